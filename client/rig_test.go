@@ -9,6 +9,9 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/approve"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
 	"github.com/bulkhead-dev/sandbox/client"
@@ -26,14 +29,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/tokens"
 	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
 	"github.com/bulkhead-dev/sandbox/daemon/watch"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
 	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/running"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 const patience = time.Minute
@@ -48,7 +48,7 @@ type rig struct {
 	box        string
 	desk       *desk
 	evidence   *evidence.Store
-	violations *store.Store
+	violations *violation.Store
 }
 
 // onBoth runs a test with walls in memory and with real ones.
@@ -71,9 +71,9 @@ func newRig(t *testing.T, wall string) *rig {
 			var err error
 			r.evidence, err = evidence.Open(filepath.Join(t.TempDir(), "evidence"), evidence.Options{KeyFile: filepath.Join(t.TempDir(), "key")})
 			r.ok(err)
-			r.violations, err = store.Open(filepath.Join(t.TempDir(), "violations"), store.Options{})
+			r.violations, err = violation.Open(filepath.Join(t.TempDir(), "violations"), violation.Options{})
 			r.ok(err)
-			c, err = control.Open(control.Options{State: o.State, Log: o.Log, Sinks: []witness.Sink{witness.NewFile("file", r.evidence)}})
+			c, err = control.Open(control.Options{State: o.State, Log: o.Log, Sinks: []recorder.Sink{recorder.NewFile("file", r.evidence)}})
 			r.ok(err)
 			t.Cleanup(func() { c.Close(); r.evidence.Close(); r.violations.Close() })
 			o.Control = func() (*manager.Control, error) { return &c.Control, nil }

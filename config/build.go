@@ -11,7 +11,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
 // BuildSpec gives the complete description of the sandbox that r asks for in

@@ -9,7 +9,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
+	policypath "github.com/bulkhead-dev/sandbox/policy/path"
 )
 
 // maxFolders bounds the folders of one kind in a policy of grants. Each costs a
@@ -92,7 +92,7 @@ func (p pathRules) places(rule string) []string {
 
 // plainAlternatives returns the names among those that a pattern stands for.
 func plainAlternatives(text string) []string {
-	alternatives, why := pattern.Parse(text)
+	alternatives, why := policypath.Parse(text)
 	if why != "" {
 		return nil
 	}
@@ -100,11 +100,11 @@ func plainAlternatives(text string) []string {
 	for _, segments := range alternatives {
 		var names []string
 		for _, s := range segments {
-			if s == "**" || !pattern.Plain(s) {
+			if s == "**" || !policypath.Plain(s) {
 				names = nil
 				break
 			}
-			names = append(names, pattern.Unescape(s))
+			names = append(names, policypath.Unescape(s))
 		}
 		if names != nil {
 			out = append(out, strings.Join(names, "/"))

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/network"
-	policypath "github.com/bulkhead-dev/sandbox/policy/path"
+	"github.com/bulkhead-dev/sandbox/policy/path"
 )
 
 // noon is when these tests take place.
@@ -121,7 +121,7 @@ func TestGrantPolicyNeverAllowsMore(t *testing.T) {
 // An oracle asks the settings' own policies.
 type oracle struct {
 	r        config.Resolved
-	paths    *policypath.Policy
+	paths    *path.Policy
 	hosts    *network.Policy
 	commands *command.Policy
 }
@@ -183,7 +183,7 @@ func (o oracle) file(op grant.Operation) string {
 	}
 	d := o.paths.Judge(do, op.Path)
 	_, rule, _ := strings.Cut(d.Rule, ": ")
-	if d.Verdict == policy.Deny && d.Category == policypath.CategoryRule && !strings.ContainsAny(strings.TrimSuffix(rule, "/**"), "*?[") {
+	if d.Verdict == policy.Deny && d.Category == path.CategoryRule && !strings.ContainsAny(strings.TrimSuffix(rule, "/**"), "*?[") {
 		return d.Rule
 	}
 	return ""

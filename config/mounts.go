@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
 // fillMounts puts the mounts in order: our own first, then the workspace, the

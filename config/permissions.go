@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/config/permrules"
 )
 
 // PermissionSettings are permission rules as agents on the host keep them.
@@ -35,7 +34,7 @@ func ImportPermissions(p PermissionSettings, dir string) (*SandboxSettings, []No
 }
 
 // importLists reads permission rules.
-func importLists(p PermissionSettings, dir string) (permrules.Lists, error) {
+func importLists(p PermissionSettings, dir string) (permrulesLists, error) {
 	var errs []error
 	for _, list := range []struct {
 		name  string
@@ -47,15 +46,15 @@ func importLists(p PermissionSettings, dir string) (permrules.Lists, error) {
 			}
 		}
 	}
-	lists, err := permrules.Import(permrules.Rules{Allow: p.Allow, Deny: p.Deny, Ask: p.Ask}, dir)
+	lists, err := importPermrules(permrulesRules{Allow: p.Allow, Deny: p.Deny, Ask: p.Ask}, dir)
 	return lists, errors.Join(append(errs, inField("permissions.", err)...)...)
 }
 
 // added makes a layer without name and path of lists, which adds them to what
 // lies below it.
-func added(lists permrules.Lists) layer {
+func added(lists permrulesLists) layer {
 	l := layer{settings: &SandboxSettings{}, added: true, rules: map[string]string{}}
-	take := func(name string, values []permrules.Value) []string {
+	take := func(name string, values []permrulesValue) []string {
 		var out []string
 		for i, v := range values {
 			out = append(out, v.Text)
@@ -83,7 +82,7 @@ func added(lists permrules.Lists) layer {
 }
 
 // notices are those of lists, below the path at.
-func notices(lists permrules.Lists, at string) []Notice {
+func notices(lists permrulesLists, at string) []Notice {
 	var out []Notice
 	for _, n := range lists.Notices {
 		out = append(out, Notice{Path: at + "permissions." + n.From, Value: strconv.Quote(n.Rule), Why: n.Why})
@@ -109,10 +108,10 @@ func withPermissions(layers []layer, dir string) ([]layer, error) {
 		rest.Permissions = nil
 		plain := l
 		plain.settings, plain.notices = &rest, notices(lists, l.path+".")
-		out = append(out, plain, added(permrules.Lists{
+		out = append(out, plain, added(permrulesLists{
 			AllowedDomains: lists.AllowedDomains, AllowRead: lists.AllowRead, AllowWrite: lists.AllowWrite, AllowCommands: lists.AllowCommands,
 		}).as(l))
-		denies = append(denies, added(permrules.Lists{
+		denies = append(denies, added(permrulesLists{
 			DeniedDomains: lists.DeniedDomains, DenyRead: lists.DenyRead, DenyWrite: lists.DenyWrite, BlockCommands: lists.BlockCommands,
 		}).as(l))
 	}

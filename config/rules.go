@@ -8,9 +8,9 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/command"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
 // checkRules applies the rules of package hardening to a whole file: to what

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // defaultTokens is how many tokens of a tenant that were made from others may be
@@ -17,11 +17,11 @@ const maxTenants = 10_000
 
 // TenantRules are what settings say about one tenant.
 type TenantRules struct {
-	Limits  quota.Limits `json:"limits"` // -1 is no bound
-	Weight  int          `json:"weight"` // commands that begin when it is its turn
-	Tokens  int64        `json:"tokens"` // made from others, that are good; -1 is no bound
-	Listed  bool         `json:"listed"`
-	Refused bool         `json:"refused"` // it is not listed, and the list is closed
+	Limits  tenant.Limits `json:"limits"` // -1 is no bound
+	Weight  int           `json:"weight"` // commands that begin when it is its turn
+	Tokens  int64         `json:"tokens"` // made from others, that are good; -1 is no bound
+	Listed  bool          `json:"listed"`
+	Refused bool          `json:"refused"` // it is not listed, and the list is closed
 }
 
 // Tenants are the rules of all tenants, ready to be asked. They do not change
@@ -34,7 +34,7 @@ type Tenants struct {
 
 // TenantsOf returns the rules for tenants. s may be nil.
 func TenantsOf(s *Settings) Tenants {
-	t := Tenants{rest: TenantRules{Limits: quota.NoLimits(), Weight: 1, Tokens: defaultTokens}}
+	t := Tenants{rest: TenantRules{Limits: tenant.NoLimits(), Weight: 1, Tokens: defaultTokens}}
 	if s == nil || s.Tenants == nil {
 		return t
 	}
@@ -71,7 +71,7 @@ func (r TenantRules) under(l *TenantLimits) TenantRules {
 	lay(&r.Limits.Commands, l.Commands)
 	lay(&r.Limits.Memory, l.Memory)
 	if l.CPUs != nil {
-		r.Limits.NanoCPUs = quota.Unlimited
+		r.Limits.NanoCPUs = tenant.Unlimited
 		if *l.CPUs >= 0 {
 			r.Limits.NanoCPUs = int64(math.Round(*l.CPUs * 1e9))
 		}
@@ -80,11 +80,11 @@ func (r TenantRules) under(l *TenantLimits) TenantRules {
 	if l.RequestsPerSecond != nil {
 		r.Limits.RequestsPerSecond = *l.RequestsPerSecond
 		r.Limits.RequestBurst = 0 // as many as in a second, where nothing else is said beside it
-		if *l.RequestsPerSecond == quota.Unlimited {
-			r.Limits.RequestBurst = quota.Unlimited
+		if *l.RequestsPerSecond == tenant.Unlimited {
+			r.Limits.RequestBurst = tenant.Unlimited
 		}
 	}
-	if l.RequestBurst != nil && r.Limits.RequestsPerSecond != quota.Unlimited {
+	if l.RequestBurst != nil && r.Limits.RequestsPerSecond != tenant.Unlimited {
 		r.Limits.RequestBurst = *l.RequestBurst
 	}
 	lay(&r.Weight, l.Weight)

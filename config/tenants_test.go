@@ -11,7 +11,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 func parsed(t *testing.T, in string) *config.Settings {
@@ -47,8 +47,8 @@ func TestTenantsOf(t *testing.T) {
 			{"id": "bursts", "requestBurst": 500},
 			{"id": "free", "requestsPerSecond": -1, "requestBurst": 3}
 		]}}`)
-	all := quota.Limits{Sandboxes: 10, Commands: -1, Memory: 16 << 30, NanoCPUs: 2_500_000_000, Disk: 100 << 30, RequestsPerSecond: 50, RequestBurst: 100}
-	with := func(change func(*quota.Limits)) quota.Limits {
+	all := tenant.Limits{Sandboxes: 10, Commands: -1, Memory: 16 << 30, NanoCPUs: 2_500_000_000, Disk: 100 << 30, RequestsPerSecond: 50, RequestBurst: 100}
+	with := func(change func(*tenant.Limits)) tenant.Limits {
 		l := all
 		change(&l)
 		return l
@@ -56,11 +56,11 @@ func TestTenantsOf(t *testing.T) {
 	tests := map[string]config.TenantRules{
 		"":       {Limits: all, Weight: 2, Tokens: 7},
 		"other":  {Limits: all, Weight: 2, Tokens: 7},
-		"big":    {Limits: with(func(l *quota.Limits) { l.Sandboxes, l.NanoCPUs = -1, -1 }), Weight: 5, Tokens: 7, Listed: true},
+		"big":    {Limits: with(func(l *tenant.Limits) { l.Sandboxes, l.NanoCPUs = -1, -1 }), Weight: 5, Tokens: 7, Listed: true},
 		"none":   {Weight: 2, Tokens: 7, Listed: true},
-		"slow":   {Limits: with(func(l *quota.Limits) { l.RequestsPerSecond, l.RequestBurst = 5, 0 }), Weight: 2, Tokens: -1, Listed: true},
-		"bursts": {Limits: with(func(l *quota.Limits) { l.RequestBurst = 500 }), Weight: 2, Tokens: 7, Listed: true},
-		"free":   {Limits: with(func(l *quota.Limits) { l.RequestsPerSecond, l.RequestBurst = -1, -1 }), Weight: 2, Tokens: 7, Listed: true},
+		"slow":   {Limits: with(func(l *tenant.Limits) { l.RequestsPerSecond, l.RequestBurst = 5, 0 }), Weight: 2, Tokens: -1, Listed: true},
+		"bursts": {Limits: with(func(l *tenant.Limits) { l.RequestBurst = 500 }), Weight: 2, Tokens: 7, Listed: true},
+		"free":   {Limits: with(func(l *tenant.Limits) { l.RequestsPerSecond, l.RequestBurst = -1, -1 }), Weight: 2, Tokens: 7, Listed: true},
 	}
 	for tenant, want := range tests {
 		t.Run(tenant, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestTenantsOf(t *testing.T) {
 }
 
 func TestTenantsThatAreNotSetAreNotBounded(t *testing.T) {
-	want := config.TenantRules{Limits: quota.NoLimits(), Weight: 1, Tokens: 4096}
+	want := config.TenantRules{Limits: tenant.NoLimits(), Weight: 1, Tokens: 4096}
 	for name, s := range map[string]*config.Settings{"no file": nil, "empty file": parsed(t, "{}"), "empty object": parsed(t, `{"tenants":{}}`)} {
 		if got := config.TenantsOf(s).Of("acme"); got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -152,7 +152,7 @@ func (s *Server) Problem(err error, admin bool, requestID string) (api.Problem, 
 	if !admin && s.private(p) {
 		p.Detail, p.Field, p.Resource, p.Hint = http.StatusText(status), "", "", "tell who runs the server the id of this request"
 	}
-	if after := quota.RetrySeconds(err); after > 0 {
+	if after := tenant.RetrySeconds(err); after > 0 {
 		h.Set("Retry-After", strconv.FormatInt(after, 10))
 	}
 	return p, h

@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	tenants "github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // present counts the requests that tenants have under way. The zero value
@@ -61,7 +61,7 @@ func account(c *route.Call) string {
 func (s *Server) holdBody(whose string, n int64) (give func(), err error) {
 	give, used, ok := s.bodies.take(whose, n)
 	if !ok {
-		e := &quota.Exceeded{Account: whose, Quota: "bodyBytesAtOnce", Limit: s.bodies.most, Used: used, Want: n, RetryAfter: retryPresent}
+		e := &tenants.Exceeded{Account: whose, Quota: "bodyBytesAtOnce", Limit: s.bodies.most, Used: used, Want: n, RetryAfter: retryPresent}
 		return nil, e.Wrap("read request")
 	}
 	return give, nil
@@ -90,7 +90,7 @@ func (p *present) enter(tenant string) (leave func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := p.of[tenant]; n >= p.most {
-		e := &quota.Exceeded{Account: tenant, Quota: "requestsAtOnce", Limit: int64(p.most), Used: int64(n), Want: 1, RetryAfter: retryPresent}
+		e := &tenants.Exceeded{Account: tenant, Quota: "requestsAtOnce", Limit: int64(p.most), Used: int64(n), Want: 1, RetryAfter: retryPresent}
 		return nil, e.Wrap("serve")
 	}
 	if p.of == nil {

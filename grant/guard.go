@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/browser/visit"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -61,7 +60,7 @@ type Guard struct {
 	methods  words           // of the list
 	manifest templates
 	policy   templates
-	reader   *visit.Rules // reads addresses, judges none
+	reader   *network.Rules // reads addresses, judges none
 }
 
 // Compile makes the guard of a profile. A profile that is not as [Build] made
@@ -84,7 +83,7 @@ func Compile(p Profile) (*Guard, error) {
 	if g.policy, err = templatesOf("profile.policyCommands", p.PolicyCommands); err != nil {
 		return nil, err
 	}
-	if g.reader, err = visit.New(visit.Options{Schemes: []string{"http", "https"}, Direct: true}); err != nil {
+	if g.reader, err = network.NewRules(network.RuleOptions{Schemes: []string{"http", "https"}, Direct: true}); err != nil {
 		return nil, err
 	}
 	if list := p.Lists.Methods; list != nil && !slices.Contains(list, "*") {

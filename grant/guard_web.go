@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/browser/visit"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -35,7 +34,7 @@ func (g *Guard) request(v *Vetted) error {
 	if err != nil {
 		return unread(err)
 	}
-	if a.Kind != visit.Web {
+	if a.Kind != network.Web {
 		return invalid("op.url", "the address is none of http or https", "write https://HOST/PATH")
 	}
 	if err := g.address(v, a.URL, v.Method); err != nil {
@@ -163,13 +162,13 @@ func (g *Guard) visit(v *Vetted, s State) error {
 		return blocked("profile.limits.maxDepth", "", "at most "+strconv.Itoa(most)+" pages may be opened by a call", "open fewer")
 	}
 	switch a.Kind {
-	case visit.Web:
+	case network.Web:
 		if err := g.address(v, a.URL, "GET"); err != nil {
 			return err
 		}
 		v.Capability += ":" + v.Host.Target(v.Port)
 		return nil
-	case visit.Workspace:
+	case network.Workspace:
 		file := Vetted{Operation: Operation{Kind: OpFsRead, Path: g.profile.Mappings.Root + "/" + a.File}}
 		if err := g.place(&file, FSRead, nil); err != nil {
 			return err
@@ -179,7 +178,7 @@ func (g *Guard) visit(v *Vetted, s State) error {
 			return invalid("op.url", "the name of the file cannot be spelled in one way", "rename it")
 		}
 		return nil
-	case visit.Blank:
+	case network.Blank:
 		v.URL = a.URL
 		return nil
 	}

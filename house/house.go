@@ -32,18 +32,17 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/approve"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/operation"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
-	"github.com/bulkhead-dev/sandbox/settingsfile"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
@@ -78,7 +77,7 @@ type Options struct {
 type House struct {
 	o        Options
 	names    []string // of the providers beside the built-in ones
-	source   *settingsfile.Source
+	source   *config.Source
 	bare     *config.Settings // in force where there is no settings file; nil are the defaults
 	settings *config.Settings // when we began
 	file     string           // the settings file, canonical; empty when there is none
@@ -118,7 +117,7 @@ func Open(o Options) (*House, error) {
 	if h.names, err = namesOf(o.Providers); err != nil {
 		return nil, err
 	}
-	if h.source, err = settingsfile.NewSource(o.ConfigFile, h.parse); err != nil {
+	if h.source, err = config.NewSource(o.ConfigFile, h.parse); err != nil {
 		return nil, err
 	}
 	if given := config.FromEnvironment(h.env); given != nil || len(h.names) > 0 {
@@ -198,7 +197,7 @@ func (h *House) World() hardening.World { return h.worldNow() }
 
 // Violations opens the record of what was tried and stopped, the same one each
 // time. It ends with the House.
-func (h *House) Violations() (*store.Store, error) { return h.violations.store() }
+func (h *House) Violations() (*violation.Store, error) { return h.violations.store() }
 
 // endWalls ends every wall that ends with us. It may be called again; a provider
 // of the program's own is closed once.
@@ -275,7 +274,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 		Observer:   h.o.Observe,
 		Approver:   h.desk,
 		Permanent: func(agent string, g sandbox.Grant) error {
-			return settingsfile.AllowPermanent(h.o.ConfigFile, agent, g, h.names...)
+			return config.AllowPermanent(h.o.ConfigFile, agent, g, h.names...)
 		},
 	}
 	if h.o.Accounting != nil {

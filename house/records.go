@@ -7,9 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	auditrecorder "github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
 	"github.com/bulkhead-dev/sandbox/manager/control/outside"
@@ -40,7 +40,7 @@ func (h *House) newRecords() *records {
 			return nil, err
 		}
 		return control.Open(control.Options{
-			State: h.state, Log: h.o.Log, Sinks: []witness.Sink{witness.NewFile("evidence", store)},
+			State: h.state, Log: h.o.Log, Sinks: []auditrecorder.Sink{auditrecorder.NewFile("evidence", store)},
 			Fetch: outside.Fetch(nil), Browse: outside.Browse(h.Browsers), Observe: h.o.Observe,
 		})
 	})

@@ -5,29 +5,29 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/bulkhead-dev/sandbox/violation/store"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 )
 
 // A recorder opens the records of violations when the first one is kept, so
 // that a command which does nothing wrong does not wait for that.
 type recorder struct {
-	open func() (*store.Store, error) // the same answer every time
+	open func() (*violation.Store, error) // the same answer every time
 	used atomic.Bool
 }
 
-var _ store.Recorder = (*recorder)(nil)
+var _ violation.Recorder = (*recorder)(nil)
 
 func newRecorder(dir string) *recorder {
-	return &recorder{open: sync.OnceValues(func() (*store.Store, error) { return store.Open(dir, store.Options{}) })}
+	return &recorder{open: sync.OnceValues(func() (*violation.Store, error) { return violation.Open(dir, violation.Options{}) })}
 }
 
-func (r *recorder) store() (*store.Store, error) {
+func (r *recorder) store() (*violation.Store, error) {
 	r.used.Store(true)
 	return r.open()
 }
 
 // Append implements [store.Recorder].
-func (r *recorder) Append(ctx context.Context, rs ...store.Record) error {
+func (r *recorder) Append(ctx context.Context, rs ...violation.Record) error {
 	s, err := r.store()
 	if err != nil {
 		return err

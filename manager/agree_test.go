@@ -16,15 +16,15 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
-	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // TestExplainAgreesWithTheProxy holds that what explain says of a URL is what
@@ -86,7 +86,7 @@ func openProxy(t *testing.T, settings string) *judgingProxy {
 	dir, p := t.TempDir(), &judgingProxy{t: t, events: make(chan egress.Event, 16)}
 	kept, err := evidence.Open(filepath.Join(dir, "evidence"), evidence.Options{})
 	must(t, err)
-	stopped, err := store.Open(filepath.Join(dir, "violations"), store.Options{})
+	stopped, err := violation.Open(filepath.Join(dir, "violations"), violation.Options{})
 	must(t, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)

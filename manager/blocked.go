@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
-	"github.com/bulkhead-dev/sandbox/violation"
 )
 
 // A lookout keeps the end of what a command says, where the wall has rules

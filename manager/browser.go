@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // A BrowserRequest says whose browser is wanted.
@@ -71,7 +71,7 @@ func (m *Manager) declareBrowser(ctx context.Context, settings *config.Settings,
 	}
 	a := &admission{settings: settings, res: res, req: Request{Who: req.Who, Tool: req.Tool}}
 	b := m.commandBeginning(a)
-	b.Kind, b.Capability = proof.Browser, "browser:container"
+	b.Kind, b.Capability = evidence.Browser, "browser:container"
 	var err error
 	if b.Sandbox, err = config.Name(res.Browser.ContainerPrefix, m.owner(res)); err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/gate"
-	"github.com/bulkhead-dev/sandbox/violation"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // Capture is Run for callers who want the output at the end: tools and remote

@@ -3,7 +3,7 @@ package manager
 import (
 	"context"
 
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
 // A Cause is the request from outside that a call is made for. What the call
@@ -22,7 +22,7 @@ func WithCause(ctx context.Context, c Cause) context.Context {
 }
 
 // caused is b with what its call is made for.
-func caused(ctx context.Context, b proof.Begin) proof.Begin {
+func caused(ctx context.Context, b evidence.Begin) evidence.Begin {
 	if c, ok := ctx.Value(causeKey{}).(Cause); ok {
 		b.RequestID, b.TraceParent = c.RequestID, c.TraceParent
 	}

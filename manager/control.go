@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
 	"github.com/bulkhead-dev/sandbox/operation"
@@ -55,15 +55,15 @@ type Accounts interface {
 // An Entry is an operation whose beginning is on record.
 type Entry interface {
 	// End puts its end on record. It is called once.
-	End(ctx context.Context, end proof.End) error
+	End(ctx context.Context, end evidence.End) error
 }
 
 // A Witness puts on record what is done. With require an error means that
 // nothing may be done; without it what fails is told elsewhere.
 type Witness interface {
-	Begin(ctx context.Context, b proof.Begin, require bool) (Entry, error)
+	Begin(ctx context.Context, b evidence.Begin, require bool) (Entry, error)
 	// Refused records an operation that was not begun.
-	Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) error
+	Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error
 }
 
 // A Fetch makes what sends requests of HTTP through a way out, which open opens

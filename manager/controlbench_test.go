@@ -11,9 +11,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
@@ -22,9 +21,11 @@ import (
 // silent is a witness that keeps nothing.
 type silent struct{}
 
-func (silent) Begin(context.Context, proof.Begin, bool) (manager.Entry, error) { return silent{}, nil }
-func (silent) Refused(context.Context, proof.Begin, proof.End, bool) error     { return nil }
-func (silent) End(context.Context, proof.End) error                            { return nil }
+func (silent) Begin(context.Context, evidence.Begin, bool) (manager.Entry, error) {
+	return silent{}, nil
+}
+func (silent) Refused(context.Context, evidence.Begin, evidence.End, bool) error { return nil }
+func (silent) End(context.Context, evidence.End) error                           { return nil }
 
 // BenchmarkOperation measures an operation under a grant on a warm sandbox,
 // beside the same without evidence and the bare file read that it is about.
@@ -34,7 +35,7 @@ func BenchmarkOperation(b *testing.B) {
 	must(b, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	ctl, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []witness.Sink{witness.NewFile("file", store)}})
+	ctl, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", store)}})
 	must(b, err)
 	defer ctl.Close()
 	quiet := ctl.Control

@@ -14,8 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -23,8 +22,8 @@ import (
 
 // A told pair is begin and end of one operation on record.
 type toldPair struct {
-	begin *proof.Begin
-	end   *proof.End
+	begin *evidence.Begin
+	end   *evidence.End
 	ends  int
 }
 
@@ -43,13 +42,13 @@ func (c *controlled) commandsTold() (out []*toldPair) {
 		}
 		switch r.Type {
 		case evidence.TypeBegin:
-			p.begin = &proof.Begin{}
+			p.begin = &evidence.Begin{}
 			must(c.t, json.Unmarshal(r.Data, p.begin))
-			if p.begin.Grant == "" && p.begin.Kind != proof.Browser {
+			if p.begin.Grant == "" && p.begin.Kind != evidence.Browser {
 				out = append(out, p)
 			}
 		case evidence.TypeEnd:
-			p.end, p.ends = &proof.End{}, p.ends+1
+			p.end, p.ends = &evidence.End{}, p.ends+1
 			must(c.t, json.Unmarshal(r.Data, p.end))
 		}
 	}
@@ -95,11 +94,11 @@ func TestCommandsAreOnRecord(t *testing.T) {
 					c.t.Fatalf("%d commands are on record, want 4", len(pairs))
 				}
 				for i, p := range pairs {
-					if p.ends != 1 || p.end.Status != proof.OK || p.begin.Inputs.Size == 0 || p.begin.Tenant != tenant || p.begin.Session != "s" {
+					if p.ends != 1 || p.end.Status != evidence.OK || p.begin.Inputs.Size == 0 || p.begin.Tenant != tenant || p.begin.Session != "s" {
 						c.t.Errorf("%d: %+v, %+v", i, p.begin, p.end)
 						continue
 					}
-					if i < 3 && (p.end.Outputs != proof.DigestOf([]byte(want)) || len(p.end.Effects) != 1 || p.end.Effects[0].ExitCode == nil || *p.end.Effects[0].ExitCode != 3) {
+					if i < 3 && (p.end.Outputs != evidence.DigestOf([]byte(want)) || len(p.end.Effects) != 1 || p.end.Effects[0].ExitCode == nil || *p.end.Effects[0].ExitCode != 3) {
 						c.t.Errorf("%d: the end is %+v", i, p.end)
 					}
 				}
@@ -127,7 +126,7 @@ func TestCommandsAreOnRecord(t *testing.T) {
 					}
 				}
 				for i, p := range pairs[4:] {
-					if p.ends != 1 || p.end.Status != proof.Denied || p.end.Code != sandbox.CodeDenyTool || p.end.Rule == "" || len(p.end.Effects) > 0 {
+					if p.ends != 1 || p.end.Status != evidence.Denied || p.end.Code != sandbox.CodeDenyTool || p.end.Rule == "" || len(p.end.Effects) > 0 {
 						c.t.Errorf("%d: refused, and on record %+v", i, p.end)
 					}
 				}

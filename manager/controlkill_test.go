@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -50,18 +49,18 @@ func (c *controlled) killed(r string, ops []manager.Operation, after int) {
 
 // ended returns how operations of the tenant ended, by id, as far as they
 // have begun.
-func (c *controlled) ended() map[string][]proof.Status {
+func (c *controlled) ended() map[string][]evidence.Status {
 	c.t.Helper()
-	out := map[string][]proof.Status{}
+	out := map[string][]evidence.Status{}
 	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{Tenant: tenant}) {
 		must(c.t, err)
 		switch r.Type {
 		case evidence.TypeBegin:
 			if out[r.Command] == nil {
-				out[r.Command] = []proof.Status{}
+				out[r.Command] = []evidence.Status{}
 			}
 		case evidence.TypeEnd:
-			var e proof.End
+			var e evidence.End
 			must(c.t, json.Unmarshal(r.Data, &e))
 			out[r.Command] = append(out[r.Command], e.Status)
 		}
@@ -103,9 +102,9 @@ func TestKilledBetweenBeginAndEnd(t *testing.T) {
 			case len(how) != 1:
 				c.t.Errorf("operation %s has %d ends", id, len(how))
 				continue
-			case how[0] == proof.OK:
+			case how[0] == evidence.OK:
 				passed++
-			case how[0] == proof.Aborted:
+			case how[0] == evidence.Aborted:
 				aborted++
 			default:
 				c.t.Errorf("operation %s ended %s", id, how[0])
@@ -128,7 +127,7 @@ func TestKilledBetweenBeginAndEnd(t *testing.T) {
 		c.again()
 		again := 0
 		for _, how := range c.ended() {
-			again += strings.Count(fmt.Sprint(how), string(proof.Aborted))
+			again += strings.Count(fmt.Sprint(how), string(evidence.Aborted))
 		}
 		if again != aborted {
 			c.t.Errorf("%d operations are told to be aborted, and before %d", again, aborted)

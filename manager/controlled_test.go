@@ -13,11 +13,10 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/browser/desk"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
@@ -87,7 +86,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	log.SetOutput(&c.log)
 	var err error
 	c.ctl, err = control.Open(control.Options{
-		State: state, Log: log, Sinks: []witness.Sink{witness.NewFile("file", c.evidence)},
+		State: state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", c.evidence)},
 		Fetch: beyond.Fetch(c.net.Authority.Pool), Browse: beyond.Browse(func() (*desk.Desk, error) { return c.desk, nil }),
 		Wait: leak.Patience, // nothing is lost because operations overtake who writes
 	})
@@ -146,7 +145,7 @@ func (c *controlled) operate(op manager.Operation) (manager.Performed, error) {
 }
 
 // pair returns begin and end on record of an operation.
-func (c *controlled) pair(id string) (b proof.Begin, e proof.End) {
+func (c *controlled) pair(id string) (b evidence.Begin, e evidence.End) {
 	c.t.Helper()
 	must(c.t, c.ctl.Witness.Flush(context.Background())) // nobody waits long for what is not required
 	begins, ends := 0, 0
@@ -233,13 +232,13 @@ func TestOperations(t *testing.T) {
 func (c *controlled) onRecord(op manager.Operation, done manager.Performed) {
 	c.t.Helper()
 	b, e := c.pair(done.ID)
-	want := proof.OK
+	want := evidence.OK
 	switch done.Code {
 	case "":
 	case sandbox.CodeUnsupported:
-		want = proof.Failed
+		want = evidence.Failed
 	default:
-		want = proof.Denied
+		want = evidence.Denied
 	}
 	if e.Status != want || e.Code != done.Code || b.Grant != op.Grant.ID || b.Call != op.Grant.Call || b.Kind != op.Do.Kind || b.Inputs.Size == 0 {
 		c.t.Errorf("on record %+v and %+v, want %s %s", b, e, want, done.Code)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -62,7 +62,7 @@ func TestProfileSettings(t *testing.T) {
 			if done.Code != tt.code || done.OK != (tt.code == "") {
 				t.Errorf("%+v, %v", done, err)
 			}
-			if _, end := c.pair(done.ID); end.Code != tt.code || end.Rule != tt.rule || end.Status == proof.OK != done.OK {
+			if _, end := c.pair(done.ID); end.Code != tt.code || end.Rule != tt.rule || end.Status == evidence.OK != done.OK {
 				t.Errorf("on record is %+v", end)
 			}
 		})

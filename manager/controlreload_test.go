@@ -16,7 +16,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/settingsfile"
 )
 
 // TestSettingsReachTheNextOperation takes a host, a path, a tool, a program and
@@ -70,7 +69,7 @@ func TestSettingsReachTheNextOperation(t *testing.T) {
 		c.verified()
 	}, func(c *controlled, o *manager.Options, _ *statedir.Dir) {
 		must(c.t, os.WriteFile(name, []byte(c.settingsFor("")), 0o600))
-		source, err := settingsfile.NewSource(name, config.Parse)
+		source, err := config.NewSource(name, config.Parse)
 		must(c.t, err)
 		o.Reload = source.Current
 	})

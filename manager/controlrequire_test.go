@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -21,7 +21,7 @@ import (
 
 // A failing sink has no room while it fails.
 type failingSink struct {
-	witness.Keeper
+	recorder.Keeper
 	fails atomic.Bool
 }
 
@@ -38,7 +38,7 @@ func failable(f *failingSink) func(*controlled, *manager.Options, *statedir.Dir)
 	return func(c *controlled, o *manager.Options, _ *statedir.Dir) {
 		must(c.t, c.ctl.Close())
 		f.fails.Store(false)
-		c.ctl = c.witnessed(func(k witness.Keeper) witness.Sink {
+		c.ctl = c.witnessed(func(k recorder.Keeper) recorder.Sink {
 			f.Keeper = k
 			return f
 		})

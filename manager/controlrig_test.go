@@ -9,9 +9,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
@@ -43,12 +43,12 @@ func newControlledFake(t *testing.T, programs map[string]fake.Program, settings 
 
 // witnessed is the Control of another start of the program on the state folder of c,
 // which goes on; its evidence goes through the sinks that wrap makes.
-func (c *controlled) witnessed(wrap func(witness.Keeper) witness.Sink) *control.Control {
+func (c *controlled) witnessed(wrap func(recorder.Keeper) recorder.Sink) *control.Control {
 	c.t.Helper()
 	log := logrus.New()
 	log.SetOutput(&c.log)
 	ctl, err := control.Open(control.Options{
-		State: c.state, Log: log, Sinks: []witness.Sink{wrap(witness.NewFile("file", c.evidence))},
+		State: c.state, Log: log, Sinks: []recorder.Sink{wrap(recorder.NewFile("file", c.evidence))},
 		Fetch: beyond.Fetch(c.net.Authority.Pool),
 	})
 	must(c.t, err)

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -146,7 +146,7 @@ func (c *controlled) failed(by stoppedBy, done manager.Performed, effect grant.S
 		*after *= 2
 		return false
 	}
-	if e.Status != proof.Failed || e.Code != done.Code || len(e.Effects) == 0 || e.Effects[0].Kind != effect {
+	if e.Status != evidence.Failed || e.Code != done.Code || len(e.Effects) == 0 || e.Effects[0].Kind != effect {
 		c.t.Errorf("%s: on record %+v", by.name, e)
 	}
 	return true
@@ -353,7 +353,7 @@ func TestTimedOutOperations(t *testing.T) {
 				t.Errorf("%+v, %v", done, err)
 			}
 			must(t, c.ctl.Witness.Flush(context.Background()))
-			if _, end := c.pair(done.ID); end.Status != proof.Failed || end.Code != sandbox.CodeTimeout || end.Rule != tt.rule {
+			if _, end := c.pair(done.ID); end.Status != evidence.Failed || end.Code != sandbox.CodeTimeout || end.Rule != tt.rule {
 				t.Errorf("on record is %+v", end)
 			}
 			seen.mu.Lock()

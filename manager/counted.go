@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -57,7 +57,7 @@ func (c *count) end(err error) {
 	case err != nil:
 		public := grant.Public(err)
 		e.Code, e.Retryable = public.Code, public.Retryable
-		e.Denied = statusOf(err, c.up) == proof.Denied
+		e.Denied = statusOf(err, c.up) == evidence.Denied
 	case c.late:
 		e.Code = sandbox.CodeTimeout
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
@@ -36,7 +36,7 @@ func childOperates() {
 	must(r.t, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	ctl, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []witness.Sink{witness.NewFile("file", store)}})
+	ctl, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", store)}})
 	must(r.t, err)
 	r.change = func(o *manager.Options) { o.Control = func() (*manager.Control, error) { return &ctl.Control, nil } }
 	m := r.manager(os.Getenv(childSet))

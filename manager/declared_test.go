@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -39,9 +38,9 @@ func TestBrowserIsDeclared(t *testing.T) {
 				must(c.t, err)
 				switch r.Type {
 				case evidence.TypeBegin:
-					var begin proof.Begin
+					var begin evidence.Begin
 					must(c.t, json.Unmarshal(r.Data, &begin))
-					if begin.Kind == proof.Browser && begin.Sandbox == b.Name() {
+					if begin.Kind == evidence.Browser && begin.Sandbox == b.Name() {
 						begins++
 					}
 				case evidence.TypeEnd:

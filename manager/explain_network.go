@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -33,7 +33,7 @@ func Running(m *Manager, tenant, id string) int {
 }
 
 // Inputs is the digest of what was asked.
-func Inputs(op grant.Operation) proof.Digest { return inputs(op) }
+func Inputs(op grant.Operation) evidence.Digest { return inputs(op) }
 
 // Reload puts other settings in force, as a program that lives long does when
 // its settings file has changed.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/operation"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // A Share is the file side of a sandbox that is lent for a while.

@@ -7,10 +7,10 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // The bounds of what is kept of the operations on files that one call carries
@@ -30,7 +30,7 @@ type fileWatch struct {
 	l *live
 	w Witness // nil where settings want no record
 
-	base proof.Begin // what is the same of all
+	base evidence.Begin // what is the same of all
 
 	mu      sync.Mutex
 	begun   int
@@ -53,19 +53,19 @@ func fileKind(op fsbridge.Op) (grant.OpKind, grant.SideEffect) {
 }
 
 // beginning is what is on record of an operation on path before it is done.
-func (f *fileWatch) beginning(op fsbridge.Op, path, to string) proof.Begin {
+func (f *fileWatch) beginning(op fsbridge.Op, path, to string) evidence.Begin {
 	b := f.base
 	b.Time = f.m.now()
 	b.Kind, _ = fileKind(op)
 	b.Capability = "fs." + string(op) + ":" + path
-	b.Request = proof.Request{Path: path}
-	b.Inputs = proof.DigestOf([]byte(strings.Join([]string{string(op), path, to}, "\x00")))
+	b.Request = evidence.Request{Path: path}
+	b.Inputs = evidence.DigestOf([]byte(strings.Join([]string{string(op), path, to}, "\x00")))
 	return b
 }
 
 // Begin implements [fsbridge.Watch].
 func (f *fileWatch) Begin(ctx context.Context, op fsbridge.Op, path, to string) (fsbridge.Hearing, error) {
-	h := &fileHearing{watch: f, op: op, path: path, to: to, sum: proof.NewHash()}
+	h := &fileHearing{watch: f, op: op, path: path, to: to, sum: evidence.NewHash()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.w == nil {
@@ -134,7 +134,7 @@ type fileHearing struct {
 	said     *statement // nil where it has no record of its own
 
 	mu   sync.Mutex // of sum and over: files are read by who was lent them
-	sum  *proof.Hash
+	sum  *evidence.Hash
 	over bool
 }
 
@@ -166,7 +166,7 @@ func (h *fileHearing) End(ctx context.Context, err error) {
 	delete(h.watch.open, h)
 	h.watch.mu.Unlock()
 	_, effect := fileKind(h.op)
-	e := proof.Effect{Kind: effect, Path: h.path}
+	e := evidence.Effect{Kind: effect, Path: h.path}
 	switch h.op {
 	case fsbridge.OpRead:
 		e.BytesIn, e.Digest, h.said.seen.content = content.Size, content, content
@@ -175,7 +175,7 @@ func (h *fileHearing) End(ctx context.Context, err error) {
 	}
 	h.said.seen.done(e, err, ctx.Err() != nil)
 	if h.to != "" {
-		h.said.seen.also(proof.Effect{Kind: effect, Path: h.to}, err)
+		h.said.seen.also(evidence.Effect{Kind: effect, Path: h.to}, err)
 	}
 	if lost := h.said.end(ctx, err); lost != nil && err == nil {
 		h.watch.m.log.WithError(lost).Error("the end of an operation on a file is not on record")
@@ -209,11 +209,11 @@ func (f *fileWatch) violated(ctx context.Context, h *fileHearing, err error) {
 			rule = e.Message
 		}
 	}
-	meta := store.Meta{
+	meta := violation.Meta{
 		Time: f.m.now(), Tenant: f.l.spec.Owner.Tenant, Agent: f.a.req.Who.Agent, Session: f.a.req.Who.Session, Sandbox: f.l.name(),
 		Command: "fs " + string(h.op) + " " + h.path,
 	}
-	f.m.tell(ctx, f.l.name(), []store.Record{store.FromWall(sandbox.Violation{
+	f.m.tell(ctx, f.l.name(), []violation.Record{violation.FromWall(sandbox.Violation{
 		Kind: sandbox.ResourcePath, Operation: op, Resource: h.path, Rule: rule, Evidence: sandbox.EvidenceCertain, Time: f.m.now(),
 	}, meta)})
 }

@@ -13,27 +13,27 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // violations keep what was stopped.
 type violations struct {
 	mu   sync.Mutex
-	list []store.Record
+	list []violation.Record
 }
 
-func (v *violations) Append(_ context.Context, rs ...store.Record) error {
+func (v *violations) Append(_ context.Context, rs ...violation.Record) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.list = append(v.list, rs...)
 	return nil
 }
 
-func (v *violations) taken() []store.Record {
+func (v *violations) taken() []violation.Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	out := v.list
@@ -79,10 +79,10 @@ func TestFilesAreOnRecord(t *testing.T) {
 			_, err = s.ReadDir(ctx, ".")
 			return errors.Join(err, s.Mkdir(ctx, "dir", 0o755), s.Rename(ctx, "b", "dir/c"), s.Remove(ctx, "dir", true))
 		})
-		inputs := map[proof.Digest]bool{}
+		inputs := map[evidence.Digest]bool{}
 		var got []string
 		for _, p := range pairs {
-			if p.ends != 1 || p.end.Status != proof.OK || p.begin.Tenant != tenant || p.begin.Tool != "write" || p.begin.Sandbox == "" || len(p.end.Effects) == 0 {
+			if p.ends != 1 || p.end.Status != evidence.OK || p.begin.Tenant != tenant || p.begin.Tool != "write" || p.begin.Sandbox == "" || len(p.end.Effects) == 0 {
 				c.t.Errorf("%+v, %+v", p.begin, p.end)
 				continue
 			}
@@ -90,11 +90,11 @@ func TestFilesAreOnRecord(t *testing.T) {
 			got = append(got, string(p.begin.Kind)+" "+p.begin.Capability)
 			switch effect := p.end.Effects[0]; p.begin.Capability {
 			case "fs.write:/workspace/a":
-				if effect.Kind != grant.EffectWrite || effect.Path != "/workspace/a" || effect.Digest != proof.DigestOf([]byte("one")) || p.begin.Request.Path != "/workspace/a" {
+				if effect.Kind != grant.EffectWrite || effect.Path != "/workspace/a" || effect.Digest != evidence.DigestOf([]byte("one")) || p.begin.Request.Path != "/workspace/a" {
 					c.t.Errorf("%+v, %+v", p.begin, p.end)
 				}
 			case "fs.read:/workspace/a":
-				if effect.Kind != grant.EffectRead || effect.Digest != proof.DigestOf([]byte("n")) || p.end.Outputs != effect.Digest || effect.BytesIn != 1 {
+				if effect.Kind != grant.EffectRead || effect.Digest != evidence.DigestOf([]byte("n")) || p.end.Outputs != effect.Digest || effect.BytesIn != 1 {
 					c.t.Errorf("%+v", p.end)
 				}
 			case "fs.rename:/workspace/b":
@@ -148,7 +148,7 @@ func TestFilesAreOnRecord(t *testing.T) {
 			c.t.Errorf("the violations are %+v", list)
 		}
 		for _, p := range c.commandsTold()[before:] {
-			if p.end.Status != proof.Denied || p.end.Code != sandbox.CodeCapabilityBlocked || p.begin.Request.Path != "/etc/shadow" || len(p.end.Effects) > 0 {
+			if p.end.Status != evidence.Denied || p.end.Code != sandbox.CodeCapabilityBlocked || p.begin.Request.Path != "/etc/shadow" || len(p.end.Effects) > 0 {
 				c.t.Errorf("refused, and on record %+v, %+v", p.begin, p.end)
 			}
 		}

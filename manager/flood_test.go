@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -89,12 +89,12 @@ type counting struct {
 	begun, refused int
 }
 
-func (w *counting) Begin(ctx context.Context, b proof.Begin, require bool) (manager.Entry, error) {
+func (w *counting) Begin(ctx context.Context, b evidence.Begin, require bool) (manager.Entry, error) {
 	w.begun++
 	return w.Witness.Begin(ctx, b, require)
 }
 
-func (w *counting) Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) error {
+func (w *counting) Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error {
 	w.refused++
 	return w.Witness.Refused(ctx, b, end, require)
 }

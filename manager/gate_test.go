@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // TestPassage holds who may run without a wall: nobody but whom two settings

@@ -14,12 +14,12 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // A guarded machine has one wall whose rules can be opened, and a person who
@@ -39,7 +39,7 @@ type guarded struct {
 	keepErr error
 	runs    int // of the program
 
-	recorder store.Recorder // or nil
+	recorder violation.Recorder // or nil
 
 	reload func() (*config.Settings, error) // or nil
 	change func(*manager.Options)           // or nil

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
 	"github.com/bulkhead-dev/sandbox/operation/space"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // holdings are what a call has beyond single operations: a session of the

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -272,4 +272,4 @@ func TestInputsDiffer(t *testing.T) {
 // panicking is a witness that fails as nobody expects it.
 type panicking struct{ silent }
 
-func (panicking) Begin(context.Context, proof.Begin, bool) (manager.Entry, error) { panic("begin") }
+func (panicking) Begin(context.Context, evidence.Begin, bool) (manager.Entry, error) { panic("begin") }

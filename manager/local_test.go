@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/violation"
 )
 
 // TestParallelAgentsHaveCopiesOfTheirOwn holds that agents and sessions of one

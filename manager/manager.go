@@ -21,6 +21,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
@@ -29,7 +30,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
@@ -122,7 +122,7 @@ type Options struct {
 	Observer operation.Observer
 
 	// Violations keeps what was tried and stopped; nil keeps nothing.
-	Violations store.Recorder
+	Violations violation.Recorder
 	// Permanent keeps grants in the settings file; nil keeps none there.
 	Permanent Permanent
 	// Control returns what operations under grants need, and what puts commands
@@ -154,7 +154,7 @@ type Manager struct {
 	now          func() time.Time
 	approver     sandbox.Approver   // or nil
 	permanent    Permanent          // or nil
-	recorder     store.Recorder     // or nil
+	recorder     violation.Recorder // or nil
 	observer     operation.Observer // or nil
 	out          func() (outlet.Outlet, error)
 	gates        *gates

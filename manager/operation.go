@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/budget/meter"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
 	"github.com/bulkhead-dev/sandbox/operation"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // DefaultKeep is how many bytes of an output are handed back when nobody says
@@ -207,7 +207,7 @@ func (o *order) state() (grant.State, error) {
 // A metered is what an operation came to, with what is for the record alone.
 type metered struct {
 	Performed
-	effects []proof.Effect
+	effects []evidence.Effect
 	more    int
 	begun   bool // something was carried out, or may have been
 }

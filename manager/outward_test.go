@@ -17,6 +17,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/authority"
@@ -24,13 +27,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // An outward rig is a conductor whose sandboxes may reach the hosts of the
@@ -42,7 +42,7 @@ type outward struct {
 	net        *internet.Internet
 	state      *statedir.Dir
 	evidence   *evidence.Store
-	violations *store.Store
+	violations *violation.Store
 	recorder   *record.Recorder
 	plane      *egress.Plane
 	who        config.Who
@@ -77,7 +77,7 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 	o.state = state
 	o.evidence, err = evidence.Open(state.Evidence(), evidence.Options{Burst: o.burst})
 	must(o.t, err)
-	o.violations, err = store.Open(state.Violations(), store.Options{})
+	o.violations, err = violation.Open(state.Violations(), violation.Options{})
 	must(o.t, err)
 	log := logrus.New()
 	log.SetOutput(&o.log)
@@ -94,7 +94,7 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 		o.violations.Close()
 	})
 	opts.Control = sync.OnceValues(func() (*manager.Control, error) {
-		c, err := control.Open(control.Options{State: state, Log: log, Sinks: []witness.Sink{witness.NewFile("evidence", o.evidence)}})
+		c, err := control.Open(control.Options{State: state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("evidence", o.evidence)}})
 		if err != nil {
 			return nil, err
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/settingsfile"
 )
 
 // reloading is a machine whose conductor follows a settings file.
@@ -29,7 +28,7 @@ func newReloading(t *testing.T, settings string) *reloading {
 	g := newGuarded(t, sandbox.AllowPermanent)
 	r := &reloading{guarded: g, path: filepath.Join(t.TempDir(), "sandbox.json")}
 	r.write(settings)
-	source, err := settingsfile.NewSource(r.path, config.Parse)
+	source, err := config.NewSource(r.path, config.Parse)
 	must(t, err)
 	g.reload = source.Current
 	r.m = g.manager(settings)
@@ -160,7 +159,7 @@ func TestPermanentGrantsMeetTheFile(t *testing.T) {
 		t.Fatalf("asked %v, kept %v", r.asked, r.kept)
 	}
 	// The program's own way to keep a grant wrote no file; now one comes.
-	must(t, settingsfile.AllowPermanent(r.path, "main", sandbox.Grant{Operation: sandbox.OpWrite, Path: r.host + "/a"}))
+	must(t, config.AllowPermanent(r.path, "main", sandbox.Grant{Operation: sandbox.OpWrite, Path: r.host + "/a"}))
 	other := config.Who{Agent: "main", Session: "other"}
 	mute := func(q *manager.Request) { q.Ask = false }
 	if out, o := r.try(r.m, other, []string{"HOST/a"}, mute); o.Exit.Code != 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // pickShell runs bash where the image has it and sh otherwise, with the

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/gate"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // A Shell is a shell of a session that stays: working directory, variables

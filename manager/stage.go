@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/registry"
@@ -76,7 +76,7 @@ func (m *Manager) declareStaging(ctx context.Context, a *admission, refs []strin
 		return nil, nil
 	}
 	b := m.commandBeginning(a)
-	b.Kind, b.Capability, b.Request = grant.OpFsWrite, "files:media", proof.Request{Args: len(refs)}
+	b.Kind, b.Capability, b.Request = grant.OpFsWrite, "files:media", evidence.Request{Args: len(refs)}
 	b.Inputs = inputs(grant.Operation{Kind: grant.OpFsWrite, Path: media.InboundDir, Args: refs})
 	var err error
 	if b.Sandbox, err = config.Name(a.res.Docker.ContainerPrefix, m.owner(a.res)); err != nil {

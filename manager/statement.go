@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -39,7 +39,7 @@ func (m *Manager) witnessed(ctx context.Context, a *admission, fn func(*testimon
 
 // declare puts the begin of a call without a grant on record, where the settings
 // want that.
-func (m *Manager) declare(ctx context.Context, a *admission, b proof.Begin) (*statement, error) {
+func (m *Manager) declare(ctx context.Context, a *admission, b evidence.Begin) (*statement, error) {
 	w, err := m.witness(a)
 	if w == nil || err != nil {
 		return nil, err
@@ -103,11 +103,11 @@ func (m *Manager) refusedCommand(ctx context.Context, a *admission, refusal erro
 }
 
 // commandBeginning is what is on record of a call without a grant.
-func (m *Manager) commandBeginning(a *admission) proof.Begin {
+func (m *Manager) commandBeginning(a *admission) evidence.Begin {
 	args := a.req.Command.Args
-	b := proof.Begin{
+	b := evidence.Begin{
 		Time: m.now(), Tenant: a.res.Tenant, Agent: a.res.Agent, Session: a.res.Session, Tool: a.req.Tool,
-		Kind: proof.Command, Capability: "files", Request: proof.Request{Args: max(len(args)-1, 0)},
+		Kind: evidence.Command, Capability: "files", Request: evidence.Request{Args: max(len(args)-1, 0)},
 		Inputs: inputs(grant.Operation{Args: args}),
 	}
 	if a.req.line != "" {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // TestWhatWasStoppedIsRecorded holds that each refusal, each denial of a wall
@@ -37,12 +37,12 @@ func TestWhatWasStoppedIsRecorded(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		args []string
-		want store.Type // of the only record, or empty for none
+		want violation.Type // of the only record, or empty for none
 	}{
 		{"nothing was stopped", []string{"reach", "/workspace/x"}, ""},
-		{"a rule of the settings", []string{"reach", "forbidden"}, store.CommandBlocked},
-		{"a wall", []string{"reach", "seen:HOST/x"}, store.WallPath},
-		{"a limit", []string{"linger"}, store.LimitExceeded},
+		{"a rule of the settings", []string{"reach", "forbidden"}, violation.CommandBlocked},
+		{"a wall", []string{"reach", "seen:HOST/x"}, violation.WallPath},
+		{"a limit", []string{"linger"}, violation.LimitExceeded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n.kept = nil

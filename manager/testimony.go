@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -14,16 +14,16 @@ import (
 type testimony struct {
 	mu     sync.Mutex
 	begun  bool
-	out    *proof.Hash
-	err    *proof.Hash
-	effect *proof.Effect
+	out    *evidence.Hash
+	err    *evidence.Hash
+	effect *evidence.Effect
 
-	abort   sandbox.Code   // why it was ended before it had come to its end, or empty
-	why     string         // the same for people
-	content proof.Digest   // of a file that was read
-	effects []proof.Effect // on files
-	made    *proof.Made    // how the sandbox was made while a pool was kept; or nil
-	files   int            // operations on files that this one stands for
+	abort   sandbox.Code      // why it was ended before it had come to its end, or empty
+	why     string            // the same for people
+	content evidence.Digest   // of a file that was read
+	effects []evidence.Effect // on files
+	made    *evidence.Made    // how the sandbox was made while a pool was kept; or nil
+	files   int               // operations on files that this one stands for
 }
 
 // aborted notes that the call was ended before it had come to its end.
@@ -38,7 +38,7 @@ func (t *testimony) aborted(code sandbox.Code, why string) {
 
 // done notes what an operation on a file has done, and whether its caller has
 // given up meanwhile.
-func (t *testimony) done(e proof.Effect, err error, gone bool) {
+func (t *testimony) done(e evidence.Effect, err error, gone bool) {
 	if err != nil && gone {
 		t.aborted(sandbox.CodeOf(err), "the caller gave up")
 	}
@@ -46,7 +46,7 @@ func (t *testimony) done(e proof.Effect, err error, gone bool) {
 }
 
 // also notes an effect of what was carried out, or of what was begun of it.
-func (t *testimony) also(e proof.Effect, err error) {
+func (t *testimony) also(e evidence.Effect, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil || e.BytesIn+e.BytesOut > 0 {
@@ -62,12 +62,12 @@ func (t *testimony) hear(c *sandbox.Command) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.begun, t.out, t.err, t.abort, t.why = true, proof.NewHash(), proof.NewHash(), "", ""
+	t.begun, t.out, t.err, t.abort, t.why = true, evidence.NewHash(), evidence.NewHash(), "", ""
 	c.Stdout, c.Stderr = both(c.Stdout, t.out), both(c.Stderr, t.err)
 }
 
 // both returns a writer that has what is written to w in h as well.
-func both(w io.Writer, h *proof.Hash) io.Writer {
+func both(w io.Writer, h *evidence.Hash) io.Writer {
 	if w == nil {
 		return h
 	}
@@ -81,23 +81,23 @@ func (t *testimony) saw(program string, exit sandbox.Exit) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.effect = &proof.Effect{Kind: grant.EffectProcess, Program: program, ExitCode: &exit.Code, BytesIn: t.out.Digest().Size + t.err.Digest().Size, Digest: t.err.Digest()}
+	t.effect = &evidence.Effect{Kind: grant.EffectProcess, Program: program, ExitCode: &exit.Code, BytesIn: t.out.Digest().Size + t.err.Digest().Size, Digest: t.err.Digest()}
 }
 
 // end is what is to be said of the end; err is that of the call.
-func (t *testimony) end(err error) proof.End {
+func (t *testimony) end(err error) evidence.End {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := grant.Audit(err)
-	e := proof.End{Status: statusOf(err, t.begun), Code: v.Code, Rule: v.Rule, Detail: v.Message, Resource: v.Resource}
+	e := evidence.End{Status: statusOf(err, t.begun), Code: v.Code, Rule: v.Rule, Detail: v.Message, Resource: v.Resource}
 	if t.abort != "" {
-		e.Status, e.Code = proof.Aborted, t.abort
+		e.Status, e.Code = evidence.Aborted, t.abort
 		if err == nil {
 			e.Detail = t.why
 		}
 	}
 	if t.effect != nil {
-		e.Outputs, e.Effects = t.out.Digest(), []proof.Effect{*t.effect}
+		e.Outputs, e.Effects = t.out.Digest(), []evidence.Effect{*t.effect}
 	}
 	if len(t.effects) > 0 {
 		e.Outputs, e.Effects = t.content, t.effects
@@ -113,5 +113,5 @@ func (t *testimony) brought(l *live) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.made = &proof.Made{Claimed: l.claimed, Miss: l.miss}
+	t.made = &evidence.Made{Claimed: l.claimed, Miss: l.miss}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/journal/excerpt"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // tellWithin bounds how long a record may take.
@@ -19,18 +19,18 @@ const tellWithin = 2 * time.Second
 // tellRefused records why the gate refused a call: the reasons that decided,
 // not those which would only have been asked about.
 func (m *Manager) tellRefused(ctx context.Context, r *ruling) {
-	meta := store.Meta{
+	meta := violation.Meta{
 		Time: m.now(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
 		Command: r.judged.Text,
 	}
 	if r.granted {
-		meta.Command, meta.CommandDigest = "", excerpt.Digest(r.judged.Text)
+		meta.Command, meta.CommandDigest = "", journal.Digest(r.judged.Text)
 	}
-	var records []store.Record
+	var records []violation.Record
 	for _, reason := range r.judged.Reasons {
 		if reason.Verdict == r.judged.Verdict && reason.Verdict != policy.Allow {
 			meta.Program = r.program(reason.Span)
-			records = append(records, store.FromReason(reason, meta))
+			records = append(records, violation.FromReason(reason, meta))
 		}
 	}
 	m.tell(ctx, r.sandbox, records)
@@ -65,26 +65,26 @@ func (m *Manager) tellStopped(ctx context.Context, l *live, req Request, out Out
 	if len(out.Violations) == 0 && out.Exit.Limit == nil {
 		return
 	}
-	meta := store.Meta{
+	meta := violation.Meta{
 		Time: m.now(), Tenant: l.spec.Owner.Tenant, Agent: req.Who.Agent, Session: req.Who.Session, Sandbox: l.name(),
 		Program: req.program(), Command: cmp.Or(req.line, strings.Join(req.Command.Args, " ")),
 	}
-	var records []store.Record
+	var records []violation.Record
 	for _, v := range out.Violations {
 		if v.Kind == sandbox.ResourceNetwork && v.Evidence == sandbox.EvidenceCertain {
 			continue // the proxy's, which its recorder has told of
 		}
-		records = append(records, store.FromWall(v, meta))
+		records = append(records, violation.FromWall(v, meta))
 	}
 	if h := out.Exit.Limit; h != nil {
-		records = append(records, store.FromLimit(h.Limit, h.String(), meta))
+		records = append(records, violation.FromLimit(h.Limit, h.String(), meta))
 	}
 	m.tell(ctx, l.name(), records)
 }
 
 // tell hands records over. A failure is logged: what was stopped stays
 // stopped.
-func (m *Manager) tell(ctx context.Context, sandbox string, records []store.Record) {
+func (m *Manager) tell(ctx context.Context, sandbox string, records []violation.Record) {
 	if m.recorder == nil || len(records) == 0 {
 		return
 	}

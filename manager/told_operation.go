@@ -10,19 +10,19 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
 
 // beginning is what is on record of an order from the start.
-func (o *order) beginning() proof.Begin {
+func (o *order) beginning() evidence.Begin {
 	g, op := &o.req.Grant, &o.req.Do
-	b := proof.Begin{
+	b := evidence.Begin{
 		ID: o.id, Time: o.start, Tenant: g.Tenant, Subject: g.Subject, Agent: o.who.Agent, Session: o.who.Session, Tool: g.Tool, Call: g.Call, Grant: g.ID,
 		Kind: op.Kind, Capability: o.vetted.Capability, Inputs: inputs(*op),
 		ManifestVersion: o.req.Manifest.Version, RequestID: o.req.RequestID, TraceParent: o.req.TraceParent,
-		Request: proof.Request{Path: op.Path, Method: op.Method, Program: op.Tool, Args: len(op.Args), Bytes: max(int64(len(op.Data)), op.Bytes)},
+		Request: evidence.Request{Path: op.Path, Method: op.Method, Program: op.Tool, Args: len(op.Args), Bytes: max(int64(len(op.Data)), op.Bytes)},
 	}
 	if o.guard != nil {
 		p := o.guard.Profile()
@@ -49,8 +49,8 @@ func (o *order) beginning() proof.Begin {
 }
 
 // ending is what is on record of the end of an order.
-func (o *order) ending(done metered, err error) proof.End {
-	return proof.End{
+func (o *order) ending(done metered, err error) evidence.End {
+	return evidence.End{
 		Time: o.m.now(), Status: statusOf(err, done.begun), Code: grant.Audit(err).Code, Rule: grant.Audit(err).Rule,
 		Detail: grant.Audit(err).Message, Resource: grant.Audit(err).Resource,
 		Outputs: done.Output.Digest, Effects: done.effects, More: done.more, Used: done.Used, Duration: done.Duration,
@@ -59,23 +59,23 @@ func (o *order) ending(done metered, err error) proof.End {
 
 // statusOf is how an operation ended. What was refused before anything was
 // done is denied, whoever refused it; what could not be done is an error.
-func statusOf(err error, begun bool) proof.Status {
+func statusOf(err error, begun bool) evidence.Status {
 	if err == nil {
-		return proof.OK
+		return evidence.OK
 	}
 	switch sandbox.CodeOf(err) {
 	case sandbox.CodePermissionDeny, sandbox.CodeCapabilityBlocked, sandbox.CodeDenyTool, sandbox.CodeBudgetExceeded, sandbox.CodeValidation:
 		if !begun {
-			return proof.Denied
+			return evidence.Denied
 		}
 	}
-	return proof.Failed
+	return evidence.Failed
 }
 
 // measured is an order as whoever shows metrics hears of it.
 func (o *order) measured(done metered, err error) operation.Ended {
 	e := operation.Ended{
-		Tenant: o.req.Grant.Tenant, Tool: o.req.Grant.Tool, Domain: o.vetted.Domain, Resource: operation.ResourceOf(o.vetted.Kind), Effects: o.vetted.Effects, Denied: statusOf(err, done.begun) == proof.Denied,
+		Tenant: o.req.Grant.Tenant, Tool: o.req.Grant.Tool, Domain: o.vetted.Domain, Resource: operation.ResourceOf(o.vetted.Kind), Effects: o.vetted.Effects, Denied: statusOf(err, done.begun) == evidence.Denied,
 		Code: done.Code, Retryable: done.Retryable, Used: done.Used, Duration: done.Duration,
 	}
 	if o.guard != nil {
@@ -86,8 +86,8 @@ func (o *order) measured(done metered, err error) operation.Ended {
 
 // inputs is the digest of all that the operation was asked with. What differs
 // has another one, also where JSON cannot tell it: in bytes that are no UTF-8.
-func inputs(op grant.Operation) proof.Digest {
-	h := proof.NewHash()
+func inputs(op grant.Operation) evidence.Digest {
+	h := evidence.NewHash()
 	data := op.Data
 	op.Data = nil
 	if b, err := json.Marshal(op); err == nil {

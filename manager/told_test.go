@@ -8,21 +8,21 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // A notebook keeps what it is told, unless it fails or hangs.
 type notebook struct {
 	mu    sync.Mutex
-	kept  []store.Record
+	kept  []violation.Record
 	fails error
 	hangs bool
 }
 
 // Append implements store.Recorder.
-func (n *notebook) Append(ctx context.Context, rs ...store.Record) error {
+func (n *notebook) Append(ctx context.Context, rs ...violation.Record) error {
 	if n.hangs {
 		<-ctx.Done()
 		return ctx.Err()
@@ -41,25 +41,25 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	tests := []struct {
 		name    string
 		run     func(*guarded, *manager.Manager) error
-		typ     store.Type
+		typ     violation.Type
 		verdict policy.Verdict
 		command string
 	}{
-		{"denied", func(g *guarded, m *manager.Manager) error { return g.judged(m, []string{"rm", "-rf", "/"}) }, store.CriticalPathRemoval, policy.Deny, ""},
+		{"denied", func(g *guarded, m *manager.Manager) error { return g.judged(m, []string{"rm", "-rf", "/"}) }, violation.CriticalPathRemoval, policy.Deny, ""},
 		{"a line", func(g *guarded, m *manager.Manager) error {
 			_, err := m.Shell(context.Background(), manager.Request{Who: someone, Command: sandbox.Command{Args: []string{"-c", "true; rm -rf /"}}})
 			return err
-		}, store.CriticalPathRemoval, policy.Deny, ""},
-		{"nobody asked", func(g *guarded, m *manager.Manager) error { return g.judged(m, []string{"reach"}) }, store.CommandBlocked, policy.Ask, "reach"},
+		}, violation.CriticalPathRemoval, policy.Deny, ""},
+		{"nobody asked", func(g *guarded, m *manager.Manager) error { return g.judged(m, []string{"reach"}) }, violation.CommandBlocked, policy.Ask, "reach"},
 		{"asked and denied", func(g *guarded, m *manager.Manager) error {
 			return g.judged(m, []string{"reach"}, func(r *manager.Request) { r.Ask = true })
-		}, store.CommandBlocked, policy.Ask, "reach"},
+		}, violation.CommandBlocked, policy.Ask, "reach"},
 		{"a way out", func(g *guarded, m *manager.Manager) error {
 			return g.judged(m, []string{"reach"}, func(r *manager.Request) { r.Unsandboxed = true })
-		}, store.CommandBlocked, policy.Deny, "reach"},
+		}, violation.CommandBlocked, policy.Deny, "reach"},
 		{"a tool", func(g *guarded, m *manager.Manager) error {
 			return g.judged(m, nil, func(r *manager.Request) { r.Tool = "browser" })
-		}, store.ToolDenied, policy.Deny, ""},
+		}, violation.ToolDenied, policy.Deny, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 				if r.Type == tt.typ && r.Verdict == tt.verdict && r.Severity != 0 {
 					seen++
 				}
-				if r.Verdict != tt.verdict || strings.Contains(r.Command, "command -v") || tt.command != "" && r.Command != tt.command || r.Type == store.CriticalPathRemoval && r.Program != "rm" || r.Agent == "" || r.Session == "" {
+				if r.Verdict != tt.verdict || strings.Contains(r.Command, "command -v") || tt.command != "" && r.Command != tt.command || r.Type == violation.CriticalPathRemoval && r.Program != "rm" || r.Agent == "" || r.Session == "" {
 					t.Errorf("%+v", r)
 				}
 			}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -119,7 +119,7 @@ type rest struct {
 // refuse answers without a session.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	p := s.problem(err)
-	if after := quota.RetrySeconds(err); after > 0 {
+	if after := tenant.RetrySeconds(err); after > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(after, 10))
 	}
 	http.Error(w, string(p.Code)+": "+p.Message, p.Code.HTTPStatus())

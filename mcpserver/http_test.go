@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // serve serves over HTTP. A request says by headers who it is from.
@@ -145,8 +145,8 @@ func TestRefusalsSayWhen(t *testing.T) {
 		err  error
 		want string
 	}{
-		"requests":       {(&quota.Exceeded{Quota: "requests", RetryAfter: 2500 * time.Millisecond}).Wrap("serve"), "3"},
-		"sandboxes":      {(&quota.Exceeded{Quota: "sandboxes", Limit: 1, Used: 1, Want: 1}).Wrap("serve"), ""},
+		"requests":       {(&tenant.Exceeded{Quota: "requests", RetryAfter: 2500 * time.Millisecond}).Wrap("serve"), "3"},
+		"sandboxes":      {(&tenant.Exceeded{Quota: "sandboxes", Limit: 1, Used: 1, Want: 1}).Wrap("serve"), ""},
 		"down":           {&sandbox.Error{Code: sandbox.CodeUnavailable, Retryable: true}, "1"},
 		"down for good":  {&sandbox.Error{Code: sandbox.CodeUnavailable}, ""},
 		"too much":       {&sandbox.Error{Code: sandbox.CodeBudgetExceeded}, ""},

@@ -14,8 +14,8 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget/meter"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -52,15 +52,15 @@ type Call struct {
 	Keep int64
 
 	mu      sync.Mutex
-	effects []proof.Effect
+	effects []evidence.Effect
 	more    int
 }
 
 // Effect notes a side effect for the record, when it has happened or may have.
-func (c *Call) Effect(e proof.Effect) {
+func (c *Call) Effect(e evidence.Effect) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.effects) == proof.MaxEffects {
+	if len(c.effects) == evidence.MaxEffects {
 		c.more++
 		return
 	}
@@ -68,10 +68,10 @@ func (c *Call) Effect(e proof.Effect) {
 }
 
 // Effects returns what was noted, and how many were too many to be kept.
-func (c *Call) Effects() (list []proof.Effect, more int) {
+func (c *Call) Effects() (list []evidence.Effect, more int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]proof.Effect{}, c.effects...), c.more
+	return append([]evidence.Effect{}, c.effects...), c.more
 }
 
 // A Space is the temporary space of one call: folders inside, each with a
@@ -88,9 +88,9 @@ type Space interface {
 
 // An Output is what an operation came to.
 type Output struct {
-	Data      []byte       `json:"data,omitempty"` // the first bytes, at most Call.Keep
-	Truncated bool         `json:"truncated,omitempty"`
-	Digest    proof.Digest `json:"digest"` // of all of it
+	Data      []byte          `json:"data,omitempty"` // the first bytes, at most Call.Keep
+	Truncated bool            `json:"truncated,omitempty"`
+	Digest    evidence.Digest `json:"digest"` // of all of it
 
 	Type string `json:"type,omitempty"` // of the data, as type/subtype
 	Path string `json:"path,omitempty"` // inside: of a file written, a folder allotted
@@ -127,11 +127,11 @@ type Page struct {
 // An Exit is how a program ended. What it wrote is Output.Data, standard output
 // first; Stderr is what it wrote to standard error.
 type Exit struct {
-	Code         int          `json:"code"`
-	Signal       string       `json:"signal,omitempty"`
-	TimedOut     bool         `json:"timedOut,omitempty"` // ended at the operation's own timeout
-	Stderr       []byte       `json:"stderr,omitempty"`
-	StderrDigest proof.Digest `json:"stderrDigest"`
+	Code         int             `json:"code"`
+	Signal       string          `json:"signal,omitempty"`
+	TimedOut     bool            `json:"timedOut,omitempty"` // ended at the operation's own timeout
+	Stderr       []byte          `json:"stderr,omitempty"`
+	StderrDigest evidence.Digest `json:"stderrDigest"`
 
 	Limit *sandbox.LimitHit `json:"limit,omitempty"` // of the sandbox, that was reached
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -28,7 +30,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
-	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -38,7 +39,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 func TestMain(m *testing.M) {
@@ -107,7 +107,7 @@ func (r *rig) newManager(w *wall.Wall, text string) *manager.Manager {
 	log.SetOutput(io.Discard)
 	ev, err := evidence.Open(w.State.Evidence(), evidence.Options{})
 	must(t, err)
-	vi, err := store.Open(w.State.Violations(), store.Options{})
+	vi, err := violation.Open(w.State.Violations(), violation.Options{})
 	must(t, err)
 	rec, err := record.New(record.Options{Evidence: ev, Violations: vi, Log: log})
 	must(t, err)

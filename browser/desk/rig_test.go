@@ -13,6 +13,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/browser/desk"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
@@ -22,7 +24,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
-	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -31,7 +32,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 func TestMain(m *testing.M) {
@@ -90,7 +90,7 @@ func newManager(t testing.TB, w *wall.Wall, n *internet.Internet, text string) *
 	log.SetOutput(io.Discard)
 	ev, err := evidence.Open(w.State.Evidence(), evidence.Options{})
 	must(t, err)
-	vi, err := store.Open(w.State.Violations(), store.Options{})
+	vi, err := violation.Open(w.State.Violations(), violation.Options{})
 	must(t, err)
 	rec, err := record.New(record.Options{Evidence: ev, Violations: vi, Log: log})
 	must(t, err)

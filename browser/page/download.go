@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/visit"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // Transfers are what the browser says of the downloads of a session.
@@ -100,7 +100,7 @@ func (s *session) Download(ctx context.Context, selector, folder string) (browse
 	}
 	if folder = strings.TrimSuffix(folder, "/"); folder != "" && folder != "." && folder != sandbox.WorkspaceDir {
 		var err error
-		if folder, err = visit.File(folder); err != nil {
+		if folder, err = network.File(folder); err != nil {
 			return browser.Download{}, err
 		}
 	} else {

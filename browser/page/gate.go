@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/target"
 
-	"github.com/bulkhead-dev/sandbox/browser/visit"
+	policynetwork "github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // judge decides about a request that the browser holds back: a document of
@@ -18,8 +18,8 @@ func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
 	line := t.lineOf(from)
 	main := string(e.FrameID) == string(t.id) && e.ResourceType == network.ResourceTypeDocument
 	address, err := t.session.rules.Hop(e.Request.URL)
-	if err == nil && address.Kind == visit.Workspace && !t.mayReadFiles(main, e, address.File) {
-		err = blocked(visit.Host, "a page that is no file of the workspace asks for one", "")
+	if err == nil && address.Kind == policynetwork.Workspace && !t.mayReadFiles(main, e, address.File) {
+		err = blocked(policynetwork.WorkspaceHost, "a page that is no file of the workspace asks for one", "")
 	}
 	if err == nil && main {
 		err = t.countMain(e)
@@ -36,7 +36,7 @@ func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
 		fail(ctx, line, e.RequestID)
 		return
 	}
-	if address.Kind == visit.Workspace {
+	if address.Kind == policynetwork.Workspace {
 		t.serve(ctx, line, e, address.File)
 		return
 	}
@@ -101,5 +101,5 @@ func (t *tab) mayReadFiles(main bool, e fetch.EventRequestPaused, file string) b
 
 // ofWorkspace reports whether an address is that of a file of the workspace.
 func ofWorkspace(address string) bool {
-	return strings.HasPrefix(address, visit.Origin+"/")
+	return strings.HasPrefix(address, policynetwork.WorkspaceOrigin+"/")
 }

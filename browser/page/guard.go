@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 
-	"github.com/bulkhead-dev/sandbox/browser/visit"
+	policynetwork "github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // A step is a command that a target is prepared with.
@@ -32,7 +32,7 @@ func steps(kind string) []step {
 	}
 	all = append(all,
 		step{fetch.Enable.Method, fetch.EnableParams{HandleAuthRequests: new(true), Patterns: []*fetch.RequestPattern{
-			{URLPattern: "*", ResourceType: network.ResourceTypeDocument}, {URLPattern: visit.Origin + "/*"},
+			{URLPattern: "*", ResourceType: network.ResourceTypeDocument}, {URLPattern: policynetwork.WorkspaceOrigin + "/*"},
 		}}},
 		step{page.Enable.Method, page.EnableParams{}},
 		step{network.SetBypassServiceWorker.Method, network.SetBypassServiceWorkerParams{Bypass: true}},

@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/visit"
+	policynetwork "github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // maxURL is the longest address that is told, in bytes.
@@ -25,7 +25,7 @@ func (s *session) Navigate(ctx context.Context, address string) (browser.Page, e
 	if err != nil {
 		return browser.Page{}, err
 	}
-	if a.Kind == visit.Workspace {
+	if a.Kind == policynetwork.Workspace {
 		if err := s.checkFile(ctx, a.File); err != nil {
 			return browser.Page{}, err
 		}
@@ -62,16 +62,16 @@ func (s *session) checkFile(ctx context.Context, file string) error {
 }
 
 // navigate opens an address that was judged.
-func (t *tab) navigate(ctx context.Context, a visit.Address) (browser.Page, error) {
+func (t *tab) navigate(ctx context.Context, a policynetwork.Address) (browser.Page, error) {
 	limit := t.session.settings.Limits.Navigation
 	loading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t.set(func(s *state) {
-		s.refusal, s.expected, s.mine = nil, a.File, a.Kind == visit.Workspace
+		s.refusal, s.expected, s.mine = nil, a.File, a.Kind == policynetwork.Workspace
 		s.local = s.local && s.mine
 	})
 	defer t.set(func(s *state) { s.expected = "" })
-	if a.Kind == visit.Data { // no request will be made
+	if a.Kind == policynetwork.Data { // no request will be made
 		if err := t.session.permit(loading, a, 0); err != nil {
 			return browser.Page{}, err
 		}
@@ -179,7 +179,7 @@ func notLoaded(address, text string) error {
 // as they would name them.
 func spoken(address string) string {
 	if ofWorkspace(address) {
-		if file, err := visit.FileOf(address); err == nil {
+		if file, err := policynetwork.FileOf(address); err == nil {
 			return "workspace:" + file
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/visit"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // maxPermits is how many answers of the caller are awaited at a time, and how
@@ -27,7 +27,7 @@ const dataLoader = cdp.LoaderID("data:")
 
 // permit has the caller decide about a document that the main frame is to
 // load. Who does not answer before ctx ends, or panics, has refused.
-func (s *session) permit(ctx context.Context, a visit.Address, hop int) error {
+func (s *session) permit(ctx context.Context, a network.Address, hop int) error {
 	if s.rights.Visit == nil {
 		return nil
 	}
@@ -76,8 +76,8 @@ func (s *session) mayRead(ctx context.Context, file string) error {
 }
 
 // spelled is an address as callers write it: the one spelling of package visit.
-func spelled(a visit.Address) string {
-	if a.Kind == visit.Workspace {
+func spelled(a network.Address) string {
+	if a.Kind == network.Workspace {
 		return "workspace:" + a.File
 	}
 	return a.URL
@@ -85,7 +85,7 @@ func spelled(a visit.Address) string {
 
 // permitMain has the caller decide about a request for the main document, and
 // notes that it may come.
-func (t *tab) permitMain(e fetch.EventRequestPaused, a visit.Address) error {
+func (t *tab) permitMain(e fetch.EventRequestPaused, a network.Address) error {
 	ctx, cancel := t.brief()
 	defer cancel()
 	hop := 0
@@ -94,7 +94,7 @@ func (t *tab) permitMain(e fetch.EventRequestPaused, a visit.Address) error {
 	}
 	err := t.session.permit(ctx, a, hop)
 	t.set(func(s *state) {
-		s.local = err == nil && a.Kind == visit.Workspace
+		s.local = err == nil && a.Kind == network.Workspace
 		if err == nil {
 			s.expect(cdp.LoaderID(e.NetworkID))
 		}

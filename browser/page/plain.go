@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/browser/visit"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // openPlain opens a regular file below dir for reading. A link on the way to
@@ -45,7 +45,7 @@ func openPlain(dir, file string) (*os.File, int64, error) {
 func folderOf(dir, file string) (*os.Root, string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, "", &sandbox.Error{Code: sandbox.CodeNotFound, Op: "browse", Resource: visit.Host, Message: "there is no workspace yet"}
+		return nil, "", &sandbox.Error{Code: sandbox.CodeNotFound, Op: "browse", Resource: network.WorkspaceHost, Message: "there is no workspace yet"}
 	}
 	parts := strings.Split(file, "/")
 	for _, part := range parts[:len(parts)-1] {

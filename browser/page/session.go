@@ -14,7 +14,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/visit"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -43,7 +42,7 @@ type session struct {
 	container browser.Container
 	settings  browser.Settings
 	rights    browser.Rights
-	rules     *visit.Rules
+	rules     *network.Rules
 	now       func() time.Time
 	brief     time.Duration // for what is asked in answer to an event
 
@@ -102,7 +101,7 @@ func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options)
 	if err != nil {
 		return nil, err
 	}
-	s.rules, err = visit.New(visit.Options{Schemes: s.settings.Schemes, Policy: policy, Direct: s.settings.Direct})
+	s.rules, err = network.NewRules(network.RuleOptions{Schemes: s.settings.Schemes, Policy: policy, Direct: s.settings.Direct})
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/cdproto/dom"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/visit"
+	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // maxUploads is how many files one upload may have.
@@ -26,7 +26,7 @@ func (s *session) Upload(ctx context.Context, selector string, files []string) e
 	}
 	names := make([]string, len(files))
 	for i, f := range files {
-		name, err := visit.File(f)
+		name, err := network.File(f)
 		if err != nil {
 			return err
 		}

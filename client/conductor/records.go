@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
-	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // Bounds of what a daemon may tell of its records, far beyond what they hold.
@@ -35,15 +34,15 @@ func (d *Conductor) Violations() Violations { return Violations{d} }
 
 // Query implements what [store.Store.Query] says. Whose records there are the
 // daemon decides: those of who asks.
-func (v Violations) Query(ctx context.Context, f store.Filter) iter.Seq2[store.Record, error] {
+func (v Violations) Query(ctx context.Context, f violation.Filter) iter.Seq2[violation.Record, error] {
 	all := v.d.c.For(f.Tenant, "", "").EachViolation(ctx, violationQuery(f, f.Limit))
 	return told(all, "list violations", f.Limit, maxViolations, violationOf)
 }
 
 // Count implements what [store.Store.Count] says.
-func (v Violations) Count(ctx context.Context, f store.Filter) (map[store.Type]int64, error) {
+func (v Violations) Count(ctx context.Context, f violation.Filter) (map[violation.Type]int64, error) {
 	f.Limit = 0
-	out := map[store.Type]int64{}
+	out := map[violation.Type]int64{}
 	for r, err := range v.Query(ctx, f) {
 		var damage *journal.Damage
 		if errors.As(err, &damage) {
@@ -58,12 +57,12 @@ func (v Violations) Count(ctx context.Context, f store.Filter) (map[store.Type]i
 }
 
 // Clear forgets what is meant. Who wanted it the daemon knows better than by.
-func (v Violations) Clear(ctx context.Context, f store.Filter, _ string) (int64, error) {
+func (v Violations) Clear(ctx context.Context, f violation.Filter, _ string) (int64, error) {
 	c, err := v.d.c.For(f.Tenant, "", "").ClearViolations(ctx, violationQuery(f, 0))
 	return c.Removed, err
 }
 
-func violationQuery(f store.Filter, limit int) url.Values {
+func violationQuery(f violation.Filter, limit int) url.Values {
 	q := query(f.AllTenants, f.Agent, f.Session, f.Sandbox, f.Since, f.Until, limit)
 	for _, t := range f.Types {
 		q.Add("type", string(t))
@@ -128,9 +127,9 @@ func told[T, R any](all iter.Seq2[T, error], op string, limit, most int, read fu
 	}
 }
 
-func violationOf(r api.ViolationRecord) (store.Record, error) {
-	out := store.Record{
-		Time: r.Time, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Sandbox: r.Sandbox, Type: store.Type(r.Type),
+func violationOf(r api.ViolationRecord) (violation.Record, error) {
+	out := violation.Record{
+		Time: r.Time, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Sandbox: r.Sandbox, Type: violation.Type(r.Type),
 		Verdict: policy.Verdict(r.Verdict), Kind: r.Kind, Op: sandbox.Operation(r.Operation), Resource: r.Resource,
 		Rule: r.Rule, Message: r.Message, Program: r.Program, Command: r.Command, CommandDigest: r.CommandDigest, Count: r.Count,
 	}
@@ -171,7 +170,7 @@ func (e Evidence) Query(ctx context.Context, f evidence.Filter) iter.Seq2[eviden
 func (e Evidence) Verified(ctx context.Context, c evidence.Check) (evidence.Verified, error) {
 	v := client.Verification{All: c.AllTenants}
 	for _, k := range c.Keys {
-		v.Keys = append(v.Keys, checkpoint.Public(k))
+		v.Keys = append(v.Keys, evidence.Public(k))
 	}
 	if c.Signed != nil {
 		v.Signed = strconv.FormatUint(c.Signed.Seq, 10) + ":" + c.Signed.Hash
@@ -182,7 +181,7 @@ func (e Evidence) Verified(ctx context.Context, c evidence.Check) (evidence.Veri
 	}
 	out := evidence.Verified{Keys: []ed25519.PublicKey{}, Chains: []evidence.Chain{}}
 	for _, k := range r.Keys {
-		key, err := checkpoint.ParsePublic(k.Public)
+		key, err := evidence.ParsePublic(k.Public)
 		if err != nil {
 			return out, verifyError("a key that is none")
 		}

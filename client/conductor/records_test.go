@@ -16,29 +16,29 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/conductor"
 	"github.com/bulkhead-dev/sandbox/daemon/records"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
-	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // kept are the records of a daemon.
 type kept struct {
 	*rig
 	dir        string
-	violations *store.Store
+	violations *violation.Store
 	evidence   *evidence.Store
 }
 
 func newKept(t *testing.T) kept {
 	k := kept{dir: t.TempDir()}
 	var err error
-	if k.violations, err = store.Open(filepath.Join(k.dir, "violations"), store.Options{}); err != nil {
+	if k.violations, err = violation.Open(filepath.Join(k.dir, "violations"), violation.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if k.evidence, err = evidence.Open(filepath.Join(k.dir, "evidence"), evidence.Options{KeyFile: filepath.Join(k.dir, "key")}); err != nil {
@@ -50,8 +50,8 @@ func newKept(t *testing.T) kept {
 	}})}
 	for i := range 200 {
 		tenant := []string{"acme", "evil"}[i%2]
-		v := store.FromNetwork(sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: fmt.Sprint(i), Rule: "r"},
-			"\x1b[2J", store.Meta{Tenant: tenant, Agent: "main", Session: "s1", Sandbox: "box"})
+		v := violation.FromNetwork(sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: fmt.Sprint(i), Rule: "r"},
+			"\x1b[2J", violation.Meta{Tenant: tenant, Agent: "main", Session: "s1", Sandbox: "box"})
 		if err := k.violations.Append(t.Context(), v); err != nil {
 			t.Fatal(err)
 		}
@@ -88,10 +88,10 @@ func all[T any](t *testing.T, from iter.Seq2[T, error]) (out []T, damaged int) {
 func TestRecords(t *testing.T) {
 	k := newKept(t)
 	admin := k.as("")
-	high := store.Filter{Tenant: "acme", MinSeverity: policy.Critical}
-	for _, f := range []store.Filter{
+	high := violation.Filter{Tenant: "acme", MinSeverity: policy.Critical}
+	for _, f := range []violation.Filter{
 		{Tenant: "acme"}, {Tenant: "acme", Limit: 7}, {AllTenants: true}, {AllTenants: true, Limit: 150}, {Tenant: "none"}, high,
-		{Tenant: "acme", Types: []store.Type{store.Types()[0], store.Types()[1]}, Agent: "main", Session: "s1", Sandbox: "box", Since: time.Now().Add(-time.Hour), Until: time.Now()},
+		{Tenant: "acme", Types: []violation.Type{violation.Types()[0], violation.Types()[1]}, Agent: "main", Session: "s1", Sandbox: "box", Since: time.Now().Add(-time.Hour), Until: time.Now()},
 	} {
 		want, _ := all(t, k.violations.Query(t.Context(), f))
 		got, _ := all(t, admin.Violations().Query(t.Context(), f))
@@ -99,8 +99,8 @@ func TestRecords(t *testing.T) {
 			t.Errorf("%+v: %d records came of %d, or others", f, len(got), len(want))
 		}
 	}
-	n, err := admin.Violations().Count(t.Context(), store.Filter{AllTenants: true})
-	want, _ := k.violations.Count(t.Context(), store.Filter{AllTenants: true})
+	n, err := admin.Violations().Count(t.Context(), violation.Filter{AllTenants: true})
+	want, _ := k.violations.Count(t.Context(), violation.Filter{AllTenants: true})
 	if err != nil || !reflect.DeepEqual(n, want) || len(want) == 0 {
 		t.Errorf("%v, %v, want %v", n, err, want)
 	}
@@ -112,18 +112,18 @@ func TestRecords(t *testing.T) {
 		}
 	}
 	acme := k.as("acme")
-	if got, _ := all(t, acme.Violations().Query(t.Context(), store.Filter{})); len(got) != 100 || got[0].Tenant != "acme" {
+	if got, _ := all(t, acme.Violations().Query(t.Context(), violation.Filter{})); len(got) != 100 || got[0].Tenant != "acme" {
 		t.Errorf("a tenant sees %d records", len(got))
 	}
-	for _, err := range acme.Violations().Query(t.Context(), store.Filter{AllTenants: true}) {
+	for _, err := range acme.Violations().Query(t.Context(), violation.Filter{AllTenants: true}) {
 		k.code("a tenant asks for all", err, sandbox.CodePermissionDeny)
 	}
-	_, err = k.as("acme-s1").Violations().Clear(t.Context(), store.Filter{}, "")
+	_, err = k.as("acme-s1").Violations().Clear(t.Context(), violation.Filter{}, "")
 	k.code("an agent clears", err, sandbox.CodePermissionDeny)
-	if n, err := acme.Violations().Clear(t.Context(), store.Filter{Session: "s1"}, "nobody"); err != nil || n != 100 {
+	if n, err := acme.Violations().Clear(t.Context(), violation.Filter{Session: "s1"}, "nobody"); err != nil || n != 100 {
 		t.Errorf("%d cleared, %v", n, err)
 	}
-	if left, _ := all(t, k.violations.Query(t.Context(), store.Filter{AllTenants: true})); len(left) != 100 || left[0].Tenant != "evil" {
+	if left, _ := all(t, k.violations.Query(t.Context(), violation.Filter{AllTenants: true})); len(left) != 100 || left[0].Tenant != "evil" {
 		t.Errorf("%d are left", len(left))
 	}
 }
@@ -198,13 +198,13 @@ func TestRecordsOfLiars(t *testing.T) {
 	} {
 		d := liar(t, "text/event-stream", "event: record\ndata: "+lie+"\n\nevent: end\ndata: {}\n\n")
 		var last error
-		for _, err := range d.Violations().Query(t.Context(), store.Filter{}) {
+		for _, err := range d.Violations().Query(t.Context(), violation.Filter{}) {
 			last = err
 		}
 		if sandbox.CodeOf(last) != sandbox.CodeUnavailable || strings.Contains(last.Error(), "\x1b") {
 			t.Errorf("%s: %v", name, last)
 		}
-		if _, err := d.Violations().Count(t.Context(), store.Filter{}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		if _, err := d.Violations().Count(t.Context(), violation.Filter{}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 			t.Errorf("%s, counted: %v", name, err)
 		}
 	}

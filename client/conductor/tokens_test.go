@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/daemon/tokens"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -21,7 +21,7 @@ func TestTokens(t *testing.T) {
 	r := &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
 		return []route.Resource{tokens.New(r.Tokens)}
 	}})}
-	limits := quota.NoLimits().With(quota.Sandboxes, 3)
+	limits := tenant.NoLimits().With(tenant.Sandboxes, 3)
 	want := token.Claims{Role: token.Session, Tenant: "acme", Session: "s7", Expires: time.Now().Add(time.Hour), Quota: &limits, Note: "a chat"}
 	secret, made, err := r.as("").Tokens().Create(r.ctx, want)
 	if err != nil {

@@ -45,7 +45,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/mcpserver"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/host"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 	"github.com/bulkhead-dev/sandbox/tools"
 )
@@ -89,7 +89,7 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	}
 	rules := admission.Rules(d.settings)
 	d.admission, err = admission.New(admission.Options{
-		Keeper: quota.New(time.Now), Rules: rules, Turns: d.turns, Log: o.Log,
+		Keeper: tenant.New(time.Now), Rules: rules, Turns: d.turns, Log: o.Log,
 		Dir: filepath.Join(d.house.State().Path(), "admission"), Ledger: accounts,
 	})
 	if err != nil {

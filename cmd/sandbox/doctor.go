@@ -11,17 +11,16 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
-	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/doctor"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/prune"
@@ -177,7 +176,7 @@ func recorded(o cli.Options) (doctor.Evidence, error) {
 	}
 	key, err := store.PublicKey()
 	if key != nil {
-		out.Key = checkpoint.KeyID(key)
+		out.Key = evidence.KeyID(key)
 	}
 	return out, err
 }

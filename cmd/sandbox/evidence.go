@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 )

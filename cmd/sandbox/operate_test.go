@@ -9,8 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
@@ -29,19 +28,19 @@ func operate(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	s, err := evidence.Open(state.Evidence(), evidence.Options{KeyFile: state.EvidenceKey()})
 	ts.Check(err)
-	b := proof.Begin{ID: args[2], Time: time.Now(), Tenant: args[0], Agent: "main", Session: args[1], Tool: "exec", Call: "call-" + args[2], PolicyVersion: "old"}
+	b := evidence.Begin{ID: args[2], Time: time.Now(), Tenant: args[0], Agent: "main", Session: args[1], Tool: "exec", Call: "call-" + args[2], PolicyVersion: "old"}
 	host, web := strings.CutPrefix(args[3], "https://")
 	switch {
 	case web:
-		b.Kind, b.Request = grant.OpNetHTTP, proof.Request{Method: "GET", Scheme: "https", Host: host, Port: 443}
+		b.Kind, b.Request = grant.OpNetHTTP, evidence.Request{Method: "GET", Scheme: "https", Host: host, Port: 443}
 	case strings.HasPrefix(args[3], "/"):
-		b.Kind, b.Request = grant.OpFsRead, proof.Request{Path: args[3]}
+		b.Kind, b.Request = grant.OpFsRead, evidence.Request{Path: args[3]}
 	default:
-		b.Kind, b.Request = grant.OpProcExec, proof.Request{Program: args[3]}
+		b.Kind, b.Request = grant.OpProcExec, evidence.Request{Program: args[3]}
 	}
 	records := []evidence.Record{recordOf(ts, evidence.TypeBegin, b, b)}
 	if status := strings.SplitN(args[4], ":", 3); status[0] != "open" {
-		e := proof.End{ID: b.ID, Time: b.Time, Status: proof.Status(status[0]), Duration: 12 * time.Millisecond, Used: grant.Budget{Calls: 1}}
+		e := evidence.End{ID: b.ID, Time: b.Time, Status: evidence.Status(status[0]), Duration: 12 * time.Millisecond, Used: grant.Budget{Calls: 1}}
 		if len(status) == 3 {
 			e.Code, e.Rule = sandbox.Code(status[1]), status[2]
 		}
@@ -51,7 +50,7 @@ func operate(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(s.Close())
 }
 
-func recordOf(ts *testscript.TestScript, t evidence.Type, b proof.Begin, data any) evidence.Record {
+func recordOf(ts *testscript.TestScript, t evidence.Type, b evidence.Begin, data any) evidence.Record {
 	text, err := json.Marshal(data)
 	ts.Check(err)
 	return evidence.Record{Tenant: b.Tenant, Agent: b.Agent, Session: b.Session, Command: b.ID, Type: t, Data: text, Share: evidence.Exact}

@@ -21,13 +21,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/authority"
-	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 func TestMain(m *testing.M) {
@@ -167,10 +167,10 @@ func record(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	state, err := statedir.Open(ts.Getenv("SANDBOX_STATE_DIR"))
 	ts.Check(err)
-	s, err := store.Open(state.Violations(), store.Options{})
+	s, err := violation.Open(state.Violations(), violation.Options{})
 	ts.Check(err)
-	ts.Check(s.Append(context.Background(), store.Record{
-		Tenant: args[0], Agent: "main", Session: args[1], Type: store.Type(args[2]), Op: sandbox.OpRead, Resource: args[3],
+	ts.Check(s.Append(context.Background(), violation.Record{
+		Tenant: args[0], Agent: "main", Session: args[1], Type: violation.Type(args[2]), Op: sandbox.OpRead, Resource: args[3],
 	}))
 	ts.Check(s.Close())
 }

@@ -6,13 +6,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
-	"github.com/bulkhead-dev/sandbox/settingsfile"
 )
 
 // readSettings reads the settings file; path is canonical and empty when
 // there is none and the defaults hold.
 func readSettings(named string) (s *config.Settings, path string, err error) {
-	f, err := settingsfile.Load(named)
+	f, err := config.Load(named)
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // Violations implements cli.Backend. Neither settings nor an engine are
@@ -16,7 +16,7 @@ func (backend) Violations(o cli.Options) (cli.ViolationStore, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := store.Open(state.Violations(), store.Options{})
+	s, err := violation.Open(state.Violations(), violation.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,15 +24,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/caller"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/tenant/fair"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	tenants "github.com/bulkhead-dev/sandbox/tenant"
 )
 
 const op = "admit"
 
 // Options are what an Admission is made of. All but Dir and Log are needed.
 type Options struct {
-	Keeper *quota.Keeper
+	Keeper *tenants.Keeper
 	// Rules say what a tenant may have. They are asked at each turn, so they have
 	// to answer at once. See [Rules].
 	Rules func(tenant string) config.TenantRules
@@ -70,8 +69,8 @@ func (t Turns) check() error {
 
 // An Admission decides who may go ahead. It is safe for concurrent use.
 type Admission struct {
-	keeper *quota.Keeper
-	queue  *fair.Queue
+	keeper *tenants.Keeper
+	queue  *tenants.Queue
 	rules  func(tenant string) config.TenantRules
 	turns  func() Turns // see renew
 	log    logrus.FieldLogger
@@ -110,7 +109,7 @@ func New(o Options) (*Admission, error) {
 	if err := a.inForce.check(); err != nil {
 		return nil, err
 	}
-	a.queue, err = fair.New(fair.Options{
+	a.queue, err = tenants.NewQueue(tenants.Options{
 		Slots: a.inForce.Slots, Waiting: a.inForce.Waiting,
 		Weight: func(tenant string) int { return o.Rules(tenant).Weight },
 	})
@@ -129,7 +128,7 @@ func (a *Admission) Request(c caller.Caller, tenant string) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.keeper.Acquire(quota.Want{Requests: 1}, accounts...)
+	_, err = a.keeper.Acquire(tenants.Want{Requests: 1}, accounts...)
 	return err
 }
 
@@ -146,7 +145,7 @@ func (a *Admission) Command(ctx context.Context, c caller.Caller, tenant string)
 	if err != nil {
 		return nil, err
 	}
-	giveBack, err := a.keeper.Acquire(quota.Want{Commands: 1}, accounts...)
+	giveBack, err := a.keeper.Acquire(tenants.Want{Commands: 1}, accounts...)
 	if err != nil {
 		return nil, err
 	}
@@ -197,15 +196,15 @@ func (a *Admission) Begin(ctx context.Context, tenant string) (release func(), e
 }
 
 // Load tells how busy the queue of commands is.
-func (a *Admission) Load() fair.Load { return a.queue.Load() }
+func (a *Admission) Load() tenants.Load { return a.queue.Load() }
 
 // Held tells what a tenant holds.
-func (a *Admission) Held(tenant string) quota.Want {
-	return a.keeper.Held(caller.Caller{}.Accounts(tenant, quota.Limits{})[0].Name)
+func (a *Admission) Held(tenant string) tenants.Want {
+	return a.keeper.Held(caller.Caller{}.Accounts(tenant, tenants.Limits{})[0].Name)
 }
 
 // accounts are whom the caller takes from when it acts for the tenant.
-func (a *Admission) accounts(c caller.Caller, tenant string) ([]quota.Account, error) {
+func (a *Admission) accounts(c caller.Caller, tenant string) ([]tenants.Account, error) {
 	if err := a.unpaid(c); err != nil {
 		return nil, err
 	}

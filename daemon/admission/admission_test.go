@@ -12,13 +12,12 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/tenant/fair"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	tenants "github.com/bulkhead-dev/sandbox/tenant"
 )
 
 func TestRequestsAreBoundedByTheSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.RequestsPerSecond, 10))})
+		a := admission(t, Options{Rules: limited(tenants.NoLimits().With(tenants.RequestsPerSecond, 10))})
 		served := func(tenant string) (n int, last error) {
 			for range 100 {
 				if last = a.Request(local, tenant); last != nil {
@@ -32,8 +31,8 @@ func TestRequestsAreBoundedByTheSecond(t *testing.T) {
 		if n != 10 {
 			t.Errorf("%d requests were served at once, want 10", n)
 		}
-		wantExceeded(t, err, quota.RequestsPerSecond, "tenant a")
-		if wait, ok := quota.RetryAfter(err); !ok || wait != 100*time.Millisecond {
+		wantExceeded(t, err, tenants.RequestsPerSecond, "tenant a")
+		if wait, ok := tenants.RetryAfter(err); !ok || wait != 100*time.Millisecond {
 			t.Errorf("the next one may come after %v (%v), want 100ms", wait, ok)
 		}
 		if n, _ := served("b"); n != 10 {
@@ -48,14 +47,14 @@ func TestRequestsAreBoundedByTheSecond(t *testing.T) {
 
 func TestRequestsCountForTheTokensAbove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := admission(t, Options{Rules: limited(quota.NoLimits())})
-		quotas := map[string]quota.Limits{"parent": quota.NoLimits().With(quota.RequestsPerSecond, 3)}
+		a := admission(t, Options{Rules: limited(tenants.NoLimits())})
+		quotas := map[string]tenants.Limits{"parent": tenants.NoLimits().With(tenants.RequestsPerSecond, 3)}
 		for _, child := range []string{"one", "two", "three"} {
 			if err := a.Request(bearing("a", quotas, child, "parent"), "a"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		wantExceeded(t, a.Request(bearing("a", quotas, "four", "parent"), "a"), quota.RequestsPerSecond, "token parent")
+		wantExceeded(t, a.Request(bearing("a", quotas, "four", "parent"), "a"), tenants.RequestsPerSecond, "token parent")
 		if err := a.Request(bearing("a", nil, "other"), "a"); err != nil {
 			t.Errorf("a token that is not below it is refused: %v", err)
 		}
@@ -64,7 +63,7 @@ func TestRequestsCountForTheTokensAbove(t *testing.T) {
 
 func TestTenantThatIsNotServed(t *testing.T) {
 	a := admission(t, Options{Rules: func(tenant string) config.TenantRules {
-		return config.TenantRules{Limits: quota.NoLimits(), Refused: tenant == "stranger"}
+		return config.TenantRules{Limits: tenants.NoLimits(), Refused: tenant == "stranger"}
 	}})
 	_, commandErr := a.Command(t.Context(), local, "stranger")
 	_, holdErr := a.Hold(t.Context(), plain("stranger", 1))
@@ -83,7 +82,7 @@ func TestTenantThatIsNotServed(t *testing.T) {
 func TestParallelCommandsStayWithinTheLimit(t *testing.T) {
 	const limit = 7
 	synctest.Test(t, func(t *testing.T) {
-		a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Commands, limit))})
+		a := admission(t, Options{Rules: limited(tenants.NoLimits().With(tenants.Commands, limit))})
 		var now, most, ran, refused atomic.Int64
 		var wg sync.WaitGroup
 		for range 64 {
@@ -112,8 +111,8 @@ func TestParallelCommandsStayWithinTheLimit(t *testing.T) {
 		if most.Load() > limit || ran.Load() < 50 || refused.Load() == 0 {
 			t.Errorf("%d ran at once, %d in all, %d were refused; %d is the limit", most.Load(), ran.Load(), refused.Load(), limit)
 		}
-		wantHeld(t, a, "a", quota.Want{})
-		if got := a.Load(); got != (fair.Load{}) {
+		wantHeld(t, a, "a", tenants.Want{})
+		if got := a.Load(); got != (tenants.Load{}) {
 			t.Errorf("the queue is left as %+v", got)
 		}
 	})
@@ -127,7 +126,7 @@ func TestBurstDelaysOthersByTheirShare(t *testing.T) {
 		for _, slots := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%d slots, commands of %v", slots, lasts), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					a := admission(t, Options{Rules: limited(quota.NoLimits()), Turns: always(slots, 1000, hold)})
+					a := admission(t, Options{Rules: limited(tenants.NoLimits()), Turns: always(slots, 1000, hold)})
 					ctx, cancel := context.WithCancel(t.Context())
 					var wg sync.WaitGroup
 					var ran atomic.Int64
@@ -163,7 +162,7 @@ func TestBurstDelaysOthersByTheirShare(t *testing.T) {
 					cancel()
 					time.Sleep(2 * time.Hour)
 					wg.Wait()
-					wantHeld(t, a, "a", quota.Want{})
+					wantHeld(t, a, "a", tenants.Want{})
 				})
 			})
 		}
@@ -172,7 +171,7 @@ func TestBurstDelaysOthersByTheirShare(t *testing.T) {
 
 func TestTooManyWaitForATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := admission(t, Options{Rules: limited(quota.NoLimits()), Turns: always(1, 2, time.Minute)})
+		a := admission(t, Options{Rules: limited(tenants.NoLimits()), Turns: always(1, 2, time.Minute)})
 		release, err := a.Command(t.Context(), local, "a")
 		if err != nil {
 			t.Fatal(err)
@@ -188,15 +187,15 @@ func TestTooManyWaitForATurn(t *testing.T) {
 		}
 		synctest.Wait()
 		_, err = a.Command(t.Context(), local, "a")
-		if _, retry := quota.RetryAfter(err); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded || !retry {
+		if _, retry := tenants.RetryAfter(err); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded || !retry {
 			t.Errorf("got %v, want the third to be sent away for a while", err)
 		}
-		wantHeld(t, a, "a", quota.Want{Commands: 3})
+		wantHeld(t, a, "a", tenants.Want{Commands: 3})
 		cancel()
 		wg.Wait()
-		wantHeld(t, a, "a", quota.Want{Commands: 1})
+		wantHeld(t, a, "a", tenants.Want{Commands: 1})
 		release()
-		wantHeld(t, a, "a", quota.Want{})
+		wantHeld(t, a, "a", tenants.Want{})
 	})
 }
 
@@ -211,7 +210,7 @@ func TestRulesFollowTheSettings(t *testing.T) {
 	}
 	defer release()
 	_, err = a.Command(t.Context(), local, "a")
-	wantExceeded(t, err, quota.Commands, "tenant a")
+	wantExceeded(t, err, tenants.Commands, "tenant a")
 	now.Store(nil)
 	second, err := a.Command(t.Context(), local, "a")
 	if err != nil {
@@ -221,7 +220,7 @@ func TestRulesFollowTheSettings(t *testing.T) {
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	good := Options{Keeper: quota.New(time.Now), Rules: limited(quota.NoLimits()), Turns: always(1, 0, time.Second)}
+	good := Options{Keeper: tenants.New(time.Now), Rules: limited(tenants.NoLimits()), Turns: always(1, 0, time.Second)}
 	for name, change := range map[string]func(*Options){
 		"no slots": func(o *Options) { o.Turns = always(0, 0, time.Second) }, "waiting below nothing": func(o *Options) { o.Turns = always(1, -1, time.Second) },
 		"no keeper": func(o *Options) { o.Keeper = nil }, "no rules": func(o *Options) { o.Rules = nil }, "no hold": func(o *Options) { o.Turns = always(1, 0, 0) }, "no turns": func(o *Options) { o.Turns = nil },
@@ -243,7 +242,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 func TestTurnsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := Turns{Slots: 1, Waiting: 1, Hold: time.Hour}
-		a := admission(t, Options{Rules: limited(quota.NoLimits()), Turns: func() Turns { return now }})
+		a := admission(t, Options{Rules: limited(tenants.NoLimits()), Turns: func() Turns { return now }})
 		run := func() (begun chan func()) {
 			begun = make(chan func(), 1)
 			go func() {

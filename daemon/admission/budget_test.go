@@ -27,7 +27,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/running"
@@ -46,7 +46,7 @@ func pays(t *testing.T, wall, dir string) *paying {
 	t.Helper()
 	p := &paying{}
 	o := served.Options{Wall: wall}
-	ao := admission.Options{Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Turns: turns}
+	ao := admission.Options{Keeper: tenant.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Turns: turns}
 	var err error
 	if dir != "" {
 		ao.Ledger, err = ledger.Open(dir, ledger.Options{})
@@ -174,7 +174,7 @@ func TestAccountsOutliveTheProgram(t *testing.T) {
 	again, err := ledger.Open(dir, ledger.Options{})
 	must(t, err)
 	a, err := admission.New(admission.Options{
-		Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Turns: turns, Ledger: again,
+		Keeper: tenant.New(time.Now), Rules: admission.Rules(func() *config.Settings { return nil }), Turns: turns, Ledger: again,
 	})
 	must(t, err)
 	tok, err := p.Tokens.Get(id)

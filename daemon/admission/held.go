@@ -8,7 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // held is what a sandbox holds, from before it is made.
@@ -82,14 +82,14 @@ func (a *Admission) Gone(name string) {
 
 // boundedDisk refuses a workspace that may grow as it likes where somebody has a
 // bound for all: nobody could tell what is left of it.
-func boundedDisk(f manager.Footprint, accounts []quota.Account) error {
+func boundedDisk(f manager.Footprint, accounts []tenant.Account) error {
 	if f.Disk != manager.NoBound {
 		return nil
 	}
 	for _, account := range accounts {
-		if account.Limits.Disk != quota.Unlimited {
+		if account.Limits.Disk != tenant.Unlimited {
 			return &sandbox.Error{
-				Code: sandbox.CodeBudgetExceeded, Op: op, Field: "quota." + quota.Disk.String(), Resource: f.Name,
+				Code: sandbox.CodeBudgetExceeded, Op: op, Field: "quota." + tenant.Disk.String(), Resource: f.Name,
 				Message: "the disk is bounded, and nothing bounds the workspace of this sandbox",
 				Hint:    "have workspaceQuota set in the settings of its agent",
 			}
@@ -99,9 +99,9 @@ func boundedDisk(f manager.Footprint, accounts []quota.Account) error {
 }
 
 // take takes what h is about by take, all or nothing.
-func (h *held) take(take func(quota.Want, ...quota.Account) (func(), error), accounts []quota.Account) error {
+func (h *held) take(take func(tenant.Want, ...tenant.Account) (func(), error), accounts []tenant.Account) error {
 	var err error
-	h.rest, err = take(quota.Want{Sandboxes: 1, Memory: max(h.Memory, 0), NanoCPUs: max(h.NanoCPUs, 0)}, accounts...)
+	h.rest, err = take(tenant.Want{Sandboxes: 1, Memory: max(h.Memory, 0), NanoCPUs: max(h.NanoCPUs, 0)}, accounts...)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (h *held) take(take func(quota.Want, ...quota.Account) (func(), error), acc
 	if disk == 0 {
 		return nil
 	}
-	if h.disk, err = take(quota.Want{Disk: disk}, accounts...); err != nil {
+	if h.disk, err = take(tenant.Want{Disk: disk}, accounts...); err != nil {
 		h.rest()
 	}
 	return err

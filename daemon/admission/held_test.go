@@ -10,15 +10,15 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // TestParallelSandboxesStayWithinTheLimit has 64 callers make sandboxes at once.
 func TestParallelSandboxesStayWithinTheLimit(t *testing.T) {
-	limits := map[string]quota.Limits{
-		"sandboxes": quota.NoLimits().With(quota.Sandboxes, 5),
-		"memory":    quota.NoLimits().With(quota.Memory, 5<<30+1),
-		"nanoCpus":  quota.NoLimits().With(quota.NanoCPUs, 5_500_000_000),
+	limits := map[string]tenant.Limits{
+		"sandboxes": tenant.NoLimits().With(tenant.Sandboxes, 5),
+		"memory":    tenant.NoLimits().With(tenant.Memory, 5<<30+1),
+		"nanoCpus":  tenant.NoLimits().With(tenant.NanoCPUs, 5_500_000_000),
 	}
 	for name, l := range limits {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestParallelSandboxesStayWithinTheLimit(t *testing.T) {
 			if made.Load() != 5 {
 				t.Errorf("%d were let through, want 5", made.Load())
 			}
-			wantHeld(t, a, "a", quota.Want{Sandboxes: 5, Memory: 5 << 30, NanoCPUs: 5e9})
+			wantHeld(t, a, "a", tenant.Want{Sandboxes: 5, Memory: 5 << 30, NanoCPUs: 5e9})
 			if _, err := a.Hold(t.Context(), plain("b", 1)); err != nil {
 				t.Errorf("another tenant's is refused: %v", err)
 			}
@@ -51,8 +51,8 @@ func TestParallelSandboxesStayWithinTheLimit(t *testing.T) {
 }
 
 func TestSandboxCountsUntilItIsGone(t *testing.T) {
-	one := quota.Want{Sandboxes: 1, Memory: 1 << 30, NanoCPUs: 1e9}
-	a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Sandboxes, 1))})
+	one := tenant.Want{Sandboxes: 1, Memory: 1 << 30, NanoCPUs: 1e9}
+	a := admission(t, Options{Rules: limited(tenant.NoLimits().With(tenant.Sandboxes, 1))})
 	settle, err := a.Hold(t.Context(), plain("a", 1))
 	if err != nil {
 		t.Fatal(err)
@@ -60,44 +60,44 @@ func TestSandboxCountsUntilItIsGone(t *testing.T) {
 	wantHeld(t, a, "a", one) // while it is made
 	settle(false)
 	settle(true) // is told once
-	wantHeld(t, a, "a", quota.Want{})
+	wantHeld(t, a, "a", tenant.Want{})
 
 	mustHold(t, t.Context(), a, plain("a", 1))
 	wantHeld(t, a, "a", one)
 	_, err = a.Hold(t.Context(), plain("a", 2))
-	wantExceeded(t, err, quota.Sandboxes, "tenant a")
+	wantExceeded(t, err, tenant.Sandboxes, "tenant a")
 	// The same one, made anew with other amounts, takes the place of itself.
 	bigger := plain("a", 1)
 	bigger.Memory = 3 << 30
 	mustHold(t, t.Context(), a, bigger)
-	wantHeld(t, a, "a", quota.Want{Sandboxes: 1, Memory: 3 << 30, NanoCPUs: 1e9})
+	wantHeld(t, a, "a", tenant.Want{Sandboxes: 1, Memory: 3 << 30, NanoCPUs: 1e9})
 	a.Gone(bigger.Name)
 	a.Gone(bigger.Name)
-	wantHeld(t, a, "a", quota.Want{})
+	wantHeld(t, a, "a", tenant.Want{})
 	mustHold(t, t.Context(), a, plain("a", 2))
 }
 
 // What was held for an older one of the name is not given back for it later.
 func TestLateSettleChangesNothing(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits())})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits())})
 	late, err := a.Hold(t.Context(), plain("a", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustHold(t, t.Context(), a, plain("a", 1))
 	late(false)
-	wantHeld(t, a, "a", quota.Want{Sandboxes: 1, Memory: 1 << 30, NanoCPUs: 1e9})
+	wantHeld(t, a, "a", tenant.Want{Sandboxes: 1, Memory: 1 << 30, NanoCPUs: 1e9})
 }
 
 func TestSandboxCountsForTheCallersToken(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits())})
-	quotas := map[string]quota.Limits{"parent": quota.NoLimits().With(quota.Sandboxes, 2)}
+	a := admission(t, Options{Rules: limited(tenant.NoLimits())})
+	quotas := map[string]tenant.Limits{"parent": tenant.NoLimits().With(tenant.Sandboxes, 2)}
 	first := WithCaller(t.Context(), bearing("a", quotas, "child", "parent"))
 	second := WithCaller(t.Context(), bearing("a", quotas, "other", "parent"))
 	mustHold(t, first, a, plain("a", 1))
 	mustHold(t, second, a, plain("a", 2))
 	_, err := a.Hold(first, plain("a", 3))
-	wantExceeded(t, err, quota.Sandboxes, "token parent")
+	wantExceeded(t, err, tenant.Sandboxes, "token parent")
 	mustHold(t, t.Context(), a, plain("a", 3)) // by who has no token
 	a.Gone(plain("a", 1).Name)
 	mustHold(t, second, a, plain("a", 4))
@@ -116,33 +116,33 @@ func inFolder(t *testing.T, n int, disk int64) manager.Footprint {
 
 // A workspace outlives its sandbox, and takes the disk that long.
 func TestDiskCountsUntilTheWorkspaceIsGone(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Disk, 10<<30))})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits().With(tenant.Disk, 10<<30))})
 	first, second := inFolder(t, 1, 6<<30), inFolder(t, 2, 6<<30)
 	mustHold(t, t.Context(), a, first)
 	a.Gone(first.Name)
-	wantHeld(t, a, "a", quota.Want{Disk: 6 << 30})
+	wantHeld(t, a, "a", tenant.Want{Disk: 6 << 30})
 	_, err := a.Hold(t.Context(), second)
-	wantExceeded(t, err, quota.Disk, "tenant a")
-	wantHeld(t, a, "a", quota.Want{Disk: 6 << 30})
+	wantExceeded(t, err, tenant.Disk, "tenant a")
+	wantHeld(t, a, "a", tenant.Want{Disk: 6 << 30})
 	mustHold(t, t.Context(), a, first) // in the workspace that is there
-	wantHeld(t, a, "a", quota.Want{Sandboxes: 1, Memory: 1 << 30, NanoCPUs: 1e9, Disk: 6 << 30})
+	wantHeld(t, a, "a", tenant.Want{Sandboxes: 1, Memory: 1 << 30, NanoCPUs: 1e9, Disk: 6 << 30})
 	a.Gone(first.Name)
 	if err := os.Remove(first.Workspace); err != nil {
 		t.Fatal(err)
 	}
 	mustHold(t, t.Context(), a, second)
-	wantHeld(t, a, "a", quota.Want{Sandboxes: 1, Memory: 1 << 30, NanoCPUs: 1e9, Disk: 6 << 30})
+	wantHeld(t, a, "a", tenant.Want{Sandboxes: 1, Memory: 1 << 30, NanoCPUs: 1e9, Disk: 6 << 30})
 }
 
 func TestUnboundedWorkspaceOfABoundedTenant(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Disk, 10<<40))})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits().With(tenant.Disk, 10<<40))})
 	_, err := a.Hold(t.Context(), inFolder(t, 1, manager.NoBound))
 	var e *sandbox.Error
 	if !errors.As(err, &e) || e.Code != sandbox.CodeBudgetExceeded || e.Field != "quota.disk" || e.Retryable {
 		t.Errorf("got %v, want it refused for good", err)
 	}
-	wantHeld(t, a, "a", quota.Want{})
-	free := admission(t, Options{Rules: limited(quota.NoLimits())})
+	wantHeld(t, a, "a", tenant.Want{})
+	free := admission(t, Options{Rules: limited(tenant.NoLimits())})
 	for n := range 100 {
 		mustHold(t, t.Context(), free, inFolder(t, n, manager.NoBound))
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // noImages is for walls that need none.
@@ -61,7 +61,7 @@ func (r *rig) start() {
 	r.t.Helper()
 	var err error
 	r.Admission, err = admission.New(admission.Options{
-		Keeper: quota.New(time.Now), Rules: admission.Rules(func() *config.Settings { return r.settings }), Turns: turns,
+		Keeper: tenant.New(time.Now), Rules: admission.Rules(func() *config.Settings { return r.settings }), Turns: turns,
 	})
 	must(r.t, err)
 	set, err := provider.New(r.wall)
@@ -117,7 +117,7 @@ func TestSessionsAtOnceStayWithinTheQuota(t *testing.T) {
 	for n := range 64 {
 		wg.Go(func() {
 			err := r.ready("acme", fmt.Sprint("s", n))
-			var e *quota.Exceeded
+			var e *tenant.Exceeded
 			switch {
 			case err == nil:
 				got.Add(1)
@@ -132,7 +132,7 @@ func TestSessionsAtOnceStayWithinTheQuota(t *testing.T) {
 	if n := len(r.standing("acme")); got.Load() != 5 || refused.Load() != 59 || n != 5 {
 		t.Errorf("%d got one, %d were refused, %d are there; want 5, 59 and 5", got.Load(), refused.Load(), n)
 	}
-	want := quota.Want{Sandboxes: 5, Memory: 5 << 30, NanoCPUs: 5 * 5e8, Disk: 5 * (64 << 40)}
+	want := tenant.Want{Sandboxes: 5, Memory: 5 << 30, NanoCPUs: 5 * 5e8, Disk: 5 * (64 << 40)}
 	if held := r.Held("acme"); held != want {
 		t.Errorf("held is %+v, want %+v", held, want)
 	}

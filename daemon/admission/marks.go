@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // marks remember for whom beside their tenant sandboxes count, for the next
@@ -28,7 +28,7 @@ const dotted = ".new-"
 
 // put remembers the accounts of a sandbox beside the tenant's, which is the
 // first one.
-func (m marks) put(name string, accounts []quota.Account) error {
+func (m marks) put(name string, accounts []tenant.Account) error {
 	if m.dir == "" {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (m marks) put(name string, accounts []quota.Account) error {
 
 // get returns what was remembered of a sandbox. The accounts have no limits:
 // they are for what is held already.
-func (m marks) get(name string) ([]quota.Account, error) {
+func (m marks) get(name string) ([]tenant.Account, error) {
 	if m.dir == "" || statedir.CheckName(name) != nil {
 		return nil, nil
 	}
@@ -76,12 +76,12 @@ func (m marks) get(name string) ([]quota.Account, error) {
 	if err := json.Unmarshal(data, &names); err != nil {
 		return nil, err
 	}
-	var out []quota.Account
+	var out []tenant.Account
 	seen := map[string]bool{}
 	for _, n := range names {
 		if strings.HasPrefix(n, "token ") && !seen[n] {
 			seen[n] = true
-			out = append(out, quota.Account{Name: n, Limits: quota.NoLimits()})
+			out = append(out, tenant.Account{Name: n, Limits: tenant.NoLimits()})
 		}
 	}
 	return out, nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // TestRestartKeepsTheQuotasOfTokens: what the holder of a token has made counts
@@ -14,9 +14,9 @@ import (
 func TestRestartKeepsTheQuotasOfTokens(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "marks")
 	start := func() *Admission {
-		return admission(t, Options{Rules: limited(quota.NoLimits()), Dir: dir})
+		return admission(t, Options{Rules: limited(tenant.NoLimits()), Dir: dir})
 	}
-	quotas := map[string]quota.Limits{"parent": quota.NoLimits().With(quota.Sandboxes, 2)}
+	quotas := map[string]tenant.Limits{"parent": tenant.NoLimits().With(tenant.Sandboxes, 2)}
 	ctx := WithCaller(t.Context(), bearing("a", quotas, "child", "parent"))
 	there := &inventory{}
 	a := start()
@@ -31,7 +31,7 @@ func TestRestartKeepsTheQuotasOfTokens(t *testing.T) {
 	reconcile(t, a, there)
 	wantHeld(t, a, "a", sandboxes(3))
 	_, err := a.Hold(ctx, plain("a", 4))
-	wantExceeded(t, err, quota.Sandboxes, "token parent")
+	wantExceeded(t, err, tenant.Sandboxes, "token parent")
 	a.Gone(plain("a", 1).Name)
 	there.take(plain("a", 1).Name)
 	mustHold(t, ctx, a, plain("a", 4))
@@ -46,7 +46,7 @@ func TestRestartKeepsTheQuotasOfTokens(t *testing.T) {
 
 func TestDamagedMarkCountsForTheTenant(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "marks")
-	a := admission(t, Options{Rules: limited(quota.NoLimits()), Dir: dir})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits()), Dir: dir})
 	there := &inventory{}
 	for n, content := range []string{`["token x"`, `["tenant b", "token y", "token y"]`, string(make([]byte, maxMark+1)), `{}`} {
 		f := plain("a", n)
@@ -57,21 +57,21 @@ func TestDamagedMarkCountsForTheTenant(t *testing.T) {
 	}
 	reconcile(t, a, there)
 	wantHeld(t, a, "a", sandboxes(4))
-	wantHeld(t, a, "b", quota.Want{})
+	wantHeld(t, a, "b", tenant.Want{})
 }
 
 // A sandbox that could not be counted right after a restart is not made.
 func TestHoldWithoutADisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "marks")
-	a := admission(t, Options{Rules: limited(quota.NoLimits()), Dir: dir})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits()), Dir: dir})
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	quotas := map[string]quota.Limits{"one": quota.NoLimits()}
+	quotas := map[string]tenant.Limits{"one": tenant.NoLimits()}
 	_, err := a.Hold(WithCaller(t.Context(), bearing("a", quotas, "one")), plain("a", 1))
 	if sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		t.Errorf("got %v, want that it cannot be remembered", err)
 	}
-	wantHeld(t, a, "a", quota.Want{})
+	wantHeld(t, a, "a", tenant.Want{})
 	mustHold(t, t.Context(), a, plain("a", 1)) // needs none
 }

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/registry"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
-func sandboxes(n int64) quota.Want {
-	return quota.Want{Sandboxes: n, Memory: n << 30, NanoCPUs: n * 1e9}
+func sandboxes(n int64) tenant.Want {
+	return tenant.Want{Sandboxes: n, Memory: n << 30, NanoCPUs: n * 1e9}
 }
 
 // What exists when the program starts counts, whatever the limits are by now.
 func TestReconcileAdoptsWhatExists(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Sandboxes, 2))})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits().With(tenant.Sandboxes, 2))})
 	there := &inventory{}
 	for n := range 3 {
 		there.put(plain("a", n))
@@ -29,7 +29,7 @@ func TestReconcileAdoptsWhatExists(t *testing.T) {
 	wantHeld(t, a, "a", sandboxes(3))
 	wantHeld(t, a, "b", sandboxes(1))
 	_, err := a.Hold(t.Context(), plain("a", 9))
-	wantExceeded(t, err, quota.Sandboxes, "tenant a")
+	wantExceeded(t, err, tenant.Sandboxes, "tenant a")
 	a.Gone(plain("a", 0).Name)
 	there.take(plain("a", 0).Name)
 	there.take(plain("a", 1).Name) // removed by another program
@@ -39,7 +39,7 @@ func TestReconcileAdoptsWhatExists(t *testing.T) {
 }
 
 func TestReconcileLeavesWhatHappensMeanwhile(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits())})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits())})
 	there := &inventory{}
 	going, replaced, failing := plain("a", 1), plain("a", 2), plain("a", 3)
 	there.put(going)
@@ -77,7 +77,7 @@ func TestReconcileLeavesWhatHappensMeanwhile(t *testing.T) {
 
 // While a provider is silent nothing counts as gone.
 func TestReconcileOfHalfAnAnswer(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits())})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits())})
 	silent := errors.New("no answer")
 	there := &inventory{err: silent}
 	mustHold(t, t.Context(), a, plain("a", 1))
@@ -92,14 +92,14 @@ func TestReconcileOfHalfAnAnswer(t *testing.T) {
 }
 
 func TestReconcileFreesTheDiskOfWorkspacesThatAreGone(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits())})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits())})
 	f := inFolder(t, 1, 5<<30)
 	there := &inventory{}
 	there.put(f)
 	reconcile(t, a, there)
 	there.take(f.Name)
 	reconcile(t, a, there)
-	wantHeld(t, a, "a", quota.Want{Disk: 5 << 30})
+	wantHeld(t, a, "a", tenant.Want{Disk: 5 << 30})
 	there.put(f) // found again, in the same workspace
 	reconcile(t, a, there)
 	want := sandboxes(1)
@@ -110,13 +110,13 @@ func TestReconcileFreesTheDiskOfWorkspacesThatAreGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconcile(t, a, there)
-	wantHeld(t, a, "a", quota.Want{})
+	wantHeld(t, a, "a", tenant.Want{})
 }
 
 // A round asks what there is when something tells that this may have changed,
 // and otherwise only once in a while.
 func TestRound(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Sandboxes, 1))})
+	a := admission(t, Options{Rules: limited(tenant.NoLimits().With(tenant.Sandboxes, 1))})
 	root := t.TempDir()
 	records, err := registry.Open(root)
 	if err != nil {
@@ -157,9 +157,9 @@ func TestRound(t *testing.T) {
 	round("nothing tells of it", 0)
 	wantHeld(t, a, "a", sandboxes(1))
 	_, err = a.Hold(t.Context(), plain("a", 2))
-	wantExceeded(t, err, quota.Sandboxes, "tenant a")
+	wantExceeded(t, err, tenant.Sandboxes, "tenant a")
 	round("somebody was refused", 1)
-	wantHeld(t, a, "a", quota.Want{})
+	wantHeld(t, a, "a", tenant.Want{})
 	mustHold(t, t.Context(), a, plain("a", 2))
 	round("nobody was since", 0)
 

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/registry"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 var local = caller.Caller{Role: token.Admin, Local: true}
 
 // limited returns rules by which every tenant has the limits.
-func limited(limits quota.Limits) func(string) config.TenantRules {
+func limited(limits tenant.Limits) func(string) config.TenantRules {
 	return func(string) config.TenantRules { return config.TenantRules{Limits: limits, Weight: 1} }
 }
 
@@ -36,7 +36,7 @@ func always(slots, waiting int, hold time.Duration) func() Turns {
 func admission(t testing.TB, o Options) *Admission {
 	t.Helper()
 	if o.Keeper == nil {
-		o.Keeper = quota.New(time.Now)
+		o.Keeper = tenant.New(time.Now)
 	}
 	if o.Turns == nil {
 		o.Turns = always(1000, 1000, 100*time.Millisecond)
@@ -49,7 +49,7 @@ func admission(t testing.TB, o Options) *Admission {
 }
 
 // bearing is a caller with a token, below others whose ids follow.
-func bearing(tenant string, quotas map[string]quota.Limits, ids ...string) caller.Caller {
+func bearing(tenant string, quotas map[string]tenant.Limits, ids ...string) caller.Caller {
 	var line []token.Token
 	for _, id := range ids {
 		t := token.Token{ID: id, Claims: token.Claims{Role: token.Tenant, Tenant: tenant}}
@@ -64,15 +64,15 @@ func bearing(tenant string, quotas map[string]quota.Limits, ids ...string) calle
 }
 
 // wantExceeded holds that err says that a quota is used up.
-func wantExceeded(t testing.TB, err error, kind quota.Kind, account string) {
+func wantExceeded(t testing.TB, err error, kind tenant.Kind, account string) {
 	t.Helper()
-	var e *quota.Exceeded
+	var e *tenant.Exceeded
 	if sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded || !errors.As(err, &e) || e.Quota != kind.String() || e.Account != account {
 		t.Errorf("got %v, want the quota of %s of %q to be exceeded", err, kind, account)
 	}
 }
 
-func wantHeld(t testing.TB, a *Admission, tenant string, want quota.Want) {
+func wantHeld(t testing.TB, a *Admission, tenant string, want tenant.Want) {
 	t.Helper()
 	if got := a.Held(tenant); got != want {
 		t.Errorf("%s holds %+v, want %+v", tenant, got, want)

@@ -4,13 +4,13 @@ import (
 	"context"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // TestCommandHasTheTurnOfItsRequest: what a request waited for is used by the
 // first command that it begins and by no other.
 func TestCommandHasTheTurnOfItsRequest(t *testing.T) {
-	one, none := quota.Want{Commands: 1}, quota.Want{}
+	one, none := tenant.Want{Commands: 1}, tenant.Want{}
 	begin := func(t *testing.T, a *Admission, ctx context.Context) func() {
 		t.Helper()
 		release, err := a.Begin(ctx, "a")
@@ -54,7 +54,7 @@ func TestCommandHasTheTurnOfItsRequest(t *testing.T) {
 			request := wait(t, a, ctx)
 			first := begin(t, a, ctx)
 			_, err := a.Begin(ctx, "a")
-			wantExceeded(t, err, quota.Commands, "tenant a")
+			wantExceeded(t, err, tenant.Commands, "tenant a")
 			first()
 			begin(t, a, ctx)()
 			request()
@@ -62,7 +62,7 @@ func TestCommandHasTheTurnOfItsRequest(t *testing.T) {
 		"command without a request": func(t *testing.T, a *Admission, _ context.Context) {
 			command := begin(t, a, t.Context())
 			_, err := a.Begin(t.Context(), "a")
-			wantExceeded(t, err, quota.Commands, "tenant a")
+			wantExceeded(t, err, tenant.Commands, "tenant a")
 			command()
 		},
 		"command after its request": func(t *testing.T, a *Admission, ctx context.Context) {
@@ -85,7 +85,7 @@ func TestCommandHasTheTurnOfItsRequest(t *testing.T) {
 	}
 	for name, run := range tests {
 		t.Run(name, func(t *testing.T) {
-			a := admission(t, Options{Rules: limited(quota.NoLimits().With(quota.Commands, 1))})
+			a := admission(t, Options{Rules: limited(tenant.NoLimits().With(tenant.Commands, 1))})
 			run(t, a, WithCaller(t.Context(), local))
 			wantHeld(t, a, "a", none)
 			wantHeld(t, a, "b", none)
@@ -97,8 +97,8 @@ func TestCommandHasTheTurnOfItsRequest(t *testing.T) {
 }
 
 func TestCommandCountsForTheTokenOfItsRequest(t *testing.T) {
-	a := admission(t, Options{Rules: limited(quota.NoLimits())})
-	quotas := map[string]quota.Limits{"parent": quota.NoLimits().With(quota.Commands, 1)}
+	a := admission(t, Options{Rules: limited(tenant.NoLimits())})
+	quotas := map[string]tenant.Limits{"parent": tenant.NoLimits().With(tenant.Commands, 1)}
 	ctx := WithCaller(t.Context(), bearing("a", quotas, "child", "parent"))
 	release, err := a.Begin(ctx, "a")
 	if err != nil {
@@ -106,5 +106,5 @@ func TestCommandCountsForTheTokenOfItsRequest(t *testing.T) {
 	}
 	defer release()
 	_, err = a.Begin(WithCaller(t.Context(), bearing("a", quotas, "other", "parent")), "a")
-	wantExceeded(t, err, quota.Commands, "token parent")
+	wantExceeded(t, err, tenant.Commands, "token parent")
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // CheckGrant asks what a call under a grant may do.
@@ -32,16 +32,16 @@ type Revoked struct {
 
 // CreateToken asks for a token with less than the caller has, or as much.
 type CreateToken struct {
-	Role       string        `json:"role" required:"true" enum:"admin,tenant,session"`
-	Tenant     string        `json:"tenant,omitempty" maxlen:"64"`
-	Agent      string        `json:"agent,omitempty" maxlen:"64" doc:"The one that the token is bound to; without, that of the token that it is made from, or of the request. A token for a tenant is for all of its agents where neither names one"`
-	Session    string        `json:"session,omitempty" maxlen:"256" doc:"Of the agent"`
-	TTLSeconds int64         `json:"ttlSeconds,omitempty" min:"0" max:"315360000" doc:"0 is as long as the token that it is made from, and 90 days where there is none or that has no end"`
-	Endless    bool          `json:"endless,omitempty" doc:"Good until it is taken back, instead of ttlSeconds; not for one session, nor where the token that it is made from has an end"`
-	Quota      *quota.Limits `json:"quota,omitempty"`
-	Budget     *TokenBudget  `json:"budget,omitempty" doc:"What may be used in all with the token and all that are made from it; without, the caller's own"`
-	Note       string        `json:"note,omitempty" maxlen:"256"`
-	Parent     string        `json:"parent,omitempty" maxlen:"64" doc:"Made from this token, which is the caller's own or below it, or any for admins; the caller's own without"`
+	Role       string         `json:"role" required:"true" enum:"admin,tenant,session"`
+	Tenant     string         `json:"tenant,omitempty" maxlen:"64"`
+	Agent      string         `json:"agent,omitempty" maxlen:"64" doc:"The one that the token is bound to; without, that of the token that it is made from, or of the request. A token for a tenant is for all of its agents where neither names one"`
+	Session    string         `json:"session,omitempty" maxlen:"256" doc:"Of the agent"`
+	TTLSeconds int64          `json:"ttlSeconds,omitempty" min:"0" max:"315360000" doc:"0 is as long as the token that it is made from, and 90 days where there is none or that has no end"`
+	Endless    bool           `json:"endless,omitempty" doc:"Good until it is taken back, instead of ttlSeconds; not for one session, nor where the token that it is made from has an end"`
+	Quota      *tenant.Limits `json:"quota,omitempty"`
+	Budget     *TokenBudget   `json:"budget,omitempty" doc:"What may be used in all with the token and all that are made from it; without, the caller's own"`
+	Note       string         `json:"note,omitempty" maxlen:"256"`
+	Parent     string         `json:"parent,omitempty" maxlen:"64" doc:"Made from this token, which is the caller's own or below it, or any for admins; the caller's own without"`
 }
 
 // A TokenBudget bounds what is used with a token, once and for all. What is left
@@ -97,7 +97,7 @@ type Token struct {
 	Note    string    `json:"note,omitempty"`
 	Refused string    `json:"refused,omitempty" doc:"Why it is not good any more"`
 
-	Quota  *quota.Limits  `json:"quota,omitempty" doc:"What bounds all that is held with it"`
+	Quota  *tenant.Limits `json:"quota,omitempty" doc:"What bounds all that is held with it"`
 	Budget *budget.Amount `json:"budget,omitempty" doc:"What bounds all that is used with it"`
 }
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -129,7 +129,7 @@ func reach(r token.Role) int {
 
 // Accounts returns whom the caller takes from when it acts for the tenant, which
 // has the limits. See [token.Token.Accounts].
-func (c Caller) Accounts(tenant string, limits quota.Limits) []quota.Account {
+func (c Caller) Accounts(tenant string, limits tenant.Limits) []tenant.Account {
 	if c.Token == nil {
 		return token.Token{}.Accounts(tenant, limits)
 	}

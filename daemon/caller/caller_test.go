@@ -8,7 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -161,16 +161,16 @@ func TestReaches(t *testing.T) {
 
 func TestAccounts(t *testing.T) {
 	store := openStore(t)
-	few := quota.NoLimits().With(quota.Commands, 2)
+	few := tenant.NoLimits().With(tenant.Commands, 2)
 	_, parent := mint(t, store, token.Claims{Role: token.Tenant, Tenant: "acme", Quota: &few})
 	secret, id := mint(t, store, token.Claims{Role: token.Session, Session: "s", Parent: parent, Expires: time.Now().Add(time.Hour)})
-	got := overTCP(t, store)(bearing(secret)).caller.Accounts("acme", quota.NoLimits())
+	got := overTCP(t, store)(bearing(secret)).caller.Accounts("acme", tenant.NoLimits())
 	want := []string{"tenant acme", "token " + id, "token " + parent}
 	if len(got) != 3 || got[0].Name != want[0] || got[1].Name != want[1] || got[2].Name != want[2] {
 		t.Errorf("accounts %+v, want %v", got, want)
 	}
 	local := Caller{Role: token.Admin, Local: true}.Accounts("acme", few)
-	if len(local) != 1 || local[0] != (quota.Account{Name: "tenant acme", Limits: few}) {
+	if len(local) != 1 || local[0] != (tenant.Account{Name: "tenant acme", Limits: few}) {
 		t.Errorf("a local admin takes from %+v, want the tenant alone", local)
 	}
 }

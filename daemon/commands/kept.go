@@ -5,9 +5,9 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/violation"
 )
 
 // A Kept keeps the start of an output and counts all of it. It is safe for

@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/grants"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
@@ -46,7 +45,7 @@ func newRig(t *testing.T, wall string) *rig {
 		if r.evidence, err = evidence.Open(filepath.Join(t.TempDir(), "evidence"), evidence.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		c, err = control.Open(control.Options{State: o.State, Log: o.Log, Sinks: []witness.Sink{witness.NewFile("file", r.evidence)}})
+		c, err = control.Open(control.Options{State: o.State, Log: o.Log, Sinks: []recorder.Sink{recorder.NewFile("file", r.evidence)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +109,7 @@ func TestOperate(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var b proof.Begin
+				var b evidence.Begin
 				if err := json.Unmarshal(rec.Data, &b); err != nil {
 					t.Fatal(err)
 				}

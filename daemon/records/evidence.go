@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
-	"github.com/bulkhead-dev/sandbox/evidence/pairs"
-	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -114,7 +112,7 @@ func (e *Evidence) operations(c *route.Call) (any, error) {
 	f := s.evidence()
 	all := e.store.Query(c.Context(), evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
 	out := api.OperationList{Operations: []api.OperationRecord{}}
-	out.More, out.Damaged, err = gather(meant(c, pairs.Newest(all), f), s.limit, func(i pairs.Item) error {
+	out.More, out.Damaged, err = gather(meant(c, evidence.Newest(all), f), s.limit, func(i evidence.Item) error {
 		r, err := recordOf(i)
 		out.Operations = append(out.Operations, r)
 		return err
@@ -126,8 +124,8 @@ func (e *Evidence) operations(c *route.Call) (any, error) {
 }
 
 // meant passes on the operations that the query selects.
-func meant(c *route.Call, all iter.Seq2[pairs.Item, error], f evidence.Filter) iter.Seq2[pairs.Item, error] {
-	return func(yield func(pairs.Item, error) bool) {
+func meant(c *route.Call, all iter.Seq2[evidence.Item, error], f evidence.Filter) iter.Seq2[evidence.Item, error] {
+	return func(yield func(evidence.Item, error) bool) {
 		for i, err := range all {
 			if err == nil && !(i.Operation() && f.Match(i.First()) && selected(c, i)) {
 				continue
@@ -139,7 +137,7 @@ func meant(c *route.Call, all iter.Seq2[pairs.Item, error], f evidence.Filter) i
 	}
 }
 
-func selected(c *route.Call, i pairs.Item) bool {
+func selected(c *route.Call, i evidence.Item) bool {
 	have := map[string]string{"status": statusOpen}
 	if b := i.Begin; b != nil {
 		have["id"], have["tool"], have["call"], have["grant"] = b.ID, b.Tool, b.Call, b.Grant
@@ -155,7 +153,7 @@ func selected(c *route.Call, i pairs.Item) bool {
 	return true
 }
 
-func recordOf(i pairs.Item) (api.OperationRecord, error) {
+func recordOf(i evidence.Item) (api.OperationRecord, error) {
 	r := api.OperationRecord{Status: statusOpen}
 	var err error
 	if i.Begin != nil {
@@ -190,7 +188,7 @@ func (e *Evidence) verify(c *route.Call) (any, error) {
 	}
 	out := api.EvidenceReport{OK: true, Keys: []api.EvidenceKey{}, Chains: []api.EvidenceChain{}}
 	for _, key := range v.Keys {
-		out.Keys = append(out.Keys, api.EvidenceKey{ID: checkpoint.KeyID(key), Public: checkpoint.Public(key)})
+		out.Keys = append(out.Keys, api.EvidenceKey{ID: evidence.KeyID(key), Public: evidence.Public(key)})
 	}
 	for _, chain := range v.Chains {
 		if chain.Old && !c.Admin() {
@@ -205,7 +203,7 @@ func (e *Evidence) verify(c *route.Call) (any, error) {
 // counting reads whose signatures count, and what has to be signed.
 func counting(c *route.Call) (keys []ed25519.PublicKey, signed *journal.Place, err error) {
 	for _, text := range c.Texts("key") {
-		k, err := checkpoint.ParsePublic(text)
+		k, err := evidence.ParsePublic(text)
 		if err != nil {
 			return nil, nil, route.Invalid("key", "is no public key in base64")
 		}

@@ -11,28 +11,27 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/records"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
 type rig struct {
 	*served.Rig
-	violations *store.Store
+	violations *violation.Store
 	evidence   *evidence.Store
 }
 
 func newRig(t *testing.T) rig {
 	r := rig{}
 	var err error
-	if r.violations, err = store.Open(filepath.Join(t.TempDir(), "violations"), store.Options{}); err != nil {
+	if r.violations, err = violation.Open(filepath.Join(t.TempDir(), "violations"), violation.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if r.evidence, err = evidence.Open(filepath.Join(t.TempDir(), "evidence"), evidence.Options{}); err != nil {
@@ -48,8 +47,8 @@ func newRig(t *testing.T) rig {
 // tried puts a violation of a session on record.
 func (r rig) tried(tenant, session, host string) {
 	r.T.Helper()
-	v := store.FromNetwork(sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: host, Rule: "network.allowedDomains"},
-		"it is not allowed", store.Meta{Tenant: tenant, Agent: "main", Session: session, Sandbox: "sbx-" + session})
+	v := violation.FromNetwork(sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: host, Rule: "network.allowedDomains"},
+		"it is not allowed", violation.Meta{Tenant: tenant, Agent: "main", Session: session, Sandbox: "sbx-" + session})
 	if err := r.violations.Append(r.T.Context(), v); err != nil {
 		r.T.Fatal(err)
 	}
@@ -107,7 +106,7 @@ func TestViolations(t *testing.T) {
 }
 
 // did puts an operation on record, without an end where status is empty.
-func (r rig) did(tenant, session, id string, status proof.Status) {
+func (r rig) did(tenant, session, id string, status evidence.Status) {
 	r.T.Helper()
 	add := func(kind evidence.Type, data any) {
 		raw, err := json.Marshal(data)
@@ -118,18 +117,18 @@ func (r rig) did(tenant, session, id string, status proof.Status) {
 			r.T.Fatal(err)
 		}
 	}
-	add(evidence.TypeBegin, proof.Begin{ID: id, Time: time.Now(), Tenant: tenant, Agent: "main", Session: session, Tool: "exec", Kind: proof.Command})
+	add(evidence.TypeBegin, evidence.Begin{ID: id, Time: time.Now(), Tenant: tenant, Agent: "main", Session: session, Tool: "exec", Kind: evidence.Command})
 	if status != "" {
-		add(evidence.TypeEnd, proof.End{ID: id, Time: time.Now(), Status: status})
+		add(evidence.TypeEnd, evidence.End{ID: id, Time: time.Now(), Status: status})
 	}
 }
 
 func TestEvidence(t *testing.T) {
 	r := newRig(t)
-	r.did("acme", "s1", "op-1", proof.OK)
-	r.did("acme", "s1", "op-2", proof.Denied)
+	r.did("acme", "s1", "op-1", evidence.OK)
+	r.did("acme", "s1", "op-2", evidence.Denied)
 	r.did("acme", "s2", "op-3", "")
-	r.did("evil", "s1", "op-4", proof.OK)
+	r.did("evil", "s1", "op-4", evidence.OK)
 	for _, tt := range []struct {
 		as, query string
 		n         int

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/bulkhead-dev/sandbox/audit/journal"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/journal"
 )
 
 // streamDoc is what there is to say of every list that can be a stream.

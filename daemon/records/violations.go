@@ -6,18 +6,18 @@ import (
 	"iter"
 	"net/http"
 
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // A ViolationStore answers for what was tried and stopped; *store.Store is one.
 type ViolationStore interface {
-	Query(ctx context.Context, f store.Filter) iter.Seq2[store.Record, error]
-	Clear(ctx context.Context, f store.Filter, by string) (int64, error)
+	Query(ctx context.Context, f violation.Filter) iter.Seq2[violation.Record, error]
+	Clear(ctx context.Context, f violation.Filter, by string) (int64, error)
 }
 
 // Violations is the resource of what was tried and stopped.
@@ -44,14 +44,14 @@ func (v *Violations) Routes() []route.Route {
 	}}
 }
 
-func (v *Violations) filter(c *route.Call) (store.Filter, int, error) {
+func (v *Violations) filter(c *route.Call) (violation.Filter, int, error) {
 	s, err := scopeOf(c)
 	if err != nil {
-		return store.Filter{}, 0, err
+		return violation.Filter{}, 0, err
 	}
-	f := store.Filter{Tenant: s.tenant, AllTenants: s.all, Agent: s.agent, Session: s.session, Sandbox: s.sandbox, Since: s.since, Until: s.until}
+	f := violation.Filter{Tenant: s.tenant, AllTenants: s.all, Agent: s.agent, Session: s.session, Sandbox: s.sandbox, Since: s.since, Until: s.until}
 	for _, name := range c.Texts("type") {
-		t, err := store.ParseType(name)
+		t, err := violation.ParseType(name)
 		if err != nil {
 			return f, 0, route.Invalid("type", "there is no such type of violation")
 		}
@@ -78,7 +78,7 @@ func (v *Violations) list(c *route.Call) (any, error) {
 		return stream(c, all, limit, shownViolation)
 	}
 	out := api.ViolationList{Violations: []api.ViolationRecord{}}
-	out.More, out.Damaged, err = gather(all, limit, func(r store.Record) error {
+	out.More, out.Damaged, err = gather(all, limit, func(r violation.Record) error {
 		out.Violations = append(out.Violations, shownViolation(r))
 		return nil
 	})
@@ -88,7 +88,7 @@ func (v *Violations) list(c *route.Call) (any, error) {
 	return out, nil
 }
 
-func shownViolation(r store.Record) api.ViolationRecord {
+func shownViolation(r violation.Record) api.ViolationRecord {
 	return api.ViolationRecord{
 		Time: r.Time.UTC(), Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Sandbox: r.Sandbox, Type: string(r.Type),
 		Severity: r.Severity.String(), Verdict: string(r.Verdict), Kind: r.Kind, Operation: string(r.Op), Resource: r.Resource,

@@ -3,8 +3,8 @@ package record
 import (
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/evidence"
 )
 
 // BenchmarkRecord is how many events go through the queue onto the disk: alone

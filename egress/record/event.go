@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/journal/excerpt"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // The most bytes that are kept of the texts of an event.
@@ -36,7 +35,7 @@ func bounded(e egress.Event, now time.Time) egress.Event {
 		e.Time = now
 	}
 	e.Time = e.Time.UTC()
-	e.Sandbox, e.Caller = excerpt.Name(e.Sandbox), excerpt.Name(e.Caller)
+	e.Sandbox, e.Caller = journal.Name(e.Sandbox), journal.Name(e.Caller)
 	e.Protocol, e.Phase = egress.Protocol(plain(string(e.Protocol), maxWord)), egress.Phase(plain(string(e.Phase), maxWord))
 	e.Method, e.Host = plain(e.Method, maxWord), plain(e.Host, maxHost)
 	if i := strings.IndexAny(e.Path, "?#"); i >= 0 {
@@ -66,7 +65,7 @@ func encode(e egress.Event) (json.RawMessage, error) {
 		return data, err
 	}
 	for _, text := range []*string{&e.Sandbox, &e.Caller, &e.Method, &e.Host, &e.Path, &e.Rule, &e.Message, &e.Hint, &e.Error} {
-		*text = excerpt.Text(*text, maxLittle)
+		*text = journal.Text(*text, maxLittle)
 	}
 	e.Secrets = e.Secrets[:min(4, len(e.Secrets))]
 	return json.Marshal(e)
@@ -113,14 +112,14 @@ func discreet(s string) string {
 func trailer(w string) string { return w[len(strings.TrimRight(w, "\"': ")):] }
 
 // refusal returns what was refused as a violation to keep.
-func (it item) refusal() (store.Record, bool) {
+func (it item) refusal() (violation.Record, bool) {
 	v, ok := violationOf(it.event)
 	if !ok {
-		return store.Record{}, false
+		return violation.Record{}, false
 	}
-	r := store.FromNetwork(v, it.event.Message, it.who.meta)
+	r := violation.FromNetwork(v, it.event.Message, it.who.meta)
 	if strings.HasPrefix(v.Rule, "limits.") {
-		r.Type, r.Severity = store.LimitExceeded, policy.Low
+		r.Type, r.Severity = violation.LimitExceeded, policy.Low
 	}
 	return r, true
 }

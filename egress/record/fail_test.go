@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
 // TestFullQueue holds that callers wait for a bounded time, and that what

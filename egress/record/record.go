@@ -20,9 +20,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // The defaults of Options, and bounds.
@@ -45,8 +45,8 @@ var _ Evidence = (*evidence.Store)(nil)
 
 // Options are what a Recorder needs.
 type Options struct {
-	Evidence   Evidence       // required
-	Violations store.Recorder // nil: refusals are in the evidence alone
+	Evidence   Evidence           // required
+	Violations violation.Recorder // nil: refusals are in the evidence alone
 	// Require makes every decision to allow wait until it is written, and
 	// fail when it cannot be. Who.Require does so for one sandbox.
 	Require bool

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // TestWhatIsRecorded holds what one allowed and one refused connection leave.
@@ -47,8 +47,8 @@ func TestWhatIsRecorded(t *testing.T) {
 	}
 	v := vs[0]
 	v.Time = time.Time{}
-	want := store.Record{
-		Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: sbx, Type: store.NetworkViolation, Severity: policy.Medium, Verdict: policy.Deny,
+	want := violation.Record{
+		Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: sbx, Type: violation.NetworkViolation, Severity: policy.Medium, Verdict: policy.Deny,
 		Kind: sandbox.ResourceNetwork, Op: sandbox.OpConnect, Resource: "evil.example:443", Rule: "network.allowedDomains",
 		Message: "no rule allows evil.example:443", Program: "curl", Count: 1, CommandDigest: v.CommandDigest,
 	}
@@ -210,14 +210,14 @@ func TestEventsWhileClosing(t *testing.T) {
 // TestKindsOfRefusals holds how refusals are listed.
 func TestKindsOfRefusals(t *testing.T) {
 	for rule, want := range map[string]struct {
-		kind     store.Type
+		kind     violation.Type
 		severity policy.Severity
 	}{
-		"network.allowedDomains":         {store.NetworkViolation, policy.Medium},
-		"network.deniedDomains[0]: evil": {store.NetworkViolation, policy.High},
-		"address":                        {store.NetworkViolation, policy.High},
-		"sni":                            {store.NetworkViolation, policy.Medium},
-		"limits.requestBytes":            {store.LimitExceeded, policy.Low},
+		"network.allowedDomains":         {violation.NetworkViolation, policy.Medium},
+		"network.deniedDomains[0]: evil": {violation.NetworkViolation, policy.High},
+		"address":                        {violation.NetworkViolation, policy.High},
+		"sni":                            {violation.NetworkViolation, policy.Medium},
+		"limits.requestBytes":            {violation.LimitExceeded, policy.Low},
 	} {
 		e := refused()
 		e.Rule = rule

@@ -12,11 +12,11 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // sbx is the sandbox of most tests.
@@ -26,7 +26,7 @@ const sbx = "sbx-chat-42-0123456789abcdef"
 type rig struct {
 	*Recorder
 	evidence   *evidence.Store
-	violations *store.Store
+	violations *violation.Store
 	dirs       [2]string
 	log        *logBook
 }
@@ -38,7 +38,7 @@ func newRig(t testing.TB, o Options, eo evidence.Options) *rig {
 	if g.evidence, err = evidence.Open(g.dirs[0], eo); err != nil {
 		t.Fatal(err)
 	}
-	if g.violations, err = store.Open(g.dirs[1], store.Options{}); err != nil {
+	if g.violations, err = violation.Open(g.dirs[1], violation.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if o.Evidence == nil {
@@ -92,10 +92,10 @@ func all(t testing.TB, s *evidence.Store, f evidence.Filter) []evidence.Record {
 }
 
 // listed returns the violations, the newest first.
-func (g *rig) listed(t testing.TB) []store.Record {
+func (g *rig) listed(t testing.TB) []violation.Record {
 	t.Helper()
-	var out []store.Record
-	for r, err := range g.violations.Query(context.Background(), store.Filter{AllTenants: true}) {
+	var out []violation.Record
+	for r, err := range g.violations.Query(context.Background(), violation.Filter{AllTenants: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/bulkhead-dev/sandbox/journal/excerpt"
-	"github.com/bulkhead-dev/sandbox/violation/store"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 )
 
 // Who says whose a sandbox or a command is.
@@ -23,14 +23,14 @@ type Who struct {
 
 // who is what an event is recorded with.
 type who struct {
-	meta    store.Meta // without the sandbox
+	meta    violation.Meta // without the sandbox
 	require bool
 }
 
 func (w Who) entered() *who {
-	m := store.Meta{Tenant: w.Tenant, Agent: w.Agent, Session: w.Session, Program: w.Program}
+	m := violation.Meta{Tenant: w.Tenant, Agent: w.Agent, Session: w.Session, Program: w.Program}
 	if w.Line != "" { // once, because lines can be long and refusals many
-		m.CommandDigest = excerpt.Digest(w.Line)
+		m.CommandDigest = journal.Digest(w.Line)
 	}
 	return &who{m, w.Require}
 }
@@ -80,7 +80,7 @@ func (g *registry) enter(p place, w Who) (leave func()) {
 func (g *registry) find(sandbox, command string) (who, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	out := who{meta: store.Meta{Sandbox: sandbox}}
+	out := who{meta: violation.Meta{Sandbox: sandbox}}
 	house := g.places[place{sandbox: sandbox}]
 	for _, w := range house {
 		out.require = out.require || w.require

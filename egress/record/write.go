@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // Bounds of a batch: the evidence keeps so much in one write.
@@ -46,7 +46,7 @@ func (r *Recorder) write() {
 type batch struct {
 	items    []item // of events, in their order
 	records  []evidence.Record
-	refusals []store.Record
+	refusals []violation.Record
 	size     int
 	flushes  []chan error
 }

@@ -14,10 +14,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/internal/attack"
 	"github.com/bulkhead-dev/sandbox/internal/attack/probe"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
 func TestMain(m *testing.M) {

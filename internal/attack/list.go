@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
 // An attempt is one way out.

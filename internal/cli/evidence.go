@@ -13,8 +13,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/pairs"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
 // An EvidenceStore answers for what was done; *evidence.Store is one.
@@ -169,16 +168,16 @@ func (a *app) listEvidence(ctx context.Context, e EvidenceStore, s *evidenceSele
 }
 
 // meant returns what is to be listed, with one more than the limit.
-func (s *evidenceSelection) meant(ctx context.Context, e EvidenceStore, f evidence.Filter) iter.Seq2[pairs.Item, error] {
+func (s *evidenceSelection) meant(ctx context.Context, e EvidenceStore, f evidence.Filter) iter.Seq2[evidence.Item, error] {
 	limit := oneMore(f.Limit)
 	if !s.kind.given || s.operationsOnly() {
 		all := e.Query(ctx, evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
 		return firstOf(s.items(all, f), limit)
 	}
 	f.Limit = limit
-	return func(yield func(pairs.Item, error) bool) {
+	return func(yield func(evidence.Item, error) bool) {
 		for r, err := range e.Query(ctx, f) {
-			if !yield(pairs.Item{Records: []evidence.Record{r}}, err) {
+			if !yield(evidence.Item{Records: []evidence.Record{r}}, err) {
 				return
 			}
 		}
@@ -186,7 +185,7 @@ func (s *evidenceSelection) meant(ctx context.Context, e EvidenceStore, f eviden
 }
 
 // itemRow shows what was done, of whatever type, on one line.
-func itemRow(i pairs.Item) []string {
+func itemRow(i evidence.Item) []string {
 	r := i.First()
 	kind, id := string(r.Type), r.Command
 	verdict, what, rule := evidenceCells(r)

@@ -10,10 +10,8 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/pairs"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/evidence/replay"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/replay"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -29,7 +27,7 @@ type operationSelection struct {
 }
 
 func (s *operationSelection) flags() []ucli.Flag {
-	s.status.check = oneOf(string(proof.OK), string(proof.Denied), string(proof.Failed), string(proof.Aborted), statusOpen)
+	s.status.check = oneOf(string(evidence.OK), string(evidence.Denied), string(evidence.Failed), string(evidence.Aborted), statusOpen)
 	var out []ucli.Flag
 	for _, f := range s.all() {
 		if f.value.check == nil {
@@ -69,8 +67,8 @@ func (s *operationSelection) given() string {
 
 // match reports whether an operation is meant. One whose begin is missing is
 // meant only where nothing is asked of the begin.
-func (s *operationSelection) match(i pairs.Item) bool {
-	var b proof.Begin
+func (s *operationSelection) match(i evidence.Item) bool {
+	var b evidence.Begin
 	status, code, id := statusOpen, sandbox.Code(""), ""
 	if i.End != nil {
 		status, code, id = string(i.End.Status), i.End.Code, i.End.ID
@@ -94,11 +92,11 @@ func (s *operationSelection) match(i pairs.Item) bool {
 // items returns what is meant of the records of the tenants that f names,
 // operations brought together. What is said of records has to hold for the
 // begin of an operation, so that its end is not lost over it.
-func (s *evidenceSelection) items(all iter.Seq2[evidence.Record, error], f evidence.Filter) iter.Seq2[pairs.Item, error] {
+func (s *evidenceSelection) items(all iter.Seq2[evidence.Record, error], f evidence.Filter) iter.Seq2[evidence.Item, error] {
 	f.Type, f.Limit, f.AllTenants = "", 0, true
 	only := s.operationsOnly()
-	return func(yield func(pairs.Item, error) bool) {
-		for i, err := range pairs.Newest(all) {
+	return func(yield func(evidence.Item, error) bool) {
+		for i, err := range evidence.Newest(all) {
 			if err == nil && (!f.Match(i.First()) || only && !i.Operation() || i.Operation() && !s.operations.match(i)) {
 				continue
 			}
@@ -127,10 +125,10 @@ func firstOf[T any](all iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 }
 
 // operationRow shows an operation beside other records.
-func operationRow(i pairs.Item) (id, verdict, what, rule string) {
+func operationRow(i evidence.Item) (id, verdict, what, rule string) {
 	o := operationOf(i)
 	done := strings.TrimSpace(o.kind + " " + o.capability)
-	if i.Begin != nil && i.Begin.Kind == proof.Command && o.capability != "" {
+	if i.Begin != nil && i.Begin.Kind == evidence.Command && o.capability != "" {
 		done = o.capability // which says so itself
 	}
 	if o.tool != "" {
@@ -148,14 +146,14 @@ type operationCells struct {
 	id, kind, tool, capability, status, code, used, duration string
 }
 
-func operationOf(i pairs.Item) operationCells {
+func operationOf(i evidence.Item) operationCells {
 	c := operationCells{status: statusOpen}
 	if b := i.Begin; b != nil {
 		c.id, c.kind, c.tool, c.capability = b.ID, string(b.Kind), b.Tool, replay.What(*b)
 	}
 	if e := i.End; e != nil {
 		c.id, c.status, c.code, c.used = e.ID, string(e.Status), string(e.Code), usedText(e.Used)
-		if e.Status != proof.Aborted || e.Duration > 0 { // 0 where its program has died, which kept no time
+		if e.Status != evidence.Aborted || e.Duration > 0 { // 0 where its program has died, which kept no time
 			c.duration = shownDuration(e.Duration)
 		}
 	}
@@ -185,7 +183,7 @@ func amountsText(b grant.Budget, says func(int64) bool) string {
 }
 
 // operationsRow shows an operation among others.
-func operationsRow(i pairs.Item) []string {
+func operationsRow(i evidence.Item) []string {
 	o := operationOf(i)
 	return []string{shownTime(i.First().Time), o.kind, o.tool, o.capability, o.status, o.code, o.used, o.duration, o.id}
 }

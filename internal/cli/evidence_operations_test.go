@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/replay"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/evidence/replay"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -23,24 +22,24 @@ func withOperations() *fake {
 	f := &fake{}
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.Local)
 	id := func(n int) string { return fmt.Sprintf("%032x", n) }
-	begin := func(n int, b proof.Begin) evidence.Record {
+	begin := func(n int, b evidence.Begin) evidence.Record {
 		b.ID, b.Time, b.Tenant, b.Agent, b.Session, b.Tool = id(n), at.Add(time.Duration(n)*time.Minute), "acme", "main", "chat-42", "builder"
 		b.Call, b.Grant, b.Subject, b.PolicyVersion = fmt.Sprintf("call-%d", n), "g-1", "ann", "old"
 		return operationRecord(evidence.TypeBegin, b.ID, b.Time, b)
 	}
-	end := func(n int, e proof.End) evidence.Record {
+	end := func(n int, e evidence.End) evidence.Record {
 		e.ID, e.Time = id(n), at.Add(time.Duration(n)*time.Minute+2*time.Second)
 		return operationRecord(evidence.TypeEnd, e.ID, e.Time, e)
 	}
 	egress := withEvidence().evidence.records
 	f.evidence.records = []evidence.Record{
-		begin(5, proof.Begin{Kind: grant.OpProcExec, Capability: "proc:make", Request: proof.Request{Program: "make", Args: 1}}),
-		end(4, proof.End{Status: proof.Denied, Code: sandbox.CodeCapabilityBlocked, Rule: "policy.lists.domains"}),
+		begin(5, evidence.Begin{Kind: grant.OpProcExec, Capability: "proc:make", Request: evidence.Request{Program: "make", Args: 1}}),
+		end(4, evidence.End{Status: evidence.Denied, Code: sandbox.CodeCapabilityBlocked, Rule: "policy.lists.domains"}),
 		egress[0],
-		begin(4, proof.Begin{Kind: grant.OpNetHTTP, Request: proof.Request{Method: "GET", Scheme: "https", Host: "a.example", Port: 443}}),
-		end(3, proof.End{Status: proof.Failed, Code: sandbox.CodeExecution, Duration: 1500 * time.Millisecond, Used: grant.Budget{Calls: 1, BytesOut: 4096, Files: 1, WallMs: 1500}}),
-		begin(3, proof.Begin{Kind: grant.OpFsWrite, Capability: "fs.write:/workspace/a", Request: proof.Request{Path: "/workspace/a", Bytes: 4096}}),
-		end(1, proof.End{Status: proof.Aborted, Code: sandbox.CodeExecution}),
+		begin(4, evidence.Begin{Kind: grant.OpNetHTTP, Request: evidence.Request{Method: "GET", Scheme: "https", Host: "a.example", Port: 443}}),
+		end(3, evidence.End{Status: evidence.Failed, Code: sandbox.CodeExecution, Duration: 1500 * time.Millisecond, Used: grant.Budget{Calls: 1, BytesOut: 4096, Files: 1, WallMs: 1500}}),
+		begin(3, evidence.Begin{Kind: grant.OpFsWrite, Capability: "fs.write:/workspace/a", Request: evidence.Request{Path: "/workspace/a", Bytes: 4096}}),
+		end(1, evidence.End{Status: evidence.Aborted, Code: sandbox.CodeExecution}),
 	}
 	return f
 }
@@ -220,7 +219,7 @@ func TestEvidenceReplayTellsOfDamage(t *testing.T) {
 // policy is told as one, and judged as nothing.
 func TestEvidenceReplayOfNobody(t *testing.T) {
 	f := withOperations()
-	b := proof.Begin{ID: "x", Agent: "../../etc", Session: "s", Kind: grant.OpFsRead, Request: proof.Request{Path: "/workspace/a"}}
+	b := evidence.Begin{ID: "x", Agent: "../../etc", Session: "s", Kind: grant.OpFsRead, Request: evidence.Request{Path: "/workspace/a"}}
 	f.evidence.records = []evidence.Record{operationRecord(evidence.TypeBegin, "x", time.Now(), b)}
 	_, view := replayed(t, f, "")
 	if view.Judged != 1 || view.Uncertain != 1 || view.Differing != 0 || !strings.Contains(view.Replay[0].Why, "no policy for it") {
@@ -231,12 +230,12 @@ func TestEvidenceReplayOfNobody(t *testing.T) {
 func TestEvidenceOfOperationsIsSafeToShow(t *testing.T) {
 	f := withOperations()
 	f.evidence.records = []evidence.Record{
-		operationRecord(evidence.TypeEnd, hostile, time.Now(), proof.End{ID: hostile, Status: hostile, Code: hostile, Rule: hostile}),
-		operationRecord(evidence.TypeBegin, hostile, time.Now(), proof.Begin{
+		operationRecord(evidence.TypeEnd, hostile, time.Now(), evidence.End{ID: hostile, Status: hostile, Code: hostile, Rule: hostile}),
+		operationRecord(evidence.TypeBegin, hostile, time.Now(), evidence.Begin{
 			ID: hostile, Tool: hostile, Kind: hostile, Capability: hostile, Tenant: hostile, Agent: "main", Session: "s",
-			Request: proof.Request{Path: hostile, Host: hostile, Method: hostile, Scheme: hostile, Program: hostile},
+			Request: evidence.Request{Path: hostile, Host: hostile, Method: hostile, Scheme: hostile, Program: hostile},
 		}),
-		operationRecord(evidence.TypeBegin, hostile, time.Now(), proof.Begin{ID: "2", Agent: hostile, Session: hostile, Kind: grant.OpProcExec, Request: proof.Request{Program: hostile}}),
+		operationRecord(evidence.TypeBegin, hostile, time.Now(), evidence.Begin{ID: "2", Agent: hostile, Session: hostile, Kind: grant.OpProcExec, Request: evidence.Request{Program: hostile}}),
 	}
 	for i := range f.evidence.records {
 		r := &f.evidence.records[i]

@@ -6,10 +6,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/pairs"
-	"github.com/bulkhead-dev/sandbox/evidence/replay"
-	"github.com/bulkhead-dev/sandbox/evidence/replay/today"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/replay"
 )
 
 func (a *app) evidenceReplayCommand() *ucli.Command {
@@ -59,7 +57,7 @@ func (a *app) replay(ctx context.Context, e EvidenceStore, s *evidenceSelection,
 	if f.AllTenants {
 		columns = append(columns, "TENANT")
 	}
-	out, n, judges := a.newStream("replay", columns, "WHY", "AGENT", "TOOL", "RULE", "SESSION"), replayCount{shownOf: shownOf{limit: f.Limit}}, today.New(settings, a.Backend.Inside)
+	out, n, judges := a.newStream("replay", columns, "WHY", "AGENT", "TOOL", "RULE", "SESSION"), replayCount{shownOf: shownOf{limit: f.Limit}}, replay.New(settings, a.Backend.Inside)
 	all := e.Query(ctx, evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
 	for i, err := range s.items(all, f) {
 		if err != nil {
@@ -98,7 +96,7 @@ func (a *app) replay(ctx context.Context, e EvidenceStore, s *evidenceSelection,
 
 // judge judges one item and counts what came of it; ok is false where there is
 // nothing to judge.
-func (v *replayCount) judge(judges *today.Settings, i pairs.Item) (r replay.Result, ok bool) {
+func (v *replayCount) judge(judges *replay.Settings, i evidence.Item) (r replay.Result, ok bool) {
 	first := i.First()
 	switch {
 	case first.Omitted > 0:

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/journal"
 )
 
 // fakeEvidence returns what a test sets and notes what it is asked.

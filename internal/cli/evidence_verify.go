@@ -11,10 +11,9 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/journal"
 )
 
 func (a *app) evidenceVerifyCommand() *ucli.Command {
@@ -78,7 +77,7 @@ const maxKeyFile = 4 << 10
 
 // publicKey reads a key that is given as it is, or as the name of a file.
 func publicKey(text string) (ed25519.PublicKey, error) {
-	if k, err := checkpoint.ParsePublic(text); err == nil {
+	if k, err := evidence.ParsePublic(text); err == nil {
 		return k, nil
 	}
 	f, err := os.Open(text)
@@ -90,7 +89,7 @@ func publicKey(text string) (ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, usagef("evidence verify", "--key: %v", err)
 	}
-	return checkpoint.ParsePublic(string(data))
+	return evidence.ParsePublic(string(data))
 }
 
 // verifyView is what verify prints.
@@ -125,7 +124,7 @@ func (a *app) verifyEvidence(ctx context.Context, e EvidenceStore, what evidence
 		return err
 	}
 	for _, k := range v.Keys {
-		view.Keys = append(view.Keys, keyView{checkpoint.KeyID(k), checkpoint.Public(k)})
+		view.Keys = append(view.Keys, keyView{evidence.KeyID(k), evidence.Public(k)})
 	}
 	for _, c := range v.Chains {
 		view.Chains = append(view.Chains, chainView{c.OK(), c})

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/checkpoint"
-	"github.com/bulkhead-dev/sandbox/journal"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
 )
 
 // testKey is the public key of nobody.
@@ -80,7 +79,7 @@ func TestEvidenceVerifyNamesWhatIsBroken(t *testing.T) {
 	if got.OK || got.Chains[0].OK || !got.Chains[1].OK || got.Chains[1].Broken != nil || b == nil || b.Line != 12 || b.Seq != 77 || b.ID != "op-1" || b.Type != "end" {
 		t.Errorf("%s", r.stdout)
 	}
-	if len(got.Keys) != 1 || got.Keys[0].Public != checkpoint.Public(testKey(1)) {
+	if len(got.Keys) != 1 || got.Keys[0].Public != evidence.Public(testKey(1)) {
 		t.Errorf("keys %v", got.Keys)
 	}
 }
@@ -88,15 +87,15 @@ func TestEvidenceVerifyNamesWhatIsBroken(t *testing.T) {
 // TestEvidenceVerifyKeys holds which keys and chains are asked about.
 func TestEvidenceVerifyKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte(checkpoint.Public(testKey(3))+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(evidence.Public(testKey(3))+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := withChains()
-	r := call(t, f, "evidence", "verify", "--key", checkpoint.Public(testKey(2)), "--key", file)
+	r := call(t, f, "evidence", "verify", "--key", evidence.Public(testKey(2)), "--key", file)
 	if r.status != 0 || len(f.evidence.checked.Keys) != 2 || !f.evidence.checked.Keys[1].Equal(testKey(3)) || !f.evidence.checked.AllTenants {
 		t.Errorf("status %d: asked %+v: %s", r.status, f.evidence.checked, r.stderr)
 	}
-	if strings.Contains(r.stdout, checkpoint.KeyID(testKey(1))) || !strings.Contains(r.stdout, checkpoint.KeyID(testKey(3))) {
+	if strings.Contains(r.stdout, evidence.KeyID(testKey(1))) || !strings.Contains(r.stdout, evidence.KeyID(testKey(3))) {
 		t.Errorf("the keys that count are not shown: %s", r.stdout)
 	}
 	call(t, f, "evidence", "verify", "--tenant", "acme")

@@ -6,7 +6,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // tenantText names the limits of a tenant that there are. They count for what
@@ -16,8 +16,8 @@ func tenantText(r config.TenantRules) string {
 		return "the daemon refuses the tenant: tenants.list does not name it, and tenants.closed is true"
 	}
 	var out []string
-	add := func(k quota.Kind, text func(int64) string) {
-		if n := r.Limits.Of(k); n != quota.Unlimited {
+	add := func(k tenant.Kind, text func(int64) string) {
+		if n := r.Limits.Of(k); n != tenant.Unlimited {
 			out = append(out, text(n))
 		}
 	}
@@ -27,14 +27,14 @@ func tenantText(r config.TenantRules) string {
 	size := func(name string) func(int64) string {
 		return func(n int64) string { return name + " " + config.Size(n).String() }
 	}
-	add(quota.Sandboxes, count("sandboxes %d"))
-	add(quota.Commands, count("commands %d"))
-	add(quota.Memory, size("memory"))
-	add(quota.NanoCPUs, func(n int64) string { return fmt.Sprintf("cpus %g", float64(n)/1e9) })
-	add(quota.Disk, size("disk"))
-	add(quota.RequestsPerSecond, count("requests %d/s"))
+	add(tenant.Sandboxes, count("sandboxes %d"))
+	add(tenant.Commands, count("commands %d"))
+	add(tenant.Memory, size("memory"))
+	add(tenant.NanoCPUs, func(n int64) string { return fmt.Sprintf("cpus %g", float64(n)/1e9) })
+	add(tenant.Disk, size("disk"))
+	add(tenant.RequestsPerSecond, count("requests %d/s"))
 	if r.Limits.RequestBurst > 0 {
-		add(quota.RequestBurst, count("burst %d"))
+		add(tenant.RequestBurst, count("burst %d"))
 	}
 	if out == nil {
 		return unboundedText

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"iter"
 
-	"github.com/bulkhead-dev/sandbox/journal"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
 )
 
 // A newestOf is what a list shows of records that are asked for with one more

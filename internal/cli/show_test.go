@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 const hostile = "x\x1b[2J\u009b31m\u202e\n"
@@ -54,7 +54,7 @@ func filled() *fake {
 			Notes:        []string{"docker.memory is not enforced"},
 			Evidence:     manager.EvidencePlan{Commands: true, Sync: "checkpoint", CheckpointEvery: 256},
 			Budgets:      config.Budgets{Session: unbounded(), Agent: unbounded(), Tenant: grant.Budget{Calls: 1000, BytesIn: 1 << 30, BytesOut: -1, CPUMs: -1, GPUMs: 0, Files: -1, WallMs: -1}},
-			TenantLimits: config.TenantRules{Weight: 1, Limits: quota.Limits{Sandboxes: 10, Commands: -1, Memory: 4 << 30, NanoCPUs: 2_500_000_000, Disk: -1, RequestsPerSecond: 5, RequestBurst: 20}},
+			TenantLimits: config.TenantRules{Weight: 1, Limits: tenant.Limits{Sandboxes: 10, Commands: -1, Memory: 4 << 30, NanoCPUs: 2_500_000_000, Disk: -1, RequestsPerSecond: 5, RequestBurst: 20}},
 			Media:        manager.MediaPlan{From: []string{"/srv/" + hostile, "scp://files/m"}, MaxFile: 64 << 20, MaxTotal: 256 << 20, MaxFiles: 32},
 			Network: manager.NetworkPlan{Mode: "allow-list", Only: true,
 				Rules:   []manager.NetworkRule{{Does: "allow", Rule: "GET http://a.example/" + hostile, Layer: "flag"}, {Does: "deny", Rule: "*:8080", Layer: "agents.defaults"}},

@@ -10,7 +10,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -109,7 +109,7 @@ func (w *tokenWish) flags() []ucli.Flag {
 	w.role.value = string(token.Tenant)
 	w.expires.check = checkExpiry
 	w.parent.check = notEmpty
-	w.quotas.check = func(s string) error { _, err := parseQuota(quota.NoLimits(), s); return err }
+	w.quotas.check = func(s string) error { _, err := parseQuota(tenant.NoLimits(), s); return err }
 	w.budgets.check = func(s string) error { _, err := parseBudget(budget.NoBound(), s); return err }
 	return []ucli.Flag{
 		&ucli.GenericFlag{Name: "role", Usage: "`ROLE`, how far it reaches: admin, tenant or session", Value: &w.role},
@@ -165,7 +165,7 @@ func (w *tokenWish) bound(ctx context.Context, s TokenStore, c *token.Claims) (e
 			return err
 		}
 	}
-	if c.Quota, err = bounds(w.quotas.values, parent.Quota, quota.NoLimits(), parseQuota); err != nil {
+	if c.Quota, err = bounds(w.quotas.values, parent.Quota, tenant.NoLimits(), parseQuota); err != nil {
 		return err
 	}
 	c.Budget, err = bounds(w.budgets.values, parent.Budget, budget.NoBound(), parseBudget)

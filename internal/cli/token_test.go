@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -100,8 +100,8 @@ func TestTokensAreSafeToShow(t *testing.T) {
 }
 
 func TestTokenCreate(t *testing.T) {
-	some := quota.NoLimits().With(quota.Memory, 2<<30).With(quota.NanoCPUs, 15e8).With(quota.RequestsPerSecond, 5)
-	below := quota.Limits{Sandboxes: 1, Commands: 7}
+	some := tenant.NoLimits().With(tenant.Memory, 2<<30).With(tenant.NanoCPUs, 15e8).With(tenant.RequestsPerSecond, 5)
+	below := tenant.Limits{Sandboxes: 1, Commands: 7}
 	once, less := budget.NoBound(), budget.Amount{Calls: 3, BytesIn: 9}
 	once.Calls, once.BytesIn = 1000, 2<<30
 	for _, tt := range []struct {
@@ -120,7 +120,7 @@ func TestTokenCreate(t *testing.T) {
 		{"--parent 0a --role session --session s --quota sandboxes=1", token.Claims{Role: token.Session, Session: "s", Parent: "0a", Quota: &below}, 0},
 	} {
 		f := &fake{}
-		f.tokens.parent.Quota = &quota.Limits{Sandboxes: 3, Commands: 7}
+		f.tokens.parent.Quota = &tenant.Limits{Sandboxes: 3, Commands: 7}
 		f.tokens.parent.Budget = &budget.Amount{Calls: 5, BytesIn: 9}
 		began := time.Now()
 		r := call(t, f, append([]string{"token", "create"}, strings.Fields(tt.args)...)...)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // checkExpiry accepts how long a token is good.
@@ -40,26 +40,26 @@ const cpusName = "cpus"
 // quotaNames are the names of quotas in --quota.
 func quotaNames() []string {
 	var out []string
-	for k := range quota.NumKinds {
+	for k := range tenant.NumKinds {
 		out = append(out, quotaName(k))
 	}
 	return out
 }
 
-func quotaName(k quota.Kind) string {
-	if k == quota.NanoCPUs {
+func quotaName(k tenant.Kind) string {
+	if k == tenant.NanoCPUs {
 		return cpusName
 	}
 	return k.String()
 }
 
 // parseQuota returns the limits with what NAME=N says.
-func parseQuota(l quota.Limits, s string) (quota.Limits, error) {
+func parseQuota(l tenant.Limits, s string) (tenant.Limits, error) {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok {
 		return l, errors.New("write it as NAME=N")
 	}
-	for k := range quota.NumKinds {
+	for k := range tenant.NumKinds {
 		if quotaName(k) != name {
 			continue
 		}
@@ -114,12 +114,12 @@ func budgetValue(k budget.Kind, value string) (int64, error) {
 	return n, nil
 }
 
-func quotaValue(k quota.Kind, value string) (int64, error) {
+func quotaValue(k tenant.Kind, value string) (int64, error) {
 	switch k {
-	case quota.Memory, quota.Disk:
+	case tenant.Memory, tenant.Disk:
 		size, err := config.ParseSize(value)
 		return int64(size), err
-	case quota.NanoCPUs:
+	case tenant.NanoCPUs:
 		cpus, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(cpus >= 0 && cpus <= 1e6) {
 			return 0, errors.New("it must be a number of processors, like 2 or 0.5")

@@ -12,19 +12,19 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // A ViolationStore answers for what was tried and stopped; *store.Store is one.
 type ViolationStore interface {
-	Query(ctx context.Context, f store.Filter) iter.Seq2[store.Record, error]
-	Count(ctx context.Context, f store.Filter) (map[store.Type]int64, error)
-	Clear(ctx context.Context, f store.Filter, by string) (int64, error)
+	Query(ctx context.Context, f violation.Filter) iter.Seq2[violation.Record, error]
+	Count(ctx context.Context, f violation.Filter) (map[violation.Type]int64, error)
+	Clear(ctx context.Context, f violation.Filter, by string) (int64, error)
 }
 
-var _ ViolationStore = (*store.Store)(nil)
+var _ ViolationStore = (*violation.Store)(nil)
 
 // defaultShown is how many violations are listed unless told otherwise.
 const defaultShown = 100
@@ -110,8 +110,8 @@ func (s *selection) flags() []ucli.Flag {
 }
 
 // filter reads the flags of the command at now.
-func (s *selection) filter(a *app, command string, now time.Time) (store.Filter, error) {
-	f := store.Filter{Tenant: a.globals.tenant.value, AllTenants: s.all, Since: s.since.at(now), Until: s.until.at(now), Limit: s.shown}
+func (s *selection) filter(a *app, command string, now time.Time) (violation.Filter, error) {
+	f := violation.Filter{Tenant: a.globals.tenant.value, AllTenants: s.all, Since: s.since.at(now), Until: s.until.at(now), Limit: s.shown}
 	switch {
 	case s.shown < 0:
 		return f, usagef(command, "--limit must not be negative")
@@ -121,7 +121,7 @@ func (s *selection) filter(a *app, command string, now time.Time) (store.Filter,
 		return f, usagef(command, "--sandbox may be given once")
 	}
 	for _, t := range s.types.values {
-		f.Types = append(f.Types, store.Type(t))
+		f.Types = append(f.Types, violation.Type(t))
 	}
 	f.Sandbox = strings.Join(s.sandbox.values, "")
 	if s.severity.given {
@@ -140,7 +140,7 @@ func (s *selection) filter(a *app, command string, now time.Time) (store.Filter,
 
 func typeNames() []string {
 	var out []string
-	for _, t := range store.Types() {
+	for _, t := range violation.Types() {
 		out = append(out, string(t))
 	}
 	return out
@@ -161,12 +161,12 @@ func (a *app) withViolations(fn func(ViolationStore) error) error {
 
 // violationsView is what list prints.
 type violationsView struct {
-	Violations []store.Record `json:"violations"`
-	More       bool           `json:"more"`    // there are older ones than --limit shows
-	Damaged    int            `json:"damaged"` // places of the records that cannot be read
+	Violations []violation.Record `json:"violations"`
+	More       bool               `json:"more"`    // there are older ones than --limit shows
+	Damaged    int                `json:"damaged"` // places of the records that cannot be read
 }
 
-func (a *app) listViolations(ctx context.Context, v ViolationStore, f store.Filter) error {
+func (a *app) listViolations(ctx context.Context, v ViolationStore, f violation.Filter) error {
 	limit := f.Limit
 	f.Limit = oneMore(limit)
 	n, err := gather(v.Query(ctx, f), limit)
@@ -207,11 +207,11 @@ func severityCell(s policy.Severity) string {
 }
 
 // whatCell says in one cell what was tried.
-func whatCell(r store.Record) string {
+func whatCell(r violation.Record) string {
 	return strings.TrimSpace(string(r.Op) + " " + cmp.Or(r.Resource, r.Command, r.Message))
 }
 
-func (a *app) clearViolations(ctx context.Context, v ViolationStore, f store.Filter, force bool) error {
+func (a *app) clearViolations(ctx context.Context, v ViolationStore, f violation.Filter, force bool) error {
 	if !force {
 		counts, err := v.Count(ctx, f)
 		if err != nil {

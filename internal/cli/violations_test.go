@@ -11,32 +11,32 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/journal"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // fakeViolations returns what a test sets and notes what it is asked.
 type fakeViolations struct {
-	records  []store.Record
+	records  []violation.Record
 	damage   int // reported before the records
 	err      error
-	asked    store.Filter
+	asked    violation.Filter
 	cleared  int
 	by       string
 	released bool
 }
 
-func (f *fakeViolations) Query(_ context.Context, q store.Filter) iter.Seq2[store.Record, error] {
+func (f *fakeViolations) Query(_ context.Context, q violation.Filter) iter.Seq2[violation.Record, error] {
 	f.asked = q
-	return func(yield func(store.Record, error) bool) {
+	return func(yield func(violation.Record, error) bool) {
 		if f.err != nil {
-			yield(store.Record{}, f.err)
+			yield(violation.Record{}, f.err)
 			return
 		}
 		for range f.damage {
-			if !yield(store.Record{}, &journal.Damage{Kind: journal.DamageEdit}) {
+			if !yield(violation.Record{}, &journal.Damage{Kind: journal.DamageEdit}) {
 				return
 			}
 		}
@@ -48,11 +48,11 @@ func (f *fakeViolations) Query(_ context.Context, q store.Filter) iter.Seq2[stor
 	}
 }
 
-func (f *fakeViolations) Count(context.Context, store.Filter) (map[store.Type]int64, error) {
-	return map[store.Type]int64{store.WallPath: int64(len(f.records))}, f.err
+func (f *fakeViolations) Count(context.Context, violation.Filter) (map[violation.Type]int64, error) {
+	return map[violation.Type]int64{violation.WallPath: int64(len(f.records))}, f.err
 }
 
-func (f *fakeViolations) Clear(_ context.Context, q store.Filter, by string) (int64, error) {
+func (f *fakeViolations) Clear(_ context.Context, q violation.Filter, by string) (int64, error) {
 	f.asked, f.by = q, by
 	f.cleared++
 	return int64(len(f.records)), f.err
@@ -62,13 +62,13 @@ func withRecords(n int) *fake {
 	f := &fake{}
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.Local)
 	for i := range n {
-		r := store.Record{
-			Time: at.Add(time.Duration(i) * time.Second), Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-a", Type: store.WallPath,
+		r := violation.Record{
+			Time: at.Add(time.Duration(i) * time.Second), Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-a", Type: violation.WallPath,
 			Severity: policy.High, Verdict: policy.Deny, Kind: "path", Op: sandbox.OpWrite, Resource: fmt.Sprint("/etc/", i), Rule: "filesystem.denyWrite: /etc",
 			Program: "touch", Count: int64(i + 1),
 		}
 		if i%2 == 1 {
-			r.Type, r.Kind, r.Op, r.Resource, r.Command = store.CriticalPathRemoval, sandbox.ResourceCommand, sandbox.OpExecute, "", "rm -rf "+hostile
+			r.Type, r.Kind, r.Op, r.Resource, r.Command = violation.CriticalPathRemoval, sandbox.ResourceCommand, sandbox.OpExecute, "", "rm -rf "+hostile
 		}
 		f.violations.records = append(f.violations.records, r)
 	}
@@ -88,18 +88,18 @@ func TestViolationsTable(t *testing.T) {
 func TestViolationsFilter(t *testing.T) {
 	tests := []struct {
 		args string
-		want store.Filter // times excepted
+		want violation.Filter // times excepted
 	}{
-		{"", store.Filter{Limit: 101}},
-		{"--limit 0", store.Filter{}},
-		{"--limit 7", store.Filter{Limit: 8}},
-		{"--tenant acme", store.Filter{Tenant: "acme", Limit: 101}},
-		{"--all", store.Filter{AllTenants: true, Limit: 101}},
-		{"--session s --agent a", store.Filter{Session: "s", Agent: "a", Limit: 101}},
-		{"--session default", store.Filter{Session: "default", Limit: 101}},
-		{"--sandbox sbx-a", store.Filter{Sandbox: "sbx-a", Limit: 101}},
-		{"--type wall_path --type command_blocked", store.Filter{Types: []store.Type{store.WallPath, store.CommandBlocked}, Limit: 101}},
-		{"--severity high", store.Filter{MinSeverity: policy.High, Limit: 101}},
+		{"", violation.Filter{Limit: 101}},
+		{"--limit 0", violation.Filter{}},
+		{"--limit 7", violation.Filter{Limit: 8}},
+		{"--tenant acme", violation.Filter{Tenant: "acme", Limit: 101}},
+		{"--all", violation.Filter{AllTenants: true, Limit: 101}},
+		{"--session s --agent a", violation.Filter{Session: "s", Agent: "a", Limit: 101}},
+		{"--session default", violation.Filter{Session: "default", Limit: 101}},
+		{"--sandbox sbx-a", violation.Filter{Sandbox: "sbx-a", Limit: 101}},
+		{"--type wall_path --type command_blocked", violation.Filter{Types: []violation.Type{violation.WallPath, violation.CommandBlocked}, Limit: 101}},
+		{"--severity high", violation.Filter{MinSeverity: policy.High, Limit: 101}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestViolationsAreSafeToShow(t *testing.T) {
 	f := withRecords(1)
 	r := &f.violations.records[0]
 	r.Tenant, r.Agent, r.Session, r.Sandbox, r.Kind, r.Op = hostile, hostile, hostile, hostile, hostile, sandbox.Operation(hostile)
-	r.Type, r.Verdict, r.Severity = store.Type(hostile), policy.Verdict(hostile), policy.Critical
+	r.Type, r.Verdict, r.Severity = violation.Type(hostile), policy.Verdict(hostile), policy.Critical
 	r.Resource, r.Rule, r.Message, r.Program, r.Command, r.CommandDigest = hostile, hostile, hostile, hostile, hostile, hostile
 	for _, format := range []string{"table", "json"} {
 		got := call(t, f, "violations", "list", "--all", "-o", format)

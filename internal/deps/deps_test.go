@@ -152,7 +152,7 @@ func TestRules(t *testing.T) {
 		want    []string // of imports, those that some rule refuses
 	}{
 		{"root with a library", module, []string{"fmt", "golang.org/x/sys/unix"}, []string{"golang.org/x/sys/unix"}},
-		{"pure with a file", module + "/config", []string{"fmt", "os"}, []string{"os"}},
+		{"pure with a file", module + "/confighash", []string{"fmt", "os"}, []string{"os"}},
 		{"pure with a process", module + "/policy/command", []string{"os/exec"}, []string{"os/exec"}},
 		{"pure on impure", module + "/lifecycle", []string{module + "/registry"}, []string{module + "/registry"}},
 		{"client elsewhere", module + "/manager", []string{"github.com/docker/docker/client"}, []string{"github.com/docker/docker/client"}},

@@ -9,9 +9,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	auditrecorder "github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/decision"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
@@ -23,9 +23,9 @@ import (
 // Options say what a Control is made of. State and Sinks are needed.
 type Options struct {
 	State *statedir.Dir
-	Sinks []witness.Sink // where evidence goes; requireEvidence waits for those that are a [witness.Keeper]
-	Wait  time.Duration  // how long an operation waits for evidence, see [witness.Options]; 0 takes [witness.DefaultWait]
-	Sync  bool           // what was used survives a loss of power, see [ledger.Options]
+	Sinks []auditrecorder.Sink // where evidence goes; requireEvidence waits for those that are a [witness.Keeper]
+	Wait  time.Duration        // how long an operation waits for evidence, see [witness.Options]; 0 takes [witness.DefaultWait]
+	Sync  bool                 // what was used survives a loss of power, see [ledger.Options]
 	Log   logrus.FieldLogger
 	Now   func() time.Time
 
@@ -40,7 +40,7 @@ type Control struct {
 	Revoked *revocation.Folder
 	Ledger  *ledger.Ledger
 	Keys    *decision.Keys
-	Witness *witness.Witness
+	Witness *auditrecorder.Witness
 
 	now func() time.Time
 }
@@ -62,7 +62,7 @@ func Open(o Options) (*Control, error) {
 	if c.Keys, err = decision.Open(o.State.Decisions()); err != nil {
 		return nil, err
 	}
-	if c.Witness, err = witness.Open(witness.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Wait: o.Wait, Now: o.Now}); err != nil {
+	if c.Witness, err = auditrecorder.Open(auditrecorder.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Wait: o.Wait, Now: o.Now}); err != nil {
 		return nil, err
 	}
 	c.Control = manager.Control{
@@ -116,10 +116,10 @@ func (c *Control) Sweep(ctx context.Context) error {
 func (c *Control) Close() error { return c.Witness.Close() }
 
 // A recorder is a witness as a manager wants it.
-type recorder struct{ w *witness.Witness }
+type recorder struct{ w *auditrecorder.Witness }
 
 // Begin implements [manager.Witness].
-func (r recorder) Begin(ctx context.Context, b proof.Begin, require bool) (manager.Entry, error) {
+func (r recorder) Begin(ctx context.Context, b evidence.Begin, require bool) (manager.Entry, error) {
 	e, err := r.w.Begin(ctx, b, require)
 	if err != nil {
 		return nil, err
@@ -128,6 +128,6 @@ func (r recorder) Begin(ctx context.Context, b proof.Begin, require bool) (manag
 }
 
 // Refused implements [manager.Witness].
-func (r recorder) Refused(ctx context.Context, b proof.Begin, end proof.End, require bool) error {
+func (r recorder) Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error {
 	return r.w.Refused(ctx, b, end, require)
 }

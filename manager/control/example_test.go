@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/revocation"
 	"github.com/bulkhead-dev/sandbox/internal/metrics"
@@ -118,13 +117,13 @@ func ExampleOpen() {
 	defer store.Close()
 	publish := func(_ context.Context, r evidence.Record) { fmt.Println(r.Tenant, r.Type) }
 
-	newest, err := witness.NewMemory("newest", 1000)
+	newest, err := recorder.NewMemory("newest", 1000)
 	check(err)
 	counters, err := metrics.New(registry, metrics.Options{})
 	check(err)
 	c, err := control.Open(control.Options{
 		State: state, Log: log,
-		Sinks: []witness.Sink{witness.NewFile("evidence", store), newest, witness.NewCallback("stream", publish)},
+		Sinks: []recorder.Sink{recorder.NewFile("evidence", store), newest, recorder.NewCallback("stream", publish)},
 		Fetch: outside.Fetch(nil), Observe: counters,
 	})
 	check(err)
@@ -134,8 +133,8 @@ func ExampleOpen() {
 	// What the Manager does for an operation that it refuses.
 	ctl, err := options.Control()
 	check(err)
-	begin := proof.Begin{Tenant: "acme", Tool: "reporter", Kind: grant.OpNetHTTP}
-	check(ctl.Witness.Refused(context.Background(), begin, proof.End{Code: sandbox.CodeDenyTool}, true))
+	begin := evidence.Begin{Tenant: "acme", Tool: "reporter", Kind: grant.OpNetHTTP}
+	check(ctl.Witness.Refused(context.Background(), begin, evidence.End{Code: sandbox.CodeDenyTool}, true))
 	check(c.Witness.Flush(context.Background()))
 	fmt.Println(len(newest.Records()), "in memory")
 	// Output:

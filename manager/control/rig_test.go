@@ -24,6 +24,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	auditrecorder "github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/authority"
@@ -31,8 +33,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
@@ -87,7 +87,7 @@ func newHouse(observe operation.Observer) *house {
 	web, roots, end := reports()
 	plane := egress.New(egress.Options{Reach: web, Record: recorder.Record, Decide: recorder.Decide, Roots: roots})
 	h.ctl, err = control.Open(control.Options{
-		State: state, Log: log, Sinks: []witness.Sink{witness.NewFile("evidence", h.evidence)},
+		State: state, Log: log, Sinks: []auditrecorder.Sink{auditrecorder.NewFile("evidence", h.evidence)},
 		Fetch: outside.Fetch(roots), Observe: observe,
 	})
 	check(err)

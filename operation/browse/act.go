@@ -5,9 +5,9 @@ import (
 	"encoding/base64"
 	"strings"
 
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -32,12 +32,12 @@ func (r *run) navigate(ctx context.Context) (operation.Output, error) {
 		}
 	}
 	page := &operation.Page{URL: p.URL, Status: int(p.Status), Title: p.Title, Hops: p.Redirects}
-	return operation.Output{Type: p.MIME, Digest: proof.DigestOf(nil), Page: page}, nil
+	return operation.Output{Type: p.MIME, Digest: evidence.DigestOf(nil), Page: page}, nil
 }
 
 // look does what changes nothing.
 func (r *run) look(ctx context.Context, s browser.Session) (operation.Output, error) {
-	none := operation.Output{Digest: proof.DigestOf(nil)}
+	none := operation.Output{Digest: evidence.DigestOf(nil)}
 	switch r.v.Kind {
 	case grant.OpBrowserScreenshot:
 		p, err := s.Screenshot(ctx, browser.Shot{Selector: r.v.Selector, Full: r.v.FullPage})
@@ -74,9 +74,9 @@ func (r *run) look(ctx context.Context, s browser.Session) (operation.Output, er
 // counts as done from when it was begun.
 func (r *run) touch(ctx context.Context, s browser.Session) (operation.Output, error) {
 	r.e.mu.Lock()
-	effect := proof.Effect{Kind: grant.EffectWrite, Host: r.e.host}
+	effect := evidence.Effect{Kind: grant.EffectWrite, Host: r.e.host}
 	r.e.mu.Unlock()
-	none := operation.Output{Digest: proof.DigestOf(nil)}
+	none := operation.Output{Digest: evidence.DigestOf(nil)}
 	switch r.v.Kind {
 	case grant.OpBrowserClick:
 		r.c.Effect(effect)
@@ -86,7 +86,7 @@ func (r *run) touch(ctx context.Context, s browser.Session) (operation.Output, e
 		if err := r.c.Meter.Add(budget.BytesOut, int64(len(text))); err != nil {
 			return none, err
 		}
-		effect.BytesOut, effect.Digest = int64(len(text)), proof.DigestOf(text)
+		effect.BytesOut, effect.Digest = int64(len(text)), evidence.DigestOf(text)
 		r.c.Effect(effect)
 		return none, s.Type(ctx, r.v.Selector, r.v.Text)
 	case grant.OpBrowserUpload:
@@ -102,13 +102,13 @@ func (r *run) touch(ctx context.Context, s browser.Session) (operation.Output, e
 // download clicks on what is to be downloaded, and puts it into the workspace.
 func (r *run) download(ctx context.Context, s browser.Session) (operation.Output, error) {
 	d, err := s.Download(ctx, r.v.Selector, r.inWorkspace())
-	effect := proof.Effect{Kind: grant.EffectFilesystem, Path: r.v.Path}
+	effect := evidence.Effect{Kind: grant.EffectFilesystem, Path: r.v.Path}
 	if err != nil {
 		r.c.Effect(effect) // the click was made, and a folder perhaps
-		return operation.Output{Digest: proof.DigestOf(nil)}, err
+		return operation.Output{Digest: evidence.DigestOf(nil)}, err
 	}
 	path := r.c.Guard.Profile().Mappings.Root + "/" + d.Path
-	digest := proof.Digest{Algo: "sha-256", B64: base64.StdEncoding.EncodeToString(d.Sum), Size: d.Size}
+	digest := evidence.Digest{Algo: "sha-256", B64: base64.StdEncoding.EncodeToString(d.Sum), Size: d.Size}
 	effect.Path, effect.BytesIn, effect.Digest = path, d.Size, digest
 	r.c.Effect(effect)
 	return operation.Output{Path: path, Digest: digest, Truncated: true}, nil

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -42,7 +42,7 @@ type Executor struct {
 	session browser.Session // nil while none is open
 	call    *operation.Call // of the last operation
 	running bool
-	early   []proof.Effect // of pages that went on while nothing ran
+	early   []evidence.Effect // of pages that went on while nothing ran
 	pages   int
 	host    string // of the page, with port; empty for files
 	file    string // that the page is; empty for hosts
@@ -160,13 +160,13 @@ func (e *Executor) done() {
 }
 
 // effect notes what a page did, for the operation that runs or the next.
-func (e *Executor) effect(f proof.Effect) {
+func (e *Executor) effect(f evidence.Effect) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case e.running:
 		e.call.Effect(f)
-	case len(e.early) < proof.MaxEffects:
+	case len(e.early) < evidence.MaxEffects:
 		e.early = append(e.early, f)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -94,7 +94,7 @@ func TestEveryDocumentIsHeldAgainstTheProfile(t *testing.T) {
 	// What the page did by itself is told with the next operation.
 	c.done(grant.Operation{Kind: grant.OpBrowserPDF})
 	got, _ := c.last.Effects()
-	want := []proof.Effect{
+	want := []evidence.Effect{
 		{Kind: grant.EffectNetwork, Host: "b.test:80"}, {Kind: grant.EffectNetwork, Host: "b.test:80"}, {Kind: grant.EffectRead, Path: "/workspace/open/a.html"},
 		{Kind: grant.EffectNetwork, Host: "c.test:80"}, {Kind: grant.EffectNetwork, Host: "c.test:80"},
 	}
@@ -113,7 +113,7 @@ func TestPictures(t *testing.T) {
 			c := with(t, t.Context(), deal{keep: keep}, f.opener())
 			c.done(nav("http://a.test/"))
 			out := c.done(o)
-			if out.Digest != proof.DigestOf(data) || out.Truncated == whole || whole != bytes.Equal(out.Data, data) || !whole && out.Data != nil {
+			if out.Digest != evidence.DigestOf(data) || out.Truncated == whole || whole != bytes.Equal(out.Data, data) || !whole && out.Data != nil {
 				t.Errorf("%s with %d bytes kept: %d bytes, %+v", o.Kind, keep, len(out.Data), out.Digest)
 			}
 			if c.used.BytesIn != 1000 {
@@ -133,7 +133,7 @@ func TestText(t *testing.T) {
 	c := with(t, t.Context(), deal{keep: 4, limits: grant.Limits{MaxBytesIn: 100}}, f.opener())
 	c.done(nav("http://a.test/"))
 	out := c.done(grant.Operation{Kind: grant.OpBrowserExtract})
-	if string(out.Data) != "0123" || !out.Truncated || out.Digest != proof.DigestOf(f.data) || out.Page.URL != "http://a.test/" {
+	if string(out.Data) != "0123" || !out.Truncated || out.Digest != evidence.DigestOf(f.data) || out.Page.URL != "http://a.test/" {
 		t.Errorf("%+v", out)
 	}
 }
@@ -145,7 +145,7 @@ func TestTypedTextIsNoEvidence(t *testing.T) {
 	c.done(nav("http://a.test/"))
 	c.done(grant.Operation{Kind: grant.OpBrowserType, Selector: "input", Text: "hunter2hunter2"})
 	got, _ := c.last.Effects()
-	want := proof.Effect{Kind: grant.EffectWrite, Host: "a.test:80", BytesOut: 14, Digest: proof.DigestOf([]byte("hunter2hunter2"))}
+	want := evidence.Effect{Kind: grant.EffectWrite, Host: "a.test:80", BytesOut: 14, Digest: evidence.DigestOf([]byte("hunter2hunter2"))}
 	if len(got) != 1 || got[0] != want || c.used.BytesOut != 14 {
 		t.Errorf("%+v, used %+v", got, c.used)
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/page"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -111,7 +111,7 @@ func TestWithChromium(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(w.Dir, "in", "got.txt")); err != nil || string(got) != "content" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if out.Path != "/workspace/in/got.txt" || out.Digest != proof.DigestOf([]byte("content")) || c.used.Files != 1 || c.used.BytesIn < 7 {
+	if out.Path != "/workspace/in/got.txt" || out.Digest != evidence.DigestOf([]byte("content")) || c.used.Files != 1 || c.used.BytesIn < 7 {
 		t.Errorf("%+v, used %+v", out, c.used)
 	}
 	_, err = c.do(t.Context(), grant.Operation{Kind: grant.OpBrowserClick, Selector: "#bad"})

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -100,7 +100,7 @@ func (r *run) whole(data []byte, mime string) (operation.Output, error) {
 	if err := r.receive(data); err != nil {
 		return operation.Output{}, err
 	}
-	out := operation.Output{Type: mime, Digest: proof.DigestOf(data), Data: data}
+	out := operation.Output{Type: mime, Digest: evidence.DigestOf(data), Data: data}
 	if int64(len(data)) > r.c.Keep {
 		out.Data, out.Truncated = nil, true
 	}
@@ -113,7 +113,7 @@ func (r *run) text(text string, more bool) (operation.Output, error) {
 	if err := r.receive(data); err != nil {
 		return operation.Output{}, err
 	}
-	out := operation.Output{Type: "text/plain", Digest: proof.DigestOf(data), Data: data, Truncated: more}
+	out := operation.Output{Type: "text/plain", Digest: evidence.DigestOf(data), Data: data, Truncated: more}
 	if int64(len(data)) > r.c.Keep {
 		out.Data, out.Truncated = data[:r.c.Keep], true
 	}

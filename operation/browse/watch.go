@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -38,9 +38,9 @@ func (e *Executor) visit(_ context.Context, address string, hop int) error {
 		}
 		return err
 	}
-	f := proof.Effect{Kind: grant.EffectNetwork, Host: place(v)}
+	f := evidence.Effect{Kind: grant.EffectNetwork, Host: place(v)}
 	if f.Host == "" {
-		f = proof.Effect{Kind: grant.EffectRead, Path: fileOf(c, v.URL)}
+		f = evidence.Effect{Kind: grant.EffectRead, Path: fileOf(c, v.URL)}
 	}
 	e.effect(f)
 	e.mu.Lock()
@@ -87,7 +87,7 @@ func (e *Executor) read(_ context.Context, file string) error {
 		return err
 	}
 	e.mu.Lock()
-	f := proof.Effect{Kind: grant.EffectRead, Path: fileOf(c, v.URL)}
+	f := evidence.Effect{Kind: grant.EffectRead, Path: fileOf(c, v.URL)}
 	noted := f.Path == e.file // as the page itself
 	e.mu.Unlock()
 	if !noted {

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
 
@@ -22,7 +22,7 @@ const readSize = 32 << 10
 func (x *exchange) take(ctx context.Context, resp *http.Response) error {
 	x.effect.Status = resp.StatusCode
 	x.out.Response = &operation.Response{URL: x.v.URL, Status: resp.StatusCode, Header: shown(resp.Header), Hops: x.hops}
-	x.out.Digest = proof.DigestOf(nil)
+	x.out.Digest = evidence.DigestOf(nil)
 	next, ok, err := follow(&x.v, resp.StatusCode, resp.Header["Location"])
 	if err != nil || ok {
 		x.next, x.redirected, x.whole = next, ok, ok
@@ -68,7 +68,7 @@ func (x *exchange) receive(ctx context.Context, resp *http.Response) error {
 	most := x.profile.Limits.MaxBytesIn
 	bounded := &limited{r: resp.Body, left: most, over: tooLarge(x.v.Host.Target(x.v.Port), most)}
 	r := x.call.Meter.Reader(budget.BytesIn, bounded)
-	hash, buf := proof.NewHash(), make([]byte, readSize)
+	hash, buf := evidence.NewHash(), make([]byte, readSize)
 	for begun := false; ; {
 		n, err := r.Read(buf)
 		_, _ = hash.Write(buf[:n])

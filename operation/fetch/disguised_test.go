@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -62,7 +62,7 @@ func TestSummary(t *testing.T) {
 	}))
 	d := w.do(wish{url: w.net.URL("https", "long.test", "/"), keep: 16})
 	w.wants(d, "", "")
-	if string(d.Data) != all[:16] || !d.Truncated || d.Digest != proof.DigestOf([]byte(all)) || d.Digest.Algo != "sha-256" || d.Digest.Size != int64(len(all)) || d.Type != "text/plain" {
+	if string(d.Data) != all[:16] || !d.Truncated || d.Digest != evidence.DigestOf([]byte(all)) || d.Digest.Algo != "sha-256" || d.Digest.Size != int64(len(all)) || d.Type != "text/plain" {
 		t.Errorf("%+v", d.Output)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -41,14 +41,14 @@ type exchange struct {
 	redirected bool
 	next       grant.Operation // that the answer redirects to
 
-	whole  bool         // all of the answer was taken that is wanted
-	passed bool         // something may have reached the host
-	effect proof.Effect // that is noted then
+	whole  bool            // all of the answer was taken that is wanted
+	passed bool            // something may have reached the host
+	effect evidence.Effect // that is noted then
 }
 
 // do sends the request and takes the answer.
 func (x *exchange) do(ctx context.Context) error {
-	x.effect = proof.Effect{Kind: grant.EffectNetwork, Method: x.v.Method, Host: x.v.Host.Target(x.v.Port)}
+	x.effect = evidence.Effect{Kind: grant.EffectNetwork, Method: x.v.Method, Host: x.v.Host.Target(x.v.Port)}
 	u, err := url.Parse(x.v.URL)
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, op, "the address that was judged cannot be read")

@@ -10,9 +10,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
@@ -29,17 +28,17 @@ func TestAllowed(t *testing.T) {
 		url := w.net.URL(scheme, internet.Files, "/greeting.txt")
 		d := w.do(wish{url: url, keep: 5})
 		w.wants(d, "", "")
-		if string(d.Data) != "hello" || !d.Truncated || d.Type != "text/plain" || d.Digest != proof.DigestOf([]byte(internet.Content)) {
+		if string(d.Data) != "hello" || !d.Truncated || d.Type != "text/plain" || d.Digest != evidence.DigestOf([]byte(internet.Content)) {
 			t.Errorf("%+v", d.Output)
 		}
 		if d.Response.URL != url || d.Response.Status != 200 || d.Response.Hops != 0 || d.Response.Header["Content-Type"][0] != "text/plain" {
 			t.Errorf("%+v", d.Response)
 		}
-		want := proof.Effect{
+		want := evidence.Effect{
 			Kind: grant.EffectNetwork, Method: "GET", Host: w.net.At(scheme, internet.Files), Status: 200,
-			BytesIn: int64(len(internet.Content)), Digest: proof.DigestOf([]byte(internet.Content)),
+			BytesIn: int64(len(internet.Content)), Digest: evidence.DigestOf([]byte(internet.Content)),
 		}
-		if !slices.Equal(d.effects, []proof.Effect{want}) {
+		if !slices.Equal(d.effects, []evidence.Effect{want}) {
 			t.Errorf("%+v", d.effects)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/budget/meter"
@@ -25,8 +26,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
@@ -170,7 +169,7 @@ type wish struct {
 type deed struct {
 	operation.Output
 	err     error
-	effects []proof.Effect
+	effects []evidence.Effect
 	used    budget.Amount
 }
 

@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -24,7 +24,7 @@ func (e *Executor) list(ctx context.Context, c *operation.Call, v grant.Vetted) 
 	if err != nil {
 		return operation.Output{}, err
 	}
-	digest := proof.NewHash()
+	digest := evidence.NewHash()
 	list := make([]operation.Entry, 0, min(len(found), MaxEntries))
 	more := false
 	var line []byte
@@ -53,7 +53,7 @@ func (e *Executor) list(ctx context.Context, c *operation.Call, v grant.Vetted) 
 	if err := c.Meter.Add(budget.BytesIn, sum.Size); err != nil {
 		return operation.Output{}, err
 	}
-	c.Effect(proof.Effect{Kind: grant.EffectRead, Path: v.Path, BytesIn: sum.Size, Digest: sum})
+	c.Effect(evidence.Effect{Kind: grant.EffectRead, Path: v.Path, BytesIn: sum.Size, Digest: sum})
 	return operation.Output{Entries: list, Truncated: more, Digest: sum}, nil
 }
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -28,11 +28,11 @@ func (e *Executor) read(ctx context.Context, c *operation.Call, v grant.Vetted) 
 		return operation.Output{}, err
 	}
 	defer content.Close()
-	in := &intake{keep: c.Keep, digest: proof.NewHash()}
+	in := &intake{keep: c.Keep, digest: evidence.NewHash()}
 	err = e.take(ctx, c.Meter.Reader(budget.BytesIn, content), in, v, most)
 	out := operation.Output{Digest: in.digest.Digest()}
 	if out.Digest.Size > 0 || err == nil {
-		c.Effect(proof.Effect{Kind: grant.EffectRead, Path: v.Path, BytesIn: out.Digest.Size, Digest: out.Digest})
+		c.Effect(evidence.Effect{Kind: grant.EffectRead, Path: v.Path, BytesIn: out.Digest.Size, Digest: out.Digest})
 	}
 	if err != nil {
 		return out, err
@@ -83,7 +83,7 @@ func (e *Executor) fits(ctx context.Context, v grant.Vetted, most int64) error {
 type intake struct {
 	keep   int64
 	kept   []byte
-	digest *proof.Hash
+	digest *evidence.Hash
 }
 
 func (i *intake) Write(p []byte) (int, error) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -40,14 +40,14 @@ func TestRead(t *testing.T) {
 			c, out, err := r.do(tt.op)
 			must(t, err)
 			kept := tt.want[:min(len(tt.want), 100)]
-			if string(out.Data) != kept || out.Truncated != (len(tt.want) > 100) || out.Digest != proof.DigestOf([]byte(tt.want)) {
+			if string(out.Data) != kept || out.Truncated != (len(tt.want) > 100) || out.Digest != evidence.DigestOf([]byte(tt.want)) {
 				t.Errorf("got %d bytes, truncated %v, %+v", len(out.Data), out.Truncated, out.Digest)
 			}
 			if used := c.Meter.Used(); used.BytesIn != int64(len(tt.want)) || used.BytesOut != 0 || used.Files != 0 {
 				t.Errorf("used %+v for %d bytes", used, len(tt.want))
 			}
 			effects, _ := c.Effects()
-			want := proof.Effect{Kind: grant.EffectRead, Path: tt.op.Path, BytesIn: int64(len(tt.want)), Digest: out.Digest}
+			want := evidence.Effect{Kind: grant.EffectRead, Path: tt.op.Path, BytesIn: int64(len(tt.want)), Digest: out.Digest}
 			if len(effects) != 1 || effects[0] != want {
 				t.Errorf("effects %+v", effects)
 			}
@@ -165,7 +165,7 @@ b'`)
 		t.Errorf("listed %q, want %q", got, want)
 	}
 	text := "file 1 \"a\\nb\"\nfolder 0 \"d\"\nlink 0 \"dir\"\nfile 5 \"f\"\nlink 0 \"link\"\nother 0 \"pipe\"\n"
-	if out.Digest != proof.DigestOf([]byte(text)) || out.Truncated {
+	if out.Digest != evidence.DigestOf([]byte(text)) || out.Truncated {
 		t.Errorf("digest %+v", out.Digest)
 	}
 	if c.Meter.Used().BytesIn != int64(len(text)) {
@@ -192,7 +192,7 @@ func TestListBounds(t *testing.T) {
 	}
 	_, out, err := r.do(grant.Operation{Kind: grant.OpFsList, Path: "/workspace/many"})
 	must(t, err)
-	if len(out.Entries) != 10_000 || !out.Truncated || out.Digest != proof.DigestOf(all.Bytes()) {
+	if len(out.Entries) != 10_000 || !out.Truncated || out.Digest != evidence.DigestOf(all.Bytes()) {
 		t.Errorf("%d entries, truncated %v, %+v", len(out.Entries), out.Truncated, out.Digest)
 	}
 	r.limits.MaxBytesIn = 1000

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -41,10 +41,10 @@ func (e *Executor) write(ctx context.Context, c *operation.Call, v grant.Vetted)
 		return operation.Output{}, err
 	}
 	defer release()
-	digest := proof.DigestOf(v.Data)
+	digest := evidence.DigestOf(v.Data)
 	err = e.files.Write(ctx, v.Path, bytes.NewReader(v.Data), sandbox.WriteOptions{Exclusive: !v.Overwrite})
 	if err == nil || unsure(ctx, err) {
-		c.Effect(proof.Effect{Kind: grant.EffectWrite, Path: v.Path, BytesOut: size, Digest: digest})
+		c.Effect(evidence.Effect{Kind: grant.EffectWrite, Path: v.Path, BytesOut: size, Digest: digest})
 	}
 	switch {
 	case err != nil && !v.Overwrite && errors.Is(err, fs.ErrExist):

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -20,14 +20,14 @@ func TestWrite(t *testing.T) {
 	r := newRig(t)
 	c, out, err := r.do(writing("/workspace/a/b/f", "content", false))
 	must(t, err)
-	if out.Path != "/workspace/a/b/f" || out.Digest != proof.DigestOf([]byte("content")) || len(out.Data) != 0 {
+	if out.Path != "/workspace/a/b/f" || out.Digest != evidence.DigestOf([]byte("content")) || len(out.Data) != 0 {
 		t.Errorf("got %+v", out)
 	}
 	if used := c.Meter.Used(); used.BytesOut != 7 || used.Files != 1 || used.BytesIn != 0 {
 		t.Errorf("used %+v", used)
 	}
 	effects, _ := c.Effects()
-	if want := (proof.Effect{Kind: grant.EffectWrite, Path: "/workspace/a/b/f", BytesOut: 7, Digest: out.Digest}); len(effects) != 1 || effects[0] != want {
+	if want := (evidence.Effect{Kind: grant.EffectWrite, Path: "/workspace/a/b/f", BytesOut: 7, Digest: out.Digest}); len(effects) != 1 || effects[0] != want {
 		t.Errorf("effects %+v", effects)
 	}
 	c, _, err = r.do(writing("/workspace/a/b/f", "other", false))

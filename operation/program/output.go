@@ -6,9 +6,9 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/budget/meter"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 )
 
 // An output takes one of the streams of a program: at most what the profile has
@@ -17,13 +17,13 @@ import (
 type output struct {
 	room *room
 	w    io.Writer // the meter's, to sink
-	hash *proof.Hash
+	hash *evidence.Hash
 	kept []byte
 	keep int64
 }
 
 func newOutput(m *meter.Meter, r *room, keep int64) *output {
-	o := &output{room: r, hash: proof.NewHash(), keep: keep}
+	o := &output{room: r, hash: evidence.NewHash(), keep: keep}
 	o.w = m.Writer(budget.BytesIn, sink{o})
 	return o
 }

@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -161,7 +161,7 @@ func (r *run) notStarted(err error) (operation.Output, error) {
 	switch sandbox.CodeOf(err) {
 	case sandbox.CodeExecution, sandbox.CodeValidation, sandbox.CodeUnsupported, sandbox.CodeNotFound:
 	default:
-		r.call.Effect(proof.Effect{Kind: grant.EffectProcess, Program: r.vetted.Tool})
+		r.call.Effect(evidence.Effect{Kind: grant.EffectProcess, Program: r.vetted.Tool})
 	}
 	return operation.Output{}, known(err)
 }
@@ -169,7 +169,7 @@ func (r *run) notStarted(err error) (operation.Output, error) {
 // ended returns what the program came to.
 func (r *run) ended(exit sandbox.Exit, err error) (operation.Output, error) {
 	out := operation.Output{Data: r.stdout.kept, Digest: r.stdout.hash.Digest()}
-	effect := proof.Effect{Kind: grant.EffectProcess, Program: r.vetted.Tool, Digest: out.Digest}
+	effect := evidence.Effect{Kind: grant.EffectProcess, Program: r.vetted.Tool, Digest: out.Digest}
 	stderr := r.stderr.hash.Digest()
 	effect.BytesIn = out.Digest.Size + stderr.Size
 	out.Truncated = effect.BytesIn > int64(len(r.stdout.kept)+len(r.stderr.kept))

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
@@ -87,7 +87,7 @@ func TestResult(t *testing.T) {
 		if string(d.out.Data) != "hello"[:min(5, keep)] || string(e.Stderr) != "wrong!"[:min(6, keep)] || d.out.Truncated != (keep < 6) {
 			t.Errorf("with %d: %q, %q, truncated %v", keep, d.out.Data, e.Stderr, d.out.Truncated)
 		}
-		if d.out.Digest != proof.DigestOf([]byte("hello")) || e.StderrDigest != proof.DigestOf([]byte("wrong!")) {
+		if d.out.Digest != evidence.DigestOf([]byte("hello")) || e.StderrDigest != evidence.DigestOf([]byte("wrong!")) {
 			t.Errorf("digests %+v, %+v", d.out.Digest, e.StderrDigest)
 		}
 		if d.effects != 1 || d.code == nil || *d.code != 3 || d.used.BytesIn != 11 || d.used.Calls != 1 || d.used.BytesOut != 0 {

@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation"
 )
@@ -87,8 +87,8 @@ func (s *Spaces) Execute(ctx context.Context, c *operation.Call, v grant.Vetted)
 	if err := s.allot(ctx, f, p.Expires); err != nil {
 		return operation.Output{}, operation.Stopped(ctx, err)
 	}
-	c.Effect(proof.Effect{Kind: grant.EffectFilesystem, Path: f.path})
-	return operation.Output{Path: f.path, Digest: proof.DigestOf(nil)}, nil
+	c.Effect(evidence.Effect{Kind: grant.EffectFilesystem, Path: f.path})
+	return operation.Output{Path: f.path, Digest: evidence.DigestOf(nil)}, nil
 }
 
 // most is how many bytes all folders of a call may have: the strictest of what

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/operation/space"
 )
@@ -27,7 +27,7 @@ func TestAllot(t *testing.T) {
 	if !info.IsDir() || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v", info.Mode())
 	}
-	if effects, _ := c.Effects(); len(effects) != 1 || effects[0] != (proof.Effect{Kind: grant.EffectFilesystem, Path: out.Path}) {
+	if effects, _ := c.Effects(); len(effects) != 1 || effects[0] != (evidence.Effect{Kind: grant.EffectFilesystem, Path: out.Path}) {
 		t.Errorf("effects %+v", effects)
 	}
 	if other := r.allot(s, 1<<20); other == out.Path {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // blockRules reports every command that a block rule names, or may name.
@@ -21,7 +20,7 @@ func (s *subject) blockRules() {
 			// git -C x push is known as git push, too.
 			program := c.Words[0]
 			program.Value, program.Raw = base(program.Value), base(program.Raw)
-			texts = append(texts, normal(append([]line.Word{program}, ops...)))
+			texts = append(texts, normal(append([]lineWord{program}, ops...)))
 		}
 		s.blockBy(s.block, c, texts, "")
 		if s.in.Subagent {
@@ -32,7 +31,7 @@ func (s *subject) blockRules() {
 
 // blockBy reports the first of the rules that names the command, or else the
 // first that may.
-func (s *subject) blockBy(rules []rule, c *line.Command, texts []string, whom string) {
+func (s *subject) blockBy(rules []rule, c *lineCommand, texts []string, whom string) {
 	for i := range rules {
 		r := &rules[i]
 		if slices.ContainsFunc(texts, func(t string) bool { return r.matches(t, c.Open) }) {
@@ -60,7 +59,7 @@ func (s *subject) blockBy(rules []rule, c *line.Command, texts []string, whom st
 // blockTexts returns the texts by which a block rule may know a command: as
 // written and by base name, each wrapper alone, and each wrapper in front of
 // what it starts.
-func blockTexts(c *line.Command) []string {
+func blockTexts(c *lineCommand) []string {
 	text := normal(c.Words)
 	texts := []string{text}
 	if p := c.Words[0]; p.Static && strings.Contains(p.Value, "/") {
@@ -82,8 +81,8 @@ func blockTexts(c *line.Command) []string {
 
 // mayMatch reports whether words that the text does not tell could make the
 // command one that the rule names.
-func (r *rule) mayMatch(c *line.Command) bool {
-	n := slices.IndexFunc(c.Words, func(w line.Word) bool { return !w.Static || w.Glob })
+func (r *rule) mayMatch(c *lineCommand) bool {
+	n := slices.IndexFunc(c.Words, func(w lineWord) bool { return !w.Static || w.Glob })
 	switch {
 	case n < 0 && !c.Open:
 		return false
@@ -109,7 +108,7 @@ func (s *subject) allowRules(commands []Simple) (named []bool, by *rule) {
 		}
 		all = all && named[i]
 	}
-	if !all || slices.ContainsFunc(s.Assigns, func(a line.Assign) bool { return !s.tables.safe.has(a.Name) }) {
+	if !all || slices.ContainsFunc(s.Assigns, func(a lineAssign) bool { return !s.tables.safe.has(a.Name) }) {
 		return named, nil
 	}
 	return named, by
@@ -126,11 +125,11 @@ func (r *rule) reason(text string) policy.Reason {
 // nameOf returns the first rule that names the command. A command whose
 // program the text does not tell has no name, and neither has one that runs
 // with variables that may change what it does.
-func (s *subject) nameOf(rules []rule, c *line.Command, text string) (rule, bool) {
+func (s *subject) nameOf(rules []rule, c *lineCommand, text string) (rule, bool) {
 	if p := c.Words[0]; !p.Static || p.Glob {
 		return rule{}, false
 	}
-	if s.unsafeVariable() != "" || slices.ContainsFunc(c.Assigns, func(a line.Assign) bool { return !s.tables.safe.has(a.Name) }) {
+	if s.unsafeVariable() != "" || slices.ContainsFunc(c.Assigns, func(a lineAssign) bool { return !s.tables.safe.has(a.Name) }) {
 		return rule{}, false
 	}
 	whole := ""
@@ -207,7 +206,7 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 		if isNested(c.Via) {
 			return false, fmt.Sprintf("%s is within a text for another shell", quote(commands[i].Text))
 		}
-		if i := slices.IndexFunc(c.Words, func(w line.Word) bool { return !w.Static || w.Glob }); i >= 0 {
+		if i := slices.IndexFunc(c.Words, func(w lineWord) bool { return !w.Static || w.Glob }); i >= 0 {
 			return false, fmt.Sprintf("the text does not tell what %s becomes, which may be an option", quote(c.Words[i].Raw))
 		}
 		r, ok := s.nameOf(s.Policy.excluded, c, commands[i].Text)
@@ -220,10 +219,10 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 }
 
 // confined reports whether a line with such a construct stays inside the wall.
-func confined(k line.Kind) bool {
+func confined(k lineKind) bool {
 	switch k {
-	case line.Substitution, line.ProcessSubst, line.Heredoc, line.HeredocQuoted, line.HereString, line.Redirection,
-		line.Function, line.Coprocess, line.Background, line.NestedEval, line.NestedShell:
+	case lineSubstitution, processSubst, lineHeredoc, heredocQuoted, hereString, lineRedirection,
+		lineFunction, lineCoprocess, lineBackground, nestedEval, nestedShell:
 		return true
 	}
 	return false

@@ -2,8 +2,6 @@ package command
 
 import (
 	"strings"
-
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // A grammar says how a program reads its arguments, as far as the checks have
@@ -65,23 +63,23 @@ func grammars() map[string]grammar {
 type arguments struct {
 	letters  [2]uint64 // single letters that were given
 	options  []option  // long ones, words behind one dash, and letters with a value
-	operands []line.Word
-	all      []line.Word
+	operands []lineWord
+	all      []lineWord
 	open     bool // more follow, or one is not told that could be an option
 }
 
 type option struct {
 	name  string // "-e", "--eval", "-exec"
-	value line.Word
+	value lineWord
 	given bool // the option has a value
-	span  line.Word
+	span  lineWord
 }
 
 // letter reports whether the option of one letter was given.
 func (a *arguments) letter(c byte) bool { return c < 128 && a.letters[c>>6]&(1<<(c&63)) != 0 }
 
 // parse tells options and operands apart.
-func (g grammar) parse(words []line.Word, open bool) arguments {
+func (g grammar) parse(words []lineWord, open bool) arguments {
 	a := arguments{all: words, open: open}
 	for i := 0; i < len(words); i++ {
 		w := words[i]
@@ -114,7 +112,7 @@ func (g grammar) parse(words []line.Word, open bool) arguments {
 
 // wordOption takes in an option that is a word and returns how many of the
 // words behind it are its value.
-func (g grammar) wordOption(a *arguments, v string, w line.Word, rest []line.Word) int {
+func (g grammar) wordOption(a *arguments, v string, w lineWord, rest []lineWord) int {
 	o := option{name: v, span: w}
 	if name, value, ok := strings.Cut(v, "="); ok {
 		o.name, o.given = name, true
@@ -138,7 +136,7 @@ func (g grammar) wordOption(a *arguments, v string, w line.Word, rest []line.Wor
 
 // cluster takes in joined letters and returns how many of the words behind
 // them are the value of one.
-func (g grammar) cluster(a *arguments, letters string, w line.Word, rest []line.Word) int {
+func (g grammar) cluster(a *arguments, letters string, w lineWord, rest []lineWord) int {
 	for i := range len(letters) {
 		c := letters[i]
 		if c >= 128 {

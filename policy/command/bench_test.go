@@ -1,10 +1,8 @@
-package command_test
+package command
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 // typical is a line as agents write it.
@@ -63,9 +61,9 @@ func large() map[string]string {
 }
 
 // benchPolicy has rules of each form.
-func benchPolicy(b testing.TB) *command.Policy {
-	return newPolicy(b, command.Rules{
-		Strictness: command.Restricted,
+func benchPolicy(b testing.TB) *Policy {
+	return newPolicy(b, Rules{
+		Strictness: Restricted,
 		Allow:      []string{"npm run test:*", "git status", "docker*ps*a*b*c"},
 		Block:      []string{"sudo*", "git push --force:*", "*-a-*-b-*-c"},
 		Excluded:   []string{"docker*"},
@@ -76,7 +74,7 @@ func BenchmarkJudgeTypical(b *testing.B) {
 	p := benchPolicy(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Judge(command.Input{Text: typical, Dir: caseDir})
+		p.Judge(Input{Text: typical, Dir: caseDir})
 	}
 }
 
@@ -86,7 +84,7 @@ func BenchmarkJudge64K(b *testing.B) {
 		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				p.Judge(command.Input{Text: text, Dir: caseDir})
+				p.Judge(Input{Text: text, Dir: caseDir})
 			}
 		})
 	}

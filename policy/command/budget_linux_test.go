@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"runtime"
@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 // TestBudgets holds generous multiples of the budgets, 50 µs for a typical
@@ -21,7 +19,7 @@ func TestBudgets(t *testing.T) {
 	mean := func(text string, rounds int) time.Duration {
 		start := processor(t)
 		for range rounds {
-			p.Judge(command.Input{Text: text, Dir: caseDir})
+			p.Judge(Input{Text: text, Dir: caseDir})
 		}
 		return (processor(t) - start) / time.Duration(rounds)
 	}
@@ -42,7 +40,7 @@ func TestBudgets(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		p.Judge(command.Input{Text: text, Dir: caseDir})
+		p.Judge(Input{Text: text, Dir: caseDir})
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > 128<<20 {
 			t.Errorf("%s: 64 KiB took %d MiB", name, n>>20)

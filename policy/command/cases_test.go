@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"bufio"
@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/path"
 )
 
@@ -23,12 +22,12 @@ const (
 type tableCase struct {
 	at         string // file:line
 	text       string
-	strictness command.Strictness
+	strictness Strictness
 	verdict    policy.Verdict
 	check      string // "removal/critical-path", "removal" or empty
 	excluded   string // "excluded", "kept" or empty
 	why        string
-	rules      command.Rules
+	rules      Rules
 	subagent   bool
 }
 
@@ -42,7 +41,7 @@ func readCases(t testing.TB) []tableCase {
 	defer f.Close()
 	var out []tableCase
 	var text string
-	var rules command.Rules
+	var rules Rules
 	subagent, wanted := false, false
 	sc := bufio.NewScanner(f)
 	for n := 1; sc.Scan(); n++ {
@@ -71,7 +70,7 @@ func readCases(t testing.TB) []tableCase {
 	return out
 }
 
-func directive(t testing.TB, at, d string, rules *command.Rules, subagent *bool) {
+func directive(t testing.TB, at, d string, rules *Rules, subagent *bool) {
 	t.Helper()
 	name, rule, _ := strings.Cut(d, " ")
 	add := func(list []string) []string { return append(list[:len(list):len(list)], rule) }
@@ -87,7 +86,7 @@ func directive(t testing.TB, at, d string, rules *command.Rules, subagent *bool)
 	case "subagent":
 		*subagent = true
 	case "reset":
-		*rules, *subagent = command.Rules{}, false
+		*rules, *subagent = Rules{}, false
 	default:
 		t.Fatalf("%s: unknown directive %q", at, name)
 	}
@@ -99,7 +98,7 @@ func expectation(t testing.TB, at, row string) tableCase {
 	c := tableCase{at: at}
 	row, c.why, _ = strings.Cut(row, " -- ")
 	strictness, rest, ok := strings.Cut(strings.TrimSpace(row), ":")
-	c.strictness = command.Strictness(strictness)
+	c.strictness = Strictness(strictness)
 	words := strings.Fields(rest)
 	if !ok || len(words) == 0 {
 		t.Fatalf("%s: %q says nothing", at, row)
@@ -145,13 +144,13 @@ func casePaths(t testing.TB) *path.Policy {
 	return p
 }
 
-func newPolicy(t testing.TB, r command.Rules) *command.Policy {
+func newPolicy(t testing.TB, r Rules) *Policy {
 	t.Helper()
 	r.Home = caseHome
 	if r.Paths == nil {
 		r.Paths = casePaths(t)
 	}
-	p, err := command.New(r)
+	p, err := New(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +165,7 @@ func TestCases(t *testing.T) {
 		t.Run(c.at, func(t *testing.T) {
 			c.rules.Strictness = c.strictness
 			p := newPolicy(t, c.rules)
-			d := p.Judge(command.Input{Text: c.text, Dir: caseDir, Subagent: c.subagent})
+			d := p.Judge(Input{Text: c.text, Dir: caseDir, Subagent: c.subagent})
 			if d.Verdict != c.verdict {
 				t.Errorf("%q under %s: %s, want %s (%s)", c.text, c.strictness, d.Verdict, c.verdict, c.why)
 			}
@@ -191,7 +190,7 @@ func TestCases(t *testing.T) {
 
 // hasReason reports whether a reason of the check, or of one rule of it, asks
 // for the verdict.
-func hasReason(d command.Decision, check string, v policy.Verdict) bool {
+func hasReason(d Decision, check string, v policy.Verdict) bool {
 	name, rule, _ := strings.Cut(check, "/")
 	for _, r := range d.Reasons {
 		if r.Check == name && (rule == "" || r.Rule == rule) && r.Verdict == v {
@@ -202,7 +201,7 @@ func hasReason(d command.Decision, check string, v policy.Verdict) bool {
 }
 
 // holds checks what every decision keeps.
-func holds(t testing.TB, text string, d command.Decision) {
+func holds(t testing.TB, text string, d Decision) {
 	t.Helper()
 	switch d.Verdict {
 	case policy.Allow, policy.Ask, policy.Deny:

@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"flag"
@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 const document = "../../docs/POLICY.md"
@@ -24,7 +23,7 @@ func TestDocumentTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := string(text)
-	tables := command.Tables()
+	tables := Tables()
 	tables["everyday"] = everydayTable(t)
 	for name, table := range tables {
 		start, end := "<!-- table: "+name+" -->\n", "<!-- end -->"
@@ -50,10 +49,10 @@ func TestDocumentTables(t *testing.T) {
 func everydayTable(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| strictness | allowed | asked about | denied |\n|---|---|---|---|\n")
-	for _, s := range command.Strictnesses() {
-		p, n := newPolicy(t, command.Rules{Strictness: s}), map[policy.Verdict]int{}
+	for _, s := range Strictnesses() {
+		p, n := newPolicy(t, Rules{Strictness: s}), map[policy.Verdict]int{}
 		for _, l := range everyday(t) {
-			n[p.Judge(command.Input{Text: l, Dir: caseDir}).Verdict]++
+			n[p.Judge(Input{Text: l, Dir: caseDir}).Verdict]++
 		}
 		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", s, n[policy.Allow], n[policy.Ask], n[policy.Deny])
 	}
@@ -79,7 +78,7 @@ func TestDocumentExamples(t *testing.T) {
 			section = name
 		}
 		cells := strings.Split(strings.ReplaceAll(strings.Trim(row, "| "), `\|`, "\x01"), " | ")
-		if len(cells) < 3 || len(cells) > 4 || !slices.Contains(command.Strictnesses(), command.Strictness(cells[1])) {
+		if len(cells) < 3 || len(cells) > 4 || !slices.Contains(Strictnesses(), Strictness(cells[1])) {
 			continue
 		}
 		line := strings.NewReplacer("\x01", "|", "⏎", "\n").Replace(strings.Trim(cells[0], "`"))

@@ -3,8 +3,6 @@ package command
 import (
 	"slices"
 	"strings"
-
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // commandReaders are programs that read commands of their own from their
@@ -46,8 +44,8 @@ const maxEscapes = 128 << 10
 // readsCommands reports whether such a program is given text on its standard
 // input, in the line itself, that has a command which may run a shell.
 func readsCommands(k *call) bool {
-	piped := slices.Contains(k.Via, line.Pipe)
-	fed := piped || slices.ContainsFunc(k.Redirects, func(r line.Redirect) bool {
+	piped := slices.Contains(k.Via, linePipe)
+	fed := piped || slices.ContainsFunc(k.Redirects, func(r lineRedirect) bool {
 		return strings.HasPrefix(r.Op, "<<") || strings.HasPrefix(r.Op, "<") && !r.Target.Static
 	})
 	if !fed {

@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"os"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 // everyday are lines that agents run all day.
@@ -26,23 +25,23 @@ func TestEveryday(t *testing.T) {
 	if len(lines) != 100 {
 		t.Fatalf("%d lines, want 100", len(lines))
 	}
-	atLeast := map[command.Strictness]int{
-		command.Permissive: 100, command.Normal: 97, command.Restricted: 90, command.Strict: 0,
+	atLeast := map[Strictness]int{
+		Permissive: 100, Normal: 97, Restricted: 90, Strict: 0,
 	}
-	for _, s := range command.Strictnesses() {
-		p := newPolicy(t, command.Rules{Strictness: s})
+	for _, s := range Strictnesses() {
+		p := newPolicy(t, Rules{Strictness: s})
 		allowed := 0
 		for _, l := range lines {
-			d := p.Judge(command.Input{Text: l, Dir: caseDir})
+			d := p.Judge(Input{Text: l, Dir: caseDir})
 			holds(t, l, d)
 			if d.Verdict == policy.Allow {
 				allowed++
 				continue
 			}
-			if s != command.Strict && d.Verdict == policy.Deny {
+			if s != Strict && d.Verdict == policy.Deny {
 				t.Errorf("%s denies %q: %+v", s, l, d.Reasons)
 			}
-			if s != command.Strict {
+			if s != Strict {
 				t.Logf("%s: %s %q: %s/%s", s, d.Verdict, l, d.Reasons[0].Check, d.Reasons[0].Rule)
 			}
 		}

@@ -1,14 +1,12 @@
-package command_test
+package command
 
 import (
 	"fmt"
-
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 func Example() {
-	p, err := command.New(command.Rules{
-		Strictness: command.Normal,
+	p, err := New(Rules{
+		Strictness: Normal,
 		Allow:      []string{"npm run test:*"},
 		Block:      []string{"git push:*"},
 		Home:       "/home/dev",
@@ -18,7 +16,7 @@ func Example() {
 		return
 	}
 	for _, text := range []string{"npm run test | tail -5", "cd / && rm -rf *", "make && git push"} {
-		d := p.Judge(command.Input{Text: text, Dir: "/home/dev/work"})
+		d := p.Judge(Input{Text: text, Dir: "/home/dev/work"})
 		fmt.Println(d.Verdict, text)
 		for _, r := range d.Reasons {
 			fmt.Printf("  %s %s: %s\n", r.Verdict, r.Check, r.Message)

@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"strings"
@@ -6,8 +6,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // FuzzJudge holds that Judge never panics, that decisions are well-formed,
@@ -25,17 +23,17 @@ func FuzzJudge(f *testing.F) {
 		f.Add(s)
 	}
 	f.Add("LD_" + strings.Repeat("A", 2000) + "=1 ls")
-	var policies []*command.Policy
-	for _, s := range command.Strictnesses() {
-		policies = append(policies, newPolicy(f, command.Rules{
+	var policies []*Policy
+	for _, s := range Strictnesses() {
+		policies = append(policies, newPolicy(f, Rules{
 			Strictness: s, Allow: []string{"ls:*", "npm run test:*", "git*", "*"}, Excluded: []string{"*"},
-		}), newPolicy(f, command.Rules{Strictness: s}))
+		}), newPolicy(f, Rules{Strictness: s}))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		l, refused := line.Parse(text, line.Start{Dir: caseDir, Home: caseHome})
-		var before command.Decision
+		l, refused := parseLine(text, lineStart{Dir: caseDir, Home: caseHome})
+		var before Decision
 		for i, p := range policies {
-			d := p.Judge(command.Input{Text: text, Dir: caseDir})
+			d := p.Judge(Input{Text: text, Dir: caseDir})
 			holds(t, text, d)
 			switch {
 			case refused != nil && d.Verdict != policy.Deny:
@@ -71,23 +69,23 @@ func FuzzRule(f *testing.F) {
 	}
 	paths := casePaths(f)
 	f.Fuzz(func(t *testing.T, rule, text string) {
-		p, err := command.New(command.Rules{Allow: []string{"x", rule}, Home: caseHome, Paths: paths})
+		p, err := New(Rules{Allow: []string{"x", rule}, Home: caseHome, Paths: paths})
 		if err != nil {
 			if e, ok := err.(*sandbox.Error); !ok || e.Code != sandbox.CodeValidation || e.Field != "commands.allow[1]" {
 				t.Fatalf("%q: %v", rule, err)
 			}
 			return
 		}
-		d := p.Judge(command.Input{Text: text, Dir: caseDir})
-		if l, refused := line.Parse(text, line.Start{Dir: caseDir, Home: caseHome}); d.Verdict == policy.Allow && (refused != nil || len(l.Unknowns) > 0) {
+		d := p.Judge(Input{Text: text, Dir: caseDir})
+		if l, refused := parseLine(text, lineStart{Dir: caseDir, Home: caseHome}); d.Verdict == policy.Allow && (refused != nil || len(l.Unknowns) > 0) {
 			t.Errorf("rule %q allows %q", rule, text)
 		}
-		block, err := command.New(command.Rules{Block: []string{rule}, Home: caseHome, Paths: paths})
+		block, err := New(Rules{Block: []string{rule}, Home: caseHome, Paths: paths})
 		if err != nil {
 			t.Fatalf("%q: no block rule though an allow rule: %v", rule, err)
 		}
 		for _, c := range d.Commands {
-			if strings.TrimSpace(rule) == c.Text && !strings.Contains(rule, "*") && block.Judge(command.Input{Text: text, Dir: caseDir}).Verdict != policy.Deny {
+			if strings.TrimSpace(rule) == c.Text && !strings.Contains(rule, "*") && block.Judge(Input{Text: text, Dir: caseDir}).Verdict != policy.Deny {
 				t.Errorf("rule %q does not block %q", rule, text)
 			}
 		}

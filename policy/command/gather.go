@@ -5,7 +5,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // starts asks about the folders in which find begins to look. Outside of the
@@ -23,7 +22,7 @@ func (q *fileQuestions) starts(k *call, dirs []string) {
 
 // below asks about everything below a folder around the work or outside of
 // it. Not all of that is found, so the answer is a question at most.
-func (q *fileQuestions) below(w line.Word, dirs []string) {
+func (q *fileQuestions) below(w lineWord, dirs []string) {
 	for _, dir := range dirs {
 		abs := resolvePath(dir, w.Value)
 		if q.asked += treeQuestions; below(abs, q.in.Dir) || q.asked > maxQuestions {
@@ -48,7 +47,7 @@ func serves(k *call) bool {
 		_, ok := k.given("-S")
 		return ok
 	case "npx", "bunx", "pnpx":
-		return slices.ContainsFunc(k.operands, func(w line.Word) bool { return hasWord("http-server serve live-server", w.Value) })
+		return slices.ContainsFunc(k.operands, func(w lineWord) bool { return hasWord("http-server serve live-server", w.Value) })
 	case "http-server", "live-server", "serve":
 		return true
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // checkHeredoc looks at here-documents: at delimiters that are written as if
@@ -19,11 +18,11 @@ func checkHeredoc(s *subject) {
 	}
 	s.bodies()
 	for _, f := range s.Features {
-		if f.Kind != line.Heredoc {
+		if f.Kind != lineHeredoc {
 			continue
 		}
 		for _, sub := range s.Features {
-			if (sub.Kind == line.Substitution || sub.Kind == line.ProcessSubst) && inside(sub.Span, f.Span) {
+			if (sub.Kind == lineSubstitution || sub.Kind == processSubst) && inside(sub.Span, f.Span) {
 				s.report(finding{
 					check: "heredoc", rule: "substitution-in-body", severity: policy.Medium, mark: never, span: sub.Span,
 					message: fmt.Sprintf("the here-document's body runs a command, %s", quote(sub.Span.Of(s.Text))),
@@ -44,7 +43,7 @@ func (s *subject) bodies() {
 			continue
 		}
 		for _, f := range s.Features {
-			if (f.Kind == line.Heredoc || f.Kind == line.HeredocQuoted || f.Kind == line.HereString) && inside(f.Span, k.Span) {
+			if (f.Kind == lineHeredoc || f.Kind == heredocQuoted || f.Kind == hereString) && inside(f.Span, k.Span) {
 				s.report(finding{
 					check: "heredoc", rule: "body-to-shell", severity: policy.Medium, span: f.Span,
 					message: fmt.Sprintf("a shell runs the here-document's body: %s", quote(f.Span.Of(s.Text))),
@@ -66,7 +65,7 @@ func variableDelimiter(span policy.Span, raw string) finding {
 
 // looksVariable reports whether a delimiter has a $ or a backtick outside
 // quotes.
-func looksVariable(w line.Word) bool {
+func looksVariable(w lineWord) bool {
 	return !strings.ContainsAny(w.Raw, `'"\`) && strings.ContainsAny(w.Raw, "$`")
 }
 

@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"os"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 // TestHostile holds that no line of testdata/hostile.txt is allowed under the
@@ -16,11 +15,11 @@ func TestHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []command.Strictness{command.Normal, command.Restricted} {
-		p := newPolicy(t, command.Rules{Strictness: s})
+	for _, s := range []Strictness{Normal, Restricted} {
+		p := newPolicy(t, Rules{Strictness: s})
 		for l := range strings.Lines(string(text)) {
 			l = strings.TrimSuffix(l, "\n")
-			d := p.Judge(command.Input{Text: l, Dir: caseDir})
+			d := p.Judge(Input{Text: l, Dir: caseDir})
 			holds(t, l, d)
 			if d.Verdict == policy.Allow {
 				t.Errorf("%s allows %s", s, l)

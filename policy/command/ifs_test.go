@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"strings"
@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 // TestIFSOfCall holds that IFS among the variables of a call is noticed.
 func TestIFSOfCall(t *testing.T) {
-	p := newPolicy(t, command.Rules{Strictness: command.Normal})
-	d := p.Judge(command.Input{Text: "ls", Dir: caseDir, Env: []string{"LANG", "IFS"}})
+	p := newPolicy(t, Rules{Strictness: Normal})
+	d := p.Judge(Input{Text: "ls", Dir: caseDir, Env: []string{"LANG", "IFS"}})
 	if d.Verdict != policy.Ask || !hasReason(d, "variable/IFS", policy.Ask) {
 		t.Errorf("%+v", d)
 	}
@@ -21,10 +20,10 @@ func TestIFSOfCall(t *testing.T) {
 // TestManyIFS holds that the time for a line with very many assignments to IFS
 // grows no faster than the line.
 func TestManyIFS(t *testing.T) {
-	p := newPolicy(t, command.Rules{Strictness: command.Normal})
+	p := newPolicy(t, Rules{Strictness: Normal})
 	for _, text := range []string{strings.Repeat("IFS= ", 90_000) + "read x", "bash -c '" + strings.Repeat("IFS= ", 20_000) + "read x'"} {
 		start := time.Now()
-		holds(t, text, p.Judge(command.Input{Text: text, Dir: caseDir}))
+		holds(t, text, p.Judge(Input{Text: text, Dir: caseDir}))
 		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("%d bytes took %v", len(text), d)
 		}

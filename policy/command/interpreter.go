@@ -2,8 +2,6 @@ package command
 
 import (
 	"strings"
-
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // checkInterpreter looks for programs that run code which the syntax of the
@@ -14,7 +12,7 @@ func checkInterpreter(s *subject) {
 		s.tables.interpreter.find(k, s.report)
 		for _, w := range k.Wrappers {
 			if s.tables.classes[base(w)]&isShell == 0 { // what a shell was given is judged itself
-				s.tables.interpreter.wrapper(w, k.Command, s.report)
+				s.tables.interpreter.wrapper(w, k.lineCommand, s.report)
 			}
 		}
 	}
@@ -31,8 +29,8 @@ func readsCode(k *call) bool {
 
 // scripts returns the scripts of sed or the program of awk: the values of the
 // options, or else the first operand.
-func (k *call) scripts(options, file string) []line.Word {
-	var out []line.Word
+func (k *call) scripts(options, file string) []lineWord {
+	var out []lineWord
 	for _, o := range k.options {
 		if o.given && hasWord(options, o.name) {
 			out = append(out, o.value)
@@ -195,7 +193,7 @@ func gitOrders(k *call) bool {
 // sourcesOther reports whether a file is run in this shell that does not
 // activate a virtual environment of the work.
 func sourcesOther(k *call) bool {
-	return len(k.Words) != 2 || !line.ActivatesEnvironment(k.Words[1])
+	return len(k.Words) != 2 || !activatesEnvironment(k.Words[1])
 }
 
 // readsWritten reports whether an interpreter takes its code from a

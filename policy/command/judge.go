@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // A check looks at one line and reports what it sees.
@@ -30,7 +29,7 @@ func checks() []check {
 
 // A subject is one line under judgement.
 type subject struct {
-	*line.Line
+	*line
 	*Policy
 	in    Input
 	calls []call
@@ -53,7 +52,7 @@ func (p *Policy) Judge(in Input) (d Decision) {
 			})
 		}
 	}()
-	l, refused := line.Parse(in.Text, line.Start{Dir: in.Dir, Home: p.home})
+	l, refused := parseLine(in.Text, lineStart{Dir: in.Dir, Home: p.home})
 	if refused != nil {
 		return refusal(relabel(*refused, in.Text))
 	}
@@ -79,14 +78,14 @@ func refusal(r policy.Reason) Decision {
 }
 
 // judge decides about a line that was understood.
-func (p *Policy) judge(l *line.Line, in Input) Decision {
+func (p *Policy) judge(l *line, in Input) Decision {
 	if n := size(l); n > maxParts {
 		return refusal(policy.Reason{
 			Check: "syntax", Verdict: policy.Deny, Severity: policy.High, Rule: "too-many-parts", Span: policy.Span{End: len(l.Text)},
 			Message: fmt.Sprintf("the line has %d words, assignments and redirections, more than %d", n, maxParts), Hint: "write it in several lines, or put the words into a file",
 		})
 	}
-	s := &subject{Line: l, Policy: p, in: in, found: findings{strictness: p.strictness, verdict: policy.Allow}}
+	s := &subject{line: l, Policy: p, in: in, found: findings{strictness: p.strictness, verdict: policy.Allow}}
 	s.calls = make([]call, len(l.Commands))
 	for i := range l.Commands {
 		s.calls[i] = p.tables.call(&l.Commands[i])
@@ -116,7 +115,7 @@ func (p *Policy) judge(l *line.Line, in Input) Decision {
 // checks look at one by one.
 const maxParts = 100_000
 
-func size(l *line.Line) int {
+func size(l *line) int {
 	n := len(l.Assigns) + len(l.Redirects)
 	for i := range l.Commands {
 		n += len(l.Commands[i].Words)
@@ -125,7 +124,7 @@ func size(l *line.Line) int {
 }
 
 // simples tells the commands of a line.
-func simples(l *line.Line) []Simple {
+func simples(l *line) []Simple {
 	out := make([]Simple, 0, len(l.Commands))
 	for i := range l.Commands {
 		c := &l.Commands[i]
@@ -141,7 +140,7 @@ func simples(l *line.Line) []Simple {
 	return out
 }
 
-func via(kinds []line.Kind) string {
+func via(kinds []lineKind) string {
 	if len(kinds) == 0 {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"fmt"
@@ -9,14 +9,12 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // TestLongCommands holds that a long command is judged as a short one of its
 // kind is: up to the million characters that the schemas allow.
 func TestLongCommands(t *testing.T) {
-	const most = line.MaxChars
+	const most = maxChars
 	fill := func(unit string, n int) string { return strings.Repeat(unit, n/len(unit)) }
 	code := fill("x = a[1] # no path\n", 9000)
 	words := func(n int) string {
@@ -50,10 +48,10 @@ func TestLongCommands(t *testing.T) {
 		{"a long glob to a key", "cat ~/.[" + fill("s", 5000) + "]sh/id_rsa", policy.Deny},
 		{"parentheses", fill("(", most-1), policy.Deny},
 	}
-	p := newPolicy(t, command.Rules{Strictness: command.Normal})
+	p := newPolicy(t, Rules{Strictness: Normal})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := p.Judge(command.Input{Text: tt.text, Dir: caseDir})
+			d := p.Judge(Input{Text: tt.text, Dir: caseDir})
 			if d.Verdict != tt.want {
 				t.Errorf("%s, want %s: %+v", d.Verdict, tt.want, d.Reasons)
 			}
@@ -65,12 +63,12 @@ func TestLongCommands(t *testing.T) {
 // TestLineEnds holds that CRLF is named as what it is, and that a carriage
 // return which hides text stays a control character.
 func TestLineEnds(t *testing.T) {
-	p := newPolicy(t, command.Rules{Strictness: command.Normal})
+	p := newPolicy(t, Rules{Strictness: Normal})
 	for text, crlf := range map[string]bool{
 		"ls\r\n": true, "ls\r": true, "ls\r\npwd\r\n": true, "ls\r\npwd\n": true, "bash -c $'ls\\r\\npwd'": true, "cat <<E\r\na\r\nE\r\n": true,
 		"ls\rpwd\n": false, "ls\r\r\n": false, "rm -rf x\rls\r\n": false,
 	} {
-		d := p.Judge(command.Input{Text: text, Dir: caseDir})
+		d := p.Judge(Input{Text: text, Dir: caseDir})
 		r := d.Reasons[0]
 		if d.Verdict != policy.Deny || (r.Rule == "line-ends") != crlf || crlf != (r.Code == sandbox.CodeValidation) || crlf != (r.Severity == policy.Low) || crlf != strings.Contains(r.Message, "CRLF") {
 			t.Errorf("%q: %+v", text, d.Reasons)
@@ -122,7 +120,7 @@ func TestBudgetsOfLongest(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		start := processor(t)
-		p.Judge(command.Input{Text: text, Dir: caseDir})
+		p.Judge(Input{Text: text, Dir: caseDir})
 		took := processor(t) - start
 		runtime.ReadMemStats(&after)
 		t.Logf("%-14s %7d %v %d MiB", name, len(text), took, (after.TotalAlloc-before.TotalAlloc)>>20)

@@ -6,12 +6,11 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // A construct is one entry of the table of the metacharacter check.
 type construct struct {
-	kind     line.Kind
+	kind     lineKind
 	severity policy.Severity
 	mark     mark
 	message  string
@@ -24,26 +23,26 @@ type construct struct {
 func constructs() []construct {
 	const apart = "run the commands one by one"
 	return []construct{
-		{line.Sequence, policy.Low, plain, "several commands in one line", apart},
-		{line.And, policy.Low, plain, "a command that depends on another, &&", apart},
-		{line.Or, policy.Low, plain, "a command that depends on another, ||", apart},
-		{line.Pipe, policy.Low, plain, "a pipe", apart},
-		{line.Subshell, policy.Low, plain, "a subshell", apart},
-		{line.Block, policy.Low, plain, "a block", apart},
-		{line.Conditional, policy.Low, plain, "a condition", apart},
-		{line.Loop, policy.Low, plain, "a loop", apart},
-		{line.Redirection, policy.Low, plain, "a redirection", "let the program write its file itself"},
-		{line.Expansion, policy.Low, plain, "a variable", "write the value out"},
-		{line.Arithmetic, policy.Low, plain, "arithmetic", "write the value out"},
-		{line.HereString, policy.Low, plain, "a here-string", "give the text in a file"},
-		{line.Heredoc, policy.Low, plain, "a here-document that is expanded", "quote its delimiter"},
-		{line.BraceExpansion, policy.Low, plain, "braces that become several words", "write the words out"},
-		{line.Background, policy.Medium, never, "a command in the background", "run it in the foreground"},
-		{line.Substitution, policy.Medium, never, "a command substitution", "run the inner command first and use what it printed"},
-		{line.ProcessSubst, policy.Medium, never, "a process substitution", "write to a file first"},
-		{line.Function, policy.Medium, never, "a function, which may change what a name means", "write its commands where they are needed"},
-		{line.NestedEval, policy.Medium, never, "text that is run as a command", "write the command itself"},
-		{line.Coprocess, policy.High, never, "a coprocess", "use a pipe"},
+		{lineSequence, policy.Low, plain, "several commands in one line", apart},
+		{lineAnd, policy.Low, plain, "a command that depends on another, &&", apart},
+		{lineOr, policy.Low, plain, "a command that depends on another, ||", apart},
+		{linePipe, policy.Low, plain, "a pipe", apart},
+		{lineSubshell, policy.Low, plain, "a subshell", apart},
+		{lineBlock, policy.Low, plain, "a block", apart},
+		{lineConditional, policy.Low, plain, "a condition", apart},
+		{lineLoop, policy.Low, plain, "a loop", apart},
+		{lineRedirection, policy.Low, plain, "a redirection", "let the program write its file itself"},
+		{lineExpansion, policy.Low, plain, "a variable", "write the value out"},
+		{lineArithmetic, policy.Low, plain, "arithmetic", "write the value out"},
+		{hereString, policy.Low, plain, "a here-string", "give the text in a file"},
+		{lineHeredoc, policy.Low, plain, "a here-document that is expanded", "quote its delimiter"},
+		{braceExpansion, policy.Low, plain, "braces that become several words", "write the words out"},
+		{lineBackground, policy.Medium, never, "a command in the background", "run it in the foreground"},
+		{lineSubstitution, policy.Medium, never, "a command substitution", "run the inner command first and use what it printed"},
+		{processSubst, policy.Medium, never, "a process substitution", "write to a file first"},
+		{lineFunction, policy.Medium, never, "a function, which may change what a name means", "write its commands where they are needed"},
+		{nestedEval, policy.Medium, never, "text that is run as a command", "write the command itself"},
+		{lineCoprocess, policy.High, never, "a coprocess", "use a pipe"},
 	}
 }
 
@@ -51,7 +50,7 @@ func constructs() []construct {
 // warned about under restricted and normal.
 type sign struct {
 	text string // as in line.Operator
-	kind line.Kind
+	kind lineKind
 	does string
 	hint string
 }
@@ -60,21 +59,21 @@ type sign struct {
 func signs() []sign {
 	const apart = "run the commands one by one"
 	return []sign{
-		{";", line.Sequence, "chains commands", apart},
-		{"&&", line.And, "runs a command on a condition", apart},
-		{"||", line.Or, "runs a command on a condition", apart},
-		{"|", line.Pipe, "pipes one command into another", apart},
-		{"`", line.Substitution, "puts in what a command prints", "run the inner command first and use what it printed"},
-		{"$(", line.Substitution, "puts in what a command prints", "run the inner command first and use what it printed"},
-		{"${", line.Expansion, "puts in the value of a variable", "write the value out"},
-		{">(", line.ProcessSubst, "puts in a file that a command reads", "write to a file first"},
-		{"<(", line.ProcessSubst, "puts in a file that a command writes", "write to a file first"},
+		{";", lineSequence, "chains commands", apart},
+		{"&&", lineAnd, "runs a command on a condition", apart},
+		{"||", lineOr, "runs a command on a condition", apart},
+		{"|", linePipe, "pipes one command into another", apart},
+		{"`", lineSubstitution, "puts in what a command prints", "run the inner command first and use what it printed"},
+		{"$(", lineSubstitution, "puts in what a command prints", "run the inner command first and use what it printed"},
+		{"${", lineExpansion, "puts in the value of a variable", "write the value out"},
+		{">(", processSubst, "puts in a file that a command reads", "write to a file first"},
+		{"<(", processSubst, "puts in a file that a command writes", "write to a file first"},
 	}
 }
 
 // signsOf calls f for each sign that the shell acts upon in the line, with what
 // it does in words.
-func (s *subject) signsOf(f func(e sign, o line.Operator, does string)) {
+func (s *subject) signsOf(f func(e sign, o lineOperator, does string)) {
 	if len(s.Operators) == 0 {
 		return
 	}
@@ -94,7 +93,7 @@ func (s *subject) signsOf(f func(e sign, o line.Operator, does string)) {
 }
 
 // where says where a sign stands: of a text for another shell, in which text.
-func (s *subject) where(o line.Operator) string {
+func (s *subject) where(o lineOperator) string {
 	text := o.Span.Of(s.Text)
 	if strings.HasPrefix(text, o.Text) {
 		return fmt.Sprintf("%q at byte %d", o.Text, o.Span.Start)
@@ -107,10 +106,10 @@ func (s *subject) where(o line.Operator) string {
 
 // denySigns denies every sign that the shell acts upon, and returns the kinds
 // of construct of which nothing else is to be said.
-func (s *subject) denySigns() map[line.Kind]bool {
-	told := map[line.Kind]bool{}
-	s.signsOf(func(e sign, o line.Operator, does string) {
-		told[e.kind] = e.kind != line.Expansion
+func (s *subject) denySigns() map[lineKind]bool {
+	told := map[lineKind]bool{}
+	s.signsOf(func(e sign, o lineOperator, does string) {
+		told[e.kind] = e.kind != lineExpansion
 		s.report(finding{
 			check: "metacharacter", rule: string(e.kind), severity: policy.Medium, mark: deny, span: o.Span,
 			message: s.where(o) + " " + does + ", which strictness strict refuses",
@@ -129,7 +128,7 @@ func (s *subject) warnings() []policy.Reason {
 	if f, ok := s.found.first("variable", "IFS"); ok {
 		out = append(out, f.reason(policy.Allow))
 	}
-	s.signsOf(func(e sign, o line.Operator, does string) {
+	s.signsOf(func(e sign, o lineOperator, does string) {
 		out = append(out, policy.Reason{
 			Check: "metacharacter", Verdict: policy.Allow, Severity: policy.Medium, Rule: string(e.kind), Span: o.Span,
 			Message: fmt.Sprintf("%q %s", o.Text, does), Hint: e.hint,
@@ -142,7 +141,7 @@ func (s *subject) warnings() []policy.Reason {
 // checkMetacharacter reports each kind of construct once, with how often it
 // is there.
 func checkMetacharacter(s *subject) {
-	var told map[line.Kind]bool
+	var told map[lineKind]bool
 	if s.strictness == Strict {
 		told = s.denySigns()
 	}
@@ -153,9 +152,9 @@ func checkMetacharacter(s *subject) {
 		n    int
 		span policy.Span
 	}
-	count := make(map[line.Kind]seen, 8)
+	count := make(map[lineKind]seen, 8)
 	for _, f := range s.Features {
-		if f.Kind == line.Substitution && s.prints(f.Span) {
+		if f.Kind == lineSubstitution && s.prints(f.Span) {
 			continue
 		}
 		c := count[f.Kind]
@@ -192,7 +191,7 @@ func (s *subject) prints(span policy.Span) bool {
 			continue
 		}
 		found = true
-		if !allStatic(k.Command) || len(k.Wrappers) > 0 || len(k.Assigns) > 0 || isNested(k.Via) {
+		if !allStatic(k.lineCommand) || len(k.Wrappers) > 0 || len(k.Assigns) > 0 || isNested(k.Via) {
 			return false
 		}
 		switch k.program {

@@ -2,8 +2,6 @@ package command
 
 import (
 	"strings"
-
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // normal returns the words as rules see them: quotes and escapes taken off,
@@ -11,7 +9,7 @@ import (
 // that could pass for two words or for something the shell reads. A word that
 // the text does not tell stands as it was written; since every static word
 // with a special character is quoted, neither can pass for the other.
-func normal(words []line.Word) string {
+func normal(words []lineWord) string {
 	if len(words) == 1 && words[0].Static && isBare(words[0].Value) {
 		return words[0].Value
 	}
@@ -25,7 +23,7 @@ func normal(words []line.Word) string {
 	return b.String()
 }
 
-func appendWord(b *strings.Builder, w line.Word) {
+func appendWord(b *strings.Builder, w lineWord) {
 	switch {
 	case !w.Static, w.Glob:
 		b.WriteString(w.Raw)
@@ -56,7 +54,7 @@ func isBare(s string) bool {
 
 // word returns what a program gets, or what was written where the text does
 // not tell.
-func word(w line.Word) string {
+func word(w lineWord) string {
 	if w.Static && !w.Glob {
 		return w.Value
 	}

@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"os"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 // ordinary are lines that coding agents run, ⏎ standing for a newline.
@@ -27,12 +26,12 @@ func ordinary(t testing.TB) []string {
 // sandbox answers for the user, and that none is denied.
 func TestOrdinary(t *testing.T) {
 	lines := ordinary(t)
-	most := map[command.Strictness]int{command.Normal: 9, command.Restricted: 18}
+	most := map[Strictness]int{Normal: 9, Restricted: 18}
 	for s, most := range most {
-		p := newPolicy(t, command.Rules{Strictness: s})
+		p := newPolicy(t, Rules{Strictness: s})
 		asked := 0
 		for _, l := range lines {
-			d := p.Judge(command.Input{Text: l, Dir: caseDir})
+			d := p.Judge(Input{Text: l, Dir: caseDir})
 			holds(t, l, d)
 			switch d.Verdict {
 			case policy.Deny:
@@ -52,7 +51,7 @@ func TestOrdinary(t *testing.T) {
 // TestPassing holds that lines pass under the strictness of the settings, and
 // that those near to them, which hide something, do not.
 func TestPassing(t *testing.T) {
-	p := newPolicy(t, command.Rules{Strictness: command.Restricted})
+	p := newPolicy(t, Rules{Strictness: Restricted})
 	for text, want := range map[string]policy.Verdict{
 		"source .venv/bin/activate":                                        policy.Allow,
 		`source "$PWD/.venv/bin/activate"`:                                 policy.Allow,
@@ -96,7 +95,7 @@ func TestPassing(t *testing.T) {
 		"GIT_EXTERNAL_DIFF=cat git diff":                                   policy.Ask,
 		"GIT_DIR=/tmp/x git status":                                        policy.Ask,
 	} {
-		d := p.Judge(command.Input{Text: text, Dir: caseDir})
+		d := p.Judge(Input{Text: text, Dir: caseDir})
 		holds(t, text, d)
 		if d.Verdict != want {
 			t.Errorf("%q: %s, want %s: %+v", text, d.Verdict, want, d.Reasons)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // talkers are programs whose arguments may well be the names of other
@@ -41,11 +40,11 @@ func (s *subject) passedOn(k *call, at places) {
 }
 
 // losesAll reports whether a target is a critical place.
-func (s *subject) losesAll(k *call, target line.Word, at places) bool {
+func (s *subject) losesAll(k *call, target lineWord, at places) bool {
 	if !target.Static {
 		return false
 	}
-	for _, dir := range s.dirs(k.Command) {
+	for _, dir := range s.dirs(k.lineCommand) {
 		if at.of(resolvePath(dir, target.Value), target.Glob) == critical {
 			return true
 		}

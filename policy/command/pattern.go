@@ -8,7 +8,6 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // Programs that bring bytes from elsewhere, or make text of bytes, and so
@@ -25,20 +24,20 @@ func checkPattern(s *subject) {
 		k := &s.calls[i]
 		s.tables.pattern.find(k, s.report)
 		for _, w := range k.Wrappers {
-			s.tables.pattern.wrapper(w, k.Command, s.report)
+			s.tables.pattern.wrapper(w, k.lineCommand, s.report)
 		}
 	}
 	s.pipes()
 	s.downloadAndRun()
 	s.connections()
-	if s.has(line.Function) && s.File != nil {
+	if s.has(lineFunction) && s.File != nil {
 		s.forkBombs()
 	}
 }
 
 // pipes reports pipes from a download or a decoder into a shell.
 func (s *subject) pipes() {
-	if !s.has(line.Pipe) && !s.has(line.NestedShell) && !s.has(line.NestedEval) && !s.has(line.ProcessSubst) && !s.has(line.Substitution) {
+	if !s.has(linePipe) && !s.has(nestedShell) && !s.has(nestedEval) && !s.has(processSubst) && !s.has(lineSubstitution) {
 		return
 	}
 	s.substituted()
@@ -68,12 +67,12 @@ func (s *subject) substituted() {
 	}
 	for i := range s.calls {
 		to := &s.calls[i]
-		if !runs(to) || allStatic(to.Command) {
+		if !runs(to) || allStatic(to.lineCommand) {
 			continue
 		}
 		for j := range s.calls {
 			from := &s.calls[j]
-			if i == j || !runs(withoutShared(to, from)) || !slices.ContainsFunc(to.Words, func(w line.Word) bool { return inside(from.Span, w.Span) }) {
+			if i == j || !runs(withoutShared(to, from)) || !slices.ContainsFunc(to.Words, func(w lineWord) bool { return inside(from.Span, w.Span) }) {
 				continue
 			}
 			switch {
@@ -97,10 +96,10 @@ func withoutShared(k, from *call) *call {
 	for n < len(k.Wrappers) && n < len(from.Wrappers) && k.Wrappers[n] == from.Wrappers[n] {
 		n++
 	}
-	c := *k.Command
+	c := *k.lineCommand
 	c.Wrappers = c.Wrappers[n:]
 	out := *k
-	out.Command = &c
+	out.lineCommand = &c
 	return &out
 }
 
@@ -133,7 +132,7 @@ func (s *subject) pipeInto(from, to *call, rule string) {
 // texts.
 func (s *subject) pipelines() [][]int {
 	var runs [][]int
-	if s.File != nil && s.has(line.Pipe) {
+	if s.File != nil && s.has(linePipe) {
 		for _, span := range outermostPipes(s.File) {
 			var run []int
 			for i := range s.calls {
@@ -146,7 +145,7 @@ func (s *subject) pipelines() [][]int {
 	}
 	var run []int
 	for i := range s.calls {
-		if via := s.calls[i].Via; slices.Contains(via, line.Pipe) && isNested(via) {
+		if via := s.calls[i].Via; slices.Contains(via, linePipe) && isNested(via) {
 			run = append(run, i)
 			continue
 		}
@@ -155,8 +154,8 @@ func (s *subject) pipelines() [][]int {
 	return append(runs, run)
 }
 
-func isNested(via []line.Kind) bool {
-	return slices.Contains(via, line.NestedShell) || slices.Contains(via, line.NestedEval)
+func isNested(via []lineKind) bool {
+	return slices.Contains(via, nestedShell) || slices.Contains(via, nestedEval)
 }
 
 // outermostPipes returns the spans of the pipelines of the text; a pipeline
@@ -207,7 +206,7 @@ func (s *subject) connections() {
 }
 
 // connection reports one connection; that of a shell is a reverse shell.
-func (s *subject) connection(r line.Redirect) {
+func (s *subject) connection(r lineRedirect) {
 	f := finding{
 		check: "pattern", rule: "shell-connection", severity: policy.High, mark: never, span: r.Span,
 		message: fmt.Sprintf("%s opens a connection of the shell itself", quote(r.Target.Raw)),

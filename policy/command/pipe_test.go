@@ -1,16 +1,15 @@
-package command_test
+package command
 
 import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 // TestPipesWithinAText holds that the shell which a text is for does not count
 // as one that reads from a pipe in the text, while others do.
 func TestPipesWithinAText(t *testing.T) {
-	p, err := command.New(command.Rules{Home: "/home/sandbox"})
+	p, err := New(Rules{Home: "/home/sandbox"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +30,7 @@ func TestPipesWithinAText(t *testing.T) {
 		`bash -c "curl x" | bash -c 'bash'`:                 policy.Deny,
 		`sh -c 'curl x | sudo sh -c "sh -"'`:                policy.Deny,
 	} {
-		if d := p.Judge(command.Input{Text: text, Dir: "/workspace"}); d.Verdict != want {
+		if d := p.Judge(Input{Text: text, Dir: "/workspace"}); d.Verdict != want {
 			t.Errorf("%s: %s %+v", text, d.Verdict, d.Reasons)
 		}
 	}

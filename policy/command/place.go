@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // resolvePath returns the absolute, clean path that a name means in a
@@ -143,7 +142,7 @@ func below(abs, root string) bool {
 }
 
 // dirs returns the folders in which a command may run.
-func (s *subject) dirs(c *line.Command) []string {
+func (s *subject) dirs(c *lineCommand) []string {
 	if c.Unsure && c.Dir != s.in.Dir {
 		return []string{c.Dir, s.in.Dir}
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // A remover is one entry of the table of the removal check: a program that
@@ -84,19 +83,19 @@ func (s *subject) removes(k *call, r *remover, at places) {
 		if recursive && !r.last {
 			severity = policy.High
 		}
-		s.removal(k, "unseen-target", severity, never, line.Word{Span: k.Span},
+		s.removal(k, "unseen-target", severity, never, lineWord{Span: k.Span},
 			fmt.Sprintf("%s %s what the text does not name", k.program, r.what), "list the files first, then name them")
 	}
 }
 
 // target judges one thing that would be removed.
-func (s *subject) target(k *call, r *remover, w line.Word, recursive bool, at places) {
+func (s *subject) target(k *call, r *remover, w lineWord, recursive bool, at places) {
 	if !w.Static {
 		s.unsureTarget(k, r, w, recursive, at)
 		return
 	}
 	worst := harmless
-	for _, dir := range s.dirs(k.Command) {
+	for _, dir := range s.dirs(k.lineCommand) {
 		worst = max(worst, at.of(resolvePath(dir, w.Value), w.Glob))
 	}
 	if r.last && strings.HasSuffix(k.program, "mv") && worst < critical {
@@ -122,13 +121,13 @@ func (s *subject) target(k *call, r *remover, w line.Word, recursive bool, at pl
 
 // unsureTarget judges a target of which the text tells the beginning at most.
 // Were the rest empty, the beginning is what goes.
-func (s *subject) unsureTarget(k *call, r *remover, w line.Word, recursive bool, at places) {
+func (s *subject) unsureTarget(k *call, r *remover, w lineWord, recursive bool, at places) {
 	start := w.Prefix
 	if !r.last && r.recursive != "" && strings.HasPrefix(w.Raw, "$") {
 		recursive = true // the shell cuts the value at its blanks, and a part of it may be an option
 	}
 	lost := start == "" && !strings.Contains(w.Raw, ":?")
-	for _, dir := range s.dirs(k.Command) {
+	for _, dir := range s.dirs(k.lineCommand) {
 		d := at.of(resolvePath(dir, start), false)
 		lost = lost || start != "" && d == critical && strings.HasSuffix(start, "/") && !strings.HasPrefix(start, "/tmp/")
 		if d == system {
@@ -159,11 +158,11 @@ func isUnknownHome(raw string) bool {
 	return false
 }
 
-func (s *subject) says(k *call, r *remover, w line.Word, why string) string {
+func (s *subject) says(k *call, r *remover, w lineWord, why string) string {
 	return fmt.Sprintf("%s %s %s, %s", k.program, r.what, quote(w.Raw), why)
 }
 
-func (s *subject) removal(k *call, rule string, severity policy.Severity, m mark, w line.Word, message, hint string) {
+func (s *subject) removal(k *call, rule string, severity policy.Severity, m mark, w lineWord, message, hint string) {
 	span := w.Span
 	if span == (policy.Span{}) {
 		span = k.Span
@@ -173,7 +172,7 @@ func (s *subject) removal(k *call, rule string, severity policy.Severity, m mark
 
 // findRemoves judges find -delete and find -exec rm by where they start.
 func (s *subject) findRemoves(k *call, at places) {
-	deletes := slices.ContainsFunc(k.all, func(w line.Word) bool { return w.Static && w.Value == "-delete" })
+	deletes := slices.ContainsFunc(k.all, func(w lineWord) bool { return w.Static && w.Value == "-delete" })
 	removes := deletes
 	for i, w := range k.all {
 		if w.Static && hasWord("-exec -execdir -ok -okdir -x -X --exec --exec-batch", w.Value) && i+1 < len(k.all) {
@@ -183,9 +182,9 @@ func (s *subject) findRemoves(k *call, at places) {
 	if !removes {
 		return
 	}
-	s.removal(k, "find-delete", policy.Medium, never, line.Word{}, k.program+" removes what it finds", "list the files first, then name them")
+	s.removal(k, "find-delete", policy.Medium, never, lineWord{}, k.program+" removes what it finds", "list the files first, then name them")
 	for _, w := range starts(k) {
-		for _, dir := range s.dirs(k.Command) {
+		for _, dir := range s.dirs(k.lineCommand) {
 			v := w.Value
 			if !w.Static {
 				v = w.Prefix
@@ -204,7 +203,7 @@ func (s *subject) findRemoves(k *call, at places) {
 
 // starts returns where find begins to look: the operands before its first
 // test.
-func starts(k *call) []line.Word {
+func starts(k *call) []lineWord {
 	for i, w := range k.all {
 		if w.Static && (strings.HasPrefix(w.Value, "-") && !hasWord("-H -L -P", w.Value) || w.Value == "(" || w.Value == "!") {
 			return k.all[:i]
@@ -223,6 +222,6 @@ func (s *subject) gitRemoves(k *call) {
 		return
 	}
 	if _, force := rest.given("-f --force"); force {
-		s.removal(k, "git-clean", policy.Medium, plain, line.Word{}, "git clean removes files that git does not know", "look with git clean -n first")
+		s.removal(k, "git-clean", policy.Medium, plain, lineWord{}, "git clean removes files that git does not know", "look with git clean -n first")
 	}
 }

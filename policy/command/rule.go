@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // A rule names commands, in one of three forms that match the normalised text
@@ -87,7 +86,7 @@ func compileRule(field, source string) (rule, error) {
 // ruleText writes the command of a rule as the text of commands is written:
 // one blank between words and quotes only where they are needed.
 func ruleText(text string) string {
-	if l, refused := line.Parse(text, line.Start{}); refused == nil && len(l.Commands) == 1 {
+	if l, refused := parseLine(text, lineStart{}); refused == nil && len(l.Commands) == 1 {
 		if c := &l.Commands[0]; len(c.Wrappers)+len(c.Assigns)+len(l.Redirects)+len(l.Unknowns) == 0 && !c.Open && allStatic(c) {
 			return normal(c.Words)
 		}
@@ -95,7 +94,7 @@ func ruleText(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-func allStatic(c *line.Command) bool {
+func allStatic(c *lineCommand) bool {
 	for _, w := range c.Words {
 		if !w.Static {
 			return false

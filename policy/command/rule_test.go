@@ -1,4 +1,4 @@
-package command_test
+package command
 
 import (
 	"errors"
@@ -7,27 +7,26 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
 )
 
 func TestNewNamesTheSetting(t *testing.T) {
 	long := strings.Repeat("a", 2000)
 	for _, c := range []struct {
 		name  string
-		rules command.Rules
+		rules Rules
 		field string
 	}{
-		{"strictness", command.Rules{Strictness: "lax"}, "commands.strictness"},
-		{"empty", command.Rules{Allow: []string{"ls", " "}}, "commands.allow[1]"},
-		{"prefix without words", command.Rules{Block: []string{":*"}}, "commands.block[0]"},
-		{"two forms", command.Rules{Excluded: []string{"ls", "a", "a*b:*"}}, "commands.excluded[2]"},
-		{"control character", command.Rules{SubagentBlock: []string{"a\nb"}}, "commands.subagentBlock[0]"},
-		{"no UTF-8", command.Rules{Allow: []string{"a\xff"}}, "commands.allow[0]"},
-		{"too long", command.Rules{Allow: []string{long}}, "commands.allow[0]"},
-		{"too many", command.Rules{Block: make([]string, 2000)}, "commands.block"},
+		{"strictness", Rules{Strictness: "lax"}, "commands.strictness"},
+		{"empty", Rules{Allow: []string{"ls", " "}}, "commands.allow[1]"},
+		{"prefix without words", Rules{Block: []string{":*"}}, "commands.block[0]"},
+		{"two forms", Rules{Excluded: []string{"ls", "a", "a*b:*"}}, "commands.excluded[2]"},
+		{"control character", Rules{SubagentBlock: []string{"a\nb"}}, "commands.subagentBlock[0]"},
+		{"no UTF-8", Rules{Allow: []string{"a\xff"}}, "commands.allow[0]"},
+		{"too long", Rules{Allow: []string{long}}, "commands.allow[0]"},
+		{"too many", Rules{Block: make([]string, 2000)}, "commands.block"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := command.New(c.rules)
+			_, err := New(c.rules)
 			var e *sandbox.Error
 			if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || e.Field != c.field || e.Hint == "" {
 				t.Errorf("New: %#v, want a validation error about %s with a hint", err, c.field)
@@ -38,20 +37,20 @@ func TestNewNamesTheSetting(t *testing.T) {
 
 func TestStrictnessesMapSeverities(t *testing.T) {
 	for _, c := range []struct {
-		s    command.Strictness
+		s    Strictness
 		text string // finds low, medium, high and critical in turn
 		want policy.Verdict
 	}{
-		{command.Permissive, "make", policy.Allow}, {command.Permissive, "python3 -c 1", policy.Allow},
-		{command.Permissive, "chmod -R 777 .", policy.Ask}, {command.Permissive, "reboot", policy.Deny},
-		{command.Normal, "make", policy.Allow}, {command.Normal, "python3 -c 1", policy.Allow},
-		{command.Normal, "chmod -R 777 .", policy.Ask}, {command.Normal, "reboot", policy.Deny},
-		{command.Restricted, "make", policy.Allow}, {command.Restricted, "python3 -c 1", policy.Ask},
-		{command.Restricted, "chmod -R 777 .", policy.Ask}, {command.Restricted, "reboot", policy.Deny},
-		{command.Strict, "make", policy.Ask}, {command.Strict, "python3 -c 1", policy.Deny},
-		{command.Strict, "chmod -R 777 .", policy.Deny}, {command.Strict, "reboot", policy.Deny},
+		{Permissive, "make", policy.Allow}, {Permissive, "python3 -c 1", policy.Allow},
+		{Permissive, "chmod -R 777 .", policy.Ask}, {Permissive, "reboot", policy.Deny},
+		{Normal, "make", policy.Allow}, {Normal, "python3 -c 1", policy.Allow},
+		{Normal, "chmod -R 777 .", policy.Ask}, {Normal, "reboot", policy.Deny},
+		{Restricted, "make", policy.Allow}, {Restricted, "python3 -c 1", policy.Ask},
+		{Restricted, "chmod -R 777 .", policy.Ask}, {Restricted, "reboot", policy.Deny},
+		{Strict, "make", policy.Ask}, {Strict, "python3 -c 1", policy.Deny},
+		{Strict, "chmod -R 777 .", policy.Deny}, {Strict, "reboot", policy.Deny},
 	} {
-		d := newPolicy(t, command.Rules{Strictness: c.s}).Judge(command.Input{Text: c.text, Dir: caseDir})
+		d := newPolicy(t, Rules{Strictness: c.s}).Judge(Input{Text: c.text, Dir: caseDir})
 		if d.Verdict != c.want {
 			t.Errorf("%s %q: %s, want %s", c.s, c.text, d.Verdict, c.want)
 		}
@@ -64,8 +63,8 @@ func TestReasonsAreOrderedAndBounded(t *testing.T) {
 		b.WriteString("chmod -R 777 x; ")
 	}
 	b.WriteString("rm -rf /")
-	p := newPolicy(t, command.Rules{Strictness: command.Normal})
-	d := p.Judge(command.Input{Text: b.String(), Dir: caseDir})
+	p := newPolicy(t, Rules{Strictness: Normal})
+	d := p.Judge(Input{Text: b.String(), Dir: caseDir})
 	if len(d.Reasons) != 33 || d.Reasons[0].Verdict != policy.Deny || !strings.HasPrefix(d.Reasons[32].Message, "and ") {
 		t.Fatalf("%d reasons, first %+v", len(d.Reasons), d.Reasons[0])
 	}
@@ -78,7 +77,7 @@ func TestReasonsAreOrderedAndBounded(t *testing.T) {
 }
 
 func TestReasonsNameThePart(t *testing.T) {
-	p := newPolicy(t, command.Rules{Strictness: command.Normal, Block: []string{"sudo*"}})
+	p := newPolicy(t, Rules{Strictness: Normal, Block: []string{"sudo*"}})
 	for _, c := range []struct{ text, check, part, message string }{
 		{"ls && rm -rf / && pwd", "removal", "/", "rm removes /"},
 		{"ls; sudo make", "rule", "sudo make", `the rule "sudo*"`},
@@ -86,7 +85,7 @@ func TestReasonsNameThePart(t *testing.T) {
 		{"make | sort -o x", "interpreter", "sort -o x", "sort writes a file"},
 		{"cat a ~/.ssh/id_rsa", "sensitive-file", "~/.ssh/id_rsa", "/home/dev/.ssh/id_rsa"},
 	} {
-		d := p.Judge(command.Input{Text: c.text, Dir: caseDir})
+		d := p.Judge(Input{Text: c.text, Dir: caseDir})
 		found := false
 		for _, r := range d.Reasons {
 			found = found || r.Check == c.check && r.Span.Of(c.text) == c.part && strings.Contains(r.Message, c.message) && r.Hint != ""
@@ -98,8 +97,8 @@ func TestReasonsNameThePart(t *testing.T) {
 }
 
 func TestCommandsAreTold(t *testing.T) {
-	p := newPolicy(t, command.Rules{Strictness: command.Normal})
-	d := p.Judge(command.Input{Text: `FOO=1 timeout 5 git commit -m 'a b' | bash -c "wc -l"`, Dir: caseDir})
+	p := newPolicy(t, Rules{Strictness: Normal})
+	d := p.Judge(Input{Text: `FOO=1 timeout 5 git commit -m 'a b' | bash -c "wc -l"`, Dir: caseDir})
 	if len(d.Commands) != 2 {
 		t.Fatalf("%d commands: %+v", len(d.Commands), d.Commands)
 	}
@@ -115,7 +114,7 @@ func TestCommandsAreTold(t *testing.T) {
 // TestNothingIsKnown holds that lines are judged where neither home nor
 // working directory is known and no path policy is given.
 func TestNothingIsKnown(t *testing.T) {
-	p, err := command.New(command.Rules{Strictness: command.Normal})
+	p, err := New(Rules{Strictness: Normal})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +124,7 @@ func TestNothingIsKnown(t *testing.T) {
 		"rm -rf *": policy.Ask, "cat ~/.ssh/id_rsa": policy.Ask, "cat .env": policy.Ask,
 		"ls > ~/.bashrc": policy.Deny, "echo x > .git/hooks/a": policy.Deny, "cd / && rm -rf *": policy.Deny,
 	} {
-		d := p.Judge(command.Input{Text: text})
+		d := p.Judge(Input{Text: text})
 		holds(t, text, d)
 		if d.Verdict != want {
 			t.Errorf("%q: %s, want %s: %+v", text, d.Verdict, want, d.Reasons)
@@ -136,13 +135,13 @@ func TestNothingIsKnown(t *testing.T) {
 // TestRulesCannotBeFooled holds that one word never passes for two, and that
 // what is written never passes for what is known.
 func TestRulesCannotBeFooled(t *testing.T) {
-	p := newPolicy(t, command.Rules{Strictness: command.Strict, Allow: []string{"git log", "a $x", "cp a b:*"}})
+	p := newPolicy(t, Rules{Strictness: Strict, Allow: []string{"git log", "a $x", "cp a b:*"}})
 	for text, want := range map[string]policy.Verdict{
 		"git log": policy.Allow, "git  log": policy.Allow, `"git" 'log'`: policy.Allow, `g\it log`: policy.Allow,
 		"'git log'": policy.Ask, `git\ log`: policy.Ask, "git log x": policy.Ask, "a '$x'": policy.Ask,
 		"cp a b": policy.Allow, "cp a 'b c'": policy.Ask, "cp 'a b'": policy.Ask, "cp a b c": policy.Allow,
 	} {
-		if d := p.Judge(command.Input{Text: text, Dir: caseDir}); d.Verdict != want {
+		if d := p.Judge(Input{Text: text, Dir: caseDir}); d.Verdict != want {
 			t.Errorf("%q: %s, want %s: %+v", text, d.Verdict, want, d.Reasons)
 		}
 	}

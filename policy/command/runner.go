@@ -3,8 +3,6 @@ package command
 import (
 	"path"
 	"strings"
-
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // runsModuleCode reports whether Python is told to run a module that takes
@@ -109,7 +107,7 @@ func gitExecutes(k *call) bool {
 }
 
 // gitWrites returns the files that a command of git is told to write.
-func gitWrites(k *call) []line.Word {
+func gitWrites(k *call) []lineWord {
 	if len(k.operands) == 0 {
 		return nil
 	}
@@ -127,7 +125,7 @@ func gitWrites(k *call) []line.Word {
 	default:
 		return nil
 	}
-	var out []line.Word
+	var out []lineWord
 	for _, o := range g.parse(rest, k.Open).options {
 		if o.given && hasWord("-o --output --output-directory", o.name) {
 			out = append(out, o.value)

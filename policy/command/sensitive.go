@@ -6,7 +6,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 	"github.com/bulkhead-dev/sandbox/policy/path"
 )
 
@@ -74,7 +73,7 @@ func checkSensitiveFile(s *subject) {
 		}
 		if k.program == "git" {
 			for _, w := range gitWrites(k) {
-				q.word(sandbox.OpWrite, w, q.dirs(k.Command))
+				q.word(sandbox.OpWrite, w, q.dirs(k.lineCommand))
 			}
 		}
 	}
@@ -89,7 +88,7 @@ func checkSensitiveFile(s *subject) {
 }
 
 // redirect asks about the target of a redirection.
-func (q *fileQuestions) redirect(r *line.Redirect) {
+func (q *fileQuestions) redirect(r *lineRedirect) {
 	if strings.HasPrefix(r.Op, "<<") || strings.HasSuffix(r.Op, "&") && (r.Target.Value == "-" || isNumber(strings.TrimSuffix(r.Target.Value, "-"))) {
 		return
 	}
@@ -106,7 +105,7 @@ func (q *fileQuestions) redirect(r *line.Redirect) {
 
 // command asks about the words of one command.
 func (q *fileQuestions) command(k *call, role fileRole) {
-	dirs := q.dirs(k.Command)
+	dirs := q.dirs(k.lineCommand)
 	q.tree = role.tree == "always"
 	if role.tree != "" && !q.tree {
 		_, q.tree = k.given(role.tree)
@@ -153,12 +152,12 @@ func (q *fileQuestions) command(k *call, role fileRole) {
 
 // sed asks about the files that the script of sed names.
 func (q *fileQuestions) sed(k *call) {
-	r, dirs := sedScript(k), q.dirs(k.Command)
+	r, dirs := sedScript(k), q.dirs(k.lineCommand)
 	for _, name := range r.reads {
-		q.word(sandbox.OpRead, line.Word{Value: name, Static: true, Span: k.Span}, dirs)
+		q.word(sandbox.OpRead, lineWord{Value: name, Static: true, Span: k.Span}, dirs)
 	}
 	for _, name := range r.writes {
-		q.word(sandbox.OpWrite, line.Word{Value: name, Static: true, Span: k.Span}, dirs)
+		q.word(sandbox.OpWrite, lineWord{Value: name, Static: true, Span: k.Span}, dirs)
 	}
 }
 
@@ -172,16 +171,16 @@ func (q *fileQuestions) dd(k *call) {
 		w.Value, w.Prefix = v, strings.TrimPrefix(w.Prefix, name+"=")
 		switch name {
 		case "of":
-			q.word(sandbox.OpWrite, w, q.dirs(k.Command))
+			q.word(sandbox.OpWrite, w, q.dirs(k.lineCommand))
 		case "if":
-			q.word(sandbox.OpRead, w, q.dirs(k.Command))
+			q.word(sandbox.OpRead, w, q.dirs(k.lineCommand))
 		}
 	}
 }
 
 // parts asks about files that are named within a word: name=FILE, @FILE,
 // FILE:there, a,FILE.
-func (q *fileQuestions) parts(w line.Word, dirs []string) {
+func (q *fileQuestions) parts(w lineWord, dirs []string) {
 	v := w.Value
 	if !w.Static || len(v) >= maxPath || !strings.ContainsAny(v, "=@:,") {
 		return
@@ -202,7 +201,7 @@ func (q *fileQuestions) parts(w line.Word, dirs []string) {
 }
 
 // word asks about the file that a word names.
-func (q *fileQuestions) word(op sandbox.Operation, w line.Word, dirs []string) {
+func (q *fileQuestions) word(op sandbox.Operation, w lineWord, dirs []string) {
 	v := w.Value
 	if !w.Static {
 		q.untold(op, w, dirs)
@@ -237,7 +236,7 @@ func (q *fileQuestions) word(op sandbox.Operation, w line.Word, dirs []string) {
 }
 
 // ask asks one question and reports the answer.
-func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
+func (q *fileQuestions) ask(op sandbox.Operation, abs string, w lineWord) {
 	switch q.asked++; {
 	case w.Static && w.Glob:
 		q.asked += globQuestions
@@ -260,7 +259,7 @@ func (q *fileQuestions) ask(op sandbox.Operation, abs string, w line.Word) {
 
 // sensitive asks about a part of a word, of which it is not sure that it is a
 // file: only the table of sensitive files counts.
-func (q *fileQuestions) sensitive(w line.Word, dirs []string) {
+func (q *fileQuestions) sensitive(w lineWord, dirs []string) {
 	for _, dir := range dirs {
 		judge := q.paths.policy.Judge
 		if q.asked++; q.tree {
@@ -282,7 +281,7 @@ func (q *fileQuestions) sensitive(w line.Word, dirs []string) {
 }
 
 // answer reports what the path policy said.
-func (q *fileQuestions) answer(d path.Decision, w line.Word) {
+func (q *fileQuestions) answer(d path.Decision, w lineWord) {
 	if d.Severity == 0 || q.paths.rootless && (d.Category == path.CategoryRoots || d.Category == path.CategoryTemporary) {
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // A row is one entry of a check's table about one simple command. All
@@ -106,7 +105,7 @@ func compileTable(check string, rows []row) table {
 
 // A call is one simple command as the checks look at it.
 type call struct {
-	*line.Command
+	*lineCommand
 	program string // base name of the program; empty when the text does not tell
 	family  string // program without the version at its end: python for python3.11
 	class   class
@@ -114,8 +113,8 @@ type call struct {
 	arguments
 }
 
-func (t *tables) call(c *line.Command) call {
-	k := call{Command: c}
+func (t *tables) call(c *lineCommand) call {
+	k := call{lineCommand: c}
 	if w := c.Words[0]; w.Static && !w.Glob {
 		k.program = base(w.Value)
 		k.family = strings.TrimRight(k.program, "0123456789.")
@@ -155,7 +154,7 @@ const speakers = "echo printf : true false"
 
 // wrapper reports the rows about a program of which nothing is known but that
 // it was taken off a command.
-func (t *table) wrapper(name string, c *line.Command, report func(finding)) {
+func (t *table) wrapper(name string, c *lineCommand, report func(finding)) {
 	name = base(name)
 	for _, r := range t.byName[name] {
 		if r.sub+r.options+r.operand+r.path+r.argument != "" || r.when != nil {
@@ -215,7 +214,7 @@ func (r *row) cut() {
 
 // which reports whether there is no condition, or one of the words matches;
 // the first that does is where to look.
-func (k *call) which(patterns globs, words []line.Word, resolve bool, span *policy.Span) bool {
+func (k *call) which(patterns globs, words []lineWord, resolve bool, span *policy.Span) bool {
 	if len(patterns) == 0 {
 		return true
 	}

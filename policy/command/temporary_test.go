@@ -1,10 +1,9 @@
-package command_test
+package command
 
 import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/path"
 )
 
@@ -15,8 +14,8 @@ func TestTemporary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []command.Strictness{command.Permissive, command.Normal, command.Restricted} {
-		p := newPolicy(t, command.Rules{Strictness: s, Paths: paths})
+	for _, s := range []Strictness{Permissive, Normal, Restricted} {
+		p := newPolicy(t, Rules{Strictness: s, Paths: paths})
 		for text, want := range map[string]policy.Verdict{
 			"echo x > /tmp/x":                              policy.Deny,
 			"echo x >> /var/tmp/x":                         policy.Deny,
@@ -34,7 +33,7 @@ func TestTemporary(t *testing.T) {
 			"echo 'x > /tmp/x'":                            policy.Allow,
 			"echo x > out.txt 2> /dev/null":                policy.Allow,
 		} {
-			d := p.Judge(command.Input{Text: text, Dir: caseDir})
+			d := p.Judge(Input{Text: text, Dir: caseDir})
 			holds(t, text, d)
 			if d.Verdict != want || want == policy.Deny && !hasReason(d, "temporary/filesystem.tempPrefixes", policy.Deny) {
 				t.Errorf("%s: %q: %s, want %s: %+v", s, text, d.Verdict, want, d.Reasons)

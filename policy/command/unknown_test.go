@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // TestUnknownIsNeverAllowed holds what package line's test against bash
 // builds on: a line of which the text does not tell what runs is allowed at
 // no strictness, whatever the rules allow.
 func TestUnknownIsNeverAllowed(t *testing.T) {
-	data, err := os.ReadFile("line/testdata/tricks.txt")
+	data, err := os.ReadFile("testdata/tricks.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +23,7 @@ func TestUnknownIsNeverAllowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, text := range strings.Split(string(data), "\n%%\n") {
-			l, refused := line.Parse(text, line.Start{Dir: "/w", Home: "/home/u"})
+			l, refused := parseLine(text, lineStart{Dir: "/w", Home: "/home/u"})
 			if refused == nil && len(l.Unknowns) == 0 {
 				continue
 			}

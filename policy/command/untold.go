@@ -7,7 +7,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 	"github.com/bulkhead-dev/sandbox/policy/path"
 )
 
@@ -28,7 +27,7 @@ func placeOf(dir, name string) string {
 // untold asks about a word that the text tells in part: about the names that
 // stand behind a variable, as if they lay in any folder, in the root or in a
 // home; and about a name of which the beginning is told.
-func (q *fileQuestions) untold(op sandbox.Operation, w line.Word, dirs []string) {
+func (q *fileQuestions) untold(op sandbox.Operation, w lineWord, dirs []string) {
 	if i := strings.LastIndexByte(w.Prefix, '/'); len(w.Prefix) > i+2 && w.Prefix[i+1] == '.' && w.Prefix[i+2] != '.' {
 		for _, dir := range dirs {
 			abs := resolvePath(dir, w.Prefix)
@@ -67,7 +66,7 @@ func (q *fileQuestions) untold(op sandbox.Operation, w line.Word, dirs []string)
 
 // may asks about a place that a word perhaps means; the answer is most at the
 // strictest. Only rules and the table of sensitive files count.
-func (q *fileQuestions) may(op sandbox.Operation, pattern string, w line.Word, most policy.Verdict) {
+func (q *fileQuestions) may(op sandbox.Operation, pattern string, w lineWord, most policy.Verdict) {
 	if len(pattern) >= maxPath {
 		return
 	}
@@ -102,7 +101,7 @@ func escapeGlob(name string) string {
 }
 
 // fileURL asks about the file that a URL names; rest stands behind "file:".
-func (q *fileQuestions) fileURL(rest string, w line.Word, dirs []string) {
+func (q *fileQuestions) fileURL(rest string, w lineWord, dirs []string) {
 	if after, ok := strings.CutPrefix(rest, "//"); ok {
 		i := strings.IndexByte(after, '/')
 		if i < 0 {
@@ -128,13 +127,13 @@ func (q *fileQuestions) fileURL(rest string, w line.Word, dirs []string) {
 // into a pipe, names that find looks for. It does so where a word comes from a
 // variable, or where a program is given names that the text does not tell.
 func (q *fileQuestions) indirect() {
-	variable := slices.ContainsFunc(q.Redirects, func(r line.Redirect) bool { return !r.Target.Static && !strings.HasPrefix(r.Op, "<<") })
+	variable := slices.ContainsFunc(q.Redirects, func(r lineRedirect) bool { return !r.Target.Static && !strings.HasPrefix(r.Op, "<<") })
 	open := false
 	for i := range q.calls {
 		k := &q.calls[i]
 		open = open || k.Open || k.program == "read" || k.program == "mapfile" || k.program == "readarray"
 		if r := q.tables.roles[k.program]; (r == nil || !r.none) && !variable {
-			variable = slices.ContainsFunc(k.Words[1:], func(w line.Word) bool { return !w.Static && strings.Contains(w.Raw, "$") })
+			variable = slices.ContainsFunc(k.Words[1:], func(w lineWord) bool { return !w.Static && strings.Contains(w.Raw, "$") })
 		}
 	}
 	variable = variable || open
@@ -149,7 +148,7 @@ func (q *fileQuestions) indirect() {
 	}
 	for i := range q.calls {
 		k := &q.calls[i]
-		piped := open && slices.Contains(k.Via, line.Pipe) || variable && slices.Contains(k.Via, line.Substitution) || slices.Contains(k.Via, line.ProcessSubst)
+		piped := open && slices.Contains(k.Via, linePipe) || variable && slices.Contains(k.Via, lineSubstitution) || slices.Contains(k.Via, processSubst)
 		switch {
 		case k.program == "find" || k.program == "gfind" || k.program == "fd":
 			if q.findsNames(k, open) {
@@ -172,7 +171,7 @@ func (q *fileQuestions) indirect() {
 }
 
 // value asks about the words of a text that may become the name of a file.
-func (q *fileQuestions) value(w line.Word, dir string) {
+func (q *fileQuestions) value(w lineWord, dir string) {
 	if !w.Static {
 		q.untold(sandbox.OpRead, w, []string{dir})
 		return
@@ -188,7 +187,7 @@ func (q *fileQuestions) value(w line.Word, dir string) {
 // findsNames reports whether find gives what it finds to a program, removes it
 // or writes it.
 func (q *fileQuestions) findsNames(k *call, open bool) bool {
-	return open || slices.ContainsFunc(k.Words, func(w line.Word) bool {
+	return open || slices.ContainsFunc(k.Words, func(w lineWord) bool {
 		return hasWord("-exec -execdir -ok -okdir -delete -fprintf -x -X --exec --exec-batch", w.Value)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/bulkhead-dev/sandbox/policy"
-	"github.com/bulkhead-dev/sandbox/policy/command/line"
 )
 
 // A variableEntry is one entry of the table of the variable check: variables
@@ -104,7 +103,7 @@ func checkVariable(s *subject) {
 	}
 	others := s.forOthers()
 	for _, a := range s.Assigns {
-		if !harmlessValue(a) && !(a.Name == "IFS" && a.Scope == line.ScopeCommand && others[a.Span] == 0) {
+		if !harmlessValue(a) && !(a.Name == "IFS" && a.Scope == scopeCommand && others[a.Span] == 0) {
 			s.assigned(a.Name, a.Span)
 		}
 	}
@@ -130,7 +129,7 @@ func checkVariable(s *subject) {
 func (s *subject) forOthers() map[policy.Span]int {
 	var out map[policy.Span]int
 	for _, a := range s.Assigns {
-		if a.Name == "IFS" && a.Scope == line.ScopeCommand {
+		if a.Name == "IFS" && a.Scope == scopeCommand {
 			if out == nil {
 				out = map[policy.Span]int{}
 			}
@@ -143,7 +142,7 @@ func (s *subject) forOthers() map[policy.Span]int {
 			continue
 		}
 		for _, a := range k.Assigns {
-			if a.Name == "IFS" && a.Scope == line.ScopeCommand && inside(a.Span, k.Span) {
+			if a.Name == "IFS" && a.Scope == scopeCommand && inside(a.Span, k.Span) {
 				out[a.Span]--
 			}
 		}
@@ -239,7 +238,7 @@ func (s *subject) words(k *call) {
 const maxExpansions = 128
 
 // expansions looks at one word whose expansions may be more than values.
-func (s *subject) expansions(w line.Word) {
+func (s *subject) expansions(w lineWord) {
 	if s.expanded++; s.expanded > maxExpansions {
 		s.report(finding{
 			check: "variable", rule: "too-many-expansions", severity: policy.High, mark: unknown, span: policy.Span{End: len(s.Text)},
@@ -278,7 +277,7 @@ func (s *subject) expansions(w line.Word) {
 	})
 }
 
-func (s *subject) expansion(x *syntax.ParamExp, w line.Word, quoted bool) {
+func (s *subject) expansion(x *syntax.ParamExp, w lineWord, quoted bool) {
 	f := finding{check: "variable", span: w.Span}
 	switch {
 	case x.Param != nil && x.Param.Value == "IFS" && !quoted && !x.Length:
@@ -302,7 +301,7 @@ func (s *subject) expansion(x *syntax.ParamExp, w line.Word, quoted bool) {
 // syntaxTests looks at [[ ]] and arithmetic of the text, where a quoted
 // subscript is evaluated as well.
 func (s *subject) syntaxTests() {
-	if s.File == nil || !s.has(line.Test) && !s.has(line.Arithmetic) {
+	if s.File == nil || !s.has(lineTest) && !s.has(lineArithmetic) {
 		return
 	}
 	syntax.Walk(s.File, func(n syntax.Node) bool {
@@ -338,7 +337,7 @@ func (s *subject) quotedSubscript(n syntax.Node) {
 }
 
 // has reports whether the line has a construct of the kind.
-func (s *subject) has(k line.Kind) bool {
+func (s *subject) has(k lineKind) bool {
 	for _, f := range s.Features {
 		if f.Kind == k {
 			return true
@@ -351,11 +350,11 @@ func (s *subject) has(k line.Kind) bool {
 // nothing that runs, or nothing but for programs of the work: a pager that
 // prints, PATH with folders of the work before it, Python's search path within
 // the work.
-func harmlessValue(a line.Assign) bool {
+func harmlessValue(a lineAssign) bool {
 	v := a.Value
 	switch a.Name {
 	case "PATH":
-		return line.ExtendsPath(v)
+		return extendsPath(v)
 	case "GIT_PAGER", "PAGER", "MANPAGER", "GH_PAGER", "SYSTEMD_PAGER", "BAT_PAGER", "DELTA_PAGER", "AWS_PAGER":
 		return v.Static && (v.Value == "" || v.Value == "cat")
 	case "GIT_EDITOR", "EDITOR", "VISUAL", "GIT_SEQUENCE_EDITOR":

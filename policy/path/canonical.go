@@ -2,8 +2,6 @@ package path
 
 import (
 	"strings"
-
-	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
 )
 
 // maxPath is the longest path that Linux takes.
@@ -74,9 +72,9 @@ func foldName(name string, fold bool) string {
 	}
 	switch bare := ignorable.Replace(name); bare {
 	case "", ".", "..":
-		return pattern.Fold(name) // what is left is no name, and not what the kernel takes it for
+		return Fold(name) // what is left is no name, and not what the kernel takes it for
 	default:
-		return pattern.Fold(bare)
+		return Fold(bare)
 	}
 }
 
@@ -134,7 +132,7 @@ func standard(name string) bool { return name == "stdin" || name == "stdout" || 
 // is reached: what follows may lead up from it.
 func alias(segs []string, fold bool) []string {
 	is := func(i int, name string) bool {
-		return i < len(segs) && (segs[i] == name || fold && segs[i] == pattern.Fold(name))
+		return i < len(segs) && (segs[i] == name || fold && segs[i] == Fold(name))
 	}
 	switch n := len(segs); {
 	case n == 3 && is(0, "System") && is(1, "Volumes") && is(2, "Data"):

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
 )
 
 // maxRules bounds the rules of one list. A file of settings has a few dozen.
@@ -177,7 +175,7 @@ func parseNames(field, text, rest string, fold, absolute bool) ([][]segment, err
 		}
 		return [][]segment{plainSegments(names)}, nil
 	}
-	alternatives, why := pattern.Parse(rest)
+	alternatives, why := Parse(rest)
 	if why != "" {
 		return nil, invalid(field, text, why)
 	}

@@ -4,8 +4,6 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
-
-	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
 )
 
 // An anchor says where a rule's first name stands.
@@ -49,10 +47,10 @@ func newSegment(text string, fold bool) segment {
 	if text == "**" {
 		return segment{text: text, any: true}
 	}
-	if pattern.Plain(text) {
-		return segment{text: pattern.Unescape(text), plain: true}
+	if Plain(text) {
+		return segment{text: Unescape(text), plain: true}
 	}
-	s := segment{text: text, prefix: text[:strings.IndexAny(text, `*?[\`)], tokens: tokens(text), spares: pattern.SparesTemplates(text)}
+	s := segment{text: text, prefix: text[:strings.IndexAny(text, `*?[\`)], tokens: tokens(text), spares: SparesTemplates(text)}
 	if !strings.ContainsAny(text, `[\`) {
 		s.suffix = text[strings.LastIndexAny(text, "*?")+1:]
 	}
@@ -106,7 +104,7 @@ func (r *rule) excepts(names []string) bool {
 // of a template, which the rule does not cover.
 func (r *rule) spares(names []string) bool {
 	last := len(r.segs) - 1
-	return last >= 0 && r.segs[last].spares && pattern.Spares(r.segs[last].text, names[len(names)-1])
+	return last >= 0 && r.segs[last].spares && Spares(r.segs[last].text, names[len(names)-1])
 }
 
 // An index finds the rules that cover a path. Most names begin no rule, which

@@ -3,8 +3,6 @@ package path
 import (
 	"strings"
 	"unicode/utf8"
-
-	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
 )
 
 // A fit says how well a pattern of the shell fits a name.
@@ -196,17 +194,17 @@ func (n *shellName) mayBe(name string) bool {
 // spells no part of the ending.
 func (n *shellName) template(s *segment) bool {
 	if n.plain {
-		return pattern.Spares(s.text, n.text)
+		return Spares(s.text, n.text)
 	}
 	if n.deep {
 		return false
 	}
-	_, ok := pattern.TemplateStem("x" + n.end)
+	_, ok := templateStem("x" + n.end)
 	head := strings.TrimRight(s.text, "*")
 	if !ok || strings.ContainsAny(head, `?*[\`) {
 		return false
 	}
-	for _, ending := range pattern.TemplateEndings() {
+	for _, ending := range TemplateEndings() {
 		for i := 1; i <= len(ending) && strings.HasSuffix(n.end, "."+ending); i++ {
 			if strings.HasSuffix(head, "."+ending[:i]) {
 				return false

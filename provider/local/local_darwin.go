@@ -3,7 +3,7 @@ package local
 import (
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/hardening"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local/sandboxexec"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
 // Trusted refuses a program of the host that code in a sandbox could have put

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 // A Role says how far a token reaches.
@@ -54,7 +54,7 @@ type Claims struct {
 	// Quota and Budget bound what is held and used with the token and with all
 	// that are made from it, together, below the tenant's own. nil is no such
 	// bound; a child gets its parent's.
-	Quota  *quota.Limits  `json:"quota,omitempty"`
+	Quota  *tenant.Limits `json:"quota,omitempty"`
 	Budget *budget.Amount `json:"budget,omitempty"`
 
 	Note string `json:"note,omitempty"` // for people: what it is for

@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 func TestClaims(t *testing.T) {
@@ -42,9 +42,9 @@ func TestClaims(t *testing.T) {
 		"text that is none":     {Claims{Role: Tenant, Tenant: "a", Agent: "\xff"}, "agent"},
 		"a long name":           {Claims{Role: Tenant, Tenant: strings.Repeat("a", maxName+1)}, "tenant"},
 		"a path for a parent":   {Claims{Role: Admin, Parent: "../../etc/passwd"}, "id"},
-		"quota that is none":    {Claims{Role: Admin, Quota: &quota.Limits{Disk: -5}}, "quota.disk"},
+		"quota that is none":    {Claims{Role: Admin, Quota: &tenant.Limits{Disk: -5}}, "quota.disk"},
 		"budget that is none":   {Claims{Role: Admin, Budget: &budget.Amount{Calls: -5}}, "budget.calls"},
-		"quota and budget":      {Claims{Role: Admin, Quota: &quota.Limits{}, Budget: &budget.Amount{}}, ""},
+		"quota and budget":      {Claims{Role: Admin, Quota: &tenant.Limits{}, Budget: &budget.Amount{}}, ""},
 		"a parent there is not": {Claims{Role: Tenant, Tenant: "acme", Parent: strings.Repeat("a", idLength)}, "parent"},
 		"names as long as can be": {Claims{Role: Session, Tenant: strings.Repeat("<", maxName), Agent: strings.Repeat("&", maxName), Session: strings.Repeat(`"`, maxName),
 			Note: strings.Repeat("ä", maxName/2), Expires: later}, ""},
@@ -131,7 +131,7 @@ func TestAllows(t *testing.T) {
 // TestChildrenHaveLess tries each way of having more, and what is as much.
 func TestChildrenHaveLess(t *testing.T) {
 	until := soon()
-	limits, amount := quota.NoLimits().With(quota.Sandboxes, 2), budget.NoBound()
+	limits, amount := tenant.NoLimits().With(tenant.Sandboxes, 2), budget.NoBound()
 	amount.Calls = 10
 	bounded := Claims{Role: Tenant, Tenant: "acme", Agent: "main", Expires: until, Quota: &limits, Budget: &amount}
 	single := Claims{Role: Session, Tenant: "acme", Session: "s", Expires: until}
@@ -154,9 +154,9 @@ func TestChildrenHaveLess(t *testing.T) {
 		"another agent":        {bounded, Claims{Role: Tenant, Agent: "other"}, "agent"},
 		"a moment longer":      {bounded, Claims{Role: Tenant, Expires: until.Add(time.Second)}, "expires"},
 		"a moment shorter":     {bounded, Claims{Role: Tenant, Expires: until.Add(-time.Second)}, ""},
-		"a larger quota":       {bounded, Claims{Role: Tenant, Quota: new(limits.With(quota.Sandboxes, 3))}, "quota.sandboxes"},
-		"no quota":             {bounded, Claims{Role: Tenant, Quota: new(quota.NoLimits())}, "quota.sandboxes"},
-		"a smaller quota":      {bounded, Claims{Role: Tenant, Quota: &quota.Limits{Sandboxes: 1}}, ""},
+		"a larger quota":       {bounded, Claims{Role: Tenant, Quota: new(limits.With(tenant.Sandboxes, 3))}, "quota.sandboxes"},
+		"no quota":             {bounded, Claims{Role: Tenant, Quota: new(tenant.NoLimits())}, "quota.sandboxes"},
+		"a smaller quota":      {bounded, Claims{Role: Tenant, Quota: &tenant.Limits{Sandboxes: 1}}, ""},
 		"a larger budget":      {bounded, Claims{Role: Tenant, Budget: &budget.Amount{Calls: 11}}, "budget.calls"},
 		"no budget":            {bounded, Claims{Role: Tenant, Budget: new(budget.NoBound())}, "budget.calls"},
 		"a smaller budget":     {bounded, Claims{Role: Tenant, Budget: &budget.Amount{Calls: 10}}, ""},
@@ -230,7 +230,7 @@ func wantLess(t *testing.T, c, above Claims) {
 		t.Fatalf("%+v outlives %+v", c, above)
 	}
 	if above.Quota != nil {
-		for k := range quota.NumKinds {
+		for k := range tenant.NumKinds {
 			if bound, n := above.Quota.Of(k), c.Quota.Of(k); bound >= 0 && (n < 0 || n > bound) {
 				t.Fatalf("%v of %+v is more than of %+v", k, c.Quota, above.Quota)
 			}
@@ -250,7 +250,7 @@ func someClaims(r *rand.Rand) Claims {
 		c.Expires = time.Now().Add(time.Duration(1+r.IntN(3)) * time.Hour)
 	}
 	if r.IntN(2) == 0 {
-		c.Quota = &quota.Limits{Sandboxes: r.Int64N(4) - 1, Commands: r.Int64N(4) - 1}
+		c.Quota = &tenant.Limits{Sandboxes: r.Int64N(4) - 1, Commands: r.Int64N(4) - 1}
 	}
 	if c.Role == Admin {
 		c.Tenant, c.Agent = "", ""

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 const (
@@ -314,7 +314,7 @@ func (s *Store) admit(c Claims) (leave func(made bool), err error) {
 	for _, a := range accounts {
 		if most, retry := s.bound(a); most >= 0 && s.count[a] >= most {
 			s.making.RUnlock()
-			e := &quota.Exceeded{Account: "tenant " + a.tenant, Quota: "tokens", Limit: most, Used: s.count[a], Want: 1, RetryAfter: retry}
+			e := &tenant.Exceeded{Account: "tenant " + a.tenant, Quota: "tokens", Limit: most, Used: s.count[a], Want: 1, RetryAfter: retry}
 			return nil, e.Wrap(create)
 		}
 	}

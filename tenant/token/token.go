@@ -25,7 +25,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	tenants "github.com/bulkhead-dev/sandbox/tenant"
 )
 
 const (
@@ -51,11 +51,11 @@ type Token struct {
 // Accounts returns whom the holder takes from when it acts for the tenant: the
 // tenant, with its limits, and the token and those above it as far as they have
 // quotas. No tenant's account is ever named as a token's is.
-func (t Token) Accounts(tenant string, limits quota.Limits) []quota.Account {
-	out := []quota.Account{{Name: "tenant " + tenant, Limits: limits}}
+func (t Token) Accounts(tenant string, limits tenants.Limits) []tenants.Account {
+	out := []tenants.Account{{Name: "tenant " + tenant, Limits: limits}}
 	for _, one := range append([]Token{t}, t.Above...) {
 		if one.Quota != nil {
-			out = append(out, quota.Account{Name: "token " + one.ID, Limits: *one.Quota})
+			out = append(out, tenants.Account{Name: "token " + one.ID, Limits: *one.Quota})
 		}
 	}
 	return out
@@ -117,7 +117,7 @@ func Open(dir string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: path, now: time.Now, read: read, passed: statedir.In(path), most: func(string) int64 { return quota.Unlimited }, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int64{}}
+	s := &Store{dir: path, now: time.Now, read: read, passed: statedir.In(path), most: func(string) int64 { return tenants.Unlimited }, known: map[string]known{}, gone: map[string]bool{}, count: map[account]int64{}}
 	for _, o := range options {
 		o(s)
 	}

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tenant/quota"
+	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
 func TestCreateAndVerify(t *testing.T) {
 	s := open(t, t.TempDir())
-	limits := quota.NoLimits().With(quota.Commands, 3)
+	limits := tenant.NoLimits().With(tenant.Commands, 3)
 	claims := Claims{Role: Tenant, Tenant: "acme", Agent: "main", Expires: soon(), Quota: &limits, Note: "the web shop"}
 	secret, id := make1(t, s, claims)
 	limits.Commands = 100 // the caller's own, from now on
@@ -27,7 +27,7 @@ func TestCreateAndVerify(t *testing.T) {
 		if got.ID != id || got.Tenant != "acme" || got.Agent != "main" || got.Note != "the web shop" || !got.Expires.Equal(claims.Expires.Truncate(time.Millisecond)) || time.Since(got.Created).Abs() > time.Hour {
 			t.Errorf("got %+v", got)
 		}
-		if a := got.Accounts("acme", quota.Limits{}); len(a) != 2 || a[0].Name != "tenant acme" || a[1].Limits.Commands != 3 || a[1].Name != "token "+id {
+		if a := got.Accounts("acme", tenant.Limits{}); len(a) != 2 || a[0].Name != "tenant acme" || a[1].Limits.Commands != 3 || a[1].Name != "token "+id {
 			t.Errorf("accounts %+v", a)
 		}
 		got.Quota.Commands = 1000 // is the caller's own, too
@@ -189,11 +189,11 @@ func TestDepth(t *testing.T) {
 // there are and whatever each may have.
 func TestQuotasAddUp(t *testing.T) {
 	s := open(t, t.TempDir())
-	_, id := make1(t, s, Claims{Role: Tenant, Tenant: "acme", Quota: new(quota.NoLimits().With(quota.Sandboxes, 2))})
-	keeper := quota.New(time.Now)
+	_, id := make1(t, s, Claims{Role: Tenant, Tenant: "acme", Quota: new(tenant.NoLimits().With(tenant.Sandboxes, 2))})
+	keeper := tenant.New(time.Now)
 	for n := range 3 {
 		secret, _ := make1(t, s, Claims{Role: Tenant, Parent: id})
-		_, err := keeper.Acquire(quota.Want{Sandboxes: 1}, wantGood(t, s, secret).Accounts("acme", quota.NoLimits())...)
+		_, err := keeper.Acquire(tenant.Want{Sandboxes: 1}, wantGood(t, s, secret).Accounts("acme", tenant.NoLimits())...)
 		if n < 2 && err != nil || n == 2 && (sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded || !strings.Contains(err.Error(), "sandboxes")) {
 			t.Errorf("child %d: %v", n, err)
 		}
@@ -238,7 +238,7 @@ func TestOneTenantIsBounded(t *testing.T) {
 	s.count[account{tenant: "acme"}] = maxPerTenant
 	_, _, err := s.Create(acme())
 	wantCode(t, err, sandbox.CodeBudgetExceeded, "quota.tokens")
-	if after, ok := quota.RetryAfter(err); !ok || after != tidying {
+	if after, ok := tenant.RetryAfter(err); !ok || after != tidying {
 		t.Errorf("to retry after %v", after)
 	}
 	make1(t, s, Claims{Role: Tenant, Tenant: "other"})
@@ -325,7 +325,7 @@ func TestChildrenAreBounded(t *testing.T) {
 	grandchild := Claims{Role: Tenant, Parent: made[0]}
 	if _, _, err := s.Create(grandchild); err == nil {
 		t.Error("a child makes one more")
-	} else if after, ok := quota.RetryAfter(err); !ok || after > time.Second {
+	} else if after, ok := tenant.RetryAfter(err); !ok || after > time.Second {
 		t.Errorf("to retry after %v", after)
 	}
 	make1(t, s, acme()) // from none

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/gate"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // gateOf is the gate of a program whose settings say nothing.

@@ -11,11 +11,10 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/evidence"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
-	"github.com/bulkhead-dev/sandbox/evidence/witness"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -36,11 +35,11 @@ type rigOperators struct {
 // A silence is a witness that keeps nothing.
 type silence struct{}
 
-func (silence) Begin(context.Context, proof.Begin, bool) (manager.Entry, error) {
+func (silence) Begin(context.Context, evidence.Begin, bool) (manager.Entry, error) {
 	return silence{}, nil
 }
-func (silence) Refused(context.Context, proof.Begin, proof.End, bool) error { return nil }
-func (silence) End(context.Context, proof.End) error                        { return nil }
+func (silence) Refused(context.Context, evidence.Begin, evidence.End, bool) error { return nil }
+func (silence) End(context.Context, evidence.End) error                           { return nil }
 
 // OpenOperators returns them, with a file of so many bytes to be read. The rig
 // ends them.
@@ -51,7 +50,7 @@ func (r *rig) OpenOperators(ctx context.Context, bytes int) (*rigOperators, erro
 	if err != nil {
 		return nil, err
 	}
-	c, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []witness.Sink{witness.NewFile("evidence", store)}})
+	c, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("evidence", store)}})
 	if err != nil {
 		return nil, err
 	}

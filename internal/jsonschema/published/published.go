@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 	toolschema "github.com/bulkhead-dev/sandbox/tools/schema"
@@ -34,8 +34,8 @@ func All() []Schema {
 		of[grant.Manifest]("manifest", "1.0.0", "Manifest: what a tool declares of itself", jsonschema.Input),
 		of[grant.Operation]("operation", "1.0.0", "Operation: one thing that a tool wants done; its content goes beside it", jsonschema.Input),
 		of[grant.Profile]("profile", "1.1.0", "Profile: what one call may do", jsonschema.Output),
-		of[proof.Begin]("evidence-begin", "1.0.0", "Evidence that an operation begins", jsonschema.Output),
-		of[proof.End]("evidence-end", "1.1.0", "Evidence that an operation has ended", jsonschema.Output),
+		of[evidence.Begin]("evidence-begin", "1.0.0", "Evidence that an operation begins", jsonschema.Output),
+		of[evidence.End]("evidence-end", "1.1.0", "Evidence that an operation has ended", jsonschema.Output),
 	}...)
 }
 
@@ -118,8 +118,8 @@ func Words(t reflect.Type) []string {
 		return list(grant.OpFsRead, grant.OpFsWrite, grant.OpFsList, grant.OpNetHTTP, grant.OpBrowserNav, grant.OpBrowserScreenshot,
 			grant.OpBrowserExtract, grant.OpBrowserPDF, grant.OpBrowserWait, grant.OpBrowserClick, grant.OpBrowserType,
 			grant.OpBrowserUpload, grant.OpBrowserDownload, grant.OpProcExec, grant.OpTmpAlloc)
-	case reflect.TypeFor[proof.Status]():
-		return list(proof.OK, proof.Denied, proof.Failed, proof.Aborted)
+	case reflect.TypeFor[evidence.Status]():
+		return list(evidence.OK, evidence.Denied, evidence.Failed, evidence.Aborted)
 	case reflect.TypeFor[sandbox.Code]():
 		return list(sandbox.CodePermissionDeny, sandbox.CodeCapabilityBlocked, sandbox.CodeNotFound, sandbox.CodeBusy, sandbox.CodeUnsupported,
 			sandbox.CodeDenyTool, sandbox.CodeBudgetExceeded, sandbox.CodeValidation, sandbox.CodeUnavailable, sandbox.CodeTimeout,

@@ -19,7 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/evidence/proof"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
 	internaljsonschema "github.com/bulkhead-dev/sandbox/internal/jsonschema"
 	"github.com/bulkhead-dev/sandbox/internal/jsonschema/published"
@@ -97,7 +97,7 @@ func TestVersions(t *testing.T) {
 func TestWordsAreComplete(t *testing.T) {
 	types := []reflect.Type{
 		reflect.TypeFor[grant.Kind](), reflect.TypeFor[grant.SafetyClass](), reflect.TypeFor[grant.SideEffect](), reflect.TypeFor[grant.OpKind](),
-		reflect.TypeFor[proof.Status](), reflect.TypeFor[sandbox.Code](),
+		reflect.TypeFor[evidence.Status](), reflect.TypeFor[sandbox.Code](),
 	}
 	for _, typ := range types {
 		dir := repository + strings.TrimPrefix(typ.PkgPath(), "github.com/bulkhead-dev/sandbox")
@@ -215,9 +215,9 @@ func TestSchemasTakeWhatIsWritten(t *testing.T) {
 		"manifest":       {m},
 		"operation":      {grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: "https://example.com/", Header: map[string]string{"Accept": "*/*"}}, grant.Operation{Kind: grant.OpProcExec, Tool: "git", Args: []string{"status"}, Timeout: time.Second}},
 		"profile":        {profile, grant.Profile{Safety: grant.SafetyLow}},
-		"evidence-begin": {proof.Begin{ID: "1", Kind: grant.OpFsRead, Time: now, Request: proof.Request{Path: "/workspace"}, Inputs: proof.DigestOf(nil)}},
-		"evidence-end": {proof.End{ID: "1", Status: proof.Denied, Code: sandbox.CodeDenyTool}, proof.End{
-			Status: proof.OK, Effects: []proof.Effect{{Kind: grant.EffectProcess, Program: "git", ExitCode: &code, Digest: proof.DigestOf([]byte("x"))}}}},
+		"evidence-begin": {evidence.Begin{ID: "1", Kind: grant.OpFsRead, Time: now, Request: evidence.Request{Path: "/workspace"}, Inputs: evidence.DigestOf(nil)}},
+		"evidence-end": {evidence.End{ID: "1", Status: evidence.Denied, Code: sandbox.CodeDenyTool}, evidence.End{
+			Status: evidence.OK, Effects: []evidence.Effect{{Kind: grant.EffectProcess, Program: "git", ExitCode: &code, Digest: evidence.DigestOf([]byte("x"))}}}},
 	} {
 		s := compiled(t, name)
 		for _, v := range values {

@@ -17,6 +17,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/supervise"
 	"github.com/bulkhead-dev/sandbox/egress"
@@ -25,12 +27,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/record"
 	"github.com/bulkhead-dev/sandbox/egress/serve"
-	"github.com/bulkhead-dev/sandbox/evidence"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/seccomp"
-	"github.com/bulkhead-dev/sandbox/violation/store"
 )
 
 // Image is the project's own image of a browser; the Makefile makes it before
@@ -131,7 +131,7 @@ func newOutlet(t testing.TB, w *wall.Wall, n *internet.Internet) *serve.Outlet {
 	t.Helper()
 	ev, err := evidence.Open(w.State.Evidence(), evidence.Options{})
 	must(t, err)
-	vi, err := store.Open(w.State.Violations(), store.Options{})
+	vi, err := violation.Open(w.State.Violations(), violation.Options{})
 	must(t, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)

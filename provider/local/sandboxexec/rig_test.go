@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/hardening"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }

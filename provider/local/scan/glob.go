@@ -7,7 +7,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
-	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
+	"github.com/bulkhead-dev/sandbox/policy/path"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -39,10 +39,10 @@ func compile(globs []Glob, roots, find []string) (*matcher, error) {
 	m := &matcher{globs: globs, exact: map[string][]*compiled{}, find: map[string]bool{}}
 	m.folded = &matcher{globs: globs, exact: map[string][]*compiled{}, find: map[string]bool{}, fold: true}
 	for _, name := range find {
-		m.find[name], m.folded.find[pattern.Fold(name)] = true, true
+		m.find[name], m.folded.find[path.Fold(name)] = true, true
 	}
 	for i, g := range globs {
-		alternatives, why := pattern.Parse(g.Pattern)
+		alternatives, why := path.Parse(g.Pattern)
 		if why != "" {
 			e := failed(sandbox.CodeValidation, g.Pattern, fmt.Sprintf("the pattern %q %s", g.Pattern, why), "correct or remove it", nil)
 			return nil, e
@@ -74,8 +74,8 @@ func (m *matcher) add(glob int, base string, segments []string) error {
 	last := len(segments) - 1
 	n := 0
 	if base != "" {
-		for n < last && pattern.Plain(segments[n]) {
-			base = strings.TrimSuffix(base, "/") + "/" + pattern.Unescape(segments[n])
+		for n < last && path.Plain(segments[n]) {
+			base = strings.TrimSuffix(base, "/") + "/" + path.Unescape(segments[n])
 			n++
 		}
 		canonical, err := hostpath.Canonical(base)
@@ -86,19 +86,19 @@ func (m *matcher) add(glob int, base string, segments []string) error {
 	}
 	tail := strings.Join(segments[n:], "/")
 	m.insert(glob, base, tail, segments[last])
-	m.folded.insert(glob, pattern.Fold(base), pattern.Fold(tail), pattern.Fold(segments[last]))
+	m.folded.insert(glob, path.Fold(base), path.Fold(tail), path.Fold(segments[last]))
 	return nil
 }
 
 func (m *matcher) insert(glob int, base, tail, last string) {
 	c := &compiled{glob: glob, base: base, tail: tail, last: last}
 	c.single = base == "" && (tail == "**/"+last || tail == last)
-	if pattern.Plain(last) {
-		name := pattern.Unescape(last)
+	if path.Plain(last) {
+		name := path.Unescape(last)
 		m.exact[name] = append(m.exact[name], c)
 		return
 	}
-	c.spares = pattern.SparesTemplates(last)
+	c.spares = path.SparesTemplates(last)
 	c.prefix = last[:strings.IndexAny(last, `*?[\`)]
 	if !strings.ContainsAny(last, `[\`) {
 		c.suffix = last[strings.LastIndexAny(last, "*?")+1:]
@@ -112,7 +112,7 @@ func (m *matcher) insert(glob int, base, tail, last string) {
 // templates does not match the name of one unless the name is of a folder.
 func (m *matcher) matches(dir string, name []byte, folder, fold bool) (glob int, read bool) {
 	if fold && !m.fold {
-		return m.folded.matches(pattern.Fold(dir), []byte(pattern.Fold(string(name))), folder, true)
+		return m.folded.matches(path.Fold(dir), []byte(path.Fold(string(name))), folder, true)
 	}
 	glob = -1
 	take := func(c *compiled) {
@@ -131,7 +131,7 @@ func (m *matcher) matches(dir string, name []byte, folder, fold bool) (glob int,
 			len(name) < len(c.suffix) || string(name[len(name)-len(c.suffix):]) != c.suffix {
 			continue
 		}
-		if c.spares && !folder && pattern.Spares(c.last, string(name)) {
+		if c.spares && !folder && path.Spares(c.last, string(name)) {
 			continue
 		}
 		if c.single && doublestar.MatchUnvalidated(c.last, string(name)) || !c.single && c.covers(dir, string(name)) {
@@ -146,10 +146,10 @@ func (m *matcher) matches(dir string, name []byte, folder, fold bool) (glob int,
 // for that one.
 func (m *matcher) firm(dir, name string, folder, fold bool) int {
 	if fold && !m.fold {
-		return m.folded.firm(pattern.Fold(dir), pattern.Fold(name), folder, true)
+		return m.folded.firm(path.Fold(dir), path.Fold(name), folder, true)
 	}
 	for _, c := range slices.Concat(m.exact[name], m.loose) {
-		if !m.globs[c.glob].Read && !(c.spares && !folder && pattern.Spares(c.last, name)) &&
+		if !m.globs[c.glob].Read && !(c.spares && !folder && path.Spares(c.last, name)) &&
 			(c.single && doublestar.MatchUnvalidated(c.last, name) || !c.single && c.covers(dir, name)) {
 			return c.glob
 		}
@@ -163,7 +163,7 @@ func (m *matcher) finds(name []byte, fold bool) bool {
 		return false
 	}
 	if fold {
-		return m.folded.find[pattern.Fold(string(name))]
+		return m.folded.find[path.Fold(string(name))]
 	}
 	return m.find[string(name)]
 }

@@ -8,14 +8,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
+	policypath "github.com/bulkhead-dev/sandbox/policy/path"
 )
 
 // globs turns the globs into closures.
 func (r Rules) globs() ([]closure, error) {
 	var out []closure
 	for _, g := range r.Globs {
-		alternatives, why := pattern.Parse(g.Pattern)
+		alternatives, why := policypath.Parse(g.Pattern)
 		if why != "" {
 			return nil, invalid(g.Pattern, fmt.Sprintf("the pattern %q %s", g.Pattern, why))
 		}
@@ -49,7 +49,7 @@ func (r Rules) bases(p string, segments []string) []string {
 // longer match from another place. A "**" that something stands before makes
 // that every folder below.
 func (r Rules) pinned(g Glob) []string {
-	alternatives, _ := pattern.Parse(g.Pattern)
+	alternatives, _ := policypath.Parse(g.Pattern)
 	var out []string
 	for _, segments := range alternatives {
 		for _, base := range r.bases(g.Pattern, segments) {
@@ -92,7 +92,7 @@ func segmentsRegex(segments []string) string {
 // is.
 func templatesRegex(segments []string) []string {
 	last := len(segments) - 1
-	if !pattern.SparesTemplates(segments[last]) {
+	if !policypath.SparesTemplates(segments[last]) {
 		return nil
 	}
 	head := strings.TrimRight(segments[last], "*")
@@ -102,7 +102,7 @@ func templatesRegex(segments []string) []string {
 		any = `([^/]*\.)?`
 	}
 	var out []string
-	for _, ending := range pattern.TemplateEndings() {
+	for _, ending := range policypath.TemplateEndings() {
 		out = append(out, before+any+segmentRegex(ending))
 	}
 	return out

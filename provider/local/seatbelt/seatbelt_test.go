@@ -13,7 +13,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/policy/path/pattern"
+	policypath "github.com/bulkhead-dev/sandbox/policy/path"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -244,7 +244,7 @@ func FuzzGlob(f *testing.F) {
 			matched = doublestar.MatchUnvalidated(glob, name[1:])
 		}
 		segments := strings.Split(glob, "/")
-		if !strings.Contains(glob, `\/`) && matched && !pattern.SparesTemplates(segments[len(segments)-1]) {
+		if !strings.Contains(glob, `\/`) && matched && !policypath.SparesTemplates(segments[len(segments)-1]) {
 			for _, q := range []string{name, name + "/below", strings.ToUpper(name)} {
 				if strings.ToUpper(name) == q && len(q) != len(name) {
 					continue

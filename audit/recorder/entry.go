@@ -1,0 +1,265 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+)
+
+// ruleRequired is the rule by which an operation is refused that could not be
+// put on record.
+const ruleRequired = "requireEvidence"
+
+// An Entry is an operation that has begun. Its End must be called.
+type Entry struct {
+	w       *Witness
+	id      string
+	require bool
+	like    evidence.Record // of the begin, without data
+	began   time.Time
+	over    atomic.Bool
+}
+
+// Begin puts on record that an operation begins. ID (unless it is one of
+// [NewID]), Writer and Time of b are filled in, and its texts are cut to what is
+// kept.
+//
+// With require an error means that nothing may run: a Keeper has not taken the
+// begin in time, there is none, or ctx has ended; its code is then
+// [sandbox.CodeUnavailable] and its Field "requireEvidence". That refusal is
+// put on record by the Witness itself as soon as it can be. Without require
+// there is an error only when the Witness is closed.
+func (w *Witness) Begin(ctx context.Context, b evidence.Begin, require bool) (*Entry, error) {
+	if err := w.enter(); err != nil {
+		return nil, err
+	}
+	e, rec, err := w.entry(b, require)
+	if err != nil {
+		w.leave()
+		return nil, err
+	}
+	w.begun.Add(1)
+	err = w.deliver(ctx, require, rec)
+	if err == nil || !require {
+		return e, nil
+	}
+	refusal := evidence.End{Status: evidence.Denied, Code: sandbox.CodeUnavailable, Rule: ruleRequired, Detail: "the begin could not be put on record in time"}
+	if end, eerr := e.end(refusal); eerr == nil {
+		w.offer(end)
+	}
+	e.over.Store(true)
+	w.ended.Add(1)
+	w.leave()
+	return nil, err
+}
+
+// Refused puts on record an operation that does not begin: both records are
+// written at once, as [evidence.Minor], since asking costs nothing: whoever asks
+// without end for what he may not would push what was done out of the files. The Status of end is [proof.Denied] unless it says other.
+// Without require there is an error only when the Witness is closed.
+func (w *Witness) Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error {
+	if err := w.enter(); err != nil {
+		return err
+	}
+	defer w.leave()
+	e, begin, err := w.entry(b, require)
+	if err != nil {
+		return err
+	}
+	e.over.Store(true)
+	if end.Status == "" {
+		end.Status = evidence.Denied
+	}
+	rec, err := e.end(end)
+	if err != nil {
+		return err
+	}
+	begin.Share, rec.Share = evidence.Minor, evidence.Minor
+	w.refused.Add(1)
+	if err := w.deliver(ctx, require, begin, rec); require {
+		return err
+	}
+	return nil
+}
+
+// ID returns the id of the operation.
+func (e *Entry) ID() string { return e.id }
+
+// End puts on record how the operation has ended. It does so although ctx has
+// ended, within a time of its own. ID of end is filled in, Time and Duration
+// where they are zero; a Status that there is not becomes [proof.OK] where there
+// is no Code, and else [proof.Failed].
+//
+// An error means that evidence is required and the end is not on record yet; it
+// is kept, and written as soon as it can be. A second End is refused.
+func (e *Entry) End(ctx context.Context, end evidence.End) error {
+	if !e.over.CompareAndSwap(false, true) {
+		return sandbox.Errorf(sandbox.CodeInternal, "record an operation", "operation %s has ended before", e.id)
+	}
+	defer e.w.leave()
+	e.w.ended.Add(1)
+	rec, err := e.end(end)
+	if err != nil {
+		return err
+	}
+	if err := e.w.deliver(context.WithoutCancel(ctx), e.require, rec); e.require {
+		return err
+	}
+	return nil
+}
+
+// entry returns an operation and the record of its begin.
+func (w *Witness) entry(b evidence.Begin, require bool) (*Entry, evidence.Record, error) {
+	now := w.o.Now()
+	if !isID(b.ID) {
+		b.ID = NewID()
+	}
+	b.Writer, b.Time = w.id, now.UTC()
+	data, err := encodeBegin(b)
+	if err != nil {
+		return nil, evidence.Record{}, err
+	}
+	e := &Entry{w: w, id: b.ID, require: require, began: now, like: evidence.Record{
+		Time: b.Time, Tenant: name(b.Tenant, false), Agent: name(b.Agent, false), Session: name(b.Session, false),
+		Sandbox: name(b.Sandbox, false), Command: b.ID, Type: evidence.TypeBegin, Share: evidence.Exact,
+	}}
+	rec := e.like
+	rec.Data = data
+	return e, rec, nil
+}
+
+// end returns the record of an end.
+func (e *Entry) end(end evidence.End) (evidence.Record, error) {
+	now := e.w.o.Now()
+	end.ID = e.id
+	if end.Time.IsZero() {
+		end.Time = now
+	}
+	if end.Duration == 0 {
+		end.Duration = now.Sub(e.began)
+	}
+	end.Time, end.Duration = end.Time.UTC(), max(end.Duration, 0)
+	switch end.Status {
+	case evidence.OK, evidence.Denied, evidence.Failed, evidence.Aborted:
+	default:
+		end.Status = evidence.Failed
+		if end.Code == "" {
+			end.Status = evidence.OK
+		}
+	}
+	return endRecord(e.like, end)
+}
+
+// endRecord returns the record of an end, for the operation of begin.
+func endRecord(begin evidence.Record, end evidence.End) (evidence.Record, error) {
+	data, err := encodeEnd(end)
+	if err != nil {
+		return evidence.Record{}, err
+	}
+	begin.Type, begin.Time, begin.Data, begin.Share = evidence.TypeEnd, end.Time, data, evidence.Exact
+	return begin, nil
+}
+
+// offer gives records to all sinks and waits for none.
+func (w *Witness) offer(rs ...evidence.Record) {
+	for _, m := range w.rings {
+		_ = m.Write(context.Background(), rs...) // which does not fail
+	}
+	for _, o := range w.outlets {
+		o.offer(rs)
+	}
+}
+
+// deliver gives records to all sinks and waits for the Keepers. The error says
+// which of them has not taken them in time.
+func (w *Witness) deliver(ctx context.Context, require bool, rs ...evidence.Record) error {
+	for _, m := range w.rings {
+		_ = m.Write(ctx, rs...) // which does not fail
+	}
+	var waits []wait
+	var failed error
+	for _, o := range w.outlets {
+		if !o.keeps {
+			o.offer(rs)
+			continue
+		}
+		x := wait{outlet: o, done: make(chan error, 1)}
+		if x.lane = w.place(ctx, require, o, &job{records: rs, done: x.done}); x.lane == nil {
+			o.lose(rs)
+			failed = notTaken(o, errFull)
+			continue
+		}
+		waits = append(waits, x)
+	}
+	if require && len(w.keepers) == 0 {
+		return noEvidence("no sink keeps records", nil)
+	}
+	for _, x := range waits {
+		if err := await(ctx, x.done, x.lane.limit(require, w.o.Wait)); err != nil && failed == nil {
+			failed = notTaken(x.outlet, err)
+		}
+	}
+	return failed
+}
+
+// A wait is what a caller waits for.
+type wait struct {
+	outlet *outlet
+	lane   *lane
+	done   chan error
+}
+
+// place finds a place for a job, if need be when what waits before it was tried
+// once more. It returns nil when there is none.
+func (w *Witness) place(ctx context.Context, require bool, o *outlet, j *job) *lane {
+	l, again := o.put(j)
+	if l != nil {
+		return l
+	}
+	limit := w.o.Wait / hasty
+	if require {
+		limit = o.within
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-again:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	l, _ = o.put(j)
+	return l
+}
+
+// limit says how long a caller waits for a sink.
+func (l *lane) limit(require bool, wait time.Duration) time.Duration {
+	if require {
+		return l.within
+	}
+	return l.patience(wait)
+}
+
+var errLate = errors.New("it takes too long")
+
+// await returns how a write went, or why nobody waits for that any longer.
+func await(ctx context.Context, done <-chan error, limit time.Duration) error {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return errLate
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func notTaken(o *outlet, err error) error {
+	return noEvidence(fmt.Sprintf("the operation cannot be put on record in %s", o.sink.Name()), err)
+}

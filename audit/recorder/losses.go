@@ -1,0 +1,99 @@
+package recorder
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+)
+
+// maxLosers bounds the tenants whose losses are counted apart.
+const maxLosers = 256
+
+// losses count records that a sink did not get, and that were not told to it
+// yet. They are guarded by the lock of their lane.
+type losses map[loser]loss
+
+type loser struct {
+	tenant string
+	kind   evidence.Type
+}
+
+// A loss is a number of records like one.
+type loss struct {
+	like         evidence.Record
+	n            int64
+	since, until time.Time
+}
+
+// add counts a record that is lost.
+func (l losses) add(r evidence.Record) {
+	if r.Omitted > 0 {
+		return // a record of losses, which are given back
+	}
+	r.Data = nil
+	l.join(loss{r, 1, r.Time, r.Time})
+}
+
+// join counts records that are lost. Those of too many tenants are counted
+// together, and then it is not told whose they were.
+func (l losses) join(more loss) {
+	key := loser{more.like.Tenant, more.like.Type}
+	if _, ok := l[key]; !ok && len(l) >= maxLosers {
+		key.tenant, more.like = "", evidence.Record{Type: more.like.Type, Share: more.like.Share}
+	}
+	have, ok := l[key]
+	if !ok {
+		l[key] = more
+		return
+	}
+	for _, name := range []struct{ have, more *string }{
+		{&have.like.Agent, &more.like.Agent}, {&have.like.Session, &more.like.Session}, {&have.like.Sandbox, &more.like.Sandbox},
+	} {
+		if *name.have != *name.more { // who else it may have been is not kept
+			*name.have = ""
+		}
+	}
+	have.n += more.n
+	if more.since.Before(have.since) {
+		have.since = more.since
+	}
+	if more.until.After(have.until) {
+		have.until = more.until
+	}
+	l[key] = have
+}
+
+// take returns the losses, and records that tell of them, and forgets them.
+func (l losses) take() ([]loss, []evidence.Record) {
+	if len(l) == 0 {
+		return nil, nil
+	}
+	all := slices.SortedFunc(maps.Values(l), func(a, b loss) int {
+		return cmp.Or(cmp.Compare(a.like.Tenant, b.like.Tenant), cmp.Compare(a.like.Type, b.like.Type))
+	})
+	clear(l)
+	out := make([]evidence.Record, len(all))
+	for i, x := range all {
+		out[i] = x.like.Omit(x.n, evidence.Omission{Reason: evidence.OmittedLost, Since: x.since, Until: x.until})
+	}
+	return all, out
+}
+
+// giveBack takes losses that could not be told.
+func (l losses) giveBack(all []loss) {
+	for _, x := range all {
+		l.join(x)
+	}
+}
+
+// waiting returns how many lost records were not told of yet.
+func (l losses) waiting() int64 {
+	var n int64
+	for _, x := range l {
+		n += x.n
+	}
+	return n
+}

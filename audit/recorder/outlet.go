@@ -1,0 +1,200 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+)
+
+// Bounds of what waits for one sink.
+const (
+	maxLanes = 4096
+	share    = 8 // one tenant may have so little of all the places
+)
+
+const (
+	sayEvery  = 10 * time.Second // between two lines of the log about one sink
+	wakeEvery = time.Second      // between two tries because of other lanes
+)
+
+// An outlet is a sink with what waits for it: one queue, or, before a Keeper,
+// one for each tenant, so that what is wrong with the records of one keeps no
+// other waiting.
+type outlet struct {
+	sink  Sink
+	keeps bool
+	most  int // records in a batch
+	room  int // records that may wait in a lane
+	// before is called with what is about to be written; its error counts as
+	// that of the sink.
+	before func([]evidence.Record) error
+	within time.Duration // for one write
+	log    logrus.FieldLogger
+	now    func() time.Time
+
+	mu    sync.Mutex // guards what is in the lanes, too
+	lanes map[string]*lane
+	said  time.Time // when the log was told last
+	woke  time.Time // when the others were last tried because one lane has succeeded
+	count SinkCounters
+}
+
+func newOutlet(s Sink, o Options, before func([]evidence.Record) error) *outlet {
+	out := &outlet{sink: s, most: maxBatch, room: o.Queue, within: o.within(), log: o.Log, now: o.Now, lanes: map[string]*lane{}}
+	if _, out.keeps = s.(Keeper); out.keeps {
+		out.before = before
+	}
+	if _, ok := s.(*Callback); ok {
+		out.most = 1 // a panic loses what was given, and no more
+	}
+	out.count.Name = s.Name()
+	return out
+}
+
+// put gives a job to the sink. The records are of one tenant. Where there is no
+// place the lane is nil, and the channel is closed when it is time to look
+// again.
+func (o *outlet) put(j *job) (*lane, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.lane(j.records[0].Tenant)
+	if l.put(j) {
+		return l, nil
+	}
+	return nil, l.flush()
+}
+
+// offer gives records to the sink, or loses them when there is no place.
+func (o *outlet) offer(rs []evidence.Record) {
+	if l, _ := o.put(&job{records: rs}); l == nil {
+		o.lose(rs)
+	}
+}
+
+// lose counts records that the sink will never get, and says so.
+func (o *outlet) lose(rs []evidence.Record) {
+	o.mu.Lock()
+	o.lane(rs[0].Tenant).lose(rs)
+	o.mu.Unlock()
+	o.tell(errFull)
+}
+
+// lane returns the lane of a tenant. Where there are too many they share one.
+func (o *outlet) lane(tenant string) *lane {
+	if !o.keeps {
+		tenant = ""
+	}
+	l := o.lanes[tenant]
+	if l == nil && len(o.lanes) >= maxLanes {
+		tenant = ""
+		l = o.lanes[tenant]
+	}
+	if l == nil {
+		l = &lane{outlet: o, tenant: tenant, losses: losses{}}
+		o.lanes[tenant] = l
+	}
+	return l
+}
+
+// wake has the lanes tried again in which something was left, because another
+// one has just succeeded. It is called with the lock held.
+func (o *outlet) wake() {
+	if time.Since(o.woke) < wakeEvery {
+		return
+	}
+	o.woke = time.Now()
+	for _, l := range o.lanes {
+		if len(l.jobs) > 0 || len(l.losses) > 0 {
+			l.start()
+		}
+	}
+}
+
+// flush waits until nobody writes, and returns why something still waits.
+func (o *outlet) flush(ctx context.Context) error {
+	o.mu.Lock()
+	var ends []chan struct{}
+	for _, l := range o.lanes {
+		ends = append(ends, l.flush())
+	}
+	o.mu.Unlock()
+	for _, ended := range ends {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var cause error
+	var untold int64
+	for _, l := range o.lanes {
+		untold += l.losses.waiting()
+		if len(l.jobs) > 0 && cause == nil {
+			cause = l.failing
+		}
+	}
+	if n := o.count.Waiting + untold; n > 0 {
+		if cause == nil {
+			cause = ctx.Err()
+		}
+		return noEvidence(fmt.Sprintf("%d records are missing in %s", n, o.count.Name), cause)
+	}
+	return nil
+}
+
+// tell puts a failure into the log, but not more often than anybody would read.
+func (o *outlet) tell(why error) {
+	now := o.now()
+	o.mu.Lock()
+	since := now.Sub(o.said)
+	quiet := !o.said.IsZero() && since >= 0 && since < sayEvery // clocks can be set back
+	if !quiet {
+		o.said = now
+	}
+	c := o.count
+	o.mu.Unlock()
+	if !quiet {
+		o.log.WithError(why).WithField("sink", c.Name).WithField("waiting", c.Waiting).WithField("lost", c.Lost).
+			Error("operations are not on record")
+	}
+}
+
+// counters returns what happened so far.
+func (o *outlet) counters() SinkCounters {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.count
+}
+
+// write gives records to the sink.
+func (o *outlet) write(rs []evidence.Record) (err error) {
+	if len(rs) == 0 {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errPanic, p)
+		}
+	}()
+	if o.before != nil {
+		if err := o.before(rs); err != nil {
+			return err
+		}
+	}
+	ctx, done := context.WithTimeout(context.Background(), o.within)
+	defer done()
+	return o.sink.Write(ctx, rs...)
+}
+
+// Why a record finds no place, or is not given again.
+var (
+	errFull  = errors.New("too many records wait to be written")
+	errPanic = errors.New("the sink panics")
+)

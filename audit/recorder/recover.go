@@ -1,0 +1,236 @@
+package recorder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+)
+
+// abortedDetail is what the end of an operation says that nobody lived to tell.
+const abortedDetail = "the program that ran it has ended without telling how"
+
+// Recover writes the ends that are missing: of what was begun by programs that
+// have ended since, as [proof.Aborted]. It returns how many those are. What a
+// living program has begun is never concerned. Any number of programs may
+// recover at once; each dead one's operations are looked at below its lock, by
+// one of them, and when that is killed in the middle the next one goes on.
+// Without such programs it costs reading a folder.
+func (w *Witness) Recover(ctx context.Context) (aborted int, err error) {
+	if len(w.keepers) == 0 {
+		return 0, nil
+	}
+	files, err := os.ReadDir(w.o.Writers)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, statedir.Unavailable("recover evidence", w.o.Writers, err)
+	}
+	var errs []error
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			errs = append(errs, statedir.Unavailable("recover evidence", w.o.Writers, err))
+			break
+		}
+		made := strings.HasPrefix(f.Name(), madePrefix)
+		if f.Name() == w.id || !made && !isID(f.Name()) {
+			continue
+		}
+		n, err := w.recoverFile(ctx, f.Name(), made)
+		aborted += n
+		if err != nil {
+			errs = append(errs, statedir.Unavailable("recover evidence", filepath.Join(w.o.Writers, f.Name()), err))
+		}
+	}
+	w.aborted.Add(int64(aborted))
+	return aborted, errors.Join(errs...)
+}
+
+// recoverFile looks after one writer file, if nobody holds it.
+func (w *Witness) recoverFile(ctx context.Context, name string, made bool) (aborted int, err error) {
+	path := filepath.Join(w.o.Writers, name)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // somebody was faster
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, letGo(f)) }()
+	if err := tryLock(f, unix.LOCK_EX); err != nil {
+		if errors.Is(err, errHeld) {
+			return 0, nil // it lives, or somebody is at it
+		}
+		return 0, err
+	}
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return 0, err
+	}
+	if current, err := leadsTo(path, f); err != nil || !current {
+		return 0, err
+	}
+	if !made {
+		c, err := readClaim(f)
+		if err != nil {
+			return 0, err
+		}
+		for _, k := range w.keepers {
+			n, err := w.abort(ctx, k, name, c)
+			if aborted += n; err != nil {
+				return aborted, err
+			}
+		}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return aborted, err
+	}
+	return aborted, nil
+}
+
+// Living reports whether a writer lives, by its id and the folder of writers: an
+// operation without end goes on if so, and else will be told as aborted by the
+// next program that opens a Witness. It is true, too, for the moment in which
+// one is at that.
+func Living(dir, writer string) (bool, error) {
+	const op = "look for a writer of evidence"
+	if !isID(writer) {
+		return false, sandbox.Errorf(sandbox.CodeValidation, op, "a writer's id is 32 hex digits")
+	}
+	path := filepath.Join(dir, writer)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, statedir.Unavailable(op, path, err)
+	}
+	err = tryLock(f, unix.LOCK_SH)
+	held := errors.Is(err, errHeld)
+	if held {
+		err = nil
+	}
+	return held, statedir.Unavailable(op, path, errors.Join(err, letGo(f)))
+}
+
+// abort writes the ends that are missing of a dead writer in one Keeper.
+func (w *Witness) abort(ctx context.Context, k Keeper, writer string, c claim) (aborted int, err error) {
+	filters := []evidence.Filter{{AllTenants: true}}
+	if !c.all {
+		filters = filters[:0]
+		for _, t := range c.tenants {
+			filters = append(filters, evidence.Filter{Tenant: t})
+		}
+	}
+	for _, f := range filters {
+		open, err := unended(k.Query(ctx, f), writer, c.since)
+		if err != nil {
+			return aborted, err
+		}
+		for len(open) > 0 {
+			some := open[:min(len(open), maxBatch)]
+			open = open[len(some):]
+			ends, err := w.abortions(some)
+			if err == nil {
+				err = k.Write(ctx, ends...)
+			}
+			if err != nil {
+				return aborted, err
+			}
+			aborted += len(ends)
+			w.announce(ends)
+		}
+	}
+	return aborted, nil
+}
+
+// abortions returns the ends of operations that nobody lived to tell.
+func (w *Witness) abortions(begins []evidence.Record) ([]evidence.Record, error) {
+	now := w.o.Now().UTC()
+	var ends []evidence.Record
+	for _, b := range begins {
+		r, err := endRecord(b, evidence.End{
+			ID: b.Command, Time: now, Status: evidence.Aborted, Code: sandbox.CodeExecution, Detail: abortedDetail,
+		})
+		if err != nil {
+			return nil, err
+		}
+		ends = append(ends, r)
+	}
+	return ends, nil
+}
+
+// announce tells sinks that keep nothing of ends that were found missing.
+func (w *Witness) announce(ends []evidence.Record) {
+	for _, m := range w.rings {
+		_ = m.Write(context.Background(), ends...) // which does not fail
+	}
+	for _, o := range w.outlets {
+		if !o.keeps {
+			o.offer(ends)
+		}
+	}
+}
+
+// pastSince is how many records in a row have to be older than a writer until
+// nothing of it is looked for behind them: what waited for a sink comes late.
+const pastSince = 4096
+
+// unended returns the begins of a writer, at since or later, that have no end,
+// the oldest first. The records come newest first. A record that a failing disk
+// has let through is written again, so that both of an operation may be there
+// more than once. Memory grows with the operations of this writer.
+func unended(all iter.Seq2[evidence.Record, error], writer string, since time.Time) ([]evidence.Record, error) {
+	var open []evidence.Record
+	told := map[string]bool{} // ids of ends, and of begins that were found
+	old := 0
+	for r, err := range all {
+		var damage *journal.Damage
+		switch {
+		case errors.As(err, &damage):
+			continue // an end that cannot be read tells nobody
+		case err != nil:
+			return nil, fmt.Errorf("cannot read what was begun: %w", err)
+		case !r.Time.Before(since):
+			old = 0
+		default:
+			if old++; old >= pastSince {
+				slices.Reverse(open)
+				return open, nil
+			}
+		}
+		if r.Omitted > 0 {
+			continue
+		}
+		var is struct{ ID, Writer string } // of a begin or an end
+		if json.Unmarshal(r.Data, &is) != nil || !isID(is.ID) {
+			continue
+		}
+		switch {
+		case r.Type == evidence.TypeEnd:
+			told[is.ID] = true
+		case r.Type == evidence.TypeBegin && is.Writer != writer:
+			delete(told, is.ID) // its end was not ours
+		case r.Type == evidence.TypeBegin && !told[is.ID]:
+			told[is.ID] = true
+			r.Command, r.Data = is.ID, nil
+			open = append(open, r)
+		}
+	}
+	slices.Reverse(open)
+	return open, nil
+}

@@ -1,0 +1,141 @@
+package recorder
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+)
+
+// A Sink takes records of begins and ends. It gets them in the order in which
+// they came, one Write at a time, from a goroutine that nobody waits for unless
+// the Sink is a [Keeper]. What it refuses with an error is given to it again,
+// with the next record; after a panic it is not.
+type Sink interface {
+	Name() string // for the log and the counters
+	// Write takes all of the records or none. A Write that goes on after ctx
+	// has ended keeps only this Sink waiting.
+	Write(ctx context.Context, rs ...evidence.Record) error
+}
+
+// A Keeper is a Sink that keeps records beyond the end of the program. An
+// operation begins when each Keeper has its begin, and where evidence is
+// required not without that. A Keeper gets records of one tenant at a time, and
+// those of several tenants at the same time.
+type Keeper interface {
+	Sink
+	// Query is that of [evidence.Store].
+	Query(ctx context.Context, f evidence.Filter) iter.Seq2[evidence.Record, error]
+}
+
+// A File is a Keeper over a folder of records.
+type File struct {
+	name  string
+	store *evidence.Store
+}
+
+var _ Keeper = (*File)(nil)
+
+// NewFile returns a File. The store stays that of the caller, who closes it
+// after the Witness.
+func NewFile(name string, store *evidence.Store) *File { return &File{name, store} }
+
+// Name implements Sink.
+func (f *File) Name() string { return f.name }
+
+// Write implements Sink.
+func (f *File) Write(ctx context.Context, rs ...evidence.Record) error {
+	return f.store.Append(ctx, rs...)
+}
+
+// Query implements Keeper.
+func (f *File) Query(ctx context.Context, filter evidence.Filter) iter.Seq2[evidence.Record, error] {
+	return f.store.Query(ctx, filter)
+}
+
+// A Memory is a Sink that holds the newest records. It has a record as soon as
+// the call that wrote it returns. It is safe for concurrent use.
+type Memory struct {
+	name string
+
+	mu      sync.Mutex
+	ring    []evidence.Record // len is its bound once it is full
+	next    int               // where the next one goes when it is
+	bound   int
+	dropped int64
+}
+
+// DefaultMemory is how many records a Memory holds unless it is told.
+const DefaultMemory = 1024
+
+// NewMemory returns a Memory of at most so many records; 0 takes DefaultMemory.
+func NewMemory(name string, records int) (*Memory, error) {
+	if records < 0 {
+		return nil, sandbox.Errorf(sandbox.CodeValidation, "open evidence in memory", "%d records are less than none", records)
+	}
+	if records == 0 {
+		records = DefaultMemory
+	}
+	return &Memory{name: name, bound: records}, nil
+}
+
+// Name implements Sink.
+func (m *Memory) Name() string { return m.name }
+
+// Write implements Sink. It does not fail.
+func (m *Memory) Write(_ context.Context, rs ...evidence.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range rs {
+		if len(m.ring) < m.bound {
+			m.ring = append(m.ring, r)
+			continue
+		}
+		m.ring[m.next] = r
+		m.next = (m.next + 1) % m.bound
+		m.dropped++
+	}
+	return nil
+}
+
+// Records returns what is held, the oldest first. The data must not be changed.
+func (m *Memory) Records() []evidence.Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append(append(make([]evidence.Record, 0, len(m.ring)), m.ring[m.next:]...), m.ring[:m.next]...)
+}
+
+// Dropped returns how many older records are not held any more.
+func (m *Memory) Dropped() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dropped
+}
+
+// A Callback is a Sink that calls a function of the program.
+type Callback struct {
+	name string
+	call func(context.Context, evidence.Record)
+}
+
+// NewCallback returns a Callback. The function is called in order and one at a
+// time, and must not change the data of a record. While it takes its time
+// records wait for it, as many as [Options].Queue says; those behind are
+// dropped, and told of by a record as soon as it comes back, see
+// [evidence.OmittedLost]. A record whose call panics counts as one of those.
+func NewCallback(name string, call func(context.Context, evidence.Record)) *Callback {
+	return &Callback{name, call}
+}
+
+// Name implements Sink.
+func (c *Callback) Name() string { return c.name }
+
+// Write implements Sink.
+func (c *Callback) Write(ctx context.Context, rs ...evidence.Record) error {
+	for _, r := range rs {
+		c.call(ctx, r)
+	}
+	return nil
+}

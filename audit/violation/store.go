@@ -1,0 +1,140 @@
+// Store: this part of the package keeps what was tried and stopped, by policies before a command
+// ran and by the wall while it did, and answers questions about it.
+//
+// The records lie in a journal, bounded in size, for all processes that share
+// a state folder; see package journal for what that withstands. A flood
+// is bounded before it gets there: equal records of a session within a minute
+// become one with a count, and beyond [MaxAtOnce] different ones of a command,
+// or [MaxInWindow] of a session in a minute, only their number is kept, by
+// type. The counts of a process that is killed may be lost; the first
+// record of each kind is not.
+//
+// A record holds the program and at most 256 bytes of the offending part of a
+// command, without values of assignments, and never an environment. Texts in
+// it come from inside sandboxes: make them safe before showing them.
+
+package violation
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+)
+
+// Options are the rare wishes of who opens a Store.
+type Options struct {
+	MaxFile  int64            // see [journal.Options]
+	MaxTotal int64            // see [journal.Options]
+	Sync     bool             // see [journal.Options]
+	Now      func() time.Time // default time.Now
+}
+
+// A Recorder keeps violations. It is safe for concurrent use, and quick enough
+// to be asked after each command.
+type Recorder interface {
+	// Append keeps records, or returns an error of type *[sandbox.Error].
+	Append(ctx context.Context, rs ...Record) error
+}
+
+// A Store is a folder of records. It is safe for concurrent use by many
+// goroutines and processes. Its errors are of type *[sandbox.Error].
+type Store struct {
+	journal *journal.Journal
+	now     func() time.Time
+
+	mu     sync.Mutex
+	ledger ledger
+}
+
+var _ Recorder = (*Store)(nil)
+
+// Open returns the records in the folder dir, which is made when it is
+// missing.
+func Open(dir string, o Options) (*Store, error) {
+	j, err := journal.Open(dir, journal.Options{MaxFile: o.MaxFile, MaxTotal: o.MaxTotal, Sync: o.Sync, Now: o.Now})
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{journal: j, now: o.Now}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	return s, nil
+}
+
+// Append keeps records; those of one call should be those of one command. The
+// texts are cut to what is kept of them. A record whose type is not known is
+// refused, and all with it. What is equal to a record of the same session
+// in the last minute is counted, and written with its count when the minute is
+// over and something else is appended, at a query of this process, or by Close.
+func (s *Store) Append(ctx context.Context, rs ...Record) error {
+	now := s.now()
+	in := make([]Record, len(rs))
+	for i, r := range rs {
+		if !r.Type.Known() {
+			return sandbox.Errorf(sandbox.CodeValidation, "record violation", "there is no type of violation called %q", r.Type)
+		}
+		in[i] = r.bounded(now)
+	}
+	in = collapse(in)
+	s.mu.Lock()
+	out := s.ledger.take(now, in)
+	s.mu.Unlock()
+	return s.writeOrKeep(ctx, out)
+}
+
+// closeWithin is how long Close may take: who holds the files may stand still for
+// seconds on a busy machine.
+const closeWithin = 15 * time.Second
+
+// Close writes the counts that were kept back. The Store can still be used.
+func (s *Store) Close() error {
+	ctx, done := context.WithTimeout(context.Background(), closeWithin)
+	defer done()
+	return s.settle(ctx)
+}
+
+// settle writes what was only counted.
+func (s *Store) settle(ctx context.Context) error {
+	s.mu.Lock()
+	out := s.ledger.pending()
+	s.mu.Unlock()
+	return s.writeOrKeep(ctx, out)
+}
+
+// writeOrKeep writes records. When that fails they count as not written yet,
+// so that a disk that is full for a while loses none of them.
+func (s *Store) writeOrKeep(ctx context.Context, rs []Record) error {
+	err := s.write(ctx, rs)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ledger.keep(rs)
+	}
+	return err
+}
+
+// forget begins new windows, so that what was cleared is written again.
+func (s *Store) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger = ledger{}
+}
+
+// write appends records to the journal.
+func (s *Store) write(ctx context.Context, rs []Record) error {
+	encoded := make([]journal.Encoded, len(rs))
+	for i, r := range rs {
+		data, err := r.encode()
+		if err == nil {
+			encoded[i], err = journal.Encode(data)
+		}
+		if err != nil {
+			return sandbox.Errorf(sandbox.CodeInternal, "record violation", "cannot encode a record: %w", err)
+		}
+	}
+	return s.journal.AppendMany(ctx, encoded)
+}

@@ -1,0 +1,151 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// maxTries bounds how often a file is read that changes while it is read.
+const maxTries = 5
+
+// A Parse makes settings of the content of a file; name is its canonical path.
+// [config.Parse] is one.
+type settingsfileParse func(name string, data []byte) (*Settings, error)
+
+// A Source is a settings file whose changes are seen by the next who asks. It
+// looks at the file's state whenever it is asked, which takes a microsecond,
+// and reads only what has changed; it needs no goroutine and holds nothing
+// open. It is safe for concurrent use.
+type Source struct {
+	path  string // absolute
+	named bool
+	parse settingsfileParse
+
+	now atomic.Pointer[state] // never nil
+	mu  sync.Mutex            // held while the file is read
+}
+
+// A state is what was found, and is not changed.
+type state struct {
+	stamp   stamp
+	settled bool // what has this stamp is as it was read
+
+	good    *Settings // the last that could be read and parsed; nil where there was no file
+	path    string    // of the file with them
+	data    []byte    // of the file with them
+	problem error     // why they are not what is there now
+}
+
+// NewSource returns the settings file that [Load] reads for flag, which has to
+// be good now; errors are those of Load and of parse. A file that nobody named
+// may be missing, and is read when it comes.
+func NewSource(flag string, parse settingsfileParse) (*Source, error) {
+	s := &Source{parse: parse}
+	path, named, err := locateSettingsfile(flag)
+	if err == nil { // without a home folder there can be no file that nobody named
+		s.named = named
+		if s.path, err = filepath.Abs(path); err != nil {
+			return nil, refuse(sandbox.CodeUnavailable, path, "the settings file cannot be found", "check the path", err)
+		}
+	}
+	s.now.Store(s.read(&state{}))
+	if err := s.now.Load().problem; err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Path is the canonical path of the file that the settings in force are from,
+// empty where there is none and the defaults hold.
+func (s *Source) Path() string { return s.now.Load().path }
+
+// Current returns the settings of the file as it is now, nil where there is
+// none and the defaults hold. While the file keeps its content the pointer
+// stays the same; what it points to is not to be changed.
+//
+// Where the file has become one that cannot be read or parsed, or was removed,
+// the settings are the last good ones, and problem says what is wrong. It stays
+// the same value while that does. Nobody gets settings that are
+// older than the file was when they asked: whoever asks while another reads
+// waits for it.
+func (s *Source) Current() (settings *Settings, problem error) {
+	if st := s.now.Load(); st.holds(s.path) {
+		return st.good, st.problem
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.now.Load()
+	if !st.holds(s.path) {
+		st = s.read(st)
+		s.now.Store(st)
+	}
+	return st.good, st.problem
+}
+
+// holds reports whether nothing has changed at path since.
+func (st *state) holds(path string) bool {
+	return st.settled && (path == "" || st.stamp == stampAt(path))
+}
+
+// read looks at the file and returns what there is, of which old was the state
+// before.
+func (s *Source) read(old *state) *state {
+	if s.path == "" {
+		return &state{settled: true}
+	}
+	for range maxTries {
+		at := fileClock()
+		before := stampAt(s.path)
+		f, err := readSettingsfile(s.path)
+		if err == nil && f.seen != before || before != stampAt(s.path) {
+			continue // what was read need not belong together
+		}
+		st := s.judge(old, f, err)
+		st.stamp = before
+		// What is wrong about the folder does not show in the file's stamp.
+		st.settled = !before.fresh(at) && (err == nil || before.errno != 0)
+		return st
+	}
+	return old.with(refuse(sandbox.CodeUnavailable, s.path, "the settings file changes while it is read", "write it beside and rename it", nil))
+}
+
+// judge makes a state of what was read, or of the error of reading.
+func (s *Source) judge(old *state, f settingsfileFile, err error) *state {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !s.named && old.path == "" && !dangling(s.path):
+		return &state{}
+	case errors.Is(err, fs.ErrNotExist):
+		return old.with(missing(s.path, old.path != "", err))
+	case err != nil:
+		return old.with(err)
+	case old.path == f.Path && bytes.Equal(old.data, f.Data):
+		return &state{good: old.good, path: old.path, data: old.data}
+	}
+	settings, err := s.parse(f.Path, f.Data)
+	if err != nil {
+		return old.with(err)
+	}
+	return &state{good: settings, path: f.Path, data: f.Data}
+}
+
+// with is the state after old in which its settings are still the last good
+// ones. A problem that is the same is the same value.
+func (st *state) with(problem error) *state {
+	if st.problem != nil && st.problem.Error() == problem.Error() {
+		problem = st.problem
+	}
+	return &state{good: st.good, path: st.path, data: st.data, problem: problem}
+}
+
+func missing(path string, was bool, cause error) error {
+	if was {
+		return refuse(sandbox.CodeValidation, path, "the settings file was removed", "put it back, or start again without it", cause)
+	}
+	return refuse(sandbox.CodeValidation, path, "the settings file does not exist", "make it, or leave --config and SANDBOX_CONFIG out for the defaults", cause)
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package settingsfile
-
-import "time"
-
-// fileClock is the time that a file would carry which changed now.
-func fileClock() time.Time { return time.Now() }

@@ -1,0 +1,204 @@
+package tenant
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// leastSwept is how many accounts there are before those are forgotten in which
+// nothing is.
+const leastSwept = 64
+
+// An Account is somebody with limits: a tenant, or a token below it. Limits are
+// told with each call, so that changed settings count from the next one on.
+type Account struct {
+	Name   string
+	Limits Limits
+}
+
+// A Keeper knows what is held in each account. It is safe for concurrent use.
+// Accounts in which nothing is held take no memory for long.
+type Keeper struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	accounts map[string]*account
+	sweepAt  int // accounts
+}
+
+type account struct {
+	held   [numHeld]int64
+	bucket bucket
+}
+
+// New returns a keeper of accounts that nobody has taken from. It asks now for
+// the time.
+func New(now func() time.Time) *Keeper {
+	return &Keeper{now: now, accounts: map[string]*account{}, sweepAt: leastSwept}
+}
+
+// Acquire takes w from every account of the chain, or from none: a tenant's and
+// those of the tokens that the caller's was made from, in any order. The error
+// says which quota has no room, with an [Exceeded] as its cause; where several
+// have none it is the one that has to be waited for the longest.
+//
+// What is held is given back by release, which may be called more than once and
+// has to be called once. Requests are not given back.
+func (k *Keeper) Acquire(w Want, chain ...Account) (release func(), err error) {
+	if err := check(w, chain); err != nil {
+		return nil, err
+	}
+	now := k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var worst *Exceeded
+	buckets := make([]bucket, len(chain))
+	for i, a := range chain {
+		had := k.look(a.Name)
+		worst = worse(worst, had.exceeded(w, a))
+		after, wait := had.bucket.take(w.Requests, a.Limits.RequestsPerSecond, a.Limits.normal().RequestBurst, now)
+		if wait != 0 {
+			worst = worse(worst, &Exceeded{
+				Account: a.Name, Quota: RequestsPerSecond.String(), Limit: a.Limits.RequestsPerSecond, Want: w.Requests, RetryAfter: max(wait, 0),
+			})
+		}
+		buckets[i] = after
+	}
+	if worst != nil {
+		return nil, worst.Wrap(op)
+	}
+	taken := k.add(w, chain, now)
+	for i, a := range chain {
+		k.accounts[a.Name].bucket = buckets[i]
+	}
+	return taken, nil
+}
+
+// Adopt notes what is held already, whatever the limits are: sandboxes that a
+// program finds when it starts again. They count from then on, and nothing more
+// is given before enough was given back. Requests are not drawn.
+func (k *Keeper) Adopt(w Want, chain ...Account) (release func(), err error) {
+	if err := check(w, chain); err != nil {
+		return nil, err
+	}
+	now := k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.add(w, chain, now), nil
+}
+
+// Held returns what is held in an account.
+func (k *Keeper) Held(name string) Want {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return wantOf(k.look(name).held)
+}
+
+func check(w Want, chain []Account) error {
+	if len(chain) == 0 {
+		return sandbox.Errorf(sandbox.CodeValidation, op, "no account is named")
+	}
+	for i, a := range chain {
+		for _, other := range chain[:i] {
+			if a.Name == other.Name {
+				return sandbox.Errorf(sandbox.CodeValidation, op, "an account is named twice")
+			}
+		}
+		if err := a.Limits.Check(); err != nil {
+			return err
+		}
+	}
+	return w.check()
+}
+
+// look returns the account as it is. The mutex is held.
+func (k *Keeper) look(name string) account {
+	if a := k.accounts[name]; a != nil {
+		return *a
+	}
+	return account{}
+}
+
+// exceeded returns the quota of what is held that has no room for w.
+func (a *account) exceeded(w Want, limits Account) (worst *Exceeded) {
+	bounds := limits.Limits.values()
+	for kind, n := range w.held() {
+		bound, held := bounds[kind], a.held[kind]
+		if n == 0 || n <= room(bound, held) {
+			continue
+		}
+		e := &Exceeded{Account: limits.Name, Quota: Kind(kind).String(), Limit: bound, Used: held, Want: n}
+		if n <= room(bound, 0) && Kind(kind) == Commands { // they end by themselves; sandboxes stay, with what they take
+			e.RetryAfter = heldRetry
+		}
+		worst = worse(worst, e)
+	}
+	return worst
+}
+
+// worse returns the one to wait for longer. What is more than the whole quota is
+// worse than what becomes possible when something is given up, and that is worse
+// than what time alone makes possible.
+func worse(a, b *Exceeded) *Exceeded {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	case a.full() && b.RetryAfter == 0 && !b.full():
+		return b
+	case a.RetryAfter == 0:
+		return a
+	case b.RetryAfter == 0 || b.RetryAfter > a.RetryAfter:
+		return b
+	}
+	return a
+}
+
+// add takes what is held and returns how to give it back. The mutex is held.
+func (k *Keeper) add(w Want, chain []Account, now time.Time) func() {
+	k.sweep(now)
+	names := make([]string, len(chain))
+	taken := make([][numHeld]int64, len(chain))
+	for i, c := range chain {
+		a := k.accounts[c.Name]
+		if a == nil {
+			a = &account{}
+			k.accounts[c.Name] = a
+		}
+		names[i] = c.Name
+		for kind, n := range w.held() {
+			taken[i][kind] = min(n, math.MaxInt64-a.held[kind])
+			a.held[kind] += taken[i][kind]
+		}
+	}
+	return sync.OnceFunc(func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for i, name := range names {
+			a := k.accounts[name] // it is there: something is held in it
+			if a == nil {
+				continue // nothing was taken
+			}
+			for kind, n := range taken[i] {
+				a.held[kind] -= n
+			}
+		}
+	})
+}
+
+// sweep forgets accounts that are as new. The mutex is held.
+func (k *Keeper) sweep(now time.Time) {
+	if len(k.accounts) < k.sweepAt {
+		return
+	}
+	for name, a := range k.accounts {
+		if a.held == [numHeld]int64{} && !a.bucket.full.After(now) {
+			delete(k.accounts, name)
+		}
+	}
+	k.sweepAt = max(leastSwept, 2*len(k.accounts))
+}
