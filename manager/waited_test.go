@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,10 @@ func TestWaitOfConnections(t *testing.T) {
 			if r.URL.Path == "/slow" {
 				io.WriteString(w, "begun ")
 				w.(http.Flusher).Flush()
+				leak.Until(o.t, "the other one is on its way", func() bool {
+					sent, err := filepath.Glob(filepath.Join(o.state.Workspaces(), "*", "sent"))
+					return err == nil && len(sent) == 1
+				})
 				began := time.Now()
 				leak.Until(o.t, "the other one has waited", func() bool { return time.Since(began) >= 1500*time.Millisecond })
 			}
@@ -32,7 +37,8 @@ func TestWaitOfConnections(t *testing.T) {
 		one := int64(1) // at a time
 		flags := &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"GET " + web.URL + "/"}, Limits: &config.NetworkLimitSettings{Connections: &one}}}
 		get := "curl -sS --max-time 60 " + web.URL
-		r, err := o.try(flags, get+"/slow -N >/tmp/slow & until test -s /tmp/slow; do sleep 0.01; done; "+get+"/b; wait; cat /tmp/slow")
+		r, err := o.try(flags, get+"/slow -N >/tmp/slow & until test -s /tmp/slow; do sleep 0.01; done; "+
+			get+"/b -v 2>/tmp/b & until grep -q '^> ' /tmp/b; do sleep 0.01; done; touch sent; wait; cat /tmp/slow")
 		must(o.t, err)
 		if r.ExitCode != 0 || strings.Count(string(r.Stdout), "ok") != 2 || !r.Waited.Long() || r.Waited.Connections < 1 || len(r.Violations) != 0 {
 			o.t.Errorf("%+v: %s%s", r.Waited, r.Stdout, r.Stderr)
