@@ -4,13 +4,10 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/operation"
-	"github.com/bulkhead-dev/sandbox/operation/files"
-	"github.com/bulkhead-dev/sandbox/operation/program"
-	"github.com/bulkhead-dev/sandbox/operation/space"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
+	"github.com/bulkhead-dev/sandbox/grant/operation"
 )
 
 // needsWall reports whether operations of a domain are carried out in the
@@ -64,14 +61,14 @@ func (o *order) inside(ctx context.Context, l *live, c *operation.Call) (operati
 	c.Space = spaces
 	switch o.vetted.Domain {
 	case grant.DomainFS:
-		return files.New(plain), nil
+		return operation.NewFilesExecutor(plain), nil
 	case grant.DomainTmp:
-		if _, err := space.Sweep(ctx, plain, o.guard.Profile().Mappings.Tmp, o.m.now()); err != nil {
+		if _, err := operation.Sweep(ctx, plain, o.guard.Profile().Mappings.Tmp, o.m.now()); err != nil {
 			o.m.log.WithError(err).WithField("sandbox", l.name()).Warn("temporary space of calls that have ended may be left")
 		}
 		return spaces, nil
 	}
-	return program.New(l.Sandbox, environment(l.spec)), nil
+	return operation.NewProgramExecutor(l.Sandbox, environment(l.spec)), nil
 }
 
 // environment is that of a program under a grant: where programs, the home and

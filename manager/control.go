@@ -6,13 +6,13 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
-	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/grant/revocation"
-	"github.com/bulkhead-dev/sandbox/operation"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
+	"github.com/bulkhead-dev/sandbox/grant/ledger"
+	"github.com/bulkhead-dev/sandbox/grant/operation"
+	"github.com/bulkhead-dev/sandbox/grant/store"
 )
 
 // Control is what operations under grants need beside sandboxes: who was
@@ -36,7 +36,7 @@ type Control struct {
 // Revocations tells who was revoked, and learns who was derived from whom.
 // [revocation.Folder] and [revocation.Memory] are Revocations.
 type Revocations interface {
-	revocation.Watcher
+	store.Watcher
 	Derived(child, parent string, expires time.Time) error
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/grant/revocation"
-	"github.com/bulkhead-dev/sandbox/operation/space"
+	"github.com/bulkhead-dev/sandbox/grant/operation"
+	"github.com/bulkhead-dev/sandbox/grant/store"
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
@@ -17,7 +17,7 @@ import (
 // [Manager.EndCall] or with the Manager.
 type holdings struct {
 	browser  Browsing
-	spaces   *space.Spaces
+	spaces   *operation.Spaces
 	files    *lastFiles         // that spaces are in
 	allotted bool               // there may be something in spaces
 	life     context.Context    // ends with the grant; nil while nothing is held
@@ -33,7 +33,7 @@ func errCallEnded(c *call) error {
 
 // spaces returns the temporary space of the call, which may be none yet, in the
 // sandbox with the files.
-func (o *order) spaces(f sandbox.Files) (*space.Spaces, error) {
+func (o *order) spaces(f sandbox.Files) (*operation.Spaces, error) {
 	c := o.call
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,7 @@ func (o *order) spaces(f sandbox.Files) (*space.Spaces, error) {
 	if c.held.spaces == nil {
 		c.held.files = &lastFiles{}
 		c.held.files.set(f)
-		c.held.spaces = space.New(c.held.files, o.guard.Profile().Mappings.Tmp)
+		c.held.spaces = operation.NewSpaceExecutor(c.held.files, o.guard.Profile().Mappings.Tmp)
 	}
 	c.held.files.set(f)
 	if o.vetted.Domain == grant.DomainTmp {
@@ -59,7 +59,7 @@ func (m *Manager) watch(ctl *Control, c *call) context.Context {
 	if c.held.life != nil {
 		return c.held.life
 	}
-	ctx, done := revocation.Context(context.Background(), ctl.Revocations, c.grant)
+	ctx, done := store.Context(context.Background(), ctl.Revocations, c.grant)
 	c.held.life, c.held.unwatch = ctx, done
 	context.AfterFunc(ctx, func() {
 		c.because(context.Cause(ctx))

@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
+	"github.com/bulkhead-dev/sandbox/grant/ledger"
+	"github.com/bulkhead-dev/sandbox/grant/store"
 )
 
 // newCall makes the call of an order, and notes where its grant comes from.
@@ -34,7 +34,7 @@ func (m *Manager) newCall(ctx context.Context, o *order, text string) (*call, er
 		return nil, err
 	}
 	for i, child := range line[:len(line)-1] {
-		if err := revocation.Note(o.c.Revocations, child, line[i+1]); err != nil {
+		if err := store.Note(o.c.Revocations, child, line[i+1]); err != nil {
 			return nil, err
 		}
 	}

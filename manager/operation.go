@@ -11,12 +11,11 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
-	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/budget/meter"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/grant/revocation"
-	"github.com/bulkhead-dev/sandbox/operation"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
+	"github.com/bulkhead-dev/sandbox/grant/operation"
+	"github.com/bulkhead-dev/sandbox/grant/store"
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
@@ -191,7 +190,7 @@ func (o *order) state() (grant.State, error) {
 	g := &o.req.Grant
 	s := o.call.state(o.m.now(), o.writes())
 	var err error
-	if s.Revoked, err = revocation.Revoked(o.c.Revocations, *g); err != nil {
+	if s.Revoked, err = store.Revoked(o.c.Revocations, *g); err != nil {
 		return s, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "operate", Field: "grant", Resource: g.ID, Retryable: true,
 			Message: "it cannot be told whether the grant was revoked, so it counts as revoked", Err: err}
 	}
@@ -218,7 +217,7 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	if err := o.meterable(); err != nil {
 		return metered{}, err
 	}
-	ctx, release := revocation.Context(ctx, o.c.Revocations, o.req.Grant)
+	ctx, release := store.Context(ctx, o.c.Revocations, o.req.Grant)
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.guard.Profile().Limits.Timeout, errOperationTime)
 	defer cancel()
@@ -230,7 +229,7 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	defer end(nil)
 	defer context.AfterFunc(o.call.life, func() { end(context.Cause(o.call.life)) })()
 	words := wordsOf(o.vetted.Operation)
-	count, ctx, err := meter.Start(ctx, o.source(), budget.Add(budget.One(budget.Calls, 1), budget.One(budget.BytesOut, words)))
+	count, ctx, err := budget.Start(ctx, o.source(), budget.Add(budget.One(budget.Calls, 1), budget.One(budget.BytesOut, words)))
 	if err != nil {
 		o.call.short(err)
 		return metered{}, err

@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/grant/store"
 )
 
 // Profile tells what a call may do: what its grant, its manifest and the
@@ -34,14 +34,14 @@ func (m *Manager) Profile(_ context.Context, req Operation) (grant.Profile, erro
 	}
 	now := m.now()
 	line := append([]grant.Grant{req.Grant}, req.Line...)
-	if len(req.Line) > revocation.MaxDepth {
+	if len(req.Line) > store.MaxDepth {
 		return none, &sandbox.Error{Code: sandbox.CodeValidation, Op: "profile", Field: "line", Message: "the grant was derived too often"}
 	}
 	if err := grant.CheckLine(req.Grant, req.Line, now); err != nil {
 		return none, err
 	}
 	for i := range line {
-		if err := revocation.Check(c.Revocations, line[i], now); err != nil {
+		if err := store.Check(c.Revocations, line[i], now); err != nil {
 			return none, err
 		}
 	}

@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/budget/meter"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
@@ -20,7 +19,7 @@ import (
 // settings. A nil one is of nobody, and counts nothing.
 type spending struct {
 	m     *Manager
-	meter *meter.Meter
+	meter *budget.Meter
 	ctx   context.Context // ends when something is used up
 	bound budget.Amount
 }
@@ -41,7 +40,7 @@ func (m *Manager) spend(ctx context.Context, first budget.Amount) (*spending, er
 	if err != nil || p.Source == nil {
 		return nil, err
 	}
-	count, ctx, err := meter.Start(ctx, p.Source, first)
+	count, ctx, err := budget.Start(ctx, p.Source, first)
 	if err != nil {
 		return nil, err
 	}

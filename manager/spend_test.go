@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/budget"
-	"github.com/bulkhead-dev/sandbox/budget/ledger"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
+	"github.com/bulkhead-dev/sandbox/grant/ledger"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 

@@ -10,9 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/tools/picture"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
-	"github.com/bulkhead-dev/sandbox/tools/show"
 )
 
 // browse does something with the page of the session, which stays from call to
@@ -60,7 +58,7 @@ func (c *call) act(ctx context.Context, s browser.Session, in schema.Browser, d 
 			err = c.keep(ctx, in.Path, data)
 		}
 		d.Bytes = int64(len(data))
-		return done(fmt.Sprintf("wrote %s, %d bytes", show.Name(in.Path), len(data)), err)
+		return done(fmt.Sprintf("wrote %s, %d bytes", nameShow(in.Path), len(data)), err)
 	case "wait":
 		w := browser.Condition{Visible: in.Selector, Text: in.Text, Timeout: time.Duration(in.Timeout) * time.Second}
 		if in.Gone {
@@ -76,16 +74,16 @@ func (c *call) act(ctx context.Context, s browser.Session, in schema.Browser, d 
 	case "download":
 		got, err := s.Download(ctx, in.Selector, in.Path)
 		d.Path, d.Bytes, d.URL = got.Path, got.Size, got.URL
-		return done(fmt.Sprintf("downloaded %s, %d bytes", show.Name(got.Path), got.Size), err)
+		return done(fmt.Sprintf("downloaded %s, %d bytes", nameShow(got.Path), got.Size), err)
 	}
 	return Answer{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "browser", Field: "action", Message: "the action " + shown(in.Action) + " is not known here"}
 }
 
 // opening says where a navigation came to.
 func opening(p browser.Page) string {
-	rows := []string{show.Name(p.URL)}
+	rows := []string{nameShow(p.URL)}
 	if p.Title != "" {
-		rows = append(rows, "title: "+show.Name(p.Title))
+		rows = append(rows, "title: "+nameShow(p.Title))
 	}
 	if p.Status != 0 {
 		rows = append(rows, fmt.Sprintf("status: %d", p.Status))
@@ -105,12 +103,12 @@ func (c *call) shoot(ctx context.Context, s browser.Session, in schema.Browser, 
 	d.MIME, d.Width, d.Height, d.Bytes = shot.MIME, shot.Width, shot.Height, int64(len(shot.Data))
 	a := Answer{Text: fmt.Sprintf("a picture of %d by %d pixels, %d bytes", shot.Width, shot.Height, len(shot.Data)), Data: d}
 	if in.Path != "" {
-		a.Text = "wrote " + show.Name(in.Path) + ": " + a.Text
+		a.Text = "wrote " + nameShow(in.Path) + ": " + a.Text
 		return a, c.keep(ctx, in.Path, shot.Data)
 	}
-	if len(shot.Data) > picture.MaxBytes {
+	if len(shot.Data) > pictureMaxBytes {
 		return Answer{}, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "browser", Field: "path",
-			Message: fmt.Sprintf("the picture has %d bytes, and at most %d are shown", len(shot.Data), picture.MaxBytes), Hint: "give a path to write it to, or the selector of a part"}
+			Message: fmt.Sprintf("the picture has %d bytes, and at most %d are shown", len(shot.Data), pictureMaxBytes), Hint: "give a path to write it to, or the selector of a part"}
 	}
 	a.Pictures = []Picture{{MIME: shot.MIME, Data: shot.Data}}
 	return a, nil
@@ -141,19 +139,19 @@ func extracted(ctx context.Context, s browser.Session, in schema.Browser, d sche
 		return Answer{}, err
 	}
 	d.URL, d.Title, d.Text, d.Truncated = got.URL, got.Title, got.Text, got.Truncated
-	rows := []string{show.Name(got.URL), "title: " + show.Name(got.Title), "", got.Text}
+	rows := []string{nameShow(got.URL), "title: " + nameShow(got.Title), "", got.Text}
 	for _, l := range got.Links {
 		d.Links = append(d.Links, schema.BrowserLink(l))
-		rows = append(rows, "- "+show.Name(l.Text)+" "+show.Name(l.URL))
+		rows = append(rows, "- "+nameShow(l.Text)+" "+nameShow(l.URL))
 	}
 	for _, n := range got.Tree {
 		d.Tree = append(d.Tree, schema.BrowserNode(n))
 		row := strings.Repeat("  ", min(max(n.Depth, 0), 40)) + n.Role
 		if n.Name != "" {
-			row += " " + show.Name(n.Name)
+			row += " " + nameShow(n.Name)
 		}
 		if n.Value != "" {
-			row += " = " + show.Name(n.Value)
+			row += " = " + nameShow(n.Value)
 		}
 		rows = append(rows, row)
 	}

@@ -1,4 +1,4 @@
-package tools_test
+package tools
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/tools"
-	"github.com/bulkhead-dev/sandbox/tools/picture"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -96,7 +94,7 @@ func (s *scriptedSession) Close() error {
 // newBrowsed is a rig with a browser.
 func newBrowsed(t *testing.T) (*rig, *scripted) {
 	s := &scripted{shot: []byte("\x89PNG\r\n\x1a\n")}
-	r := newRig(t, sandboxed("local", `, "browser": {"enabled": true}, "tools": {"alsoAllow": ["browser"]}`), func(o *tools.Options) { o.Browser = s.session })
+	r := newRig(t, sandboxed("local", `, "browser": {"enabled": true}, "tools": {"alsoAllow": ["browser"]}`), func(o *Options) { o.Browser = s.session })
 	return r, s
 }
 
@@ -124,8 +122,8 @@ func TestBrowserStaysUntilClose(t *testing.T) {
 	if a := r.call("browser", obj{"action": "close"}); s.closed != 1 || !strings.Contains(a.Text, "no page open") {
 		t.Errorf("closed %d times, %q", s.closed, a.Text)
 	}
-	other := r.kit(tools.Session{Who: someone("b")})
-	for _, k := range []*tools.Kit{r.Kit, other} {
+	other := r.kit(Session{Who: someone("b")})
+	for _, k := range []*Kit{r.Kit, other} {
 		_, err := k.Call(deadline(t), "browser", in(t, obj{"action": "navigate", "url": "https://z/"}), nil)
 		must(t, err)
 	}
@@ -159,7 +157,7 @@ func TestBrowserFilesGoToTheWorkspace(t *testing.T) {
 		}
 	}
 	r.refused(sandbox.CodeValidation, "browser", obj{"action": "pdf"})
-	s.shot = make([]byte, picture.MaxBytes+1)
+	s.shot = make([]byte, pictureMaxBytes+1)
 	r.refused(sandbox.CodeCapabilityBlocked, "browser", obj{"action": "screenshot"})
 }
 

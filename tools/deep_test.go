@@ -1,6 +1,6 @@
 //go:build linux
 
-package tools_test
+package tools
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -77,7 +76,7 @@ func TestCancelEndsTheTree(t *testing.T) {
 		r.line("true")
 		for name, v := range map[string]obj{"in the shell": {"command": "setsid sleep 98762 & echo up; sleep 98762"}, "on a terminal": {"command": "setsid sleep 98762 & echo up; sleep 98762", "tty": true}} {
 			ctx, cancel := context.WithCancel(deadline(t))
-			_, err := r.Call(ctx, "exec", in(t, v), func(tools.Progress) { cancel() })
+			_, err := r.Call(ctx, "exec", in(t, v), func(Progress) { cancel() })
 			cancel()
 			if sandbox.CodeOf(err) != sandbox.CodeExecution {
 				t.Errorf("%s: %v", name, err)

@@ -1,4 +1,4 @@
-package tools_test
+package tools
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -60,7 +59,7 @@ func takeTurns(t *testing.T, r *rig) {
 	errs := make(chan error, lines)
 	ctx, input := deadline(t), in(t, obj{"command": "m=$n; n=$((m+1))"})
 	for range lines {
-		k := r.kit(tools.Session{Who: someone("a")})
+		k := r.kit(Session{Who: someone("a")})
 		go func() {
 			_, err := k.Call(ctx, "exec", input, nil)
 			errs <- err
@@ -80,7 +79,7 @@ func TestSessionsHaveShellsOfTheirOwn(t *testing.T) {
 	r := newRig(t, plain)
 	r.call("exec", obj{"command": "secret=1"})
 	id := data[schema.ExecResult](t, r.call("exec", obj{"command": "sleep 600", "background": true})).ID
-	r.Kit = r.kit(tools.Session{Who: someone("b")})
+	r.Kit = r.kit(Session{Who: someone("b")})
 	if d := data[schema.ExecResult](t, r.call("exec", obj{"command": "echo [$secret]"})); d.Stdout.Text != "[]\n" {
 		t.Errorf("%+v", d)
 	}
@@ -147,8 +146,8 @@ func TestExecTimesOut(t *testing.T) {
 
 func TestProgressIsTold(t *testing.T) {
 	r := newRig(t, plain)
-	var told []tools.Progress
-	a, err := r.Call(deadline(t), "exec", in(t, obj{"command": "echo one; printf two"}), func(p tools.Progress) { told = append(told, p) })
+	var told []Progress
+	a, err := r.Call(deadline(t), "exec", in(t, obj{"command": "echo one; printf two"}), func(p Progress) { told = append(told, p) })
 	must(t, err)
 	if len(told) == 0 || told[0].Bytes < 3 || told[0].Message == "" {
 		t.Errorf("%+v, then %+v", told, a)
@@ -159,7 +158,7 @@ func TestCancelEndsTheCall(t *testing.T) {
 	r := newRig(t, plain)
 	for name, v := range map[string]obj{"line": {"command": "echo up; sleep 600"}, "terminal": {"command": "echo up; sleep 600", "tty": true}} {
 		ctx, cancel := context.WithCancel(deadline(t))
-		_, err := r.Call(ctx, "exec", in(t, v), func(tools.Progress) { cancel() })
+		_, err := r.Call(ctx, "exec", in(t, v), func(Progress) { cancel() })
 		if sandbox.CodeOf(err) != sandbox.CodeExecution {
 			t.Errorf("%s: %v", name, err)
 		}

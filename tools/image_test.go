@@ -1,4 +1,4 @@
-package tools_test
+package tools
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tools/picture"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -25,7 +24,7 @@ func TestPictures(t *testing.T) {
 		}
 	}
 	r.bytes("cut.png", b.Bytes()[:20])
-	r.bytes("large.png", append(bytes.Clone(b.Bytes()), make([]byte, picture.MaxBytes)...))
+	r.bytes("large.png", append(bytes.Clone(b.Bytes()), make([]byte, pictureMaxBytes)...))
 	r.bytes("text.png", []byte("text\n"))
 	r.bytes("bin", []byte{0, 1, 2})
 	for path, code := range map[string]sandbox.Code{

@@ -1,6 +1,6 @@
 //go:build linux
 
-package tools_test
+package tools
 
 import (
 	"context"
@@ -16,11 +16,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/provider/host"
-	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
-func names(k *tools.Kit) string {
+func names(k *Kit) string {
 	var out []string
 	for _, t := range k.Tools() {
 		out = append(out, t.Name)
@@ -29,7 +28,7 @@ func names(k *tools.Kit) string {
 }
 
 // withBrowser has one that never comes.
-func withBrowser(o *tools.Options) {
+func withBrowser(o *Options) {
 	o.Browser = func(context.Context, config.Who) (browser.Session, error) {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "none"}
 	}
@@ -41,7 +40,7 @@ func TestToolsOfASession(t *testing.T) {
 	const all = "exec process read write edit apply_patch ls glob grep image browser"
 	for _, tt := range []struct {
 		name, settings string
-		change         func(*tools.Options)
+		change         func(*Options)
 		want           string
 		refused        string
 		code           sandbox.Code
@@ -50,7 +49,7 @@ func TestToolsOfASession(t *testing.T) {
 		{"with a browser", `, "browser": {"enabled": true}, "tools": {"alsoAllow": ["browser"]}`, withBrowser, all, "canvas", sandbox.CodeDenyTool},
 		{"a browser that is off", `, "tools": {"alsoAllow": ["browser"]}`, withBrowser, strings.TrimSuffix(all, " browser"), "browser", sandbox.CodeCapabilityBlocked},
 		{"a browser that is nowhere", `, "browser": {"enabled": true}, "tools": {"alsoAllow": ["browser"]}`, nil, strings.TrimSuffix(all, " browser"), "browser", sandbox.CodeUnsupported},
-		{"nothing that runs", "", func(o *tools.Options) { o.Running = nil }, "read write edit apply_patch ls glob grep image", "exec", sandbox.CodeUnsupported},
+		{"nothing that runs", "", func(o *Options) { o.Running = nil }, "read write edit apply_patch ls glob grep image", "exec", sandbox.CodeUnsupported},
 		{"read-only", `, "workspaceAccess": "ro"`, nil, "exec process read ls glob grep image", "write", sandbox.CodeDenyTool},
 		{"read-only and a patch", `, "workspaceAccess": "ro"`, nil, "exec process read ls glob grep image", "apply_patch", sandbox.CodeDenyTool},
 		{"denied", `, "tools": {"deny": ["bash", "read"]}`, nil, "process write edit apply_patch image", "grep", sandbox.CodeDenyTool},
@@ -59,7 +58,7 @@ func TestToolsOfASession(t *testing.T) {
 		{"an alias is none", "", nil, strings.TrimSuffix(all, " browser"), "bash", sandbox.CodeDenyTool},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var change []func(*tools.Options)
+			var change []func(*Options)
 			if tt.change != nil {
 				change = append(change, tt.change)
 			}
@@ -140,7 +139,7 @@ func TestRulesOfCommandsHold(t *testing.T) {
 func TestForRefusesNames(t *testing.T) {
 	r := newRig(t, plain)
 	for _, who := range []config.Who{{Agent: "../x", Session: "a"}, {Agent: "main", Session: "a\nb"}, {Tenant: "a/b", Agent: "main", Session: "a"}} {
-		if _, err := r.all.For(t.Context(), tools.Session{Who: who}); sandbox.CodeOf(err) != sandbox.CodeValidation {
+		if _, err := r.all.For(t.Context(), Session{Who: who}); sandbox.CodeOf(err) != sandbox.CodeValidation {
 			t.Errorf("%+v: %v", who, err)
 		}
 	}

@@ -12,8 +12,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
-	"github.com/bulkhead-dev/sandbox/tools/search"
-	"github.com/bulkhead-dev/sandbox/tools/show"
 )
 
 // lookFor bounds how long glob and grep look; what they have found by then is
@@ -26,20 +24,20 @@ var errLooked = errors.New("the time for looking is over")
 // ls lists a folder.
 func (c *call) ls(ctx context.Context, in schema.Ls) (Answer, error) {
 	d := schema.LsResult{Path: in.Path, Entries: []schema.Entry{}}
-	var page show.Page
+	var page showPage
 	err := c.looking(ctx, func(f *fsbridge.Bridge) error {
 		entries, err := f.ReadDir(ctx, in.Path)
 		if err != nil {
 			return err
 		}
-		all := make([]show.Entry, len(entries))
+		all := make([]showEntry, len(entries))
 		for i, e := range entries {
-			all[i] = show.Entry{Name: e.Name(), Mode: e.Type()}
+			all[i] = showEntry{Name: e.Name(), Mode: e.Type()}
 			if i >= in.Offset && i < in.Offset+in.Limit {
 				c.describe(ctx, f, in.Path, e, &all[i])
 			}
 		}
-		page = show.Entries(all, in.Offset, in.Limit, 0)
+		page = entriesShow(all, in.Offset, in.Limit, 0)
 		first := min(in.Offset, len(all))
 		for _, e := range all[first : first+page.Shown] {
 			d.Entries = append(d.Entries, entryOf(e))
@@ -55,7 +53,7 @@ func (c *call) ls(ctx context.Context, in schema.Ls) (Answer, error) {
 
 // describe fills in what is shown of an entry. One that has gone meanwhile is
 // shown without.
-func (c *call) describe(ctx context.Context, f *fsbridge.Bridge, dir string, e fs.DirEntry, to *show.Entry) {
+func (c *call) describe(ctx context.Context, f *fsbridge.Bridge, dir string, e fs.DirEntry, to *showEntry) {
 	if info, err := e.Info(); err == nil {
 		to.Mode, to.Size, to.Modified = info.Mode(), info.Size(), info.ModTime()
 	}
@@ -66,7 +64,7 @@ func (c *call) describe(ctx context.Context, f *fsbridge.Bridge, dir string, e f
 	}
 }
 
-func entryOf(e show.Entry) schema.Entry {
+func entryOf(e showEntry) schema.Entry {
 	out := schema.Entry{Name: strings.ToValidUTF8(e.Name, "\ufffd"), Kind: "other", Target: strings.ToValidUTF8(e.Target, "\ufffd")}
 	if !e.Modified.IsZero() {
 		when := e.Modified.UTC()
@@ -83,7 +81,7 @@ func entryOf(e show.Entry) schema.Entry {
 	return out
 }
 
-func pageOf(p show.Page) schema.Page {
+func pageOf(p showPage) schema.Page {
 	return schema.Page{Shown: p.Shown, Total: p.Total, More: p.More, Hint: p.Hint}
 }
 
@@ -109,7 +107,7 @@ func (c *call) glob(ctx context.Context, in schema.Glob) (Answer, error) {
 		}
 		return Answer{}, err
 	}
-	page := show.Paths(found, in.Limit, 0, false)
+	page := pathsShow(found, in.Limit, 0, false)
 	d := schema.GlobResult{Paths: []string{}, Page: pageOf(page)}
 	for _, name := range found[:page.Shown] {
 		d.Paths = append(d.Paths, strings.ToValidUTF8(name, "\ufffd"))
@@ -124,23 +122,23 @@ func escape(name string) string {
 
 // grep finds lines.
 func (c *call) grep(ctx context.Context, in schema.Grep) (Answer, error) {
-	re, err := search.Compile(in.Pattern, in.Literal, in.IgnoreCase)
+	re, err := compileSearch(in.Pattern, in.Literal, in.IgnoreCase)
 	if err != nil {
 		return Answer{}, err
 	}
-	q := search.Query{Match: re, Root: in.Path, Glob: in.Glob, Context: in.Context, First: in.Mode == string(show.ModeFiles)}
+	q := searchQuery{Match: re, Root: in.Path, Glob: in.Glob, Context: in.Context, First: in.Mode == string(modeFiles)}
 	if q.Root == "" {
 		q.Root = "."
 	}
-	if in.Mode != string(show.ModeLines) {
+	if in.Mode != string(modeLines) {
 		q.Context = 0
 	}
 	found := newFindings(in)
 	bounded, done := context.WithTimeoutCause(ctx, lookFor, errLooked)
 	defer done()
-	var tally search.Tally
+	var tally searchTally
 	err = c.looking(ctx, func(f *fsbridge.Bridge) (err error) {
-		tally, err = search.Run(bounded, f, q, found.add)
+		tally, err = runSearch(bounded, f, q, found.add)
 		return err
 	})
 	if err != nil {
@@ -155,23 +153,23 @@ func (c *call) grep(ctx context.Context, in schema.Grep) (Answer, error) {
 // findings collect what a search finds, as text and as data.
 type findings struct {
 	in      schema.Grep
-	matches *show.Matches
+	matches *showMatches
 	data    schema.GrepResult
 }
 
 func newFindings(in schema.Grep) *findings {
-	return &findings{in: in, matches: show.NewMatches(show.MatchOptions{Mode: show.Mode(in.Mode), Context: in.Context > 0 && in.Mode == string(show.ModeLines), Limit: in.Limit})}
+	return &findings{in: in, matches: newMatches(matchOptions{Mode: showMode(in.Mode), Context: in.Context > 0 && in.Mode == string(modeLines), Limit: in.Limit})}
 }
 
 // add takes a line and reports whether more is wanted.
-func (g *findings) add(l search.Line) bool {
+func (g *findings) add(l searchLine) bool {
 	l.Path = strings.TrimPrefix(l.Path, "./")
 	more := g.matches.Add(l.Path, l.Number, l.Text, l.Hit)
 	name := strings.ToValidUTF8(l.Path, "\ufffd")
 	switch d := &g.data; {
-	case g.in.Mode == string(show.ModeLines):
+	case g.in.Mode == string(modeLines):
 		if more {
-			text := l.Text[:min(len(l.Text), show.DefaultWidth)]
+			text := l.Text[:min(len(l.Text), defaultWidth)]
 			d.Lines = append(d.Lines, schema.GrepLine{Path: name, Line: l.Number, Text: strings.ToValidUTF8(string(text), "\ufffd"), Hit: l.Hit})
 		}
 	case len(d.Files) > 0 && d.Files[len(d.Files)-1].Path == name:
@@ -188,7 +186,7 @@ func (g *findings) answer(s schema.Searched) Answer {
 	d := g.data
 	d.Search, d.Page = s, pageOf(page)
 	d.Files = d.Files[:min(len(d.Files), page.Shown)]
-	if g.in.Mode == string(show.ModeFiles) {
+	if g.in.Mode == string(modeFiles) {
 		for i := range d.Files {
 			d.Files[i].Count = 0
 		}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package tools_test
+package tools
 
 import (
 	"context"
@@ -17,14 +17,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/rooms"
-	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
 // TestBrowserOnWalls drives a real browser on files of the workspace.
 func TestBrowserOnWalls(t *testing.T) {
 	testenv.Require(t, "browser")
-	r := newDocker(t, `, "browser": {"enabled": true, "headless": true, "autoStartTimeout": "60s"}, "tools": {"alsoAllow": ["browser"]}`, func(o *tools.Options) {
+	r := newDocker(t, `, "browser": {"enabled": true, "headless": true, "autoStartTimeout": "60s"}, "tools": {"alsoAllow": ["browser"]}`, func(o *Options) {
 		log := logrus.New()
 		log.SetOutput(io.Discard)
 		d := desk.New(rooms.Of(o.Manager.(*manager.Manager)), log)

@@ -9,7 +9,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
-	"github.com/bulkhead-dev/sandbox/tools/show"
 )
 
 // poll shows what a command has written since the last poll.
@@ -50,7 +49,7 @@ func (c *call) status(in schema.Process, list ...running.Status) Answer {
 	for _, s := range list {
 		p := statusOf(s)
 		d.Commands = append(d.Commands, p)
-		rows = append(rows, "["+p.ID+" "+termsafe.Line(howOf(p))+": "+show.Name(firstLine(p.Command))+"]")
+		rows = append(rows, "["+p.ID+" "+termsafe.Line(howOf(p))+": "+nameShow(firstLine(p.Command))+"]")
 	}
 	if len(rows) == 0 {
 		rows = append(rows, "[no command is in the background]")

@@ -10,9 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/tools/picture"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
-	"github.com/bulkhead-dev/sandbox/tools/show"
 )
 
 // maxLooked is how much of a file read goes through to find and count lines.
@@ -33,7 +31,7 @@ func (c *call) read(ctx context.Context, in schema.Read) (a Answer, err error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if mime := show.Picture(head); mime != "" {
+		if mime := pictureShow(head); mime != "" {
 			a, err = pictured(in.Path, mime, r)
 			return err
 		}
@@ -55,11 +53,11 @@ func (c *call) image(ctx context.Context, in schema.Image) (a Answer, err error)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		mime := show.Picture(head)
+		mime := pictureShow(head)
 		if mime == "" {
 			e := &sandbox.Error{Code: sandbox.CodeValidation, Op: "image", Field: "path", Resource: termsafe.Line(in.Path),
 				Message: "the file is no picture: PNG, JPEG, GIF and WebP are", Hint: "use read"}
-			if kind := show.Kind(head); kind != "" {
+			if kind := kindShow(head); kind != "" {
 				e.Message, e.Hint = "the file is "+kind+", and a picture is PNG, JPEG, GIF or WebP", ""
 			}
 			return e
@@ -96,11 +94,11 @@ func (c *call) open(ctx context.Context, f *fsbridge.Bridge, path string) (*open
 
 // pictured is the answer with the picture r.
 func pictured(path, mime string, r *opened) (Answer, error) {
-	data, err := io.ReadAll(io.LimitReader(r, picture.MaxBytes+1))
+	data, err := io.ReadAll(io.LimitReader(r, pictureMaxBytes+1))
 	if err != nil {
 		return Answer{}, err
 	}
-	size, err := picture.Measure(mime, data)
+	size, err := measurePicture(mime, data)
 	if err != nil {
 		var e *sandbox.Error
 		if errors.As(err, &e) {
@@ -110,7 +108,7 @@ func pictured(path, mime string, r *opened) (Answer, error) {
 		return Answer{}, err
 	}
 	return Answer{
-		Text:     fmt.Sprintf("%s: %s, %d by %d pixels, %d bytes", show.Name(path), show.Kind(data[:min(len(data), sniffed)]), size.Width, size.Height, len(data)),
+		Text:     fmt.Sprintf("%s: %s, %d by %d pixels, %d bytes", nameShow(path), kindShow(data[:min(len(data), sniffed)]), size.Width, size.Height, len(data)),
 		Pictures: []Picture{{MIME: mime, Data: data}},
 		Data:     schema.ReadResult{Path: path, Kind: "picture", Size: int64(len(data)), MIME: mime, Width: size.Width, Height: size.Height},
 	}, nil
@@ -118,7 +116,7 @@ func pictured(path, mime string, r *opened) (Answer, error) {
 
 // numbered is the answer with the lines of the text r.
 func numbered(in schema.Read, r *opened) (Answer, error) {
-	l, err := show.Lines(r, show.Span{Offset: in.Offset, Limit: in.Limit})
+	l, err := linesShow(r, showSpan{Offset: in.Offset, Limit: in.Limit})
 	if err != nil {
 		return Answer{}, err
 	}

@@ -1,4 +1,4 @@
-package tools_test
+package tools
 
 import (
 	"bytes"
@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
-	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
@@ -28,9 +27,9 @@ func TestMain(m *testing.M) { leak.Main(m) }
 
 // A rig is the tools of a session on some wall.
 type rig struct {
-	*tools.Kit
+	*Kit
 	t       testing.TB
-	all     *tools.Tools
+	all     *Tools
 	house   *running.House
 	manager *manager.Manager
 	state   *statedir.Dir
@@ -70,7 +69,7 @@ func (s standing) Files(ctx context.Context) (sandbox.Files, error) {
 }
 
 // newRig has a wall in memory.
-func newRig(t testing.TB, settings string, change ...func(*tools.Options)) *rig {
+func newRig(t testing.TB, settings string, change ...func(*Options)) *rig {
 	t.Helper()
 	return raised(t, rigOptions(t, settings), change...)
 }
@@ -92,7 +91,7 @@ func rigOptions(t testing.TB, settings string) manager.Options {
 }
 
 // raised is a rig on a manager of these options.
-func raised(t testing.TB, o manager.Options, change ...func(*tools.Options)) *rig {
+func raised(t testing.TB, o manager.Options, change ...func(*Options)) *rig {
 	t.Helper()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -103,11 +102,11 @@ func raised(t testing.TB, o manager.Options, change ...func(*tools.Options)) *ri
 	must(t, err)
 	t.Cleanup(func() { r.manager.Close() })
 	r.house = running.New(running.Options{Manager: running.Managed(r.manager)})
-	to := tools.Options{Manager: r.manager, Running: r.house, Log: log}
+	to := Options{Manager: r.manager, Running: r.house, Log: log}
 	for _, c := range change {
 		c(&to)
 	}
-	r.all = tools.New(to)
+	r.all = New(to)
 	t.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
@@ -115,13 +114,13 @@ func raised(t testing.TB, o manager.Options, change ...func(*tools.Options)) *ri
 			t.Error(err)
 		}
 	})
-	r.Kit = r.kit(tools.Session{Who: someone("a")})
+	r.Kit = r.kit(Session{Who: someone("a")})
 	return r
 }
 
 func someone(session string) config.Who { return config.Who{Agent: "main", Session: session} }
 
-func (r *rig) kit(s tools.Session) *tools.Kit {
+func (r *rig) kit(s Session) *Kit {
 	r.t.Helper()
 	k, err := r.all.For(r.t.Context(), s)
 	must(r.t, err)
@@ -154,7 +153,7 @@ func in(t testing.TB, v map[string]any) json.RawMessage {
 type obj = map[string]any
 
 // call calls a tool that has to answer.
-func (r *rig) call(tool string, v obj) tools.Answer {
+func (r *rig) call(tool string, v obj) Answer {
 	r.t.Helper()
 	a, err := r.Call(deadline(r.t), tool, in(r.t, v), nil)
 	if err != nil {
@@ -175,7 +174,7 @@ func (r *rig) refused(code sandbox.Code, tool string, v obj) *sandbox.Error {
 }
 
 // data is the structured answer.
-func data[T any](t testing.TB, a tools.Answer) T {
+func data[T any](t testing.TB, a Answer) T {
 	t.Helper()
 	d, ok := a.Data.(T)
 	if !ok {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package tools_test
+package tools
 
 import (
 	"context"

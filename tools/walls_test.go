@@ -1,6 +1,6 @@
 //go:build linux
 
-package tools_test
+package tools
 
 import (
 	"context"
@@ -26,7 +26,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/local"
-	"github.com/bulkhead-dev/sandbox/tools"
 )
 
 // onWalls runs a test on each real wall.
@@ -36,7 +35,7 @@ func onWalls(t *testing.T, settings string, fn func(t *testing.T, r *rig)) {
 }
 
 // newDocker has containers of the real engine.
-func newDocker(t testing.TB, more string, change ...func(*tools.Options)) *rig {
+func newDocker(t testing.TB, more string, change ...func(*Options)) *rig {
 	t.Helper()
 	testenv.Require(t, "docker")
 	testenv.Require(t, "root")

@@ -9,11 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/tools/change"
 	"github.com/bulkhead-dev/sandbox/tools/edit"
-	"github.com/bulkhead-dev/sandbox/tools/patch"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
-	"github.com/bulkhead-dev/sandbox/tools/show"
 )
 
 // write replaces or makes a file.
@@ -38,7 +35,7 @@ func (c *call) write(ctx context.Context, in schema.Write) (Answer, error) {
 	if d.Created {
 		what = "made"
 	}
-	return Answer{Text: fmt.Sprintf("%s %s, which has %d bytes now", what, show.Name(in.Path), d.Bytes), Data: d}, nil
+	return Answer{Text: fmt.Sprintf("%s %s, which has %d bytes now", what, nameShow(in.Path), d.Bytes), Data: d}, nil
 }
 
 // edit replaces pieces of a file. The file is written only if it is still what
@@ -51,7 +48,7 @@ func (c *call) edit(ctx context.Context, in schema.Edit) (Answer, error) {
 		if err != nil {
 			return err
 		}
-		before, err := change.Load(ctx, f, path, edit.MaxText)
+		before, err := loadChange(ctx, f, path, edit.MaxText)
 		if err != nil {
 			return err
 		}
@@ -73,7 +70,7 @@ func (c *call) edit(ctx context.Context, in schema.Edit) (Answer, error) {
 		for i, e := range r.Changes {
 			d.Edits[i] = schema.EditChange(e)
 		}
-		return change.Apply(ctx, f, []change.File{{Path: path, Before: before, After: &change.Content{Data: r.Text}}})
+		return applyChange(ctx, f, []changeFile{{Path: path, Before: before, After: &changeContent{Data: r.Text}}})
 	})
 	if err != nil {
 		return Answer{}, err
@@ -90,7 +87,7 @@ func (c *call) edit(ctx context.Context, in schema.Edit) (Answer, error) {
 		}
 		where = append(where, s)
 	}
-	return Answer{Text: fmt.Sprintf("%s %s: %s", what, show.Name(in.Path), strings.Join(where, "; ")), Data: d}, nil
+	return Answer{Text: fmt.Sprintf("%s %s: %s", what, nameShow(in.Path), strings.Join(where, "; ")), Data: d}, nil
 }
 
 // maxFollowed is how many links lead to a file at most.
@@ -117,24 +114,24 @@ func followed(ctx context.Context, f *fsbridge.Bridge, path string) (string, err
 
 // patch changes files, all that the patch says or none.
 func (c *call) patch(ctx context.Context, in schema.ApplyPatch) (Answer, error) {
-	p, err := patch.Parse([]byte(in.Patch), sandbox.WorkspaceDir)
+	p, err := parsePatch([]byte(in.Patch), sandbox.WorkspaceDir)
 	if err != nil {
 		return Answer{}, err
 	}
 	d := schema.PatchResult{Files: []schema.PatchChange{}}
 	err = c.changing(ctx, func(f *fsbridge.Bridge) error {
-		before := map[string]*change.Content{}
-		load := func(path string) (*change.Content, error) {
+		before := map[string]*changeContent{}
+		load := func(path string) (*changeContent, error) {
 			if known, ok := before[path]; ok {
 				return known, nil
 			}
-			content, err := change.Load(ctx, f, path, patch.MaxFile)
+			content, err := loadChange(ctx, f, path, patchMaxFile)
 			if err == nil {
 				before[path] = content
 			}
 			return content, err
 		}
-		result, err := p.Apply(patch.ReaderFunc(func(path string) ([]byte, error) {
+		result, err := p.Apply(readerFunc(func(path string) ([]byte, error) {
 			content, err := load(path)
 			if err == nil && content == nil {
 				err = &sandbox.Error{Code: sandbox.CodeNotFound, Op: "apply_patch", Resource: termsafe.Line(path), Message: "there is no file " + termsafe.Line(path)}
@@ -154,7 +151,7 @@ func (c *call) patch(ctx context.Context, in schema.ApplyPatch) (Answer, error) 
 		for _, done := range result.Changes {
 			d.Files = append(d.Files, schema.PatchChange{Action: string(done.Action), Path: done.Path, From: done.From, Created: done.New, Added: done.Added, Removed: done.Removed, Notes: done.Notes})
 		}
-		return change.Apply(ctx, f, files)
+		return applyChange(ctx, f, files)
 	})
 	if err != nil {
 		return Answer{}, err
@@ -163,28 +160,28 @@ func (c *call) patch(ctx context.Context, in schema.ApplyPatch) (Answer, error) 
 }
 
 // steps are the changes of files that a patch comes to.
-func steps(r *patch.Result, load func(string) (*change.Content, error)) ([]change.File, error) {
-	var out []change.File
+func steps(r *patchResult, load func(string) (*changeContent, error)) ([]changeFile, error) {
+	var out []changeFile
 	for _, c := range r.Changes {
-		if c.Action == patch.ActionDelete {
+		if c.Action == actionDelete {
 			continue
 		}
 		before, err := load(c.Path)
 		if err != nil {
 			return nil, err
 		}
-		after := &change.Content{Data: c.Data, Mode: c.Mode}
+		after := &changeContent{Data: c.Data, Mode: c.Mode}
 		if from, err := load(c.From); c.From != "" && err == nil && from != nil && c.Mode == 0 {
 			after.Mode = from.Mode // a file that is called something else keeps its permissions
 		}
-		out = append(out, change.File{Path: c.Path, Before: before, After: after})
+		out = append(out, changeFile{Path: c.Path, Before: before, After: after})
 	}
 	for _, path := range r.Removed() {
 		before, err := load(path)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, change.File{Path: path, Before: before})
+		out = append(out, changeFile{Path: path, Before: before})
 	}
 	return out, nil
 }
@@ -202,9 +199,9 @@ func told(d schema.PatchResult) string {
 		case f.Created:
 			sign = "A"
 		}
-		row := sign + " " + show.Name(f.Path)
+		row := sign + " " + nameShow(f.Path)
 		if f.From != "" {
-			row = sign + " " + show.Name(f.From) + " -> " + show.Name(f.Path)
+			row = sign + " " + nameShow(f.From) + " -> " + nameShow(f.Path)
 		}
 		out = append(out, fmt.Sprintf("%s (+%d -%d)", row, f.Added, f.Removed))
 		out = slices.Concat(out, f.Notes)

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/budget"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/tenant"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/grant/operation"
 	"github.com/bulkhead-dev/sandbox/internal/metrics"
-	"github.com/bulkhead-dev/sandbox/operation"
 )
 
 func fresh(t testing.TB, o metrics.Options) (*metrics.Metrics, *prometheus.Registry) {

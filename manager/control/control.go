@@ -11,13 +11,12 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	auditrecorder "github.com/bulkhead-dev/sandbox/audit/recorder"
-	"github.com/bulkhead-dev/sandbox/budget/ledger"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/grant/decision"
-	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/grant/ledger"
+	"github.com/bulkhead-dev/sandbox/grant/operation"
+	"github.com/bulkhead-dev/sandbox/grant/store"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/operation"
 )
 
 // Options say what a Control is made of. State and Sinks are needed.
@@ -37,9 +36,9 @@ type Options struct {
 // A Control is a [manager.Control] with the folders that it lies in.
 type Control struct {
 	manager.Control
-	Revoked *revocation.Folder
+	Revoked *store.Folder
 	Ledger  *ledger.Ledger
-	Keys    *decision.Keys
+	Keys    *store.Keys
 	Witness *auditrecorder.Witness
 
 	now func() time.Time
@@ -53,13 +52,13 @@ func Open(o Options) (*Control, error) {
 		c.now = time.Now
 	}
 	var err error
-	if c.Revoked, err = revocation.Open(o.State.Revoked()); err != nil {
+	if c.Revoked, err = store.Open(o.State.Revoked()); err != nil {
 		return nil, err
 	}
 	if c.Ledger, err = ledger.Open(o.State.Budget(), ledger.Options{Sync: o.Sync, Now: o.Now}); err != nil {
 		return nil, err
 	}
-	if c.Keys, err = decision.Open(o.State.Decisions()); err != nil {
+	if c.Keys, err = store.OpenDecision(o.State.Decisions()); err != nil {
 		return nil, err
 	}
 	if c.Witness, err = auditrecorder.Open(auditrecorder.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Wait: o.Wait, Now: o.Now}); err != nil {
@@ -78,14 +77,14 @@ func Open(o Options) (*Control, error) {
 // grant that has ended has none derived from it.
 func (c *Control) Derive(g grant.Grant, w grant.Wish) (grant.Grant, error) {
 	now := c.now()
-	if err := revocation.Check(c.Revoked, g, now); err != nil {
+	if err := store.Check(c.Revoked, g, now); err != nil {
 		return grant.Grant{}, err
 	}
 	child, err := g.Derive(w, now)
 	if err != nil {
 		return grant.Grant{}, err
 	}
-	if err := revocation.Note(c.Revoked, child, g); err != nil {
+	if err := store.Note(c.Revoked, child, g); err != nil {
 		return grant.Grant{}, err
 	}
 	return child, nil
@@ -95,13 +94,13 @@ func (c *Control) Derive(g grant.Grant, w grant.Wish) (grant.Grant, error) {
 // it: what runs under them ends within [revocation.Delay], in every program
 // with this state folder. It is remembered for as long as the grant would last.
 func (c *Control) Revoke(g grant.Grant) error {
-	return c.Revoked.Revoke(revocation.Name(g.Tenant, g.ID), g.Expires)
+	return c.Revoked.Revoke(store.Name(g.Tenant, g.ID), g.Expires)
 }
 
 // RevokeOf is Revoke for who may speak for one agent alone: it ends the grant where
 // it is that agent's, with all that were derived from it, and no other of that id.
 func (c *Control) RevokeOf(agent string, g grant.Grant) error {
-	return c.Revoked.Revoke(revocation.Scoped(g.Tenant, agent, g.ID), g.Expires)
+	return c.Revoked.Revoke(store.Scoped(g.Tenant, agent, g.ID), g.Expires)
 }
 
 // Sweep forgets what is about grants that have expired.

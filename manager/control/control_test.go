@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/grant/store"
 	"github.com/bulkhead-dev/sandbox/internal/metrics"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -78,7 +78,7 @@ func TestDerive(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(h.ctl.Revoke(g))
-	if revoked, err := h.ctl.Revoked.Revoked(revocation.Name(g.Tenant, "g-unused")); !revoked || err != nil {
+	if revoked, err := h.ctl.Revoked.Revoked(store.Name(g.Tenant, "g-unused")); !revoked || err != nil {
 		t.Errorf("a child that did nothing yet stands: %v, %v", revoked, err)
 	}
 	late := wish
@@ -200,7 +200,7 @@ func TestSweep(t *testing.T) {
 	}
 	check(h.ctl.Revoke(g))
 	check(h.ctl.Sweep(t.Context()))
-	if revoked, err := h.ctl.Revoked.Revoked(revocation.Name(g.Tenant, g.ID)); !revoked || err != nil {
+	if revoked, err := h.ctl.Revoked.Revoked(store.Name(g.Tenant, g.ID)); !revoked || err != nil {
 		t.Errorf("a revocation was forgotten: %v, %v", revoked, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/grant/revocation"
+	"github.com/bulkhead-dev/sandbox/grant/store"
 	"github.com/bulkhead-dev/sandbox/internal/metrics"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
@@ -157,7 +157,7 @@ func ExampleControl_Derive() {
 		Do: grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: "https://reports.example/q4.csv"}})
 	fmt.Println(done.OK, err)
 	fmt.Println(c.Revoke(g))
-	fmt.Println(c.Revoked.Revoked(revocation.Name(part.Tenant, part.ID)))
+	fmt.Println(c.Revoked.Revoked(store.Name(part.Tenant, part.ID)))
 	// Output:
 	// g-7f3a <nil>
 	// true <nil>

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tools/near"
 )
 
 // The bounds. Messages of errors have at most MaxMessage bytes.
@@ -67,7 +66,7 @@ func Apply(text []byte, edits []Edit) (Result, error) {
 		}
 		spelled = append(spelled, []byte(e.Old), []byte(e.New))
 	}
-	form := near.FormOf(text, spelled...)
+	form := FormOf(text, spelled...)
 	now := form.Strip(text)
 	changes := make([]Change, len(edits))
 	for i, e := range edits {
@@ -126,7 +125,7 @@ func one(text []byte, e Edit, i int) ([]byte, Change, error) {
 // only one, an overlapping second is a second.
 func count(text, old []byte, apart bool) (places, first int, told []int) {
 	next := 0
-	for at := range near.Search(text, old) {
+	for at := range searchNear(text, old) {
 		if apart && at < next {
 			continue
 		}
@@ -144,7 +143,7 @@ func count(text, old []byte, apart bool) (places, first int, told []int) {
 func replace(text, old []byte, new string, size int) []byte {
 	out := make([]byte, 0, size)
 	done := 0
-	for at := range near.Search(text, old) {
+	for at := range searchNear(text, old) {
 		if at < done {
 			continue
 		}
@@ -179,7 +178,7 @@ func missed(text, old []byte, i int) error {
 		return err
 	}
 	const said = "old is not in the file: "
-	err.Message = said + near.Explain(text, old, MaxMessage-len(said))
+	err.Message = said + Explain(text, old, MaxMessage-len(said))
 	return err
 }
 

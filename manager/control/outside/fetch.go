@@ -8,20 +8,19 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/grant/operation"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/operation"
-	"github.com/bulkhead-dev/sandbox/operation/fetch"
 )
 
 // Fetch sends requests whose hosts have certificates of one of the roots; nil
 // is those of the system.
 func Fetch(roots *x509.CertPool) manager.Fetch {
 	return func(open func(sandbox.Listener) (outlet.Way, error)) (operation.Executor, func(), error) {
-		inside := &fetch.Inside{}
+		inside := &operation.Inside{}
 		way, err := open(inside)
 		if err != nil {
 			return nil, nil, err
 		}
-		return fetch.New(way, inside, fetch.Options{Roots: roots}), func() { way.Close() }, nil
+		return operation.NewFetchExecutor(way, inside, operation.Options{Roots: roots}), func() { way.Close() }, nil
 	}
 }

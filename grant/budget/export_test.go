@@ -1,0 +1,8 @@
+package budget
+
+// The times of a meter, for tests outside of the package.
+const (
+	MeterInterval = meterInterval
+	Patience      = patience
+	Silence       = silence
+)

@@ -1,0 +1,105 @@
+// Files: this part of the package reads, writes and lists files inside for operations. No link is
+// followed: what a guard has judged is a name, and has to be what is opened.
+//
+// A file that is larger than an operation may read is refused with nothing
+// handed back; a part of it can be read by offset and length. A listing has a
+// bound too, and says when there is more. A hard link is a name like any other:
+// reading by it reads the file, and writing replaces the name alone.
+
+package operation
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
+)
+
+// An Executor carries out FsRead, FsWrite and FsList.
+//
+// Bytes that are read, and the text of a listing, count as bytes in; bytes that
+// are written as bytes out, before the first of them is, and each write as one
+// file, whether or not it comes to be. Its errors are those of
+// [operation.Executor]:
+//
+//	NOT_FOUND            nothing is there
+//	CAPABILITY_BLOCKED   a link or a mount's bound is on the way, no permission, too large
+//	VALIDATION_FAILED    what is there does not fit: a folder, or something where nothing may be
+//	BUDGET_EXCEEDED      a budget of the call, or the bound of its temporary space
+//	EXECUTION_FAILED     the file system could not: full, or broken
+//	UNAVAILABLE, TIMEOUT the sandbox is gone or silent
+type filesExecutor struct{ files sandbox.Files }
+
+var _ Executor = (*filesExecutor)(nil)
+
+// New returns an executor over f, which must follow no link (see
+// [sandbox.LinkRefuser]) and take paths inside.
+func NewFilesExecutor(f sandbox.Files) *filesExecutor { return &filesExecutor{files: f} }
+
+// Execute implements [operation.Executor].
+func (e *filesExecutor) Execute(ctx context.Context, c *Call, v grant.Vetted) (Output, error) {
+	var out Output
+	var err error
+	switch v.Kind {
+	case grant.OpFsRead:
+		out, err = e.read(ctx, c, v)
+	case grant.OpFsWrite:
+		out, err = e.write(ctx, c, v)
+	case grant.OpFsList:
+		out, err = e.list(ctx, c, v)
+	default:
+		err = &sandbox.Error{Code: sandbox.CodeValidation, Op: "files", Field: "op.kind", Message: "this is no operation on files"}
+	}
+	return out, Stopped(ctx, told(v, err))
+}
+
+// told says an error of files in the words of operations: a budget is that of a
+// call there, and a full disk is none.
+func told(v grant.Vetted, err error) error {
+	if err == nil {
+		return nil
+	}
+	var over *budget.Exceeded
+	var own *space
+	var e *sandbox.Error
+	switch {
+	case !errors.As(err, &e):
+		return &sandbox.Error{Code: sandbox.CodeExecution, Op: string(v.Kind), Resource: v.Path, Message: "the file cannot be used", Err: err}
+	case e.Code == sandbox.CodeBudgetExceeded && !errors.As(err, &over) && !errors.As(err, &own):
+		failed := *e
+		failed.Code = sandbox.CodeExecution
+		return &failed
+	case e.Code == sandbox.CodeInternal:
+		failed := *e
+		failed.Code = sandbox.CodeExecution
+		return &failed
+	}
+	return err
+}
+
+// space marks an error as one of the temporary space's bound.
+type space struct{ room int64 }
+
+func (s *space) Error() string {
+	return "there is room for " + strconv.FormatInt(max(s.room, 0), 10) + " bytes"
+}
+
+// exists is the error of a write that may not replace.
+func exists(v grant.Vetted) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeValidation, Op: "write", Field: "op.overwrite", Resource: v.Path,
+		Message: "a file or folder of that name exists, and nothing was written", Hint: "set overwrite to replace a file, or choose another name", Err: fs.ErrExist,
+	}
+}
+
+// tooLarge is the error of a file or a listing with more than may be read.
+func filesTooLarge(v grant.Vetted, most int64) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeCapabilityBlocked, Op: "read", Field: "profile.limits.maxBytesIn", Resource: v.Path,
+		Message: "there is more than the " + strconv.FormatInt(most, 10) + " bytes that may be read at once", Hint: "read in parts, by offset and length",
+	}
+}

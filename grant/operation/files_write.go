@@ -1,0 +1,89 @@
+package operation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
+)
+
+// A claimer is an [operation.Space] in which room can be taken, so that of two
+// writes at once none uses what the other was told of.
+type claimer interface {
+	// Claim takes room for bytes at path until release is called, when what was
+	// written is seen by looking. Room tells what there is, when it is less.
+	Claim(ctx context.Context, path string, bytes int64) (release func(), room int64, err error)
+}
+
+// write replaces or makes a file. What may not be replaced is looked for before
+// anything is counted, so that the answer names it also where a budget is used up.
+func (e *filesExecutor) write(ctx context.Context, c *Call, v grant.Vetted) (Output, error) {
+	size := int64(len(v.Data))
+	if !v.Overwrite {
+		if _, err := e.files.Stat(ctx, v.Path); err == nil {
+			return Output{}, exists(v)
+		}
+	}
+	if err := c.Meter.Add(budget.Files, 1); err != nil {
+		return Output{}, err
+	}
+	if err := c.Meter.Add(budget.BytesOut, size); err != nil {
+		return Output{}, err
+	}
+	release, err := claim(ctx, c.Space, v.Path, size)
+	if err != nil {
+		return Output{}, err
+	}
+	defer release()
+	digest := evidence.DigestOf(v.Data)
+	err = e.files.Write(ctx, v.Path, bytes.NewReader(v.Data), sandbox.WriteOptions{Exclusive: !v.Overwrite})
+	if err == nil || unsure(ctx, err) {
+		c.Effect(evidence.Effect{Kind: grant.EffectWrite, Path: v.Path, BytesOut: size, Digest: digest})
+	}
+	switch {
+	case err != nil && !v.Overwrite && errors.Is(err, fs.ErrExist):
+		return Output{}, exists(v)
+	case err != nil:
+		return Output{}, err
+	}
+	return Output{Path: v.Path, Digest: digest}, nil
+}
+
+// unsure reports whether a write that failed with err may have been done: the
+// sandbox may have been too far to hear that it is not wanted any more.
+func unsure(ctx context.Context, err error) bool {
+	code := sandbox.CodeOf(err)
+	return ctx.Err() != nil || code == sandbox.CodeUnavailable || code == sandbox.CodeTimeout
+}
+
+// claim takes room for a write where path lies in the call's temporary space.
+func claim(ctx context.Context, in Space, path string, bytes int64) (release func(), err error) {
+	release = func() {}
+	var room int64
+	within := true
+	switch s := in.(type) {
+	case nil:
+		return release, nil
+	case claimer:
+		release, room, err = s.Claim(ctx, path, bytes)
+	default:
+		room, within, err = in.Room(ctx, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if within && room < bytes {
+		release()
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeBudgetExceeded, Op: "write", Field: "space", Resource: path,
+			Message: "the temporary space has no room for the file", Hint: "remove files from it, or ask for more",
+			Err: &space{room},
+		}
+	}
+	return release, nil
+}

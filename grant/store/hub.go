@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"sync"
+)
+
+// A hub holds who waits for a revocation.
+type hub struct {
+	mu      sync.Mutex
+	watches map[*watch]struct{}
+	begin   func(context.Context) // runs while anybody waits; may be nil
+	stop    context.CancelFunc    // ends it
+}
+
+// A watch is one who waits.
+type watch struct {
+	line   []string // the grant and those that it was derived from
+	closed chan struct{}
+}
+
+// add lets a watch wait until ctx ends or it is let go.
+func (h *hub) add(ctx context.Context, w *watch) {
+	h.mu.Lock()
+	if h.watches == nil {
+		h.watches = map[*watch]struct{}{}
+	}
+	h.watches[w] = struct{}{}
+	if h.begin != nil && h.stop == nil {
+		var running context.Context
+		running, h.stop = context.WithCancel(context.Background())
+		go h.begin(running)
+	}
+	h.mu.Unlock()
+	context.AfterFunc(ctx, func() { h.drop(w) })
+}
+
+func (h *hub) drop(w *watch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.watches, w)
+	h.rest()
+}
+
+// rest ends what runs when nobody waits. It is called with h.mu held.
+func (h *hub) rest() {
+	if len(h.watches) == 0 && h.stop != nil {
+		h.stop()
+		h.stop = nil
+	}
+}
+
+// release lets those go for whom gone is true.
+func (h *hub) release(gone func(line []string) bool) {
+	for _, w := range h.waiting() {
+		if gone(w.line) {
+			h.letGo(w)
+		}
+	}
+}
+
+func (h *hub) waiting() []*watch {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]*watch, 0, len(h.watches))
+	for w := range h.watches {
+		all = append(all, w)
+	}
+	return all
+}
+
+// letGo closes the channel of w, once.
+func (h *hub) letGo(w *watch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, waits := h.watches[w]; waits {
+		delete(h.watches, w)
+		close(w.closed)
+		h.rest()
+	}
+}
