@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/approve"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/audit/violation"
@@ -110,7 +109,7 @@ func (r *rig) resources(s *served.Rig, c *control.Control) []route.Resource {
 	return []route.Resource{
 		boxes, commands.New(m), toolcalls.New(m, kits), shells.New(m, house, stream.Options{}),
 		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{Interval: 20 * time.Millisecond}),
-		approvals.New(approve.New(approve.Options{})), records.NewViolations(r.violations), records.NewEvidence(r.evidence),
+		approvals.New(manager.NewApprovalQueue(manager.ApprovalQueueOptions{})), records.NewViolations(r.violations), records.NewEvidence(r.evidence),
 		grants.New(m, func() (grants.Registrar, error) { return c, nil }), tokens.New(s.Tokens), pages,
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress"
 )
 
 func TestParseSecret(t *testing.T) {
@@ -83,7 +83,7 @@ func TestSettingsRepeatNoSecret(t *testing.T) {
 // TestVariablesOfTheProxyAreNoSecrets holds that no stand-in takes the place of
 // a variable that makes programs find the proxy or trust it.
 func TestVariablesOfTheProxyAreNoSecrets(t *testing.T) {
-	names := slices.Collect(maps.Keys(new(authority.Authority).Env()))
+	names := slices.Collect(maps.Keys(new(egress.Authority).Env()))
 	names = append(names, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "NODE_USE_ENV_PROXY", "PATH", "LD_PRELOAD", "HOME", "BASH_ENV")
 	if len(names) < 25 {
 		t.Fatalf("only %q", names)

@@ -62,7 +62,7 @@ type SandboxSettings struct {
 	Enabled           *bool                `json:"enabled,omitempty" doc:"Whether anything is sandboxed; default true."`
 	FailIfUnavailable *bool                `json:"failIfUnavailable,omitempty" doc:"Whether a call fails when its wall cannot be built; default true. When false it runs on the host without a wall, where commands.allowUnsandboxed permits it."`
 	EnabledPlatforms  []string             `json:"enabledPlatforms,omitempty" enum:"linux,darwin,macos,wsl,windows" doc:"Platforms on which commands are sandboxed; default all."`
-	Provider          *string              `json:"provider,omitempty" enum:"docker,local,auto,fake" more:"providers" doc:"Kind of wall; auto is docker when its engine answers, else local; fake is for tests. A Go program adds kinds of its own (house.Options.Providers). Default docker."`
+	Provider          *string              `json:"provider,omitempty" enum:"docker,local,auto,fake" more:"providers" doc:"Kind of wall; auto is docker when its engine answers, else local; fake is for tests. A Go program adds kinds of its own (orchestrator.Options.Providers). Default docker."`
 	ProviderOptions   map[string]any       `json:"providerOptions,omitempty" doc:"The provider's own options, validated by the provider."`
 	Preset            *string              `json:"preset,omitempty" enum:"strict,restricted,normal,permissive" doc:"Set of values under all settings; default restricted. No preset touches hardening."`
 	Mode              *sandbox.Mode        `json:"mode,omitempty" enum:"off,non-main,all" doc:"Which sessions are sandboxed; default all."`

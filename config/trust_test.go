@@ -6,13 +6,13 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress"
 )
 
 // TestTrustVariablesAreReserved holds that no secret takes the place of a
 // variable by which programs are told what to trust.
 func TestTrustVariablesAreReserved(t *testing.T) {
-	for name := range new(authority.Authority).Env() {
+	for name := range new(egress.Authority).Env() {
 		if _, _, err := config.ParseSecret(name + "@h.example"); sandbox.CodeOf(err) != sandbox.CodeValidation {
 			t.Errorf("a secret can be called %s: %v", name, err)
 		}

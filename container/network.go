@@ -10,7 +10,6 @@ import (
 	"github.com/docker/docker/api/types/network"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/container/subnet"
 )
 
 // A Network is a network of the engine. Names of networks are not unique on
@@ -147,6 +146,6 @@ func networkOf(r network.Inspect) Network {
 		}
 	}
 	n.AsPlanned = r.Driver == bridge && !r.EnableIPv6 && !r.Internal && !r.Ingress && !r.ConfigOnly &&
-		maps.Equal(r.Options, bridgeOptions()) && len(r.IPAM.Config) == 1 && len(n.Subnets) == 1 && subnet.Serves(n.Subnets[0])
+		maps.Equal(r.Options, bridgeOptions()) && len(r.IPAM.Config) == 1 && len(n.Subnets) == 1 && servesSubnet(n.Subnets[0])
 	return n
 }

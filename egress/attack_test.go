@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -24,7 +23,7 @@ func openPublic(t *testing.T) (*world, *atomic.Int64) {
 	t.Helper()
 	var dialled atomic.Int64
 	w := open(t, network.Options{AllowPublic: true, Denied: []string{"denied.example", "*.denied.example"}}, func(o *egress.Options, _ *egress.WayOptions) {
-		o.Reach = reach.New(reach.Options{Resolver: answers{}, Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
+		o.Reach = egress.NewDialer(egress.DialerOptions{Resolver: answers{}, Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
 			dialled.Add(1)
 			return nil, errors.New("this test dials nobody")
 		}})

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"testing"
 	"time"
-
-	"github.com/bulkhead-dev/sandbox/egress/request"
 )
 
 // A gate is a connection on which a write waits until it is let through.
@@ -27,7 +25,7 @@ func TestAskedBeforeTheAnswer(t *testing.T) {
 	const soon = 20 * time.Millisecond // in which an answer that does not wait begins
 	g := &gate{writing: make(chan struct{}), open: make(chan struct{})}
 	x := &exchange{
-		line: &line{conn: g, bottom: &counted{}}, head: request.Head{Length: 9}, req: &http.Request{Body: http.NoBody}, still: time.NewTimer(time.Hour),
+		line: &line{conn: g, bottom: &counted{}}, head: requestHead{Length: 9}, req: &http.Request{Body: http.NoBody}, still: time.NewTimer(time.Hour),
 	}
 	b := &body{x: x, expects: true}
 	read, answers := make(chan struct{}), make(chan struct{})

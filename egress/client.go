@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/egress/request"
-	"github.com/bulkhead-dev/sandbox/egress/socks"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -48,7 +46,7 @@ func (c *client) serve() {
 	if err != nil {
 		return
 	}
-	if first[0] == socks.Version {
+	if first[0] == socksProtocol {
 		c.serveSOCKS()
 		return
 	}
@@ -57,18 +55,18 @@ func (c *client) serve() {
 
 // serveSOCKS takes the handshake and opens the tunnel.
 func (c *client) serveSOCKS() {
-	q, err := socks.Read(c.line.br, c.line.conn)
+	q, err := readSocks(c.line.br, c.line.conn)
 	c.caller = c.way.callers.known(q.User, q.Password)
 	c.of(c.caller)
 	if err != nil {
-		var bad *socks.Error
+		var bad *socksError
 		if !errors.As(err, &bad) {
 			return
 		}
 		v := c.visit(ProtocolSOCKS5, "", hostText(q.Host), q.Port, "")
 		v.decide(network.Decision{Verdict: policy.Deny, Rule: "request", Message: bad.Reason})
 		if bad.Asked {
-			socks.Answer(c.line.conn, bad.Reply)
+			answerSocks(c.line.conn, bad.Reply)
 		}
 		linger(c.raw)
 		return
@@ -78,18 +76,18 @@ func (c *client) serveSOCKS() {
 
 // answerSOCKS answers the request for a tunnel; nil says that it is open.
 func (c *client) answerSOCKS(r *refusal) {
-	code := socks.Succeeded
+	code := socksSucceeded
 	if r != nil {
 		switch r.status {
 		case 403:
-			code = socks.NotAllowed
+			code = notAllowed
 		case 502, 504:
-			code = socks.HostUnreachable
+			code = hostUnreachable
 		default:
-			code = socks.Failed
+			code = socksFailed
 		}
 	}
-	socks.Answer(c.line.conn, code)
+	answerSocks(c.line.conn, code)
 }
 
 // A scope says to whom the requests on a line go. The zero scope is the
@@ -138,7 +136,7 @@ func (c *client) serveHTTP(l *line, s scope) {
 			c.caller = c.way.callers.basic(field)
 			c.of(c.caller)
 		}
-		if h.Form == request.Authority {
+		if h.Form == requestAuthority {
 			c.tunnel(&target{host: h.Host, port: h.Port, protocol: ProtocolConnect, answer: c.answerConnect})
 			return
 		}
@@ -149,14 +147,14 @@ func (c *client) serveHTTP(l *line, s scope) {
 }
 
 // check holds a head against the scope.
-func (s scope) check(h request.Head) error {
+func (s scope) check(h requestHead) error {
 	switch {
-	case !s.fixed && h.Form == request.Origin:
-		return &request.Error{Status: 400, Reason: "this is a proxy: the request has to name its host in a URL of http"}
+	case !s.fixed && h.Form == requestOrigin:
+		return &requestError{Status: 400, Reason: "this is a proxy: the request has to name its host in a URL of http"}
 	case !s.fixed:
 		return nil
-	case h.Form != request.Origin:
-		return &request.Error{Status: 400, Reason: "within a tunnel a request names a path and nothing else"}
+	case h.Form != requestOrigin:
+		return &requestError{Status: 400, Reason: "within a tunnel a request names a path and nothing else"}
 	case h.Host.IsZero():
 		return nil // HTTP/1.0 without a Host, which is sent with one
 	}
@@ -165,7 +163,7 @@ func (s scope) check(h request.Head) error {
 		port = s.defaultPort()
 	}
 	if h.Host != s.host || port != s.port {
-		return &request.Error{Status: 400, Reason: "the Host field differs from the host of the tunnel"}
+		return &requestError{Status: 400, Reason: "the Host field differs from the host of the tunnel"}
 	}
 	return nil
 }
@@ -178,24 +176,24 @@ func (s scope) defaultPort() uint16 {
 }
 
 // readRequest has net/http read the head that was judged, and consumes it.
-func readRequest(l *line, h request.Head) (*http.Request, error) {
+func readRequest(l *line, h requestHead) (*http.Request, error) {
 	req, err := http.ReadRequest(l.br)
 	if err != nil {
-		return nil, &request.Error{Status: 400, Reason: "the head of the request is malformed"}
+		return nil, &requestError{Status: 400, Reason: "the head of the request is malformed"}
 	}
 	if req.Method != h.Method || req.ContentLength != h.Length || req.ProtoMinor != h.Minor {
-		return nil, &request.Error{Status: 400, Reason: "the head of the request can be read in two ways"}
+		return nil, &requestError{Status: 400, Reason: "the head of the request can be read in two ways"}
 	}
 	return req, nil
 }
 
 // malformed answers what is no request that is taken, and ends the line.
-func (c *client) malformed(l *line, s scope, h request.Head, err error) {
-	var bad *request.Error
+func (c *client) malformed(l *line, s scope, h requestHead, err error) {
+	var bad *requestError
 	switch {
 	case errors.As(err, &bad):
 	case timedOut(err):
-		bad = &request.Error{Status: 408, Reason: "the head of the request took too long"}
+		bad = &requestError{Status: 408, Reason: "the head of the request took too long"}
 	default:
 		return // the program hung up
 	}

@@ -13,7 +13,6 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy/network"
@@ -72,7 +71,7 @@ func errTimeout(err error) error {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	p := egress.New(egress.Options{Reach: reach.New(reach.Options{})})
+	p := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{})})
 	defer p.Close()
 	none, err := network.New(network.Options{})
 	if err != nil {
@@ -114,7 +113,7 @@ func TestListenerFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := egress.New(egress.Options{Reach: reach.New(reach.Options{})})
+	p := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{})})
 	defer p.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -157,7 +156,7 @@ func TestDoneAfterTheListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := egress.New(egress.Options{Reach: reach.New(reach.Options{})})
+	p := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{})})
 	defer p.Close()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
@@ -55,7 +54,7 @@ func TestNothingPasses(t *testing.T) {
 		io.Copy(io.Discard, conn)
 	})
 	w := open(t, allow(port, "web.test:"+port), func(_ *egress.Options, o *egress.WayOptions) {
-		o.Limits = meter.Limits{Idle: time.Second} // in which the host can answer
+		o.Limits = egress.Limits{Idle: time.Second} // in which the host can answer
 	})
 	head := "POST http://web.test:" + port + "%s HTTP/1.1\r\nHost: web.test:" + port + "\r\nContent-Length: %d\r\n\r\n"
 	if resp, b := w.raw(fmt.Sprintf(head, "/never", 0)); resp.StatusCode != 504 {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/egress/request"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -18,7 +17,7 @@ type exchange struct {
 	*client
 	line  *line
 	scope scope
-	head  request.Head
+	head  requestHead
 	req   *http.Request
 	visit *visit
 	body  *body
@@ -40,7 +39,7 @@ var (
 )
 
 // exchange serves one request. It reports whether the line can carry another.
-func (c *client) exchange(l *line, s scope, h request.Head, req *http.Request) bool {
+func (c *client) exchange(l *line, s scope, h requestHead, req *http.Request) bool {
 	c.requests++
 	x := &exchange{client: c, line: l, scope: s, head: h, req: req, host: h.Host, port: h.Port}
 	if s.fixed {

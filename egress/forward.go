@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/egress/request"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -154,7 +153,7 @@ func exactURL(path string) (*url.URL, error) {
 	opaque, query, has := strings.Cut(path, "?")
 	u := &url.URL{Opaque: opaque, RawQuery: query, ForceQuery: has}
 	if u.RequestURI() != path {
-		return nil, &request.Error{Status: 400, Reason: "the path can be read in two ways"}
+		return nil, &requestError{Status: 400, Reason: "the path can be read in two ways"}
 	}
 	return u, nil
 }

@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 )
 
@@ -45,7 +44,7 @@ func openVault(t *testing.T, plain bool, h http.HandlerFunc, others ...*x509.Cer
 	for _, other := range others {
 		roots = other
 	}
-	a, err := authority.Open(t.TempDir())
+	a, err := egress.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

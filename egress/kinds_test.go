@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -154,7 +153,7 @@ func TestUpstream(t *testing.T) {
 		go io.Copy(out, conn)
 		io.Copy(conn, out)
 	})
-	up, err := reach.UpstreamFrom(func(name string) string { return map[string]string{"HTTPS_PROXY": "http://127.0.0.1:" + proxy}[name] })
+	up, err := egress.UpstreamFrom(func(name string) string { return map[string]string{"HTTPS_PROXY": "http://127.0.0.1:" + proxy}[name] })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +165,7 @@ func TestUpstream(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", to.String())
 	}
 	w := open(t, allow(port, "web.test:"+port, "192.0.2.7:"+port, "inner.example"), func(o *egress.Options, _ *egress.WayOptions) {
-		o.Reach = reach.New(reach.Options{Resolver: resolver, Upstream: up, Dial: dial})
+		o.Reach = egress.NewDialer(egress.DialerOptions{Resolver: resolver, Upstream: up, Dial: dial})
 	})
 	if resp, b := w.raw("GET http://web.test:" + port + "/ HTTP/1.1\r\nHost: web.test:" + port + "\r\n\r\n"); resp.StatusCode != 200 {
 		t.Fatalf("%s %q", resp.Status, b)

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/egress/meter"
-	"github.com/bulkhead-dev/sandbox/egress/request"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -19,7 +17,7 @@ import (
 // goroutine, without ending the connection.
 type counted struct {
 	net.Conn
-	meter *meter.Meter
+	meter *meter
 	idle  time.Duration
 
 	mu          sync.Mutex
@@ -114,10 +112,10 @@ func newLine(conn net.Conn, bottom *counted) *line {
 }
 
 // head reads the next head, without consuming it.
-func (l *line) head() (request.Head, error) {
-	h, err := request.Peek(l.br)
+func (l *line) head() (requestHead, error) {
+	h, err := peekRequest(l.br)
 	if err == bufio.ErrBufferFull {
-		h, err = request.Peek(l.larger(request.MaxHead))
+		h, err = peekRequest(l.larger(maxHead))
 	}
 	return h, err
 }

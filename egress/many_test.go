@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -55,7 +54,7 @@ func many(b *testing.B, port string, sandboxes, each int) []net.Conn {
 	if err != nil {
 		b.Fatal(err)
 	}
-	plane := egress.New(egress.Options{Reach: reach.New(reach.Options{Resolver: &names{asked: map[string]int{}}})})
+	plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: &names{asked: map[string]int{}}})})
 	b.Cleanup(func() { plane.Close() })
 	var out []net.Conn
 	for range sandboxes {

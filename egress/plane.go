@@ -9,12 +9,11 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 )
 
 // Options are what a Plane needs.
 type Options struct {
-	Reach *reach.Reacher // required
+	Reach *Dialer // required
 
 	// Record is told each decision before a refusal is answered or a byte
 	// passes, and each end. It is called from many goroutines and has to be

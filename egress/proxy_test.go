@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -267,11 +266,11 @@ func listen(t testing.TB, serve func(net.Conn)) string {
 func TestLimits(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
-	limited := func(l meter.Limits) *world {
+	limited := func(l egress.Limits) *world {
 		return open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = l })
 	}
 	t.Run("request", func(t *testing.T) {
-		w := limited(meter.Limits{RequestBytes: 4})
+		w := limited(egress.Limits{RequestBytes: 4})
 		head := "POST http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n"
 		if resp, _ := w.raw(head + "Content-Length: 5\r\n\r\nabcde"); resp.StatusCode != 413 {
 			t.Errorf("a long body: %s", resp.Status)
@@ -285,7 +284,7 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("connections", func(t *testing.T) {
 		w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) {
-			o.Sandbox, o.Limits = unqueued, meter.Limits{Connections: 1}
+			o.Sandbox, o.Limits = unqueued, egress.Limits{Connections: 1}
 		})
 		only := w.way.Caller("only")
 		conn := w.dial()
@@ -307,7 +306,7 @@ func TestLimits(t *testing.T) {
 		}
 	})
 	t.Run("bytes", func(t *testing.T) {
-		w := limited(meter.Limits{BytesOut: 200})
+		w := limited(egress.Limits{BytesOut: 200})
 		conn := w.dial()
 		io.WriteString(conn, "GET http://"+host+"/"+strings.Repeat("a", 200)+" HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
 		if n, err := conn.Read(make([]byte, 1)); n != 0 {

@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/bulkhead-dev/sandbox/egress/meter"
 )
 
 // The bounds of a queue that are not settings. A connection that waits is a
@@ -43,7 +41,7 @@ func (w *Way) take(conn net.Conn, door *Door) {
 	q := &w.queue
 	q.mu.Lock()
 	err := w.admit(conn, door, 0)
-	if !errors.Is(err, meter.ErrConnections) || q.waiting.Len() >= q.most || !w.plane.waits(1) {
+	if !errors.Is(err, errConnections) || q.waiting.Len() >= q.most || !w.plane.waits(1) {
 		q.mu.Unlock()
 		if err != nil {
 			w.turnAway(conn, door, exhausted(err))
@@ -114,7 +112,7 @@ func (w *Way) waited(place *list.Element) {
 	}
 	q.mu.Unlock()
 	if late {
-		w.turnAway(x.conn, x.door, exhausted(meter.ErrConnections))
+		w.turnAway(x.conn, x.door, exhausted(errConnections))
 		w.conns.Done()
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
@@ -22,7 +21,7 @@ import (
 func TestQueue(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
-	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = meter.Limits{Connections: 3} })
+	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{Connections: 3} })
 	get := "GET http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
 	var all sync.WaitGroup
 	for i := range 300 {
@@ -63,7 +62,7 @@ func TestQueueIsFull(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
 	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) {
-		o.Sandbox, o.Limits = unqueued, meter.Limits{Connections: 1}
+		o.Sandbox, o.Limits = unqueued, egress.Limits{Connections: 1}
 	})
 	one, two := w.way.Caller("one"), w.way.Caller("two")
 	w.dial() // says nothing and keeps the one place
@@ -114,7 +113,7 @@ func TestQueueEnds(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
 	get := "GET http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
-	waiting := func(name string, l meter.Limits) (w *world, first, second net.Conn) {
+	waiting := func(name string, l egress.Limits) (w *world, first, second net.Conn) {
 		l.Connections = 1
 		w = open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Sandbox, o.Limits = name, l })
 		first = w.dial()
@@ -130,17 +129,17 @@ func TestQueueEnds(t *testing.T) {
 		}
 		return resp.Header.Get("X-Sandbox-Rule")
 	}
-	_, _, late := waiting(impatient, meter.Limits{})
+	_, _, late := waiting(impatient, egress.Limits{})
 	if got := answer(late); got != "limits.connections" {
 		t.Errorf("waited for too long: %s", got)
 	}
-	w, first, second := waiting("box", meter.Limits{BytesOut: 10})
+	w, first, second := waiting("box", egress.Limits{BytesOut: 10})
 	leak.Until(t, "the second waits", func() bool { return w.plane.Counters().Waiting == 1 })
 	io.WriteString(first, get)
 	if got := answer(second); got != "limits.bytesOut" {
 		t.Errorf("beyond a limit: %s", got)
 	}
-	w, _, second = waiting("box", meter.Limits{})
+	w, _, second = waiting("box", egress.Limits{})
 	leak.Until(t, "the second waits", func() bool { return w.plane.Counters().Waiting == 1 })
 	w.way.Close()
 	if b, err := io.ReadAll(second); len(b) != 0 {
@@ -157,7 +156,7 @@ func TestQueueEnds(t *testing.T) {
 func TestQueueCreditsTheWait(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
-	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = meter.Limits{Connections: 1} })
+	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{Connections: 1} })
 	one := w.way.Caller("one")
 	const wait = 300 * time.Millisecond
 	queued := func(field string) {

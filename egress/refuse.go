@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/egress/meter"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -27,13 +25,13 @@ func denied(d network.Decision) refusal { return refusal{403, d.Rule, d.Message,
 func exhausted(err error) refusal {
 	r := refusal{429, "limits", "the sandbox has used up what it may use of the network", "raise the limits of the network in the settings"}
 	switch {
-	case errors.Is(err, meter.ErrConnections):
+	case errors.Is(err, errConnections):
 		r = refusal{503, "limits.connections", "the sandbox has as many connections open as it may, and as many wait for their turn as may, or this one did so for too long", "close some first, or raise network.limits.connections in the settings"}
-	case errors.Is(err, meter.ErrTotal):
+	case errors.Is(err, errTotal):
 		r.rule, r.message = "limits.total", "the sandbox's time for the network is over"
-	case errors.Is(err, meter.ErrBytesIn):
+	case errors.Is(err, errBytesIn):
 		r.rule = "limits.bytesIn"
-	case errors.Is(err, meter.ErrBytesOut):
+	case errors.Is(err, errBytesOut):
 		r.rule = "limits.bytesOut"
 	}
 	return r
@@ -43,9 +41,9 @@ func exhausted(err error) refusal {
 // were refused, it says so with the decision and the address.
 func explain(err error) (r refusal, refused *network.Decision, addr netip.AddrPort) {
 	var (
-		denied      *reach.Refused
-		unresolved  *reach.Unresolved
-		unreachable *reach.Unreachable
+		denied      *reachRefused
+		unresolved  *reachUnresolved
+		unreachable *reachUnreachable
 		untrusted   *tls.CertificateVerificationError
 	)
 	r = refusal{502, "reach", "the host ended the connection before it answered", "try again later"}

@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/bulkhead-dev/sandbox/egress/hello"
-	"github.com/bulkhead-dev/sandbox/egress/pump"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -169,7 +167,7 @@ func (c *client) hear(v *visit, t *target, first network.Decision) (network.Prot
 func (c *client) named(v *visit, t *target) bool {
 	d := network.Decision{Verdict: policy.Deny, Rule: "tls", Message: "the TLS that the program begins with is malformed"}
 	c.line.bottom.within(c.way.headTime())
-	h, err := hello.Peek(c.line.larger(hello.BufferSize))
+	h, err := peekHello(c.line.larger(helloBufferSize))
 	c.line.bottom.within(0)
 	if err == nil {
 		d = fits(h, t.host)
@@ -183,7 +181,7 @@ func (c *client) named(v *visit, t *target) bool {
 }
 
 // fits holds the name in a hello against the host of the tunnel.
-func fits(h hello.Hello, host network.Host) network.Decision {
+func fits(h hello, host network.Host) network.Decision {
 	_, literal := host.Addr()
 	if h.ServerName == "" {
 		if literal {
@@ -211,7 +209,7 @@ func (c *client) alert() {
 func (c *client) pump(v *visit, outside net.Conn) {
 	first := c.line.rest()
 	c.line.bottom.clear()
-	in, out, err := pump.Pair{Inside: c.raw, Outside: outside, First: first, Meter: c.way.meter}.Run(c.ctx)
+	in, out, err := pumpPair{Inside: c.raw, Outside: outside, First: first, Meter: c.way.meter}.Run(c.ctx)
 	v.end(ending{in: in, out: out, err: errText(err)})
 }
 

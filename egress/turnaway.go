@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/egress/socks"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -48,7 +47,7 @@ func (w *Way) turnAway(conn net.Conn, door *Door, why refusal) {
 		conn.SetDeadline(time.Now().Add(lingerTime))
 		answer := why.bytes(true, false)
 		if spoken == ProtocolSOCKS5 {
-			answer = []byte{socks.Version, noMethod}
+			answer = []byte{socksProtocol, noMethod}
 		}
 		if _, err := conn.Write(answer); err == nil {
 			linger(conn)
@@ -72,7 +71,7 @@ func (w *Way) overhear(conn net.Conn) (p Protocol, caller string) {
 	if err != nil {
 		return p, caller
 	}
-	if first[0] == socks.Version {
+	if first[0] == socksProtocol {
 		return ProtocolSOCKS5, caller
 	}
 	h, err := l.head()

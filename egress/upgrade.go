@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/egress/pump"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -117,7 +116,7 @@ func (x *exchange) switched(conn net.Conn, br *bufio.Reader, resp *http.Response
 	}
 	inside, first := x.inside()
 	x.still.Stop() // the pump looks after that
-	in, out, err := pump.Pair{Inside: inside, Outside: conn, First: first, Meter: x.way.meter}.Run(x.ctx)
+	in, out, err := pumpPair{Inside: inside, Outside: conn, First: first, Meter: x.way.meter}.Run(x.ctx)
 	x.in += in
 	x.visit.end(ending{status: resp.StatusCode, in: x.in, out: int64(x.head.Size) + out, err: errText(err)})
 }

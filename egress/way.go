@@ -11,8 +11,6 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
-	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -21,14 +19,14 @@ import (
 type WayOptions struct {
 	Sandbox string // its name, for events
 	Policy  *network.Policy
-	Limits  meter.Limits
+	Limits  Limits
 
 	// Secrets are put into requests to the hosts that they are bound to, whose
 	// TLS is read for that. Nil is none. The set stays the caller's, who
 	// closes it after the Way.
 	Secrets *secret.Set
 	// Authority issues the certificates for these hosts; needed with Secrets.
-	Authority *authority.Authority
+	Authority *Authority
 
 	// CA are certificates of authorities as PEM that are trusted for the hosts of
 	// Secrets beside the Roots of the Plane.
@@ -65,7 +63,7 @@ type Way struct {
 	plane     *Plane
 	o         WayOptions
 	listener  net.Listener
-	meter     *meter.Meter
+	meter     *meter
 	transport *http.Transport
 	roots     *x509.CertPool // nil is the system's
 	callers   callers
@@ -97,7 +95,7 @@ func (p *Plane) newWay(l net.Listener, o WayOptions) (*Way, error) {
 		return nil, err
 	}
 	w := &Way{
-		plane: p, o: o, listener: l, meter: meter.New(o.Limits),
+		plane: p, o: o, listener: l, meter: newMeter(o.Limits),
 		turnAways: turnAways{turn: make(chan struct{}, maxTurnAways)}, done: make(chan struct{}),
 		queue: queue{most: p.waitMost, wait: p.o.QueueTime},
 	}

@@ -17,13 +17,10 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
-
-func TestMain(m *testing.M) { leak.Main(m) }
 
 // patience bounds every wait of a test.
 const patience = leak.Patience
@@ -104,7 +101,7 @@ func openWithin(t testing.TB, head time.Duration, o network.Options, change ...f
 	if err != nil {
 		t.Fatal(err)
 	}
-	po := egress.Options{Reach: reach.New(reach.Options{Resolver: w.names}), Record: w.record}
+	po := egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: w.names}), Record: w.record}
 	wo := egress.WayOptions{Sandbox: "box", Policy: p}
 	for _, c := range change {
 		c(&po, &wo)

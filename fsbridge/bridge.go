@@ -8,8 +8,6 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 )
 
 // A Linker knows symbolic links. A transport that does not is asked in vain:
@@ -27,7 +25,7 @@ type Linker interface {
 // A Bridge does file operations by any of the names that a file has. It is
 // safe for concurrent use when its transport is, and needs no closing.
 type Bridge struct {
-	table     *mountpath.Table
+	table     *MountTable
 	files     sandbox.Files
 	transport Transport
 	inside    bool  // paths of the host are not recognised
@@ -60,7 +58,7 @@ var (
 
 // New returns a bridge over files, which takes absolute paths inside and must
 // confine each to its mount of table.
-func New(table *mountpath.Table, files sandbox.Files, t Transport) *Bridge {
+func New(table *MountTable, files sandbox.Files, t Transport) *Bridge {
 	return &Bridge{table: table, files: files, transport: t}
 }
 
@@ -68,7 +66,7 @@ func New(table *mountpath.Table, files sandbox.Files, t Transport) *Bridge {
 func (b *Bridge) Transport() Transport { return b.transport }
 
 // Locate tells which place inside a path names.
-func (b *Bridge) Locate(path string) (mountpath.Place, error) {
+func (b *Bridge) Locate(path string) (Place, error) {
 	if b.inside {
 		return b.table.Inside(path)
 	}
@@ -116,7 +114,7 @@ func (b *Bridge) Refusing(refusal error) *Bridge {
 
 // room returns err, or what is the matter where it is the machine that has no
 // room at p.
-func (b *Bridge) room(p mountpath.Place, err error) error {
+func (b *Bridge) room(p Place, err error) error {
 	var known *sandbox.Error
 	if b.shared == nil || p.Root.Source == "" || !errors.As(err, &known) || known.Code != sandbox.CodeBudgetExceeded || !errors.Is(known.Err, syscall.ENOSPC) {
 		return err
@@ -124,17 +122,17 @@ func (b *Bridge) room(p mountpath.Place, err error) error {
 	if !b.shared(p.Root.Source) {
 		return err
 	}
-	return fserr.Full(known.Op, p.Path())
+	return fullFserr(known.Op, p.Path())
 }
 
 // place is the place of an operation, which may be done.
-func (b *Bridge) place(path string) (mountpath.Place, error) {
+func (b *Bridge) place(path string) (Place, error) {
 	if b.toll != nil {
 		if err := b.toll.Open(); err != nil {
-			return mountpath.Place{}, err
+			return Place{}, err
 		}
 		if err := b.toll.Names(int64(len(path)), 0); err != nil {
-			return mountpath.Place{}, err
+			return Place{}, err
 		}
 	}
 	return b.Locate(path)
@@ -248,10 +246,10 @@ func (b *Bridge) mkdir(ctx context.Context, path string, perm fs.FileMode) error
 		return err
 	}
 	if p.Rel == "" {
-		return fserr.New("mkdir", p.Path(), syscall.EEXIST)
+		return NewError("mkdir", p.Path(), syscall.EEXIST)
 	}
 	if p.Root.ReadOnly {
-		return fserr.New("mkdir", p.Path(), syscall.EROFS)
+		return NewError("mkdir", p.Path(), syscall.EROFS)
 	}
 	return b.room(p, b.files.Mkdir(ctx, p.Path(), perm))
 }
@@ -284,7 +282,7 @@ func (b *Bridge) rename(ctx context.Context, from, to string) error {
 		return err
 	}
 	if p.Root != q.Root {
-		return fserr.New("rename", q.Path(), syscall.EXDEV)
+		return NewError("rename", q.Path(), syscall.EXDEV)
 	}
 	return b.room(q, b.files.Rename(ctx, p.Path(), q.Path()))
 }
@@ -422,22 +420,22 @@ func lacks(op, what string) error {
 }
 
 // writable locates a path that is going to be changed.
-func (b *Bridge) writable(op, path string) (mountpath.Place, error) {
+func (b *Bridge) writable(op, path string) (Place, error) {
 	p, err := b.place(path)
 	if err == nil && p.Root.ReadOnly {
-		err = fserr.New(op, p.Path(), syscall.EROFS)
+		err = NewError(op, p.Path(), syscall.EROFS)
 	}
 	return p, err
 }
 
 // movable locates a path whose name is going to change: not the mount itself.
-func (b *Bridge) movable(op, path string) (mountpath.Place, error) {
+func (b *Bridge) movable(op, path string) (Place, error) {
 	p, err := b.writable(op, path)
 	if err == nil && p.Rel == "" {
-		err = fserr.New(op, p.Path(), syscall.EBUSY)
+		err = NewError(op, p.Path(), syscall.EBUSY)
 	}
 	return p, err
 }
 
 // Roots returns the folders in which operations are allowed.
-func (b *Bridge) Roots() []mountpath.Root { return b.table.Roots() }
+func (b *Bridge) Roots() []mountpathRoot { return b.table.Roots() }

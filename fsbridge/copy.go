@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
 )
 
 // Copy copies the file or the tree from to the path to, both inside. A file
@@ -28,7 +27,7 @@ func Copy(ctx context.Context, f sandbox.Files, from, to string) error {
 	if inside, err := within(f, to, from); err != nil {
 		return err
 	} else if inside {
-		return fserr.New("copy", to, syscall.EINVAL)
+		return NewError("copy", to, syscall.EINVAL)
 	}
 	return Walk(ctx, f, from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -79,7 +78,7 @@ func copyOne(ctx context.Context, f sandbox.Files, from, to string, info fs.File
 		}
 		return l.Symlink(ctx, target, to)
 	}
-	return fserr.Irregular("copy", from)
+	return Irregular("copy", from)
 }
 
 // lstat describes path itself where the transport can, else what it leads to.

@@ -4,23 +4,21 @@ import (
 	"runtime"
 	"testing"
 	"time"
-
-	"github.com/bulkhead-dev/sandbox/fsbridge/fsinfo"
 )
 
 // TestEntriesTakeWhatTheyCount holds what a walk counts for an entry beside its
 // name against what one takes in memory.
 func TestEntriesTakeWhatTheyCount(t *testing.T) {
 	const n = 100_000
-	infos := make([]fsinfo.Info, n)
+	infos := make([]Info, n)
 	for i := range infos {
-		infos[i] = fsinfo.New("name", 0o100644, 0, time.Time{})
+		infos[i] = NewInfo("name", 0o100644, 0, time.Time{})
 	}
 	taken := uint64(1 << 40)
 	for range 3 { // others may take something meanwhile
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		entries := fsinfo.Entries(infos)
+		entries := Entries(infos)
 		runtime.ReadMemStats(&after)
 		runtime.KeepAlive(entries)
 		taken = min(taken, (after.TotalAlloc-before.TotalAlloc+n/2)/n)

@@ -17,8 +17,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
-	"github.com/bulkhead-dev/sandbox/fsbridge/script"
 )
 
 // The names of transports.
@@ -57,7 +55,7 @@ func Open(ctx context.Context, sb sandbox.Sandbox, mounts []sandbox.Mount, tmpfs
 // started by the sandbox's [sandbox.Execer], and as its commands where it has
 // none; writes that would not be durable are then CodeUnsupported.
 func OpenBy(ctx context.Context, by sandbox.FSTransport, sb sandbox.Sandbox, mounts []sandbox.Mount, tmpfs []sandbox.Tmpfs) (*Bridge, error) {
-	table, err := mountpath.New(mounts, tmpfs)
+	table, err := NewMountTable(mounts, tmpfs)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +100,12 @@ func chosen(by sandbox.FSTransport) string { return "fsTransport is " + string(b
 // openScripts returns the files of sb over scripts. The note says what makes them
 // less than what could be had. With strict, what would not be durable is not
 // written.
-func openScripts(ctx context.Context, sb sandbox.Sandbox, table *mountpath.Table, reason, note string, strict bool) (*Bridge, error) {
-	var starter script.Starter = sb
+func openScripts(ctx context.Context, sb sandbox.Sandbox, table *MountTable, reason, note string, strict bool) (*Bridge, error) {
+	var starter scriptStarter = sb
 	if e, ok := sb.(sandbox.Execer); ok {
 		starter = execs{e}
 	}
-	files, err := script.Open(ctx, starter, table)
+	files, err := openScript(ctx, starter, table)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 )
 
 // A serving is a local sandbox that is a FileServer.
@@ -189,10 +187,10 @@ func ExampleOpen() {
 type fullFiles struct{ sandbox.Files }
 
 func (fullFiles) Write(_ context.Context, path string, _ io.Reader, _ sandbox.WriteOptions) error {
-	return fserr.New("write", path, syscall.ENOSPC)
+	return fsbridge.NewError("write", path, syscall.ENOSPC)
 }
 func (fullFiles) Mkdir(_ context.Context, path string, _ fs.FileMode) error {
-	return fserr.New("mkdir", path, syscall.EDQUOT)
+	return fsbridge.NewError("mkdir", path, syscall.EDQUOT)
 }
 
 // TestFullDisk holds that a full disk of the machine is no budget of the
@@ -202,7 +200,7 @@ func TestFullDisk(t *testing.T) {
 		{Source: "/host/bounded", Target: "/workspace", Role: sandbox.RoleWorkspace},
 		{Source: "/host/shared", Target: "/data", Role: sandbox.RoleBind},
 	}
-	table, err := mountpath.New(mounts, []sandbox.Tmpfs{{Target: "/tmp"}})
+	table, err := fsbridge.NewMountTable(mounts, []sandbox.Tmpfs{{Target: "/tmp"}})
 	must(t, err)
 	plain := fsbridge.New(table, fullFiles{}, fsbridge.Transport{})
 	told := plain.OnDisk(func(host string) bool { return host == "/host/shared" })

@@ -10,8 +10,6 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 )
 
 // A Rule says whether op may be done to the file or folder at path, which is
@@ -46,7 +44,7 @@ func (b *Bridge) Ruled(rule Rule) *Bridge {
 type ruledFiles struct {
 	files    sandbox.Files
 	plain    sandbox.Files // files that follow no link; nil where there are none
-	table    *mountpath.Table
+	table    *MountTable
 	rule     Rule
 	linkless bool // links are an error
 }
@@ -82,7 +80,7 @@ func (f *ruledFiles) at(ctx context.Context, op sandbox.Operation, what, name st
 	}
 	var err error
 	if f.plain != nil {
-		if err = do(f.plain, name); !fserr.IsLink(err) {
+		if err = do(f.plain, name); !isLink(err) {
 			return err
 		}
 	}
@@ -97,7 +95,7 @@ func (f *ruledFiles) at(ctx context.Context, op sandbox.Operation, what, name st
 		if f.plain == nil {
 			return do(f.files, to)
 		}
-		if err = do(f.plain, to); !fserr.IsLink(err) {
+		if err = do(f.plain, to); !isLink(err) {
 			return err
 		}
 	}
@@ -153,7 +151,7 @@ func (w *follower) step(ctx context.Context, last bool) (over bool, err error) {
 		return false, nil
 	case "..":
 		if w.at == w.root {
-			return true, fserr.Escape(w.what, w.name)
+			return true, Escape(w.what, w.name)
 		}
 		w.at = path.Dir(w.at)
 		return false, nil
@@ -175,7 +173,7 @@ func (w *follower) step(ctx context.Context, last bool) (over bool, err error) {
 		return false, nil
 	}
 	if w.n++; w.n > maxFollowed {
-		return true, fserr.New(w.what, w.name, syscall.ELOOP)
+		return true, NewError(w.what, w.name, syscall.ELOOP)
 	}
 	target, err := w.links.ReadLink(ctx, next)
 	if err != nil {
@@ -184,7 +182,7 @@ func (w *follower) step(ctx context.Context, last bool) (over bool, err error) {
 	if path.IsAbs(target) {
 		below, inside := cutRoot(target, w.root)
 		if !inside {
-			return true, fserr.Escape(w.what, w.name)
+			return true, Escape(w.what, w.name)
 		}
 		w.at, target = w.root, below
 	}
@@ -230,9 +228,9 @@ func (f *ruledFiles) Write(ctx context.Context, name string, r io.Reader, o sand
 		if !f.linkless && f.plain != nil {
 			_, err := files.Stat(ctx, name)
 			switch {
-			case !fserr.IsLink(err):
+			case !isLink(err):
 			case o.Exclusive && f.ends(ctx, name):
-				return fserr.New("write", name, syscall.EEXIST)
+				return NewError("write", name, syscall.EEXIST)
 			default:
 				return err
 			}

@@ -13,8 +13,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fsinfo"
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
 )
 
 // errBottom is what the depths of a pit answer.
@@ -33,11 +31,11 @@ func newPit(wide, bottom int) pit { return newLongPit(wide, bottom, 0) }
 // newLongPit is newPit with names that are that many bytes longer.
 func newLongPit(wide, bottom, longer int) pit {
 	more := strings.Repeat("x", longer)
-	infos := []fsinfo.Info{fsinfo.New("0", 0o040755, 0, time.Time{})}
+	infos := []fsbridge.Info{fsbridge.NewInfo("0", 0o040755, 0, time.Time{})}
 	for i := 1; i < wide; i++ {
-		infos = append(infos, fsinfo.New(fmt.Sprint(i)+more, 0o100644, 0, time.Time{}))
+		infos = append(infos, fsbridge.NewInfo(fmt.Sprint(i)+more, 0o100644, 0, time.Time{}))
 	}
-	return pit{entries: fsinfo.Entries(infos), bottom: bottom}
+	return pit{entries: fsbridge.Entries(infos), bottom: bottom}
 }
 
 func (p pit) Stat(context.Context, string) (fs.FileInfo, error) { return p.entries[0].Info() }
@@ -100,11 +98,11 @@ func (c comb) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) {
 	if name != "/w" {
 		return append([]fs.DirEntry(nil), c.entries[1:]...), nil
 	}
-	var teeth []fsinfo.Info
+	var teeth []fsbridge.Info
 	for i := range c.teeth {
-		teeth = append(teeth, fsinfo.New(fmt.Sprint("t", i), 0o040755, 0, time.Time{}))
+		teeth = append(teeth, fsbridge.NewInfo(fmt.Sprint("t", i), 0o040755, 0, time.Time{}))
 	}
-	return fsinfo.Entries(teeth), nil
+	return fsbridge.Entries(teeth), nil
 }
 
 // TestGlobIsBounded holds that patterns which would take a machine for years
@@ -123,7 +121,7 @@ func TestGlobIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	files := hostdir.New(root, dir)
+	files := fsbridge.NewHostFiles(root, dir)
 	for pattern, want := range map[string]int{
 		strings.Repeat("**/", 300) + "d":         1,
 		strings.Repeat("**/*/", 30) + "d":        1,
@@ -181,7 +179,7 @@ func (f flat) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) {
 		if depth > 0 {
 			long = strings.Repeat("f", 250)
 		}
-		return fsinfo.Entries([]fsinfo.Info{fsinfo.New(long, 0o040755, 0, time.Time{})}), nil
+		return fsbridge.Entries([]fsbridge.Info{fsbridge.NewInfo(long, 0o040755, 0, time.Time{})}), nil
 	}
 	return f.entries[1:], nil
 }
@@ -216,7 +214,7 @@ func (s shaft) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) {
 // TestGlobInAShaft holds that what lies too deep to have a path keeps nobody
 // from finding the rest.
 func TestGlobInAShaft(t *testing.T) {
-	s := shaft{entries: fsinfo.Entries([]fsinfo.Info{fsinfo.New(strings.Repeat("d", 200), 0o040755, 0, time.Time{}), fsinfo.New("f", 0o100644, 0, time.Time{})})}
+	s := shaft{entries: fsbridge.Entries([]fsbridge.Info{fsbridge.NewInfo(strings.Repeat("d", 200), 0o040755, 0, time.Time{}), fsbridge.NewInfo("f", 0o100644, 0, time.Time{})})}
 	for pattern, want := range map[string]int{"/w/**/f": 21, "/w/**": 43, "/w/**/d*/**/f": 20, "/w/*": 2} {
 		found, err := fsbridge.Glob(context.Background(), s, pattern)
 		if err != nil || len(found) != want {

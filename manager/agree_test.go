@@ -21,9 +21,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
-	"github.com/bulkhead-dev/sandbox/egress/record"
-	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -90,10 +87,10 @@ func openProxy(t *testing.T, settings string) *judgingProxy {
 	must(t, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	recorder, err := record.New(record.Options{Evidence: kept, Violations: stopped, Log: log})
+	recorder, err := egress.NewRecorder(egress.RecorderOptions{Evidence: kept, Violations: stopped, Log: log})
 	must(t, err)
 	plane := egress.New(egress.Options{
-		Reach: reach.New(reach.Options{Resolver: oneAddress{}, Dial: dialNobody}),
+		Reach: egress.NewDialer(egress.DialerOptions{Resolver: oneAddress{}, Dial: dialNobody}),
 		Record: func(e egress.Event) {
 			if e.Phase == egress.PhaseDecision {
 				p.events <- e
@@ -101,7 +98,7 @@ func openProxy(t *testing.T, settings string) *judgingProxy {
 		},
 	})
 	n := res.Network
-	out := &serve.Outlet{Plane: plane, Recorder: recorder}
+	out := &egress.Server{Plane: plane, Recorder: recorder}
 	yes := func(context.Context, outlet.Question) outlet.Answer {
 		return outlet.Answer{Allowed: true, Rule: "network.ask"}
 	}

@@ -23,8 +23,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
+	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
@@ -135,7 +134,7 @@ func TestUpstreamProxyDies(t *testing.T) {
 		}
 		behind = newRelayProxy(t)
 		var err error
-		f.upstream, err = reach.UpstreamFrom(func(name string) string {
+		f.upstream, err = egress.UpstreamFrom(func(name string) string {
 			if name == "HTTPS_PROXY" || name == "HTTP_PROXY" {
 				return "http://" + behind.l.Addr().String()
 			}
@@ -216,7 +215,7 @@ func TestAuthorityIsNotOursAlone(t *testing.T) {
 			for _, kind := range []string{"docker", "local"} {
 				t.Run(kind, func(t *testing.T) {
 					f := newFort(t, kind, func(_ *fort, state *statedir.Dir) {
-						_, err := authority.Open(state.Egress())
+						_, err := egress.Open(state.Egress())
 						must(t, err)
 						must(t, spoil(state.Egress()))
 					})

@@ -24,8 +24,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
-	beyond "github.com/bulkhead-dev/sandbox/manager/control/outside"
-	"github.com/bulkhead-dev/sandbox/manager/rooms"
 )
 
 // A controlled rig is a conductor that carries out operations under grants.
@@ -87,7 +85,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	var err error
 	c.ctl, err = control.Open(control.Options{
 		State: state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", c.evidence)},
-		Fetch: beyond.Fetch(c.net.Authority.Pool), Browse: beyond.Browse(func() (*desk.Desk, error) { return c.desk, nil }),
+		Fetch: control.Fetch(c.net.Authority.Pool), Browse: control.Browse(func() (*desk.Desk, error) { return c.desk, nil }),
 		Wait: leak.Patience, // nothing is lost because operations overtake who writes
 	})
 	must(c.t, err)
@@ -99,7 +97,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 func (c *controlled) browsers() {
 	log := logrus.New()
 	log.SetOutput(&c.log)
-	c.desk = desk.New(rooms.Of(c.Manager), log)
+	c.desk = desk.New(manager.Of(c.Manager), log)
 	c.t.Cleanup(func() { c.desk.Close() })
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
-	beyond "github.com/bulkhead-dev/sandbox/manager/control/outside"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -49,7 +48,7 @@ func (c *controlled) witnessed(wrap func(recorder.Keeper) recorder.Sink) *contro
 	log.SetOutput(&c.log)
 	ctl, err := control.Open(control.Options{
 		State: c.state, Log: log, Sinks: []recorder.Sink{wrap(recorder.NewFile("file", c.evidence))},
-		Fetch: beyond.Fetch(c.net.Authority.Pool),
+		Fetch: control.Fetch(c.net.Authority.Pool),
 	})
 	must(c.t, err)
 	c.t.Cleanup(func() { ctl.Close() })

@@ -12,7 +12,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
@@ -114,19 +113,19 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 		return nil, err
 	}
 	w = w.late(hashOf(have), rec)
-	d, err := lifecycle.Decide(m.input(w, have, rec, leased))
+	d, err := decideAction(m.input(w, have, rec, leased))
 	if err != nil {
 		return nil, err
 	}
 	m.log.WithField("sandbox", name).Debugf("%s: %s", d.Action, d.Reason)
 	switch d.Action {
-	case lifecycle.Use, lifecycle.Start, lifecycle.Unpause:
+	case lifecycleUse, lifecycleStart, lifecycleUnpause:
 		l, err := m.wake(ctx, w, w.spec, rec, held, d.Action)
 		if err != nil {
 			return nil, err
 		}
 		return m.fitting(ctx, w, l, leased)
-	case lifecycle.KeepAndHint:
+	case keepAndHint:
 		m.log.Warnf("%s%s; to apply the new settings: %s", d.Reason, m.changes(w, rec), d.Hint)
 		spec := kept(w, rec)
 		spec.Grants = w.spec.Grants
@@ -135,15 +134,15 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *l
 			return nil, err
 		}
 		return m.fitting(ctx, w, l, leased)
-	case lifecycle.Refuse:
+	case lifecycleRefuse:
 		refusal := d.Refusal(name)
 		refusal.Message += m.changes(w, rec)
 		return nil, refusal
 	}
-	if mustExist && d.Action == lifecycle.Create {
+	if mustExist && d.Action == lifecycleCreate {
 		return nil, noSandbox(w.spec.Kind, name)
 	}
-	if d.Action == lifecycle.Recreate {
+	if d.Action == lifecycleRecreate {
 		m.log.WithField("sandbox", name).Infof("recreate it: %s%s", d.Reason, m.changes(w, rec))
 		if held, err = m.replace(ctx, w, held); err != nil {
 			return nil, err
@@ -206,8 +205,8 @@ func (m *Manager) look(ctx context.Context, w *want) (*sandbox.Info, *registry.R
 	return have, nil, nil
 }
 
-func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, leased bool) lifecycle.Input {
-	in := lifecycle.Input{
+func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, leased bool) lifecycleInput {
+	in := lifecycleInput{
 		Flags: m.commandFlags,
 		Owner: w.spec.Owner, Kind: w.spec.Kind, WantHash: w.hash, Drift: w.res.DriftPolicy,
 		Known: true, Have: have, Leased: leased, Now: m.now(),
@@ -223,8 +222,8 @@ func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, lease
 
 // wake opens a sandbox that exists. One that does not run has its host
 // folders made ready first: after a reboot, say, they may not be mounted.
-func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock, a lifecycle.Action) (*live, error) {
-	if a != lifecycle.Use {
+func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock, a lifecycleAction) (*live, error) {
+	if a != lifecycleUse {
 		if err := m.prepareAll(ctx, w, spec); err != nil {
 			return nil, err
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/confighash"
-	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
@@ -188,7 +187,7 @@ func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) erro
 	if w.spec.Kind != sandbox.KindBrowser { // whose container serves no files
 		e.Files = m.explainFiles(ctx, w, have, rec)
 	}
-	d, err := lifecycle.Decide(m.input(w.late(hashOf(have), rec), have, rec, leased))
+	d, err := decideAction(m.input(w.late(hashOf(have), rec), have, rec, leased))
 	if err != nil {
 		return err
 	}
@@ -196,7 +195,7 @@ func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) erro
 	if d.Hint != "" {
 		e.Next += "; " + d.Hint
 	}
-	if d.Action == lifecycle.Create {
+	if d.Action == lifecycleCreate {
 		return m.explainPool(w, e)
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
 // A PoolPlan says what the pool holds for a session's sandbox.

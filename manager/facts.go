@@ -14,7 +14,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
-	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/seccomp"
 	"github.com/bulkhead-dev/sandbox/workspace"
@@ -222,8 +221,8 @@ func (m *Manager) refuseBeforeImage(ctx context.Context, res config.Resolved, p 
 	if res.Origin("docker.image") == "flag" {
 		in.SettingsHash = have.ConfigHash
 	}
-	d, err := lifecycle.Decide(in)
-	if err != nil || d.Action != lifecycle.Refuse {
+	d, err := decideAction(in)
+	if err != nil || d.Action != lifecycleRefuse {
 		return err
 	}
 	refusal := d.Refusal(name)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
@@ -39,13 +38,13 @@ func fileRule(g *gate.Gate, sb sandbox.Sandbox) fsbridge.Rule {
 	own, _ := sb.(sandbox.Judge)
 	return func(op sandbox.Operation, path string, part bool) error {
 		if d, refused := g.File(op, path, part); refused {
-			return fserr.Closed(string(op), path, d.Message+" ("+d.Rule+")", d.Hint)
+			return fsbridge.Closed(string(op), path, d.Message+" ("+d.Rule+")", d.Hint)
 		}
 		if own == nil {
 			return nil
 		}
 		if v := own.Judge(op, path); !v.Allowed && v.Builtin {
-			return fserr.Closed(string(op), path, verbs(op)+" "+strconv.Quote(path)+" is closed ("+v.Rule+")", "do without it; no grant opens it")
+			return fsbridge.Closed(string(op), path, verbs(op)+" "+strconv.Quote(path)+" is closed ("+v.Rule+")", "do without it; no grant opens it")
 		}
 		return nil
 	}

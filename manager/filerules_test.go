@@ -12,9 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
-	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
+	"github.com/bulkhead-dev/sandbox/fsbridge/copy"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -111,7 +109,7 @@ func TestFilesObeyPaths(t *testing.T) {
 	for name, do := range closed {
 		t.Run(name, func(t *testing.T) {
 			err := withFiles(t, m, "s", do)
-			if !fserr.IsClosed(err) || sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked || !strings.Contains(err.Error(), "(") {
+			if !fsbridge.IsClosed(err) || sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked || !strings.Contains(err.Error(), "(") {
 				t.Errorf("got %v; want %s with path and rule", err, sandbox.CodeCapabilityBlocked)
 			}
 		})
@@ -139,9 +137,9 @@ func TestFilesObeyPaths(t *testing.T) {
 	})
 	t.Run("an archive leaves out what is closed, and says so", func(t *testing.T) {
 		must(t, withFiles(t, m, "s", func(ctx context.Context, f manager.Share) error {
-			var tally transfer.Tally
+			var tally copy.Tally
 			var archive bytes.Buffer
-			must(t, transfer.Pack(ctx, transfer.Source{Files: f, Path: "tree"}, "", &archive, &tally))
+			must(t, copy.Pack(ctx, copy.Source{Files: f, Path: "tree"}, "", &archive, &tally))
 			left := tally.Left()
 			if len(left) != 1 || !strings.HasSuffix(left[0].Path, "tree/.env") || !strings.Contains(left[0].Reason, "closed") {
 				t.Errorf("left out: %+v", left)
@@ -149,7 +147,7 @@ func TestFilesObeyPaths(t *testing.T) {
 			if bytes.Contains(archive.Bytes(), []byte("secret")) {
 				t.Error("the archive holds the secret")
 			}
-			if err := transfer.Pack(ctx, transfer.Source{Files: f, Path: ".env"}, "e", io.Discard, &tally); !fserr.IsClosed(err) {
+			if err := copy.Pack(ctx, copy.Source{Files: f, Path: ".env"}, "e", io.Discard, &tally); !fsbridge.IsClosed(err) {
 				t.Errorf("the closed file itself: %v", err)
 			}
 			return nil
@@ -164,10 +162,10 @@ func TestFilesObeyPaths(t *testing.T) {
 		root, err := os.OpenRoot(dir)
 		must(t, err)
 		defer root.Close()
-		from := hostdir.New(root, dir)
+		from := fsbridge.NewHostFiles(root, dir)
 		must(t, withFiles(t, m, "s", func(ctx context.Context, f manager.Share) error {
-			var tally transfer.Tally
-			must(t, transfer.Copy(ctx, transfer.Source{Files: from, Path: "."}, transfer.Target{Files: f, Dir: "/workspace/in", Name: ""}, &tally))
+			var tally copy.Tally
+			must(t, copy.Copy(ctx, copy.Source{Files: from, Path: "."}, copy.Target{Files: f, Dir: "/workspace/in", Name: ""}, &tally))
 			if left := tally.Left(); len(left) != 2 || tally.Count().Files != 3 { // the folder and what is in it
 				t.Errorf("left out: %+v, counted %+v", left, tally.Count())
 			}
@@ -176,8 +174,8 @@ func TestFilesObeyPaths(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			err := transfer.Copy(ctx, transfer.Source{Files: from, Path: "."}, transfer.Target{Files: f, Dir: "/workspace", Name: ".claude"}, &tally)
-			if !fserr.IsClosed(err) {
+			err := copy.Copy(ctx, copy.Source{Files: from, Path: "."}, copy.Target{Files: f, Dir: "/workspace", Name: ".claude"}, &tally)
+			if !fsbridge.IsClosed(err) {
 				t.Errorf("a tree with a closed name: %v", err)
 			}
 			return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/policy/gate"
-	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry/pool"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 

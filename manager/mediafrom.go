@@ -14,14 +14,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
-	"github.com/bulkhead-dev/sandbox/workspace/media/sftp"
 )
 
 // mediaFrom is where files may be staged from: folders of this machine, and
 // other machines. Either may be nil.
 type mediaFrom struct {
 	folders *media.Folders
-	remote  *sftp.Remote
+	remote  *media.Remote
 }
 
 var _ media.Source = mediaFrom{}
@@ -144,10 +143,10 @@ func (m *Manager) workspaceRoots(settings *config.Settings) ([]string, error) {
 }
 
 // mediaMachines returns the source of files on other machines.
-func (m *Manager) mediaMachines(remote []config.MediaRemote) (*sftp.Remote, error) {
-	var o sftp.Options
+func (m *Manager) mediaMachines(remote []config.MediaRemote) (*media.Remote, error) {
+	var o media.SFTPOptions
 	for _, r := range remote {
-		h := sftp.Host{Name: r.Host, Address: r.Address, Port: r.Port, User: r.User, Folders: r.Folders}
+		h := media.Host{Name: r.Host, Address: r.Address, Port: r.Port, User: r.User, Folders: r.Folders}
 		var err error
 		if h.Identity, err = hostpath.Expand(r.KeyFile, m.host.Home, m.host.Env); err != nil {
 			return nil, err
@@ -157,5 +156,5 @@ func (m *Manager) mediaMachines(remote []config.MediaRemote) (*sftp.Remote, erro
 		}
 		o.Hosts = append(o.Hosts, h)
 	}
-	return sftp.New(o)
+	return media.NewSFTP(o)
 }

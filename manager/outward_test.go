@@ -22,11 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
-	"github.com/bulkhead-dev/sandbox/egress/record"
-	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -43,10 +39,10 @@ type outward struct {
 	state      *statedir.Dir
 	evidence   *evidence.Store
 	violations *violation.Store
-	recorder   *record.Recorder
+	recorder   *egress.Recorder
 	plane      *egress.Plane
 	who        config.Who
-	upstream   *reach.Upstream // the proxy behind ours, or nil
+	upstream   *egress.Upstream // the proxy behind ours, or nil
 	dial       func(context.Context, netip.AddrPort) (net.Conn, error)
 	log        logBuffer // of the recorder
 
@@ -81,10 +77,10 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 	must(o.t, err)
 	log := logrus.New()
 	log.SetOutput(&o.log)
-	o.recorder, err = record.New(record.Options{Evidence: o.evidence, Violations: o.violations, Log: log})
+	o.recorder, err = egress.NewRecorder(egress.RecorderOptions{Evidence: o.evidence, Violations: o.violations, Log: log})
 	must(o.t, err)
 	o.plane = egress.New(egress.Options{
-		Reach:  reach.New(reach.Options{Resolver: o.net.Names, Upstream: o.upstream, Dial: o.dial}),
+		Reach:  egress.NewDialer(egress.DialerOptions{Resolver: o.net.Names, Upstream: o.upstream, Dial: o.dial}),
 		Record: o.recorder.Record, Decide: o.recorder.Decide, Roots: o.net.Authority.Pool,
 	})
 	o.t.Cleanup(func() {
@@ -101,10 +97,10 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 		o.t.Cleanup(func() { c.Close() })
 		return &c.Control, nil
 	})
-	issuer := sync.OnceValues(func() (*authority.Authority, error) { return authority.Open(state.Egress()) })
+	issuer := sync.OnceValues(func() (*egress.Authority, error) { return egress.Open(state.Egress()) })
 	opts.Violations, opts.Approver = o.violations, o
 	opts.Out = func() (outlet.Outlet, error) {
-		return &serve.Outlet{
+		return &egress.Server{
 			Plane: o.plane, Recorder: o.recorder, Authority: issuer,
 			LookupEnv: func(name string) (string, bool) { return secretValue, name == "OUTER_TOKEN" },
 		}, nil

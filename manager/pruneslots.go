@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/pool"
 	"github.com/bulkhead-dev/sandbox/prune"
 	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
 // planSlots plans for slots of the pool, of one agent each. That nobody uses a

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
+	"github.com/bulkhead-dev/sandbox/fsbridge/copy"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -113,7 +113,7 @@ func testReadOnlyAccess(t *testing.T, m *manager.Manager) {
 			return err
 		},
 		"unpack": func(ctx context.Context, f manager.Share) error {
-			return transfer.Unpack(ctx, io.NopCloser(bytes.NewReader(archive.Bytes())), transfer.Target{Files: f, Dir: "/workspace"}, &transfer.Tally{})
+			return copy.Unpack(ctx, io.NopCloser(bytes.NewReader(archive.Bytes())), copy.Target{Files: f, Dir: "/workspace"}, &copy.Tally{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, withFiles(t, m, "s", do)) })

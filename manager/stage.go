@@ -9,7 +9,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
-	"github.com/bulkhead-dev/sandbox/lifecycle"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/workspace"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
@@ -165,7 +164,7 @@ func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, flag
 	if err != nil {
 		return none, err
 	}
-	d, err := lifecycle.Decide(m.input(w.late(hashOf(have), rec), have, rec, leased))
+	d, err := decideAction(m.input(w.late(hashOf(have), rec), have, rec, leased))
 	if err != nil {
 		return none, err
 	}
@@ -181,11 +180,11 @@ func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, flag
 
 // stagedFor is what the sandbox is made from in which the session's next command
 // runs, or why there is none.
-func stagedFor(w *want, rec *registry.Record, d lifecycle.Decision) (sandbox.Spec, error) {
+func stagedFor(w *want, rec *registry.Record, d lifecycleDecision) (sandbox.Spec, error) {
 	switch d.Action {
-	case lifecycle.Create, lifecycle.Recreate:
+	case lifecycleCreate, lifecycleRecreate:
 		return w.spec, nil
-	case lifecycle.Refuse:
+	case lifecycleRefuse:
 		return w.spec, d.Refusal(w.spec.Name)
 	}
 	return kept(w, rec), nil

@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/lifecycle"
 )
 
 // ways are the ways out that the commands of one handle have: one for those
@@ -389,7 +388,7 @@ func (m *Manager) secrets(l *live) ([]config.BoundSecret, error) {
 	for _, b := range bound {
 		if !trusts {
 			return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "bind secrets", Field: "network.secrets." + b.Name, Resource: l.name(),
-				Message: "the sandbox was made without the folder of certificates that the proxy needs for a secret", Hint: lifecycle.RecreateCommand(m.commandFlags, l.spec.Owner, l.spec.Kind)}
+				Message: "the sandbox was made without the folder of certificates that the proxy needs for a secret", Hint: recreateCommand(m.commandFlags, l.spec.Owner, l.spec.Kind)}
 		}
 	}
 	return bound, nil

@@ -16,7 +16,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/approve"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
@@ -100,7 +99,7 @@ func newRig(t *testing.T, settings string, change ...func(*mcpserver.Options)) *
 	asker := mcpserver.NewAsker(false)
 	r.manager, err = manager.New(manager.Options{
 		Settings: r.settings, Reload: r.current, State: state, Providers: set, Images: nowhere{}, Log: log,
-		Approver: approve.New(approve.Options{Front: asker}),
+		Approver: manager.NewApprovalQueue(manager.ApprovalQueueOptions{Front: asker}),
 		Host: manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) {
 			return sandbox.GuestRef{Dir: "/guest", Digest: strings.Repeat("0", 64)}, nil
 		}},

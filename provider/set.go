@@ -101,7 +101,7 @@ func (s *Set) Get(name string) (sandbox.Provider, error) {
 		return p, nil
 	}
 	e := invalid(name, "unknown provider %q", name)
-	e.Hint = "use " + s.oneOf() + "; a Go program adds a provider with house.Options.Providers"
+	e.Hint = "use " + s.oneOf() + "; a Go program adds a provider with orchestrator.Options.Providers"
 	return nil, e
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
 func TestAttempts(t *testing.T) {

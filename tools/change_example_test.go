@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
 func ExampleApply() {
@@ -21,7 +21,7 @@ func ExampleApply() {
 		return
 	}
 	defer root.Close()
-	ctx, files := context.Background(), hostdir.New(root, dir)
+	ctx, files := context.Background(), fsbridge.NewHostFiles(root, dir)
 	fmt.Println(applyChange(ctx, files, []changeFile{{Path: "a", After: &changeContent{Data: []byte("one\n")}}}))
 	// Whoever thinks that there is no file yet changes nothing.
 	err = applyChange(ctx, files, []changeFile{{Path: "a", After: &changeContent{Data: []byte("two\n")}}})

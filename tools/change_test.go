@@ -12,12 +12,12 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
 // A faulty is a folder whose operations can fail.
 type faulty struct {
-	*hostdir.Files
+	*fsbridge.Files
 	before func(op, path string) error // its error is the operation's; nothing is done then
 	after  func(op, path string) error // its error is the operation's, which was done
 	ops    []string
@@ -67,7 +67,7 @@ func newFolder(t *testing.T, files map[string]string) *folder {
 	root, err := os.OpenRoot(dir)
 	changeMust(t, err)
 	t.Cleanup(func() { root.Close() })
-	return &folder{&faulty{Files: hostdir.New(root, dir)}, t, dir}
+	return &folder{&faulty{Files: fsbridge.NewHostFiles(root, dir)}, t, dir}
 }
 
 // tree is what is in the folder: "path mode content".

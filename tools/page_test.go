@@ -16,7 +16,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -26,7 +25,7 @@ func TestBrowserOnWalls(t *testing.T) {
 	r := newDocker(t, `, "browser": {"enabled": true, "headless": true, "autoStartTimeout": "60s"}, "tools": {"alsoAllow": ["browser"]}`, func(o *Options) {
 		log := logrus.New()
 		log.SetOutput(io.Discard)
-		d := desk.New(rooms.Of(o.Manager.(*manager.Manager)), log)
+		d := desk.New(manager.Of(o.Manager.(*manager.Manager)), log)
 		t.Cleanup(func() { d.Close() })
 		o.Browser = func(ctx context.Context, who config.Who) (browser.Session, error) {
 			return d.Session(ctx, desk.Request{Who: who}, browser.Rights{Write: true})

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
@@ -111,7 +111,7 @@ func (r *reader) hunk(line int) error {
 // clean returns a path as it is used, see [Parse].
 func (r *reader) clean(name string, line int) (string, error) {
 	shown := termsafe.Line(name[:min(len(name), 200)])
-	name, err := mountpath.FromURL(name)
+	name, err := fsbridge.FromURL(name)
 	if err != nil {
 		var e *sandbox.Error
 		errors.As(err, &e)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
 func Example_search() {
@@ -30,7 +30,7 @@ func Example_search() {
 		fmt.Println(err)
 		return
 	}
-	tally, err := runSearch(context.Background(), hostdir.New(root, dir), searchQuery{Match: match, Root: ".", Glob: "*.go"}, func(l searchLine) bool {
+	tally, err := runSearch(context.Background(), fsbridge.NewHostFiles(root, dir), searchQuery{Match: match, Root: ".", Glob: "*.go"}, func(l searchLine) bool {
 		fmt.Printf("%s:%d: %s\n", l.Path, l.Number, l.Text)
 		return true
 	})

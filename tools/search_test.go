@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
 func searchMust(t testing.TB, err error) {
@@ -30,7 +30,7 @@ func searchFiles(t testing.TB, content map[string]string) (sandbox.Files, string
 	root, err := os.OpenRoot(dir)
 	searchMust(t, err)
 	t.Cleanup(func() { root.Close() })
-	return hostdir.New(root, "/workspace"), dir
+	return fsbridge.NewHostFiles(root, "/workspace"), dir
 }
 
 // found runs a search and writes its lines as grep does.

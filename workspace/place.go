@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +22,7 @@ func (s *seeder) parent(rel string) (*os.Root, error) {
 		made := err == nil
 		var next *os.Root
 		if err == nil || errors.Is(err, fs.ErrExist) {
-			next, err = beneath.Dir(dir, part)
+			next, err = Dir(dir, part)
 		}
 		dir.Close()
 		if err != nil {
@@ -76,8 +75,8 @@ func place(dir *os.Root, base string, data []byte, mode fs.FileMode, o Owner, re
 // reasonOf completes the sentence "<path> …" without naming host paths.
 func reasonOf(err error) string {
 	switch {
-	case errors.Is(err, beneath.ErrChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), beneath.IsEscape(err):
-		return beneath.ErrChanged.Error()
+	case errors.Is(err, ErrChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), isEscape(err):
+		return ErrChanged.Error()
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return "there is no room left"
 	case errors.Is(err, fs.ErrExist):

@@ -14,7 +14,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 )
 
 // trashPrefix begins the names of folders that are being removed. Their
@@ -172,8 +171,8 @@ func empty(ctx context.Context, root *os.Root, trash string) error {
 // drain unlinks what is in the folder dir and hands its folders to move.
 func drain(ctx context.Context, bin *os.Root, dir string, move func(sub string) error) error {
 	unlock(bin, dir)
-	sub, err := beneath.Dir(bin, dir)
-	if errors.Is(err, beneath.ErrChanged) {
+	sub, err := Dir(bin, dir)
+	if errors.Is(err, ErrChanged) {
 		return nil // not a folder: Remove unlinks it
 	}
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -123,7 +122,7 @@ func (s *seeder) skills(ctx context.Context) ([]string, error) {
 		s.skip(skillsDir, "is not a folder")
 		return nil, nil
 	}
-	sub, err := beneath.Dir(s.src, skillsDir)
+	sub, err := Dir(s.src, skillsDir)
 	if err != nil {
 		s.skip(skillsDir, reasonOf(err))
 		return nil, nil
@@ -190,12 +189,12 @@ func (s *seeder) one(rel string, skill bool) error {
 
 // read returns a source file, or not ok when there is none or it is skipped.
 func (s *seeder) read(rel string) (data []byte, mode fs.FileMode, ok bool, err error) {
-	dir, err := beneath.Descend(s.src, path.Dir(rel))
+	dir, err := Descend(s.src, path.Dir(rel))
 	if err == nil {
 		defer dir.Close()
 		var f *os.File
 		var fi fs.FileInfo
-		if f, fi, err = beneath.File(dir, path.Base(rel)); err == nil {
+		if f, fi, err = File(dir, path.Base(rel)); err == nil {
 			defer f.Close()
 			data, err = io.ReadAll(io.LimitReader(f, maxSeedFile+1))
 			mode = 0o644
@@ -232,7 +231,7 @@ func (s *seeder) withdraw(files []string) {
 			continue
 		}
 		delete(s.seeded, rel)
-		parent, err := beneath.Descend(s.dst, path.Dir(rel))
+		parent, err := Descend(s.dst, path.Dir(rel))
 		if err != nil {
 			continue
 		}
@@ -248,13 +247,13 @@ func (s *seeder) withdraw(files []string) {
 // skip. Others are errors.
 func (s *seeder) failed(rel string, err error) error {
 	s.full = s.full || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
-	for _, target := range []error{beneath.ErrChanged, fs.ErrExist, fs.ErrNotExist, unix.ENOSPC, unix.EDQUOT, unix.ENOTDIR, unix.ELOOP, unix.EISDIR} {
+	for _, target := range []error{ErrChanged, fs.ErrExist, fs.ErrNotExist, unix.ENOSPC, unix.EDQUOT, unix.ENOTDIR, unix.ELOOP, unix.EISDIR} {
 		if errors.Is(err, target) {
 			s.skip(rel, "in the workspace: "+reasonOf(err))
 			return nil
 		}
 	}
-	if beneath.IsEscape(err) {
+	if isEscape(err) {
 		s.skip(rel, "in the workspace: "+reasonOf(err))
 		return nil
 	}
@@ -269,7 +268,7 @@ func digestOf(data []byte) string {
 // readDigest returns the digest of the regular file base in dir, and a digest
 // that equals no other for one that is too large to be ours.
 func readDigest(dir *os.Root, base string) (string, error) {
-	f, fi, err := beneath.File(dir, base)
+	f, fi, err := File(dir, base)
 	if err != nil {
 		return "", err
 	}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -129,7 +128,7 @@ func openPlain(dir string) (*os.Root, error) {
 	}
 	if _, dev, ino, _ := statOf(fi); dev != uint64(meant.Dev) || ino != meant.Ino {
 		root.Close()
-		return nil, beneath.ErrChanged
+		return nil, ErrChanged
 	}
 	return root, nil
 }
@@ -150,7 +149,7 @@ func openWay(dir string) (int, error) {
 		unix.Close(fd)
 		switch {
 		case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
-			return -1, errors.Join(beneath.ErrChanged, err)
+			return -1, errors.Join(ErrChanged, err)
 		case err != nil:
 			return -1, err
 		}
@@ -174,7 +173,7 @@ func lookAtSkills(ctx context.Context, agentDir, target string) (*skillsLook, er
 	l := &skillsLook{at: fileClock(), lines: []string{strconv.Quote(agentDir)}}
 	from, err := openWay(agentDir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, beneath.ErrChanged):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrChanged):
 		l.lines = append(l.lines, "no folder")
 		return l, nil
 	case err != nil:

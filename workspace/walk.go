@@ -10,7 +10,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -66,9 +65,9 @@ func walk(ctx context.Context, root *os.Root, fn func(rel string, fi fs.FileInfo
 // readDir calls fn for the entries of one folder. A folder that has become
 // something else, or is gone, has none.
 func readDir(ctx context.Context, root *os.Root, rel string, fn func(fs.FileInfo) error) error {
-	sub, err := beneath.Dir(root, rel)
+	sub, err := Dir(root, rel)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, beneath.ErrChanged) || errors.Is(err, unix.ENOTDIR) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrChanged) || errors.Is(err, unix.ENOTDIR) {
 			return nil
 		}
 		return err

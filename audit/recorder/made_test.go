@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
-	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
 // An end says how the sandbox was made, within the bounds of a record.

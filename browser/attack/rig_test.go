@@ -25,18 +25,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
-	"github.com/bulkhead-dev/sandbox/egress/record"
-	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
@@ -81,7 +76,7 @@ func on(t testing.TB, browser, rest string) *rig {
 	r.m = r.newManager(wall.New(t), settings(browser, rest))
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	r.Desk = desk.New(rooms.Of(r.m), log)
+	r.Desk = desk.New(manager.Of(r.m), log)
 	t.Cleanup(func() { r.Desk.Close() })
 	return r
 }
@@ -109,10 +104,10 @@ func (r *rig) newManager(w *wall.Wall, text string) *manager.Manager {
 	must(t, err)
 	vi, err := violation.Open(w.State.Violations(), violation.Options{})
 	must(t, err)
-	rec, err := record.New(record.Options{Evidence: ev, Violations: vi, Log: log})
+	rec, err := egress.NewRecorder(egress.RecorderOptions{Evidence: ev, Violations: vi, Log: log})
 	must(t, err)
 	plane := egress.New(egress.Options{
-		Reach:  reach.New(reach.Options{Resolver: r.net.Names, Dial: r.dial}),
+		Reach:  egress.NewDialer(egress.DialerOptions{Resolver: r.net.Names, Dial: r.dial}),
 		Record: func(e egress.Event) { r.note(e); rec.Record(e) }, Decide: rec.Decide, Roots: r.net.Authority.Pool,
 	})
 	api, err := container.Dial()
@@ -124,7 +119,7 @@ func (r *rig) newManager(w *wall.Wall, text string) *manager.Manager {
 			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return w.State.InstallGuest(testenv.Guest(t)) })},
 		Log: log,
 		Out: func() (outlet.Outlet, error) {
-			return &serve.Outlet{Plane: plane, Recorder: rec, LookupEnv: os.LookupEnv, Authority: func() (*authority.Authority, error) { return authority.Open(w.State.Egress()) }}, nil
+			return &egress.Server{Plane: plane, Recorder: rec, LookupEnv: os.LookupEnv, Authority: func() (*egress.Authority, error) { return egress.Open(w.State.Egress()) }}, nil
 		},
 	})
 	must(t, err)

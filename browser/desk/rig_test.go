@@ -19,18 +19,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
-	"github.com/bulkhead-dev/sandbox/egress/record"
-	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
@@ -65,7 +60,7 @@ func on(t testing.TB, browser, rest string) *rig {
 func newDesk(t testing.TB, m *manager.Manager) *desk.Desk {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	d := desk.New(rooms.Of(m), log)
+	d := desk.New(manager.Of(m), log)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -92,9 +87,9 @@ func newManager(t testing.TB, w *wall.Wall, n *internet.Internet, text string) *
 	must(t, err)
 	vi, err := violation.Open(w.State.Violations(), violation.Options{})
 	must(t, err)
-	rec, err := record.New(record.Options{Evidence: ev, Violations: vi, Log: log})
+	rec, err := egress.NewRecorder(egress.RecorderOptions{Evidence: ev, Violations: vi, Log: log})
 	must(t, err)
-	plane := egress.New(egress.Options{Reach: reach.New(reach.Options{Resolver: n.Names}), Record: rec.Record, Decide: rec.Decide, Roots: n.Authority.Pool})
+	plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: n.Names}), Record: rec.Record, Decide: rec.Decide, Roots: n.Authority.Pool})
 	api, err := container.Dial()
 	must(t, err)
 	m, err := manager.New(manager.Options{
@@ -104,7 +99,7 @@ func newManager(t testing.TB, w *wall.Wall, n *internet.Internet, text string) *
 			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return w.State.InstallGuest(testenv.Guest(t)) })},
 		Log: log,
 		Out: func() (outlet.Outlet, error) {
-			return &serve.Outlet{Plane: plane, Recorder: rec, LookupEnv: os.LookupEnv, Authority: func() (*authority.Authority, error) { return authority.Open(w.State.Egress()) }}, nil
+			return &egress.Server{Plane: plane, Recorder: rec, LookupEnv: os.LookupEnv, Authority: func() (*egress.Authority, error) { return egress.Open(w.State.Egress()) }}, nil
 		},
 	})
 	must(t, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/approve"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/daemon"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
@@ -53,7 +52,7 @@ func (w *told) Write(b []byte) (int, error) {
 func newAsked(t *testing.T) *rig {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
-	desk := approve.New(approve.Options{})
+	desk := manager.NewApprovalQueue(manager.ApprovalQueueOptions{})
 	var c *conduct.Resource
 	return &rig{T: t, ctx: ctx, Rig: served.New(t, served.Options{
 		Settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}}}}}`,

@@ -12,7 +12,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
@@ -90,7 +89,7 @@ func shareOf(ctx context.Context, c *client.Client, m form.Lent) (manager.Share,
 	for _, r := range m.Roots {
 		mounts = append(mounts, sandbox.Mount{Target: r.Target, ReadOnly: r.ReadOnly, Role: sandbox.RoleBind})
 	}
-	table, err := mountpath.New(mounts, nil)
+	table, err := fsbridge.NewMountTable(mounts, nil)
 	if err != nil {
 		return manager.Share{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "files", Message: "the daemon serves folders that no sandbox has", Err: err}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
 	"github.com/bulkhead-dev/sandbox/daemon/filing/form"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fsinfo"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
 // A Caller makes requests on behalf of an open sandbox.
@@ -240,7 +240,7 @@ func (f *Files) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error)
 	}
 	out := make([]fs.DirEntry, 0, len(all.Items))
 	for _, one := range all.Items {
-		if !fsinfo.IsName(string(one.Name)) {
+		if !fsbridge.IsName(string(one.Name)) {
 			return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "readdir", Message: "the daemon names an entry that cannot be"}
 		}
 		out = append(out, fs.FileInfoToDirEntry(info(one)))

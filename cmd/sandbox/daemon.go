@@ -38,11 +38,11 @@ import (
 	remotewalls "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/daemon/watch"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/metrics"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/mcpserver"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/tenant"
@@ -52,7 +52,7 @@ import (
 
 // daemonParts are what the daemon is made of.
 type daemonParts struct {
-	house     *house.House
+	house     *orchestrator.House
 	manager   *manager.Manager
 	admission *admission.Admission
 	tokens    *token.Store
@@ -79,7 +79,7 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	if ho.Observe, err = metrics.New(d.figures, metrics.Options{}); err != nil {
 		return d, err
 	}
-	if d.house, err = house.Open(ho); err != nil {
+	if d.house, err = orchestrator.Open(ho); err != nil {
 		return d, err
 	}
 	d.ends = append(d.ends, d.house.Close)

@@ -14,12 +14,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/doctor"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
@@ -77,7 +77,7 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 		d.Local = append(d.Local, doctor.OptionsCheck("docker", ofDocker))
 	}
 	var err error
-	if d.StateDir, err = house.StateFolder(o.StateDir); err != nil {
+	if d.StateDir, err = orchestrator.StateFolder(o.StateDir); err != nil {
 		return d, err
 	}
 	api, err := container.Dial()
@@ -156,7 +156,7 @@ func facts(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor
 
 // recorded looks at the evidence without reading it.
 func recorded(o cli.Options) (doctor.Evidence, error) {
-	state, err := house.OpenState(o.StateDir)
+	state, err := orchestrator.OpenState(o.StateDir)
 	if err != nil {
 		return doctor.Evidence{}, err
 	}

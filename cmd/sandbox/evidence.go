@@ -2,8 +2,8 @@ package main
 
 import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 // Evidence implements cli.Backend. Neither settings nor an engine are needed.
@@ -11,7 +11,7 @@ func (backend) Evidence(o cli.Options) (cli.EvidenceStore, func(), error) {
 	if o.Host.Remote() {
 		return remoteEvidence(o.Host)
 	}
-	state, err := house.OpenState(o.StateDir)
+	state, err := orchestrator.OpenState(o.StateDir)
 	if err != nil {
 		return nil, nil, err
 	}

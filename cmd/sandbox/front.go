@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/prune"
 )
@@ -30,7 +30,7 @@ func whole() error { return handOver(engineName, "speaks to engines") }
 // the engine's address would close are the whole program's to know. So it does
 // with one that may reach hosts, whose proxy the front does not link, with one
 // that trusts a company's certificates, and with one that has to be on record.
-func begin(h func() *house.House) func(context.Context, config.Resolved, manager.Request) error {
+func begin(h func() *orchestrator.House) func(context.Context, config.Resolved, manager.Request) error {
 	return func(ctx context.Context, res config.Resolved, req manager.Request) error {
 		every := time.Duration(res.Prune.Every)
 		soon := time.Now().Add(min(every/10, 10*time.Second)) // it must not become due in here
@@ -55,9 +55,9 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 	}
 	go command.Prepare()
 	options := optionsOf(o)
-	var h *house.House
-	options.Begin = begin(func() *house.House { return h })
-	h, err := house.Open(options)
+	var h *orchestrator.House
+	options.Begin = begin(func() *orchestrator.House { return h })
+	h, err := orchestrator.Open(options)
 	if err != nil {
 		return nil, nil, err
 	}

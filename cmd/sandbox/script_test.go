@@ -24,7 +24,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy"
@@ -77,7 +76,7 @@ func TestBothProvidersScripts(t *testing.T) {
 // no machine knows, made in dir, whose own certificate is written to file. It
 // answers with the header X-Token.
 func openSecured(dir, file string) (at string, end func(), err error) {
-	a, err := authority.Open(dir)
+	a, err := egress.Open(dir)
 	if err != nil {
 		return "", nil, err
 	}

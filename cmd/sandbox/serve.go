@@ -14,10 +14,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/service"
 	"github.com/bulkhead-dev/sandbox/daemon/socket"
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 // socketName is the daemon's socket in the state folder.
@@ -35,7 +35,7 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(daemonGCPercent)
 	}
-	state, err := house.OpenState(o.StateDir)
+	state, err := orchestrator.OpenState(o.StateDir)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,8 @@ import (
 	"os"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 // readSettings reads the settings file; path is canonical and empty when
@@ -36,5 +36,5 @@ func (backend) Settings(o cli.Options) (*config.Settings, error) {
 
 // Inside implements cli.Backend.
 func (backend) Inside(res config.Resolved) (config.Inside, error) {
-	return house.Inside(res)
+	return orchestrator.Inside(res)
 }

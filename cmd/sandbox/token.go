@@ -5,8 +5,8 @@ package main
 import (
 	"context"
 
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -19,7 +19,7 @@ func (backend) Tokens(o cli.Options) (cli.TokenStore, func(), error) {
 		}
 		return d.Tokens(), func() { d.Close() }, nil
 	}
-	state, err := house.OpenState(o.StateDir)
+	state, err := orchestrator.OpenState(o.StateDir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,8 +2,8 @@ package main
 
 import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 // Violations implements cli.Backend. Neither settings nor an engine are
@@ -12,7 +12,7 @@ func (backend) Violations(o cli.Options) (cli.ViolationStore, func(), error) {
 	if o.Host.Remote() {
 		return remoteViolations(o.Host)
 	}
-	state, err := house.OpenState(o.StateDir)
+	state, err := orchestrator.OpenState(o.StateDir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 // A backend has the parts of this machine work for the command line.
@@ -11,12 +11,12 @@ type backend struct{}
 var _ cli.Backend = backend{}
 
 // open opens the house of a command.
-func open(o cli.Options) (*house.House, error) {
-	return house.Open(optionsOf(o))
+func open(o cli.Options) (*orchestrator.House, error) {
+	return orchestrator.Open(optionsOf(o))
 }
 
-func optionsOf(o cli.Options) house.Options {
-	return house.Options{
+func optionsOf(o cli.Options) orchestrator.Options {
+	return orchestrator.Options{
 		ConfigFile: o.ConfigFile, StateDir: o.StateDir, Provider: o.Provider,
 		CommandFlags: o.CommandFlags,
 		Log:          o.Log, Approver: o.Approver, Progress: o.Progress,

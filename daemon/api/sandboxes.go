@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
 // CreateSandbox asks for the sandbox of a session. Which sandbox that is the

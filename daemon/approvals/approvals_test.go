@@ -6,23 +6,23 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/approve"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/approvals"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
 type rig struct {
 	*served.Rig
-	desk *approve.Desk
+	desk *manager.ApprovalQueue
 }
 
 func newRig(t *testing.T) rig {
-	r := rig{desk: approve.New(approve.Options{})}
+	r := rig{desk: manager.NewApprovalQueue(manager.ApprovalQueueOptions{})}
 	r.Rig = served.New(t, served.Options{Resources: func(*served.Rig) []route.Resource { return []route.Resource{approvals.New(r.desk)} }})
 	return r
 }

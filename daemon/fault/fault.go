@@ -21,7 +21,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
@@ -202,7 +202,7 @@ func cause(name string) error {
 		return sentinel
 	}
 	if errno, ok := errnos[name]; ok {
-		return fserr.New("", "", errno).Err
+		return fsbridge.NewError("", "", errno).Err
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/fault"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
 // travel sends err as an answer and reads it on the other side.
@@ -47,11 +47,11 @@ func TestCausesTravel(t *testing.T) {
 		is  []error
 		not []error
 	}{
-		{fserr.New("stat", "/a", syscall.ENOENT), []error{fs.ErrNotExist, syscall.ENOENT}, []error{fs.ErrExist}},
-		{fserr.New("mkdir", "/a", syscall.EEXIST), []error{fs.ErrExist}, []error{fs.ErrNotExist}},
-		{fserr.New("rm", "/a", syscall.ENOTEMPTY), []error{fs.ErrExist, syscall.ENOTEMPTY}, nil},
-		{fserr.New("write", "/a", syscall.EROFS), []error{fs.ErrPermission, syscall.EROFS}, nil},
-		{fserr.Escape("read", "/a"), []error{fs.ErrPermission}, nil},
+		{fsbridge.NewError("stat", "/a", syscall.ENOENT), []error{fs.ErrNotExist, syscall.ENOENT}, []error{fs.ErrExist}},
+		{fsbridge.NewError("mkdir", "/a", syscall.EEXIST), []error{fs.ErrExist}, []error{fs.ErrNotExist}},
+		{fsbridge.NewError("rm", "/a", syscall.ENOTEMPTY), []error{fs.ErrExist, syscall.ENOTEMPTY}, nil},
+		{fsbridge.NewError("write", "/a", syscall.EROFS), []error{fs.ErrPermission, syscall.EROFS}, nil},
+		{fsbridge.Escape("read", "/a"), []error{fs.ErrPermission}, nil},
 		{&sandbox.Error{Code: sandbox.CodeExecution, Message: "no program", Err: fs.ErrNotExist}, []error{fs.ErrNotExist}, []error{fs.ErrPermission}},
 		{&sandbox.Error{Code: sandbox.CodeBusy, Message: "listen", Err: syscall.EADDRINUSE}, []error{syscall.EADDRINUSE}, []error{fs.ErrExist}},
 		{&sandbox.Error{Code: sandbox.CodeExecution, Message: "else", Err: errors.New("else")}, nil, []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission}},

@@ -10,8 +10,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/fsbridge/tarstream"
-	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
+	"github.com/bulkhead-dev/sandbox/fsbridge/copy"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
@@ -22,8 +21,8 @@ const ContentTar = "application/x-tar"
 // were left out, because they are closed, irregular or gone.
 const TrailerLeft = "Sandbox-Left-Out"
 
-func (s *Server) tar() tarstream.Limits {
-	return tarstream.Limits{Entries: s.limits.Entries, File: s.limits.File, Total: s.limits.Archive}
+func (s *Server) tar() copy.Limits {
+	return copy.Limits{Entries: s.limits.Entries, File: s.limits.File, Total: s.limits.Archive}
 }
 
 // Pack answers with what is at name as a tar archive: of a folder its content
@@ -51,8 +50,8 @@ func (s *Server) Pack(w http.ResponseWriter, r *http.Request, t Tree, name strin
 		return nil
 	}
 	out := &started{w: w}
-	tally := &transfer.Tally{}
-	err = transfer.Pack(r.Context(), transfer.Source{Files: t, Path: name, Limits: s.tar()}, top, out, tally)
+	tally := &copy.Tally{}
+	err = copy.Pack(r.Context(), copy.Source{Files: t, Path: name, Limits: s.tar()}, top, out, tally)
 	h.Set(http.TrailerPrefix+TrailerLeft, strconv.Itoa(len(tally.Left())))
 	if err != nil && out.any() {
 		return fmt.Errorf("%w: %w", ErrCut, err)
@@ -84,12 +83,12 @@ func (s *started) any() bool {
 // must not arrive is left out and told; a name that leads out, and an archive
 // that is malformed or too large, end it, and what came before is there then.
 func (s *Server) Unpack(w http.ResponseWriter, r *http.Request, t Tree, name string) (api.UnpackedArchive, error) {
-	tally := &transfer.Tally{}
+	tally := &copy.Tally{}
 	in := newBody(w, r.Body, 1<<62)
 	defer in.settle()
 	ctx, done := in.outlive(r.Context())
 	defer done()
-	err := transfer.Unpack(ctx, in, transfer.Target{Files: t, Dir: name, Limits: s.tar()}, tally)
+	err := copy.Unpack(ctx, in, copy.Target{Files: t, Dir: name, Limits: s.tar()}, tally)
 	if cause := in.failure(); cause != nil {
 		return api.UnpackedArchive{}, route.BodyErr(cause)
 	}

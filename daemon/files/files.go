@@ -34,7 +34,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -130,7 +129,7 @@ func Path(rest string) (string, error) {
 // Inside checks a path of a body or query: an absolute path inside, or one
 // relative to the workspace, which is ".", or the URL of one.
 func Inside(field, name string) (string, error) {
-	name, err := mountpath.FromURL(name)
+	name, err := fsbridge.FromURL(name)
 	if err != nil {
 		return "", atField(field, err)
 	}

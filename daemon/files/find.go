@@ -8,7 +8,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 )
 
 // Bounds of what a glob tells.
@@ -31,7 +30,7 @@ func (s *Server) Glob(ctx context.Context, t Tree, g api.Glob) (api.GlobResult, 
 			return out, err
 		}
 	}
-	pattern, err := mountpath.PatternFromURL(g.Pattern)
+	pattern, err := fsbridge.PatternFromURL(g.Pattern)
 	if err != nil {
 		return out, atField("pattern", err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
 func TestAnswersTellHowASandboxCameUp(t *testing.T) {

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/meter"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
@@ -48,8 +46,8 @@ func TestAbandoned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := tt.host + ":" + itoa(silent)
 			r := newRig(t, setup{rules: []string{at, "127.0.0.1:" + itoa(silent)}, secret: []string{"bound.test:" + itoa(silent)}, change: func(p *egress.Options, o *egress.WayOptions) {
-				p.Reach = reach.New(reach.Options{Resolver: home{}, Dial: tt.dial})
-				o.Limits = meter.Limits{Connections: 4}
+				p.Reach = egress.NewDialer(egress.DialerOptions{Resolver: home{}, Dial: tt.dial})
+				o.Limits = egress.Limits{Connections: 4}
 			}})
 			for range 20 {
 				k := newTalk(r.dial())

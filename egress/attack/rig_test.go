@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
@@ -78,7 +76,7 @@ func newRig(t testing.TB, s setup) *rig {
 	o.Denied = append(o.Denied, s.denied...)
 	p, err := network.New(o)
 	must(t, err)
-	po := egress.Options{Reach: reach.New(reach.Options{Resolver: r.net.Names}), Record: r.record, Roots: r.net.Authority.Pool}
+	po := egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: r.net.Names}), Record: r.record, Roots: r.net.Authority.Pool}
 	wo := egress.WayOptions{Sandbox: "box", Policy: p}
 	if len(s.secret) > 0 {
 		r.bind(&wo, s)
@@ -111,7 +109,7 @@ func (r *rig) bind(o *egress.WayOptions, s setup) {
 			hosts[i] = r.net.At("https", h)
 		}
 	}
-	a, err := authority.Open(r.t.TempDir())
+	a, err := egress.Open(r.t.TempDir())
 	must(r.t, err)
 	o.Secrets, err = secret.NewSet(r.t.Context(), []secret.Binding{{Name: "TOKEN", Hosts: hosts, From: secret.Source{Env: "TOKEN"}}},
 		secret.Deps{LookupEnv: func(string) (string, bool) { return value, true }})

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/meter"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
@@ -93,7 +92,7 @@ func TestSlow(t *testing.T) {
 // TestFlood opens more connections than a sandbox may have, in every state
 // there is, and holds that they all end and leave nothing.
 func TestFlood(t *testing.T) {
-	r := newRig(t, setup{change: func(_ *egress.Options, o *egress.WayOptions) { o.Limits = meter.Limits{Connections: 20} }})
+	r := newRig(t, setup{change: func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{Connections: 20} }})
 	heads := []string{"", "G", "\x05", "\x05\x01\x00", "CONNECT " + r.net.At("http", internet.Files) + " HTTP/1.1\r\n\r\n", "\x16\x03",
 		"POST http://" + r.net.At("http", internet.Echo) + "/ HTTP/1.1\r\nHost: " + r.net.At("http", internet.Echo) + "\r\nContent-Length: 1000\r\n\r\nx"}
 	for round := range 3 {

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/meter"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 )
 
 // TestParts asks a host that tells the secret for a few bytes at a time.
@@ -89,7 +87,7 @@ func TestWithheldInPlain(t *testing.T) {
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	})
 	r := newRig(t, setup{rules: []string{"bound.test", "127.0.0.1:443"}, secret: []string{"bound.test"}, usual: true, change: func(p *egress.Options, _ *egress.WayOptions) {
-		p.Reach = reach.New(reach.Options{Resolver: home{}, Dial: elsewhere(port)})
+		p.Reach = egress.NewDialer(egress.DialerOptions{Resolver: home{}, Dial: elsewhere(port)})
 	}})
 	tunnel := r.connect("bound.test:443")
 	for _, k := range []*talk{newTalk(r.dial()), tunnel} {
@@ -172,7 +170,7 @@ func TestBomb(t *testing.T) {
 		z.Write(zeros)
 	}
 	z.Close()
-	limit := func(_ *egress.Options, o *egress.WayOptions) { o.Limits = meter.Limits{BytesIn: 1 << 20} }
+	limit := func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{BytesIn: 1 << 20} }
 	r := newRig(t, setup{rules: []string{"bound.test"}, secret: []string{"bound.test"}, change: limit})
 	r.net.Handle("bound.test", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/tarstream"
+	"github.com/bulkhead-dev/sandbox/fsbridge/copy"
 )
 
 func tarChecks() []Check {
@@ -24,18 +24,18 @@ func tarRound(r *rig) {
 	r.sh(`mkfifo "$1/pipe"`, r.dir)
 	var archive bytes.Buffer
 	var left []string
-	r.must(tarstream.Pack(r.ctx, r.Files, r.dir, &archive, tarstream.Limits{}, func(p, reason string) { left = append(left, p+": "+reason) }))
+	r.must(copy.PackTree(r.ctx, r.Files, r.dir, &archive, copy.Limits{}, func(p, reason string) { left = append(left, p+": "+reason) }))
 	if len(left) != 1 || left[0] != r.dir+"/pipe: it is a pipe, a socket or a device" {
 		r.Errorf("left out: %q", left)
 	}
 	r.must(r.Files.Remove(r.ctx, r.dir+"/pipe", false))
 	r.sh(`mkdir "$1"; mv "$2" "$1/old"; mkdir "$2"; mv "$1/old" "$2/old"`, r.dir+"-tmp", r.dir)
-	r.must(tarstream.Unpack(r.ctx, r.Files, r.dir+"/fresh/new", &archive, tarstream.Limits{}))
+	r.must(copy.UnpackTree(r.ctx, r.Files, r.dir+"/fresh/new", &archive, copy.Limits{}))
 	r.sameTree(r.dir+"/old", r.dir+"/fresh/new")
 
 	archive.Reset()
-	r.must(tarstream.Pack(r.ctx, r.Files, r.dir+"/old/src/main.go", &archive, tarstream.Limits{}, nil))
-	r.must(tarstream.Unpack(r.ctx, r.Files, r.dir+"/one", &archive, tarstream.Limits{}))
+	r.must(copy.PackTree(r.ctx, r.Files, r.dir+"/old/src/main.go", &archive, copy.Limits{}, nil))
+	r.must(copy.UnpackTree(r.ctx, r.Files, r.dir+"/one", &archive, copy.Limits{}))
 	r.want(r.dir+"/one/main.go", "src/main.go")
 }
 
@@ -64,7 +64,7 @@ func tarHostile(r *rig) {
 		}
 		r.must(w.Close())
 		r.put(into+"/there", "")
-		err := tarstream.Unpack(r.ctx, r.Files, into, &b, tarstream.Limits{})
+		err := copy.UnpackTree(r.ctx, r.Files, into, &b, copy.Limits{})
 		r.fails(name, err, sandbox.CodeCapabilityBlocked)
 	}
 	r.debris(r.dir, "into")
@@ -84,21 +84,21 @@ func tarLimits(r *rig) {
 		r.must(w.Close())
 		return &b
 	}
-	for what, l := range map[string]tarstream.Limits{
+	for what, l := range map[string]copy.Limits{
 		"entries": {Entries: 1}, "file": {File: 99}, "total": {Total: 199},
 	} {
-		err := tarstream.Unpack(r.ctx, r.Files, r.dir+"/limits", archive("a", "b"), l)
+		err := copy.UnpackTree(r.ctx, r.Files, r.dir+"/limits", archive("a", "b"), l)
 		r.fails("too many "+what, err, sandbox.CodeBudgetExceeded)
 	}
 	whole, err := io.ReadAll(archive("c"))
 	r.must(err)
-	err = tarstream.Unpack(r.ctx, r.Files, r.dir+"/cut", bytes.NewReader(whole[:550]), tarstream.Limits{})
+	err = copy.UnpackTree(r.ctx, r.Files, r.dir+"/cut", bytes.NewReader(whole[:550]), copy.Limits{})
 	r.fails("an archive cut short", err, sandbox.CodeValidation)
 	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		r.Errorf("an archive cut short: %v", err)
 	}
 	r.debris(r.dir + "/cut")
 	r.put(r.dir+"/file", "")
-	err = tarstream.Unpack(r.ctx, r.Files, r.dir+"/file", archive("a"), tarstream.Limits{})
+	err = copy.UnpackTree(r.ctx, r.Files, r.dir+"/file", archive("a"), copy.Limits{})
 	r.fails("a file for a destination", err, sandbox.CodeValidation, syscall.EEXIST)
 }

@@ -20,9 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
-	"github.com/bulkhead-dev/sandbox/egress/record"
-	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
@@ -52,8 +49,8 @@ type world struct {
 	t        testing.TB
 	net      *internet.Internet
 	evidence *evidence.Store
-	recorder *record.Recorder
-	outlet   *serve.Outlet
+	recorder *egress.Recorder
+	outlet   *egress.Server
 	way      outlet.Way
 	inside   *Inside
 	ledger   *ledger.Ledger
@@ -69,7 +66,7 @@ type rules struct {
 	limits          config.NetworkLimits
 	require         bool // evidence of all that passes
 	options         []Options
-	resolver        reach.Resolver
+	resolver        egress.Resolver
 	lookup          time.Duration
 	queue           time.Duration
 }
@@ -84,15 +81,15 @@ func newWorld(t testing.TB, r rules) *world {
 	fetchMust(t, err)
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
-	w.recorder, err = record.New(record.Options{Evidence: w.evidence, Log: quiet, Wait: patience, Within: patience})
+	w.recorder, err = egress.NewRecorder(egress.RecorderOptions{Evidence: w.evidence, Log: quiet, Wait: patience, Within: patience})
 	fetchMust(t, err)
 	if r.resolver == nil {
 		r.resolver = w.net.Names
 	}
 	plane := egress.New(egress.Options{
-		Reach: reach.New(reach.Options{Resolver: r.resolver, LookupTimeout: r.lookup}), Record: w.recorder.Record, Decide: w.recorder.Decide, QueueTime: r.queue,
+		Reach: egress.NewDialer(egress.DialerOptions{Resolver: r.resolver, LookupTimeout: r.lookup}), Record: w.recorder.Record, Decide: w.recorder.Decide, QueueTime: r.queue,
 	})
-	w.outlet = &serve.Outlet{Plane: plane, Recorder: w.recorder}
+	w.outlet = &egress.Server{Plane: plane, Recorder: w.recorder}
 	if r.allowed == nil {
 		r.allowed = []string{"*.test"}
 	}

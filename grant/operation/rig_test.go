@@ -14,9 +14,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
-	"github.com/bulkhead-dev/sandbox/egress/record"
-	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
@@ -104,10 +101,10 @@ func (r *rig) way() outlet.Way {
 	must(r.t, err)
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
-	recorder, err := record.New(record.Options{Evidence: kept, Log: quiet, Wait: time.Minute, Within: time.Minute})
+	recorder, err := egress.NewRecorder(egress.RecorderOptions{Evidence: kept, Log: quiet, Wait: time.Minute, Within: time.Minute})
 	must(r.t, err)
-	plane := egress.New(egress.Options{Reach: reach.New(reach.Options{Resolver: r.net.Names}), Record: recorder.Record, Decide: recorder.Decide})
-	way, err := (&serve.Outlet{Plane: plane, Recorder: recorder}).Open(r.t.Context(), r.inside, outlet.Options{
+	plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: r.net.Names}), Record: recorder.Record, Decide: recorder.Decide})
+	way, err := (&egress.Server{Plane: plane, Recorder: recorder}).Open(r.t.Context(), r.inside, outlet.Options{
 		Sandbox: "sbx-a", Owner: sandbox.Owner{Tenant: canary},
 		Rules: sandbox.EgressRules{AllowedDomains: []string{"*.test", "127.0.0.1"}, DeniedDomains: []string{host("no")}},
 	})

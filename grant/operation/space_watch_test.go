@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
@@ -143,7 +143,7 @@ func TestWatchBlind(t *testing.T) {
 // is looked at is none that hides something.
 func TestSwapsAreNoEnd(t *testing.T) {
 	for name, err := range map[string]error{
-		"gone": fserr.New("readdir", "d", syscall.ENOENT), "a file": fserr.New("readdir", "d", syscall.ENOTDIR), "a link": fserr.Link("readdir", "d"),
+		"gone": fsbridge.NewError("readdir", "d", syscall.ENOENT), "a file": fsbridge.NewError("readdir", "d", syscall.ENOTDIR), "a link": fsbridge.Link("readdir", "d"),
 	} {
 		r := inMemory(t)
 		swapping := &counting{Files: r.files, below: err}
@@ -170,7 +170,7 @@ func (c *counting) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, err
 		return nil, c.below
 	}
 	if c.fail.Add(-1) >= 0 {
-		return nil, fserr.New("readdir", path, syscall.EMFILE)
+		return nil, fsbridge.NewError("readdir", path, syscall.EMFILE)
 	}
 	return c.Files.ReadDir(ctx, path)
 }

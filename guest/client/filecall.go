@@ -8,7 +8,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -45,9 +45,9 @@ func (f *Files) call(op, path string, m wire.File) (*fileCall, error) {
 	}
 	if at.ReadOnly && changes(m.Op) {
 		if m.Op == wire.FileMkdir && at.Rel == "" {
-			return nil, fserr.New(op, path, syscall.EEXIST)
+			return nil, fsbridge.NewError(op, path, syscall.EEXIST)
 		}
-		return nil, fserr.New(op, path, syscall.EROFS)
+		return nil, fsbridge.NewError(op, path, syscall.EROFS)
 	}
 	m.Root, m.Path = at.Root, at.Rel
 	if f.plain {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -21,14 +21,14 @@ func (k *fileCall) failed(m wire.Failed) error {
 	e := &sandbox.Error{Code: sandbox.CodeExecution, Op: k.op, Field: "path", Resource: termsafe.Line(k.path)}
 	switch m.Kind {
 	case wire.KindEscape:
-		return fserr.Escape(k.op, k.path)
+		return fsbridge.Escape(k.op, k.path)
 	case wire.KindLink:
-		return fserr.Link(k.op, k.path)
+		return fsbridge.Link(k.op, k.path)
 	case wire.KindIrregular:
-		return fserr.Irregular(k.op, k.path)
+		return fsbridge.Irregular(k.op, k.path)
 	case wire.KindFile:
 		if errno := hostErrno(m.Errno); errno != 0 {
-			return fserr.New(k.op, k.path, errno)
+			return fsbridge.NewError(k.op, k.path, errno)
 		}
 		e.Message = e.Resource + ": error " + strconv.FormatUint(uint64(m.Errno), 10) + ": " + text
 	case wire.KindNoRoot:

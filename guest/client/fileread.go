@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -24,7 +24,7 @@ var errTooMuch = errors.New("the sandbox sent more than it may")
 // reader is to be used by one at a time; Close may be called at any time.
 func (f *Files) Read(ctx context.Context, path string, offset, limit int64) (io.ReadCloser, error) {
 	if offset < 0 {
-		return nil, fserr.New("read", path, syscall.EINVAL)
+		return nil, fsbridge.NewError("read", path, syscall.EINVAL)
 	}
 	most := uint64(math.MaxInt64)
 	if limit >= 0 {

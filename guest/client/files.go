@@ -9,8 +9,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fsinfo"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -138,8 +137,8 @@ func (f *Files) stat(ctx context.Context, op string, what wire.FileOp, name stri
 	return infoOf(path.Base(name), k.answer.Info), nil
 }
 
-func infoOf(name string, m wire.FileInfo) fsinfo.Info {
-	return fsinfo.New(name, m.Mode, int64(m.Size), time.Unix(m.Seconds, int64(m.Nanos)))
+func infoOf(name string, m wire.FileInfo) fsbridge.Info {
+	return fsbridge.NewInfo(name, m.Mode, int64(m.Size), time.Unix(m.Seconds, int64(m.Nanos)))
 }
 
 // ReadLink returns what the link at path points to, as it is stored.
@@ -163,10 +162,10 @@ func (f *Files) ReadLink(ctx context.Context, path string) (string, error) {
 // looked at; whatever follows the link later decides.
 func (f *Files) Symlink(ctx context.Context, target, path string) error {
 	if target == "" || strings.IndexByte(target, 0) >= 0 {
-		return fserr.New("symlink", path, syscall.EINVAL)
+		return fsbridge.NewError("symlink", path, syscall.EINVAL)
 	}
 	if len(target) > maxTarget {
-		return fserr.New("symlink", path, syscall.ENAMETOOLONG)
+		return fsbridge.NewError("symlink", path, syscall.ENAMETOOLONG)
 	}
 	return f.change(ctx, "symlink", path, wire.File{Op: wire.FileSymlink, Other: target})
 }
@@ -209,11 +208,11 @@ func (f *Files) Rename(ctx context.Context, from, to string) error {
 	case err != nil:
 		return err
 	case at.ReadOnly:
-		return fserr.New("rename", from, syscall.EROFS)
+		return fsbridge.NewError("rename", from, syscall.EROFS)
 	case goal.ReadOnly:
-		return fserr.New("rename", to, syscall.EROFS)
+		return fsbridge.NewError("rename", to, syscall.EROFS)
 	case at.Root != goal.Root:
-		return fserr.New("rename", to, syscall.EXDEV)
+		return fsbridge.NewError("rename", to, syscall.EXDEV)
 	}
 	return f.change(ctx, "rename", from, wire.File{Op: wire.FileRename, Other: goal.Rel})
 }
@@ -249,9 +248,9 @@ func (f *Files) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error)
 	if err != nil {
 		return nil, k.strange("the guest listed what can be no entry")
 	}
-	infos := make([]fsinfo.Info, len(list))
+	infos := make([]fsbridge.Info, len(list))
 	for i, e := range list {
 		infos[i] = infoOf(e.Name, e.Info)
 	}
-	return fsinfo.Entries(fsinfo.Sort(infos)), nil
+	return fsbridge.Entries(fsbridge.Sort(infos)), nil
 }

@@ -11,7 +11,6 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fstests"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
@@ -22,7 +21,7 @@ import (
 // under the same paths.
 type box struct {
 	*client.Client
-	table *mountpath.Table
+	table *fsbridge.MountTable
 }
 
 var _ sandbox.FileServer = box{}
@@ -89,7 +88,7 @@ func mount(t testing.TB, source, target, kind string, flags uintptr, data string
 // open returns the files of the guest over one connection.
 func (p places) open(t testing.TB, c *client.Client) (box, *fsbridge.Bridge) {
 	t.Helper()
-	table, err := mountpath.New(p.mounts, p.tmpfs)
+	table, err := fsbridge.NewMountTable(p.mounts, p.tmpfs)
 	must(t, err)
 	b := box{c, table}
 	bridge, err := fsbridge.Open(t.Context(), b, p.mounts, p.tmpfs)

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/desk/order"
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
@@ -214,7 +214,7 @@ func openShot(output string, dirs order.Folders) (end, error) {
 	if err != nil {
 		return end{}, notWritten(err, output, "name an existing folder, without links that lie in a workspace")
 	}
-	return end{files: hostdir.New(root, folder), name: name, close: func() { root.Close() }}, nil
+	return end{files: fsbridge.NewHostFiles(root, folder), name: name, close: func() { root.Close() }}, nil
 }
 
 // notWritten says of err what it means here.

@@ -11,8 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
-	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
+	"github.com/bulkhead-dev/sandbox/fsbridge/copy"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -85,7 +84,7 @@ func parseOperand(text string) (operand, error) {
 		o.path = "."
 	}
 	var err error
-	o.path, err = mountpath.FromURL(o.path)
+	o.path, err = fsbridge.FromURL(o.path)
 	return o, err
 }
 
@@ -160,7 +159,7 @@ func (a *app) copy(ctx context.Context, s manager.Share, plan copyPlan, quiet bo
 	if plan.from[0].side == sandboxSide && plan.to.side == sandboxSide {
 		return copyInside(ctx, s, plan)
 	}
-	var tally transfer.Tally
+	var tally copy.Tally
 	m := a.newMeter(ctx, &tally, quiet)
 	err := a.transfer(ctx, s, plan, &tally, m)
 	m.stop(err)
@@ -187,7 +186,7 @@ func copyInside(ctx context.Context, s manager.Share, plan copyPlan) error {
 }
 
 // transfer copies between the sides.
-func (a *app) transfer(ctx context.Context, s manager.Share, plan copyPlan, t *transfer.Tally, m *meter) error {
+func (a *app) transfer(ctx context.Context, s manager.Share, plan copyPlan, t *copy.Tally, m *meter) error {
 	if plan.from[0].side == streamSide {
 		to, err := inSandbox(s, plan.to)
 		if err != nil {
@@ -197,7 +196,7 @@ func (a *app) transfer(ctx context.Context, s manager.Share, plan copyPlan, t *t
 		if err != nil {
 			return err
 		}
-		return transfer.Unpack(ctx, in, transfer.Target{Files: to.files, Dir: to.path}, t)
+		return copy.Unpack(ctx, in, copy.Target{Files: to.files, Dir: to.path}, t)
 	}
 	var to end
 	if plan.to.side != streamSide {
@@ -221,43 +220,43 @@ func (a *app) transfer(ctx context.Context, s manager.Share, plan copyPlan, t *t
 	return nil
 }
 
-func (a *app) transferOne(ctx context.Context, from, to end, plan copyPlan, t *transfer.Tally, m *meter) error {
-	source := transfer.Source{Files: from.files, Path: from.path}
+func (a *app) transferOne(ctx context.Context, from, to end, plan copyPlan, t *copy.Tally, m *meter) error {
+	source := copy.Source{Files: from.files, Path: from.path}
 	if err := m.expect(ctx, from); err != nil {
 		return err
 	}
 	if plan.to.side == streamSide {
-		return transfer.Pack(ctx, source, from.name, lostOutput{a.Stdout}, t)
+		return copy.Pack(ctx, source, from.name, lostOutput{a.Stdout}, t)
 	}
 	target, err := targetOf(ctx, from, to, plan)
 	if err != nil {
 		return err
 	}
-	return transfer.Copy(ctx, source, target, t)
+	return copy.Copy(ctx, source, target, t)
 }
 
 // targetOf decides where the source arrives: in the target when that is a
 // folder, else under its name.
-func targetOf(ctx context.Context, from, to end, plan copyPlan) (transfer.Target, error) {
+func targetOf(ctx context.Context, from, to end, plan copyPlan) (copy.Target, error) {
 	info, err := to.files.Stat(ctx, to.path)
 	switch {
 	case err == nil && info.IsDir():
-		return transfer.Target{Files: to.files, Dir: to.path, Name: from.name}, nil
+		return copy.Target{Files: to.files, Dir: to.path, Name: from.name}, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return transfer.Target{}, err
+		return copy.Target{}, err
 	case len(plan.from) > 1 || plan.to.isFolder():
-		return transfer.Target{}, noFolder(plan.to.text, plan.to.mkdirHint())
+		return copy.Target{}, noFolder(plan.to.text, plan.to.mkdirHint())
 	}
 	source, statErr := from.files.Stat(ctx, from.path)
 	switch {
 	case statErr != nil:
-		return transfer.Target{}, statErr
+		return copy.Target{}, statErr
 	case source.IsDir() && err == nil:
-		return transfer.Target{}, noFolder(plan.to.text, "a folder cannot replace a file")
+		return copy.Target{}, noFolder(plan.to.text, "a folder cannot replace a file")
 	case source.IsDir() && from.name == "":
-		return transfer.Target{Files: to.files, Dir: to.path}, nil
+		return copy.Target{Files: to.files, Dir: to.path}, nil
 	}
-	return transfer.Target{Files: to.files, Dir: path.Dir(to.path), Name: path.Base(to.path)}, nil
+	return copy.Target{Files: to.files, Dir: path.Dir(to.path), Name: path.Base(to.path)}, nil
 }
 
 // An end is one side's files and a path there.

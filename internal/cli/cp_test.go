@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
+	"github.com/bulkhead-dev/sandbox/fsbridge/copy"
 )
 
 // files lists everything below dir with its content.
@@ -280,7 +280,7 @@ func TestExposedFolderIsEnteredByRoot(t *testing.T) {
 }
 
 func TestProgressLine(t *testing.T) {
-	c := transfer.Count{Files: 3, Bytes: 512 << 10}
+	c := copy.Count{Files: 3, Bytes: 512 << 10}
 	tests := []struct {
 		name  string
 		total int64

@@ -13,14 +13,12 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 // inside serves a folder of the host as the workspace of a sandbox.
-type inside struct{ *hostdir.Files }
+type inside struct{ *fsbridge.Files }
 
 func rel(p string) string { return strings.TrimPrefix(p, "/workspace") }
 
@@ -64,11 +62,11 @@ func withFiles(t *testing.T) (f *fake, dir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	table, err := mountpath.New([]sandbox.Mount{{Source: dir, Target: "/workspace", Role: sandbox.RoleWorkspace}}, nil)
+	table, err := fsbridge.NewMountTable([]sandbox.Mount{{Source: dir, Target: "/workspace", Role: sandbox.RoleWorkspace}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := fsbridge.New(table, inside{hostdir.New(root, "/workspace")}, fsbridge.Transport{Name: fsbridge.TransportScript})
+	b := fsbridge.New(table, inside{fsbridge.NewHostFiles(root, "/workspace")}, fsbridge.Transport{Name: fsbridge.TransportScript})
 	return &fake{share: &manager.Share{Bridge: b, Name: "sbx-a", Exposed: []string{dir}}}, dir
 }
 
@@ -217,7 +215,7 @@ func TestAFailedSandboxIsNoFailedOperation(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f, _ := withFiles(t)
-			table, _ := mountpath.New([]sandbox.Mount{{Target: "/workspace", Role: sandbox.RoleWorkspace}}, nil)
+			table, _ := fsbridge.NewMountTable([]sandbox.Mount{{Target: "/workspace", Role: sandbox.RoleWorkspace}}, nil)
 			f.share.Bridge = fsbridge.New(table, broken{err: tt.err}, fsbridge.Transport{})
 			if r := call(t, f, "fs", "mkdir", "x"); r.status != tt.want || r.stderr != tt.says {
 				t.Errorf("status %d and %q, want %d and %q", r.status, r.stderr, tt.want, tt.says)

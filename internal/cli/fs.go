@@ -7,7 +7,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -70,9 +70,9 @@ func (a *app) fileCommand(f fileCommand) *ucli.Command {
 // plainPaths replaces arguments that are URLs of files by the paths that they
 // mean.
 func plainPaths(op string, patterns bool, args []string) error {
-	named := mountpath.FromURL
+	named := fsbridge.FromURL
 	if patterns {
-		named = mountpath.PatternFromURL
+		named = fsbridge.PatternFromURL
 	}
 	for i, arg := range args {
 		plain, err := named(arg)

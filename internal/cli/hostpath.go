@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -26,7 +26,7 @@ func onHost(o operand, exposed []string) (end, error) {
 	if err != nil {
 		return end{}, err
 	}
-	e := end{files: hostdir.New(root, "host:"+folder), path: rest, close: func() { root.Close() }}
+	e := end{files: fsbridge.NewHostFiles(root, "host:"+folder), path: rest, close: func() { root.Close() }}
 	if !o.isContent() {
 		e.name = filepath.Base(o.path)
 	}

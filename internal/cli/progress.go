@@ -13,8 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/fsbridge/hostdir"
-	"github.com/bulkhead-dev/sandbox/fsbridge/transfer"
+	"github.com/bulkhead-dev/sandbox/fsbridge/copy"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
@@ -25,7 +24,7 @@ const drawEvery = 100 * time.Millisecond
 // when it is to be quiet, it does nothing.
 type meter struct {
 	out   *os.File // nil shows nothing
-	tally *transfer.Tally
+	tally *copy.Tally
 	begin time.Time
 	quit  chan struct{}
 	ended sync.WaitGroup
@@ -34,7 +33,7 @@ type meter struct {
 	total int64 // bytes in all; under mu; negative when not known
 }
 
-func (a *app) newMeter(ctx context.Context, t *transfer.Tally, quiet bool) *meter {
+func (a *app) newMeter(ctx context.Context, t *copy.Tally, quiet bool) *meter {
 	m := &meter{tally: t, begin: time.Now(), quit: make(chan struct{})}
 	if quiet || !isTerminal(a.Stderr) {
 		return m
@@ -69,7 +68,7 @@ func sizeOf(ctx context.Context, from end) (int64, error) {
 	case !info.IsDir():
 		return info.Size(), nil
 	}
-	if _, ok := from.files.(*hostdir.Files); !ok {
+	if _, ok := from.files.(*fsbridge.Files); !ok {
 		return -1, nil
 	}
 	total := int64(0)
@@ -131,7 +130,7 @@ const barWidth = 24
 
 // progressLine is one picture, at most width columns. Without a total, which
 // is negative then, there is no bar.
-func progressLine(c transfer.Count, total int64, took time.Duration, width int) string {
+func progressLine(c copy.Count, total int64, took time.Duration, width int) string {
 	line := fmt.Sprintf("%s  %s  %s", bytesOf(c.Bytes), rate(c.Bytes, took), count(int(c.Files), "file", "files"))
 	if total > 0 {
 		done := min(float64(c.Bytes)/float64(total), 1)

@@ -20,7 +20,7 @@ func TestWrongUsage(t *testing.T) {
 		{"unknown format", "list -o yaml", "one of table, json"},
 		{"unknown format before", "-o yaml list", "one of table, json"},
 		{"unknown provider", "list --provider docker2", "one of docker, local, auto"},
-		{"unknown provider, and how to add one", "run --provider daytona -- true", "house.Options.Providers"},
+		{"unknown provider, and how to add one", "run --provider daytona -- true", "orchestrator.Options.Providers"},
 		{"unknown provider before", "--provider daytona serve", "one of docker, local, auto"},
 		{"unknown provider of a subcommand", "browser start --provider daytona", "one of docker, local, auto"},
 		{"provider that settings cannot name", "list --provider host", "one of docker, local, auto"},

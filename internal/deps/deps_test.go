@@ -154,7 +154,7 @@ func TestRules(t *testing.T) {
 		{"root with a library", module, []string{"fmt", "golang.org/x/sys/unix"}, []string{"golang.org/x/sys/unix"}},
 		{"pure with a file", module + "/confighash", []string{"fmt", "os"}, []string{"os"}},
 		{"pure with a process", module + "/policy/command", []string{"os/exec"}, []string{"os/exec"}},
-		{"pure on impure", module + "/lifecycle", []string{module + "/registry"}, []string{module + "/registry"}},
+		{"pure on impure", module + "/registry/pool", []string{module + "/registry"}, []string{module + "/registry"}},
 		{"client elsewhere", module + "/manager", []string{"github.com/docker/docker/client"}, []string{"github.com/docker/docker/client"}},
 		{"client at home", module + "/container", []string{"github.com/docker/docker/client"}, nil},
 		{"metrics elsewhere", module + "/manager", []string{"github.com/prometheus/client_golang/prometheus"}, []string{"github.com/prometheus/client_golang/prometheus"}},
@@ -170,7 +170,7 @@ func TestRules(t *testing.T) {
 		{"conductor with the command line", module + "/manager", []string{module + "/internal/cli"}, []string{module + "/internal/cli"}},
 		{"program with testing", module + "/manager", []string{"testing"}, []string{"testing"}},
 		{"cgo", module + "/manager", []string{"C"}, []string{"C"}},
-		{"name that only begins alike", module + "/lifecycle", []string{module + "/confighash"}, nil},
+		{"name that only begins alike", module + "/manager", []string{module + "/confighash"}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

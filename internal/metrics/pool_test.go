@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/internal/metrics"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
 var _ manager.PoolObserver = (*metrics.Metrics)(nil)

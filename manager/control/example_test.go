@@ -14,7 +14,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/metrics"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
-	"github.com/bulkhead-dev/sandbox/manager/control/outside"
 )
 
 // The worked example of docs/CONTROL.md, word for word: a tool fetches a report
@@ -124,7 +123,7 @@ func ExampleOpen() {
 	c, err := control.Open(control.Options{
 		State: state, Log: log,
 		Sinks: []recorder.Sink{recorder.NewFile("evidence", store), newest, recorder.NewCallback("stream", publish)},
-		Fetch: outside.Fetch(nil), Observe: counters,
+		Fetch: control.Fetch(nil), Observe: counters,
 	})
 	check(err)
 	defer c.Close()

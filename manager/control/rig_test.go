@@ -28,16 +28,11 @@ import (
 	auditrecorder "github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
-	"github.com/bulkhead-dev/sandbox/egress/record"
-	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
-	"github.com/bulkhead-dev/sandbox/manager/control/outside"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
@@ -82,13 +77,13 @@ type house struct {
 func newHouse(observe operation.Observer) *house {
 	dir, state, kept, log, _ := setting()
 	h := &house{evidence: kept}
-	recorder, err := record.New(record.Options{Evidence: h.evidence, Log: log})
+	recorder, err := egress.NewRecorder(egress.RecorderOptions{Evidence: h.evidence, Log: log})
 	check(err)
 	web, roots, end := reports()
 	plane := egress.New(egress.Options{Reach: web, Record: recorder.Record, Decide: recorder.Decide, Roots: roots})
 	h.ctl, err = control.Open(control.Options{
 		State: state, Log: log, Sinks: []auditrecorder.Sink{auditrecorder.NewFile("evidence", h.evidence)},
-		Fetch: outside.Fetch(roots), Observe: observe,
+		Fetch: control.Fetch(roots), Observe: observe,
 	})
 	check(err)
 	settings, err := config.Parse(page, []byte(block("jsonc", 0)))
@@ -100,7 +95,7 @@ func newHouse(observe operation.Observer) *house {
 		Host:    manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) { return sandbox.GuestRef{Dir: "/guest", Digest: "0"}, nil }},
 		Control: func() (*manager.Control, error) { return &h.ctl.Control, nil },
 		Out: func() (outlet.Outlet, error) {
-			return &serve.Outlet{Plane: plane, Recorder: recorder, Authority: func() (*authority.Authority, error) { return nil, errors.New("there are no secrets") },
+			return &egress.Server{Plane: plane, Recorder: recorder, Authority: func() (*egress.Authority, error) { return nil, errors.New("there are no secrets") },
 				LookupEnv: func(string) (string, bool) { return "", false }}, nil
 		},
 	})
@@ -116,7 +111,7 @@ func (h *house) close() {
 }
 
 // reports is a server that answers as reports.example, and what reaches it.
-func reports() (*reach.Reacher, *x509.CertPool, func()) {
+func reports() (*egress.Dialer, *x509.CertPool, func()) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(err)
 	own := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"reports.example"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -130,7 +125,7 @@ func reports() (*reach.Reacher, *x509.CertPool, func()) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(report))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	server.StartTLS()
-	return reach.New(reach.Options{Resolver: names{}, Dial: func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	return egress.NewDialer(egress.DialerOptions{Resolver: names{}, Dial: func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
 		if err != nil {
 			return nil, err

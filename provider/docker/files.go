@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 )
 
@@ -13,7 +13,7 @@ import (
 // read-only one is read-only here whoever owns what is in it. The files end with the handle. A
 // container whose guest has none is [sandbox.CodeUnsupported].
 func (h *handle) Files(context.Context) (sandbox.Files, error) {
-	table, err := mountpath.New(h.spec.Mounts, h.spec.Tmpfs)
+	table, err := fsbridge.NewMountTable(h.spec.Mounts, h.spec.Tmpfs)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/container/subnet"
 )
 
 // Networks is what the provider needs of an engine for networks that belong
@@ -97,7 +96,7 @@ func (p *Provider) ownNetwork(ctx context.Context, s sandbox.Spec, hash string) 
 		for _, n := range all {
 			taken = append(taken, n.Subnets...)
 		}
-		ranges := subnet.Candidates(s.Name, taken, routes, 1)
+		ranges := container.Candidates(s.Name, taken, routes, 1)
 		if len(ranges) == 0 {
 			return "", noRange(s)
 		}

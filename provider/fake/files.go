@@ -9,8 +9,7 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/fserr"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
 )
@@ -18,7 +17,7 @@ import (
 // files are the file operations of a handle. They know links as well.
 type files struct {
 	h     *handle
-	table *mountpath.Table
+	table *fsbridge.MountTable
 	plain bool // no link is followed
 }
 
@@ -40,7 +39,7 @@ func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
 	if err := h.step(ctx, "open files", StepFile); err != nil {
 		return nil, err
 	}
-	table, err := mountpath.New(h.box.Mounts, h.box.Tmpfs)
+	table, err := fsbridge.NewMountTable(h.box.Mounts, h.box.Tmpfs)
 	if err != nil {
 		return nil, err
 	}
@@ -49,17 +48,17 @@ func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
 
 // at begins an operation: it finds the mount of a path and a view that stays
 // in it.
-func (f *files) at(ctx context.Context, op, name string) (memfs.View, mountpath.Place, error) {
+func (f *files) at(ctx context.Context, op, name string) (memfs.View, fsbridge.Place, error) {
 	if err := f.h.step(ctx, op, StepFile); err != nil {
-		return memfs.View{}, mountpath.Place{}, err
+		return memfs.View{}, fsbridge.Place{}, err
 	}
 	place, err := f.table.Inside(name)
 	if err != nil {
-		return memfs.View{}, mountpath.Place{}, err
+		return memfs.View{}, fsbridge.Place{}, err
 	}
 	view, err := f.h.boot.files.Confined(place.Root.Target)
 	if err != nil {
-		return memfs.View{}, mountpath.Place{}, told(op, name, err)
+		return memfs.View{}, fsbridge.Place{}, told(op, name, err)
 	}
 	if f.plain {
 		view = view.WithoutLinks()
@@ -74,13 +73,13 @@ func told(op, name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, memfs.ErrEscape):
-		return fserr.Escape(op, name)
+		return fsbridge.Escape(op, name)
 	case errors.Is(err, memfs.ErrLink):
-		return fserr.Link(op, name)
+		return fsbridge.Link(op, name)
 	case err == syscall.EOPNOTSUPP:
-		return fserr.Irregular(op, name)
+		return fsbridge.Irregular(op, name)
 	case errors.As(err, &errno):
-		return fserr.New(op, name, errno)
+		return fsbridge.NewError(op, name, errno)
 	}
 	return &sandbox.Error{Code: sandbox.CodeInternal, Op: op, Resource: termsafe.Line(name), Message: "a strange error", Err: err}
 }
@@ -102,9 +101,9 @@ func (f *files) Read(ctx context.Context, name string, offset, limit int64) (io.
 	}
 	switch {
 	case info.IsDir():
-		return nil, fserr.New("read", name, syscall.EISDIR)
+		return nil, fsbridge.NewError("read", name, syscall.EISDIR)
 	case !info.Mode().IsRegular():
-		return nil, fserr.Irregular("read", name)
+		return nil, fsbridge.Irregular("read", name)
 	}
 	h, err := view.Open(place.Path(), 0, 0)
 	if err != nil {
@@ -231,7 +230,7 @@ func (f *files) Rename(ctx context.Context, from, to string) error {
 	case err != nil:
 		return err
 	case a.Root != b.Root:
-		return fserr.New("rename", to, syscall.EXDEV)
+		return fsbridge.NewError("rename", to, syscall.EXDEV)
 	}
 	return told("rename", from, view.Rename(a.Path(), b.Path()))
 }
@@ -283,7 +282,7 @@ func (f *files) Symlink(ctx context.Context, target, name string) error {
 		return err
 	}
 	if target == "" || strings.IndexByte(target, 0) >= 0 {
-		return fserr.New("symlink", name, syscall.EINVAL)
+		return fsbridge.NewError("symlink", name, syscall.EINVAL)
 	}
 	return told("symlink", name, view.Symlink(target, place.Path()))
 }

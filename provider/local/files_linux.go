@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
 )
@@ -48,7 +48,7 @@ func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
 	if f.seat == s {
 		return s, f.served, nil
 	}
-	table, err := mountpath.New(world.Mounts(f.h.spec, s.wall.world), f.h.spec.Tmpfs)
+	table, err := fsbridge.NewMountTable(world.Mounts(f.h.spec, s.wall.world), f.h.spec.Tmpfs)
 	if err == nil {
 		f.served, err = f.serve(s, table)
 	}
@@ -62,7 +62,7 @@ func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
 }
 
 // serve returns the operations of the guest in the wall of s.
-func (f *files) serve(s *seat, table *mountpath.Table) (*client.Files, error) {
+func (f *files) serve(s *seat, table *fsbridge.MountTable) (*client.Files, error) {
 	served, err := s.Client.Files(func(path string) (client.Spot, error) {
 		p, err := table.Inside(path)
 		return client.Spot{Root: p.Root.Target, Rel: p.Rel, ReadOnly: p.Root.ReadOnly}, err

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -45,7 +44,7 @@ type wayRig struct {
 func onWayOut(check func(*wayRig)) func(*rig) {
 	return onLoopback(func(n *netRig) {
 		w := &wayRig{netRig: n, net: internet.New(n.TB)}
-		w.plane = egress.New(egress.Options{Reach: reach.New(reach.Options{Resolver: w.net.Names})})
+		w.plane = egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: w.net.Names})})
 		n.Cleanup(func() { w.plane.Close() })
 		p, err := network.New(network.Options{Allowed: w.net.Allowed(internet.Files)})
 		if err != nil {

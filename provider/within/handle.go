@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 )
 
@@ -52,7 +52,7 @@ func (h *handle) Usage(context.Context) (sandbox.Usage, error) {
 // Files implements [sandbox.FileServer]. Paths are absolute ones inside, and each
 // is kept to its mount of the Spec.
 func (h *handle) Files(context.Context) (sandbox.Files, error) {
-	table, err := mountpath.New(h.spec.Mounts, h.spec.Tmpfs)
+	table, err := fsbridge.NewMountTable(h.spec.Mounts, h.spec.Tmpfs)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/fsbridge/mountpath"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -304,11 +304,11 @@ func truth(tok json.Token) (value, ok bool) {
 // plainPath returns s as the path that it means, where the tag names of f says
 // that it is the name of a file, a pattern, or the address of a page.
 func plainPath(s string, f reflect.StructField, path string) (string, error) {
-	named := mountpath.FromURL
+	named := fsbridge.FromURL
 	switch f.Tag.Get("names") {
 	case "file":
 	case "pattern":
-		named = mountpath.PatternFromURL
+		named = fsbridge.PatternFromURL
 	case "page":
 		if scheme, _, _ := strings.Cut(strings.ToLower(s), ":"); scheme != "file" && scheme != "sandbox" {
 			return s, nil

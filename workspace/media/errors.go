@@ -8,7 +8,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/workspace"
-	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +34,7 @@ func inside(place string, err error) error {
 	}
 	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: opStage, Resource: place, Message: "cannot write to " + place, Err: cause(err)}
 	switch {
-	case errors.Is(err, beneath.ErrChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, workspace.ErrChanged), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
 		e.Code, e.Message = sandbox.CodeCapabilityBlocked, place+" is not a folder that can be trusted"
 		e.Hint = "remove " + place + " inside the sandbox; it is made anew"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):

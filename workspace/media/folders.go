@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/workspace/beneath"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 const maxRef = 4096 // bytes, as PATH_MAX
@@ -74,12 +74,12 @@ func (f *Folders) Open(_ context.Context, ref string) (io.ReadCloser, Info, erro
 		return nil, Info{}, fileError(ref, err)
 	}
 	defer top.Close()
-	dir, err := beneath.Descend(top, path.Dir(rel))
+	dir, err := workspace.Descend(top, path.Dir(rel))
 	if err != nil {
 		return nil, Info{}, fileError(ref, err)
 	}
 	defer dir.Close()
-	file, fi, err := beneath.File(dir, path.Base(rel))
+	file, fi, err := workspace.File(dir, path.Base(rel))
 	if err != nil {
 		return nil, Info{}, fileError(ref, err)
 	}
@@ -135,7 +135,7 @@ func fileError(ref string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		e.Code, e.Message = sandbox.CodeNotFound, fmt.Sprintf("there is no %q", ref)
-	case errors.Is(err, beneath.ErrChanged), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, workspace.ErrChanged), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENOTDIR):
 		e.Code, e.Message = sandbox.CodeCapabilityBlocked, fmt.Sprintf("%q is no regular file, or is reached over a link", ref)
 	}
 	return e

@@ -17,7 +17,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/workspace"
-	"github.com/bulkhead-dev/sandbox/workspace/beneath"
 )
 
 const (
@@ -92,7 +91,7 @@ func openCanonical(where string) (*os.Root, error) {
 		return nil, err
 	}
 	if canonical, err := filepath.EvalSymlinks(where); err != nil || canonical != where || !before.IsDir() {
-		return nil, errors.Join(beneath.ErrChanged, err)
+		return nil, errors.Join(workspace.ErrChanged, err)
 	}
 	dir, err := os.OpenRoot(where)
 	if err != nil {
@@ -100,7 +99,7 @@ func openCanonical(where string) (*os.Root, error) {
 	}
 	if after, err := dir.Stat("."); err != nil || !os.SameFile(before, after) {
 		dir.Close()
-		return nil, errors.Join(beneath.ErrChanged, err)
+		return nil, errors.Join(workspace.ErrChanged, err)
 	}
 	return dir, nil
 }
@@ -112,7 +111,7 @@ func subfolder(dir *os.Root, name string, o workspace.Owner) (*os.Root, error) {
 		return nil, err
 	}
 	made := err == nil
-	sub, err := beneath.Dir(dir, name)
+	sub, err := workspace.Dir(dir, name)
 	if err != nil || !made {
 		return sub, err
 	}
@@ -225,7 +224,7 @@ func (in *inbound) place(a *arrival) (base string, err error) {
 // confirm looks once more from the workspace on: each name that is told must
 // be the file that was written, whatever the sandbox has moved meanwhile.
 func (in *inbound) confirm(list []Staged, got []*arrival) error {
-	dir, err := beneath.Descend(in.work, path.Join(mediaDir, inboundDir))
+	dir, err := workspace.Descend(in.work, path.Join(mediaDir, inboundDir))
 	if err != nil {
 		return inside(InboundDir, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/workspace/beneath"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // Bounds of a sweep over what a sandbox may have filled.
@@ -31,7 +31,7 @@ func (s *Stager) Sweep(ctx context.Context, now time.Time) (removed int, err err
 		return 0, err
 	}
 	defer work.Close()
-	dir, err := beneath.Descend(work, path.Join(mediaDir, inboundDir))
+	dir, err := workspace.Descend(work, path.Join(mediaDir, inboundDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}

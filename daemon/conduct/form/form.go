@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/pool"
+	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
 // LentPath is what paths of lent files begin with; the ticket follows.

@@ -19,7 +19,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/rooms"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
@@ -71,7 +70,7 @@ func (r *rig) OpenBrowsers(ctx context.Context) (*rigBrowsers, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.browsers = &rigBrowsers{Desk: desk.New(rooms.Of(m), log), r: r, m: m}
+	r.browsers = &rigBrowsers{Desk: desk.New(manager.Of(m), log), r: r, m: m}
 	r.later(func(context.Context) error {
 		r.browsers.Desk.Close()
 		return m.Close()

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/house"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 const (
@@ -36,7 +36,7 @@ func (r *rig) newSite(name string, pool int) (site, error) {
 	if err := r.writeSettings(s, pool); err != nil {
 		return s, err
 	}
-	state, err := house.OpenState(s.state)
+	state, err := orchestrator.OpenState(s.state)
 	if err != nil {
 		return s, err
 	}
@@ -71,7 +71,7 @@ func (r *rig) clear(s site) error {
 	if err := r.writeSettings(s, 0); err != nil {
 		return err
 	}
-	h, err := house.Open(house.Options{ConfigFile: s.settings, StateDir: s.state})
+	h, err := orchestrator.Open(orchestrator.Options{ConfigFile: s.settings, StateDir: s.state})
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (r *rig) removeAll(instance string) error {
 
 // openManager opens the manager of a site in this program.
 func (r *rig) openManager(s site) (*manager.Manager, error) {
-	h, err := house.Open(house.Options{ConfigFile: s.settings, StateDir: s.state})
+	h, err := orchestrator.Open(orchestrator.Options{ConfigFile: s.settings, StateDir: s.state})
 	if err != nil {
 		return nil, err
 	}

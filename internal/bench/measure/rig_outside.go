@@ -14,7 +14,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -52,7 +51,7 @@ func (r *rig) OpenOutside() (*rigOutside, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.plane = egress.New(egress.Options{Reach: reach.New(reach.Options{})})
+	o.plane = egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{})})
 	r.later(func(context.Context) error { return o.plane.Close() })
 	r.outside = o
 	return o, nil

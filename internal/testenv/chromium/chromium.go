@@ -22,11 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/supervise"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
-	"github.com/bulkhead-dev/sandbox/egress/reach"
-	"github.com/bulkhead-dev/sandbox/egress/record"
-	"github.com/bulkhead-dev/sandbox/egress/serve"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
@@ -55,7 +51,7 @@ type Container struct {
 
 	t        testing.TB
 	settings browser.Settings
-	outlet   *serve.Outlet // nil where nothing can be reached
+	outlet   *egress.Server // nil where nothing can be reached
 	mu       sync.Mutex
 	ends     []func()
 }
@@ -127,7 +123,7 @@ func (c *Container) shape() {
 	}
 }
 
-func newOutlet(t testing.TB, w *wall.Wall, n *internet.Internet) *serve.Outlet {
+func newOutlet(t testing.TB, w *wall.Wall, n *internet.Internet) *egress.Server {
 	t.Helper()
 	ev, err := evidence.Open(w.State.Evidence(), evidence.Options{})
 	must(t, err)
@@ -135,18 +131,18 @@ func newOutlet(t testing.TB, w *wall.Wall, n *internet.Internet) *serve.Outlet {
 	must(t, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	rec, err := record.New(record.Options{Evidence: ev, Violations: vi, Log: log})
+	rec, err := egress.NewRecorder(egress.RecorderOptions{Evidence: ev, Violations: vi, Log: log})
 	must(t, err)
-	plane := egress.New(egress.Options{Reach: reach.New(reach.Options{Resolver: n.Names}), Record: rec.Record, Decide: rec.Decide, Roots: n.Authority.Pool})
+	plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: n.Names}), Record: rec.Record, Decide: rec.Decide, Roots: n.Authority.Pool})
 	t.Cleanup(func() {
 		plane.Close()
 		rec.Close()
 		ev.Close()
 		vi.Close()
 	})
-	return &serve.Outlet{
+	return &egress.Server{
 		Plane: plane, Recorder: rec, LookupEnv: func(string) (string, bool) { return "", false },
-		Authority: func() (*authority.Authority, error) { return authority.Open(w.State.Egress()) },
+		Authority: func() (*egress.Authority, error) { return egress.Open(w.State.Egress()) },
 	}
 }
 

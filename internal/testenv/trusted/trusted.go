@@ -13,19 +13,19 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/authority"
+	"github.com/bulkhead-dev/sandbox/egress"
 )
 
 // A Folder is an authority with its folder of public certificates.
 type Folder struct {
-	authority *authority.Authority
+	authority *egress.Authority
 	dir       string
 }
 
 // New makes an authority in dir, which is <state folder>/egress.
 func New(t testing.TB, dir string) *Folder {
 	t.Helper()
-	a, err := authority.Open(dir)
+	a, err := egress.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,193 @@
+// Meter: this part of the package holds the limits of one sandbox's way out, and counts against
+// them: connections, bytes, time.
+
+package egress
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+// DefaultIdle is how long a connection may be idle where Limits say nothing.
+const defaultIdle = 5 * time.Minute
+
+// What was passed; errors of a Meter are these, by errors.Is.
+var (
+	errConnections = errors.New("too many connections at once")
+	errBytesIn     = errors.New("too many bytes into the sandbox")
+	errBytesOut    = errors.New("too many bytes out of the sandbox")
+	errTotal       = errors.New("the time for the network is over")
+	meterErrClosed = errors.New("the way out is closed")
+)
+
+// Limits bound what one sandbox may use, all its connections together. Zero
+// is unbounded, except for Idle.
+type Limits struct {
+	Connections  int           // open at once
+	BytesIn      int64         // into the sandbox
+	BytesOut     int64         // out of it
+	RequestBytes int64         // of the body of one HTTP request that is read
+	Idle         time.Duration // without a byte on a connection; zero is DefaultIdle
+	Total        time.Duration // from New on
+}
+
+// Check refuses limits that make no sense: negative ones.
+func (l Limits) Check() error {
+	for _, f := range [...]struct {
+		name  string
+		value int64
+	}{
+		{"connections", int64(l.Connections)}, {"bytesIn", l.BytesIn}, {"bytesOut", l.BytesOut},
+		{"requestBytes", l.RequestBytes}, {"idle", int64(l.Idle)}, {"total", int64(l.Total)},
+	} {
+		if f.value < 0 {
+			e := sandbox.Errorf(sandbox.CodeValidation, "limit network", "the limit is negative")
+			e.Field, e.Hint = f.name, "give 0 for no limit"
+			return e
+		}
+	}
+	return nil
+}
+
+// Counts are what a Meter has counted.
+type meterCounts struct {
+	Open    int64 // connections now
+	Taken   int64 // connections so far
+	Refused int64 // connections that would have been too many, or too late
+	In      int64 // bytes into the sandbox
+	Out     int64 // bytes out of it
+}
+
+// A Meter counts what one sandbox uses. Its methods may be called at once.
+//
+// The first limit of bytes or time that is passed ends it for good: Done is
+// closed and everything else is refused, so that what is under way ends too.
+type meter struct {
+	limits Limits
+	timer  *time.Timer // nil without Total
+
+	open, taken, refused, in, out atomic.Int64
+
+	end  sync.Once
+	done chan struct{}
+	err  error // readable once done is closed
+}
+
+// New starts to count; Total runs from now. A negative limit, which
+// [Limits.Check] refuses, lets nothing through. Close it in the end.
+func newMeter(l Limits) *meter {
+	if l.Idle == 0 {
+		l.Idle = defaultIdle
+	}
+	m := &meter{limits: l, done: make(chan struct{})}
+	switch {
+	case l.Total < 0:
+		m.finish(errTotal)
+	case l.Total > 0:
+		m.timer = time.AfterFunc(l.Total, func() { m.finish(errTotal) })
+	}
+	return m
+}
+
+// Close ends the meter with ErrClosed, unless it has ended.
+func (m *meter) Close() {
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	m.finish(meterErrClosed)
+}
+
+// Done is closed when a limit of bytes or time was passed, or at Close.
+func (m *meter) Done() <-chan struct{} { return m.done }
+
+// Err is why Done was closed, and nil before.
+func (m *meter) Err() error {
+	select {
+	case <-m.done:
+		return m.err
+	default:
+		return nil
+	}
+}
+
+// Limits returns the limits, with the default for Idle.
+func (m *meter) Limits() Limits { return m.limits }
+
+// Counts returns what was counted up to now.
+func (m *meter) Counts() meterCounts {
+	return meterCounts{m.open.Load(), m.taken.Load(), m.refused.Load(), m.in.Load(), m.out.Load()}
+}
+
+// Take counts a connection until release is called; calling it again does
+// nothing. One too many is refused with ErrConnections, and does not end the
+// meter.
+func (m *meter) Take() (release func(), err error) {
+	if err := m.Err(); err != nil {
+		m.refused.Add(1)
+		return nil, err
+	}
+	if n, most := m.open.Add(1), int64(m.limits.Connections); most != 0 && n > most {
+		m.open.Add(-1)
+		m.refused.Add(1)
+		return nil, passed(errConnections)
+	}
+	m.taken.Add(1)
+	return sync.OnceFunc(func() { m.open.Add(-1) }), nil
+}
+
+// In counts n bytes that are about to pass into the sandbox. With an error
+// none of them may pass, and they are not counted: a limit is never passed by
+// a byte.
+func (m *meter) In(n int64) error { return m.count(&m.in, n, m.limits.BytesIn, errBytesIn) }
+
+// Out counts n bytes that are about to pass out of the sandbox, as In does.
+func (m *meter) Out(n int64) error { return m.count(&m.out, n, m.limits.BytesOut, errBytesOut) }
+
+func (m *meter) count(c *atomic.Int64, n, most int64, over error) error {
+	if err := m.Err(); err != nil {
+		return err
+	}
+	if n < 0 {
+		return sandbox.Errorf(sandbox.CodeInternal, "count bytes", "a negative number")
+	}
+	if most == 0 {
+		c.Add(n)
+		return nil
+	}
+	for {
+		before := c.Load()
+		if n > most-before {
+			m.finish(over)
+			return m.Err()
+		}
+		if c.CompareAndSwap(before, before+n) {
+			return nil
+		}
+	}
+}
+
+func (m *meter) finish(why error) {
+	m.end.Do(func() {
+		m.err = passed(why)
+		close(m.done)
+	})
+}
+
+// passed makes the error of a limit.
+func passed(why error) error {
+	e := &sandbox.Error{
+		Code: sandbox.CodeBudgetExceeded, Op: "use network", Err: why,
+		Hint: "raise the limits of the network in the settings",
+	}
+	switch why {
+	case errConnections:
+		e.Retryable, e.Hint = true, "close connections first, or raise the limits of the network in the settings"
+	case meterErrClosed:
+		e.Code, e.Hint = sandbox.CodeUnavailable, ""
+	}
+	return e
+}

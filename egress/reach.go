@@ -1,0 +1,218 @@
+// Reach: this part of the package connects to a host that a policy has allowed: it looks the
+// name up once, has every address judged, and dials one that was allowed and
+// no other.
+
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// Defaults of Options.
+const (
+	defaultLookupTimeout = 10 * time.Second
+	defaultDialTimeout   = 15 * time.Second
+)
+
+const (
+	// maxAnswers bounds the answers to one lookup that are looked at.
+	maxAnswers = 1024
+	// maxAddrs bounds the addresses that are tried for one connection.
+	maxAddrs = 8
+	// headStart is how long an address is waited for before the next is tried
+	// beside it (RFC 8305).
+	headStart = 300 * time.Millisecond
+)
+
+// A Resolver looks names up; a *net.Resolver is one. It has to end when ctx
+// does.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Options say how a Reacher reaches out. The zero value uses the resolver of
+// the system and no proxy.
+type DialerOptions struct {
+	Resolver Resolver
+	// Dial connects by TCP. What it returns has to tell by RemoteAddr that it
+	// leads to the address that was asked for.
+	Dial          func(context.Context, netip.AddrPort) (net.Conn, error)
+	Own           func(netip.Addr) bool // an address of this machine; nil: asks the kernel
+	Upstream      *Upstream             // nil: directly
+	LookupTimeout time.Duration         // zero: DefaultLookupTimeout
+	DialTimeout   time.Duration         // for all addresses of a host and the proxy's consent; zero: DefaultDialTimeout
+}
+
+// A Reacher connects. Its methods may be called at once.
+type Dialer struct{ options DialerOptions }
+
+// New returns a Reacher.
+func NewDialer(o DialerOptions) *Dialer {
+	if o.Resolver == nil {
+		o.Resolver = &net.Resolver{PreferGo: true} // the other one keeps a thread for each name that hangs
+	}
+	if o.Dial == nil {
+		o.Dial = dialTCP
+	}
+	if o.Own == nil {
+		o.Own = isOwn
+	}
+	if o.LookupTimeout <= 0 {
+		o.LookupTimeout = defaultLookupTimeout
+	}
+	if o.DialTimeout <= 0 {
+		o.DialTimeout = defaultDialTimeout
+	}
+	return &Dialer{o}
+}
+
+// JudgeAddr says whether an address may be dialled; [network.Policy.JudgeAddr]
+// is one.
+type judgeAddr func(netip.Addr, uint16) network.Decision
+
+// Dial connects to a host that was allowed by its name. A name is looked up
+// once, as an absolute one, so that no search list can make another host of
+// it (nor, with the resolver of the system, the hosts file of a name without a
+// dot). An address is not looked up at all, nor is localhost (RFC 6761), which
+// is 127.0.0.1 and ::1. Every answer is judged. Those that
+// judge does not allow are left out, and only up to 8 of those that it allows
+// are dialled, one beside the other when they are slow. With an upstream proxy
+// that concerns the host, the proxy is asked for the same addresses, never for
+// the name. An address of the orchestrator's own machine has to be allowed as
+// a loopback address too.
+//
+// The address returned is the one that the connection leads to. The
+// connection is a *net.TCPConn, or a *tls.Conn with a proxy that speaks TLS,
+// unless Options.Dial makes others.
+//
+// Errors are *Refused, *Unresolved or *Unreachable. They hold nothing that
+// was sent by the host or a name server, except quoted.
+func (r *Dialer) Dial(ctx context.Context, h network.Host, port uint16, judge judgeAddr) (net.Conn, netip.AddrPort, error) {
+	answers, err := r.answers(ctx, h)
+	if err != nil {
+		return nil, netip.AddrPort{}, err
+	}
+	targets, refused := vet(answers, port, judge)
+	if len(targets) > 0 {
+		targets, refused = r.notOurs(h, order(targets), judge)
+	}
+	if len(targets) == 0 {
+		return nil, netip.AddrPort{}, refused
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.DialTimeout)
+	defer cancel()
+	conn, at, err := race(ctx, targets, func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+		if p := r.options.Upstream.choose(h, to); p != nil {
+			return r.through(ctx, p, to)
+		}
+		return r.direct(ctx, to)
+	})
+	if err != nil {
+		return nil, at, &reachUnreachable{Host: h, Port: port, Addr: at, Timeout: reachLate(err), Err: err}
+	}
+	return conn, at, nil
+}
+
+// answers returns the addresses of h.
+func (r *Dialer) answers(ctx context.Context, h network.Host) ([]netip.Addr, error) {
+	if a, ok := h.Addr(); ok {
+		return []netip.Addr{a}, nil
+	}
+	if h.IsZero() {
+		return nil, &reachUnresolved{Err: errors.New("there is no name")}
+	}
+	if name := h.String(); name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return []netip.Addr{reachLoopback(netip.IPv4Unspecified()), reachLoopback(netip.IPv6Unspecified())}, nil
+	}
+	answers, err := r.lookup(ctx, h.String()+".")
+	if err == nil && len(answers) == 0 {
+		err = errors.New("it has no address")
+	}
+	if err != nil {
+		return nil, &reachUnresolved{Host: h, Timeout: reachLate(err), Err: err}
+	}
+	return answers, nil
+}
+
+func (r *Dialer) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.LookupTimeout)
+	defer cancel()
+	answers, err := r.options.Resolver.LookupNetIP(ctx, "ip", name)
+	return answers[:min(len(answers), maxAnswers)], err
+}
+
+// vet returns the addresses that judge allows, each once, and what it said of
+// the first that it does not allow.
+func vet(answers []netip.Addr, port uint16, judge judgeAddr) (allowed []netip.AddrPort, first *reachRefused) {
+	seen := make(map[netip.Addr]bool, len(answers))
+	for _, a := range answers {
+		a = a.Unmap()
+		if seen[a] {
+			continue
+		}
+		seen[a] = true
+		if d := judgeOne(a, port, judge); d.Verdict == policy.Allow {
+			allowed = append(allowed, netip.AddrPortFrom(a, port))
+		} else if first == nil {
+			first = &reachRefused{Decision: d, Addr: netip.AddrPortFrom(a, port)}
+		}
+	}
+	return allowed, first
+}
+
+func judgeOne(a netip.Addr, port uint16, judge judgeAddr) network.Decision {
+	refuse := network.Decision{Verdict: policy.Deny, Rule: "address", Hint: "use the address of a host"}
+	switch {
+	case !a.IsValid():
+		refuse.Message = "the answer to the lookup is no address"
+	case a.Zone() != "":
+		refuse.Message = "the address has a zone"
+	case judge == nil:
+		refuse.Message = "there is nobody to judge the address"
+	default:
+		return judge(a, port)
+	}
+	return refuse
+}
+
+// direct connects to an address that was vetted.
+func (r *Dialer) direct(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	conn, err := r.options.Dial(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	if at := remote(conn); at != to {
+		_ = conn.Close()
+		return nil, errors.New("the connection leads to another address than the one that was vetted")
+	}
+	return conn, nil
+}
+
+// remote returns the address that a connection leads to.
+func remote(c net.Conn) netip.AddrPort {
+	t, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	at := t.AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+}
+
+// dialTCP connects without buffering of small writes (the default of package
+// net), and has the kernel notice a host that is gone.
+func dialTCP(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 4}}
+	c, err := d.DialTCP(ctx, "tcp", netip.AddrPort{}, to)
+	if err != nil {
+		return nil, err // a nil *net.TCPConn would be a net.Conn that is not nil
+	}
+	return c, nil
+}

@@ -1,0 +1,105 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// Refused tells that a host has addresses, and that none of them may be
+// dialled.
+type reachRefused struct {
+	Decision network.Decision // of the first that is refused
+	Addr     netip.AddrPort
+}
+
+// Error says what the policy said.
+func (e *reachRefused) Error() string { return e.Decision.Message }
+
+// Unwrap returns a [sandbox.Error] of [sandbox.CodeCapabilityBlocked].
+func (e *reachRefused) Unwrap() error {
+	return &sandbox.Error{
+		Code: sandbox.CodeCapabilityBlocked, Op: "dial", Resource: e.Addr.String(),
+		Message: e.Decision.Message, Hint: e.Decision.Hint,
+	}
+}
+
+// Unresolved tells that no address of a host could be found.
+type reachUnresolved struct {
+	Host    network.Host
+	Timeout bool  // the resolver did not answer in time
+	Err     error // the cause; it can name the orchestrator's name servers
+}
+
+// Error is fit to be told to the program inside.
+func (e *reachUnresolved) Error() string {
+	var dns *net.DNSError
+	switch {
+	case e.Host.IsZero():
+		return "there is no host to look up"
+	case e.Timeout:
+		return "looking up " + e.Host.String() + " took too long"
+	case errors.As(e.Err, &dns) && dns.IsNotFound:
+		return e.Host.String() + " does not exist"
+	}
+	return e.Host.String() + " cannot be looked up"
+}
+
+// Unwrap returns a [sandbox.Error] of [sandbox.CodeUnavailable], or of
+// [sandbox.CodeTimeout], with the cause.
+func (e *reachUnresolved) Unwrap() error {
+	return failed("look up", e.Host.String(), e.Error(), "see whether the orchestrator can look the name up", e.Timeout, e.Err)
+}
+
+// Unreachable tells that no address of a host that may be dialled could be.
+type reachUnreachable struct {
+	Host    network.Host
+	Port    uint16
+	Addr    netip.AddrPort // that Err is about
+	Timeout bool
+	Err     error
+}
+
+// Error is fit to be told to the program inside.
+func (e *reachUnreachable) Error() string {
+	to := e.Host.Target(e.Port)
+	var errno syscall.Errno
+	var proxy *proxyError
+	switch {
+	case errors.As(e.Err, &proxy):
+		return to + " cannot be reached: " + proxy.Error()
+	case e.Timeout:
+		return to + " did not answer in time"
+	case errors.As(e.Err, &errno):
+		return to + " cannot be reached: " + errno.Error()
+	}
+	return to + " cannot be reached"
+}
+
+// Unwrap returns a [sandbox.Error] of [sandbox.CodeUnavailable], or of
+// [sandbox.CodeTimeout], with the cause.
+func (e *reachUnreachable) Unwrap() error {
+	return failed("dial", e.Host.Target(e.Port), e.Error(), "", e.Timeout, e.Err)
+}
+
+func failed(op, resource, message, hint string, timeout bool, cause error) error {
+	e := &sandbox.Error{
+		Code: sandbox.CodeUnavailable, Op: op, Resource: resource, Message: message, Hint: hint, Retryable: true, Err: cause,
+	}
+	if timeout {
+		e.Code = sandbox.CodeTimeout
+	}
+	return e
+}
+
+// late reports whether an error is that of a time that is over.
+func reachLate(err error) bool {
+	var n net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &n) && n.Timeout()
+}

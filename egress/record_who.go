@@ -1,0 +1,102 @@
+package egress
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox/audit/journal"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
+)
+
+// Who says whose a sandbox or a command is.
+type recordWho struct {
+	Tenant  string
+	Agent   string
+	Session string
+	Program string // that was started; empty for a sandbox
+	Line    string // the whole command; only its digest is kept
+	// Require makes decisions to allow wait until they are written. For a
+	// command it adds to what its sandbox says: no credentials of the proxy,
+	// which programs can leave out, take it away.
+	Require bool
+}
+
+// who is what an event is recorded with.
+type who struct {
+	meta    violation.Meta // without the sandbox
+	require bool
+}
+
+func (w recordWho) entered() *who {
+	m := violation.Meta{Tenant: w.Tenant, Agent: w.Agent, Session: w.Session, Program: w.Program}
+	if w.Line != "" { // once, because lines can be long and refusals many
+		m.CommandDigest = journal.Digest(w.Line)
+	}
+	return &who{m, w.Require}
+}
+
+// A place is a sandbox, or one of its commands.
+type place struct{ sandbox, command string }
+
+// A registry knows whose places are. The last one that was said counts.
+type registry struct {
+	mu     sync.RWMutex
+	places map[place][]*who
+}
+
+// Sandbox says whose the sandbox of that name is, until leave is called, which
+// must not be before its Way is closed. Names are unique among the sandboxes of
+// all tenants.
+func (r *Recorder) Sandbox(name string, w recordWho) (leave func()) {
+	return r.names.enter(place{sandbox: name}, w)
+}
+
+// Command says whose a command of the sandbox is, until leave is called. Its id
+// is that of its [egress.Caller].
+func (r *Recorder) Command(sandbox, id string, w recordWho) (leave func()) {
+	return r.names.enter(place{sandbox, id}, w)
+}
+
+func (g *registry) enter(p place, w recordWho) (leave func()) {
+	own := w.entered()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.places == nil {
+		g.places = map[place][]*who{}
+	}
+	g.places[p] = append(g.places[p], own)
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		left := slices.DeleteFunc(slices.Clone(g.places[p]), func(w *who) bool { return w == own })
+		if g.places[p] = left; len(left) == 0 {
+			delete(g.places, p)
+		}
+	}
+}
+
+// find returns who asked, and whether it is known whose the sandbox is. Of a
+// command that has ended the sandbox is known still.
+func (g *registry) find(sandbox, command string) (who, bool) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	out := who{meta: violation.Meta{Sandbox: sandbox}}
+	house := g.places[place{sandbox: sandbox}]
+	for _, w := range house {
+		out.require = out.require || w.require
+	}
+	found := house
+	if command != "" {
+		if cs := g.places[place{sandbox, command}]; len(cs) > 0 {
+			found = cs
+		}
+	}
+	if len(found) == 0 {
+		return out, false
+	}
+	w := found[len(found)-1]
+	out.require = out.require || w.require
+	out.meta = w.meta
+	out.meta.Sandbox = sandbox
+	return out, true
+}

@@ -1,0 +1,105 @@
+// Serve: this part of the package opens the ways out of sandboxes: it compiles the rules of one,
+// reads its secrets, opens the listener inside, and puts the proxy behind it
+// with the record that belongs to it.
+
+package egress
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/secret"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// loopback is the address inside at which the proxy is found.
+const serveLoopback = "127.0.0.1"
+
+// An Outlet serves sandboxes with one Plane. All fields but Home are needed.
+type Server struct {
+	Plane     *Plane
+	Recorder  *Recorder
+	Authority func() (*Authority, error)  // asked for when a sandbox has secrets
+	LookupEnv func(string) (string, bool) // the orchestrator's variables, for secrets
+	Home      string                      // replaces ~ in the names of files with secrets
+}
+
+var _ outlet.Outlet = (*Server)(nil)
+
+// Open implements [outlet.Outlet].
+func (t *Server) Open(ctx context.Context, inside sandbox.Listener, o outlet.Options) (outlet.Way, error) {
+	hosts, err := network.New(optionsOf(o.Rules))
+	if err != nil {
+		return nil, err
+	}
+	options := WayOptions{Sandbox: o.Sandbox, Policy: hosts, Limits: limits(o.Limits), CA: o.CA, Ask: asking(o.Ask), Permitted: permitted(o.Permitted)}
+	w := &way{record: t.Recorder, o: o}
+	if len(o.Secrets) > 0 {
+		if options.Authority, err = t.Authority(); err != nil {
+			return nil, err
+		}
+		if _, err = options.Authority.Bundle(); err != nil {
+			return nil, err
+		}
+		if w.secrets, err = t.read(ctx, o); err != nil {
+			return nil, err
+		}
+		options.Secrets = w.secrets
+	}
+	w.leave = t.Recorder.Sandbox(o.Sandbox, recordWho{
+		Tenant: o.Owner.Tenant, Agent: o.Owner.Agent, Session: o.Owner.Session, Require: o.Require,
+	})
+	listener, err := listen(ctx, inside, o)
+	if err == nil {
+		var names map[string][]netip.Addr
+		options.Doors, names, options.Direct = doors(ctx, inside, o)
+		w.Way, err = t.Plane.Open(listener, options)
+		if err == nil && len(names) > 0 && o.Resolve != nil {
+			o.Resolve(names)
+		}
+	}
+	if err != nil {
+		w.letGo()
+		return nil, err
+	}
+	return w, nil
+}
+
+// listen opens the listener inside, at the port of the settings where that is
+// free. Variables tell commands the port, so another one serves those that
+// heed them.
+func listen(ctx context.Context, inside sandbox.Listener, o outlet.Options) (net.Listener, error) {
+	port := o.Rules.HTTPProxyPort
+	at := func(port int) string { return net.JoinHostPort(serveLoopback, strconv.Itoa(port)) }
+	l, err := inside.Listen(ctx, "tcp", at(port))
+	code := sandbox.CodeOf(err)
+	if err == nil || port == 0 || o.Fixed || code != sandbox.CodeBusy && code != sandbox.CodeExecution {
+		return l, err
+	}
+	if o.Warn != nil {
+		o.Warn(err, "the port of network.httpProxyPort cannot be had inside: the proxy has another one, which only programs that heed HTTP_PROXY find")
+	}
+	return inside.Listen(ctx, "tcp", at(0))
+}
+
+// read reads the values of secrets.
+func (t *Server) read(ctx context.Context, o outlet.Options) (*secret.Set, error) {
+	bindings := make([]secret.Binding, len(o.Secrets))
+	for i, b := range o.Secrets {
+		bindings[i] = secret.Binding{Name: b.Name, Hosts: b.Hosts, From: secret.Source{Env: b.From.Env, File: b.From.File, Command: b.From.Command}}
+	}
+	return secret.NewSet(ctx, bindings, secret.Deps{Home: t.Home, Exposed: o.Exposed, LookupEnv: t.LookupEnv})
+}
+
+func limits(l config.NetworkLimits) Limits {
+	return Limits{
+		Connections: int(l.Connections), BytesIn: int64(l.BytesIn), BytesOut: int64(l.BytesOut),
+		RequestBytes: int64(l.RequestBytes), Idle: time.Duration(l.Idle), Total: time.Duration(l.Total),
+	}
+}

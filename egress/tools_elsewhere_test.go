@@ -1,0 +1,144 @@
+//go:build linux
+
+package egress
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/policy"
+)
+
+// elsewhere lets programs try what is no host of the allowed list: addresses
+// of this machine in many spellings, redirects out of the list, and ways past
+// the proxy. A trap tells when one of them arrives.
+func (s *stage) elsewhere(t *testing.T) {
+	trap := internet.NewTrap(t, "127.0.0.1")
+	traps := []*internet.Trap{trap}
+	if six := internet.NewTrap(t, "::1"); six != nil {
+		traps = append(traps, six)
+	}
+	port := ":" + strconv.Itoa(trap.Port())
+	hosts := []string{
+		"127.0.0.1", "127.1", "2130706433", "0x7f.0.0.1", "0177.0.0.1", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
+		"localhost", "trap.test", "files.test.", "FILES.TEST", "169.254.169.254", "10.0.0.1", "[fd00::1]", "[fe80::1]",
+	}
+	for _, host := range hosts {
+		t.Run("address "+host, func(t *testing.T) {
+			// The whole request is the proxy's: curl does not look at the name.
+			for _, args := range []string{"http://" + host + port + "/", "--proxytunnel http://" + host + port + "/"} {
+				got := s.run(t, "address", `curl -sS --max-time 60 --noproxy '' --proxy "$HTTP_PROXY" `+args+` -o /dev/null -w '%{http_code} %{http_connect}'`)
+				if strings.Contains(got.out, "200") {
+					t.Errorf("curl %s: exit %d, %s", args, got.code, got.out)
+				}
+				for _, e := range got.refused {
+					if e.Verdict == policy.Allow {
+						t.Errorf("told as refused: %+v", e)
+					}
+				}
+			}
+		})
+	}
+	t.Run("redirect to another host", func(t *testing.T) {
+		for _, target := range []string{"$OTHER", "$OTHER_PLAIN"} {
+			for _, from := range []string{"$REDIRECT", "$REDIRECT_PLAIN"} {
+				got := s.run(t, "redirect", `curl -sS -L --fail "`+from+`/?to=`+target+`/greeting.txt"`)
+				if got.code == 0 {
+					t.Errorf("%s to %s: %s", from, target, got.out)
+				}
+				s.wantRefused(t, got, internet.Other)
+			}
+		}
+		s.untouched(t)
+	})
+	t.Run("past the proxy", func(t *testing.T) {
+		for _, p := range traps {
+			got := s.run(t, "past", `curl -sS --noproxy '*' http://`+p.At()+`/`)
+			if got.code == 0 {
+				t.Errorf("without the proxy: %s", got.out)
+			}
+		}
+		got := s.run(t, "past", `curl -sS --noproxy '*' "$FILES_PLAIN/greeting.txt"`)
+		if got.code == 0 || s.net.Names == nil {
+			t.Errorf("a name without the proxy: %s", got.out)
+		}
+	})
+	for _, p := range traps {
+		if p.Hits() > 0 {
+			t.Errorf("the trap at %s was reached", p.At())
+		}
+	}
+}
+
+// TestToolsInAContainer runs what the image has, by the descriptor and by
+// frames.
+func TestToolsInAContainer(t *testing.T) {
+	for _, way := range []string{"socket", "relay"} {
+		t.Run(way, func(t *testing.T) {
+			w := wall.New(t)
+			spec := w.Spec("tools-" + way)
+			spec.Resources.Memory, spec.Resources.MemorySwap = 512<<20, 512<<20
+			if way == "relay" {
+				var mounts []sandbox.Mount
+				for _, m := range spec.Mounts {
+					if m.Role != sandbox.RoleSocket {
+						mounts = append(mounts, m)
+					}
+				}
+				spec.Mounts = mounts
+			}
+			s := newStage(t, w.Create(spec), wall.Workspace(spec))
+			for _, tt := range append(onEveryWall(), inTheImage()...) {
+				t.Run(tt.name, func(t *testing.T) { s.try(t, tt) })
+			}
+			t.Run("openssl", s.openssl)
+			t.Run("bash without a proxy", s.bash)
+			t.Run("who goes elsewhere", s.elsewhere)
+		})
+	}
+}
+
+// inTheImage are tools that the image has, and the host perhaps not.
+func inTheImage() []tool {
+	const (
+		apt  = `/usr/lib/apt/apt-helper -o Acquire::https::CAInfo=/workspace/ca.crt -o Acquire::Retries=0 download-file `
+		perl = `perl -MHTTP::Tiny -e 'my $r = HTTP::Tiny->new->get($ARGV[0]); print $r->{reason}, " ", $r->{content}; exit !$r->{success}' `
+	)
+	return []tool{
+		{name: "apt", allowed: apt + `"$FILES/greeting.txt" /tmp/apt && cat /tmp/apt`, says: internet.Content, refused: apt + `"$OTHER/greeting.txt" /tmp/apt-other`},
+		{name: "apt over plain http", allowed: apt + `"$FILES_PLAIN/greeting.txt" /tmp/apt-plain && cat /tmp/apt-plain`, says: internet.Content, refused: apt + `"$OTHER_PLAIN/greeting.txt" /tmp/apt-other`},
+		{name: "perl over plain http", allowed: perl + `"$FILES_PLAIN/greeting.txt"`, says: internet.Content, refused: perl + `"$OTHER_PLAIN/greeting.txt"`},
+	}
+}
+
+// openssl speaks TLS through CONNECT, with a server name that differs too.
+func (s *stage) openssl(t *testing.T) {
+	const line = `p=${HTTPS_PROXY#http://}; p=${p#*@}; printf 'GET /greeting.txt HTTP/1.0\r\nHost: files.test\r\n\r\n' |
+openssl s_client -quiet -verify_quiet -CAfile /workspace/ca.crt -proxy "${p%/}" -connect "${FILES#https://}" -ign_eof -servername `
+	if got := s.run(t, "openssl", line+internet.Files); !strings.Contains(got.out, strings.TrimSpace(internet.Content)) {
+		t.Errorf("the allowed host: exit %d:\n%s", got.code, got.out)
+	}
+	if got := s.run(t, "openssl", line+internet.Other); strings.Contains(got.out, strings.TrimSpace(internet.Content)) || s.net.Hits(internet.Other) > 0 {
+		t.Errorf("another server name than asked for: exit %d:\n%s", got.code, got.out)
+	}
+}
+
+// bash connects by itself: what it reaches is inside, and only that.
+func (s *stage) bash(t *testing.T) {
+	at, err := net.ResolveTCPAddr("tcp", s.net.At("http", "127.0.0.1"))
+	toolsMust(t, err)
+	got := s.run(t, "bash", `bash -c 'exec 3<>/dev/tcp/127.0.0.1/`+strconv.Itoa(at.Port)+` && echo connected'`)
+	if strings.Contains(got.out, "connected") {
+		t.Errorf("a server of the host was reached: %s", got.out)
+	}
+	got = s.run(t, "bash", `p=${HTTP_PROXY#http://}; p=${p#*@}; p=${p%/}; export P="${p##*:}"
+bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$P"; printf "GET http://`+s.net.At("http", internet.Files)+`/greeting.txt HTTP/1.0\r\nHost: `+s.net.At("http", internet.Files)+`\r\n\r\n" >&3; cat <&3'`)
+	if !strings.Contains(got.out, strings.TrimSpace(internet.Content)) {
+		t.Errorf("a request by hand: %s", got.out)
+	}
+}

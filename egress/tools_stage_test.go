@@ -1,0 +1,184 @@
+//go:build linux
+
+package egress
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/policy/network"
+)
+
+// patience bounds one program. npm takes seconds on a busy machine.
+const patience = 3 * time.Minute
+
+// allowedHosts are what the policy of a stage allows; everything else, like
+// internet.Other, is refused.
+func allowedHosts() []string {
+	return []string{
+		internet.Files, internet.Index, internet.Registry, internet.Modules, internet.Git,
+		internet.Echo, internet.Redirect, internet.Slow, internet.Upgrade,
+	}
+}
+
+// A stage is a sandbox without network, and the way out of it.
+type stage struct {
+	net   *internet.Internet
+	sb    sandbox.Sandbox
+	plane *Plane
+	way   *Way
+	// bound says that all hosts have secrets bound to them: then what programs
+	// are to trust is the proxy's business, and else it is the test's.
+	bound bool
+
+	mu     sync.Mutex
+	events []Event
+}
+
+// newStage opens a way out of sb. The workspace is the host's folder of it.
+func newStage(t *testing.T, sb sandbox.Sandbox, workspace string) *stage {
+	t.Helper()
+	s := &stage{net: internet.New(t), sb: sb}
+	toolsMust(t, os.WriteFile(filepath.Join(workspace, "ca.crt"), s.net.Authority.PEM, 0o644))
+	// wget reads no variable for its authorities, only a file of settings.
+	toolsMust(t, os.WriteFile(filepath.Join(workspace, "wgetrc"), []byte("ca_certificate="+sandbox.WorkspaceDir+"/ca.crt\n"), 0o644))
+	s.open(t, WayOptions{})
+	return s
+}
+
+// open opens the way out, with what o says of secrets.
+func (s *stage) open(t *testing.T, o WayOptions) {
+	t.Helper()
+	s.net.ServeGit()
+	s.plane = New(Options{
+		Reach: NewDialer(DialerOptions{Resolver: s.net.Names}), Roots: s.net.Authority.Pool,
+		Record: func(e Event) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.events = append(s.events, e)
+		},
+	})
+	t.Cleanup(func() { s.plane.Close() })
+	var err error
+	o.Sandbox = "sbx-tools"
+	o.Policy, err = network.New(network.Options{Allowed: s.net.Allowed(allowedHosts()...)})
+	toolsMust(t, err)
+	l, err := s.sb.(sandbox.Listener).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	toolsMust(t, err)
+	s.way, err = s.plane.Open(l, o)
+	toolsMust(t, err)
+}
+
+// localStage is a stage behind the local wall.
+func localStage(t *testing.T) *stage {
+	t.Helper()
+	w := wall.NewLocal(t)
+	spec := w.Spec("tools")
+	return newStage(t, openLocal(t, w, spec), wall.Workspace(spec))
+}
+
+// openLocal opens the sandbox of spec behind a local wall.
+func openLocal(t *testing.T, w *wall.Local, spec sandbox.Spec) sandbox.Sandbox {
+	t.Helper()
+	ctx, done := context.WithTimeout(t.Context(), patience)
+	defer done()
+	_, err := w.P.Create(ctx, spec)
+	toolsMust(t, err)
+	t.Cleanup(func() { toolsMust(t, w.P.Remove(context.Background(), spec.Name)) })
+	sb, err := w.P.Open(ctx, spec)
+	toolsMust(t, err)
+	t.Cleanup(func() { sb.Close() })
+	return sb
+}
+
+// goRoot is where the host's Go is, or empty.
+func goRoot(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// wantShown skips or fails the test of a tool that lies where walls do not
+// show it, as Go may in somebody's home.
+func (tt tool) wantShown(t *testing.T) {
+	t.Helper()
+	root := goRoot(t)
+	if strings.HasPrefix(tt.name, "go ") && !strings.HasPrefix(root, "/usr/") && !strings.HasPrefix(root, "/opt/") {
+		testenv.Lack(t, "nettools", "Go is in "+root+", which walls do not show")
+	}
+}
+
+// env is what a command gets: what the proxy says, the test's own authority,
+// and the addresses for the lines of the tests.
+func (s *stage) env(t *testing.T, c *Caller) map[string]string {
+	t.Helper()
+	env := map[string]string{"PATH": testenv.SystemPath + ":" + filepath.Join(goRoot(t), "bin")}
+	if !s.bound {
+		for _, name := range []string{
+			"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "npm_config_cafile",
+		} {
+			env[name] = sandbox.WorkspaceDir + "/ca.crt"
+		}
+		env["WGETRC"] = sandbox.WorkspaceDir + "/wgetrc"
+	}
+	for name, host := range map[string]string{
+		"FILES": internet.Files, "OTHER": internet.Other, "INDEX": internet.Index, "REGISTRY": internet.Registry,
+		"MODULES": internet.Modules, "GIT": internet.Git, "REDIRECT": internet.Redirect, "ECHO": internet.Echo,
+	} {
+		env[name] = s.net.URL("https", host, "")
+		env[name+"_PLAIN"] = s.net.URL("http", host, "")
+	}
+	maps.Copy(env, c.Env())
+	return env
+}
+
+// An outcome is how a command ended and what was refused to it.
+type outcome struct {
+	out     string // both outputs
+	code    int
+	refused []Event
+}
+
+// run runs a line as the command id.
+func (s *stage) run(t *testing.T, id, line string) outcome {
+	t.Helper()
+	ctx, done := context.WithTimeout(t.Context(), patience)
+	defer done()
+	c := s.way.Caller(id)
+	var out bytes.Buffer
+	p, err := s.sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", line}, Env: s.env(t, c), Stdout: &out, Stderr: &out})
+	toolsMust(t, err)
+	exit, err := p.Wait()
+	toolsMust(t, err)
+	return outcome{out: out.String(), code: exit.Code, refused: c.End()}
+}
+
+// recorded returns the events of the command id.
+func (s *stage) recorded(id string) []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.events), func(e Event) bool { return e.Caller != id })
+}
+
+func toolsMust(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

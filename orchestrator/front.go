@@ -1,0 +1,68 @@
+//go:build sandbox_front
+
+package orchestrator
+
+// With the tag sandbox_front a House has local walls alone: it links no engine's
+// client, no proxy and no evidence. See cmd/sandbox.
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/images/about"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/provider"
+)
+
+// An engine is none.
+type engine struct{}
+
+func connect(*statedir.Dir) engine { return engine{} }
+
+// address is where the engine of this machine listens. Where another one is
+// named the whole program runs; see the Begin of Options.
+func (engine) address() string { return "unix:///var/run/docker.sock" }
+
+func (engine) close() {}
+
+func (engine) source(about.Progress) manager.Images { return noImages{errFront()} }
+
+func errFront() error {
+	return sandbox.Errorf(sandbox.CodeInternal, "start", "this program is built as a front, with the tag sandbox_front, and knows no engine")
+}
+
+// containers returns a provider that nothing comes to; see the Begin of Options.
+func (*House) containers() sandbox.Provider {
+	return provider.Unusable("docker", errFront())
+}
+
+// An exit is none: who may reach hosts is handed on; see the Begin of Options.
+type exit struct{}
+
+func (*House) newExit() *exit { return nil }
+
+func (*exit) outlet() (outlet.Outlet, error) { return nil, errFront() }
+func (*exit) close() error                   { return nil }
+
+// trusted is none: who trusts a company's certificates is handed on; see the
+// Begin of Options.
+func (*House) trusted(context.Context, []byte, string, bool) (manager.Trusted, error) {
+	return manager.Trusted{}, errFront()
+}
+
+// records are none: what has to be on record is handed on; see the Begin of Options.
+type records struct{}
+
+func (*House) newRecords() *records { return nil }
+
+func (*records) control() (*manager.Control, error) { return nil, errFront() }
+func (*records) close() error                       { return nil }
+
+// browsers are none: they run in containers.
+type browsers struct{ open func() (struct{}, error) }
+
+func (*House) newDesk() (struct{}, error) { return struct{}{}, errFront() }
+
+func (*browsers) close() error { return nil }

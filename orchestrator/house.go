@@ -1,0 +1,403 @@
+// Package house wires the parts of this project together on one machine: the
+// settings file, the state folder, the walls, the way out, the records, and the
+// manager that works with them. It is what the program sandbox runs on, and what
+// a program of your own begins with:
+//
+//	h, err := orchestrator.Open(orchestrator.Options{})
+//	…
+//	defer h.Close()
+//	m, err := h.Manager()
+//	…
+//	result, err := m.Capture(ctx, manager.Request{Who: who, Command: sandbox.Command{Args: args}})
+//
+// It is the one place that names concrete providers. A program adds kinds of its
+// own by [Options].Providers.
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/grant/operation"
+	"github.com/bulkhead-dev/sandbox/images/about"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/local"
+	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+	"github.com/bulkhead-dev/sandbox/workspace"
+)
+
+// Options say where settings and state lie, and who is asked and told. The zero
+// value is what the program sandbox takes without flags.
+type Options struct {
+	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
+	StateDir   string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
+	Provider   string // of every call that names none by its Flags, whatever the settings say; empty leaves it to them
+
+	// Providers are kinds of sandboxes beside the built-in ones, which settings
+	// name like those.
+	Providers []Registration
+
+	Log logrus.FieldLogger // nil is silent
+	// CommandFlags are the global flags of the command line, for hints; see
+	// [manager.Options].
+	CommandFlags []string
+	Approver     sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
+	Progress     about.Progress     // hears what is done to images; may be nil
+	Observe      operation.Observer // hears of every call and every operation under a grant, for metrics; may be nil
+	// Accounting keeps account of sandboxes, see [manager.Options]. It is asked
+	// for when the manager is made; nil is none.
+	Accounting func() (manager.Accounting, error)
+	// Begin hears of every call, see [manager.Options].
+	Begin func(context.Context, config.Resolved, manager.Request) error
+}
+
+// A House holds the parts that belong to one state folder. It is safe for
+// concurrent use. Any number of them, in any number of programs, may share the
+// folder.
+type House struct {
+	o        Options
+	names    []string // of the providers beside the built-in ones
+	source   *config.Source
+	bare     *config.Settings // in force where there is no settings file; nil are the defaults
+	settings *config.Settings // when we began
+	file     string           // the settings file, canonical; empty when there is none
+	state    *statedir.Dir
+	world    hardening.World
+	env      map[string]string // ours
+	engine   engine
+	walls    *provider.Set
+	records  *records
+
+	violations *recorder
+	exit       *exit
+	desk       *manager.ApprovalQueue
+	browsers   browsers
+	manager    func() (*manager.Manager, error)
+	made       atomic.Bool // the manager
+	ended      atomic.Bool // the walls
+	once       sync.Once
+
+	// writable are the folders that settings let sandboxes write to, as they
+	// are spelled. Not to be changed.
+	writable func() ([]string, error)
+}
+
+// Open makes the parts. Nothing talks to an engine yet, and a bad address of
+// one is nobody's failure but those who want it. Errors are of type
+// *[sandbox.Error]: CodeValidation for a settings file that cannot be taken,
+// CodeUnavailable for a state folder that cannot be used.
+func Open(o Options) (*House, error) {
+	if o.Log == nil {
+		silent := logrus.New()
+		silent.SetOutput(io.Discard)
+		o.Log = silent
+	}
+	h := &House{o: o, env: environment(os.Environ())}
+	var err error
+	if h.names, err = namesOf(o.Providers); err != nil {
+		return nil, err
+	}
+	if h.source, err = config.NewSource(o.ConfigFile, h.parse); err != nil {
+		return nil, err
+	}
+	if given := config.FromEnvironment(h.env); given != nil || len(h.names) > 0 {
+		h.bare = &config.Settings{Environment: given, Providers: h.names}
+	}
+	if h.settings, err = h.Settings(); err != nil {
+		return nil, err
+	}
+	h.file = h.source.Path()
+	if h.state, err = OpenState(o.StateDir); err != nil {
+		return nil, err
+	}
+	h.engine = connect(h.state)
+	h.records = h.newRecords()
+	h.violations = newRecorder(h.state.Violations())
+	h.exit = h.newExit()
+	h.desk = manager.NewApprovalQueue(manager.ApprovalQueueOptions{Front: o.Approver})
+	h.world, err = h.look()
+	h.writable = config.Following(h.current, func(s *config.Settings) ([]string, error) {
+		return config.WritableFolders(s, h.world.Home, h.env)
+	})
+	if err == nil {
+		h.walls, err = h.providers()
+	}
+	if err != nil {
+		h.end()
+		return nil, err
+	}
+	h.manager = sync.OnceValues(h.newManager)
+	h.browsers.open = sync.OnceValues(h.newDesk)
+	return h, nil
+}
+
+// Manager returns the manager, the same one each time. It ends with the House.
+func (h *House) Manager() (*manager.Manager, error) {
+	h.made.Store(true)
+	return h.manager()
+}
+
+// Settings are those in force now; with an error, the last good ones.
+func (h *House) Settings() (*config.Settings, error) {
+	s, err := h.source.Current()
+	if s == nil {
+		s = h.bare
+	}
+	return s, err
+}
+
+// parse reads a settings file, over what the environment gives.
+func (h *House) parse(name string, data []byte) (*config.Settings, error) {
+	s, err := config.ParseWith(name, data, h.names)
+	if err == nil {
+		s.Environment = config.FromEnvironment(h.env)
+	}
+	return s, err
+}
+
+// current are the settings in force now, the last good ones where they cannot be
+// read again.
+func (h *House) current() *config.Settings {
+	s, _ := h.Settings() // the manager tells of the error
+	return s
+}
+
+// State is the state folder.
+func (h *House) State() *statedir.Dir { return h.state }
+
+// Walls are the providers.
+func (h *House) Walls() *provider.Set { return h.walls }
+
+// Approvals is where questions about permissions wait for an answer.
+func (h *House) Approvals() *manager.ApprovalQueue { return h.desk }
+
+// World is what no sandbox may see, with the folders that sandboxes can write, as
+// they lead now.
+func (h *House) World() hardening.World { return h.worldNow() }
+
+// Violations opens the record of what was tried and stopped, the same one each
+// time. It ends with the House.
+func (h *House) Violations() (*violation.Store, error) { return h.violations.store() }
+
+// endWalls ends every wall that ends with us. It may be called again; a provider
+// of the program's own is closed once.
+func (h *House) endWalls() {
+	if h.walls == nil {
+		return
+	}
+	again := h.ended.Swap(true)
+	for _, name := range h.walls.Names() {
+		if again && slices.Contains(h.names, name) {
+			continue
+		}
+		p, _ := h.walls.Get(name)
+		if c, ok := p.(io.Closer); ok {
+			c.Close()
+		}
+	}
+}
+
+// end lets go of every wall that ends with us, and of the engine.
+func (h *House) end() {
+	h.endWalls()
+	h.records.close() // again, where there was somebody to tell of its errors
+	h.engine.close()
+}
+
+// Close ends what runs by the manager, every wall that ends with this program,
+// and every way out, and writes what is not on record yet. Containers stay. What
+// could not be written is told in the log.
+func (h *House) Close() {
+	h.once.Do(func() {
+		if err := h.browsers.close(); err != nil {
+			h.o.Log.WithError(err).Warn("a way into a browser has not ended in order")
+		}
+		h.endWalls() // first, or their guests were told of sessions that end with them anyway
+		if h.made.Load() {
+			if m, err := h.manager(); err == nil { // or it was told when it was made
+				m.Close()
+			}
+		}
+		if err := h.exit.close(); err != nil {
+			h.o.Log.WithError(err).Warn("not everything that passed the way out is recorded")
+		}
+		if err := h.records.close(); err != nil {
+			h.o.Log.WithError(err).Warn("not everything that was done is recorded")
+		}
+		if err := h.violations.Close(); err != nil {
+			h.o.Log.WithError(err).Warn("violations that were counted are not recorded")
+		}
+		h.end()
+	})
+}
+
+func (h *House) newManager() (*manager.Manager, error) {
+	o := manager.Options{
+		Settings:     h.settings,
+		CommandFlags: h.o.CommandFlags,
+		Reload:       h.Settings,
+		State:        h.state,
+		Providers:    h.walls,
+		Provider:     h.o.Provider,
+		Images:       h.engine.source(h.o.Progress),
+		Begin:        h.o.Begin,
+		Control:      h.records.control,
+		Host: manager.Host{
+			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
+			Guest: sync.OnceValues(h.guest), Trust: h.state.Trust, TrustWith: h.trusted, CanBound: h.canBound,
+			Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
+				return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name) // as package reach does
+			},
+		},
+		Log:        h.o.Log,
+		Violations: h.violations,
+		Observer:   h.o.Observe,
+		Approver:   h.desk,
+		Permanent: func(agent string, g sandbox.Grant) error {
+			return config.AllowPermanent(h.o.ConfigFile, agent, g, h.names...)
+		},
+	}
+	if h.o.Accounting != nil {
+		var err error
+		if o.Accounting, err = h.o.Accounting(); err != nil {
+			return nil, err
+		}
+	}
+	if h.exit != nil {
+		o.Out = h.exit.outlet
+	}
+	return manager.New(o)
+}
+
+// local returns the provider of walls without an engine.
+func (h *House) local() sandbox.Provider {
+	return local.New(local.Options{
+		State: h.state.Path(),
+		World: h.worldNow,
+		Warn:  func(name, warning string) { h.o.Log.WithField("sandbox", name).Warn(warning) },
+	})
+}
+
+// guest finds the guest binary and installs it into the state folder.
+func (h *House) guest() (sandbox.GuestRef, error) {
+	path, err := statedir.FindGuest()
+	if err != nil {
+		return sandbox.GuestRef{}, err
+	}
+	return h.state.InstallGuest(path)
+}
+
+// noImages stands for images where no engine can hold any.
+type noImages struct{ why error }
+
+func (n noImages) Volumes(context.Context, string) ([]string, error)         { return nil, n.why }
+func (n noImages) Current(context.Context, string, []string) (string, error) { return "", n.why }
+func (n noImages) Ensure(context.Context, string, []string) (string, error)  { return "", n.why }
+
+// look finds out what of this host no sandbox may see, and where our own
+// workspaces lie. Of settings somewhere else than in our own folder the file
+// counts and not the folder, which may well be a project's.
+func (h *House) look() (hardening.World, error) {
+	w := hardening.World{Canonical: hostpath.Canonical}
+	var err error
+	if w.Home, err = home(); err != nil {
+		return w, err
+	}
+	sensitive := []string{h.state.Path()}
+	if h.file != "" {
+		sensitive = append(sensitive, h.file)
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		sensitive = append(sensitive, filepath.Join(dir, "sandbox"))
+	}
+	sockets := []string{"unix:///var/run/docker.sock"}
+	if address := h.engine.address(); address != "" {
+		sockets = append(sockets, address)
+	}
+	for _, s := range sockets {
+		if path, ok := strings.CutPrefix(s, "unix://"); ok && filepath.IsAbs(path) {
+			sensitive = append(sensitive, path)
+		}
+	}
+	if w.Sensitive, err = canonical(sensitive); err != nil {
+		return w, err
+	}
+	roots := []string{h.state.Workspaces()}
+	for _, root := range config.WorkspaceRoots(h.settings) {
+		path, err := hostpath.Expand(root, w.Home, h.env)
+		if err != nil {
+			return w, err
+		}
+		roots = append(roots, path)
+	}
+	w.Workspaces, err = canonical(roots)
+	return w, err
+}
+
+// canBound returns why folders of sandboxes cannot be bounded here, or nil. An
+// engine on another machine sees no mount of this one.
+func (h *House) canBound() error {
+	if address := h.engine.address(); address != "" && !strings.HasPrefix(address, "unix://") {
+		return errors.New("the engine may be on another machine")
+	}
+	return workspace.CanBound()
+}
+
+// worldNow is the world with the sockets at which a daemon listens and the
+// folders that sandboxes can write, as they lead now: links change. Where
+// they cannot be found out every mount is refused.
+func (h *House) worldNow() hardening.World {
+	w := h.world
+	var err error
+	if w.Listening, err = h.state.Listening(); err != nil {
+		w.Listening = []string{"/"} // refuses every mount
+	}
+	dirs, err := h.writable()
+	if err == nil {
+		w.Exposed, err = canonical(dirs)
+	}
+	if err != nil {
+		w.Exposed = []string{"/"}
+	}
+	return w
+}
+
+func canonical(paths []string) ([]string, error) {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		var err error
+		if out[i], err = hostpath.Canonical(p); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func environment(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}
