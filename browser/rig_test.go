@@ -15,12 +15,16 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/seccomp"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	testenv.AtOnce(3)
-	os.Exit(m.Run())
+	// The server of net/http sleeps half a second over connections that it has
+	// closed for writing; they are closed by us meanwhile.
+	leak.Main(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 // patience bounds every wait for something that comes in a moment on a

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/daemon/approvals"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers"
@@ -155,23 +155,23 @@ func (d *desk) note(what ...any) {
 	d.done = append(d.done, what...)
 }
 
-func (d *desk) Start(context.Context, order.Request) (order.Started, error) {
-	return order.Started{Name: "sbx-browser-x"}, nil
+func (d *desk) Start(context.Context, display.Request) (display.Started, error) {
+	return display.Started{Name: "sbx-browser-x"}, nil
 }
 
-func (d *desk) Serve(context.Context, order.Request) (order.Served, error) {
-	return order.Served{Life: life{}, WebSocketDebuggerURL: "ws://127.0.0.1:1/secret"}, nil
+func (d *desk) Serve(context.Context, display.Request) (display.Served, error) {
+	return display.Served{Life: life{}, WebSocketDebuggerURL: "ws://127.0.0.1:1/secret"}, nil
 }
 
-func (d *desk) Watch(context.Context, order.Request, bool) (order.Watched, error) {
-	return order.Watched{Life: life{}, URL: "http://127.0.0.1:1/once", Expires: time.Now().Add(time.Hour)}, nil
+func (d *desk) Watch(context.Context, display.Request, bool) (display.Watched, error) {
+	return display.Watched{Life: life{}, URL: "http://127.0.0.1:1/once", Expires: time.Now().Add(time.Hour)}, nil
 }
 
-func (d *desk) Session(context.Context, order.Request, browser.Rights) (browser.Session, error) {
+func (d *desk) Session(context.Context, display.Request, browser.Rights) (browser.Session, error) {
 	return &session{d}, nil
 }
 
-func (d *desk) Stop(_ context.Context, _ order.Request, force bool) (bool, string, error) {
+func (d *desk) Stop(_ context.Context, _ display.Request, force bool) (bool, string, error) {
 	d.note("stop", force)
 	return true, "sbx-browser-x", nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/supervise"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -56,7 +55,7 @@ func TestBrowserContainer(t *testing.T) {
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	begin := time.Now()
-	v, started, err := supervise.Ensure(ctx, b)
+	v, started, err := browser.Launch(ctx, b)
 	must(t, err)
 	t.Logf("%s after %v", v.Browser, time.Since(begin).Round(time.Millisecond))
 	if !started || !strings.Contains(v.Browser, "/") {
@@ -85,7 +84,7 @@ func TestBrowserContainer(t *testing.T) {
 	if again.Created() || again.Name() != b.Name() {
 		t.Error("a second opening made another one")
 	}
-	if w, _, err := supervise.Ensure(ctx, again); err != nil || w.Path != v.Path { // which is that browser's own
+	if w, _, err := browser.Launch(ctx, again); err != nil || w.Path != v.Path { // which is that browser's own
 		t.Errorf("the browser was started again: %+v after %+v, %v", w, v, err)
 	}
 }
@@ -152,12 +151,12 @@ func TestBrowserOutlivesItsOpener(t *testing.T) {
 	defer done()
 	first := r.manager(withBrowser)
 	b := openBrowser(t, first, "web")
-	v, _, err := supervise.Ensure(ctx, b)
+	v, _, err := browser.Launch(ctx, b)
 	must(t, err)
 	must(t, b.Close())
 	must(t, first.Close())
 	again := openBrowser(t, r.manager(withBrowser), "web")
-	w, _, err := supervise.Ensure(ctx, again)
+	w, _, err := browser.Launch(ctx, again)
 	if err != nil || w.Path != v.Path { // which is that browser's own
 		t.Errorf("it is %+v after %+v, %v", w, v, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/bulkhead-dev/sandbox/browser/supervise"
+	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -27,7 +27,7 @@ func TestKeptBrowserIsWhatItWasMade(t *testing.T) {
 	made := openBrowser(t, r.manager(settings+`"cdpPort":9333,"dangerouslyNoSandbox":true,"allowDataUrls":true}}}}}`), "web")
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
-	first, _, err := supervise.Ensure(ctx, made)
+	first, _, err := browser.Launch(ctx, made)
 	must(t, err)
 
 	kept := openBrowser(t, r.manager(settings+`"allowDownloads":true}}}}}`), "web")
@@ -41,13 +41,13 @@ func TestKeptBrowserIsWhatItWasMade(t *testing.T) {
 	if s.Downloads || slices.Contains(s.Schemes, "data") {
 		t.Errorf("sessions may download: %v, open %v", s.Downloads, s.Schemes)
 	}
-	if v, _, err := supervise.Ensure(ctx, kept); err != nil || v.Path != first.Path { // which is that browser's own
+	if v, _, err := browser.Launch(ctx, kept); err != nil || v.Path != first.Path { // which is that browser's own
 		t.Errorf("another one was started: %+v after %+v, %v", v, first, err)
 	}
 	// It ends. Whoever starts the next one starts what was made.
 	closeBrowser(t, kept)
 	inBrowser(t, kept, "timeout 20 flock /run/sandbox-browser/lock true")
-	if v, started, err := supervise.Ensure(ctx, kept); err != nil || !started || v.Path == first.Path {
+	if v, started, err := browser.Launch(ctx, kept); err != nil || !started || v.Path == first.Path {
 		t.Fatalf("started %v: %+v after %+v, %v", started, v, first, err)
 	}
 	const policies = "cat /run/sandbox-browser/policies/session.json | grep -o 'data:\\*\\|DownloadRestrictions\": [0-9]'"
@@ -61,7 +61,7 @@ func closeBrowser(t *testing.T, b *manager.Browser) {
 	t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), 20*time.Second)
 	defer done()
-	v, err := supervise.Probe(ctx, b)
+	v, err := browser.Probe(ctx, b)
 	must(t, err)
 	host := net.JoinHostPort("127.0.0.1", strconv.Itoa(b.Settings().CDPPort))
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return b.Dial(ctx, "tcp", host) }

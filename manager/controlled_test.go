@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/recorder"
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
@@ -30,7 +30,7 @@ import (
 type controlled struct {
 	*outward
 	ctl    *control.Control
-	desk   *desk.Desk
+	desk   *display.Desk
 	wall   string
 	serial int
 	again  func() // starts the program anew; nil where it cannot be
@@ -85,7 +85,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	var err error
 	c.ctl, err = control.Open(control.Options{
 		State: state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", c.evidence)},
-		Fetch: control.Fetch(c.net.Authority.Pool), Browse: control.Browse(func() (*desk.Desk, error) { return c.desk, nil }),
+		Fetch: control.Fetch(c.net.Authority.Pool), Browse: control.Browse(func() (*display.Desk, error) { return c.desk, nil }),
 		Wait: leak.Patience, // nothing is lost because operations overtake who writes
 	})
 	must(c.t, err)
@@ -97,7 +97,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 func (c *controlled) browsers() {
 	log := logrus.New()
 	log.SetOutput(&c.log)
-	c.desk = desk.New(manager.Of(c.Manager), log)
+	c.desk = display.New(manager.Of(c.Manager), log)
 	c.t.Cleanup(func() { c.desk.Close() })
 }
 

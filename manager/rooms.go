@@ -7,35 +7,35 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
 // Of returns the containers of browsers that m keeps.
-func Of(m *Manager) desk.House { return house{m} }
+func Of(m *Manager) display.House { return house{m} }
 
 type house struct{ m *Manager }
 
 // Resolve implements [desk.House].
-func (h house) Resolve(r desk.Request) (config.Resolved, error) {
+func (h house) Resolve(r display.Request) (config.Resolved, error) {
 	res, _, err := h.m.BrowserResolve(r.Who, r.Flags)
 	return res, err
 }
 
 // Settings implements [desk.House].
-func (h house) Settings(r desk.Request) (browser.Settings, error) {
+func (h house) Settings(r display.Request) (browser.Settings, error) {
 	_, s, err := h.m.BrowserResolve(r.Who, r.Flags)
 	return s, err
 }
 
 // Name implements [desk.House].
-func (h house) Name(r desk.Request) (string, error) {
+func (h house) Name(r display.Request) (string, error) {
 	name, _, err := h.m.BrowserName(r.Who, r.Flags)
 	return name, err
 }
 
 // Open implements [desk.House].
-func (h house) Open(ctx context.Context, r desk.Request, mustExist bool) (desk.Opened, error) {
+func (h house) Open(ctx context.Context, r display.Request, mustExist bool) (display.Opened, error) {
 	b, err := h.m.OpenBrowser(ctx, BrowserRequest{Who: r.Who, Flags: r.Flags, MustExist: mustExist})
 	if err != nil {
 		return nil, err
@@ -44,26 +44,26 @@ func (h house) Open(ctx context.Context, r desk.Request, mustExist bool) (desk.O
 }
 
 // Exists implements [desk.House].
-func (h house) Exists(ctx context.Context, r desk.Request) (bool, error) {
+func (h house) Exists(ctx context.Context, r display.Request) (bool, error) {
 	return h.m.BrowserExists(ctx, r.Who, r.Flags)
 }
 
 // Remove implements [desk.House].
-func (h house) Remove(ctx context.Context, r desk.Request, force bool) (string, bool, error) {
+func (h house) Remove(ctx context.Context, r display.Request, force bool) (string, bool, error) {
 	return h.m.RemoveBrowser(ctx, r.Who, r.Flags, force)
 }
 
 // Workspace implements [desk.House].
-func (h house) Workspace(ctx context.Context, r desk.Request) (browser.Workspace, error) {
+func (h house) Workspace(ctx context.Context, r display.Request) (browser.Workspace, error) {
 	return h.m.BrowserWorkspace(ctx, r.Who, r.Flags)
 }
 
 // Folders implements [desk.House].
-func (h house) Folders(ctx context.Context, r desk.Request) (desk.Folders, error) {
+func (h house) Folders(ctx context.Context, r display.Request) (display.Folders, error) {
 	w, err := h.m.BrowserWorkspace(ctx, r.Who, r.Flags)
 	if err != nil {
-		return desk.Folders{}, err
+		return display.Folders{}, err
 	}
 	exposed, err := h.m.Exposed()
-	return desk.Folders{Workspace: w.Dir, Exposed: exposed}, err
+	return display.Folders{Workspace: w.Dir, Exposed: exposed}, err
 }

@@ -5,27 +5,27 @@ package orchestrator
 import (
 	"sync/atomic"
 
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
 // browsers is the desk of a House, made when it is first wanted.
 type browsers struct {
-	open func() (*desk.Desk, error)
+	open func() (*display.Desk, error)
 	used atomic.Bool
 }
 
-func (h *House) newDesk() (*desk.Desk, error) {
+func (h *House) newDesk() (*display.Desk, error) {
 	m, err := h.Manager()
 	if err != nil {
 		return nil, err
 	}
-	return desk.New(manager.Of(m), h.o.Log), nil
+	return display.New(manager.Of(m), h.o.Log), nil
 }
 
 // Browsers drives the browsers of sessions, the same desk each time: what one
 // browser serves belongs to one. It ends with the House.
-func (h *House) Browsers() (*desk.Desk, error) {
+func (h *House) Browsers() (*display.Desk, error) {
 	h.browsers.used.Store(true)
 	return h.browsers.open()
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -25,10 +25,10 @@ func TestBrowserOnWalls(t *testing.T) {
 	r := newDocker(t, `, "browser": {"enabled": true, "headless": true, "autoStartTimeout": "60s"}, "tools": {"alsoAllow": ["browser"]}`, func(o *Options) {
 		log := logrus.New()
 		log.SetOutput(io.Discard)
-		d := desk.New(manager.Of(o.Manager.(*manager.Manager)), log)
+		d := display.New(manager.Of(o.Manager.(*manager.Manager)), log)
 		t.Cleanup(func() { d.Close() })
 		o.Browser = func(ctx context.Context, who config.Who) (browser.Session, error) {
-			return d.Session(ctx, desk.Request{Who: who}, browser.Rights{Write: true})
+			return d.Session(ctx, display.Request{Who: who}, browser.Rights{Write: true})
 		}
 	})
 	r.write("site/index.html", `<title>Form</title><input id=i><button id=b onclick="document.title='done';p.textContent='said '+i.value">go</button><p id=p>nothing</p><a href="other.html">on</a>`)

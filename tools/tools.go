@@ -16,7 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/pages"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
@@ -53,7 +53,7 @@ type Tools struct {
 	o     Options
 	turns keylock.Turns // by sandbox: of two edits of one file neither loses what the other one did
 	looks keylock.Turns // by sandbox: what is in folders is held while it is told
-	pages *pages.Pages
+	pages *display.Tabs
 }
 
 // maxLooks is how many calls look through folders of one sandbox at a time;
@@ -70,7 +70,7 @@ func New(o Options) *Tools {
 		silent.SetLevel(logrus.PanicLevel)
 		o.Log = silent
 	}
-	return &Tools{o: o, looks: keylock.Turns{Most: maxLooks}, pages: pages.New(o.Browser)}
+	return &Tools{o: o, looks: keylock.Turns{Most: maxLooks}, pages: display.NewTabs(o.Browser)}
 }
 
 // Look is for who looks through folders of the sandbox name beside the tools: it

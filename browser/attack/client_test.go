@@ -11,7 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 )
 
 // A client is one of the bare DevTools protocol, with the token and without
@@ -19,7 +19,7 @@ import (
 type client struct {
 	t      testing.TB
 	ctx    context.Context
-	served desk.Served
+	served display.Served
 	conn   *websocket.Conn
 
 	gone chan struct{} // closed with the connection
@@ -49,7 +49,7 @@ type message struct {
 type object = map[string]any
 
 // client serves the browser of a request, and connects.
-func (r *rig) client(t testing.TB, req desk.Request) *client {
+func (r *rig) client(t testing.TB, req display.Request) *client {
 	t.Helper()
 	s, err := r.Serve(patient(t), req)
 	must(t, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
@@ -70,9 +70,9 @@ func TestPrivateAddresses(t *testing.T) {
 		hosts[name+", by name"] = byName
 		listed = append(listed, byName)
 	}
-	public := desk.Request{Who: config.Who{Agent: "main", Session: "public"}, Flags: &config.SandboxSettings{Network: &config.NetworkSettings{AllowPublic: new(true)}}}
-	list := desk.Request{Who: config.Who{Agent: "main", Session: "list"}, Flags: &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: listed}}}
-	for rules, req := range map[string]desk.Request{"all that is public": public, "a list": list} {
+	public := display.Request{Who: config.Who{Agent: "main", Session: "public"}, Flags: &config.SandboxSettings{Network: &config.NetworkSettings{AllowPublic: new(true)}}}
+	list := display.Request{Who: config.Who{Agent: "main", Session: "list"}, Flags: &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: listed}}}
+	for rules, req := range map[string]display.Request{"all that is public": public, "a list": list} {
 		c := r.client(t, req)
 		_, s := c.page(r.net.URL("http", evil, "/"))
 		c.shows(s, "evil")

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
@@ -87,7 +87,7 @@ func reaching(t *testing.T) (r *rig, c *client, k *canary, arrived *arrivals, po
 	return r, c, k, arrived, []int{k.port, 9222, r.trap.Port(), bridgePort(t, c.served)}
 }
 
-func bridgePort(t testing.TB, s desk.Served) int {
+func bridgePort(t testing.TB, s display.Served) int {
 	t.Helper()
 	u, err := url.Parse(s.HTTPURL)
 	must(t, err)

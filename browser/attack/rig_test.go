@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/egress"
@@ -55,7 +55,7 @@ const (
 // through the real proxy, and a trap on the host's loopback that nobody may
 // reach.
 type rig struct {
-	*desk.Desk
+	*display.Desk
 	t    testing.TB
 	m    *manager.Manager
 	net  *internet.Internet
@@ -76,7 +76,7 @@ func on(t testing.TB, browser, rest string) *rig {
 	r.m = r.newManager(wall.New(t), settings(browser, rest))
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	r.Desk = desk.New(manager.Of(r.m), log)
+	r.Desk = display.New(manager.Of(r.m), log)
 	t.Cleanup(func() { r.Desk.Close() })
 	return r
 }
@@ -202,8 +202,8 @@ func (r *rig) refused() map[string]int {
 }
 
 // of is a request of a scope that may reach the hosts of the names.
-func (r *rig) of(scope string, names ...string) desk.Request {
-	req := desk.Request{Who: config.Who{Agent: "main", Session: scope}}
+func (r *rig) of(scope string, names ...string) display.Request {
+	req := display.Request{Who: config.Who{Agent: "main", Session: scope}}
 	if len(names) > 0 {
 		req.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: r.net.Allowed(names...)}}
 	}
@@ -211,7 +211,7 @@ func (r *rig) of(scope string, names ...string) desk.Request {
 }
 
 // session opens a session, which ends with the test.
-func (r *rig) session(t testing.TB, req desk.Request, write bool) browser.Session {
+func (r *rig) session(t testing.TB, req display.Request, write bool) browser.Session {
 	t.Helper()
 	s, err := r.Session(patient(t), req, browser.Rights{Write: write})
 	must(t, err)
@@ -220,7 +220,7 @@ func (r *rig) session(t testing.TB, req desk.Request, write bool) browser.Sessio
 }
 
 // inside opens the container of a browser that runs.
-func (r *rig) inside(t testing.TB, req desk.Request) *manager.Browser {
+func (r *rig) inside(t testing.TB, req display.Request) *manager.Browser {
 	t.Helper()
 	b, err := r.m.OpenBrowser(patient(t), manager.BrowserRequest{Who: req.Who, Flags: req.Flags, MustExist: true})
 	must(t, err)
@@ -229,7 +229,7 @@ func (r *rig) inside(t testing.TB, req desk.Request) *manager.Browser {
 }
 
 // workspace is the folder of the host that is the workspace of a scope.
-func (r *rig) workspace(t testing.TB, req desk.Request) string {
+func (r *rig) workspace(t testing.TB, req display.Request) string {
 	t.Helper()
 	w, err := r.m.BrowserWorkspace(patient(t), req.Who, req.Flags)
 	must(t, err)

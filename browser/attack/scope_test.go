@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 )
 
 // keeping writes everywhere that a page can keep something.
@@ -77,7 +77,7 @@ func TestScopesAndSessionsApart(t *testing.T) {
 	if loads, cookies := counts(); loads != 1 || len(cookies) != 2 || cookies[1] != "kept=yes" {
 		t.Errorf("the control: loaded %d times, cookies %q", loads, cookies)
 	}
-	for name, req := range map[string]desk.Request{"another session": one, "another scope": two} {
+	for name, req := range map[string]display.Request{"another session": one, "another scope": two} {
 		t.Run(name, func(t *testing.T) {
 			before, _ := counts()
 			other := r.session(t, req, false)

@@ -6,8 +6,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
-	"github.com/bulkhead-dev/sandbox/browser/desk/shoot"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/client"
 	answer "github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
@@ -21,7 +20,7 @@ type Browsers struct{ d *Conductor }
 func (d *Conductor) Browsers() Browsers { return Browsers{d} }
 
 // ask makes one of the daemon's requests about the browser of a session.
-func (b Browsers) ask(ctx context.Context, r order.Request, what string, in form.Browse, out any) error {
+func (b Browsers) ask(ctx context.Context, r display.Request, what string, in form.Browse, out any) error {
 	var err error
 	if in.Flags, err = form.FlagsOf(r.Flags); err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "browser", "the flags cannot be written: %w", err)
@@ -30,32 +29,32 @@ func (b Browsers) ask(ctx context.Context, r order.Request, what string, in form
 }
 
 // Start brings the browser up and returns when it answers.
-func (b Browsers) Start(ctx context.Context, r order.Request) (order.Started, error) {
+func (b Browsers) Start(ctx context.Context, r display.Request) (display.Started, error) {
 	var s form.BrowserStarted
 	err := b.ask(ctx, r, "start", form.Browse{}, &s)
-	return order.Started(s), err
+	return display.Started(s), err
 }
 
 // Serve is not possible: who is let in comes to an address of the daemon's
 // machine.
-func (Browsers) Serve(context.Context, order.Request) (order.Served, error) {
-	return order.Served{}, elsewhere("browser", "letting clients of the DevTools protocol in")
+func (Browsers) Serve(context.Context, display.Request) (display.Served, error) {
+	return display.Served{}, elsewhere("browser", "letting clients of the DevTools protocol in")
 }
 
 // Watch is not possible, for the same reason.
-func (Browsers) Watch(context.Context, order.Request, bool) (order.Watched, error) {
-	return order.Watched{}, elsewhere("browser", "looking at the display")
+func (Browsers) Watch(context.Context, display.Request, bool) (display.Watched, error) {
+	return display.Watched{}, elsewhere("browser", "looking at the display")
 }
 
 // Shoot takes a picture of a page in a clean profile.
-func (b Browsers) Shoot(ctx context.Context, r order.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
+func (b Browsers) Shoot(ctx context.Context, r display.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
 	var a answer.BrowserAnswer
 	err := b.ask(ctx, r, "picture", form.Browse{
 		Target: target, Selector: shot.Selector, Full: shot.Full, Width: shot.Width, Height: shot.Height, JPEG: shot.JPEG,
 	}, &a)
 	p := browser.Picture{Data: a.Data, MIME: termsafe.Line(a.MIME), Width: a.Width, Height: a.Height}
 	if err == nil {
-		err = shoot.Check(shot, p)
+		err = display.Check(shot, p)
 	}
 	if err == nil && a.Page == nil {
 		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browser picture", Message: "the daemon has not told of the page"}
@@ -67,7 +66,7 @@ func (b Browsers) Shoot(ctx context.Context, r order.Request, target string, sho
 }
 
 // Stop removes the browser with all that is in it.
-func (b Browsers) Stop(ctx context.Context, r order.Request, force bool) (removed bool, name string, err error) {
+func (b Browsers) Stop(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error) {
 	var s form.BrowserStopped
 	err = b.ask(ctx, r, "stop", form.Browse{Force: force}, &s)
 	return s.Removed, s.Name, err
@@ -75,6 +74,6 @@ func (b Browsers) Stop(ctx context.Context, r order.Request, force bool) (remove
 
 // Folders names none: the workspace is the daemon's. It may be this machine's
 // too, and code inside can write where nobody here knows, so no link is trusted.
-func (Browsers) Folders(context.Context, order.Request) (order.Folders, error) {
-	return order.Folders{Exposed: []string{"/"}}, nil
+func (Browsers) Folders(context.Context, display.Request) (display.Folders, error) {
+	return display.Folders{Exposed: []string{"/"}}, nil
 }

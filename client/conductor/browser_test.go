@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers"
 	"github.com/bulkhead-dev/sandbox/daemon/route"
@@ -17,27 +17,27 @@ import (
 // A desk has a browser in memory and notes the last request.
 type desk struct {
 	browsers.Desk // what nobody asks for here
-	asked         order.Request
+	asked         display.Request
 	force         bool
 	target        string
 	shot          browser.Shot
 }
 
-func (d *desk) Start(_ context.Context, r order.Request) (order.Started, error) {
+func (d *desk) Start(_ context.Context, r display.Request) (display.Started, error) {
 	d.asked = r
 	return started(), nil
 }
 
-func started() order.Started {
-	return order.Started{Name: "sbx-browser-x", Version: "Chromium 156", Created: true, Ready: 7, Sandbox: true, Headless: true, Network: "own", NotIsolated: true}
+func started() display.Started {
+	return display.Started{Name: "sbx-browser-x", Version: "Chromium 156", Created: true, Ready: 7, Sandbox: true, Headless: true, Network: "own", NotIsolated: true}
 }
 
-func (d *desk) Stop(_ context.Context, r order.Request, force bool) (bool, string, error) {
+func (d *desk) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
 	d.asked, d.force = r, force
 	return true, "sbx-browser-x", nil
 }
 
-func (d *desk) Session(_ context.Context, r order.Request, _ browser.Rights) (browser.Session, error) {
+func (d *desk) Session(_ context.Context, r display.Request, _ browser.Rights) (browser.Session, error) {
 	d.asked = r
 	return openPage{d: d}, nil
 }
@@ -71,7 +71,7 @@ func TestBrowsers(t *testing.T) {
 		})
 		return []route.Resource{b}
 	}})}
-	req := order.Request{Who: session("s1"), Flags: config.Overrides{AllowDomains: []string{"a.test"}}.Layer()}
+	req := display.Request{Who: session("s1"), Flags: config.Overrides{AllowDomains: []string{"a.test"}}.Layer()}
 	admin := r.as("").Browsers()
 	if s, err := admin.Start(r.ctx, req); err != nil || s != started() || x.asked.Who != req.Who || x.asked.Flags.Network.AllowedDomains[0] != "a.test" {
 		t.Errorf("%+v, %v, asked %+v", s, err, x.asked)
@@ -99,7 +99,7 @@ func TestPicturesOfLiars(t *testing.T) {
 		"nothing": `{}`, "no page": fmt.Sprintf(`{"mime":"image/png","data":%q}`, picture), "no data": `{"page":{},"mime":"image/png"}`,
 		"another kind": fmt.Sprintf(`{"page":{},"mime":"text/html\u001b[2J","data":%q}`, picture), "no base64": `{"page":{},"mime":"image/png","data":"*"}`,
 	} {
-		_, _, err := liar(t, "application/json", lie).Browsers().Shoot(t.Context(), order.Request{Who: session("s1")}, "x", browser.Shot{})
+		_, _, err := liar(t, "application/json", lie).Browsers().Shoot(t.Context(), display.Request{Who: session("s1")}, "x", browser.Shot{})
 		if c := sandbox.CodeOf(err); c != sandbox.CodeUnavailable && c != sandbox.CodeExecution {
 			t.Errorf("%s: %v", name, err)
 		}

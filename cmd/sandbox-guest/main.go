@@ -16,7 +16,6 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox/guest/server"
-	"github.com/bulkhead-dev/sandbox/guest/server/hold"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/attack/probe"
 )
@@ -34,7 +33,7 @@ func run(args []string) int {
 	case "relay":
 		return server.Relay()
 	case "hold":
-		return hold.Main(args[1:])
+		return server.Main(args[1:])
 	case "probe":
 		return probe.Main(args[1:])
 	case "version":

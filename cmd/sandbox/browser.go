@@ -6,9 +6,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
-	"github.com/bulkhead-dev/sandbox/browser/desk/shoot"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 )
 
@@ -34,9 +32,9 @@ func (backend) Browsers(o cli.Options) (cli.BrowserDesk, func(), error) {
 }
 
 // An ownDesk is that of this machine.
-type ownDesk struct{ *desk.Desk }
+type ownDesk struct{ *display.Desk }
 
 // Shoot implements cli.BrowserDesk.
-func (d ownDesk) Shoot(ctx context.Context, r order.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
-	return shoot.Take(ctx, d, r, target, shot)
+func (d ownDesk) Shoot(ctx context.Context, r display.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
+	return display.Take(ctx, d, r, target, shot)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -64,14 +64,14 @@ type agentKit struct {
 }
 
 // agentTools makes the tools over m, with the desk of browsers.
-func agentTools(o cli.Options, m *manager.Manager, browsers func() (*desk.Desk, error), flags *config.SandboxSettings) agentKit {
+func agentTools(o cli.Options, m *manager.Manager, browsers func() (*display.Desk, error), flags *config.SandboxSettings) agentKit {
 	k := agentKit{house: running.New(running.Options{Manager: running.Managed(m), Log: o.Log}), log: o.Log}
 	k.tools = tools.New(tools.Options{Manager: m, Running: k.house, Log: o.Log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
 		d, err := browsers()
 		if err != nil {
 			return nil, err
 		}
-		return d.Session(ctx, desk.Request{Who: who, Flags: flags}, browser.Rights{Write: true})
+		return d.Session(ctx, display.Request{Who: who, Flags: flags}, browser.Rights{Write: true})
 	}})
 	return k
 }

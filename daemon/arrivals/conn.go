@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/guest/wire/flow"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
 // What a connection that has ended fails with.
@@ -23,7 +23,7 @@ const (
 
 // A conn is one end of a connection.
 type conn struct {
-	flow.Ends // a frame that is being sent takes [stream.Options].SendWithin at most
+	wire.Ends // a frame that is being sent takes [stream.Options].SendWithin at most
 	s         *session
 	number    uint32
 
@@ -39,7 +39,7 @@ type conn struct {
 var _ net.Conn = (*conn)(nil)
 
 func newConn(s *session, number uint32, local, remote net.Addr) *conn {
-	return &conn{Ends: flow.Ends{In: flow.NewReceiver(Window), Out: flow.NewSender(Window), Local: local, Remote: remote}, s: s, number: number}
+	return &conn{Ends: wire.Ends{In: wire.NewReceiver(Window), Out: wire.NewSender(Window), Local: local, Remote: remote}, s: s, number: number}
 }
 
 // left notes that the peer has closed its end: what came before can be read.

@@ -14,8 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
-	"github.com/bulkhead-dev/sandbox/browser/pages"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
@@ -28,11 +27,11 @@ import (
 
 // A Desk keeps the browsers of scopes; *desk.Desk is one.
 type Desk interface {
-	Start(ctx context.Context, r order.Request) (order.Started, error)
-	Serve(ctx context.Context, r order.Request) (order.Served, error)
-	Watch(ctx context.Context, r order.Request, control bool) (order.Watched, error)
-	Session(ctx context.Context, r order.Request, rights browser.Rights) (browser.Session, error)
-	Stop(ctx context.Context, r order.Request, force bool) (removed bool, name string, err error)
+	Start(ctx context.Context, r display.Request) (display.Started, error)
+	Serve(ctx context.Context, r display.Request) (display.Served, error)
+	Watch(ctx context.Context, r display.Request, control bool) (display.Watched, error)
+	Session(ctx context.Context, r display.Request, rights browser.Rights) (browser.Session, error)
+	Stop(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error)
 }
 
 // A Keeper tells of browsers; *manager.Manager is one.
@@ -50,18 +49,18 @@ type Resource struct {
 	desk   Desk
 	keeper Keeper
 	log    logrus.FieldLogger
-	pages  *pages.Pages
+	pages  *display.Tabs
 
 	mu     sync.Mutex
-	lives  map[config.Who][]order.Life
+	lives  map[config.Who][]display.Life
 	closed bool
 }
 
 // New returns the resource.
 func New(d Desk, k Keeper, log logrus.FieldLogger) *Resource {
-	x := &Resource{desk: d, keeper: k, log: log, lives: map[config.Who][]order.Life{}}
-	x.pages = pages.New(func(ctx context.Context, who config.Who) (browser.Session, error) {
-		return d.Session(ctx, order.Request{Who: who}, browser.Rights{Write: true})
+	x := &Resource{desk: d, keeper: k, log: log, lives: map[config.Who][]display.Life{}}
+	x.pages = display.NewTabs(func(ctx context.Context, who config.Who) (browser.Session, error) {
+		return d.Session(ctx, display.Request{Who: who}, browser.Rights{Write: true})
 	})
 	return x
 }
@@ -72,7 +71,7 @@ func (x *Resource) Close(ctx context.Context) error {
 	x.mu.Lock()
 	x.closed = true
 	lives := x.lives
-	x.lives = map[config.Who][]order.Life{}
+	x.lives = map[config.Who][]display.Life{}
 	x.mu.Unlock()
 	for _, l := range lives {
 		x.end(l)
@@ -80,7 +79,7 @@ func (x *Resource) Close(ctx context.Context) error {
 	return x.pages.Close(ctx)
 }
 
-func (x *Resource) end(lives []order.Life) {
+func (x *Resource) end(lives []display.Life) {
 	for _, l := range lives {
 		if err := l.Close(); err != nil {
 			x.log.WithError(err).Warn("a way into a browser is not closed in order")
@@ -163,13 +162,13 @@ func (x *Resource) start(c *route.Call) (any, error) {
 			return nil, err
 		}
 	}
-	req := order.Request{Who: at.Who, For: watching}
+	req := display.Request{Who: at.Who, For: watching}
 	if in.Watch || in.CDP { // what is done through it nobody counts
 		if err := x.keeper.Unpaid(c.Context()); err != nil {
 			return nil, err
 		}
 	}
-	var s order.Started
+	var s display.Started
 	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
 		s, err = x.desk.Start(ctx, req)
 		return err
@@ -188,14 +187,14 @@ func (x *Resource) start(c *route.Call) (any, error) {
 }
 
 // letIn opens the ways in that are asked for, all or none.
-func (x *Resource) letIn(c *route.Call, req order.Request, in api.StartBrowser, out *api.Browser) (err error) {
-	var opened []order.Life
+func (x *Resource) letIn(c *route.Call, req display.Request, in api.StartBrowser, out *api.Browser) (err error) {
+	var opened []display.Life
 	defer func() {
 		if err != nil {
 			x.end(opened)
 		}
 	}()
-	open := func(l order.Life) error {
+	open := func(l display.Life) error {
 		opened = append(opened, l)
 		return x.keep(c, req.Who, l)
 	}
@@ -225,7 +224,7 @@ func (x *Resource) letIn(c *route.Call, req order.Request, in api.StartBrowser, 
 // keep holds a way in open until it ends, its time is over, somebody closes it,
 // or the token that asked for it is not good any more: it needs no other secret
 // than its own. Where there are too many it is not held, and the caller closes it.
-func (x *Resource) keep(c *route.Call, who config.Who, l order.Life) error {
+func (x *Resource) keep(c *route.Call, who config.Who, l display.Life) error {
 	x.mu.Lock()
 	open := slices.DeleteFunc(x.lives[who], over) // a later watch has ended the earlier
 	full := x.closed || len(open) >= maxLives
@@ -247,7 +246,7 @@ func (x *Resource) keep(c *route.Call, who config.Who, l order.Life) error {
 		select {
 		case <-l.Done():
 		case <-ctx.Done():
-			x.end([]order.Life{l})
+			x.end([]display.Life{l})
 		}
 		x.forget(who, l)
 	}()
@@ -255,7 +254,7 @@ func (x *Resource) keep(c *route.Call, who config.Who, l order.Life) error {
 }
 
 // over reports whether nothing is left of a way in.
-func over(l order.Life) bool {
+func over(l display.Life) bool {
 	select {
 	case <-l.Done():
 		return true
@@ -264,10 +263,10 @@ func over(l order.Life) bool {
 	}
 }
 
-func (x *Resource) forget(who config.Who, l order.Life) {
+func (x *Resource) forget(who config.Who, l display.Life) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var left []order.Life
+	var left []display.Life
 	for _, other := range x.lives[who] {
 		if other != l {
 			left = append(left, other)
@@ -283,12 +282,12 @@ func (x *Resource) stop(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _, err = x.remove(c.Context(), order.Request{Who: at.Who}, c.True("force"))
+	_, _, err = x.remove(c.Context(), display.Request{Who: at.Who}, c.True("force"))
 	return nil, err
 }
 
 // remove ends what there is of a session, and its browser.
-func (x *Resource) remove(ctx context.Context, r order.Request, force bool) (removed bool, name string, err error) {
+func (x *Resource) remove(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error) {
 	if _, err := x.pages.End(ctx, r.Who); err != nil && ctx.Err() != nil {
 		return false, "", err // any other failure ends with the browser
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/daemon/browsers"
@@ -41,42 +41,42 @@ type desk struct {
 	supersedes bool // a watch ends the one before, as those of browsers do
 }
 
-func (d *desk) note(what string, r order.Request) {
+func (d *desk) note(what string, r display.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, what+" "+r.Who.Tenant+"/"+r.Who.Session)
 }
 
-func (d *desk) Start(_ context.Context, r order.Request) (order.Started, error) {
+func (d *desk) Start(_ context.Context, r display.Request) (display.Started, error) {
 	d.note("start", r)
 	d.flags = r.Flags
-	return order.Started{Name: "sbx-browser-x"}, nil
+	return display.Started{Name: "sbx-browser-x"}, nil
 }
 
-func (d *desk) Serve(_ context.Context, r order.Request) (order.Served, error) {
+func (d *desk) Serve(_ context.Context, r display.Request) (display.Served, error) {
 	d.note("serve", r)
-	return order.Served{Life: d.life(), WebSocketDebuggerURL: "ws://127.0.0.1:1/secret"}, nil
+	return display.Served{Life: d.life(), WebSocketDebuggerURL: "ws://127.0.0.1:1/secret"}, nil
 }
 
-func (d *desk) Watch(_ context.Context, r order.Request, control bool) (order.Watched, error) {
+func (d *desk) Watch(_ context.Context, r display.Request, control bool) (display.Watched, error) {
 	d.note("watch", r)
 	if d.closed || control {
-		return order.Watched{}, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "watch", Field: "browser.enableNoVnc", Message: "the settings let nobody watch"}
+		return display.Watched{}, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "watch", Field: "browser.enableNoVnc", Message: "the settings let nobody watch"}
 	}
 	l := d.life()
 	if d.supersedes && d.watch != nil {
 		d.watch.Close()
 	}
 	d.watch = l
-	return order.Watched{Life: l, URL: "http://127.0.0.1:1/once", Expires: time.Now()}, nil // the link, when it was used
+	return display.Watched{Life: l, URL: "http://127.0.0.1:1/once", Expires: time.Now()}, nil // the link, when it was used
 }
 
-func (d *desk) Stop(_ context.Context, r order.Request, force bool) (bool, string, error) {
+func (d *desk) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
 	d.note("stop", r)
 	return true, "sbx-browser-x", nil
 }
 
-func (d *desk) Session(_ context.Context, r order.Request, rights browser.Rights) (browser.Session, error) {
+func (d *desk) Session(_ context.Context, r display.Request, rights browser.Rights) (browser.Session, error) {
 	d.note("session", r)
 	d.mu.Lock()
 	defer d.mu.Unlock()

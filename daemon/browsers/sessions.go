@@ -6,8 +6,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
-	"github.com/bulkhead-dev/sandbox/browser/desk/shoot"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/daemon/api"
 	answer "github.com/bulkhead-dev/sandbox/daemon/browsers/form"
 	"github.com/bulkhead-dev/sandbox/daemon/conduct"
@@ -40,7 +39,7 @@ func (x *Resource) ofSessions() []route.Route {
 
 // asked reads whose browser is meant. Nothing is done for a session without a
 // wall, nor for an agent whose tools have no browser.
-func (x *Resource) asked(c *route.Call) (in form.Browse, req order.Request, scope sandbox.Scope, err error) {
+func (x *Resource) asked(c *route.Call) (in form.Browse, req display.Request, scope sandbox.Scope, err error) {
 	if in, err = route.Body[form.Browse](c); err != nil {
 		return in, req, "", err
 	}
@@ -63,7 +62,7 @@ func (x *Resource) startOf(c *route.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var s order.Started
+	var s display.Started
 	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
 		s, err = x.desk.Start(ctx, req)
 		return err
@@ -107,7 +106,7 @@ func (x *Resource) pictureOf(c *route.Call) (any, error) {
 		p    browser.Picture
 	)
 	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
-		page, p, err = shoot.Take(ctx, x.desk, req, in.Target, in.Shot())
+		page, p, err = display.Take(ctx, x.desk, req, in.Target, in.Shot())
 		return err
 	})
 	if err != nil {

@@ -8,12 +8,11 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/guest/wire/flow"
 )
 
 // A link is one forwarded connection.
 type link struct {
-	flow.Ends // addresses are there once the reply came; a frame takes time only when the guest is stopped, up to ten seconds
+	wire.Ends // addresses are there once the reply came; a frame takes time only when the guest is stopped, up to ten seconds
 	c         *Client
 	id        uint32
 	family    wire.Family
@@ -31,7 +30,7 @@ var _ net.Conn = (*link)(nil)
 
 func newLink(c *Client, family wire.Family) *link {
 	return &link{
-		Ends: flow.Ends{In: flow.NewReceiver(wire.ConnWindow), Out: flow.NewSender(wire.ConnWindow)},
+		Ends: wire.Ends{In: wire.NewReceiver(wire.ConnWindow), Out: wire.NewSender(wire.ConnWindow)},
 		c:    c, family: family, over: func() {},
 		reply: reply{came: make(chan struct{})}, ended: make(chan struct{}),
 	}

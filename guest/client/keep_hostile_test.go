@@ -11,7 +11,6 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 	"golang.org/x/sys/unix"
 )
 
@@ -154,12 +153,12 @@ func TestTraitorHandsNothing(t *testing.T) {
 // TestTraitorLies holds that a state that is none is an error, while the
 // guest lives and when it is gone, and that it costs no more than it may.
 func TestTraitorLies(t *testing.T) {
-	record := func(r snapshot.Record) string {
+	record := func(r wire.Record) string {
 		b, at := r.Encode()
 		return strings.Repeat("\x00", int(at)) + string(b[:])
 	}
 	over := ^uint32(0)
-	lie := snapshot.Record{Serial: 1, Over: over, Size: 3, Sum: snapshot.Sum(0, []byte("yes"))}
+	lie := wire.Record{Serial: 1, Over: over, Size: 3, Sum: wire.Sum(0, []byte("yes"))}
 	third, huge := lie, lie
 	third.File, huge.Size = 7, 1<<31
 	for name, tt := range map[string]struct{ index, content string }{

@@ -7,14 +7,12 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
-	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 )
 
 // maxShelved bounds the states of ended shells in our memory, in bytes for each
 // client. What wrote them has gone and counts nowhere any more, and whoever has
 // the shells may leave them as they are for long.
-const maxShelved = 2 * snapshot.MaxSize
+const maxShelved = 2 * wire.MaxSize
 
 var (
 	// errDropped means that a shell was closed, and its state with it.
@@ -58,23 +56,23 @@ type keeping struct {
 	filled  bool
 	dropped bool
 	ended   bool // record, content and err are what there was at the end
-	record  snapshot.Record
+	record  wire.Record
 	content []byte
 	err     error
 }
 
 // take implements taker: three small files in memory, or a violation.
-func (k *keeping) take(m handover.Message) error {
-	if m.Kind != handover.KindState || len(m.FDs) != 3 {
+func (k *keeping) take(m wire.Message) error {
+	if m.Kind != wire.KindState || len(m.FDs) != 3 {
 		m.Discard()
 		k.fill(nil)
 		return wire.Violation("descriptors that were not asked for")
 	}
 	files := make([]*os.File, 0, len(m.FDs))
 	for i, fd := range m.FDs {
-		f, err := snapshot.Open(fd, snapshot.MaxSize)
+		f, err := wire.Open(fd, wire.MaxSize)
 		if err != nil {
-			handover.Message{FDs: m.FDs[i:]}.Discard()
+			wire.Message{FDs: m.FDs[i:]}.Discard()
 			closeAll(files)
 			k.fill(nil)
 			return wire.Violation("what was handed over is no state of a shell")
@@ -118,23 +116,23 @@ func (k *keeping) over(line uint32) (bool, error) {
 	if k.ended || k.files == nil {
 		return true, nil
 	}
-	r, err := snapshot.Look(k.files[0])
+	r, err := wire.Look(k.files[0])
 	return r.Over >= line, err
 }
 
 // read returns the last whole state.
-func (k *keeping) read() (snapshot.Record, []byte, error) {
+func (k *keeping) read() (wire.Record, []byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case k.dropped:
-		return snapshot.Record{}, nil, errDropped
+		return wire.Record{}, nil, errDropped
 	case k.ended:
 		return k.record, k.content, k.err
 	case k.files == nil:
-		return snapshot.Record{}, nil, snapshot.ErrNoRecord
+		return wire.Record{}, nil, wire.ErrNoRecord
 	}
-	return snapshot.Read(k.files[0], [2]io.ReaderAt{k.files[1], k.files[2]})
+	return wire.Read(k.files[0], [2]io.ReaderAt{k.files[1], k.files[2]})
 }
 
 // retire notes the last whole state and lets go of the files, of a shell

@@ -8,24 +8,24 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
 // left is the state of a shell in files, as a guest leaves it.
 func left(t *testing.T, s *shelf, content []byte) *keeping {
 	t.Helper()
-	return leftAs(t, s, snapshot.Record{Serial: 1, Size: uint32(len(content)), Sum: snapshot.Sum(0, content)}, content)
+	return leftAs(t, s, wire.Record{Serial: 1, Size: uint32(len(content)), Sum: wire.Sum(0, content)}, content)
 }
 
-func leftAs(t *testing.T, s *shelf, r snapshot.Record, content []byte) *keeping {
+func leftAs(t *testing.T, s *shelf, r wire.Record, content []byte) *keeping {
 	t.Helper()
 	record, at := r.Encode()
-	index := make([]byte, snapshot.IndexLen)
+	index := make([]byte, wire.IndexLen)
 	copy(index[at:], record[:])
 	k := &keeping{came: make(chan struct{}), shelf: s}
 	var files []*os.File
 	for _, b := range [][]byte{index, content, nil} {
-		f, err := snapshot.Sealed(b)
+		f, err := wire.Sealed(b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func leftAs(t *testing.T, s *shelf, r snapshot.Record, content []byte) *keeping 
 // state which is let go of makes room.
 func TestEndedShellsTakeBoundedMemory(t *testing.T) {
 	var s shelf
-	content := bytes.Repeat([]byte("x"), snapshot.MaxSize-1)
+	content := bytes.Repeat([]byte("x"), wire.MaxSize-1)
 	var all []*keeping
 	for range 4 {
 		k := left(t, &s, content)
@@ -88,11 +88,11 @@ func TestStateThatIsNotThere(t *testing.T) {
 		want sandbox.Code
 	}{
 		"it has one":         {left(t, &room, []byte("x")), ""},
-		"none was restored":  {leftAs(t, &room, snapshot.Record{File: snapshot.None, Serial: 1}, nil), sandbox.CodeNotFound},
-		"none, and no room":  {leftAs(t, &full, snapshot.Record{File: snapshot.None, Serial: 1}, nil), sandbox.CodeNotFound},
+		"none was restored":  {leftAs(t, &room, wire.Record{File: wire.None, Serial: 1}, nil), sandbox.CodeNotFound},
+		"none, and no room":  {leftAs(t, &full, wire.Record{File: wire.None, Serial: 1}, nil), sandbox.CodeNotFound},
 		"closed":             {closed, sandbox.CodeNotFound},
 		"no room":            {left(t, &full, []byte("x")), sandbox.CodeUnavailable},
-		"not all of it left": {leftAs(t, &room, snapshot.Record{Serial: 1, Size: 2}, []byte("x")), sandbox.CodeUnavailable},
+		"not all of it left": {leftAs(t, &room, wire.Record{Serial: 1, Size: 2}, []byte("x")), sandbox.CodeUnavailable},
 	} {
 		for _, when := range []string{"before its end", "after its end"} {
 			want := tt.want

@@ -11,7 +11,6 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
 )
 
 // roomLook is between two looks at whether a full listener has room again.
@@ -73,9 +72,9 @@ func (p *passed) answer() *reply   { return &p.reply }
 func (p *passed) never()           { p.c.side.forget(p.ticket) }
 
 // take implements taker.
-func (p *passed) take(m handover.Message) error {
+func (p *passed) take(m wire.Message) error {
 	defer close(p.came)
-	if m.Kind != handover.KindListener || len(m.FDs) != 1 {
+	if m.Kind != wire.KindListener || len(m.FDs) != 1 {
 		m.Discard()
 		return wire.Violation("descriptors that were not asked for")
 	}
@@ -202,7 +201,7 @@ func (p *passed) stop(err error) bool {
 	close(p.over)
 	p.mu.Unlock()
 	if fd >= 0 {
-		handover.Message{FDs: []int{fd}}.Discard()
+		wire.Message{FDs: []int{fd}}.Discard()
 	}
 	if l != nil {
 		closeListening(l)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,7 +36,7 @@ func openListening(fd int, at wire.Endpoint) (*net.TCPListener, error) {
 		err = isListening(fd, at, ours)
 	}
 	if err != nil {
-		handover.Message{FDs: []int{fd}}.Discard()
+		wire.Message{FDs: []int{fd}}.Discard()
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "listener")

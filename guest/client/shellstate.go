@@ -7,7 +7,6 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 )
 
 const (
@@ -183,7 +182,7 @@ func (c *Client) requestShell(ctx context.Context, s *shell, m wire.Shell, from 
 		k := wire.KeptShell{Ticket: s.ticket, Shell: m}
 		if from != nil {
 			k.From = from.program
-			gift, err := snapshot.Sealed(from.content) // what the guest gets is a copy, which nobody can change
+			gift, err := wire.Sealed(from.content) // what the guest gets is a copy, which nobody can change
 			if err != nil {
 				c.side.forget(s.ticket)
 				return &sandbox.Error{Code: sandbox.CodeInternal, Op: "open shell", Message: "no memory for the state", Err: err}

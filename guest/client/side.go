@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
 )
 
 // sideWithin bounds how long the guest may take to make room for a message
@@ -19,7 +18,7 @@ const sideWithin = 10 * time.Second
 // one is none. What the guest hands over is taken only where it was asked
 // for, and closed otherwise.
 type side struct {
-	conn *handover.Conn
+	conn *wire.Conn
 
 	mu    sync.Mutex
 	last  uint32 // ticket
@@ -32,7 +31,7 @@ type side struct {
 type taker interface {
 	// take takes descriptors, which are the taker's from here on, whatever it
 	// returns. An error ends the connection.
-	take(m handover.Message) error
+	take(m wire.Message) error
 	// none says that nothing comes.
 	none()
 }
@@ -42,7 +41,7 @@ func openSide(f *os.File) (*side, error) {
 	if f == nil {
 		return nil, nil
 	}
-	conn, err := handover.NewConn(f)
+	conn, err := wire.NewConn(f)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +53,7 @@ func openSide(f *os.File) (*side, error) {
 func (d *side) read(end func(error)) {
 	var err error
 	for err == nil {
-		var m handover.Message
+		var m wire.Message
 		if m, err = d.conn.Receive(); err == nil {
 			err = d.take(m)
 		}
@@ -66,7 +65,7 @@ func (d *side) read(end func(error)) {
 }
 
 // take gives descriptors to whom they are for.
-func (d *side) take(m handover.Message) error {
+func (d *side) take(m wire.Message) error {
 	d.mu.Lock()
 	t := d.asked[m.Ticket]
 	delete(d.asked, m.Ticket)
@@ -112,7 +111,7 @@ func (d *side) forget(ticket uint32) {
 
 // give hands f over for the request that will name the ticket.
 func (d *side) give(ticket uint32, f *os.File) error {
-	return d.conn.Send(handover.KindRestore, ticket, []*os.File{f}, sideWithin)
+	return d.conn.Send(wire.KindRestore, ticket, []*os.File{f}, sideWithin)
 }
 
 // close ends the channel, and the wait of those who asked. It may be called

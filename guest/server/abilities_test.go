@@ -5,14 +5,12 @@ package server
 import (
 	"strings"
 	"testing"
-
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 )
 
 // TestAbilitiesWithoutListeners holds that a guest says when it cannot count
 // processes before they are made.
 func TestAbilitiesWithoutListeners(t *testing.T) {
-	all := stage.Isolation{Proc: true, Signal: true}
+	all := shimIsolation{Proc: true, Signal: true}
 	if _, degraded := abilities(all, true, true); len(degraded) != 0 {
 		t.Errorf("a whole guest says %q", degraded)
 	}

@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/meter"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +17,7 @@ import (
 // concurrent use.
 type audit struct {
 	limits []wire.Limit // as the client asked for them
-	bounds meter.Bounds // what has to be looked at
+	bounds meterBounds  // what has to be looked at
 
 	mu    sync.Mutex
 	hit   *wire.LimitHit // of what was looked at
@@ -47,7 +46,7 @@ func newAudit(limits []wire.Limit) (rest []wire.Limit, a *audit) {
 			told = told || l.Kind == wire.LimitFileSize
 		}
 	}
-	if !told && a.bounds == (meter.Bounds{}) {
+	if !told && a.bounds == (meterBounds{}) {
 		return rest, nil
 	}
 	return rest, a
@@ -58,7 +57,7 @@ const maxCPU = 100 * 365 * 24 * time.Hour
 
 // look holds u against the bounds and reports whether the command is to be
 // ended. It is, once.
-func (a *audit) look(u meter.Use) bool {
+func (a *audit) look(u meterUse) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.files = max(a.files, u.Files)
@@ -82,7 +81,7 @@ func (a *audit) reach(h *wire.LimitHit) bool {
 
 // exceeded returns the bound that u is beyond, or nil. Time that has come to
 // its bound is used up.
-func exceeded(b meter.Bounds, u meter.Use) *wire.LimitHit {
+func exceeded(b meterBounds, u meterUse) *wire.LimitHit {
 	switch {
 	case b.Processes > 0 && u.Processes > b.Processes:
 		return hitOf(wire.LimitTreeProcesses, u.Processes, b.Processes)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/meter"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
@@ -30,7 +29,7 @@ func TestNewAudit(t *testing.T) {
 	if !reflect.DeepEqual(rest, want) {
 		t.Errorf("the kernel is to hold %+v, want %+v", rest, want)
 	}
-	if b := (meter.Bounds{CPU: 5 * time.Second, Memory: 500, Processes: 4, Files: 9}); a == nil || a.bounds != b {
+	if b := (meterBounds{CPU: 5 * time.Second, Memory: 500, Processes: 4, Files: 9}); a == nil || a.bounds != b {
 		t.Errorf("%+v, want %+v", a, b)
 	}
 	huge := ^uint64(0)
@@ -45,21 +44,21 @@ func TestNewAudit(t *testing.T) {
 }
 
 func TestExceeded(t *testing.T) {
-	b := meter.Bounds{CPU: 5 * time.Second, Memory: 500, Processes: 4, Files: 9}
+	b := meterBounds{CPU: 5 * time.Second, Memory: 500, Processes: 4, Files: 9}
 	for _, tt := range []struct {
-		use  meter.Use
+		use  meterUse
 		want *wire.LimitHit
 	}{
-		{meter.Use{CPU: 4999 * time.Millisecond, Memory: 500, Processes: 4, Files: 9}, nil},
-		{meter.Use{CPU: 5 * time.Second}, hitOf(wire.LimitTreeCPU, 5, 5)},
-		{meter.Use{CPU: 7900 * time.Millisecond}, hitOf(wire.LimitTreeCPU, 7, 5)},
-		{meter.Use{Memory: 501}, hitOf(wire.LimitTreeMemory, 501, 500)},
-		{meter.Use{Processes: 5, Memory: 501}, hitOf(wire.LimitTreeProcesses, 5, 4)},
+		{meterUse{CPU: 4999 * time.Millisecond, Memory: 500, Processes: 4, Files: 9}, nil},
+		{meterUse{CPU: 5 * time.Second}, hitOf(wire.LimitTreeCPU, 5, 5)},
+		{meterUse{CPU: 7900 * time.Millisecond}, hitOf(wire.LimitTreeCPU, 7, 5)},
+		{meterUse{Memory: 501}, hitOf(wire.LimitTreeMemory, 501, 500)},
+		{meterUse{Processes: 5, Memory: 501}, hitOf(wire.LimitTreeProcesses, 5, 4)},
 	} {
 		if got := exceeded(b, tt.use); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%+v: %+v, want %+v", tt.use, got, tt.want)
 		}
-		if got := exceeded(meter.Bounds{}, tt.use); got != nil {
+		if got := exceeded(meterBounds{}, tt.use); got != nil {
 			t.Errorf("%+v without bounds: %+v", tt.use, got)
 		}
 	}
@@ -70,22 +69,22 @@ func TestEnded(t *testing.T) {
 	const second = uint64(time.Second)
 	for _, tt := range []struct {
 		name string
-		look meter.Use // seen while it ran
+		look meterUse // seen while it ran
 		exit wire.Exit
 		want *wire.LimitHit
 	}{
-		{"a success", meter.Use{Files: 9}, wire.Exit{User: 9 * second, MaxRSS: 900}, nil},
-		{"a failure", meter.Use{Files: 8}, wire.Exit{Code: 1, User: second, MaxRSS: 500}, nil},
-		{"ended when it was seen", meter.Use{Memory: 600}, wire.Exit{Signal: 9}, hitOf(wire.LimitTreeMemory, 600, 500)},
-		{"a success when it was seen", meter.Use{Memory: 600}, wire.Exit{}, hitOf(wire.LimitTreeMemory, 600, 500)},
-		{"XCPU", meter.Use{}, wire.Exit{Signal: 24, User: 4 * second, System: second}, hitOf(wire.LimitTreeCPU, 5, 5)},
-		{"XCPU of a child of a shell", meter.Use{}, wire.Exit{Code: 152}, hitOf(wire.LimitTreeCPU, 5, 5)},
-		{"the time is used up", meter.Use{}, wire.Exit{Signal: 9, User: 6 * second}, hitOf(wire.LimitTreeCPU, 6, 5)},
-		{"XFSZ", meter.Use{}, wire.Exit{Signal: 25}, hitOf(wire.LimitFileSize, 70, 70)},
-		{"XFSZ of a child of a shell", meter.Use{}, wire.Exit{Code: 153}, hitOf(wire.LimitFileSize, 70, 70)},
-		{"memory between two looks", meter.Use{}, wire.Exit{Code: 1, MaxRSS: 700}, hitOf(wire.LimitTreeMemory, 700, 500)},
-		{"all files open", meter.Use{Files: 9}, wire.Exit{Code: 1}, hitOf(wire.LimitOpenFiles, 9, 9)},
-		{"numbers that cannot be", meter.Use{}, wire.Exit{Code: 1, User: ^uint64(0), System: ^uint64(0), MaxRSS: ^uint64(0)},
+		{"a success", meterUse{Files: 9}, wire.Exit{User: 9 * second, MaxRSS: 900}, nil},
+		{"a failure", meterUse{Files: 8}, wire.Exit{Code: 1, User: second, MaxRSS: 500}, nil},
+		{"ended when it was seen", meterUse{Memory: 600}, wire.Exit{Signal: 9}, hitOf(wire.LimitTreeMemory, 600, 500)},
+		{"a success when it was seen", meterUse{Memory: 600}, wire.Exit{}, hitOf(wire.LimitTreeMemory, 600, 500)},
+		{"XCPU", meterUse{}, wire.Exit{Signal: 24, User: 4 * second, System: second}, hitOf(wire.LimitTreeCPU, 5, 5)},
+		{"XCPU of a child of a shell", meterUse{}, wire.Exit{Code: 152}, hitOf(wire.LimitTreeCPU, 5, 5)},
+		{"the time is used up", meterUse{}, wire.Exit{Signal: 9, User: 6 * second}, hitOf(wire.LimitTreeCPU, 6, 5)},
+		{"XFSZ", meterUse{}, wire.Exit{Signal: 25}, hitOf(wire.LimitFileSize, 70, 70)},
+		{"XFSZ of a child of a shell", meterUse{}, wire.Exit{Code: 153}, hitOf(wire.LimitFileSize, 70, 70)},
+		{"memory between two looks", meterUse{}, wire.Exit{Code: 1, MaxRSS: 700}, hitOf(wire.LimitTreeMemory, 700, 500)},
+		{"all files open", meterUse{Files: 9}, wire.Exit{Code: 1}, hitOf(wire.LimitOpenFiles, 9, 9)},
+		{"numbers that cannot be", meterUse{}, wire.Exit{Code: 1, User: ^uint64(0), System: ^uint64(0), MaxRSS: ^uint64(0)},
 			hitOf(wire.LimitTreeCPU, 2*int64(maxCPU/time.Second), 5)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -5,8 +5,6 @@ package server
 import (
 	"sync"
 	"time"
-
-	"github.com/bulkhead-dev/sandbox/guest/server/meter"
 )
 
 const (
@@ -55,17 +53,17 @@ type watched struct {
 	due   time.Time
 
 	mu   sync.Mutex
-	tree *meter.Tree // guarded by mu
+	tree *meterTree // guarded by mu
 }
 
-func (w *watched) use(table *meter.Table) meter.Use {
+func (w *watched) use(table *meterTable) meterUse {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tree.Look(table)
 }
 
 func newAuditor() *auditor {
-	return &auditor{swap: meter.HasSwap(), watched: map[*command]*watched{}, asked: map[*command]bool{}, soon: make(chan struct{}, 1)}
+	return &auditor{swap: hasSwap(), watched: map[*command]*watched{}, asked: map[*command]bool{}, soon: make(chan struct{}, 1)}
 }
 
 // watch looks at a command from now on, until it is gone or let go of. Its
@@ -73,15 +71,15 @@ func newAuditor() *auditor {
 // of processor time does not count. Without bounds that have to be looked at it
 // does nothing.
 func (o *auditor) watch(m *command, a *audit, shell bool) {
-	if a == nil || a.bounds == (meter.Bounds{}) {
+	if a == nil || a.bounds == (meterBounds{}) {
 		return
 	}
-	with := meter.Options{Swap: o.swap}
+	with := meterOptions{Swap: o.swap}
 	if shell {
 		with.Earlier, with.Ours = true, 1 // the holder
 	}
 	w := &watched{
-		audit: a, tree: meter.NewTree(m.stage.pid, a.bounds, with),
+		audit: a, tree: newTree(m.stage.pid, a.bounds, with),
 		pause: firstLookAt, due: time.Now().Add(firstLookAt),
 	}
 	o.mu.Lock()
@@ -129,7 +127,7 @@ func (o *auditor) last(m *command) {
 	o.mu.Lock()
 	w := o.watched[m]
 	o.mu.Unlock()
-	var table meter.Table
+	var table meterTable
 	if w != nil && table.Read() == nil {
 		w.audit.look(w.use(&table))
 	}
@@ -137,7 +135,7 @@ func (o *auditor) last(m *command) {
 
 // run looks until there is nobody to look at.
 func (o *auditor) run() {
-	var table meter.Table
+	var table meterTable
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -196,7 +194,7 @@ func (o *auditor) next() (due time.Time, some bool) {
 
 // look looks at those that are due now or soon, and reports whether there was
 // anybody.
-func (o *auditor) look(table *meter.Table, now time.Time) bool {
+func (o *auditor) look(table *meterTable, now time.Time) bool {
 	due, asked := o.due(now), o.questions(now)
 	if len(due)+len(asked) == 0 {
 		return false

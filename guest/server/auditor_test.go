@@ -6,8 +6,6 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	"github.com/bulkhead-dev/sandbox/guest/server/meter"
 )
 
 // TestAuditorIsNotWoken holds that a command which comes wakes the auditor only
@@ -21,7 +19,7 @@ func TestAuditorIsNotWoken(t *testing.T) {
 			o := newAuditor()
 			o.running, o.awake = true, time.Now().Add(tt.sleeps)
 			m := &command{stage: &stageProc{pid: os.Getpid()}}
-			o.watch(m, &audit{bounds: meter.Bounds{Memory: 1 << 30}}, true)
+			o.watch(m, &audit{bounds: meterBounds{Memory: 1 << 30}}, true)
 			if woken := len(o.soon) > 0; woken != tt.woken {
 				t.Errorf("woken %v", woken)
 			}

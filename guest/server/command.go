@@ -6,7 +6,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/proctree"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -103,7 +102,7 @@ func (m *command) begin() {
 func (m *command) busy() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.pid == 0 || proctree.Running(m.pid)
+	return m.pid == 0 || runningProctree(m.pid)
 }
 
 // end forgets a command that has sent its last answer.

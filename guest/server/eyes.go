@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/observe"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -29,8 +28,8 @@ const (
 
 // eyes look at what the commands of a wall try. A nil one sees nothing.
 type eyes struct {
-	observer  *observe.Observer
-	resolve   func(*observe.Sighting) []wire.Attempt // the observer's
+	observer  *notifierObserver
+	resolve   func(*notifierSighting) []wire.Attempt // the observer's
 	resolvers chan struct{}                          // holds a token for each that is at work
 }
 
@@ -38,7 +37,7 @@ func newEyes(c wire.Config) (*eyes, error) {
 	if !c.Observe {
 		return nil, nil
 	}
-	o, err := observe.New(c.Writable)
+	o, err := newNotifier(c.Writable)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +51,7 @@ func (e *eyes) open(s *stageProc, listener int) error {
 		unix.Close(listener)
 		return err
 	}
-	observe.Hasten(listener)
+	hastenNotifier(listener)
 	go e.watch(s, os.NewFile(uintptr(listener), "listener"))
 	return nil
 }
@@ -63,17 +62,17 @@ func (e *eyes) watch(s *stageProc, listener *os.File) {
 	if err != nil {
 		return // it is closed
 	}
-	var observer *observe.Observer
+	var observer *notifierObserver
 	if e != nil {
 		observer = e.observer
 	}
 	fork := func(thread int) bool { return s.forks.Load().allow(thread) }
 	for {
-		var seen *observe.Sighting
+		var seen *notifierSighting
 		var w *witness
 		rerr := conn.Read(func(fd uintptr) bool {
 			seen, err = observer.Take(int(fd), fork, func() { w = s.witness.Load().begin() })
-			return !errors.Is(err, observe.ErrNone)
+			return !errors.Is(err, errNone)
 		})
 		switch {
 		case rerr != nil || err == io.EOF:
@@ -92,7 +91,7 @@ func (e *eyes) watch(s *stageProc, listener *os.File) {
 // follow finds out what a sighting was about, and tells the witness. It
 // returns false when that took so long that another one has begun to do our
 // work.
-func (e *eyes) follow(seen *observe.Sighting, w *witness, other func()) bool {
+func (e *eyes) follow(seen *notifierSighting, w *witness, other func()) bool {
 	defer w.end()
 	if !e.enter() {
 		return true

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/observe"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -22,7 +21,7 @@ func TestStuckResolver(t *testing.T) { synctest.Test(t, testStuckResolver) }
 
 func testStuckResolver(t *testing.T) {
 	hang, relieved := make(chan struct{}), make(chan struct{})
-	e := &eyes{resolvers: make(chan struct{}, maxResolvers), resolve: func(*observe.Sighting) []wire.Attempt {
+	e := &eyes{resolvers: make(chan struct{}, maxResolvers), resolve: func(*notifierSighting) []wire.Attempt {
 		<-hang
 		return []wire.Attempt{{Path: "/late"}}
 	}}
@@ -46,7 +45,7 @@ func testStuckResolver(t *testing.T) {
 // TestAllResolversStuck holds that calls are let go on when no path can be
 // followed any more.
 func TestAllResolversStuck(t *testing.T) {
-	e := &eyes{resolvers: make(chan struct{}, maxResolvers), resolve: func(*observe.Sighting) []wire.Attempt {
+	e := &eyes{resolvers: make(chan struct{}, maxResolvers), resolve: func(*notifierSighting) []wire.Attempt {
 		t.Error("there are more resolvers than may be")
 		return nil
 	}}

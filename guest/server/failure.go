@@ -6,7 +6,6 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -44,21 +43,21 @@ func scarce(err error) bool {
 }
 
 // stepFailure translates what a stage reported.
-func stepFailure(r stage.Report) *wire.Failed {
+func stepFailure(r shimReport) *wire.Failed {
 	errno := syscall.Errno(r.Errno)
 	kind := wire.KindInternal
 	switch r.Step {
-	case stage.StepRequest:
+	case stepRequest:
 		kind = wire.KindInvalid
-	case stage.StepFork:
+	case stepFork:
 		kind = wire.KindResource
-	case stage.StepDir:
+	case stepDir:
 		kind = wire.KindBadDir
-	case stage.StepLimits:
+	case stepLimits:
 		kind = wire.KindLimit
-	case stage.StepExecGone:
+	case stepExecGone:
 		kind = wire.KindNotFound
-	case stage.StepExec:
+	case stepExec:
 		switch {
 		case errno == syscall.E2BIG:
 			kind = wire.KindTooBig

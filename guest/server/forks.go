@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/meter"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 
 	"golang.org/x/sys/unix"
@@ -26,8 +25,8 @@ type forks struct {
 	ours  int // processes of our own below the stage, which do not count
 
 	mu    sync.Mutex
-	tree  *meter.Tree
-	table meter.Table
+	tree  *meterTree
+	table meterTable
 	most  int64             // processes there may be, at most
 	going map[int]time.Time // threads whose call was let go on lately, and since when
 	over  bool
@@ -60,7 +59,7 @@ func (f *forks) below(stage int) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tree = meter.NewTree(stage, meter.Bounds{Processes: f.bound}, meter.Options{Ours: f.ours})
+	f.tree = newTree(stage, meterBounds{Processes: f.bound}, meterOptions{Ours: f.ours})
 }
 
 // allow reports whether a thread may make one more process. Where it may not,

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
 )
 
 // passBacklog is how many connections the kernel keeps for a listener that
@@ -38,7 +37,7 @@ func (g *gateway) give(m wire.Pass) {
 		return
 	}
 	local, _ := endpointsOf(g.file)
-	err := g.conn.side.pass.Send(handover.KindListener, m.Ticket, []*os.File{g.file}, sideWithin)
+	err := g.conn.side.pass.Send(wire.KindListener, m.Ticket, []*os.File{g.file}, sideWithin)
 	g.close()
 	if err != nil {
 		g.answer(wire.TypeFailed, failure(wire.KindResource, err).Encode())

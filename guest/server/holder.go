@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/hold"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,13 +52,13 @@ func (h *holder) greet() (pid int, program string, err error) {
 		if err != nil {
 			return 0, "", err
 		}
-		n, ok := hold.Number(m)
+		n, ok := numberFdstore(m)
 		switch {
-		case m[0] == hold.Ready && ok:
+		case m[0] == fdstoreReady && ok:
 			pid = n
-		case m[0] == hold.Failed && ok:
+		case m[0] == fdstoreFailed && ok:
 			return 0, "", unix.Errno(n)
-		case m[0] == hold.Program:
+		case m[0] == fdstoreProgram:
 			program = string(m[1:])
 		default:
 			return 0, "", errHolder
@@ -71,7 +70,7 @@ func (h *holder) greet() (pid int, program string, err error) {
 // receive returns the next message, which has at least one byte. The end of
 // the socket is io.EOF, also where something was left that nobody has read.
 func (h *holder) receive() ([]byte, error) {
-	b := make([]byte, hold.MaxMessage)
+	b := make([]byte, maxMessage)
 	n, err := h.sock.Read(b)
 	if err == nil && n == 0 || errors.Is(err, unix.ECONNRESET) {
 		err = io.EOF
@@ -88,7 +87,7 @@ type put struct {
 // put sends descriptors to their slots. They may be closed afterwards; they
 // are there once settle has returned.
 func (h *holder) put(puts ...put) error {
-	message := []byte{hold.Put}
+	message := []byte{fdstorePut}
 	var fds []int
 	for _, p := range puts {
 		message = append(message, p.slot)
@@ -100,11 +99,11 @@ func (h *holder) put(puts ...put) error {
 
 // tell gives what will be the shell its standard output, before anything
 // else is sent.
-func (h *holder) tell(fd int) error { return h.send([]byte{hold.Tell}, []int{fd}) }
+func (h *holder) tell(fd int) error { return h.send([]byte{fdstoreTell}, []int{fd}) }
 
 // drain has the holder read and forget what comes from fd, for as long as
 // somebody can write there.
-func (h *holder) drain(fd int) error { return h.send([]byte{hold.Drain}, []int{fd}) }
+func (h *holder) drain(fd int) error { return h.send([]byte{fdstoreDrain}, []int{fd}) }
 
 func (h *holder) send(message []byte, fds []int) error {
 	conn, err := h.sock.SyscallConn()
@@ -138,7 +137,7 @@ func (h *holder) settle() error {
 		if err != nil {
 			return err
 		}
-		if len(m) != 1 || m[0] != hold.Done {
+		if len(m) != 1 || m[0] != fdstoreDone {
 			return errHolder
 		}
 	}

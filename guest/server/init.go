@@ -10,9 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/procname"
-	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -100,7 +97,7 @@ func descriptor(s string) (fd int, err error) {
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
-	procname.Set()
+	setProcname()
 	c, err := parseInit(args)
 	if err != nil {
 		return complain(err)
@@ -112,7 +109,7 @@ func Init(args []string) int {
 		return complain(err)
 	}
 	// Nothing but who started us can have blocked it by now.
-	if !c.masked && !sigs.Blocked(sigs.Stop) {
+	if !c.masked && !blockedSigs(Stop) {
 		return complain(restart(args))
 	}
 	if err := runInit(c); err != nil {
@@ -131,7 +128,7 @@ func complain(err error) int {
 // started with holds for all of them.
 func restart(args []string) error {
 	runtime.LockOSThread()
-	if err := sigs.Block(sigs.Stop); err != nil {
+	if err := Block(Stop); err != nil {
 		return err
 	}
 	argv := append([]string{"sandbox-guest", "init", "--masked"}, args...)
@@ -139,12 +136,12 @@ func restart(args []string) error {
 }
 
 func runInit(c initConfig) error {
-	isolation := stage.Probe()
+	isolation := probeShim()
 	open := isolation.Signal || os.Getpid() != 1
 	if open {
-		sigs.IgnoreAll(unix.SIGTERM, unix.SIGINT)
+		ignoreAll(unix.SIGTERM, unix.SIGINT)
 	} else {
-		sigs.IgnoreAll()
+		ignoreAll()
 	}
 	conf, err := c.wall()
 	if err != nil {
@@ -157,7 +154,7 @@ func runInit(c initConfig) error {
 	if err := setLimits(conf.Limits); err != nil {
 		return err
 	}
-	fd, err := sigs.Open(sigs.Stop)
+	fd, err := openSigs(Stop)
 	if err != nil {
 		return err
 	}

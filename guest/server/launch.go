@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -99,7 +98,7 @@ func (m *command) launch() *wire.Failed {
 		m.stage = proc
 		m.sweep()
 		return failure(wire.KindInternal, errors.New("the stage of the command does not answer"))
-	case r.Kind == stage.Failed:
+	case r.Kind == shimFailed:
 		m.giveBack(proc)
 		return stepFailure(r)
 	}

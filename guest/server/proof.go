@@ -6,8 +6,6 @@ import (
 	"errors"
 	"runtime"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/prove"
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +21,7 @@ type proof struct {
 // try has the checks be made on a thread that is held as commands are, and that
 // ends with the checks: it is none of those that the process keeps. It has to be
 // there before commands are, which could take the room for it.
-func try(checks []wire.Check, maker *stage.Maker) *proof {
+func try(checks []wire.Check, maker *shimMaker) *proof {
 	p := &proof{done: make(chan struct{})}
 	if len(checks) == 0 {
 		p.err = errors.New("the guest was given nothing to check")
@@ -34,7 +32,7 @@ func try(checks []wire.Check, maker *stage.Maker) *proof {
 	p.there = onThread(func() {
 		defer close(p.done)
 		if p.err = maker.Hold(); p.err == nil {
-			p.misses = prove.Run(checks)
+			p.misses = runSelfcheck(checks)
 		}
 	})
 	return p

@@ -8,8 +8,6 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/proctree"
-	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
 	"golang.org/x/sys/unix"
 )
 
@@ -60,12 +58,12 @@ func awaitStop(fd *os.File, open bool) error {
 func stopSignals() []os.Signal { return []os.Signal{unix.SIGTERM, unix.SIGINT} }
 
 func awaitOutside(fd *os.File) error {
-	var b [sigs.EventSize]byte
+	var b [eventSize]byte
 	for {
 		if _, err := io.ReadFull(fd, b[:]); err != nil {
 			return err
 		}
-		if sigs.Decode(&b).Sender == 0 || os.Getpid() != 1 {
+		if decodeSigs(&b).Sender == 0 || os.Getpid() != 1 {
 			return nil
 		}
 	}
@@ -107,7 +105,7 @@ func (s *Server) end() {
 			_ = unix.Kill(-1, sig) // nobody left is fine
 			return
 		}
-		_ = proctree.Signal(proctree.Tree{Root: os.Getpid()}, sig)
+		_ = signalProctree(proctreeTree{Root: os.Getpid()}, sig)
 	}
 	send(unix.SIGTERM)
 	for deadline := time.Now().Add(politeEnd); time.Now().Before(deadline) && s.busy(); {
@@ -115,7 +113,7 @@ func (s *Server) end() {
 	}
 	send(unix.SIGKILL)
 	if os.Getpid() != 1 {
-		_ = proctree.Kill(proctree.Tree{Root: os.Getpid()}, killWithin)
+		_ = killProctree(proctreeTree{Root: os.Getpid()}, killWithin)
 	}
 }
 
@@ -123,11 +121,11 @@ func (s *Server) end() {
 // commands have ended go by themselves.
 func (s *Server) busy() bool {
 	s.reap()
-	all, err := proctree.Snapshot()
+	all, err := snapshotProctree()
 	if err != nil {
 		return false
 	}
-	for _, p := range proctree.Descendants(all, os.Getpid(), nil) {
+	for _, p := range descendantsProctree(all, os.Getpid(), nil) {
 		if !s.nursery.is(p.PID) {
 			return true
 		}

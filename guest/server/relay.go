@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +22,7 @@ func Relay() int {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain(err)
 	}
-	sigs.IgnoreAll()
+	ignoreAll()
 	conn, err := dialGuest(time.Now().Add(relayPatience))
 	if err != nil {
 		return complain(err)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/proctree"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -129,11 +128,11 @@ const maxNamed = 5
 // to end by themselves may be among them.
 func (s *Server) leftBehind(stage int) (left wire.Left) {
 	s.walk(func() {
-		all, err := proctree.Snapshot()
+		all, err := snapshotProctree()
 		if err != nil {
 			return
 		}
-		for _, p := range proctree.Descendants(all, stage, func(int) bool { return false }) {
+		for _, p := range descendantsProctree(all, stage, func(int) bool { return false }) {
 			b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/comm")
 			if err != nil {
 				continue // it has ended

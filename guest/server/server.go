@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/observe"
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -65,7 +63,7 @@ type Server struct {
 // newServer returns a Server that can say what a guest with conf does here,
 // and takes requests once it is furnished. That comes apart because the rest
 // takes a while, and who is greeted before has something to do meanwhile.
-func newServer(conf wire.Config, isolation stage.Isolation) *Server {
+func newServer(conf wire.Config, isolation shimIsolation) *Server {
 	s := &Server{
 		furnished: make(chan struct{}),
 		walkers:   make(chan struct{}, maxWalkers),
@@ -79,10 +77,10 @@ func newServer(conf wire.Config, isolation stage.Isolation) *Server {
 		return &b
 	}
 	s.keepsTrees = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
-	s.features, s.degraded = abilities(isolation, s.keepsTrees, stage.CanListen())
+	s.features, s.degraded = abilities(isolation, s.keepsTrees, canListen())
 	if conf.Observe {
 		s.features = append(s.features, wire.FeatureObserve)
-		if observe.Blind() {
+		if blindNotifier() {
 			s.degraded = append(s.degraded, "kernel.yama.ptrace_scope is 2 or more: what commands try and are refused is not seen")
 		}
 	}
@@ -111,7 +109,7 @@ func (s *Server) furnish(o outfit) error {
 		return err
 	}
 	s.null, s.nullFD = null, int(null.Fd())
-	maker, err := stage.NewMaker(o.base, s.nullFD, stage.Confinement{
+	maker, err := newMaker(o.base, s.nullFD, shimConfinement{
 		Landlock: o.conf.Landlock, Readable: o.conf.Readable, Writable: o.conf.Writable,
 		Filter: o.conf.Filter, Observe: o.conf.Observe, Processes: o.processes,
 	})
@@ -178,7 +176,7 @@ func (s *Server) settle(first *stageProc, warmed <-chan struct{}) error {
 }
 
 // abilities says what this guest can do here and what it cannot.
-func abilities(i stage.Isolation, keepsTrees, listens bool) (features, degraded []string) {
+func abilities(i shimIsolation, keepsTrees, listens bool) (features, degraded []string) {
 	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell, wire.FeatureLimits, wire.FeatureUse, wire.FeatureBare}
 	if i.Proc {
 		features = append(features, wire.FeatureIsolateProc)

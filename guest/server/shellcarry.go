@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -25,7 +24,7 @@ var errNotQuick = errors.New("the line takes its time")
 
 // hear waits for the end of the line, and begins to carry its bytes when
 // that does not come quickly.
-func (l *shellLine) hear(p *shellProc, a *dialect.Answer) error {
+func (l *shellLine) hear(p *shellProc, a *protocolAnswer) error {
 	ended := func() bool { _, ok := a.Ended(); return ok }
 	if l.cmd.inbox == nil && !l.carried() {
 		if err := p.hear(a, l.shell.state, ended, quick, func() error { return errNotQuick }); err != errNotQuick {

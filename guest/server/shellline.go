@@ -5,8 +5,6 @@ package server
 import (
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
-	"github.com/bulkhead-dev/sandbox/guest/server/hold"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +25,7 @@ type shellLine struct {
 	cmd   *command
 
 	token  string
-	from   dialect.Outputs
+	from   protocolOutputs
 	bearer *shellProc // the one whose output is carried, or nil
 
 	// Guarded by the mutex of the shell.
@@ -122,7 +120,7 @@ func (l *shellLine) conclude(t wire.Type, payload []byte) {
 
 // hand gives the line to a process of the shell, which it starts if there
 // is none. The answer is to be heard then.
-func (s *shell) hand(l *shellLine) (*shellProc, *dialect.Answer, *wire.Failed) {
+func (s *shell) hand(l *shellLine) (*shellProc, *protocolAnswer, *wire.Failed) {
 	for tries := 0; ; tries++ {
 		if p := s.proc; p != nil && p.isGone() {
 			s.abandon()
@@ -136,7 +134,7 @@ func (s *shell) hand(l *shellLine) (*shellProc, *dialect.Answer, *wire.Failed) {
 		p := s.proc
 		err := l.give(p)
 		if err == nil {
-			return p, dialect.NewAnswer(l.token), nil
+			return p, newAnswer(l.token), nil
 		}
 		if err == errKilled {
 			return nil, nil, failure(wire.KindInternal, err)
@@ -157,11 +155,11 @@ func (l *shellLine) give(p *shellProc) error {
 		return err
 	}
 	flags := l.cmd.start.Flags
-	l.token = randomHex(dialect.TokenLen / 2)
+	l.token = randomHex(tokenLen / 2)
 	var drop bool
 	l.from, drop = p.own.next(l.text)
 	effect := p.effect(l)
-	script := p.dialect.Script(dialect.Line{
+	script := p.dialect.Script(protocolLine{
 		Outputs: l.from, Drop: drop, Untrap: p.traps && l.shell.state.mayEnd(), Effect: effect, Traps: p.traps, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
 		Stdout: l.cmd.credits[wire.Stdout] != nil, Stderr: l.cmd.credits[wire.Stderr] != nil,
 		Merge: flags&wire.FlagMergeErr != 0,
@@ -194,18 +192,18 @@ func (l *shellLine) give(p *shellProc) error {
 
 // effect returns what the line does at most to the state that is kept, and takes
 // note of one that may change it, or give the shell traps.
-func (p *shellProc) effect(l *shellLine) dialect.Effect {
+func (p *shellProc) effect(l *shellLine) protocolEffect {
 	effect := p.dialect.Effect(l.text)
 	since := l.shell.state.isSince(p.changed)
 	if since {
 		p.traps = !l.shell.state.isUsual()
 	}
 	switch {
-	case effect == dialect.Changes:
-		p.traps = p.traps || dialect.MayTrap(l.text)
+	case effect == protocolChanges:
+		p.traps = p.traps || mayTrap(l.text)
 		p.changed = l.cmd.id
 	case !since || p.traps:
-		return dialect.Changes
+		return protocolChanges
 	}
 	return effect
 }
@@ -224,7 +222,7 @@ func (l *shellLine) giveInput(p *shellProc) error {
 	if l.cmd.inbox == nil {
 		return nil
 	}
-	if err := p.hold.put(put{hold.SlotStdin, l.cmd.streams.child[wire.Stdin]}); err != nil {
+	if err := p.hold.put(put{slotStdin, l.cmd.streams.child[wire.Stdin]}); err != nil {
 		return err
 	}
 	return p.hold.settle()

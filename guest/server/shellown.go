@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,29 +35,29 @@ type own struct {
 // next says how the line of that text has its outputs, and whether the shell has
 // to close its own first. After a line that leaves fewer numbers for descriptors
 // than theirs a shell could not go on with them.
-func (o *own) next(text string) (from dialect.Outputs, drop bool) {
+func (o *own) next(text string) (from protocolOutputs, drop bool) {
 	switch {
 	case strings.Contains(text, "ulimit"):
-		return dialect.Opened, o.has || o.drop
+		return protocolOpened, o.has || o.drop
 	case o.has:
-		return dialect.Own, false
+		return protocolOwn, false
 	case o.calm >= calmLines && !o.never:
-		return dialect.Taken, o.drop
+		return protocolTaken, o.drop
 	}
-	return dialect.Opened, o.drop
+	return protocolOpened, o.drop
 }
 
 // ended notes how a line has ended that had its outputs from there: the number
 // of the last process, and whether the shell says that it has its own. It
 // reports whether the pipes are the shell's alone.
-func (o *own) ended(from dialect.Outputs, last string, has bool) (alone bool) {
+func (o *own) ended(from protocolOutputs, last string, has bool) (alone bool) {
 	quiet := last != "" && last == o.last
 	if o.last = last; quiet {
 		o.calm++
 	} else {
 		o.calm = 0
 	}
-	o.never = o.never || from == dialect.Taken && !has
+	o.never = o.never || from == protocolTaken && !has
 	o.has = has && quiet
 	o.drop = has && !quiet
 	return o.has

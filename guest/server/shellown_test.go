@@ -4,8 +4,6 @@ package server
 
 import (
 	"testing"
-
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
 )
 
 // TestOwn holds when a shell takes its outputs, when it has them, and when it
@@ -14,33 +12,33 @@ func TestOwn(t *testing.T) {
 	type line struct {
 		last  string // process, when it ends
 		has   bool   // what the shell says then
-		from  dialect.Outputs
+		from  protocolOutputs
 		drop  bool
 		alone bool
 		text  string
 	}
 	for name, lines := range map[string][]line{
 		"calm": {
-			{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: dialect.Taken, has: true, alone: true},
-			{last: "7", from: dialect.Own, has: true, alone: true}, {last: "7", from: dialect.Own, has: true, alone: true},
+			{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: protocolTaken, has: true, alone: true},
+			{last: "7", from: protocolOwn, has: true, alone: true}, {last: "7", from: protocolOwn, has: true, alone: true},
 		},
 		"programs": {{last: "7"}, {last: "8"}, {last: "8"}, {last: "9"}, {last: "9"}, {last: "10"}},
 		"a program while it takes them": {
-			{last: "7"}, {last: "7"}, {last: "7"}, {last: "8", from: dialect.Taken, has: true},
-			{last: "8", drop: true}, {last: "8"}, {last: "8", from: dialect.Taken, has: true, alone: true},
+			{last: "7"}, {last: "7"}, {last: "7"}, {last: "8", from: protocolTaken, has: true},
+			{last: "8", drop: true}, {last: "8"}, {last: "8", from: protocolTaken, has: true, alone: true},
 		},
 		"a program when it has them": {
-			{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: dialect.Taken, has: true, alone: true},
-			{last: "8", from: dialect.Own, has: true}, {last: "9", drop: true}, {last: "9"},
+			{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: protocolTaken, has: true, alone: true},
+			{last: "8", from: protocolOwn, has: true}, {last: "9", drop: true}, {last: "9"},
 		},
-		"it cannot take them": {{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: dialect.Taken}, {last: "7"}, {last: "7"}},
+		"it cannot take them": {{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: protocolTaken}, {last: "7"}, {last: "7"}},
 		"it has lost them": {
-			{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: dialect.Taken, has: true, alone: true},
-			{last: "7", from: dialect.Own}, {last: "7", from: dialect.Taken, has: true, alone: true},
+			{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: protocolTaken, has: true, alone: true},
+			{last: "7", from: protocolOwn}, {last: "7", from: protocolTaken, has: true, alone: true},
 		},
 		"a line that may leave few numbers": {
-			{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: dialect.Taken, has: true, alone: true},
-			{last: "7", text: "ulimit -n 64", drop: true}, {last: "7", from: dialect.Taken},
+			{last: "7"}, {last: "7"}, {last: "7"}, {last: "7", from: protocolTaken, has: true, alone: true},
+			{last: "7", text: "ulimit -n 64", drop: true}, {last: "7", from: protocolTaken},
 		},
 		"nobody knows": {{}, {}, {}, {}, {}},
 	} {

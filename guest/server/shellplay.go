@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -83,7 +82,7 @@ func (p *shellProc) release() {
 
 // say writes to the script. An error means that the shell has seen nothing:
 // one that ends with the first of several writes has been told all it needs.
-func (p *shellProc) say(s dialect.Script) error {
+func (p *shellProc) say(s protocolScript) error {
 	p.given = s
 	for i, w := range s.Writes {
 		if _, err := p.script.Write([]byte(w)); err != nil {
@@ -105,7 +104,7 @@ func (p *shellProc) say(s dialect.Script) error {
 // and an error of it ends the wait. With each look it takes what has been
 // written of the state, or the shell could wait for that; while that of the line
 // before has not come to its end, it looks often.
-func (p *shellProc) hear(a *dialect.Answer, state *shellState, done func() bool, first time.Duration, idle func() error) error {
+func (p *shellProc) hear(a *protocolAnswer, state *shellState, done func() bool, first time.Duration, idle func() error) error {
 	look := first
 	if !p.telling.over() {
 		look = min(look, quick)
@@ -191,20 +190,20 @@ func readNow(f *os.File, b []byte) (n int, err error) {
 
 // settle makes the shell ready for the next line, and keeps its state, or
 // leaves that for later. It overlaps with the shell's own work.
-func (p *shellProc) settle(l *shellLine, a *dialect.Answer, state *shellState) error {
+func (p *shellProc) settle(l *shellLine, a *protocolAnswer, state *shellState) error {
 	keep := func() error { return p.keepState(a, state) }
 	switch {
-	case p.given.Effect == dialect.Prints: // and has the same outputs, and no process
+	case p.given.Effect == protocolPrints: // and has the same outputs, and no process
 		state.stays(l.cmd.id)
 		return l.quieten(p)
-	case p.given.Effect == dialect.Leaves:
+	case p.given.Effect == protocolLeaves:
 		keep = func() error { state.stays(l.cmd.id); return nil }
 	case p.given.Silent && p.traps: // those are looked at before the next line
 		keep = func() error { return p.keepNow(a, state) }
 	case p.given.Silent:
 		keep = func() error { p.keepLater(a, state); return nil }
 	}
-	if l.from == dialect.Opened {
+	if l.from == protocolOpened {
 		p.own.ended(l.from, p.prog.conn.srv.lastProcess(), false)
 		return p.renew(l.used(), keep)
 	}
@@ -213,7 +212,7 @@ func (p *shellProc) settle(l *shellLine, a *dialect.Answer, state *shellState) e
 	if err := keep(); err != nil {
 		return err
 	}
-	if !p.own.ended(l.from, p.prog.conn.srv.lastProcess(), l.from == dialect.Own || a.Own()) {
+	if !p.own.ended(l.from, p.prog.conn.srv.lastProcess(), l.from == protocolOwn || a.Own()) {
 		return p.renew([]int{wire.Stdout, wire.Stderr}, func() error { return nil })
 	}
 	return l.quieten(p)

@@ -8,8 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
-	"github.com/bulkhead-dev/sandbox/guest/server/hold"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -43,11 +41,11 @@ type shellProc struct {
 	control *os.File // read end
 	told    int      // read end of its standard output, where it tells its state; not polled, so that nobody wakes up for its parts. -1 for none
 	text    *os.File // the file in hold.SlotText
-	dialect dialect.Dialect
+	dialect protocolDialect
 	program string
 	outputs [3]*os.File // read ends of the pipes that the next line gets, by channel
 	own     own
-	given   dialect.Script // the last that it was given
+	given   protocolScript // the last that it was given
 	telling telling
 	changed uint32 // the last line that it was given that may have changed its state
 	traps   bool   // it may have traps of which it tells nothing unless it is asked to
@@ -93,22 +91,22 @@ func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed
 // would hinder the holder are for the shell alone, see hold.Args.
 func shellCommand(m wire.Shell, bare bool) wire.Start {
 	s := wire.Start{Flags: wire.FlagNoStdin | wire.FlagNoStdout | wire.FlagNoStderr, Dir: m.Dir, Env: m.Env}
-	var own []hold.Limit
+	var own []fdstoreLimit
 	for _, l := range m.Limits {
 		switch l.Kind {
 		case wire.LimitAddressSpace:
-			own = append(own, hold.Limit{Resource: unix.RLIMIT_AS, Soft: l.Value, Hard: l.Value})
+			own = append(own, fdstoreLimit{Resource: unix.RLIMIT_AS, Soft: l.Value, Hard: l.Value})
 		case wire.LimitData:
-			own = append(own, hold.Limit{Resource: unix.RLIMIT_DATA, Soft: l.Value, Hard: l.Value})
+			own = append(own, fdstoreLimit{Resource: unix.RLIMIT_DATA, Soft: l.Value, Hard: l.Value})
 		case wire.LimitOpenFiles:
-			own = append(own, hold.Limit{Resource: unix.RLIMIT_NOFILE, Soft: l.Value, Hard: l.Value})
+			own = append(own, fdstoreLimit{Resource: unix.RLIMIT_NOFILE, Soft: l.Value, Hard: l.Value})
 		case wire.LimitCPU: // as for commands
-			own = append(own, hold.Limit{Resource: unix.RLIMIT_CPU, Soft: l.Value, Hard: l.Value + 1})
+			own = append(own, fdstoreLimit{Resource: unix.RLIMIT_CPU, Soft: l.Value, Hard: l.Value + 1})
 		default:
 			s.Limits = append(s.Limits, l)
 		}
 	}
-	s.Args = hold.Args(own, bare)
+	s.Args = argsFdstore(own, bare)
 	return s
 }
 
@@ -170,7 +168,7 @@ func (p *shellProc) begin(ends [3]int, restore *os.File) *wire.Failed {
 	known := false
 	if err == nil {
 		p.program = program
-		if p.dialect, known = dialect.For(program, pid); !known {
+		if p.dialect, known = forProtocol(program, pid); !known {
 			err = errHolder
 		}
 	}
@@ -204,10 +202,10 @@ func shellFailure(errno unix.Errno) *wire.Failed {
 
 func (p *shellProc) fillSlots(ends [3]int, restore *os.File) error {
 	puts := []put{
-		{hold.SlotControl, ends[wire.Stdout]}, {hold.SlotText, int(p.text.Fd())},
+		{slotControl, ends[wire.Stdout]}, {slotText, int(p.text.Fd())},
 	}
 	if restore != nil {
-		puts = append(puts, put{hold.SlotRestore, int(restore.Fd())})
+		puts = append(puts, put{slotRestore, int(restore.Fd())})
 	}
 	if err := p.hold.put(puts...); err != nil {
 		return err
@@ -251,7 +249,7 @@ func duplicate(f *os.File) (fd int, err error) {
 	return fd, err
 }
 
-func slotOf(channel int) byte { return byte(hold.SlotStdout + channel - wire.Stdout) }
+func slotOf(channel int) byte { return byte(slotStdout + channel - wire.Stdout) }
 
 // keepPackets has a pipe deliver what was written at once at once.
 func keepPackets(f *os.File) error {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +26,7 @@ func (s *shell) play(l *shellLine) {
 		p, a, refused := s.hand(l)
 		switch {
 		case refused != nil && ended != nil:
-			s.bury(l, ended, dialect.NewAnswer(l.token))
+			s.bury(l, ended, newAnswer(l.token))
 			return
 		case refused != nil:
 			l.fail(refused)
@@ -63,7 +62,7 @@ func (s *shell) played(l *shellLine) {
 }
 
 // conclude answers a line that has come to its end and keeps the state.
-func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer) {
+func (s *shell) conclude(l *shellLine, p *shellProc, a *protocolAnswer) {
 	if !l.deliver(p) {
 		l.carry(p)
 		l.settle()
@@ -82,7 +81,7 @@ func (s *shell) conclude(l *shellLine, p *shellProc, a *dialect.Answer) {
 }
 
 // bury answers a line with which its process has ended.
-func (s *shell) bury(l *shellLine, p *shellProc, a *dialect.Answer) {
+func (s *shell) bury(l *shellLine, p *shellProc, a *protocolAnswer) {
 	l.endInput()
 	s.lost = false
 	if p.exitErr != nil {

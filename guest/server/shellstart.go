@@ -5,8 +5,6 @@ package server
 import (
 	"errors"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
-	"github.com/bulkhead-dev/sandbox/guest/server/hold"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -108,8 +106,8 @@ func (s *shell) prepare(p *shellProc, restoring bool) error {
 	if err := p.hold.settle(); err != nil {
 		return err
 	}
-	token := randomHex(dialect.TokenLen / 2)
-	a := dialect.NewAnswer(token)
+	token := randomHex(tokenLen / 2)
+	a := newAnswer(token)
 	if err := p.say(p.dialect.Begin(token, restoring && s.state.hasTraps())); err != nil {
 		return err
 	}
@@ -117,7 +115,7 @@ func (s *shell) prepare(p *shellProc, restoring bool) error {
 	if err := p.keepState(a, s.state); err != nil || !restoring {
 		return err
 	}
-	if err := p.hold.put(put{hold.SlotRestore, s.conn.srv.nullFD}); err != nil {
+	if err := p.hold.put(put{slotRestore, s.conn.srv.nullFD}); err != nil {
 		return err
 	}
 	if err := p.hold.settle(); err != nil {

@@ -6,14 +6,13 @@ import (
 	"io"
 	"os"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
-	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
+	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
 const (
 	// maxState bounds the state that is kept of a shell in bytes. Of a larger
 	// one nothing is kept: the state before it stays.
-	maxState = snapshot.MaxSize
+	maxState = wire.MaxSize
 	// roomyState is how long a file stays that is to be written again. What
 	// is left in it beyond the new state is nobody's.
 	roomyState = 64 << 10
@@ -36,9 +35,9 @@ type shellState struct {
 	whole int64    // size of what is kept
 	usual *bool    // it is that of a usual shell of bash; nil: nobody has looked
 
-	index  *os.File        // nil: nobody wants to know
-	sum    uint32          // of what was written
-	record snapshot.Record // the one in the index
+	index  *os.File    // nil: nobody wants to know
+	sum    uint32      // of what was written
+	record wire.Record // the one in the index
 }
 
 func newShellState() (*shellState, error) {
@@ -73,7 +72,7 @@ func (s *shellState) write(p []byte) {
 	_, s.err = s.files[s.next].WriteAt(p, s.size-int64(len(p)))
 	s.room[s.next] = max(s.room[s.next], s.size)
 	if s.index != nil {
-		s.sum = snapshot.Sum(s.sum, p)
+		s.sum = wire.Sum(s.sum, p)
 	}
 }
 
@@ -105,16 +104,16 @@ func (s *shellState) isSince(line uint32) bool { return s.good != nil && s.recor
 // shell of bash.
 func (s *shellState) isUsual() bool {
 	if s.usual == nil {
-		var b [dialect.UsualTail]byte
+		var b [usualTail]byte
 		n, err := s.good.ReadAt(b[:min(s.whole, int64(len(b)))], max(0, s.whole-int64(len(b))))
-		s.usual = new(err == nil && dialect.Usual(s.head(), b[:n]))
+		s.usual = new(err == nil && usualProtocol(s.head(), b[:n]))
 	}
 	return *s.usual
 }
 
 // head is how what is kept begins.
 func (s *shellState) head() []byte {
-	var b [dialect.UsualHead]byte
+	var b [usualHead]byte
 	n, _ := s.good.ReadAt(b[:min(s.whole, int64(len(b)))], 0) // of our memory
 	return b[:n]
 }
@@ -125,7 +124,7 @@ func (s *shellState) hasTraps() bool {
 	if s.good == nil {
 		return false
 	}
-	told, _ := dialect.HasTraps(s.head())
+	told, _ := hasTraps(s.head())
 	return told
 }
 
@@ -135,9 +134,9 @@ func (s *shellState) mayEnd() bool {
 	if s.good == nil || !s.hasTraps() {
 		return false
 	}
-	b := make([]byte, min(s.whole, dialect.TrapsHead))
+	b := make([]byte, min(s.whole, trapsHeadLen))
 	n, _ := s.good.ReadAt(b, 0) // of our memory
-	return dialect.MayEnd(b[:n])
+	return mayEnd(b[:n])
 }
 
 // over says that no state will be kept of the line any more.
@@ -149,7 +148,7 @@ func (s *shellState) over(line uint32) {
 }
 
 // publish writes the next record of the index, if there is one.
-func (s *shellState) publish(r snapshot.Record) error {
+func (s *shellState) publish(r wire.Record) error {
 	r.Serial++
 	if s.index != nil {
 		b, offset := r.Encode()
@@ -166,7 +165,7 @@ func (s *shellState) expose() (err error) {
 	if s.index, err = memoryFile(); err != nil {
 		return err
 	}
-	return s.publish(snapshot.Record{File: snapshot.None})
+	return s.publish(wire.Record{File: wire.None})
 }
 
 // load makes what is in f the state that is kept.
@@ -211,7 +210,7 @@ func (s *shellState) copy() (*os.File, error) {
 func (s *shellState) drop() {
 	s.good = nil
 	r := s.record
-	r.File, r.Size, r.Sum = snapshot.None, 0, 0
+	r.File, r.Size, r.Sum = wire.None, 0, 0
 	_ = s.publish(r)
 }
 

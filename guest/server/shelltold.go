@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/dialect"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,7 +19,7 @@ const keepAfter = 300 * time.Microsecond
 // up, for the end. When a line has ended, the state after the one before is
 // kept.
 type telling struct {
-	rest *dialect.Answer // nil: there is none
+	rest *protocolAnswer // nil: there is none
 	by   time.Time       // until when
 	line uint32          // the line that is told after it
 }
@@ -39,7 +38,7 @@ func (t *telling) inTime(state *shellState) error {
 // keepState hears the state of the shell to its end. A usual one fits into
 // its pipe and is read at once when it is there; for a larger one, the
 // shell waits until somebody has looked.
-func (p *shellProc) keepState(a *dialect.Answer, state *shellState) error {
+func (p *shellProc) keepState(a *protocolAnswer, state *shellState) error {
 	deadline := time.Now().Add(stateWithin)
 	err := p.hear(a, state, a.Complete, stateLook, func() error {
 		for {
@@ -68,7 +67,7 @@ func (p *shellProc) keepState(a *dialect.Answer, state *shellState) error {
 
 // keepLater leaves the state to be taken while the shell has its next line, or
 // has none.
-func (p *shellProc) keepLater(a *dialect.Answer, state *shellState) {
+func (p *shellProc) keepLater(a *protocolAnswer, state *shellState) {
 	if a.Told() {
 		state.commit()
 		return
@@ -78,7 +77,7 @@ func (p *shellProc) keepLater(a *dialect.Answer, state *shellState) {
 
 // keepNow waits for the end of a state of which the shell does not say when it
 // is whole.
-func (p *shellProc) keepNow(a *dialect.Answer, state *shellState) error {
+func (p *shellProc) keepNow(a *protocolAnswer, state *shellState) error {
 	p.keepLater(a, state)
 	for {
 		gone := p.isGone() // what it has written by then is all
@@ -120,7 +119,7 @@ func (p *shellProc) takeNow(state *shellState) error {
 }
 
 // finish takes the rest once the shell has answered another line.
-func (p *shellProc) finish(a *dialect.Answer, state *shellState) error {
+func (p *shellProc) finish(a *protocolAnswer, state *shellState) error {
 	if p.telling.over() {
 		return nil
 	}
@@ -133,7 +132,7 @@ func (p *shellProc) finish(a *dialect.Answer, state *shellState) error {
 
 // take reads what has been written of the state by now, at most what fits
 // into a pipe of any size. The rest of that of the line before comes first.
-func (p *shellProc) take(a *dialect.Answer, state *shellState) error {
+func (p *shellProc) take(a *protocolAnswer, state *shellState) error {
 	for range maxPipe / len(p.buf) {
 		n, err := unix.Read(p.told, p.buf)
 		switch {

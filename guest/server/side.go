@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/guest/wire/handover"
-	"github.com/bulkhead-dev/sandbox/guest/wire/snapshot"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +33,7 @@ var errUnclaimed = errors.New("what the request needs was not handed over")
 // A side is our end of the channel for descriptors beside a connection. A
 // nil one is none.
 type side struct {
-	pass *handover.Conn
+	pass *wire.Conn
 
 	mu    sync.Mutex
 	given map[uint32]int // what was received and nobody has claimed, by ticket
@@ -46,7 +44,7 @@ type side struct {
 // openSide returns the side on the inherited descriptor fd.
 func openSide(fd int) (*side, error) {
 	unix.CloseOnExec(fd)
-	p, err := handover.NewConn(os.NewFile(uintptr(fd), "descriptors"))
+	p, err := wire.NewConn(os.NewFile(uintptr(fd), "descriptors"))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +59,7 @@ func (d *side) serve(c *conn) {
 	}
 	var err error
 	for err == nil {
-		var m handover.Message
+		var m wire.Message
 		if m, err = d.pass.Receive(); err == nil {
 			err = d.take(m)
 		}
@@ -74,11 +72,11 @@ func (d *side) serve(c *conn) {
 }
 
 // take keeps what a request will ask for.
-func (d *side) take(m handover.Message) error {
+func (d *side) take(m wire.Message) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, twice := d.given[m.Ticket]
-	if d.over || twice || m.Kind != handover.KindRestore || len(m.FDs) != 1 {
+	if d.over || twice || m.Kind != wire.KindRestore || len(m.FDs) != 1 {
 		m.Discard()
 		return wire.Violation("descriptors that no request can ask for")
 	}
@@ -111,7 +109,7 @@ func (d *side) claim(ticket uint32) (*os.File, error) {
 		d.mu.Unlock()
 		switch {
 		case ok:
-			f, err := snapshot.Open(fd, maxState)
+			f, err := wire.Open(fd, maxState)
 			if err != nil {
 				unix.Close(fd)
 			}
@@ -129,7 +127,7 @@ func (d *side) claim(ticket uint32) (*os.File, error) {
 
 // show hands the files of a state to the client. They stay ours too.
 func (d *side) show(ticket uint32, s *shellState) error {
-	return d.pass.Send(handover.KindState, ticket, []*os.File{s.index, s.files[0], s.files[1]}, sideWithin)
+	return d.pass.Send(wire.KindState, ticket, []*os.File{s.index, s.files[0], s.files[1]}, sideWithin)
 }
 
 // close ends the channel. It may be called twice.

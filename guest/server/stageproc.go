@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +34,7 @@ type stageProc struct {
 
 // A nursery makes stages and knows which processes are stages.
 type nursery struct {
-	maker *stage.Maker
+	maker *shimMaker
 	eyes  *eyes // nil: nobody looks; set before a stage is finished
 
 	births sync.Mutex // of stages with a filter
@@ -44,7 +43,7 @@ type nursery struct {
 	live map[int]chan struct{} // closed when the stage was reaped
 }
 
-func newNursery(maker *stage.Maker) *nursery {
+func newNursery(maker *shimMaker) *nursery {
 	return &nursery{maker: maker, live: map[int]chan struct{}{}}
 }
 
@@ -194,18 +193,18 @@ func (s *stageProc) request(body []byte, fds [3]int) error {
 }
 
 // report waits for the stage's next report.
-func (s *stageProc) report() (stage.Report, error) {
-	var b [stage.ReportLen]byte
+func (s *stageProc) report() (shimReport, error) {
+	var b [reportLen]byte
 	if _, err := io.ReadFull(s.reports, b[:]); err != nil {
-		return stage.Report{}, err
+		return shimReport{}, err
 	}
-	return stage.DecodeReport(b[:]), nil
+	return decodeReport(b[:]), nil
 }
 
 // reportWithin is report with a bound.
-func (s *stageProc) reportWithin(limit time.Duration) (stage.Report, error) {
+func (s *stageProc) reportWithin(limit time.Duration) (shimReport, error) {
 	if err := s.reports.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		return stage.Report{}, err
+		return shimReport{}, err
 	}
 	r, err := s.report()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/proctree"
 	"golang.org/x/sys/unix"
 )
 
@@ -63,7 +62,7 @@ func (m *command) terminate(grace time.Duration) {
 	m.killing.Lock()
 	if !m.isGone() {
 		m.conn.srv.walk(func() {
-			_ = proctree.Signal(proctree.Tree{Root: m.stage.pid}, unix.SIGTERM) // SIGKILL follows anyway
+			_ = signalProctree(proctreeTree{Root: m.stage.pid}, unix.SIGTERM) // SIGKILL follows anyway
 		})
 	}
 	m.killing.Unlock()
@@ -99,7 +98,7 @@ func (s *Server) killTree(proc *stageProc, gone <-chan struct{}, limit time.Dura
 		select {
 		case <-gone: // while we waited
 		default:
-			err = proctree.Kill(proctree.Tree{Root: proc.pid, Gone: gone}, limit)
+			err = killProctree(proctreeTree{Root: proc.pid, Gone: gone}, limit)
 		}
 	})
 	if err != nil {
@@ -116,6 +115,6 @@ func (s *Server) sweep() {
 	}
 	s.walk(func() {
 		// What is left after the limit is met by the next sweep.
-		_ = proctree.Kill(proctree.Tree{Root: os.Getpid(), Except: except}, killWithin)
+		_ = killProctree(proctreeTree{Root: os.Getpid(), Except: except}, killWithin)
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
-
-	"github.com/bulkhead-dev/sandbox/guest/server/observe"
 )
 
 const (
@@ -25,7 +23,7 @@ const (
 	warmThreads = 11 + maxFileWorkers + maxFileClosers
 	// observerThreads are some more where commands are observed: following
 	// the paths that they try may wait for a slow disk too.
-	observerThreads = maxResolvers + observe.MaxOpening
+	observerThreads = maxResolvers + maxOpening
 	// maxProcs bounds how many of them run Go code at once.
 	maxProcs = 4
 	// gcPercent makes the smallest heap that is collected 1 MiB.

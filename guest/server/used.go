@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/meter"
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
@@ -17,13 +15,13 @@ import (
 type spent struct{ user, system uint64 }
 
 // until returns what was reaped from then to the report r.
-func (s spent) until(r stage.Report) (user, system uint64) {
+func (s spent) until(r shimReport) (user, system uint64) {
 	return r.User - min(r.User, s.user), r.System - min(r.System, s.system)
 }
 
 // exitOf translates what wait4 said of a program whose stage had reaped others
 // before. It costs what everything cost that was reaped since.
-func exitOf(r stage.Report, before spent) wire.Exit {
+func exitOf(r shimReport, before spent) wire.Exit {
 	status := syscall.WaitStatus(r.Status)
 	e := wire.Exit{MaxRSS: r.MaxRSS}
 	e.User, e.System = before.until(r)
@@ -48,7 +46,7 @@ type asks struct {
 	closed  bool   // the last answer of the command comes next
 
 	// Of the goroutine that looks.
-	tree   *meter.Tree
+	tree   *meterTree
 	user   time.Duration // as it was told last, like those below
 	system time.Duration
 	maxRSS int64
@@ -102,7 +100,7 @@ func (a *asks) close() {
 // note takes in what was seen. Neither time goes back: of a tree that changes
 // while it is read a part can be missed once. Their sum is exact; of it the
 // kernel's part is known in hundredths of a second.
-func (a *asks) note(u meter.Use) {
+func (a *asks) note(u meterUse) {
 	more := max(0, u.CPU-a.user-a.system)
 	system := min(max(0, u.System-a.system), more)
 	a.system += system
@@ -130,13 +128,13 @@ func (m *command) use(f wire.Frame) error {
 
 // tellUse answers by the table. It is called by the auditor alone, and does not
 // wait for the client.
-func (m *command) tellUse(table *meter.Table) {
+func (m *command) tellUse(table *meterTable) {
 	m.mu.Lock()
 	proc, before := m.stage, m.spent
 	m.mu.Unlock()
 	a := &m.asks
 	if a.tree == nil {
-		a.tree = meter.NewTree(proc.pid, meter.Bounds{}, meter.Options{
+		a.tree = newTree(proc.pid, meterBounds{}, meterOptions{
 			Exact: true, User: time.Duration(before.user), System: time.Duration(before.system),
 		})
 	}

@@ -6,9 +6,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/bulkhead-dev/sandbox/guest/server/meter"
-	"github.com/bulkhead-dev/sandbox/guest/server/stage"
 )
 
 // TestAsks follows questions and answers in all their orders.
@@ -81,7 +78,7 @@ func TestNote(t *testing.T) {
 	for _, tt := range []struct{ cpu, system, wantUser, wantSystem time.Duration }{
 		{100, 0, 100, 0}, {105, 50, 100, 5}, {104, 60, 100, 5}, {200, 60, 140, 60}, {50, 1000, 140, 60}, {300, 0, 240, 60},
 	} {
-		a.note(meter.Use{CPU: tt.cpu, System: tt.system})
+		a.note(meterUse{CPU: tt.cpu, System: tt.system})
 		if a.user != tt.wantUser || a.system != tt.wantSystem {
 			t.Errorf("after %v, %v: %v and %v", tt.cpu, tt.system, a.user, a.system)
 		}
@@ -92,7 +89,7 @@ func TestNote(t *testing.T) {
 func TestSpent(t *testing.T) {
 	before := spent{user: 100, system: 10}
 	for _, tt := range []struct{ report, user, system uint64 }{{150, 50, 140}, {100, 0, 90}, {5, 0, 0}} {
-		user, system := before.until(stage.Report{User: tt.report, System: tt.report})
+		user, system := before.until(shimReport{User: tt.report, System: tt.report})
 		if user != tt.user || system != tt.system {
 			t.Errorf("%d: %d and %d", tt.report, user, system)
 		}

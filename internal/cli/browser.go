@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -22,26 +22,26 @@ import (
 // daemon's.
 type BrowserDesk interface {
 	// Start brings the browser up and returns when it answers.
-	Start(ctx context.Context, r order.Request) (order.Started, error)
+	Start(ctx context.Context, r display.Request) (display.Started, error)
 
 	// Serve brings it up and lets clients of the DevTools protocol in.
-	Serve(ctx context.Context, r order.Request) (order.Served, error)
+	Serve(ctx context.Context, r display.Request) (display.Served, error)
 
 	// Watch brings it up and lets one person look at its display, and with
 	// control use it.
-	Watch(ctx context.Context, r order.Request, control bool) (order.Watched, error)
+	Watch(ctx context.Context, r display.Request, control bool) (display.Watched, error)
 
 	// Shoot brings it up, opens a page in a clean profile of which nothing is
 	// left afterwards, and takes a picture of it.
-	Shoot(ctx context.Context, r order.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error)
+	Shoot(ctx context.Context, r display.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error)
 
 	// Stop removes the container with all that is in it. One that is in use
 	// is [sandbox.CodeBusy] unless force. None is no failure.
-	Stop(ctx context.Context, r order.Request, force bool) (removed bool, name string, err error)
+	Stop(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error)
 
 	// Folders names the folders of the host that pictures and pages of the
 	// workspace depend on. Without a workspace no path of this host is in it.
-	Folders(ctx context.Context, r order.Request) (order.Folders, error)
+	Folders(ctx context.Context, r display.Request) (display.Folders, error)
 }
 
 func (a *app) browserCommand() *ucli.Command {
@@ -77,7 +77,7 @@ func (a *app) browserStopCommand() *ucli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			r := order.Request{Who: a.globals.who(), Flags: a.globals.layer()}
+			r := display.Request{Who: a.globals.who(), Flags: a.globals.layer()}
 			return a.atDesk(func(d BrowserDesk) error {
 				removed, name, err := d.Stop(c.Context, r, force)
 				if err != nil {
@@ -143,12 +143,12 @@ func (f *browserFlags) flags() []ucli.Flag {
 // settings. A browser with a display always has it watchable, so that start
 // --headed and open mean the same one; nobody can look before a password is
 // made for him.
-func (f *browserFlags) request(g *globals) (order.Request, error) {
+func (f *browserFlags) request(g *globals) (display.Request, error) {
 	o := config.Overrides{Provider: g.provider.value, AllowDomains: f.domains.values}
 	if f.workspace.given {
 		dir, err := filepath.Abs(f.workspace.value)
 		if err != nil {
-			return order.Request{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "browser", Field: "--workspace", Message: "the folder cannot be found", Err: err}
+			return display.Request{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "browser", Field: "--workspace", Message: "the folder cannot be found", Err: err}
 		}
 		o.Workspace = dir
 	}
@@ -159,13 +159,13 @@ func (f *browserFlags) request(g *globals) (order.Request, error) {
 		}
 		s.Browser = &config.BrowserSettings{Headless: new(false), EnableNoVNC: new(true)}
 	}
-	return order.Request{Who: g.who(), Flags: s}, nil
+	return display.Request{Who: g.who(), Flags: s}, nil
 }
 
 // stay returns when life ends, when d has passed unless that is 0, or when the
 // call is interrupted, and then ends life. To be interrupted from the keyboard
 // or by SIGTERM, like the end of the time, is no failure: it is how this ends.
-func (a *app) stay(ctx context.Context, life order.Life, d time.Duration) error {
+func (a *app) stay(ctx context.Context, life display.Life, d time.Duration) error {
 	var over <-chan time.Time
 	if d > 0 {
 		t := time.NewTimer(d)
@@ -188,7 +188,7 @@ func (a *app) stay(ctx context.Context, life order.Life, d time.Duration) error 
 }
 
 // gone is what is said when life has ended by itself.
-func gone(life order.Life) error {
+func gone(life display.Life) error {
 	err := life.Err()
 	var known *sandbox.Error
 	if err != nil && errors.As(err, &known) {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -25,9 +25,9 @@ const secretToken = "tok-0123456789"
 // long as life goes on.
 func withBrowser(life *fakeLife) *fake {
 	f := &fake{}
-	f.desk.started = order.Started{Name: "sbx-browser-a", Version: "Chromium 156" + hostile, Created: true, Ready: 480 * time.Millisecond, Sandbox: true, Headless: true, Network: "none"}
-	f.desk.served = order.Served{Life: life, Name: "sbx-browser-a", HTTPURL: "http://127.0.0.1:4711/" + secretToken + "/", WebSocketDebuggerURL: "ws://127.0.0.1:4711/" + secretToken + "/devtools/browser/x", Token: secretToken}
-	f.desk.watched = order.Watched{Life: life, Name: "sbx-browser-a", URL: "http://127.0.0.1:4712/open/once", Password: "p4ssw0rd", ViewOnly: true, Expires: time.Date(2026, 11, 21, 19, 0, 0, 0, time.Local)}
+	f.desk.started = display.Started{Name: "sbx-browser-a", Version: "Chromium 156" + hostile, Created: true, Ready: 480 * time.Millisecond, Sandbox: true, Headless: true, Network: "none"}
+	f.desk.served = display.Served{Life: life, Name: "sbx-browser-a", HTTPURL: "http://127.0.0.1:4711/" + secretToken + "/", WebSocketDebuggerURL: "ws://127.0.0.1:4711/" + secretToken + "/devtools/browser/x", Token: secretToken}
+	f.desk.watched = display.Watched{Life: life, Name: "sbx-browser-a", URL: "http://127.0.0.1:4712/open/once", Password: "p4ssw0rd", ViewOnly: true, Expires: time.Date(2026, 11, 21, 19, 0, 0, 0, time.Local)}
 	f.desk.removed = "sbx-browser-a"
 	return f
 }
@@ -36,7 +36,7 @@ func TestBrowserOutput(t *testing.T) {
 	bare := func(f *fake) {
 		f.desk.started.Created, f.desk.started.Sandbox, f.desk.started.Headless = false, false, false
 	}
-	host := func(f *fake) { f.desk.started = order.Started{Version: "Chrome 156", NotIsolated: true} }
+	host := func(f *fake) { f.desk.started = display.Started{Version: "Chrome 156", NotIsolated: true} }
 	for _, tt := range []struct {
 		name, args string
 		change     func(*fake)
@@ -96,7 +96,7 @@ func TestBrowserJSONKeys(t *testing.T) {
 // TestNothingIsSaidOfABrowserOfTheHost holds that its walls are not made up.
 func TestNothingIsSaidOfABrowserOfTheHost(t *testing.T) {
 	f := withBrowser(newFakeLife())
-	f.desk.started = order.Started{Version: "Chrome 156", NotIsolated: true, Network: "none", Sandbox: true}
+	f.desk.started = display.Started{Version: "Chrome 156", NotIsolated: true, Network: "none", Sandbox: true}
 	r := call(t, f, "browser", "start", "-o", "json")
 	var got startedView
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {

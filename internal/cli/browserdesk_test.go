@@ -5,58 +5,57 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
-	"github.com/bulkhead-dev/sandbox/browser/desk/shoot"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 )
 
 // A fakeDesk keeps a browser whose answers a test sets, and remembers what was
 // asked of it.
 type fakeDesk struct {
 	released bool
-	request  order.Request
+	request  display.Request
 	err      error // of everything
 
-	started order.Started
-	served  order.Served
-	watched order.Watched
+	started display.Started
+	served  display.Served
+	watched display.Watched
 	control bool
 	removed string // what Stop removes; empty: there is none
 	force   bool
-	folders order.Folders
+	folders display.Folders
 	session fakeSession
 	rights  browser.Rights
 }
 
-func (d *fakeDesk) Start(_ context.Context, r order.Request) (order.Started, error) {
+func (d *fakeDesk) Start(_ context.Context, r display.Request) (display.Started, error) {
 	d.request = r
 	return d.started, d.err
 }
 
-func (d *fakeDesk) Serve(_ context.Context, r order.Request) (order.Served, error) {
+func (d *fakeDesk) Serve(_ context.Context, r display.Request) (display.Served, error) {
 	d.request = r
 	return d.served, d.err
 }
 
-func (d *fakeDesk) Watch(_ context.Context, r order.Request, control bool) (order.Watched, error) {
+func (d *fakeDesk) Watch(_ context.Context, r display.Request, control bool) (display.Watched, error) {
 	d.request, d.control = r, control
 	return d.watched, d.err
 }
 
-func (d *fakeDesk) Session(_ context.Context, r order.Request, rights browser.Rights) (browser.Session, error) {
+func (d *fakeDesk) Session(_ context.Context, r display.Request, rights browser.Rights) (browser.Session, error) {
 	d.request, d.rights = r, rights
 	return &d.session, d.err
 }
 
-func (d *fakeDesk) Shoot(ctx context.Context, r order.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
-	return shoot.Take(ctx, d, r, target, shot)
+func (d *fakeDesk) Shoot(ctx context.Context, r display.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
+	return display.Take(ctx, d, r, target, shot)
 }
 
-func (d *fakeDesk) Stop(_ context.Context, r order.Request, force bool) (bool, string, error) {
+func (d *fakeDesk) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
 	d.request, d.force = r, force
 	return d.removed != "", d.removed, d.err
 }
 
-func (d *fakeDesk) Folders(_ context.Context, r order.Request) (order.Folders, error) {
+func (d *fakeDesk) Folders(_ context.Context, r display.Request) (display.Folders, error) {
 	d.request = r
 	return d.folders, d.err
 }

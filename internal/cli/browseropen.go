@@ -8,7 +8,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
@@ -56,7 +56,7 @@ type watchedView struct {
 	PID      int       `json:"pid"`     // of the process that lets in
 }
 
-func (a *app) openBrowser(ctx context.Context, d BrowserDesk, r order.Request, control bool, limit time.Duration) error {
+func (a *app) openBrowser(ctx context.Context, d BrowserDesk, r display.Request, control bool, limit time.Duration) error {
 	w, err := d.Watch(ctx, r, control)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (a *app) openBrowser(ctx context.Context, d BrowserDesk, r order.Request, c
 }
 
 // watchedText says what to do with the link.
-func watchedText(w order.Watched) string {
+func watchedText(w display.Watched) string {
 	what := "look at " + w.Name
 	if !w.ViewOnly {
 		what = "look at " + w.Name + " and use it"
@@ -80,4 +80,4 @@ func watchedText(w order.Watched) string {
 }
 
 // closeAfter ends life because of err.
-func closeAfter(life order.Life, err error) error { return errors.Join(err, life.Close()) }
+func closeAfter(life display.Life, err error) error { return errors.Join(err, life.Close()) }

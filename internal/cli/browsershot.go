@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -104,7 +104,7 @@ type shotView struct {
 
 // screenshot takes one picture in a session of its own. Whether it can be
 // written there is found out before a page is opened.
-func (a *app) screenshot(ctx context.Context, d BrowserDesk, r order.Request, target string, shot browser.Shot, output string) error {
+func (a *app) screenshot(ctx context.Context, d BrowserDesk, r display.Request, target string, shot browser.Shot, output string) error {
 	dirs, err := d.Folders(ctx, r)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (a *app) screenshot(ctx context.Context, d BrowserDesk, r order.Request, ta
 }
 
 // takeShot has a picture taken.
-func takeShot(ctx context.Context, d BrowserDesk, r order.Request, target string, shot browser.Shot) (v shotView, data []byte, err error) {
+func takeShot(ctx context.Context, d BrowserDesk, r display.Request, target string, shot browser.Shot) (v shotView, data []byte, err error) {
 	page, picture, err := d.Shoot(ctx, r, target, shot)
 	if err != nil {
 		return v, nil, err
@@ -201,7 +201,7 @@ func shotTarget(target, workspace string) (string, error) {
 
 // openShot opens the folder in which the picture will lie. It is never reached
 // through a link that code in a sandbox could have made.
-func openShot(output string, dirs order.Folders) (end, error) {
+func openShot(output string, dirs display.Folders) (end, error) {
 	folder, name := filepath.Split(output)
 	if folder == "" {
 		folder = "."

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 )
 
 // picturing is a backend whose browser shows a page of the workspace ws.
@@ -23,7 +23,7 @@ func picturing(t *testing.T) (f *fake, ws string) {
 		t.Fatal(err)
 	}
 	f = &fake{}
-	f.desk.folders = order.Folders{Workspace: ws, Exposed: []string{ws}}
+	f.desk.folders = display.Folders{Workspace: ws, Exposed: []string{ws}}
 	f.desk.session.page = browser.Page{URL: "http://workspace.invalid/x.html", Status: 200, Title: "A page" + hostile}
 	f.desk.session.picture = browser.Picture{Data: []byte("picture\x00\xff"), Width: 1280, Height: 800}
 	return f, ws
@@ -245,7 +245,7 @@ func TestScreenshotThroughADaemon(t *testing.T) {
 		{dir + "/x.html", "d.png", 125}, {"/etc/passwd", "e.png", 125}, {"x.html", "none/f.png", 125},
 	} {
 		f := &fake{}
-		f.desk.folders = order.Folders{Exposed: []string{"/"}}
+		f.desk.folders = display.Folders{Exposed: []string{"/"}}
 		f.desk.session.picture.Data = []byte("picture")
 		r := call(t, f, "browser", "screenshot", tt.target, "-o", tt.output)
 		_, err := os.Stat(tt.output)

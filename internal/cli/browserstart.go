@@ -7,7 +7,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"github.com/bulkhead-dev/sandbox/browser/desk/order"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -70,7 +70,7 @@ type startedView struct {
 	Network         *string `json:"network"`
 }
 
-func (a *app) showStarted(s order.Started) error {
+func (a *app) showStarted(s display.Started) error {
 	v := startedView{Name: s.Name, Version: s.Version, Created: s.Created, ReadyMS: s.Ready.Milliseconds(), Isolated: !s.NotIsolated}
 	if v.Isolated {
 		v.ChromiumSandbox, v.Headless, v.Network = &s.Sandbox, &s.Headless, &s.Network
@@ -82,7 +82,7 @@ func (a *app) showStarted(s order.Started) error {
 	return err
 }
 
-func startedText(s order.Started) string {
+func startedText(s display.Started) string {
 	ready := fmt.Sprintf("after %d ms", s.Ready.Milliseconds())
 	if s.NotIsolated {
 		return fields("browser", s.Version, "ready", ready, "isolated", notIsolated)
@@ -115,7 +115,7 @@ type servedView struct {
 
 // serveBrowser lets clients in until something ends it. What is to be said is
 // said when they can come, and before anything else.
-func (a *app) serveBrowser(ctx context.Context, d BrowserDesk, r order.Request, limit time.Duration) error {
+func (a *app) serveBrowser(ctx context.Context, d BrowserDesk, r display.Request, limit time.Duration) error {
 	if _, err := d.Start(ctx, r); err != nil { // also where settings start none on use
 		return err
 	}

@@ -17,7 +17,7 @@ type rule struct {
 // pure lists the packages that only compute: no network, no process, no file,
 // no clock.
 var pure = []string{
-	"./browser/door", "./policy/network", "./confighash",
+	"./policy/network", "./confighash",
 	"./daemon/api", "./internal/jsonschema",
 	"./grant", "./policy/hardening",
 	"./policy/...", "./registry/pool", "./provider/local/bwrap", "./provider/local/plan",

@@ -17,7 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/guest/server/observe"
+	"github.com/bulkhead-dev/sandbox/guest/server"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
@@ -266,7 +266,7 @@ func canJudgeSockets() bool {
 		return false
 	}
 	unix.Close(fd)
-	_, err = observe.Listens(0, 0)
+	_, err = server.Listens(0, 0)
 	return err == nil
 }
 

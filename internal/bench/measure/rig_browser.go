@@ -13,7 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/browser/desk"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/images"
@@ -29,7 +29,7 @@ const browserSettings = `{"agents":{"defaults":{"sandbox":{"prune":{"every":"0s"
 
 // Browsers are the browsers of a rig, brought up as sandbox(1) does it.
 type rigBrowsers struct {
-	*desk.Desk
+	*display.Desk
 	r *rig
 	m *manager.Manager
 }
@@ -70,7 +70,7 @@ func (r *rig) OpenBrowsers(ctx context.Context) (*rigBrowsers, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.browsers = &rigBrowsers{Desk: desk.New(manager.Of(m), log), r: r, m: m}
+	r.browsers = &rigBrowsers{Desk: display.New(manager.Of(m), log), r: r, m: m}
 	r.later(func(context.Context) error {
 		r.browsers.Desk.Close()
 		return m.Close()
@@ -79,12 +79,12 @@ func (r *rig) OpenBrowsers(ctx context.Context) (*rigBrowsers, error) {
 }
 
 // BrowserOf is a request for the browser of a session.
-func browserOf(session string) desk.Request {
-	return desk.Request{Who: config.Who{Agent: "main", Session: "bench-" + session}}
+func browserOf(session string) display.Request {
+	return display.Request{Who: config.Who{Agent: "main", Session: "bench-" + session}}
 }
 
 // Page puts a page into the workspace of a request.
-func (b *rigBrowsers) Page(ctx context.Context, r desk.Request, name, text string) error {
+func (b *rigBrowsers) Page(ctx context.Context, r display.Request, name, text string) error {
 	w, err := b.m.BrowserWorkspace(ctx, r.Who, r.Flags)
 	if err != nil {
 		return err

@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/browser/supervise"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
@@ -92,7 +91,7 @@ func Open(t testing.TB, o Options) *Container {
 	if !o.Idle {
 		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
-		_, _, err := supervise.Ensure(ctx, c)
+		_, _, err := browser.Launch(ctx, c)
 		must(t, err)
 	}
 	return c

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
+	"github.com/bulkhead-dev/sandbox/guest/server"
 )
 
 // A child is a process that this one has started. It is used in place of
@@ -32,10 +32,10 @@ type child struct {
 // guest wants blocked from its start on is blocked already, so that it need
 // not start twice.
 func start(program string, argv []string, files []*os.File, as *syscall.Credential) (*child, error) {
-	if err := sigs.Block(sigs.Stop); err != nil {
+	if err := server.Block(server.Stop); err != nil {
 		return nil, err
 	}
-	defer sigs.Unblock(sigs.Stop)
+	defer server.Unblock(server.Stop)
 	attr := &syscall.ProcAttr{
 		Dir: "/", Env: []string{},
 		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true, Credential: as},

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox/guest/server/sigs"
+	"github.com/bulkhead-dev/sandbox/guest/server"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
@@ -360,7 +360,7 @@ func (t *Tree) start(bwrap string, argv []string, files []*os.File) (*child, err
 	for i, fd := range high {
 		p.add("pass a descriptor", unix.SYS_DUP3, fd, i, 0)
 	}
-	blocked := uint64(1) << (sigs.Stop - 1)
+	blocked := uint64(1) << (server.Stop - 1)
 	p.add("set the mask of signals", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, unsafe.Pointer(&blocked), 0, 8)
 	p.add("execute "+bwrap, unix.SYS_EXECVE, bwrap, p.texts(argv), p.texts(nil))
 	pid, err := p.fork(unix.CLONE_NEWUSER | unix.CLONE_NEWNS)

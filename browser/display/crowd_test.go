@@ -1,0 +1,111 @@
+package display_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+)
+
+// crowdState names the state folder for a test binary that is one more program
+// which starts the browser.
+const crowdState = "SANDBOX_DESK_TEST_CROWD"
+
+// TestCrowd holds that one container with one Chromium comes of it when many
+// callers and programs start the browser of a scope at once, and that all of
+// them have it.
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	r := on(t, "", "")
+	ctx := patient(t)
+	var crowd sync.WaitGroup
+	var mu sync.Mutex
+	names, created := map[string]int{}, 0
+	others := make([]string, 2)
+	for i := range others {
+		crowd.Go(func() {
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestCrowdMember$", "-test.v")
+			cmd.Env = append(os.Environ(), crowdState+"="+r.state)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("another program: %v: %s", err, out)
+			}
+			others[i] = string(out)
+		})
+	}
+	for range 8 {
+		crowd.Go(func() {
+			s, err := r.Start(ctx, of("a"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			names[s.Name]++
+			if s.Created {
+				created++
+			}
+		})
+	}
+	crowd.Wait()
+	if len(names) != 1 {
+		t.Fatalf("started %v", names)
+	}
+	for name := range names {
+		for _, out := range others {
+			if !strings.Contains(out, "member has "+name) {
+				t.Errorf("another program said %s", out)
+			}
+			created += strings.Count(out, "created true")
+		}
+		// A process that is being started has its parent's command line.
+		until(t, "there is one browser", func() bool { return len(processes(t, name, chromiumPart)) == 1 })
+	}
+	if created != 1 {
+		t.Errorf("%d have made the container", created)
+	}
+}
+
+// TestCrowdMember is another program for TestCrowd, which starts it and holds
+// what it says; started by nobody it is nothing.
+func TestCrowdMember(t *testing.T) {
+	t.Parallel()
+	state := os.Getenv(crowdState)
+	if state == "" {
+		return
+	}
+	d := newDesk(t, newManager(t, wall.At(t, state), internet.New(t), settings("", "")))
+	s, err := d.Start(patient(t), of("a"))
+	must(t, err)
+	t.Logf("member has %s, created %v", s.Name, s.Created)
+}
+
+// TestScopesAtOnce holds that browsers of several scopes come up beside each
+// other, and that each session is in its own.
+func TestScopesAtOnce(t *testing.T) {
+	t.Parallel()
+	r := on(t, "", "")
+	ctx := patient(t)
+	var all sync.WaitGroup
+	for _, scope := range []string{"a", "b", "c", "d"} {
+		all.Go(func() {
+			r.workspacePage(of(scope), "page.html", "<title>Page of "+scope+"</title>")
+			s, err := r.Session(ctx, of(scope), browser.Rights{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
+			if p, err := s.Navigate(ctx, "page.html"); err != nil || p.Title != "Page of "+scope {
+				t.Errorf("page %+v, %v", p, err)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,190 @@
+// Package display brings up the browser of a scope and does with it what a
+// request says: it keeps the browser ready, lets clients and viewers in, opens
+// sessions, shows tabs and takes pictures, and removes the browser.
+package display
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/page"
+	"github.com/bulkhead-dev/sandbox/config"
+)
+
+// A House brings containers of browsers up and takes them away, as the
+// manager does. It is safe for concurrent use.
+type House interface {
+	// Resolve returns the settings of a request.
+	Resolve(r Request) (config.Resolved, error)
+	// Name is that of the container of the request's scope.
+	Name(r Request) (string, error)
+	// Open brings the container up; with mustExist one that is not there is
+	// [sandbox.CodeNotFound].
+	Open(ctx context.Context, r Request, mustExist bool) (Opened, error)
+	// Exists tells whether there is a container, and makes none.
+	Exists(ctx context.Context, r Request) (bool, error)
+	// Remove takes the container away; one in use is [sandbox.CodeBusy] unless
+	// force.
+	Remove(ctx context.Context, r Request, force bool) (name string, removed bool, err error)
+	// Settings are those that Open would give the container.
+	Settings(r Request) (browser.Settings, error)
+	// Workspace is that of the scope, which need not have a sandbox.
+	Workspace(ctx context.Context, r Request) (browser.Workspace, error)
+	// Folders names what pictures and pages of the workspace depend on.
+	Folders(ctx context.Context, r Request) (Folders, error)
+}
+
+// An Opened is a container that a House has opened.
+type Opened interface {
+	browser.Container
+	Created() bool   // for this opening
+	Network() string // that the container has: none, own, or the name of one
+}
+
+// A Desk keeps the browsers of scopes. It is safe for concurrent use.
+type Desk struct {
+	house   House
+	log     logrus.FieldLogger
+	bridges *browser.ProxySet
+	stays   stays
+
+	mu      sync.Mutex
+	shares  map[*browser.Proxy]*shared
+	watches map[string]*viewing // by the name of the container
+}
+
+// New returns a Desk that has nothing open yet.
+func New(house House, log logrus.FieldLogger) *Desk {
+	return &Desk{house: house, log: log, bridges: browser.NewProxySet(), shares: map[*browser.Proxy]*shared{}, watches: map[string]*viewing{}}
+}
+
+// Close ends every bridge and every display that somebody watches. Browsers
+// stay.
+func (d *Desk) Close() error {
+	d.bridges.CloseAll()
+	d.mu.Lock()
+	var names []string
+	for name := range d.watches {
+		names = append(names, name)
+	}
+	d.mu.Unlock()
+	for _, name := range names {
+		d.supersede(name, nil)
+	}
+	return nil
+}
+
+// Folders names the folders of the host that pictures and pages of the
+// workspace depend on.
+func (d *Desk) Folders(ctx context.Context, r Request) (Folders, error) {
+	return d.house.Folders(ctx, r)
+}
+
+// Start brings the browser of a scope up and returns when it answers. One that
+// does not answer in time is removed, and the error has the last lines of its
+// log.
+func (d *Desk) Start(ctx context.Context, r Request) (Started, error) {
+	begin := time.Now()
+	c, v, err := d.open(ctx, r, always)
+	if err != nil {
+		return Started{}, err
+	}
+	defer c.Close()
+	s := c.Settings()
+	out := Started{
+		Name: c.Name(), Version: v.Browser, Created: c.Created(), Ready: time.Since(begin),
+		Sandbox: !s.NoSandbox, Headless: s.Headless, Network: c.Network(),
+	}
+	if _, ok := c.(*hostBrowser); ok {
+		out = Started{Version: v.Browser, Ready: time.Since(begin), NotIsolated: true}
+	}
+	return out, nil
+}
+
+// A wish says when a container is made that is not there.
+type wish int
+
+const (
+	always  wish = iota
+	onUse        // where settings have browser.autoStart
+	notAnew      // never: it was there, and somebody has taken it away
+)
+
+// open opens the container of a scope with a browser that answers.
+func (d *Desk) open(ctx context.Context, r Request, w wish) (Opened, browser.Version, error) {
+	none := browser.Version{}
+	res, err := d.house.Resolve(r)
+	if err != nil {
+		return nil, none, err
+	}
+	if res.Browser.Enabled && res.Browser.AllowHostControl && res.Browser.HostCDPURL != "" {
+		return d.openHost(ctx, r, res)
+	}
+	c, err := d.house.Open(ctx, r, w == notAnew || w == onUse && !res.Browser.AutoStart)
+	if err != nil {
+		return nil, none, err
+	}
+	v, _, err := browser.Launch(ctx, c)
+	if err != nil {
+		c.Close()
+		if ctx.Err() != nil && !c.Created() {
+			return nil, none, err // whoever has gone has learned nothing about the browser
+		}
+		return nil, none, errors.Join(err, d.clear(ctx, r))
+	}
+	return c, v, nil
+}
+
+// clear removes a browser that does not come up, unless somebody else uses its
+// container.
+func (d *Desk) clear(ctx context.Context, r Request) error {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer done()
+	_, _, err := d.house.Remove(ctx, r, false)
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		return nil
+	}
+	return err
+}
+
+// Session brings the browser up and opens a clean profile in it.
+func (d *Desk) Session(ctx context.Context, r Request, rights browser.Rights) (browser.Session, error) {
+	c, _, err := d.open(ctx, r, onUse)
+	if err != nil {
+		return nil, err
+	}
+	s, err := page.Open(ctx, c, rights, page.Options{})
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &session{Session: s, container: c}, nil
+}
+
+// A session has its container for itself.
+type session struct {
+	browser.Session
+	container browser.Container
+}
+
+// Close implements [browser.Session].
+func (s *session) Close() error { return errors.Join(s.Session.Close(), s.container.Close()) }
+
+// Stop removes the browser of a scope with all that is in it, and the bridges
+// to it. None is no failure. One that somebody else uses is
+// [sandbox.CodeBusy] unless force.
+func (d *Desk) Stop(ctx context.Context, r Request, force bool) (removed bool, name string, err error) {
+	if name, err = d.house.Name(r); err != nil {
+		return false, "", err
+	}
+	d.bridges.Drop(name)
+	d.supersede(name, nil)
+	name, removed, err = d.house.Remove(ctx, r, force)
+	return removed, name, err
+}

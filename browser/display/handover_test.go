@@ -1,0 +1,46 @@
+package display_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/remote"
+
+	"github.com/bulkhead-dev/sandbox/browser/display"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+)
+
+// TestWayIsHandedOn holds that the clients of two programs use one browser, and
+// that those of the second still reach what rules let when the first, which had
+// the browser's way out, has ended.
+func TestWayIsHandedOn(t *testing.T) {
+	t.Parallel()
+	r := on(t, "", "")
+	ctx := patient(t)
+	req, address := r.shopping("a")
+	second := newDesk(t, newManager(t, wall.At(t, r.state), r.net, settings("", "")))
+	tab := func(d *display.Desk) context.Context {
+		t.Helper()
+		s, err := d.Serve(ctx, req)
+		must(t, err)
+		t.Cleanup(func() { s.Close() })
+		allocated, done := remote.NewAllocator(ctx, s.WebSocketDebuggerURL, remote.NoModifyURL)
+		t.Cleanup(done)
+		tab, done := chromedp.NewContext(allocated, chromedp.WithNewBrowserContext())
+		t.Cleanup(done)
+		must(t, chromedp.Do(tab, chromedp.Navigate(address), chromedp.Click("#press")))
+		return tab
+	}
+	tab(r.Desk)
+	other := tab(second)
+	must(t, r.Desk.Close())
+	before := r.net.Hits(internet.Files)
+	until(t, "the second reaches the host", func() bool {
+		return chromedp.Do(other, chromedp.Navigate(address), chromedp.Click("#press")) == nil
+	})
+	if r.net.Hits(internet.Files) == before {
+		t.Error("the page came from nowhere")
+	}
+}

@@ -1,0 +1,165 @@
+package display
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+)
+
+// wayAgain is how long after a try the way out of a browser is tried again,
+// while another program has its port.
+const wayAgain = 300 * time.Millisecond
+
+// stays are the containers that the clients of bridges use, each opened once
+// for all of its clients together: while there are any, it is leased, and the
+// browser's way out is open.
+type stays struct {
+	mu   sync.Mutex
+	open map[string]*stay // by the name of the container
+}
+
+// A stay is one container with its users.
+type stay struct {
+	all   *stays
+	name  string
+	users int // guarded by all.mu
+
+	mu   sync.Mutex // for opening and closing
+	c    browser.Container
+	stop func() // ends the way out, and waits
+}
+
+// enter makes the caller a user of the container name, in which the browser
+// answers then. open opens it when nobody has, or when it is no good any more.
+func (s *stays) enter(ctx context.Context, name string, log logrus.FieldLogger, open func(context.Context) (Opened, error)) (*stay, error) {
+	s.mu.Lock()
+	if s.open == nil {
+		s.open = map[string]*stay{}
+	}
+	t := s.open[name]
+	if t == nil {
+		t = &stay{all: s, name: name}
+		s.open[name] = t
+	}
+	t.users++
+	s.mu.Unlock()
+	if err := t.ready(ctx, log, open); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// ready sees to it that the browser answers. A browser that has crashed is
+// started again, a container that has gone is asked for once more.
+func (t *stay) ready(ctx context.Context, log logrus.FieldLogger, open func(context.Context) (Opened, error)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.c != nil {
+		_, _, err := browser.Launch(ctx, t.c)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err // whoever has gone has learned nothing about the browser of the others
+		}
+		t.end()
+	}
+	c, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	t.c, t.stop = c, keepWay(ctx, c, log)
+	return nil
+}
+
+// end lets go of the container; t.mu is held.
+func (t *stay) end() {
+	if t.c == nil {
+		return
+	}
+	t.stop()
+	t.c.Close()
+	t.c, t.stop = nil, nil
+}
+
+// Dial connects to the DevTools protocol inside.
+func (t *stay) Dial(ctx context.Context) (net.Conn, error) {
+	t.mu.Lock()
+	c := t.c
+	t.mu.Unlock()
+	if c == nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "reach browser", Resource: t.name, Message: "the browser was let go of", Retryable: true}
+	}
+	return c.Dial(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Settings().CDPPort)))
+}
+
+// Close ends one use. The last one lets go of the container.
+func (t *stay) Close() error {
+	t.all.mu.Lock()
+	t.users--
+	last := t.users == 0
+	if last {
+		delete(t.all.open, t.name)
+	}
+	t.all.mu.Unlock()
+	if last {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.end()
+	}
+	return nil
+}
+
+// keepWay keeps the way out open at the port where browsers look for it. While
+// another program has the port it waits for its turn, and says so: until then
+// hosts are reached by that one's rules, if it is one of ours. stop ends it, and
+// waits. It returns when the way is open or opening has ended.
+func keepWay(opening context.Context, c browser.Container, log logrus.FieldLogger) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	first := make(chan struct{})
+	go func() {
+		defer close(done)
+		var busy sync.Once
+		told := sync.OnceFunc(func() { close(first) })
+		defer told()
+		for {
+			_, end, ok, err := c.Way(ctx, browser.ProxyPort)
+			told()
+			switch {
+			case err == nil && !ok:
+				return
+			case err == nil:
+				<-ctx.Done()
+				end()
+				return
+			case ctx.Err() != nil:
+				return
+			case sandbox.CodeOf(err) != sandbox.CodeBusy:
+				log.WithError(err).WithField("sandbox", c.Name()).Warn("the browser has no way out")
+				return
+			}
+			busy.Do(func() {
+				log.WithField("sandbox", c.Name()).Info("another program has the browser's way out: until it ends, clients reach what that one lets")
+			})
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wayAgain):
+			}
+		}
+	}()
+	select {
+	case <-first: // clients find the way open
+	case <-opening.Done():
+	}
+	return func() { cancel(); <-done }
+}

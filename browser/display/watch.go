@@ -1,0 +1,184 @@
+package display
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+)
+
+// Watch brings the browser up and lets one person look at its display, and
+// with control use it. A browser has one watch at a time: a later one ends the
+// earlier, whose passwords are dead with it. The container is leased while it
+// lives.
+func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, error) {
+	c, _, err := d.open(ctx, r, always)
+	if err != nil {
+		return Watched{}, err
+	}
+	s := c.Settings()
+	if err := watchable(c); err != nil {
+		c.Close()
+		return Watched{}, err
+	}
+	d.supersede(c.Name(), nil)
+	seen := &viewing{name: c.Name(), done: make(chan struct{})}
+	w, err := browser.OpenWatch(ctx, browser.WatchOptions{
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return c.Dial(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.NoVNCPort)))
+		},
+		File: func(ctx context.Context, path string, limit int64) ([]byte, error) {
+			return fileOf(ctx, c, path, limit)
+		},
+		SetPasswords: func(ctx context.Context, old, content []byte) error { return setPasswords(ctx, c, old, content) },
+		Gone: func(ctx context.Context) error {
+			err := d.gone(ctx, r)
+			seen.gone.Store(err == nil)
+			return err
+		},
+		Control: control, For: r.For, Sources: s.Sources, Log: d.log.WithField("sandbox", c.Name()),
+	})
+	if err != nil {
+		c.Close()
+		return Watched{}, err
+	}
+	stop := keepWay(ctx, c, d.log)
+	seen.Watch = w
+	d.supersede(c.Name(), seen)
+	go func() {
+		<-w.Done()
+		stop()
+		c.Close()
+		close(seen.done)
+	}()
+	return Watched{Life: seen, Name: c.Name(), URL: w.URL(), Password: w.Password(), ViewOnly: !control, Expires: w.LinkExpires()}, nil
+}
+
+// watchable refuses a browser without a display to look at.
+func watchable(c browser.Container) error {
+	if _, host := c.(*hostBrowser); host {
+		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "watch browser", Field: "browser.hostCdpUrl", Message: "a browser of the host is looked at on the host"}
+	}
+	if s := c.Settings(); s.Headless || !s.VNC {
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "watch browser", Field: "browser.enableNoVnc", Resource: c.Name(), Message: "this browser has no display that can be looked at",
+			Hint: "set browser.headless to false and browser.enableNoVnc to true"}
+	}
+	return nil
+}
+
+// exchange is run inside to put other passwords in the place of old ones. It
+// reads the old ones, of which it is told the length, and then the others. Where
+// old ones are given and are not those in force, a later watch has set its own,
+// which stay. The file is never missing: without it the VNC server ends. The
+// server reads it again when its time differs in seconds, so each file is a
+// second younger than the one before.
+const exchange = `umask 077
+head -c "$2" >"$1.old" && cat >"$1.new" || exit 1
+if [ "$2" -gt 0 ] && ! cmp -s "$1.old" "$1"; then rm -f "$1.old" "$1.new"; exit 0; fi
+rm -f "$1.old"
+touch -d "@$(($(stat -c %Y "$1" 2>/dev/null || date +%s) + 1))" "$1.new" && mv -f "$1.new" "$1"`
+
+// setPasswords exchanges the passwords of the display in c.
+func setPasswords(ctx context.Context, c browser.Container, old, content []byte) error {
+	input := io.MultiReader(bytes.NewReader(old), bytes.NewReader(content))
+	p, err := c.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", exchange, "sh", browser.VNCPasswords, strconv.Itoa(len(old))}, Stdin: input})
+	if err != nil {
+		return err
+	}
+	exit, err := p.Wait()
+	if err == nil && exit.Code != 0 {
+		err = sandbox.Errorf(sandbox.CodeExecution, "watch browser", "the password file inside cannot be changed: status %d", exit.Code)
+	}
+	return err
+}
+
+// pages is where the image has noVNC. Nothing inside can write there.
+const pages = "/usr/share/novnc"
+
+// fileOf reads a file of noVNC of at most limit bytes. The program that does
+// is one of ours: those of the browser cannot act on it.
+func fileOf(ctx context.Context, c browser.Container, path string, limit int64) ([]byte, error) {
+	var out bytes.Buffer
+	room := &room{to: &out, left: limit}
+	p, err := c.Start(ctx, sandbox.Command{Args: []string{"cat", "--", pages + path}, Dir: "/", Stdout: room})
+	if err != nil {
+		return nil, err
+	}
+	exit, err := p.Wait()
+	switch {
+	case err != nil:
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case room.left < 0:
+		return nil, sandbox.Errorf(sandbox.CodeBudgetExceeded, "watch browser", "a file of noVNC is longer than %d bytes", limit)
+	case exit.Code != 0:
+		return nil, sandbox.Errorf(sandbox.CodeNotFound, "watch browser", "the image has no such file of noVNC")
+	}
+	return out.Bytes(), nil
+}
+
+// A room takes so many bytes and drops the rest, with which left is negative.
+type room struct {
+	to   *bytes.Buffer
+	left int64
+}
+
+// Write implements io.Writer.
+func (r *room) Write(p []byte) (int, error) {
+	if r.left -= int64(len(p)); r.left >= 0 {
+		r.to.Write(p)
+	}
+	return len(p), nil
+}
+
+// supersede ends the watch of a browser, and has next in its place.
+func (d *Desk) supersede(name string, next *viewing) {
+	d.mu.Lock()
+	last := d.watches[name]
+	if next != nil {
+		d.watches[name] = next
+	} else {
+		delete(d.watches, name)
+	}
+	d.mu.Unlock()
+	if last != nil {
+		last.Close()
+	}
+}
+
+// A viewing is a watch with its container.
+type viewing struct {
+	*browser.Watch
+	name string
+	done chan struct{} // closed when nothing is left
+
+	gone atomic.Bool // the container was removed
+}
+
+// Done implements [order.Life].
+func (v *viewing) Done() <-chan struct{} { return v.done }
+
+// Err implements [order.Life].
+func (v *viewing) Err() error {
+	select {
+	case <-v.done:
+		if v.gone.Load() {
+			return removed(v.name)
+		}
+	default:
+	}
+	return nil
+}
+
+// Close implements [order.Life].
+func (v *viewing) Close() error {
+	v.Watch.Close()
+	<-v.done
+	return nil
+}

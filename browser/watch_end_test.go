@@ -1,0 +1,50 @@
+package browser
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// TestRevoked holds that a password which stays is told, and that none stays
+// where the container was removed, whatever answers there.
+func TestRevoked(t *testing.T) {
+	for name, gone := range map[string]bool{"the container was removed": true, "nobody answers": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisplay(t)
+			log, said := test.NewNullLogger()
+			removed := make(chan struct{})
+			w := openWatch(t, d, func(o *WatchOptions) {
+				o.Log = log
+				o.Gone = func(ctx context.Context) error {
+					select {
+					case <-removed:
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+			})
+			d.mu.Lock()
+			d.fail = sandbox.Errorf(sandbox.CodeUnavailable, "write", "the guest is away")
+			d.mu.Unlock()
+			if gone {
+				close(removed)
+			} else {
+				w.Close()
+			}
+			select {
+			case <-w.Done():
+			case <-time.After(watchWithin):
+				t.Fatal("the watch does not end")
+			}
+			if told := len(said.AllEntries()) > 0; told == gone {
+				t.Errorf("told %v of the password", told)
+			}
+		})
+	}
+}
