@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/seccomp"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
 // TestImageSettings holds that every setting is looked at before anything

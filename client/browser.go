@@ -9,8 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/browsers/form"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // Browsers lists the browsers of the session that the sandbox name belongs to.
@@ -33,8 +32,8 @@ func (c *Client) StopBrowser(ctx context.Context, name string, force bool) error
 
 // DriveBrowser does something with the page of the session, which stays from
 // call to call; [Client.Page] has a method for each action.
-func (c *Client) DriveBrowser(ctx context.Context, name, action string, r api.DriveBrowser) (form.BrowserAnswer, error) {
-	return post[form.BrowserAnswer](ctx, c, "browser "+action, one(name, "/browser/"+url.PathEscape(action)), r)
+func (c *Client) DriveBrowser(ctx context.Context, name, action string, r api.DriveBrowser) (api.BrowserAnswer, error) {
+	return post[api.BrowserAnswer](ctx, c, "browser "+action, one(name, "/browser/"+url.PathEscape(action)), r)
 }
 
 // A Page is the one page that a session has behind a daemon. It is brought up
@@ -54,7 +53,7 @@ var _ browser.Session = (*Page)(nil)
 func (c *Client) Page(name string) *Page { return &Page{c, name} }
 
 // do drives the page and holds that what has to be answered is there.
-func (p *Page) do(ctx context.Context, action string, r api.DriveBrowser, answered func(form.BrowserAnswer) bool) (form.BrowserAnswer, error) {
+func (p *Page) do(ctx context.Context, action string, r api.DriveBrowser, answered func(api.BrowserAnswer) bool) (api.BrowserAnswer, error) {
 	a, err := p.c.DriveBrowser(ctx, p.name, action, r)
 	if err == nil && answered != nil && !answered(a) {
 		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browser " + action, Message: "the daemon has not told what came of it"}
@@ -64,7 +63,7 @@ func (p *Page) do(ctx context.Context, action string, r api.DriveBrowser, answer
 
 // Navigate implements browser.Reader.
 func (p *Page) Navigate(ctx context.Context, address string) (browser.Page, error) {
-	a, err := p.do(ctx, "navigate", api.DriveBrowser{URL: address}, func(a form.BrowserAnswer) bool { return a.Page != nil })
+	a, err := p.do(ctx, "navigate", api.DriveBrowser{URL: address}, func(a api.BrowserAnswer) bool { return a.Page != nil })
 	if err != nil {
 		return browser.Page{}, err
 	}
@@ -74,7 +73,7 @@ func (p *Page) Navigate(ctx context.Context, address string) (browser.Page, erro
 // Screenshot implements browser.Reader.
 func (p *Page) Screenshot(ctx context.Context, o browser.Shot) (browser.Picture, error) {
 	r := api.DriveBrowser{Selector: o.Selector, Full: o.Full, Width: o.Width, Height: o.Height, JPEG: o.JPEG}
-	a, err := p.do(ctx, "screenshot", r, func(a form.BrowserAnswer) bool { return len(a.Data) > 0 })
+	a, err := p.do(ctx, "screenshot", r, func(a api.BrowserAnswer) bool { return len(a.Data) > 0 })
 	return browser.Picture{Data: a.Data, MIME: a.MIME, Width: a.Width, Height: a.Height}, err
 }
 
@@ -89,7 +88,7 @@ func (p *Page) Extract(ctx context.Context, o browser.Extraction) (browser.Conte
 			r.Parts = append(r.Parts, part.name)
 		}
 	}
-	a, err := p.do(ctx, "extract", r, func(a form.BrowserAnswer) bool { return a.Content != nil })
+	a, err := p.do(ctx, "extract", r, func(a api.BrowserAnswer) bool { return a.Content != nil })
 	if err != nil {
 		return browser.Content{}, err
 	}
@@ -98,7 +97,7 @@ func (p *Page) Extract(ctx context.Context, o browser.Extraction) (browser.Conte
 
 // PDF implements browser.Reader.
 func (p *Page) PDF(ctx context.Context) ([]byte, error) {
-	a, err := p.do(ctx, "pdf", api.DriveBrowser{}, func(a form.BrowserAnswer) bool { return len(a.Data) > 0 })
+	a, err := p.do(ctx, "pdf", api.DriveBrowser{}, func(a api.BrowserAnswer) bool { return len(a.Data) > 0 })
 	return a.Data, err
 }
 
@@ -135,7 +134,7 @@ func (p *Page) Upload(ctx context.Context, selector string, files []string) erro
 
 // Download implements browser.Writer.
 func (p *Page) Download(ctx context.Context, selector, folder string) (browser.Download, error) {
-	a, err := p.do(ctx, "download", api.DriveBrowser{Selector: selector, Path: folder}, func(a form.BrowserAnswer) bool { return a.Download != nil })
+	a, err := p.do(ctx, "download", api.DriveBrowser{Selector: selector, Path: folder}, func(a api.BrowserAnswer) bool { return a.Download != nil })
 	if err != nil {
 		return browser.Download{}, err
 	}

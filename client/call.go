@@ -14,8 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // Bounds of what is read of an answer.
@@ -165,7 +164,7 @@ func (c *Client) Socket(ctx context.Context, op, path string, query url.Values) 
 		return conn, a, nil
 	case a != nil && a.StatusCode != http.StatusSwitchingProtocols:
 		body, _ := io.ReadAll(io.LimitReader(a.Body, maxProblem)) // what there is
-		return nil, a, fault.Read(op, a.StatusCode, body)
+		return nil, a, api.Read(op, a.StatusCode, body)
 	}
 	return nil, a, broken(ctx, op, err)
 }
@@ -175,7 +174,7 @@ func (c *Client) Socket(ctx context.Context, op, path string, query url.Values) 
 func refusal(q Request, a *http.Response) (time.Duration, error) {
 	defer a.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(a.Body, maxProblem)) // what there is
-	err := fault.Read(q.Op, a.StatusCode, body)
+	err := api.Read(q.Op, a.StatusCode, body)
 	if q.Mark != "" && a.Header.Get(q.Mark) == "" && sandbox.IsNotFound(err) {
 		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: q.Op, Message: "the daemon does not serve that any more", Err: err}
 	}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // Options are who asks and how long is waited. The zero value asks without a

@@ -13,9 +13,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/fault"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -101,7 +100,7 @@ func TestRetries(t *testing.T) {
 				if tt.after != "" {
 					w.Header().Set("Retry-After", tt.after)
 				}
-				fault.Write(w, tt.err)
+				api.Write(w, tt.err)
 			})
 			if err := tt.do(t.Context(), c); sandbox.CodeOf(err) != sandbox.CodeOf(tt.err) {
 				t.Errorf("%v, want %v", err, tt.err)

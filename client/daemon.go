@@ -6,7 +6,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // Health reports whether the process answers; it needs no token.

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/fault"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // An event is one of a stream, as the specification of server-sent events has
@@ -52,7 +51,7 @@ func (c *Client) follow(ctx context.Context, q Request, each func(event) (last b
 			return c.cut(heard, ctx, q.Op, err)
 		}
 		if e.name == api.EventError {
-			return fault.Read(q.Op, http.StatusInternalServerError, e.data)
+			return api.Read(q.Op, http.StatusInternalServerError, e.data)
 		}
 		if last, err := each(e); last || err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // A backend that runs a line in the sandbox of a conversation. It needs a

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // CheckGrant tells what a call under a grant may do now. Nothing is begun and

@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // Approvals lists the questions that wait for an answer. With wait it is

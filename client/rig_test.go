@@ -14,23 +14,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/daemon/approvals"
-	"github.com/bulkhead-dev/sandbox/daemon/browsers"
-	"github.com/bulkhead-dev/sandbox/daemon/commands"
-	"github.com/bulkhead-dev/sandbox/daemon/files"
-	"github.com/bulkhead-dev/sandbox/daemon/grants"
-	"github.com/bulkhead-dev/sandbox/daemon/records"
-	"github.com/bulkhead-dev/sandbox/daemon/replay"
-	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
-	"github.com/bulkhead-dev/sandbox/daemon/shells"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/daemon/tokens"
-	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
-	"github.com/bulkhead-dev/sandbox/daemon/watch"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/server/remote"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
@@ -77,21 +66,21 @@ func newRig(t *testing.T, wall string) *rig {
 			t.Cleanup(func() { c.Close(); r.evidence.Close(); r.violations.Close() })
 			o.Control = func() (*manager.Control, error) { return &c.Control, nil }
 		},
-		Resources: func(s *served.Rig) []route.Resource { return r.resources(s, c) },
+		Resources: func(s *served.Rig) []resource.Resource { return r.resources(s, c) },
 	})
 	r.c = r.as("acme")
 	r.box = r.Ready("acme", "s1")
 	return r
 }
 
-func (r *rig) resources(s *served.Rig, c *control.Control) []route.Resource {
+func (r *rig) resources(s *served.Rig, c *control.Control) []resource.Resource {
 	m := s.Manager
-	answers, err := replay.Open(r.TempDir())
+	answers, err := resource.Open(r.TempDir())
 	r.ok(err)
-	boxes := sandboxes.New(sandboxes.Options{Manager: m, Answers: answers, Log: s.Log})
+	boxes := resource.NewSandboxes(resource.Options{Manager: m, Answers: answers, Log: s.Log})
 	house := running.New(running.Options{Manager: running.Managed(m), Log: s.Log})
 	kits := tools.New(tools.Options{Manager: m, Running: house, Log: s.Log})
-	pages := browsers.New(r.desk, m, s.Log)
+	pages := remote.NewBrowsers(r.desk, m, s.Log)
 	r.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), patience)
 		defer done()
@@ -106,11 +95,11 @@ func (r *rig) resources(s *served.Rig, c *control.Control) []route.Resource {
 			r.Error(err)
 		}
 	})
-	return []route.Resource{
-		boxes, commands.New(m), toolcalls.New(m, kits), shells.New(m, house, stream.Options{}),
-		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{Interval: 20 * time.Millisecond}),
-		approvals.New(manager.NewApprovalQueue(manager.ApprovalQueueOptions{})), records.NewViolations(r.violations), records.NewEvidence(r.evidence),
-		grants.New(m, func() (grants.Registrar, error) { return c, nil }), tokens.New(s.Tokens), pages,
+	return []resource.Resource{
+		boxes, resource.NewCommands(m), resource.NewToolCalls(m, kits), resource.NewShells(m, house, stream.Options{}),
+		resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{Interval: 20 * time.Millisecond}),
+		resource.NewApprovals(manager.NewApprovalQueue(manager.ApprovalQueueOptions{})), resource.NewViolations(r.violations), resource.NewEvidence(r.evidence),
+		resource.NewGrants(m, func() (resource.Registrar, error) { return c, nil }), resource.NewTokens(s.Tokens), pages,
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // ask makes a request with a JSON answer.

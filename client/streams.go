@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // Sinks are where the output of a command goes as it comes. Writers that are

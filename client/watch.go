@@ -5,7 +5,7 @@ import (
 	"iter"
 	"net/http"
 
-	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // A WatchEvent is what a watch tells: exactly one is there. Names of files come

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/seccomp"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
 // Sum returns the SHA-1 of s in canonical form, as 40 hex digits.

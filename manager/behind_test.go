@@ -12,16 +12,16 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/walls"
-	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/server/remote"
 )
 
 // behind puts the walls of a conductor behind a daemon at a socket.
 func behind(t *testing.T, set *provider.Set) *provider.Set {
 	t.Helper()
-	h := served.New(served.Options{Providers: set, Instances: func(string) bool { return true }})
+	h := remote.NewWalls(remote.Options{Providers: set, Instances: func(string) bool { return true }})
 	sock := filepath.Join(t.TempDir(), "d.sock")
 	l, err := net.Listen("unix", sock)
 	must(t, err)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
-	"github.com/bulkhead-dev/sandbox/seccomp"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
 // A tab is a page that a test drives.

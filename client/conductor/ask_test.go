@@ -13,15 +13,13 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/daemon"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/approvals"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
-	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/remote"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // A person answers with the same word, and notes the questions.
@@ -53,16 +51,16 @@ func newAsked(t *testing.T) *rig {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
 	desk := manager.NewApprovalQueue(manager.ApprovalQueueOptions{})
-	var c *conduct.Resource
+	var c *remote.Resource
 	return &rig{T: t, ctx: ctx, Rig: served.New(t, served.Options{
 		Settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}}}}}`,
 		Change:   func(o *manager.Options) { o.Approver = desk },
-		Resources: func(r *served.Rig) []route.Resource {
-			c = conduct.New(r.Manager, stream.Options{})
-			return []route.Resource{c, approvals.New(desk)}
+		Resources: func(r *served.Rig) []resource.Resource {
+			c = remote.New(r.Manager, stream.Options{})
+			return []resource.Resource{c, resource.NewApprovals(desk)}
 		},
-		Daemon: func(o *daemon.Options) {
-			o.Mounts = append(o.Mounts, daemon.Mount{Pattern: form.LentPath + "/", Handler: c.Lent()})
+		Daemon: func(o *server.Options) {
+			o.Mounts = append(o.Mounts, server.Mount{Pattern: api.LentPath + "/", Handler: c.Lent()})
 		},
 	})}
 }

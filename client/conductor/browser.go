@@ -8,9 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/client"
-	answer "github.com/bulkhead-dev/sandbox/daemon/browsers/form"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // Browsers are those of sessions behind a daemon.
@@ -20,9 +19,9 @@ type Browsers struct{ d *Conductor }
 func (d *Conductor) Browsers() Browsers { return Browsers{d} }
 
 // ask makes one of the daemon's requests about the browser of a session.
-func (b Browsers) ask(ctx context.Context, r display.Request, what string, in form.Browse, out any) error {
+func (b Browsers) ask(ctx context.Context, r display.Request, what string, in api.Browse, out any) error {
 	var err error
-	if in.Flags, err = form.FlagsOf(r.Flags); err != nil {
+	if in.Flags, err = api.FlagsOf(r.Flags); err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "browser", "the flags cannot be written: %w", err)
 	}
 	return b.d.as(r.Who).Call(ctx, client.Request{Op: "browser " + what, Method: http.MethodPost, Path: "/v1/browser/" + what, JSON: in}, out)
@@ -30,8 +29,8 @@ func (b Browsers) ask(ctx context.Context, r display.Request, what string, in fo
 
 // Start brings the browser up and returns when it answers.
 func (b Browsers) Start(ctx context.Context, r display.Request) (display.Started, error) {
-	var s form.BrowserStarted
-	err := b.ask(ctx, r, "start", form.Browse{}, &s)
+	var s api.BrowserStarted
+	err := b.ask(ctx, r, "start", api.Browse{}, &s)
 	return display.Started(s), err
 }
 
@@ -48,8 +47,8 @@ func (Browsers) Watch(context.Context, display.Request, bool) (display.Watched, 
 
 // Shoot takes a picture of a page in a clean profile.
 func (b Browsers) Shoot(ctx context.Context, r display.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
-	var a answer.BrowserAnswer
-	err := b.ask(ctx, r, "picture", form.Browse{
+	var a api.BrowserAnswer
+	err := b.ask(ctx, r, "picture", api.Browse{
 		Target: target, Selector: shot.Selector, Full: shot.Full, Width: shot.Width, Height: shot.Height, JPEG: shot.JPEG,
 	}, &a)
 	p := browser.Picture{Data: a.Data, MIME: termsafe.Line(a.MIME), Width: a.Width, Height: a.Height}
@@ -67,8 +66,8 @@ func (b Browsers) Shoot(ctx context.Context, r display.Request, target string, s
 
 // Stop removes the browser with all that is in it.
 func (b Browsers) Stop(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error) {
-	var s form.BrowserStopped
-	err = b.ask(ctx, r, "stop", form.Browse{Force: force}, &s)
+	var s api.BrowserStopped
+	err = b.ask(ctx, r, "stop", api.Browse{Force: force}, &s)
 	return s.Removed, s.Name, err
 }
 

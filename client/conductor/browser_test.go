@@ -9,18 +9,18 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/daemon/browsers"
-	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/server/remote"
+	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
 // A desk has a browser in memory and notes the last request.
 type desk struct {
-	browsers.Desk // what nobody asks for here
-	asked         display.Request
-	force         bool
-	target        string
-	shot          browser.Shot
+	remote.Desk // what nobody asks for here
+	asked       display.Request
+	force       bool
+	target      string
+	shot        browser.Shot
 }
 
 func (d *desk) Start(_ context.Context, r display.Request) (display.Started, error) {
@@ -62,14 +62,14 @@ func (openPage) Close() error { return nil }
 // TestBrowsers holds that what is asked of a browser arrives, and comes back.
 func TestBrowsers(t *testing.T) {
 	x := &desk{}
-	r := &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
-		b := browsers.New(x, r.Manager, r.Log)
+	r := &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
+		b := remote.NewBrowsers(x, r.Manager, r.Log)
 		t.Cleanup(func() {
 			if err := b.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
 		})
-		return []route.Resource{b}
+		return []resource.Resource{b}
 	}})}
 	req := display.Request{Who: session("s1"), Flags: config.Overrides{AllowDomains: []string{"a.test"}}.Layer()}
 	admin := r.as("").Browsers()

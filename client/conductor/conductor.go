@@ -18,9 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // A Conductor is one daemon. It is safe for concurrent use.
@@ -69,7 +68,7 @@ func (d *Conductor) List(ctx context.Context, o manager.ListOptions) (manager.Li
 	if o.Foreign {
 		q.Set("foreign", "true")
 	}
-	var l form.Listing
+	var l api.Listing
 	err := d.c.For(o.Tenant, "", "").Call(ctx, client.Request{Op: "list", Method: http.MethodGet, Path: "/v1/listing", Query: q, Again: true}, &l)
 	if err == nil && l.Error != nil {
 		err = l.Error.Err()
@@ -86,10 +85,10 @@ func orNone(rows []manager.Row) []manager.Row {
 
 // Select lists the rows that a recreate with s would remove.
 func (d *Conductor) Select(ctx context.Context, tenant string, s manager.Selector, browsers bool) ([]manager.Row, error) {
-	var out form.Selected
+	var out api.Selected
 	err := d.c.For(tenant, "", "").Call(ctx, client.Request{
 		Op: "recreate", Method: http.MethodPost, Path: "/v1/select",
-		JSON: form.Selection{Session: s.Session, Agent: s.Agent, All: s.All, Browsers: browsers},
+		JSON: api.Selection{Session: s.Session, Agent: s.Agent, All: s.All, Browsers: browsers},
 	}, &out)
 	return out.Items, err
 }
@@ -102,9 +101,9 @@ func (d *Conductor) Recreate(ctx context.Context, rows []manager.Row) manager.Re
 		names[r.Tenant] = append(names[r.Tenant], r.Name)
 	}
 	for tenant, list := range names {
-		var c form.Cleared
+		var c api.ClearedForm
 		err := d.c.For(tenant, "", "").Call(ctx, client.Request{
-			Op: "recreate", Method: http.MethodPost, Path: "/v1/recreate", JSON: form.Recreate{Names: list},
+			Op: "recreate", Method: http.MethodPost, Path: "/v1/recreate", JSON: api.RecreateForm{Names: list},
 		}, &c)
 		if err != nil {
 			for _, name := range list {
@@ -119,24 +118,24 @@ func (d *Conductor) Recreate(ctx context.Context, rows []manager.Row) manager.Re
 
 // Prune removes what nobody uses; it is for admins.
 func (d *Conductor) Prune(ctx context.Context, o manager.PruneOptions) (manager.Pruned, error) {
-	var c form.Cleared
+	var c api.ClearedForm
 	err := d.c.For(o.Tenant, "", "").Call(ctx, client.Request{
 		Op: "prune", Method: http.MethodPost, Path: "/v1/prune",
-		JSON: form.Prune{Idle: o.Idle, MaxAge: o.MaxAge, Workspaces: o.Workspaces, DryRun: o.DryRun},
+		JSON: api.Prune{Idle: o.Idle, MaxAge: o.MaxAge, Workspaces: o.Workspaces, DryRun: o.DryRun},
 	}, &c)
 	return manager.Pruned{Removed: c.Removed, Kept: c.Kept, Failed: c.Failed}, err
 }
 
 // Explain says what a session gets and why; it is for admins.
 func (d *Conductor) Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q manager.Questions) (manager.Explanation, error) {
-	f, err := form.FlagsOf(flags)
+	f, err := api.FlagsOf(flags)
 	if err != nil {
 		return manager.Explanation{}, sandbox.Errorf(sandbox.CodeInternal, "explain", "the flags cannot be written: %w", err)
 	}
 	var out manager.Explanation
 	err = d.as(who).Call(ctx, client.Request{
 		Op: "explain", Method: http.MethodPost, Path: "/v1/explain",
-		JSON: form.Explain{Flags: f, Tool: q.Tool, Command: q.Command, Path: q.Path, Host: q.Host, Method: q.Method},
+		JSON: api.Explain{Flags: f, Tool: q.Tool, Command: q.Command, Path: q.Path, Host: q.Host, Method: q.Method},
 	}, &out)
 	return out, err
 }

@@ -17,17 +17,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/conductor"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/daemon"
-	"github.com/bulkhead-dev/sandbox/daemon/commands"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
-	"github.com/bulkhead-dev/sandbox/daemon/replay"
-	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/remote"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -48,21 +45,21 @@ func newRig(t *testing.T, wall string) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
-	var c *conduct.Resource
+	var c *remote.Resource
 	return &rig{T: t, ctx: ctx, Rig: served.New(t, served.Options{
 		Wall: wall,
-		Resources: func(r *served.Rig) []route.Resource {
-			answers, err := replay.Open(t.TempDir())
+		Resources: func(r *served.Rig) []resource.Resource {
+			answers, err := resource.Open(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
-			boxes := sandboxes.New(sandboxes.Options{Manager: r.Manager, Answers: answers, Log: r.Log})
+			boxes := resource.NewSandboxes(resource.Options{Manager: r.Manager, Answers: answers, Log: r.Log})
 			t.Cleanup(boxes.Close)
-			c = conduct.New(r.Manager, stream.Options{})
-			return []route.Resource{boxes, commands.New(r.Manager), c}
+			c = remote.New(r.Manager, stream.Options{})
+			return []resource.Resource{boxes, resource.NewCommands(r.Manager), c}
 		},
-		Daemon: func(o *daemon.Options) {
-			o.Mounts = append(o.Mounts, daemon.Mount{Pattern: form.LentPath + "/", Handler: c.Lent()})
+		Daemon: func(o *server.Options) {
+			o.Mounts = append(o.Mounts, server.Mount{Pattern: api.LentPath + "/", Handler: c.Lent()})
 		},
 	})}
 }
@@ -273,8 +270,8 @@ func TestLentToOne(t *testing.T) {
 	}
 	talk := stream.NewTalk(conn, stream.Options{})
 	defer talk.End(false)
-	var lent form.Lent
-	if err := errors.Join(talk.Send(form.Lend{}), talk.Receive(r.ctx, &lent)); err != nil || lent.Error != nil {
+	var lent api.Lent
+	if err := errors.Join(talk.Send(api.Lend{}), talk.Receive(r.ctx, &lent)); err != nil || lent.Error != nil {
 		t.Fatal(err, lent.Error)
 	}
 	stat := func(name, session string) error {
@@ -284,7 +281,7 @@ func TestLentToOne(t *testing.T) {
 		}
 		defer other.Close()
 		return other.Call(r.ctx, client.Request{
-			Op: "stat", Method: http.MethodGet, Path: form.LentPath + "/" + lent.Ticket + "/files/stat", Query: url.Values{"path": {"/workspace"}},
+			Op: "stat", Method: http.MethodGet, Path: api.LentPath + "/" + lent.Ticket + "/files/stat", Query: url.Values{"path": {"/workspace"}},
 		}, nil)
 	}
 	for name, session := range map[string]string{"evil": "s1", "acme": "s1", "acme-s2": "s2", "root": "s1"} {

@@ -8,18 +8,17 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/filing"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
 // Files brings the sandbox of a request up and hands its files to fn. Paths
 // are those inside; those of the daemon's machine mean nothing here.
 func (d *Conductor) Files(ctx context.Context, r manager.Request, fn func(manager.Share) error) error {
-	flags, err := form.FlagsOf(r.Flags)
+	flags, err := api.FlagsOf(r.Flags)
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "files", "the flags cannot be written: %w", err)
 	}
@@ -30,8 +29,8 @@ func (d *Conductor) Files(ctx context.Context, r manager.Request, fn func(manage
 	}
 	t := stream.NewTalk(conn, d.o.Stream)
 	defer t.End(false)
-	var m form.Lent
-	if err = t.Send(form.Lend{MustExist: r.MustExist, Flags: flags}); err == nil {
+	var m api.Lent
+	if err = t.Send(api.Lend{MustExist: r.MustExist, Flags: flags}); err == nil {
 		err = t.Receive(ctx, &m)
 	}
 	if err == nil && m.Error != nil {
@@ -44,7 +43,7 @@ func (d *Conductor) Files(ctx context.Context, r manager.Request, fn func(manage
 	defer lost()
 	go func() { // the daemon says nothing more; what comes is its end
 		defer lost()
-		var none form.Lent
+		var none api.Lent
 		_ = t.Receive(context.Background(), &none)
 	}()
 	share, err := shareOf(borrowed, c, m)
@@ -84,7 +83,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-func shareOf(ctx context.Context, c *client.Client, m form.Lent) (manager.Share, error) {
+func shareOf(ctx context.Context, c *client.Client, m api.Lent) (manager.Share, error) {
 	var mounts []sandbox.Mount
 	for _, r := range m.Roots {
 		mounts = append(mounts, sandbox.Mount{Target: r.Target, ReadOnly: r.ReadOnly, Role: sandbox.RoleBind})
@@ -93,7 +92,7 @@ func shareOf(ctx context.Context, c *client.Client, m form.Lent) (manager.Share,
 	if err != nil {
 		return manager.Share{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "files", Message: "the daemon serves folders that no sandbox has", Err: err}
 	}
-	files, err := filing.Open(ctx, caller{ctx, c}, form.LentPath+"/"+m.Ticket+"/files")
+	files, err := filing.Open(ctx, caller{ctx, c}, api.LentPath+"/"+m.Ticket+"/files")
 	if err != nil {
 		return manager.Share{}, err
 	}

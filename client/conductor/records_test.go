@@ -21,10 +21,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/conductor"
-	"github.com/bulkhead-dev/sandbox/daemon/records"
-	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/policy"
+	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
 // kept are the records of a daemon.
@@ -45,8 +44,8 @@ func newKept(t *testing.T) kept {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.violations.Close(); k.evidence.Close() })
-	k.rig = &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(*served.Rig) []route.Resource {
-		return []route.Resource{records.NewViolations(k.violations), records.NewEvidence(k.evidence)}
+	k.rig = &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(*served.Rig) []resource.Resource {
+		return []resource.Resource{resource.NewViolations(k.violations), resource.NewEvidence(k.evidence)}
 	}})}
 	for i := range 200 {
 		tenant := []string{"acme", "evil"}[i%2]

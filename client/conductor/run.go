@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // Run brings the sandbox of a request up and runs its command in it. Streams,
@@ -29,7 +29,7 @@ func (d *Conductor) attach(ctx context.Context, r manager.Request, shell bool) (
 	if r.Ask {
 		defer d.answering(ctx, r.Who)()
 	}
-	flags, err := form.FlagsOf(r.Flags)
+	flags, err := api.FlagsOf(r.Flags)
 	if err != nil {
 		return manager.Outcome{}, sandbox.Errorf(sandbox.CodeInternal, "run", "the flags cannot be written: %w", err)
 	}
@@ -38,7 +38,7 @@ func (d *Conductor) attach(ctx context.Context, r manager.Request, shell bool) (
 		return manager.Outcome{}, err
 	}
 	q.TimeoutSeconds = r.Timeout.Seconds()
-	q.Extra, err = json.Marshal(form.Use{
+	q.Extra, err = json.Marshal(api.Use{
 		Shell: shell, MustExist: r.MustExist, Remove: r.Remove, Subagent: r.Subagent, Tool: r.Tool, Ask: r.Ask, Flags: flags,
 	})
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *Conductor) attach(ctx context.Context, r manager.Request, shell bool) (
 	if err != nil {
 		return manager.Outcome{}, err
 	}
-	var out form.Outcome
+	var out api.Outcome
 	if err := json.Unmarshal(p.Outcome(), &out); err != nil {
 		return manager.Outcome{}, &sandbox.Error{
 			Code: sandbox.CodeUnavailable, Op: "run", Message: "the daemon has not told all of how the command ended", Err: err,

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/daemon/tokens"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -18,8 +17,8 @@ import (
 // TestTokens holds that tokens are made, shown and taken back through a daemon
 // as beside it, and only those that are the caller's.
 func TestTokens(t *testing.T) {
-	r := &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(r *served.Rig) []route.Resource {
-		return []route.Resource{tokens.New(r.Tokens)}
+	r := &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
+		return []resource.Resource{resource.NewTokens(r.Tokens)}
 	}})}
 	limits := tenant.NoLimits().With(tenant.Sandboxes, 3)
 	want := token.Claims{Role: token.Session, Tenant: "acme", Session: "s7", Expires: time.Now().Add(time.Hour), Quota: &limits, Note: "a chat"}
@@ -73,8 +72,8 @@ func TestDamagedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(*served.Rig) []route.Resource {
-		return []route.Resource{tokens.New(store)}
+	r := &rig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(*served.Rig) []resource.Resource {
+		return []resource.Resource{resource.NewTokens(store)}
 	}})}
 	if err := os.WriteFile(filepath.Join(dir, "tokens", "00112233445566778899.json"), []byte("none"), 0o600); err != nil {
 		t.Fatal(err)

@@ -17,9 +17,9 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/daemon/fault"
-	"github.com/bulkhead-dev/sandbox/daemon/filing/form"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // A Caller makes requests on behalf of an open sandbox.
@@ -34,7 +34,7 @@ type Caller interface {
 type Files struct {
 	c      Caller
 	prefix string
-	can    form.Abilities
+	can    stream.Abilities
 	plain  bool // no link is followed
 }
 
@@ -106,8 +106,8 @@ func (c *content) Read(p []byte) (int, error) {
 		}
 		return n, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "read", Message: "the connection ended before the file had", Err: err}
 	}
-	if text := c.a.Trailer.Get(form.TrailerProblem); text != "" {
-		var d fault.Document
+	if text := c.a.Trailer.Get(stream.TrailerProblem); text != "" {
+		var d api.Document
 		if fail := json.Unmarshal([]byte(text), &d); fail != nil {
 			return n, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "read", Message: "the file could not be read to its end"}
 		}
@@ -205,7 +205,7 @@ func (f *Files) Lstat(ctx context.Context, path string) (fs.FileInfo, error) {
 }
 
 func (f *Files) stat(ctx context.Context, q url.Values) (fs.FileInfo, error) {
-	var one form.File
+	var one stream.File
 	if err := f.c.Call(ctx, f.ask("stat", http.MethodGet, "stat", q), &one); err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (f *Files) ReadLink(ctx context.Context, path string) (string, error) {
 	if !f.can.Links {
 		return "", unable("be looked at as links")
 	}
-	var t form.Target
+	var t stream.Target
 	err := f.c.Call(ctx, f.ask("readlink", http.MethodGet, "link", at(path)), &t)
 	return string(t.Target), err
 }
@@ -234,7 +234,7 @@ func (f *Files) Symlink(ctx context.Context, target, path string) error {
 
 // ReadDir implements sandbox.Files.
 func (f *Files) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
-	var all form.Files
+	var all stream.Files
 	if err := f.c.Call(ctx, f.ask("readdir", http.MethodGet, "folder", at(path)), &all); err != nil {
 		return nil, err
 	}
@@ -250,9 +250,9 @@ func (f *Files) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error)
 }
 
 // described is an fs.FileInfo.
-type described struct{ f form.File }
+type described struct{ f stream.File }
 
-func info(f form.File) fs.FileInfo { return described{f} }
+func info(f stream.File) fs.FileInfo { return described{f} }
 
 func (d described) Name() string       { return string(d.f.Name) }
 func (d described) Size() int64        { return d.f.Size }

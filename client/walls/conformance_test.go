@@ -12,10 +12,10 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/walls"
-	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
+	serverremote "github.com/bulkhead-dev/sandbox/server/remote"
 )
 
 // TestConformanceOfFake runs the suite of all walls through a daemon on a real
@@ -36,7 +36,7 @@ func behindDaemon(t testing.TB, p sandbox.Provider) remote {
 	t.Helper()
 	set, err := provider.New(p)
 	must(t, err)
-	h := served.New(served.Options{Providers: set, Instances: func(string) bool { return true }})
+	h := serverremote.NewWalls(serverremote.Options{Providers: set, Instances: func(string) bool { return true }})
 	sock := filepath.Join(t.TempDir(), "daemon.sock")
 	l, err := net.Listen("unix", sock)
 	must(t, err)

@@ -8,8 +8,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/daemon/arrivals"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // A dialer is a handle that takes connections.
@@ -42,7 +41,7 @@ func (l listener) Listen(ctx context.Context, network, addr string) (net.Listene
 		return nil, err
 	}
 	defer done()
-	in, err := arrivals.Open(ctx, h.ctx, conn, h.p.o.Stream)
+	in, err := stream.OpenForward(ctx, h.ctx, conn, h.p.o.Stream)
 	if err != nil {
 		return nil, h.honest(ctx, "listen", err)
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client/walls"
-	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	serverremote "github.com/bulkhead-dev/sandbox/server/remote"
 )
 
 // A room is an open sandbox in which can be dialled and listened.
@@ -69,15 +69,15 @@ func TestListenersAreBounded(t *testing.T) {
 // too many takes nothing from others.
 func TestConnectionsAreBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
-		bounds served.Connections
+		bounds serverremote.Connections
 		free   func(y *yard) room // who is not bound by what the first has
 	}{
-		"of a sandbox": {served.Connections{Handle: 4}, func(y *yard) room { return y.room(y.as("one"), "b") }},
-		"of a caller":  {served.Connections{Caller: 4}, func(y *yard) room { return y.room(y.as("two"), "b") }},
-		"in all":       {served.Connections{All: 4}, nil},
+		"of a sandbox": {serverremote.Connections{Handle: 4}, func(y *yard) room { return y.room(y.as("one"), "b") }},
+		"of a caller":  {serverremote.Connections{Caller: 4}, func(y *yard) room { return y.room(y.as("two"), "b") }},
+		"in all":       {serverremote.Connections{All: 4}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := newYard(t, func(o *served.Options) {
+			y := newYard(t, func(o *serverremote.Options) {
 				o.Connections = tt.bounds
 				o.Caller = func(r *http.Request) string { return r.Header.Get("Sandbox-Agent") }
 			})

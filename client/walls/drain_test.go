@@ -14,13 +14,13 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/walls"
-	"github.com/bulkhead-dev/sandbox/daemon"
-	"github.com/bulkhead-dev/sandbox/daemon/caller"
-	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
+	"github.com/bulkhead-dev/sandbox/server"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	serverremote "github.com/bulkhead-dev/sandbox/server/remote"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -31,13 +31,13 @@ func TestDrainKeepsTheWayOut(t *testing.T) {
 	inner := fake.New(faked.Options())
 	set, err := provider.New(inner)
 	must(t, err)
-	h := served.New(served.Options{Providers: set, Instances: func(string) bool { return true }})
+	h := serverremote.NewWalls(serverremote.Options{Providers: set, Instances: func(string) bool { return true }})
 	t.Cleanup(func() { h.Close() })
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	d, err := daemon.New(daemon.Options{
-		Log: log, Mounts: []daemon.Mount{{Pattern: "/v1/walls/", Admin: true, Handler: h}},
-		Identify: func(*http.Request) (caller.Caller, error) { return caller.Caller{Role: token.Admin}, nil },
+	d, err := server.New(server.Options{
+		Log: log, Mounts: []server.Mount{{Pattern: "/v1/walls/", Admin: true, Handler: h}},
+		Identify: func(*http.Request) (auth.Caller, error) { return auth.Caller{Role: token.Admin}, nil },
 	})
 	must(t, err)
 	sock := filepath.Join(t.TempDir(), "d.sock")

@@ -9,8 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/daemon/walls/form"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // closeWithin bounds how long Close waits for the daemon.
@@ -41,8 +40,8 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		return nil, err
 	}
 	t := stream.NewTalk(conn, p.o.Stream)
-	var o form.Opened
-	if err = t.Send(form.SpecOf(s)); err == nil {
+	var o stream.Opened
+	if err = t.Send(stream.SpecOf(s)); err == nil {
 		err = t.Receive(ctx, &o)
 	}
 	if err == nil && o.Error != nil {
@@ -65,7 +64,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 func (h *handle) watch() {
 	defer close(h.closed)
 	defer h.end()
-	var c form.Closed
+	var c stream.Closed
 	if err := h.talk.Receive(context.Background(), &c); err != nil {
 		h.answer = err
 	} else if c.Error != nil {
@@ -84,7 +83,7 @@ func (h *handle) Close() error {
 		if h.ctx.Err() != nil {
 			return // lost before
 		}
-		_ = h.talk.Send(form.Closing{Close: true}) // when it cannot be sent the watch ends
+		_ = h.talk.Send(stream.Closing{Close: true}) // when it cannot be sent the watch ends
 	})
 	timer := time.NewTimer(closeWithin)
 	defer timer.Stop()
@@ -101,7 +100,7 @@ func (h *handle) Close() error {
 	return h.answer
 }
 
-func (h *handle) path(rest string) string { return form.Prefix + "/handles/" + h.id + rest }
+func (h *handle) path(rest string) string { return stream.Prefix + "/handles/" + h.id + rest }
 
 // within bounds ctx by the life of the handle.
 func (h *handle) within(ctx context.Context, op string) (context.Context, context.CancelFunc, error) {
@@ -163,7 +162,7 @@ func (h *handle) run(ctx context.Context, op, path string, r stream.Request, c s
 
 // Usage implements sandbox.Sandbox.
 func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
-	var u form.Usage
+	var u stream.Usage
 	err := h.call(ctx, client.Request{Op: "usage", Method: http.MethodGet, Path: h.path("/usage")}, &u)
 	return sandbox.Usage(u), err
 }
@@ -171,7 +170,7 @@ func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 // A shell is one that is open behind a daemon.
 type shell struct {
 	h *handle
-	s form.Shell
+	s stream.Shell
 
 	mu     sync.Mutex
 	closed bool
@@ -186,7 +185,7 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 	s := &shell{h: h}
 	err = h.call(ctx, client.Request{
 		Op: "open shell", Method: http.MethodPost, Path: h.path("/shells"),
-		JSON: form.NewShell{ID: o.ID, Env: r.Env, Dir: stream.Text(o.Dir)},
+		JSON: stream.NewShell{ID: o.ID, Env: r.Env, Dir: stream.Text(o.Dir)},
 	}, &s.s)
 	if err != nil {
 		return nil, err

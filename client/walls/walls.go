@@ -17,8 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/daemon/walls/form"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // Options are what a provider may be told; the zero value is usable.
@@ -54,8 +53,8 @@ func Open(ctx context.Context, c *client.Client, name string, o Options) (*Provi
 		o.Change = 15 * time.Minute
 	}
 	p := &Provider{c: c, o: o}
-	var all form.Providers
-	if err := p.call(ctx, o.Query, client.Request{Op: "list providers", Method: http.MethodGet, Path: form.Prefix + "/providers"}, &all); err != nil {
+	var all stream.Providers
+	if err := p.call(ctx, o.Query, client.Request{Op: "list providers", Method: http.MethodGet, Path: stream.Prefix + "/providers"}, &all); err != nil {
 		return nil, err
 	}
 	for _, one := range all.Items {
@@ -74,7 +73,7 @@ func (p *Provider) Name() string { return p.name }
 func (p *Provider) Features() sandbox.Features { return p.features }
 
 func (p *Provider) path(rest string) string {
-	return form.Prefix + "/providers/" + url.PathEscape(p.name) + rest
+	return stream.Prefix + "/providers/" + url.PathEscape(p.name) + rest
 }
 
 // call makes a request within d. That something is not there counts only when
@@ -82,7 +81,7 @@ func (p *Provider) path(rest string) string {
 func (p *Provider) call(ctx context.Context, d time.Duration, q client.Request, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	q.Mark = form.HeaderWalls
+	q.Mark = stream.HeaderWalls
 	return p.c.Call(ctx, q, out)
 }
 
@@ -93,7 +92,7 @@ func (p *Provider) Probe(ctx context.Context) error {
 
 // Inspect implements sandbox.Provider.
 func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
-	var b form.Box
+	var b stream.Box
 	err := p.call(ctx, p.o.Query, named("inspect", http.MethodGet, p.path("/sandbox"), name), &b)
 	return sandbox.Info(b), err
 }
@@ -110,7 +109,7 @@ func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, 
 			q.Set(name, value)
 		}
 	}
-	var all form.Boxes
+	var all stream.Boxes
 	err := p.call(ctx, p.o.Query, client.Request{Op: "list", Method: http.MethodGet, Path: p.path("/sandboxes"), Query: q}, &all)
 	if err != nil {
 		return nil, err
@@ -150,16 +149,16 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 		off, done := context.WithTimeout(whole, settleWithin)
 		defer done()
 		// When it cannot be called off the daemon has gone, or hears that we have.
-		if p.call(off, settleWithin, client.Request{Op: "call off", Method: http.MethodDelete, Path: form.Prefix + "/calls/" + id}, nil) != nil {
+		if p.call(off, settleWithin, client.Request{Op: "call off", Method: http.MethodDelete, Path: stream.Prefix + "/calls/" + id}, nil) != nil {
 			cancel()
 			return
 		}
 		time.AfterFunc(settleWithin, cancel)
 	})
 	defer stop()
-	var b form.Box
+	var b stream.Box
 	err := p.c.Call(whole, client.Request{
-		Op: "create", Method: http.MethodPost, Path: p.path("/sandboxes"), JSON: form.SpecOf(s), Header: http.Header{form.HeaderCall: {id}},
+		Op: "create", Method: http.MethodPost, Path: p.path("/sandboxes"), JSON: stream.SpecOf(s), Header: http.Header{stream.HeaderCall: {id}},
 	}, &b)
 	if err != nil && ctx.Err() != nil && sandbox.CodeOf(err) == sandbox.CodeUnavailable {
 		err = ended("create", ctx.Err())

@@ -11,11 +11,11 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/client/walls"
-	served "github.com/bulkhead-dev/sandbox/daemon/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
+	serverremote "github.com/bulkhead-dev/sandbox/server/remote"
 )
 
 // A yard is a served wall in memory, whose daemon was told of one instance.
@@ -23,22 +23,22 @@ type yard struct {
 	*testing.T
 	inner   *fake.Provider
 	remote  *walls.Provider
-	handler *served.Handler
+	handler *serverremote.Handler
 	url     string
 }
 
 const declared = "0123456789abcdef"
 
-func newYard(t *testing.T, change ...func(*served.Options)) *yard {
+func newYard(t *testing.T, change ...func(*serverremote.Options)) *yard {
 	t.Helper()
 	y := &yard{T: t, inner: fake.New(faked.Options())}
 	set, err := provider.New(y.inner)
 	must(t, err)
-	o := served.Options{Providers: set, Instances: func(i string) bool { return i == declared }}
+	o := serverremote.Options{Providers: set, Instances: func(i string) bool { return i == declared }}
 	for _, c := range change {
 		c(&o)
 	}
-	y.handler = served.New(o)
+	y.handler = serverremote.NewWalls(o)
 	t.Cleanup(func() { y.handler.Close() })
 	s := httptest.NewServer(y.handler)
 	t.Cleanup(s.Close)

@@ -15,36 +15,21 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/daemon"
-	"github.com/bulkhead-dev/sandbox/daemon/admission"
-	"github.com/bulkhead-dev/sandbox/daemon/approvals"
-	"github.com/bulkhead-dev/sandbox/daemon/browsers"
-	"github.com/bulkhead-dev/sandbox/daemon/caller"
-	"github.com/bulkhead-dev/sandbox/daemon/commands"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct"
-	"github.com/bulkhead-dev/sandbox/daemon/conduct/form"
-	"github.com/bulkhead-dev/sandbox/daemon/files"
-	"github.com/bulkhead-dev/sandbox/daemon/grants"
-	"github.com/bulkhead-dev/sandbox/daemon/media"
-	"github.com/bulkhead-dev/sandbox/daemon/named"
-	"github.com/bulkhead-dev/sandbox/daemon/records"
-	"github.com/bulkhead-dev/sandbox/daemon/replay"
-	"github.com/bulkhead-dev/sandbox/daemon/route"
-	"github.com/bulkhead-dev/sandbox/daemon/sandboxes"
-	"github.com/bulkhead-dev/sandbox/daemon/shells"
-	"github.com/bulkhead-dev/sandbox/daemon/stream"
-	"github.com/bulkhead-dev/sandbox/daemon/tokens"
-	"github.com/bulkhead-dev/sandbox/daemon/toolcalls"
-	remotewalls "github.com/bulkhead-dev/sandbox/daemon/walls"
-	"github.com/bulkhead-dev/sandbox/daemon/watch"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/metrics"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/mcpserver"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/host"
+	httpserver "github.com/bulkhead-dev/sandbox/server"
+	"github.com/bulkhead-dev/sandbox/server/admission"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	"github.com/bulkhead-dev/sandbox/server/mcp"
+	serverremote "github.com/bulkhead-dev/sandbox/server/remote"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 	"github.com/bulkhead-dev/sandbox/tenant"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 	"github.com/bulkhead-dev/sandbox/tools"
@@ -56,11 +41,11 @@ type daemonParts struct {
 	manager   *manager.Manager
 	admission *admission.Admission
 	tokens    *token.Store
-	answers   *replay.Answers
-	server    *daemon.Server
+	answers   *resource.Answers
+	server    *httpserver.Server
 	figures   *prometheus.Registry
-	conduct   *conduct.Resource
-	asker     *mcpserver.Asker
+	conduct   *serverremote.Resource
+	asker     *mcp.Asker
 	ends      []func() // of what was made, in that order
 }
 
@@ -73,7 +58,7 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 		}
 	}()
 	ho := optionsOf(o)
-	d.asker = mcpserver.NewAsker(true) // and questions wait for an answer, see /v1/approvals
+	d.asker = mcp.NewAsker(true) // and questions wait for an answer, see /v1/approvals
 	ho.Approver = d.asker
 	ho.Accounting = func() (manager.Accounting, error) { return d.admission, nil }
 	if ho.Observe, err = metrics.New(d.figures, metrics.Options{}); err != nil {
@@ -102,7 +87,7 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	if d.tokens, err = token.Open(state.Tokens(), token.AtMost(func(tenant string) int64 { return rules(tenant).Tokens })); err != nil {
 		return d, err
 	}
-	if d.answers, err = replay.Open(filepath.Join(state.Path(), "answers")); err != nil {
+	if d.answers, err = resource.Open(filepath.Join(state.Path(), "answers")); err != nil {
 		return d, err
 	}
 	return d, d.serve(o, version)
@@ -125,9 +110,9 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	if err != nil {
 		return err
 	}
-	d.server, err = daemon.New(daemon.Options{
+	d.server, err = httpserver.New(httpserver.Options{
 		Log: o.Log, Resources: resources, Mounts: mounts,
-		Identify:  func(r *http.Request) (caller.Caller, error) { return caller.Identify(d.tokens, r) },
+		Identify:  func(r *http.Request) (auth.Caller, error) { return auth.Identify(d.tokens, r) },
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
 		Checks: d.checks(), Private: d.private(),
@@ -137,15 +122,15 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 }
 
 // resources are all that is served below /v1.
-func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, error) {
+func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resource, error) {
 	m := d.manager
-	boxes := sandboxes.New(sandboxes.Options{Manager: m, Answers: d.answers, Log: o.Log})
+	boxes := resource.NewSandboxes(resource.Options{Manager: m, Answers: d.answers, Log: o.Log})
 	keeper, err := d.house.Browsers()
 	if err != nil {
 		return nil, err
 	}
-	pages := browsers.New(keeper, m, o.Log)
-	d.conduct = conduct.New(m, stream.Options{})
+	pages := serverremote.NewBrowsers(keeper, m, o.Log)
+	d.conduct = serverremote.New(m, stream.Options{})
 	d.ends = append(d.ends, boxes.Close, func() {
 		ctx, done := context.WithTimeout(context.Background(), mcpDrain)
 		defer done()
@@ -161,22 +146,22 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]route.Resource, 
 	if err != nil {
 		return nil, err
 	}
-	return []route.Resource{
-		boxes, commands.New(m), toolcalls.New(m, kit.tools), shells.New(m, kit.house, stream.Options{}),
-		files.NewResource(m, files.Limits{}), watch.NewResource(m, watch.Options{}),
-		approvals.New(d.house.Approvals()), records.NewViolations(violations), records.NewEvidence(evidence),
-		grants.New(m, d.registrar), tokens.New(d.tokens), media.New(m), pages, d.conduct,
+	return []resource.Resource{
+		boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit.tools), resource.NewShells(m, kit.house, stream.Options{}),
+		resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{}),
+		resource.NewApprovals(d.house.Approvals()), resource.NewViolations(violations), resource.NewEvidence(evidence),
+		resource.NewGrants(m, d.registrar), resource.NewTokens(d.tokens), resource.NewMedia(m), pages, d.conduct,
 	}, nil
 }
 
 // mounts are the handlers that speak protocols of their own.
-func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]daemon.Mount, error) {
+func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]httpserver.Mount, error) {
 	set, err := realWalls(d.house.Walls())
 	if err != nil {
 		return nil, err
 	}
-	agents := mcpserver.New(mcpserver.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log, Private: d.private()}).Handler(d.bind)
-	providers := remotewalls.New(remotewalls.Options{Providers: set, Instances: d.declared, Caller: callerOf})
+	agents := mcp.New(mcp.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log, Private: d.private()}).Handler(d.bind)
+	providers := serverremote.NewWalls(serverremote.Options{Providers: set, Instances: d.declared, Caller: callerOf})
 	for _, end := range []func() error{agents.Close, providers.Close} {
 		d.ends = append(d.ends, func() {
 			if err := end(); err != nil {
@@ -184,10 +169,10 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]dae
 			}
 		})
 	}
-	return []daemon.Mount{
+	return []httpserver.Mount{
 		{Pattern: "/mcp", Whole: true, Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
 		{Pattern: "/v1/walls/", Admin: true, Unpaid: true, Handler: providers},
-		{Pattern: form.LentPath + "/", Handler: d.conduct.Lent()},
+		{Pattern: api.LentPath + "/", Handler: d.conduct.Lent()},
 	}, nil
 }
 
@@ -208,7 +193,7 @@ func realWalls(all *provider.Set) (*provider.Set, error) {
 }
 
 // callerOf is who sends a request to a mount, as far as it is known by a token.
-func callerOf(r *http.Request) string { return daemon.TicketOf(r.Context()).Caller.ID() }
+func callerOf(r *http.Request) string { return httpserver.TicketOf(r.Context()).Caller.ID() }
 
 // declared reports whether sandboxes of that instance may be made through
 // /v1/walls. Those of our own are the manager's alone, which would take what is
@@ -223,21 +208,21 @@ func (d *daemonParts) private() []string {
 }
 
 // bind says whose tools a session of the Model Context Protocol has.
-func (d *daemonParts) bind(r *http.Request) (mcpserver.Binding, error) {
-	t := daemon.TicketOf(r.Context())
-	if _, err := named.Inside(d.manager, t.Who); err != nil {
-		return mcpserver.Binding{}, err
+func (d *daemonParts) bind(r *http.Request) (mcp.Binding, error) {
+	t := httpserver.TicketOf(r.Context())
+	if _, err := resource.Inside(d.manager, t.Who); err != nil {
+		return mcp.Binding{}, err
 	}
-	b := mcpserver.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Watch: t.Caller.Watch}
+	b := mcp.Binding{Session: tools.Session{Who: t.Who, Ask: true}, Caller: t.Caller.ID(), Watch: t.Caller.Watch}
 	// A token for one agent reaches none of the others.
 	b.Tenant = t.Caller.Reaches(token.Tenant) && t.Caller.Agent == ""
-	b.Owns = func(r manager.Row) bool { return named.Owns(t.Caller, r.Tenant, r.Agent, r.Session, r.Scope) }
+	b.Owns = func(r manager.Row) bool { return resource.Owns(t.Caller, r.Tenant, r.Agent, r.Session, r.Scope) }
 	// As at /v1/approvals: a token for one session is what its agent may hold.
 	switch {
 	case t.Caller.Reaches(token.Admin):
-		b.Answers = mcpserver.AnswersForGood
+		b.Answers = mcp.AnswersForGood
 	case t.Caller.Reaches(token.Tenant):
-		b.Answers = mcpserver.AnswersForNow
+		b.Answers = mcp.AnswersForNow
 	}
 	return b, nil
 }
@@ -249,9 +234,9 @@ func (d *daemonParts) turns() admission.Turns {
 }
 
 // bounds are those of requests by the settings as they are now.
-func (d *daemonParts) bounds() daemon.Bounds {
+func (d *daemonParts) bounds() httpserver.Bounds {
 	set := config.DaemonOf(d.settings())
-	return daemon.Bounds{Timeout: set.RequestTimeout, Body: set.MaxBody}
+	return httpserver.Bounds{Timeout: set.RequestTimeout, Body: set.MaxBody}
 }
 
 // grace is how long requests may go on after the daemon was asked to end.

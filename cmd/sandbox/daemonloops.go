@@ -9,9 +9,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/daemon"
-	"github.com/bulkhead-dev/sandbox/daemon/grants"
-	"github.com/bulkhead-dev/sandbox/daemon/service"
+	httpserver "github.com/bulkhead-dev/sandbox/server"
+	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
 const (
@@ -29,8 +28,8 @@ type refiller interface {
 }
 
 // loops are what the daemon does in the background.
-func (d *daemonParts) loops() []service.Loop {
-	out := []service.Loop{
+func (d *daemonParts) loops() []httpserver.Loop {
+	out := []httpserver.Loop{
 		{Name: "prune", Every: 5 * time.Minute, Within: sweepWithin, Do: d.prune},
 		{Name: "freeze", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
 			_, next, err := d.manager.FreezeIdle(ctx)
@@ -50,10 +49,10 @@ func (d *daemonParts) loops() []service.Loop {
 		}},
 	}
 	if r, ok := any(d.manager).(refiller); ok {
-		out = append(out, service.Loop{Name: "pool", Every: time.Minute, Within: sweepWithin, Due: r.RefillDue(), Paced: true, Do: func(ctx context.Context) (time.Duration, error) {
+		out = append(out, httpserver.Loop{Name: "pool", Every: time.Minute, Within: sweepWithin, Due: r.RefillDue(), Paced: true, Do: func(ctx context.Context) (time.Duration, error) {
 			_, next, err := r.Refill(ctx)
 			return next, err
-		}}, service.Loop{Name: "claims", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
+		}}, httpserver.Loop{Name: "claims", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
 			return time.Millisecond, r.WatchPool(ctx) // which ends with its time, and begins again
 		}})
 	}
@@ -87,8 +86,8 @@ func (d *daemonParts) prune(ctx context.Context) (time.Duration, error) {
 }
 
 // checks are what has to be there to serve.
-func (d *daemonParts) checks() []daemon.Check {
-	return []daemon.Check{{Name: "provider", Look: d.wallStands}, {Name: "state", Look: d.writes}, {Name: "settings", Look: d.taken, Advice: true}}
+func (d *daemonParts) checks() []httpserver.Check {
+	return []httpserver.Check{{Name: "provider", Look: d.wallStands}, {Name: "state", Look: d.writes}, {Name: "settings", Look: d.taken, Advice: true}}
 }
 
 // taken says why the settings cannot be taken in as they are now. The last good
@@ -137,4 +136,4 @@ func (d *daemonParts) writes(context.Context) error {
 
 // registrar takes grants back and derives lesser ones. It is opened when the
 // first asks for it.
-func (d *daemonParts) registrar() (grants.Registrar, error) { return d.house.Control() }
+func (d *daemonParts) registrar() (resource.Registrar, error) { return d.house.Control() }

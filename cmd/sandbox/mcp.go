@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/mcpserver"
+	"github.com/bulkhead-dev/sandbox/server/mcp"
 	"github.com/bulkhead-dev/sandbox/tools"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
@@ -30,7 +30,7 @@ const (
 
 // MCP implements cli.Backend.
 func (backend) MCP(ctx context.Context, o cli.Options, s cli.MCPSession) error {
-	asker := mcpserver.NewAsker(false)
+	asker := mcp.NewAsker(false)
 	o.Approver = asker
 	h, err := open(o)
 	if err != nil {
@@ -43,10 +43,10 @@ func (backend) MCP(ctx context.Context, o cli.Options, s cli.MCPSession) error {
 	}
 	kit := agentTools(o, m, h.Browsers, s.Flags)
 	defer kit.end()
-	server := mcpserver.New(mcpserver.Options{Manager: m, Tools: kit.tools, Asker: asker, Version: s.Version, Log: o.Log})
-	return server.Serve(ctx, &mcpserver.Lines{In: s.In, Out: keptOpen{s.Out}, Max: mcpLine}, mcpserver.Binding{
+	server := mcp.New(mcp.Options{Manager: m, Tools: kit.tools, Asker: asker, Version: s.Version, Log: o.Log})
+	return server.Serve(ctx, &mcp.Lines{In: s.In, Out: keptOpen{s.Out}, Max: mcpLine}, mcp.Binding{
 		Session: tools.Session{Who: s.Who, Flags: s.Flags, Subagent: s.Subagent, Ask: true},
-		Caller:  "stdio", Tenant: s.Tenant, Answers: mcpserver.AnswersForGood,
+		Caller:  "stdio", Tenant: s.Tenant, Answers: mcp.AnswersForGood,
 	})
 }
 

@@ -12,12 +12,11 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/daemon/service"
-	"github.com/bulkhead-dev/sandbox/daemon/socket"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
+	httpserver "github.com/bulkhead-dev/sandbox/server"
 )
 
 // socketName is the daemon's socket in the state folder.
@@ -39,7 +38,7 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := socket.Lock(filepath.Join(state.Path(), "daemon.lock"))
+	unlock, err := httpserver.Lock(filepath.Join(state.Path(), "daemon.lock"))
 	if err != nil {
 		return err
 	}
@@ -58,11 +57,11 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 	if err != nil {
 		return err
 	}
-	defer socket.Close(listeners)
+	defer httpserver.Close(listeners)
 	addresses := []string{}
 	for _, l := range listeners {
 		at := l.Addr().Network() + ":" + l.Addr().String()
-		if !socket.Loopback(l) {
+		if !httpserver.Loopback(l) {
 			o.Log.WithField("address", at).Warn("other machines can reach this, and nothing on the way is encrypted: put a proxy with TLS before it")
 		}
 		addresses = append(addresses, at)
@@ -71,7 +70,7 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 		o.Log.WithError(err).Warn("not every sandbox that there is can be counted; it is tried again each minute")
 	}
 	s.Ready(addresses)
-	return service.Run(ctx, service.Options{
+	return httpserver.Run(ctx, httpserver.ServiceOptions{
 		Server: d.server, Listeners: listeners, Grace: d.grace, Log: o.Log,
 		Hangups: s.Hangups, Reload: d.reload, Loops: d.loops(),
 	})
@@ -82,19 +81,19 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 // sandboxes show and recorded before any of them is opened, so that no program
 // lets a sandbox have one.
 func (d *daemonParts) listen(ctx context.Context, state *statedir.Dir, addresses []string) (all []net.Listener, err error) {
-	handed, err := socket.Handed()
+	handed, err := httpserver.Handed()
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			socket.Close(handed)
+			httpserver.Close(handed)
 		}
 	}()
 	if len(handed) == 0 && len(addresses) == 0 {
 		addresses = []string{"unix:" + filepath.Join(state.Path(), socketName)}
 	}
-	paths, err := socket.Paths(handed, addresses)
+	paths, err := httpserver.Paths(handed, addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func (d *daemonParts) listen(ctx context.Context, state *statedir.Dir, addresses
 	if err := state.SetListening(paths); err != nil {
 		return nil, err
 	}
-	opened, err := socket.Open(addresses)
+	opened, err := httpserver.Open(addresses)
 	if err != nil {
 		return nil, err
 	}

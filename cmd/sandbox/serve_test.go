@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/daemon/api"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // A server is `sandbox serve`, and a client of its socket.

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/daemon/api"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // A crowded is a daemon with commands that run: each has begun and goes on

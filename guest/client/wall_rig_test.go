@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 	"golang.org/x/sys/unix"
 )
 
@@ -69,10 +69,10 @@ func (p wallPlan) launch(t testing.TB) (*wall, net.Conn) {
 	w := &wall{work: workspace(t)}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
-	arch, err := bpf.ArchOf(runtime.GOARCH)
+	arch, err := seccomp.ArchOf(runtime.GOARCH)
 	must(t, err)
-	p.config.Filter = bpf.Command(arch, bpf.Options{Observe: p.config.Observe, UnixSockets: p.sockets}).Bytes()
-	files := []*os.File{os.NewFile(uintptr(pair[1]), "guest"), inMemory(t, p.config.Encode()), inMemory(t, bpf.Wall(arch).Bytes())}
+	p.config.Filter = seccomp.Command(arch, seccomp.Options{Observe: p.config.Observe, UnixSockets: p.sockets}).Bytes()
+	files := []*os.File{os.NewFile(uintptr(pair[1]), "guest"), inMemory(t, p.config.Encode()), inMemory(t, seccomp.Wall(arch).Bytes())}
 	w.cmd = exec.Command(bwrap, p.args(t, w.work)...)
 	w.cmd.ExtraFiles = files
 	w.cmd.Dir = "/"

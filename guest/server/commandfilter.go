@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"runtime"
 
-	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,8 +15,8 @@ import (
 // ptrace(2) and its relatives; the rest, and the numbers of other architectures,
 // are left to the engine's filter there.
 func containerFilter(trace bool) []byte {
-	if arch, err := bpf.ArchOf(runtime.GOARCH); err == nil {
-		return bpf.Container(arch, bpf.Options{Trace: trace}).Bytes()
+	if arch, err := seccomp.ArchOf(runtime.GOARCH); err == nil {
+		return seccomp.Container(arch, seccomp.Options{Trace: trace}).Bytes()
 	}
 	answers := map[uint32]unix.Errno{unix.SYS_OPENAT2: unix.ENOSYS}
 	if !trace {

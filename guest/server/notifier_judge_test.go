@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
 const mounts = `20 1 0:30 / / ro,nosuid - tmpfs tmpfs rw
@@ -72,18 +72,18 @@ func TestKindOfOpen(t *testing.T) {
 // TestEveryTrappedCallIsKnown holds that the observer knows what the filter
 // hands to it, and nothing else.
 func TestEveryTrappedCallIsKnown(t *testing.T) {
-	arch, err := bpf.ArchOf(runtime.GOARCH)
+	arch, err := seccomp.ArchOf(runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err) // the guest is built for no architecture without filters
 	}
 	trapped := map[int32]bool{}
-	program := bpf.Command(arch, bpf.Options{Observe: true})
+	program := seccomp.Command(arch, seccomp.Options{Observe: true})
 	for at, i := range program {
 		if i.Code != 0x15 || program[at+int(i.Jf)].Code != 0x06 {
 			continue // not the number of a call, and a block of code for it
 		}
 		for _, in := range program[at+1 : at+1+int(i.Jf)] {
-			if in.Code == 0x06 && bpf.Action(in.K) == bpf.Notify {
+			if in.Code == 0x06 && seccomp.Action(in.K) == seccomp.Notify {
 				trapped[int32(i.K)] = true
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/attack"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
-	"github.com/bulkhead-dev/sandbox/seccomp"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
 // TestHardened runs the whole self-test against a sandbox as the defaults

@@ -18,10 +18,10 @@ type rule struct {
 // no clock.
 var pure = []string{
 	"./policy/network", "./confighash",
-	"./daemon/api", "./internal/jsonschema",
+	"./internal/jsonschema",
 	"./grant", "./policy/hardening",
 	"./policy/...", "./registry/pool", "./provider/local/bwrap", "./provider/local/plan",
-	"./provider/local/seatbelt", "./seccomp/...", "./tenant", "./internal/termsafe", "./toolpolicy",
+	"./provider/local/seatbelt", "./provider/seccomp/...", "./tenant", "./internal/termsafe", "./toolpolicy",
 	"./tools/edit", "./tools/schema",
 }
 
@@ -66,7 +66,7 @@ var rules = []rule{
 		name: "the guest is lean",
 		why:  "it runs in every sandbox: memory and start time are paid each time",
 		from: []string{"./guest/server/...", "./cmd/sandbox-guest/..."}, deep: true,
-		only: []string{"std", "golang.org/x/sys/...", ".", "./guest/wire/...", "./guest/server/...", "./internal/attack/probe", "./seccomp/bpf"},
+		only: []string{"std", "golang.org/x/sys/...", ".", "./guest/wire/...", "./guest/server/...", "./internal/attack/probe", "./provider/seccomp"},
 	},
 	{
 		name: "the guest brings no web server, no reflection-heavy formats",
@@ -83,13 +83,13 @@ var rules = []rule{
 		name: "files and browser know no provider",
 		why:  "they work on every wall through the root's interfaces",
 		from: []string{"./fsbridge/...", "./browser/..."}, deep: true,
-		never: []string{"./provider/..."},
+		never: []string{"./provider/..."}, but: []string{"./provider/seccomp"},
 	},
 	{
 		name: "prune knows no provider",
 		why:  "it sees records, infos and a one-method remover",
 		from: []string{"./prune/..."}, deep: true,
-		never: []string{"./provider/...", "./container/...", "./images/...", "./manager/..."},
+		never: []string{"./provider/...", "./container/...", "./images/...", "./manager/..."}, but: []string{"./provider/seccomp"},
 	},
 	{
 		name: "concrete providers are wired in one place",
@@ -108,9 +108,9 @@ var rules = []rule{
 		why:  "direction: cmd, daemon and tools call the manager, never the other way",
 		from: []string{"./..."},
 		except: []string{
-			"./manager/...", "./orchestrator", "./tools/...", "./daemon/...", "./mcpserver/...", "./internal/doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
+			"./manager/...", "./orchestrator", "./tools/...", "./server/...", "./server/mcp/...", "./internal/doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/testenv/served", // serves a manager to tests
-			"./manager/...", "./tools/...", "./daemon/...", "./mcpserver/...", "./internal/doctor/...", "./client/conductor", "./internal/cli/...", "./cmd/sandbox/...",
+			"./manager/...", "./tools/...", "./server/...", "./server/mcp/...", "./internal/doctor/...", "./client/conductor", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/bench/measure", // measure browsers and operations as programs have them
 		},
 		never: []string{"./manager/..."},
@@ -163,12 +163,12 @@ var sleeps = map[string]string{
 	"grant/ledger/rig_test.go":     "processes that meet have no test to fail",
 	"internal/testenv/leak":        "is what everybody else asks",
 	"provider/providertest/rig.go": "a harness says how long it waits",
-	"daemon/caller/watch_test.go":  "called in bubbles",
+	"server/auth/watch_test.go":    "called in bubbles",
 	"tenant/fair_share_test.go":    "called in bubbles",
 
 	"browser":               "watches by loops of its own",
 	"cmd/sandbox":           "watches by loops of its own",
-	"daemon/attack":         "watches by loops of its own",
+	"server/attack":         "watches by loops of its own",
 	"guest/client":          "watches by loops of its own",
 	"internal/bench":        "what is measured sleeps",
 	"provider/docker":       "watches by loops of its own",

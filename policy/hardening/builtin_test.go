@@ -3,7 +3,7 @@ package hardening
 import (
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/seccomp"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
 // TestBuiltinProfiles holds what Seccomp takes as read: that the profiles of

@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
 )
 
 // Options are the knobs of an engine. The zero value is usual.
@@ -59,11 +58,11 @@ type Engine struct {
 	programs map[string]Program // not written after NewEngine
 	rules    Rules              // or nil
 	options  func(map[string]any) error
-	disk     *memfs.Disk
+	disk     *memfsDisk
 
 	mu      sync.Mutex
 	boxes   map[string]*box
-	folders map[string]*memfs.Volume // of the host, by the source of mounts
+	folders map[string]*memfsVolume // of the host, by the source of mounts
 	nextID  int
 	nextPID int
 	faults  []*injection
@@ -78,7 +77,7 @@ func NewEngine(o Options) *Engine {
 		programs: builtins(),
 		rules:    o.Rules,
 		boxes:    make(map[string]*box),
-		folders:  make(map[string]*memfs.Volume),
+		folders:  make(map[string]*memfsVolume),
 		nextPID:  1,
 		without:  o.Without,
 		options:  o.CheckOptions,
@@ -93,7 +92,7 @@ func NewEngine(o Options) *Engine {
 		e.now = time.Now
 	}
 	maps.Copy(e.programs, o.Programs)
-	e.disk = memfs.NewDisk(e.now)
+	e.disk = newDisk(e.now)
 	return e
 }
 
@@ -103,9 +102,9 @@ func New(o Options) *Provider { return NewEngine(o).Provider() }
 // A box is one sandbox. Its fields are guarded by Engine.mu.
 type box struct {
 	spec sandbox.Spec
-	root *memfs.Volume // what lies outside of mounts, from creation to removal
-	info sandbox.Info  // as it is told when it does not run
-	boot *boot         // nil when it does not run
+	root *memfsVolume // what lies outside of mounts, from creation to removal
+	info sandbox.Info // as it is told when it does not run
+	boot *boot        // nil when it does not run
 }
 
 // A boot is one run of a sandbox, from its start to its end.
@@ -119,7 +118,7 @@ type boot struct {
 	procs   map[*Proc]bool // guarded by Engine.mu
 	notes   map[string]int // counters of [Proc.Note]; guarded by Engine.mu
 	trees   map[*tree]bool // guarded by Engine.mu
-	files   *memfs.FS      // fixed
+	files   *memfsFS       // fixed
 	network *network       // fixed
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
 )
 
 // files are the file operations of a handle. They know links as well.
@@ -48,17 +47,17 @@ func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
 
 // at begins an operation: it finds the mount of a path and a view that stays
 // in it.
-func (f *files) at(ctx context.Context, op, name string) (memfs.View, fsbridge.Place, error) {
+func (f *files) at(ctx context.Context, op, name string) (memfsView, fsbridge.Place, error) {
 	if err := f.h.step(ctx, op, StepFile); err != nil {
-		return memfs.View{}, fsbridge.Place{}, err
+		return memfsView{}, fsbridge.Place{}, err
 	}
 	place, err := f.table.Inside(name)
 	if err != nil {
-		return memfs.View{}, fsbridge.Place{}, err
+		return memfsView{}, fsbridge.Place{}, err
 	}
 	view, err := f.h.boot.files.Confined(place.Root.Target)
 	if err != nil {
-		return memfs.View{}, fsbridge.Place{}, told(op, name, err)
+		return memfsView{}, fsbridge.Place{}, told(op, name, err)
 	}
 	if f.plain {
 		view = view.WithoutLinks()
@@ -72,9 +71,9 @@ func told(op, name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, memfs.ErrEscape):
+	case errors.Is(err, errEscape):
 		return fsbridge.Escape(op, name)
-	case errors.Is(err, memfs.ErrLink):
+	case errors.Is(err, errLink):
 		return fsbridge.Link(op, name)
 	case err == syscall.EOPNOTSUPP:
 		return fsbridge.Irregular(op, name)
@@ -120,7 +119,7 @@ type content struct {
 	f            *files
 	ctx          context.Context // of the Read that it belongs to
 	name         string
-	file         *memfs.Handle
+	file         *memfsHandle
 	offset, left int64
 }
 

@@ -11,9 +11,6 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/interp"
-
-	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
-	"github.com/bulkhead-dev/sandbox/provider/fake/shelltext"
 )
 
 // maxFrames bounds the stack of a shell, some ten for each function that runs.
@@ -27,11 +24,11 @@ func callHandler(ctx context.Context, args []string) ([]string, error) {
 	if runtime.Callers(maxFrames, make([]uintptr, 1)) > 0 {
 		return nil, errDeep
 	}
-	if shelltext.Own(args[0]) || s.runner.Funcs[args[0]] != nil {
+	if ownShelltext(args[0]) || s.runner.Funcs[args[0]] != nil {
 		return args, nil
 	}
 	if _, exited := s.runTraps(); exited {
-		return []string{shelltext.Prefix + "nothing"}, nil // the runner knows that it exits
+		return []string{shelltextPrefix + "nothing"}, nil // the runner knows that it exits
 	}
 	return s.route(args), nil
 }
@@ -39,19 +36,19 @@ func callHandler(ctx context.Context, args []string) ([]string, error) {
 // route returns what is called instead of args.
 func (s *shellProc) route(args []string) []string {
 	ours := func(name string, more ...string) []string {
-		return slices.Concat([]string{shelltext.Prefix + name}, more, args[1:])
+		return slices.Concat([]string{shelltextPrefix + name}, more, args[1:])
 	}
 	switch args[0] {
 	case "eval", "kill", "wait", "trap", "umask", "ulimit", "type", ".", "source":
 		return ours(args[0])
 	case "command", "builtin":
 		if len(args) > 1 && (args[1] == "-v" || args[1] == "-V") {
-			return slices.Concat([]string{shelltext.Prefix + "type"}, args[2:])
+			return slices.Concat([]string{shelltextPrefix + "type"}, args[2:])
 		}
 		if len(args) == 1 {
 			return args
 		}
-		if to := s.route(args[1:]); shelltext.Own(to[0]) {
+		if to := s.route(args[1:]); ownShelltext(to[0]) {
 			return to
 		}
 	case "cd":
@@ -74,7 +71,7 @@ func (s *shellProc) route(args []string) []string {
 		return ownership(args)
 	case "alias":
 		for _, a := range args[1:] {
-			if _, text, _ := strings.Cut(a, "="); !shelltext.Simple(text) {
+			if _, text, _ := strings.Cut(a, "="); !simpleShelltext(text) {
 				return ours("refuse")
 			}
 		}
@@ -102,7 +99,7 @@ func ownership(args []string) []string {
 func execHandler(interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 	return func(ctx context.Context, args []string) error {
 		s, hc := shellOf(ctx), interp.HandlerCtx(ctx)
-		name, ours := strings.CutPrefix(args[0], shelltext.Prefix)
+		name, ours := strings.CutPrefix(args[0], shelltextPrefix)
 		var status int
 		done := false
 		if ours {
@@ -140,22 +137,22 @@ func (s *shellProc) path(dir, name string) string {
 func openHandler(ctx context.Context, name string, flag int, _ fs.FileMode) (io.ReadWriteCloser, error) {
 	s, hc := shellOf(ctx), interp.HandlerCtx(ctx)
 	s.p.checkpoint()
-	var flags memfs.Flag
-	for bit, f := range map[int]memfs.Flag{
-		os.O_WRONLY: memfs.Write, os.O_APPEND: memfs.Append, os.O_CREATE: memfs.Create, os.O_TRUNC: memfs.Truncate,
+	var flags memfsFlag
+	for bit, f := range map[int]memfsFlag{
+		os.O_WRONLY: memfsWrite, os.O_APPEND: memfsAppend, os.O_CREATE: memfsCreate, os.O_TRUNC: memfsTruncate,
 	} {
 		if flag&bit != 0 {
 			flags |= f
 		}
 	}
-	if flags&memfs.Append != 0 {
-		flags &^= memfs.Write
+	if flags&memfsAppend != 0 {
+		flags &^= memfsWrite
 	}
 	h, err := s.p.Files().Open(s.path(hc.Dir, name), flags, 0o666&^s.umask)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	if flags&memfs.Write != 0 || flags&memfs.Append != 0 {
+	if flags&memfsWrite != 0 || flags&memfsAppend != 0 {
 		return newFileEnd(s.p, h), nil
 	}
 	return s.pour(h)
@@ -163,7 +160,7 @@ func openHandler(ctx context.Context, name string, flag int, _ fs.FileMode) (io.
 
 // pour returns a pipe with the content of a file, because an interpreter reads
 // nothing else.
-func (s *shellProc) pour(h *memfs.Handle) (io.ReadWriteCloser, error) {
+func (s *shellProc) pour(h *memfsHandle) (io.ReadWriteCloser, error) {
 	out, in, err := os.Pipe()
 	if err != nil {
 		h.Close()

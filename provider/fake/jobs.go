@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/interp"
-
-	"github.com/bulkhead-dev/sandbox/provider/fake/shelltext"
 )
 
 // wait waits for background processes, all or by their ids. A trapped signal
@@ -86,7 +84,7 @@ func (s *shellProc) runTraps() (status int, exited bool) {
 				}
 			}
 		}
-		s.run(shelltext.Call("nothing"))
+		s.run(callShelltext("nothing"))
 	}
 }
 

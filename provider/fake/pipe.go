@@ -8,8 +8,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-
-	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
 )
 
 // A share is something that several processes hold and that is closed when
@@ -142,12 +140,12 @@ func (p *Proc) yield(again func()) {
 // A fileEnd is a process's hold on an open file.
 type fileEnd struct {
 	p     *Proc
-	file  *memfs.Handle
+	file  *memfsHandle
 	share *share
 }
 
 // newFileEnd takes the file over; closing is up to the share.
-func newFileEnd(p *Proc, file *memfs.Handle) *fileEnd {
+func newFileEnd(p *Proc, file *memfsHandle) *fileEnd {
 	return &fileEnd{p, file, newShare(func() { file.Close() })}
 }
 

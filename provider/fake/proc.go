@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
 )
 
 // A Program is what a name in PATH runs. It returns the exit status. It must
@@ -97,7 +96,7 @@ func (p *Proc) PID() int { return p.pid }
 
 // Files returns the file system as the process sees it, which is that of
 // sandbox.Files. Paths are absolute; see [Proc.Path].
-func (p *Proc) Files() memfs.View { return p.tree.handle.boot.files.Free() }
+func (p *Proc) Files() memfsView { return p.tree.handle.boot.files.Free() }
 
 // Path returns the absolute path of a name in the working directory. It does
 // not clean it, because ".." is for the file system to resolve.

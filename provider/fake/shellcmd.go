@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/interp"
-
-	"github.com/bulkhead-dev/sandbox/provider/fake/shelltext"
 )
 
 // own runs the commands that route and package shelltext call. With done the
@@ -45,7 +43,7 @@ func (s *shellProc) own(hc interp.HandlerContext, name string, args []string) (s
 	case "refuse":
 		return s.wrong(hc, "the fake does not do that: %q", args), false
 	}
-	return s.wrong(hc, "%s%s: not for scripts", shelltext.Prefix, name), false
+	return s.wrong(hc, "%s%s: not for scripts", shelltextPrefix, name), false
 }
 
 func (s *shellProc) wrong(hc interp.HandlerContext, format string, args ...any) int {
@@ -125,7 +123,7 @@ func (s *shellProc) background(hc interp.HandlerContext, places []string) int {
 	streams.in = &emptyInput{}
 	job := s.fork(streams, s.part(hc, strings.Join(places, " ")))
 	s.jobs = append(s.jobs, job)
-	s.set(shelltext.Last, strconv.Itoa(job.pid))
+	s.set(shelltextLast, strconv.Itoa(job.pid))
 	return 0
 }
 
@@ -162,7 +160,7 @@ func (s *shellProc) pipeline(hc interp.HandlerContext, places []string) int {
 			failed = status
 		}
 	}
-	if failed != status && s.run(shelltext.Lacks("pipefail")) != 0 {
+	if failed != status && s.run(lacksShelltext("pipefail")) != 0 {
 		status = failed
 	}
 	return status

@@ -15,8 +15,6 @@ import (
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
 	"mvdan.cc/sh/v3/syntax"
-
-	"github.com/bulkhead-dev/sandbox/provider/fake/shelltext"
 )
 
 // A shellProc is a shell in a process. The language is the interpreter's; what
@@ -25,8 +23,8 @@ import (
 type shellProc struct {
 	p       *Proc
 	runner  *interp.Runner
-	scripts *shelltext.Scripts // shared with its subshells
-	name    string             // $0
+	scripts *shelltextScripts // shared with its subshells
+	name    string            // $0
 	umask   fs.FileMode
 	lenient bool // a text that makes no sense does not end the shell
 
@@ -40,7 +38,7 @@ type shellProc struct {
 // A shellState is what a shell keeps from one line to the next.
 type shellState struct {
 	runner  *interp.Runner
-	scripts *shelltext.Scripts // of which the runner's functions are made
+	scripts *shelltextScripts // of which the runner's functions are made
 	umask   fs.FileMode
 }
 
@@ -63,7 +61,7 @@ func newShellState(env map[string]string, dir string, umask fs.FileMode) shellSt
 	}
 	r.Reset()
 	world.booting = false
-	return shellState{r, shelltext.New(), umask}
+	return shellState{r, newShelltext(), umask}
 }
 
 func pairs(env map[string]string) []string {
@@ -94,7 +92,7 @@ func (e *environ) Get(name string) expand.Variable {
 func environment(vars expand.Environ) map[string]string {
 	env := map[string]string{}
 	vars.Each(func(name string, v expand.Variable) bool {
-		if v.IsSet() && v.Exported && v.Kind == expand.String && !shelltext.Own(name) {
+		if v.IsSet() && v.Exported && v.Kind == expand.String && !ownShelltext(name) {
 			env[name] = v.Str
 		} else {
 			delete(env, name)
@@ -111,9 +109,9 @@ func newShellProc(p *Proc, state shellState, name string) *shellProc {
 		traps: map[string]string{}, open: map[*os.File]bool{},
 	}
 	s.attach(p.stdio())
-	s.set(shelltext.PID, strconv.Itoa(p.pid))
-	s.set(shelltext.Name, name)
-	s.set(shelltext.Parent, "1")
+	s.set(shelltextPID, strconv.Itoa(p.pid))
+	s.set(shelltextName, name)
+	s.set(shelltextParent, "1")
 	return s
 }
 
@@ -164,7 +162,7 @@ func (s *shellProc) run(stmt *syntax.Stmt) int {
 }
 
 // set gives a variable a value.
-func (s *shellProc) set(name, value string) { s.run(shelltext.Assign(name, value)) }
+func (s *shellProc) set(name, value string) { s.run(assignShelltext(name, value)) }
 
 // text runs a text line by line, as a shell reads it, until it exits. No other
 // text may run.

@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/fake/memfs"
 )
 
 // image returns the files that a sandbox of s starts with outside its mounts.
-func (e *Engine) image(s sandbox.Spec) *memfs.Volume {
+func (e *Engine) image(s sandbox.Spec) *memfsVolume {
 	root := e.disk.Tree(0, 0o755, 0)
-	files := memfs.NewFS(root, 0, false)
+	files := newFS(root, 0, false)
 	system := files.Free()
 	for _, dir := range []string{"/bin", "/usr", "/usr/bin", "/etc", "/dev", "/home", "/var"} {
 		must(system.Mkdir(dir, 0o755))
@@ -33,14 +32,14 @@ func (e *Engine) image(s sandbox.Spec) *memfs.Volume {
 		}
 	}
 	must(put(system, "/etc/passwd", 0o644, "root:x:0:0::/:/bin/sh\nsandbox:x:1000:1000::"+sandbox.HomeDir+":/bin/sh\n"))
-	for _, device := range []string{memfs.DeviceNull, memfs.DeviceZero} {
+	for _, device := range []string{deviceNull, deviceZero} {
 		must(files.Device("/dev/"+device, device))
 	}
 	return root
 }
 
-func put(v memfs.View, name string, perm fs.FileMode, content string) error {
-	h, err := v.Open(name, memfs.Write|memfs.Create, perm)
+func put(v memfsView, name string, perm fs.FileMode, content string) error {
+	h, err := v.Open(name, memfsWrite|memfsCreate, perm)
 	if err != nil {
 		return err
 	}
@@ -59,10 +58,10 @@ func must(err error) {
 
 // mountAll puts a sandbox's file system together for one run. What lies on a
 // tmpfs is new each time; the root and folders of the host stay.
-func (e *Engine) mountAll(b *box) (*memfs.FS, error) {
+func (e *Engine) mountAll(b *box) (*memfsFS, error) {
 	s := b.spec
-	f := memfs.NewFS(b.root, s.UID, s.ReadOnlyRoot)
-	mount := func(target string, v *memfs.Volume, readOnly bool) error {
+	f := newFS(b.root, s.UID, s.ReadOnlyRoot)
+	mount := func(target string, v *memfsVolume, readOnly bool) error {
 		err := f.Mount(target, v, readOnly)
 		if err == nil {
 			return nil
@@ -98,7 +97,7 @@ func (e *Engine) mountAll(b *box) (*memfs.FS, error) {
 
 // folderLocked returns what lies at source on the host. The first who asks
 // owns a folder that is not there yet.
-func (e *Engine) folderLocked(source string, uid int) *memfs.Volume {
+func (e *Engine) folderLocked(source string, uid int) *memfsVolume {
 	v := e.folders[source]
 	if v == nil {
 		v = e.disk.Tree(uid, 0o755, 0)
@@ -108,7 +107,7 @@ func (e *Engine) folderLocked(source string, uid int) *memfs.Volume {
 }
 
 // A Folder is a folder of the host, as its owner sees it.
-type Folder struct{ view memfs.View }
+type Folder struct{ view memfsView }
 
 // Folder returns the folder that mounts of the given source show, made for the
 // user uid if it is not there yet. Sandboxes whose mounts name one source
@@ -116,7 +115,7 @@ type Folder struct{ view memfs.View }
 func (e *Engine) Folder(source string, uid int) Folder {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return Folder{memfs.NewFS(e.folderLocked(source, uid), uid, false).Free()}
+	return Folder{newFS(e.folderLocked(source, uid), uid, false).Free()}
 }
 
 // Write makes or replaces the file name, which is relative to the folder, and

@@ -25,7 +25,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/protect"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
-	"github.com/bulkhead-dev/sandbox/seccomp/bpf"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
 // A planned wall is what rules and host ask for at one moment. Walls of one
@@ -349,13 +349,13 @@ func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte,
 		c.Processes = uint32(n)
 	}
 	if !set.withoutSeccomp {
-		arch, err := bpf.ArchOf(runtime.GOARCH)
+		arch, err := seccomp.ArchOf(runtime.GOARCH)
 		if err != nil {
 			return nil, nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "%w", err)
 		}
-		filters = [][]byte{bpf.Wall(arch).Bytes()}
+		filters = [][]byte{seccomp.Wall(arch).Bytes()}
 		c.Observe = set.observe
-		c.Filter = bpf.Command(arch, bpf.Options{
+		c.Filter = seccomp.Command(arch, seccomp.Options{
 			Observe: set.observe, UnixSockets: pl.connects(), OwnSockets: ownSockets(spec, set), Trace: !set.withoutLandlock,
 		}).Bytes()
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/seccomp"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
 // installGuest puts the guest into the state folder.

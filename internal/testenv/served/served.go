@@ -19,15 +19,14 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/daemon"
-	"github.com/bulkhead-dev/sandbox/daemon/api"
-	"github.com/bulkhead-dev/sandbox/daemon/caller"
-	"github.com/bulkhead-dev/sandbox/daemon/openapi"
-	"github.com/bulkhead-dev/sandbox/daemon/route"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/apicheck"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
+	"github.com/bulkhead-dev/sandbox/server"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -49,8 +48,8 @@ type Options struct {
 	Settings  string // of the file; empty is what the wall needs. The fake is called local
 	Change    func(*manager.Options)
 	Programs  map[string]fake.Program // of the fake
-	Resources func(*Rig) []route.Resource
-	Daemon    func(*daemon.Options)
+	Resources func(*Rig) []resource.Resource
+	Daemon    func(*server.Options)
 }
 
 // A Rig is a daemon that serves.
@@ -60,7 +59,7 @@ type Rig struct {
 	Engine  *fake.Engine // nil where the wall is real
 	State   *statedir.Dir
 	Log     logrus.FieldLogger
-	Server  *daemon.Server
+	Server  *server.Server
 	Socket  string
 	Tokens  *token.Store
 	IDs     map[string]string // of the tokens of people, by name
@@ -91,15 +90,15 @@ func New(t testing.TB, o Options) *Rig {
 	r.must(err)
 	t.Cleanup(func() { r.Manager.Close() })
 	r.people()
-	do := daemon.Options{Log: log, Private: []string{r.State.Path()},
-		Identify: func(q *http.Request) (caller.Caller, error) { return caller.Identify(r.Tokens, q) }}
+	do := server.Options{Log: log, Private: []string{r.State.Path()},
+		Identify: func(q *http.Request) (auth.Caller, error) { return auth.Identify(r.Tokens, q) }}
 	if o.Resources != nil {
 		do.Resources = o.Resources(r)
 	}
 	if o.Daemon != nil {
 		o.Daemon(&do)
 	}
-	r.Server, err = daemon.New(do)
+	r.Server, err = server.New(do)
 	r.must(err)
 	r.serve()
 	return r
@@ -121,10 +120,10 @@ func (r *Rig) serve() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = srv.Serve(daemon.Heads(l)) // it always ends with an error
+		_ = srv.Serve(server.Heads(l)) // it always ends with an error
 	}()
 	transport := &http.Transport{DialContext: r.Dial}
-	document, err := openapi.Document(r.Server.Routes())
+	document, err := resource.Document(r.Server.Routes())
 	r.must(err)
 	r.client = &http.Client{Transport: apicheck.New(r.T, document).Wrap(transport), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	r.T.Cleanup(func() {

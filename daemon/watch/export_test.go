@@ -1,8 +1,0 @@
-package watch
-
-import "context"
-
-// Still waits for a turn at a sandbox: until leave is called no watch looks at it.
-func (x *Resource) Still(ctx context.Context, name string) (leave func(), err error) {
-	return x.looks.Enter(ctx, name)
-}

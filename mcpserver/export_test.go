@@ -1,8 +1,0 @@
-package mcpserver
-
-// Open is the number of sessions.
-func (h *Handler) Open() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.open)
-}

@@ -1,0 +1,236 @@
+// Package admission lets tenants have what is theirs of the machine and no
+// more: requests by the second, commands at one time and in fair turns, and the
+// sandboxes that exist, with the memory, processors and disk that they take. It
+// also knows out of which budgets is paid for what a caller does.
+//
+// What is held is held in memory. Sandboxes outlive the program, so they are
+// counted from what exists: before the first request, each minute, and each
+// time that one is made or removed. A sandbox that is found and was not counted
+// counts from then on, whatever the limits are; nothing more is given until
+// enough was given back.
+package admission
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/grant/ledger"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	tenants "github.com/bulkhead-dev/sandbox/tenant"
+)
+
+const op = "admit"
+
+// Options are what an Admission is made of. All but Dir and Log are needed.
+type Options struct {
+	Keeper *tenants.Keeper
+	// Rules say what a tenant may have. They are asked at each turn, so they have
+	// to answer at once. See [Rules].
+	Rules func(tenant string) config.TenantRules
+
+	// Turns say how commands begin. They are asked for with each command, so they
+	// have to answer at once.
+	Turns func() Turns
+
+	// Dir is a folder of ours alone that remembers which tokens sandboxes count
+	// for; it is made when it is missing. Without one a sandbox counts for its
+	// tenant alone once the program was started again.
+	Dir string
+
+	// Ledger keeps the accounts of tokens that have a budget. Without one they are
+	// refused.
+	Ledger *ledger.Ledger
+
+	Log logrus.FieldLogger // nil logs nothing
+}
+
+// Turns are how commands begin.
+type Turns struct {
+	Slots   int           // commands that begin at one time; at least 1
+	Waiting int           // commands of one tenant that may wait for their turn; at least 0
+	Hold    time.Duration // how long a command counts as one that begins, unless it ends sooner; more than 0
+}
+
+// check refuses what is no time; the queue knows about the rest.
+func (t Turns) check() error {
+	if t.Hold <= 0 {
+		return sandbox.Errorf(sandbox.CodeValidation, "take turns", "commands hold their slots for no time")
+	}
+	return nil
+}
+
+// An Admission decides who may go ahead. It is safe for concurrent use.
+type Admission struct {
+	keeper *tenants.Keeper
+	queue  *tenants.Queue
+	rules  func(tenant string) config.TenantRules
+	turns  func() Turns // see renew
+	log    logrus.FieldLogger
+	marks  marks
+	ledger *ledger.Ledger // or nil
+
+	renewing sync.Mutex
+	inForce  Turns // that the queue goes by; guarded by renewing
+
+	mu    sync.Mutex
+	now   uint64           // counts what happens to places
+	held  map[string]*held // by the name of the sandbox
+	gone  map[string]uint64
+	found sync.Mutex // held while it is looked at what there is
+
+	refused atomic.Bool // somebody was, since the last look
+	last    looked      // of Round
+}
+
+var _ manager.Accounting = (*Admission)(nil)
+
+// New returns an Admission in which nothing is held. Who serves requests calls
+// [Admission.Reconcile] before the first one.
+func New(o Options) (*Admission, error) {
+	a := &Admission{keeper: o.Keeper, rules: o.Rules, turns: o.Turns, ledger: o.Ledger, log: o.Log, held: map[string]*held{}, gone: map[string]uint64{}}
+	if a.log == nil {
+		silent := logrus.New()
+		silent.SetLevel(logrus.PanicLevel)
+		a.log = silent
+	}
+	if o.Keeper == nil || o.Rules == nil || o.Turns == nil {
+		return nil, sandbox.Errorf(sandbox.CodeValidation, "make admission", "a keeper, rules and turns are needed")
+	}
+	var err error
+	a.inForce = o.Turns()
+	if err := a.inForce.check(); err != nil {
+		return nil, err
+	}
+	a.queue, err = tenants.NewQueue(tenants.Options{
+		Slots: a.inForce.Slots, Waiting: a.inForce.Waiting,
+		Weight: func(tenant string) int { return o.Rules(tenant).Weight },
+	})
+	if err == nil && o.Dir != "" {
+		a.marks.dir, err = statedir.MakePrivate(o.Dir)
+	}
+	return a, err
+}
+
+// Request counts one request of the caller for the tenant. It is
+// [sandbox.CodeBudgetExceeded] where there were too many, for which
+// [quota.RetryAfter] tells when to come again, and [sandbox.CodePermissionDeny]
+// where the tenant is not served.
+func (a *Admission) Request(c auth.Caller, tenant string) error {
+	accounts, err := a.accounts(c, tenant)
+	if err != nil {
+		return err
+	}
+	_, err = a.keeper.Acquire(tenants.Want{Requests: 1}, accounts...)
+	return err
+}
+
+// Command waits for the tenant's turn to begin a command, and counts it among
+// those that run until release is called, which has to be and may be more than
+// once. Errors are those of [Admission.Request], and of the end of ctx.
+//
+// While a command begins it has a slot, which the tenants get in turns; after
+// Hold it has begun, however long it goes on, and the slot is the next one's.
+// So commands that last keep nobody waiting, and of short ones each tenant gets
+// its share.
+func (a *Admission) Command(ctx context.Context, c auth.Caller, tenant string) (release func(), err error) {
+	accounts, err := a.accounts(c, tenant)
+	if err != nil {
+		return nil, err
+	}
+	giveBack, err := a.keeper.Acquire(tenants.Want{Commands: 1}, accounts...)
+	if err != nil {
+		return nil, err
+	}
+	turns := a.renew()
+	slot, err := a.queue.Acquire(ctx, tenant)
+	if err != nil {
+		giveBack()
+		return nil, err
+	}
+	begun := time.AfterFunc(turns.Hold, slot.Release)
+	release = func() {
+		begun.Stop()
+		slot.Release()
+		giveBack()
+	}
+	return ticketOf(ctx).leave(tenant, release), nil
+}
+
+// renew has commands take turns as is said now, and returns how. What cannot be
+// leaves it as it was.
+func (a *Admission) renew() Turns {
+	now := a.turns()
+	a.renewing.Lock()
+	defer a.renewing.Unlock()
+	if now == a.inForce {
+		return now
+	}
+	err := now.check()
+	if err == nil {
+		err = a.queue.Resize(now.Slots, now.Waiting)
+	}
+	if err != nil {
+		a.log.WithError(err).Error("commands go on taking turns as before")
+		return a.inForce
+	}
+	a.inForce = now
+	return now
+}
+
+// Begin implements [manager.Accounting]: the command has the turn that its
+// request waited for, where that is left, and otherwise waits for one itself.
+func (a *Admission) Begin(ctx context.Context, tenant string) (release func(), err error) {
+	if release := ticketOf(ctx).take(tenant); release != nil {
+		return release, nil
+	}
+	release, err = a.Command(context.WithValue(ctx, ticketKey{}, nil), callerOf(ctx), tenant)
+	return release, err
+}
+
+// Load tells how busy the queue of commands is.
+func (a *Admission) Load() tenants.Load { return a.queue.Load() }
+
+// Held tells what a tenant holds.
+func (a *Admission) Held(tenant string) tenants.Want {
+	return a.keeper.Held(auth.Caller{}.Accounts(tenant, tenants.Limits{})[0].Name)
+}
+
+// accounts are whom the caller takes from when it acts for the tenant.
+func (a *Admission) accounts(c auth.Caller, tenant string) ([]tenants.Account, error) {
+	if err := a.unpaid(c); err != nil {
+		return nil, err
+	}
+	rules := a.rules(tenant)
+	if rules.Refused {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodePermissionDeny, Op: op, Field: auth.TenantHeader,
+			Message: "the tenant is not served here", Hint: "who runs the server lists tenants in tenants.list of the settings",
+		}
+	}
+	return c.Accounts(tenant, rules.Limits), nil
+}
+
+// Rules returns what settings say about tenants, for [Options]. The settings
+// are made ready once for as long as current returns the same pointer.
+func Rules(current func() *config.Settings) func(tenant string) config.TenantRules {
+	var mu sync.Mutex
+	var of *config.Settings
+	tenants := config.TenantsOf(nil)
+	return func(tenant string) config.TenantRules {
+		s := current()
+		mu.Lock()
+		defer mu.Unlock()
+		if s != of {
+			of, tenants = s, config.TenantsOf(s)
+		}
+		return tenants.Of(tenant)
+	}
+}

@@ -1,0 +1,122 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
+	"github.com/bulkhead-dev/sandbox/grant/ledger"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// Names of accounts: that of a token, and the one above those of all tokens of
+// a tenant, or of none.
+const (
+	tokenAccount  = "token:"
+	tokensAccount = "tokens:"
+)
+
+// unpaid refuses a token with a budget where there are no accounts: it would be
+// good for more than it says.
+func (a *Admission) unpaid(c auth.Caller) error {
+	if a.ledger != nil || len(c.Budgeted()) == 0 {
+		return nil
+	}
+	return auth.Uncharged()
+}
+
+// Payer implements [manager.Accounting]: the budgets of the caller's token and
+// of those above it pay, all or none.
+func (a *Admission) Payer(ctx context.Context) (manager.Payer, error) {
+	c := callerOf(ctx)
+	tokens := c.Budgeted()
+	if len(tokens) == 0 {
+		return manager.Payer{}, nil
+	}
+	if err := a.unpaid(c); err != nil {
+		return manager.Payer{}, err
+	}
+	own := tokenAccount + c.Token.ID
+	account, err := a.ledger.Account(ctx, limitsOf(tokens)...)
+	if err != nil {
+		return manager.Payer{}, discreet(own, err)
+	}
+	bound := budget.NoBound()
+	for _, t := range tokens {
+		bound = budget.Min(bound, *t.Budget)
+	}
+	return manager.Payer{Source: purse{account, own}, Bound: bound}, nil
+}
+
+// limitsOf is the chain of accounts of tokens, each of which was made from the
+// next one. The last account is one for all tokens of a tenant and has no bound:
+// it keeps them together, below one lock.
+func limitsOf(tokens []token.Token) []ledger.Limit {
+	var chain []ledger.Limit
+	for _, t := range tokens {
+		chain = append(chain, ledger.Limit{ID: tokenAccount + t.ID, Bound: *t.Budget, Expires: t.Expires})
+	}
+	top := tokens[len(tokens)-1]
+	return append(chain, ledger.Limit{ID: tokensAccount + top.Tenant, Bound: budget.NoBound()})
+}
+
+// Forget removes the accounts of tokens that are no more. gone tells of an id
+// whether it is certain that there is no such token.
+func (a *Admission) Forget(ctx context.Context, gone func(id string) bool) error {
+	if a.ledger == nil {
+		return nil
+	}
+	_, err := a.ledger.Remove(ctx, func(e ledger.Entry) bool {
+		id, ok := strings.CutPrefix(e.ID, tokenAccount)
+		return ok && gone(id)
+	})
+	return err
+}
+
+// A purse is what a caller draws from. Of the accounts above its own it learns
+// that they have too little, and nothing else.
+type purse struct {
+	inner budget.Source
+	own   string // account
+}
+
+// Reserve implements [budget.Source].
+func (p purse) Reserve(ctx context.Context, want budget.Amount) (budget.Reservation, error) {
+	r, err := p.inner.Reserve(ctx, want)
+	if err != nil {
+		return nil, discreet(p.own, err)
+	}
+	return drawn{r, p.own}, nil
+}
+
+type drawn struct {
+	budget.Reservation
+	own string
+}
+
+// More implements [budget.Reservation].
+func (d drawn) More(ctx context.Context, least, want budget.Amount) (budget.Amount, error) {
+	got, err := d.Reservation.More(ctx, least, want)
+	return got, discreet(d.own, err)
+}
+
+// discreet is an error without what it says of accounts other than own.
+func discreet(own string, err error) error {
+	var e *sandbox.Error
+	if err == nil || !errors.As(err, &e) || e.Resource == own {
+		return err
+	}
+	bare := &sandbox.Error{Code: e.Code, Op: e.Op, Field: e.Field, Retryable: e.Retryable, Message: "the budget of the token cannot be drawn from now"}
+	if e.Code == sandbox.CodeBudgetExceeded {
+		bare.Message = "the budget of a token that this one was made from does not have enough " + strings.TrimPrefix(e.Field, "budget.")
+		bare.Hint = "ask whoever made the token"
+	}
+	if e.Code == sandbox.CodePermissionDeny || e.Code == sandbox.CodeNotFound {
+		bare.Code, bare.Message = sandbox.CodePermissionDeny, "the token is not good any more"
+	}
+	return bare
+}

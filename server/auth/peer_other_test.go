@@ -1,0 +1,9 @@
+//go:build !linux
+
+package auth
+
+import (
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+)

@@ -1,0 +1,65 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+const (
+	// looks is how often a watched token is looked at.
+	looks = time.Second
+	// blind is how many looks in a row may tell nothing before the token counts
+	// as gone: a disk that fails for a moment ends no stream, one that stays
+	// away cannot keep a revoked token alive.
+	blind = 10
+)
+
+// Watch returns a context that ends when the caller's token is not good any
+// more, revoked or expired, itself or one that it was made from; within about a
+// second. Its cause is then a *[sandbox.Error] of [sandbox.CodePermissionDeny].
+// It is for requests that last. The stop function has to be called, and waits
+// until nothing of the watch is left. For a caller without a token the context
+// ends with ctx or by stop alone.
+func (c Caller) Watch(ctx context.Context) (watched context.Context, stop func()) {
+	watched, cancel := context.WithCancelCause(ctx)
+	if c.Token == nil || c.store == nil {
+		return watched, func() { cancel(context.Canceled) }
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.look(watched, cancel)
+	}()
+	return watched, func() {
+		cancel(context.Canceled)
+		<-ended
+	}
+}
+
+// look looks at the token until ctx ends or it is not good any more.
+func (c Caller) look(ctx context.Context, cancel context.CancelCauseFunc) {
+	every := time.NewTicker(looks)
+	defer every.Stop()
+	for told := 0; ; {
+		_, err := c.store.Get(c.Token.ID)
+		switch {
+		case err == nil:
+			told = 0
+		case sandbox.CodeOf(err) != sandbox.CodeUnavailable || told+1 >= blind:
+			cancel(&sandbox.Error{
+				Code: sandbox.CodePermissionDeny, Op: op, Field: field, Err: err,
+				Message: "the token is not good any more", Hint: "ask who runs the server for a token (sandbox token create)",
+			})
+			return
+		default:
+			told++
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Package daemon serves sandboxes over HTTP: the requests of many tenants,
+// judged and accounted one by one.
+//
+// It is made of resources, each a table of routes (see package route) in a
+// package of its own below this one; this one has what all requests go
+// through, in this order:
+//
+//	request id and trace → who asks → quota → route → query → deadline → Do
+//
+// and writes what comes of them: JSON, or a problem with a stable code. No
+// handler decides what may be done: the manager's one gate does.
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+)
+
+// Options are what a [Server] is made of. Log is needed.
+type Options struct {
+	Log       logrus.FieldLogger
+	Resources []resource.Resource
+	Mounts    []Mount
+
+	// Identify says who asks, or why nobody does; see caller.Identify. It is
+	// needed: there is no usual answer to that.
+	Identify func(*http.Request) (auth.Caller, error)
+
+	// Hosts returns the names by which the server may be called over TCP beside
+	// those of this machine; see caller.Admit. Nil is none.
+	Hosts func() []string
+
+	// Admission counts requests and commands; nil counts nothing.
+	Admission Admission
+
+	Observer Observer     // nil hears nothing
+	Metrics  http.Handler // what /metrics answers; nil has none
+	Checks   []Check      // what /readyz looks at, beside whether the server drains
+
+	// Private are texts, such as paths of the state folder, that no problem
+	// shows to others than admins.
+	Private []string
+
+	// Bounds are those of routes that say nothing else, asked for with each
+	// request. Nil is usual.
+	Bounds func() Bounds
+
+	// AtOnce is how many requests of one tenant there are at a time, streams and
+	// sockets among them; 0 is 4096. It is no quota but what keeps connections
+	// for others: every request has one, and a process may have so many. Admins
+	// are not counted.
+	AtOnce int
+
+	// Held is how many bytes the bodies have that the requests of one tenant hold in
+	// memory at a time, and how many beside them the answers that are not read yet;
+	// 0 is 256 MiB. The requests of all admins may hold as much together.
+	Held int64
+
+	SlowWrite time.Duration // how long a piece of an answer may take to be read; 0 is 30 s
+	SlowRead  time.Duration // how long a piece of a request may be in coming, and bodies that are read whole beside their pace; 0 is 30 s
+}
+
+// Bounds are those of a request.
+type Bounds struct {
+	Timeout time.Duration // 0 is one minute
+	Body    int64         // bytes; 0 is 1 MiB
+}
+
+// bounds are those of a request that comes now.
+func (s *Server) bounds() Bounds {
+	var b Bounds
+	if s.o.Bounds != nil {
+		b = s.o.Bounds()
+	}
+	if b.Timeout <= 0 {
+		b.Timeout = time.Minute
+	}
+	if b.Body <= 0 {
+		b.Body = 1 << 20
+	}
+	return b
+}
+
+// Admission counts what callers do, against their quotas.
+type Admission interface {
+	// Request counts one request.
+	Request(c auth.Caller, tenant string) error
+	// Command waits for the caller's turn to run one.
+	Command(ctx context.Context, c auth.Caller, tenant string) (release func(), err error)
+}
+
+// An Observer hears of every request that has been answered. Route is the
+// pattern of its route, or empty.
+type Observer interface {
+	Served(method, route string, status int, took time.Duration)
+	Panicked()
+}
+
+// A Mount is a handler of its own below a path, behind who asks and the quota
+// but with no deadline other than for pieces of what it reads and writes; it reads the [Ticket] of its requests with [TicketOf].
+type Mount struct {
+	Pattern string // of a path, as [http.ServeMux] has it
+	Admin   bool   // for admins alone
+	Unpaid  bool   // nobody counts what is done there, so it is for nobody who has a budget
+	Whole   bool   // bodies are read whole, so they have to come at a pace as those of routes with JSON, and are refused as those are
+	Handler http.Handler
+	// Follows picks requests of which the same is true as of routes with
+	// [route.Route].Follows; nil is none.
+	Follows func(*http.Request) bool
+}
+
+// A Server answers requests. It is an [http.Handler] and safe for concurrent
+// use.
+type Server struct {
+	o        Options
+	mux      *http.ServeMux
+	routes   []resource.Route
+	draining atomic.Bool
+	life     context.Context // of all requests; ends when they are cut off
+	cut      context.CancelCauseFunc
+	ebb      context.Context // of requests that nobody waits for; ends when a drain begins
+	turn     context.CancelCauseFunc
+	busy     crowd
+	present  present
+	bodies   held // that are read whole
+	answers  held
+
+	mu       sync.Mutex
+	servers  []*http.Server // that serve with this one
+	document func() ([]byte, error)
+}
+
+// New makes a Server. Two routes with the same method and path, the same ID,
+// or what no table may have, are an error.
+func New(o Options) (*Server, error) {
+	if o.Identify == nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "serve", Field: "Identify", Message: "nobody says who asks", Hint: "use caller.Identify"}
+	}
+	s := &Server{o: o, mux: http.NewServeMux()}
+	s.life, s.cut = context.WithCancelCause(context.Background())
+	s.ebb, s.turn = context.WithCancelCause(s.life)
+	if s.present.most = s.o.AtOnce; s.present.most <= 0 {
+		s.present.most = 4096
+	}
+	if s.o.Held <= 0 {
+		s.o.Held = 256 << 20
+	}
+	s.bodies.most, s.answers.most = s.o.Held, s.o.Held
+	if s.o.SlowWrite <= 0 {
+		s.o.SlowWrite = 30 * time.Second
+	}
+	if s.o.SlowRead <= 0 {
+		s.o.SlowRead = 30 * time.Second
+	}
+	for _, r := range append([]resource.Resource{health{s}}, o.Resources...) {
+		s.routes = append(s.routes, r.Routes()...)
+	}
+	s.document = sync.OnceValues(documentOf(s.routes))
+	return s, s.mount()
+}
+
+// Routes are all routes. Not to be changed.
+func (s *Server) Routes() []resource.Route { return s.routes }
+
+// errDraining is the cause of the end of requests that outlast a drain.
+var errDraining = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "serve", Message: "the server is going down", Retryable: true}

@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"net"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/server/admission"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+)
+
+// identify finds out who asks.
+func (q *request) identify() (*auth.Caller, error) {
+	who, err := q.s.o.Identify(q.r)
+	if err != nil {
+		return nil, err
+	}
+	q.who = &who
+	if known, ok := q.r.Context().Value(connKey{}).(interface{ Known() }); ok {
+		known.Known()
+	}
+	return &who, nil
+}
+
+// connKey is the context's key of the connection of a request.
+type connKey struct{}
+
+// connContext notes the connection, and who is at its other end.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(auth.ConnContext(ctx, c), connKey{}, c)
+}
+
+func (s *Server) hosts() []string {
+	if s.o.Hosts == nil {
+		return nil
+	}
+	return s.o.Hosts()
+}
+
+type ticketKey struct{}
+
+// A Ticket is what a [Mount] has to know of a request: who asks, on whose
+// behalf, and how it is called. It is a [route.Call] without a route.
+type Ticket = resource.Call
+
+// TicketOf is the ticket of a request that came to a [Mount], or nil.
+func TicketOf(ctx context.Context) *Ticket {
+	t, _ := ctx.Value(ticketKey{}).(*Ticket)
+	return t
+}
+
+// handOn gives the request to the handler of a mount.
+func (q *request) handOn(c *resource.Call, who *auth.Caller) error {
+	if q.m.mount.Admin && !c.Admin() {
+		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this is for admins"}
+	}
+	if q.m.mount.Unpaid && len(who.Budgeted()) > 0 {
+		return auth.Uncharged()
+	}
+	defer c.End()
+	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.caused(q.r.Context()), *who))
+	defer cancel(nil)
+	end := q.s.life
+	if follows := q.m.mount.Follows; follows != nil && follows(q.r) {
+		end = q.s.ebb
+	}
+	defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
+	ctx, done := who.Watch(ctx)
+	defer done()
+	r := q.r.WithContext(context.WithValue(ctx, ticketKey{}, c))
+	r.Body = q.patient(c, r.Body, q.m.mount.Whole)
+	if p, ok := r.Body.(*patient); ok && q.m.mount.Whole {
+		p.refuse = q.w.fail // its handler would call everything a bad request
+	}
+	q.w.cut = cancel
+	q.m.mount.Handler.ServeHTTP(q.w, r)
+	return nil
+}

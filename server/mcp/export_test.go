@@ -1,0 +1,8 @@
+package mcp
+
+// Open is the number of sessions.
+func (h *Handler) Open() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.open)
+}

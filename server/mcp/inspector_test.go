@@ -1,0 +1,58 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// TestInspectorOverHTTP lists and calls every tool with the official inspector.
+// Walls are in memory: what they hold is tried over stdio, see cmd/sandbox.
+func TestInspectorOverHTTP(t *testing.T) {
+	testenv.Require(t, "inspector")
+	r := newRig(t, settingsWith(""))
+	s, _ := r.serve()
+	inspect := func(args ...string) (string, string, error) {
+		ctx, done := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer done()
+		cmd := testenv.Inspector(ctx, t, append(args, "--transport", "http", "--server-url", s.URL, "--header", "Caller: alice")...)
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		err := cmd.Run()
+		return stdout.String(), stderr.String(), err
+	}
+	out, complaints, err := inspect("--strict", "--method", "tools/list")
+	if err != nil || strings.Contains(complaints, "schema") {
+		t.Fatalf("%v\n%s\n%s", err, out, complaints)
+	}
+	var list struct{ Tools []struct{ Name string } }
+	must(t, json.Unmarshal([]byte(out), &list))
+	inputs := map[string]string{
+		"exec": `{"command":"echo one"}`, "process": `{"action":"list"}`, "read": `{"path":"a.txt"}`, "write": `{"path":"b.txt","content":"x"}`,
+		"edit": `{"path":"a.txt","old":"two","new":"2"}`, "apply_patch": `{"patch":"*** Begin Patch\n*** Add File: c.txt\n+new\n*** End Patch\n"}`,
+		"glob": `{"pattern":"*"}`, "grep": `{"pattern":"one"}`, "image": `{"path":"a.txt"}`,
+	}
+	r.put("default", "/workspace/a.txt", "one\ntwo\n")
+	for _, tool := range list.Tools {
+		input := inputs[tool.Name]
+		if input == "" {
+			input = "{}"
+		}
+		out, complaints, err := inspect("--method", "tools/call", "--tool-name", tool.Name, "--tool-args-json", input)
+		var res struct {
+			Content []struct{ Text string }
+			IsError bool
+		}
+		if jsonErr := json.Unmarshal([]byte(out), &res); jsonErr != nil || res.IsError != (tool.Name == "image") || len(res.Content) == 0 {
+			t.Errorf("%s: %v, %v\n%s\n%s", tool.Name, jsonErr, err, out, complaints)
+		}
+	}
+	if len(list.Tools) != len(inputs)+5 {
+		t.Errorf("%d tools are listed", len(list.Tools))
+	}
+}

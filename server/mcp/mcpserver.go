@@ -1,0 +1,154 @@
+// Package mcpserver lets agents that speak the Model Context Protocol use
+// sandboxes: the tools of a session, what makes and takes away sandboxes, and
+// the files of the workspace as resources.
+//
+// A session of the protocol is bound to one session of ours when it is opened,
+// and cannot leave it. Over HTTP it belongs to the caller who opened it: for
+// everybody else its id is one that never was.
+//
+// What a tool could not do is the answer of the tool, with a stable code, so
+// that the agent reads it; only a tool that does not exist is an error of the
+// protocol. Nothing is decided here: tools and manager do.
+package mcp
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/tools"
+)
+
+// A Conductor is what is needed of a [manager.Manager].
+type Conductor interface {
+	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
+	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
+	Ready(ctx context.Context, req manager.Request) (manager.Prepared, error)
+	Name(who config.Who, flags *config.SandboxSettings) (string, error)
+	List(ctx context.Context, o manager.ListOptions) (manager.Listing, error)
+	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
+	Recreate(ctx context.Context, rows []manager.Row) manager.Recreated
+}
+
+var _ Conductor = (*manager.Manager)(nil)
+
+// Options are the parts and bounds of a [Server]. Of the bounds zero is usual.
+type Options struct {
+	Manager Conductor    // needed
+	Tools   *tools.Tools // needed
+	Asker   *Asker       // hears who can be asked about permissions; or nil
+	Version string       // of the program
+	Log     logrus.FieldLogger
+
+	// Private are texts, such as paths of the state folder, that no error shows;
+	// where there are any, causes of errors are not shown either. None is for
+	// clients that are of the same user as the program.
+	Private []string
+
+	Calls      int           // of one session that run at one time; usually 32
+	Sessions   int           // over HTTP, of all callers; usually 4096
+	PerTenant  int           // over HTTP, of one tenant, who may make callers of its own; usually a quarter of Sessions
+	PerSession int           // over HTTP, for one session of a tenant, whose agent may make callers too; usually a quarter of PerTenant
+	PerCaller  int           // over HTTP, of one caller; usually 64
+	Idle       time.Duration // a session over HTTP without requests ends; usually 30 minutes
+	Heartbeat  time.Duration // between two notes of progress where nothing happens; usually 5 s
+	Refresh    time.Duration // between two looks at whether a session's tools are others now; usually 30 s
+}
+
+// A Binding says whom a session of the protocol is for.
+type Binding struct {
+	tools.Session
+
+	// Caller is who speaks, such as the id of a token. Every request of a
+	// session has to come from the caller who opened it.
+	Caller string
+	// Tenant lets sandbox_create, _list, _recreate and _remove reach every
+	// sandbox of the tenant; otherwise they reach the session's own.
+	Tenant bool
+	// Owns reports whether a sandbox that the client reaches is its own to take
+	// away or have made anew, and not only its to use with others. Nil is usual:
+	// with Tenant all are, otherwise what no other session shares.
+	Owns func(manager.Row) bool
+	// Answers is what the person behind this client may allow.
+	Answers Answers
+	// Watch returns a context that ends, soon, when the caller may do nothing any
+	// more, with the reason as its cause; stop has to be called. The session ends
+	// with it, and with that its calls. nil is a caller who may for ever.
+	Watch func(context.Context) (watched context.Context, stop func())
+}
+
+// watch is Watch, also where there is none.
+func (b Binding) watch(ctx context.Context) (watched context.Context, stop func()) {
+	if b.Watch == nil {
+		return ctx, func() {}
+	}
+	return b.Watch(ctx)
+}
+
+// A Server speaks with any number of clients. It is safe for concurrent use.
+type Server struct {
+	o Options
+}
+
+// New returns a server.
+func New(o Options) *Server {
+	usual := func(n *int, value int) {
+		if *n <= 0 {
+			*n = value
+		}
+	}
+	usual(&o.Calls, 32)
+	usual(&o.Sessions, 4096)
+	usual(&o.PerTenant, max(o.Sessions/4, 1))
+	usual(&o.PerSession, max(o.PerTenant/4, 1))
+	usual(&o.PerCaller, 64)
+	for d, value := range map[*time.Duration]time.Duration{&o.Idle: 30 * time.Minute, &o.Heartbeat: 5 * time.Second, &o.Refresh: 30 * time.Second} {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	if o.Log == nil {
+		silent := logrus.New()
+		silent.SetOutput(io.Discard)
+		o.Log = silent
+	}
+	return &Server{o: o}
+}
+
+// versions are the versions of the protocol that are spoken, those that have
+// sessions: a permission is asked for while a call waits, and a call is
+// cancelled, within one.
+func versions() []string {
+	return []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+}
+
+// Serve speaks with one client over t until it goes or ctx ends, and ends what
+// its calls have begun. A client that goes is no error.
+func (s *Server) Serve(ctx context.Context, t mcp.Transport, b Binding) error {
+	x, err := s.session(b, nil)
+	if err != nil {
+		return err
+	}
+	defer x.end()
+	ss, err := x.server.Connect(ctx, t, nil)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { ss.Close() })()
+	defer context.AfterFunc(x.open, func() { ss.Close() })()
+	err = ss.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// quiet is the SDK's log, as far as it matters: it tells of clients that go,
+// which is nothing to warn of.
+func (s *Server) quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+	tenants "github.com/bulkhead-dev/sandbox/tenant"
+)
+
+// present counts the requests that tenants have under way. The zero value
+// without a bound lets nobody in.
+type present struct {
+	most int
+
+	mu sync.Mutex
+	of map[string]int // by tenant
+}
+
+// A held counts bytes that requests have in memory, by whose they are: a
+// tenant's, or all admins' together. The zero value without a bound takes none.
+type held struct {
+	most int64
+
+	mu sync.Mutex
+	of map[string]int64 // by tenant; those of admins are nobody's
+}
+
+// take counts n bytes more until give is called, once. It reports how many there
+// are where that is too many.
+func (h *held) take(whose string, n int64) (give func(), used int64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if used := h.of[whose]; n > h.most-used {
+		return nil, used, false
+	}
+	if h.of == nil {
+		h.of = map[string]int64{}
+	}
+	h.of[whose] += n
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.of[whose] -= n; h.of[whose] <= 0 {
+			delete(h.of, whose)
+		}
+	}, 0, true
+}
+
+// account is whose what a call holds is: nobody's where an admin calls.
+func account(c *resource.Call) string {
+	if c.Admin() {
+		return ""
+	}
+	return c.Who.Tenant
+}
+
+// holdBody takes room for a part of a body.
+func (s *Server) holdBody(whose string, n int64) (give func(), err error) {
+	give, used, ok := s.bodies.take(whose, n)
+	if !ok {
+		e := &tenants.Exceeded{Account: whose, Quota: "bodyBytesAtOnce", Limit: s.bodies.most, Used: used, Want: n, RetryAfter: retryPresent}
+		return nil, e.Wrap("read request")
+	}
+	return give, nil
+}
+
+// holdAnswer takes room for an answer. Where there is none it is not to be asked
+// for again: what it tells of has been done.
+func (s *Server) holdAnswer(whose string, n int64) (give func(), err error) {
+	give, used, ok := s.answers.take(whose, n)
+	if !ok {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeBudgetExceeded, Op: "serve", Field: "quota.answerBytesAtOnce", Resource: whose,
+			Message: fmt.Sprintf("it was done, and there is no room for an answer of %d bytes: %d of %d are taken by answers that are not read yet", n, used, s.answers.most),
+			Hint:    "read the answers that are under way",
+		}
+	}
+	return give, nil
+}
+
+// retryPresent is when to come again where too many are there.
+const retryPresent = time.Second
+
+// enter counts one request more, until leave is called, once. Too many are
+// [sandbox.CodeBudgetExceeded].
+func (p *present) enter(tenant string) (leave func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := p.of[tenant]; n >= p.most {
+		e := &tenants.Exceeded{Account: tenant, Quota: "requestsAtOnce", Limit: int64(p.most), Used: int64(n), Want: 1, RetryAfter: retryPresent}
+		return nil, e.Wrap("serve")
+	}
+	if p.of == nil {
+		p.of = map[string]int{}
+	}
+	p.of[tenant]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.of[tenant]--; p.of[tenant] == 0 {
+			delete(p.of, tenant)
+		}
+	}, nil
+}

@@ -1,0 +1,299 @@
+// Browsers: this part of the package is the resource of the daemon for the browser of a session:
+// it brings it up and takes it away, drives one page that stays from call to
+// call, and lets a person or a program in where the settings allow that.
+
+package remote
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/display"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Desk keeps the browsers of scopes; *desk.Desk is one.
+type Desk interface {
+	Start(ctx context.Context, r display.Request) (display.Started, error)
+	Serve(ctx context.Context, r display.Request) (display.Served, error)
+	Watch(ctx context.Context, r display.Request, control bool) (display.Watched, error)
+	Session(ctx context.Context, r display.Request, rights browser.Rights) (browser.Session, error)
+	Stop(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error)
+}
+
+// A Keeper tells of browsers; *manager.Manager is one.
+type browsersKeeper interface {
+	resource.Finder
+	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
+	BrowserName(who config.Who, flags *config.SandboxSettings) (name string, p sandbox.Provider, err error)
+	Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error
+	Unpaid(ctx context.Context) error
+}
+
+// A Resource has the routes, and the pages and ways in that are open. It has
+// to be closed.
+type browsersResource struct {
+	desk   Desk
+	keeper browsersKeeper
+	log    logrus.FieldLogger
+	pages  *display.Tabs
+
+	mu     sync.Mutex
+	lives  map[config.Who][]display.Life
+	closed bool
+}
+
+// New returns the resource.
+func NewBrowsers(d Desk, k browsersKeeper, log logrus.FieldLogger) *browsersResource {
+	x := &browsersResource{desk: d, keeper: k, log: log, lives: map[config.Who][]display.Life{}}
+	x.pages = display.NewTabs(func(ctx context.Context, who config.Who) (browser.Session, error) {
+		return d.Session(ctx, display.Request{Who: who}, browser.Rights{Write: true})
+	})
+	return x
+}
+
+// Close ends every page and way in. Browsers stay. What is done with a page is
+// waited for, at most until ctx ends.
+func (x *browsersResource) Close(ctx context.Context) error {
+	x.mu.Lock()
+	x.closed = true
+	lives := x.lives
+	x.lives = map[config.Who][]display.Life{}
+	x.mu.Unlock()
+	for _, l := range lives {
+		x.end(l)
+	}
+	return x.pages.Close(ctx)
+}
+
+func (x *browsersResource) end(lives []display.Life) {
+	for _, l := range lives {
+		if err := l.Close(); err != nil {
+			x.log.WithError(err).Warn("a way into a browser is not closed in order")
+		}
+	}
+}
+
+const (
+	base = api.Prefix + "/sandboxes/{name}/browser"
+	// starting is how long a browser may take to come up.
+	starting = 3 * time.Minute
+	// watching is how long a person may look, and a program be let in.
+	watching = time.Hour
+	// maxLives bounds the ways in that a session has open.
+	maxLives = 4
+)
+
+// Routes implements [route.Resource].
+func (x *browsersResource) Routes() []resource.Route {
+	return append([]resource.Route{{
+		ID: "listBrowsers", Method: http.MethodGet, Path: base, Tag: "browser", Role: token.Session,
+		Summary: "List the browsers of the session", Response: api.BrowserList{}, Errors: []int{404}, Do: x.list,
+	}, {
+		ID: "startBrowser", Method: http.MethodPost, Path: base, Tag: "browser", Role: token.Session,
+		Summary: "Bring the browser up", Doc: "It answers when the browser does. The addresses that are asked for are good for an hour, not longer than the token of who asks, at the machine of the server, and hold secrets.",
+		Request: api.StartBrowser{}, Response: api.Browser{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.start,
+	}, {
+		ID: "stopBrowser", Method: http.MethodDelete, Path: base, Tag: "browser", Role: token.Session,
+		Summary: "Remove the browser with all profiles in it", Doc: "The workspace stays. That there is none is no failure. One that other sessions share takes a token for all of them.",
+		Query:  []resource.Param{{Name: "force", Type: resource.Boolean, Doc: "Also when it is in use"}},
+		Errors: []int{404, 409}, Timeout: starting, Do: x.stop,
+	}, {
+		ID: "driveBrowser", Method: http.MethodPost, Path: base + "/{action}", Tag: "browser", Role: token.Session,
+		Summary: "Do something with the page of the session", Doc: "The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.",
+		Request: api.DriveBrowser{}, Response: api.BrowserAnswer{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.drive,
+	}}, x.ofSessions()...)
+}
+
+func (x *browsersResource) list(c *resource.Call) (any, error) {
+	at, err := resource.Find(c, x.keeper)
+	if err != nil {
+		return nil, err
+	}
+	out := api.BrowserList{Items: []api.Browser{}}
+	b, err := x.told(c.Context(), at.Who)
+	switch {
+	case sandbox.IsNotFound(err), sandbox.CodeOf(err) == sandbox.CodeUnsupported:
+	case err != nil:
+		return nil, err
+	default:
+		out.Items = append(out.Items, b)
+	}
+	return out, nil
+}
+
+// told is what is known of the browser of a session's scope.
+func (x *browsersResource) told(ctx context.Context, who config.Who) (api.Browser, error) {
+	name, _, err := x.keeper.BrowserName(who, nil)
+	if err != nil {
+		return api.Browser{}, err
+	}
+	row, err := x.keeper.Find(ctx, who.Tenant, name, "")
+	if err != nil {
+		return api.Browser{}, err
+	}
+	return api.Browser{Name: row.Name, Status: string(row.Status), CreatedAt: row.CreatedAt.UTC()}, nil
+}
+
+func (x *browsersResource) start(c *resource.Call) (any, error) {
+	in, err := resource.Body[api.StartBrowser](c)
+	if err != nil {
+		return nil, err
+	}
+	at, err := resource.InWall(c, x.keeper)
+	if err != nil {
+		return nil, err
+	}
+	if tool := c.Tool("browser"); tool != "" {
+		if err := at.Usable.Tool(tool).Err(); err != nil {
+			return nil, err
+		}
+	}
+	req := display.Request{Who: at.Who, For: watching}
+	if in.Watch || in.CDP { // what is done through it nobody counts
+		if err := x.keeper.Unpaid(c.Context()); err != nil {
+			return nil, err
+		}
+	}
+	var s display.Started
+	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
+		s, err = x.desk.Start(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := api.Browser{Name: s.Name, Status: string(sandbox.StatusRunning)}
+	if b, err := x.told(c.Context(), at.Who); err == nil {
+		out = b
+	}
+	if err := x.letIn(c, req, in, &out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// letIn opens the ways in that are asked for, all or none.
+func (x *browsersResource) letIn(c *resource.Call, req display.Request, in api.StartBrowser, out *api.Browser) (err error) {
+	var opened []display.Life
+	defer func() {
+		if err != nil {
+			x.end(opened)
+		}
+	}()
+	open := func(l display.Life) error {
+		opened = append(opened, l)
+		return x.keep(c, req.Who, l)
+	}
+	if in.Watch {
+		w, err := x.desk.Watch(c.Context(), req, false)
+		if err != nil {
+			return err
+		}
+		if err := open(w.Life); err != nil {
+			return err
+		}
+		out.WatchURL = w.URL
+	}
+	if in.CDP {
+		s, err := x.desk.Serve(c.Context(), req)
+		if err != nil {
+			return err
+		}
+		if err := open(s.Life); err != nil {
+			return err
+		}
+		out.CDPURL = s.WebSocketDebuggerURL
+	}
+	return nil
+}
+
+// keep holds a way in open until it ends, its time is over, somebody closes it,
+// or the token that asked for it is not good any more: it needs no other secret
+// than its own. Where there are too many it is not held, and the caller closes it.
+func (x *browsersResource) keep(c *resource.Call, who config.Who, l display.Life) error {
+	x.mu.Lock()
+	open := slices.DeleteFunc(x.lives[who], over) // a later watch has ended the earlier
+	full := x.closed || len(open) >= maxLives
+	if !full {
+		open = append(open, l)
+	}
+	if len(open) > 0 {
+		x.lives[who] = open
+	}
+	x.mu.Unlock()
+	if full {
+		return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browser", Message: "the session has too many ways into its browser open", Hint: "stop the browser, or wait until one ends"}
+	}
+	go func() {
+		ctx, done := context.WithTimeout(context.Background(), watching)
+		defer done()
+		ctx, stop := c.Caller.Watch(ctx)
+		defer stop()
+		select {
+		case <-l.Done():
+		case <-ctx.Done():
+			x.end([]display.Life{l})
+		}
+		x.forget(who, l)
+	}()
+	return nil
+}
+
+// over reports whether nothing is left of a way in.
+func over(l display.Life) bool {
+	select {
+	case <-l.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func (x *browsersResource) forget(who config.Who, l display.Life) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var left []display.Life
+	for _, other := range x.lives[who] {
+		if other != l {
+			left = append(left, other)
+		}
+	}
+	if x.lives[who] = left; len(left) == 0 {
+		delete(x.lives, who)
+	}
+}
+
+func (x *browsersResource) stop(c *resource.Call) (any, error) {
+	at, err := resource.Own(c, x.keeper)
+	if err != nil {
+		return nil, err
+	}
+	_, _, err = x.remove(c.Context(), display.Request{Who: at.Who}, c.True("force"))
+	return nil, err
+}
+
+// remove ends what there is of a session, and its browser.
+func (x *browsersResource) remove(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error) {
+	if _, err := x.pages.End(ctx, r.Who); err != nil && ctx.Err() != nil {
+		return false, "", err // any other failure ends with the browser
+	}
+	x.mu.Lock()
+	lives := x.lives[r.Who]
+	delete(x.lives, r.Who)
+	x.mu.Unlock()
+	x.end(lives)
+	return x.desk.Stop(ctx, r, force)
+}

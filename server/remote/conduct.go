@@ -1,0 +1,118 @@
+// Package conduct is the resource of the daemon that the command line of
+// another machine needs beside the others: a command with its streams over a
+// WebSocket, the files of a session lent for as long as a socket is open, and
+// what manager says of sandboxes, in its own words. Package client/conductor is
+// the other side.
+//
+// Flags of a call override settings, so only admins may give them. Nothing
+// here runs outside of walls, whoever asks.
+package remote
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+	"github.com/bulkhead-dev/sandbox/server/stream"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Conductor brings sandboxes up and keeps account of them;
+// *manager.Manager is one.
+type Conductor interface {
+	resource.Finder
+	Run(ctx context.Context, r manager.Request) (manager.Outcome, error)
+	Shell(ctx context.Context, r manager.Request) (manager.Outcome, error)
+	Files(ctx context.Context, r manager.Request, fn func(manager.Share) error) error
+	List(ctx context.Context, o manager.ListOptions) (manager.Listing, error)
+	Select(ctx context.Context, tenant string, s manager.Selector, browsers bool) ([]manager.Row, error)
+	Recreate(ctx context.Context, rows []manager.Row) manager.Recreated
+	Prune(ctx context.Context, o manager.PruneOptions) (manager.Pruned, error)
+	Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q manager.Questions) (manager.Explanation, error)
+	PoolStatus(ctx context.Context) (manager.PoolStatus, error)
+}
+
+// A Resource has the routes. It is safe for concurrent use.
+type Resource struct {
+	m Conductor
+	o stream.Options
+
+	mux   *http.ServeMux // of lent files
+	looks keylock.Turns  // by sandbox: what is in folders is held while it is told
+	mu    sync.Mutex
+	lent  map[string]*lent
+}
+
+// New returns the resource. [Resource.Lent] is to be mounted beside its routes.
+func New(m Conductor, o stream.Options) *Resource {
+	s := &Resource{m: m, o: o, lent: map[string]*lent{}, looks: keylock.Turns{Most: maxLooks}}
+	s.mux = s.lentMux()
+	return s
+}
+
+// Routes implements [route.Resource].
+func (s *Resource) Routes() []resource.Route {
+	const tag = "conduct"
+	missing := []int{http.StatusNotFound, http.StatusConflict}
+	return []resource.Route{
+		{
+			ID: "attachSession", Method: "GET", Path: "/v1/attach", Tag: tag, Role: token.Session, Socket: true, Timeout: resource.Endless,
+			Summary: "Run a command in the session's sandbox, which is made when missing, over a WebSocket", Errors: missing, Do: s.attach,
+		},
+		{
+			ID: "lendFiles", Method: "GET", Path: "/v1/lend", Tag: tag, Role: token.Session, Socket: true, Timeout: resource.Endless,
+			Summary: "Lend the files of the session's sandbox for as long as the WebSocket is open", Errors: missing, Do: s.lend,
+		},
+		{
+			ID: "listing", Method: "GET", Path: "/v1/listing", Tag: tag, Role: token.Session, Summary: "List sandboxes and browsers as sandbox list does",
+			Query: []resource.Param{
+				{Name: "all", Type: resource.Boolean, Doc: "Every tenant's; for admins"},
+				{Name: "foreign", Type: resource.Boolean, Doc: "Those of other instances; for admins"},
+			}, Response: api.Listing{}, Do: s.listing,
+		},
+		{ID: "selectSandboxes", Method: "POST", Path: "/v1/select", Tag: tag, Role: token.Session, Summary: "Tell which sandboxes a recreate would remove", Request: api.Selection{}, Response: api.Selected{}, Do: s.selected},
+		{
+			ID: "recreateSandboxes", Method: "POST", Path: "/v1/recreate", Tag: tag, Role: token.Session, Summary: "Remove sandboxes, so that their next use makes them anew",
+			Request: api.RecreateForm{}, Response: api.ClearedForm{}, Timeout: longest, Do: s.recreate,
+		},
+		{ID: "prune", Method: "POST", Path: "/v1/prune", Tag: tag, Role: token.Admin, Summary: "Remove what nobody uses", Request: api.Prune{}, Response: api.ClearedForm{}, Timeout: longest, Do: s.prune},
+		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Say what a session gets and why", Request: api.Explain{}, Response: manager.Explanation{}, Body: maxFlags, Do: s.explain},
+		{ID: "pool", Method: "GET", Path: "/v1/pool", Tag: tag, Role: token.Admin, Summary: "Say which sandboxes are kept ready, and why others were made", Response: manager.PoolStatus{}, Do: s.pool},
+	}
+}
+
+// told is an error as who asks gets to see it. Nobody but an admin is told its
+// cause, which is text of others, or what is private; of the cause there is
+// left what callers of file operations ask for.
+func told(c *resource.Call, err error) error {
+	if err == nil || c != nil && c.Admin() {
+		return err
+	}
+	cause := api.Cause(err)
+	if c == nil || c.Problem == nil {
+		return &sandbox.Error{Code: sandbox.CodeOf(err), Op: "serve", Message: "it has failed", Err: cause}
+	}
+	e := c.Problem(err).Err("serve")
+	e.Err = cause
+	return e
+}
+
+// Layer reads the flags of a call, and refuses them from who may not give any.
+func Layer(c *resource.Call, f *api.Flags) (*config.SandboxSettings, error) {
+	if f == nil {
+		return nil, nil
+	}
+	if !c.Admin() {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodePermissionDeny, Op: "serve", Field: "flags", Message: "flags that override settings are for admins",
+			Hint: "leave out --provider, --image, --workspace, --allow-domain and the like, or have the settings of the daemon changed",
+		}
+	}
+	return f.Layer()
+}

@@ -1,0 +1,168 @@
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+
+	"github.com/coder/websocket"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+	"github.com/bulkhead-dev/sandbox/server/stream"
+)
+
+const (
+	// maxLent is how often files are lent at one time.
+	maxLent = 1024
+	// maxLentTo is how often those of one tenant are, so that it leaves some to
+	// others.
+	maxLentTo = 128
+	// maxLooks is how many requests list folders of one sandbox at a time; others
+	// wait. Names of odd bytes are six times as long in JSON, so that one folder
+	// can take 200 MB.
+	maxLooks = 2
+)
+
+// A lent is a sandbox whose files somebody has.
+type lent struct {
+	name  string // of the sandbox
+	files sandbox.Files
+	ctx   context.Context // ends with the socket
+	owner owner
+}
+
+// An owner is who may use what was lent.
+type owner struct {
+	who   config.Who
+	token string // id; empty is a user of this machine
+}
+
+func ownerOf(c *resource.Call) owner {
+	o := owner{who: c.Who}
+	if c.Caller.Token != nil {
+		o.token = c.Caller.Token.ID
+	}
+	return o
+}
+
+// Lent serves lent files, to be mounted at [form.LentPath] and all below it.
+func (s *Resource) Lent() http.Handler { return s.mux }
+
+func (s *Resource) lentMux() *http.ServeMux {
+	mux := http.NewServeMux()
+	resource.Mount(mux, api.LentPath+"/{ticket}/files", s.find, func(r *http.Request, err error) error {
+		return told(server.TicketOf(r.Context()), err)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		api.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "serve", Message: "there is no such route"})
+	})
+	return mux
+}
+
+// find returns the files that a request is about, when it is its turn. Those of
+// others are not there.
+func (s *Resource) find(r *http.Request) (sandbox.Files, context.Context, func(), error) {
+	c := server.TicketOf(r.Context())
+	s.mu.Lock()
+	l := s.lent[r.PathValue("ticket")]
+	s.mu.Unlock()
+	if c == nil || l == nil || l.owner != ownerOf(c) {
+		return nil, nil, nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "files", Message: "these files are not lent, or not any more"}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(l.ctx, cancel)
+	done := func() { stop(); cancel() }
+	if !resource.Lists(r) {
+		return l.files, ctx, done, nil
+	}
+	leave, err := s.looks.Enter(ctx, l.name)
+	if err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	return l.files, ctx, func() { leave(); done() }, nil
+}
+
+// lend lends the files of the session's sandbox until the client has gone.
+func (s *Resource) lend(c *resource.Call) (any, error) {
+	conn, err := websocket.Accept(c.Writer, c.Request, nil)
+	if err != nil {
+		return resource.Sent{}, nil // it has answered
+	}
+	t := stream.NewTalk(conn, s.o)
+	ctx, cancel := context.WithCancel(c.Context())
+	defer cancel()
+	var ask api.Lend
+	if err = t.Receive(ctx, &ask); err == nil {
+		go func() { // the client says nothing more; what comes is its end
+			defer cancel()
+			var none struct{}
+			_ = t.Receive(context.Background(), &none)
+		}()
+		err = s.keep(ctx, c, t, ask)
+	}
+	heard := false
+	if err != nil {
+		d := api.Of(told(c, err))
+		heard = t.Send(api.Lent{Error: &d}) == nil
+	}
+	t.End(heard)
+	return resource.Sent{}, nil
+}
+
+func (s *Resource) keep(ctx context.Context, c *resource.Call, t *stream.Talk, ask api.Lend) error {
+	flags, err := Layer(c, ask.Flags)
+	if err != nil {
+		return err
+	}
+	if _, err := s.inside(c.Who, flags); err != nil {
+		return err
+	}
+	return s.m.Files(ctx, manager.Request{Who: c.Who, Flags: flags, MustExist: ask.MustExist, Tool: c.Tool("write")}, func(share manager.Share) error {
+		ticket, err := s.register(&lent{name: share.Name, files: share.Bridge, ctx: ctx, owner: ownerOf(c)})
+		if err != nil {
+			return err
+		}
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.lent, ticket)
+		}()
+		m := api.Lent{Ticket: ticket, Name: share.Name, Transport: share.Transport()}
+		for _, r := range share.Roots() {
+			m.Roots = append(m.Roots, api.Root{Target: r.Target, ReadOnly: r.ReadOnly})
+		}
+		if c.Admin() {
+			m.Exposed = share.Exposed
+		}
+		if t.Send(m) == nil {
+			<-ctx.Done()
+		}
+		return nil
+	})
+}
+
+func (s *Resource) register(l *lent) (string, error) {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // does not fail
+	ticket := hex.EncodeToString(b[:])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	same := 0
+	for _, other := range s.lent {
+		if other.owner.who.Tenant == l.owner.who.Tenant {
+			same++
+		}
+	}
+	if len(s.lent) >= maxLent || same >= maxLentTo {
+		return "", &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "files", Message: "the files of too many sandboxes are lent", Retryable: true}
+	}
+	s.lent[ticket] = l
+	return ticket, nil
+}

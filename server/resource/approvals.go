@@ -1,0 +1,128 @@
+// Approvals: this part of the package is the resource of the daemon through which people answer
+// what waits for a permission.
+//
+// Answers are for whoever stands above a session: a token for one session is
+// what its agent may hold, which must not allow itself what it asks for. What
+// goes into the settings file holds for every tenant, and files of this machine
+// are no tenant's, so these are for admins.
+
+package resource
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Desk is where questions wait; *approve.Desk is one.
+type approvalsDesk interface {
+	Pending(tenant string) []sandbox.PermissionRequest
+	Answer(tenant, id string, p sandbox.Permission) error
+}
+
+// A Resource has the routes.
+type approvalsResource struct{ desk approvalsDesk }
+
+// New returns the resource.
+func NewApprovals(d approvalsDesk) *approvalsResource { return &approvalsResource{d} }
+
+const (
+	maxWait = 50 // seconds
+	// look is how often it is looked for new questions while somebody waits.
+	look = 200 * time.Millisecond
+)
+
+// Routes implements [route.Resource].
+func (x *approvalsResource) Routes() []Route {
+	return []Route{{
+		ID: "listApprovals", Method: http.MethodGet, Path: api.Prefix + "/approvals", Tag: "approvals", Role: token.Session,
+		Summary: "List the questions that wait for an answer", Doc: "What expires first is in front. A question that is not answered until then is denied.",
+		Query: []Param{
+			{Name: "waitSeconds", Type: Integer, Min: 0, Max: maxWait, Doc: "Answer when there is a question that is not in known, at the latest after so long"},
+			{Name: "known", Length: 64, Repeat: true, Doc: "The id of a question that is known already"},
+		},
+		Response: api.ApprovalList{}, Timeout: (maxWait + 10) * time.Second, Do: x.list,
+	}, {
+		ID: "answerApproval", Method: http.MethodPost, Path: api.Prefix + "/approvals/{id}", Tag: "approvals", Role: token.Tenant,
+		Summary: "Answer a question", Doc: "The first answer counts. allow_permanent goes into the settings file and is for admins; so is allowing a path, which is one of the daemon's machine.",
+		Request: api.AnswerApproval{}, Errors: []int{404}, Do: x.answer,
+	}}
+}
+
+// pending are the questions that the caller may see, as it may see them.
+func (x *approvalsResource) pending(c *Call) []sandbox.PermissionRequest {
+	var out []sandbox.PermissionRequest
+	for _, q := range x.desk.Pending(c.Who.Tenant) {
+		if q.Tenant == c.Who.Tenant && approvalsBound(c.Caller.Agent, q.Agent) && approvalsBound(c.Caller.Session, q.Session) {
+			if !c.Admin() {
+				q = q.Inward()
+			}
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+func approvalsBound(to, have string) bool { return to == "" || to == have }
+
+func (x *approvalsResource) list(c *Call) (any, error) {
+	known := map[string]bool{}
+	for _, id := range c.Texts("known") {
+		known[id] = true
+	}
+	ctx, done := context.WithTimeout(c.Context(), time.Duration(c.Number("waitSeconds", 0))*time.Second)
+	defer done()
+	again := time.NewTicker(look)
+	defer again.Stop()
+	for {
+		questions := x.pending(c)
+		for _, q := range questions {
+			if !known[q.ID] {
+				return listOf(questions), nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return listOf(questions), nil
+		case <-again.C:
+		}
+	}
+}
+
+func listOf(questions []sandbox.PermissionRequest) api.ApprovalList {
+	out := api.ApprovalList{Items: []api.Approval{}}
+	for _, q := range questions {
+		out.Items = append(out.Items, api.Approval{
+			ID: q.ID, Tenant: q.Tenant, Agent: q.Agent, Session: q.Session, Sandbox: q.Sandbox, Kind: q.Kind, Operation: string(q.Operation),
+			Resource: q.Resource, Command: append([]string{}, q.Command...), Reason: q.Reason, Expires: q.Expires.UTC(),
+		})
+	}
+	return out
+}
+
+func (x *approvalsResource) answer(c *Call) (any, error) {
+	in, err := Body[api.AnswerApproval](c)
+	if err != nil {
+		return nil, err
+	}
+	p := sandbox.Permission(in.Permission)
+	if p == sandbox.AllowPermanent && !c.Admin() {
+		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "answer", Field: "permission",
+			Message: "what is allowed for good goes into the settings of all tenants, which is for admins", Hint: "answer allow_session"}
+	}
+	id := c.Path("id")
+	for _, q := range x.pending(c) {
+		if q.ID == id && q.Kind == sandbox.ResourcePath && p != sandbox.Deny && !c.Admin() {
+			return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "answer", Field: "permission",
+				Message: "files of the daemon's machine are no tenant's, so allowing them is for admins", Hint: "answer deny, or ask an admin"}
+		}
+		if q.ID == id {
+			return nil, x.desk.Answer(c.Who.Tenant, id, p)
+		}
+	}
+	return nil, Hide("question", id)
+}

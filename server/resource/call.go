@@ -1,0 +1,139 @@
+package resource
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Call is one request on its way through a route.
+type Call struct {
+	Writer  http.ResponseWriter // cuts off who reads too slowly; for answers that Do writes by itself
+	Request *http.Request       // its body is bounded; its context ends with the request or its deadline
+	Route   *Route
+
+	Caller auth.Caller
+	Who    config.Who // on whose behalf, within what the caller may name
+
+	RequestID   string // of the caller, or made
+	TraceParent string // ours, in the caller's trace; see https://www.w3.org/TR/trace-context/
+
+	// Admit takes the caller's turn to run one command, and counts it until
+	// release is called, which is always to be done. Nil admits at once.
+	Admit func(ctx context.Context) (release func(), err error)
+
+	// Problem is an error as the caller gets to see it, for streams that have
+	// begun. The daemon sets it.
+	Problem func(err error) api.Problem
+
+	query url.Values
+	ends  []func() // see Until
+}
+
+// Admin reports whether every tenant is the caller's to name.
+func (c *Call) Admin() bool { return c.Caller.Role == token.Admin }
+
+// Tool is the tool of an agent that the call is: the one named for who holds the
+// token of a session, which is an agent, whose tools the settings bound; and none
+// for people and backends.
+func (c *Call) Tool(name string) string {
+	if c.Caller.Role == token.Session {
+		return name
+	}
+	return ""
+}
+
+// With is the call with its request as Do gets it, and a query that has been
+// held against the route.
+func (c *Call) With(r *http.Request, query url.Values) *Call {
+	with := *c
+	with.Request, with.query, with.ends = r, query, nil
+	return &with
+}
+
+// Until has fn called when the request is over: when what Do returned is written
+// or nobody has taken it, and also where Do fails or panics. What bounds how much
+// is held of answers is given back then and not when Do returns, because an
+// answer is in memory for as long as its reader takes. Of an answer that Do
+// writes by itself that is the same time. Functions are called in reverse order.
+//
+// Who reads slowly keeps for so long what fn gives back, so it is nothing that the
+// same request waits for once more. Until is for the goroutine of Do alone.
+func (c *Call) Until(fn func()) { c.ends = append(c.ends, fn) }
+
+// End calls what Until was given, all of it also where one panics. Who has called
+// Do calls it, once.
+func (c *Call) End() {
+	ends := c.ends
+	c.ends = nil
+	for _, fn := range ends {
+		defer fn()
+	}
+}
+
+// Context ends with the request, its deadline or the daemon.
+func (c *Call) Context() context.Context { return c.Request.Context() }
+
+// Path is the value of a part of the path in braces.
+func (c *Call) Path(name string) string { return c.Request.PathValue(name) }
+
+// Text is a parameter of the query, or empty.
+func (c *Call) Text(name string) string { return c.query.Get(name) }
+
+// Texts is every value of a parameter that may repeat.
+func (c *Call) Texts(name string) []string { return c.query[name] }
+
+// Given reports whether the query has the parameter.
+func (c *Call) Given(name string) bool { return c.query.Has(name) }
+
+// Number is an integer of the query, or usual where it is not given.
+func (c *Call) Number(name string, usual int64) int64 {
+	n, err := strconv.ParseInt(c.query.Get(name), 10, 64)
+	if err != nil {
+		return usual
+	}
+	return n
+}
+
+// True reports whether a boolean of the query is given and not false.
+func (c *Call) True(name string) bool { return c.query.Has(name) && c.query.Get(name) != "false" }
+
+// Accepts reports whether the caller asks for that kind of content by name.
+func (c *Call) Accepts(content string) bool { return accepts(c.Request.Header["Accept"], content) }
+
+// Admitted is Admit, also where there is none.
+func (c *Call) Admitted(ctx context.Context) (release func(), err error) {
+	if c.Admit == nil {
+		return func() {}, nil
+	}
+	return c.Admit(ctx)
+}
+
+// Hide is the answer to whoever names what is not there or not theirs: both
+// look the same.
+func Hide(what, name string) error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such " + what}
+}
+
+// Body reads the request's JSON into a T, strictly; see package strict. No
+// body at all is an empty object.
+func Body[T any](c *Call) (T, error) {
+	var to T
+	data, err := c.Raw()
+	if err != nil {
+		return to, err
+	}
+	if err := jsonschema.Decode(data, &to); err != nil {
+		var none T
+		return none, err
+	}
+	return to, nil
+}

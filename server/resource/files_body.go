@@ -1,0 +1,129 @@
+package resource
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+var (
+	errTooLarge = errors.New("too large")
+	errGivenUp  = errors.New("nobody reads it any more")
+)
+
+// A body counts and digests what passes and remembers why it ended, which is
+// not the sandbox's fault. A transport may still be reading when it has given
+// up, so everything is under a lock, and Close ends a Read that waits.
+type body struct {
+	w    http.ResponseWriter
+	from io.Reader
+
+	mu      sync.Mutex
+	left    int64
+	n       int64
+	sum     hash.Hash
+	err     error // why it ended too early
+	over    bool  // it came to an end, whatever end
+	reading bool
+	closed  bool
+}
+
+func newBody(w http.ResponseWriter, from io.Reader, most int64) *body {
+	return &body{w: w, from: from, left: most, sum: sha256.New()}
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return 0, errGivenUp
+	}
+	b.reading = true
+	b.mu.Unlock()
+	n, err := b.from.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading = false
+	b.over = b.over || err != nil
+	switch {
+	case b.closed:
+		return 0, errGivenUp // whatever the Read has come to
+	case int64(n) > b.left:
+		b.err = errTooLarge
+		return 0, errTooLarge
+	}
+	b.left -= int64(n)
+	b.n += int64(n)
+	b.sum.Write(p[:n])
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
+}
+
+// Close implements io.Closer, for whoever reads. The body of a server cannot be
+// closed while it is read, because that would wait for the Read; so a Read that
+// waits for the client is ended by its deadline.
+func (b *body) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.over {
+		return nil
+	}
+	b.closed = true
+	if b.reading {
+		// What cannot do this has no connection either, on which to wait.
+		_ = http.NewResponseController(b.w).SetReadDeadline(time.Unix(1, 0))
+	}
+	return nil
+}
+
+// settle is the end of reading, for the handler, before it answers: a connection
+// whose body was not read to the end cannot be used again.
+func (b *body) settle() {
+	_ = b.Close() // never fails; a Close that comes later does nothing
+	b.mu.Lock()
+	left := !b.over
+	b.mu.Unlock()
+	if left {
+		b.w.Header().Set("Connection", "close")
+	}
+}
+
+// outlive is ctx but for its end by Close: the deadline by which a Read is ended
+// there looks to the server as if the client had gone.
+func (b *body) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	undo := context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		ours := b.closed
+		b.mu.Unlock()
+		if !ours {
+			stop(context.Cause(ctx))
+		}
+	})
+	return out, func() {
+		undo()
+		stop(nil)
+	}
+}
+
+// failure is why the body ended too early, nil when it did not.
+func (b *body) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// passed is how many bytes there were, and the tag of them.
+func (b *body) passed() (int64, tag) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.n, strongTag([sha256.Size]byte(b.sum.Sum(nil)))
+}

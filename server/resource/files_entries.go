@@ -1,0 +1,207 @@
+package resource
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
+	"github.com/bulkhead-dev/sandbox/server/api"
+)
+
+// Bounds of one page of a folder.
+const (
+	defaultPage = 1000
+	MaxPage     = 10_000
+
+	// maxTold is where a page and the answer of a glob end early, in bytes of
+	// paths and targets: paths of 4 KiB would make hundreds of megabytes of JSON,
+	// in which one byte may be six.
+	maxTold = 4 << 20
+)
+
+// List returns a page of what is in the folder name, in the order of names.
+// A page of long paths has fewer entries than limit. The cursor is what the page
+// before had as Next. A folder may change between two pages: names that stay are
+// neither left out nor told twice.
+func (s *filesServer) List(ctx context.Context, t Tree, name string, limit int, cursor string) (api.FileList, error) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	limit = min(limit, MaxPage)
+	after, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(after) > 255 {
+		return api.FileList{}, malformed("cursor", "the cursor is none that a list has given", "begin again without cursor")
+	}
+	entries, err := t.ReadDir(ctx, name)
+	if err != nil {
+		return api.FileList{}, err
+	}
+	if cursor != "" {
+		from, found := slices.BinarySearchFunc(entries, string(after), func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
+		if found {
+			from++
+		}
+		entries = entries[from:]
+	}
+	out := api.FileList{Items: []api.File{}}
+	if len(entries) > limit {
+		entries = entries[:limit]
+		out.Next = base64.RawURLEncoding.EncodeToString([]byte(entries[limit-1].Name()))
+	}
+	told := 0
+	for i, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return api.FileList{}, err
+		}
+		f, err := filesDescribe(ctx, t, strings.TrimSuffix(name, "/")+"/"+e.Name(), info)
+		if missing(err) {
+			continue // it went away after the folder was read
+		}
+		if err != nil {
+			return api.FileList{}, err
+		}
+		out.Items = append(out.Items, f)
+		if told += len(f.Path) + len(f.Name) + len(f.Target); told >= maxTold && i < len(entries)-1 {
+			out.Next = base64.RawURLEncoding.EncodeToString([]byte(e.Name()))
+			break
+		}
+	}
+	return out, nil
+}
+
+// Stat tells of one entry: of a link itself, or with follow of what it leads to.
+func (s *filesServer) Stat(ctx context.Context, t Tree, name string, follow bool) (api.File, error) {
+	look := t.Lstat
+	if follow {
+		look = t.Stat
+	}
+	info, err := look(ctx, name)
+	if err != nil {
+		return api.File{}, err
+	}
+	f, err := filesDescribe(ctx, t, name, info)
+	if err == nil && info.Mode().IsRegular() {
+		f.ETag = weakTag(info).String()
+	}
+	return f, err
+}
+
+func filesDescribe(ctx context.Context, t Tree, name string, info fs.FileInfo) (api.File, error) {
+	f := api.File{
+		Path: name, Name: path.Base(name), Type: typeOf(info.Mode()), Size: info.Size(),
+		Mode: fmt.Sprintf("%04o", info.Mode().Perm()), ModifiedAt: info.ModTime().UTC(),
+	}
+	if f.Type != "symlink" {
+		return f, nil
+	}
+	target, err := t.ReadLink(ctx, name)
+	f.Target = target
+	return f, err
+}
+
+// TypeOf is the word for the kind of an entry.
+func typeOf(mode fs.FileMode) string {
+	switch mode.Type() {
+	case 0:
+		return "file"
+	case fs.ModeDir:
+		return "dir"
+	case fs.ModeSymlink:
+		return "symlink"
+	}
+	return "other"
+}
+
+// checked refuses names that JSON cannot carry, of which a client would make
+// others.
+func checked(field, name string) (string, error) {
+	if !utf8.ValidString(name) {
+		return "", malformed(field, "the path is no valid UTF-8", "")
+	}
+	return insideFiles(field, name)
+}
+
+// Remove removes what is at name: a file, a link itself, an empty folder, or
+// with recursive a tree.
+func (s *filesServer) Remove(r *http.Request, t Tree, scope, name string, recursive bool) error {
+	ctx := r.Context()
+	back, err := s.changing(ctx, scope, name)
+	if err != nil {
+		return err
+	}
+	defer back()
+	if r.Header.Get("If-Match") != "" || r.Header.Get("If-Unmodified-Since") != "" {
+		c, err := s.look(ctx, t, name)
+		if err != nil {
+			return err
+		}
+		if err := s.ifMatch(r, t, c); err != nil {
+			return err
+		}
+	}
+	return t.Remove(ctx, name, recursive)
+}
+
+// Move renames within one mount. Without overwrite a target that is there is
+// refused; a command inside that makes one in between is not seen.
+func (s *filesServer) Move(ctx context.Context, t Tree, scope string, m api.MoveFile) (api.File, error) {
+	from, err := checked("from", m.From)
+	if err != nil {
+		return api.File{}, err
+	}
+	to, err := checked("to", m.To)
+	if err != nil {
+		return api.File{}, err
+	}
+	back, err := s.changing(ctx, scope, to)
+	if err != nil {
+		return api.File{}, err
+	}
+	defer back()
+	if !m.Overwrite {
+		_, err := t.Lstat(ctx, to)
+		if err == nil {
+			return api.File{}, &sandbox.Error{Code: sandbox.CodeBusy, Op: "move", Field: "to", Resource: termsafe.Line(to),
+				Message: termsafe.Line(to) + " is there already", Hint: "set overwrite to replace it"}
+		}
+		if !missing(err) {
+			return api.File{}, err
+		}
+	}
+	if err := fsbridge.Move(ctx, t, from, to); err != nil {
+		return api.File{}, err
+	}
+	return s.Stat(ctx, t, to, false)
+}
+
+// Mkdir makes a folder.
+func (s *filesServer) Mkdir(ctx context.Context, t Tree, m api.MakeFolder) (api.File, error) {
+	name, err := checked("path", m.Path)
+	if err != nil {
+		return api.File{}, err
+	}
+	if m.Parents {
+		err = mkdirAll(ctx, t, name)
+	} else {
+		err = t.Mkdir(ctx, name, 0o755)
+	}
+	if errors.Is(err, fs.ErrExist) && !m.Parents {
+		err = &sandbox.Error{Code: sandbox.CodeBusy, Op: "mkdir", Field: "path", Resource: termsafe.Line(name),
+			Message: termsafe.Line(name) + " is there already", Hint: "set parents to be content with that", Err: err}
+	}
+	if err != nil {
+		return api.File{}, err
+	}
+	return s.Stat(ctx, t, name, true)
+}

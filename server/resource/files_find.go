@@ -1,0 +1,67 @@
+package resource
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/server/api"
+)
+
+// Bounds of what a glob tells.
+const (
+	defaultMatches = 1000
+	maxMatches     = 10_000
+)
+
+func mkdirAll(ctx context.Context, t Tree, name string) error {
+	return fsbridge.MkdirAll(ctx, t, name, 0o755)
+}
+
+// Glob returns the paths inside that match, links not followed.
+func (s *filesServer) Glob(ctx context.Context, t Tree, g api.Glob) (api.GlobResult, error) {
+	out := api.GlobResult{Paths: []string{}}
+	at := sandbox.WorkspaceDir
+	if g.Path != "" {
+		var err error
+		if at, err = checked("path", g.Path); err != nil {
+			return out, err
+		}
+	}
+	pattern, err := fsbridge.PatternFromURL(g.Pattern)
+	if err != nil {
+		return out, atField("pattern", err)
+	}
+	if !path.IsAbs(pattern) {
+		pattern = strings.TrimSuffix(literally(at), "/") + "/" + pattern
+	} else if g.Path != "" {
+		return out, malformed("pattern", "the pattern is absolute, and a path to begin at is given", "leave one of them out")
+	}
+	found, err := fsbridge.Glob(ctx, t, pattern)
+	if err != nil {
+		return out, err
+	}
+	limit := g.Limit
+	if limit <= 0 {
+		limit = defaultMatches
+	}
+	if limit = min(limit, maxMatches); len(found) > limit {
+		found, out.More = found[:limit], true
+	}
+	told := 0
+	for i, p := range found {
+		if told += len(p); told >= maxTold && i < len(found)-1 {
+			found, out.More = found[:i+1], true
+			break
+		}
+	}
+	out.Paths = append(out.Paths, found...)
+	return out, nil
+}
+
+// literally is a path as a pattern that means itself.
+func literally(name string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`, `}`, `\}`, `]`, `\]`).Replace(name)
+}

@@ -1,0 +1,139 @@
+package resource_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+)
+
+// A lender counts who comes, and holds whom it lends files to until the test
+// lets one go.
+type lender struct {
+	*manager.Manager
+	letGo chan struct{}
+
+	mu                  sync.Mutex
+	come, held, highest int
+}
+
+// Usable is asked of everybody at the door.
+func (l *lender) Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
+	l.mu.Lock()
+	l.come++
+	l.mu.Unlock()
+	return l.Manager.Usable(who, flags)
+}
+
+func (l *lender) Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error {
+	l.mu.Lock()
+	l.held++
+	l.highest = max(l.highest, l.held)
+	l.mu.Unlock()
+	<-l.letGo
+	defer func() {
+		l.mu.Lock()
+		l.held--
+		l.mu.Unlock()
+	}()
+	return l.Manager.Files(ctx, req, fn)
+}
+
+func (l *lender) count() (come, held, highest int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.come, l.held, l.highest
+}
+
+// TestRoom holds that what takes memory by what lies in a sandbox does not run
+// as often at a time as it is asked for: whoever fills a sandbox with files
+// could take all memory of the daemon otherwise.
+func TestRoom(t *testing.T) {
+	var l *lender
+	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
+		l = &lender{Manager: r.Manager}
+		return []resource.Resource{resource.NewFilesResource(l, resource.Limits{})}
+	}})
+	base := "/v1/sandboxes/" + r.Ready("acme", "s1")
+	r.Run("acme", "s1", "mkdir d; echo x > d/f")
+	const all = 24
+	for _, tt := range []struct {
+		name, method, path, body string
+		most                     int
+	}{
+		{"list", http.MethodGet, "/files/workspace/d?list", "", 2},
+		{"glob", http.MethodPost, "/files:glob", `{"pattern":"**"}`, 2},
+		{"pack", http.MethodGet, "/archive?path=d", "", 4},
+		{"control: read", http.MethodGet, "/files/workspace/d/f", "", all},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l.mu.Lock()
+			l.letGo, l.come, l.highest = make(chan struct{}), 0, 0
+			l.mu.Unlock()
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			defer close(l.letGo)
+			for range all {
+				wg.Go(func() { r.Want(200, "acme", tt.method, base+tt.path, tt.body) })
+			}
+			for left := all; left > 0; left-- { // who waits at the door comes in when somebody leaves
+				leak.Success(t, func() error {
+					if come, held, _ := l.count(); come < all || held < min(left, tt.most) {
+						return fmt.Errorf("%d have come, %d are held, %d are left", come, held, left)
+					}
+					return nil
+				})
+				l.letGo <- struct{}{}
+			}
+			if _, _, highest := l.count(); highest != tt.most {
+				t.Errorf("%d at a time, want %d", highest, tt.most)
+			}
+		})
+	}
+}
+
+// TestRoomUntilItIsRead holds that a page of a folder takes its room for as long
+// as it is not read: it is in memory until then.
+func TestRoomUntilItIsRead(t *testing.T) {
+	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
+		return []resource.Resource{resource.NewFilesResource(r.Manager, resource.Limits{})}
+	}})
+	dir := "/v1/sandboxes/" + r.Ready("acme", "s1") + "/files/workspace/d"
+	for i := range 400 { // a byte of these names is six as JSON: more than a socket takes
+		r.Want(201, "acme", http.MethodPut, dir+"/"+strings.Repeat("%01", 200)+strconv.Itoa(i), "")
+	}
+	var unread []net.Conn
+	for range 2 {
+		c, err := r.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "GET %s?list HTTP/1.1\r\nHost: daemon\r\nAuthorization: Bearer %s\r\n\r\n", dir, r.Secret("acme")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		unread = append(unread, c)
+	}
+	ctx, done := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer done()
+	if res, err := r.Send(ctx, "acme", http.MethodGet, dir+"?list&limit=1", nil); err == nil {
+		res.Body.Close()
+		t.Errorf("one more is answered with %d while two are not read", res.StatusCode)
+	}
+	unread[0].Close()
+	r.Want(200, "acme", http.MethodGet, dir+"?list&limit=1", "")
+}

@@ -1,0 +1,127 @@
+// Named: this part of the package finds the sandbox that a path names, for the caller alone: one
+// that is not the caller's is not there, in the same words as one that never
+// was.
+
+package resource
+
+import (
+	"context"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Finder knows sandboxes; *manager.Manager is one.
+type Finder interface {
+	// Recorded is asked first; nothing else about a sandbox of somebody else.
+	Recorded(ctx context.Context, tenant, name, provider string) (registry.Record, error)
+	Name(who config.Who, flags *config.SandboxSettings) (string, error)
+	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
+}
+
+// A Sandbox is one that the caller may use.
+type lookupSandbox struct {
+	Name   string
+	Record registry.Record
+	Usable manager.Usable // of [InWall]
+
+	// Who is on whose behalf it is used: the session of the request where the
+	// sandbox is that session's, and else the one that it was made for.
+	Who config.Who
+}
+
+// Find returns the sandbox {name} of the path.
+func Find(c *Call, f Finder) (lookupSandbox, error) {
+	name := c.Path("name")
+	rec, err := f.Recorded(c.Context(), c.Who.Tenant, name, c.Text("provider"))
+	if sandbox.IsNotFound(err) {
+		return lookupSandbox{}, notFound(name) // in our words, which fit who asks
+	}
+	if err != nil {
+		return lookupSandbox{}, err
+	}
+	s := lookupSandbox{Name: name, Record: rec, Who: config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}}
+	if own, err := f.Name(c.Who, nil); err == nil && own == name {
+		s.Who = c.Who
+		return s, nil
+	}
+	if !Allowed(c, rec.Tenant, rec.Agent, rec.Session, rec.Scope) {
+		return lookupSandbox{}, notFound(name)
+	}
+	return s, nil
+}
+
+// Own is [Find] for who changes the sandbox as such: pauses or removes it, or
+// says how long it is kept. What other sessions share with that of a token is
+// not that token's to take away from them.
+func Own(c *Call, f Finder) (lookupSandbox, error) {
+	s, err := Find(c, f)
+	if err == nil {
+		err = Unshared(c, config.Who{Tenant: s.Record.Tenant, Agent: s.Record.Agent, Session: s.Record.Session}, s.Record.Scope, s.Name)
+	}
+	return s, err
+}
+
+// Unshared is an error where what there is of a session, by its scope, is also
+// others' than the caller's. name is what it is called, as far as that is known.
+func Unshared(c *Call, of config.Who, scope sandbox.Scope, name string) error {
+	if Allowed(c, of.Tenant, of.Agent, of.Session, scope) {
+		return nil
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodePermissionDeny, Op: "find", Resource: name, Message: "others share this sandbox",
+		Hint: "this needs a token for all who share it",
+	}
+}
+
+// InWall is [Find] for who runs something or touches files: a session that
+// settings leave outside of walls by now has no sandbox, and nothing is done
+// outside on behalf of who asks over HTTP.
+func InWall(c *Call, f Finder) (lookupSandbox, error) {
+	s, err := Find(c, f)
+	if err != nil {
+		return s, err
+	}
+	s.Usable, err = Inside(f, s.Who)
+	return s, err
+}
+
+// Inside is an error unless commands of the session run behind a wall.
+func Inside(f Finder, who config.Who) (manager.Usable, error) { return InsideWith(f, who, nil) }
+
+// InsideWith is [Inside] for a call with flags; nil is without.
+func InsideWith(f Finder, who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
+	u, err := f.Usable(who, flags)
+	if err == nil && u.Place != manager.InWall {
+		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "find", Message: "this session has no sandbox: " + u.Reason, Hint: "nothing runs outside of walls over HTTP"}
+	}
+	return u, err
+}
+
+// Allowed reports whether what belongs to that session is the caller's to
+// name. What agents or sessions share is not one session's.
+func Allowed(c *Call, tenant, agent, session string, scope sandbox.Scope) bool {
+	return Owns(c.Caller, tenant, agent, session, scope)
+}
+
+// Owns is [Allowed] for who has no call of a route.
+func Owns(c auth.Caller, tenant, agent, session string, scope sandbox.Scope) bool {
+	claims := token.Claims{Role: c.Role, Tenant: c.Tenant, Agent: c.Agent, Session: c.Session}
+	switch scope {
+	case sandbox.ScopeAgent:
+		session = ""
+	case sandbox.ScopeShared:
+		agent, session = "", ""
+	}
+	return claims.Allows(tenant, agent, session)
+}
+
+// NotFound is the error about a sandbox that there is not, or that is somebody
+// else's.
+func notFound(name string) error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "GET /v1/sandboxes lists those that there are"}
+}

@@ -1,0 +1,131 @@
+// Package route is what the resources of the daemon are made of: a [Route] is
+// one method on one path, with what may be asked there, what is answered, and
+// the function that does it. The same table serves the requests and describes
+// them, so that neither can say what the other does not do.
+//
+// A resource is a type with a method Routes, in a package of its own below
+// daemon, and is handed to daemon.New:
+//
+//	func (s *Shells) Routes() []route.Route {
+//		return []route.Route{{
+//			ID: "listShells", Method: "GET", Path: "/v1/sandboxes/{name}/shells",
+//			Summary: "List the shells of the session", Tag: "shells", Role: token.Session,
+//			Response: api.ShellList{}, Do: s.list,
+//		}}
+//	}
+//
+//	func (s *Shells) list(c *route.Call) (any, error) {
+//		row, err := s.manager.Find(c.Context(), c.Who.Tenant, c.Path("name"))
+//		…
+//		return api.ShellList{Items: items}, nil
+//	}
+//
+// Before Do is called the daemon has found out who asks and on whose behalf,
+// counted the request against the quota, held the query against the table, and
+// set a deadline. Do returns what is written as JSON, a [Reply] where the
+// status or headers differ, or [Sent] when it has answered by itself. An error
+// becomes a problem+json by its code; no handler writes errors.
+package resource
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Route is one method on one path.
+type Route struct {
+	ID      string // operationId: one word in camelCase, like no other's
+	Method  string // GET serves HEAD too, unless HEAD has a route of its own
+	Path    string // as [http.ServeMux] has it: {name} is one segment, {path...} the rest
+	Summary string // one line, as an order: "Run a command"
+	Doc     string // more, where there is more to say
+	Tag     string // the group it is listed in
+
+	// Role is the least that the caller needs; empty lets everybody in, also
+	// who has no token.
+	Role token.Role
+
+	Request  any // zero value of what the body is as JSON; nil is no body, or one that is no JSON
+	Response any // zero value of what is answered as JSON; nil is no body, or one that is no JSON
+
+	RequestContent  string   // of a body that is no JSON, such as application/octet-stream
+	ResponseContent []string // of answers that are no JSON, beside or instead of Response
+
+	Query  []Param
+	Header []Param // that this route reads, beside those of every route
+
+	Status  int   // of success; 0 is 200, or 204 where nothing is answered
+	Also    []int // other statuses of success that have the same body, such as 200 beside 201
+	Errors  []int // statuses of problems, beside those that every route may have
+	Replies []int // statuses below 400 without a body, such as 304
+
+	// Events are those of an answer with text/event-stream, which a route with
+	// Stream gives: always, or where the request accepts it and Response is
+	// set.
+	Events []Event
+	// Stream lets the answer go on for as long as the caller listens.
+	Stream bool
+	// Follows is of a stream that only tells what others do: nothing is lost
+	// when it is cut off, so a server that ends does not wait for it.
+	Follows bool
+	// Socket makes it a WebSocket: Do takes the connection over.
+	Socket bool
+
+	Body    int64         // the most bytes of a body; 0 is the daemon's own, [Endless] no bound
+	Timeout time.Duration // 0 is the daemon's own; [Endless] leaves it to Do
+
+	// Exempt keeps answering while the daemon drains, and is not counted
+	// against the quota of requests.
+	Exempt bool
+
+	Do func(*Call) (any, error)
+}
+
+// Endless is a bound that is none.
+const Endless = -1
+
+// A Resource has routes.
+type Resource interface{ Routes() []Route }
+
+// An Event is one of a stream.
+type Event struct {
+	Name string
+	Data any // zero value
+	Doc  string
+}
+
+// A Type is what the text of a parameter means.
+type Type string
+
+// The types of parameters.
+const (
+	Text    Type = "string"
+	Integer Type = "integer"
+	Boolean Type = "boolean" // true or false; nothing at all is true
+)
+
+// A Param is one parameter of the query or one header. One that is not in the
+// table is refused in a query, and so is one that appears twice unless it may
+// repeat.
+type Param struct {
+	Name     string
+	Type     Type // Text without
+	Doc      string
+	Enum     []string
+	Min, Max int64 // of integers; both 0 is no bound
+	Length   int   // the most bytes of a text; 0 is 4096
+	Required bool
+	Repeat   bool
+}
+
+// A Reply is an answer that is not just a value with the status of its route.
+type Reply struct {
+	Status int // 0 is that of the route
+	Header http.Header
+	Body   any // nil is no body
+}
+
+// Sent is what Do returns when it has answered by itself.
+type Sent struct{}

@@ -1,0 +1,207 @@
+// Sandboxes: this part of the package is the resource of the daemon that makes sandboxes, tells
+// of them, and takes them away.
+
+package resource
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
+)
+
+// A Keeper keeps sandboxes; *manager.Manager is one.
+type sandboxesKeeper interface {
+	Finder
+	Ready(ctx context.Context, req manager.Request) (manager.Prepared, error)
+	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
+	List(ctx context.Context, o manager.ListOptions) (manager.Listing, error)
+	Remove(ctx context.Context, row manager.Row, o manager.RemoveOptions) error
+	Pause(ctx context.Context, row manager.Row) error
+	Resume(ctx context.Context, row manager.Row) error
+	Extend(ctx context.Context, tenant, name, provider string, until time.Time) error
+	Stats(ctx context.Context, tenant string) ([]manager.Stat, error)
+	Measure(ctx context.Context, row manager.Row) manager.Stat
+}
+
+// Options are what the resource is made of.
+type Options struct {
+	Manager sandboxesKeeper
+	Answers *Answers // of idempotency keys
+	Log     logrus.FieldLogger
+}
+
+// A Resource has the routes. It is safe for concurrent use.
+type sandboxesResource struct {
+	o Options
+
+	mu       sync.Mutex
+	closed   bool
+	reported map[string]reported          // failures that the log has had lately, by tenant
+	coming   map[string]map[string]*ahead // sandboxes that nobody waits for, by tenant and name
+	all      sync.WaitGroup               // of them
+	life     context.Context
+	stop     func()
+}
+
+// startWithin bounds how long a sandbox may be in coming: images are built.
+const startWithin = 15 * time.Minute
+
+// New returns the resource.
+func NewSandboxes(o Options) *sandboxesResource {
+	s := &sandboxesResource{o: o, coming: map[string]map[string]*ahead{}}
+	s.life, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Close gives up sandboxes that are coming and that nobody waits for.
+func (s *sandboxesResource) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.all.Wait()
+}
+
+const one = "/v1/sandboxes/{name}"
+
+// whichProvider is the parameter by which [named.Find] tells sandboxes of one name
+// apart. Routes that run something have none: the settings say where commands run.
+var whichProvider = Param{
+	Name: "provider", Doc: "Of two sandboxes of this name with different providers, the one with this; without, the one of the provider that the settings name", Length: 64,
+}
+
+// Routes implements [route.Resource].
+func (s *sandboxesResource) Routes() []Route {
+	const tag = "sandboxes"
+	missing, busy := []int{http.StatusNotFound}, []int{http.StatusNotFound, http.StatusConflict}
+	return []Route{
+		{
+			ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Tag: tag, Role: token.Session, Timeout: startWithin,
+			Summary: "Bring the sandbox of a session up", Request: api.CreateSandbox{}, Response: api.Sandbox{},
+			Doc:    "Answers 201 where it was made for this request, 200 where it was there, and 202 where nobody waits for it.",
+			Status: http.StatusCreated, Also: []int{http.StatusOK, http.StatusAccepted}, Errors: []int{http.StatusConflict, http.StatusNotImplemented, http.StatusGatewayTimeout},
+			Header: []Param{{Name: api.HeaderIdempotency, Doc: "The same key with the same request has the same answer for 24 hours", Length: 128}},
+			Do:     s.create,
+		},
+		{
+			ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Tag: tag, Role: token.Session,
+			Summary: "List sandboxes, in order of their names", Response: api.SandboxPage{}, Query: listParams(), Do: s.list,
+		},
+		{ID: "getSandbox", Method: "GET", Path: one, Tag: tag, Role: token.Session, Summary: "Tell of one sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: missing, Do: s.get},
+		{
+			ID: "deleteSandbox", Method: "DELETE", Path: one, Tag: tag, Role: token.Session, Summary: "Remove a sandbox",
+			Query: []Param{
+				whichProvider,
+				{Name: "force", Type: Boolean, Doc: "End what runs in it; without, a sandbox in use is refused"},
+				{Name: "workspace", Type: Boolean, Doc: "Remove its scratch workspace too"},
+			},
+			Errors: busy, Do: s.remove,
+		},
+		{
+			ID: "recreateSandbox", Method: "POST", Path: one + "/recreate", Tag: tag, Role: token.Session, Timeout: startWithin,
+			Summary: "Remove a sandbox and make it anew; its workspace stays", Request: api.Recreate{}, Response: api.Sandbox{}, Errors: busy, Do: s.recreate,
+		},
+		{ID: "pauseSandbox", Method: "POST", Path: one + "/pause", Tag: tag, Role: token.Session, Summary: "Freeze a sandbox until its next use", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.pause},
+		{ID: "resumeSandbox", Method: "POST", Path: one + "/resume", Tag: tag, Role: token.Session, Summary: "Thaw a sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.resume},
+		{ID: "extendSandbox", Method: "POST", Path: one + "/extend", Tag: tag, Role: token.Session, Summary: "Say how long a sandbox is kept from now on", Query: []Param{whichProvider}, Request: api.Extend{}, Response: api.Sandbox{}, Errors: missing, Do: s.extend},
+		{ID: "sandboxUsage", Method: "GET", Path: one + "/usage", Tag: tag, Role: token.Session, Summary: "Tell what a sandbox costs", Query: []Param{whichProvider}, Response: api.Usage{}, Errors: missing, Do: s.usage},
+		{ID: "listUsage", Method: "GET", Path: "/v1/usage", Tag: tag, Role: token.Session, Summary: "Tell what the caller's sandboxes cost", Response: api.UsageList{}, Do: s.usages},
+	}
+}
+
+func (s *sandboxesResource) get(c *Call) (any, error) {
+	row, err := s.row(c)
+	if err != nil {
+		return nil, err
+	}
+	return shown(c, row), nil
+}
+
+// row is the sandbox of the path, as the provider tells of it.
+func (s *sandboxesResource) row(c *Call) (manager.Row, error) { return s.found(c, Find) }
+
+// own is that of a sandbox that the caller may change.
+func (s *sandboxesResource) own(c *Call) (manager.Row, error) { return s.found(c, Own) }
+
+func (s *sandboxesResource) found(c *Call, find func(*Call, Finder) (lookupSandbox, error)) (manager.Row, error) {
+	at, err := find(c, s.o.Manager)
+	if err != nil {
+		return manager.Row{}, err
+	}
+	return s.o.Manager.Find(c.Context(), at.Who.Tenant, at.Name, at.Record.Provider)
+}
+
+func (s *sandboxesResource) remove(c *Call) (any, error) {
+	row, err := s.own(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.o.Manager.Remove(c.Context(), row, manager.RemoveOptions{Force: c.True("force"), Workspace: c.True("workspace")}); err != nil {
+		return nil, err
+	}
+	return nil, nil
+}
+
+func (s *sandboxesResource) pause(c *Call) (any, error) { return s.change(c, s.o.Manager.Pause) }
+
+func (s *sandboxesResource) resume(c *Call) (any, error) { return s.change(c, s.o.Manager.Resume) }
+
+// change does something with the sandbox of the path and tells of it as it is
+// then.
+func (s *sandboxesResource) change(c *Call, do func(context.Context, manager.Row) error) (any, error) {
+	row, err := s.own(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := do(c.Context(), row); err != nil {
+		return nil, err
+	}
+	return s.get(c)
+}
+
+func (s *sandboxesResource) extend(c *Call) (any, error) {
+	in, err := Body[api.Extend](c)
+	if err != nil {
+		return nil, err
+	}
+	return s.change(c, func(ctx context.Context, row manager.Row) error {
+		return s.keep(ctx, row.Tenant, row.Name, row.Provider, in.TTLSeconds)
+	})
+}
+
+func (s *sandboxesResource) usage(c *Call) (any, error) {
+	row, err := s.row(c)
+	if err != nil {
+		return nil, err
+	}
+	return cost(c, s.o.Manager.Measure(c.Context(), row)), nil
+}
+
+func (s *sandboxesResource) usages(c *Call) (any, error) {
+	rows, err := s.rows(c, c.Who.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	mine := map[string]bool{}
+	for _, r := range rows {
+		mine[r.Name] = true
+	}
+	stats, err := s.o.Manager.Stats(c.Context(), c.Who.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	out := api.UsageList{Items: []api.Usage{}}
+	for _, st := range stats {
+		if mine[st.Name] {
+			out.Items = append(out.Items, cost(c, st))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,199 @@
+package resource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/api"
+)
+
+// create brings the sandbox of a session up, once for each idempotency key.
+func (s *sandboxesResource) create(c *Call) (any, error) {
+	in, err := Body[api.CreateSandbox](c)
+	if err != nil {
+		return nil, err
+	}
+	who, err := whose(c, in)
+	if err != nil {
+		return nil, err
+	}
+	key, err := keyOf(c, in)
+	if err != nil {
+		return nil, err
+	}
+	if key == "" {
+		status, made, err := s.make(c, who, in)
+		return Reply{Status: status, Header: located(made.Name), Body: made}, err
+	}
+	content, err := json.Marshal(struct {
+		Who  config.Who
+		TTL  int64
+		Wait bool
+	}{who, in.TTLSeconds, in.Wait == nil || *in.Wait})
+	if err != nil {
+		return nil, err
+	}
+	answer, replayed, err := s.o.Answers.Do(c.Context(), idempotencyOwner{Tenant: who.Tenant, Agent: c.Caller.Agent, Session: c.Caller.Session}, key, content, func() (idempotencyAnswer, error) {
+		status, made, err := s.make(c, who, in)
+		if err != nil {
+			return idempotencyAnswer{}, err
+		}
+		body, err := json.Marshal(made)
+		return idempotencyAnswer{Status: status, Body: body}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var made api.Sandbox
+	if err := json.Unmarshal(answer.Body, &made); err != nil {
+		return nil, err
+	}
+	made = reserved(c, made) // an admin may have asked before
+	h := located(made.Name)
+	if replayed {
+		h.Set(api.HeaderReplayed, "true")
+	}
+	return Reply{Status: answer.Status, Header: h, Body: made}, nil
+}
+
+func located(name string) http.Header {
+	return http.Header{"Location": {api.Prefix + "/sandboxes/" + name}}
+}
+
+// whose is on whose behalf a sandbox is asked for: the body says the same as
+// the headers, where both say something.
+func whose(c *Call, in api.CreateSandbox) (config.Who, error) {
+	who := c.Who
+	for _, f := range []struct {
+		field, header, given string
+		to                   *string
+	}{{"agent", api.HeaderAgent, in.Agent, &who.Agent}, {"session", api.HeaderSession, in.Session, &who.Session}} {
+		if f.given == "" {
+			continue
+		}
+		if c.Request.Header.Get(f.header) != "" && *f.to != f.given {
+			return who, Invalid(f.field, "says something else than the header "+f.header)
+		}
+		*f.to = f.given
+	}
+	return who, c.Caller.Speaks(who)
+}
+
+// keyOf is the idempotency key of a request, or empty.
+func keyOf(c *Call, in api.CreateSandbox) (string, error) {
+	given := c.Request.Header.Values(api.HeaderIdempotency)
+	switch {
+	case len(given) > 1:
+		return "", Invalid(api.HeaderIdempotency, "is there more than once")
+	case len(given) == 1 && in.IdempotencyKey != "" && given[0] != in.IdempotencyKey:
+		return "", Invalid("idempotencyKey", "says something else than the header "+api.HeaderIdempotency)
+	case len(given) == 1 && given[0] == "":
+		return "", Invalid(api.HeaderIdempotency, "is empty")
+	case len(given) == 1:
+		return given[0], nil
+	}
+	return in.IdempotencyKey, nil
+}
+
+// make brings the sandbox up.
+func (s *sandboxesResource) make(c *Call, who config.Who, in api.CreateSandbox) (status int, made api.Sandbox, err error) {
+	if _, err := Inside(s.o.Manager, who); err != nil {
+		return 0, made, err
+	}
+	name, err := s.o.Manager.Name(who, nil)
+	if err != nil {
+		return 0, made, err
+	}
+	if in.Wait != nil && !*in.Wait {
+		return s.later(asker{ctx: c.Context(), id: c.Caller.ID(), who: who}, name, in)
+	}
+	p, err := s.bring(c.Context(), who, in.TTLSeconds)
+	if err != nil {
+		return 0, made, err
+	}
+	row, err := s.o.Manager.Find(c.Context(), who.Tenant, p.Name, "")
+	if err != nil {
+		return 0, made, err
+	}
+	made, status = brought(c, row, p), http.StatusOK
+	if p.Created {
+		status = http.StatusCreated
+	}
+	return status, made, nil
+}
+
+// bring is the sandbox up, and kept for so long.
+func (s *sandboxesResource) bring(ctx context.Context, who config.Who, ttl int64) (manager.Prepared, error) {
+	p, err := s.ready(ctx, who)
+	if err == nil && ttl > 0 {
+		err = s.keep(ctx, who.Tenant, p.Name, "", ttl)
+	}
+	return p, err
+}
+
+// ready is the sandbox up.
+func (s *sandboxesResource) ready(ctx context.Context, who config.Who) (manager.Prepared, error) {
+	p, err := s.o.Manager.Ready(ctx, manager.Request{Who: who})
+	if err == nil && p.Place != manager.InWall {
+		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Message: "this session has no sandbox: " + p.Reason}
+	}
+	return p, err
+}
+
+// keep says how long a sandbox is kept, in seconds.
+func (s *sandboxesResource) keep(ctx context.Context, tenant, name, provider string, ttl int64) error {
+	err := s.o.Manager.Extend(ctx, tenant, name, provider, time.Now().Add(time.Duration(ttl)*time.Second))
+	var e *sandbox.Error
+	if errors.As(err, &e) && e.Field == "until" {
+		told := *e
+		told.Field = "ttlSeconds"
+		return &told
+	}
+	return err
+}
+
+// recreate removes the sandbox of the path and makes it anew.
+func (s *sandboxesResource) recreate(c *Call) (any, error) {
+	in, err := Body[api.Recreate](c)
+	if err != nil {
+		return nil, err
+	}
+	at, err := InWall(c, s.o.Manager)
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.own(c)
+	if err != nil {
+		return nil, err
+	}
+	if row.Kind != sandbox.KindSandbox {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "recreate", Resource: row.Name, Message: "this is no sandbox for commands", Hint: "remove it; it comes up again with its next use"}
+	}
+	if err := s.o.Manager.Remove(c.Context(), row, manager.RemoveOptions{Force: in.Force}); err != nil {
+		return nil, err
+	}
+	p, err := s.bring(c.Context(), at.Who, 0)
+	if err != nil {
+		return nil, err
+	}
+	if row, err = s.o.Manager.Find(c.Context(), at.Who.Tenant, p.Name, ""); err != nil {
+		return nil, err
+	}
+	return brought(c, row, p), nil
+}
+
+// brought is a sandbox with how it came up for this request.
+func brought(c *Call, row manager.Row, p manager.Prepared) api.Sandbox {
+	made := shown(c, row)
+	made.Created, made.Claimed, made.Miss = p.Created, p.Claimed, p.Miss
+	if p.Miss != nil {
+		made.Note = p.Miss.Detail
+	}
+	return made
+}

@@ -1,0 +1,154 @@
+package resource
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/server/api"
+)
+
+// maxComing is how many sandboxes of one tenant may be coming up at a time with
+// nobody waiting for them.
+const maxComing = 64
+
+// An ahead is a sandbox that is coming up with nobody waiting for it.
+type ahead struct {
+	ttl  int64  // seconds for which it is yet to be kept, as who asked last says; 0 is nothing
+	by   string // for whom it is coming up; see asker
+	next *asker // who asked last of others than that; nil is nobody
+}
+
+// An asker is who asks for a sandbox: it counts for him, and comes up by what
+// he may.
+type asker struct {
+	ctx context.Context // of a request, whose end is not that of what it asks for
+	id  string          // of a token or a user
+	who config.Who
+}
+
+// later has the sandbox come up with nobody waiting for it, once however many ask
+// for that meanwhile. It comes up for who asks first, and where that fails for the
+// last of the others, who were told the same.
+func (s *sandboxesResource) later(by asker, name string, in api.CreateSandbox) (int, api.Sandbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, api.Sandbox{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "create", Message: "the server is going down", Retryable: true}
+	}
+	who := by.who
+	mine := s.coming[who.Tenant]
+	one := mine[name]
+	switch {
+	case one != nil:
+		one.ttl = cmp.Or(in.TTLSeconds, one.ttl)
+		if by.id != one.by {
+			one.next = &by
+		}
+	case len(mine) >= maxComing:
+		return 0, api.Sandbox{}, &sandbox.Error{
+			Code: sandbox.CodeBudgetExceeded, Op: "create", Resource: name, Retryable: true,
+			Message: strconv.Itoa(maxComing) + " sandboxes of the tenant are coming up already that nobody waits for", Hint: "wait for this one, or until others are up",
+		}
+	default:
+		one = &ahead{ttl: in.TTLSeconds, by: by.id}
+		if mine == nil {
+			mine = map[string]*ahead{}
+			s.coming[who.Tenant] = mine
+		}
+		mine[name] = one
+		s.all.Go(func() {
+			for next := &by; next != nil; {
+				var err error
+				if next, err = s.come(*next, name, one); err != nil {
+					s.failed(who.Tenant, name, err)
+				}
+			}
+		})
+	}
+	now := time.Now().UTC()
+	return http.StatusAccepted, api.Sandbox{
+		Name: name, Kind: sandbox.KindSandbox, Tenant: who.Tenant, Agent: cmp.Or(who.Agent, config.DefaultAgent), Session: who.Session,
+		Status: sandbox.StatusMissing, CreatedAt: now, LastUsedAt: now, Note: "it is coming up",
+	}, nil
+}
+
+// reportEvery is the time between two lines of the log about failures of one tenant.
+const reportEvery = time.Minute
+
+// maxReported is how many tenants are remembered for that.
+const maxReported = 4096
+
+// A reported is when the log has had a failure of a tenant last, and how many it has not
+// had since.
+type reported struct {
+	at   time.Time
+	more int
+}
+
+// failed writes to the log that a sandbox did not come up, at most once in reportEvery
+// for one tenant: who asks again and again does not fill the log.
+func (s *sandboxesResource) failed(tenant, name string, err error) {
+	s.mu.Lock()
+	now := time.Now()
+	last, had := s.reported[tenant]
+	if had && now.Sub(last.at) < reportEvery {
+		last.more++
+		s.reported[tenant] = last
+		s.mu.Unlock()
+		return
+	}
+	if len(s.reported) >= maxReported || s.reported == nil {
+		s.reported = map[string]reported{}
+	}
+	s.reported[tenant] = reported{at: now}
+	s.mu.Unlock()
+	l := s.o.Log.WithError(err).WithField("sandbox", name)
+	if last.more > 0 {
+		l = l.WithField("unlogged", last.more)
+	}
+	l.Warn("a sandbox that was asked for without waiting did not come up")
+}
+
+// come is the sandbox up, and kept for as long as was asked for last. It counts
+// as coming until both is done, so that whoever asks meanwhile is not forgotten.
+// Where it has failed next is for whom it is to be tried again.
+func (s *sandboxesResource) come(by asker, name string, one *ahead) (next *asker, err error) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(by.ctx), startWithin)
+	defer done()
+	defer context.AfterFunc(s.life, done)()
+	p, err := s.ready(ctx, by.who)
+	for {
+		ttl, next := s.wanted(by.who.Tenant, name, one, err != nil)
+		if ttl == 0 {
+			return next, err
+		}
+		err = s.keep(ctx, by.who.Tenant, p.Name, "", ttl)
+	}
+}
+
+// wanted is how long the sandbox is to be kept, as far as that was not done
+// before, and where coming has failed, for whom it is tried again. Where it is
+// neither the sandbox is coming no more.
+func (s *sandboxesResource) wanted(tenant, name string, one *ahead, failed bool) (ttl int64, next *asker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case failed && one.next != nil && !s.closed:
+		next, one.next = one.next, nil
+		one.by = next.id
+		return 0, next
+	case one.ttl > 0 && !failed:
+		ttl, one.ttl = one.ttl, 0
+		return ttl, nil
+	}
+	mine := s.coming[tenant]
+	if delete(mine, name); len(mine) == 0 {
+		delete(s.coming, tenant)
+	}
+	return 0, nil
+}

@@ -1,0 +1,322 @@
+// Watch: this part of the package tells what changes below a path of a sandbox, by looking again
+// and again through the sandbox's own files.
+//
+// Nothing is asked of the kernel inside, so it works with every wall and file
+// transport. What comes and goes between two looks is not seen, and a change
+// that leaves size and time as they were neither. A look is bounded in entries
+// and in what their paths take: the names are those of whoever is in the
+// sandbox, and the memory is not. Beyond that the watch says what it does not
+// see. It rests nine times as long as a look took, with the comparison to the one
+// before, so that a large tree costs no more than a tenth of one caller's time;
+// but never longer than ten seconds for that: a look that has waited for something
+// takes long, too, and the watch should not be blind for minutes after it.
+
+package resource
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/fsbridge"
+)
+
+// Kinds of changes.
+const (
+	watchCreated  = "created"
+	watchModified = "modified"
+	watchRemoved  = "removed"
+)
+
+// An Entry is what a look has seen of one path.
+type watchEntry struct {
+	Mode     fs.FileMode
+	Size     int64 // bytes; of a folder 0
+	Modified time.Time
+}
+
+// A Change is one that was noticed. Of what was removed, Entry is how it was.
+type watchChange struct {
+	Kind  string
+	Path  string // inside
+	Entry watchEntry
+}
+
+// A Hearer is told what a watch notices. An error of it ends the watch.
+type watchHearer interface {
+	// Ready is called once, when the first look is over: what happens from
+	// then on is told. entries is how many there are.
+	Ready(entries int) error
+	// Changes are those between two looks, in the order of a walk. It is
+	// called at every look, also with none.
+	Changes([]watchChange) error
+	// Note says what the watch cannot see, when that begins.
+	Note(message string) error
+}
+
+// Options are the bounds of a watch. Zero values are the defaults.
+type WatchOptions struct {
+	Interval time.Duration // between two looks, at least; 1 s
+	Entries  int           // that one look takes in; 20,000
+	Bytes    int           // of their paths; 2 MiB
+
+	// Turn is taken for each look and given back after it: a look holds all that
+	// is in a folder while it is there, and comparing it to the one before takes
+	// the processor. Nil is none.
+	Turn func(context.Context) (release func(), err error)
+}
+
+func (o WatchOptions) orDefaults() WatchOptions {
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	if o.Entries <= 0 {
+		o.Entries = 20_000
+	}
+	if o.Bytes <= 0 {
+		o.Bytes = 2 << 20
+	}
+	if o.Turn == nil {
+		o.Turn = func(context.Context) (func(), error) { return func() {}, nil }
+	}
+	return o
+}
+
+const (
+	// resting is how many times as long as a look the watch rests after it.
+	resting = 9
+	// longestRest is the longest that it rests for that.
+	longestRest = 10 * time.Second
+)
+
+// Run watches what is at root and below it until ctx ends, which is no error.
+// A root that is not there at the beginning is [sandbox.CodeNotFound]; one that
+// goes away later is removed, and may come again. Links are not followed.
+func runWatch(ctx context.Context, f sandbox.Files, root string, o WatchOptions, h watchHearer) error {
+	o = o.orDefaults()
+	if _, err := f.Stat(ctx, root); err != nil {
+		return err
+	}
+	have, _, took, err := o.look(ctx, f, root, nil)
+	if err == nil {
+		err = h.Ready(len(have.entries))
+	}
+	told := ""
+	for err == nil {
+		if have.note != told && have.note != "" {
+			err = h.Note(have.note)
+		}
+		told = have.note
+		if err != nil || !rest(ctx, max(o.Interval, min(resting*took, longestRest))) {
+			break
+		}
+		var changes []watchChange
+		if have, changes, took, err = o.look(ctx, f, root, have); err != nil {
+			break
+		}
+		err = h.Changes(changes)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// rest waits, and reports whether the watch goes on.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// look walks the tree once, when it is its turn, and says what has changed since
+// the look before, which is nil for the first, and how long all that took.
+func (o WatchOptions) look(ctx context.Context, f sandbox.Files, root string, before *snapshot) (s *snapshot, changes []watchChange, took time.Duration, err error) {
+	release, err := o.Turn(ctx)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	defer release()
+	begun := time.Now()
+	s, err = o.walk(ctx, f, root)
+	if err == nil && before != nil {
+		changes = diff(before, s)
+		s = s.remembering(before)
+	}
+	return s, changes, time.Since(begun), err
+}
+
+// walk is what there is in the tree now.
+func (o WatchOptions) walk(ctx context.Context, f sandbox.Files, root string) (*snapshot, error) {
+	s := &snapshot{entries: map[string]watchEntry{}, closed: map[string]bool{}}
+	err := fsbridge.Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return s.unseen(name, root, err)
+		}
+		if len(s.entries) == o.Entries || s.bytes+len(name) > o.Bytes {
+			s.last, s.note = name, noteMore
+			return fs.SkipAll
+		}
+		info, err := d.Info()
+		if err != nil {
+			return s.unseen(name, root, err)
+		}
+		e := watchEntry{Mode: info.Mode(), Size: info.Size(), Modified: info.ModTime()}
+		if info.IsDir() {
+			e.Size = 0
+		}
+		s.entries[name] = e
+		s.bytes += len(name)
+		return nil
+	})
+	return s, err
+}
+
+// What a watch says when it does not see everything.
+const (
+	noteMore   = "there are more entries, or longer paths, than a watch takes in; what comes after them is not watched"
+	noteClosed = "some folders cannot be read; what is in them is not watched"
+	noteMany   = "some folders have more entries than one look may hold; what is in them is not watched"
+)
+
+// A snapshot is what one look has seen.
+type snapshot struct {
+	entries map[string]watchEntry
+	bytes   int             // of their paths
+	last    string          // not empty: the look ended here, and what comes after is not known
+	closed  map[string]bool // folders of which is not known what is in them
+	asked   int             // how often closed was asked, which is what comparing costs
+	note    string
+}
+
+// unseen judges what went wrong with one path: what is gone is not there, what
+// is closed or holds too much is passed over, and anything else ends the watch.
+func (s *snapshot) unseen(name, root string, err error) error {
+	switch {
+	case sandbox.IsNotFound(err), errors.Is(err, fs.ErrNotExist):
+		if _, seen := s.entries[name]; seen {
+			delete(s.entries, name)
+			s.bytes -= len(name)
+		}
+	case name != root && (errors.Is(err, fs.ErrPermission) || sandbox.CodeOf(err) == sandbox.CodeCapabilityBlocked || sandbox.CodeOf(err) == sandbox.CodeValidation):
+		s.pass(name, noteClosed)
+	case tooMany(err):
+		s.pass(name, noteMany)
+	default:
+		return err
+	}
+	return fs.SkipDir
+}
+
+// pass leaves out what is in a folder.
+func (s *snapshot) pass(folder, note string) {
+	s.closed[folder] = true
+	if s.note == "" {
+		s.note = note
+	}
+}
+
+// tooMany reports whether a walk did not hold what is in a folder. A budget that
+// is spent has the same code, and ends the watch.
+func tooMany(err error) bool {
+	e, ok := errors.AsType[*sandbox.Error](err)
+	return ok && e.Code == sandbox.CodeBudgetExceeded && e.Op == "walk"
+}
+
+// knows reports whether the look would have seen name if it were there. It asks
+// about each folder above name, and not for each that is closed whether it is one:
+// who is in the sandbox may close thousands.
+func (s *snapshot) knows(name string) bool {
+	if s.last != "" && order(name, s.last) >= 0 {
+		return false
+	}
+	if len(s.closed) == 0 {
+		return true
+	}
+	for i := strings.LastIndexByte(name, '/'); i > 0; i = strings.LastIndexByte(name, '/') {
+		name = name[:i]
+		s.asked++
+		if s.closed[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// remembering keeps of the look before what this one does not know of, so that
+// it is told when it comes back changed or not at all.
+func (s *snapshot) remembering(before *snapshot) *snapshot {
+	if s.last == "" && len(s.closed) == 0 {
+		return s
+	}
+	room, bytes := len(s.entries), s.bytes // so that what is held stays bounded
+	for name, e := range before.entries {
+		if _, seen := s.entries[name]; seen || s.knows(name) || len(name) > bytes {
+			continue
+		}
+		if room == 0 {
+			break
+		}
+		s.entries[name] = e
+		room, bytes = room-1, bytes-len(name)
+	}
+	return s
+}
+
+// diff is what has changed between two looks, in the order of a walk.
+func diff(before, now *snapshot) []watchChange {
+	var out []watchChange
+	for name, e := range now.entries {
+		was, there := before.entries[name]
+		switch {
+		case !there && before.knows(name):
+			out = append(out, watchChange{watchCreated, name, e})
+		case there && was.Mode.Type() != e.Mode.Type():
+			out = append(out, watchChange{watchRemoved, name, was}, watchChange{watchCreated, name, e})
+		case there && changed(was, e):
+			out = append(out, watchChange{watchModified, name, e})
+		}
+	}
+	for name, was := range before.entries {
+		if _, there := now.entries[name]; !there && now.knows(name) {
+			out = append(out, watchChange{watchRemoved, name, was})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b watchChange) int { return order(a.Path, b.Path) })
+	return out
+}
+
+// changed compares what is told of an entry. The time of a folder changes with
+// what is in it, which is told by itself.
+func changed(a, b watchEntry) bool {
+	return a.Mode != b.Mode || !a.Mode.IsDir() && (a.Size != b.Size || !a.Modified.Equal(b.Modified))
+}
+
+// order compares paths as a walk meets them: a folder, what is in it, and only
+// then what has a longer name.
+func order(a, b string) int {
+	for i := 0; i < len(a) && i < len(b); i++ {
+		if a[i] == b[i] {
+			continue
+		}
+		switch {
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		case a[i] < b[i]:
+			return -1
+		}
+		return 1
+	}
+	return len(a) - len(b)
+}

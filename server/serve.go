@@ -1,0 +1,256 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/server/admission"
+	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/auth"
+	"github.com/bulkhead-dev/sandbox/server/resource"
+)
+
+// A request is one on its way through the server.
+type request struct {
+	s     *Server
+	w     *writer
+	r     *http.Request
+	id    string
+	trace string
+	m     *methods
+	route *resource.Route
+	who   *auth.Caller // once it is known
+	began time.Time
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.draining.Load() { // nobody waits for what is refused
+		s.busy.enter()
+		defer s.busy.leave()
+	}
+	q := &request{s: s, w: newWriter(w, r, s.o), r: r, id: requestID(r), trace: traceparent(r), began: time.Now()}
+	q.header()
+	defer q.observe()
+	defer q.recover()
+	err := headRefused(r)
+	if err == nil {
+		err = q.serve()
+	}
+	if q.w.instead != nil {
+		err = q.w.instead // whatever was made of it
+	}
+	if err != nil {
+		q.problem(err)
+	}
+	q.settle()
+}
+
+// header is what every answer has.
+func (q *request) header() {
+	h := q.w.Header()
+	h.Set(api.HeaderRequestID, q.id)
+	h.Set(api.HeaderTraceparent, q.trace)
+	h.Set("X-Content-Type-Options", "nosniff")
+	if last(q.r) {
+		h.Set("Connection", "close")
+	}
+}
+
+// recover answers for a handler that has panicked. Where an answer has begun
+// the connection is cut, so that nobody takes it for a whole one.
+func (q *request) recover() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	q.log().WithField("panic", v).Errorf("a handler has panicked\n%s", debug.Stack())
+	if q.s.o.Observer != nil {
+		q.s.o.Observer.Panicked()
+	}
+	if q.w.begun() {
+		panic(http.ErrAbortHandler)
+	}
+	q.problem(&sandbox.Error{Code: sandbox.CodeInternal, Op: "serve", Message: "a handler has panicked"})
+	q.settle()
+}
+
+// settle leaves time for what is done behind the handler: what is left of the
+// answer is written, and the server reads what is left of a body, which may never
+// come.
+func (q *request) settle() {
+	if q.w.taken {
+		return
+	}
+	q.w.renew()
+	q.w.rest.settle()
+}
+
+func (q *request) log() *logrus.Entry {
+	e := q.s.o.Log.WithFields(logrus.Fields{"request": q.id, "method": q.r.Method})
+	if q.route != nil {
+		e = e.WithField("route", q.route.ID)
+	}
+	return e
+}
+
+// serve is the chain of steps.
+func (q *request) serve() error {
+	if err := auth.Admit(q.r, q.s.hosts()); err != nil {
+		return err
+	}
+	var missing error
+	q.m, q.route, missing = q.s.find(q.r)
+	if q.route != nil && q.route.Role == "" {
+		return q.do(nil)
+	}
+	who, err := q.identify() // before anything is told of what there is
+	if err != nil {
+		return err
+	}
+	if missing != nil {
+		return missing
+	}
+	return q.do(who)
+}
+
+// do carries a request out for who asks; nil is anybody.
+func (q *request) do(who *auth.Caller) error {
+	exempt := q.route != nil && q.route.Exempt
+	if q.s.draining.Load() && !exempt {
+		q.w.Header().Set("Connection", "close")
+		return errDraining
+	}
+	c := &resource.Call{Writer: q.w, Request: q.r, Route: q.route}
+	if who != nil {
+		c.Caller = *who
+		var err error
+		if c.Who, err = who.Who(q.r); err != nil {
+			return err
+		}
+		q.w.hold = func(n int64) (func(), error) { return q.s.holdAnswer(account(c), n) }
+		a := q.s.o.Admission
+		if a == nil && len(who.Budgeted()) > 0 {
+			return auth.Uncharged()
+		}
+		if !c.Admin() && !exempt {
+			leave, err := q.s.present.enter(c.Who.Tenant)
+			if err != nil {
+				return err
+			}
+			defer leave()
+		}
+		if a != nil && !exempt {
+			if err := a.Request(c.Caller, c.Who.Tenant); err != nil {
+				return err
+			}
+			c.Admit = func(ctx context.Context) (func(), error) { return a.Command(ctx, c.Caller, c.Who.Tenant) }
+		}
+	}
+	c.RequestID, c.TraceParent, c.Problem = q.id, q.trace, q.told
+	if q.m.mount != nil {
+		return q.handOn(c, who)
+	}
+	return q.answer(c, who)
+}
+
+// answer calls the route's function and writes what it returns. What the function
+// holds until then is given back when that is written.
+func (q *request) answer(c *resource.Call, who *auth.Caller) error {
+	if who != nil && !c.Caller.Reaches(q.route.Role) {
+		return tooLittle(q.route)
+	}
+	query, err := queryOf(q.r, q.route)
+	if err != nil {
+		return err
+	}
+	if err := q.s.setPath(q.r, q.route.Path); err != nil {
+		return err
+	}
+	if err := contentOf(q.r, q.route); err != nil {
+		return err
+	}
+	bounds := q.s.bounds()
+	ctx, done := q.life(who, bounds.Timeout)
+	defer done()
+	r := q.r.WithContext(ctx)
+	c = c.With(r, query)
+	defer c.End()
+	r.Body = q.body(c, bounds.Body)
+	q.w.plain = q.route.Socket
+	out, err := q.route.Do(c)
+	if q.w.plain = false; q.w.refused != 0 {
+		return noHandshake(q.w.Header())
+	}
+	if err != nil {
+		return c.Why(err)
+	}
+	return q.reply(out)
+}
+
+// life is the context of a request: it ends with the connection, with the
+// server's patience, with the token of a stream, and at the deadline, for which
+// there is limit where the route says nothing else.
+func (q *request) life(who *auth.Caller, limit time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(q.caused(q.r.Context()))
+	if who != nil {
+		ctx = admission.WithCaller(ctx, *who)
+	}
+	end := q.s.life
+	if q.route.Follows {
+		end = q.s.ebb
+	}
+	stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
+	ends := []func(){func() { cancel(nil) }, func() { stop() }}
+	if q.route.Timeout != 0 {
+		limit = q.route.Timeout
+	}
+	if limit > 0 {
+		var done func()
+		ctx, done = context.WithTimeout(ctx, limit)
+		ends = append(ends, done)
+	}
+	if (q.route.Stream || q.route.Socket || limit > time.Minute || limit < 0) && who != nil {
+		var done func()
+		ctx, done = who.Watch(ctx)
+		ends = append(ends, done)
+	}
+	return ctx, func() {
+		for i := len(ends) - 1; i >= 0; i-- {
+			ends[i]()
+		}
+	}
+}
+
+// caused is a context for what is done for the request.
+func (q *request) caused(ctx context.Context) context.Context {
+	return manager.WithCause(ctx, manager.Cause{RequestID: q.id, TraceParent: q.trace})
+}
+
+func tooLittle(r *resource.Route) error {
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this needs a token of the role " + string(r.Role) + " or above", Hint: "ask who runs the server for one (sandbox token create --role " + string(r.Role) + ")"}
+}
+
+// observe tells how the request ended.
+func (q *request) observe() {
+	if q.s.o.Observer == nil {
+		return
+	}
+	pattern := ""
+	switch {
+	case q.route != nil:
+		pattern = q.route.Path
+	case q.m != nil:
+		pattern = q.m.pattern
+	}
+	q.s.o.Observer.Served(q.r.Method, pattern, q.w.status, time.Since(q.began))
+}

@@ -1,0 +1,294 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/bulkhead-dev/sandbox/server/api"
+)
+
+// Most is how many connections of one listener there are at once where
+// [Options] say nothing else: more than the proxy of a sandbox takes by its
+// usual settings, so that it is the one who turns away what is too much.
+const forwardMost = 320
+
+// restFor is before another try to accept, when the system had no room for it.
+const restFor = 50 * time.Millisecond
+
+// Options bound what [Serve] carries.
+type ForwardOptions struct {
+	Stream Options
+
+	// Most is how many connections there are at once; zero is [Most]. Further
+	// ones are not accepted until one has ended: they wait inside.
+	Most int
+
+	// Linger is how long a program may take to read what the client wrote
+	// before it closed; zero is 10 seconds.
+	Linger time.Duration
+
+	// Take waits for a place for one more connection, which leave gives back.
+	// Its error closes the connection. Nil needs no place.
+	Take func(ctx context.Context) (leave func(), err error)
+}
+
+// A server is the daemon's side.
+type server struct {
+	*session
+	o    ForwardOptions
+	l    net.Listener
+	ctx  context.Context // ends with what Serve was given, and with the session
+	room *semaphore.Weighted
+
+	asked   bool // to close; the reader's
+	closing sync.Once
+	shut    chan struct{}  // closed when the listener is being closed
+	carries sync.WaitGroup // connections, and who accepts them
+}
+
+// Serve tells the client at ws what comes in at l, and carries it. It
+// returns when the client has gone or ctx has ended, and all connections have
+// ended; l and ws are closed then. What the client had closed before has
+// [Options].Linger to reach the program inside, unless ctx ends.
+func ServeForward(ctx context.Context, ws *websocket.Conn, l net.Listener, o ForwardOptions) {
+	if o.Most <= 0 {
+		o.Most = forwardMost
+	}
+	if o.Linger <= 0 {
+		o.Linger = 10 * time.Second
+	}
+	s := &server{session: newSession(ws, o.Stream), o: o, l: l, room: semaphore.NewWeighted(int64(o.Most)), shut: make(chan struct{})}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.ctx = inner
+	defer context.AfterFunc(ctx, func() { _ = ws.CloseNow() })() // the reader tells
+	at := addressOf(l.Addr())
+	if s.tell(forwardControl{Type: typeListening, At: &at}) == nil {
+		s.carries.Go(func() { s.accept(ctx) })
+	}
+	go s.beat()
+	s.read(s)
+	cancel()
+	_ = s.close() // nobody is left to hear of it
+	s.carries.Wait()
+}
+
+// close closes the listener, once.
+func (s *server) close() (err error) {
+	s.closing.Do(func() {
+		close(s.shut)
+		err = s.l.Close()
+	})
+	return err
+}
+
+// told implements side.
+func (s *server) told(c forwardControl) error {
+	if c.Type != typeClose || s.asked {
+		return violation("a text that is not the client's, or is told twice")
+	}
+	s.asked = true
+	go func() { // it may take a while, for which the reader does not wait
+		answer := forwardControl{Type: typeClosed}
+		if err := s.close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			d := api.Of(err)
+			answer.Error = &d
+		}
+		_ = s.tell(answer) // a client that has gone needs no answer
+	}()
+	return nil
+}
+
+// opened implements side: the client opens nothing.
+func (s *server) opened(forwardFrame) error {
+	return violation("a connection that is not the client's to open")
+}
+
+// accept takes connections until the listener ends.
+func (s *server) accept(ctx context.Context) {
+	for {
+		if s.room.Acquire(s.ctx, 1) != nil {
+			return
+		}
+		far, err := s.l.Accept()
+		if err == nil {
+			s.welcome(ctx, far)
+			continue
+		}
+		s.room.Release(1)
+		if passing(err) && s.rest() {
+			continue
+		}
+		select {
+		case <-s.shut:
+		default:
+			d := api.Of(cause(err))
+			_ = s.tell(forwardControl{Type: typeEnded, Error: &d}) // a client that has gone needs not know
+		}
+		return
+	}
+}
+
+// cause is err without the words of package net around it.
+func cause(err error) error {
+	if o, ok := errors.AsType[*net.OpError](err); ok {
+		return o.Err
+	}
+	return err
+}
+
+// passing reports whether accepting may succeed again.
+func passing(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED)
+}
+
+func (s *server) rest() bool {
+	select {
+	case <-s.shut:
+		return false
+	case <-s.ctx.Done():
+		return false
+	case <-time.After(restFor):
+		return true
+	}
+}
+
+// welcome carries a connection that has come in, for which there is room, once
+// there is a place for it, too.
+func (s *server) welcome(ctx context.Context, far net.Conn) {
+	leave := func() {}
+	if s.o.Take != nil {
+		var err error
+		if leave, err = s.o.Take(s.ctx); err != nil {
+			s.room.Release(1)
+			cut(far)
+			return
+		}
+	}
+	carried, done := context.WithCancel(ctx)
+	free := func() {
+		done()
+		leave()
+		s.room.Release(1)
+	}
+	c, err := s.open(far.LocalAddr(), far.RemoteAddr(), func(broken bool) {
+		if broken {
+			cut(far)
+			return
+		}
+		linger := time.AfterFunc(s.o.Linger, func() { cut(far) })
+		context.AfterFunc(carried, func() { linger.Stop() })
+	})
+	if err != nil {
+		cut(far)
+		free()
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { cut(far) })
+	s.carries.Go(func() {
+		defer free()
+		defer stop()
+		carry(c, far)
+	})
+}
+
+// open tells the client of a connection; ended is called once when the client
+// has let go of it. It is for one goroutine: numbers are told in their order.
+func (s *server) open(local, remote net.Addr, ended func(broken bool)) (*conn, error) {
+	s.mu.Lock()
+	number := s.last + 1
+	s.mu.Unlock()
+	if number == 0 {
+		return nil, violation("there are no more numbers")
+	}
+	c := newConn(s.session, number, local, remote)
+	c.ended = ended
+	content, err := json.Marshal(ends{Local: addressOf(local), Remote: addressOf(remote)})
+	if err == nil {
+		err = s.add(c)
+	}
+	if err == nil {
+		err = c.send(kindOpen, content)
+	}
+	return c, err
+}
+
+// carry moves bytes between c and far until both directions have ended, or one
+// of the two has failed, and lets go of both.
+func carry(c *conn, far net.Conn) {
+	var both sync.WaitGroup
+	both.Go(func() { inward(c, far) })
+	both.Go(func() { outward(c, far) })
+	both.Wait()
+	_ = far.Close() // closed already is closed
+	_ = c.Close()
+}
+
+// inward moves what the client sends.
+func inward(c *conn, far net.Conn) {
+	buf := make([]byte, MaxData)
+	for {
+		n, err := c.Read(buf)
+		if n > 0 {
+			if _, err := far.Write(buf[:n]); err != nil {
+				c.abort()
+				cut(far)
+				return
+			}
+		}
+		if err == nil {
+			continue
+		}
+		half, able := far.(interface{ CloseWrite() error })
+		switch {
+		case !errors.Is(err, io.EOF):
+			cut(far)
+		case c.gone.Load() || !able: // nobody wants what is still to come, or the end can be told in no other way
+			_ = far.Close()
+		case half.CloseWrite() != nil:
+			c.abort()
+			cut(far)
+		}
+		return
+	}
+}
+
+// outward moves what the program inside sends.
+func outward(c *conn, far net.Conn) {
+	buf := make([]byte, MaxData)
+	for {
+		n, err := far.Read(buf)
+		if n > 0 {
+			if _, err := c.Write(buf[:n]); err != nil {
+				return // who has broken it has ended the other direction, too; who has gone has left something to deliver
+			}
+		}
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, io.EOF):
+			_ = c.CloseWrite() // an end that cannot be told is one
+		case !c.gone.Load():
+			c.abort()
+			cut(far)
+		}
+		return
+	}
+}
+
+// cut closes far at once, by a reset where there is one.
+func cut(far net.Conn) {
+	if t, ok := far.(interface{ SetLinger(int) error }); ok {
+		_ = t.SetLinger(0) // one that is closed needs none
+	}
+	_ = far.Close() // closed already is closed
+}

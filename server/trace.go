@@ -1,0 +1,68 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/server/api"
+)
+
+// maxRequestID is the most bytes of a request id that is taken over.
+const maxRequestID = 64
+
+// requestID is that of the caller where it can be taken over: once, short, and
+// of signs that mean nothing in a log. Otherwise it is a new one.
+func requestID(r *http.Request) string {
+	ids := r.Header.Values(api.HeaderRequestID)
+	if len(ids) == 1 && len(ids[0]) <= maxRequestID && isID(ids[0]) {
+		return ids[0]
+	}
+	return randomHex(16)
+}
+
+// traceparent is our own place in the trace of the caller, or in a new one
+// where the caller's is none. See https://www.w3.org/TR/trace-context/.
+func traceparent(r *http.Request) string {
+	trace, flags := randomHex(16), "00"
+	if given := r.Header.Values(api.HeaderTraceparent); len(given) == 1 {
+		if t, f, ok := parseTrace(given[0]); ok {
+			trace, flags = t, f
+		}
+	}
+	return "00-" + trace + "-" + randomHex(8) + "-" + flags
+}
+
+// parseTrace reads the id of the trace and its flags. Of versions to come it
+// takes what this one has, as they promise; of flags only the one that this
+// version has.
+func parseTrace(s string) (trace, flags string, ok bool) {
+	if len(s) < 55 || len(s) > 512 || s[2] != '-' || s[35] != '-' || s[52] != '-' {
+		return "", "", false
+	}
+	version, trace, parent, flag := s[:2], s[3:35], s[36:52], s[53:55]
+	switch {
+	case !lowerHex(version) || version == "ff" || !lowerHex(trace) || !lowerHex(parent) || !lowerHex(flag):
+		return "", "", false
+	case version == "00" && len(s) != 55, len(s) > 55 && s[55] != '-':
+		return "", "", false
+	case strings.Trim(trace, "0") == "" || strings.Trim(parent, "0") == "":
+		return "", "", false
+	}
+	flags = "00"
+	if strings.IndexByte("13579bdf", flag[1]) >= 0 {
+		flags = "01"
+	}
+	return trace, flags, true
+}
+
+func lowerHex(s string) bool {
+	return strings.Trim(s, "0123456789abcdef") == ""
+}
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // which does not fail
+	return hex.EncodeToString(b)
+}

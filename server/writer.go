@@ -1,0 +1,190 @@
+package server
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// piece is the most bytes that are written with one deadline.
+	piece = 64 << 10
+	// pace is how many bytes of what is written at once have to be read in a second.
+	pace = 64 << 10
+	// unflushed is how many bytes of an answer net/http keeps before it writes its
+	// head.
+	unflushed = 2048
+)
+
+// A writer is an answer that has to be read: each piece of it has a deadline,
+// and who does not take it by then is cut off. What is written at once has one
+// beside that for all of it, or it could be held in memory for hours.
+type writer struct {
+	http.ResponseWriter
+	rc   *http.ResponseController
+	slow time.Duration
+	end  time.Time // by which what is written at once is read; zero while there is none
+
+	// hold takes room for what is written at once until it is written; nil is
+	// always room.
+	hold func(n int64) (give func(), err error)
+
+	// rest is what is left of the request's body, for which the server waits before
+	// it writes the head of the answer, which it has when headed is true.
+	rest   *rest
+	sent   int // bytes, as long as it is not
+	headed bool
+
+	status int  // 0 before the answer has begun
+	taken  bool // the connection is somebody else's
+
+	// instead is told in place of an answer that is none, of which nothing is written
+	// any more; where that has begun it is cut. See fail.
+	instead error
+	cut     func(error) // ends the request; nil leaves it to itself
+
+	// plain takes what a library answers to no handshake of a WebSocket, in
+	// words of its own: refused is its status, and problems are written instead.
+	plain   bool
+	refused int
+}
+
+func newWriter(w http.ResponseWriter, r *http.Request, o Options) *writer {
+	rc := http.NewResponseController(w)
+	return &writer{ResponseWriter: w, rc: rc, slow: o.SlowWrite, rest: newRest(r, rc, o.SlowRead)}
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *writer) begun() bool { return w.status != 0 || w.taken }
+
+// renew gives the next piece its time. Writers that have no deadlines are those
+// of tests.
+func (w *writer) renew() {
+	at := time.Now().Add(w.waits() + w.slow)
+	if !w.end.IsZero() && w.end.Before(at) {
+		at = w.end
+	}
+	_ = w.rc.SetWriteDeadline(at)
+}
+
+// waits is how long the server may wait for the rest of the body before it writes
+// the next piece.
+func (w *writer) waits() time.Duration {
+	if w.headed || w.taken {
+		return 0
+	}
+	return w.rest.wait()
+}
+
+// SetReadDeadline implements the interface of [http.ResponseController], for who
+// reads the body.
+func (w *writer) SetReadDeadline(at time.Time) error {
+	if w.rest == nil {
+		return w.rc.SetReadDeadline(at)
+	}
+	return w.rest.end(at)
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *writer) WriteHeader(status int) {
+	if w.instead != nil {
+		return
+	}
+	if w.plain && status >= 400 {
+		w.refused = status
+		return
+	}
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+	w.renew()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// fail has the answer be none. Whoever writes it hears why, in whatever goroutine
+// that is, and what was to be told is told when the handler has returned.
+func (w *writer) fail(err error) {
+	w.instead = err
+	if w.begun() && w.cut != nil {
+		w.cut(err)
+	}
+}
+
+// Write implements [http.ResponseWriter]. More than a piece fails where there is
+// no room for it, and so does the answer.
+func (w *writer) Write(p []byte) (int, error) {
+	if len(p) > piece && w.hold != nil && w.instead == nil {
+		give, err := w.hold(int64(len(p)))
+		if err != nil {
+			w.fail(err)
+			return 0, err
+		}
+		defer give()
+	}
+	return w.put(p)
+}
+
+// put is Write for what has its room. It has slow and a second for each pace
+// bytes to be read.
+func (w *writer) put(p []byte) (int, error) {
+	if w.refused != 0 && w.plain {
+		return len(p), nil
+	}
+	if w.instead != nil {
+		return 0, w.instead
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	w.end = time.Now().Add(w.waits() + w.slow + time.Duration(len(p))*time.Second/pace)
+	defer func() { w.end = time.Time{} }()
+	n := 0
+	for {
+		w.renew()
+		part := p[n:min(len(p), n+piece)]
+		m, err := w.ResponseWriter.Write(part)
+		n += m
+		w.sent = min(w.sent+m, unflushed+1)
+		w.headed = w.headed || w.sent > unflushed
+		if err != nil || n >= len(p) {
+			return n, err
+		}
+	}
+}
+
+// FlushError implements the interface of [http.ResponseController].
+func (w *writer) FlushError() error {
+	if w.instead != nil {
+		return w.instead
+	}
+	w.renew()
+	w.headed = true // when it has come back
+	return w.rc.Flush()
+}
+
+// Flush implements [http.Flusher].
+func (w *writer) Flush() { _ = w.FlushError() }
+
+// Hijack implements [http.Hijacker].
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.taken {
+		return nil, nil, errors.New("the connection is taken already")
+	}
+	if w.instead != nil {
+		return nil, nil, w.instead
+	}
+	w.renew() // it flushes a head
+	c, rw, err := w.rc.Hijack()
+	if err == nil {
+		w.taken = true
+		if w.status == 0 {
+			w.status = http.StatusSwitchingProtocols
+		}
+		_ = c.SetDeadline(time.Time{}) // whoever has it sets his own
+	}
+	return c, rw, err
+}
