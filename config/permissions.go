@@ -46,7 +46,7 @@ func importLists(p PermissionSettings, dir string) (permrulesLists, error) {
 			}
 		}
 	}
-	lists, err := importPermrules(permrulesRules{Allow: p.Allow, Deny: p.Deny, Ask: p.Ask}, dir)
+	lists, err := importPermrules(p, dir)
 	return lists, errors.Join(append(errs, inField("permissions.", err)...)...)
 }
 

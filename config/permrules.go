@@ -18,13 +18,6 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// Rules are permission rules, by what they ask for.
-type permrulesRules struct {
-	Allow []string
-	Deny  []string
-	Ask   []string
-}
-
 // Lists are the settings that rules become, by their names there.
 type permrulesLists struct {
 	AllowedDomains, DeniedDomains              []permrulesValue
@@ -65,7 +58,7 @@ const (
 // the absolute folder of the file that holds them; where dir is empty it is an
 // error. Errors are joined *sandbox.Error values of code CodeValidation with
 // the place in Field: "deny[0]".
-func importPermrules(r permrulesRules, dir string) (permrulesLists, error) {
+func importPermrules(r PermissionSettings, dir string) (permrulesLists, error) {
 	im := permrulesImporter{dir: dir}
 	for _, l := range []struct {
 		kind  kind

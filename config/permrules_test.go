@@ -95,9 +95,9 @@ func TestImport(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, c := range []struct {
-			rules permrulesRules
+			rules PermissionSettings
 			want  string
-		}{{permrulesRules{Allow: []string{tt.rule}}, tt.allow}, {permrulesRules{Deny: []string{tt.rule}}, tt.deny}} {
+		}{{PermissionSettings{Allow: []string{tt.rule}}, tt.allow}, {PermissionSettings{Deny: []string{tt.rule}}, tt.deny}} {
 			l, err := importPermrules(c.rules, "/etc/team")
 			got, want := told(l), strings.ReplaceAll(c.want, "te[a]m", "team")
 			part, failing := strings.CutPrefix(want, "!")
@@ -119,12 +119,12 @@ func TestImport(t *testing.T) {
 // TestFolderOfSettings holds that signs of patterns in the folder's name stay
 // what they are.
 func TestFolderOfSettings(t *testing.T) {
-	l, err := importPermrules(permrulesRules{Deny: []string{"Read(/x)", "Read(/*.key)", "Read(/c}d)"}}, "/a[b]")
+	l, err := importPermrules(PermissionSettings{Deny: []string{"Read(/x)", "Read(/*.key)", "Read(/c}d)"}}, "/a[b]")
 	if got, want := told(l), `noRead=/a\[b\]/x noRead=/a\[b\]/*.key noRead=/a\[b\]/c\}d`; err != nil || got != want {
 		t.Errorf("%s %v, want %s", got, err, want)
 	}
 	for _, dir := range []string{"", "relative"} {
-		if _, err := importPermrules(permrulesRules{Deny: []string{"Read(/x)"}}, dir); err == nil || !strings.Contains(err.Error(), "not known") {
+		if _, err := importPermrules(PermissionSettings{Deny: []string{"Read(/x)"}}, dir); err == nil || !strings.Contains(err.Error(), "not known") {
 			t.Errorf("%q: %v", dir, err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestAsk(t *testing.T) {
 		"Edit(~/src/x)": true, "Edit(~)": true, "Edit(~/docs)": false, "Edit(//home/u/src)": true, "Edit(//srv/x)": true, "Read(~/src/x)": true, "Read(//srv/x/**)": true, "Read(~/doc*)": true, "Edit(x)": true,
 		"Bash(git push:*)": true, "Bash": true, "WebSearch": true,
 	} {
-		l, err := importPermrules(permrulesRules{Allow: allow, Ask: []string{rule}}, "")
+		l, err := importPermrules(PermissionSettings{Allow: allow, Ask: []string{rule}}, "")
 		if (err != nil) != fails || !fails && (len(l.Notices) != 1 || l.Notices[0].From != "ask[0]") {
 			t.Errorf("%s: %+v %v", rule, l.Notices, err)
 		}
@@ -145,14 +145,14 @@ func TestAsk(t *testing.T) {
 }
 
 func TestImportTogether(t *testing.T) {
-	l, err := importPermrules(permrulesRules{Allow: []string{"Read(//a)", "WebSearch", "Read(//a/**)", "Edit(//b)"}, Deny: []string{"Read(//c)"}}, "")
+	l, err := importPermrules(PermissionSettings{Allow: []string{"Read(//a)", "WebSearch", "Read(//a/**)", "Edit(//b)"}, Deny: []string{"Read(//c)"}}, "")
 	if err != nil || told(l) != "read=/a noRead=/c write=/b notice:"+l.Notices[0].Why {
 		t.Errorf("%s %v", told(l), err)
 	}
 	if l.AllowWrite[0].From != "allow[3]" || l.DenyRead[0].From != "deny[0]" || l.Notices[0].From != "allow[1]" || l.Notices[0].Rule != "WebSearch" {
 		t.Errorf("%+v", l)
 	}
-	if _, err := importPermrules(permrulesRules{Deny: make([]string, 2001)}, ""); err == nil || !strings.Contains(err.Error(), "too many") {
+	if _, err := importPermrules(PermissionSettings{Deny: make([]string, 2001)}, ""); err == nil || !strings.Contains(err.Error(), "too many") {
 		t.Error(err)
 	}
 }
@@ -164,7 +164,7 @@ func FuzzPermrulesImport(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, rule string) {
-		l, err := importPermrules(permrulesRules{Deny: []string{rule}}, "/etc/{team}")
+		l, err := importPermrules(PermissionSettings{Deny: []string{rule}}, "/etc/{team}")
 		if err == nil && told(l) == "" {
 			t.Fatalf("%q is lost", rule)
 		}
@@ -186,7 +186,7 @@ func FuzzPermrulesImport(f *testing.F) {
 				t.Errorf("%q: %v", rule, err)
 			}
 		}
-		if l, err = importPermrules(permrulesRules{Allow: []string{rule}}, "/etc/team"); err == nil && told(l) == "" {
+		if l, err = importPermrules(PermissionSettings{Allow: []string{rule}}, "/etc/team"); err == nil && told(l) == "" {
 			t.Errorf("%q is lost: %s", rule, fmt.Sprint(l))
 		}
 	})

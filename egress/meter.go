@@ -21,7 +21,7 @@ var (
 	errBytesIn     = errors.New("too many bytes into the sandbox")
 	errBytesOut    = errors.New("too many bytes out of the sandbox")
 	errTotal       = errors.New("the time for the network is over")
-	meterErrClosed = errors.New("the way out is closed")
+	errMeterClosed = errors.New("the way out is closed")
 )
 
 // Limits bound what one sandbox may use, all its connections together. Zero
@@ -98,7 +98,7 @@ func (m *meter) Close() {
 	if m.timer != nil {
 		m.timer.Stop()
 	}
-	m.finish(meterErrClosed)
+	m.finish(errMeterClosed)
 }
 
 // Done is closed when a limit of bytes or time was passed, or at Close.
@@ -186,7 +186,7 @@ func passed(why error) error {
 	switch why {
 	case errConnections:
 		e.Retryable, e.Hint = true, "close connections first, or raise the limits of the network in the settings"
-	case meterErrClosed:
+	case errMeterClosed:
 		e.Code, e.Hint = sandbox.CodeUnavailable, ""
 	}
 	return e

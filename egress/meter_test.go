@@ -153,7 +153,7 @@ func TestClose(t *testing.T) {
 	m := newMeter(Limits{Total: time.Hour})
 	m.Close()
 	m.Close()
-	if !isDone(m) || !errors.Is(m.Err(), meterErrClosed) || !errors.Is(m.In(1), meterErrClosed) {
+	if !isDone(m) || !errors.Is(m.Err(), errMeterClosed) || !errors.Is(m.In(1), errMeterClosed) {
 		t.Errorf("%v", m.Err())
 	}
 	if d := m.Limits().Idle; d != defaultIdle {

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrIdle is why a pump ended on which nothing passed for the meter's Idle.
-var pumpErrIdle = errors.New("nothing passed for too long")
+var errPumpIdle = errors.New("nothing passed for too long")
 
 // A Pair is two connections that are to be joined.
 //
@@ -100,7 +100,7 @@ func (r *run) watch(ctx context.Context) (left int, err error) {
 				still = 0
 			}
 			if still >= ticks {
-				return left, pumpErrIdle
+				return left, errPumpIdle
 			}
 		}
 	}

@@ -215,7 +215,7 @@ func TestIdle(t *testing.T) {
 		}
 		start := time.Now()
 		r := <-end
-		if d := time.Since(start); d < idle || d > idle*3/2 || !errors.Is(r.err, pumpErrIdle) || r.in != 20 {
+		if d := time.Since(start); d < idle || d > idle*3/2 || !errors.Is(r.err, errPumpIdle) || r.in != 20 {
 			t.Errorf("%+v after %v", r, d)
 		}
 		if _, err := program.Read(make([]byte, 1)); err != io.EOF {

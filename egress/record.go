@@ -190,7 +190,7 @@ func (r *Recorder) put(it item) error {
 	r.open.RLock()
 	defer r.open.RUnlock()
 	if r.closed {
-		return recordErrClosed
+		return errRecordClosed
 	}
 	select {
 	case r.queue <- it:
@@ -212,7 +212,7 @@ func (r *Recorder) putUntil(it item, end <-chan struct{}) error {
 	r.open.RLock()
 	defer r.open.RUnlock()
 	if r.closed {
-		return noEvidence(recordErrClosed.Error(), nil)
+		return noEvidence(errRecordClosed.Error(), nil)
 	}
 	select {
 	case r.queue <- it:

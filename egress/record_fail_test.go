@@ -158,7 +158,7 @@ func TestRequireWithoutRoom(t *testing.T) {
 	}
 	close(gate)
 	g.Close()
-	if err := g.Decide(allowed()); !errors.Is(err, recordErrClosed) {
+	if err := g.Decide(allowed()); !errors.Is(err, errRecordClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 }

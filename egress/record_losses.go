@@ -15,7 +15,7 @@ import (
 // Why an event found no place.
 var (
 	errFull         = errors.New("too many decisions wait to be written")
-	recordErrClosed = errors.New("the record is closed")
+	errRecordClosed = errors.New("the record is closed")
 )
 
 // Counters tell what a Recorder has done since it was made. They only grow.

@@ -96,7 +96,7 @@ func (k *Keys) Use(tenant, key, call string, expires time.Time) (usedBy string, 
 	for range tries {
 		had, err := read(path)
 		switch {
-		case errors.Is(err, decisionErrDamaged):
+		case errors.Is(err, errDecisionDamaged):
 			return decisionUnknown, nil
 		case err == nil && had.Call != call:
 			return had.Call, nil

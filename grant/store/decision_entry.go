@@ -40,7 +40,7 @@ func nameOf(tenant, key string) string {
 func shardOf(name string) string { return name[:2] }
 
 // errDamaged is about a file that cannot be believed.
-var decisionErrDamaged = errors.New("the file cannot be read; move it away when it is known what it was")
+var errDecisionDamaged = errors.New("the file cannot be read; move it away when it is known what it was")
 
 func encodeDecision(e entry) ([]byte, error) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%s", e.name, e.Until, e.Call))
@@ -64,7 +64,7 @@ func decodeDecision(name string, data []byte) (entry, bool) {
 func read(path string) (entry, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-		return entry{}, decisionErrDamaged
+		return entry{}, errDecisionDamaged
 	}
 	if err != nil {
 		return entry{}, err
@@ -75,7 +75,7 @@ func read(path string) (entry, error) {
 		return entry{}, err
 	}
 	if !fi.Mode().IsRegular() || fi.Size() > maxEntry {
-		return entry{}, decisionErrDamaged
+		return entry{}, errDecisionDamaged
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxEntry+1))
 	if err != nil {
@@ -83,7 +83,7 @@ func read(path string) (entry, error) {
 	}
 	e, ok := decodeDecision(filepath.Base(path), data)
 	if !ok {
-		return entry{}, decisionErrDamaged
+		return entry{}, errDecisionDamaged
 	}
 	return e, nil
 }

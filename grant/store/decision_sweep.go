@@ -47,7 +47,7 @@ func (k *Keys) sweep(shard string, passed time.Time, s *decisionSwept) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue // by another sweep
-		case errors.Is(err, decisionErrDamaged):
+		case errors.Is(err, errDecisionDamaged):
 			s.Damaged = append(s.Damaged, path)
 			continue
 		case err != nil:

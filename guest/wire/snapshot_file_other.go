@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-var snapshotErrMissing = errors.New("there are no files in memory on this system")
+var errSnapshotMissing = errors.New("there are no files in memory on this system")
 
 // Open fails.
-func Open(int, int64) (*os.File, error) { return nil, snapshotErrMissing }
+func Open(int, int64) (*os.File, error) { return nil, errSnapshotMissing }
 
 // Sealed fails.
-func Sealed([]byte) (*os.File, error) { return nil, snapshotErrMissing }
+func Sealed([]byte) (*os.File, error) { return nil, errSnapshotMissing }
