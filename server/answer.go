@@ -76,12 +76,12 @@ func (q *request) write(status int, content string, data []byte) {
 	}
 	q.w.WriteHeader(status)
 	if q.r.Method != http.MethodHead {
-		_, _ = q.w.put(data) // who does not read it has gone
+		_, _ = q.w.put(data) // a write error means that the client has gone
 	}
 }
 
-// told is an error as the caller gets to see it, and in the log where it
-// belongs there.
+// told returns err as the caller may see it, and logs err where the log is the
+// place for it.
 func (q *request) told(err error) api.Problem {
 	p, _ := q.s.Problem(err, q.admin(), q.id)
 	switch {
@@ -102,7 +102,7 @@ func (q *request) problem(err error) {
 	if q.w.begun() {
 		panic(http.ErrAbortHandler) // it would look like a whole answer
 	}
-	if q.w.instead != nil { // nothing of the other answer is told
+	if q.w.instead != nil { // nothing of the other answer is sent
 		q.w.instead = nil
 		clear(q.w.Header())
 		q.header()
@@ -117,10 +117,10 @@ func (q *request) problem(err error) {
 
 func (q *request) admin() bool { return q.who != nil && q.who.Role == token.Admin }
 
-// Problem is an error as a caller gets to see it, with the headers that belong
-// to it. Of an error without code, or with that for what nobody has thought
-// of, only the id of the request is told. What contains a private text is told
-// to admins alone.
+// Problem returns err as the problem that a caller may see, with the headers
+// that belong to it. For an error without a code, or with the code of an
+// unexpected error, the problem holds only the id of the request. A message that
+// contains a private text is sent to admins only.
 func (s *Server) Problem(err error, admin bool, requestID string) (api.Problem, http.Header) {
 	h := http.Header{}
 	var fault *resource.Fault

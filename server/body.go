@@ -28,10 +28,11 @@ func (q *request) body(c *resource.Call, limit int64) io.ReadCloser {
 	return b
 }
 
-// arriving is how many bytes of a body that is read whole have to come in a
-// second, on average: 128 kbit/s, with which 32 MiB take 34 minutes. A body that
-// is passed on as it comes, such as the content of a file, is not held and may be
-// made on the way, so of that only pieces have to come in time.
+// arriving is the least average rate, in bytes per second, at which the body of
+// a request that is read whole has to arrive: 128 kbit/s, with which 32 MiB take
+// 34 minutes. A streamed body, such as the content of a file, is not held in
+// memory and may be produced while it is sent, so only each piece of it has a
+// deadline.
 const arriving = 16 << 10
 
 // step is how many bytes of a body that is read whole are counted at a time. The
@@ -63,10 +64,10 @@ type patient struct {
 	whole bool // it may keep us waiting for slow and a second for each arriving bytes in all
 
 	came   int64
-	waited time.Duration // in Read alone: who is slow to read it is not its client
+	waited time.Duration // time spent in Read alone: a slow handler is not the client's fault
 	room   int64         // for how many bytes there is some
 	hold   func() error  // takes room for a step more; nil is always room
-	refuse func(error)   // hears of what has no room or did not come in time; nil leaves that to who reads
+	refuse func(error)   // is called when there is no room for the body or it is late; nil leaves the error to the reader
 }
 
 func (p *patient) Read(b []byte) (int, error) {

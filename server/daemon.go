@@ -1,14 +1,13 @@
-// Package daemon serves sandboxes over HTTP: the requests of many tenants,
-// judged and accounted one by one.
+// Package server serves sandboxes over HTTP: it checks and accounts each request
+// of each tenant.
 //
-// It is made of resources, each a table of routes (see package route) in a
-// package of its own below this one; this one has what all requests go
-// through, in this order:
+// It serves resources, each of which is a table of routes in package resource.
+// Every request goes through these steps, in this order:
 //
-//	request id and trace → who asks → quota → route → query → deadline → Do
+//	request id and trace → caller → quota → route → query → deadline → Do
 //
-// and writes what comes of them: JSON, or a problem with a stable code. No
-// handler decides what may be done: the manager's one gate does.
+// and the server writes the result: JSON, or a problem with a stable code. No
+// handler decides what a caller may do: the manager does, in one place.
 package server
 
 import (
@@ -31,8 +30,8 @@ type Options struct {
 	Resources []resource.Resource
 	Mounts    []Mount
 
-	// Identify says who asks, or why nobody does; see caller.Identify. It is
-	// needed: there is no usual answer to that.
+	// Identify returns the caller of a request, or an error that says why there
+	// is none; see [auth.Identify]. It is required: there is no default.
 	Identify func(*http.Request) (auth.Caller, error)
 
 	// Hosts returns the names by which the server may be called over TCP beside
@@ -42,7 +41,7 @@ type Options struct {
 	// Admission counts requests and commands; nil counts nothing.
 	Admission Admission
 
-	Observer Observer     // nil hears nothing
+	Observer Observer     // nil observes nothing
 	Metrics  http.Handler // what /metrics answers; nil has none
 	Checks   []Check      // what /readyz looks at, beside whether the server drains
 
@@ -98,19 +97,21 @@ type Admission interface {
 	Command(ctx context.Context, c auth.Caller, tenant string) (release func(), err error)
 }
 
-// An Observer hears of every request that has been answered. Route is the
+// An Observer is called for every request that has been answered. Route is the
 // pattern of its route, or empty.
 type Observer interface {
 	Served(method, route string, status int, took time.Duration)
 	Panicked()
 }
 
-// A Mount is a handler of its own below a path, behind who asks and the quota
-// but with no deadline other than for pieces of what it reads and writes; it reads the [Ticket] of its requests with [TicketOf].
+// A Mount is a handler below a path. Its requests pass the identification of the
+// caller and the quota, but have no deadline other than that of each piece that
+// they read or write. The handler reads the [Ticket] of a request with
+// [TicketOf].
 type Mount struct {
 	Pattern string // of a path, as [http.ServeMux] has it
 	Admin   bool   // for admins alone
-	Unpaid  bool   // nobody counts what is done there, so it is for nobody who has a budget
+	Unpaid  bool   // requests are not charged, so callers with a budget are refused
 	Whole   bool   // bodies are read whole, so they have to come at a pace as those of routes with JSON, and are refused as those are
 	Handler http.Handler
 	// Follows picks requests of which the same is true as of routes with
@@ -127,7 +128,7 @@ type Server struct {
 	draining atomic.Bool
 	life     context.Context // of all requests; ends when they are cut off
 	cut      context.CancelCauseFunc
-	ebb      context.Context // of requests that nobody waits for; ends when a drain begins
+	ebb      context.Context // context of requests whose result no client waits for; ends when a drain begins
 	turn     context.CancelCauseFunc
 	busy     crowd
 	present  present

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A stream is the answer of a command as it comes.
+// A stream is the streamed answer of a command.
 type stream struct {
 	t    *testing.T
 	res  *http.Response
@@ -95,7 +95,7 @@ func (s *stream) last() event {
 	return all[len(all)-1]
 }
 
-// written is what events of that name tell, put together.
+// written returns the joined data of the events of that name.
 func written(t *testing.T, events []event, name string) string {
 	t.Helper()
 	var b strings.Builder
@@ -199,7 +199,7 @@ func TestExecStreamKeepsEveryByte(t *testing.T) {
 	}
 }
 
-// A caller who goes away ends the command.
+// A client that disconnects ends the command.
 func TestExecEndsWithItsCaller(t *testing.T) {
 	h := open(t, plan{})
 	name := h.made("", "s").Name
@@ -212,7 +212,7 @@ func TestExecEndsWithItsCaller(t *testing.T) {
 	leak.Until(t, "the command has ended", func() bool { return sleepers(h, name) == 0 })
 }
 
-// A caller who does not read makes the program wait, and is cut off.
+// A client that does not read makes the program wait, and is cut off.
 func TestExecCutsOffWhoDoesNotRead(t *testing.T) {
 	h := open(t, plan{daemon: slow(200 * time.Millisecond)})
 	name := h.made("", "s").Name
@@ -244,7 +244,7 @@ func TestRevokedTokenEndsItsCommands(t *testing.T) {
 	}
 }
 
-// A wall that falls never looks like a success.
+// A sandbox that fails during a command never looks like a success.
 func TestExecOfAWallThatFalls(t *testing.T) {
 	h := open(t, plan{})
 	name := h.made("", "s").Name

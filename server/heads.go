@@ -39,14 +39,14 @@ func (l headListener) Accept() (net.Conn, error) {
 // takes of one, which refuses what is longer.
 const maxHead = maxHeader + 8<<10
 
-// A headConn gives the server one head at a time, and the bytes of its body as
-// Content-Length counts them. Of requests whose body is not counted so, which
-// are those with chunks and those that ask for another protocol, it passes on
-// all that follows; their connections carry no further request, see [last].
+// A headConn passes the server one request head at a time, and the bytes of its
+// body as Content-Length counts them. For requests whose body is not counted so,
+// which are chunked requests and those that ask for another protocol, it passes
+// on all that follows; their connections carry no further request, see [last].
 type headConn struct {
 	net.Conn
 
-	// Of the one who reads; net/http has one at a time.
+	// The fields below belong to the reader; net/http has one at a time.
 	buf     []byte // was read and not passed on
 	seen    int    // bytes of buf in which no head ends
 	ready   int    // bytes of buf that are passed on as they are
@@ -66,7 +66,7 @@ type refusedHead struct {
 // NetConn returns the connection below.
 func (c *headConn) NetConn() net.Conn { return c.Conn }
 
-// Known is what a connection of a Gate hears when its caller is known.
+// Known marks the connection as one of an identified caller, for the gate.
 func (c *headConn) Known() {
 	if known, ok := c.Conn.(interface{ Known() }); ok {
 		known.Known()
@@ -185,8 +185,8 @@ type requestHead struct {
 	uncounted bool // the body has chunks, or another protocol follows
 }
 
-// readHead reads a head to its empty line, or says why it is refused. It knows
-// as much of HTTP as tells where a body ends; the rest is the server's.
+// readHead parses a head up to its empty line, or returns why it is refused. It
+// parses only what says where the body ends; the server parses the rest.
 func readHead(text string) (h requestHead, why string) {
 	lines := strings.Split(text, "\n")
 	lines = lines[:len(lines)-1] // behind the last LF is nothing

@@ -16,8 +16,8 @@ type Check struct {
 	Name string
 	Look func(context.Context) error
 
-	// Advice is of something without which serving goes on as before: it is
-	// told, and the server is ready all the same.
+	// Advice marks a check without which the server works as before: a failure
+	// is reported, and the server stays ready.
 	Advice bool
 }
 
@@ -46,7 +46,7 @@ func (h health) Routes() []resource.Route {
 	return routes
 }
 
-// anything is an object of any form.
+// anything is a JSON object with any fields.
 type anything = map[string]any
 
 // ready looks at everything that serving needs. Of what is wrong only admins
@@ -106,7 +106,7 @@ func (h health) document(c *resource.Call) (any, error) {
 	header := c.Writer.Header()
 	header.Set("Content-Type", api.ContentJSON)
 	if c.Request.Method != http.MethodHead {
-		_, _ = c.Writer.Write(data) // who does not read it has gone
+		_, _ = c.Writer.Write(data) // a write error means that the client has gone
 	}
 	return resource.Sent{}, nil
 }

@@ -18,17 +18,18 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// aTenant is who asks as the one that a header names.
+// aTenant identifies the caller as the tenant that a header names.
 func aTenant(r *http.Request) (auth.Caller, error) {
 	return auth.Caller{Role: token.Tenant, Tenant: r.Header.Get("Test-Tenant")}, nil
 }
 
-// TestUnreadAnswersAreBounded holds that a tenant who reads no answers does not
-// take all memory, whether they come whole or as events, and leaves it to others.
+// TestUnreadAnswersAreBounded holds that a tenant that does not read its
+// answers, whole or as events, cannot use up the memory and leaves room for
+// others.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	much := api.Health{Status: strings.Repeat("a", 12<<20)}
 	told := make(chan error, 4)
-	elsewhere := func(write func()) { // as those do who answer for many requests
+	elsewhere := func(write func()) { // writes from another goroutine, as handlers do that answer many requests
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -73,7 +74,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		r.Header.Set("Test-Tenant", "acme")
 		res, err := srv.Client().Do(r)
 		if err != nil {
-			return // before anything was told
+			return // before anything was written
 		}
 		defer res.Body.Close()
 		if body, err := io.ReadAll(res.Body); err == nil || len(body) > 1024 {
@@ -123,7 +124,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 			return res.StatusCode == 200
 		})
 		if path == "/v1/events" {
-			<-told // of who has gone
+			<-told // of the client that has gone
 		}
 	}
 }

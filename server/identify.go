@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// identify finds out who asks.
+// identify returns the caller of the request.
 func (q *request) identify() (*auth.Caller, error) {
 	who, err := q.s.o.Identify(q.r)
 	if err != nil {
@@ -26,7 +26,7 @@ func (q *request) identify() (*auth.Caller, error) {
 // connKey is the context's key of the connection of a request.
 type connKey struct{}
 
-// connContext notes the connection, and who is at its other end.
+// connContext stores the connection in ctx, with the process at its other end.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(auth.ConnContext(ctx, c), connKey{}, c)
 }
@@ -40,8 +40,9 @@ func (s *Server) hosts() []string {
 
 type ticketKey struct{}
 
-// A Ticket is what a [Mount] has to know of a request: who asks, on whose
-// behalf, and how it is called. It is a [route.Call] without a route.
+// A Ticket is what a [Mount] has to know of a request: the caller, the names on
+// whose behalf it calls, and the id of the request. It is a [resource.Call]
+// without a route.
 type Ticket = resource.Call
 
 // TicketOf is the ticket of a request that came to a [Mount], or nil.

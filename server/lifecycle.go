@@ -46,11 +46,12 @@ func (w debugWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Drain answers every request that comes from now on with a refusal that says
-// when to come again, as does /readyz, cuts those off that only follow what
-// others do, and waits for the rest that runs, for at most grace; then it cuts them off. Listeners are open until then: who asks is
-// told what is going on, and is not left to guess why nobody is there. What it
-// has cut off it waits for until ctx ends, whose end is the error.
+// Drain makes the server shut down. From now on it refuses every request, with a
+// time after which the client may retry, and /readyz fails. It cuts off requests
+// that only follow what others do, waits at most grace for the other running
+// requests, and then cuts them off. Listeners stay open until then, so that
+// clients learn that the server is draining. Drain waits for the requests that
+// it has cut off until ctx ends, and then returns the error of ctx.
 func (s *Server) Drain(ctx context.Context, grace time.Duration) error {
 	s.draining.Store(true)
 	s.turn(errDraining)
@@ -96,11 +97,11 @@ func (s *Server) hangUp(ctx context.Context) {
 	}
 }
 
-// A crowd counts who is inside.
+// A crowd counts running requests.
 type crowd struct {
 	mu   sync.Mutex
 	n    int
-	gone []chan struct{} // closed when nobody is
+	gone []chan struct{} // closed when none is running
 }
 
 func (c *crowd) enter() {
@@ -121,7 +122,7 @@ func (c *crowd) leave() {
 	c.gone = nil
 }
 
-// empty is closed as soon as nobody is inside.
+// empty returns a channel that is closed as soon as no request is running.
 func (c *crowd) empty() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

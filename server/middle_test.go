@@ -117,7 +117,7 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 	}
 }
 
-// watcher counts what the server tells.
+// watcher counts the calls of the observer.
 type watcher struct {
 	panics atomic.Int64
 	served atomic.Int64
@@ -236,7 +236,7 @@ func TestDocumentIsTheTable(t *testing.T) {
 	must(t, json.Unmarshal(document, &parsed))
 }
 
-// Whatever is asked for, in whatever form, is never nobody's fault.
+// No request, however malformed, causes an internal error.
 func TestGarbageIsNeverAnInternalError(t *testing.T) {
 	h := open(t, plan{})
 	tenant := h.mint(token.Claims{Role: token.Tenant, Tenant: "a"})

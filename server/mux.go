@@ -72,8 +72,8 @@ func wrongTable(r *resource.Route, why string) error {
 }
 
 // find returns the route of a request, and the request with the values of its
-// path. A path in another form than the canonical one is nobody's: of what it
-// could mean one part would be judged and another be done.
+// path. A path that is not in canonical form has no route: otherwise one part of
+// the server could check one meaning of it and another part act on another.
 func (s *Server) find(r *http.Request) (*methods, *resource.Route, error) {
 	if !canonical(r.URL.EscapedPath()) {
 		return nil, nil, noRoute()

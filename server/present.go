@@ -10,8 +10,8 @@ import (
 	tenants "github.com/bulkhead-dev/sandbox/tenant"
 )
 
-// present counts the requests that tenants have under way. The zero value
-// without a bound lets nobody in.
+// present counts the running requests of each tenant. The zero value has no
+// bound and admits no request.
 type present struct {
 	most int
 
@@ -25,7 +25,7 @@ type held struct {
 	most int64
 
 	mu sync.Mutex
-	of map[string]int64 // by tenant; those of admins are nobody's
+	of map[string]int64 // by tenant; requests of admins belong to no tenant
 }
 
 // take counts n bytes more until give is called, once. It reports how many there
@@ -49,7 +49,8 @@ func (h *held) take(whose string, n int64) (give func(), used int64, ok bool) {
 	}, 0, true
 }
 
-// account is whose what a call holds is: nobody's where an admin calls.
+// account returns the tenant that is charged for what a call holds, or "" where
+// an admin calls.
 func account(c *resource.Call) string {
 	if c.Admin() {
 		return ""
@@ -67,8 +68,8 @@ func (s *Server) holdBody(whose string, n int64) (give func(), err error) {
 	return give, nil
 }
 
-// holdAnswer takes room for an answer. Where there is none it is not to be asked
-// for again: what it tells of has been done.
+// holdAnswer reserves room for an answer. Its error is not one to retry: the
+// request that the answer describes has been carried out.
 func (s *Server) holdAnswer(whose string, n int64) (give func(), err error) {
 	give, used, ok := s.answers.take(whose, n)
 	if !ok {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// A rest is what is left of the body of a request. The server reads it before it
-// writes the head of an answer, and where it does not do that when the answer is
-// written; and it may never come. So who answers gives it its time first. Nil is
-// none.
+// A rest is the unread part of the body of a request. The server reads it before
+// it writes the head of an answer, or else when the answer is written; and the
+// body may never arrive. So the writer of an answer gives it a deadline first. A
+// nil rest has no unread part.
 //
-// The watch over the connection begins with the end of the body and knows no
-// deadline, so none is set from then on.
+// net/http begins to watch the connection at the end of the body and expects no
+// deadline then, so none is set from then on.
 type rest struct {
 	rc   *http.ResponseController
 	slow time.Duration
 
 	mu   sync.Mutex
-	over bool // nobody waits for it: it has ended, was late, or was given up; the deadline stays as it is
+	over bool // no goroutine waits for it: it has ended, was late, or was given up; the deadline stays as it is
 }
 
 func newRest(r *http.Request, rc *http.ResponseController, slow time.Duration) *rest {
@@ -49,7 +49,7 @@ func (b *rest) passed(err error) {
 	}
 	b.over = true
 	if errors.Is(err, io.EOF) {
-		_ = b.rc.SetReadDeadline(time.Time{}) // who answers may have set one meanwhile
+		_ = b.rc.SetReadDeadline(time.Time{}) // the handler may have set a deadline meanwhile
 	}
 }
 
@@ -77,8 +77,8 @@ func (b *rest) wait() time.Duration {
 	return b.slow
 }
 
-// settle is wait for the last time: the handler has returned, and a Read that
-// somebody still is in changes nothing any more.
+// settle calls wait for the last time: the handler has returned, and a Read that
+// is still running in another goroutine changes nothing any more.
 func (b *rest) settle() {
 	if b == nil {
 		return
@@ -89,8 +89,8 @@ func (b *rest) settle() {
 	b.over = true
 }
 
-// end is a deadline that somebody sets who reads the body. By one that has passed
-// it is given up.
+// end sets the deadline that the reader of the body asks for. A deadline in the
+// past gives the body up.
 func (b *rest) end(at time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

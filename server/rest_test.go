@@ -36,15 +36,15 @@ func (p *pipe) Accept() (net.Conn, error) {
 func (p *pipe) Close() error   { p.close.Do(func() { close(p.over) }); return nil }
 func (p *pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// A heard is what a client over a pipe has heard, and when.
+// A heard is what a client has read from a pipe, and when.
 type heard struct {
 	text         string
 	err          error
 	began, ended time.Duration
 }
 
-// overPipe sends what is given, 20 seconds between two parts, to a server with
-// usual bounds, and hears what comes until the connection ends, or for an hour.
+// overPipe sends the parts, 20 seconds apart, to a server with default bounds,
+// and reads the answer until the connection ends, or for an hour.
 func overPipe(t *testing.T, o server.Options, parts ...string) heard {
 	t.Helper()
 	o.Log, o.Identify = quiet(), anAdmin
@@ -84,10 +84,10 @@ func overPipe(t *testing.T, o server.Options, parts ...string) heard {
 	return h
 }
 
-// TestNobodyWaitsForABodyThatNobodySends holds with the usual bounds that who
-// announces a body and never sends it is answered all the same, and that neither
-// handlers nor connections wait for it longer than a piece may take, whatever
-// has been read of it and however long the answer is.
+// TestNobodyWaitsForABodyThatNobodySends holds with the default bounds that a
+// client that announces a body and never sends it gets an answer, and that
+// neither handlers nor connections wait for the body longer than a piece may
+// take, whatever has been read of it and however long the answer is.
 func TestNobodyWaitsForABodyThatNobodySends(t *testing.T) {
 	const headers = " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
 	mount := func(pattern string, do http.HandlerFunc) server.Mount {

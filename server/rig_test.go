@@ -32,7 +32,8 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// A house is a daemon on walls in memory, at two real sockets.
+// A house is a daemon with an in-memory provider, which listens at two real
+// sockets.
 type house struct {
 	t       *testing.T
 	state   *statedir.Dir
@@ -41,12 +42,12 @@ type house struct {
 	tokens  *token.Store
 	server  *server.Server
 	unix    *http.Client // of an admin
-	tcp     *http.Client // of whoever has a token
+	tcp     *http.Client // for callers with a token
 	addr    string
 	check   *apicheck.Checker
 }
 
-// A plan changes what a house is made of.
+// A plan changes the options of a house.
 type plan struct {
 	settings string
 	programs map[string]fake.Program
@@ -58,7 +59,7 @@ type plan struct {
 
 const usual = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
 
-// nowhere has no images, which these walls do not need.
+// nowhere has no images; the in-memory provider needs none.
 type nowhere struct{}
 
 func (nowhere) Volumes(context.Context, string) ([]string, error) { return nil, nil }
@@ -69,8 +70,8 @@ func (nowhere) Ensure(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }
 
-// answering has sandboxes that tell whether they stand, as walls with a guest
-// do, so that their handles are kept.
+// answering is a provider whose sandboxes report whether they run, as those with
+// a guest do, so that their handles are kept.
 type answering struct{ *fake.Provider }
 
 func (p answering) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
@@ -275,7 +276,7 @@ func (h *house) made(secret, session string, header ...string) api.Sandbox {
 	return is[api.Sandbox](h.send(secret, "POST", "/v1/sandboxes", map[string]any{"session": session}, header...), 201)
 }
 
-// slow cuts off after d who does not read.
+// slow returns a plan that cuts off clients that have not read for d.
 func slow(d time.Duration) func(*server.Options, *house) {
 	return func(o *server.Options, _ *house) { o.SlowWrite, o.SlowRead = d, d }
 }

@@ -47,7 +47,7 @@ func TestCreateIsIdempotentByKey(t *testing.T) {
 	wg.Wait()
 	replayed := 0
 	for _, a := range answers {
-		if got := is[api.Sandbox](a, 201); !got.Created { // all of them, with the first one's answer
+		if got := is[api.Sandbox](a, 201); !got.Created { // every caller gets the answer of the first
 			t.Errorf("got %+v", got)
 		}
 		if a.Header.Get(api.HeaderReplayed) == "true" {
@@ -187,7 +187,7 @@ func TestRemoveOfWhatIsInUse(t *testing.T) {
 	}
 }
 
-// What is somebody else's looks like what never was.
+// The sandboxes of another tenant look as if they had never existed.
 func TestOthersSandboxesAreNotThere(t *testing.T) {
 	h := open(t, plan{})
 	a := h.mint(token.Claims{Role: token.Tenant, Tenant: "a"})
@@ -246,7 +246,8 @@ func TestNoTokenNoAnswer(t *testing.T) {
 	is[api.Health](h.send("-", "GET", "/healthz", nil), http.StatusOK)
 }
 
-// An answer that an admin was given tells others no more than one of their own.
+// A replayed answer that was made for an admin tells other callers no more than
+// an answer of their own.
 func TestReplayedAnswersHoldNothingForAdmins(t *testing.T) {
 	h := open(t, plan{})
 	secret := h.mint(token.Claims{Role: token.Tenant, Tenant: "acme"})

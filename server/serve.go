@@ -31,7 +31,7 @@ type request struct {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !s.draining.Load() { // nobody waits for what is refused
+	if !s.draining.Load() { // a drain does not wait for refused requests
 		s.busy.enter()
 		defer s.busy.leave()
 	}
@@ -63,8 +63,9 @@ func (q *request) header() {
 	}
 }
 
-// recover answers for a handler that has panicked. Where an answer has begun
-// the connection is cut, so that nobody takes it for a whole one.
+// recover answers for a handler that has panicked. Where the answer has begun it
+// cuts the connection, so that the client does not take the answer for a whole
+// one.
 func (q *request) recover() {
 	v := recover()
 	if v == nil {
@@ -113,7 +114,7 @@ func (q *request) serve() error {
 	if q.route != nil && q.route.Role == "" {
 		return q.do(nil)
 	}
-	who, err := q.identify() // before anything is told of what there is
+	who, err := q.identify() // before the answer reveals which routes exist
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func (q *request) serve() error {
 	return q.do(who)
 }
 
-// do carries a request out for who asks; nil is anybody.
+// do carries a request out for the caller; nil is an anonymous caller.
 func (q *request) do(who *auth.Caller) error {
 	exempt := q.route != nil && q.route.Exempt
 	if q.s.draining.Load() && !exempt {
@@ -240,7 +241,7 @@ func tooLittle(r *resource.Route) error {
 	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this needs a token of the role " + string(r.Role) + " or above", Hint: "ask who runs the server for one (sandbox token create --role " + string(r.Role) + ")"}
 }
 
-// observe tells how the request ended.
+// observe reports to the observer how the request ended.
 func (q *request) observe() {
 	if q.s.o.Observer == nil {
 		return

@@ -1,6 +1,6 @@
-// Service: this part of the package is the life of the daemon as a process: it serves, keeps
-// house in the background, tells systemd how it is, takes settings in anew when
-// it is asked to, and drains in the end.
+// This file holds the life of the daemon as a process: it serves, runs the
+// background loops, reports its state to systemd, reloads the settings when it
+// is asked to, and drains in the end.
 
 package server
 
@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are what a service is made of. All but Reload, Hangups, Loops and
-// Tell are needed.
+// ServiceOptions configure a service. All but Reload, Hangups, Loops and Tell
+// are required.
 type ServiceOptions struct {
 	Server    *Server
 	Listeners []net.Listener // closed in the end
@@ -29,8 +29,8 @@ type ServiceOptions struct {
 	Reload  func() error    // reads settings anew; an error leaves the last good ones
 	Loops   []Loop
 
-	// Tell says something to who has started this process; nil is systemd,
-	// where there is one.
+	// Tell reports a state to the service manager that started this process; nil
+	// reports to systemd, where there is one.
 	Tell func(state string)
 }
 
@@ -63,7 +63,7 @@ func Run(ctx context.Context, o ServiceOptions) error {
 	return err
 }
 
-// wait returns when ctx ends or nobody is served any more.
+// wait returns when ctx ends or a listener has failed.
 func (o *ServiceOptions) wait(ctx context.Context, failed <-chan error) error {
 	beat, stop := o.beats()
 	defer stop()
@@ -84,7 +84,8 @@ func (o *ServiceOptions) wait(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// beats tells when the watchdog wants to hear of us.
+// beats returns a channel that ticks whenever a report to the watchdog of
+// systemd is due, and a function that stops it.
 func (o *ServiceOptions) beats() (<-chan time.Time, func()) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

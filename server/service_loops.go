@@ -27,8 +27,8 @@ type Loop struct {
 // soonest is the least time between two rounds, whatever they say.
 const soonest = 10 * time.Millisecond
 
-// start begins the loops, which end with ctx. A round that fails is told, once
-// for as long as it fails in the same way.
+// start begins the loops, which end with ctx. It logs the error of a round that
+// fails once for as long as the rounds fail with the same error.
 func start(ctx context.Context, loops []Loop, log logrus.FieldLogger) *sync.WaitGroup {
 	wg := &sync.WaitGroup{}
 	for _, l := range loops {

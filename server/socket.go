@@ -1,5 +1,5 @@
-// Socket: this part of the package opens what the daemon listens on: unix sockets that only their
-// user can use, TCP, and sockets that systemd hands over.
+// This file opens what the daemon listens on: unix sockets that only their user
+// can use, TCP, and sockets that systemd passes.
 
 package server
 
@@ -110,7 +110,7 @@ func Paths(ls []net.Listener, addresses []string) ([]string, error) {
 // Close closes listeners; unix sockets go away.
 func Close(ls []net.Listener) {
 	for _, l := range ls {
-		_ = l.Close() // nobody is there to mind
+		_ = l.Close() // the error is of no use to any caller
 	}
 }
 
@@ -157,9 +157,9 @@ func unavailable(address string, err error) error {
 	return e
 }
 
-// listenUnix listens at a path that only our user can connect to. A socket that
-// is there already makes way when nobody answers at it; anything else that is
-// there stays, and is an error.
+// listenUnix listens at a path that only our user can connect to. It replaces an
+// existing socket at which no process listens; any other existing file stays,
+// and is an error.
 func listenUnix(path string) (net.Listener, error) {
 	if err := makeWay(path); err != nil {
 		return nil, err
@@ -175,8 +175,8 @@ func listenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// bind makes the socket under a name that nobody knows, closes it to others
-// and gives it its name then: at no time is it open to them.
+// bind makes the socket under a random name, restricts it to our user and then
+// renames it, so that other users can never connect to it.
 func bind(path string) (net.Listener, error) {
 	fd, err := newSocket()
 	if err != nil {
@@ -192,7 +192,7 @@ func bind(path string) (net.Listener, error) {
 		return nil, err
 	}
 	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {
-		_ = os.Remove(path) // which nobody has seen
+		_ = os.Remove(path) // no client has connected to it
 		return nil, err
 	}
 	l, err := net.FileListener(f)
@@ -204,7 +204,7 @@ func bind(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// makeWay removes a socket at which nobody answers.
+// makeWay removes a socket at which no process listens.
 func makeWay(path string) error {
 	fi, err := os.Lstat(path)
 	switch {

@@ -11,7 +11,7 @@ import (
 
 // Room says how many connections over TCP a [Gate] holds open.
 type socketRoom struct {
-	All     int // of every kind; the descriptors beyond it are for all else
+	All     int // of every kind; the remaining descriptors are for other files
 	Unknown int // of those by which no caller was identified yet
 	Each    int // of those, from one address
 }
@@ -29,11 +29,11 @@ func roomNow() socketRoom {
 	return socketRoom{All: all, Unknown: unknown, Each: max(1, unknown/4)}
 }
 
-// A Gate bounds the connections over TCP by which no caller was identified, so that
-// whoever only connects takes no descriptors from those who may do something. A
-// connection is unknown from its acceptance until [Conn.Known]. Where there are too
-// many the oldest unknown one of the address, or of all, is closed: who has a token
-// sends it at once. A Gate is shared by listeners.
+// A Gate bounds the TCP connections whose caller has not been identified, so
+// that clients that only connect take no descriptors from identified callers. A
+// connection is unknown from its acceptance until [Conn.Known]. Where there are
+// too many the gate closes the oldest unknown one of the address, or of all: a
+// client with a token sends it at once. Several listeners can share a Gate.
 type socketGate struct {
 	room socketRoom
 
@@ -113,7 +113,7 @@ func (g *socketGate) enter(c *net.TCPConn) *socketConn {
 	}
 	g.mu.Unlock()
 	for _, c := range out {
-		_ = c.TCPConn.Close() // nobody has asked for anything there
+		_ = c.TCPConn.Close() // no request has arrived on it
 	}
 	if !fits {
 		return nil

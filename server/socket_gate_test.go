@@ -77,8 +77,9 @@ func (g *gateRig) wantOpen(want bool, what string, all ...*socketConn) {
 	}
 }
 
-// TestGate holds that whoever only connects pushes out what has been silent longest,
-// first his own, and never a connection by which a caller was identified.
+// TestGate holds that clients that only connect push out the connection that has
+// been silent longest, first one of their own address, and never a connection of
+// an identified caller.
 func TestGate(t *testing.T) {
 	g := newGateRig(t, socketRoom{All: 8, Unknown: 5, Each: 3})
 	var silent, known []*socketConn
@@ -92,7 +93,7 @@ func TestGate(t *testing.T) {
 	}
 	more("127.0.0.2", &known)
 	known[0].Known()
-	known[0].Known() // each request says so
+	known[0].Known() // each request calls it
 	for range 5 {
 		more("127.0.0.2", &silent)
 	}

@@ -18,9 +18,10 @@ const (
 	unflushed = 2048
 )
 
-// A writer is an answer that has to be read: each piece of it has a deadline,
-// and who does not take it by then is cut off. What is written at once has one
-// beside that for all of it, or it could be held in memory for hours.
+// A writer writes an answer that the client has to read: each piece of it has a
+// deadline, and a client that does not read it by then is cut off. An answer
+// that is written at once has one more deadline for all of it, or it could be
+// held in memory for hours.
 type writer struct {
 	http.ResponseWriter
 	rc   *http.ResponseController
@@ -38,15 +39,16 @@ type writer struct {
 	headed bool
 
 	status int  // 0 before the answer has begun
-	taken  bool // the connection is somebody else's
+	taken  bool // the connection has been hijacked
 
-	// instead is told in place of an answer that is none, of which nothing is written
-	// any more; where that has begun it is cut. See fail.
+	// instead is the error that is sent in place of an answer that failed.
+	// Nothing more of that answer is written; where it has begun the connection
+	// is cut. See fail.
 	instead error
 	cut     func(error) // ends the request; nil leaves it to itself
 
-	// plain takes what a library answers to no handshake of a WebSocket, in
-	// words of its own: refused is its status, and problems are written instead.
+	// plain is set where a library may answer a failed WebSocket handshake in
+	// plain text: refused is its status, and a problem is written instead.
 	plain   bool
 	refused int
 }
@@ -80,8 +82,8 @@ func (w *writer) waits() time.Duration {
 	return w.rest.wait()
 }
 
-// SetReadDeadline implements the interface of [http.ResponseController], for who
-// reads the body.
+// SetReadDeadline implements the interface of [http.ResponseController], for
+// handlers that read the body.
 func (w *writer) SetReadDeadline(at time.Time) error {
 	if w.rest == nil {
 		return w.rc.SetReadDeadline(at)
@@ -105,8 +107,8 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// fail has the answer be none. Whoever writes it hears why, in whatever goroutine
-// that is, and what was to be told is told when the handler has returned.
+// fail drops the answer. Writes to it return err, in whatever goroutine they
+// are, and the error is sent in its place when the handler has returned.
 func (w *writer) fail(err error) {
 	w.instead = err
 	if w.begun() && w.cut != nil {
@@ -184,7 +186,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		if w.status == 0 {
 			w.status = http.StatusSwitchingProtocols
 		}
-		_ = c.SetDeadline(time.Time{}) // whoever has it sets his own
+		_ = c.SetDeadline(time.Time{}) // the new owner of the connection sets its own
 	}
 	return c, rw, err
 }
