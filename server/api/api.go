@@ -1,11 +1,10 @@
-// Package api holds the requests and answers of the HTTP interface as types,
-// for the daemon that serves them and for clients in Go. It is pure: JSON and
-// nothing else.
+// Package api holds the requests and answers of the HTTP interface as types, for
+// the daemon that serves them and for clients in Go. It depends on JSON alone.
 //
-// Tags say what an OpenAPI document and a strict reader have to know of a
+// Struct tags say what an OpenAPI document and a strict reader have to know of a
 // field: doc, required, enum, min, max, minlen, maxlen, maxitems, and format.
-// Names never change their meaning; fields are added and not taken away, so
-// who reads answers ignores what it does not know.
+// Names never change their meaning; fields are added and never removed, so
+// clients ignore fields that they do not know.
 package api
 
 import (
@@ -17,7 +16,7 @@ import (
 // Headers of requests and answers that are ours, or that we take over.
 const (
 	HeaderTenant      = "Sandbox-Tenant"  // on whose behalf; admins choose
-	HeaderAgent       = "Sandbox-Agent"   // who speaks; [config.DefaultAgent] without
+	HeaderAgent       = "Sandbox-Agent"   // the agent that calls; [config.DefaultAgent] without
 	HeaderSession     = "Sandbox-Session" // the conversation; [config.DefaultSession] without
 	HeaderRequestID   = "X-Request-Id"
 	HeaderTraceparent = "Traceparent"

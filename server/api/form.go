@@ -1,4 +1,4 @@
-// Form: this part of the package holds what the daemon answers about a page, for its handlers and
+// This file holds the answers of the daemon about a page, for its handlers and
 // for clients.
 
 package api

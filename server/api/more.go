@@ -154,13 +154,14 @@ type DeriveGrant struct {
 	Expires      time.Time          `json:"expires,omitzero" doc:"With the parent without"`
 }
 
-// DerivedGrant is the new grant, and those that it comes from.
+// DerivedGrant is the new grant, and the grants from which it was derived.
 type DerivedGrant struct {
 	Grant grant.Grant   `json:"grant"`
 	Line  []grant.Grant `json:"line" doc:"Its parent first"`
 }
 
-// HeaderTerminal names a terminal that stays, in the answer to whoever opens it.
+// HeaderTerminal names a terminal that outlives its client, in the answer to the
+// client that opens it.
 const HeaderTerminal = "Sandbox-Terminal"
 
 // A Terminal is one that stays when its caller goes.

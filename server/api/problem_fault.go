@@ -1,13 +1,13 @@
-// Fault: this part of the package carries errors of this project over HTTP: a [sandbox.Error]
-// becomes a problem document (RFC 9457) with all its fields, and the document
-// becomes an equal error on the other side.
+// This file carries errors of this project over HTTP: a [sandbox.Error] becomes
+// a problem document (RFC 9457) with all its fields, and the document becomes an
+// equal error on the other side.
 //
-// Two things do not travel as they are. A cause is joined to the message,
-// because other programs have no use for its type; only what callers of file
-// operations ask for by errors.Is (there is none, there is one already, not
-// permitted) comes over, as the name of the kernel's error. And of
-// [sandbox.CodeInternal] nothing but the code is told, because nobody has
-// looked at what is in such a message.
+// Two things change on the way. A cause is joined to the message, because other
+// programs have no use for its type; only the errors that callers of file
+// operations test with errors.Is (does not exist, exists already, not permitted)
+// are kept, as the name of the kernel's error. And of [sandbox.CodeInternal]
+// only the code is sent, because the message of an unexpected error may hold
+// private text.
 
 package api
 
@@ -44,7 +44,7 @@ func Write(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", mediaType)
 	w.WriteHeader(d.Status)
-	_, _ = w.Write(b) // who does not read does not want to know
+	_, _ = w.Write(b) // a write error means that the client does not read
 }
 
 // Answer answers with v as JSON, with nothing where v is nil, or with the
@@ -61,12 +61,13 @@ func Answer(w http.ResponseWriter, v any, err error) {
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(b) // who has gone does not want it
+		_, _ = w.Write(b) // a write error means that the client has gone
 	}
 }
 
-// Read returns the error that an answer with that status and body tells of,
-// also where the body is no document. op is what was being done.
+// Read returns the error that an answer with that status and body describes,
+// also where the body is not a problem document. op is the operation that
+// failed.
 func Read(op string, status int, body []byte) error {
 	var d Document
 	if json.Unmarshal(body, &d) == nil && known(d.Code) {
@@ -117,10 +118,10 @@ func Of(err error) Document {
 	return d
 }
 
-// Err returns the error that d tells of. What d says is bounded and made safe
-// for a terminal, because the other side may be anybody; a code that is none
-// of ours becomes [sandbox.CodeUnavailable], because then the other side is
-// not one of ours.
+// Err returns the error that d describes. The texts of d are bounded and made
+// safe for a terminal, because the other side may be any server; an unknown code
+// becomes [sandbox.CodeUnavailable], because then the other side is not a server
+// of this project.
 func (d Document) Err() error {
 	e := &sandbox.Error{
 		Code: d.Code, Op: clean(d.Op), Field: clean(d.Field), Resource: clean(d.Resource),

@@ -75,7 +75,8 @@ func TestCausesTravel(t *testing.T) {
 	}
 }
 
-// TestInternalTellsNothing holds that what nobody has looked at stays inside.
+// TestInternalTellsNothing holds that the message of an unexpected error is not
+// sent.
 func TestInternalTellsNothing(t *testing.T) {
 	for _, err := range []error{
 		errors.New("dial /root/secret"),
@@ -88,8 +89,8 @@ func TestInternalTellsNothing(t *testing.T) {
 	}
 }
 
-// TestStrangers holds that an answer of somebody else is never taken for ours:
-// least of all that something is not there.
+// TestStrangers holds that an answer of another server is never taken for one of
+// the daemon, least of all for one that says that something does not exist.
 func TestStrangers(t *testing.T) {
 	for _, tt := range []struct {
 		status int

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An Approval is a question that somebody has to answer.
+// An Approval is a question that waits for a person to answer it.
 type Approval struct {
 	ID        string    `json:"id"`
 	Tenant    string    `json:"tenant"`

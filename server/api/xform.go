@@ -1,5 +1,5 @@
-// Form: this part of the package holds what travels between the command line on one machine and
-// the daemon on another.
+// This file holds what the command line on one machine and the daemon on another
+// exchange.
 
 package api
 
@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
-// LentPath is what paths of lent files begin with; the ticket follows.
+// LentPath is the prefix of the paths of lent files; the ticket follows.
 const LentPath = "/v1/lent"
 
 // A Use says how a sandbox is used. It is the Extra of a stream.Request of the
@@ -118,13 +118,13 @@ func (o Outcome) Whole(exit sandbox.Exit) manager.Outcome {
 	}
 }
 
-// A Lend asks for the files of the session's sandbox.
+// A Lend is a request for access to the files of the session's sandbox.
 type Lend struct {
 	MustExist bool   `json:"mustExist,omitempty"`
 	Flags     *Flags `json:"flags,omitempty"`
 }
 
-// A Lent says where they are, for as long as the socket is open.
+// A Lent is the address of the files, valid for as long as the socket is open.
 type Lent struct {
 	Ticket    string             `json:"ticket,omitempty"`
 	Name      string             `json:"name,omitempty"`
