@@ -1,8 +1,8 @@
-// Package caller tells who sends a request to the daemon: the user of a process
-// on this machine, known by the kernel, or the holder of a token. On it rests
-// everything that one tenant may not see of another, so what can be read in two
-// ways is refused: two Authorization headers, a token in a place that logs and
-// browsers keep, a request that a page of another site may have sent.
+// Package auth identifies the caller of a request to the daemon: the user of a
+// process on this machine, as the kernel reports it, or the bearer of a token.
+// The isolation of tenants depends on it, so it refuses what can be read in two
+// ways: two Authorization headers, a token in a place that logs and browsers
+// keep, a request that a page of another site may have sent.
 package auth
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Caller is who sends a request. The zero value may do nothing.
+// A Caller is the sender of a request. The zero value may do nothing.
 type Caller struct {
 	Role  token.Role
 	Token *token.Token // nil for users of this machine
@@ -39,14 +39,14 @@ const (
 	hintToken = "send the header Authorization: Bearer TOKEN; the command line takes it from --token-file or $SANDBOX_TOKEN"
 )
 
-// Identify returns who sends r. A request with a token is the token's, wherever
-// it comes from. Without one it is an admin's when it came over a unix socket
-// whose other end belongs to root or to our own user, and when no proxy says
-// that it passes on what others have sent.
+// Identify returns the sender of r. A request with a token belongs to that
+// token, over every socket. Without a token it belongs to an admin when it came
+// over a unix socket whose other end runs as root or as our own user, and no
+// proxy header says that it was forwarded.
 //
-// Errors of which [Challenge] is true are answered with 401. A token is looked
-// up each time, so one that was revoked is refused from the next request on;
-// for those that last longer there is [Caller.Watch].
+// Errors for which [Challenge] is true are answered with 401. A token is looked
+// up for every request, so the next request after a revocation is refused; for
+// longer requests there is [Caller.Watch].
 func Identify(store *token.Store, r *http.Request) (Caller, error) {
 	peer, local := peerOf(r.Context())
 	if err := misplaced(r); err != nil {
@@ -76,9 +76,8 @@ func Identify(store *token.Store, r *http.Request) (Caller, error) {
 	return Caller{Role: token.Admin, Local: true}, nil
 }
 
-// Budgeted returns the caller's token and those that it was made from, the first
-// ones first, as far as they have budgets. What the caller uses is charged to
-// all of them.
+// Budgeted returns the caller's token and its ancestors, in that order, as far
+// as they have budgets. What the caller uses is charged to all of them.
 func (c Caller) Budgeted() []token.Token {
 	if c.Token == nil {
 		return nil
@@ -86,7 +85,7 @@ func (c Caller) Budgeted() []token.Token {
 	return c.Token.Budgeted()
 }
 
-// Uncharged is the error about a token with a budget that nobody charges.
+// Uncharged is the error for a token with a budget where usage is not charged.
 func Uncharged() error {
 	return &sandbox.Error{
 		Code: sandbox.CodePermissionDeny, Op: op, Field: "budget", Message: "the token has a budget, which nobody charges here, so it is good for nothing",
@@ -208,7 +207,7 @@ func mentions(texts ...string) bool {
 	return false
 }
 
-// passedOn reports whether a proxy says that r is somebody else's.
+// passedOn reports whether a proxy header says that r was forwarded.
 func passedOn(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"} {
 		if len(r.Header.Values(name)) > 0 {

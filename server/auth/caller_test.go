@@ -175,8 +175,8 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestBudgeted holds that whoever has a token pays out of its budget and out of
-// those above it, in that order.
+// TestBudgeted holds that a caller with a token is charged to the budgets of the
+// token and of its ancestors, in that order.
 func TestBudgeted(t *testing.T) {
 	store := openStore(t)
 	bound := budget.One(budget.Calls, 3)

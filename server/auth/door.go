@@ -10,14 +10,14 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Admit refuses requests that a web page may have had a browser send, on every
-// socket: those with an origin, unless it is the address that the request is
-// sent to; those that a browser says come from another site; and, over TCP,
-// those for a host that is not ours, by which a page whose own name was made to
-// mean this machine gives itself away (DNS rebinding).
+// Admit refuses requests that a web page may have made a browser send, on every
+// socket: those with an Origin, unless it is the address that the request is
+// sent to; those that a browser marks as coming from another site; and, over
+// TCP, those for a host that is not ours, because a page whose own name resolves
+// to this machine (DNS rebinding) sends that name.
 //
-// Ours are the names and addresses of loopback, the address that the connection
-// came in at, and hosts: names without a port. The code is
+// Our hosts are the names and addresses of loopback, the address at which the
+// connection arrived, and hosts: names without a port. The code is
 // [sandbox.CodePermissionDeny], and the status 403, not 401: no token helps.
 func Admit(r *http.Request, hosts []string) error {
 	_, local := peerOf(r.Context())

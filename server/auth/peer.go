@@ -14,15 +14,15 @@ type peer struct {
 }
 
 // trusted reports whether the peer may do whatever our own user may: it runs as
-// our user or as root, in the namespaces that we are in. Who has only been handed
-// the socket, as by the mount of a container, is not trusted.
+// our user or as root, in the namespaces of this process. A process that has
+// only been given the socket, as by the mount of a container, is not trusted.
 func (p peer) trusted(own int) bool { return p.known && !p.alien && (p.uid == 0 || p.uid == own) }
 
 type peerKey struct{}
 
-// ConnContext is for the field of that name of an http.Server. It notes who is
-// at the other end of a unix socket; without it nobody is taken for a user of
-// this machine.
+// ConnContext is for the field of that name of an http.Server. It stores the
+// peer of a unix socket in the context; without it no request is taken for one
+// of a user of this machine.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	unix, ok := unwrap(c).(*net.UnixConn)
 	if !ok {
@@ -31,7 +31,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, look(unix))
 }
 
-// unwrap returns the connection below those that listeners and TLS lay over it.
+// unwrap returns the connection below the wrappers of listeners and TLS.
 func unwrap(c net.Conn) net.Conn {
 	for range 8 {
 		over, ok := c.(interface{ NetConn() net.Conn })

@@ -62,9 +62,9 @@ func alive(pidfd int) bool {
 	return err == nil && n == 0
 }
 
-// neighbour reports whether the process lives in the pid, mount and user
-// namespaces of this one, by the process file system at proc. Where that cannot
-// be told it does not.
+// neighbour reports whether the process runs in the pid, mount and user
+// namespaces of this one, by the process file system at proc. It returns false
+// where it cannot find out.
 func neighbour(proc string, pid, uid int) bool {
 	if pid <= 0 { // a process that cannot be seen from here
 		return false

@@ -81,7 +81,7 @@ func TestPeerInAnotherNamespace(t *testing.T) {
 	srv.Start()
 	t.Cleanup(srv.Close)
 	var user uintptr
-	if os.Getuid() != 0 { // who else may make the others
+	if os.Getuid() != 0 { // only root can make the other processes
 		user = syscall.CLONE_NEWUSER
 	}
 	for _, tt := range []struct {

@@ -4,5 +4,6 @@ package auth
 
 import "net"
 
-// look cannot tell here, so users of this machine need a token too.
+// look cannot identify peers on this system, so users of this machine need a
+// token too.
 func look(*net.UnixConn) peer { return peer{} }

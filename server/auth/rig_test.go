@@ -39,8 +39,8 @@ type answer struct {
 	err    error
 }
 
-// served starts a server on l that tells what it makes of requests, and returns
-// what sends one: the answer is Identify's.
+// served starts a server on l that answers with the result of Identify, and
+// returns a function that sends one request.
 func served(t *testing.T, store *token.Store, l net.Listener) func(change func(*http.Request)) answer {
 	t.Helper()
 	answers := make(chan answer, 1)
@@ -106,8 +106,8 @@ func bearing(secret string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+secret) }
 }
 
-// wantRefusal holds that an answer is one with 401 that says something, and
-// tells nothing of a secret.
+// wantRefusal holds that the answer is a 401 that contains says and does not
+// contain secret.
 func wantRefusal(t *testing.T, a answer, says, secret string) {
 	t.Helper()
 	challenge, ok := Challenge(a.err)

@@ -10,9 +10,9 @@ import (
 const (
 	// looks is how often a watched token is looked at.
 	looks = time.Second
-	// blind is how many looks in a row may tell nothing before the token counts
-	// as gone: a disk that fails for a moment ends no stream, one that stays
-	// away cannot keep a revoked token alive.
+	// blind is how many lookups in a row may fail before the token counts as
+	// revoked: a disk that fails for a moment ends no stream, and one that stays
+	// away cannot keep a revoked token valid.
 	blind = 10
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// holder returns the caller that holds a token of the claims.
+// holder returns a caller with a new token of these claims.
 func holder(t *testing.T, store *token.Store, claims token.Claims) Caller {
 	t.Helper()
 	secret, _ := mint(t, store, claims)

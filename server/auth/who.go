@@ -15,10 +15,10 @@ const (
 	SessionHeader = "Sandbox-Session"
 )
 
-// Who returns on whose behalf the caller asks in r: as the headers say, and
-// where they do not, what its token is bound to, and else the names that hold
-// when none is given. A header that is there twice or holds no valid name is
-// [sandbox.CodeValidation], one that names what is not the caller's
+// Who returns the names on whose behalf the caller sends r: as the headers say,
+// and without headers, those that the caller's token is bound to, and else the
+// default names. A header that occurs twice or holds no valid name is
+// [sandbox.CodeValidation], one with a name that the caller may not use
 // [sandbox.CodePermissionDeny].
 func (c Caller) Who(r *http.Request) (config.Who, error) {
 	who := config.Who{Tenant: c.Tenant, Agent: c.Agent, Session: c.Session}
@@ -44,9 +44,10 @@ func (c Caller) Who(r *http.Request) (config.Who, error) {
 	return who, c.Speaks(who)
 }
 
-// Speaks refuses who where its names are not valid ([sandbox.CodeValidation]) or
-// not the caller's ([sandbox.CodePermissionDeny]). It is for names that come
-// from elsewhere than the headers, such as the body.
+// Speaks returns an error when the names of who are not valid
+// ([sandbox.CodeValidation]) or the caller may not use them
+// ([sandbox.CodePermissionDeny]). It checks names that do not come from the
+// headers, but for example from the body.
 func (c Caller) Speaks(who config.Who) error {
 	if err := who.Validate(); err != nil {
 		return err
