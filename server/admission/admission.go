@@ -67,7 +67,8 @@ func (t Turns) check() error {
 	return nil
 }
 
-// An Admission decides who may go ahead. It is safe for concurrent use.
+// An Admission decides which requests may proceed. It is safe for concurrent
+// use.
 type Admission struct {
 	keeper *tenants.Keeper
 	queue  *tenants.Queue
@@ -78,7 +79,7 @@ type Admission struct {
 	ledger *ledger.Ledger // or nil
 
 	renewing sync.Mutex
-	inForce  Turns // that the queue goes by; guarded by renewing
+	inForce  Turns // that the queue applies; guarded by renewing
 
 	mu    sync.Mutex
 	now   uint64           // counts what happens to places
@@ -86,14 +87,14 @@ type Admission struct {
 	gone  map[string]uint64
 	found sync.Mutex // held while it is looked at what there is
 
-	refused atomic.Bool // somebody was, since the last look
+	refused atomic.Bool // a caller was refused since the last round
 	last    looked      // of Round
 }
 
 var _ manager.Accounting = (*Admission)(nil)
 
-// New returns an Admission in which nothing is held. Who serves requests calls
-// [Admission.Reconcile] before the first one.
+// New returns an Admission that holds nothing. A server calls
+// [Admission.Reconcile] before the first request.
 func New(o Options) (*Admission, error) {
 	a := &Admission{keeper: o.Keeper, rules: o.Rules, turns: o.Turns, ledger: o.Ledger, log: o.Log, held: map[string]*held{}, gone: map[string]uint64{}}
 	if a.log == nil {
@@ -119,9 +120,9 @@ func New(o Options) (*Admission, error) {
 	return a, err
 }
 
-// Request counts one request of the caller for the tenant. It is
+// Request counts one request of the caller for the tenant. The error is
 // [sandbox.CodeBudgetExceeded] where there were too many, for which
-// [quota.RetryAfter] tells when to come again, and [sandbox.CodePermissionDeny]
+// [quota.RetryAfter] returns when to retry, and [sandbox.CodePermissionDeny]
 // where the tenant is not served.
 func (a *Admission) Request(c auth.Caller, tenant string) error {
 	accounts, err := a.accounts(c, tenant)
@@ -132,14 +133,15 @@ func (a *Admission) Request(c auth.Caller, tenant string) error {
 	return err
 }
 
-// Command waits for the tenant's turn to begin a command, and counts it among
-// those that run until release is called, which has to be and may be more than
-// once. Errors are those of [Admission.Request], and of the end of ctx.
+// Command waits for the tenant's turn to begin a command, and counts the command
+// as running until release is called. The caller has to call release, and may
+// call it more than once. Errors are those of [Admission.Request], and that of
+// ctx.
 //
-// While a command begins it has a slot, which the tenants get in turns; after
-// Hold it has begun, however long it goes on, and the slot is the next one's.
-// So commands that last keep nobody waiting, and of short ones each tenant gets
-// its share.
+// While a command begins it occupies a slot, which the tenants get in turns;
+// after Hold it counts as begun, however long it runs, and the slot is free for
+// the next command. So long commands delay no other command, and each tenant
+// gets its share of short ones.
 func (a *Admission) Command(ctx context.Context, c auth.Caller, tenant string) (release func(), err error) {
 	accounts, err := a.accounts(c, tenant)
 	if err != nil {
@@ -195,10 +197,10 @@ func (a *Admission) Begin(ctx context.Context, tenant string) (release func(), e
 	return release, err
 }
 
-// Load tells how busy the queue of commands is.
+// Load returns how busy the queue of commands is.
 func (a *Admission) Load() tenants.Load { return a.queue.Load() }
 
-// Held tells what a tenant holds.
+// Held returns what a tenant holds.
 func (a *Admission) Held(tenant string) tenants.Want {
 	return a.keeper.Held(auth.Caller{}.Accounts(tenant, tenants.Limits{})[0].Name)
 }

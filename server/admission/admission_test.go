@@ -236,9 +236,9 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// TestTurnsChange holds that commands begin as is said when they come, that those
-// who wait have the slots that there are more, and that what cannot be leaves
-// everything as it was.
+// TestTurnsChange holds that commands begin by the turns that apply when they
+// arrive, that waiting commands get the additional slots, and that invalid turns
+// leave everything as it was.
 func TestTurnsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := Turns{Slots: 1, Waiting: 1, Hold: time.Hour}
@@ -264,7 +264,7 @@ func TestTurnsChange(t *testing.T) {
 		if len(second) != 1 || len(third) != 1 {
 			t.Fatalf("with three slots %d and %d begin", len(second), len(third))
 		}
-		now = Turns{Slots: 0, Waiting: 1, Hold: time.Hour} // as nobody may say
+		now = Turns{Slots: 0, Waiting: 1, Hold: time.Hour} // which no settings may say
 		fourth := run()
 		if got := a.Load(); got.Held != 3 || got.Waiting != 1 {
 			t.Errorf("after turns that cannot be the load is %+v", got)

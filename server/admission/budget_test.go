@@ -129,8 +129,8 @@ func TestChildrenSpendTheirParents(t *testing.T) {
 	}
 	var got [3]atomic.Int64
 	var wg sync.WaitGroup
-	// Not all at the same moment: who waits too long for the accounts is told
-	// that they are busy, and his call stays charged.
+	// Not all at the same moment: a call that waits too long for the accounts is
+	// refused because they are busy, and stays charged.
 	at := make(chan struct{}, 9)
 	for i := range 90 {
 		wg.Go(func() {
@@ -264,7 +264,7 @@ func TestTimeEndsACommand(t *testing.T) {
 func TestUnmeteredIsRefused(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	secret, _ := p.token("", most(func(b *budget.Amount) { b.CPUMs = 1000 }))
-	p.Want(501, secret, "POST", p.box+"/shells/main/run", echo) // whose parts are not told apart
+	p.Want(501, secret, "POST", p.box+"/shells/main/run", echo) // its outputs are not separate
 
 	none := pays(t, "", "") // no accounts
 	bare, _ := none.token("", calls(100))
@@ -275,7 +275,7 @@ func TestUnmeteredIsRefused(t *testing.T) {
 	}
 }
 
-// TestProcessorTimeCounts runs a program that computes behind a real wall until
+// TestProcessorTimeCounts runs a program that computes in a real sandbox until
 // the budget of its token is used up.
 func TestProcessorTimeCounts(t *testing.T) {
 	p := pays(t, "local", t.TempDir())
@@ -307,8 +307,8 @@ func TestAccountsGoWithTheirTokens(t *testing.T) {
 	}
 }
 
-// TestMakingABudget holds that a token is made with as much as is asked for, and
-// never with more than who makes it has.
+// TestMakingABudget holds that a token is made with the budget that is asked
+// for, and never with more than its maker has.
 func TestMakingABudget(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	own, _ := p.token("", most(func(b *budget.Amount) { b.Calls, b.Files = 10, 3 }))

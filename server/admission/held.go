@@ -15,7 +15,7 @@ import (
 type held struct {
 	manager.Footprint
 	since uint64 // when it began to, or was last seen to change
-	made  bool   // whoever makes it has done so
+	made  bool   // the goroutine that makes it has done so
 	rest  func() // gives back all but the disk; nil when that is done
 	disk  func() // gives back the disk; nil where nothing is held of it
 }
@@ -38,7 +38,7 @@ func (a *Admission) Hold(ctx context.Context, f manager.Footprint) (settle func(
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if had := a.held[f.Name]; had != nil {
-		a.drop(had) // whoever makes it anew knows that it is gone
+		a.drop(had) // a new sandbox of that name implies that the old one is gone
 		a.gone[f.Name] = a.tick()
 	}
 	a.forgetFolders(f.Tenant)
@@ -80,8 +80,8 @@ func (a *Admission) Gone(name string) {
 	}
 }
 
-// boundedDisk refuses a workspace that may grow as it likes where somebody has a
-// bound for all: nobody could tell what is left of it.
+// boundedDisk refuses a workspace without a disk limit where one of the accounts
+// bounds the disk: what is left of that bound could not be computed.
 func boundedDisk(f manager.Footprint, accounts []tenant.Account) error {
 	if f.Disk != manager.NoBound {
 		return nil
@@ -154,7 +154,8 @@ func (a *Admission) forgetFolders(tenant string) {
 	}
 }
 
-// there reports whether a workspace is there, as far as can be told.
+// there reports whether the workspace exists, and true where that cannot be
+// found out.
 func there(workspace string) bool {
 	if workspace == "" {
 		return false

@@ -59,7 +59,7 @@ func TestSandboxCountsUntilItIsGone(t *testing.T) {
 	}
 	wantHeld(t, a, "a", one) // while it is made
 	settle(false)
-	settle(true) // is told once
+	settle(true) // calls more than one have no effect
 	wantHeld(t, a, "a", tenant.Want{})
 
 	mustHold(t, t.Context(), a, plain("a", 1))
@@ -98,7 +98,7 @@ func TestSandboxCountsForTheCallersToken(t *testing.T) {
 	mustHold(t, second, a, plain("a", 2))
 	_, err := a.Hold(first, plain("a", 3))
 	wantExceeded(t, err, tenant.Sandboxes, "token parent")
-	mustHold(t, t.Context(), a, plain("a", 3)) // by who has no token
+	mustHold(t, t.Context(), a, plain("a", 3)) // by a caller without a token
 	a.Gone(plain("a", 1).Name)
 	mustHold(t, second, a, plain("a", 4))
 }

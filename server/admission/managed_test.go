@@ -24,7 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
-// noImages is for walls that need none.
+// noImages is an image source for providers that need none.
 type noImages struct{}
 
 func (noImages) Volumes(context.Context, string) ([]string, error) { return nil, nil }
@@ -35,8 +35,8 @@ func (noImages) Ensure(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }
 
-// A rig is a conductor with its admission; both can be started again, on the
-// sandboxes that are there.
+// A rig is a manager with its admission; both can be started again, on the
+// existing sandboxes.
 type rig struct {
 	t        testing.TB
 	state    *statedir.Dir
@@ -170,7 +170,7 @@ func TestRestartCountsWhatIsThere(t *testing.T) {
 	if err := r.ready("acme", "more"); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
 		t.Errorf("got %v, want the quota to be used up", err)
 	}
-	// What somebody else removes is found out by looking.
+	// A sandbox that another program removes is found by inspection.
 	must(t, r.wall.Remove(t.Context(), r.standing("acme")[0].Name))
 	must(t, r.Reconcile(t.Context(), r.Manager))
 	must(t, r.ready("acme", "more"))

@@ -12,10 +12,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
-// marks remember for whom beside their tenant sandboxes count, for the next
-// program: one small file for each that was made by the holder of a token with a
-// quota. Without one a sandbox counts for its tenant alone. A zero marks
-// remembers nothing.
+// marks record which sandboxes count for a token beside their tenant, for the
+// next process: one small file for each sandbox that a caller with a token with
+// a quota has made. Without a mark a sandbox counts for its tenant alone. A zero
+// marks records nothing.
 type marks struct {
 	dir string
 }

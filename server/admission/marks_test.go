@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
-// TestRestartKeepsTheQuotasOfTokens: what the holder of a token has made counts
-// for the token after a restart, too.
+// TestRestartKeepsTheQuotasOfTokens holds that what a token's bearer has made
+// counts for the token after a restart, too.
 func TestRestartKeepsTheQuotasOfTokens(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "marks")
 	start := func() *Admission {
@@ -24,7 +24,7 @@ func TestRestartKeepsTheQuotasOfTokens(t *testing.T) {
 		mustHold(t, ctx, a, plain("a", n))
 		there.put(plain("a", n))
 	}
-	mustHold(t, t.Context(), a, plain("a", 3)) // by nobody with a token
+	mustHold(t, t.Context(), a, plain("a", 3)) // by a caller without a token
 	there.put(plain("a", 3))
 
 	a = start()

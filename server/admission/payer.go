@@ -29,8 +29,8 @@ func (a *Admission) unpaid(c auth.Caller) error {
 	return auth.Uncharged()
 }
 
-// Payer implements [manager.Accounting]: the budgets of the caller's token and
-// of those above it pay, all or none.
+// Payer implements [manager.Accounting]: usage is charged to the budgets of the
+// caller's token and of its ancestors, all or none.
 func (a *Admission) Payer(ctx context.Context) (manager.Payer, error) {
 	c := callerOf(ctx)
 	tokens := c.Budgeted()
@@ -64,8 +64,8 @@ func limitsOf(tokens []token.Token) []ledger.Limit {
 	return append(chain, ledger.Limit{ID: tokensAccount + top.Tenant, Bound: budget.NoBound()})
 }
 
-// Forget removes the accounts of tokens that are no more. gone tells of an id
-// whether it is certain that there is no such token.
+// Forget removes the accounts of tokens that no longer exist. gone reports
+// whether it is certain that there is no token of that id.
 func (a *Admission) Forget(ctx context.Context, gone func(id string) bool) error {
 	if a.ledger == nil {
 		return nil

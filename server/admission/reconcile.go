@@ -10,20 +10,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/auth"
 )
 
-// An Inventory tells which sandboxes there are; a [manager.Manager] is one.
+// An Inventory lists the sandboxes that exist; a [manager.Manager] is one.
 type Inventory interface {
 	Footprints(ctx context.Context, known func(name string) bool) ([]manager.Footprint, error)
 }
 
-// A Recorded inventory also tells whether anything was recorded of it since;
-// a [manager.Manager] does.
+// A Recorded inventory also reports whether anything was recorded of it since a
+// time; a [manager.Manager] does.
 type Recorded interface {
 	Inventory
 	RecordStamp() (registry.Stamp, error)
 }
 
-// lookAnew is how long what was counted may go without a look at what there is,
-// when nothing tells of a change: sandboxes can go without a record of it.
+// lookAnew is the longest time between two inspections of the inventory when
+// nothing was recorded: sandboxes can disappear without a record of it.
 const lookAnew = 10 * time.Minute
 
 // A looked is when it was last looked at what there is.
@@ -32,10 +32,11 @@ type looked struct {
 	at    time.Time
 }
 
-// Round is one of many, which come often, at now: it does what [Admission.Reconcile]
-// does when something has been recorded since the last one, when somebody was
-// refused a place since, and when the last look is long ago. Otherwise it asks
-// nobody, so that sandboxes that do nothing cost nothing. One caller at a time.
+// Round is called often, with the current time: it does what
+// [Admission.Reconcile] does when something has been recorded since the last
+// round, when a caller was refused for lack of room since, and when the last
+// inspection is long ago. Otherwise it does not ask the inventory, so that idle
+// sandboxes cost nothing. Calls must not overlap.
 func (a *Admission) Round(ctx context.Context, in Recorded, now time.Time) error {
 	stamp, err := in.RecordStamp() // before it is looked: what is recorded meanwhile is for the next round
 	if err != nil {
@@ -46,7 +47,7 @@ func (a *Admission) Round(ctx context.Context, in Recorded, now time.Time) error
 	if a.last.stamp.Same(stamp) && age >= 0 && age < lookAnew && !a.refused.Load() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.forgetFolders("") // somebody may have removed workspaces by hand
+		a.forgetFolders("") // a workspace may have been removed by hand
 		return nil
 	}
 	a.refused.Store(false)
@@ -58,11 +59,12 @@ func (a *Admission) Round(ctx context.Context, in Recorded, now time.Time) error
 	return nil
 }
 
-// Reconcile counts the sandboxes that there are and were not counted, and counts
-// those no more that are gone. What happens meanwhile counts as it happens.
+// Reconcile counts the existing sandboxes that were not counted, and stops
+// counting those that are gone. Changes during the call are counted as they
+// happen.
 //
-// Where some of what there is cannot be told, an error says so: then what was
-// counted stays so, and what was found counts.
+// Where a part of the inventory cannot be read it returns an error: then what
+// was counted stays counted, and what was found counts.
 func (a *Admission) Reconcile(ctx context.Context, in Inventory) error {
 	a.found.Lock()
 	defer a.found.Unlock()

@@ -113,7 +113,7 @@ func TestReconcileFreesTheDiskOfWorkspacesThatAreGone(t *testing.T) {
 	wantHeld(t, a, "a", tenant.Want{})
 }
 
-// A round asks what there is when something tells that this may have changed,
+// A round asks the inventory when something reports that it may have changed,
 // and otherwise only once in a while.
 func TestRound(t *testing.T) {
 	a := admission(t, Options{Rules: limited(tenant.NoLimits().With(tenant.Sandboxes, 1))})
@@ -142,7 +142,7 @@ func TestRound(t *testing.T) {
 			t.Errorf("%s: it looked %d times, want %d", what, got, looks)
 		}
 	}
-	settle(-time.Hour) // of a time to come nothing is told, as of just now, however long a round takes
+	settle(-time.Hour) // a time in the future proves nothing, nor does the present, however long a round takes
 	round("the first", 1)
 	round("just after records were made", 1)
 	settle(time.Hour)
@@ -153,7 +153,7 @@ func TestRound(t *testing.T) {
 	round("something was recorded", 1)
 	round("nothing was recorded since", 0)
 
-	there.take(plain("a", 1).Name) // by hand, which nobody records
+	there.take(plain("a", 1).Name) // by hand, which is not recorded
 	round("nothing tells of it", 0)
 	wantHeld(t, a, "a", sandboxes(1))
 	_, err = a.Hold(t.Context(), plain("a", 2))

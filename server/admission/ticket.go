@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/auth"
 )
 
-// A ticket goes with a request: who asks, and the turn that was waited for and
-// that no command has yet. nil is that of nobody.
+// A ticket goes with a request: the caller, and the turn that the request has
+// waited for and that no command has used yet. A nil ticket has no caller.
 type ticket struct {
 	caller auth.Caller
 
@@ -24,7 +24,7 @@ type turn struct {
 
 type ticketKey struct{}
 
-// WithCaller returns a context that says who asks, for one request. What is
+// WithCaller returns a context that carries the caller of one request. What is
 // made and run with it counts for the caller's token, too, and without it for
 // the tenant alone.
 func WithCaller(ctx context.Context, c auth.Caller) context.Context {
@@ -36,7 +36,7 @@ func ticketOf(ctx context.Context) *ticket {
 	return t
 }
 
-// callerOf is who asks, as far as ctx says.
+// callerOf returns the caller that ctx carries.
 func callerOf(ctx context.Context) auth.Caller {
 	if t := ticketOf(ctx); t != nil {
 		return t.caller
@@ -44,8 +44,8 @@ func callerOf(ctx context.Context) auth.Caller {
 	return auth.Caller{}
 }
 
-// leave leaves a turn with the ticket, unless there is one, and returns what
-// gives it back as long as nobody has taken it.
+// leave stores a turn in the ticket, unless there is one, and returns a function
+// that releases the turn unless a command has taken it.
 func (t *ticket) leave(tenant string, release func()) func() {
 	if t == nil {
 		return release
