@@ -1,11 +1,14 @@
-// Package browser holds the words of the browser: what runs one (a
-// [Container]), what it may do ([Settings], [Limits], [Rights]), and what is
-// done with it (a [Session]). It does nothing by itself; packages below it do:
+// Package browser runs and exposes the browser of a scope. It defines the
+// container of a browser ([Container]), what the browser may do ([Settings],
+// [Limits], [Rights]) and a browser session ([Session]); it starts the browser
+// through the guest, proxies the Chrome DevTools Protocol and serves the
+// display. The layers depend on each other in this order:
 //
-//	settings → visit (pure) → supervise → bridge → page
+//	settings → URL policy (pure) → launcher → CDP proxy → page
 //
-// A browser runs in a container of its own, one for each scope, which has no
-// network and no port: everything speaks to it through the guest inside.
+// Each scope has a browser of its own in a container of its own. The container
+// has no network and no published port: every connection goes through its
+// guest.
 package browser
 
 import (
@@ -17,14 +20,14 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A Container is an open handle to the container of one browser, under a
-// lease: while it is open nobody removes the container. It is safe for
+// A Container is an open handle to the container of one browser. It holds a
+// lease: the container is not removed while the handle is open. It is safe for
 // concurrent use.
 type Container interface {
-	// Name is that of the container.
+	// Name returns the name of the container.
 	Name() string
 
-	// Settings are those the container was opened with.
+	// Settings returns the settings that the container was opened with.
 	Settings() Settings
 
 	// Dial connects to an address inside, as [sandbox.Dialer] does.
@@ -33,53 +36,54 @@ type Container interface {
 	// Start runs a command inside, as [sandbox.Sandbox] does.
 	Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error)
 
-	// Way opens a way out by the rules of the settings, at a loopback port
-	// inside: the given one, or a free one for 0. ok is false where the rules
-	// allow nothing, so that there is no way. [sandbox.CodeBusy] says that
-	// another program has the port. The way ends with end, and with the
-	// container; it is nobody's port on the host.
+	// Way opens an egress proxy listener by the egress rules of the settings,
+	// at a loopback port inside: at port, or at a free port if port is 0. ok
+	// is false if the rules allow no host; no listener is opened then. The
+	// error is [sandbox.CodeBusy] if another program has the port. The
+	// listener ends when end is called and with the container. It is never a
+	// port of the host.
 	Way(ctx context.Context, port int) (addr netip.AddrPort, end func(), ok bool, err error)
 
-	// Workspace is the folder of the host that is the workspace of the same
-	// scope, and whose its files are. What lies in it is untrusted: it is
-	// opened through os.Root alone. The container does not see it.
+	// Workspace returns the host folder that is the workspace of the same
+	// scope, and the owner of its files. Its content is untrusted: callers
+	// open it through os.Root alone. The container does not see it.
 	Workspace(ctx context.Context) (Workspace, error)
 
-	// Close lets go of the container and ends what was started through it,
-	// unless detached.
+	// Close releases the container and ends the processes started through it,
+	// except detached ones.
 	Close() error
 }
 
 // A Workspace is a folder of the host.
 type Workspace struct {
 	Dir      string // absolute
-	UID, GID int    // whose files it holds
-	Refusal  error  // of every change of it; nil where downloads may be put there
+	UID, GID int    // of the owner of its files
+	Refusal  error  // the error for every change of it; nil where downloads are allowed
 }
 
-// ProxyPort is the loopback port inside at which browsers look for their way
-// out, unless a session names another.
+// ProxyPort is the loopback port inside at which a browser finds its egress
+// proxy, unless a session names another.
 const ProxyPort = 3128
 
-// RunDir is the folder inside that belongs to the supervisor of the browser;
-// it lies in memory.
+// RunDir is the folder inside, in memory, that belongs to the supervisor of
+// the browser.
 const RunDir = "/run/sandbox-browser"
 
-// LogFile is what display, browser and servers have written, the end of it
-// at least.
+// LogFile is the log of the display, the browser and the servers. Only its end
+// is certain to be kept.
 const LogFile = RunDir + "/log"
 
-// VNCPasswords is the file that the VNC server reads whenever somebody
-// connects: the password that lets do everything, a line "__BEGIN_VIEWONLY__",
-// and the one that lets only look. It begins with random ones that nobody
-// knows. It must always be there: without it the VNC server ends.
+// VNCPasswords is the password file of the VNC server, which reads it on every
+// connection: the password for full control, a line "__BEGIN_VIEWONLY__", and
+// the view-only password. It starts with random passwords that are given to no
+// caller. The file must always exist: the VNC server ends without it.
 const VNCPasswords = RunDir + "/vnc.passwd"
 
 // Program is the name of the supervisor inside.
 const Program = "sandbox-browser"
 
 // Settings say how a browser is started and what it may do. They are plain
-// data, made from the settings of its scope.
+// data, resolved from the settings of its scope.
 type Settings struct {
 	CDPPort   int // inside, on loopback
 	VNCPort   int // inside, on loopback
@@ -88,13 +92,13 @@ type Settings struct {
 	Headless  bool // no display
 	VNC       bool // the display can be watched
 	NoSandbox bool // without Chromium's own sandbox
-	Direct    bool // a network of the engine, not the way out
+	Direct    bool // on a network of the engine instead of the egress proxy
 
-	Schemes   []string // that may be opened: http, https, and data where it is allowed
-	Downloads bool     // may be made, into the workspace
+	Schemes   []string // URL schemes that may be opened: http, https, and data where it is allowed
+	Downloads bool     // downloads into the workspace are allowed
 
 	StartTimeout time.Duration
-	Sources      netip.Prefix // who may use bridges; not valid: loopback
+	Sources      netip.Prefix // addresses that may use CDP proxies; not valid: loopback
 	Rules        sandbox.EgressRules
 	Limits       Limits
 }
@@ -110,41 +114,41 @@ type Limits struct {
 	TransferBytes        int64 // of one download, upload or PDF
 }
 
-// Rights are what the caller of a session was granted beyond looking.
+// Rights are what the caller of a session was granted beyond reading pages.
 type Rights struct {
-	// Write lets click, type, upload and download, which change something
-	// somewhere.
+	// Write allows clicks, typing, uploads and downloads, which change state
+	// on the host or on a site.
 	Write bool
 
-	// Visit is asked about every document that the main frame is to load, when
-	// settings and rules have let it pass: those that a caller opens, and where
-	// clicks, scripts, forms, refreshes, redirects and the way back lead. The
-	// address is as package visit spells it, "workspace:PATH" for files. hop
-	// counts the redirects of one navigation, so 0 is where it begins. nil
-	// allows all.
+	// Visit is called before the main frame loads a document that settings and
+	// rules allow: documents that the caller opens, and those that clicks,
+	// scripts, forms, refreshes, redirects and history lead to. address has
+	// the spelling of the URL policy, "workspace:PATH" for files. hop counts
+	// the redirects of one navigation and is 0 for its first request. A nil
+	// Visit allows all documents.
 	//
-	// Its error keeps the document from being asked for, and is what the
-	// action that led there returns. It has to return when ctx ends, which is
-	// soon: no answer in time, a panic, and an error that is no
-	// *[sandbox.Error] refuse too. It may be called from several goroutines.
+	// An error keeps the document from being requested, and the action that
+	// led there returns it. Visit has to return when ctx ends, which is soon:
+	// a missing answer, a panic, and an error that is no *[sandbox.Error]
+	// refuse too. It may be called from several goroutines.
 	//
-	// Not asked about are empty pages (about:blank), which load nothing,
-	// frames within the page, and windows, of which none is ever opened.
+	// Visit is not called for empty pages (about:blank), which load nothing,
+	// for frames within the page, and for windows, which are never opened.
 	Visit func(ctx context.Context, address string, hop int) error
 
-	// Read is asked before a file of the workspace is read for a page, whatever
-	// has asked for it: the page itself, frames, pictures and scripts in it.
-	// file is the path below the workspace. It answers as Visit does. nil allows
-	// all.
+	// Read is called before a file of the workspace is read for a page,
+	// whether the page itself, a frame, a picture or a script requests it.
+	// file is the path below the workspace. Its result is treated as that of
+	// Visit. A nil Read allows all files.
 	Read func(ctx context.Context, file string) error
 
-	// Received is told of bytes that pages have received, with all that is in
-	// them, as they come. It must not block. nil does not want to know.
+	// Received is called with the number of bytes that pages have received,
+	// headers included, as they arrive. It must not block. It may be nil.
 	Received func(bytes int64)
 
-	// Transfer is asked before a file goes to a page, and before one that was
-	// downloaded comes into the workspace. Its error is what the action
-	// returns. nil allows all.
+	// Transfer is called before a file goes to a page, and before a downloaded
+	// file is put into the workspace. The action returns its error. A nil
+	// Transfer allows all transfers.
 	Transfer func(ctx context.Context, t Transfer) error
 }
 
@@ -154,15 +158,16 @@ type Transfer struct {
 	Bytes  int64 // of the file
 }
 
-// Environment returns the variables that tell the supervisor inside how to
-// start the browser. They hold no secret.
+// Environment returns the environment variables that tell the supervisor
+// inside how to start the browser. They hold no secret.
 func (s Settings) Environment() map[string]string {
 	return environment(s)
 }
 
-// Kept returns s for a browser that was made with other settings, whose
-// variables env are, and kept. How it is spoken to and what holds it is as it
-// was made; a session in it may do what both let.
+// Kept returns s adjusted to a browser that was made with other settings and
+// kept; env are the variables it was made with. The connection to the browser
+// and its isolation stay as they were made; a session may do only what both
+// settings allow.
 func (s Settings) Kept(env map[string]string) Settings {
 	return kept(s, env)
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// environment is the whole contract between settings and supervisor.
+// environment returns the variables that carry settings to the supervisor.
+// They are the whole contract between the two.
 func environment(s Settings) map[string]string {
 	proxy := net.JoinHostPort("127.0.0.1", strconv.Itoa(ProxyPort))
 	if s.Direct {
@@ -35,8 +36,8 @@ func truth(b bool) string {
 	return "0"
 }
 
-// kept reads what environment has written. A variable that is not there says
-// nothing.
+// kept applies the variables written by environment to s. A missing variable
+// changes nothing.
 func kept(s Settings, env map[string]string) Settings {
 	const prefix = "SANDBOX_BROWSER_"
 	for name, port := range map[string]*int{"CDP_PORT": &s.CDPPort, "VNC_PORT": &s.VNCPort, "NOVNC_PORT": &s.NoVNCPort} {

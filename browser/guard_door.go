@@ -1,12 +1,12 @@
-// Door: this part of the package decides who may speak to a listener of ours on loopback, from
-// the head of a request alone. It is pure, and knows no path and no token:
-// those are matters of the listener, which asks this package first.
+// This file holds the loopback guard. It decides from the head of a request
+// alone which requests a loopback listener of this package accepts. It is pure
+// and knows no paths and no tokens: the listener checks these after the guard.
 //
-// Whatever runs on the machine, web pages included, can send requests to a
-// loopback port. What is refused here are requests that a page could make: one
-// with the name of a foreign host (DNS rebinding), one with an origin, one that
-// a browser says comes from another site; and heads that two readers could
-// read in two ways.
+// Every program on the machine, and every web page in a browser on it, can
+// send requests to a loopback port. The guard refuses requests that a page
+// could make: those with the name of a foreign host (DNS rebinding), with a
+// foreign origin, or marked by the browser as coming from another site. It
+// also refuses heads that two parsers could read in two ways.
 
 package browser
 
@@ -16,32 +16,32 @@ import (
 	"strings"
 )
 
-// A Head is that of a request as it came, nothing of it decoded.
+// A guardHead is the head of a request as received; nothing of it is decoded.
 type guardHead struct {
 	Method string
-	Target string              // the second word of the first line
-	Host   string              // of the header, or of an absolute target
-	Peer   netip.Addr          // who connected
-	Body   bool                // something follows the head
+	Target string              // request target, the second word of the first line
+	Host   string              // Host header, or the host of an absolute target
+	Peer   netip.Addr          // address of the client
+	Body   bool                // a body follows the head
 	Header map[string][]string // by canonical names, without Host
 }
 
-// Values returns those of the header of a canonical name.
+// Values returns the values of a header by its canonical name.
 func (h guardHead) Values(name string) []string { return h.Header[name] }
 
-// A Refusal is an answer that lets nothing through. It says nothing that the
-// request has said.
+// A guardRefusal is the response to a request that is refused. It repeats
+// nothing of the request.
 type guardRefusal struct {
 	Status int // of HTTP
 	Reason string
 	Allow  string // methods, for 405
 }
 
-// Rules are what a listener demands of everybody.
+// guardRules are what a listener demands of every request.
 type guardRules struct {
-	Port    uint16       // that it listens at
-	Sources netip.Prefix // peers that may connect; not valid: the own machine
-	Pages   bool         // own pages exist, whose requests are welcome
+	Port    uint16       // port of the listener
+	Sources netip.Prefix // peers that may connect; not valid: loopback
+	Pages   bool         // the listener serves pages, and requests of these are allowed
 }
 
 // The refusals.
@@ -55,7 +55,8 @@ var (
 	badProtocol = &guardRefusal{Status: 501, Reason: "Only WebSocket can be upgraded to."}
 )
 
-// Check returns why nobody with this head is let in, or nil.
+// Check returns the refusal for a request with this head, or nil if the
+// request is allowed.
 func (r guardRules) Check(h guardHead) *guardRefusal {
 	switch {
 	case !r.source(h.Peer):
@@ -80,8 +81,8 @@ func (r guardRules) source(peer netip.Addr) bool {
 	return r.Sources.Contains(peer)
 }
 
-// plain reports whether a target is a path, and nothing in it but visible
-// ASCII; an absolute address, "*" and an authority are not.
+// plain reports whether a target is a path of visible ASCII only; an absolute
+// URL, "*" and an authority are not.
 func plain(target string) bool {
 	if !strings.HasPrefix(target, "/") {
 		return false
@@ -94,9 +95,10 @@ func plain(target string) bool {
 	return true
 }
 
-// ownHost holds against DNS rebinding: a page of a foreign name that was made
-// to mean 127.0.0.1 still sends its name. Numbers in other spellings are names
-// for browsers, so only the usual one counts.
+// ownHost reports whether host is that of the listener. It protects against
+// DNS rebinding: a page under a foreign name that resolves to 127.0.0.1 still
+// sends its own name. Browsers treat numbers in unusual spellings as names, so
+// only the usual spelling counts.
 func (r guardRules) ownHost(host string) bool {
 	name, port, ok := cutPort(host)
 	if !ok || port != strconv.Itoa(int(r.Port)) {
@@ -110,7 +112,7 @@ func (r guardRules) ownHost(host string) bool {
 	return err == nil && addr.IsLoopback() && addr.Zone() == "" && !addr.Is4In6() && addr.Is6() == brackets
 }
 
-// cutPort takes "name:port" or "[address]:port" apart.
+// cutPort splits "name:port" or "[address]:port".
 func cutPort(host string) (name, port string, ok bool) {
 	if rest, found := strings.CutPrefix(host, "["); found {
 		name, port, ok = strings.Cut(rest, "]:")
@@ -120,8 +122,9 @@ func cutPort(host string) (name, port string, ok bool) {
 	return name, port, ok && name != ""
 }
 
-// ownOrigin holds against pages. Only browsers send these headers, and no
-// page can leave them out or choose them.
+// ownOrigin reports whether the request does not come from a foreign page.
+// Only browsers send these headers, and no page can leave them out or choose
+// them.
 func (r guardRules) ownOrigin(h guardHead) bool {
 	for _, origin := range h.Values("Origin") {
 		if !r.Pages || origin != "http://"+h.Host {

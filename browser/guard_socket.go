@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Upgrades reports whether a head asks to speak something other than HTTP.
+// upgradesGuard reports whether a head asks for a protocol other than HTTP.
 func upgradesGuard(h guardHead) bool {
 	return len(h.Values("Upgrade")) > 0 || hasToken(h.Values("Connection"), "upgrade")
 }
 
-// Socket returns the key of a WebSocket handshake, or why the head is none
-// (RFC 6455, section 4.2.1).
+// socketGuard returns the key of a WebSocket handshake, or a refusal if the
+// head is no valid handshake (RFC 6455, section 4.2.1).
 func socketGuard(h guardHead) (key string, _ *guardRefusal) {
 	upgrade := h.Values("Upgrade")
 	if len(upgrade) != 1 || !strings.EqualFold(upgrade[0], "websocket") {
@@ -28,7 +28,7 @@ func socketGuard(h guardHead) (key string, _ *guardRefusal) {
 	return keys[0], nil
 }
 
-// hasToken reports whether one of the lists, separated by commas, holds a word.
+// hasToken reports whether one of the comma-separated lists contains word.
 func hasToken(lists []string, word string) bool {
 	for _, list := range lists {
 		for part := range strings.SplitSeq(list, ",") {

@@ -1,7 +1,7 @@
-// Front: this part of the package is an HTTP server on loopback whose end is the end of
-// everything: whoever closes it waits until no connection, no request and no
-// WebSocket of it is left. Heads are bounded in size and time, connections in
-// number, and nothing but HTTP/1 is spoken.
+// This file holds an HTTP server on loopback that can be closed completely:
+// Close waits until no connection, no request and no WebSocket of it is left.
+// Heads are bounded in size and time, connections in number, and only HTTP/1
+// is served.
 
 package browser
 
@@ -19,29 +19,30 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Options say how to serve. All limits are positive.
+// ServerOptions say how to serve. All limits are positive.
 type ServerOptions struct {
 	Listen        func() (net.Listener, error) // nil: a free port of 127.0.0.1
 	Handler       http.Handler
-	HeaderBytes   int           // of one head
-	HeaderTimeout time.Duration // until a head is there
+	HeaderBytes   int           // size limit of one head
+	HeaderTimeout time.Duration // until a head is complete
 	Idle          time.Duration // between two requests on one connection
-	Conns         int           // at a time; more are closed at once
+	Conns         int           // open at a time; further ones are closed at once
 }
 
-// A Server serves until it is closed.
+// An httpServer serves until it is closed.
 type httpServer struct {
 	addr     netip.AddrPort
 	http     *http.Server
 	listener *listener
 	cancel   context.CancelFunc
-	requests sync.WaitGroup // what handles requests, and the loop that accepts
+	requests sync.WaitGroup // handlers of requests and the accept loop
 
 	mu     sync.Mutex
 	closed bool
 }
 
-// Open begins to listen. The context of each request ends with the server.
+// OpenServer starts a server. The context of each request ends when the server
+// is closed.
 func OpenServer(o ServerOptions) (*httpServer, error) {
 	listen := o.Listen
 	if listen == nil {
@@ -66,7 +67,7 @@ func OpenServer(o ServerOptions) (*httpServer, error) {
 		ReadHeaderTimeout:            o.HeaderTimeout,
 		IdleTimeout:                  o.Idle,
 		MaxHeaderBytes:               o.HeaderBytes,
-		ErrorLog:                     log.New(io.Discard, "", 0), // it would repeat what peers say
+		ErrorLog:                     log.New(io.Discard, "", 0), // it would repeat text sent by peers
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
 		Protocols:                    &only,
 	}
@@ -74,11 +75,11 @@ func OpenServer(o ServerOptions) (*httpServer, error) {
 	return s, nil
 }
 
-// Addr is where the server listens.
+// Addr returns the address that the server listens on.
 func (s *httpServer) Addr() netip.AddrPort { return s.addr }
 
-// Close breaks every connection and waits for what was under way. It may be
-// called more than once.
+// Close breaks every connection and waits for the handlers under way. It may
+// be called more than once.
 func (s *httpServer) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -89,7 +90,8 @@ func (s *httpServer) Close() {
 	s.requests.Wait()
 }
 
-// counted lets Close wait for handlers, those of hijacked connections too.
+// counted wraps h so that Close waits for its handlers, those of hijacked
+// connections included.
 func (s *httpServer) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -104,17 +106,17 @@ func (s *httpServer) counted(h http.Handler) http.Handler {
 	})
 }
 
-// Head returns what package door judges.
+// headHttp returns the head of r for the loopback guard.
 func headHttp(r *http.Request) guardHead {
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // what is none is in no range
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // an invalid address is in no range
 	return guardHead{
 		Method: r.Method, Target: r.RequestURI, Host: r.Host, Peer: peer.Addr(), Header: r.Header,
 		Body: r.ContentLength != 0 || len(r.TransferEncoding) > 0,
 	}
 }
 
-// Refuse answers with a refusal and ends the connection, so that nothing that
-// follows on it is taken for another request. The answer is on its way when it
+// refuseHttp sends a refusal and closes the connection, so that data after the
+// request is not taken for another request. The response is flushed before it
 // returns: the server may be closed then.
 func refuseHttp(w http.ResponseWriter, r *guardRefusal) {
 	plainHttp(w.Header())
@@ -125,13 +127,13 @@ func refuseHttp(w http.ResponseWriter, r *guardRefusal) {
 	if r.Allow != "" {
 		w.Header().Set("Allow", r.Allow)
 	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(r.Reason)+1)) // so that it is whole when it is flushed
+	w.Header().Set("Content-Length", strconv.Itoa(len(r.Reason)+1)) // so that the flushed response is complete
 	w.WriteHeader(r.Status)
 	_, _ = io.WriteString(w, r.Reason+"\n")
-	_ = http.NewResponseController(w).Flush() // whoever has gone needs no answer
+	_ = http.NewResponseController(w).Flush() // a client that has disconnected needs no response
 }
 
-// Plain sets the headers of an answer that is text, for nobody's cache.
+// plainHttp sets the headers of a text response that must not be cached.
 func plainHttp(h http.Header) {
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")

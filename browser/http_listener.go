@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A listener knows the connections that it has accepted and that are open.
+// A listener tracks the open connections that it has accepted.
 type listener struct {
 	net.Listener
 	max int
@@ -17,8 +17,8 @@ type listener struct {
 	closed bool
 }
 
-// Accept drops what comes beyond the limit: to wait would let whoever holds
-// the connections keep all others out without their knowing.
+// Accept closes connections beyond the limit: if it waited instead, a client
+// that keeps all connections would block every other client without an error.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -43,7 +43,7 @@ func (l *listener) hold(c net.Conn) *conn {
 	return held
 }
 
-// closeAll breaks what is open, hijacked or not.
+// closeAll closes all open connections, hijacked ones included.
 func (l *listener) closeAll() {
 	l.mu.Lock()
 	l.closed = true
@@ -57,7 +57,7 @@ func (l *listener) closeAll() {
 	}
 }
 
-// A conn takes itself off the list when it is closed.
+// A conn removes itself from the listener's list when it is closed.
 type conn struct {
 	net.Conn
 	listener *listener
@@ -71,7 +71,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite tells the peer that nothing more comes.
+// CloseWrite closes the writing side, where the connection supports it.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

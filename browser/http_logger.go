@@ -6,7 +6,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Logger is l, or one that says nothing where l is nil.
+// loggerHttp returns l, or a logger that discards everything if l is nil.
 func loggerHttp(l logrus.FieldLogger) logrus.FieldLogger {
 	if l == nil {
 		silent := logrus.New()

@@ -1,5 +1,6 @@
-// Supervise: this part of the package sees to it that a browser runs in its container: it asks
-// whether one answers, starts the supervisor inside where none does, and waits.
+// This file holds the launcher: it makes sure that a browser runs in its
+// container. It asks whether a browser answers, starts the supervisor inside
+// if none does, and waits.
 
 package browser
 
@@ -22,30 +23,29 @@ import (
 )
 
 const (
-	probeTime = 2 * time.Second       // for one answer of the browser, where it is asked again
-	askTime   = 30 * time.Second      // for the one answer of a browser that is asked once
-	logTime   = 30 * time.Second      // for the log
+	probeTime = 2 * time.Second       // for one answer of the browser when the question is repeated
+	askTime   = 30 * time.Second      // for the answer of the browser when it is asked once
+	logTime   = 30 * time.Second      // to read the log
 	probeGap  = 15 * time.Millisecond // between two questions
 	maxAnswer = 64 << 10              // bytes of an answer
-	maxSaid   = 8 << 10               // bytes kept of what a supervisor says
+	maxSaid   = 8 << 10               // bytes kept of a supervisor's output
 	logLines  = 20                    // of the log, in an error
-	taken     = 75                    // how a supervisor ends that finds another one
-	least     = time.Second           // that a start may take at least
+	taken     = 75                    // exit code of a supervisor that finds another one running
+	least     = time.Second           // lower bound of the time for a start
 )
 
-// A Version is what a browser says of itself: untrusted text.
+// A Version is what a browser reports of itself. It is untrusted text.
 type Version struct {
 	Browser  string // such as Chrome/156.0.8078.79
 	Protocol string
-	Path     string // of the WebSocket that the whole browser is driven by
+	Path     string // of the browser's own WebSocket
 }
 
-// Ensure returns what the browser in c says of itself, and starts it first
-// where none answers. It waits for that as long as the settings say, and tells
-// with the last lines of the browser's log why nothing came of it: with
-// [sandbox.CodeUnavailable] when it ended, with [sandbox.CodeTimeout] when it
-// never answered. Any number of programs may ensure the same browser at once:
-// one is started.
+// Launch returns the version of the browser in c, and starts the browser first
+// if none answers. It waits as long as the settings allow. Its error holds the
+// last lines of the browser's log: it is [sandbox.CodeUnavailable] if the
+// browser ended, and [sandbox.CodeTimeout] if it never answered. Any number of
+// programs may launch the same browser at once: one browser is started.
 func Launch(ctx context.Context, c Container) (v Version, started bool, err error) {
 	if v, err = probe(ctx, c, probeTime); err == nil {
 		return v, false, nil
@@ -65,15 +65,16 @@ func Launch(ctx context.Context, c Container) (v Version, started bool, err erro
 	}
 }
 
-// errAgain says that another supervisor, whose browser was waited for, ended.
+// errAgain reports that the supervisor of another program, whose browser was
+// waited for, has ended.
 var errAgain = errors.New("the browser of another start ended")
 
-// Probe asks the browser in c what it is, once. An error says that none answers:
-// at once where nobody listens, and after half a minute where somebody says
-// nothing.
+// Probe asks the browser in c for its version, once. It returns an error if no
+// browser answers: at once if nothing listens, and after half a minute if the
+// listener does not respond.
 func Probe(ctx context.Context, c Container) (Version, error) { return probe(ctx, c, askTime) }
 
-// probe is Probe within a time.
+// probe is Probe with a time limit.
 func probe(ctx context.Context, c Container, within time.Duration) (Version, error) {
 	ctx, done := context.WithTimeout(ctx, within)
 	defer done()
@@ -113,28 +114,29 @@ func probe(ctx context.Context, c Container, within time.Duration) (Version, err
 	return Version{Browser: word(said.Browser), Protocol: word(said.Protocol), Path: said.URL[at:]}, nil
 }
 
-// word is a name that a browser gives itself, fit to be shown.
+// word returns a name that a browser gives itself in a form that is safe to
+// show.
 func word(text string) string {
 	const most = 100
 	return termsafe.Line(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }
 
-// A run is a supervisor that was started.
+// A run is a started supervisor.
 type run struct {
 	said  *tail
 	ended chan struct{}
-	exit  sandbox.Exit // when ended is closed
+	exit  sandbox.Exit // valid once ended is closed
 	err   error
 }
 
-// start starts a supervisor, which outlives c.
+// start starts a supervisor that outlives c.
 func start(ctx context.Context, c Container) (*run, error) {
 	r := &run{said: &tail{}, ended: make(chan struct{})}
 	// The end of the context would end the browser.
 	p, err := c.Start(context.WithoutCancel(ctx), sandbox.Command{Args: []string{Program}, Env: c.Settings().Environment(), Dir: sandbox.HomeDir, Stdout: r.said, Stderr: r.said, Detach: true})
 	if err != nil {
 		e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start browser", Resource: c.Name(), Message: "the supervisor cannot be started", Err: err}
-		if errors.Is(err, fs.ErrNotExist) { // else err itself says what to do
+		if errors.Is(err, fs.ErrNotExist) { // otherwise err itself says what to do
 			e.Hint = "is the image one of a browser? sandbox images build --browser makes the default one"
 		}
 		return nil, e
@@ -173,8 +175,8 @@ func (r *run) await(ctx context.Context, c Container) (Version, error) {
 	}
 }
 
-// gone waits for the end of another program's supervisor or for the answer of
-// its browser, and tells which came.
+// launcherGone waits until another program's supervisor has ended or its
+// browser answers, and reports whether the supervisor has ended.
 func launcherGone(ctx context.Context, c Container) bool {
 	for ctx.Err() == nil {
 		if _, err := probe(ctx, c, probeTime); err == nil {
@@ -196,11 +198,12 @@ func launcherGone(ctx context.Context, c Container) bool {
 	return false
 }
 
-// noRoom is what a program says that cannot have one more process or thread, see
-// fork(2).
+// noRoom is the message of a program that cannot create another process or
+// thread, see fork(2).
 const noRoom = "Resource temporarily unavailable"
 
-// failed says why there is no browser, in its own words too.
+// failed returns the error for a browser that did not start. It contains the
+// browser's own output.
 func (r *run) failed(ctx context.Context, c Container, code sandbox.Code, message string, cause error) error {
 	if errors.Is(cause, context.DeadlineExceeded) {
 		cause = nil // the message says it
@@ -212,7 +215,7 @@ func (r *run) failed(ctx context.Context, c Container, code sandbox.Code, messag
 		Hint: advice(message)}
 }
 
-// advice is what to do about a browser that has said that.
+// advice returns a hint for a browser that failed with the output said.
 func advice(said string) string {
 	const look = "sandbox doctor looks at what a browser needs"
 	if strings.Contains(said, noRoom) {
@@ -221,8 +224,8 @@ func advice(said string) string {
 	return look
 }
 
-// together returns what a supervisor said and then the log, of which the
-// supervisor may have said a part: that comes once.
+// together joins a supervisor's output and the log. If the supervisor has
+// already printed a part of the log, that part appears once.
 func together(said, log string) string {
 	logged := strings.Split(log, "\n")
 	var lines []string
@@ -234,9 +237,9 @@ func together(said, log string) string {
 	return strings.TrimSpace(strings.Join(append(lines, logged...), "\n"))
 }
 
-// Log returns the last lines of what the browser in c has written, fit to be
-// shown, or nothing. Complaints that there is no D-Bus, which there never is,
-// and of the reporter of crashes are left out.
+// logLauncher returns the last lines of the log of the browser in c, safe to
+// show, or "". It leaves out complaints about D-Bus, which is never there, and
+// of the crash reporter.
 func logLauncher(ctx context.Context, c Container, lines int) string {
 	ctx, done := context.WithTimeout(ctx, logTime)
 	defer done()
@@ -251,7 +254,7 @@ func logLauncher(ctx context.Context, c Container, lines int) string {
 	return out.String()
 }
 
-// A tail keeps the end of what is written to it.
+// A tail keeps the end of the data written to it.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -267,7 +270,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns it line by line, without control characters.
+// String returns the kept text line by line, without control characters.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

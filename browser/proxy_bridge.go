@@ -1,54 +1,56 @@
-// Bridge: this part of the package lets clients of the Chrome DevTools Protocol that know
-// nothing of us (chromedp, Playwright's connectOverCDP, Puppeteer) use a
+// This file holds the CDP proxy, through which ordinary clients of the Chrome
+// DevTools Protocol (chromedp, Playwright's connectOverCDP, Puppeteer) use a
 // browser that runs in a container without a port. It listens on loopback,
-// demands a token that nobody can guess, and speaks to the browser through the
-// guest of its container.
+// demands a random token, and connects to the browser through the guest of its
+// container.
 //
 // # What a client with the token can do
 //
-// Everything that the protocol can do; the bridge does not look into it. That
-// is a decision. Whoever speaks the protocol is to be taken for the browser
-// itself: it can attach to pages of the browser's own, run code in them, and
-// have files read. A filter of methods would have to know all of them, in every
-// version, in sessions within sessions, would break clients that nobody here
-// wrote (Playwright sets where downloads go before it does anything), and has
-// nothing to keep, because none of our walls is the browser's:
+// A client can use the whole protocol; the proxy does not inspect it. That is
+// a decision. A client of the protocol has the power of the browser itself: it
+// can attach to the browser's own pages, run code in them, and have files
+// read. A filter of methods would have to know all methods, in every version,
+// in nested sessions; it would break third-party clients (Playwright sets the
+// download folder before it does anything); and it would protect nothing,
+// because isolation does not depend on the browser:
 //
 //   - Its container has no workspace, no port, no capability, a root that is
 //     read-only, and no network. Target.createBrowserContext with another
-//     proxy, or none, leads nowhere: the way out is a listener inside that
-//     judges hosts outside, and there is no other route. Tethering.bind listens
+//     proxy, or none, leads nowhere: egress goes through a listener inside that
+//     is judged outside, and there is no other route. Tethering.bind listens
 //     inside.
 //   - What the protocol reads (IO, memory, SystemInfo, DOM.setFileInputFiles,
 //     which was seen to give a page any file that the browser's user can read)
-//     is that container's, and no secret of anybody else. The password of the
-//     display opens the display of the same browser, to who is inside already
-//     or has a cookie of package watch.
-//   - What it writes lands in memory of the container, bounded by its limits,
-//     and ends with it. That includes downloads: Browser.setDownloadBehavior
-//     was seen to overrule the policy DownloadRestrictions. They gain a client
-//     nothing, since it can read every answer as it is; that downloads come
-//     into no workspace unless allowed holds, since there is none.
-//   - Since clients write files of any name wherever the browser may, nothing in
-//     that memory can be run as a program, the folder of policies is closed for
-//     writing, and neither is counted on as a wall.
+//     belongs to that container and contains no secret of another scope. The
+//     password of the display opens the display of the same browser, for a
+//     client that is already inside or has the cookie of a display link.
+//   - What it writes goes to memory of the container, bounded by its limits, and
+//     ends with the container. That includes downloads:
+//     Browser.setDownloadBehavior was seen to overrule the policy
+//     DownloadRestrictions. A client gains nothing by them, since it can read
+//     every response as it is; downloads still reach no workspace unless allowed,
+//     since the container has none.
+//   - Clients can write files of any name wherever the browser may, so nothing in
+//     that memory can be run as a program, and the folder of policies is closed
+//     for writing. Isolation relies on neither.
 //   - Policies of the administrator were seen to hold for navigations (file:,
 //     chrome:, view-source:, data:) and for Extensions.loadUnpacked, in clean
-//     profiles as well. They keep honest clients honest and are no wall.
-//   - Browser.close, crashes and hangs end what belongs to the same scope, and
-//     the next use starts anew.
+//     profiles as well. They guide honest clients and isolate nothing.
+//   - Browser.close, crashes and hangs affect only the same scope, and the next
+//     use starts a new browser.
 //
-// So a token is worth its scope's browser: looking, clicking, typing and the
-// sessions of all its pages. It must be given only to who was granted writing,
-// and the limits of package page do not hold for who has it. Where a browser
-// was given a network of its own, that network is open to its clients too.
+// So a token is worth its scope's browser: reading, clicking, typing and the
+// sessions of all its pages. It must be given only to callers with the right
+// to write, and the limits of package page do not apply to its holders. Where
+// a browser has a network of its own, that network is open to its clients too.
 //
-// # Which clients know what to do with it
+// # Which address a client needs
 //
-// Playwright takes [Bridge.URL], and so does whatever asks /json/version below
-// it; Puppeteer and chromedp take [Bridge.WebSocket], because they would cut the
-// path off. All can send the token as a header instead. Clients that send an
-// Origin have to be told not to, as pages cannot.
+// Playwright, and every client that requests /json/version below the URL,
+// takes [Proxy.URL]; Puppeteer and chromedp take [Proxy.WebSocket], because
+// they would cut off the path. All can send the token as a header instead.
+// Clients that send an Origin must be configured not to, because the proxy
+// refuses it as a page's.
 
 package browser
 
@@ -66,29 +68,30 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// An Upstream is a browser that runs, held for one client: nobody removes its
-// container before Close.
+// An Upstream is a running browser, leased for one client: its container is
+// not removed before Close.
 type Upstream interface {
-	// Dial connects to the port of the protocol inside. Connections have a
-	// method CloseWrite where they can.
+	// Dial connects to the DevTools port inside. Connections have a method
+	// CloseWrite if they support it.
 	Dial(ctx context.Context) (net.Conn, error)
 	Close() error
 }
 
-// Options say what a bridge leads to.
+// ProxyOptions configure a CDP proxy.
 type ProxyOptions struct {
 	// Upstream opens the browser for one client, and starts it if it does not
-	// run. [sandbox.CodeNotFound] says that it has gone for good, which ends
-	// the bridge. It is called by many at once.
+	// run. The error [sandbox.CodeNotFound] reports that the browser was
+	// removed, which ends the proxy. It is called concurrently.
 	Upstream func(ctx context.Context) (Upstream, error)
 
 	// Gone, unless nil, blocks without a lease until ctx ends or the browser's
-	// container has. It returns nil when the container was removed, which ends
-	// the bridge; any other end is logged, and Gone called again after the
-	// next client was served. So a bridge that nobody uses notices too.
+	// container is gone. It returns nil if the container was removed, which
+	// ends the proxy; any other result is logged, and Gone is called again
+	// after the next client was served. So an idle proxy notices the removal
+	// too.
 	Gone func(ctx context.Context) error
 
-	Sources netip.Prefix                 // peers that may connect; not valid: the own machine
+	Sources netip.Prefix                 // peers that may connect; not valid: loopback
 	Token   string                       // empty: 32 random bytes; else 32 to 128 letters, digits, "-" and "_"
 	Limits  ProxyLimits                  // zero fields: the defaults
 	Listen  func() (net.Listener, error) // nil: a free port of 127.0.0.1
@@ -96,21 +99,22 @@ type ProxyOptions struct {
 	Now     func() time.Time             // nil: time.Now
 }
 
-// Limits bound what clients and browser can take of this process.
+// ProxyLimits bound the resources of this process that clients and browser can
+// use.
 type ProxyLimits struct {
 	Clients       int           // WebSockets and requests under way; default 64
-	Conns         int           // connections, those without a token too; default 256
+	Conns         int           // connections, those without a token included; default 256
 	HeaderBytes   int           // of the head of a request; default 16 KiB
-	HeaderTimeout time.Duration // until it has come; default 5 s
+	HeaderTimeout time.Duration // until the head is complete; default 5 s
 	Idle          time.Duration // between requests on a connection; default 30 s
 	Open          time.Duration // until the browser runs; default 60 s
 	Answer        time.Duration // until the browser has answered; default 15 s
 	AnswerBytes   int64         // of its answer; default 8 MiB
-	WrongTokens   int           // of one peer in a minute, before it is told to stop; default 30
+	WrongTokens   int           // of one peer in a minute, before it is refused with 429; default 30
 }
 
-// A Bridge is an open way to one browser. Its methods are safe for concurrent
-// use.
+// A Proxy is an open CDP proxy to one browser. Its methods are safe for
+// concurrent use.
 type Proxy struct {
 	o      ProxyOptions
 	log    logrus.FieldLogger
@@ -120,18 +124,19 @@ type Proxy struct {
 	wrong  *wrong
 	slots  chan struct{}
 	socks  atomic.Int64
-	lost   atomic.Bool // the browser has gone for good
+	lost   atomic.Bool // the browser was removed
 
-	ctx    context.Context // ends with the bridge; not that of a call
+	ctx    context.Context // ends with the proxy; not the context of a call
 	cancel context.CancelFunc
-	done   chan struct{} // closed when nothing is left
+	done   chan struct{} // closed when everything has ended
 
 	watching atomic.Bool
 	watches  sync.WaitGroup
-	wmu      sync.Mutex // between the start of a watch and the end of all
+	wmu      sync.Mutex // orders the start of a watch and the end of the proxy
 }
 
-// Open begins to listen. The browser is not touched before somebody asks.
+// OpenProxy starts to listen. It does not touch the browser before the first
+// request.
 func OpenProxy(o ProxyOptions) (*Proxy, error) {
 	o.Limits = o.Limits.orDefault()
 	if o.Now == nil {
@@ -165,17 +170,18 @@ func OpenProxy(o ProxyOptions) (*Proxy, error) {
 	return b, nil
 }
 
-// end waits for the end and makes it one.
+// end waits until ctx ends and then releases everything.
 func (b *Proxy) end() {
 	<-b.ctx.Done()
 	b.server.Close()
-	b.wmu.Lock() // no watch begins from here on
+	b.wmu.Lock() // no watch starts after this
 	defer b.wmu.Unlock()
 	b.watches.Wait()
 	close(b.done)
 }
 
-// watch learns of the end of the container, unless somebody does already.
+// watch waits for the removal of the container, unless a watch is already
+// running.
 func (b *Proxy) watch() {
 	b.wmu.Lock()
 	defer b.wmu.Unlock()
@@ -196,30 +202,32 @@ func (b *Proxy) watch() {
 	})
 }
 
-// URL is the base for clients that ask for /json/version themselves. It holds
-// the token.
+// URL returns the base URL for clients that request /json/version themselves.
+// It contains the token.
 func (b *Proxy) URL() string {
 	return "http://" + b.server.Addr().String() + "/" + b.token.text + "/"
 }
 
-// Token is what clients show, in the path or as "Authorization: Bearer".
+// Token returns the token, which clients send in the path or as
+// "Authorization: Bearer".
 func (b *Proxy) Token() string { return b.token.text }
 
-// Done is closed when the bridge has ended and nothing of it is left.
+// Done returns a channel that is closed when the proxy has ended and nothing
+// of it is left.
 func (b *Proxy) Done() <-chan struct{} { return b.done }
 
-// Clients is the number of WebSockets that are open.
+// Clients returns the number of open WebSockets.
 func (b *Proxy) Clients() int { return int(b.socks.Load()) }
 
-// Close ends the bridge with all that goes through it, and waits.
+// Close ends the proxy and all its connections, and waits.
 func (b *Proxy) Close() {
 	b.cancel()
 	<-b.done
 }
 
-// WebSocket returns the address of the browser's own WebSocket, which holds
-// the token. It starts the browser if it does not run. The address changes
-// when the browser is started anew.
+// WebSocket returns the URL of the browser's own WebSocket, which contains the
+// token. It starts the browser if it does not run. The URL changes when the
+// browser is restarted.
 func (b *Proxy) WebSocket(ctx context.Context) (string, error) {
 	if b.ctx.Err() != nil {
 		return "", sandbox.Errorf(sandbox.CodeUnavailable, proxyOp, "the bridge was closed")
@@ -239,6 +247,6 @@ func (b *Proxy) WebSocket(ctx context.Context) (string, error) {
 	return v.WebSocket, err
 }
 
-// place is where addresses of WebSockets begin for a client that reached us
-// under the given host and port.
+// place returns the prefix of WebSocket URLs for a client that reached the
+// proxy under the given host and port.
 func (b *Proxy) place(host string) string { return "ws://" + host + "/" + b.token.text }

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// A kind is what a request is about.
+// A proxyKind is the kind of a request.
 type proxyKind int
 
 const (
@@ -17,7 +17,7 @@ const (
 	socket
 )
 
-// A wish is what a request asks of the browser, in words of ours.
+// A proxyWish is what a request asks of the browser, in terms of the proxy.
 type proxyWish struct {
 	kind   proxyKind
 	method string
@@ -25,8 +25,8 @@ type proxyWish struct {
 	key    string // of the handshake, for socket
 }
 
-// The refusals. The first is the same for every path, so that it does not
-// tell what there is.
+// The refusals. noToken is the same for every path, so that it does not reveal
+// which paths exist.
 var (
 	noToken      = &guardRefusal{Status: 401, Reason: "A token is wanted, as \"Authorization: Bearer\" or as first part of the path, never in the query."}
 	stop         = &guardRefusal{Status: 429, Reason: "There were too many wrong tokens."}
@@ -35,9 +35,9 @@ var (
 	needsWS      = &guardRefusal{Status: 426, Reason: "This path is a WebSocket."}
 )
 
-// classify decides about a request by its head alone: either what is wanted
-// of the browser, or why nothing is. Paths count as they are written; none is
-// decoded or cleaned, so that nobody behind reads another one.
+// proxyClassify decides about a request from its head alone: it returns what
+// is wanted of the browser, or a refusal. Paths are compared as written; none
+// is decoded or cleaned, so that no later parser reads another path.
 func proxyClassify(h guardHead, t token, rules guardRules) (proxyWish, *guardRefusal) {
 	if r := rules.Check(h); r != nil {
 		return proxyWish{}, r
@@ -52,7 +52,7 @@ func proxyClassify(h guardHead, t token, rules guardRules) (proxyWish, *guardRef
 	case kind == 0:
 		return proxyWish{}, proxyNothing
 	case strings.Contains(query, t.text):
-		return proxyWish{}, noToken // it would become part of the address of a page
+		return proxyWish{}, noToken // it would become part of a page's URL
 	case !allowed(methods, h.Method):
 		return proxyWish{}, &guardRefusal{Status: 405, Reason: "This method is not for this path.", Allow: methods}
 	case hasQuery && kind != opened:
@@ -72,8 +72,9 @@ func proxyClassify(h guardHead, t token, rules guardRules) (proxyWish, *guardRef
 	return proxyWish{kind: kind, method: h.Method, target: clean}, nil
 }
 
-// shown returns the target without the token, if there is a token and every
-// one is right. All are compared, and before the path is looked at.
+// shown returns the target without the token. ok is false if there is no token
+// or one of several is wrong. All tokens are compared, and before the path is
+// looked at.
 func shown(h guardHead, t token) (target string, ok bool) {
 	first, rest, more := strings.Cut(strings.TrimPrefix(h.Target, "/"), "/")
 	inPath := t.is(first) && more
@@ -91,7 +92,7 @@ func shown(h guardHead, t token) (target string, ok bool) {
 	return target, inHeader || inPath && len(bearers) == 0
 }
 
-// route says what is at a path and by which methods.
+// route returns the kind of a path and the methods it allows.
 func route(path string) (_ proxyKind, methods string) {
 	switch path {
 	case "/json/version", "/json/version/":
@@ -127,7 +128,7 @@ func allowed(methods, method string) bool {
 	return false
 }
 
-// isID reports whether s can be the name of a page or browser.
+// isID reports whether s can be the id of a page or browser.
 func isID(s string) bool {
 	return s != "" && len(s) <= 64 && strings.IndexFunc(s, proxyForeign) < 0
 }

@@ -2,10 +2,10 @@ package browser
 
 import "time"
 
-// op names what fails in errors.
+// proxyOp names the operation in errors.
 const proxyOp = "bridge to browser"
 
-// orDefault fills in what is not set.
+// orDefault returns l with defaults for fields that are not set.
 func (l ProxyLimits) orDefault() ProxyLimits {
 	set(&l.Clients, 64)
 	set(&l.Conns, 256)

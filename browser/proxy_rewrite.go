@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// What a browser answers, as far as clients get it. Everything else in an
-// answer is dropped, among it the addresses of the front end, which lie
-// elsewhere on the network.
+// The fields of a browser's answers that clients get. Every other field is
+// dropped, among them the addresses of the front end, which is hosted on the
+// public network.
 type (
 	about struct {
 		Browser   string `json:"Browser"`
@@ -55,8 +55,8 @@ type (
 // errAnswer does not repeat the answer, which is untrusted.
 var errAnswer = sandbox.Errorf(sandbox.CodeExecution, proxyOp, "the browser's answer is not as it should be")
 
-// rebuild makes the answer to a client out of the browser's. place is what
-// addresses of WebSockets begin with.
+// rebuild returns the client's response made from the browser's body. place is
+// the prefix of WebSocket URLs.
 func rebuild(k proxyKind, body []byte, place string) ([]byte, error) {
 	var v any
 	var err error
@@ -102,8 +102,8 @@ func readVersion(body []byte, place string) (about, error) {
 // maxPages is how many pages a browser may have.
 const maxPages = 4096
 
-// readList takes the list apart one by one: as a whole, one of nothing but
-// empty pages would take many times its size in memory.
+// readList decodes the list element by element: a list of nothing but empty
+// pages, decoded at once, would take many times its size in memory.
 func readList(body []byte, place string) ([]page, error) {
 	in := json.NewDecoder(bytes.NewReader(body))
 	if first, err := in.Token(); err != nil || first != json.Delim('[') {
@@ -138,7 +138,7 @@ func readPage(body []byte, place string) (page, error) {
 	return p.moved(place)
 }
 
-// moved checks a page and leads its WebSocket through the bridge.
+// moved checks a page and points its WebSocket URL to the proxy.
 func (p page) moved(place string) (_ page, err error) {
 	if !isID(p.ID) || p.Parent != "" && !isID(p.Parent) {
 		return page{}, errAnswer
@@ -147,8 +147,8 @@ func (p page) moved(place string) (_ page, err error) {
 	return p, err
 }
 
-// moved takes the path of an address, if it is one that the bridge would let
-// through, and puts it below place. No address stays none.
+// moved takes the path of a URL that the proxy would accept and puts it below
+// place. An empty address stays empty.
 func moved(address, place string) (string, error) {
 	if address == "" {
 		return "", nil

@@ -9,11 +9,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
-// inside is whom the browser takes itself for. It answers to no names but
-// this one.
+// proxyInside is the host name sent to the browser, the only name it answers
+// to.
 const proxyInside = "localhost"
 
-// maxReason bounds what a client is told of a failure, in bytes.
+// maxReason bounds the error text sent to a client, in bytes.
 const maxReason = 2 << 10
 
 // serve handles one request. Nothing of it is logged: its path is a secret.
@@ -41,7 +41,7 @@ func (b *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	b.serveAnswer(w, r, want)
 }
 
-// serveAnswer asks the browser and answers with what it said, made anew.
+// serveAnswer asks the browser and sends its rebuilt answer.
 func (b *Proxy) serveAnswer(w http.ResponseWriter, r *http.Request, want proxyWish) {
 	body, err := b.ask(r.Context(), want)
 	if err == nil {
@@ -55,10 +55,10 @@ func (b *Proxy) serveAnswer(w http.ResponseWriter, r *http.Request, want proxyWi
 	if want.kind != activated && want.kind != closed {
 		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	}
-	_, _ = w.Write(body) // whoever has gone needs no answer
+	_, _ = w.Write(body) // a client that has disconnected needs no response
 }
 
-// ask puts one question to the browser, which it starts if needed.
+// ask sends one request to the browser, which it starts if needed.
 func (b *Proxy) ask(ctx context.Context, want proxyWish) ([]byte, error) {
 	up, err := b.upstream(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *Proxy) ask(ctx context.Context, want proxyWish) ([]byte, error) {
 	return nil, sandbox.Errorf(sandbox.CodeExecution, proxyOp, "the browser answered with status %d", answer.Status)
 }
 
-// serveSocket joins a client with the browser until one of them ends.
+// serveSocket connects a client with the browser until one of them ends.
 func (b *Proxy) serveSocket(w http.ResponseWriter, r *http.Request, want proxyWish) {
 	up, err := b.upstream(r.Context())
 	if err != nil {
@@ -111,12 +111,12 @@ func (b *Proxy) serveSocket(w http.ResponseWriter, r *http.Request, want proxyWi
 	joinUpstream(b.ctx, client, server)
 }
 
-// wholeBrowser begins the address of the WebSocket of a browser, before its id.
+// wholeBrowser is the path prefix of a browser's own WebSocket, before its id.
 const wholeBrowser = "/devtools/browser/"
 
-// dialAnew opens the WebSocket of the browser that runs now for a client with
-// the address of one that has ended: a browser has another id after each start,
-// and there is one for each bridge. missing is why the address is no good.
+// dialAnew opens the WebSocket of the running browser for a client with the
+// URL of an earlier one: a browser has another id after each start, and a
+// proxy serves only one browser. missing is the error of the first attempt.
 func (b *Proxy) dialAnew(ctx context.Context, up Upstream, old string, missing error) (*upstreamStream, error) {
 	asked, cancel := context.WithTimeout(ctx, b.o.Limits.Answer)
 	defer cancel()
@@ -146,8 +146,8 @@ func (b *Proxy) dial(ctx context.Context, up Upstream, target string) (*upstream
 	return dialUpstream(ctx, c, upstreamSocket{Target: target, Host: proxyInside})
 }
 
-// upstream opens the browser. When it has gone for good the bridge ends, as
-// soon as the caller has called endIfLost.
+// upstream opens the browser. If the browser was removed, the proxy ends once
+// the caller has called endIfLost.
 func (b *Proxy) upstream(ctx context.Context) (Upstream, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.o.Limits.Open)
 	defer cancel()
@@ -162,8 +162,8 @@ func (b *Proxy) upstream(ctx context.Context) (Upstream, error) {
 	return up, nil
 }
 
-// endIfLost ends the bridge of a browser that is no more. Whoever noticed has
-// had an answer by then.
+// endIfLost ends the proxy of a removed browser. The client that noticed it
+// has its response by then.
 func (b *Proxy) endIfLost() {
 	if b.lost.Load() {
 		b.log.Info("the browser is not there any more, its bridge ends")
@@ -171,13 +171,13 @@ func (b *Proxy) endIfLost() {
 	}
 }
 
-// unreachable is what a browser that does not listen means to a client: it is
-// not there now, not that something was not found.
+// unreachable returns the client's error for a browser that does not listen:
+// the browser is unavailable now, which is not the same as not found.
 func unreachable(err error) error {
 	return sandbox.Errorf(sandbox.CodeUnavailable, proxyOp, "the browser cannot be reached: %w", err)
 }
 
-// fail tells a client that showed its token what went wrong.
+// fail sends an error to a client that has shown its token.
 func (b *Proxy) fail(w http.ResponseWriter, err error) {
 	b.log.WithError(err).Debug("a client of the browser got no answer")
 	status := sandbox.CodeOf(err).HTTPStatus()

@@ -7,29 +7,29 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A Set holds the bridges of one process, one for each browser. It is safe
-// for concurrent use.
+// A ProxySet holds the CDP proxies of one process, one for each browser. It is
+// safe for concurrent use.
 type ProxySet struct {
 	mu      sync.Mutex
 	entries map[string]*entry
 	closed  bool
 }
 
-// An entry is a bridge, or the opening of one.
+// An entry is a proxy, or one that is being opened.
 type entry struct {
-	ready  chan struct{} // closed when bridge or err are there
+	ready  chan struct{} // closed when proxy or err is set
 	bridge *Proxy
 	err    error
-	again  bool // whoever opened it gave up, which says nothing about the bridge
+	again  bool // the opening caller gave up, which says nothing about the proxy
 }
 
-// NewSet returns an empty Set.
+// NewProxySet returns an empty ProxySet.
 func NewProxySet() *ProxySet { return &ProxySet{entries: map[string]*entry{}} }
 
-// Get returns the bridge of a name, and opens it if there is none that lives.
-// Of many callers one opens; what it failed with is the error of all that wait
-// for it, except that callers whose ctx lives try again when it failed because
-// its own had ended. Bridges outlive ctx.
+// Get returns the proxy of a name, and opens it if none is running. Of several
+// concurrent callers one opens the proxy, and all receive its error, except
+// that callers whose ctx has not ended try again if the opener's ctx had
+// ended. Proxies outlive ctx.
 func (s *ProxySet) Get(ctx context.Context, name string, open func(context.Context) (*Proxy, error)) (*Proxy, error) {
 	for {
 		e, mine, err := s.take(name)
@@ -59,7 +59,8 @@ func (s *ProxySet) Get(ctx context.Context, name string, open func(context.Conte
 
 func alive(b *Proxy) bool { return b.ctx.Err() == nil }
 
-// take returns the entry of a name; mine says that the caller has to fill it.
+// take returns the entry of a name; mine reports that the caller has to fill
+// it.
 func (s *ProxySet) take(name string) (_ *entry, mine bool, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +75,8 @@ func (s *ProxySet) take(name string) (_ *entry, mine bool, _ error) {
 	return e, true, nil
 }
 
-// fill opens the bridge of an entry. When the entry was dropped meanwhile, so
-// is the bridge.
+// fill opens the proxy of an entry. If the entry was dropped meanwhile, it
+// closes the proxy.
 func (s *ProxySet) fill(ctx context.Context, name string, e *entry, open func(context.Context) (*Proxy, error)) {
 	b, err := open(ctx)
 	s.mu.Lock()
@@ -98,7 +99,7 @@ func (s *ProxySet) fill(ctx context.Context, name string, e *entry, open func(co
 	}
 }
 
-// forget takes an entry out, unless another has its place.
+// forget removes an entry, unless another one has taken its place.
 func (s *ProxySet) forget(name string, e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +108,7 @@ func (s *ProxySet) forget(name string, e *entry) {
 	}
 }
 
-// Drop closes the bridge of a name, if there is one, and waits.
+// Drop closes the proxy of a name, if there is one, and waits.
 func (s *ProxySet) Drop(name string) {
 	s.mu.Lock()
 	e := s.entries[name]
@@ -116,7 +117,7 @@ func (s *ProxySet) Drop(name string) {
 	e.close()
 }
 
-// CloseAll closes every bridge and waits. Nothing is opened afterwards.
+// CloseAll closes every proxy and waits. No proxy is opened afterwards.
 func (s *ProxySet) CloseAll() {
 	s.mu.Lock()
 	s.closed = true
@@ -130,7 +131,7 @@ func (s *ProxySet) CloseAll() {
 	all.Wait()
 }
 
-// close waits for an opening that is under way, which then closes by itself.
+// close waits for an opening under way and closes the proxy.
 func (e *entry) close() {
 	if e == nil {
 		return

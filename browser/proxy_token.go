@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A token is what clients have to show.
+// A token is the secret that clients have to send.
 type token struct {
 	text string
 	sum  [sha256.Size]byte
@@ -32,21 +32,21 @@ func newToken(text string) (token, error) {
 	return token{text, sha256.Sum256([]byte(text))}, nil
 }
 
-// foreign reports whether a character can be in no token and in no name of a
-// page.
+// proxyForeign reports whether a character can occur in no token and in no
+// page id.
 func proxyForeign(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
-// is compares in a time that tells nothing, the length included.
+// is reports whether text is the token, in constant time; the length is not
+// revealed either.
 func (t token) is(text string) bool {
 	sum := sha256.Sum256([]byte(text))
 	return subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }
 
-// wrong counts wrong tokens by peer. It keeps nobody out who has the right
-// one: 256 bits are not guessed, and programs of the same machine share an
-// address.
+// wrong counts wrong tokens by peer. It never refuses the right token: 256
+// bits cannot be guessed, and programs of the same machine share an address.
 type wrong struct {
 	now func() time.Time
 	max int
@@ -55,7 +55,7 @@ type wrong struct {
 	peers map[netip.Addr]tally
 }
 
-// A tally is what one peer did since a moment.
+// A tally counts the wrong tokens of one peer since a time.
 type tally struct {
 	since time.Time
 	n     int
@@ -66,11 +66,11 @@ const (
 	maxPeers = 1024
 )
 
-// tooMany counts one more and reports whether that is beyond the limit. When
-// more peers are known than are kept, new ones are beyond it too.
+// tooMany counts one more wrong token and reports whether the peer is beyond
+// the limit. When the table of peers is full, new peers are beyond it too.
 func (w *wrong) tooMany(peer netip.Addr) bool {
 	if peer = peer.Unmap(); peer.IsLoopback() {
-		peer = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // whoever has one has sixteen million
+		peer = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // a local program can use any of 16 million loopback addresses
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

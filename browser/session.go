@@ -5,73 +5,75 @@ import (
 	"time"
 )
 
-// A Session is a clean profile in a browser: nothing of another session is in
-// it, and nothing of it is left when it has ended. It has one page. Its methods
-// are safe for concurrent use and take turns.
+// A Session is a clean profile with one page in a browser: it shares nothing
+// with other sessions, and nothing of it is left after it has ended. Its
+// methods are safe for concurrent use and run one at a time.
 //
-// What pages say is untrusted: texts, titles, addresses and pictures are
-// theirs, bounded and otherwise as they came.
+// The content of pages is untrusted: texts, titles, URLs and pictures are
+// bounded but otherwise unchanged.
 type Session interface {
 	Reader
 	Writer
 
-	// Close ends the page and forgets the profile.
+	// Close closes the page and removes the profile.
 	Close() error
 }
 
-// A Reader looks at pages. It changes nothing but what a visit changes.
+// A Reader reads pages. It changes nothing but what a visit changes.
 type Reader interface {
-	// Navigate opens an address and waits until it has loaded. Addresses are
-	// http and https ones, others where settings allow them, and paths of
-	// files in the workspace as package visit spells them. What no rule
-	// allows, a redirect included, is [sandbox.CodeCapabilityBlocked]; a page
-	// beyond its limits is [sandbox.CodeBudgetExceeded].
+	// Navigate opens an address and waits until the page has loaded. Addresses
+	// are http and https URLs, other schemes where settings allow them, and
+	// paths of workspace files in the spelling of the URL policy. The error is
+	// [sandbox.CodeCapabilityBlocked] if no rule allows the address or a
+	// redirect, and [sandbox.CodeBudgetExceeded] if the page is beyond its
+	// limits.
 	Navigate(ctx context.Context, address string) (Page, error)
 
-	// Screenshot takes a picture. More pixels or pictures than the limits let
-	// are [sandbox.CodeBudgetExceeded].
+	// Screenshot takes a picture. The error is [sandbox.CodeBudgetExceeded] if
+	// the limits allow fewer pixels or pictures.
 	Screenshot(ctx context.Context, o Shot) (Picture, error)
 
-	// Extract tells what is on the page.
+	// Extract returns the content of the page.
 	Extract(ctx context.Context, o Extraction) (Content, error)
 
-	// PDF prints the page.
+	// PDF returns the page as a PDF document.
 	PDF(ctx context.Context) ([]byte, error)
 
-	// Wait returns when something is so, [sandbox.CodeTimeout] when it is not
-	// in time.
+	// Wait returns when the condition is met. The error is
+	// [sandbox.CodeTimeout] if it is not met in time.
 	Wait(ctx context.Context, c Condition) error
 }
 
-// A Writer does what has effects. Without [Rights.Write] everything is
-// [sandbox.CodePermissionDeny]. Selectors are those of CSS; one that matches
+// A Writer has the actions with effects. Without [Rights.Write] all return
+// [sandbox.CodePermissionDeny]. Selectors are CSS selectors; one that matches
 // nothing is [sandbox.CodeNotFound].
 type Writer interface {
 	Click(ctx context.Context, selector string) error
 	Type(ctx context.Context, selector, text string) error
 
-	// Upload gives files of the workspace to a file input. A link on the way
-	// to one, even one that stays inside, is [sandbox.CodeCapabilityBlocked].
+	// Upload sets files of the workspace in a file input. A symbolic link on
+	// the path of one, even one that stays inside the workspace, is
+	// [sandbox.CodeCapabilityBlocked].
 	Upload(ctx context.Context, selector string, files []string) error
 
-	// Download clicks, and puts what is downloaded then into a folder of the
-	// workspace. Where settings allow no downloads it is
+	// Download clicks the element and stores the resulting download in a
+	// folder of the workspace. Where settings allow no downloads, the error is
 	// [sandbox.CodeCapabilityBlocked].
 	Download(ctx context.Context, selector, folder string) (Download, error)
 }
 
-// A Page is what a navigation came to.
+// A Page is the result of a navigation.
 type Page struct {
-	URL       string   `json:"url"`            // in the end
-	Status    int64    `json:"status"`         // of HTTP; 0 for what is none
-	MIME      string   `json:"mime,omitempty"` // as the answer says, type/subtype
+	URL       string   `json:"url"`            // after redirects
+	Status    int64    `json:"status"`         // of HTTP; 0 for other schemes
+	MIME      string   `json:"mime,omitempty"` // as the response says, type/subtype
 	Title     string   `json:"title"`
-	Redirects []string `json:"redirects,omitempty"` // addresses passed on the way, oldest first
+	Redirects []string `json:"redirects,omitempty"` // oldest first
 	Bytes     int64    `json:"bytes"`               // received
 }
 
-// A Shot says what a picture shows. Without Selector and Full it is what fits
-// into the window.
+// A Shot says what a picture shows. Without Selector and Full it shows the
+// window.
 type Shot struct {
 	Selector string // the first element that matches
 	Full     bool   // the whole page
@@ -87,16 +89,16 @@ type Picture struct {
 	Width, Height int    // in pixels
 }
 
-// An Extraction says what is wanted of a page, and how much of it.
+// An Extraction says what to read from a page, and how much of it.
 type Extraction struct {
 	Text, Links, Tree bool
-	Selector          string // of the first element whose text is meant; empty is the page
+	Selector          string // of the element whose text is read; empty is the page
 	MaxText           int    // bytes; 0 is 256 KiB
 	MaxLinks          int    // 0 is 500
 	MaxNodes          int    // of the tree; 0 is 2000
 }
 
-// Content is what is on a page.
+// Content is the content of a page.
 type Content struct {
 	URL       string `json:"url"`
 	Title     string `json:"title"`
@@ -106,13 +108,13 @@ type Content struct {
 	Truncated bool   `json:"truncated,omitempty"`
 }
 
-// A Link is one that can be followed.
+// A Link is a link of a page.
 type Link struct {
 	Text string `json:"text"`
 	URL  string `json:"url"`
 }
 
-// A Node is one of the accessibility tree.
+// A Node is a node of the accessibility tree.
 type Node struct {
 	Depth int    `json:"depth"`
 	Role  string `json:"role"`
@@ -120,16 +122,17 @@ type Node struct {
 	Value string `json:"value,omitempty"`
 }
 
-// A Condition is what is waited for: exactly one of the first three.
+// A Condition is a state to wait for: exactly one of the first three fields is
+// set.
 type Condition struct {
-	Visible string // selector of an element that is shown
-	Gone    string // selector of which nothing is left
-	Text    string // that is on the page
+	Visible string // selector that matches a visible element
+	Gone    string // selector that matches nothing
+	Text    string // text of the page
 
 	Timeout time.Duration // 0 is the limit of a navigation
 }
 
-// A Download is a file that came into the workspace.
+// A Download is a file stored in the workspace.
 type Download struct {
 	Path string `json:"path"` // in the workspace, relative
 	Size int64  `json:"size"` // bytes

@@ -1,10 +1,10 @@
-// Relay: this part of the package speaks to a server of a browser's container over one
-// connection: it asks one question, or it opens a WebSocket and carries the
-// bytes of a client to it and back. What the server says is untrusted: heads
-// and bodies are bounded, and nothing of a head is handed on.
+// This file holds the connection to a server of a browser's container. It
+// sends one request, or opens a WebSocket and copies the bytes between it and
+// a client. The server's output is untrusted: heads and bodies are bounded,
+// and no header is passed on.
 //
-// Requests are written anew from the few words given here, so that no header
-// of a client ever reaches the server.
+// Requests are composed from the fields given here, so that no header of a
+// client ever reaches the server.
 
 package browser
 
@@ -25,25 +25,25 @@ const upstreamOp = "ask browser"
 // maxHead bounds the head of an answer, in bytes.
 const maxHead = 16 << 10
 
-// A Question is a request without a body.
+// An upstreamQuestion is a request without a body.
 type upstreamQuestion struct {
 	Method string // of HTTP
 	Target string // path and query, checked by the caller
-	Host   string // that the server believes to be
+	Host   string // name the server answers to
 	Limit  int64  // of the answer's body, in bytes
 }
 
-// An Answer is what came.
+// An upstreamAnswer is the response.
 type upstreamAnswer struct {
 	Status int
 	Body   []byte
 }
 
-// Ask asks one question and closes the connection. An answer beyond its limit
-// is [sandbox.CodeBudgetExceeded], one that is not HTTP
-// [sandbox.CodeExecution]; a connection that fails is
-// [sandbox.CodeUnavailable], and [sandbox.CodeTimeout] when ctx has ended. A
-// redirect is an answer like others; it is not followed.
+// askUpstream sends one request and closes the connection. The error is
+// [sandbox.CodeBudgetExceeded] for a response beyond its limit,
+// [sandbox.CodeExecution] for one that is not HTTP, [sandbox.CodeUnavailable]
+// for a failed connection, and [sandbox.CodeTimeout] if ctx has ended. A
+// redirect is returned like any response; it is not followed.
 func askUpstream(ctx context.Context, c net.Conn, q upstreamQuestion) (upstreamAnswer, error) {
 	defer func() { _ = c.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
@@ -67,7 +67,7 @@ func askUpstream(ctx context.Context, c net.Conn, q upstreamQuestion) (upstreamA
 	return upstreamAnswer{Status: resp.StatusCode, Body: body}, nil
 }
 
-// say writes the head of a request.
+// upstreamSay writes the head of a request.
 func upstreamSay(ctx context.Context, c net.Conn, method, target string, lines ...string) error {
 	head := method + " " + target + " HTTP/1.1"
 	if strings.ContainsAny(target, " \r\n") {
@@ -79,7 +79,7 @@ func upstreamSay(ctx context.Context, c net.Conn, method, target string, lines .
 	return nil
 }
 
-// A source reads a bounded number of bytes, and remembers why it ended.
+// A source reads a bounded number of bytes, and records why reading ended.
 type source struct {
 	conn  net.Conn
 	left  int64
@@ -97,8 +97,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed says why no answer could be read. It does not repeat what came: that
-// is untrusted, and errors go into logs.
+// failed returns the error for a response that could not be read. It does not
+// repeat the received bytes: they are untrusted, and errors are logged.
 func (s *source) failed(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
@@ -111,6 +111,6 @@ func (s *source) failed(ctx context.Context) error {
 	return sandbox.Errorf(sandbox.CodeExecution, upstreamOp, "the browser's answer is not HTTP")
 }
 
-// grace is how long the other half of a connection may go on when one half
-// has ended: as long as the last frames may take.
+// grace is how long one direction of a connection may go on after the other
+// has ended: enough for the last frames.
 const grace = 2 * time.Second

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// Join carries bytes between two streams, without a look at them, until the
-// first of these: both directions have ended, one has failed, ctx has ended,
-// or one has ended and the other not within a moment. Then it closes both and
-// waits until nothing of it is left. Who does not read makes the other side
-// wait; nothing is kept but one buffer each way.
+// joinUpstream copies bytes between two streams, without inspecting them,
+// until both directions have ended, one has failed, ctx has ended, or one
+// direction has ended and the other does not end within grace. Then it closes
+// both and waits until all copying has ended. A slow reader blocks the other
+// side; only one buffer is kept for each direction.
 //
-// It differs from the pump of the way out: a client may be silent for hours,
-// and no half of a WebSocket has a life of its own.
+// It differs from the pump of the egress proxy: a client may be silent for
+// hours, and a WebSocket has no use for one direction alone.
 func joinUpstream(ctx context.Context, a, b *upstreamStream) { join(ctx, a, b, grace) }
 
-// join is Join with the time that one direction may go on without the other.
+// join is joinUpstream with the time that one direction may go on without the
+// other.
 func join(ctx context.Context, a, b *upstreamStream, grace time.Duration) {
 	done := make(chan error, 2)
 	go func() { done <- carry(a, b) }()
@@ -45,7 +46,7 @@ func join(ctx context.Context, a, b *upstreamStream, grace time.Duration) {
 	}
 }
 
-// carry hands on what one side says, and its end.
+// carry copies from one side to the other and then closes the writing side.
 func carry(to, from *upstreamStream) error {
 	if _, err := io.Copy(to.Conn, from.rest); err != nil {
 		return err

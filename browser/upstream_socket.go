@@ -15,16 +15,17 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A Stream is a connection of which some bytes may have been read already.
+// An upstreamStream is a connection of which some bytes may already be
+// buffered.
 type upstreamStream struct {
 	net.Conn
 	rest io.Reader
 }
 
-// Read reads what was read before, and then the connection.
+// Read reads the buffered bytes first, and then the connection.
 func (s *upstreamStream) Read(p []byte) (int, error) { return s.rest.Read(p) }
 
-// CloseWrite tells the other side that nothing more comes, if it can be told.
+// CloseWrite closes the writing side, where the connection supports it.
 func (s *upstreamStream) CloseWrite() error {
 	if half, ok := s.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -32,17 +33,18 @@ func (s *upstreamStream) CloseWrite() error {
 	return sandbox.Errorf(sandbox.CodeUnsupported, upstreamOp, "the connection has no half to close")
 }
 
-// A Socket says which WebSocket is wanted of a server.
+// An upstreamSocket says which WebSocket to open.
 type upstreamSocket struct {
 	Target string // path, checked by the caller
-	Host   string // that the server believes to be
+	Host   string // name the server answers to
 }
 
-// Dial makes a handshake with the server at the other end of c, and owns c
-// from now on. The key is one of ours, and neither extensions nor protocols are
-// asked for: so frames mean the same to every client. An answer other than a WebSocket's is
-// [sandbox.CodeNotFound] where the server says that there is nothing at the
-// target, and [sandbox.CodeExecution] else.
+// dialUpstream makes a handshake with the server at the other end of c, and
+// takes ownership of c. It generates the key itself and asks for no extensions
+// and no protocols, so that frames mean the same to every client. If the
+// response is no WebSocket handshake, the error is [sandbox.CodeNotFound]
+// where the server reports that the target does not exist, and
+// [sandbox.CodeExecution] otherwise.
 func dialUpstream(ctx context.Context, c net.Conn, s upstreamSocket) (_ *upstreamStream, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer func() {
@@ -72,7 +74,7 @@ func dialUpstream(ctx context.Context, c net.Conn, s upstreamSocket) (_ *upstrea
 	return &upstreamStream{c, rest(early, c)}, nil
 }
 
-// rest reads what is left in b, and then c itself.
+// rest returns a reader of the bytes buffered in b followed by c itself.
 func rest(b *bufio.Reader, c io.Reader) io.Reader {
 	left, _ := b.Peek(b.Buffered()) // never more than there is
 	return io.MultiReader(strings.NewReader(string(left)), c)
@@ -82,7 +84,7 @@ func rest(b *bufio.Reader, c io.Reader) io.Reader {
 func accepted(resp *http.Response, key string) error {
 	switch resp.StatusCode {
 	case http.StatusSwitchingProtocols:
-	case http.StatusNotFound, http.StatusInternalServerError: // Chromium says 500 for a page that has gone
+	case http.StatusNotFound, http.StatusInternalServerError: // Chromium returns 500 for a page that no longer exists
 		return sandbox.Errorf(sandbox.CodeNotFound, upstreamOp, "the browser has nothing at this address")
 	default:
 		return sandbox.Errorf(sandbox.CodeExecution, upstreamOp, "the browser refused a WebSocket with status %d", resp.StatusCode)
@@ -96,14 +98,14 @@ func accepted(resp *http.Response, key string) error {
 	return nil
 }
 
-// proof is what a server answers a key with.
+// proof returns the server's answer to a key.
 func proof(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) // RFC 6455, section 1.3
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Accept makes the server's half of the handshake with a client whose key was
-// checked, and takes its connection over.
+// acceptUpstream completes the server's half of the handshake with a client
+// whose key was checked, and hijacks its connection.
 func acceptUpstream(w http.ResponseWriter, key string) (*upstreamStream, error) {
 	c, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {

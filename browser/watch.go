@@ -1,16 +1,16 @@
-// Watch: this part of the package lets a person look at the display of a browser inside with
-// noVNC: a link that works once and for a minute gives a cookie, the cookie
-// opens pages and display, and the VNC server inside demands a password that
-// dies with the watch. Who only looks gets a password with which the VNC server
-// itself takes no keys and no clicks.
+// This file serves the display of a browser inside to a person through noVNC.
+// A link that works once, within a minute, sets a cookie; the cookie opens the
+// pages and the display; and the VNC server inside demands a password that is
+// revoked when the watch ends. A viewer without control gets a view-only
+// password, with which the VNC server itself accepts no keys and no clicks.
 //
-// The pages come out of the container's image, by [Options.File], and not from
-// a program inside: a script of somebody who has taken the browser over would
-// run in that person's own browser, where no policy keeps a page from leading
-// away and taking along what it knows. They are shown as files of a few kinds,
-// below an origin that has nothing else, with a policy that lets them reach
-// nothing but the display: no frames, no forms that are sent, no windows, no
-// downloads.
+// The pages come from the container's image, by [WatchOptions.File], and not
+// from a program inside: a script of an attacker who controls the browser
+// would run in the viewer's own browser, where no policy keeps a page from
+// navigating away and leaking what it knows. They are served as a few file
+// types, below an origin that has nothing else, with a policy that allows
+// connections to the display only: no frames, no form submission, no windows,
+// no downloads.
 
 package browser
 
@@ -31,31 +31,32 @@ import (
 
 const watchOp = "watch browser"
 
-// Options say what is watched, and how.
+// WatchOptions configure a watch.
 type WatchOptions struct {
-	// Dial connects to the server of noVNC inside.
+	// Dial connects to the noVNC server inside.
 	Dial func(ctx context.Context) (net.Conn, error)
 
-	// File returns a file of noVNC by its path, such as "/vnc.html", of at most
-	// limit bytes. One that is not there is [sandbox.CodeNotFound]. nil asks the
-	// server of noVNC inside, which whoever took the browser over may be.
+	// File returns a file of noVNC by its path, such as "/vnc.html", of at
+	// most limit bytes. The error for a missing file is
+	// [sandbox.CodeNotFound]. If File is nil, the noVNC server inside is
+	// asked, which an attacker who controls the browser can replace.
 	File func(ctx context.Context, path string, limit int64) ([]byte, error)
 
-	// SetPasswords gives the file [browser.VNCPasswords] another content, as
-	// one change (a file beside it, renamed): the VNC server ends when it finds
-	// the file missing or empty. Unless old is nil it does so only if the file
-	// holds old, so that a watch leaves the passwords of a later one alone.
-	// Nobody but the VNC server may read the file.
+	// SetPasswords replaces the content of the file [VNCPasswords] atomically
+	// (a file beside it, renamed): the VNC server ends if it finds the file
+	// missing or empty. If old is not nil, the file is replaced only if it
+	// holds old, so that a watch does not overwrite the passwords of a later
+	// one. Only the VNC server may read the file.
 	SetPasswords func(ctx context.Context, old, content []byte) error
 
-	// Gone, unless nil, blocks until ctx ends or the container has; nil means
-	// that it was removed, which ends the watch.
+	// Gone, unless nil, blocks until ctx ends or the container is gone; nil
+	// means that it was removed, which ends the watch.
 	Gone func(ctx context.Context) error
 
-	Control bool          // keys and clicks, too
-	For     time.Duration // until all ends; 0 is an hour
+	Control bool          // accept keys and clicks
+	For     time.Duration // duration of the watch; 0 is an hour
 
-	Sources netip.Prefix                 // peers that may connect; not valid: the own machine
+	Sources netip.Prefix                 // peers that may connect; not valid: loopback
 	Listen  func() (net.Listener, error) // nil: a free port of 127.0.0.1
 	Log     logrus.FieldLogger           // nil: none
 	Now     func() time.Time             // nil: time.Now
@@ -66,20 +67,20 @@ type WatchOptions struct {
 // linkLife is how long the link waits for its one use.
 const linkLife = time.Minute
 
-// Bounds of what one watch takes of this process.
+// Bounds of the resources of this process that one watch uses.
 const (
 	maxConns    = 64 // connections
-	maxViewers  = 8  // displays that are shown at a time
+	maxViewers  = 8  // viewers at a time
 	headerBytes = 16 << 10
 	headerTime  = 5 * time.Second
 	idle        = 30 * time.Second
-	answerTime  = 15 * time.Second // until the server inside has answered
+	answerTime  = 15 * time.Second // for an answer of the server inside
 	fileBytes   = 4 << 20          // of one file of noVNC
-	revokeTime  = 10 * time.Second // for the passwords
+	revokeTime  = 10 * time.Second // to revoke the passwords
 )
 
-// A Watch is a display that is shown. Its methods are safe for concurrent
-// use.
+// A Watch is a display that is being served. Its methods are safe for
+// concurrent use.
 type Watch struct {
 	o       WatchOptions
 	log     logrus.FieldLogger
@@ -90,19 +91,20 @@ type Watch struct {
 	viewers chan struct{}
 
 	mu   sync.Mutex
-	used bool // the link
+	used bool // the link was used
 
-	lost atomic.Bool // the container has gone for good
+	lost atomic.Bool // the container was removed
 
-	ctx    context.Context // ends with the watch; not that of a call
+	ctx    context.Context // ends with the watch; not the context of a call
 	cancel context.CancelFunc
-	done   chan struct{} // closed when nothing is left
+	done   chan struct{} // closed when everything has ended
 }
 
-// Open writes new passwords and begins to listen. Of several watches of one
-// browser the last has the passwords: who is connected through an earlier one
-// stays, and nobody else gets in by it. The same holds when the supervisor
-// inside makes new passwords because the browser was started anew.
+// OpenWatch writes new passwords and starts to listen. Of several watches of
+// one browser the last one has the valid passwords: viewers connected through
+// an earlier watch stay connected, but no new viewer can connect through it.
+// The same holds when the supervisor inside makes new passwords because the
+// browser was restarted.
 func OpenWatch(ctx context.Context, o WatchOptions) (*Watch, error) {
 	if o.For <= 0 {
 		o.For = time.Hour
@@ -140,8 +142,8 @@ func OpenWatch(ctx context.Context, o WatchOptions) (*Watch, error) {
 	return w, nil
 }
 
-// end waits for the end and makes it one: of the connections first, so that
-// nobody is let in by a password of which nobody knows any more.
+// end waits until ctx ends and then releases everything: the connections
+// first, so that no viewer is let in by a password that is already revoked.
 func (w *Watch) end() {
 	var gone sync.WaitGroup
 	if w.o.Gone != nil {
@@ -160,24 +162,25 @@ func (w *Watch) end() {
 	close(w.done)
 }
 
-// revoke puts passwords in the place of ours that nobody is told.
+// revoke replaces the passwords of this watch with random ones that are given
+// to no caller.
 func (w *Watch) revoke(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTime)
 	defer cancel()
 	err := w.o.SetPasswords(ctx, w.secrets.file(), newSecrets().file())
-	if err != nil && !sandbox.IsNotFound(err) && !w.lost.Load() { // with the container the password has gone
+	if err != nil && !sandbox.IsNotFound(err) && !w.lost.Load() { // a removed container has no password left
 		w.log.WithError(err).Warn("the password of the display was not revoked")
 	}
 }
 
-// URL is the link. It is a secret until it was used.
+// URL returns the link. It is secret until it was used.
 func (w *Watch) URL() string { return "http://" + w.server.Addr().String() + "/open/" + w.secrets.link }
 
-// LinkExpires is when the link stops to work if it was not used.
+// LinkExpires returns the time when an unused link stops working.
 func (w *Watch) LinkExpires() time.Time { return w.expires }
 
-// Password is what noVNC is given with the link: the one that lets do
-// everything, or the one that lets only look.
+// Password returns the password that noVNC gets with the link: the one for
+// full control, or the view-only one.
 func (w *Watch) Password() string {
 	if w.o.Control {
 		return w.secrets.full
@@ -185,10 +188,11 @@ func (w *Watch) Password() string {
 	return w.secrets.view
 }
 
-// ViewOnly reports whether the display takes no keys and no clicks.
+// ViewOnly reports whether the display accepts no keys and no clicks.
 func (w *Watch) ViewOnly() bool { return !w.o.Control }
 
-// Done is closed when the watch has ended and nothing of it is left.
+// Done returns a channel that is closed when the watch has ended and nothing
+// of it is left.
 func (w *Watch) Done() <-chan struct{} { return w.done }
 
 // Close ends the watch and waits.
@@ -197,7 +201,8 @@ func (w *Watch) Close() {
 	<-w.done
 }
 
-// redeem takes the link, for the first who comes in time.
+// redeem marks the link as used. It reports whether the call was the first and
+// in time.
 func (w *Watch) redeem() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -210,14 +215,14 @@ func (w *Watch) redeem() bool {
 
 // secrets are the random words of one watch.
 type secrets struct {
-	link   string // the last part of the link
-	folder string // below which everything lies, so that no other port's pages are sent the cookie
+	link   string // last part of the link
+	folder string // path of everything served, so that pages of other ports do not get the cookie
 	cookie string
-	full   string // password that lets do everything
-	view   string // password that lets only look
+	full   string // password for full control
+	view   string // view-only password
 }
 
-// passwordLength is all of a password that VNC looks at.
+// passwordLength is the number of characters of a password that VNC compares.
 const passwordLength = 8
 
 func newSecrets() secrets {
@@ -238,7 +243,7 @@ func password() string {
 	return string(raw)
 }
 
-// file is the content of the file that the VNC server reads.
+// file returns the content of the VNC server's password file.
 func (s secrets) file() []byte {
 	return []byte(s.full + "\n__BEGIN_VIEWONLY__\n" + s.view + "\n")
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A kind is what a request is about.
+// A watchKind is the kind of a request.
 type watchKind int
 
 const (
@@ -17,7 +17,7 @@ const (
 	display
 )
 
-// A wish is what a request asks for.
+// A watchWish is what a request asks for.
 type watchWish struct {
 	kind watchKind
 	path string // of a file inside
@@ -28,8 +28,8 @@ type watchWish struct {
 // cookieName is the same for all watches: their folders keep them apart.
 const cookieName = "sandbox-watch"
 
-// The refusals. The first is that of all paths, a link's included, to who has
-// no cookie.
+// The refusals. noCookie is the response to every path, a link's included, if
+// the request has no cookie.
 var (
 	noCookie     = &guardRefusal{Status: 401, Reason: "This link works once, within a minute, where it was made. Ask for another one."}
 	watchNothing = &guardRefusal{Status: 404, Reason: "There is nothing at this path."}
@@ -39,16 +39,16 @@ var (
 	prefetch     = &guardRefusal{Status: 403, Reason: "This link is not fetched in advance."}
 )
 
-// kinds are the files that are shown, and as what. What the server inside
-// calls them does not count.
+// kinds maps the file types that are served to their content types. The types
+// sent by the server inside are ignored.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".json": "application/json", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/vnd.microsoft.icon",
 	".woff": "font/woff", ".woff2": "font/woff2", ".ttf": "font/ttf", ".mp3": "audio/mpeg", ".oga": "audio/ogg",
 }
 
-// classify decides about a request by its head alone. Whether the link was
-// used already is not for it to know.
+// watchClassify decides about a request from its head alone. It does not know
+// whether the link was used already.
 func watchClassify(h guardHead, s secrets, rules guardRules) (watchWish, *guardRefusal) {
 	if r := rules.Check(h); r != nil {
 		return watchWish{}, r
@@ -94,17 +94,17 @@ func watchClassify(h guardHead, s secrets, rules guardRules) (watchWish, *guardR
 // socketName is the path of the display, below the folder and inside.
 const socketName = "websockify"
 
-// base is the folder below which everything lies.
+// base returns the path below which everything is served.
 func (s secrets) base() string { return "/" + s.folder + "/" }
 
-// same compares in a time that tells nothing.
+// same reports whether the texts are equal, in constant time.
 func same(got, want string) bool {
 	g, w := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
 	return subtle.ConstantTimeCompare(g[:], w[:]) == 1
 }
 
-// hasCookie reports whether one of the cookies is ours. Others of the same
-// name may come from whoever serves at another port.
+// hasCookie reports whether one of the cookies is that of this watch. Servers
+// at other ports may have set others of the same name.
 func hasCookie(h guardHead, want string) bool {
 	r := http.Request{Header: h.Header}
 	for _, c := range r.CookiesNamed(cookieName) {
@@ -115,8 +115,8 @@ func hasCookie(h guardHead, want string) bool {
 	return false
 }
 
-// isFile reports whether a path is one that is written in one way only: plain
-// names, none hidden.
+// isFile reports whether a path has one possible spelling: plain names, none
+// hidden.
 func isFile(p string) bool {
 	if len(p) > 200 {
 		return false

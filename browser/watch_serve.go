@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// inside is whom the server of noVNC takes itself for.
+// watchInside is the host name sent to the noVNC server.
 const watchInside = "localhost"
 
 // serve handles one request. Nothing of it is logged: its path is a secret.
@@ -25,7 +25,7 @@ func (w *Watch) serve(rw http.ResponseWriter, r *http.Request) {
 		refuseHttp(rw, refusal)
 		return
 	}
-	guard(rw.Header(), " ws://"+r.Host) // which was checked; to some browsers 'self' is http: only
+	guard(rw.Header(), " ws://"+r.Host) // r.Host was checked; some browsers take 'self' for http: only
 	switch want.kind {
 	case link:
 		w.serveLink(rw)
@@ -36,7 +36,7 @@ func (w *Watch) serve(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// guard sets what every answer has. socket is where pages may find the
+// guard sets the headers of every response. socket is where pages may find the
 // display, beside their own origin.
 func guard(h http.Header, socket string) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "+
@@ -50,8 +50,8 @@ func guard(h http.Header, socket string) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// serveLink gives the cookie and leads to noVNC. The password is in the
-// fragment, which browsers keep to themselves.
+// serveLink sets the cookie and redirects to noVNC. The password is in the
+// fragment, which browsers do not send.
 func (w *Watch) serveLink(rw http.ResponseWriter) {
 	end, _ := w.ctx.Deadline()
 	http.SetCookie(rw, &http.Cookie{
@@ -66,7 +66,7 @@ func (w *Watch) serveLink(rw http.ResponseWriter) {
 	rw.WriteHeader(http.StatusSeeOther)
 }
 
-// serveFile shows one file of noVNC.
+// serveFile serves one file of noVNC.
 func (w *Watch) serveFile(rw http.ResponseWriter, r *http.Request, want watchWish) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
@@ -82,11 +82,11 @@ func (w *Watch) serveFile(rw http.ResponseWriter, r *http.Request, want watchWis
 		w.fail(rw, err)
 	default:
 		rw.Header().Set("Content-Type", want.mime)
-		_, _ = rw.Write(body) // whoever has gone needs no answer
+		_, _ = rw.Write(body) // a viewer that has disconnected needs no response
 	}
 }
 
-// ask asks the server of noVNC for a file.
+// ask requests a file from the noVNC server.
 func (w *Watch) ask(ctx context.Context, path string, limit int64) ([]byte, error) {
 	c, err := w.connect(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *Watch) ask(ctx context.Context, path string, limit int64) ([]byte, erro
 	return answer.Body, nil
 }
 
-// serveDisplay joins a viewer with the display until one of them ends.
+// serveDisplay connects a viewer with the display until one of them ends.
 func (w *Watch) serveDisplay(rw http.ResponseWriter, r *http.Request, want watchWish) {
 	select {
 	case w.viewers <- struct{}{}:
@@ -136,8 +136,8 @@ func (w *Watch) dial(ctx context.Context) (*upstreamStream, error) {
 	return dialUpstream(ctx, c, upstreamSocket{Target: "/" + socketName, Host: watchInside})
 }
 
-// connect dials inside. When the container has gone for good the watch ends,
-// once the viewer has an answer.
+// connect dials the server inside. If the container was removed, the watch
+// ends once the viewer has a response.
 func (w *Watch) connect(ctx context.Context) (net.Conn, error) {
 	c, err := w.o.Dial(ctx)
 	if sandbox.IsNotFound(err) {
@@ -146,8 +146,8 @@ func (w *Watch) connect(ctx context.Context) (net.Conn, error) {
 	return c, err
 }
 
-// fail tells a viewer that there is no display. Why is for the log: a page is
-// the wrong place for it.
+// fail tells a viewer that there is no display. The cause is logged only: it
+// does not belong on a page.
 func (w *Watch) fail(rw http.ResponseWriter, err error) {
 	w.log.WithError(err).Debug("a viewer of the browser got no answer")
 	refuseHttp(rw, &guardRefusal{Status: http.StatusBadGateway, Reason: "The display cannot be reached."})

@@ -1,6 +1,6 @@
-// Package display brings up the browser of a scope and does with it what a
-// request says: it keeps the browser ready, lets clients and viewers in, opens
-// sessions, shows tabs and takes pictures, and removes the browser.
+// Package display runs the browser of a scope for a request: it starts the
+// browser and keeps it running, connects clients and viewers, opens sessions,
+// keeps pages open between calls, takes pictures, and removes the browser.
 package display
 
 import (
@@ -17,37 +17,39 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// A House brings containers of browsers up and takes them away, as the
-// manager does. It is safe for concurrent use.
+// A House creates and removes containers of browsers. The manager is one. It
+// is safe for concurrent use.
 type House interface {
 	// Resolve returns the settings of a request.
 	Resolve(r Request) (config.Resolved, error)
-	// Name is that of the container of the request's scope.
+	// Name returns the name of the container of the request's scope.
 	Name(r Request) (string, error)
-	// Open brings the container up; with mustExist one that is not there is
-	// [sandbox.CodeNotFound].
+	// Open starts the container. With mustExist the error is
+	// [sandbox.CodeNotFound] if there is none.
 	Open(ctx context.Context, r Request, mustExist bool) (Opened, error)
-	// Exists tells whether there is a container, and makes none.
+	// Exists reports whether there is a container, and creates none.
 	Exists(ctx context.Context, r Request) (bool, error)
-	// Remove takes the container away; one in use is [sandbox.CodeBusy] unless
-	// force.
+	// Remove removes the container. The error is [sandbox.CodeBusy] if it is
+	// in use, unless force is set.
 	Remove(ctx context.Context, r Request, force bool) (name string, removed bool, err error)
-	// Settings are those that Open would give the container.
+	// Settings returns the settings that Open would use for the container.
 	Settings(r Request) (browser.Settings, error)
-	// Workspace is that of the scope, which need not have a sandbox.
+	// Workspace returns the workspace of the scope, which need not have a
+	// sandbox.
 	Workspace(ctx context.Context, r Request) (browser.Workspace, error)
-	// Folders names what pictures and pages of the workspace depend on.
+	// Folders returns the folders that pictures and pages of the workspace
+	// depend on.
 	Folders(ctx context.Context, r Request) (Folders, error)
 }
 
-// An Opened is a container that a House has opened.
+// An Opened is a container opened by a House.
 type Opened interface {
 	browser.Container
-	Created() bool   // for this opening
-	Network() string // that the container has: none, own, or the name of one
+	Created() bool   // created by this call of Open
+	Network() string // none, own, or the name of a network of the engine
 }
 
-// A Desk keeps the browsers of scopes. It is safe for concurrent use.
+// A Desk runs the browsers of scopes. It is safe for concurrent use.
 type Desk struct {
 	house   House
 	log     logrus.FieldLogger
@@ -59,13 +61,12 @@ type Desk struct {
 	watches map[string]*viewing // by the name of the container
 }
 
-// New returns a Desk that has nothing open yet.
+// New returns a Desk without open browsers.
 func New(house House, log logrus.FieldLogger) *Desk {
 	return &Desk{house: house, log: log, bridges: browser.NewProxySet(), shares: map[*browser.Proxy]*shared{}, watches: map[string]*viewing{}}
 }
 
-// Close ends every bridge and every display that somebody watches. Browsers
-// stay.
+// Close ends every CDP proxy and every watched display. Browsers keep running.
 func (d *Desk) Close() error {
 	d.bridges.CloseAll()
 	d.mu.Lock()
@@ -80,15 +81,15 @@ func (d *Desk) Close() error {
 	return nil
 }
 
-// Folders names the folders of the host that pictures and pages of the
-// workspace depend on.
+// Folders returns the host folders that pictures and pages of the workspace
+// depend on.
 func (d *Desk) Folders(ctx context.Context, r Request) (Folders, error) {
 	return d.house.Folders(ctx, r)
 }
 
-// Start brings the browser of a scope up and returns when it answers. One that
-// does not answer in time is removed, and the error has the last lines of its
-// log.
+// Start starts the browser of a scope and returns when it answers. A browser
+// that does not answer in time is removed, and the error contains the last
+// lines of its log.
 func (d *Desk) Start(ctx context.Context, r Request) (Started, error) {
 	begin := time.Now()
 	c, v, err := d.open(ctx, r, always)
@@ -107,13 +108,13 @@ func (d *Desk) Start(ctx context.Context, r Request) (Started, error) {
 	return out, nil
 }
 
-// A wish says when a container is made that is not there.
+// A wish says when a missing container is created.
 type wish int
 
 const (
 	always  wish = iota
-	onUse        // where settings have browser.autoStart
-	notAnew      // never: it was there, and somebody has taken it away
+	onUse        // if the settings have browser.autoStart
+	notAnew      // never: the container existed and was removed
 )
 
 // open opens the container of a scope with a browser that answers.
@@ -134,15 +135,15 @@ func (d *Desk) open(ctx context.Context, r Request, w wish) (Opened, browser.Ver
 	if err != nil {
 		c.Close()
 		if ctx.Err() != nil && !c.Created() {
-			return nil, none, err // whoever has gone has learned nothing about the browser
+			return nil, none, err // an ended ctx says nothing about the browser
 		}
 		return nil, none, errors.Join(err, d.clear(ctx, r))
 	}
 	return c, v, nil
 }
 
-// clear removes a browser that does not come up, unless somebody else uses its
-// container.
+// clear removes a browser that does not start, unless its container is used
+// elsewhere.
 func (d *Desk) clear(ctx context.Context, r Request) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer done()
@@ -153,7 +154,7 @@ func (d *Desk) clear(ctx context.Context, r Request) error {
 	return err
 }
 
-// Session brings the browser up and opens a clean profile in it.
+// Session starts the browser and opens a clean profile in it.
 func (d *Desk) Session(ctx context.Context, r Request, rights browser.Rights) (browser.Session, error) {
 	c, _, err := d.open(ctx, r, onUse)
 	if err != nil {
@@ -167,7 +168,7 @@ func (d *Desk) Session(ctx context.Context, r Request, rights browser.Rights) (b
 	return &session{Session: s, container: c}, nil
 }
 
-// A session has its container for itself.
+// A session owns the handle of its container.
 type session struct {
 	browser.Session
 	container browser.Container
@@ -176,9 +177,9 @@ type session struct {
 // Close implements [browser.Session].
 func (s *session) Close() error { return errors.Join(s.Session.Close(), s.container.Close()) }
 
-// Stop removes the browser of a scope with all that is in it, and the bridges
-// to it. None is no failure. One that somebody else uses is
-// [sandbox.CodeBusy] unless force.
+// Stop removes the browser of a scope with all its data, and its CDP proxies.
+// A missing browser is no error. The error is [sandbox.CodeBusy] if the
+// browser is in use elsewhere, unless force is set.
 func (d *Desk) Stop(ctx context.Context, r Request, force bool) (removed bool, name string, err error) {
 	if name, err = d.house.Name(r); err != nil {
 		return false, "", err

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// A hostBrowser stands for a browser of the host, which no wall surrounds. The
-// settings have allowed that in so many words.
+// A hostBrowser is a browser of the host, which runs without isolation. The
+// settings have allowed that explicitly.
 type hostBrowser struct {
 	d        *Desk
 	r        Request
@@ -21,7 +21,7 @@ type hostBrowser struct {
 	settings browser.Settings
 }
 
-// openHost returns the host's browser, which has to run already.
+// openHost connects to the host's browser, which has to run already.
 func (d *Desk) openHost(ctx context.Context, r Request, res config.Resolved) (Opened, browser.Version, error) {
 	none := browser.Version{}
 	u, err := url.Parse(res.Browser.HostCDPURL)
@@ -46,7 +46,7 @@ func (d *Desk) openHost(ctx context.Context, r Request, res config.Resolved) (Op
 	return h, v, nil
 }
 
-// hostName is what a browser of the host is called, in logs alone.
+// hostName is the name of a host's browser in logs.
 const hostName = "host"
 
 // Name implements [browser.Container].
@@ -61,8 +61,8 @@ func (h *hostBrowser) Network() string { return "" }
 // Settings implements [browser.Container].
 func (h *hostBrowser) Settings() browser.Settings { return h.settings }
 
-// Dial implements [browser.Container]: whatever the address, it is that of the
-// DevTools protocol.
+// Dial implements [browser.Container]. It ignores the address and connects to
+// the DevTools protocol.
 func (h *hostBrowser) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, network, h.addr)
@@ -84,10 +84,10 @@ func (h *hostBrowser) Workspace(ctx context.Context) (browser.Workspace, error) 
 	return h.d.house.Workspace(ctx, h.r)
 }
 
-// A hostUpstream is the host's browser for one client of a bridge.
+// A hostUpstream is the host's browser for one client of a CDP proxy.
 type hostUpstream struct{ *hostBrowser }
 
-// Dial implements [bridge.Upstream].
+// Dial implements [browser.Upstream].
 func (h hostUpstream) Dial(ctx context.Context) (net.Conn, error) {
 	return h.hostBrowser.Dial(ctx, "tcp", "")
 }

@@ -1,4 +1,4 @@
-// Shoot: this part of the package takes one picture of one page in a session of its own.
+// This file takes one picture of one page in a session of its own.
 
 package display
 
@@ -10,13 +10,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// An Opener opens a clean profile in the browser of a scope; *desk.Desk is one.
+// A screenshotOpener opens a clean profile in the browser of a scope; [Desk]
+// is one.
 type screenshotOpener interface {
 	Session(ctx context.Context, r Request, rights browser.Rights) (browser.Session, error)
 }
 
-// Take opens a page in a clean profile, of which nothing is left afterwards, and
-// looks at it. An answer that is no such picture is CodeExecution.
+// Take opens a page in a new clean profile, takes a picture of it, and removes
+// the profile. The error is CodeExecution if the browser's answer is not the
+// requested picture.
 func Take(ctx context.Context, o screenshotOpener, r Request, target string, shot browser.Shot) (page browser.Page, picture browser.Picture, err error) {
 	s, err := o.Session(ctx, r, browser.Rights{})
 	if err != nil {
@@ -32,7 +34,7 @@ func Take(ctx context.Context, o screenshotOpener, r Request, target string, sho
 	return page, picture, Check(shot, picture)
 }
 
-// Check holds what came against what was asked for.
+// Check compares a picture with the request.
 func Check(shot browser.Shot, p browser.Picture) error {
 	want := "image/png"
 	if shot.JPEG > 0 {

@@ -10,31 +10,31 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// goneEvery is the time between two looks whether a container that nobody
-// uses is still there.
+// goneEvery is the interval at which an idle proxy checks whether its
+// container still exists.
 const goneEvery = time.Second
 
-// Serve brings the browser up and lets clients of the DevTools protocol in.
-// There is one bridge for each browser and process: who asks again gets the
-// same, and it ends when all have closed it, or with the container. Who asks
-// with other rules for hosts is [sandbox.CodeBusy] meanwhile: clients have one
-// way out together, which cannot tell whose a request is.
+// Serve starts the browser and a CDP proxy for it. There is one proxy for each
+// browser and process: a further call shares it, and it ends when all callers
+// have closed it, or with the container. While it runs, a call with other
+// egress rules gets [sandbox.CodeBusy]: the clients share one egress listener,
+// which cannot attribute a request to one of them.
 func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
 	c, _, err := d.open(ctx, r, onUse)
 	if err != nil {
 		return Served{}, err
 	}
-	defer c.Close() // clients have a stay of their own
+	defer c.Close() // clients use a stay of their own
 	host, notIsolated := c.(*hostBrowser)
 	key := c.Name()
 	if notIsolated {
-		key += " " + host.addr // there may be several, each for other scopes
+		key += " " + host.addr // several scopes may use browsers at different addresses
 	}
 	open := func(context.Context) (*browser.Proxy, error) { return browser.OpenProxy(d.leading(r, c)) }
 	var b *browser.Proxy
 	var life *share
 	var ws string
-	for range 2 { // the last who had the bridge may have closed it just now
+	for range 2 { // the last user may close the proxy at the same time
 		if b, err = d.bridges.Get(ctx, key, open); err != nil {
 			return Served{}, err
 		}
@@ -56,7 +56,7 @@ func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
 	return Served{Life: life, Name: name, HTTPURL: b.URL(), WebSocketDebuggerURL: ws, Token: b.Token(), NotIsolated: notIsolated}, nil
 }
 
-// leading says where a bridge to the browser in c leads.
+// leading returns the options of a CDP proxy for the browser in c.
 func (d *Desk) leading(r Request, c Opened) browser.ProxyOptions {
 	o := browser.ProxyOptions{Sources: c.Settings().Sources, Log: d.log.WithField("sandbox", c.Name())}
 	if host, ok := c.(*hostBrowser); ok {
@@ -68,8 +68,8 @@ func (d *Desk) leading(r Request, c Opened) browser.ProxyOptions {
 	return o
 }
 
-// upstream opens the browser for one client of a bridge. A container that has
-// gone is not made anew: whoever took it away meant it.
+// upstream opens the browser for one client of a CDP proxy. It does not
+// recreate a removed container: its removal was deliberate.
 func (d *Desk) upstream(ctx context.Context, r Request, name string) (browser.Upstream, error) {
 	return d.stays.enter(ctx, name, d.log, func(ctx context.Context) (Opened, error) {
 		c, _, err := d.open(ctx, r, notAnew)
@@ -84,8 +84,8 @@ func removed(name string) error {
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "use browser", Resource: name, Message: "the browser was removed", Hint: "start one with: sandbox browser start"}
 }
 
-// gone returns when the container of r is no longer there. It takes no lease:
-// a bridge that nobody uses keeps no browser from being pruned.
+// gone returns when the container of r no longer exists. It takes no lease, so
+// an idle proxy does not protect a browser from being pruned.
 func (d *Desk) gone(ctx context.Context, r Request) error {
 	for {
 		select {
@@ -99,11 +99,11 @@ func (d *Desk) gone(ctx context.Context, r Request) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		// An engine that does not answer has not said that it is gone.
+		// An engine that does not answer has not reported a removal.
 	}
 }
 
-// A share is one Served of a bridge.
+// A share is one Served of a proxy.
 type share struct {
 	d      *Desk
 	name   string
@@ -113,13 +113,13 @@ type share struct {
 	mine   bool // closed by its owner; written before done is closed
 }
 
-// What the Served of one bridge have together.
+// A shared counts the shares of one proxy.
 type shared struct {
-	n     int // how many there are
+	n     int // number of shares
 	rules sandbox.EgressRules
 }
 
-// share counts one more Served of a bridge to c.
+// share adds a Served of a proxy to c.
 func (d *Desk) share(c browser.Container, b *browser.Proxy) (*share, error) {
 	rules := c.Settings().Rules
 	d.mu.Lock()
@@ -146,10 +146,10 @@ func (d *Desk) share(c browser.Container, b *browser.Proxy) (*share, error) {
 	return s, nil
 }
 
-// Done implements [order.Life].
+// Done implements [Life].
 func (s *share) Done() <-chan struct{} { return s.done }
 
-// Err implements [order.Life].
+// Err implements [Life].
 func (s *share) Err() error {
 	select {
 	case <-s.done:
@@ -162,7 +162,7 @@ func (s *share) Err() error {
 	return removed(s.name)
 }
 
-// Close implements [order.Life].
+// Close implements [Life].
 func (s *share) Close() error {
 	s.end(true)
 	return nil

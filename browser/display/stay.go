@@ -13,31 +13,32 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// wayAgain is how long after a try the way out of a browser is tried again,
-// while another program has its port.
+// wayAgain is the delay before opening an egress listener is tried again while
+// another program has its port.
 const wayAgain = 300 * time.Millisecond
 
-// stays are the containers that the clients of bridges use, each opened once
-// for all of its clients together: while there are any, it is leased, and the
-// browser's way out is open.
+// stays are the containers used by clients of CDP proxies. Each container is
+// opened once for all its clients: while there are any, it is leased, and the
+// browser's egress listener is open.
 type stays struct {
 	mu   sync.Mutex
 	open map[string]*stay // by the name of the container
 }
 
-// A stay is one container with its users.
+// A stay is one container with its user count.
 type stay struct {
 	all   *stays
 	name  string
 	users int // guarded by all.mu
 
-	mu   sync.Mutex // for opening and closing
+	mu   sync.Mutex // serializes opening and closing
 	c    browser.Container
-	stop func() // ends the way out, and waits
+	stop func() // closes the egress listener, and waits
 }
 
-// enter makes the caller a user of the container name, in which the browser
-// answers then. open opens it when nobody has, or when it is no good any more.
+// enter adds the caller as a user of the container name and returns when its
+// browser answers. It calls open if the container is not open or no longer
+// usable.
 func (s *stays) enter(ctx context.Context, name string, log logrus.FieldLogger, open func(context.Context) (Opened, error)) (*stay, error) {
 	s.mu.Lock()
 	if s.open == nil {
@@ -57,8 +58,8 @@ func (s *stays) enter(ctx context.Context, name string, log logrus.FieldLogger, 
 	return t, nil
 }
 
-// ready sees to it that the browser answers. A browser that has crashed is
-// started again, a container that has gone is asked for once more.
+// ready makes sure that the browser answers. It restarts a crashed browser,
+// and opens a missing container once more.
 func (t *stay) ready(ctx context.Context, log logrus.FieldLogger, open func(context.Context) (Opened, error)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +69,7 @@ func (t *stay) ready(ctx context.Context, log logrus.FieldLogger, open func(cont
 			return nil
 		}
 		if ctx.Err() != nil {
-			return err // whoever has gone has learned nothing about the browser of the others
+			return err // an ended ctx says nothing about the browser of the other users
 		}
 		t.end()
 	}
@@ -80,7 +81,7 @@ func (t *stay) ready(ctx context.Context, log logrus.FieldLogger, open func(cont
 	return nil
 }
 
-// end lets go of the container; t.mu is held.
+// end releases the container; t.mu is held.
 func (t *stay) end() {
 	if t.c == nil {
 		return
@@ -101,7 +102,7 @@ func (t *stay) Dial(ctx context.Context) (net.Conn, error) {
 	return c.Dial(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Settings().CDPPort)))
 }
 
-// Close ends one use. The last one lets go of the container.
+// Close removes one user. The last one releases the container.
 func (t *stay) Close() error {
 	t.all.mu.Lock()
 	t.users--
@@ -118,10 +119,11 @@ func (t *stay) Close() error {
 	return nil
 }
 
-// keepWay keeps the way out open at the port where browsers look for it. While
-// another program has the port it waits for its turn, and says so: until then
-// hosts are reached by that one's rules, if it is one of ours. stop ends it, and
-// waits. It returns when the way is open or opening has ended.
+// keepWay keeps the egress listener open at the port where browsers expect it.
+// While another program has the port, keepWay retries and logs that: until
+// then hosts are reached by that program's rules, if it is another sandbox
+// process. It returns when the listener is open or opening has ended. stop
+// closes the listener and waits.
 func keepWay(opening context.Context, c browser.Container, log logrus.FieldLogger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -158,7 +160,7 @@ func keepWay(opening context.Context, c browser.Container, log logrus.FieldLogge
 		}
 	}()
 	select {
-	case <-first: // clients find the way open
+	case <-first: // the listener is open before clients connect
 	case <-opening.Done():
 	}
 	return func() { cancel(); <-done }

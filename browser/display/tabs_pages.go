@@ -1,6 +1,6 @@
-// Pages: this part of the package keeps one page of a browser for each session, which stays from
-// call to call until it is closed or nobody has used it for a while. Whoever has
-// calls that follow one another uses it: tools of agents, and requests over HTTP.
+// This file keeps one browser page open for each session, between calls, until
+// it is closed or idle for too long. Callers with consecutive calls use it:
+// agent tools, and requests over HTTP.
 
 package display
 
@@ -16,15 +16,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// The bounds of browser sessions that stay.
+// The bounds of open pages.
 const (
 	maxPages  = 64               // of all sessions together
-	maxTheirs = 16               // of the sessions of one tenant; the nameless one has no neighbours
-	idleAfter = 10 * time.Minute // without a call a page is closed
+	maxTheirs = 16               // of the sessions of one tenant; not for the tenant without a name
+	idleAfter = 10 * time.Minute // idle time after which a page is closed
 )
 
-// Pages are the browser sessions that calls have left open, one for each
-// session. They are safe for concurrent use, and have to be closed.
+// Tabs are the open browser pages, one for each session. They are safe for
+// concurrent use, and have to be closed.
 type Tabs struct {
 	open func(context.Context, config.Who) (browser.Session, error)
 
@@ -33,22 +33,23 @@ type Tabs struct {
 	closed bool
 }
 
-// A page is the browser session of one session.
+// A tab is the browser session of one session.
 type tab struct {
-	turn    chan struct{} // holds what may be done next: one token
-	users   int           // that have it or wait for it; guarded by Pages.mu
+	turn    chan struct{} // a semaphore of one: its holder uses the page
+	users   int           // callers that use it or wait for it; guarded by Tabs.mu
 	session browser.Session
-	timer   *time.Timer // closes the page, while nobody uses it; guarded by Pages.mu
+	timer   *time.Timer // closes the page when it is idle; guarded by Tabs.mu
 }
 
-// New returns no pages yet. Those that are wanted open opens.
+// NewTabs returns Tabs without open pages. open opens a page.
 func NewTabs(open func(context.Context, config.Who) (browser.Session, error)) *Tabs {
 	return &Tabs{open: open, of: map[config.Who]*tab{}}
 }
 
-// Use hands the page of a session to fn, alone, and opens it where there is
-// none. After an error that says that the browser is gone the next call opens
-// a new one. Where too many are open it is [sandbox.CodeBudgetExceeded].
+// Use calls fn with the page of a session, and opens the page if there is
+// none. Calls for one session run one at a time. After an error that says that
+// the browser is gone the next call opens a new page. The error is
+// [sandbox.CodeBudgetExceeded] if too many pages are open.
 func (p *Tabs) Use(ctx context.Context, who config.Who, fn func(browser.Session) error) error {
 	pg, err := p.claim(who)
 	if err != nil {
@@ -88,7 +89,8 @@ func (p *Tabs) gone() bool {
 	return p.closed
 }
 
-// claim takes the page of a session, so that it is not closed for idleness.
+// claim adds a user to the page of a session, so that it is not closed for
+// idleness.
 func (p *Tabs) claim(who config.Who) (*tab, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +113,7 @@ func (p *Tabs) claim(who config.Who) (*tab, error) {
 	return pg, nil
 }
 
-// room is an error where a tenant may not open one more page. The lock is held.
+// room returns an error if a tenant may not open another page. p.mu is held.
 func (p *Tabs) room(tenant string) error {
 	theirs := 0
 	for who := range p.of {
@@ -129,8 +131,8 @@ func (p *Tabs) room(tenant string) error {
 	return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browser", Message: fmt.Sprintf("%d sessions have pages open, which is the most", most), Hint: "close a page that is not needed", Retryable: true}
 }
 
-// release is the end of claim. The last one starts the time of idleness, or
-// forgets a page that is none.
+// release ends a claim. The last user starts the idle timer, or removes a tab
+// without a page.
 func (p *Tabs) release(who config.Who, pg *tab) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +147,7 @@ func (p *Tabs) release(who config.Who, pg *tab) {
 	}
 }
 
-// expire closes a page that nobody has used.
+// expire closes an idle page.
 func (p *Tabs) expire(who config.Who, pg *tab) {
 	p.mu.Lock()
 	if pg.users > 0 || p.of[who] != pg || pg.timer == nil {
@@ -156,12 +158,12 @@ func (p *Tabs) expire(who config.Who, pg *tab) {
 	s := pg.session
 	p.mu.Unlock()
 	if s != nil {
-		_ = s.Close() // nobody is there to hear of it, and the container's end takes it along
+		_ = s.Close() // no caller waits for the error, and the page ends with the container
 	}
 }
 
-// End closes the page of a session, and tells whether there was one. What is
-// done with it at the moment is done first.
+// End closes the page of a session after the call under way, and reports
+// whether there was one.
 func (p *Tabs) End(ctx context.Context, who config.Who) (open bool, err error) {
 	p.mu.Lock()
 	pg := p.of[who]
@@ -190,8 +192,8 @@ func (p *Tabs) End(ctx context.Context, who config.Who) (open bool, err error) {
 	return true, err
 }
 
-// Close closes all pages and refuses new ones. It waits for what is done with
-// them until ctx ends.
+// Close closes all pages and refuses new ones. It waits for calls under way
+// until ctx ends.
 func (p *Tabs) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true

@@ -12,10 +12,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// Watch brings the browser up and lets one person look at its display, and
-// with control use it. A browser has one watch at a time: a later one ends the
-// earlier, whose passwords are dead with it. The container is leased while it
-// lives.
+// Watch starts the browser and serves its display to one person, who can use
+// it if control is set. A browser has one watch at a time: a later one ends
+// the earlier one and revokes its passwords. The container is leased until the
+// watch ends.
 func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, error) {
 	c, _, err := d.open(ctx, r, always)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, err
 	return Watched{Life: seen, Name: c.Name(), URL: w.URL(), Password: w.Password(), ViewOnly: !control, Expires: w.LinkExpires()}, nil
 }
 
-// watchable refuses a browser without a display to look at.
+// watchable returns an error for a browser without a display.
 func watchable(c browser.Container) error {
 	if _, host := c.(*hostBrowser); host {
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "watch browser", Field: "browser.hostCdpUrl", Message: "a browser of the host is looked at on the host"}
@@ -71,11 +71,11 @@ func watchable(c browser.Container) error {
 	return nil
 }
 
-// exchange is run inside to put other passwords in the place of old ones. It
-// reads the old ones, of which it is told the length, and then the others. Where
-// old ones are given and are not those in force, a later watch has set its own,
-// which stay. The file is never missing: without it the VNC server ends. The
-// server reads it again when its time differs in seconds, so each file is a
+// exchange is run inside to replace the passwords. It reads the old passwords,
+// whose length is an argument, and then the new ones. If old passwords are
+// given and are not the current ones, a later watch has set its own, and these
+// stay. The file is never missing: without it the VNC server ends. The server
+// reads the file again when its time differs in seconds, so each file is a
 // second younger than the one before.
 const exchange = `umask 077
 head -c "$2" >"$1.old" && cat >"$1.new" || exit 1
@@ -97,11 +97,12 @@ func setPasswords(ctx context.Context, c browser.Container, old, content []byte)
 	return err
 }
 
-// pages is where the image has noVNC. Nothing inside can write there.
+// pages is the folder of noVNC in the image. No program inside can write
+// there.
 const pages = "/usr/share/novnc"
 
-// fileOf reads a file of noVNC of at most limit bytes. The program that does
-// is one of ours: those of the browser cannot act on it.
+// fileOf reads a file of noVNC of at most limit bytes. The guest starts the
+// program that reads it; programs of the browser cannot act on it.
 func fileOf(ctx context.Context, c browser.Container, path string, limit int64) ([]byte, error) {
 	var out bytes.Buffer
 	room := &room{to: &out, left: limit}
@@ -123,7 +124,7 @@ func fileOf(ctx context.Context, c browser.Container, path string, limit int64) 
 	return out.Bytes(), nil
 }
 
-// A room takes so many bytes and drops the rest, with which left is negative.
+// A room writes at most left bytes and drops the rest; left is negative then.
 type room struct {
 	to   *bytes.Buffer
 	left int64
@@ -137,7 +138,7 @@ func (r *room) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// supersede ends the watch of a browser, and has next in its place.
+// supersede ends the current watch of a browser and registers next.
 func (d *Desk) supersede(name string, next *viewing) {
 	d.mu.Lock()
 	last := d.watches[name]
@@ -156,15 +157,15 @@ func (d *Desk) supersede(name string, next *viewing) {
 type viewing struct {
 	*browser.Watch
 	name string
-	done chan struct{} // closed when nothing is left
+	done chan struct{} // closed when everything has ended
 
 	gone atomic.Bool // the container was removed
 }
 
-// Done implements [order.Life].
+// Done implements [Life].
 func (v *viewing) Done() <-chan struct{} { return v.done }
 
-// Err implements [order.Life].
+// Err implements [Life].
 func (v *viewing) Err() error {
 	select {
 	case <-v.done:
@@ -176,7 +177,7 @@ func (v *viewing) Err() error {
 	return nil
 }
 
-// Close implements [order.Life].
+// Close implements [Life].
 func (v *viewing) Close() error {
 	v.Watch.Close()
 	<-v.done

@@ -10,9 +10,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 )
 
-// act runs an action in its turn, on a page that is there, for at most as
-// long as a navigation may take. Waiting is an action that may take another
-// time.
+// act runs an action on the session's page, one at a time, for at most most.
 func (s *session) act(ctx context.Context, most time.Duration, do func(ctx context.Context, t *tab) error) error {
 	return s.actOn(ctx, most, s.page, do)
 }
@@ -48,7 +46,7 @@ func (s *session) actOn(ctx context.Context, most time.Duration, page func(conte
 		t.reported = true
 		return context.Cause(t.ctx)
 	case within.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		// The page has not answered for all that time: it never will.
+		// The page has not answered in all that time and will not.
 		t.end(stuck())
 		t.reported = true
 		return stuck()
@@ -56,9 +54,10 @@ func (s *session) actOn(ctx context.Context, most time.Duration, page func(conte
 	return s.explain(within, err)
 }
 
-// page returns the page of the session, for an action on what the page shows.
-// Where the page has ended and no action has returned why, page returns that, as
-// a new page shows nothing of it. The action after that gets a new page.
+// page returns the page of the session, for an action on its content. If the
+// page has ended and no action has returned the cause yet, page returns the
+// cause, because a new page would have other content. The next action gets a
+// new page.
 func (s *session) page(ctx context.Context) (*tab, error) {
 	s.mu.Lock()
 	t := s.tab
@@ -70,8 +69,8 @@ func (s *session) page(ctx context.Context) (*tab, error) {
 	return s.anyPage(ctx)
 }
 
-// anyPage returns the page of the session, for an action that replaces what it
-// shows, and makes one where there is none any more.
+// anyPage returns the page of the session, for an action that replaces its
+// content, and creates one if there is none.
 func (s *session) anyPage(ctx context.Context) (*tab, error) {
 	s.mu.Lock()
 	t := s.tab
@@ -95,8 +94,8 @@ func (s *session) anyPage(ctx context.Context) (*tab, error) {
 	return t, nil
 }
 
-// discard closes a page that has ended, so that nothing of it goes on until
-// the next action. It waits for nothing.
+// discard closes a page that has ended, so that it does not keep running until
+// the next action. It does not block.
 func (s *session) discard(t *tab) {
 	s.answer(func(context.Context) { t.closeTarget() })
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// Bounds of what the browser may say.
+// Bounds of messages from the browser.
 const (
 	maxVersion = 64 << 10  // bytes of /json/version
 	maxMessage = 64 << 20  // bytes of one message, but for pictures
@@ -48,8 +48,8 @@ func dial(ctx context.Context, c browser.Container) (*websocket.Conn, error) {
 	return conn, nil
 }
 
-// endpoint asks where the browser as a whole is spoken to. Of the answer only
-// the path is used, and only if it looks as it has to.
+// endpoint returns the WebSocket URL of the browser. Only the path of the
+// answer is used, and only if it has the expected form.
 func endpoint(ctx context.Context, client *http.Client, host string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/json/version", nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func endpoint(ctx context.Context, client *http.Client, host string) (string, er
 	return endpointIn(response.StatusCode, data)
 }
 
-// endpointIn reads the answer of /json/version.
+// endpointIn decodes the answer of /json/version.
 func endpointIn(status int, data []byte) (string, error) {
 	var version struct {
 		URL string `json:"webSocketDebuggerUrl"`

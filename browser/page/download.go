@@ -16,16 +16,16 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// Transfers are what the browser says of the downloads of a session.
+// transfers are the download events of a session.
 type transfers struct {
 	mu       sync.Mutex
 	begun    *devtools.EventDownloadWillBegin // the first since the last reset
-	others   []string                         // that began too, and are not wanted
+	others   []string                         // further downloads that began, to be canceled
 	progress devtools.EventDownloadProgress   // of the first
 	wake     chan struct{}
 }
 
-// reset forgets what was said.
+// reset discards the events.
 func (d *transfers) reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,12 +48,12 @@ func (d *transfers) began(e devtools.EventDownloadWillBegin) {
 	d.poke()
 }
 
-// went notes how a download goes.
+// went notes the progress of a download.
 func (d *transfers) went(e devtools.EventDownloadProgress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.begun != nil && d.begun.GUID == e.GUID {
-		e.FilePath = "" // we know where it is
+		e.FilePath = "" // the path is known
 		d.progress = e
 		d.poke()
 	}
@@ -66,7 +66,8 @@ func (d *transfers) poke() {
 	}
 }
 
-// look returns what is known, and hands over the downloads that are not wanted.
+// look returns the current state, and hands over the further downloads, which
+// are to be canceled.
 func (d *transfers) look() (begun *devtools.EventDownloadWillBegin, progress devtools.EventDownloadProgress, others []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +142,7 @@ func (t *tab) download(ctx context.Context, selector string, into *landing) (bro
 		ctx, cancel := context.WithTimeout(context.Background(), cleanTime)
 		defer cancel()
 		if s.allowDownloads(ctx, "") != nil {
-			t.end(stuck()) // nothing may be downloaded by a page that cannot be told so
+			t.end(stuck()) // downloads must be refused, and the page does not accept that command
 		}
 		s.removeFolders(folder)
 	}()
@@ -173,8 +174,8 @@ func (t *tab) download(ctx context.Context, selector string, into *landing) (bro
 	return browser.Download{Path: name, Size: n, URL: spoken(begun.URL), Sum: sum.Sum(nil)}, nil
 }
 
-// arrive waits until a download is complete, and returns how large it is.
-// Refused is how many documents had been refused before it was asked for.
+// arrive waits until a download is complete, and returns its size. refused is
+// the number of refused documents before the download was requested.
 func (t *tab) arrive(ctx context.Context, refused int) (*devtools.EventDownloadWillBegin, int64, error) {
 	s := t.session
 	late := time.NewTimer(s.settings.Limits.Navigation)
@@ -225,7 +226,7 @@ func (s *session) cancelDownload(guid string) {
 	_, _ = cdp.Call(ctx, s.root, devtools.CancelDownload, devtools.CancelDownloadParams{GUID: guid, BrowserContextID: s.profile})
 }
 
-// isGUID reports whether the name of a download can be one.
+// isGUID reports whether guid can be the id of a download.
 func isGUID(guid string) bool {
 	return guid != "" && len(guid) <= 64 && strings.Trim(guid, "0123456789abcdefABCDEF-") == "" && guid[0] != '-'
 }

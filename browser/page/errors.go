@@ -8,12 +8,12 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// errClosed is what actions of a session that has been closed come to.
+// errClosed is the error of actions on a closed session.
 func errClosed() error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browse", Message: "the session is closed"}
 }
 
-// lost is a browser that cannot be reached.
+// lost is the error for a browser that cannot be reached.
 func lost(cause error) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "browse", Message: "the connection to the browser is lost",
@@ -21,7 +21,7 @@ func lost(cause error) error {
 	}
 }
 
-// crashed is a page whose process has ended.
+// crashed is the error for a page whose process has ended.
 func crashed() error {
 	return &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "browse", Message: "the page has crashed",
@@ -29,7 +29,7 @@ func crashed() error {
 	}
 }
 
-// stuck is a page that does not answer.
+// stuck is the error for a page that does not answer.
 func stuck() error {
 	return &sandbox.Error{
 		Code: sandbox.CodeTimeout, Op: "browse", Message: "the page does not answer",
@@ -37,27 +37,27 @@ func stuck() error {
 	}
 }
 
-// beyond is a limit of the session that was reached.
+// beyond is the error for a limit of the session that was reached.
 func beyond(limit, message string) error {
 	return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "browse", Resource: limit, Message: message, Hint: "browser.limits." + limit + " sets it"}
 }
 
-// invalid is an argument at fault.
+// invalid is the error for an invalid argument.
 func invalid(field, message string) error {
 	return &sandbox.Error{Code: sandbox.CodeValidation, Op: "browse", Field: field, Message: message}
 }
 
-// noMatch is a selector that matches nothing.
+// noMatch is the error for a selector that matches nothing.
 func noMatch(selector string) error {
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "browse", Field: "selector", Resource: shown(selector), Message: "no element of the page matches"}
 }
 
-// failed is something that a page does not let be done.
+// failed is the error for an action that the page does not allow.
 func failed(message string) error {
 	return &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Message: message}
 }
 
-// changed is a page that goes elsewhere while something is done with it.
+// changed is the error for a page that navigates elsewhere during an action.
 func changed() error {
 	return &sandbox.Error{
 		Code: sandbox.CodeExecution, Op: "browse", Message: "the page has changed meanwhile",
@@ -65,7 +65,7 @@ func changed() error {
 	}
 }
 
-// denied is an action that the rights do not cover.
+// denied is the error for an action that the rights do not allow.
 func denied(op string) error {
 	return &sandbox.Error{
 		Code: sandbox.CodePermissionDeny, Op: op, Message: "the session may look at pages and change nothing",
@@ -73,12 +73,13 @@ func denied(op string) error {
 	}
 }
 
-// blocked is what a rule forbids.
+// blocked is the error for something that a rule forbids.
 func blocked(resource, message, hint string) error {
 	return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "browse", Resource: shown(resource), Message: message, Hint: hint}
 }
 
-// late tells a deadline from everything else that ends a wait.
+// late returns a timeout error if the deadline of ctx has passed, and the
+// error of ctx otherwise.
 func late(ctx context.Context, message string) error {
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
@@ -86,7 +87,7 @@ func late(ctx context.Context, message string) error {
 	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "browse", Message: message, Retryable: true}
 }
 
-// shown makes text of a page or a caller fit for a message.
+// shown returns text of a page or a caller in a form fit for a message.
 func shown(text string) string {
 	text = cut(text, 200)
 	for _, c := range text {

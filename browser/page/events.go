@@ -14,19 +14,20 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// read decodes an event; what does not decode is as if it had not come.
+// read decodes an event; ok is false if it cannot be decoded, and the event is
+// ignored then.
 func read[E any](m *cdproto.Message, _ cdp.Event[E]) (E, bool) {
 	var e E
 	err := jsonv2.Unmarshal(m.Params, &e, chromedp.DefaultUnmarshalOptions)
 	return e, err == nil
 }
 
-// maxID is the longest name of something in the browser, in bytes.
+// maxID is the longest id of an object of the browser, in bytes.
 const maxID = 256
 
-// slim is what a decision about a request needs of it: events wait for theirs
-// in numbers, and none may be as large as the browser likes. Without a name
-// that fits it is none that the browser waits for.
+// slim returns the parts of an event that a decision needs: many events can
+// wait for a decision, so their size must be bounded. It returns false if an
+// id does not fit: the browser does not wait for such an event.
 func slim(e fetch.EventRequestPaused) (fetch.EventRequestPaused, bool) {
 	out := fetch.EventRequestPaused{
 		RequestID: e.RequestID, FrameID: e.FrameID, ResourceType: e.ResourceType, RedirectedRequestID: e.RedirectedRequestID, NetworkID: e.NetworkID,
@@ -40,20 +41,20 @@ func slim(e fetch.EventRequestPaused) (fetch.EventRequestPaused, bool) {
 	return out, max(len(e.RequestID), len(e.FrameID), len(e.ResourceType), len(e.RedirectedRequestID), len(e.NetworkID)) <= maxID
 }
 
-// maxAsked is how much of an address is judged, in bytes. What is longer is
-// too long for package visit as well.
+// maxAsked is how much of a URL is judged, in bytes. The URL policy refuses
+// longer ones as well.
 const maxAsked = 17 << 10
 
-// named reports whether a target has names that can be kept.
+// named reports whether the ids of a target are within maxID.
 func named(e target.EventAttachedToTarget) bool {
 	return e.SessionID != "" && max(len(e.SessionID), len(e.TargetInfo.TargetID), len(e.TargetInfo.Type)) <= maxID
 }
 
-// kept is the beginning of text of which nothing else stays in memory.
+// kept returns a copy of the beginning of text, so that the rest can be freed.
 func kept(text string, n int) string { return strings.Clone(cut(text, n)) }
 
-// heard takes an event of the page, or of one of its children. It runs in the
-// order of the events and waits for nothing.
+// heard handles an event of the page, or of one of its children. Events are
+// handled in order, and heard does not block.
 func (t *tab) heard(from target.SessionID, m *cdproto.Message) {
 	switch string(m.Method) {
 	case fetch.RequestPaused.Method:
@@ -93,7 +94,7 @@ func (t *tab) heard(from target.SessionID, m *cdproto.Message) {
 	}
 }
 
-// heardOfMain takes events that tell of the main document.
+// heardOfMain handles events of the main document.
 func (t *tab) heardOfMain(m *cdproto.Message) {
 	switch string(m.Method) {
 	case page.FrameNavigated.Method:
@@ -125,8 +126,8 @@ func (t *tab) heardOfMain(m *cdproto.Message) {
 	}
 }
 
-// committed notes that the main frame shows another document. One that comes
-// by no request, so that it was not judged, is judged now.
+// committed notes that the main frame shows another document. A document that
+// was not requested, and so not judged, is judged now.
 func (t *tab) committed(f *cdp.Frame) {
 	known := false
 	t.set(func(s *state) {
@@ -157,7 +158,8 @@ func (t *tab) committed(f *cdp.Frame) {
 	}
 }
 
-// received counts what was received for the page, and ends it beyond the limit.
+// received counts bytes received for the page, and ends the page beyond the
+// limit.
 func (t *tab) received(n int64) {
 	if n <= 0 {
 		return
@@ -175,7 +177,8 @@ func (t *tab) received(n int64) {
 	}
 }
 
-// refuse notes why a main document is not loaded; the first reason counts.
+// refuse notes why a main document is not loaded; only the first reason is
+// kept.
 func (t *tab) refuse(why error) {
 	t.set(func(s *state) {
 		if s.refusal == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// Bounds of what is told of a page.
+// Bounds of what Extract returns.
 const (
 	defaultText  = 256 << 10
 	defaultLinks = 500
@@ -49,7 +49,7 @@ func (s *session) Extract(ctx context.Context, o browser.Extraction) (browser.Co
 	return out, err
 }
 
-// found is what our function finds on a page.
+// found is the result of the finder function.
 type found struct {
 	URL   string `json:"url"`
 	Title string `json:"title"`
@@ -121,13 +121,13 @@ func (t *tab) extract(ctx context.Context, o browser.Extraction) (browser.Conten
 	return out, nil
 }
 
-// rawNodes is how many nodes of an accessibility tree are read, whichever of
-// them are told.
+// rawNodes is how many nodes of an accessibility tree are read, before those
+// without a role are left out.
 const rawNodes = 4 * mostNodes
 
-// tree reads the accessibility tree; more says that there is more of it. The
-// answer is taken apart node by node, and what nobody is told is dropped: a
-// list of empty nodes would take many times its size in memory.
+// tree reads the accessibility tree; more reports that the tree is larger. The
+// answer is decoded node by node, and nodes that are not returned are dropped:
+// a list of empty nodes would take many times its size in memory.
 func (t *tab) tree(ctx context.Context) (nodes []*accessibility.Node, more bool, err error) {
 	var raw jsonv2.Value
 	if err := t.line.Call(ctx, accessibility.GetFullAXTree.Method, accessibility.GetFullAXTreeParams{}, &raw); err != nil {
@@ -160,11 +160,11 @@ func readTree(raw []byte) (nodes []*accessibility.Node, more bool, err error) {
 	return nodes, false, nil
 }
 
-// noTree is an answer that holds no tree.
+// noTree is the error for an answer without a tree.
 func noTree() error { return failed("the tree of the page cannot be read") }
 
-// flatten puts the nodes of an accessibility tree into the order of the
-// document, at most so many; what is there for its children alone is left out.
+// flatten returns the nodes of an accessibility tree in document order, at
+// most most; nodes without content of their own are left out.
 func flatten(nodes []*accessibility.Node, most int) (out []browser.Node, more bool) {
 	byID := make(map[accessibility.NodeID]*accessibility.Node, len(nodes))
 	for _, n := range nodes {
@@ -186,7 +186,7 @@ func flatten(nodes []*accessibility.Node, most int) (out []browser.Node, more bo
 		p := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		if byID[p.node.NodeID] != p.node {
-			continue // it was there already: who sent this made no tree
+			continue // already visited: the answer is not a tree
 		}
 		delete(byID, p.node.NodeID)
 		depth := p.depth
@@ -207,7 +207,7 @@ func flatten(nodes []*accessibility.Node, most int) (out []browser.Node, more bo
 	return out, false
 }
 
-// told is what is told of a node; one without a role is not told.
+// told converts a node; a node without a role is not returned to callers.
 func told(n *accessibility.Node) browser.Node {
 	out := browser.Node{Role: word(n.Role), Name: word(n.Name), Value: word(n.Value)}
 	switch {
@@ -218,7 +218,7 @@ func told(n *accessibility.Node) browser.Node {
 	return out
 }
 
-// word is the text of a value, or "" for what is none.
+// word returns the text of a value, or "" if it has none.
 func word(v *accessibility.Value) string {
 	if v == nil || len(v.Value) == 0 {
 		return ""

@@ -12,8 +12,8 @@ import (
 	policynetwork "github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// judge decides about a request that the browser holds back: a document of
-// any frame, or a file of the workspace.
+// judge decides about a paused request: a document of any frame, or a file of
+// the workspace.
 func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
 	line := t.lineOf(from)
 	main := string(e.FrameID) == string(t.id) && e.ResourceType == network.ResourceTypeDocument
@@ -27,7 +27,7 @@ func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
 	if err == nil && main {
 		err = t.permitMain(e, address)
 	}
-	ctx, cancel := t.brief() // whatever time the decision took
+	ctx, cancel := t.brief() // independent of the time that the decision took
 	defer cancel()
 	if err != nil {
 		if main {
@@ -43,13 +43,13 @@ func (t *tab) judge(from target.SessionID, e fetch.EventRequestPaused) {
 	_, _ = cdp.Call(ctx, line, fetch.ContinueRequest, fetch.ContinueRequestParams{RequestID: e.RequestID})
 }
 
-// fail ends a request that is held back.
+// fail aborts a paused request.
 func fail(ctx context.Context, line cdp.Session, id fetch.RequestID) {
 	_, _ = cdp.Call(ctx, line, fetch.FailRequest, fetch.FailRequestParams{RequestID: id, ErrorReason: network.ErrorReasonBlockedByClient})
 }
 
-// countMain notes a document of the main frame, or says which limit it is
-// beyond.
+// countMain counts a document of the main frame, or returns the error of an
+// exceeded limit.
 func (t *tab) countMain(e fetch.EventRequestPaused) error {
 	limits := t.session.settings.Limits
 	var err error
@@ -73,9 +73,10 @@ func (t *tab) countMain(e fetch.EventRequestPaused) error {
 	return err
 }
 
-// mayReadFiles says whether a request for a file of the workspace is answered:
-// that for the page which we are opening, and those of pages that are files
-// themselves. A page of the web learns not even whether there is a workspace.
+// mayReadFiles reports whether a request for a workspace file is served: the
+// request for the page being opened, and requests of pages that are files
+// themselves. A page of the web cannot even find out whether there is a
+// workspace.
 func (t *tab) mayReadFiles(main bool, e fetch.EventRequestPaused, file string) bool {
 	if e.Request.Method != "GET" && e.Request.Method != "HEAD" || e.RedirectedRequestID != "" {
 		return false
@@ -90,7 +91,8 @@ func (t *tab) mayReadFiles(main bool, e fetch.EventRequestPaused, file string) b
 	if string(e.FrameID) == string(t.id) {
 		return true
 	}
-	// Within a frame, the browser tells whose document asks.
+	// Within a frame, the Referer that the browser sets names the requesting
+	// document.
 	for name, value := range e.Request.Headers {
 		if referrer, ok := value.(string); ok && strings.EqualFold(name, "Referer") {
 			return ofWorkspace(referrer)
@@ -99,7 +101,7 @@ func (t *tab) mayReadFiles(main bool, e fetch.EventRequestPaused, file string) b
 	return false
 }
 
-// ofWorkspace reports whether an address is that of a file of the workspace.
+// ofWorkspace reports whether an address is that of a workspace file.
 func ofWorkspace(address string) bool {
 	return strings.HasPrefix(address, policynetwork.WorkspaceOrigin+"/")
 }

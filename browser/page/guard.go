@@ -15,14 +15,14 @@ import (
 	policynetwork "github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A step is a command that a target is prepared with.
+// A step is one command of a target's setup.
 type step struct {
 	method string
 	params any
 }
 
-// steps are what guards a target of the given type before anything runs in it.
-// Children wait until they are guarded too.
+// steps returns the commands that restrict a target of the given type before
+// anything runs in it. Its children are paused until they are restricted too.
 func steps(kind string) []step {
 	nothing := new(int64(0))
 	all := []step{{network.Enable.Method, network.EnableParams{MaxTotalBufferSize: nothing, MaxResourceBufferSize: nothing}}}
@@ -49,8 +49,8 @@ func steps(kind string) []step {
 	return all
 }
 
-// prepare guards a target. No step needs another one done, so that all are
-// under way at once.
+// prepare runs the setup of a target. The commands are independent and run
+// concurrently.
 func (t *tab) prepare(ctx context.Context, line cdp.Session, kind string) error {
 	all := steps(kind)
 	done := make(chan error, len(all))
@@ -66,11 +66,11 @@ func (t *tab) prepare(ctx context.Context, line cdp.Session, kind string) error 
 	return first
 }
 
-// adopt takes a frame or worker that the page has made, and that the browser
-// holds back until it is let go. What cannot be guarded is never let go.
+// adopt handles a new frame or worker of the page, which the browser pauses
+// until it is resumed. A target whose setup fails is never resumed.
 func (t *tab) adopt(e target.EventAttachedToTarget) {
 	if t.session.wire.has(e.SessionID) {
-		return // nobody takes the place of a session that there is
+		return // an existing session id is never replaced
 	}
 	t.mu.Lock()
 	full := len(t.children) >= maxChildren
@@ -88,10 +88,10 @@ func (t *tab) adopt(e target.EventAttachedToTarget) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ctx.Err() != nil {
-		return // close may be waiting for the work already
+		return // close may already wait for t.work
 	}
 	t.work.Go(func() {
-		// A process of its own may have to begin first, and the page waits for it.
+		// The child may need a new process, and the page waits for it.
 		ctx, cancel := context.WithTimeout(t.ctx, t.session.settings.Limits.Navigation)
 		defer cancel()
 		if t.prepare(ctx, line, e.TargetInfo.Type) == nil {
@@ -100,7 +100,7 @@ func (t *tab) adopt(e target.EventAttachedToTarget) {
 	})
 }
 
-// orphan forgets a child that has gone.
+// orphan removes a child that has ended.
 func (t *tab) orphan(id target.SessionID) {
 	t.session.wire.hangUp(id)
 	t.mu.Lock()
@@ -108,7 +108,7 @@ func (t *tab) orphan(id target.SessionID) {
 	t.mu.Unlock()
 }
 
-// childType is the type of target of a session; "page" for the page itself.
+// childType returns the target type of a session; "page" for the page itself.
 func (t *tab) childType(id target.SessionID) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +118,7 @@ func (t *tab) childType(id target.SessionID) string {
 	return "page"
 }
 
-// lineOf returns a session to answer an event in.
+// lineOf returns the session in which an event is answered.
 func (t *tab) lineOf(id target.SessionID) cdp.Session {
 	if l := t.session.wire.line(id); l != nil {
 		return l
@@ -126,15 +126,16 @@ func (t *tab) lineOf(id target.SessionID) cdp.Session {
 	return t.line
 }
 
-// answerDialog closes a dialog: with yes where it asks whether the page may be
-// left, so that it can be, and otherwise with no.
+// answerDialog closes a dialog. It accepts a dialog that asks whether to leave
+// the page, so that the page can be left, and dismisses all others.
 func (t *tab) answerDialog(from target.SessionID, leave bool) {
 	ctx, cancel := t.brief()
 	defer cancel()
 	_, _ = cdp.Call(ctx, t.lineOf(from), page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: leave})
 }
 
-// refuseAuth has a page load without the password that it asks for.
+// refuseAuth continues a request without the credentials that the server asks
+// for.
 func (t *tab) refuseAuth(from target.SessionID, id fetch.RequestID) {
 	ctx, cancel := t.brief()
 	defer cancel()
@@ -143,7 +144,7 @@ func (t *tab) refuseAuth(from target.SessionID, id fetch.RequestID) {
 	})
 }
 
-// leave goes to an empty page.
+// leave navigates to an empty page.
 func (t *tab) leave() {
 	ctx, cancel := t.brief()
 	defer cancel()

@@ -11,7 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// folderPrefix is where files that come or go lie inside; /tmp is memory.
+// folderPrefix is the path prefix inside of folders for uploads and downloads;
+// /tmp is in memory.
 const folderPrefix = "/tmp/.sandbox-page-"
 
 // inside runs a program in the container and waits for it.
@@ -33,8 +34,8 @@ func (s *session) inside(ctx context.Context, stdin io.Reader, stdout io.Writer,
 	return nil
 }
 
-// makeFolder makes a folder inside that only the browser's user may enter; it
-// goes with the session.
+// makeFolder creates a folder inside that only the browser's user may enter.
+// It is removed with the session.
 func (s *session) makeFolder(ctx context.Context) (string, error) {
 	name := make([]byte, 16)
 	rand.Read(name)
@@ -45,28 +46,28 @@ func (s *session) makeFolder(ctx context.Context) (string, error) {
 	return folder, s.inside(ctx, nil, nil, "mkdir", "-m", "700", "--", folder)
 }
 
-// made returns the folders that are still there.
+// made returns the folders not yet removed.
 func (s *session) made() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.folders)
 }
 
-// removeFolders removes folders of [session.makeFolder].
+// removeFolders removes folders created by makeFolder.
 func (s *session) removeFolders(folders ...string) {
 	if len(folders) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), removeTime) // whatever else took time
+	ctx, cancel := context.WithTimeout(context.Background(), removeTime) // independent of the time used before
 	defer cancel()
 	s.mu.Lock()
 	s.folders = slices.DeleteFunc(s.folders, func(f string) bool { return slices.Contains(folders, f) })
 	s.mu.Unlock()
-	// What is left then goes with the container.
+	// Remaining folders are removed with the container.
 	_ = s.inside(ctx, nil, nil, append([]string{"rm", "-rf", "--"}, folders...)...)
 }
 
-// An excerpt keeps the beginning of what a program says, and drops the rest.
+// An excerpt keeps the beginning of a program's output, and drops the rest.
 type excerpt struct{ bytes.Buffer }
 
 // Write implements io.Writer.

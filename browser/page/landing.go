@@ -16,15 +16,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// A landing is the folder of the workspace that a download goes to.
+// A landing is the workspace folder of a download.
 type landing struct {
 	root  *os.Root
 	name  string // of the folder, relative
 	place browser.Workspace
 }
 
-// openFolder opens a folder of the workspace through folders only, and makes
-// what is missing of it.
+// openFolder opens a folder of the workspace without following links, and
+// creates missing parts of it.
 func openFolder(place browser.Workspace, folder string) (*landing, error) {
 	root, _, err := folderOf(place.Dir, "x")
 	if err != nil {
@@ -44,7 +44,7 @@ func openFolder(place browser.Workspace, folder string) (*landing, error) {
 		if !made {
 			continue
 		}
-		// By what was opened: another may have its name by now.
+		// Use the open folder: its name may refer to another one by now.
 		if err := root.Chown(".", place.UID, place.GID); err != nil {
 			root.Close()
 			return nil, failed("the folder cannot be given to who owns the workspace")
@@ -55,12 +55,13 @@ func openFolder(place browser.Workspace, folder string) (*landing, error) {
 
 func (l *landing) close() { l.root.Close() }
 
-// maxTwins is how many files of nearly the same name there may be.
+// maxTwins is the maximum number of files whose names differ only by a
+// counter.
 const maxTwins = 1000
 
-// take makes a new file of that name, or of one like it where there is one
-// already, and has it filled with at most limit bytes, which go to sum too. It returns its path in
-// the workspace. Nothing is left of a file that could not be filled.
+// take creates a new file of that name, with a counter if the name is taken,
+// and has fill write at most limit bytes to it and to sum. It returns the path
+// in the workspace and the size. If fill fails, the file is removed.
 func (l *landing) take(ctx context.Context, name string, limit int64, sum hash.Hash, fill func(*bounded) error) (string, int64, error) {
 	f, name, err := l.create(name)
 	if err != nil {
@@ -86,7 +87,7 @@ func (l *landing) take(ctx context.Context, name string, limit int64, sum hash.H
 	return path.Join(l.name, name), limit - w.room, nil
 }
 
-// create makes a file that was not there.
+// create creates a file that did not exist.
 func (l *landing) create(name string) (*os.File, string, error) {
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
@@ -105,7 +106,7 @@ func (l *landing) create(name string) (*os.File, string, error) {
 	return nil, "", failed("the workspace has too many files like " + shown(stem+ext))
 }
 
-// A bounded writer takes so many bytes and refuses what is beyond.
+// A bounded writer accepts a limited number of bytes and refuses more.
 type bounded struct {
 	to   io.Writer
 	room int64
@@ -123,12 +124,12 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// maxName is the longest name of a file that is made, in bytes, with room for
-// what tells twins apart.
+// maxName is the longest name of a created file, in bytes; it leaves room for
+// a counter.
 const maxName = 200
 
-// cleanName makes a name of a file of what a page suggests: no folder, nothing
-// hidden, nothing that a terminal or a program takes for something else.
+// cleanName returns a safe file name for the name that a page suggests: no
+// folder, not hidden, no characters that are special to terminals or programs.
 func cleanName(suggested string) string {
 	if i := strings.LastIndexAny(suggested, `/\`); i >= 0 {
 		suggested = suggested[i+1:]

@@ -16,7 +16,7 @@ import (
 	policynetwork "github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// maxURL is the longest address that is told, in bytes.
+// maxURL is the longest URL that is returned to callers, in bytes.
 const maxURL = 8 << 10
 
 // Navigate implements [browser.Reader].
@@ -31,7 +31,8 @@ func (s *session) Navigate(ctx context.Context, address string) (browser.Page, e
 		}
 	}
 	var out browser.Page
-	// Some time beyond that of the page, to stop it and to tell what there is.
+	// Allow some time beyond that of the page, to stop it and to return what
+	// was loaded.
 	err = s.actOn(ctx, s.settings.Limits.Navigation+cleanTime, s.anyPage, func(ctx context.Context, t *tab) error {
 		if s.visits.Load() >= int64(s.settings.Limits.Navigations) {
 			return beyond("navigations", "the session has opened "+count(s.settings.Limits.Navigations)+" pages")
@@ -43,8 +44,8 @@ func (s *session) Navigate(ctx context.Context, address string) (browser.Page, e
 	return out, err
 }
 
-// checkFile says what is wrong with a file of the workspace before the browser
-// asks for it.
+// checkFile returns an error for a workspace file that cannot be opened,
+// before the browser requests it.
 func (s *session) checkFile(ctx context.Context, file string) error {
 	place, err := s.container.Workspace(ctx)
 	if err != nil {
@@ -71,7 +72,7 @@ func (t *tab) navigate(ctx context.Context, a policynetwork.Address) (browser.Pa
 		s.local = s.local && s.mine
 	})
 	defer t.set(func(s *state) { s.expected = "" })
-	if a.Kind == policynetwork.Data { // no request will be made
+	if a.Kind == policynetwork.Data { // no request is sent
 		if err := t.session.permit(loading, a, 0); err != nil {
 			return browser.Page{}, err
 		}
@@ -100,7 +101,7 @@ func (t *tab) navigate(ctx context.Context, a policynetwork.Address) (browser.Pa
 	title, err := t.title(ctx)
 	now = t.look()
 	switch {
-	case now.refusal != nil: // it went on by itself
+	case now.refusal != nil: // the page navigated on by itself
 		return browser.Page{}, now.refusal
 	case err != nil:
 		return browser.Page{}, err
@@ -118,8 +119,8 @@ func (t *tab) navigate(ctx context.Context, a policynetwork.Address) (browser.Pa
 	return out, nil
 }
 
-// ruleOf is the rule that an answer of our way out names. Hosts could name one
-// too, and would have their own pages refused.
+// ruleOf returns the rule named by an answer of the egress proxy. A host could
+// name one too, and would only have its own pages refused.
 func ruleOf(h network.Headers) string {
 	for name, value := range h {
 		if text, ok := value.(string); ok && strings.EqualFold(name, "X-Sandbox-Rule") {
@@ -129,7 +130,8 @@ func ruleOf(h network.Headers) string {
 	return ""
 }
 
-// turnedBack is the error for a page in whose place the way out has answered.
+// turnedBack is the error for a page in whose place the egress proxy has
+// answered.
 func turnedBack(p browser.Page, rule string) error {
 	e := &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "browse", Resource: shown(p.URL), Retryable: true,
@@ -144,8 +146,8 @@ func turnedBack(p browser.Page, rule string) error {
 	return e
 }
 
-// abandon stops a page that takes too long. One that does not even stop is
-// closed.
+// abandon stops a page that takes too long, and closes it if it cannot be
+// stopped.
 func (t *tab) abandon(ctx context.Context, limit time.Duration) error {
 	if _, err := call(ctx, t, page.StopLoading, cdp.Empty{}); err != nil {
 		t.end(stuck())
@@ -156,7 +158,7 @@ func (t *tab) abandon(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// notLoaded translates why the browser could not open an address.
+// notLoaded converts the browser's reason for not opening an address.
 func notLoaded(address, text string) error {
 	e := &sandbox.Error{Code: sandbox.CodeExecution, Op: "browse", Resource: shown(address), Message: "the page cannot be loaded: " + shown(text)}
 	for _, way := range []string{"ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_CONNECTION_FAILED"} {
@@ -175,8 +177,8 @@ func notLoaded(address, text string) error {
 	return e
 }
 
-// spoken is an address as callers write it: files of the workspace are named
-// as they would name them.
+// spoken returns an address in the callers' spelling: workspace files are
+// named by their workspace path.
 func spoken(address string) string {
 	if ofWorkspace(address) {
 		if file, err := policynetwork.FileOf(address); err == nil {
@@ -186,7 +188,8 @@ func spoken(address string) string {
 	return cut(address, maxURL)
 }
 
-// Wait implements [browser.Reader]. A page that was refused meanwhile ends it.
+// Wait implements [browser.Reader]. It returns early if a page is refused
+// meanwhile.
 func (s *session) Wait(ctx context.Context, c browser.Condition) error {
 	given := 0
 	for _, text := range []string{c.Visible, c.Gone, c.Text} {
@@ -214,8 +217,7 @@ const (
 	pollEvery = 50 * time.Millisecond
 )
 
-// await asks again and again, because nothing tells when a page has changed
-// that the page could not keep from telling.
+// await polls, because the page could suppress every notification of a change.
 func (t *tab) await(ctx, whole context.Context, c browser.Condition) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

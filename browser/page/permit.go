@@ -17,16 +17,16 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// maxPermits is how many answers of the caller are awaited at a time, and how
-// many documents that were let load may not have come yet.
+// maxPermits bounds the concurrent calls of the caller's functions, and the
+// permitted documents that have not been loaded yet.
 const maxPermits = 4
 
-// dataLoader stands for the loader of a data: address that we open: it is not
-// known before it is there, and no request is made.
+// dataLoader is used in place of the loader id of a data: address: the id is
+// not known before the document is loaded, and no request is sent.
 const dataLoader = cdp.LoaderID("data:")
 
 // permit has the caller decide about a document that the main frame is to
-// load. Who does not answer before ctx ends, or panics, has refused.
+// load. No answer before ctx ends, and a panic, count as a refusal.
 func (s *session) permit(ctx context.Context, a network.Address, hop int) error {
 	if s.rights.Visit == nil {
 		return nil
@@ -52,7 +52,7 @@ func (s *session) permit(ctx context.Context, a network.Address, hop int) error 
 	}
 }
 
-// askVisit calls the caller's function. Whatever it does is an answer.
+// askVisit calls the caller's function and converts a panic to a refusal.
 func askVisit(ctx context.Context, ask func(context.Context, string, int) error, address string, hop int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -66,8 +66,7 @@ func askVisit(ctx context.Context, ask func(context.Context, string, int) error,
 	return &sandbox.Error{Code: sandbox.CodeInternal, Op: "browse", Message: "nobody can tell whether the page may be opened", Err: err}
 }
 
-// mayRead has the caller decide about a file of the workspace that a page is to
-// have.
+// mayRead has the caller decide about a workspace file that a page requests.
 func (s *session) mayRead(ctx context.Context, file string) error {
 	if s.rights.Read == nil {
 		return nil
@@ -75,7 +74,7 @@ func (s *session) mayRead(ctx context.Context, file string) error {
 	return askVisit(ctx, func(ctx context.Context, file string, _ int) error { return s.rights.Read(ctx, file) }, file, 0)
 }
 
-// spelled is an address as callers write it: the one spelling of package visit.
+// spelled returns an address in the callers' spelling: that of the URL policy.
 func spelled(a network.Address) string {
 	if a.Kind == network.Workspace {
 		return "workspace:" + a.File
@@ -84,7 +83,7 @@ func spelled(a network.Address) string {
 }
 
 // permitMain has the caller decide about a request for the main document, and
-// notes that it may come.
+// notes that the document may be loaded.
 func (t *tab) permitMain(e fetch.EventRequestPaused, a network.Address) error {
 	ctx, cancel := t.brief()
 	defer cancel()
@@ -102,7 +101,7 @@ func (t *tab) permitMain(e fetch.EventRequestPaused, a network.Address) error {
 	return err
 }
 
-// expect notes that a document was let load.
+// expect notes that a document was permitted.
 func (s *state) expect(id cdp.LoaderID) {
 	if len(s.permitted) >= maxPermits {
 		s.permitted = s.permitted[1:]
@@ -110,8 +109,7 @@ func (s *state) expect(id cdp.LoaderID) {
 	s.permitted = append(slices.Clip(s.permitted), id)
 }
 
-// takes reports whether a document was let load, for the one time that it may
-// come.
+// takes reports whether a document was permitted, and uses up the permission.
 func (s *state) takes(id cdp.LoaderID) bool {
 	i := slices.Index(s.permitted, id)
 	if i < 0 {
@@ -121,9 +119,8 @@ func (s *state) takes(id cdp.LoaderID) bool {
 	return true
 }
 
-// unasked decides about a document that is there without a request: one that
-// the browser had kept, as it does for the way back. A page that may not stay
-// is left.
+// unasked decides about a document that was loaded without a request, from the
+// browser's history cache. If it is refused, the page is left.
 func (t *tab) unasked(address string) {
 	ctx, cancel := t.brief()
 	defer cancel()
@@ -140,8 +137,8 @@ func (t *tab) unasked(address string) {
 	}
 }
 
-// countOpened counts a page that the session has opened, or says that it is
-// one too many.
+// countOpened counts a page that the session has opened, or returns the error
+// of the exceeded limit.
 func (t *tab) countOpened() error {
 	most := int64(t.session.settings.Limits.Navigations)
 	if t.session.visits.Add(1) > most {
@@ -151,18 +148,18 @@ func (t *tab) countOpened() error {
 	return nil
 }
 
-// requested takes the event that a frame wants to go elsewhere. The page sends
-// it before it says that an input was dealt with.
+// requested handles the event that a frame is about to navigate. The browser
+// sends it before it reports that an input event was handled.
 func (t *tab) requested(e page.EventFrameRequestedNavigation) {
 	if string(e.FrameID) == string(t.id) && e.Disposition == page.ClientNavigationDispositionCurrentTab && (strings.HasPrefix(e.URL, "http:") || strings.HasPrefix(e.URL, "https:")) {
 		t.set(func(s *state) { s.requests++ })
 	}
 }
 
-// lead does what may lead to another page. Where the caller decides about
-// pages, it waits until the one that it leads to has answered or was refused,
-// and a refusal is what it comes to. What takes longer, or begins later by
-// itself, is decided all the same, and the next wait tells of it.
+// lead runs an action that may navigate to another page. If the caller decides
+// about pages, lead waits until the new page has answered or was refused, and
+// returns a refusal. A navigation that takes longer, or starts later by
+// itself, is still judged, and the next wait returns its refusal.
 func (t *tab) lead(ctx context.Context, do func() error) error {
 	if t.session.rights.Visit == nil {
 		return do()
@@ -173,7 +170,7 @@ func (t *tab) lead(ctx context.Context, do func() error) error {
 	}
 	within, cancel := context.WithTimeout(ctx, 2*cleanTime) // the caller may take cleanTime to decide
 	defer cancel()
-	// What the input has set off is done when a task behind it is.
+	// The effects of the input are done once a task queued after it has run.
 	if world, err := t.world(within); err == nil {
 		_, _ = call(within, t, runtime.Evaluate, runtime.EvaluateParams{
 			Expression: "new Promise(r => setTimeout(r, 0))", ContextID: world, AwaitPromise: new(true), Silent: new(true),
@@ -193,14 +190,14 @@ func (t *tab) lead(ctx context.Context, do func() error) error {
 	return err
 }
 
-// told passes on how much was received, to who counts it.
+// told reports received bytes to the caller.
 func (s *session) told(n int64) {
 	if s.rights.Received != nil {
 		s.rights.Received(n)
 	}
 }
 
-// transfer has the caller decide about a file that comes or goes.
+// transfer has the caller decide about an upload or a download.
 func (s *session) transfer(ctx context.Context, f browser.Transfer) error {
 	if s.rights.Transfer == nil {
 		return nil

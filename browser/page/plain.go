@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// openPlain opens a regular file below dir for reading. A link on the way to
-// it, even one that stays below dir, is refused.
+// openPlain opens a regular file below dir for reading. It refuses symbolic
+// links on the path, even those that stay below dir.
 func openPlain(dir, file string) (*os.File, int64, error) {
 	root, name, err := folderOf(dir, file)
 	if err != nil {
@@ -26,8 +26,8 @@ func openPlain(dir, file string) (*os.File, int64, error) {
 	if !seen.Mode().IsRegular() {
 		return nil, 0, notPlain(file, seen.Mode())
 	}
-	// Whoever works in the workspace may exchange the file meanwhile, for a
-	// pipe too, which must not hold anybody up.
+	// A program in the workspace may exchange the file meanwhile, also for a
+	// pipe, which must not block the open.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, missing(file, err)
@@ -40,8 +40,8 @@ func openPlain(dir, file string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// folderOf opens the folder that a file below dir lies in, through folders
-// only, and returns the name of the file in it.
+// folderOf opens the parent folder of a file below dir without following
+// links, and returns the file's name in it.
 func folderOf(dir, file string) (*os.Root, string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func folderOf(dir, file string) (*os.Root, string, error) {
 	return root, parts[len(parts)-1], nil
 }
 
-// enter opens the folder of that name in root, if it is no link.
+// enter opens the folder of that name in root, unless it is a link.
 func enter(root *os.Root, name, file string) (*os.Root, error) {
 	seen, err := root.Lstat(name)
 	if err != nil {
@@ -80,7 +80,7 @@ func enter(root *os.Root, name, file string) (*os.Root, error) {
 	return below, nil
 }
 
-// missing is a file that is not there, or cannot be opened.
+// missing is the error for a file that does not exist or cannot be opened.
 func missing(file string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "browse", Resource: shown(file), Message: "the workspace has no file " + shown(file),
@@ -89,7 +89,8 @@ func missing(file string, err error) error {
 	return blocked(file, "the file cannot be opened without leaving the workspace", "")
 }
 
-// notPlain is what is neither a file nor reached through folders alone.
+// notPlain is the error for a path that is not a regular file or contains a
+// link.
 func notPlain(file string, mode fs.FileMode) error {
 	if mode&fs.ModeSymlink != 0 {
 		return blocked(file, "links in the workspace are not followed", "name the file itself")

@@ -21,7 +21,7 @@ func (s *session) PDF(ctx context.Context) ([]byte, error) {
 	return out, err
 }
 
-// print fetches the page as a document of at most limit bytes.
+// print returns the page as a PDF document of at most limit bytes.
 func (t *tab) print(ctx context.Context, limit int64) ([]byte, error) {
 	made, err := call(ctx, t, page.PrintToPDF, page.PrintToPDFParams{
 		PrintBackground: new(true), TransferMode: page.PrintToPDFTransferModeReturnAsStream,

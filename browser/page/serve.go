@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// serve answers a request with a file of the workspace. Nothing tells a page
-// whether a file is missing or may not be read.
+// serve answers a request with a workspace file. The answer is the same for a
+// missing file and a file that may not be read.
 func (t *tab) serve(ctx context.Context, line cdp.Session, e fetch.EventRequestPaused, file string) {
 	answer := fetch.FulfillRequestParams{RequestID: e.RequestID, ResponseCode: http.StatusNotFound, Body: []byte("no such file\n")}
 	kind := "text/plain; charset=utf-8"
@@ -38,14 +38,14 @@ func (t *tab) serve(ctx context.Context, line cdp.Session, e fetch.EventRequestP
 	_, _ = cdp.Call(ctx, line, fetch.FulfillRequest, answer)
 }
 
-// largeFile is how large a file is that takes its turn, in bytes. A message
-// with it takes several times its size in memory, and a page of the workspace
-// may ask for many at once.
+// largeFile is the size in bytes above which files are served one at a time. A
+// message with a file takes several times its size in memory, and a page of
+// the workspace may request many at once.
 const largeFile = 1 << 20
 
-// readFile reads a file of the workspace that is no larger than limit bytes.
-// done, never nil, says that its content is not needed any more: large ones
-// are in memory one at a time.
+// readFile reads a workspace file of at most limit bytes. The caller calls
+// done, which is never nil, when the content is no longer needed: only one
+// large file is in memory at a time.
 func (s *session) readFile(ctx context.Context, file string, limit int64) (_ []byte, done func(), _ error) {
 	done = func() {}
 	if err := s.mayRead(ctx, file); err != nil {
@@ -71,7 +71,7 @@ func (s *session) readFile(ctx context.Context, file string, limit int64) (_ []b
 			return nil, done, late(ctx, "another large file takes too long")
 		}
 	}
-	// A file that grows meanwhile is cut where it ended.
+	// If the file grows meanwhile, the added bytes are not read.
 	data := make([]byte, size)
 	n, err := io.ReadFull(f, data)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -80,8 +80,8 @@ func (s *session) readFile(ctx context.Context, file string, limit int64) (_ []b
 	return data[:n], done, nil
 }
 
-// contentType tells what a file is by its name, as web servers do. It does not
-// ask the machine, so that it is the same everywhere.
+// contentType returns the content type for a file name, as web servers do. It
+// does not use the machine's tables, so that it is the same everywhere.
 func contentType(file string) string {
 	switch ext := strings.ToLower(path.Ext(file)); ext {
 	case ".html", ".htm":

@@ -20,31 +20,32 @@ import (
 // openTime bounds the opening of a session.
 const openTime = 30 * time.Second
 
-// cleanTime bounds what is asked in answer to events and while cleaning up.
+// cleanTime bounds commands in answer to events and during cleanup.
 const cleanTime = 5 * time.Second
 
 // removeTime bounds the removal of folders inside.
 const removeTime = 30 * time.Second
 
-// nowhere is a way out that leads nowhere: nobody listens at that port.
+// nowhere is a proxy address that leads nowhere: no server listens at that
+// port.
 const nowhere = "http://127.0.0.1:9"
 
 // Options are what a session needs besides the container's settings.
 type Options struct {
 	Now func() time.Time // nil is the clock
 
-	brief time.Duration // for what is asked in answer to an event; 0 is cleanTime
+	brief time.Duration // for commands that answer an event; 0 is cleanTime
 }
 
-// A session is a profile with a page. Everything but state that events change
-// is used by one action at a time.
+// A session is a profile with a page. Its fields are used by one action at a
+// time, except the state that events change.
 type session struct {
 	container browser.Container
 	settings  browser.Settings
 	rights    browser.Rights
 	rules     *network.Rules
 	now       func() time.Time
-	brief     time.Duration // for what is asked in answer to an event
+	brief     time.Duration // for commands in answer to an event
 
 	wire    *wire
 	root    cdp.Session
@@ -56,18 +57,18 @@ type session struct {
 	once    sync.Once
 	work    sync.WaitGroup
 
-	making  atomic.Bool  // a page is being made
-	windows atomic.Int64 // that pages have opened, all closed
-	answers atomic.Int64 // to events, under way
+	making  atomic.Bool  // a page is being created
+	windows atomic.Int64 // opened by pages; all were closed
+	answers atomic.Int64 // answers to events under way
 
 	turn    chan struct{} // holds one value while no action runs
 	large   chan struct{} // holds one value while a large file is in memory
 	visits  atomic.Int64  // main documents, of all pages
-	permits chan struct{} // a value for each answer of the caller that is awaited
+	permits chan struct{} // holds a value for each running call of the caller's functions
 	shots   []time.Time   // of the last minute
 
 	mu      sync.Mutex
-	tab     *tab // nil when the next action has to make one
+	tab     *tab // nil if the next action has to create one
 	main    target.SessionID
 	folders []string // inside, to be removed
 
@@ -76,10 +77,10 @@ type session struct {
 
 var _ browser.Session = (*session)(nil)
 
-// Open begins a session: a profile of its own, whose only way out is one of
-// its own too, and a page in it. The context bounds the opening alone.
+// Open starts a session: a profile of its own, whose only egress is a listener
+// of its own, and a page in it. The context bounds the opening alone.
 //
-// A browser that cannot be reached is [sandbox.CodeUnavailable].
+// The error is [sandbox.CodeUnavailable] if the browser cannot be reached.
 func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options) (browser.Session, error) {
 	s := &session{container: c, settings: c.Settings(), rights: r, now: o.Now, endWay: func() {}}
 	s.turn, s.large = make(chan struct{}, 1), make(chan struct{}, 1)
@@ -120,7 +121,7 @@ func Open(ctx context.Context, c browser.Container, r browser.Rights, o Options)
 	return s, nil
 }
 
-// begin makes the profile and the first page.
+// begin creates the profile and the first page.
 func (s *session) begin(ctx context.Context) error {
 	lineContext, end := context.WithCancel(context.WithoutCancel(ctx))
 	s.end = end
@@ -160,7 +161,8 @@ func (s *session) begin(ctx context.Context) error {
 	return err
 }
 
-// way opens the way out of this session; "" is a network of the engine.
+// way opens the egress listener of this session and returns its proxy URL; ""
+// is a network of the engine.
 func (s *session) way(ctx context.Context) (string, error) {
 	if s.settings.Direct {
 		return "", nil
@@ -176,17 +178,18 @@ func (s *session) way(ctx context.Context) (string, error) {
 	return "http://" + address.String(), nil
 }
 
-// denyPermissions answers every question that a page may have asked with no.
+// denyPermissions has the browser deny every permission that a page may
+// request.
 func (s *session) denyPermissions(ctx context.Context) error {
 	none := struct {
 		Permissions []string             `json:"permissions"`
 		Profile     cdp.BrowserContextID `json:"browserContextId"`
 	}{[]string{}, s.profile}
-	// What is granted is granted alone: everything else is denied.
+	// Browser.grantPermissions denies everything that it does not grant.
 	return s.root.Call(ctx, "Browser.grantPermissions", none, nil)
 }
 
-// heard takes an event of the browser as a whole.
+// heard handles an event of the browser as a whole.
 func (s *session) heard(m *cdproto.Message) {
 	switch string(m.Method) {
 	case target.DetachedFromTarget.Method:
@@ -214,11 +217,11 @@ func (s *session) heard(m *cdproto.Message) {
 	}
 }
 
-// Close implements [browser.Session]. It also ends an action that runs.
+// Close implements [browser.Session]. It also ends a running action.
 func (s *session) Close() error {
 	s.once.Do(func() {
 		s.die()
-		<-s.turn // kept: no action begins any more
+		<-s.turn // not given back: no further action starts
 		s.mu.Lock()
 		t := s.tab
 		s.tab = nil
@@ -233,12 +236,12 @@ func (s *session) Close() error {
 	return nil
 }
 
-// clean forgets the profile and what lies inside for this session.
+// clean removes the profile and the folders inside of this session.
 func (s *session) clean() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanTime)
 	defer cancel()
 	if s.profile != "" {
-		// It goes with the connection, if not by this.
+		// If this fails, the profile ends with the connection.
 		_, _ = cdp.Call(ctx, s.root, target.DisposeBrowserContext, target.DisposeBrowserContextParams{BrowserContextID: s.profile})
 	}
 	s.removeFolders(s.made()...)
@@ -249,8 +252,8 @@ func (s *session) clean() {
 	s.endWay()
 }
 
-// explain says what an error of the protocol means: the reason why the page
-// or the connection has ended, if one has.
+// explain converts an error of the protocol: to the reason why the page or the
+// connection has ended, if one has.
 func (s *session) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

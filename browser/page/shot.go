@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"image"
-	_ "image/jpeg" // the form of a picture with a quality
-	_ "image/png"  // the form of one without
+	_ "image/jpeg" // format of a picture with a quality
+	_ "image/png"  // format of a picture without one
 	"math"
 	"time"
 
@@ -57,17 +57,17 @@ func (s *session) Screenshot(ctx context.Context, o browser.Shot) (browser.Pictu
 	return out, err
 }
 
-// affordable says whether a picture of that size is within the limit.
+// affordable returns an error if a picture of that size is beyond the limit.
 func (s *session) affordable(width, height float64) error {
 	limit := s.settings.Limits.ScreenshotPixels
-	// Not a number is neither more nor less than the limit.
+	// NaN compares as neither more nor less than the limit.
 	if pixels := math.Ceil(width) * math.Ceil(height); !(pixels <= float64(limit)) || width > maxSide || height > maxSide {
 		return beyond("screenshotPixels", "the picture would have more than "+count(limit)+" pixels, or a side of more than "+count(maxSide))
 	}
 	return nil
 }
 
-// countShot holds the rate of pictures.
+// countShot enforces the rate of pictures.
 func (s *session) countShot() error {
 	now := s.now()
 	recent := s.shots[:0]
@@ -84,7 +84,7 @@ func (s *session) countShot() error {
 	return nil
 }
 
-// window gives the page its size.
+// window sets the size of the page's window.
 func (t *tab) window(ctx context.Context, width, height int) error {
 	if t.width == width && t.height == height {
 		return nil
@@ -132,7 +132,7 @@ func (t *tab) shoot(ctx context.Context, o browser.Shot) (browser.Picture, error
 	return browser.Picture{Data: taken.Data, MIME: "image/" + form, Width: size.Width, Height: size.Height}, nil
 }
 
-// clip is what a picture shows; nil is the window.
+// clip returns the region that a picture shows; nil is the window.
 func (t *tab) clip(ctx context.Context, o browser.Shot) (*page.Viewport, error) {
 	switch {
 	case o.Full:
@@ -150,7 +150,7 @@ func (t *tab) clip(ctx context.Context, o browser.Shot) (*page.Viewport, error) 
 	return nil, nil
 }
 
-// around is the box of an element, in the coordinates of the page.
+// around returns the box of an element, in page coordinates.
 func (t *tab) around(ctx context.Context, selector string) (*page.Viewport, error) {
 	el, err := t.element(ctx, selector)
 	if err != nil {
@@ -171,7 +171,7 @@ func (t *tab) around(ctx context.Context, selector string) (*page.Viewport, erro
 	return whole(box.X, box.Y, box.W, box.H), nil
 }
 
-// whole is a box of whole pixels around another.
+// whole returns the smallest box of whole pixels around another.
 func whole(x, y, w, h float64) *page.Viewport {
 	left, top := max(0, math.Floor(x)), max(0, math.Floor(y))
 	return &page.Viewport{X: left, Y: top, Width: math.Ceil(x + w - left), Height: math.Ceil(y + h - top), Scale: 1}

@@ -7,8 +7,8 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 )
 
-// A state is what is known of the main document. Slices in it are replaced,
-// never changed.
+// A state is the known state of the main document. Slices in it are replaced,
+// never modified.
 type state struct {
 	url    string       // that was loaded
 	loader cdp.LoaderID // of the document
@@ -16,24 +16,24 @@ type state struct {
 	status int64        // of its answer
 	mime   string       // of its answer
 	answer cdp.LoaderID // whose status that is
-	rule   string       // by which our way out answered in the host's place, or empty
+	rule   string       // rule of an answer from the egress proxy in the host's place, or ""
 
 	asked     string         // the last address of a main document
 	redirects []string       // passed on the way to the last of them
 	bytes     int64          // received for the last of them
-	refusal   error          // why a main document was not let be loaded, since the last navigation by us
-	latest    error          // the last of all refusals
-	refusals  int            // how many there were
-	requests  int            // that the page go elsewhere, by itself
+	refusal   error          // why a main document was refused, since the last Navigate
+	latest    error          // the last refusal
+	refusals  int            // number of refusals
+	requests  int            // navigations started by the page itself
 	asks      int            // for main documents
-	permitted []cdp.LoaderID // of documents that were let load and have not come yet
+	permitted []cdp.LoaderID // permitted documents that are not loaded yet
 	within    int            // moves within a document
-	failed    cdp.LoaderID   // the last main document that did not come
-	expected  string         // a file that we are opening
-	mine      bool           // what we opened last is a file: the browser alone cannot make it one
+	failed    cdp.LoaderID   // the last main document that failed to load
+	expected  string         // the file being opened
+	mine      bool           // Navigate opened a file last; the browser alone cannot set this
 	local     bool           // the main document is a file of the workspace, and one led to it
 
-	changed chan struct{} // closed when something else is so
+	changed chan struct{} // closed when the state changes
 }
 
 // watch waits until the state satisfies enough.
@@ -53,13 +53,13 @@ func (t *tab) watch(ctx context.Context, enough func(state) bool) error {
 	}
 }
 
-// begin notes that a main document is asked for.
+// begin notes that a main document is requested.
 func (s *state) begin() {
 	s.redirects = nil
 	s.bytes = 0
 }
 
-// pass notes a hop of a redirect, away from the address asked for last.
+// pass notes a redirect from the last requested URL.
 func (s *state) pass() {
 	s.redirects = append(slices.Clip(s.redirects), cut(s.asked, maxURL))
 }

@@ -17,7 +17,7 @@ const (
 )
 
 // A tab is one page with its frames and workers. When it has ended, which its
-// context tells with the reason, the session makes another.
+// context reports with the reason, the session creates another.
 type tab struct {
 	session *session
 	id      target.ID // also that of its main frame
@@ -27,7 +27,7 @@ type tab struct {
 	work    sync.WaitGroup
 
 	width, height int  // of the window
-	reported      bool // an action has returned why the page has ended; like width, of whose turn it is
+	reported      bool // an action has returned why the page has ended; like width, used by one action at a time
 
 	mu       sync.Mutex
 	state    state
@@ -36,7 +36,7 @@ type tab struct {
 	children map[target.SessionID]string // type of target
 }
 
-// openTab makes a page in the profile of the session and guards it before
+// openTab creates a page in the profile of the session and restricts it before
 // anything can be loaded.
 func openTab(ctx context.Context, s *session) (*tab, error) {
 	s.making.Store(true)
@@ -75,25 +75,25 @@ func openTab(ctx context.Context, s *session) (*tab, error) {
 }
 
 // close ends the page for the given reason, if it has not ended before, and
-// waits for everything that works for it.
+// waits for all its goroutines.
 func (t *tab) close(why error) {
 	t.end(why)
 	t.closeTarget()
-	t.mu.Lock() // what begins work holds this, and begins none from here on
+	t.mu.Lock() // work starts under t.mu only, and none starts after this
 	t.queue = nil
 	t.mu.Unlock()
 	t.work.Wait()
 }
 
-// closeTarget has the browser close the page. It may be gone already, which is
-// what is wanted.
+// closeTarget has the browser close the page. The page may be gone already, so
+// the error is ignored.
 func (t *tab) closeTarget() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanTime)
 	defer cancel()
 	_, _ = cdp.Call(ctx, t.session.root, target.CloseTarget, target.CloseTargetParams{TargetID: t.id})
 }
 
-// later has a decider do something; what an event needs done that takes time.
+// later has a decider run do; events use it for work that takes time.
 func (t *tab) later(do func()) {
 	t.mu.Lock()
 	full := len(t.queue) >= maxQueue
@@ -111,7 +111,7 @@ func (t *tab) later(do func()) {
 	}
 }
 
-// decide does what [tab.later] was given, until the page ends.
+// decide runs the functions given to later, until the page ends.
 func (t *tab) decide() {
 	for {
 		t.mu.Lock()
@@ -140,12 +140,12 @@ func (t *tab) decide() {
 	}
 }
 
-// brief bounds what is asked of the browser in answer to an event.
+// brief returns the context for commands in answer to an event.
 func (t *tab) brief() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.ctx, t.session.brief)
 }
 
-// set changes the state and tells who watches it.
+// set changes the state and wakes its watchers.
 func (t *tab) set(change func(*state)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +154,7 @@ func (t *tab) set(change func(*state)) {
 	t.state.changed = make(chan struct{})
 }
 
-// look returns the state as it is now.
+// look returns the current state.
 func (t *tab) look() state {
 	t.mu.Lock()
 	defer t.mu.Unlock()

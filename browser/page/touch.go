@@ -13,7 +13,7 @@ import (
 const maxTyped = 1 << 20
 
 // Click implements [browser.Writer]. It scrolls the element into view and
-// clicks on its middle, which nothing may cover.
+// clicks on its middle, which must not be covered.
 func (s *session) Click(ctx context.Context, selector string) error {
 	if !s.rights.Write {
 		return denied("click")
@@ -47,7 +47,7 @@ func (t *tab) click(ctx context.Context, selector string) error {
 	return nil
 }
 
-// middle brings an element into view and returns where it is to be clicked.
+// middle scrolls an element into view and returns the point to click.
 func (t *tab) middle(ctx context.Context, el runtime.RemoteObjectID) (x, y float64, err error) {
 	hidden := failed("the element is not shown")
 	if _, err := call(ctx, t, dom.ScrollIntoViewIfNeeded, dom.ScrollIntoViewIfNeededParams{ObjectID: el}); err != nil {
@@ -87,7 +87,7 @@ func (t *tab) middle(ctx context.Context, el runtime.RemoteObjectID) (x, y float
 	return 0, 0, hidden
 }
 
-// center is the middle of the first box that is one.
+// center returns the middle of the first box with an area.
 func center(quads []dom.Quad) (x, y float64, ok bool) {
 	for _, q := range quads {
 		if len(q) != 8 {
@@ -108,8 +108,9 @@ func center(quads []dom.Quad) (x, y float64, ok bool) {
 	return 0, 0, false
 }
 
-// Type implements [browser.Writer]. The text takes the place of what is in the
-// field; no text clears it. Line breaks are typed as such and send no form.
+// Type implements [browser.Writer]. The text replaces the content of the
+// field; an empty text clears it. Line breaks are typed as such and submit no
+// form.
 func (s *session) Type(ctx context.Context, selector, text string) error {
 	if !s.rights.Write {
 		return denied("type")
@@ -122,7 +123,7 @@ func (s *session) Type(ctx context.Context, selector, text string) error {
 	})
 }
 
-// selectAll prepares a field: all that is in it is selected.
+// selectAll selects the content of a field.
 const selectAll = `
 if (!shown(this)) return 'hidden';
 const field = this instanceof HTMLInputElement ? HTMLInputElement : this instanceof HTMLTextAreaElement ? HTMLTextAreaElement : null;
@@ -167,7 +168,7 @@ func (t *tab) typeInto(ctx context.Context, selector, text string) error {
 	return err
 }
 
-// erase presses the key that deletes what is selected.
+// erase presses the key that deletes the selection.
 func (t *tab) erase(ctx context.Context) error {
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeRawKeyDown, input.DispatchKeyEventTypeKeyUp} {
 		if _, err := call(ctx, t, input.DispatchKeyEvent, input.DispatchKeyEventParams{

@@ -66,7 +66,7 @@ func (t *tab) upload(ctx context.Context, place browser.Workspace, selector stri
 	room := t.session.settings.Limits.TransferBytes
 	inside := make([]string, len(files))
 	for i, f := range files {
-		// Each has a folder of its own, so that the page sees its name.
+		// Each file has a folder of its own, so that the page sees its name.
 		inside[i] = path.Join(folder, strconv.Itoa(i), cleanName(path.Base(f)))
 		n, err := t.session.copyIn(ctx, place.Dir, f, inside[i], room)
 		if err != nil {
@@ -95,9 +95,9 @@ func (s *session) copyIn(ctx context.Context, dir, file, to string, room int64) 
 		return 0, err
 	}
 	if s.rights.Transfer != nil {
-		room = size // what was let go, and nothing that came since
+		room = size // the size that was permitted, and no bytes added since
 	}
-	from := &io.LimitedReader{R: f, N: room + 1} // it may grow
+	from := &io.LimitedReader{R: f, N: room + 1} // the file may grow
 	const script = `umask 077 && mkdir -p -- "$1" && exec cat > "$1/$2"`
 	if err := s.inside(ctx, from, nil, "sh", "-c", script, "sh", path.Dir(to), path.Base(to)); err != nil {
 		return 0, err

@@ -12,10 +12,9 @@ import (
 	"github.com/chromedp/cdproto/target"
 )
 
-// holdWindows has the browser hold back every page that is made in it, before
-// it has loaded anything, until each of those who asked for this has let it go.
-// It cannot be asked for one profile alone: what is not of ours is let go at
-// once.
+// holdWindows has the browser pause every new page, before it has loaded
+// anything, until each client that asked for this has resumed it. This cannot
+// be limited to one profile: pages of other profiles are resumed at once.
 func (s *session) holdWindows(ctx context.Context) error {
 	_, err := cdp.Call(ctx, s.root, target.SetAutoAttach, target.SetAutoAttachParams{
 		AutoAttach: true, WaitForDebuggerOnStart: true, Flatten: new(true), Filter: target.Filter{{Type: "page"}},
@@ -23,15 +22,16 @@ func (s *session) holdWindows(ctx context.Context) error {
 	return err
 }
 
-// windowTime is how long a window may take to ask for what it was opened for.
+// windowTime is how long a window may take to send its first request.
 const windowTime = 500 * time.Millisecond
 
-// held decides about a page that is held back. One in our profile that we have
-// not made was opened by a page and is to be closed. Pages of others that were
-// there before come too, without being held back; ours does when we attach.
+// held decides about a paused page. A page in this profile that the session
+// has not created was opened by a page, and is closed. Existing pages of other
+// profiles are reported too, without being paused; so is the session's own
+// page when the session attaches to it.
 func (s *session) held(e target.EventAttachedToTarget) {
 	if !named(e) || s.wire.has(e.SessionID) {
-		return // nobody takes the place of a session that there is
+		return // an existing session id is never replaced
 	}
 	if !e.WaitingForDebugger {
 		if e.TargetInfo.BrowserContextID != s.profile {
@@ -65,18 +65,18 @@ func (s *session) detach(ctx context.Context, id target.SessionID) {
 	_, _ = cdp.Call(ctx, s.root, target.DetachFromTarget, target.DetachFromTargetParams{SessionID: id})
 }
 
-// A window was opened by a page.
+// A window is a window opened by a page.
 type window struct {
 	session *session
 	id      target.ID
 	line    atomic.Pointer[cdp.Session]
-	stopped chan struct{} // a request of it was
+	stopped chan struct{} // closed when one of its requests was paused
 }
 
-// close closes the window and lets nothing through meanwhile. It has to be let
-// go for that, because the page that has opened it may stand still as long as
-// it does; and what is stopped has to be refused before the window closes,
-// because the browser lets go what nobody has decided about.
+// close closes the window and refuses all its requests meanwhile. The window
+// has to be resumed first, because the page that opened it may be blocked
+// while it is paused; and its paused requests have to be refused before it
+// closes, because the browser otherwise sends requests that are undecided.
 func (w *window) close(ctx context.Context, line cdp.Session) {
 	w.line.Store(&line)
 	if _, err := cdp.Call(ctx, line, fetch.Enable, fetch.EnableParams{}); err != nil {
@@ -113,9 +113,9 @@ func (w *window) heard(m *cdproto.Message) {
 // maxAnswers is how many events are answered at a time.
 const maxAnswers = 256
 
-// answer does something that an event asks for and that takes time, unless the
-// session is at its end or has too much to answer, and says whether. What is not
-// answered stays held back.
+// answer runs work that an event needs and that takes time, and reports
+// whether it was started: it is not if the session is closing or has too many
+// answers under way. An unanswered target or request stays paused.
 func (s *session) answer(do func(ctx context.Context)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A wire is the connection to a browser with all that is spoken to over it:
-// the browser as a whole, the page, its frames and workers. Each is a line of
+// A wire is the connection to a browser, shared by all its protocol sessions:
+// the browser as a whole, the page, its frames and workers. Each has a line of
 // its own. It is safe for concurrent use.
 type wire struct {
 	conn *websocket.Conn
@@ -26,13 +26,13 @@ type wire struct {
 	busy  sync.WaitGroup
 }
 
-// A line is one session of the protocol. To chromedp it is the transport of a
-// browser of its own, which so serves any kind of target.
+// A line is one session of the protocol. It is a chromedp transport of its own
+// and so serves any kind of target.
 type line struct {
 	wire    *wire
 	id      target.SessionID
 	session cdp.Session            // the other end
-	event   func(*cdproto.Message) // called in order, must not wait
+	event   func(*cdproto.Message) // called in order, must not block
 	replies chan *cdproto.Message
 	ended   chan struct{}
 	once    sync.Once
@@ -51,7 +51,7 @@ func newWire(conn *websocket.Conn) *wire {
 	return w
 }
 
-// read hands out what comes, until nothing does.
+// read dispatches messages until the connection ends.
 func (w *wire) read() {
 	defer close(w.done)
 	for {
@@ -64,7 +64,7 @@ func (w *wire) read() {
 		}
 		msg := new(cdproto.Message)
 		if jsonv2.Unmarshal(data, msg, chromedp.DefaultUnmarshalOptions) != nil {
-			continue // whoever waits for it has a deadline
+			continue // the waiting call has a deadline
 		}
 		w.mu.Lock()
 		l := w.lines[msg.SessionID]
@@ -74,7 +74,7 @@ func (w *wire) read() {
 		case msg.Method != "":
 			l.event(msg)
 		default:
-			msg.SessionID = "" // the other end of a line knows no sessions
+			msg.SessionID = "" // chromedp's end of a line has no session ids
 			select {
 			case l.replies <- msg:
 			case <-l.ended:
@@ -83,8 +83,8 @@ func (w *wire) read() {
 	}
 }
 
-// open begins a line; "" is the browser as a whole. It ends with the context,
-// the wire, or [line.Close].
+// open starts a line; "" is the browser as a whole. The line ends with the
+// context, the wire, or [line.Close].
 func (w *wire) open(ctx context.Context, id target.SessionID, event func(*cdproto.Message)) (cdp.Session, error) {
 	l := &line{wire: w, id: id, event: event, replies: make(chan *cdproto.Message, 16), ended: make(chan struct{})}
 	w.mu.Lock()
@@ -102,7 +102,7 @@ func (w *wire) open(ctx context.Context, id target.SessionID, event func(*cdprot
 	return session, nil
 }
 
-// line returns the session of a line that is open, or nil.
+// line returns the session of an open line, or nil.
 func (w *wire) line(id target.SessionID) cdp.Session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,14 +122,14 @@ func (w *wire) hangUp(id target.SessionID) {
 	}
 }
 
-// expect lets messages be larger by so many bytes until the returned function
-// is called.
+// expect raises the limit of a message by so many bytes until the returned
+// function is called.
 func (w *wire) expect(bytes int64) (enough func()) {
 	w.conn.SetReadLimit(max(maxMessage, min(maxPicture, maxMessage+bytes)))
 	return func() { w.conn.SetReadLimit(maxMessage) }
 }
 
-// has reports whether there is a line of that session.
+// has reports whether there is a line for that session.
 func (w *wire) has(id target.SessionID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +142,7 @@ func (w *wire) close() {
 	w.busy.Wait()
 }
 
-// reason is why the connection is gone.
+// reason returns why the connection ended.
 func (w *wire) reason() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,8 +170,8 @@ func (l *line) Write(ctx context.Context, msg *cdproto.Message) error {
 	if err != nil {
 		return err
 	}
-	// The end of a context in the middle of a message would end the wire for
-	// all lines, so that of the line must not count here.
+	// A context that ends in the middle of a message would end the wire for
+	// all lines, so that of the line is not used here.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTime)
 	defer cancel()
 	return l.wire.conn.Write(ctx, websocket.MessageText, data)

@@ -15,13 +15,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// worldName is the name of our own world in a page.
+// worldName is the name of the isolated world in a page.
 const worldName = "sandbox"
 
-// prelude is what every function of ours begins with. A page cannot change
-// what our world sees of the browser, but its forms and pictures can stand in
-// for properties of the document by their names; so properties are taken from
-// where the browser defines them.
+// prelude starts every function that is run in the isolated world. A page
+// cannot change what that world sees of the browser, but its forms and
+// pictures can shadow properties of the document by their names; so properties
+// are read by the getters of the browser's own prototypes.
 const prelude = `
 const of = (type, name) => Object.getOwnPropertyDescriptor(type.prototype, name).get;
 const find = sel => Document.prototype.querySelector.call(document, sel);
@@ -31,14 +31,14 @@ const shown = el => Element.prototype.checkVisibility.call(el, {visibilityProper
 	[...Element.prototype.getClientRects.call(el)].some(r => r.width > 0 && r.height > 0);
 `
 
-// world returns our world in the main document as it is now.
+// world returns the isolated world in the current main document.
 func (t *tab) world(ctx context.Context) (runtime.ExecutionContextID, error) {
 	made, err := call(ctx, t, page.CreateIsolatedWorld, page.CreateIsolatedWorldParams{FrameID: cdp.FrameID(t.id), WorldName: worldName})
 	return made.ExecutionContextID, err
 }
 
-// run calls a function of ours in our world. Arguments are plain values. The
-// result is an object when byValue is not set.
+// run calls a function in the isolated world. Arguments are plain values. The
+// result is an object unless byValue is set.
 func (t *tab) run(ctx context.Context, params, code string, byValue bool, arguments ...any) (*runtime.RemoteObject, error) {
 	world, err := t.world(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func (t *tab) run(ctx context.Context, params, code string, byValue bool, argume
 	return t.callIn(ctx, runtime.CallFunctionOnParams{ExecutionContextID: world, ReturnByValue: new(byValue)}, params, code, arguments)
 }
 
-// on calls a function of ours with an element of the page as "this".
+// on calls a function with an element of the page as "this".
 func (t *tab) on(ctx context.Context, el runtime.RemoteObjectID, into any, params, code string, arguments ...any) error {
 	object, err := t.callIn(ctx, runtime.CallFunctionOnParams{ObjectID: el, ReturnByValue: new(true)}, params, code, arguments)
 	if err != nil || into == nil {
@@ -82,11 +82,11 @@ func (t *tab) callIn(ctx context.Context, p runtime.CallFunctionOnParams, params
 	return done.Result, nil
 }
 
-// moves is how often a page may change under one question.
+// moves is how often a page may navigate during one call.
 const moves = 10
 
-// ask calls a function of ours and decodes what it returns. A page that goes
-// elsewhere meanwhile is asked again.
+// ask calls a function and decodes its result. If the page navigates
+// meanwhile, the function is called again.
 func (t *tab) ask(ctx context.Context, into any, params, code string, arguments ...any) error {
 	for n := 1; ; n++ {
 		object, err := t.run(ctx, params, code, true, arguments...)
@@ -102,7 +102,7 @@ func (t *tab) ask(ctx context.Context, into any, params, code string, arguments 
 	}
 }
 
-// moved reports whether an error says that the document of a question is gone.
+// moved reports whether an error says that the document of a call is gone.
 func moved(err error) bool {
 	var refused *cdproto.Error
 	if !errors.As(err, &refused) {
@@ -148,10 +148,10 @@ func (t *tab) title(ctx context.Context) (string, error) {
 	return cut(title, maxTitle), err
 }
 
-// maxTitle is the longest title that is told, in bytes.
+// maxTitle is the longest title that is returned, in bytes.
 const maxTitle = 1 << 10
 
-// holds asks whether a condition is met now.
+// holds reports whether a condition is met now.
 func (t *tab) holds(ctx context.Context, c browser.Condition) (bool, error) {
 	var so bool
 	var err error
