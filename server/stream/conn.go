@@ -16,9 +16,10 @@ import (
 const eof = `{"type":"eof"}`
 
 // A Conn is a connection over a WebSocket: binary frames are its bytes, and a
-// text frame ends one direction. It implements net.Conn, with CloseWrite.
-// TCP holds up who sends more than is read. A deadline that passes ends the
-// connection for good, because a frame that was begun cannot be given up.
+// text frame ends one direction. It implements net.Conn, with CloseWrite. TCP
+// flow control delays a peer that sends more than is read. A deadline that
+// passes ends the connection for good, because a frame that was begun cannot be
+// abandoned.
 type Conn struct {
 	ws   *websocket.Conn
 	addr net.Addr
@@ -127,7 +128,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 }
 
-// CloseWrite tells the other side that no more comes; reading goes on.
+// CloseWrite ends the sending direction, which the other side reads as EOF;
+// reading goes on.
 func (c *Conn) CloseWrite() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -180,7 +182,7 @@ func (c *Conn) bound(direction int, t time.Time) {
 			l.mu.Lock()
 			l.passed = true
 			l.mu.Unlock()
-			_ = c.ws.CloseNow() // the call that waits tells
+			_ = c.ws.CloseNow() // the blocked call returns the error
 		})
 	}
 }
@@ -191,7 +193,7 @@ func Relay(ctx context.Context, ws *websocket.Conn, far net.Conn) {
 	near := NewConn(ws, far.RemoteAddr())
 	stop := context.AfterFunc(ctx, func() {
 		_ = near.Close()
-		_ = far.Close() // the copies tell
+		_ = far.Close() // the copying goroutines return the error
 	})
 	defer stop()
 	var both sync.WaitGroup

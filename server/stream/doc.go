@@ -1,6 +1,6 @@
-// Package stream carries one running command over one WebSocket, and is both
-// ends of it. [Serve] is the daemon's, [Open] the client's, whose [Process] is
-// a sandbox.Process. [Conn] carries plain bytes.
+// Package stream carries one running command over one WebSocket, and implements
+// both ends. The daemon calls [Serve], the client [Open], whose [Process] is a
+// sandbox.Process. [Conn] carries plain bytes.
 //
 // The first frame is the client's, a text frame with a [Request]. After that
 //
@@ -19,19 +19,19 @@
 //	{"type":"stop","channel":1}
 //
 // The last frame of the server is "exit" or "error"; then it closes. A socket
-// that ends without either has not told how the command ended, which is an
-// error at the client and never success. "cancel" ends the command as the end
-// of a context does, with its grace; "kill" at once. The end of the socket
-// ends the command, unless it is detached.
+// that ends without either leaves the result of the command unknown, which is an
+// error at the client and never success. "cancel" ends the command as the end of
+// a context does, with its grace; "kill" at once. The end of the socket ends the
+// command, unless it is detached.
 //
-// Nothing is buffered without bound. With "window" in the request both sides
-// count, each channel for itself: a reader that waits holds up that channel
-// alone. A client without it, as a browser may be, is held up by TCP, and cut
-// when it takes nothing for [Options.SendWithin]; while a program does not
-// read its input such a client's controls wait behind the input, and that it
-// has gone shows when a sign of life cannot even be asked for.
+// Buffers are bounded. With "window" in the request both sides grant credit for
+// each channel: a slow reader delays that channel alone. A client without it, as
+// a browser may be, is delayed by TCP, and cut off when it reads nothing for
+// [Options.SendWithin]; while a program does not read its input the control
+// frames of such a client wait behind the input, and the server notices that it
+// has gone when even a ping cannot be sent.
 //
-// Both sides ask for a sign of life when they have heard nothing for a while,
-// by the pings of WebSocket, so that a peer that has gone without a word does
-// not keep a command running.
+// Both sides send a WebSocket ping when they have received nothing for a while,
+// so that a peer that has disappeared without closing the connection does not
+// keep a command running.
 package stream

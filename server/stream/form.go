@@ -1,4 +1,4 @@
-// Form: this part of the package holds what travels about the files of a sandbox.
+// This file holds the messages about the files of a sandbox.
 
 package stream
 

@@ -83,7 +83,8 @@ func TestCloseDelivers(t *testing.T) {
 	r.ends(p)
 }
 
-// TestBreaksAreTold holds that nobody takes a part for the whole.
+// TestBreaksAreTold holds that a broken connection is an error at the reader,
+// which never takes a part for the whole.
 func TestBreaksAreTold(t *testing.T) {
 	r := newRig(t, ForwardOptions{})
 	l := r.open()
@@ -110,8 +111,8 @@ func TestBreaksAreTold(t *testing.T) {
 	r.refused()
 }
 
-// TestSlowReaders holds that who does not read holds up nobody else, and that
-// little is kept for them.
+// TestSlowReaders holds that a reader that does not read delays no other
+// connection, and that little is buffered for it.
 func TestSlowReaders(t *testing.T) {
 	r := newRig(t, ForwardOptions{})
 	l := r.open()
@@ -248,7 +249,7 @@ func TestClose(t *testing.T) {
 	r.awaitServed()
 }
 
-// TestListenerFails holds that Accept tells why nothing comes any more.
+// TestListenerFails holds that Accept returns why no further connection arrives.
 func TestListenerFails(t *testing.T) {
 	r := newRig(t, ForwardOptions{})
 	l := r.open()
@@ -262,8 +263,8 @@ func TestListenerFails(t *testing.T) {
 	must(t, l.Close())
 }
 
-// TestEndOfTheClient holds that nothing stays of a client that has gone without
-// a word, or that is silent.
+// TestEndOfTheClient holds that nothing remains of a client that has disappeared
+// without closing the connection, or that does not answer pings.
 func TestEndOfTheClient(t *testing.T) {
 	for name, leave := range map[string]func(*websocket.Conn){
 		"gone":   func(ws *websocket.Conn) { ws.CloseNow() },
@@ -271,7 +272,7 @@ func TestEndOfTheClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, ForwardOptions{Stream: Options{Beat: 2 * time.Second}})
-			p := r.program() // it waits for who serves: one that is silent is not served for long
+			p := r.program() // it waits for the server: a silent client is not served for long
 			ws := r.socket()
 			leave(ws)
 			r.awaitServed()

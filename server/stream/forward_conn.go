@@ -80,7 +80,7 @@ func (c *conn) send(kind byte, content []byte) error {
 func (c *conn) Read(p []byte) (int, error) {
 	n, grant, err := c.In.Read(p)
 	if grant > 0 {
-		_ = c.send(kindCredit, creditOf(grant)) // an error is the end, which the next Read tells
+		_ = c.send(kindCredit, creditOf(grant)) // an error is the end of the session, which the next Read returns
 	}
 	if err != nil && err != io.EOF {
 		err = c.Fail("read", err)
@@ -131,12 +131,12 @@ func (c *conn) CloseWrite() error {
 // Close implements net.Conn. What was written is still delivered.
 func (c *conn) Close() error { return c.let(kindClose) }
 
-// abort is Close for a connection of which something is missing, so that nobody
-// takes a part for the whole.
+// abort is Close for a connection that is incomplete: the reset makes the other
+// side return an error instead of taking a part for the whole.
 func (c *conn) abort() { _ = c.let(kindReset) }
 
-// let lets go of the connection. The frame that says so is sent in the
-// background: a Write may be under way.
+// let closes the connection with a frame of that kind. It sends the frame in the
+// background, because a Write may be under way.
 func (c *conn) let(kind byte) error {
 	if c.Closed.Swap(true) {
 		return c.Fail("close", net.ErrClosed)

@@ -84,7 +84,7 @@ func TestServerBelievesNothing(t *testing.T) {
 					break // it was cut before
 				}
 			}
-			go func() { // so that what stays is not because nobody reads
+			go func() { // reads, so that what remains does not remain for lack of a reader
 				for {
 					if _, _, err := ws.Read(context.Background()); err != nil {
 						return
@@ -198,7 +198,8 @@ func await(t *testing.T, done <-chan struct{}) {
 	}
 }
 
-// TestSilentDaemon holds that nobody waits for good for one that says nothing.
+// TestSilentDaemon holds that the client does not wait for ever for a daemon
+// that does not answer.
 func TestSilentDaemon(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)
@@ -209,8 +210,8 @@ func TestSilentDaemon(t *testing.T) {
 	}
 }
 
-// TestFloodOfConnections has a program make connections and break them while
-// nobody accepts: that is nobody's fault but its own.
+// TestFloodOfConnections has a program make connections and break them while the
+// client accepts none: that affects only the program itself.
 func TestFloodOfConnections(t *testing.T) {
 	r := newRig(t, ForwardOptions{})
 	l := r.open()
@@ -228,7 +229,7 @@ func TestFloodOfConnections(t *testing.T) {
 		must(t, err)
 		must(t, c.SetDeadline(time.Now().Add(patience)))
 		b := make([]byte, 4)
-		n, _ := c.Read(b) // those that broke say nothing
+		n, _ := c.Read(b) // broken connections return nothing
 		got = string(b[:n])
 		c.Close()
 	}

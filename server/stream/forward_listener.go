@@ -15,7 +15,7 @@ import (
 // Bounds of what a daemon may ask of its client.
 const (
 	maxOpen     = 4096             // connections at once
-	maxQueue    = 512              // of those that wait for Accept, before the broken ones are dropped
+	maxQueue    = 512              // of connections that wait for Accept, before the broken ones are dropped
 	closeWithin = 10 * time.Second // for the address to be free
 )
 
@@ -112,13 +112,13 @@ func (l *forwardListener) opened(f forwardFrame) error {
 	return nil
 }
 
-// offer queues a connection for Accept. Those that broke while they waited make
-// room: a program inside can make any number of them.
+// offer queues a connection for Accept. It drops queued connections that have
+// broken to make room: a program inside can make any number of them.
 func (l *forwardListener) offer(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
-		_ = c.Close() // nobody accepts it any more
+		_ = c.Close() // no Accept will return it
 		return
 	}
 	if len(l.queue) >= maxQueue {
@@ -195,12 +195,12 @@ func (l *forwardListener) Close() error {
 	}
 	l.shut, l.err = true, net.ErrClosed
 	for _, c := range l.queue {
-		_ = c.Close() // nobody accepts it any more
+		_ = c.Close() // no Accept will return it
 	}
 	l.queue = nil
 	l.change.Broadcast()
 	l.mu.Unlock()
-	_ = l.s.tell(forwardControl{Type: typeClose}) // when it cannot be told the session is over
+	_ = l.s.tell(forwardControl{Type: typeClose}) // when it cannot be sent the session is over
 	timer := time.NewTimer(closeWithin)
 	defer timer.Stop()
 	select {
@@ -212,7 +212,7 @@ func (l *forwardListener) Close() error {
 }
 
 // hangUp ends the listener and all its connections at once.
-func (l *forwardListener) hangUp() { _ = l.s.ws.CloseNow() } // the reader tells
+func (l *forwardListener) hangUp() { _ = l.s.ws.CloseNow() } // the reader returns the error
 
 // Addr implements net.Listener: the address inside.
 func (l *forwardListener) Addr() net.Addr { return l.at }

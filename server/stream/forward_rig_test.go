@@ -136,7 +136,7 @@ func (r *rig) awaitServed() {
 	}
 }
 
-// refused holds that nobody listens inside any more.
+// refused holds that no listener is left inside.
 func (r *rig) refused() {
 	r.Helper()
 	if c, err := net.Dial("tcp", r.inner.Addr().String()); err == nil {

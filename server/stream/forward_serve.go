@@ -16,9 +16,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// Most is how many connections of one listener there are at once where
-// [Options] say nothing else: more than the proxy of a sandbox takes by its
-// usual settings, so that it is the one who turns away what is too much.
+// forwardMost is how many connections of one listener may be open at a time
+// where [ForwardOptions] do not set it: more than the proxy of a sandbox accepts
+// by its default settings, so that the proxy refuses the surplus.
 const forwardMost = 320
 
 // restFor is before another try to accept, when the system had no room for it.
@@ -52,13 +52,14 @@ type server struct {
 	asked   bool // to close; the reader's
 	closing sync.Once
 	shut    chan struct{}  // closed when the listener is being closed
-	carries sync.WaitGroup // connections, and who accepts them
+	carries sync.WaitGroup // connections, and the goroutine that accepts them
 }
 
-// Serve tells the client at ws what comes in at l, and carries it. It
-// returns when the client has gone or ctx has ended, and all connections have
-// ended; l and ws are closed then. What the client had closed before has
-// [Options].Linger to reach the program inside, unless ctx ends.
+// ServeForward announces to the client at ws each connection that l accepts, and
+// carries it. It returns when the client has gone or ctx has ended, and all
+// connections have ended; l and ws are closed then. Data that the client had
+// sent before it closed a connection has [ForwardOptions].Linger to reach the
+// program inside, unless ctx ends.
 func ServeForward(ctx context.Context, ws *websocket.Conn, l net.Listener, o ForwardOptions) {
 	if o.Most <= 0 {
 		o.Most = forwardMost
@@ -70,7 +71,7 @@ func ServeForward(ctx context.Context, ws *websocket.Conn, l net.Listener, o For
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.ctx = inner
-	defer context.AfterFunc(ctx, func() { _ = ws.CloseNow() })() // the reader tells
+	defer context.AfterFunc(ctx, func() { _ = ws.CloseNow() })() // the reader returns the error
 	at := addressOf(l.Addr())
 	if s.tell(forwardControl{Type: typeListening, At: &at}) == nil {
 		s.carries.Go(func() { s.accept(ctx) })
@@ -78,7 +79,7 @@ func ServeForward(ctx context.Context, ws *websocket.Conn, l net.Listener, o For
 	go s.beat()
 	s.read(s)
 	cancel()
-	_ = s.close() // nobody is left to hear of it
+	_ = s.close() // there is no receiver left for the error
 	s.carries.Wait()
 }
 
@@ -138,7 +139,7 @@ func (s *server) accept(ctx context.Context) {
 	}
 }
 
-// cause is err without the words of package net around it.
+// cause returns err without the wrapper of package net.
 func cause(err error) error {
 	if o, ok := errors.AsType[*net.OpError](err); ok {
 		return o.Err
@@ -201,8 +202,9 @@ func (s *server) welcome(ctx context.Context, far net.Conn) {
 	})
 }
 
-// open tells the client of a connection; ended is called once when the client
-// has let go of it. It is for one goroutine: numbers are told in their order.
+// open announces a connection to the client; it calls ended once when the client
+// has closed the connection. Only one goroutine may call it, so that numbers are
+// sent in order.
 func (s *server) open(local, remote net.Addr, ended func(broken bool)) (*conn, error) {
 	s.mu.Lock()
 	number := s.last + 1
@@ -252,7 +254,7 @@ func inward(c *conn, far net.Conn) {
 		switch {
 		case !errors.Is(err, io.EOF):
 			cut(far)
-		case c.gone.Load() || !able: // nobody wants what is still to come, or the end can be told in no other way
+		case c.gone.Load() || !able: // the client wants no more data, or this is the only way to signal the end
 			_ = far.Close()
 		case half.CloseWrite() != nil:
 			c.abort()
@@ -269,14 +271,14 @@ func outward(c *conn, far net.Conn) {
 		n, err := far.Read(buf)
 		if n > 0 {
 			if _, err := c.Write(buf[:n]); err != nil {
-				return // who has broken it has ended the other direction, too; who has gone has left something to deliver
+				return // after a reset the other direction has ended, too; after a close there may be data left to deliver
 			}
 		}
 		switch {
 		case err == nil:
 			continue
 		case errors.Is(err, io.EOF):
-			_ = c.CloseWrite() // an end that cannot be told is one
+			_ = c.CloseWrite() // after a failed CloseWrite the connection has ended anyway
 		case !c.gone.Load():
 			c.abort()
 			cut(far)

@@ -18,8 +18,8 @@ import (
 // Window is how many bytes may be under way in one direction of a connection.
 const forwardWindow = Window
 
-// A session is what both sides have: the WebSocket, and the connections that
-// it carries. Its reader waits for nobody.
+// A session is the part that both sides share: the WebSocket, and the
+// connections that it carries. Its reader never blocks on a connection.
 type session struct {
 	ws    *websocket.Conn
 	o     Options
@@ -124,7 +124,7 @@ func (s *session) send(kind websocket.MessageType, b []byte) error {
 	defer cancel()
 	err := s.ws.Write(ctx, kind, b)
 	if err != nil {
-		_ = s.ws.CloseNow() // the reader tells
+		_ = s.ws.CloseNow() // the reader returns the error
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func (s *session) tell(c forwardControl) error {
 	return s.send(websocket.MessageText, b)
 }
 
-// beat asks for signs of life where nothing is heard, until the end.
+// beat sends pings while nothing is received, until the session ends.
 func (s *session) beat() {
 	t := time.NewTicker(s.o.Beat)
 	defer t.Stop()
@@ -154,7 +154,7 @@ func (s *session) beat() {
 		err := s.ws.Ping(ctx)
 		cancel()
 		if err != nil && !s.heard.Load() {
-			_ = s.ws.CloseNow() // the reader tells
+			_ = s.ws.CloseNow() // the reader returns the error
 			return
 		}
 	}

@@ -115,7 +115,7 @@ func (p *Process) finish(exit sandbox.Exit, err error) {
 func (p *Process) answered(e event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if answer := p.answers[e.ID]; answer != nil { // else nobody waits any more
+	if answer := p.answers[e.ID]; answer != nil { // else the call has given up
 		delete(p.answers, e.ID)
 		answer <- e
 	}

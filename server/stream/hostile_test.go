@@ -157,7 +157,8 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// TestInputBeyondWindow holds that nobody can have the daemon gather input.
+// TestInputBeyondWindow holds that a client cannot make the daemon buffer input
+// beyond the window.
 func TestInputBeyondWindow(t *testing.T) {
 	r := newRig(t)
 	conn := r.dial()
@@ -173,8 +174,9 @@ func TestInputBeyondWindow(t *testing.T) {
 	r.awaitRunning(0)
 }
 
-// TestSilentPeer holds that a client that has gone without a word does not
-// keep its command running. It does not read, so no pong comes.
+// TestSilentPeer holds that a client that has disappeared without closing the
+// connection does not keep its command running. It does not read, so it sends no
+// pong.
 func TestSilentPeer(t *testing.T) {
 	r := newRig(t)
 	r.o.Beat = 20 * time.Millisecond
@@ -223,8 +225,8 @@ func TestPeerGoesBehindItsInput(t *testing.T) {
 	r.awaitRunning(0)
 }
 
-// TestLyingServer holds that the client takes nothing for a success that was
-// not told as one.
+// TestLyingServer holds that the client reports success only when the server has
+// sent a valid exit.
 func TestLyingServer(t *testing.T) {
 	tests := map[string][]string{
 		"nothing":             {},

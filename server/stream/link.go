@@ -16,8 +16,8 @@ import (
 
 // Options bound a stream; the zero value is what both sides use.
 type Options struct {
-	// Beat is how long nothing may be heard before a sign of life is asked
-	// for, and how long that may take; zero is 20 seconds.
+	// Beat is how long a side may receive nothing before it sends a ping, and
+	// how long the answer may take; zero is 20 seconds.
 	Beat time.Duration
 
 	// SendWithin bounds the sending of one frame; zero is 30 seconds. A peer
@@ -126,7 +126,7 @@ func (l *link) check() {
 		err := l.conn.Ping(ctx)
 		cancel()
 		if l.dead(err) {
-			_ = l.conn.CloseNow() // the reader tells
+			_ = l.conn.CloseNow() // the reader returns the error
 			if l.lost != nil {
 				l.lost()
 			}
@@ -136,12 +136,12 @@ func (l *link) check() {
 	l.live()
 }
 
-// dead reports whether a ping that ended with err tells that the peer has gone.
-// While the reader waits for a program nobody reads the answer, so that none
-// comes tells nothing; a ping that cannot even be sent tells all the same.
+// dead reports whether a ping that ended with err shows that the peer has gone.
+// While the reader waits for a program it does not read the pong, so a missing
+// pong shows nothing then; a ping that cannot even be sent does.
 func (l *link) dead(err error) bool {
-	// A reader that goes on is heard before it is no longer behind: asked the
-	// other way round it would be neither.
+	// A reader that goes on sets heard before it resets behind: in the other
+	// order this check could find neither.
 	behind := l.behind.Load()
 	switch {
 	case err == nil || l.heard.Load():

@@ -104,7 +104,7 @@ func (s *served) flow(c control) error {
 	credits := s.out[c.Channel]
 	switch {
 	case credits == nil && c.Type == typeStop:
-		return nil // TCP cannot tell them apart
+		return nil // TCP cannot distinguish them
 	case credits == nil:
 		return invalid("type", "a credit without a window")
 	case c.Type == typeStop:

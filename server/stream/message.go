@@ -44,7 +44,7 @@ type Request struct {
 	Detach         bool            `json:"detach,omitempty"`       // it outlives the socket
 
 	NoStdin  bool `json:"noStdin,omitempty"`  // the input is empty
-	NoStdout bool `json:"noStdout,omitempty"` // nobody wants the output
+	NoStdout bool `json:"noStdout,omitempty"` // the client does not want the output
 	NoStderr bool `json:"noStderr,omitempty"`
 
 	// Window says that both sides count: it is [Window], and no side sends

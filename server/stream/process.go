@@ -225,6 +225,6 @@ func (p *Process) Wait() (sandbox.Exit, error) {
 	return p.exit, p.err
 }
 
-// Outcome returns what else was told at the end, nil where there is nothing.
-// It may be called when Wait has returned.
+// Outcome returns what the server has sent about the end beside the exit, nil
+// where there is nothing. It may be called when Wait has returned.
 func (p *Process) Outcome() json.RawMessage { return p.outcome }

@@ -21,20 +21,20 @@ import (
 // command: the socket has gone, or the client has cancelled.
 type Start func(ctx context.Context, r Request, c sandbox.Command) (sandbox.Process, error)
 
-// An Outcomer is a sandbox.Process of which there is more to tell at the end.
+// An Outcomer is a sandbox.Process with more to report at its end than an exit.
 type Outcomer interface {
 	// Outcome is called once, after Wait has returned without an error; what
 	// it returns travels as JSON.
 	Outcome() any
 }
 
-// Serve reads a request from conn, runs it and tells how it ended. It returns
-// when that has been told, or the client has gone and the command has ended,
-// and closes conn. Of a detached command it does not wait for the end. The
-// error is for the log: whether the client has heard it as well does not
-// matter.
+// Serve reads a request from conn, runs it and reports how it ended. It returns
+// when it has sent the result, or when the client has gone and the command has
+// ended, and closes conn. It does not wait for the end of a detached command.
+// The returned error is for the log, whether or not the client has received it
+// as well.
 //
-// The end of ctx ends the command; the client hears how.
+// The end of ctx ends the command; the client receives the result.
 func Serve(ctx context.Context, conn *websocket.Conn, o Options, start Start) error {
 	s := &served{link: newLink(conn, o), asked: make(chan control, maxAsked), kills: make(chan struct{}, maxKills), begun: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{})}
 	s.lost = s.cut
@@ -75,7 +75,7 @@ type served struct {
 
 	asked chan control  // in the order in which they came
 	kills chan struct{} // holds one for each that is under way
-	begun chan struct{} // closed when the client was told that it runs
+	begun chan struct{} // closed when the client was sent that the command runs
 	over  chan struct{} // closed when the command has ended
 	gone  chan struct{} // closed when the client has
 
@@ -129,7 +129,7 @@ func (s *served) command(r Request) sandbox.Command {
 	return c
 }
 
-// serve tells what becomes of p.
+// serve carries the streams of p and reports its end.
 func (s *served) serve(p sandbox.Process, detached bool) error {
 	s.mu.Lock()
 	s.proc = p
@@ -138,7 +138,7 @@ func (s *served) serve(p sandbox.Process, detached bool) error {
 	if killed {
 		go s.kill(control{})
 	}
-	// When it cannot be told the listener hears that the client has gone.
+	// When it cannot be sent the listener notices that the client has gone.
 	_ = s.tell(event{Type: typeStarted})
 	close(s.begun)
 	go s.answer()
@@ -156,7 +156,7 @@ func (s *served) serve(p sandbox.Process, detached bool) error {
 	return <-ended
 }
 
-// wait waits for the end of p and tells of it.
+// wait waits for the end of p and reports it.
 func (s *served) wait(p sandbox.Process) error {
 	exit, err := p.Wait()
 	s.cancel() // of no more use
@@ -177,7 +177,7 @@ func (s *served) wait(p sandbox.Process) error {
 	return err
 }
 
-// fail tells err and closes.
+// fail sends err and closes.
 func (s *served) fail(err error) error {
 	s.finish()
 	d := api.Of(err)
@@ -186,8 +186,8 @@ func (s *served) fail(err error) error {
 	return err
 }
 
-// finish lets go of the streams: what is still written is dropped, and who
-// still reads has come to the end.
+// finish releases the streams: what is still written is dropped, and pending
+// reads reach the end.
 func (s *served) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,5 +249,5 @@ func (s *served) done(id uint32, used *Rusage, err error) {
 		d := api.Of(err)
 		e.Error = &d
 	}
-	_ = s.tell(e) // when the client has gone nobody wants it
+	_ = s.tell(e) // a send fails when the client has gone
 }

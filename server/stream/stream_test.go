@@ -242,7 +242,7 @@ func TestInputNobodyReads(t *testing.T) {
 }
 
 // TestInputCrossesTheEnd holds that input which is under way when a command ends
-// is no fault: how it ended is told.
+// is no error: the client still receives the exit.
 func TestInputCrossesTheEnd(t *testing.T) {
 	r := newRig(t)
 	for i := range 200 {

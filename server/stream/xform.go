@@ -1,5 +1,5 @@
-// Form: this part of the package holds what travels between a provider that is served over HTTP
-// and its client: the types of the root package as JSON, with names that stay.
+// This file holds the messages between a provider that is served over HTTP and
+// its client: the types of the root package as JSON, with stable names.
 
 package stream
 
@@ -81,7 +81,7 @@ func (s Spec) Whole() sandbox.Spec {
 	return s.Spec
 }
 
-// An Opened is the answer to who opens a sandbox.
+// An Opened is the answer to a client that opens a sandbox.
 type Opened struct {
 	Handle string        `json:"handle,omitempty"`
 	Box    Box           `json:"box"`
