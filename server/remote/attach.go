@@ -18,14 +18,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
-// attach serves a command in the sandbox of the session. It takes the
-// connection over: what is wrong from then on the socket tells.
+// attach serves a command in the sandbox of the session. It takes over the
+// connection: from then on it reports errors over the socket.
 func (s *Resource) attach(c *resource.Call) (any, error) {
 	conn, err := websocket.Accept(c.Writer, c.Request, nil)
 	if err != nil {
 		return resource.Sent{}, nil // it has answered
 	}
-	// The client hears the error; the manager has noted what was run.
+	// Serve sends the error to the client; the manager has recorded what was
+	// run.
 	_ = stream.Serve(c.Context(), conn, s.o, func(ctx context.Context, r stream.Request, cmd sandbox.Command) (sandbox.Process, error) {
 		req, run, err := s.request(c, c.Who, r, cmd)
 		if err != nil {
@@ -89,7 +90,7 @@ func (s *Resource) request(c *resource.Call, who config.Who, r stream.Request, c
 	return req, run, nil
 }
 
-// inside refuses sessions that have no wall.
+// inside returns an error for sessions without a sandbox.
 func (s *Resource) inside(who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
 	u, err := s.m.Usable(who, flags)
 	if err == nil && u.Place != manager.InWall {
@@ -137,7 +138,8 @@ type process struct {
 	proc sandbox.Process // the command that runs now; nil when it never ran
 }
 
-// start hears of the command; of one that is run again it hears again.
+// start stores the running command; it is called again for a command that is run
+// again.
 func (p *process) start(proc sandbox.Process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
-// Browsers: this part of the package is the resource of the daemon for the browser of a session:
-// it brings it up and takes it away, drives one page that stays from call to
-// call, and lets a person or a program in where the settings allow that.
+// This file holds the daemon's resource for the browser of a session: it starts
+// and stops the browser, drives one page that stays open from call to call, and
+// lets a person or a program connect where the settings allow that.
 
 package remote
 
@@ -33,7 +33,7 @@ type Desk interface {
 	Stop(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error)
 }
 
-// A Keeper tells of browsers; *manager.Manager is one.
+// A Keeper reports on browsers; *manager.Manager is one.
 type browsersKeeper interface {
 	resource.Finder
 	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
@@ -134,7 +134,7 @@ func (x *browsersResource) list(c *resource.Call) (any, error) {
 	return out, nil
 }
 
-// told is what is known of the browser of a session's scope.
+// told returns the state of the browser of a session's scope.
 func (x *browsersResource) told(ctx context.Context, who config.Who) (api.Browser, error) {
 	name, _, err := x.keeper.BrowserName(who, nil)
 	if err != nil {
@@ -162,7 +162,7 @@ func (x *browsersResource) start(c *resource.Call) (any, error) {
 		}
 	}
 	req := display.Request{Who: at.Who, For: watching}
-	if in.Watch || in.CDP { // what is done through it nobody counts
+	if in.Watch || in.CDP { // usage of the browser through it cannot be metered
 		if err := x.keeper.Unpaid(c.Context()); err != nil {
 			return nil, err
 		}
@@ -220,9 +220,10 @@ func (x *browsersResource) letIn(c *resource.Call, req display.Request, in api.S
 	return nil
 }
 
-// keep holds a way in open until it ends, its time is over, somebody closes it,
-// or the token that asked for it is not good any more: it needs no other secret
-// than its own. Where there are too many it is not held, and the caller closes it.
+// keep holds a connection to the browser open until it ends, its time is over,
+// it is closed, or the token that asked for it is no longer valid: the
+// connection needs no secret other than its own. Where the session has too many
+// it returns an error, and the caller closes the connection.
 func (x *browsersResource) keep(c *resource.Call, who config.Who, l display.Life) error {
 	x.mu.Lock()
 	open := slices.DeleteFunc(x.lives[who], over) // a later watch has ended the earlier

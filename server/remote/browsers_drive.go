@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// An action is one thing that is done with a page, with the fields that it
-// needs and those that it takes beside.
+// An action is one operation on a page, with its required and its optional
+// fields.
 type action struct {
 	needs, takes []string
 	do           func(ctx context.Context, s browser.Session, in api.DriveBrowser, out *api.BrowserAnswer) error

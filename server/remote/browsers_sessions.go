@@ -33,8 +33,8 @@ func (x *browsersResource) ofSessions() []resource.Route {
 	}}
 }
 
-// asked reads whose browser is meant. Nothing is done for a session without a
-// wall, nor for an agent whose tools have no browser.
+// asked reads which browser is meant. It refuses sessions without a sandbox, and
+// agents whose tools include no browser.
 func (x *browsersResource) asked(c *resource.Call) (in api.Browse, req display.Request, scope sandbox.Scope, err error) {
 	if in, err = resource.Body[api.Browse](c); err != nil {
 		return in, req, "", err

@@ -25,14 +25,14 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// A desk is one in memory. It notes for whom it was asked what.
+// A desk is an in-memory [Desk] that records its calls and their sessions.
 type desk struct {
 	mu     sync.Mutex
 	asked  []string
 	open   int // sessions
 	lives  []*life
 	watch  *life // the last one, which the next ends
-	closed bool  // the settings let nobody watch
+	closed bool  // the settings allow no display
 	gone   bool  // the browser of the next action
 	flags  *config.SandboxSettings
 
@@ -267,8 +267,9 @@ func TestWhatHasEndedTakesNoRoom(t *testing.T) {
 	r.Want(429, "acme", "POST", base, `{"cdp":true}`)
 }
 
-// TestWaysEndWithTheirToken holds that a way in is not good for longer than the
-// token that asked for it, though nobody is asked for that token there.
+// TestWaysEndWithTheirToken holds that a connection to the browser ends with the
+// token that asked for it, though the connection itself does not present that
+// token.
 func TestWaysEndWithTheirToken(t *testing.T) {
 	r, d, base := newRig(t)
 	lost, id, err := r.Tokens.Create(token.Claims{Role: token.Tenant, Tenant: "acme"})
@@ -327,15 +328,15 @@ func TestSharedBrowser(t *testing.T) {
 	r.Want(204, "acme", "DELETE", base+"?force", "")
 }
 
-// A poor keeper has nobody who pays.
+// A poor keeper has no payer to charge.
 type poor struct{ browsersKeeper }
 
 func (poor) Spend(context.Context, func(context.Context) error, ...budget.Kind) error {
 	return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "spend", Message: "the budget is used up"}
 }
 
-// TestWhatIsDoneIsPaidFor holds that nothing is done in a browser that nobody
-// pays for, and that it can be stopped all the same.
+// TestWhatIsDoneIsPaidFor holds that no operation runs in a browser whose usage
+// cannot be charged, and that such a browser can still be stopped.
 func TestWhatIsDoneIsPaidFor(t *testing.T) {
 	d := &desk{}
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
@@ -400,8 +401,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestOfSessions holds that the command line uses the browser of a session
-// which has no sandbox, and who may change its settings.
+// TestOfSessions holds that the command line uses the browser of a session that
+// has no sandbox, and which callers may change its settings.
 func TestOfSessions(t *testing.T) {
 	r, d, _ := newRig(t)
 	post := func(status int, as, session, what, body string) string {

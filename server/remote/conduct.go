@@ -1,11 +1,10 @@
-// Package conduct is the resource of the daemon that the command line of
-// another machine needs beside the others: a command with its streams over a
-// WebSocket, the files of a session lent for as long as a socket is open, and
-// what manager says of sandboxes, in its own words. Package client/conductor is
-// the other side.
+// Package remote serves what the command line of another machine needs beside
+// the other resources: a command with its streams over a WebSocket, the files of
+// a session for as long as a socket is open, and the manager's answers about
+// sandboxes in full. Package client/conductor is the client.
 //
-// Flags of a call override settings, so only admins may give them. Nothing
-// here runs outside of walls, whoever asks.
+// Flags of a call override settings, so only admins may give them. Nothing here
+// runs outside of a sandbox, for any caller.
 package remote
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Conductor brings sandboxes up and keeps account of them;
-// *manager.Manager is one.
+// A Conductor prepares sandboxes and records what they do; *manager.Manager is
+// one.
 type Conductor interface {
 	resource.Finder
 	Run(ctx context.Context, r manager.Request) (manager.Outcome, error)
@@ -43,13 +42,13 @@ type Resource struct {
 	m Conductor
 	o stream.Options
 
-	mux   *http.ServeMux // of lent files
-	looks keylock.Turns  // by sandbox: what is in folders is held while it is told
+	mux   *http.ServeMux // serves lent files
+	looks keylock.Turns  // by sandbox: a folder listing is held in memory while it is sent
 	mu    sync.Mutex
 	lent  map[string]*lent
 }
 
-// New returns the resource. [Resource.Lent] is to be mounted beside its routes.
+// New returns the resource. The caller mounts [Resource.Lent] beside its routes.
 func New(m Conductor, o stream.Options) *Resource {
 	s := &Resource{m: m, o: o, lent: map[string]*lent{}, looks: keylock.Turns{Most: maxLooks}}
 	s.mux = s.lentMux()
@@ -87,9 +86,9 @@ func (s *Resource) Routes() []resource.Route {
 	}
 }
 
-// told is an error as who asks gets to see it. Nobody but an admin is told its
-// cause, which is text of others, or what is private; of the cause there is
-// left what callers of file operations ask for.
+// told returns err as the caller may see it. For callers other than admins it
+// removes the cause, which is text of other programs or private; of the cause it
+// keeps only the errors that callers of file operations test for.
 func told(c *resource.Call, err error) error {
 	if err == nil || c != nil && c.Admin() {
 		return err
@@ -103,7 +102,8 @@ func told(c *resource.Call, err error) error {
 	return e
 }
 
-// Layer reads the flags of a call, and refuses them from who may not give any.
+// Layer reads the flags of a call, and refuses them from callers that may not
+// give any.
 func Layer(c *resource.Call, f *api.Flags) (*config.SandboxSettings, error) {
 	if f == nil {
 		return nil, nil

@@ -30,7 +30,8 @@ func serve(t *testing.T, wall, settings string) *served.Rig {
 	}})
 }
 
-// attach sends a first frame as somebody with a session, and returns the socket.
+// attach sends a first frame as the caller of that name with a session, and
+// returns the socket.
 func attach(t *testing.T, r *served.Rig, as, session, first string) (context.Context, *websocket.Conn) {
 	t.Helper()
 	ctx, done := context.WithTimeout(t.Context(), 5*time.Minute) // only what fails lasts so long
@@ -112,7 +113,8 @@ func TestSharedSandboxStays(t *testing.T) {
 	}
 }
 
-// lend has the files of a session lent, and returns the path below which they are.
+// lend requests access to the files of a session, and returns the path below
+// which they are served.
 func lend(t *testing.T, r *served.Rig, as, session string) string {
 	t.Helper()
 	ctx, done := context.WithTimeout(t.Context(), time.Minute)
@@ -138,8 +140,9 @@ func lend(t *testing.T, r *served.Rig, as, session string) string {
 	return api.LentPath + "/" + l.Ticket + "/files"
 }
 
-// TestListingsTakeTurns holds that a folder which is listed for a client that
-// does not take the answer is held twice at most, and that all else goes on.
+// TestListingsTakeTurns holds that the listing of a folder for a client that
+// does not read the answer is held in memory twice at most, and that other
+// requests proceed.
 func TestListingsTakeTurns(t *testing.T) {
 	var c *remote.Resource
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {

@@ -15,8 +15,8 @@ const (
 	maxFlags = 4 << 20          // bytes of a request with flags
 )
 
-// listing tells of the caller's sandboxes. Of a provider that does not answer
-// it tells what the records know, with the error.
+// listing returns the caller's sandboxes. For a provider that does not answer it
+// returns what the records hold, with the error.
 func (s *Resource) listing(c *resource.Call) (any, error) {
 	o := manager.ListOptions{Tenant: c.Who.Tenant, All: c.True("all"), Foreign: c.True("foreign")}
 	if (o.All || o.Foreign) && !c.Admin() {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxLent is how often files are lent at one time.
+	// maxLent is how many sandboxes may have their files lent at one time.
 	maxLent = 1024
 	// maxLentTo is how often those of one tenant are, so that it leaves some to
 	// others.
@@ -29,7 +29,7 @@ const (
 	maxLooks = 2
 )
 
-// A lent is a sandbox whose files somebody has.
+// A lent is a sandbox whose files a client may use.
 type lent struct {
 	name  string // of the sandbox
 	files sandbox.Files
@@ -37,7 +37,7 @@ type lent struct {
 	owner owner
 }
 
-// An owner is who may use what was lent.
+// An owner is the caller that may use what was lent.
 type owner struct {
 	who   config.Who
 	token string // id; empty is a user of this machine
@@ -51,7 +51,8 @@ func ownerOf(c *resource.Call) owner {
 	return o
 }
 
-// Lent serves lent files, to be mounted at [form.LentPath] and all below it.
+// Lent returns the handler for lent files, to be mounted at [form.LentPath] and
+// below.
 func (s *Resource) Lent() http.Handler { return s.mux }
 
 func (s *Resource) lentMux() *http.ServeMux {
@@ -89,7 +90,8 @@ func (s *Resource) find(r *http.Request) (sandbox.Files, context.Context, func()
 	return l.files, ctx, func() { leave(); done() }, nil
 }
 
-// lend lends the files of the session's sandbox until the client has gone.
+// lend lends the files of the session's sandbox until the client closes the
+// connection.
 func (s *Resource) lend(c *resource.Call) (any, error) {
 	conn, err := websocket.Accept(c.Writer, c.Request, nil)
 	if err != nil {

@@ -54,7 +54,7 @@ func TestCausesAreForAdmins(t *testing.T) {
 	}
 }
 
-// One tenant leaves files to be lent to others.
+// One tenant cannot take all the leases on files from others.
 func TestLentToOneTenant(t *testing.T) {
 	s := New(nil, stream.Options{})
 	for range maxLentTo {

@@ -1,9 +1,9 @@
-// Walls: this part of the package serves the providers of this machine to programs on others
-// that bring their own orchestrator: sandbox.Provider over HTTP. Package
-// client/walls is the other side. It is for administrators alone: whoever may
-// use it makes sandboxes of any kind that the hardening rules let pass, and
-// mounts any folder that they do not refuse. The handler checks nobody; who
-// mounts it does.
+// This file serves the providers of this machine to programs on other machines
+// that have their own orchestrator: sandbox.Provider over HTTP. Package
+// client/walls is the client. It is for administrators alone: its callers can
+// make sandboxes of any kind that the hardening rules accept, and mount any
+// folder that the rules do not refuse. The handler checks no caller; the server
+// that mounts it does.
 //
 //	GET    /v1/walls/providers                               names and features
 //	GET    …/providers/{provider}/sandboxes?instance&tenant&kind&name
@@ -12,40 +12,39 @@
 //	DELETE …/providers/{provider}/sandbox?name
 //	POST   …/providers/{provider}/sandbox/pause?name, …/unpause?name
 //	POST   …/providers/{provider}/probe
-//	DELETE …/calls/{call}                                    calls off what HeaderCall named
+//	DELETE …/calls/{call}                                    cancels the call that HeaderCall named
 //	GET    …/providers/{provider}/open                       WebSocket: a Spec, then Opened; the handle
 //	GET    …/handles/{handle}/start                          WebSocket of package stream
 //	POST   …/handles/{handle}/shells, DELETE …/shells/{ticket}
 //	GET    …/handles/{handle}/shells/{ticket}/run            WebSocket of package stream
 //	GET    …/handles/{handle}/usage
 //	GET    …/handles/{handle}/dial?network&addr              WebSocket of stream.Conn
-//	GET    …/handles/{handle}/listen?network&addr            WebSocket of package arrivals
-//	       …/handles/{handle}/files/…                        package filing
+//	GET    …/handles/{handle}/listen?network&addr            WebSocket of stream.ServeForward
+//	       …/handles/{handle}/files/…                        remote files, see package resource
 //
-// A handle lives as long as its WebSocket and no longer: the end of the
-// client, however it comes, ends its commands. Handles are random and open
-// nothing to who does not know them.
+// A handle lives as long as its WebSocket and no longer: when the client's
+// connection ends, for any reason, its commands end. Handles are random, so that
+// only the client that opened one can use it.
 //
-// # Whose sandboxes
+// # Owners
 //
-// A Spec names the instance that owns the sandbox. The daemon's own
-// orchestrator takes what carries its instance and is not in its records for
-// an orphan, and removes it; so the instance of a remote orchestrator must be
-// another, and it must be one that the daemon was told of ([Options.Instances]).
-// What belongs to an instance it was not told of can be listed and inspected,
-// as `list --foreign` shows it, and neither created nor opened, frozen,
-// thawed or removed. To take over what another installation has left (to adopt
-// it) is therefore a decision of who runs the daemon: they declare its
-// instance.
+// A Spec names the instance that owns the sandbox. The daemon's own orchestrator
+// takes a sandbox that carries its instance and is not in its records for an
+// orphan, and removes it; so a remote orchestrator must have another instance,
+// and one that the daemon was configured with ([Options.Instances]). The
+// sandboxes of other instances can be listed and inspected, as `list --foreign`
+// shows them, but not created, opened, paused, unpaused or removed. To take over
+// what another installation has left (to adopt it) is therefore a decision of
+// the operator of the daemon, who declares its instance.
 //
 // # Connections
 //
-// What is dialled and what is listened at is inside the sandbox, by the
-// sandbox's own ways for that; nothing here opens a port or a socket of the
-// host. What comes in at a listener is a program of the sandbox: how many
-// connections there are of one open sandbox, of one caller, and in all is
-// bounded. Dialling beyond that is CodeBudgetExceeded, and what would come in
-// waits. A listener ends with its handle, and with the client.
+// Dialled addresses and listeners are inside the sandbox, and use the sandbox's
+// own functions for them; the handler opens no port or socket of the host.
+// Connections that a listener accepts come from a program in the sandbox, so the
+// number of connections is bounded for one open sandbox, for one caller, and in
+// all. Dialling beyond that is CodeBudgetExceeded, and incoming connections
+// wait. A listener ends with its handle, and with the client.
 
 package remote
 
@@ -82,8 +81,8 @@ type Options struct {
 	// changed here. Nil is none.
 	Instances func(instance string) bool
 
-	// Caller says who asks, for bounds that each has for itself. Nil is one for
-	// all.
+	// Caller returns the caller of a request, for the bounds that apply to each
+	// caller. Nil treats all requests as one caller's.
 	Caller func(*http.Request) string
 
 	// Connections are how many there are at once; zero values are the usual.
@@ -92,8 +91,8 @@ type Options struct {
 	Stream stream.Options
 }
 
-// A Handler is an http.Handler for everything below [form.Prefix]. It is safe
-// for concurrent use.
+// A Handler is an http.Handler for all paths below [form.Prefix]. It is safe for
+// concurrent use.
 type Handler struct {
 	o   Options
 	mux *http.ServeMux

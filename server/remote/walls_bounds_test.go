@@ -13,7 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
-// A slow wall opens sandboxes and shells when it is told to, of which some fail.
+// A slow provider opens sandboxes and shells when the test lets it, and fails
+// for some.
 type slow struct {
 	sandbox.Provider
 	sandbox.Sandbox

@@ -32,7 +32,7 @@ func dial(o *handle, w http.ResponseWriter, r *http.Request) {
 	}
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		_ = far.Close() // nobody wants it
+		_ = far.Close() // the client has gone
 		return
 	}
 	ctx, cancel = o.bound(r)
@@ -62,7 +62,7 @@ func listen(o *handle, w http.ResponseWriter, r *http.Request) {
 	}
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		_ = l.Close() // nobody wants it
+		_ = l.Close() // the client has gone
 		return
 	}
 	stream.ServeForward(ctx, conn, l, stream.ForwardOptions{

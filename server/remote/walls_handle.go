@@ -29,7 +29,7 @@ type handle struct {
 	mu        sync.Mutex
 	shells    map[string]sandbox.Shell // by ticket
 	opening   int                      // shells that are to be
-	opened    sandbox.Files            // once somebody has asked
+	opened    sandbox.Files            // set by the first call that needs them
 	listeners int
 }
 
@@ -67,8 +67,9 @@ func (h *Handler) serveOpen(w http.ResponseWriter, r *http.Request) {
 	t.End(told)
 }
 
-// keep opens what the client asks for and keeps it until the client has gone
-// or asks to close it. It reports whether the client was told the end.
+// keep opens the sandbox that the client asks for and keeps it open until the
+// client has gone or asks to close it. It reports whether the client was sent
+// the result.
 func (h *Handler) keep(ctx context.Context, cancel func(), p sandbox.Provider, places *places, t *stream.Talk) bool {
 	var s stream.Spec
 	if err := t.Receive(ctx, &s); err != nil {
@@ -117,7 +118,7 @@ func (h *Handler) bring(ctx context.Context, p sandbox.Provider, s stream.Spec, 
 	return one, nil
 }
 
-// oneMore counts a handle that is to be, until opened is told what became of it.
+// oneMore reserves a place for a handle, until opened is called with the result.
 func (h *Handler) oneMore() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -202,7 +203,7 @@ func start(o *handle, w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, done := o.bound(r)
 	defer done()
-	// The client hears the error, and there is nobody else to tell.
+	// Serve sends the error to the client; there is no other receiver for it.
 	_ = stream.Serve(ctx, conn, o.h.o.Stream, func(ctx context.Context, q stream.Request, c sandbox.Command) (sandbox.Process, error) {
 		if q.Line != "" {
 			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "run", Field: "line", Message: "a line needs a shell"}

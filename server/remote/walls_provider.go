@@ -81,8 +81,8 @@ func (h *Handler) create(r *http.Request) (any, error) {
 	return stream.Box(info), err
 }
 
-// lawful refuses sandboxes of instances that the daemon was not told of, and
-// a Spec for another provider.
+// lawful refuses sandboxes of instances that the daemon was not configured with,
+// and a Spec for another provider.
 func (h *Handler) lawful(p sandbox.Provider, o sandbox.Owner, provider, name string) error {
 	if provider != "" && provider != p.Name() {
 		return &sandbox.Error{
@@ -145,8 +145,9 @@ func asPauser(p sandbox.Provider) (sandbox.Pauser, error) {
 	return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "pause", Message: "the provider " + p.Name() + " cannot freeze sandboxes"}
 }
 
-// call returns the context of a call that can be called off from elsewhere, so
-// that its caller hears what became of it: one that hangs up does not.
+// call returns the context of a call that another request can cancel, so that
+// the caller still receives the result: a client that closes its connection does
+// not.
 func (h *Handler) call(r *http.Request) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	id := r.Header.Get(stream.HeaderCall)

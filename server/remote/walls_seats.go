@@ -27,7 +27,7 @@ type seats struct {
 	callers map[string]*caller
 }
 
-// A caller is who has sandboxes open.
+// A caller is a client that has sandboxes open.
 type caller struct {
 	seats   *semaphore.Weighted
 	handles int // guarded by the seats' mutex
@@ -45,7 +45,7 @@ func newSeats(c Connections) *seats {
 	return &seats{each: c, all: semaphore.NewWeighted(int64(c.All)), callers: map[string]*caller{}}
 }
 
-// caller says who asks.
+// caller returns the name of the request's caller.
 func (h *Handler) caller(r *http.Request) string {
 	if h.o.Caller == nil {
 		return ""

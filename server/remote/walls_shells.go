@@ -33,15 +33,15 @@ func openShell(o *handle, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Context().Err() != nil { // nobody will close it
+	if r.Context().Err() != nil { // no client is left to close it
 		return nil, sh.Close()
 	}
 	kept = sh
 	return stream.Shell{Ticket: ticket, ID: sh.ID(), Program: sh.Program()}, nil
 }
 
-// oneMoreShell counts a shell that is to be, until openedShell is told what became
-// of it.
+// oneMoreShell reserves a place for a shell, until openedShell is called with
+// the result.
 func (o *handle) oneMoreShell() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,7 +94,7 @@ func runLine(o *handle, w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, done := o.bound(r)
 	defer done()
-	// The client hears the error, and there is nobody else to tell.
+	// Serve sends the error to the client; there is no other receiver for it.
 	_ = stream.Serve(ctx, conn, o.h.o.Stream, func(ctx context.Context, q stream.Request, c sandbox.Command) (sandbox.Process, error) {
 		return sh.Run(ctx, string(q.Line), c)
 	})
