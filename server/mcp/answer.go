@@ -30,8 +30,8 @@ type failure struct {
 	Error Problem `json:"error"`
 }
 
-// problem is what can be told of an error. Of one without a code nothing is told:
-// its text may name what is outside.
+// problem returns what a client may know of err. Of an error without a code it
+// returns no text: the text may name files of the host.
 func problem(err error) Problem {
 	var e *sandbox.Error
 	if !errors.As(err, &e) {
@@ -44,8 +44,9 @@ func problem(err error) Problem {
 	return Problem{Code: e.Code, Message: message, Field: e.Field, Resource: e.Resource, Hint: e.Hint, Retryable: e.Retryable}
 }
 
-// problem is what a client is told of an error: where there is something that
-// it may not know, neither that nor the causes, which are texts of others.
+// problem returns what this server's clients may know of err: where private
+// names are to be hidden it leaves out those and the causes, which are texts of
+// other programs.
 func (s *Server) problem(err error) Problem {
 	if len(s.o.Private) == 0 {
 		return problem(err)

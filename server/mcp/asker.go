@@ -18,9 +18,9 @@ import (
 const maxShown = 1000
 
 // An Asker asks the person behind a client whether something that was stopped
-// may be done. It is a [sandbox.Approver], usually the front of an
-// approve.Desk, and is made before the manager that asks it; a [Server] tells it
-// of its clients. It is safe for concurrent use.
+// may be done. It is a [sandbox.Approver], usually the front of an approve.Desk,
+// and is made before the manager that uses it; a [Server] registers its clients
+// with it. It is safe for concurrent use.
 type Asker struct {
 	others bool
 
@@ -33,16 +33,16 @@ type client struct {
 	peer    *mcp.ServerSession
 }
 
-// NewAsker returns one that knows no client. With others, somebody else may
-// answer as well: where no client can be asked it leaves the question to them
-// instead of denying.
+// NewAsker returns an Asker without clients. others says that questions can also
+// be answered elsewhere: then, where no client can be asked, the Asker leaves
+// the question open instead of denying it.
 func NewAsker(others bool) *Asker { return &Asker{others: others} }
 
 var _ sandbox.Approver = (*Asker)(nil)
 
-// An Answers says what a client may allow when it is asked about a permission.
-// The agent that asks must not be who answers, so the zero value is nothing:
-// then somebody else is asked.
+// An Answers says which permissions a client may allow when it is asked. The
+// agent that asks must not answer itself, so the zero value allows nothing: then
+// the question goes elsewhere.
 type Answers int
 
 // What a client may allow, each with what is above it.
@@ -85,7 +85,7 @@ func (a *Asker) leave(s *session) {
 	a.clients = rest
 }
 
-// asks reports whether the client may answer, and can show a form.
+// asks reports whether the client may answer, and can display a form.
 func (x *session) asks(peer *mcp.ServerSession) bool {
 	if x.bound.Answers < AnswersForNow {
 		return false
@@ -162,7 +162,7 @@ func offered(r sandbox.PermissionRequest, may Answers) []sandbox.Permission {
 	return []sandbox.Permission{sandbox.AllowOnce, sandbox.AllowSession, sandbox.AllowPermanent, sandbox.Deny}
 }
 
-// form is what a client shows below the question.
+// form returns the schema of the form that a client shows below the question.
 func form(offer []sandbox.Permission) any {
 	return map[string]any{
 		"type": "object", "required": []string{"permission"},
@@ -185,7 +185,7 @@ func question(r sandbox.PermissionRequest) string {
 	switch r.Kind {
 	case sandbox.ResourceCommand:
 		head, what = "A command needs your permission before it is run.", "execute this command"
-		command = termsafe.Line(r.Resource) // all of it: nobody permits what they have not seen
+		command = termsafe.Line(r.Resource) // in full: a person must see what they permit
 	case sandbox.ResourceNetwork:
 		head, what = "A command waits because it wants to reach a host.", "reach "+termsafe.Line(r.Resource)
 	}

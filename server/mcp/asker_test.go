@@ -101,8 +101,8 @@ func TestWhatClientsMayAnswer(t *testing.T) {
 	}
 }
 
-// TestNobodyCanBeAsked holds that a client without elicitation is a denial that
-// says so.
+// TestNobodyCanBeAsked holds that a question to a client without elicitation is
+// denied, with that reason.
 func TestNobodyCanBeAsked(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	c := r.connect(bound("s"), nil)

@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// TestSessionsAwaitTheirAnswers holds that the session of a caller who may speak
-// no more ends a second after the last of its calls, which it does not wait for
-// without end, and that nothing begins in the meantime.
+// TestSessionsAwaitTheirAnswers holds that the session of a caller whose token
+// is no longer valid ends a second after the last of its calls, that it does not
+// wait for a call without bound, and that no call begins in the meantime.
 func TestSessionsAwaitTheirAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		calls []time.Duration // how long they run on

@@ -31,7 +31,7 @@ type Handler struct {
 	bind  func(*http.Request) (Binding, error)
 	inner *mcp.StreamableHTTPHandler
 
-	waits sync.WaitGroup // for those that are open
+	waits sync.WaitGroup // for the open sessions
 
 	mu   sync.Mutex
 	open map[string]*guest // by the id of the session
@@ -44,10 +44,11 @@ type guest struct {
 	id string
 }
 
-// Handler returns what serves the protocol over HTTP. bind says whose session a
-// request is about; it is asked for every request, and what it returns has to be
-// the same for all of one session, in Caller and Who: otherwise the session is
-// one that there is not. An error of bind is answered with the status of its code.
+// Handler returns a handler that serves the protocol over HTTP. It calls bind
+// for every request to find the session that the request belongs to. Caller and
+// Who of the result have to be the same for all requests of one session: a
+// request with others is answered as if the session did not exist. An error of
+// bind is answered with the status of its code.
 func (s *Server) Handler(bind func(*http.Request) (Binding, error)) *Handler {
 	h := &Handler{Server: s, bind: bind, open: map[string]*guest{}}
 	h.inner = mcp.NewStreamableHTTPHandler(serverOf, &mcp.StreamableHTTPOptions{
@@ -93,8 +94,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), guestKey{}, g)))
 }
 
-// whole returns an error where the body of r has half a character in it, and
-// keeps it for who reads it next. Larger ones than maxBody are refused there.
+// whole returns an error where the body of r has an escape that is half a
+// character, and leaves the body for the next reader, which refuses bodies
+// longer than maxBody.
 func whole(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil
@@ -172,7 +174,7 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 func (h *Handler) settle(g *guest) {
 	for peer := range g.server.Sessions() {
 		if !h.keep(g, peer) {
-			_ = peer.Close() // nobody has anything of it
+			_ = peer.Close() // Close has begun
 			break
 		}
 		return
@@ -191,8 +193,8 @@ func (h *Handler) keep(g *guest, peer *mcp.ServerSession) bool {
 	return true
 }
 
-// end waits for the end of a session, which comes at the latest when nobody may
-// speak in it any more.
+// end waits for the end of a session, and ends it at the latest when its
+// caller's token is no longer valid.
 func (h *Handler) end(g *guest, peer *mcp.ServerSession) {
 	undo := context.AfterFunc(g.open, func() { peer.Close() })
 	_ = peer.Wait() // however it ends
@@ -207,9 +209,9 @@ func (h *Handler) forget(g *guest) {
 	g.end()
 }
 
-// Close takes no new sessions and ends those that are open, with what their
-// calls have begun. One whose first request is under way ends with that
-// request: it may be half made, and the SDK ends no such session.
+// Close refuses new sessions and ends the open ones, with their calls. A session
+// whose first request is under way ends with that request: it may be half made,
+// and the SDK cannot end such a session.
 func (h *Handler) Close() error {
 	h.mu.Lock()
 	h.over = true

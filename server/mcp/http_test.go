@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
-// serve serves over HTTP. A request says by headers who it is from.
+// serve serves over HTTP. The headers of a request name its caller.
 func (r *rig) serve() (*httptest.Server, *servermcp.Handler) {
 	r.t.Helper()
 	h := r.Handler(func(q *http.Request) (servermcp.Binding, error) {
@@ -137,8 +137,8 @@ func TestCallsEndWithTheirCaller(t *testing.T) {
 	leak.Until(t, "it is the one session", func() bool { return h.Open() == 1 })
 }
 
-// TestRefusalsSayWhen holds that who gets no session is told when to come again,
-// where that helps.
+// TestRefusalsSayWhen holds that the refusal of a session contains a time to
+// retry, where a retry helps.
 func TestRefusalsSayWhen(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	for name, tt := range map[string]struct {
@@ -181,8 +181,8 @@ func TestHTTP(t *testing.T) {
 	leak.Until(t, "the session goes", func() bool { return h.Open() == 0 })
 }
 
-// TestSessionsBelongToTheirCallers holds that an id helps nobody else, nor the
-// same caller for another session of ours.
+// TestSessionsBelongToTheirCallers holds that the id of a session is of no use
+// to another caller, nor to the same caller for another sandbox session.
 func TestSessionsBelongToTheirCallers(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	s, h := r.serve()

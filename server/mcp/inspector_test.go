@@ -12,7 +12,7 @@ import (
 )
 
 // TestInspectorOverHTTP lists and calls every tool with the official inspector.
-// Walls are in memory: what they hold is tried over stdio, see cmd/sandbox.
+// The provider is in memory: cmd/sandbox tests real sandboxes over stdio.
 func TestInspectorOverHTTP(t *testing.T) {
 	testenv.Require(t, "inspector")
 	r := newRig(t, settingsWith(""))

@@ -41,7 +41,7 @@ type (
 		Sandboxes []entry `json:"sandboxes" doc:"The sandboxes, with browsers."`
 		Total     int     `json:"total" doc:"How many there are."`
 	}
-	// An entry is a sandbox; nothing of the host is told.
+	// An entry is a sandbox, without anything about the host.
 	entry struct {
 		Name       string    `json:"name" doc:"The sandbox."`
 		Kind       string    `json:"kind" doc:"sandbox or browser."`
@@ -84,7 +84,7 @@ func managing() []schema.Tool {
 func (x *session) manages() []schema.Tool {
 	u, err := x.o.Manager.Usable(x.bound.Who, x.bound.Flags)
 	if err != nil {
-		return nil // the kit says so
+		return nil // the kit returns its own error
 	}
 	return slices.DeleteFunc(managing(), func(t schema.Tool) bool { return mayManage(u, t.Name) != nil })
 }
@@ -128,7 +128,8 @@ func managed[T any](ctx context.Context, name string, input json.RawMessage, do 
 	return do(ctx, in)
 }
 
-// request is one of who, with the settings of this session's caller.
+// request returns a request on behalf of who, with the settings of this
+// session's caller.
 func (x *session) request(who config.Who) manager.Request {
 	return manager.Request{Who: who, Flags: x.bound.Flags, Subagent: x.bound.Subagent}
 }

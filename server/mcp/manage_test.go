@@ -122,15 +122,15 @@ func TestNameOfTwoProviders(t *testing.T) {
 	}
 }
 
-// panicking is a conductor with a mistake in it.
+// panicking is a manager that panics.
 type panicking struct{ servermcp.Conductor }
 
 func (panicking) List(context.Context, manager.ListOptions) (manager.Listing, error) {
 	panic("a secret of ours")
 }
 
-// TestMistakesStayInside holds that a panic ends one request, of which the
-// client hears nothing but that.
+// TestMistakesStayInside holds that a panic ends one request, and that the
+// client receives no details of it.
 func TestMistakesStayInside(t *testing.T) {
 	r := newRig(t, settingsWith(""), func(o *servermcp.Options) { o.Manager = panicking{o.Manager} })
 	c := r.connect(bound("s"), nil)
@@ -143,9 +143,9 @@ func TestMistakesStayInside(t *testing.T) {
 	}
 }
 
-// TestSharedSandboxesStay holds that a client which is bound to its session does
-// not take a sandbox away from those who share it, and who acts for all of them
-// may.
+// TestSharedSandboxesStay holds that a client that is bound to its session
+// cannot remove a sandbox that other sessions share, and that a client that acts
+// for all of them can.
 func TestSharedSandboxesStay(t *testing.T) {
 	for _, scope := range []string{"agent", "shared"} {
 		t.Run(scope, func(t *testing.T) {

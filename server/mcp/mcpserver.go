@@ -1,14 +1,14 @@
-// Package mcpserver lets agents that speak the Model Context Protocol use
-// sandboxes: the tools of a session, what makes and takes away sandboxes, and
-// the files of the workspace as resources.
+// Package mcp serves sandboxes to agents over the Model Context Protocol: the
+// tools of a session, tools that make and remove sandboxes, and the files of the
+// workspace as resources.
 //
-// A session of the protocol is bound to one session of ours when it is opened,
-// and cannot leave it. Over HTTP it belongs to the caller who opened it: for
-// everybody else its id is one that never was.
+// A session of the protocol is bound to one sandbox session when it is opened,
+// and cannot leave it. Over HTTP it belongs to the caller that opened it: for
+// every other caller its id does not exist.
 //
-// What a tool could not do is the answer of the tool, with a stable code, so
-// that the agent reads it; only a tool that does not exist is an error of the
-// protocol. Nothing is decided here: tools and manager do.
+// A failed tool call is a result of the tool, with a stable code, so that the
+// agent reads it; only an unknown tool is an error of the protocol. This package
+// decides on no permission: tools and manager do.
 package mcp
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools"
 )
 
-// A Conductor is what is needed of a [manager.Manager].
+// A Conductor has the methods of a [manager.Manager] that the server uses.
 type Conductor interface {
 	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
@@ -42,7 +42,7 @@ var _ Conductor = (*manager.Manager)(nil)
 type Options struct {
 	Manager Conductor    // needed
 	Tools   *tools.Tools // needed
-	Asker   *Asker       // hears who can be asked about permissions; or nil
+	Asker   *Asker       // is given the clients that can be asked about permissions; or nil
 	Version string       // of the program
 	Log     logrus.FieldLogger
 
@@ -53,7 +53,7 @@ type Options struct {
 
 	Calls      int           // of one session that run at one time; usually 32
 	Sessions   int           // over HTTP, of all callers; usually 4096
-	PerTenant  int           // over HTTP, of one tenant, who may make callers of its own; usually a quarter of Sessions
+	PerTenant  int           // over HTTP, of one tenant, which may make further tokens; usually a quarter of Sessions
 	PerSession int           // over HTTP, for one session of a tenant, whose agent may make callers too; usually a quarter of PerTenant
 	PerCaller  int           // over HTTP, of one caller; usually 64
 	Idle       time.Duration // a session over HTTP without requests ends; usually 30 minutes
@@ -65,8 +65,8 @@ type Options struct {
 type Binding struct {
 	tools.Session
 
-	// Caller is who speaks, such as the id of a token. Every request of a
-	// session has to come from the caller who opened it.
+	// Caller identifies the sender, such as the id of a token. Every request of
+	// a session has to come from the caller that opened it.
 	Caller string
 	// Tenant lets sandbox_create, _list, _recreate and _remove reach every
 	// sandbox of the tenant; otherwise they reach the session's own.
@@ -77,9 +77,10 @@ type Binding struct {
 	Owns func(manager.Row) bool
 	// Answers is what the person behind this client may allow.
 	Answers Answers
-	// Watch returns a context that ends, soon, when the caller may do nothing any
-	// more, with the reason as its cause; stop has to be called. The session ends
-	// with it, and with that its calls. nil is a caller who may for ever.
+	// Watch returns a context that ends soon after the caller loses its rights,
+	// with the reason as its cause; stop has to be called. The session and its
+	// calls end with that context. A nil Watch is for a caller that never loses
+	// its rights.
 	Watch func(context.Context) (watched context.Context, stop func())
 }
 
@@ -121,9 +122,9 @@ func New(o Options) *Server {
 	return &Server{o: o}
 }
 
-// versions are the versions of the protocol that are spoken, those that have
-// sessions: a permission is asked for while a call waits, and a call is
-// cancelled, within one.
+// versions returns the supported versions of the protocol, which are those with
+// sessions: asking for a permission while a call waits, and cancelling a call,
+// need one.
 func versions() []string {
 	return []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 }
@@ -149,6 +150,6 @@ func (s *Server) Serve(ctx context.Context, t mcp.Transport, b Binding) error {
 	return err
 }
 
-// quiet is the SDK's log, as far as it matters: it tells of clients that go,
-// which is nothing to warn of.
+// quiet returns the logger for the SDK, which discards everything: the SDK warns
+// of clients that disconnect, which is no problem.
 func (s *Server) quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

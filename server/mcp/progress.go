@@ -16,10 +16,11 @@ import (
 // in bytes.
 const maxMessage = 200
 
-// progress returns what tells the client how far its call is, where it wants to
-// know, and what ends that. Progress is the seconds that have passed. Where
-// nothing happens there are notes all the same, from which a client sees that
-// the call is alive.
+// progress returns a function that reports to the client how far its call is,
+// where the client asked for that, and a function that ends the reports.
+// Progress is the number of seconds that have passed. The server sends notes
+// also while the call makes no progress, so that the client sees that the call
+// is alive.
 func (x *session) progress(ctx context.Context, r *mcp.CallToolRequest) (tell func(tools.Progress), done func()) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
@@ -59,7 +60,7 @@ type progress struct {
 	message string
 }
 
-// note tells the client of a step, or with nil that the last one goes on.
+// note reports a step to the client, or with nil that the last one goes on.
 func (p *progress) note(step *tools.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,11 +76,11 @@ func (p *progress) note(step *tools.Progress) {
 	if message == "" {
 		message = fmt.Sprintf("running for %.0f s", now)
 	}
-	// A client that has gone hears nothing, which its call notices by itself.
+	// An error means that the client has gone, which the call notices by itself.
 	_ = p.session.NotifyProgress(p.ctx, &mcp.ProgressNotificationParams{ProgressToken: p.token, Progress: now, Message: message})
 }
 
-// said is a step in words.
+// said describes a step in a sentence.
 func said(s tools.Progress) string {
 	line := termsafe.Line(s.Message)
 	if len(line) > maxMessage {

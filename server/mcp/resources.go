@@ -35,7 +35,7 @@ func (x *session) template() *mcp.ResourceTemplate {
 	}
 }
 
-// files lends the files of the sandbox, as the tool read has them.
+// files calls fn with the files of the sandbox, as the tool read sees them.
 func (x *session) files(ctx context.Context, fn func(context.Context, manager.Share) error) error {
 	ctx, leave, err := x.admit(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ type walk struct {
 	more  bool // not all was looked at
 }
 
-// visit is called for the workspace and what is in it, folder by folder.
+// visit is called for the workspace and for each entry in it, folder by folder.
 func (w *walk) visit(at string, d fs.DirEntry, err error) error {
 	rest, below := strings.CutPrefix(at, sandbox.WorkspaceDir+"/")
 	switch {

@@ -107,7 +107,8 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestResourcesFollowThePolicy holds that who may not read has no resources.
+// TestResourcesFollowThePolicy holds that a session without the right to read
+// has no resources.
 func TestResourcesFollowThePolicy(t *testing.T) {
 	r := newRig(t, settingsWith(`"tools": {"deny": ["read"]}`))
 	r.put("s", "/workspace/a", "text")

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// A rig is a server over walls in memory.
+// A rig is a server over an in-memory provider.
 type rig struct {
 	*servermcp.Server
 	t       *testing.T
@@ -42,8 +42,8 @@ type rig struct {
 	settings *config.Settings
 }
 
-// settingsWith are the settings of a machine with such walls, and what else
-// they say of sandboxes.
+// settingsWith returns the settings of a machine with that provider, with more
+// for the sandboxes.
 func settingsWith(more string) string {
 	if more != "" {
 		more = ", " + more
@@ -61,7 +61,8 @@ func (nowhere) Ensure(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }
 
-// answering is a provider whose handles are kept, as those of real walls are.
+// answering is a provider whose handles are kept, as those of real providers
+// are.
 type answering struct{ *fake.Provider }
 
 type answerer struct{ sandbox.Sandbox }

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
-// instructions are what a client is told about the server as a whole.
+// instructions describe the server as a whole to a client.
 const instructions = "The tools work inside a sandbox of this session: commands, files and the browser see nothing of the machine outside of it, " +
 	"and reach hosts only as far as rules let them. The workspace is /workspace; the shell of exec stays from call to call. " +
 	"A result with isError says by a code what went wrong, and what can be done."
@@ -35,7 +35,7 @@ type session struct {
 	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
-	listed []string // tools that the client was told of
+	listed []string // tools that were announced to the client
 }
 
 // session makes one; id makes its id over HTTP, or is nil.
@@ -73,7 +73,8 @@ func (s *Server) session(b Binding, id func() string) (*session, error) {
 // between is what happens before the SDK answers.
 func (x *session) between(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (res mcp.Result, err error) {
-		// Requests run in goroutines of the SDK, where nobody else would catch it.
+		// Requests run in goroutines of the SDK, which do not recover from
+		// panics.
 		defer func() {
 			if v := recover(); v != nil {
 				x.o.Log.WithField("method", method).WithField("stack", string(debug.Stack())).Errorf("a request has panicked: %v", v)
@@ -106,8 +107,8 @@ func (x *session) usable() []schema.Tool {
 	return append(x.kit.Tools(), x.manages()...)
 }
 
-// sync tells the SDK which tools there are now, which tells the client where
-// that has changed.
+// sync registers the tools that exist now with the SDK, which notifies the
+// client of changes.
 func (x *session) sync() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -124,9 +125,9 @@ func (x *session) sync() {
 	x.listed = names
 }
 
-// The SDK sends nothing when it closes. So the session of a caller who may speak no
-// more ends when the calls that ran have come to their ends, at the latest after
-// endsWithin, and answering is for what is left of their answers then.
+// The SDK sends nothing when it closes. So the session of a caller that has lost
+// its rights ends when its running calls have ended, at the latest after
+// endsWithin; answering is the time for the rest of their answers.
 const (
 	endsWithin = time.Minute
 	answering  = time.Second
@@ -185,8 +186,9 @@ func described(t schema.Tool) *mcp.Tool {
 	}
 }
 
-// admit lets one request that works in the sandbox begin, of those that may run
-// at one time, as long as the caller may speak. done has to be called.
+// admit admits one request that works in the sandbox, of those that may run at a
+// time, as long as the caller keeps its rights. The caller of admit has to call
+// done.
 func (x *session) admit(ctx context.Context) (_ context.Context, done func(), err error) {
 	if x.life.Err() != nil {
 		return nil, nil, context.Cause(x.life)

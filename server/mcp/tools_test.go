@@ -153,7 +153,7 @@ func TestWhichToolsThereAre(t *testing.T) {
 	}
 }
 
-// TestListChanges holds that a client hears when settings take a tool away.
+// TestListChanges holds that a client is notified when settings remove a tool.
 func TestListChanges(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	heard := make(chan struct{}, 8)
@@ -172,8 +172,8 @@ func TestListChanges(t *testing.T) {
 	}
 }
 
-// TestProgress holds that a client that wants to know hears how far a call is,
-// in numbers that grow.
+// TestProgress holds that a client that asks for progress is sent how far a call
+// is, in numbers that grow.
 func TestProgress(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	notes := make(chan *mcp.ProgressNotificationParams, 1000)

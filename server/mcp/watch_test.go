@@ -13,9 +13,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// TestCallsEndWithTheRightToThem holds that what runs ends when its caller may do
-// nothing any more, says why, and tells of no progress afterwards; that a call
-// that comes later does nothing; and that it is watched for once, however many
+// TestCallsEndWithTheRightToThem holds that running calls end when their caller
+// loses its rights, with that reason, and report no progress afterwards; that a
+// later call does nothing; and that the rights are watched once, however many
 // calls there are.
 func TestCallsEndWithTheRightToThem(t *testing.T) {
 	r := newRig(t, settingsWith(""))
@@ -61,8 +61,8 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("it goes on")
 	}
-	// What was told before the end may be heard a little after it: it is more
-	// than that where it goes on.
+	// Notes from before the end may arrive a little after it; if calls went on,
+	// their number would keep growing.
 	told := int64(-1)
 	leak.Until(t, "no progress is told of", func() bool {
 		before := told
