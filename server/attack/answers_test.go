@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// TestAnswers has questions answered by those who may not, by two at one time,
-// and when what was asked about is there no more.
+// TestAnswers has questions answered by callers without the right to, by two at
+// the same time, and after the subject of the question has been removed.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")

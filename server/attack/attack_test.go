@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// An ask is one request. Names in braces stand for what the world has.
+// An ask is one request. Names in braces stand for objects of the world.
 type ask struct {
 	as     string // whose token
 	method string // GET where it is empty
@@ -20,7 +20,8 @@ type ask struct {
 	raw    string // what is sent instead, over a connection of its own
 }
 
-// An attempt is one that has to be refused, and the same thing by who may.
+// An attempt is a request that has to be refused, with the same request by a
+// caller that has the right to it.
 type attempt struct {
 	name string
 	ask
@@ -80,7 +81,7 @@ func (w *world) does(a ask) (said, string) {
 	return w.send(secret, method, path, body, header...), path + body + strings.Join(header, "\n")
 }
 
-// tells reports what an answer holds that is not the attacker's to know.
+// tells returns what an answer contains that the attacker must not know.
 func (w *world) tells(s said, sent string) string {
 	var all strings.Builder
 	all.WriteString(s.body)
@@ -99,8 +100,8 @@ func (w *world) tells(s said, sent string) string {
 // refusals are the statuses with which an attempt may be refused.
 var refusals = []int{401, 403, 404, 413, 422, 429}
 
-// asHTTP are those that HTTP asks for where a request is none, or has a method
-// or a content that nothing takes.
+// asHTTP are the statuses that HTTP requires for a malformed request, and for a
+// method or content type that no route accepts.
 var asHTTP = []int{400, 405, 415, 431, 501, 505}
 
 func table() []attempt {
@@ -155,7 +156,8 @@ func (w *world) tries(t *testing.T, all []attempt) (refused int) {
 	return refused
 }
 
-// controls has those who may do the same.
+// controls sends the requests of all attempts as callers that have the right to
+// them.
 func (w *world) controls(t *testing.T, all []attempt) {
 	for _, a := range all {
 		t.Run("control/"+a.name, func(t *testing.T) {
@@ -191,8 +193,8 @@ func (w *world) wellTold(t *testing.T, s said) {
 	}
 }
 
-// looks asks for what may be asked for by everybody, of one's own: the answers
-// are fine and have nothing of B's in them.
+// looks requests what every caller may see of its own: the answers succeed and
+// contain nothing of tenant B.
 func (w *world) looks(t *testing.T) {
 	for _, path := range []string{
 		"/v1/sandboxes", "/v1/sandboxes?cursor={cursor}", "/v1/sandboxes?session=chat-of-bravo", "/v1/sandboxes?kind=browser", "/v1/usage",
@@ -203,7 +205,7 @@ func (w *world) looks(t *testing.T) {
 		var sent string
 		w.until(path+" is answered", func() bool {
 			got, sent = w.does(ask{as: "a", path: path})
-			return path != "/readyz" || got.status == http.StatusOK // it is not ready where somebody else takes seconds
+			return path != "/readyz" || got.status == http.StatusOK // a slow dependency makes it unready for a while
 		})
 		sent += sessionB // which the attacker has called one of its own
 		if got.status != 200 {
@@ -214,7 +216,7 @@ func (w *world) looks(t *testing.T) {
 		}
 	}
 	got, _ := w.does(ask{as: "admin", path: "/metrics"})
-	if what := w.tells(got, victim); got.status != 200 || what != "" { // admins may know who there is
+	if what := w.tells(got, victim); got.status != 200 || what != "" { // admins may know which tenants exist
 		t.Errorf("the figures are answered %d, and tell %s", got.status, what)
 	}
 	for _, path := range []string{"/v1/sandboxes", "/v1/violations", "/v1/evidence", "/v1/evidence/operations", "/v1/approvals"} {
@@ -224,7 +226,8 @@ func (w *world) looks(t *testing.T) {
 	}
 }
 
-// alike holds that what is B's and what never was are refused in the same words.
+// alike holds that objects of tenant B and objects that never existed are
+// refused with the same text.
 func (w *world) alike(t *testing.T) {
 	plain := func(s said, name string) string {
 		var p map[string]any

@@ -57,8 +57,8 @@ func boxes() []attempt {
 	return out
 }
 
-// paths are attempts to get from one's own to what is B's, or the host's, by
-// how a path is written. The controls go the straight way.
+// paths returns attempts to reach files of tenant B or of the host by the
+// spelling of a path. The controls use the plain path.
 func paths() []attempt {
 	const own, box = "/v1/sandboxes/{mine}", "/v1/sandboxes/{box}"
 	const file = own + "/files/"

@@ -27,8 +27,8 @@ const withBrowsers = `{
 // pageOf is a page of the workspace, with what actions are tried on.
 const pageOf = `<title>page of %</title><p id=p>%</p><input id=i><input type=file id=f><a id=a href="data:," download=d>down</a><button id=b onclick="p.textContent='pressed'">b</button>`
 
-// newBrowserWorld is a world in which both tenants have a browser: that of B
-// shows a secret, is watched, and lets a program in.
+// newBrowserWorld returns a world in which both tenants have a browser: that of
+// B shows a secret, has its display open, and is connected to a program.
 func newBrowserWorld(t *testing.T) *world {
 	testenv.Require(t, "browser")
 	w := &world{house: open(t, withBrowsers), tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}}

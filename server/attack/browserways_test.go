@@ -83,7 +83,8 @@ func (w *world) bridges(t *testing.T) {
 	}
 }
 
-// link asks for a new way to somebody's own display, which ends the one before.
+// link requests a new link to the display of the tenant who, which ends the
+// earlier one.
 func (w *world) link(who string) {
 	w.t.Helper()
 	box := map[string]string{"a": "mine", "b": "box"}[who]
@@ -91,7 +92,7 @@ func (w *world) link(who string) {
 	w.linked(who, told.WatchURL)
 }
 
-// linked keeps what leads to somebody's display.
+// linked stores the parts of the link to the display of the tenant who.
 func (w *world) linked(who, address string) {
 	w.t.Helper()
 	u, err := url.Parse(address)
@@ -258,7 +259,8 @@ func (w *world) fromInside(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	// Until it listens the first line knocks; the last tells how that went.
+	// The loop in the first line waits until the server listens; the last line
+	// reports whether the connection succeeded.
 	const listening = "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & " +
 		"for i in $(seq 300); do python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8123), 5)' 2>/dev/null && break; sleep 0.2; done; "
 	if got := knock(listening, "127.0.0.1", "8123"); !strings.Contains(got, "open") {

@@ -70,8 +70,8 @@ func (w *world) budgets(t *testing.T) {
 	}
 	var carried atomic.Int64
 	var wg sync.WaitGroup
-	// Not all at the same moment: who waits too long for the accounts is told
-	// that they are busy, and his call stays charged.
+	// Not all at the same moment: a call that waits too long for the accounts is
+	// refused because they are busy, and stays charged.
 	at := make(chan struct{}, 9)
 	for i := range 80 {
 		wg.Go(func() {
@@ -103,8 +103,8 @@ func (w *world) carried(s said) bool {
 	return s.status < 300
 }
 
-// endsWithItsToken has a call over MCP run when its token is taken back: what it
-// runs ends, and it tells of nothing more.
+// endsWithItsToken revokes a token while a call over MCP runs: the call ends,
+// and sends no more progress.
 func (w *world) endsWithItsToken(t *testing.T) {
 	tok := w.mint(w.tokens["a"], api.CreateToken{Role: "session", Session: "mine", TTLSeconds: 600})
 	header := append(w.agent(tok.Secret), "Sandbox-Session", "mine")

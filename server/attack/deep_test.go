@@ -9,9 +9,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// TestDeepFolders has a tenant nest folders deeper than is looked for denied
-// paths. It has locked its own sandbox then; it is told of what and where, not
-// where that is on the host, and gets out of it by itself.
+// TestDeepFolders has a tenant nest folders deeper than the search for denied
+// paths goes. That locks the tenant's own sandbox; the error says what is wrong
+// and where in the sandbox, not where on the host, and the tenant can repair it
+// without help.
 func TestDeepFolders(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")

@@ -1,5 +1,6 @@
-// Package attack holds tests and nothing else: what a tenant tries on what is
-// another's, against the program `sandbox serve` on real sockets and real
-// sandboxes. Every attempt has a control, the same thing done by who may, so
-// that a refusal is one of the attempt and not of a mistake in it.
+// Package attack contains only tests: what a tenant tries against the data of
+// another, against the program `sandbox serve` on real sockets and real
+// sandboxes. Every attempt has a control, the same request by a caller that has
+// the right to it, so that a refusal is due to the attempt and not to a mistake
+// in it.
 package attack

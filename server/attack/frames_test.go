@@ -17,15 +17,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// The kinds of frames, and the bits that nobody may set.
+// The kinds of frames, the bit of the last frame, and an invalid length.
 const (
 	goesOn, text1, bytes1, closes, pings, pongs = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 	last                                        = 0x80
 	bare                                        = -1 // as a length: not masked
 )
 
-// frame is one as a client sends it, with a mask of zeros. length is told in the
-// place of the true one where it is not 0.
+// frame returns a frame as a client sends it, with a mask of zeros. A length
+// other than 0 replaces the true one in the header.
 func frame(first byte, data string, length int64) string {
 	masked, n := byte(0x80), int64(len(data))
 	switch {
@@ -86,9 +86,10 @@ func (w wire) rest(t *testing.T) string {
 	return string(b)
 }
 
-// TestFrames sends what is no WebSocket, or one that nobody would make, to the
-// commands and terminals of a sandbox. What breaks the protocol ends its own
-// connection and starts nothing, and no more is held afterwards than before.
+// TestFrames sends data that is no WebSocket, and frames that no correct client
+// sends, to the commands and terminals of a sandbox. A violation of the protocol
+// ends its own connection and starts nothing, and the daemon holds no more
+// afterwards than before.
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")
@@ -159,7 +160,7 @@ func TestFrames(t *testing.T) {
 	awaits(t, "the connections are let go", func() bool { return h.sockets() < 16 })
 }
 
-// figures are those that the kernel has of the daemon, in KiB.
+// figures returns the memory figures of the kernel for the daemon, in KiB.
 func (h *house) figures() map[string]int {
 	h.t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.pid))

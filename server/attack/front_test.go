@@ -8,8 +8,8 @@ import (
 
 func long(n int) string { return strings.Repeat("a", n) }
 
-// headers are attempts to be somebody else, or to have two ends of the way read
-// a request in two ways.
+// headers returns attempts to pass for another caller, or to make a proxy and
+// the daemon read one request differently.
 func headers() []attempt {
 	const box = "/v1/sandboxes/{box}"
 	raw := func(name, text string, want ...int) attempt {

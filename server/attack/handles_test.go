@@ -60,7 +60,8 @@ func (e *elsewhere) socket(w *world, path string) *websocket.Conn {
 	return conn
 }
 
-// untouched holds that nobody came in but by its owner.
+// untouched holds that no connection but the owner's has arrived at the
+// listener.
 func (e *elsewhere) untouched(w *world) {
 	c := stream.NewConn(e.socket(w, stream.Prefix+"/handles/"+w.ids["handle"]+"/dial?network=tcp&addr="+w.ids["at"]), e.inner.Addr())
 	defer c.Close()
@@ -100,8 +101,8 @@ func handles() []attempt {
 	return out
 }
 
-// noHandles holds that a handle which is there and one that never was are
-// refused in the same words.
+// noHandles holds that an existing handle and one that never existed are refused
+// with the same text.
 func (w *world) noHandles(t *testing.T) {
 	never := strings.Repeat("0", len(w.ids["handle"]))
 	for _, path := range []string{"/listen?network=tcp&addr=127.0.0.1:0", "/dial?network=tcp&addr={at}", "/usage"} {
@@ -117,8 +118,8 @@ func (w *world) noHandles(t *testing.T) {
 	}
 }
 
-// noHost holds that not even an admin runs something on the host itself: what
-// the daemon has for its own sessions that need no wall is not served.
+// noHost holds that not even an admin runs a command on the host: what the
+// daemon has for its own sessions without a sandbox is not served.
 func (w *world) noHost(t *testing.T) {
 	for name, want := range map[string]int{"host": 422, "docker": 101} {
 		if got, _ := w.does(ask{as: "admin", path: stream.Prefix + "/providers/" + name + "/open", header: upgrade()}); got.status != want {

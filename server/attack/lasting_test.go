@@ -125,7 +125,7 @@ func (w *world) oneAgent(t *testing.T) {
 	}
 }
 
-// quotas are attempts to have more than one's share by asking at one time.
+// quotas returns attempts to exceed a tenant's share by concurrent requests.
 func (w *world) quotas(t *testing.T) {
 	all := func(n int, each func(i int) said) map[int]int {
 		var mu sync.Mutex

@@ -37,8 +37,8 @@ const settings = `{
   "daemon": {"drainTimeout": "5s", "instances": ["{instance}"]}
 }`
 
-// alone is a daemon whose walls are local ones, with an agent that is asked
-// about.
+// alone is the settings of a daemon with local sandboxes, with an agent whose
+// commands need approval.
 const alone = `{
   "agents": {
     "defaults": {"sandbox": {"provider": "local"}},
@@ -47,15 +47,15 @@ const alone = `{
   "daemon": {"drainTimeout": "5s"}
 }`
 
-// A house is `sandbox serve`, a client of its admin on a unix socket, and one
-// of whoever has a token over TCP.
+// A house is `sandbox serve`, with a client of its admin on a unix socket, and a
+// TCP client for callers with a token.
 type house struct {
 	t     *testing.T
 	state string
 	addr  string
 	sock  string // of the admin
 	pid   int
-	mine  string // the token of who sends frames
+	mine  string // the token of the caller that sends frames
 	admin *http.Client
 	tcp   *http.Client
 }
@@ -181,8 +181,8 @@ func clientOf(t *testing.T, network, address string) *http.Client {
 	return &http.Client{Transport: inner, Timeout: 3 * time.Minute}
 }
 
-// patient is the house for what goes on while much else is done: its answers may
-// take as long as the test.
+// patient returns a house whose answers may take as long as the test, for
+// requests that run while many others do.
 func (h *house) patient() *house {
 	out := *h
 	out.tcp = &http.Client{Transport: h.tcp.Transport}

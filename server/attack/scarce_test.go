@@ -55,16 +55,17 @@ func (h *house) well(t *testing.T, box string) {
 	if got := h.exec("", box, "echo fine"); got.Stdout != "fine\n" {
 		t.Errorf("afterwards a command says %+v", got)
 	}
-	awaits(t, "it is ready", func() bool { return h.send("", "GET", "/readyz", "").status == 200 }) // not where somebody else takes seconds
+	awaits(t, "it is ready", func() bool { return h.send("", "GET", "/readyz", "").status == 200 }) // a slow dependency makes it unready for a while
 	is[api.Sandbox](t, h.send("", "POST", "/v1/sandboxes", `{"session":"afterwards"}`), 201)
 	if v := is[api.EvidenceReport](t, h.send("", "GET", "/v1/evidence/verify", ""), 200); !v.OK {
 		t.Errorf("the records are not whole: %+v", v)
 	}
 }
 
-// TestHalfOpenConnections has clients without a token connect over TCP and say
-// nothing, or half of a request, or ask what everybody may, more often than there are
-// descriptors: who has a token or the socket is served all the same.
+// TestHalfOpenConnections has clients without a token connect over TCP and send
+// nothing, or half of a request, or requests that need no token, more often than
+// there are descriptors: callers with a token or on the unix socket are served
+// all the same.
 func TestHalfOpenConnections(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")

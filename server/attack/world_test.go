@@ -21,11 +21,11 @@ const (
 	sessionB = "chat-of-bravo"
 )
 
-// A world is a house in which two tenants live: one that attacks, and one with
-// something of everything.
+// A world is a house with two tenants: one that attacks, and one that has one of
+// each kind of object.
 type world struct {
 	*house
-	tokens map[string]string // secrets, by who has them
+	tokens map[string]string // secrets, by the name of the caller
 	ids    map[string]string // what {name} stands for in attempts
 	hidden map[string]string // what no answer to the attacker may hold, by what it is
 
