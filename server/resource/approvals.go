@@ -1,10 +1,10 @@
-// Approvals: this part of the package is the resource of the daemon through which people answer
-// what waits for a permission.
+// This file holds the resource through which people answer requests for a
+// permission.
 //
-// Answers are for whoever stands above a session: a token for one session is
-// what its agent may hold, which must not allow itself what it asks for. What
-// goes into the settings file holds for every tenant, and files of this machine
-// are no tenant's, so these are for admins.
+// Only callers with more rights than a session may answer: an agent may hold the
+// token of its session, and must not allow itself what it asks for. Answers that
+// go into the settings file hold for every tenant, and files of this machine
+// belong to no tenant, so these are for admins.
 
 package resource
 
@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Desk is where questions wait; *approve.Desk is one.
+// A Desk holds the open questions; *approve.Desk is one.
 type approvalsDesk interface {
 	Pending(tenant string) []sandbox.PermissionRequest
 	Answer(tenant, id string, p sandbox.Permission) error
@@ -32,7 +32,8 @@ func NewApprovals(d approvalsDesk) *approvalsResource { return &approvalsResourc
 
 const (
 	maxWait = 50 // seconds
-	// look is how often it is looked for new questions while somebody waits.
+	// look is the interval between two looks for new questions while a request
+	// waits.
 	look = 200 * time.Millisecond
 )
 

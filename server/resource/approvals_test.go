@@ -79,8 +79,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestWait holds that who waits hears of the next question, and not of one
-// that is known.
+// TestWait holds that a waiting request is answered with the next question, and
+// not with one that the caller knows.
 func TestWait(t *testing.T) {
 	r := approvalsNewRig(t)
 	first := r.ask("acme", "s1", "one.test:443")

@@ -16,7 +16,7 @@ import (
 
 // A Call is one request on its way through a route.
 type Call struct {
-	Writer  http.ResponseWriter // cuts off who reads too slowly; for answers that Do writes by itself
+	Writer  http.ResponseWriter // cuts off clients that read too slowly; for answers that Do writes by itself
 	Request *http.Request       // its body is bounded; its context ends with the request or its deadline
 	Route   *Route
 
@@ -41,9 +41,9 @@ type Call struct {
 // Admin reports whether every tenant is the caller's to name.
 func (c *Call) Admin() bool { return c.Caller.Role == token.Admin }
 
-// Tool is the tool of an agent that the call is: the one named for who holds the
-// token of a session, which is an agent, whose tools the settings bound; and none
-// for people and backends.
+// Tool returns the tool of an agent that the call counts as: name for a caller
+// with the token of a session, which is an agent, whose tools the settings
+// restrict; and "" for people and backends.
 func (c *Call) Tool(name string) string {
 	if c.Caller.Role == token.Session {
 		return name
@@ -59,18 +59,19 @@ func (c *Call) With(r *http.Request, query url.Values) *Call {
 	return &with
 }
 
-// Until has fn called when the request is over: when what Do returned is written
-// or nobody has taken it, and also where Do fails or panics. What bounds how much
-// is held of answers is given back then and not when Do returns, because an
-// answer is in memory for as long as its reader takes. Of an answer that Do
-// writes by itself that is the same time. Functions are called in reverse order.
+// Until registers fn to be called when the request is over: when the result of
+// Do has been written or the client has gone, and also where Do fails or panics.
+// What bounds the memory held for answers is released then and not when Do
+// returns, because an answer stays in memory until its client has read it. For
+// an answer that Do writes by itself both times are the same. Functions are
+// called in reverse order.
 //
-// Who reads slowly keeps for so long what fn gives back, so it is nothing that the
-// same request waits for once more. Until is for the goroutine of Do alone.
+// A client that reads slowly delays fn, so fn must not release anything that the
+// same request waits for once more. Only the goroutine of Do may call Until.
 func (c *Call) Until(fn func()) { c.ends = append(c.ends, fn) }
 
-// End calls what Until was given, all of it also where one panics. Who has called
-// Do calls it, once.
+// End calls all functions that were given to Until, also where one panics. The
+// caller of Do calls it, once.
 func (c *Call) End() {
 	ends := c.ends
 	c.ends = nil
@@ -117,8 +118,8 @@ func (c *Call) Admitted(ctx context.Context) (release func(), err error) {
 	return c.Admit(ctx)
 }
 
-// Hide is the answer to whoever names what is not there or not theirs: both
-// look the same.
+// Hide returns the error for an object that does not exist or is not the
+// caller's: both look the same.
 func Hide(what, name string) error {
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such " + what}
 }

@@ -1,5 +1,5 @@
-// Commands: this part of the package is the resource of the daemon that runs commands in
-// sandboxes, and answers at their end or as they go.
+// This file holds the resource that runs commands in sandboxes, and answers at
+// their end or with a stream of events.
 
 package resource
 

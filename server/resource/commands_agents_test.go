@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
-// TestSessionsAreAgents holds that the token of a session does over HTTP what
-// the agent's tools may do, and no more, while that of the tenant does what its
-// people want.
+// TestSessionsAreAgents holds that over HTTP the token of a session may do what
+// the agent's tools may do, and no more, while the tools do not restrict the
+// token of the tenant.
 func TestSessionsAreAgents(t *testing.T) {
 	const settings = `{"agents": {"defaults": {"sandbox": {"provider": "local", "tools": {"deny": ["exec", "write"]}}}}}`
 	r := served.New(t, served.Options{Settings: settings, Resources: func(r *served.Rig) []resource.Resource {

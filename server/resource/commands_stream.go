@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// stream runs a command and tells what it writes as it comes.
+// stream runs a command and sends its output as events while it runs.
 func (s commandsResource) stream(c *Call, req manager.Request, name string, line bool) (any, error) {
 	run := s.m.Run
 	if line {
@@ -24,13 +24,13 @@ func (s commandsResource) stream(c *Call, req manager.Request, name string, line
 	})
 }
 
-// A Teller tells the caller of a command that runs.
+// A Teller sends the events of a running command to the caller.
 type commandsTeller struct {
 	Stdout, Stderr *commandsOutput
 	call           *Call
 
 	mu     sync.Mutex
-	events *Events // nil until there is something to tell
+	events *Events // nil until there is an event to send
 }
 
 // Stream runs what run runs and answers with its events. What is refused before
@@ -86,11 +86,11 @@ func (t *commandsTeller) Started(sandbox.Process) { t.begin() }
 func (t *commandsTeller) Again() {
 	t.Stdout.void()
 	t.Stderr.void()
-	_ = t.begin().Send(api.EventAgain, struct{}{}) // who has gone is noticed by what is written next
+	_ = t.begin().Send(api.EventAgain, struct{}{}) // a client that has gone is noticed by the next write
 }
 
-// An Output tells what is written to it. It blocks while the caller does not
-// read, and so the program waits.
+// An Output sends as events what is written to it. A write blocks while the
+// client does not read, which makes the program wait.
 type commandsOutput struct {
 	t     *commandsTeller
 	event string
@@ -101,7 +101,7 @@ type commandsOutput struct {
 	written int64
 }
 
-// maxEvent is the most that one event tells, in bytes.
+// maxEvent is the most output in one event, in bytes.
 const maxEvent = 32 << 10
 
 // Write implements io.Writer.
@@ -129,7 +129,7 @@ func (o *commandsOutput) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rest tells what never became a sign.
+// rest sends the bytes at the end that are no complete UTF-8 character.
 func (o *commandsOutput) rest() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -145,7 +145,8 @@ func (o *commandsOutput) void() {
 	o.tail, o.written = nil, 0
 }
 
-// send tells one piece. Who cannot be told has gone, and the command ends.
+// send sends one piece. An error means that the client has gone, and ends the
+// command.
 func (o *commandsOutput) send(b []byte) error {
 	out := api.Output{Text: string(b)}
 	if !utf8.Valid(b) {

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// TestWarningsAreInTheAnswer holds that each answer about the end of a command has
-// the warnings about its line, also for a client that conducts it.
+// TestWarningsAreInTheAnswer holds that each answer about the end of a command
+// has the warnings about its line, also for a manager client.
 func TestWarningsAreInTheAnswer(t *testing.T) {
 	warnings := []string{"a", "b"}
 	outcome := manager.Outcome{Warnings: warnings}

@@ -13,11 +13,11 @@ import (
 // heartbeat is how often a stream that has nothing to say says that it lives.
 const heartbeat = 15 * time.Second
 
-// Events is an answer that goes on: server-sent events. It is safe for
-// concurrent use. The first write that fails ends it, and nothing is written
-// any more. Where the client has gone the request's context ends then too; where
-// there is no room for what is written, Do goes on, and when it returns the
-// connection is cut, so that nobody takes the answer for a whole one.
+// Events is a streamed answer: server-sent events. It is safe for concurrent
+// use. The first write that fails ends it, and later events are dropped. Where
+// the client has gone the request's context ends then too; where there is no
+// room for what is written, Do goes on, and when it returns the server cuts the
+// connection, so that the client does not take the answer for a whole one.
 type Events struct {
 	w    http.ResponseWriter
 	stop chan struct{}
@@ -27,8 +27,8 @@ type Events struct {
 	err error
 }
 
-// Events begins the answer. From then on errors have to be told as events, see
-// api.EventError. Close is always to be called.
+// Events begins the answer. From then on errors have to be sent as events, see
+// api.EventError. Close must always be called.
 func (c *Call) Events() *Events {
 	h := c.Writer.Header()
 	h.Set("Content-Type", api.ContentEvents)

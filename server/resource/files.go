@@ -1,27 +1,26 @@
-// Files: this part of the package serves the files of a sandbox over HTTP: contents with ranges
-// and conditions, writes that are one step, archives, and what is told of
-// entries.
+// This file serves the files of a sandbox over HTTP: contents with ranges and
+// conditions, atomic writes, archives, and descriptions of entries.
 //
-// A path of a request is one inside the sandbox, without its first slash, and
-// is refused where it would have to be cleaned: "..", ".", and empty names are
-// no part of an address of a file. Everything goes through the sandbox's own
-// file transport, which confines it; nothing of the host is opened here.
+// A path of a request is one inside the sandbox, without its first slash, and is
+// refused where it would have to be cleaned: "..", ".", and empty names are not
+// valid in the address of a file. All operations use the sandbox's own file
+// transport, which confines them; nothing of the host is opened here.
 //
 // # Tags
 //
 // A content up to [Limits.Whole] is read, hashed and answered from memory, so
 // its ETag is strong: the SHA-256 of exactly what is sent. The tag of a larger
-// one is weak, made of size and time. If-Match compares strongly, so the tag
-// that it needs of a large file is the digest, which the client knows when it
-// has the content and which is then reckoned here up to [Limits.Hashed].
+// one is weak, made of size and time. If-Match compares strongly, so for a large
+// file it needs the digest, which the client knows when it has the content; the
+// server computes it up to [Limits.Hashed].
 //
 // # Conditions and races
 //
 // Requests of this process that change one file take turns, so of two with the
-// same condition one wins. A command inside may still write between the look
-// and the replacement, which itself is one step: If-Match is a guard against
+// same condition one succeeds. A command inside may still write between the
+// check and the replacement, which itself is atomic: If-Match guards against
 // other callers, not against the sandbox. If-None-Match: * is decided by the
-// file system and holds against everybody.
+// file system and guards against all writers.
 
 package resource
 
@@ -71,7 +70,7 @@ func (l Limits) orDefaults() Limits {
 type filesServer struct {
 	limits Limits
 	turns  keylock.Turns // by file: of requests that change it, with the same condition, one wins
-	looks  keylock.Turns // by sandbox: what is in folders is held while it is told
+	looks  keylock.Turns // by sandbox: the content of folders is held in memory while it is sent
 	trees  keylock.Turns // by sandbox: archives, of which the same is true for as long as a client takes
 }
 

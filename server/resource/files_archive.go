@@ -24,10 +24,11 @@ func (s *filesServer) tar() copy.Limits {
 	return copy.Limits{Entries: s.limits.Entries, File: s.limits.File, Total: s.limits.Archive}
 }
 
-// Pack answers with what is at name as a tar archive: of a folder its content
-// by the names that it has there, of a file that file. An error before the first byte is a proper answer. Behind it the answer is cut
-// short, which a client sees because the stream does not end as it should;
-// that is [ErrCut], and whoever calls must end the connection then.
+// Pack answers with a tar archive of the file or folder name: of a folder its
+// content with names relative to it, of a file that file. An error before the
+// first byte is answered as a problem. After it the answer is cut short, which
+// the client notices because the stream does not end as it should; the error is
+// [ErrCut] then, and the caller must close the connection.
 func (s *filesServer) Pack(w http.ResponseWriter, r *http.Request, t Tree, name string) error {
 	info, err := t.Stat(r.Context(), name)
 	if err != nil {
@@ -78,9 +79,10 @@ func (s *started) any() bool {
 	return s.n > 0
 }
 
-// Unpack makes what the archive in the body holds below the folder name. What
-// must not arrive is left out and told; a name that leads out, and an archive
-// that is malformed or too large, end it, and what came before is there then.
+// Unpack extracts the archive in the body below the folder name. It leaves out
+// entries that are not allowed and lists them in the result. A name that leads
+// out of the folder, and an archive that is malformed or too large, end it with
+// an error; the entries before that stay.
 func (s *filesServer) Unpack(w http.ResponseWriter, r *http.Request, t Tree, name string) (api.UnpackedArchive, error) {
 	tally := &copy.Tally{}
 	in := newBody(w, r.Body, 1<<62)

@@ -67,9 +67,9 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer, for whoever reads. The body of a server cannot be
-// closed while it is read, because that would wait for the Read; so a Read that
-// waits for the client is ended by its deadline.
+// Close implements io.Closer, for the reader of the body. The body of a server
+// request cannot be closed while it is read, because that would wait for the
+// Read; so Close ends a Read that waits for the client by a deadline.
 func (b *body) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

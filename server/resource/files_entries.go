@@ -29,10 +29,10 @@ const (
 	maxTold = 4 << 20
 )
 
-// List returns a page of what is in the folder name, in the order of names.
-// A page of long paths has fewer entries than limit. The cursor is what the page
-// before had as Next. A folder may change between two pages: names that stay are
-// neither left out nor told twice.
+// List returns a page of the entries of the folder name, ordered by name. A page
+// of long paths has fewer entries than limit. The cursor is Next of the page
+// before. A folder may change between two pages: names that stay are neither
+// left out nor listed twice.
 func (s *filesServer) List(ctx context.Context, t Tree, name string, limit int, cursor string) (api.FileList, error) {
 	if limit <= 0 {
 		limit = defaultPage
@@ -80,7 +80,7 @@ func (s *filesServer) List(ctx context.Context, t Tree, name string, limit int, 
 	return out, nil
 }
 
-// Stat tells of one entry: of a link itself, or with follow of what it leads to.
+// Stat describes one entry: a link itself, or with follow its target.
 func (s *filesServer) Stat(ctx context.Context, t Tree, name string, follow bool) (api.File, error) {
 	look := t.Lstat
 	if follow {
@@ -110,7 +110,7 @@ func filesDescribe(ctx context.Context, t Tree, name string, info fs.FileInfo) (
 	return f, err
 }
 
-// TypeOf is the word for the kind of an entry.
+// typeOf returns the name of the kind of an entry.
 func typeOf(mode fs.FileMode) string {
 	switch mode.Type() {
 	case 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// Bounds of what a glob tells.
+// Bounds of the number of matches of a glob.
 const (
 	defaultMatches = 1000
 	maxMatches     = 10_000

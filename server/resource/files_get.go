@@ -171,8 +171,8 @@ func malformedTags(header string) error {
 	return malformed(header, header+" is neither * nor a list of entity tags", `for example: "sha256-…"`)
 }
 
-// digest is the strong tag of c, which is reckoned when the condition could
-// match it.
+// digest returns the strong tag of c, which it computes when the condition could
+// match it, and else the tag that c has.
 func (s *filesServer) digest(ctx context.Context, t Tree, c *content, want condition) (tag, error) {
 	if !c.tag.weak || !want.strong() || c.size > s.limits.Hashed {
 		return c.tag, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// TestPathsStayInside holds that no form of a path reaches what is outside of
-// the sandbox's mounts, and that none is an internal error.
+// TestPathsStayInside holds that no spelling of a path reaches what is outside
+// of the sandbox's mounts, and that none is an internal error.
 func TestPathsStayInside(t *testing.T) {
 	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		host := filepath.Join(t.TempDir(), "secret")
@@ -77,7 +77,8 @@ func TestPathsStayInside(t *testing.T) {
 	})
 }
 
-// TestOthersHaveNothing holds that a sandbox of somebody else is not there.
+// TestOthersHaveNothing holds that a sandbox of another tenant looks as if it
+// did not exist.
 func TestOthersHaveNothing(t *testing.T) {
 	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		r.Want(201, "acme", "PUT", base+"/files/workspace/mine", "x")

@@ -24,8 +24,8 @@ func (l long) Stat(context.Context, string) (fs.FileInfo, error)      { return l
 func (l long) Lstat(context.Context, string) (fs.FileInfo, error)     { return l.of.Stat(".") }
 func (l long) ReadLink(context.Context, string) (string, error)       { return l.target, nil }
 
-// TestLongPathsEndAnAnswerEarly holds that what is told at once is bounded in
-// bytes too, and that nothing is lost by that.
+// TestLongPathsEndAnAnswerEarly holds that one answer is bounded in bytes, too,
+// and that the following pages contain the rest.
 func TestLongPathsEndAnAnswerEarly(t *testing.T) {
 	const all, most = 8000, 4<<20 + 16<<10
 	tree := long{of: fstest.MapFS{}, target: strings.Repeat("\x01", 4095)}

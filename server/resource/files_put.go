@@ -12,10 +12,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// Put replaces the file name by the body of the request, or makes it, in one
-// step: whoever reads sees the old content or the new one, and after an error
-// the old. Missing folders are made. scope is what keeps sandboxes apart, such
-// as a sandbox's name.
+// Put replaces the file name by the body of the request, or creates it,
+// atomically: readers see the old content or the new one, and after an error the
+// old. It creates missing folders. scope distinguishes sandboxes, such as a
+// sandbox's name.
 func (s *filesServer) Put(w http.ResponseWriter, r *http.Request, t Tree, scope, name string) (api.WrittenFile, error) {
 	perm, err := putOptions(r)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Lender lends the files of sandboxes; a [manager.Manager] is one.
+// A Lender gives access to the files of sandboxes; a [manager.Manager] is one.
 type filesLender interface {
 	Finder
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
@@ -29,8 +29,8 @@ func NewFilesResource(l filesLender, bounds Limits) *filesResource {
 	return &filesResource{lender: l, server: NewFiles(bounds)}
 }
 
-// transferTime is how long one content or archive may take. Whoever stands
-// still is cut off much earlier.
+// transferTime is how long one content or archive may take. A transfer that
+// makes no progress is cut off much earlier.
 const transferTime = time.Hour
 
 const filesBase = api.Prefix + "/sandboxes/{name}"
@@ -126,8 +126,8 @@ func (x *filesResource) changes() []Route {
 // changeTime is how long walking or removing a tree may take.
 const changeTime = 10 * time.Minute
 
-// with lends the files of the call's sandbox to fn, when it is its turn among
-// those of the sandbox in room; nil is no such turn.
+// with calls fn with the files of the call's sandbox, after waiting for the
+// sandbox's turn in room; a nil room means no waiting.
 func (x *filesResource) with(c *Call, room *keylock.Turns, fn func(t Tree, scope string) error) error {
 	box, err := InWall(c, x.lender)
 	if err != nil {
@@ -138,7 +138,7 @@ func (x *filesResource) with(c *Call, room *keylock.Turns, fn func(t Tree, scope
 		if err != nil {
 			return err
 		}
-		c.Until(leave) // what is told is held until it is read
+		c.Until(leave) // the answer is held in memory until the client has read it
 	}
 	tool := toolOf(c)
 	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool(tool), Changes: tool == "write"}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })

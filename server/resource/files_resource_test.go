@@ -20,8 +20,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// onWalls runs a test with a sandbox of the session s1 of acme, on a wall in
-// memory and on a real one.
+// filesOnWalls runs a test with a sandbox of the session s1 of acme, with an
+// in-memory provider and with a real one.
 func filesOnWalls(t *testing.T, test func(t *testing.T, r *served.Rig, base string)) {
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestRanges(t *testing.T) {
 			t.Errorf("%s, %d bytes", tag, len(got.Body))
 		}
 		r.Want(200, "acme", "GET", base+"/files/workspace/large", "", "Range", "bytes=0-0", "If-Range", got.Header.Get("ETag"))
-		// Who has a large content knows its digest, and may use it.
+		// A client that has a large content knows its digest, and may use it.
 		r.Want(200, "acme", "PUT", base+"/files/workspace/large", large, "If-Match", tagOf(large))
 		r.Want(412, "acme", "PUT", base+"/files/workspace/large", large, "If-Match", got.Header.Get("ETag"))
 		r.Want(201, "acme", "PUT", base+"/files/workspace/empty", "")
@@ -240,8 +240,8 @@ func TestEntries(t *testing.T) {
 	})
 }
 
-// TestReadOnlyAccess holds that every route which changes files is refused where
-// workspaceAccess is ro, whoever calls, and that the others are not.
+// TestReadOnlyAccess holds that every route that changes files is refused where
+// workspaceAccess is ro, for every caller, and that the other routes are not.
 func TestReadOnlyAccess(t *testing.T) {
 	for _, wall := range []string{"local", "docker"} {
 		t.Run(wall, func(t *testing.T) {

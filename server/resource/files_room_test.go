@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// A lender counts who comes, and holds whom it lends files to until the test
-// lets one go.
+// A lender counts requests, and blocks each request that uses files until the
+// test releases one.
 type lender struct {
 	*manager.Manager
 	letGo chan struct{}
@@ -28,7 +28,7 @@ type lender struct {
 	come, held, highest int
 }
 
-// Usable is asked of everybody at the door.
+// Usable is called for every request, before it waits for its turn.
 func (l *lender) Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
 	l.mu.Lock()
 	l.come++
@@ -56,9 +56,9 @@ func (l *lender) count() (come, held, highest int) {
 	return l.come, l.held, l.highest
 }
 
-// TestRoom holds that what takes memory by what lies in a sandbox does not run
-// as often at a time as it is asked for: whoever fills a sandbox with files
-// could take all memory of the daemon otherwise.
+// TestRoom holds that requests that take memory for the content of a sandbox do
+// not all run at the same time: otherwise a caller that fills a sandbox with
+// files could use up the memory of the daemon.
 func TestRoom(t *testing.T) {
 	var l *lender
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
@@ -87,7 +87,7 @@ func TestRoom(t *testing.T) {
 			for range all {
 				wg.Go(func() { r.Want(200, "acme", tt.method, base+tt.path, tt.body) })
 			}
-			for left := all; left > 0; left-- { // who waits at the door comes in when somebody leaves
+			for left := all; left > 0; left-- { // a waiting request proceeds when another one ends
 				leak.Success(t, func() error {
 					if come, held, _ := l.count(); come < all || held < min(left, tt.most) {
 						return fmt.Errorf("%d have come, %d are held, %d are left", come, held, left)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A tag is an entity tag of RFC 9110. Who has a strong one has the content: it
-// is the SHA-256 of it, so that a client may reckon it by itself. A weak one is
-// made of size and time, which another content can have as well.
+// A tag is an entity tag of RFC 9110. A strong one is the SHA-256 of the
+// content, so a client that has the content can compute it. A weak one is made
+// of size and time, which another content can have as well.
 type tag struct {
 	weak  bool
 	value string // without quotes
@@ -19,7 +19,7 @@ type tag struct {
 // strongTag is that of the content with this digest.
 func strongTag(sum [sha256.Size]byte) tag { return tag{value: "sha256-" + hex.EncodeToString(sum[:])} }
 
-// weakTag is that of a file whose content nobody has read.
+// weakTag returns the tag of a file whose content was not read.
 func weakTag(info fs.FileInfo) tag {
 	return tag{weak: true, value: strconv.FormatInt(info.Size(), 16) + "-" + strconv.FormatInt(info.ModTime().UnixNano(), 16)}
 }

@@ -1,10 +1,9 @@
-// Grants: this part of the package is the resource of the daemon for operations under grants:
-// what a call may do, carrying one out, taking a grant back, and deriving a
-// lesser one.
+// This file holds the resource for operations under grants: what a call may do,
+// carrying one out, revoking a grant, and deriving a lesser one.
 //
-// A grant is believed, so it is for whoever gives grants: the backend of a
-// tenant, and not the session that an agent speaks in. What the settings do not
-// allow no grant allows.
+// The daemon trusts the grant of a request, so the resource is for the callers
+// that give grants: the backend of a tenant, and not the session that an agent
+// uses. A grant cannot allow what the settings forbid.
 
 package resource
 
@@ -36,8 +35,8 @@ type grantsPerformer interface {
 // package manager/control is one.
 type Registrar interface {
 	Derive(g grant.Grant, w grant.Wish) (grant.Grant, error)
-	// Revoke goes by the grant's tenant and ID, and is remembered until its
-	// Expires.
+	// Revoke revokes the grant with g's tenant and ID, and remembers that until
+	// its Expires.
 	Revoke(g grant.Grant) error
 	// RevokeOf is Revoke of a grant of that agent, and of no other.
 	RevokeOf(agent string, g grant.Grant) error

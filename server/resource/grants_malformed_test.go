@@ -119,9 +119,9 @@ func TestMalformedTypes(t *testing.T) {
 	}
 }
 
-// TestMalformedValues holds that a value of the right type which no grant may have
-// is refused by the name of exactly its field, in a grant and in those that it was
-// derived from.
+// TestMalformedValues holds that a value of the right type which no grant may
+// have is refused with the name of exactly its field, in a grant and in those
+// that it was derived from.
 func TestMalformedValues(t *testing.T) {
 	r := grantsNewRig(t, "memory")
 	wrong := map[string]any{
@@ -156,7 +156,7 @@ func TestMalformedValues(t *testing.T) {
 			t.Errorf("%s: %d names %q: %s", field, a.Status, a.Problem(t).Field, a.Body)
 		}
 		if words := []string{".kind", ".safety", ".sideEffects[0]"}; slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(field, w) }) {
-			return // the document lists the words, so that no answer of 200 is expected
+			return // the document enumerates the values, so no answer of 200 is expected
 		}
 		// Carrying out says the same, as an answer about the operation where it is on record.
 		whole["operation"] = map[string]any{"kind": "FsRead", "path": "/workspace/a"}

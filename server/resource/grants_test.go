@@ -170,8 +170,8 @@ func TestRevokeWithoutExpiry(t *testing.T) {
 	r.Want(403, "acme", "POST", "/v1/grants/check", text(t, check))
 }
 
-// TestWriteOverAFile holds that a write which is refused because a file is there
-// says so, leaves the file as it is, and costs nothing of any budget.
+// TestWriteOverAFile holds that a write that is refused because the file exists
+// returns that error, leaves the file as it is, and uses up no budget.
 func TestWriteOverAFile(t *testing.T) {
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
@@ -205,8 +205,9 @@ func TestWriteOverAFile(t *testing.T) {
 	}
 }
 
-// TestSingleTenant holds that whoever keeps no tenants uses grants by the socket:
-// they name no tenant, and are checked, used, derived, charged and taken back.
+// TestSingleTenant holds that an installation without tenants can use grants
+// over the unix socket: they name no tenant, and are checked, used, derived,
+// charged and revoked.
 func TestSingleTenant(t *testing.T) {
 	r := grantsNewRig(t, "memory")
 	o := r.order("", grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/a", Overwrite: true})
@@ -233,8 +234,8 @@ func TestSingleTenant(t *testing.T) {
 	}
 }
 
-// TestGrantsOfOthers holds that nobody uses a grant for another tenant, and
-// that a session gives itself none.
+// TestGrantsOfOthers holds that no caller can use a grant for another tenant,
+// and that a session cannot give itself a grant.
 func TestGrantsOfOthers(t *testing.T) {
 	r := grantsNewRig(t, "memory")
 	theirs := r.order("evil", grant.Operation{Kind: grant.OpFsRead, Path: "/workspace/a"})

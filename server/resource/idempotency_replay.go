@@ -1,12 +1,12 @@
-// Replay: this part of the package keeps the answers of requests that carry an idempotency key,
-// so that a caller who did not hear the answer can ask again and the thing is
-// done once.
+// This file keeps the answers of requests that carry an idempotency key, so that
+// a caller that did not receive the answer can repeat the request without
+// repeating its effect.
 //
-// An answer is a small file below folders of its tenant and of whose key it is; the
-// names of all three are hashes.
-// It is written when it is known and before it is given, so a key that is
-// found after a crash has its answer; one that is not found is done again, and
-// so only what is safe to repeat may be kept here.
+// An answer is a small file below folders for its tenant and for the owner of
+// the key; the names of all three are hashes. It is written when it is known and
+// before it is sent, so a key that is found after a crash has its answer; a
+// request whose key is not found is carried out again, so only requests that are
+// safe to repeat may be kept here.
 
 package resource
 
@@ -132,7 +132,7 @@ func (a *Answers) Do(ctx context.Context, of idempotencyOwner, key string, conte
 	return answer, false, a.write(path, entry{Request: request, Until: a.now().Add(idempotencyKept).UTC(), idempotencyAnswer: answer})
 }
 
-// enter waits until nobody else is at the key.
+// enter waits until no other request uses the key.
 func (a *Answers) enter(ctx context.Context, path string) (leave func(), err error) {
 	for {
 		a.mu.Lock()
@@ -307,7 +307,7 @@ func (a *Answers) drop(ctx context.Context, path string) (bool, error) {
 	return err == nil, err
 }
 
-// nameOf is a file name that tells nothing.
+// nameOf returns a file name that does not reveal text.
 func nameOf(what, text string) string {
 	sum := sha256.Sum256([]byte(what + "\x00" + text))
 	return hex.EncodeToString(sum[:16])

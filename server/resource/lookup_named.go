@@ -1,6 +1,6 @@
-// Named: this part of the package finds the sandbox that a path names, for the caller alone: one
-// that is not the caller's is not there, in the same words as one that never
-// was.
+// This file finds the sandbox that a path names, for the caller alone: the error
+// for a sandbox that is not the caller's has the same text as that for one that
+// does not exist.
 
 package resource
 
@@ -17,7 +17,8 @@ import (
 
 // A Finder knows sandboxes; *manager.Manager is one.
 type Finder interface {
-	// Recorded is asked first; nothing else about a sandbox of somebody else.
+	// Recorded is called first; for a sandbox of another caller no other method
+	// is called.
 	Recorded(ctx context.Context, tenant, name, provider string) (registry.Record, error)
 	Name(who config.Who, flags *config.SandboxSettings) (string, error)
 	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
@@ -29,8 +30,9 @@ type lookupSandbox struct {
 	Record registry.Record
 	Usable manager.Usable // of [InWall]
 
-	// Who is on whose behalf it is used: the session of the request where the
-	// sandbox is that session's, and else the one that it was made for.
+	// Who has the names on whose behalf the sandbox is used: those of the
+	// request where the sandbox belongs to its session, and else those that it
+	// was made for.
 	Who config.Who
 }
 
@@ -39,7 +41,7 @@ func Find(c *Call, f Finder) (lookupSandbox, error) {
 	name := c.Path("name")
 	rec, err := f.Recorded(c.Context(), c.Who.Tenant, name, c.Text("provider"))
 	if sandbox.IsNotFound(err) {
-		return lookupSandbox{}, notFound(name) // in our words, which fit who asks
+		return lookupSandbox{}, notFound(name) // the error of the provider could name things that the caller must not know
 	}
 	if err != nil {
 		return lookupSandbox{}, err
@@ -55,9 +57,9 @@ func Find(c *Call, f Finder) (lookupSandbox, error) {
 	return s, nil
 }
 
-// Own is [Find] for who changes the sandbox as such: pauses or removes it, or
-// says how long it is kept. What other sessions share with that of a token is
-// not that token's to take away from them.
+// Own is [Find] for callers that change the sandbox as a whole: pause or remove
+// it, or set how long it is kept. A token of one session may not do that to a
+// sandbox that other sessions share.
 func Own(c *Call, f Finder) (lookupSandbox, error) {
 	s, err := Find(c, f)
 	if err == nil {
@@ -78,9 +80,9 @@ func Unshared(c *Call, of config.Who, scope sandbox.Scope, name string) error {
 	}
 }
 
-// InWall is [Find] for who runs something or touches files: a session that
-// settings leave outside of walls by now has no sandbox, and nothing is done
-// outside on behalf of who asks over HTTP.
+// InWall is [Find] for callers that run something or touch files: a session that
+// by the current settings runs without a sandbox has none, and no request over
+// HTTP runs anything outside of a sandbox.
 func InWall(c *Call, f Finder) (lookupSandbox, error) {
 	s, err := Find(c, f)
 	if err != nil {
@@ -90,7 +92,7 @@ func InWall(c *Call, f Finder) (lookupSandbox, error) {
 	return s, err
 }
 
-// Inside is an error unless commands of the session run behind a wall.
+// Inside returns an error unless commands of the session run in a sandbox.
 func Inside(f Finder, who config.Who) (manager.Usable, error) { return InsideWith(f, who, nil) }
 
 // InsideWith is [Inside] for a call with flags; nil is without.
@@ -108,7 +110,7 @@ func Allowed(c *Call, tenant, agent, session string, scope sandbox.Scope) bool {
 	return Owns(c.Caller, tenant, agent, session, scope)
 }
 
-// Owns is [Allowed] for who has no call of a route.
+// Owns is [Allowed] for callers without the call of a route.
 func Owns(c auth.Caller, tenant, agent, session string, scope sandbox.Scope) bool {
 	claims := token.Claims{Role: c.Role, Tenant: c.Tenant, Agent: c.Agent, Session: c.Session}
 	switch scope {
@@ -120,8 +122,8 @@ func Owns(c auth.Caller, tenant, agent, session string, scope sandbox.Scope) boo
 	return claims.Allows(tenant, agent, session)
 }
 
-// NotFound is the error about a sandbox that there is not, or that is somebody
-// else's.
+// notFound returns the error for a sandbox that does not exist, or that belongs
+// to another caller.
 func notFound(name string) error {
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "GET /v1/sandboxes lists those that there are"}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// What others share is its own only for who acts for all of them.
+// A shared sandbox belongs only to a caller that acts for all of its sessions.
 func TestOwns(t *testing.T) {
 	admin := auth.Caller{Role: token.Admin}
 	all := auth.Caller{Role: token.Tenant, Tenant: "acme"}

@@ -1,6 +1,6 @@
-// Media: this part of the package is the resource of the daemon that has files from outside
-// copied into a workspace. It is for the backend of a tenant, which knows what
-// came in for whom, and not for the session that an agent speaks in.
+// This file holds the resource that has files from outside copied into a
+// workspace. It is for the backend of a tenant, which knows for which session a
+// file arrived, and not for the session that an agent uses.
 
 package resource
 

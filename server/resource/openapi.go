@@ -1,6 +1,6 @@
-// Openapi: this part of the package writes the table of routes down as an OpenAPI 3.1 document:
-// what the daemon serves, and what its tests hold every request and answer
-// against.
+// This file writes the table of routes as an OpenAPI 3.1 document, which
+// describes what the daemon serves, and against which its tests check every
+// request and answer.
 
 package resource
 

@@ -115,7 +115,7 @@ func openapiDescribe(s map[string]any, f reflect.StructField) {
 	openapiBound(s, f, "maxitems", "maxProperties", f.Type.Kind() == reflect.Map)
 }
 
-// words adds what bounds a value of the scalar type t in the field f.
+// words adds the bounds of a value of the scalar type t in the field f.
 func words(s map[string]any, t reflect.Type, f reflect.StructField) {
 	if enum := f.Tag.Get("enum"); enum != "" {
 		s["enum"] = strings.Split(enum, ",")

@@ -241,8 +241,9 @@ func chainOf(c evidence.Chain) api.EvidenceChain {
 	return out
 }
 
-// most returns as much damage as is told, what was changed before what only did
-// not come to its end, and how much of what was changed is left out.
+// recordsMost returns at most 100 places of damage, those that were changed
+// before those that are only incomplete, and how many changed places it has left
+// out.
 func recordsMost(damage []journal.Damage) (shown []journal.Damage, changed int) {
 	const most = 100
 	torn := func(d journal.Damage) bool { return d.Kind == journal.DamageTorn }

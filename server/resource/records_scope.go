@@ -1,6 +1,6 @@
-// Records: this part of the package is the resource of the daemon that tells what was tried and
-// stopped, and what was done: of a caller's own tenant, agent and session, as
-// far as the caller is bound to one.
+// This file holds the resource for the records of what was stopped, and of what
+// was done: those of the caller's own tenant, agent and session, as far as the
+// caller is bound to one.
 
 package resource
 
@@ -17,7 +17,7 @@ const (
 	mostLimit  = 1000
 )
 
-// A scope is which records a caller means, of those that are its own.
+// A scope selects records, of those that belong to the caller.
 type scope struct {
 	tenant, agent, session, sandbox string
 	all                             bool // every tenant's
@@ -41,7 +41,8 @@ func limitParam() Param {
 	return Param{Name: "limit", Type: Integer, Min: 1, Max: mostLimit, Doc: "The most records, of the newest; 100 without, and in a stream all"}
 }
 
-// scopeOf reads the query. Nobody selects what is beyond what he is bound to.
+// scopeOf reads the query. It refuses a selection beyond the names that the
+// caller is bound to.
 func scopeOf(c *Call) (scope, error) {
 	s := scope{
 		tenant: c.Who.Tenant, agent: c.Text("agent"), session: c.Text("session"), sandbox: c.Text("sandbox"),

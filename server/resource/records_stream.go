@@ -22,7 +22,8 @@ func recordEvents(record any) []Event {
 	}
 }
 
-// oneMore is the limit of a query that tells whether there is more than limit.
+// oneMore returns the limit of a query that has to show whether there are more
+// than limit records.
 func oneMore(limit int) int {
 	if limit == 0 {
 		return 0
@@ -30,8 +31,9 @@ func oneMore(limit int) int {
 	return limit + 1
 }
 
-// stream answers with the first records of all, one by one; 0 is all. An error
-// before the first thing is told is one as everywhere.
+// streamList answers with the first limit records of all, one event each; 0 is
+// all of them. An error before the first event is returned, and answered as for
+// every route.
 func streamList[T, S any](c *Call, all iter.Seq2[T, error], limit int, shown func(T) S) (any, error) {
 	var e *Events
 	tell := func(name string, data any) error {

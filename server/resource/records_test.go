@@ -189,8 +189,8 @@ func TestEvidence(t *testing.T) {
 	r.Want(http.StatusMethodNotAllowed, "acme", "DELETE", "/v1/evidence", "")
 }
 
-// TestStreams holds that a stream tells all there is unless it is told how much,
-// and how it ends.
+// TestStreams holds that a stream without a limit has all records, and how it
+// ends.
 func TestStreams(t *testing.T) {
 	r := recordsNewRig(t)
 	for i := range 120 {

@@ -107,8 +107,8 @@ func (v *recordsViolations) clear(c *Call) (any, error) {
 	return api.Cleared{Removed: n}, nil
 }
 
-// gather hands on the first records of all, and tells whether there are more
-// and how many places are damaged.
+// gather passes the first limit records of all to each, and returns whether
+// there are more and how many places are damaged.
 func gather[T any](all iter.Seq2[T, error], limit int, each func(T) error) (more bool, damaged int, err error) {
 	n := 0
 	for r, err := range all {

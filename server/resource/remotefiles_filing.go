@@ -1,17 +1,17 @@
-// Filing: this part of the package serves the files of a sandbox over HTTP as sandbox.Files has
-// them, byte by byte and link by link, for clients of this project; package
-// client/filing is the other side. Whose files, and who may ask, is for whoever
-// mounts it.
+// This file serves the files of a sandbox over HTTP with the interface of
+// sandbox.Files, with paths and links byte for byte, for clients of this
+// project; package client/filing is the client. The server that mounts it
+// decides which files a request may use.
 //
 // Paths of files are parameters, because there every byte can be written:
 //
 //	GET  …/files/abilities
 //	GET  …/files/content?path&offset&limit       the bytes; PUT …?path&perm&exclusive
 //	GET  …/files/stat?path[&link=true]           link describes a link itself
-//	GET  …/files/link?path                       what it says
+//	GET  …/files/link?path                       the target of the link
 //	GET  …/files/folder?path
 //	POST …/files/mkdir?path&perm                 …/remove?path&recursive …/clear?path
-//	POST …/files/rename?path&to                  …/symlink?path&to (what the link says)
+//	POST …/files/rename?path&to                  …/symlink?path&to (the target of the link)
 //
 // With plain=true no link is followed.
 
@@ -37,8 +37,8 @@ import (
 // with them; done is called when that has ended and the answer was written.
 type remotefilesFind func(r *http.Request) (files sandbox.Files, ctx context.Context, done func(), err error)
 
-// A Tell returns an error as whoever sent the request gets to see it; nil tells
-// all of it.
+// A Tell returns an error as the sender of the request may see it; a nil Tell
+// hides nothing.
 type remotefilesTell func(r *http.Request, err error) error
 
 func (t remotefilesTell) of(r *http.Request, err error) error {
@@ -235,7 +235,7 @@ func read(w http.ResponseWriter, q *remotefilesRequest, tell remotefilesTell) {
 		w.Header().Set(stream.TrailerProblem, string(b))
 		return
 	}
-	panic(http.ErrAbortHandler) // so that nobody takes it for the whole
+	panic(http.ErrAbortHandler) // so that the client does not take it for the whole
 }
 
 func (q *remotefilesRequest) content() (io.ReadCloser, error) {

@@ -1,30 +1,30 @@
-// Package route is what the resources of the daemon are made of: a [Route] is
-// one method on one path, with what may be asked there, what is answered, and
-// the function that does it. The same table serves the requests and describes
-// them, so that neither can say what the other does not do.
+// Package resource has the resources of the daemon, and what they are made of: a
+// [Route] is one method on one path, with its parameters, its answer, and the
+// function that carries it out. The same table serves the requests and describes
+// them, so that the two cannot differ.
 //
-// A resource is a type with a method Routes, in a package of its own below
-// daemon, and is handed to daemon.New:
+// A resource is a type with a method Routes, and is passed to server.New:
 //
-//	func (s *Shells) Routes() []route.Route {
-//		return []route.Route{{
+//	func (s *Shells) Routes() []Route {
+//		return []Route{{
 //			ID: "listShells", Method: "GET", Path: "/v1/sandboxes/{name}/shells",
 //			Summary: "List the shells of the session", Tag: "shells", Role: token.Session,
 //			Response: api.ShellList{}, Do: s.list,
 //		}}
 //	}
 //
-//	func (s *Shells) list(c *route.Call) (any, error) {
+//	func (s *Shells) list(c *Call) (any, error) {
 //		row, err := s.manager.Find(c.Context(), c.Who.Tenant, c.Path("name"))
 //		…
 //		return api.ShellList{Items: items}, nil
 //	}
 //
-// Before Do is called the daemon has found out who asks and on whose behalf,
-// counted the request against the quota, held the query against the table, and
-// set a deadline. Do returns what is written as JSON, a [Reply] where the
-// status or headers differ, or [Sent] when it has answered by itself. An error
-// becomes a problem+json by its code; no handler writes errors.
+// Before the daemon calls Do it has identified the caller and the names on whose
+// behalf it calls, counted the request against the quota, checked the query
+// against the table, and set a deadline. Do returns a value that is written as
+// JSON, a [Reply] where the status or headers differ, or [Sent] when it has
+// answered by itself. An error becomes a problem+json by its code; no handler
+// writes errors.
 package resource
 
 import (
@@ -36,15 +36,15 @@ import (
 
 // A Route is one method on one path.
 type Route struct {
-	ID      string // operationId: one word in camelCase, like no other's
+	ID      string // operationId: a unique name in camelCase
 	Method  string // GET serves HEAD too, unless HEAD has a route of its own
 	Path    string // as [http.ServeMux] has it: {name} is one segment, {path...} the rest
 	Summary string // one line, as an order: "Run a command"
 	Doc     string // more, where there is more to say
 	Tag     string // the group it is listed in
 
-	// Role is the least that the caller needs; empty lets everybody in, also
-	// who has no token.
+	// Role is the least role that the caller needs; empty admits every caller,
+	// also without a token.
 	Role token.Role
 
 	Request  any // zero value of what the body is as JSON; nil is no body, or one that is no JSON
@@ -67,8 +67,8 @@ type Route struct {
 	Events []Event
 	// Stream lets the answer go on for as long as the caller listens.
 	Stream bool
-	// Follows is of a stream that only tells what others do: nothing is lost
-	// when it is cut off, so a server that ends does not wait for it.
+	// Follows marks a stream that only reports what other requests do: cutting
+	// it off loses nothing, so a server that shuts down does not wait for it.
 	Follows bool
 	// Socket makes it a WebSocket: Do takes the connection over.
 	Socket bool

@@ -1,5 +1,4 @@
-// Sandboxes: this part of the package is the resource of the daemon that makes sandboxes, tells
-// of them, and takes them away.
+// This file holds the resource that makes, describes and removes sandboxes.
 
 package resource
 
@@ -44,7 +43,7 @@ type sandboxesResource struct {
 	mu       sync.Mutex
 	closed   bool
 	reported map[string]reported          // failures that the log has had lately, by tenant
-	coming   map[string]map[string]*ahead // sandboxes that nobody waits for, by tenant and name
+	coming   map[string]map[string]*ahead // sandboxes that start without a waiting request, by tenant and name
 	all      sync.WaitGroup               // of them
 	life     context.Context
 	stop     func()
@@ -60,7 +59,7 @@ func NewSandboxes(o Options) *sandboxesResource {
 	return s
 }
 
-// Close gives up sandboxes that are coming and that nobody waits for.
+// Close cancels the sandboxes that start without a waiting request.
 func (s *sandboxesResource) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -71,8 +70,9 @@ func (s *sandboxesResource) Close() {
 
 const one = "/v1/sandboxes/{name}"
 
-// whichProvider is the parameter by which [named.Find] tells sandboxes of one name
-// apart. Routes that run something have none: the settings say where commands run.
+// whichProvider is the parameter by which [Find] distinguishes sandboxes of one
+// name. Routes that run something have none: the settings say where commands
+// run.
 var whichProvider = Param{
 	Name: "provider", Doc: "Of two sandboxes of this name with different providers, the one with this; without, the one of the provider that the settings name", Length: 64,
 }
@@ -124,7 +124,7 @@ func (s *sandboxesResource) get(c *Call) (any, error) {
 	return shown(c, row), nil
 }
 
-// row is the sandbox of the path, as the provider tells of it.
+// row returns the sandbox of the path, as the provider describes it.
 func (s *sandboxesResource) row(c *Call) (manager.Row, error) { return s.found(c, Find) }
 
 // own is that of a sandbox that the caller may change.
@@ -153,8 +153,7 @@ func (s *sandboxesResource) pause(c *Call) (any, error) { return s.change(c, s.o
 
 func (s *sandboxesResource) resume(c *Call) (any, error) { return s.change(c, s.o.Manager.Resume) }
 
-// change does something with the sandbox of the path and tells of it as it is
-// then.
+// change calls do with the sandbox of the path and returns its state afterwards.
 func (s *sandboxesResource) change(c *Call, do func(context.Context, manager.Row) error) (any, error) {
 	row, err := s.own(c)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// create brings the sandbox of a session up, once for each idempotency key.
+// create starts the sandbox of a session, once for each idempotency key.
 func (s *sandboxesResource) create(c *Call) (any, error) {
 	in, err := Body[api.CreateSandbox](c)
 	if err != nil {
@@ -101,7 +101,7 @@ func keyOf(c *Call, in api.CreateSandbox) (string, error) {
 	return in.IdempotencyKey, nil
 }
 
-// make brings the sandbox up.
+// make starts the sandbox, or has it started in the background.
 func (s *sandboxesResource) make(c *Call, who config.Who, in api.CreateSandbox) (status int, made api.Sandbox, err error) {
 	if _, err := Inside(s.o.Manager, who); err != nil {
 		return 0, made, err
@@ -128,7 +128,7 @@ func (s *sandboxesResource) make(c *Call, who config.Who, in api.CreateSandbox) 
 	return status, made, nil
 }
 
-// bring is the sandbox up, and kept for so long.
+// bring starts the sandbox, and has it kept for ttl seconds.
 func (s *sandboxesResource) bring(ctx context.Context, who config.Who, ttl int64) (manager.Prepared, error) {
 	p, err := s.ready(ctx, who)
 	if err == nil && ttl > 0 {

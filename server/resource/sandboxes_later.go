@@ -12,28 +12,28 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// maxComing is how many sandboxes of one tenant may be coming up at a time with
-// nobody waiting for them.
+// maxComing is how many sandboxes of one tenant may start at a time without a
+// waiting request.
 const maxComing = 64
 
-// An ahead is a sandbox that is coming up with nobody waiting for it.
+// An ahead is a sandbox that starts without a waiting request.
 type ahead struct {
-	ttl  int64  // seconds for which it is yet to be kept, as who asked last says; 0 is nothing
+	ttl  int64  // seconds for which it is yet to be kept, by the last request; 0 is nothing
 	by   string // for whom it is coming up; see asker
-	next *asker // who asked last of others than that; nil is nobody
+	next *asker // the last other caller that asked for it; nil is none
 }
 
-// An asker is who asks for a sandbox: it counts for him, and comes up by what
-// he may.
+// An asker is a caller that asks for a sandbox: the sandbox counts for that
+// caller, and starts with its rights.
 type asker struct {
 	ctx context.Context // of a request, whose end is not that of what it asks for
 	id  string          // of a token or a user
 	who config.Who
 }
 
-// later has the sandbox come up with nobody waiting for it, once however many ask
-// for that meanwhile. It comes up for who asks first, and where that fails for the
-// last of the others, who were told the same.
+// later starts the sandbox in the background, once for all requests that ask for
+// it meanwhile. It starts with the rights of the first caller, and where that
+// fails with those of the last of the other callers, which got the same answer.
 func (s *sandboxesResource) later(by asker, name string, in api.CreateSandbox) (int, api.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +90,8 @@ type reported struct {
 	more int
 }
 
-// failed writes to the log that a sandbox did not come up, at most once in reportEvery
-// for one tenant: who asks again and again does not fill the log.
+// failed logs that a sandbox did not start, at most once in reportEvery for one
+// tenant, so that a caller that repeats the request does not fill the log.
 func (s *sandboxesResource) failed(tenant, name string, err error) {
 	s.mu.Lock()
 	now := time.Now()
@@ -114,9 +114,10 @@ func (s *sandboxesResource) failed(tenant, name string, err error) {
 	l.Warn("a sandbox that was asked for without waiting did not come up")
 }
 
-// come is the sandbox up, and kept for as long as was asked for last. It counts
-// as coming until both is done, so that whoever asks meanwhile is not forgotten.
-// Where it has failed next is for whom it is to be tried again.
+// come starts the sandbox, and has it kept for as long as the last request asked
+// for. The sandbox counts as starting until both are done, so that requests that
+// arrive meanwhile are not forgotten. Where the start has failed next is the
+// caller for which it is to be tried again.
 func (s *sandboxesResource) come(by asker, name string, one *ahead) (next *asker, err error) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(by.ctx), startWithin)
 	defer done()

@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// A slow keeper brings sandboxes up when it is told to.
+// A slow keeper starts sandboxes when the test lets it.
 type sandboxesSlow struct {
 	sandboxesKeeper
 	up chan struct{}
@@ -118,8 +118,9 @@ func TestLaterOnce(t *testing.T) {
 	})
 }
 
-// TestLaterForTheOthers holds that who joins a sandbox that is coming up does not
-// depend on what the first may who asked for it, and that nobody's is tried twice.
+// TestLaterForTheOthers holds that a caller that joins the start of a sandbox
+// does not depend on the rights of the first caller, and that no caller's start
+// is tried twice.
 func TestLaterForTheOthers(t *testing.T) {
 	for _, tt := range []struct {
 		none string

@@ -87,7 +87,7 @@ func (s *sandboxesResource) rows(c *Call, tenant string) ([]manager.Row, error) 
 	return rows, nil
 }
 
-// cursorMark begins every cursor, so that another form can follow one day.
+// cursorMark begins every cursor, so that another format can follow later.
 const cursorMark = "n:"
 
 func writeCursor(name string) string {

@@ -1,10 +1,9 @@
-// Shells: this part of the package is the resource of the daemon for what stays connected to a
-// sandbox: shells that keep their state from line to line, commands that are
-// carried over a WebSocket, and terminals, which may stay when their caller
-// goes.
+// This file holds the resource for what stays connected to a sandbox: shells
+// that keep their state from line to line, commands that are carried over a
+// WebSocket, and terminals, which can outlive their client.
 //
-// Everything is found by the sandbox, whose session it belongs to, and by an id
-// that nobody can guess; what is somebody else's is not there.
+// Every object is found by the sandbox, whose session it belongs to, and by a
+// random id; an object of another caller looks as if it did not exist.
 
 package resource
 

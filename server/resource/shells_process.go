@@ -148,11 +148,12 @@ type discard struct{}
 // Write implements io.Writer.
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// errLeft is why nobody knows the end of a terminal that the client has left.
+// errLeft says that the client has disconnected from a terminal whose end is
+// still unknown.
 var errLeft = errors.New("the client has left")
 
-// A staying process is a terminal of the house, to which a client is
-// connected. The end of the connection is not its end.
+// A staying process is a kept terminal to which a client is connected. The end
+// of the connection does not end the terminal.
 type staying struct {
 	house shellsHouse
 	who   config.Who
@@ -183,8 +184,9 @@ func (x *shellsResource) stay(ctx context.Context, who config.Who, id string, cm
 	return p, nil
 }
 
-// input passes on what the client types until it has gone. Its end is not that
-// of the terminal's input: a person says so with a key.
+// input passes on what the client types until it disconnects. The end of the
+// connection is not the end of the terminal's input: for that a person presses a
+// key.
 func (p *staying) input(ctx context.Context, from io.Reader) {
 	if from == nil {
 		return

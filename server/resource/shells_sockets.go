@@ -21,7 +21,7 @@ import (
 // grace is how long a command has to end by itself when its caller has gone.
 const shellsGrace = 2 * time.Second
 
-// The size of a terminal of which nobody has said it.
+// The size of a terminal when the client sends none.
 const (
 	usualRows = 24
 	usualCols = 80
@@ -130,13 +130,13 @@ func (x *shellsResource) socket(c *Call, start func(context.Context, lookupSandb
 	})
 }
 
-// serve upgrades the connection. Errors are told as callers may see them.
+// serve upgrades the connection. It sends errors as the caller may see them.
 func (x *shellsResource) serve(c *Call, start stream.Start) (any, error) {
 	conn, err := websocket.Accept(c.Writer, c.Request, nil)
 	if err != nil {
 		return Sent{}, nil // it has answered
 	}
-	// The client hears the error, and there is nobody else to tell.
+	// Serve sends the error to the client; there is no other receiver for it.
 	_ = stream.Serve(c.Context(), conn, x.o, func(ctx context.Context, q stream.Request, cmd sandbox.Command) (sandbox.Process, error) {
 		p, err := start(ctx, q, cmd)
 		if err != nil {
@@ -147,7 +147,7 @@ func (x *shellsResource) serve(c *Call, start stream.Start) (any, error) {
 	return Sent{}, nil
 }
 
-// told is a process whose errors are told as callers may see them.
+// told is a process that returns errors as the caller may see them.
 type told struct {
 	sandbox.Process
 	c *Call

@@ -101,7 +101,7 @@ func TestOthersHaveNoShells(t *testing.T) {
 				r.Want(404, as, q.method, r.base+q.path, q.body)
 			}
 		}
-		// Nor from within a sandbox of one's own.
+		// Nor by the path of another sandbox of the caller.
 		own := "/v1/sandboxes/" + r.Ready("acme", "s2")
 		r.Want(404, "acme-s2", "POST", own+"/shells/"+sh.ID+"/run", `{"line":"id"}`)
 		r.Want(404, "acme-s2", "GET", own+"/pty?id="+sh.ID, "")
@@ -109,7 +109,7 @@ func TestOthersHaveNoShells(t *testing.T) {
 	})
 }
 
-// dial opens a WebSocket as somebody.
+// dial opens a WebSocket as the caller of that name.
 func (r shellsRig) dial(as, path string) (*websocket.Conn, http.Header) {
 	r.T.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
@@ -280,8 +280,8 @@ func (r shellsRig) gone(seconds string) {
 	})
 }
 
-// TestTerminalStays holds that a terminal that is kept outlives its socket, is
-// found again, and ends when it is told to.
+// TestTerminalStays holds that a kept terminal outlives its socket, is found
+// again, and ends when a request ends it.
 func TestTerminalStays(t *testing.T) {
 	shellsOnWalls(t, func(t *testing.T, r shellsRig) {
 		if r.Engine != nil {

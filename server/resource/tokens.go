@@ -1,6 +1,6 @@
-// Tokens: this part of the package is the resource of the daemon for bearer tokens: a caller
-// makes tokens with less than its own, or as much, and sees and takes back
-// those, whose secrets are shown once.
+// This file holds the resource for bearer tokens: a caller makes tokens with at
+// most its own rights, and lists and revokes them; the answer that creates a
+// token is the only one with its secret.
 
 package resource
 
@@ -58,11 +58,11 @@ func (x *tokensResource) Routes() []Route {
 	}}
 }
 
-// mine tells which tokens are the caller's to see and take back: all for
-// admins, and else its own and those below it.
+// mine lists the tokens that the caller may see and revoke: all for admins, and
+// else its own and the tokens derived from it.
 //
-// The files of all tenants' tokens are looked at for it, so one caller of a tenant
-// does that at a time, and the others of that tenant wait; all admins count as one.
+// It reads the files of all tenants' tokens, so of each tenant one caller does
+// that at a time, and the others of that tenant wait; all admins count as one.
 func (x *tokensResource) mine(c *Call) (token.Listing, error) {
 	own := ownID(c)
 	if own == "" && !c.Admin() {
@@ -189,7 +189,7 @@ func agentOf(c *Call, role token.Role) string {
 	return ""
 }
 
-// named refuses names that nobody can have: such a token would be of no use.
+// named refuses names that are never valid: such a token would be of no use.
 func named(c token.Claims) error {
 	return config.Who{Tenant: c.Tenant, Agent: cmp.Or(c.Agent, config.DefaultAgent), Session: cmp.Or(c.Session, config.DefaultSession)}.Validate()
 }

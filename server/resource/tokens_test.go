@@ -55,7 +55,7 @@ func TestChildren(t *testing.T) {
 	if all := served.JSON[api.TokenList](t, r.Want(200, "root", "GET", "/v1/tokens", "")).Items; len(all) < 4 {
 		t.Errorf("%+v", all)
 	}
-	r.Want(200, "acme-s1", "DELETE", "/v1/tokens/"+r.IDs["acme-s1"], "") // one's own
+	r.Want(200, "acme-s1", "DELETE", "/v1/tokens/"+r.IDs["acme-s1"], "") // the caller's own
 	r.Want(401, "acme-s1", "GET", "/v1/tokens", "")
 }
 
@@ -82,8 +82,9 @@ func TestNeverMore(t *testing.T) {
 	r.Want(403, agent.Secret, "POST", "/v1/tokens", `{"role":"tenant","agent":"main"}`)
 }
 
-// TestBoundToTheAgent holds that a token is good for the agent of the request
-// that made it, and for no other one, unless a caller who may asks for that.
+// TestBoundToTheAgent holds that a token is valid for the agent of the request
+// that made it, and for no other, unless a caller with the right to it asks for
+// that.
 func TestBoundToTheAgent(t *testing.T) {
 	r := tokensNewRig(t)
 	const agent = api.HeaderAgent
@@ -157,8 +158,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestNotGoodAnyMore holds that a token which has expired is told of and taken
-// back like any other, by whom it was made from.
+// TestNotGoodAnyMore holds that an expired token is listed and can be revoked
+// like any other, by the token that it was made from.
 func TestNotGoodAnyMore(t *testing.T) {
 	r := tokensNewRig(t)
 	_, id, err := r.Tokens.Create(token.Claims{Role: token.Tenant, Parent: r.IDs["acme"], Expires: time.Now().Add(time.Second)})

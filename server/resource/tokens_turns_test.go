@@ -10,7 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A slow store lists until it is told to end, and counts who does.
+// A slow store blocks each listing until the test ends it, and counts the
+// callers.
 type tokensSlow struct {
 	tokensStore
 	end chan struct{}

@@ -1,5 +1,5 @@
-// Toolcalls: this part of the package is the resource of the daemon that lists the tools of a
-// session and calls them, as an agent would.
+// This file holds the resource that lists the tools of a session and calls them,
+// as an agent would.
 
 package resource
 
@@ -130,11 +130,11 @@ func answer(a tools.Answer) (api.ToolAnswer, error) {
 	return out, err
 }
 
-// progress tells how far a tool is.
+// progress sends how far a tool is.
 type progress struct {
 	c      *Call
 	mu     sync.Mutex
-	events *Events // nil until there is something to tell
+	events *Events // nil until there is an event to send
 }
 
 func (p *progress) begun() bool {
@@ -153,5 +153,5 @@ func (p *progress) begin() *Events {
 }
 
 func (p *progress) tell(t tools.Progress) {
-	_ = p.begin().Send(api.EventProgress, api.ToolProgress{Message: t.Message, Bytes: t.Bytes, Lines: t.Lines}) // who has gone is noticed by the request's context
+	_ = p.begin().Send(api.EventProgress, api.ToolProgress{Message: t.Message, Bytes: t.Bytes, Lines: t.Lines}) // the request's context ends when the client has gone
 }

@@ -1,15 +1,15 @@
-// Watch: this part of the package tells what changes below a path of a sandbox, by looking again
+// This file reports what changes below a path of a sandbox, by scanning it again
 // and again through the sandbox's own files.
 //
-// Nothing is asked of the kernel inside, so it works with every wall and file
-// transport. What comes and goes between two looks is not seen, and a change
-// that leaves size and time as they were neither. A look is bounded in entries
-// and in what their paths take: the names are those of whoever is in the
-// sandbox, and the memory is not. Beyond that the watch says what it does not
-// see. It rests nine times as long as a look took, with the comparison to the one
-// before, so that a large tree costs no more than a tenth of one caller's time;
-// but never longer than ten seconds for that: a look that has waited for something
-// takes long, too, and the watch should not be blind for minutes after it.
+// It does not use the kernel's notifications inside, so it works with every
+// provider and file transport. It misses what is created and removed between two
+// scans, and a change that leaves size and time as they were. A scan is bounded
+// in entries and in the bytes of their paths, because programs in the sandbox
+// choose the names and the daemon pays with its memory; the watch reports what
+// lies beyond these bounds. The watch rests nine times as long as a scan and its
+// comparison took, so that a large tree costs no more than a tenth of one
+// caller's time; but at most ten seconds: a scan may also take long because it
+// had to wait, and the watch should not miss changes for minutes after it.
 
 package resource
 
@@ -46,10 +46,11 @@ type watchChange struct {
 	Entry watchEntry
 }
 
-// A Hearer is told what a watch notices. An error of it ends the watch.
+// A Hearer receives the events of a watch. An error that it returns ends the
+// watch.
 type watchHearer interface {
-	// Ready is called once, when the first look is over: what happens from
-	// then on is told. entries is how many there are.
+	// Ready is called once, after the first scan, with the number of entries:
+	// changes from then on are reported.
 	Ready(entries int) error
 	// Changes are those between two looks, in the order of a walk. It is
 	// called at every look, also with none.
@@ -232,9 +233,9 @@ func tooMany(err error) bool {
 	return ok && e.Code == sandbox.CodeBudgetExceeded && e.Op == "walk"
 }
 
-// knows reports whether the look would have seen name if it were there. It asks
-// about each folder above name, and not for each that is closed whether it is one:
-// who is in the sandbox may close thousands.
+// knows reports whether the scan would have seen name if it existed. It looks up
+// each folder above name instead of comparing name with each closed folder:
+// programs in the sandbox can close thousands.
 func (s *snapshot) knows(name string) bool {
 	if s.last != "" && order(name, s.last) >= 0 {
 		return false
@@ -252,8 +253,8 @@ func (s *snapshot) knows(name string) bool {
 	return true
 }
 
-// remembering keeps of the look before what this one does not know of, so that
-// it is told when it comes back changed or not at all.
+// remembering copies from the scan before the entries that this one could not
+// see, so that a later scan can report them as changed, or as unchanged.
 func (s *snapshot) remembering(before *snapshot) *snapshot {
 	if s.last == "" && len(s.closed) == 0 {
 		return s
@@ -295,8 +296,8 @@ func diff(before, now *snapshot) []watchChange {
 	return out
 }
 
-// changed compares what is told of an entry. The time of a folder changes with
-// what is in it, which is told by itself.
+// changed compares the reported properties of an entry. It ignores the size and
+// time of a folder, which change with its entries: those are reported themselves.
 func changed(a, b watchEntry) bool {
 	return a.Mode != b.Mode || !a.Mode.IsDir() && (a.Size != b.Size || !a.Modified.Equal(b.Modified))
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// TestRemembersWithinBounds holds that what a watch keeps of earlier looks does
-// not grow beyond what the last one has seen, in entries and in bytes: who is in
-// the sandbox chooses the names, and in which look they are seen.
+// TestRemembersWithinBounds holds that what a watch keeps of earlier scans does
+// not grow beyond what the last one has seen, in entries and in bytes: programs
+// in the sandbox choose the names, and in which scan they are seen.
 func TestRemembersWithinBounds(t *testing.T) {
 	const most = 1 << 20
 	seen := func(entries, length int, before *snapshot) *snapshot {
@@ -62,7 +62,7 @@ func (f oneAtATime) ReadDir(ctx context.Context, name string) ([]fs.DirEntry, er
 
 func (f oneAtATime) Stat(_ context.Context, name string) (fs.FileInfo, error) { return os.Stat(name) }
 
-// A counter hears looks, and ends after some.
+// A counter counts the reports of scans, and ends the watch after some.
 type watchCounter struct{ left int }
 
 func (c *watchCounter) Ready(int) error   { return nil }
@@ -95,9 +95,9 @@ func (f crowded) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) 
 	return entries, err
 }
 
-// TestPassesCrowdedFolders holds that a folder with too many entries is told of
-// and does not end the watch, that its entries do not come and go, and that a
-// budget which is spent ends it.
+// TestPassesCrowdedFolders holds that a folder with too many entries is reported
+// and does not end the watch, that its entries are not reported as coming and
+// going, and that a spent budget ends the watch.
 func TestPassesCrowdedFolders(t *testing.T) {
 	root := t.TempDir()
 	in := filepath.Join(root, "in")
@@ -174,8 +174,9 @@ func TestComparesWithinBounds(t *testing.T) {
 	}
 }
 
-// TestKnowsWhatIsClosed holds that what is below a closed folder is not known, at
-// any depth, and all else is: the folder, and what only begins like it.
+// TestKnowsWhatIsClosed holds that knows is false for names below a closed
+// folder, at any depth, and true for all others: the folder itself, and names
+// that only have it as a prefix.
 func TestKnowsWhatIsClosed(t *testing.T) {
 	s := &snapshot{closed: map[string]bool{"/w/a": true, "/w/b/c": true}}
 	for name, want := range map[string]bool{
@@ -188,7 +189,7 @@ func TestKnowsWhatIsClosed(t *testing.T) {
 	}
 }
 
-// A standing is files in which each look takes as long as it is told to.
+// A standing is files in which each scan takes a given time.
 type standing struct {
 	sandbox.Files
 	takes  []time.Duration // one look after the other

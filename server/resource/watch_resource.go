@@ -78,12 +78,12 @@ func (x *WatchResource) watch(c *Call) (any, error) {
 		err = context.Cause(c.Context()) // a watch has no end of its own
 	}
 	if err != nil && h.failed == nil {
-		_ = h.events.Send(api.EventError, c.Problem(c.Why(err))) // who does not hear it has gone
+		_ = h.events.Send(api.EventError, c.Problem(c.Why(err))) // an error means that the client has gone
 	}
 	return Sent{}, nil
 }
 
-// A hearer tells a client. The answer begins when the watch does.
+// A hearer sends events to a client. The answer begins when the watch does.
 type hearer struct {
 	call   *Call
 	events *Events

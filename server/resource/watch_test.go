@@ -48,7 +48,7 @@ func (r *watchRig) between(t *testing.T, line string) {
 	r.Run("acme", "s1", line)
 }
 
-// A listener hears a watch.
+// A listener receives the events of a watch.
 type listener struct {
 	t     *testing.T
 	lines *bufio.Scanner
