@@ -30,7 +30,7 @@ const maxKeys = 16
 type auditor struct {
 	folder string
 	tenant string
-	named  bool // tenant is known; else the first record that fits tells it
+	named  bool // tenant is known; otherwise the first record that fits names it
 	keys   map[string]ed25519.PublicKey
 	kept   *journal.Place // that must be signed; see Check
 

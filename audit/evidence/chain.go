@@ -30,7 +30,7 @@ type chain struct {
 
 	open atomic.Bool // this process has written what it has not signed
 
-	// The rest belongs to who holds the journal's lock.
+	// The lock of the journal guards the remaining fields.
 	at       string // hash of the last line that is counted; empty: nothing is known
 	fresh    bool   // at's file holds no record
 	base     uint64 // number of the line before the batch that is being written
@@ -48,7 +48,7 @@ func (c *chain) append(ctx context.Context, records []journal.Encoded) error {
 
 // finish writes a checkpoint when there are records without one.
 func (c *chain) finish(ctx context.Context) error {
-	was := c.open.Swap(false) // who appends meanwhile sets it again
+	was := c.open.Swap(false) // a concurrent append sets it again
 	err := c.journal.Append(ctx, func(t journal.Tail) (any, bool, error) {
 		if err := c.catchUp(ctx, t); err != nil || c.unsigned == 0 {
 			return nil, false, err
@@ -83,8 +83,8 @@ func (c *chain) after(t journal.Tail) (any, bool, error) {
 	return c.checkpoint(t)
 }
 
-// due is how many records may be without a signature: what the last one who
-// signed has promised, or less.
+// due is how many records may be without a signature: the number that the last
+// checkpoint promised, or less.
 func (c *chain) due() uint64 { return min(c.every, c.promised) }
 
 // checkpoint signs everything up to t. What follows is counted anew, because
@@ -114,7 +114,7 @@ func (c *chain) catchUp(ctx context.Context, t journal.Tail) error {
 	for raw, err := range t.Back(ctx) {
 		var d *journal.Damage
 		if errors.As(err, &d) {
-			continue // for Verify to tell
+			continue // Verify reports it
 		}
 		if err != nil {
 			return err

@@ -165,8 +165,8 @@ func TestOneTenantsTrouble(t *testing.T) {
 	}
 }
 
-// TestManyTenantsInOrder holds that a query of all merges by time, page by
-// page, with damage told once, and that it holds no file of them open.
+// TestManyTenantsInOrder checks that a query over all tenants merges by time,
+// page by page, reports damage once, and keeps no file open.
 func TestManyTenantsInOrder(t *testing.T) {
 	c := newClock()
 	dir := t.TempDir()
@@ -265,8 +265,8 @@ func TestOldLayout(t *testing.T) {
 	}
 }
 
-// TestWhatIsGone holds that a chain, its name, or what does not belong there is
-// told.
+// TestWhatIsGone checks that Verify reports a missing chain, a missing name,
+// and files that do not belong there.
 func TestWhatIsGone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(dir string) error

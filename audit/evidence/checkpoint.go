@@ -1,6 +1,6 @@
-// Checkpoint: this part of the package signs a chain of records at a place: who has the key says
-// that the line with this number had this hash, and with it that every line
-// before was as it is. It is pure: keys and times are given to it.
+// This file signs a chain of records at a place: the signature states that the
+// line with this number had this hash, and with it that every line before is
+// unchanged. It is pure: the caller supplies keys and times.
 
 package evidence
 
@@ -18,8 +18,8 @@ type checkpoint struct {
 	Seq     uint64    `json:"seq"`     // of the line right before it
 	Hash    string    `json:"hash"`    // of that line: 64 hex digits in lower case
 	Records uint64    `json:"records"` // in the chain up to there, since it began, checkpoints not counted
-	Every   uint64    `json:"every"`   // who signs promises the next one after so many records
-	Time    time.Time `json:"time"`    // by the clock of who signs
+	Every   uint64    `json:"every"`   // the signer promises the next checkpoint after so many records
+	Time    time.Time `json:"time"`    // by the clock of the signer
 	Key     string    `json:"key"`     // see KeyID
 	Sig     string    `json:"sig"`     // standard base64, padded
 }

@@ -39,8 +39,8 @@ func ParsePublic(text string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// secretMark begins the text of a secret key, so that nobody takes it for
-// something else.
+// secretMark begins the text of a secret key, so that a reader does not mistake
+// it for something else.
 const secretMark = "sandbox-evidence-secret-key-1 "
 
 // SecretSize is the length of every text that Secret returns.

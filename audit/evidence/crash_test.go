@@ -56,9 +56,9 @@ func start(t *testing.T, dir, tenant string, every, count, batch int) (*exec.Cmd
 	return cmd, bufio.NewScanner(out)
 }
 
-// TestKilledWriters kills writers in the middle: what they said is there, the
-// chain is whole, and the next one who writes, or Checkpoint, signs what they
-// have left.
+// TestKilledWriters kills writers during a write: what they acknowledged is
+// there, the chain is whole, and the next writer, or Checkpoint, signs what
+// they left.
 func TestKilledWriters(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{CheckpointEvery: 16})
@@ -89,8 +89,8 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
-// TestTornLine holds that half a line is told and no damage, before and after
-// somebody goes on.
+// TestTornLine checks that half a line is reported and is no damage, before and
+// after the next append.
 func TestTornLine(t *testing.T) {
 	for name, keep := range map[string]func(line string) string{
 		"one byte":              func(l string) string { return l[:1] },
@@ -131,8 +131,9 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// TestTwoProcessesWriteOneChain holds that each checkpoint of either signs the
-// line before it, whoever wrote that, and that none is missing or too many.
+// TestTwoProcessesWriteOneChain checks that each checkpoint of either process
+// signs the line before it, whichever process wrote it, and that none is
+// missing or superfluous.
 func TestTwoProcessesWriteOneChain(t *testing.T) {
 	const count = 600
 	dir := t.TempDir()

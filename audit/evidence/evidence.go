@@ -1,28 +1,28 @@
-// Package evidence keeps what was done: decisions of the way out, and
-// operations with their begin and their end.
+// Package evidence records decisions of the egress proxy, and operations with
+// their begin and their end.
 //
 // Each tenant has a chain of records of its own: a journal, chained by hashes
-// and bounded in size, for all processes that share a state folder; see
-// package journal for what that withstands. A key of the state folder signs
-// the chain at checkpoints: the first record of every file is one, and after
-// [Options].CheckpointEvery records comes another. So who can write the folder
-// and has not the key cannot change what was signed without its showing; what
-// is behind the last checkpoint only the hashes hold. Who has the key as well,
-// or takes the end of a chain away together with the journal's note of where
-// that is, is found by whoever keeps the public key and the last signed place
-// elsewhere.
+// and bounded in size, for all processes that share a state folder; see package
+// journal for what it protects against. A key of the state folder signs the
+// chain at checkpoints: the first record of every file is one, and another
+// follows after [Options].CheckpointEvery records. So a process that can write
+// to the folder but does not have the key cannot change signed records
+// undetected; only hashes protect the records after the last checkpoint. An
+// attacker who also has the key, or who removes the end of a chain together
+// with the journal's head, is detected only by comparing with a copy of the
+// public key and of the last signed place that is kept in another place.
 //
-// Nothing is lost in silence: where records of one sandbox come faster than is
-// kept one by one, a record tells at once that others are only counted, and
-// one behind it how many those were.
+// Nothing is lost without a trace: when records of one sandbox arrive faster
+// than they are kept one by one, a record says at once that further ones are
+// only counted, and a later one says how many those were.
 //
-// A tenant's name is never part of a path. Records that lie directly in the
-// folder are from before there were chains: they are found and verified as
-// they are, and nothing is added to them.
+// A tenant's name is never part of a path. Records directly in the folder are
+// older than chains: they are found and verified as they are, and nothing is
+// added to them.
 //
-// Records hold what people and programs inside have named. Make their texts
-// safe before showing them. Who writes a record leaves out what must not be
-// kept: values of secrets, environments, contents.
+// Records contain texts that come from people and from programs inside
+// sandboxes. Escape their texts before displaying them. The writer of a record
+// leaves out what must not be kept: values of secrets, environments, contents.
 package evidence
 
 import (
@@ -61,7 +61,7 @@ const (
 	SyncAlways     Sync = "always"     // with every append
 )
 
-// Options are the rare wishes of who opens a Store.
+// Options are the optional settings of a Store.
 type Options struct {
 	MaxFile  int64 // of one chain, see [journal.Options]; 0 takes DefaultMaxFile
 	MaxTotal int64 // of one chain, see [journal.Options]; 0 takes DefaultMaxTotal or twice MaxFile
@@ -202,7 +202,7 @@ func (s *Store) Flush(ctx context.Context) error {
 	return s.write(ctx, out, out)
 }
 
-// closeWithin is how long Close may take: who holds the files may stand still for
+// closeWithin bounds Close: a process that holds the files may stall for
 // seconds on a busy machine.
 const closeWithin = 15 * time.Second
 
@@ -231,7 +231,7 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 	err = errors.Join(err, listErr)
 	for _, folder := range have.chains {
 		tenant, ok, nameErr := s.readName(folder)
-		if !ok { // without a name nothing was written yet, or Verify tells of it
+		if !ok { // without a name nothing was written yet, or Verify reports it
 			err = errors.Join(err, nameErr)
 			continue
 		}

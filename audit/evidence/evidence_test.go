@@ -33,7 +33,7 @@ func open(t testing.TB, dir string, o Options) *Store {
 	return s
 }
 
-// numbered returns r with Data that hold n.
+// numbered returns r with Data that contain n.
 func numbered(r Record, n int) Record {
 	if r.Type == "" {
 		r.Type = TypeEgress
@@ -164,8 +164,8 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// TestHostileNames holds that a record of any names and the largest data fits,
-// comes back, and tells two owners apart.
+// TestHostileNames checks that a record with any names and the largest data
+// fits, is returned, and that two owners stay distinct.
 func TestHostileNames(t *testing.T) {
 	data := json.RawMessage(`{"a":"` + strings.Repeat("x", MaxData-8) + `"}`)
 	for name, text := range map[string]string{
@@ -185,7 +185,8 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestDamage holds that an edit is told with its place and hides nothing else.
+// TestDamage checks that an edit is reported with its place and hides nothing
+// else.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{})

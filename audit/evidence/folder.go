@@ -103,8 +103,9 @@ func (s *Store) readName(folder string) (string, bool, error) {
 	return tenant, true, nil
 }
 
-// writeName makes the file beside the folder of a tenant. What lies there and
-// says something else is not replaced, because somebody has put it there.
+// writeName writes the name file next to the folder of a tenant. It does not
+// replace an existing file with other content, because another party put it
+// there.
 func (s *Store) writeName(tenant string) error {
 	folder := folderOf(tenant)
 	if _, ok, err := s.readName(folder); ok || err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
-// secret returns the key that signs, which is made when there is none. Where
-// there are chains already it is not made: they were signed with another one,
-// and whoever took that away would stay unseen.
+// secret returns the signing key, and creates it when there is none. It does
+// not create one when there are chains already: they were signed with another
+// key, and a new key would hide that it was removed.
 func (s *Store) secret() (ed25519.PrivateKey, error) {
 	s.keyMu.Lock()
 	defer s.keyMu.Unlock()
@@ -73,9 +73,9 @@ func (s *Store) PublicKey() (ed25519.PublicKey, error) {
 	return key.Public().(ed25519.PublicKey), nil
 }
 
-// readKey returns fs.ErrNotExist as it is and every other failure as a
-// *sandbox.Error. A file that others may read, or that is not ours, is
-// refused: who has the key can sign what he likes.
+// readKey returns fs.ErrNotExist unchanged and every other failure as a
+// *sandbox.Error. It refuses a file that other users may read or that another
+// user owns, because a holder of the key can sign anything.
 func readKey(path string) (ed25519.PrivateKey, error) {
 	const op = "read evidence key"
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

@@ -24,7 +24,7 @@ const sumEvery = 10 * time.Second
 type tally struct {
 	room float64   // records that may be kept at the time at
 	at   time.Time // of the last look
-	told time.Time // when a record last told of omissions; zero: none came lately
+	told time.Time // when a record last reported omissions; zero: none recently
 
 	like    Record // one of those that were not kept
 	omitted int64
@@ -126,7 +126,7 @@ func (t *tally) omit(r Record, n int64, first, last time.Time) {
 	if last.After(t.last) {
 		t.last = last
 	}
-	// Who else it may have been is not kept.
+	// Other agents that the records may belong to are not kept.
 	if t.like.Agent != r.Agent {
 		t.like.Agent = ""
 	}

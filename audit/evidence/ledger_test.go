@@ -21,13 +21,13 @@ func flood(n int, r Record) []Record {
 	return out
 }
 
-// TestFloodIsCounted holds that nothing goes missing: what is kept and what
-// the counts tell is what came.
+// TestFloodIsCounted checks that nothing goes missing: the records kept and the
+// reported counts add up to what was recorded.
 func TestFloodIsCounted(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir(), Options{Now: c.Now, Burst: 2, Rate: 1})
 	add(t, s, flood(5, Record{Sandbox: "a"})...)
-	if got := countLines(t, s); got != 3 { // without a flush: the beginning of the flood is told at once
+	if got := countLines(t, s); got != 3 { // without a flush: the beginning of the flood is reported at once
 		t.Errorf("%d records are written, want 3", got)
 	}
 	if got, want := query(t, s, Filter{}), "+2 +1 2 1"; got != want {

@@ -1,5 +1,4 @@
-// Pairs: this part of the package brings together what belongs together in the evidence: the
-// begin and the end of an operation.
+// This file pairs the begin and the end of an operation in the evidence.
 
 package evidence
 
@@ -18,9 +17,9 @@ const maxOpen = 4096
 
 // An Item is one operation, or a record that is no part of one.
 type Item struct {
-	// Begin and End are those of an operation. Begin is nil where the record no
-	// longer has it; End is nil where the operation goes on, or where nobody has
-	// told its end yet.
+	// Begin and End belong to one operation. Begin is nil when the record no
+	// longer contains it; End is nil while the operation runs, or until a
+	// program records its end.
 	Begin *Begin
 	End   *End
 
@@ -35,7 +34,7 @@ func (i Item) Operation() bool { return i.Begin != nil || i.End != nil }
 // where there is one.
 func (i Item) First() Record { return i.Records[len(i.Records)-1] }
 
-// key tells operations apart: an id says nothing outside of its tenant.
+// A pairsKey identifies an operation: an id is unique only within its tenant.
 type pairsKey struct{ tenant, id string }
 
 // Newest brings records together, which come the newest first, as

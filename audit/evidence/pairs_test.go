@@ -51,7 +51,7 @@ func cut(w string) (tenant, rest string, ok bool) {
 	return tenant, rest, true
 }
 
-// told writes items in the same words: "b+e:1" is a whole operation.
+// Items as text, in the notation of the records: "b+e:1" is a whole operation.
 func told(all iter.Seq2[evidence.Item, error]) string {
 	var out []string
 	for i, err := range all {
@@ -131,7 +131,7 @@ func TestNewestIsBounded(t *testing.T) {
 func TestNewestStops(t *testing.T) {
 	for i := range evidence.Newest(newest("x e:1 b:1 ! x")) {
 		if i.Operation() {
-			return // and whoever sent the records must not be called again
+			return // and the source of the records must not be called again
 		}
 	}
 	t.Error("there was no operation")

@@ -1,11 +1,10 @@
-// Proof: this part of the package holds the words of evidence about operations: what is written
-// when one begins and when it ends, and digests in the place of contents. It is
-// pure.
+// This file defines the evidence about operations: what is written when one
+// begins and when it ends, and the digests that replace contents. It is pure.
 //
-// A Begin says who wanted what, by which grant and under which policy. It has
-// what is needed to judge the request again, and nothing of its contents:
+// A Begin says who requested what, by which grant and under which policy. It
+// contains what is needed to judge the request again, and none of its contents:
 // bodies, arguments, headers and the query of an address are digests. Fields
-// are only ever added; a reader that is older ignores what it does not know.
+// are only ever added; an older reader ignores fields that it does not know.
 
 package evidence
 
@@ -49,7 +48,7 @@ type Begin struct {
 	PolicyVersion   string `json:"policyVersionHash,omitempty"`
 	ManifestVersion string `json:"manifestVersion,omitempty"`
 
-	RequestID   string `json:"requestId,omitempty"` // of who called
+	RequestID   string `json:"requestId,omitempty"` // of the caller
 	TraceParent string `json:"traceParent,omitempty"`
 }
 

@@ -19,8 +19,8 @@ type Type string
 
 // The types.
 const (
-	// TypeEgress is a decision of the way out, or the end of what it allowed;
-	// its Data are those of an Event of package egress.
+	// TypeEgress is a decision of the egress proxy, or the end of what it
+	// allowed; its Data are those of an Event of package egress.
 	TypeEgress Type = "egress"
 	// TypeBegin is the begin of an operation, written before that does
 	// anything; its Data are a Begin of package proof, its Command the

@@ -104,8 +104,8 @@ func save(t testing.TB, dir, tenant string, lines []string) {
 	}
 }
 
-// forge is save by somebody who knows how a journal is made: every line gets
-// the number and the hashes that fit, and the head says where it ends.
+// forge saves lines as an attacker who knows the journal format: every line
+// gets the number and the hashes that fit, and the head says where it ends.
 func forge(t testing.TB, dir, tenant string, lines []string) {
 	t.Helper()
 	prev := strings.Repeat("0", 64)

@@ -112,8 +112,8 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// TestForgedTail holds how much somebody without the key can put behind the
-// last checkpoint: fewer records than a writer could have left there.
+// TestForgedTail bounds how much an attacker without the key can append after
+// the last checkpoint: fewer records than a writer could have left there.
 func TestForgedTail(t *testing.T) {
 	for _, tt := range []struct {
 		records int
@@ -135,8 +135,9 @@ func TestForgedTail(t *testing.T) {
 	}
 }
 
-// TestKeptPlace holds that an end which is taken away as if it had never been
-// is found by who has kept the last signed line, and that rotation is no loss.
+// TestKeptPlace checks that the last signed line, kept in another place,
+// reveals an end that was removed without a trace, and that rotation does not
+// count as a loss.
 func TestKeptPlace(t *testing.T) {
 	dir := victim(t)
 	s := open(t, dir, Options{CheckpointEvery: 4})
@@ -157,7 +158,7 @@ func TestKeptPlace(t *testing.T) {
 	}
 	lines := load(t, dir, "acme")
 	forge(t, dir, "acme", lines[:12])
-	wantWhole(t, everything(t, s, Check{})["acme"], 8, 3, 0) // nothing in the folder tells
+	wantWhole(t, everything(t, s, Check{})["acme"], 8, 3, 0) // nothing in the folder shows it
 	check("acme", false)
 	forge(t, dir, "acme", lines)
 	check("acme", true)
@@ -169,8 +170,8 @@ func TestKeptPlace(t *testing.T) {
 	check("acme", true)
 }
 
-// TestAnotherKey holds that signatures of somebody else do not count, that his
-// key is told, and that a key kept elsewhere decides.
+// TestAnotherKey checks that signatures by another key do not count, that
+// Verify reports that key, and that a key kept elsewhere decides.
 func TestAnotherKey(t *testing.T) {
 	dir := victim(t)
 	s := open(t, dir, Options{})
@@ -207,8 +208,8 @@ func TestAnotherKey(t *testing.T) {
 	}
 }
 
-// TestWhollyAnew holds that a chain which somebody has signed with a key of his
-// own is found by the public key that was kept.
+// TestWhollyAnew checks that the kept public key reveals a chain that was
+// signed anew with another key.
 func TestWhollyAnew(t *testing.T) {
 	dir := victim(t)
 	kept, err := open(t, dir, Options{}).PublicKey()

@@ -9,9 +9,9 @@ import (
 // maxUsed bounds the chains that a Store knows the ends of.
 const maxUsed = 1024
 
-// chain returns the chain of a tenant for writing; what it needs on the disk
-// is made. The key comes before the first folder, and a folder before the file
-// that names it, so that what is missing tells what was taken away.
+// chain returns the chain of a tenant for writing, and creates its files on the
+// disk. It creates the key before the first folder, and a folder before the
+// file that names it, so that a missing file shows what was removed.
 func (s *Store) chain(ctx context.Context, tenant string) (*chain, error) {
 	s.chainsMu.Lock()
 	c := s.chains[tenant]
@@ -35,9 +35,10 @@ func (s *Store) chain(ctx context.Context, tenant string) (*chain, error) {
 	}), nil
 }
 
-// use adds a chain to those that are known, or returns the one that is by now.
-// One that has to go for it is signed; where that fails its last records stay
-// without a signature, which Verify tells, until somebody writes there again.
+// use adds a chain to the cache, or returns the one that is in the cache by
+// now. It signs a chain that it evicts; when that fails, the last records of
+// the chain stay without a signature, which Verify reports, until the next
+// write there.
 func (s *Store) use(ctx context.Context, c *chain) *chain {
 	s.chainsMu.Lock()
 	if known := s.chains[c.tenant]; known != nil {

@@ -20,16 +20,16 @@ type Check struct {
 	// Keys, if there are any, are the only ones whose signatures count, before
 	// Options.TrustedKeys.
 	Keys []ed25519.PublicKey
-	// Signed, if not nil, is a line that was signed once, by number and hash,
-	// as somebody has kept it: it must be there still, unless rotation has
-	// dropped it. It goes with one tenant only.
+	// Signed, if not nil, is a line that was signed earlier, by number and
+	// hash, as the caller kept it: the line must still be there, unless
+	// rotation dropped it. It requires a single tenant.
 	Signed *journal.Place
 }
 
 // A Chain says whether the records of one tenant are as they were written. Its
 // JSON keys are stable.
 type Chain struct {
-	Tenant string `json:"tenant"` // empty when nothing tells it, too
+	Tenant string `json:"tenant"` // also empty when the tenant is unknown
 	Folder string `json:"folder"` // below that of the evidence
 	// Old is set for what lies in the folder itself: the records of all
 	// tenants from before there were chains, without a signature.
@@ -39,7 +39,7 @@ type Chain struct {
 
 	Checkpoints int64    `json:"checkpoints"` // that count
 	Signed      *Place   `json:"signed"`      // the last place that counts as signed; nil: there is none
-	Unsigned    int64    `json:"unsigned"`    // records behind it, which only hashes hold
+	Unsigned    int64    `json:"unsigned"`    // records behind it, which only hashes protect
 	Keys        []string `json:"keys"`        // ids of all keys that sign there, good or not; at most 16
 	Torn        int      `json:"torn"`        // writes that did not come to their end; no damage
 	Broken      *Broken  `json:"broken"`      // the first place that is not as it was written; nil: there is none
@@ -136,7 +136,7 @@ func (s *Store) Verified(ctx context.Context, c Check) (Verified, error) {
 	if err != nil {
 		return Verified{}, err
 	}
-	c.Keys = keys // or one that is made meanwhile would count and not be told
+	c.Keys = keys // a key that is created meanwhile would count without being reported
 	v := Verified{Keys: keys, Chains: []Chain{}}
 	for chain, err := range s.Verify(ctx, c) {
 		if err != nil {
@@ -213,8 +213,9 @@ func (s *Store) verifyChain(ctx context.Context, folder string, keys map[string]
 	return r.holding(kept, a.held).concluded(), nil
 }
 
-// holding notes that the line which was signed once is not there, unless it is
-// held or older than all that was kept, which later signatures hold.
+// holding reports the line that was signed earlier as missing, unless the line
+// is present or older than everything that is kept, which later signatures
+// cover.
 func (r Chain) holding(kept *journal.Place, held bool) Chain {
 	if kept == nil || held || r.Signed != nil && r.First.Seq > kept.Seq {
 		return r

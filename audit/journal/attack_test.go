@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// TestTampering changes a journal of three files, each of a header and five
-// records, and looks at what Verify tells, at how many records are still read,
-// and at the journal after one more append.
+// TestTampering changes a journal of three files, each with a header and five
+// records, and checks what Verify reports, how many records are still read, and
+// the journal after one more append.
 func TestTampering(t *testing.T) {
 	path := func(j *Journal, n uint64) string { return filepath.Join(j.dir, fileName(n)) }
 	edit := func(number uint64, fn func([][]byte) [][]byte) func(*testing.T, *Journal) {
 		return func(t *testing.T, j *Journal) { save(t, j, number, fn(load(t, j, number))...) }
 	}
-	rehash := func(l []byte) []byte { // what somebody does who knows how
+	rehash := func(l []byte) []byte { // as an attacker does who knows the format
 		e, _ := parseLine(bytes.TrimSuffix(l, []byte("\n")))
 		e.data = bytes.Replace(e.data, []byte(`"who":"a"`), []byte(`"who":"b"`), 1)
 		return appendLine(nil, &e)
@@ -27,7 +27,7 @@ func TestTampering(t *testing.T) {
 		do     func(*testing.T, *Journal)
 		want   string // file:line by Verify, before the append
 		read   int    // of 15 records
-		damage int    // that Records tells of
+		damage int    // that Records reports
 		after  string // by Verify after an append, when it differs
 	}{
 		{"nothing", func(*testing.T, *Journal) {}, "", 15, 0, ""},

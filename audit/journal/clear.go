@@ -13,22 +13,24 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
-// maxWords bounds what Clear is told about itself.
+// maxWords bounds, in bytes, each of the texts by and reason that Clear
+// records.
 const maxWords = 512
 
-// Clear removes the records for which drop is true, all when drop is nil, and
-// returns how many these were. By and reason say who wanted it and why; both
-// stay in the journal, at most 512 bytes of each, with the time and the numbers
-// of records removed and kept (see [Clearing]).
+// Clear removes the records for which drop returns true, or all records when
+// drop is nil, and returns the number of records removed. The arguments by and
+// reason name who requested the removal and why. The journal keeps up to 512
+// bytes of each, together with the time and the numbers of records removed and
+// kept (see [Clearing]).
 //
-// The chain is not broken: what is kept is written anew, as one file whose
-// header follows the last line of before. It takes the place of all older files
-// in one step; a crash leaves the old journal or the new one. The records kept
-// have new numbers and hashes. Lines that were damaged are gone; how many
-// places Verify would have told of stays known. Others who append wait
-// meanwhile, and the disk needs room for what is kept. Rotation later drops
-// that file as one, however large it is. Where there is nothing to remove
-// nothing is written.
+// The chain is not broken: Clear rewrites the kept records as one file whose
+// header follows the last line of the old journal. That file replaces all older
+// files in one step; a crash leaves either the old journal or the new one. The
+// kept records get new numbers and hashes. Damaged lines are dropped, and the
+// number of places that Verify would have reported is recorded. Other writers
+// wait until Clear returns, and the disk needs room for the kept records.
+// Rotation later drops the new file as a whole, however large it is. When there
+// is nothing to remove, Clear writes nothing.
 func (j *Journal) Clear(ctx context.Context, by, reason string, drop func(Record) bool) (removed int64, err error) {
 	if !utf8.ValidString(by) || !utf8.ValidString(reason) || len(by) > maxWords || len(reason) > maxWords {
 		return 0, sandbox.Errorf(sandbox.CodeValidation, "clear journal", "by and reason must be valid UTF-8 of at most %d bytes", maxWords)
@@ -78,8 +80,8 @@ func (j *Journal) rewrite(ctx context.Context, k *kept, c Clearing, drop func(Re
 	return c.Removed, j.adopt(k, &s.tail, next, true)
 }
 
-// copyKept writes the records that stay and the line that tells of the
-// clearing behind next, and counts into c.
+// copyKept writes the kept records and the line that describes the clearing
+// after next, and adds their counts to c.
 func (j *Journal) copyKept(ctx context.Context, f *os.File, s *snapshot, next tail, c *Clearing, drop func(Record) bool) (tail, error) {
 	w := bufio.NewWriterSize(f, 64<<10)
 	put := func(e entry) error {

@@ -22,7 +22,7 @@ func helper(what string) error {
 		return err
 	}
 	o := small(200)
-	if batch > 1 { // those who keep files open and those who do not, side by side
+	if batch > 1 { // writers that keep files open and writers that do not, side by side
 		o.Held = NewHeld()
 	}
 	j, err := Open(dir, o)

@@ -35,8 +35,9 @@ type Damage struct {
 	Offset int64  `json:"offset"`         // bytes from the begin of the file
 	Seq    uint64 `json:"seq,omitempty"`  // that the line claims to have, when that can be read
 	Detail string `json:"detail"`         // one sentence without trailing period
-	// Claim is what the line says to hold, when it is a record's and that can
-	// be read. It may be false. Only the first damage of a Report has it.
+	// Claim is the content that the line claims to have, when the line is a
+	// record and its content can be read. It may be false. Only the first
+	// damage of a Report has it.
 	Claim json.RawMessage `json:"-"`
 }
 
@@ -69,7 +70,7 @@ func (s seal) covers(d *Damage) bool {
 	return s.Offset <= d.Offset && d.Offset-s.Offset < s.Stray
 }
 
-// tells returns the seal as damage.
+// tells returns the seal as the kind and detail of a damage.
 func (s seal) tells() (kind, detail string) {
 	switch s.Why {
 	case sealTorn:

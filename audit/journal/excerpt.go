@@ -1,5 +1,5 @@
-// Excerpt: this part of the package cuts texts to what records keep of them. What it returns is
-// valid UTF-8, and as JSON it takes at most six times its own length.
+// This file shortens texts for records. The results are valid UTF-8, and as
+// JSON they take at most six times their own length.
 
 package journal
 

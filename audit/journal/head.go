@@ -27,18 +27,18 @@ type tail struct {
 	oldest uint64 // number of the oldest file that belongs to the journal
 }
 
-// The head holds a tail as text of always the same length, so that it can be
-// written in place by one small write, and a check sum. It makes an append
-// cost the same however large the journal is, and tells when what had been
-// written is gone. A head that is behind is no harm: what was written since
-// is found from it.
+// The head contains a tail as text of fixed length, so that one small write can
+// replace it in place, and a checksum. It keeps the cost of an append
+// independent of the size of the journal, and shows when written data has
+// disappeared. A head that is behind does no harm: locate finds the lines
+// written since by reading on from it.
 const (
 	headFormat = "journal 1 file %016x size %016x seq %016x oldest %016x hash %s"
 	headSize   = 9 + 22 + 22 + 21 + 24 + 6 + 2*sha256.Size + 1 + 16 + 1
 )
 
-// appendHead appends the head that tells of t, in headFormat, without fmt:
-// every append writes one.
+// appendHead appends the head for t to dst in headFormat. It does not use fmt,
+// because every append writes a head.
 func appendHead(dst []byte, t tail) []byte {
 	start := len(dst)
 	for _, n := range [...]struct {

@@ -21,7 +21,7 @@ const (
 // is used through [Options].
 type Held struct {
 	mu    sync.Mutex
-	files map[*Journal]*kept // of those in which nobody writes now
+	files map[*Journal]*kept // of the journals that no caller is writing to now
 	timed bool               // expire will be called
 }
 
@@ -82,8 +82,8 @@ func (h *Held) oldest() *kept {
 	return k
 }
 
-// expire closes what nobody has used for a while, and comes again as long as
-// there is something.
+// expire closes the files that have been unused for a while, and schedules
+// itself again as long as any file is open.
 func (h *Held) expire() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

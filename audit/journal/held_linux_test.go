@@ -143,7 +143,7 @@ func TestRotatedAndClearedByAnotherProcess(t *testing.T) {
 				gate.Close()
 			}
 		}
-		leak.Until(t, "the others append", func() bool { // who is at it all the time leaves them hardly a moment
+		leak.Until(t, "the others append", func() bool { // a busy writer leaves them hardly a moment
 			select {
 			case err := <-ended:
 				must(t, err)

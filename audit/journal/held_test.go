@@ -51,7 +51,7 @@ func exchange(t testing.TB, path string, change func([]byte) []byte) {
 
 func same(data []byte) []byte { return data }
 
-// behind are things that happen to a journal while somebody has it open.
+// behind are things that happen to a journal while a process has it open.
 var behind = map[string]func(t *testing.T, s scene){
 	"nothing":            func(*testing.T, scene) {},
 	"another appends":    func(t *testing.T, s scene) { appendNotes(t, s.other, "b", 0, 3, "") },
@@ -203,8 +203,8 @@ func patient() *Held {
 	return h
 }
 
-// TestKnownIsLocated holds that open files are used at all, and that what they
-// tell is what a look at the folder tells.
+// TestKnownIsLocated checks that open files are used at all, and that they
+// yield the same end as a look at the folder.
 func TestKnownIsLocated(t *testing.T) {
 	o := small(4)
 	o.Held = patient()

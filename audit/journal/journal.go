@@ -1,27 +1,27 @@
-// Package journal keeps records in append-only files that tell when they were
-// tampered with.
+// Package journal keeps records in append-only files that show tampering.
 //
-// A journal is a folder. Each record is one line of JSON that holds the
-// SHA-256 of the line before, and its own over that and its bytes. Files
+// A journal is a folder. Each record is one line of JSON that contains the
+// SHA-256 of the previous line, and its own over that hash and its bytes. Files
 // rotate by size; each begins with a header that is a link of the same chain
-// and names the end of the file before, and the oldest file that is still
-// kept. So [Journal.Verify] tells what rotation has dropped from what somebody
-// has removed, and finds a change, a gap, a move and a cut. The small file
-// "head" says where the journal ends: an append costs the same however large
-// the journal is, and a cut at the end shows.
+// and names the end of the previous file and the oldest file that is still
+// kept. So [Journal.Verify] distinguishes files that rotation dropped from
+// files that were removed by other means, and finds changed, missing, moved and
+// truncated lines. The small file "head" records where the journal ends: an
+// append costs the same however large the journal is, and a truncation at the
+// end is detected.
 //
-// The chain shows what was changed by accident or by somebody who does not
-// know how the journal is made. It has no key: who may write the folder can
-// write all of it anew. Keep the hash that Verify reports somewhere else to
-// hold that against it.
+// The chain detects accidental changes and changes by a writer who does not
+// know the format of the journal. It has no key: a process with write access to
+// the folder can rewrite all of it consistently. Keep the hash that Verify
+// reports in another place to compare it later.
 //
 // Any number of processes and goroutines may use one journal. Writers take
-// turns by flock(2) on a file that is never unlinked; the kernel lets go of it
-// with the process. A batch of records is one write(2). A process that is
-// killed in the middle leaves a torn line: whole records before it count, and
-// the next append says in a line of its own how many bytes are none. On a full
-// disk nothing of a batch stays. Readers hold the lock only while they open
-// the files, and see the journal as it was then.
+// turns by flock(2) on a file that is never unlinked; the kernel releases the
+// lock when the process ends. A batch of records is one write(2). A process
+// that is killed during the write leaves a torn line: complete records before
+// it count, and the next append writes a line that says how many bytes are not
+// records. On a full disk no part of a batch stays. Readers hold the lock only
+// while they open the files, and see the journal as it was then.
 package journal
 
 import (
@@ -73,9 +73,10 @@ type Journal struct {
 	turn     chan struct{} // one goroutine at a time tries for the lock
 }
 
-// Open returns the journal in the folder dir, which is made with mode 0700
-// when it is missing. A folder that others could write to, or that is a
-// link's or somebody else's, is refused as [statedir.MakePrivate] does.
+// Open returns the journal in the folder dir, and creates the folder with mode
+// 0700 when it is missing. It refuses a folder that is a symbolic link, that
+// other users can write to or that another user owns, as [statedir.MakePrivate]
+// does.
 func Open(dir string, o Options) (*Journal, error) {
 	if o.MaxFile == 0 {
 		o.MaxFile = DefaultMaxFile

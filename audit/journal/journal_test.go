@@ -176,8 +176,8 @@ func TestWaitingEndsWithContext(t *testing.T) {
 	wantNotes(t, j, "a", 0, 2)
 }
 
-// TestFolderIsDeleted holds that a journal begins anew when somebody has
-// deleted it.
+// TestFolderIsDeleted checks that a journal begins anew after its folder was
+// deleted.
 func TestFolderIsDeleted(t *testing.T) {
 	j := open(t, filepath.Join(t.TempDir(), "j"), Options{})
 	appendNotes(t, j, "a", 0, 1, "")

@@ -28,8 +28,8 @@ func (o *opened) take(path string, f *os.File) error {
 	return nil
 }
 
-// there reports whether the path leads to the file still, so that who opens it
-// now gets the same one, and how large it is.
+// there reports whether the path still refers to the open file, so that opening
+// the path now would return the same file, and the size of the file.
 func (o *opened) there() (size int64, ok bool, err error) {
 	var now unix.Stat_t
 	err = unix.Lstat(o.path, &now)
@@ -60,16 +60,16 @@ type kept struct {
 	head opened
 	last opened // the newest file
 	next string // path of the one behind it
-	tail tail   // what head tells and where last ends
+	tail tail   // as head says and where last ends
 	text []byte // of head
 	used time.Time
 }
 
-// known returns the end of the journal when it is where the last append of k
-// has left it: the same files under the same names, the same head, the same
-// length, a whole line at the end and no newer file. It is what locate would
-// find. Where anything is otherwise, or cannot be told, it lets go of the files,
-// and locate has to look.
+// known returns the end of the journal when it is still where the last append
+// through k left it: the same files under the same names, the same head, the
+// same length, a complete line at the end and no newer file. The result is what
+// locate would find. When anything differs or cannot be checked, known closes
+// the files and the caller has to call locate.
 func (k *kept) known() (end, bool) {
 	if k.head.f != nil && k.last.f != nil && k.unchanged() {
 		return end{tail: k.tail, usable: true, length: k.tail.size, stray: k.tail.size}, true

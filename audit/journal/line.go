@@ -33,10 +33,10 @@ const (
 //
 //	{"hash":"…","prev":"…","seq":7,"time":"…","kind":"record","data":{…}}
 //
-// Hash is the SHA-256 of the line's own bytes from "prev" to the closing
-// brace. Those hold the hash of the line before, so that no line can change,
-// go or move without its neighbours telling. Bytes are hashed, never a
-// decoded form, so there is no question of what the canonical form is.
+// Hash is the SHA-256 of the line's own bytes from "prev" to the closing brace.
+// These bytes include the hash of the previous line, so a changed, removed or
+// moved line no longer matches its neighbours. The hash covers bytes, never a
+// decoded form, so no canonical form has to be defined.
 type entry struct {
 	seq  uint64
 	hash digest
@@ -153,8 +153,8 @@ type previous struct {
 // seal is the data of a line that says what was found at the end.
 type seal struct {
 	Why string `json:"why"`
-	// Stray bytes, from Offset on, are no records: a line that was torn, or
-	// somebody else's.
+	// Bytes from Offset on that are not records: a torn line, or data that
+	// another program wrote.
 	Offset int64 `json:"offset"`
 	Stray  int64 `json:"stray"`
 	// Lost names the last record that had been written, when it is gone.
@@ -166,6 +166,6 @@ type seal struct {
 const (
 	sealTorn      = "torn"      // a write did not come to its end
 	sealTruncated = "truncated" // records that had been written are gone
-	sealForeign   = "foreign"   // somebody else has written
+	sealForeign   = "foreign"   // another program has written
 	sealHead      = "head"      // the note of where the journal ends was gone
 )

@@ -18,12 +18,12 @@ type end struct {
 	stray  int64 // where bytes begin that are no lines; tail.size or more
 	open   bool  // the last byte is no line feed
 	why    string
-	lost   tail // of sealTruncated: what the head had told
+	lost   tail // of sealTruncated: the tail that the head recorded
 }
 
-// locate finds the end of the journal in dir. The head tells it; what was
-// written behind the head by a process that ended before it could say so is
-// followed from there. Nothing is written. The caller holds the lock.
+// locate finds the end of the journal in dir without writing anything. It
+// starts at the end that the head records and follows the lines that a process
+// wrote before it ended without updating the head. The caller holds the lock.
 func locate(dir string) (end, error) {
 	head, ok, err := readHead(dir)
 	if err != nil {
@@ -102,8 +102,8 @@ func asHeader(l raw, number uint64) (entry, header, bool) {
 	return e, h, h.Format == format && h.File == number && h.Oldest > 0 && h.Oldest <= number && e.seq > 0
 }
 
-// follow reads the file of e from where e ends. A file that is shorter than
-// the head tells is read from its begin.
+// follow reads the file of e from where e ends. It reads a file that is shorter
+// than the head says from its beginning.
 func (e *end) follow(dir string) error {
 	e.usable, e.open, e.length, e.stray = false, false, 0, e.size
 	if e.file == 0 {

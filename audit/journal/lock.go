@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
-// The time between two looks at a lock that somebody holds. flock(2) itself
-// can wait only without regard to a context.
+// The interval between attempts to take a lock that another process holds.
+// flock(2) itself can only wait without regard to a context.
 const (
 	firstWait = 100 * time.Microsecond
 	longWait  = time.Millisecond
@@ -40,7 +40,7 @@ func (j *Journal) locked(ctx context.Context, op string, fn func(*kept) error) e
 	const flags = os.O_RDWR | os.O_CREATE | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	call := func() error { return fn(k) }
 	err := j.holding(ctx, op, &k.lock, flags, unix.LOCK_EX, call)
-	if errors.Is(err, fs.ErrNotExist) { // somebody has deleted the folder
+	if errors.Is(err, fs.ErrNotExist) { // the folder was deleted
 		k.close()
 		if _, err := statedir.MakePrivate(j.dir); err != nil {
 			return err
@@ -54,8 +54,8 @@ func (j *Journal) locked(ctx context.Context, op string, fn func(*kept) error) e
 	return err
 }
 
-// reading calls fn while nobody writes. It works in a folder that cannot be
-// written to; without a lock file nobody ever wrote.
+// reading calls fn while no writer is active. It also works in a read-only
+// folder: without a lock file there has never been a writer.
 func (j *Journal) reading(ctx context.Context, op string, fn func() error) error {
 	select {
 	case j.turn <- struct{}{}:
@@ -72,8 +72,9 @@ func (j *Journal) reading(ctx context.Context, op string, fn func() error) error
 	return err
 }
 
-// holding calls fn with the lock of l, which is opened when it is not. When
-// somebody has removed the file others lock a new one, and so does this.
+// holding calls fn while it holds the lock of l, and opens the lock file when
+// it is not open. When the lock file was removed, other processes lock a new
+// file, and holding opens that one too.
 func (j *Journal) holding(ctx context.Context, op string, l *opened, flags, how int, fn func() error) error {
 	path := filepath.Join(j.dir, lockName)
 	for {

@@ -97,8 +97,9 @@ func TestMadeByManyProcesses(t *testing.T) {
 	}
 }
 
-// TestBackFromATail holds what a Made is told of before: the journal without
-// the append that it belongs to, the newest first, across files.
+// TestBackFromATail checks the records that the tail passed to a Made yields:
+// the journal before the append that the Made belongs to, the newest first,
+// across files.
 func TestBackFromATail(t *testing.T) {
 	j := open(t, t.TempDir(), small(20))
 	appendNotes(t, j, "a", 0, 30, strings.Repeat("x", 5<<10))

@@ -33,11 +33,12 @@ type Range struct {
 }
 
 // Records returns the records of the journal as it is when the iteration
-// begins. A place that is damaged comes as an error of type *[Damage], and the
-// records behind it follow; any other error is the last. The data of a record
-// are valid until the next one. Backwards, files that are newer than Last are
-// left out with what is damaged in them. Memory does not grow with the journal. Whether
-// lines are missing or moved is for [Journal.Verify] to tell.
+// begins. It yields a damaged place as an error of type *[Damage] and continues
+// with the records after it; any other error ends the iteration. The data of a
+// record is valid until the next one. In backward order, files that are newer
+// than Last are skipped together with any damage in them. Memory use does not
+// grow with the journal. Records does not detect missing or moved lines;
+// [Journal.Verify] does.
 func (j *Journal) Records(ctx context.Context, r Range) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		s, err := j.snapshot(ctx)
@@ -61,8 +62,8 @@ func (j *Journal) Records(ctx context.Context, r Range) iter.Seq2[Record, error]
 	}
 }
 
-// behind reports whether all of the file is newer than the record last; so who
-// goes on backwards reads no more than one file again.
+// behind reports whether the whole file is newer than the record last, so that
+// a caller that continues backwards reads at most one file again.
 func (p part) behind(last uint64) bool {
 	if p.f == nil || last == 0 {
 		return false
@@ -77,8 +78,8 @@ func (p part) behind(last uint64) bool {
 	return false
 }
 
-// records yields what is in one file and reports whether to go on. Damage
-// waits for the next line, which may be a seal that tells of it.
+// records yields the records of one file and reports whether to continue. It
+// delays a damage until the next line, which may be a seal that explains it.
 func (p part) records(ctx context.Context, r Range, yield func(Record, error) bool) bool {
 	if p.f == nil {
 		return yield(Record{}, &Damage{Kind: DamageMissing, File: p.name, Detail: p.problem})
@@ -157,7 +158,7 @@ func (p part) damage(kind string, l raw, format string, args ...any) *Damage {
 	return &Damage{Kind: kind, File: p.name, Line: l.number, Offset: l.offset, Detail: fmt.Sprintf(format, args...)}
 }
 
-// snapshot opens all files while nobody writes.
+// snapshot opens all files while no writer is active.
 func (j *Journal) snapshot(ctx context.Context) (*snapshot, error) {
 	var s *snapshot
 	err := j.reading(ctx, "read journal", func() (err error) {

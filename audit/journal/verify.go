@@ -20,7 +20,7 @@ type Report struct {
 	Last    Place  `json:"last"`    // where it ends
 	Dropped uint64 `json:"dropped"` // files before the first, which rotation or a clearing took away
 
-	Clearings []Clearing `json:"clearings"` // of which the files kept tell
+	Clearings []Clearing `json:"clearings"` // recorded in the files that are kept
 	Damage    []Damage   `json:"damage"`    // at most 1000, in order of files and lines
 	Omitted   int        `json:"omitted"`   // how many more there are
 }
@@ -39,7 +39,7 @@ type Clearing struct {
 	Reason  string    `json:"reason"`
 	Removed int64     `json:"removed"` // records
 	Kept    int64     `json:"kept"`    // records
-	Damaged int64     `json:"damaged"` // places that were damaged; what tells of them is gone
+	Damaged int64     `json:"damaged"` // damaged places whose records are gone
 	Noted   int64     `json:"noted"`   // lines of the journal itself about earlier losses and clearings, which are gone too
 }
 
@@ -231,7 +231,7 @@ func (v *verifier) follows(p part, l raw, e entry) bool {
 		v.found(*p.damage(DamageReorder, l, "record %d stands behind record %d", e.seq, v.seq).claimed(e))
 		return false
 	case e.prev == v.hash:
-	case first && v.part != p.number-1: // the file between is missing, which was told
+	case first && v.part != p.number-1: // the file between is missing, which was reported
 	case missing > v.blind && first:
 		v.found(Damage{Kind: DamageTruncated, File: fileName(v.part), Detail: fmt.Sprintf("%d lines are missing at its end", missing-v.blind)})
 	case missing > v.blind:
@@ -242,7 +242,7 @@ func (v *verifier) follows(p part, l raw, e entry) bool {
 	return true
 }
 
-// seal takes back the damage that a seal explains and notes what it tells.
+// seal removes the damage that a seal explains and notes what the seal says.
 func (v *verifier) seal(p part, l raw, e entry) {
 	s, ok := asSeal(e)
 	if !ok {
@@ -256,7 +256,7 @@ func (v *verifier) seal(p part, l raw, e entry) {
 	v.found(d)
 }
 
-// ending compares the end with what the head tells.
+// ending compares the end of the journal with the head.
 func (v *verifier) ending(s *snapshot) {
 	if s.why != sealTruncated && s.why != sealTorn {
 		return

@@ -18,8 +18,8 @@ import (
 // helperEnv makes the test binary a process that has operations, or recovers.
 const helperEnv = "WITNESS_TEST_HELPER"
 
-// shortPipe lets a process be only a little ahead of who reads its output,
-// where the system can.
+// shortPipe lets a process be only a little ahead of the reader of its output,
+// where the system supports that.
 var shortPipe = func(*os.File) error { return nil }
 
 // helper says on its output what it has begun and ended, as soon as it knows:
@@ -211,8 +211,8 @@ func TestKilled(t *testing.T) {
 	end(t, ours, wrote())
 }
 
-// TestLivingWriter holds that nobody aborts what another process has begun and
-// is at.
+// TestLivingWriter checks that a recovery does not abort the running operations
+// of another process.
 func TestLivingWriter(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, "hold", dir)

@@ -58,10 +58,12 @@ func (w *Witness) Begin(ctx context.Context, b evidence.Begin, require bool) (*E
 	return nil, err
 }
 
-// Refused puts on record an operation that does not begin: both records are
-// written at once, as [evidence.Minor], since asking costs nothing: whoever asks
-// without end for what he may not would push what was done out of the files. The Status of end is [proof.Denied] unless it says other.
-// Without require there is an error only when the Witness is closed.
+// Refused records an operation that does not begin. It writes both records at
+// once, as [evidence.Minor]: requests cost nothing, so a caller that repeats a
+// forbidden request without end would otherwise push records of completed
+// operations out of the files. The Status of end is [proof.Denied] unless end
+// sets another. Without require, Refused returns an error only when the Witness
+// is closed.
 func (w *Witness) Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error {
 	if err := w.enter(); err != nil {
 		return err
@@ -246,7 +248,8 @@ func (l *lane) limit(require bool, wait time.Duration) time.Duration {
 
 var errLate = errors.New("it takes too long")
 
-// await returns how a write went, or why nobody waits for that any longer.
+// await returns the result of a write, or an error when the context or the
+// limit ends the wait.
 func await(ctx context.Context, done <-chan error, limit time.Duration) error {
 	t := time.NewTimer(limit)
 	defer t.Stop()

@@ -13,10 +13,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
-// TestFailingSink holds that operations run on while a sink fails that nobody
-// requires, and that it gets everything in order when it works again.
+// TestFailingSink checks that operations run on while a sink fails that is not
+// required, and that it gets everything in order when it works again.
 func TestFailingSink(t *testing.T) {
-	now := time.Now() // and it stays, so that the log is told once, however long this takes
+	now := time.Now() // it stays, so that the failure is logged once, however long this takes
 	g := newRig(t, t.TempDir(), Options{Now: func() time.Time { return now }})
 	g.file.set(errNoDisk, nil)
 	var ids []string
@@ -57,8 +57,8 @@ func TestFailingSink(t *testing.T) {
 	}
 }
 
-// TestOwnTry holds that who comes while a write fails is not told how that went,
-// but how the next one does.
+// TestOwnTry checks that a caller that arrives while a write fails does not get
+// the result of that write, but of the next one.
 func TestOwnTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, t.TempDir(), Options{})
@@ -90,8 +90,8 @@ func TestOwnTry(t *testing.T) {
 	})
 }
 
-// TestFlushOwnTry holds the same of who waits until all is written, and that
-// nobody writes any more when he hears of it.
+// TestFlushOwnTry checks the same for a caller of flush, and that no lane is
+// writing any more when flush returns.
 func TestFlushOwnTry(t *testing.T) {
 	for name, after := range map[string]error{"there is room then": nil, "it fails again": errNoDisk} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestFlushOwnTry(t *testing.T) {
 	}
 }
 
-// TestLost holds that what finds no place is counted and told, and that begins
-// leave room for ends.
+// TestLost checks that records without a place are counted and reported, and
+// that begins leave room for ends.
 func TestLost(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{Queue: 16})
 	running := g.begin(t, false)
@@ -261,8 +261,8 @@ func (s *stuckFor) Write(ctx context.Context, rs ...evidence.Record) error {
 	return s.Keeper.Write(ctx, rs...)
 }
 
-// TestEndIsKept holds that an end that could not be written is written with the
-// Close, and that nobody takes the operation for aborted before.
+// TestEndIsKept checks that Close writes an end that could not be written
+// before, and that until then no recovery marks the operation as aborted.
 func TestEndIsKept(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
 	e := g.begin(t, false)
@@ -350,8 +350,8 @@ func TestCallback(t *testing.T) {
 	}
 }
 
-// TestCallbackPanics holds that a panic costs the record at hand, of which a
-// record tells.
+// TestCallbackPanics checks that a panic costs only the record at hand, and
+// that another record reports the loss.
 func TestCallbackPanics(t *testing.T) {
 	calls, told := 0, int64(0)
 	g := newRig(t, t.TempDir(), Options{}, NewCallback("callback", func(_ context.Context, r evidence.Record) {
@@ -376,8 +376,8 @@ func TestCallbackPanics(t *testing.T) {
 	}
 }
 
-// TestCallbackBlocks holds that a function which does not come back keeps
-// nobody waiting, and that what it misses is bounded, counted and told.
+// TestCallbackBlocks checks that a function that does not return delays no
+// caller, and that the records it misses are bounded, counted and reported.
 func TestCallbackBlocks(t *testing.T) {
 	stuck, in := make(chan struct{}), make(chan struct{}, 1)
 	var kept, told int64

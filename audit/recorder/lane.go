@@ -19,11 +19,11 @@ const (
 // [Options.Wait] is longer.
 const writeWithin = 5 * time.Second
 
-// A lane is a queue before a sink. Whoever puts something into an idle lane
-// starts a goroutine that writes what has gathered, batch by batch; it ends
-// when nothing waits, or after a failure. What could not be written stays, in
-// its order, and goes with what comes next. What is in it is guarded by the lock
-// of its outlet. An empty one goes away.
+// A lane is a queue before a sink. The caller that adds a job to an idle lane
+// starts a goroutine that writes the queued jobs batch by batch; the goroutine
+// ends when the queue is empty, or after a failure. Jobs that could not be
+// written stay in order and are retried with the next ones. The lock of the
+// outlet guards the contents. An empty lane is removed.
 type lane struct {
 	*outlet
 	tenant string
@@ -32,8 +32,8 @@ type lane struct {
 	waiting int // records in jobs
 	writing bool
 	began   time.Time     // of the write that is going on
-	ended   chan struct{} // closed when writing ends or fails; nil: nobody waits for that
-	next    chan struct{} // as ended, of who came during a write, which may fail for what is over
+	ended   chan struct{} // closed when writing ends or fails; nil: no caller waits for that
+	next    chan struct{} // as ended, for callers that arrived during a write, which may fail for reasons that no longer apply
 	failing error         // how the last write ended
 	careful int           // so many jobs are written one by one: one of them was refused
 	losses  losses
@@ -42,7 +42,7 @@ type lane struct {
 // A job is what is written together.
 type job struct {
 	records []evidence.Record
-	done    chan error // hears once how it went; nil: nobody waits
+	done    chan error // receives the result once; nil: no caller waits
 }
 
 func (j *job) answer(err error) {
@@ -52,9 +52,9 @@ func (j *job) answer(err error) {
 	}
 }
 
-// put takes a job if there is a place for it. Begins leave half of the places to
-// ends: an end that is missing later counts as one that nobody lived to tell. It
-// is called with the lock held.
+// put adds a job if there is a place for it. Begins leave half of the places to
+// ends, because a missing end later counts as an operation whose program died.
+// The caller holds the lock.
 func (l *lane) put(j *job) bool {
 	if l.keeps && l.tenant != j.records[0].Tenant {
 		return false
@@ -76,7 +76,8 @@ func (l *lane) put(j *job) bool {
 	return true
 }
 
-// start sees to it that somebody writes. It is called with the lock held.
+// start starts the writing goroutine when it is not running. The caller holds
+// the lock.
 func (l *lane) start() {
 	if !l.writing {
 		l.writing, l.began = true, time.Now()
@@ -101,8 +102,8 @@ func (l *lane) drain() {
 	}
 }
 
-// A batch is what is written at once: records of the first jobs, and before
-// them what tells of losses.
+// A batch is written at once: records that report losses, followed by the
+// records of the first jobs.
 type batch struct {
 	jobs    int
 	there   int // jobs that waited when it was taken
@@ -137,10 +138,10 @@ func (l *lane) batch() batch {
 	return b
 }
 
-// settle notes how a batch went, and reports whether to go on with what waits.
-// A batch that failed stays and waits for the next record; what can never be
-// written does not. Who came while it was written hears of a try of his own: the
-// disk may have had room by then.
+// settle processes the result of a batch, and reports whether to go on with the
+// queue. A batch that failed stays and waits for the next record; jobs that can
+// never be written are removed. Callers that arrived during the write get the
+// result of a later attempt: the disk may have room by then.
 func (l *lane) settle(b batch, err error) (more bool) {
 	panicked, refused := errors.Is(err, errPanic), sandbox.CodeOf(err) == sandbox.CodeValidation
 	if err != nil && !panicked {
@@ -174,7 +175,7 @@ func (l *lane) settle(b batch, err error) (more bool) {
 	return true
 }
 
-// stop notes that nobody writes any more.
+// stop marks the lane as idle.
 func (l *lane) stop() (more bool) {
 	l.writing = false
 	if len(l.jobs) == 0 && len(l.losses) == 0 {
@@ -185,8 +186,8 @@ func (l *lane) stop() (more bool) {
 	return false
 }
 
-// tellEnd tells who waits for it that a write has not led anywhere, or that
-// nobody writes any more.
+// tellEnd wakes the callers that wait on ended: a write has failed, or the lane
+// is idle.
 func tellEnd(ended *chan struct{}) {
 	if *ended != nil {
 		close(*ended)

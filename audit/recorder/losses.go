@@ -12,8 +12,8 @@ import (
 // maxLosers bounds the tenants whose losses are counted apart.
 const maxLosers = 256
 
-// losses count records that a sink did not get, and that were not told to it
-// yet. They are guarded by the lock of their lane.
+// losses counts records that a sink did not get and that have not been reported
+// to it yet. The lock of the lane guards it.
 type losses map[loser]loss
 
 type loser struct {
@@ -37,8 +37,8 @@ func (l losses) add(r evidence.Record) {
 	l.join(loss{r, 1, r.Time, r.Time})
 }
 
-// join counts records that are lost. Those of too many tenants are counted
-// together, and then it is not told whose they were.
+// join adds lost records. When there are too many tenants, their records are
+// counted together without naming the tenants.
 func (l losses) join(more loss) {
 	key := loser{more.like.Tenant, more.like.Type}
 	if _, ok := l[key]; !ok && len(l) >= maxLosers {
@@ -52,7 +52,7 @@ func (l losses) join(more loss) {
 	for _, name := range []struct{ have, more *string }{
 		{&have.like.Agent, &more.like.Agent}, {&have.like.Session, &more.like.Session}, {&have.like.Sandbox, &more.like.Sandbox},
 	} {
-		if *name.have != *name.more { // who else it may have been is not kept
+		if *name.have != *name.more { // other names are not kept
 			*name.have = ""
 		}
 	}
@@ -66,7 +66,7 @@ func (l losses) join(more loss) {
 	l[key] = have
 }
 
-// take returns the losses, and records that tell of them, and forgets them.
+// take returns the losses with records that report them, and clears l.
 func (l losses) take() ([]loss, []evidence.Record) {
 	if len(l) == 0 {
 		return nil, nil
@@ -82,14 +82,14 @@ func (l losses) take() ([]loss, []evidence.Record) {
 	return all, out
 }
 
-// giveBack takes losses that could not be told.
+// giveBack adds losses back that could not be reported.
 func (l losses) giveBack(all []loss) {
 	for _, x := range all {
 		l.join(x)
 	}
 }
 
-// waiting returns how many lost records were not told of yet.
+// waiting returns the number of lost records that have not been reported yet.
 func (l losses) waiting() int64 {
 	var n int64
 	for _, x := range l {

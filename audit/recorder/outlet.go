@@ -23,14 +23,14 @@ const (
 	wakeEvery = time.Second      // between two tries because of other lanes
 )
 
-// An outlet is a sink with what waits for it: one queue, or, before a Keeper,
-// one for each tenant, so that what is wrong with the records of one keeps no
-// other waiting.
+// An outlet is a sink with its pending jobs: one queue, or, for a Keeper, one
+// queue per tenant, so that a failure with one tenant's records does not delay
+// the records of another.
 type outlet struct {
 	sink  Sink
 	keeps bool
 	most  int // records in a batch
-	room  int // records that may wait in a lane
+	room  int // number of records that may wait in a lane
 	// before is called with what is about to be written; its error counts as
 	// that of the sink.
 	before func([]evidence.Record) error
@@ -40,8 +40,8 @@ type outlet struct {
 
 	mu    sync.Mutex // guards what is in the lanes, too
 	lanes map[string]*lane
-	said  time.Time // when the log was told last
-	woke  time.Time // when the others were last tried because one lane has succeeded
+	said  time.Time // when a failure was last logged
+	woke  time.Time // when the other lanes were last retried because one lane succeeded
 	count SinkCounters
 }
 
@@ -57,9 +57,9 @@ func newOutlet(s Sink, o Options, before func([]evidence.Record) error) *outlet 
 	return out
 }
 
-// put gives a job to the sink. The records are of one tenant. Where there is no
-// place the lane is nil, and the channel is closed when it is time to look
-// again.
+// put passes a job, whose records belong to one tenant, to the sink. When there
+// is no room, the lane is nil and the channel is closed when the caller should
+// try again.
 func (o *outlet) put(j *job) (*lane, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,7 +85,8 @@ func (o *outlet) lose(rs []evidence.Record) {
 	o.tell(errFull)
 }
 
-// lane returns the lane of a tenant. Where there are too many they share one.
+// lane returns the lane of a tenant. Beyond a maximum number of lanes, tenants
+// share one.
 func (o *outlet) lane(tenant string) *lane {
 	if !o.keeps {
 		tenant = ""
@@ -116,7 +117,8 @@ func (o *outlet) wake() {
 	}
 }
 
-// flush waits until nobody writes, and returns why something still waits.
+// flush waits until no lane is writing, and returns an error when records are
+// still pending.
 func (o *outlet) flush(ctx context.Context) error {
 	o.mu.Lock()
 	var ends []chan struct{}
@@ -149,7 +151,7 @@ func (o *outlet) flush(ctx context.Context) error {
 	return nil
 }
 
-// tell puts a failure into the log, but not more often than anybody would read.
+// tell logs a failure, at a limited rate.
 func (o *outlet) tell(why error) {
 	now := o.now()
 	o.mu.Lock()

@@ -21,7 +21,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
-// abortedDetail is what the end of an operation says that nobody lived to tell.
+// abortedDetail is the detail of the end of an operation whose program died
+// without recording one.
 const abortedDetail = "the program that ran it has ended without telling how"
 
 // Recover writes the ends that are missing: of what was begun by programs that
@@ -61,12 +62,12 @@ func (w *Witness) Recover(ctx context.Context) (aborted int, err error) {
 	return aborted, errors.Join(errs...)
 }
 
-// recoverFile looks after one writer file, if nobody holds it.
+// recoverFile recovers one writer file, unless a process holds its lock.
 func (w *Witness) recoverFile(ctx context.Context, name string, made bool) (aborted int, err error) {
 	path := filepath.Join(w.o.Writers, name)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // somebody was faster
+		return 0, nil // another process was faster
 	}
 	if err != nil {
 		return 0, err
@@ -74,7 +75,7 @@ func (w *Witness) recoverFile(ctx context.Context, name string, made bool) (abor
 	defer func() { err = errors.Join(err, letGo(f)) }()
 	if err := tryLock(f, unix.LOCK_EX); err != nil {
 		if errors.Is(err, errHeld) {
-			return 0, nil // it lives, or somebody is at it
+			return 0, nil // its writer is alive, or another process is recovering it
 		}
 		return 0, err
 	}
@@ -102,10 +103,10 @@ func (w *Witness) recoverFile(ctx context.Context, name string, made bool) (abor
 	return aborted, nil
 }
 
-// Living reports whether a writer lives, by its id and the folder of writers: an
-// operation without end goes on if so, and else will be told as aborted by the
-// next program that opens a Witness. It is true, too, for the moment in which
-// one is at that.
+// Living reports whether a writer is alive, given its id and the folder of
+// writers. An operation without an end goes on if the writer is alive;
+// otherwise the next program that opens a Witness records it as aborted. Living
+// also returns true while a Witness is recording that.
 func Living(dir, writer string) (bool, error) {
 	const op = "look for a writer of evidence"
 	if !isID(writer) {
@@ -158,7 +159,8 @@ func (w *Witness) abort(ctx context.Context, k Keeper, writer string, c claim) (
 	return aborted, nil
 }
 
-// abortions returns the ends of operations that nobody lived to tell.
+// abortions returns the ends, marked as aborted, of operations whose programs
+// died without recording one.
 func (w *Witness) abortions(begins []evidence.Record) ([]evidence.Record, error) {
 	now := w.o.Now().UTC()
 	var ends []evidence.Record
@@ -174,7 +176,8 @@ func (w *Witness) abortions(begins []evidence.Record) ([]evidence.Record, error)
 	return ends, nil
 }
 
-// announce tells sinks that keep nothing of ends that were found missing.
+// announce sends the ends that were found missing to the sinks that keep
+// nothing.
 func (w *Witness) announce(ends []evidence.Record) {
 	for _, m := range w.rings {
 		_ = m.Write(context.Background(), ends...) // which does not fail
@@ -202,7 +205,7 @@ func unended(all iter.Seq2[evidence.Record, error], writer string, since time.Ti
 		var damage *journal.Damage
 		switch {
 		case errors.As(err, &damage):
-			continue // an end that cannot be read tells nobody
+			continue // an unreadable end names no operation
 		case err != nil:
 			return nil, fmt.Errorf("cannot read what was begun: %w", err)
 		case !r.Time.Before(since):

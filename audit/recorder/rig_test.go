@@ -184,14 +184,14 @@ func (g *rig) sinkCount(t testing.TB, name string) SinkCounters {
 	return SinkCounters{}
 }
 
-// A shaky Keeper fails or waits when it is told to.
+// A shaky Keeper fails or waits when the test says so.
 type shaky struct {
 	Keeper
 
 	mu   sync.Mutex
 	err  error
 	gate chan struct{} // not nil: writing waits until it is closed
-	in   chan int      // hears how much each write has that begins
+	in   chan int      // receives the number of records of each write that begins
 }
 
 func (s *shaky) Write(ctx context.Context, rs ...evidence.Record) error {

@@ -24,7 +24,7 @@ import (
 const (
 	maxTenants  = 4096
 	maxFileSize = 8 << 20
-	tries       = 8           // to make one; somebody who cleans up may take it for a dead one's
+	tries       = 8           // to create one; a sweeper may take the new file for a dead writer's
 	slack       = time.Minute // for begins that overtake each other
 )
 
@@ -124,7 +124,7 @@ func (r *roll) begin(at time.Time) error {
 	return fmt.Errorf("the file in %s is taken away again and again", r.dir)
 }
 
-// make returns no file when somebody who cleaned up was faster.
+// make returns no file when a concurrent sweep removed the new one.
 func (r *roll) make(since time.Time) (*os.File, error) {
 	made := filepath.Join(r.dir, madePrefix+r.id)
 	f, err := os.OpenFile(made, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)

@@ -181,8 +181,8 @@ func TestRecoverAllTenants(t *testing.T) {
 	}
 }
 
-// TestLiving holds who lives: nobody before something begins, nobody that was
-// killed, and nobody by a name that is no id.
+// TestLiving checks which writers are alive: none before an operation begins,
+// none that was killed, and none under a name that is not an id.
 func TestLiving(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "writers")

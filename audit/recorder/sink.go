@@ -9,10 +9,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
-// A Sink takes records of begins and ends. It gets them in the order in which
-// they came, one Write at a time, from a goroutine that nobody waits for unless
-// the Sink is a [Keeper]. What it refuses with an error is given to it again,
-// with the next record; after a panic it is not.
+// A Sink takes records of begins and ends. The recorder delivers them in order,
+// one Write at a time, from a goroutine that no caller waits for unless the
+// Sink is a [Keeper]. It delivers records that the Sink refuses with an error
+// again, with the next record; it does not do so after a panic.
 type Sink interface {
 	Name() string // for the log and the counters
 	// Write takes all of the records or none. A Write that goes on after ctx
@@ -38,7 +38,7 @@ type File struct {
 
 var _ Keeper = (*File)(nil)
 
-// NewFile returns a File. The store stays that of the caller, who closes it
+// NewFile returns a File. The caller keeps ownership of the store and closes it
 // after the Witness.
 func NewFile(name string, store *evidence.Store) *File { return &File{name, store} }
 
@@ -67,7 +67,7 @@ type Memory struct {
 	dropped int64
 }
 
-// DefaultMemory is how many records a Memory holds unless it is told.
+// DefaultMemory is how many records a Memory keeps by default.
 const DefaultMemory = 1024
 
 // NewMemory returns a Memory of at most so many records; 0 takes DefaultMemory.
@@ -120,11 +120,11 @@ type Callback struct {
 	call func(context.Context, evidence.Record)
 }
 
-// NewCallback returns a Callback. The function is called in order and one at a
-// time, and must not change the data of a record. While it takes its time
-// records wait for it, as many as [Options].Queue says; those behind are
-// dropped, and told of by a record as soon as it comes back, see
-// [evidence.OmittedLost]. A record whose call panics counts as one of those.
+// NewCallback returns a Callback. The function is called in order and one call
+// at a time, and must not change the data of a record. While a call runs, up to
+// [Options].Queue records wait for it; further ones are dropped, and a record
+// reports them as soon as the call returns, see [evidence.OmittedLost]. A
+// record whose call panics counts as dropped.
 func NewCallback(name string, call func(context.Context, evidence.Record)) *Callback {
 	return &Callback{name, call}
 }

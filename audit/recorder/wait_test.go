@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// TestLongWait holds that who waits long where evidence is not required waits
-// no less where it is.
+// TestLongWait checks that a long Wait for evidence that is not required also
+// applies to evidence that is required.
 func TestLongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stands = 2 * leak.Patience

@@ -1,17 +1,17 @@
-// Package witness puts on record that operations begin and how they end, on
-// disk and elsewhere.
+// Package recorder records the begin and the end of operations, on disk and in
+// other sinks.
 //
-// A begin is written before the operation runs. Where evidence is required
-// nothing runs without it, and otherwise a sink that fails or stands still
-// keeps nobody waiting: what it did not get is kept for it, a bounded number,
-// and given with what comes next; what is lost beyond that is counted, and told
-// by a record as soon as one can be written.
+// A begin is written before the operation runs. Where evidence is required, an
+// operation does not run without it. Otherwise a sink that fails or blocks
+// delays no caller: the recorder keeps a bounded number of records for it and
+// delivers them with the next ones; it counts the records that are lost beyond
+// that, and reports them in a record as soon as one can be written.
 //
-// What a program has begun and not ended when it dies, nobody can tell the end
-// of. Each Witness holds the lock of a file of its own for as long as it lives;
-// the next one opened looks through the files that nobody holds, and writes the
-// ends that are missing as aborted. Readers pair begins and ends by the id of
-// the operation; package pairs does.
+// When a program dies, the ends of its running operations are unknown. Each
+// Witness holds the lock of a file of its own while it is open; the next
+// Witness that opens looks through the files without a lock holder, and records
+// the missing ends as aborted. Readers pair begins and ends by the id of the
+// operation; see pairs in package evidence.
 package recorder
 
 import (
@@ -44,9 +44,9 @@ type Options struct {
 	Log     logrus.FieldLogger // required
 
 	Queue int // records that may wait for one sink; 0 takes DefaultQueue
-	// Wait is how long an operation waits where evidence is not required; 0 takes
-	// DefaultWait. Where it is required, and for all else that is written, that is
-	// five seconds, or Wait if it is longer.
+	// Wait is how long an operation waits where evidence is not required; 0
+	// means DefaultWait. Where evidence is required, and for other writes, the
+	// limit is five seconds, or Wait if it is longer.
 	Wait time.Duration
 	// Sync makes the own file survive a loss of power. It goes with records
 	// that do.
@@ -74,10 +74,10 @@ type Witness struct {
 	open   int // operations that run
 }
 
-// Open returns a Witness and writes what is missing of programs that have
-// ended, see [Witness.Recover]; where that fails or takes longer than five
-// seconds, or [Options.Wait] if that is longer, the log tells, and the next one
-// goes on.
+// Open returns a Witness and records the missing ends of programs that have
+// died, see [Witness.Recover]. When the recovery fails or takes longer than
+// five seconds, or [Options.Wait] if that is longer, Open logs the failure, and
+// the next Witness continues it.
 func Open(o Options) (*Witness, error) {
 	const op = "open the record of operations"
 	if o.Log == nil {
@@ -132,12 +132,12 @@ func (w *Witness) Flush(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close refuses what would begin, and writes what waits, within five seconds,
-// or [Options.Wait] if that is longer. Operations that still run can still be
-// ended; with the last one the rest is written. The error tells what is missing
-// where. As long as that is something that has to be kept the Witness counts as
-// living, so that nobody takes what has ended for aborted; Close can be called
-// again.
+// Close refuses new operations and writes pending records, within five seconds,
+// or [Options.Wait] if that is longer. Running operations can still be ended;
+// the last end writes the rest. The error names the sinks and what they lack.
+// As long as records that must be kept are pending, the Witness counts as
+// alive, so that no other program records finished operations as aborted. Close
+// can be called again.
 func (w *Witness) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -193,7 +193,7 @@ func NewID() string {
 func noEvidence(message string, cause error) error {
 	hint := "look for a full disk or a busy one at the state folder"
 	if e := (*sandbox.Error)(nil); errors.As(cause, &e) && e.Hint != "" {
-		hint = e.Hint // of whoever knows more
+		hint = e.Hint // of the error's origin, which knows more
 	}
 	return &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "record an operation", Field: "requireEvidence", Message: message, Err: cause, Retryable: true,
@@ -201,8 +201,8 @@ func noEvidence(message string, cause error) error {
 	}
 }
 
-// Counters tell what a Witness has done since it was opened. They only grow,
-// but for Waiting.
+// Counters are the statistics of a Witness since it was opened. They only grow,
+// except for Waiting.
 type Counters struct {
 	Begun   int64          `json:"begun"`   // operations
 	Ended   int64          `json:"ended"`   // of those
@@ -211,11 +211,11 @@ type Counters struct {
 	Sinks   []SinkCounters `json:"sinks"`
 }
 
-// SinkCounters tell how one sink does, in records.
+// SinkCounters are the statistics of one sink, in records.
 type SinkCounters struct {
 	Name     string `json:"name"`
 	Written  int64  `json:"written"`
-	Lost     int64  `json:"lost"`     // it will never get; of a Memory: it does not hold any more
+	Lost     int64  `json:"lost"`     // it will never get; of a Memory: that it no longer contains
 	Waiting  int64  `json:"waiting"`  // it has yet to get
 	Failures int64  `json:"failures"` // writes that failed
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// A Passage is a decision of the way out, as an Event of package egress has
-// it. What is not needed to judge it again is left out.
+// A Passage is a decision of the egress proxy, with the fields of an Event of
+// package egress that are needed to judge it again.
 type Passage struct {
 	Phase    string         `json:"phase"`    // decision, or end of what one allowed
 	Protocol string         `json:"protocol"` // http, https for requests inside TLS, connect, socks5
@@ -49,7 +49,8 @@ type Whose struct {
 	Tenant, Agent, Session, CommandID string
 }
 
-// JudgePassage holds one decision of the way out against the policy of today.
+// JudgePassage judges one recorded decision of the egress proxy by today's
+// policy.
 func JudgePassage(p Passage, w Whose, t Today) Result {
 	r := passed(p, w)
 	r.Today.Version = t.Version()
@@ -63,7 +64,7 @@ func JudgePassage(p Passage, w Whose, t Today) Result {
 	return r
 }
 
-// UnknownPassage is [Unknown] for a decision of the way out.
+// UnknownPassage is [Unknown] for a decision of the egress proxy.
 func UnknownPassage(p Passage, w Whose, err error) Result {
 	r := passed(p, w)
 	r.unknown(err)
@@ -94,7 +95,7 @@ func (p Passage) stays() string {
 	return "it was refused for another reason than the rules for hosts: " + ruleText(p.Rule)
 }
 
-// temper takes back what the record does not tell.
+// temper clears the parts of the result that the record does not support.
 func (p Passage) temper(r *Result) {
 	asked := strings.HasPrefix(p.Rule, "network.ask")
 	switch {

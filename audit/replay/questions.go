@@ -39,8 +39,9 @@ func (r *Result) stays() string {
 	return ""
 }
 
-// elsewhere takes back what is not for the policy alone: a refusal of who was
-// to carry the operation out, because of a link, an address or an answer.
+// elsewhere corrects the result for refusals that do not depend on the policy
+// alone: the executor refused the operation because of a link, an address or an
+// answer.
 func (r *Result) elsewhere() {
 	rule := r.Recorded.Rule
 	if r.Recorded.Verdict != policy.Deny || r.Today.Verdict == policy.Deny || r.Recorded.Code != sandbox.CodeCapabilityBlocked || rule == "" {
@@ -61,7 +62,8 @@ func ruleText(rule string) string {
 	return rule
 }
 
-// questions asks all that the record tells about an operation.
+// questions puts everything that the record contains about an operation to
+// today's policy.
 func questions(o Operation, t Today) []Answer {
 	var out []Answer
 	b := o.Begin
@@ -100,8 +102,8 @@ func (o Operation) ledOn() bool {
 	return false
 }
 
-// bySort asks what is to be asked about operations of the kind; nil means that
-// the record does not tell what was asked for.
+// bySort asks the questions that apply to operations of this kind; nil means
+// that the record does not contain what was requested.
 func bySort(b evidence.Begin, t Today) []Answer {
 	q := b.Request
 	switch b.Kind {
@@ -174,9 +176,9 @@ func visited(t Today, q evidence.Request) []Answer {
 	return request(t, q)
 }
 
-// command asks about the program of a command. With arguments, what the checks
-// make of the program alone tells nothing, and a rule that names it may be about
-// it alone.
+// judgeCommand asks about the program of a command. When the command had
+// arguments, a verdict on the program alone says nothing, and a rule that names
+// the program may apply to the program without arguments only.
 func judgeCommand(t Today, q evidence.Request) Answer {
 	a := t.Command(q.Program)
 	switch {
@@ -198,8 +200,8 @@ func (r *Result) byArguments(q evidence.Request) bool {
 	return r.Recorded.Verdict == policy.Deny && r.Kind == string(evidence.Command) && q.Args > 0 && !named(r.Recorded.Rule)
 }
 
-// What says in one text what an operation was about, also where nobody came to
-// know its capability.
+// What describes in one text what an operation was about, even when its
+// capability was never determined.
 func What(b evidence.Begin) string {
 	q := b.Request
 	switch {

@@ -1,11 +1,12 @@
-// Package replay holds recorded decisions against the policy of today: what was
-// allowed and would be refused, what was refused and would pass. It runs and
-// writes nothing, and asks nobody but the policy that it is given. It is pure.
+// Package replay judges recorded decisions again by today's policy: it finds
+// what was allowed and would be refused, and what was refused and would be
+// allowed. It is pure: it runs and writes nothing, and queries only the policy
+// that the caller supplies.
 //
-// A record has digests where arguments and contents were, so that some of what
-// was judged cannot be judged again. Such a result says why it is not certain.
-// A refusal that came from the grant, the manifest, a consent, the budget or a
-// revocation does not depend on the policy: it stays.
+// A record has digests in place of arguments and contents, so some decisions
+// cannot be judged again in full. Such a result says why it is not certain. A
+// refusal by the grant, the manifest, a consent, the budget or a revocation
+// does not depend on the policy and stays a refusal.
 package replay
 
 import (
@@ -18,9 +19,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// Today answers for the policy that holds now, for one tenant, agent and
-// session. What it is asked about is as it was recorded, which nobody has
-// looked at since: it may be anything.
+// Today answers questions by the policy in force now, for one tenant, agent and
+// session. The questions contain recorded values that have not been validated
+// since: they may be anything.
 type Today interface {
 	// Version is that of config.GrantPolicy. Records with the same one were
 	// judged by the same policy.
@@ -34,7 +35,7 @@ type Today interface {
 	Command(name string) Answer               // the program of one without a grant, without arguments
 	Space(bytes int64) Answer                 // temporary
 	Size(bytes int64) Answer                  // written or sent at once
-	Passage(p Passage) Answer                 // of a command, through the way out
+	Passage(p Passage) Answer                 // of a command, through the egress proxy
 }
 
 // An Answer is what the policy says to one question.
@@ -42,7 +43,7 @@ type Answer struct {
 	Verdict policy.Verdict
 	Rule    string // that decided
 	Message string
-	Unsure  string // why the record does not tell all that the verdict depends on; empty where it does
+	Unsure  string // why the record lacks something that the verdict depends on; empty if it lacks nothing
 }
 
 // Request is an address that an operation asked for.
@@ -84,7 +85,7 @@ type Result struct {
 	Recorded Judged `json:"recorded"`
 	Today    Judged `json:"today"`
 	Differs  bool   `json:"differs"`
-	Certain  bool   `json:"certain"` // whether the record tells all that today's verdict depends on
+	Certain  bool   `json:"certain"` // whether the record contains all that today's verdict depends on
 	Why      string `json:"why"`
 }
 
@@ -116,8 +117,8 @@ func Judge(o Operation, t Today) Result {
 	return r
 }
 
-// Unknown is the result for a record of which nobody can say what the policy
-// of today is, because of err.
+// Unknown is the result for a record for which today's policy cannot be
+// determined because of err.
 func Unknown(o Operation, err error) Result {
 	r := resultOf(o)
 	r.unknown(err)
@@ -156,7 +157,7 @@ func (r *Result) compare(answers []Answer) {
 	for _, a := range answers {
 		v := a.Verdict
 		if v != policy.Allow && v != policy.Ask {
-			v = policy.Deny // what nobody understands is no permission
+			v = policy.Deny // an unknown verdict is not a permission
 		}
 		if policy.Strictest(r.Today.Verdict, v) != r.Today.Verdict {
 			r.Today.Verdict, r.Today.Rule, r.Today.Message = v, a.Rule, a.Message

@@ -1,6 +1,6 @@
-// Today: this part of the package answers what the policy of some settings says to questions of
-// package replay: with the gate and with the guard of a grant that asks for
-// just what is judged, so that only the policy can be against it.
+// This file answers the questions of package replay by the policy of some
+// settings. It uses the gate, and the guard of a grant that requests exactly
+// what is judged, so that only the policy can refuse it.
 
 package replay
 
@@ -34,14 +34,15 @@ type Settings struct {
 
 var _ Today = (*judge)(nil)
 
-// New returns the answers of the settings, which may be nil. inside tells what
-// policies have to know of the place where commands run.
+// New returns the answers of the settings, which may be nil. inside returns
+// what policies have to know about the environment in which commands run.
 func New(s *config.Settings, inside func(config.Resolved) (config.Inside, error)) *Settings {
 	return &Settings{settings: s, inside: inside, judges: map[policyKey]*judge{}, sessions: map[config.Who]*judge{}}
 }
 
 // For returns the answers for one session. An error means that there is no
-// policy for it: the names are none, or the settings do not hold for it.
+// policy for the session: the names are invalid, or the settings are invalid
+// for it.
 func (s *Settings) For(tenant, agent, session string) (Today, error) {
 	who := config.Who{Tenant: tenant, Agent: agent, Session: session}
 	if j := s.sessions[who]; j != nil {

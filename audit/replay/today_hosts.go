@@ -48,7 +48,7 @@ func (j *judge) request(r Request) Answer {
 	listed := a.Verdict == policy.Allow || a.Rule == "policy.lists.domains" || a.Rule == "policy.denied.domains"
 	if r.Scheme == "http" && listed && j.pathsCount() {
 		a.Unsure = "a rule for hosts has a path in it, and that of the request is not in the record"
-		a.Verdict = policy.Allow // nobody knows; what is certain is decided without
+		a.Verdict = policy.Allow // unknown; what is certain is decided without
 		if d := j.gate.Hosts().Judge(host, uint16(r.Port)); d.Verdict == policy.Deny {
 			return decided(d)
 		}

@@ -100,7 +100,7 @@ func (j *judge) program(name string) Answer {
 		return refused(err)
 	}
 	if a := ask(m, p, grant.Operation{Kind: grant.OpProcExec, Tool: name}); a.Verdict != policy.Allow {
-		// What is denied by a rule for commands is told by the gate in its words.
+		// The gate explains a denial by a command rule in its own words.
 		if d, ok := j.gate.Judge(gate.Call{Args: []string{name}}).Decisive(); ok && d.Verdict == policy.Deny {
 			return refusal(cmp.Or(d.Rule, d.Check), d.Message)
 		}
@@ -131,13 +131,14 @@ func (j *judge) Size(bytes int64) Answer {
 	return Answer{Verdict: policy.Allow}
 }
 
-// effective is what becomes of a verdict inside a wall.
+// effective returns the verdict that takes effect inside a sandbox.
 func (j *judge) effective(v policy.Verdict) policy.Verdict {
 	v, _ = j.gate.Effective(gate.Judgement{Decision: command.Decision{Verdict: v}}, j.res.Sandboxed)
 	return v
 }
 
-// guarded asks the guard for files and all else that no question names.
+// guarded asks the guard about files and other operations that have no question
+// of their own.
 func (j *judge) guarded(op grant.Operation) Answer {
 	if j.files == nil {
 		m := manifest(grant.Capability{Kind: grant.FSRead, Path: "/"}, grant.Capability{Kind: grant.FSList, Path: "/"}, grant.Capability{Kind: grant.FSWrite, Path: "/"})
@@ -191,7 +192,7 @@ func answer(err error) Answer {
 	return Answer{Verdict: policy.Allow}
 }
 
-// refused is the answer of who could not judge, or refused.
+// refused is the answer when the judge refused, or could not judge.
 func refused(err error) Answer {
 	var e *sandbox.Error
 	if errors.As(err, &e) {

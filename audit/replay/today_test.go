@@ -130,8 +130,8 @@ func TestPassages(t *testing.T) {
 	}
 }
 
-// TestQuestionsInsideWalls holds that what the gate would ask about is allowed
-// where a wall answers the question, as when it runs.
+// TestQuestionsInsideWalls checks that a call about which the gate would ask is
+// allowed where a sandbox answers the question, as at run time.
 func TestQuestionsInsideWalls(t *testing.T) {
 	for members, want := range map[string]policy.Verdict{
 		`"commands": {"autoAllowIfSandboxed": true}`:                policy.Allow,

@@ -9,28 +9,28 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
-// The element that tells of violations in the error output of a command.
+// The element that reports violations in the error output of a command.
 const (
 	tagName  = "sandbox_violations"
 	openTag  = "<" + tagName + ">"
 	closeTag = "</" + tagName + ">"
 )
 
-// Annotate returns what a command wrote to its error output with a block
-// behind it that tells of vs:
+// Annotate returns the error output of a command followed by a block that
+// reports vs:
 //
 //	<sandbox_violations>
 //	<violation evidence="certain" operation="write" resource="/etc/x" rule="…"/>
 //	</sandbox_violations>
 //
-// The block is the last thing in the result, and the only one: in what the
-// command itself wrote every such tag, in any case and with blanks, gets a
-// backslash behind its angle bracket, so that a command can neither forge a
-// block nor end ours. Attributes are escaped for a terminal and as in XML, so
-// that no name of a file reaches out of its own. Without violations there is
-// no block, and the tags of the command are disarmed all the same.
+// The block is the last thing in the result, and the only one: in the command's
+// own output every such tag, in any case and with blanks, gets a backslash
+// after its angle bracket, so that a command can neither forge a block nor end
+// the real one. Attributes are escaped for a terminal and as in XML, so that a
+// file name cannot break out of its attribute. Without violations there is no
+// block, but the tags of the command are still escaped.
 //
-// [Strip] takes all of it back.
+// [Strip] reverses all of it.
 func Annotate(stderr []byte, vs []sandbox.Violation) []byte {
 	out := disarm(stderr)
 	if len(vs) == 0 {

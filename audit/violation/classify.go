@@ -1,21 +1,21 @@
-// Package violation tells whether a command was stopped by the rules of its
-// wall, and writes that into the command's error output for whoever reads it.
+// Package violation determines whether the rules of a sandbox stopped a
+// command, and adds the result to the command's error output for its reader.
 //
-// A program that fails says so in words, and words prove nothing: "Permission
-// denied" is what a file without read permission says as well. So a command
-// counts as blocked only when a fact speaks for it. The facts, from strong to
-// weak, are [sandbox.Evidence]:
+// The text of an error proves nothing: "Permission denied" is also the message
+// for a file without read permission. So a command counts as blocked only when
+// there is evidence for it. The kinds of evidence, from strong to weak, are
+// [sandbox.Evidence]:
 //
-//   - certain: the wall has seen the attempt and refused it;
-//   - strong: the command has failed, and a line of its error output has the
+//   - certain: the sandbox observed the attempt and refused it;
+//   - strong: the command failed, and a line of its error output has the
 //     text of a denial and names a path that the rules deny, or says that it
 //     could not reach a host that they do not allow;
-//   - weak: the command has failed and names a denied path without such a
-//     text. That is reported and blocks nothing.
+//   - weak: the command failed and names a denied path without such a
+//     text. That is reported and does not count as blocked.
 //
-// What a command writes is input from inside the sandbox: a program can write
-// lines that make it look stopped. All it gains is a question to a person
-// that names the path it asks about.
+// The output of a command is untrusted input: a program can write lines that
+// make it look stopped. All it gains is a question to a person that names the
+// path it asks about.
 //
 // The package only computes. Its time is linear in a bounded part of its input.
 package violation
@@ -53,7 +53,7 @@ type Ending struct {
 	Dir       string              // its working directory inside, to resolve relative names; empty leaves those out
 	Stderr    []byte              // the end of what it wrote there; only the last MaxTail bytes count
 	Stdout    []byte              // the end of its output, where that is apart; only the last MaxStdout bytes count, and for hosts alone
-	Witnessed []sandbox.Violation // seen by the wall, oldest first; weak ones were undone and stopped nothing
+	Witnessed []sandbox.Violation // observed by the sandbox, oldest first; weak ones were undone and stopped nothing
 	Command   string              // its text; its URLs name the host where a message names none
 	// Network says of a host that was not reached by which name and rule it is
 	// refused, and whether it is. The port may be 0. Nil: hosts are not looked
@@ -70,17 +70,17 @@ type Finding struct {
 	Resource   string              // what it is about; empty unless Blocked
 
 	// Causes are the violations that Blocked rests on, the likeliest first:
-	// what the wall has seen and the program complains of, else what the
-	// program complains of, else what the wall has seen. Of hosts the one that
-	// was refused last comes first.
+	// those that the sandbox observed and the program reports, then those that
+	// the program reports, then those that the sandbox observed. Among hosts
+	// the one that was refused last comes first.
 	Causes []sandbox.Violation
 }
 
-// Classify judges the end of a command by the rules of its wall; j may be nil
-// for a wall without rules for paths.
+// Classify judges the end of a command by the rules of its sandbox; j may be
+// nil for a sandbox without rules for paths.
 //
-// A command that succeeds is never blocked: what the wall refused it did
-// without, and that is reported only.
+// A command that succeeds is never blocked: it did without what the sandbox
+// refused, and that is only reported.
 func Classify(j sandbox.Judge, e Ending) Finding {
 	c := &classifier{judge: j, network: e.Network, dir: e.Dir, at: e.At, confirmed: map[string]bool{}}
 	for _, v := range e.Witnessed {
@@ -270,8 +270,9 @@ func rank(e sandbox.Evidence) int {
 	return slices.Index([]sandbox.Evidence{sandbox.EvidenceCertain, sandbox.EvidenceStrong, sandbox.EvidenceWeak}, e)
 }
 
-// Reason says in one line for people why v was stopped and how that is known.
-// It holds names from inside; whoever shows it makes it safe.
+// Reason describes in one line for people why v was stopped and how that is
+// known. It contains names from inside the sandbox; the caller escapes it
+// before displaying it.
 func Reason(v sandbox.Violation) string {
 	how := "named by the program, which proves little"
 	switch v.Evidence {

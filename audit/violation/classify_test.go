@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 )
 
-// rules is a wall with a workspace that may be written, system folders that
-// may be read, and one secret folder that a built-in deny closes.
+// rules is a sandbox with a workspace that may be written, system folders that
+// may be read, and one secret folder that a built-in deny rule closes.
 type rules struct{ asked int }
 
 func (r *rules) Judge(op sandbox.Operation, p string) sandbox.Verdict {

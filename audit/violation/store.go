@@ -1,17 +1,17 @@
-// Store: this part of the package keeps what was tried and stopped, by policies before a command
-// ran and by the wall while it did, and answers questions about it.
+// This file stores attempts that were stopped, by policies before a command ran
+// and by the sandbox while it ran, and answers queries about them.
 //
-// The records lie in a journal, bounded in size, for all processes that share
-// a state folder; see package journal for what that withstands. A flood
-// is bounded before it gets there: equal records of a session within a minute
-// become one with a count, and beyond [MaxAtOnce] different ones of a command,
-// or [MaxInWindow] of a session in a minute, only their number is kept, by
-// type. The counts of a process that is killed may be lost; the first
+// The records are in a journal, bounded in size, for all processes that share a
+// state folder; see package journal for what it protects against. Floods are
+// bounded before they reach the journal: equal records of a session within a
+// minute become one with a count, and beyond [MaxAtOnce] different ones of a
+// command, or [MaxInWindow] of a session in a minute, only their number is
+// kept, by type. The counts of a process that is killed may be lost; the first
 // record of each kind is not.
 //
-// A record holds the program and at most 256 bytes of the offending part of a
-// command, without values of assignments, and never an environment. Texts in
-// it come from inside sandboxes: make them safe before showing them.
+// A record contains the program and at most 256 bytes of the offending part of
+// a command, without values of assignments, and never an environment. Its texts
+// come from inside sandboxes: escape them before displaying them.
 
 package violation
 
@@ -24,7 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/journal"
 )
 
-// Options are the rare wishes of who opens a Store.
+// Options are the optional settings of a Store.
 type Options struct {
 	MaxFile  int64            // see [journal.Options]
 	MaxTotal int64            // see [journal.Options]
@@ -86,7 +86,7 @@ func (s *Store) Append(ctx context.Context, rs ...Record) error {
 	return s.writeOrKeep(ctx, out)
 }
 
-// closeWithin is how long Close may take: who holds the files may stand still for
+// closeWithin bounds Close: a process that holds the files may stall for
 // seconds on a busy machine.
 const closeWithin = 15 * time.Second
 

@@ -30,8 +30,8 @@ func (m Meta) record(t Type) Record {
 	}
 }
 
-// FromWall returns the record of what a wall has stopped. Of the command line
-// only its digest is kept: what was stopped is the resource.
+// FromWall returns the record of what a sandbox has stopped. Of the command
+// line it keeps only the digest: the resource says what was stopped.
 func FromWall(v sandbox.Violation, m Meta) Record {
 	r := m.record(WallPath)
 	switch v.Kind {
@@ -63,8 +63,8 @@ func FromWall(v sandbox.Violation, m Meta) Record {
 	return r
 }
 
-// FromNetwork returns the record of what the way out of a sandbox has refused.
-// The message says why, in one sentence.
+// FromNetwork returns the record of what the egress proxy of a sandbox has
+// refused. The message says why, in one sentence.
 func FromNetwork(v sandbox.Violation, message string, m Meta) Record {
 	r := m.record(NetworkViolation)
 	if v.Builtin {

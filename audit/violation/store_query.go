@@ -119,10 +119,10 @@ func (s *Store) Count(ctx context.Context, f Filter) (map[Type]int64, error) {
 	return out, nil
 }
 
-// Clear removes the records that are meant, whatever Limit says, and returns
-// how many these were. By says who wants it; it stays in the journal with the
-// filter, the time and the number, see [journal.Journal.Clear]. Lines that
-// are no records of ours stay.
+// Clear removes the records that the filter matches, regardless of Limit, and
+// returns the number of records removed. The argument by names who requested
+// it; the journal keeps it with the filter, the time and the number, see
+// [journal.Journal.Clear]. Lines that are not records of this package stay.
 func (s *Store) Clear(ctx context.Context, f Filter, by string) (int64, error) {
 	if err := s.settle(ctx); err != nil {
 		return 0, err

@@ -20,9 +20,9 @@ const (
 	maxResource = 768
 )
 
-// A Record is one thing that was tried and stopped, or allowed with a remark.
-// Its texts may hold anything, control characters too, except bytes that are
-// no UTF-8: these are written as \xNN. No environment is ever in it.
+// A Record describes one attempt that was stopped, or allowed with a remark.
+// Its texts may contain any characters, including control characters; bytes
+// that are not UTF-8 are written as \xNN. It never contains an environment.
 type Record struct {
 	Time     time.Time         `json:"time"`
 	Tenant   string            `json:"tenant"`

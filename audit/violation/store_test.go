@@ -149,8 +149,8 @@ func TestUnknownTypeIsRefused(t *testing.T) {
 	wantQuery(t, s, Filter{AllTenants: true})
 }
 
-// TestHostileTexts holds that whatever texts hold, a record is kept, is
-// bounded, comes back, and tells two owners apart.
+// TestHostileTexts checks that a record with any texts is kept, is bounded, is
+// returned, and that two owners stay distinct.
 func TestHostileTexts(t *testing.T) {
 	long := strings.Repeat("x", 100<<10)
 	for name, text := range map[string]string{

@@ -16,7 +16,7 @@ const (
 	metacharacterAbuse  Type = "metacharacter_abuse"   // a line that reads otherwise than it runs, or cannot be read
 	variableInjection   Type = "variable_injection"    // a variable that changes what runs
 	dangerousPattern    Type = "dangerous_pattern"     // code handed to an interpreter, a shell that is sent away, and the like
-	CriticalPathRemoval Type = "critical_path_removal" // removing what nobody wants removed
+	CriticalPathRemoval Type = "critical_path_removal" // removing a path that must never be removed
 	sensitiveFileAccess Type = "sensitive_file_access" // keys, credentials, what shells and editors run
 	pathAccessDenied    Type = "path_access_denied"    // a path that the settings close or do not open
 	CommandBlocked      Type = "command_blocked"       // a rule of the settings blocks the command
@@ -25,7 +25,7 @@ const (
 	ToolDenied          Type = "tool_denied"           // a tool that may not be used
 )
 
-// What the wall has stopped while it ran.
+// What the sandbox stopped at run time.
 const (
 	WallPath      Type = "wall_path"      // reading or writing a path
 	wallNetwork   Type = "wall_network"   // a connection

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// Bounds of what is written, so that nobody who tries the same thing over and
-// over can fill the disk, use up memory or push everybody else's records out.
+// Bounds of what is written, so that a client that repeats the same attempt can
+// neither fill the disk, use up memory nor push the records of others out.
 const (
 	// MaxAtOnce is how many different records of one Append are kept.
 	maxAtOnce = 64
@@ -24,7 +24,7 @@ const (
 // omittedMessage is what a record says that stands for many.
 const omittedMessage = "more of these were not kept one by one"
 
-// An owner is who has a window.
+// An owner identifies a window.
 type owner struct{ tenant, agent, session string }
 
 func (r Record) owner() owner { return owner{r.Tenant, r.Agent, r.Session} }

@@ -111,8 +111,8 @@ func size(t *testing.T, s *Store) (n int64) {
 	return int64(report.Records) * 700
 }
 
-// TestSessionsDoNotShareAWindow holds that one session's flood costs no other
-// one a record, and is not told as another's.
+// TestSessionsDoNotShareAWindow checks that one session's flood costs no other
+// session a record, and is not reported as another's.
 func TestSessionsDoNotShareAWindow(t *testing.T) {
 	s := open(t, Options{})
 	var batch []Record
@@ -155,7 +155,7 @@ func TestClockSetBack(t *testing.T) {
 	wantQuery(t, s, Filter{}, "/x×1", "/x×1")
 }
 
-// TestDiskIsBounded writes ten times what the journal may hold.
+// TestDiskIsBounded writes ten times the size bound of the journal.
 func TestDiskIsBounded(t *testing.T) {
 	c := newClock()
 	dir := t.TempDir()

@@ -42,8 +42,8 @@ const readOnlyText = "read-only file system"
 // errnos are names of those errors that stand as words of their own.
 var errnos = []string{"eacces", "eperm", "erofs"}
 
-// operation tells from the words of a line in small letters what failed. An
-// error of a read-only file system is one of writing whatever else is said.
+// operation determines from a line in lower case which operation failed. An
+// error of a read-only file system is a write whatever else the line says.
 func operation(lower string) sandbox.Operation {
 	switch {
 	case holdsAny(lower, []string{readOnlyText, "readonlyfilesystem"}) || hasWord(lower, []string{"erofs"}):
