@@ -1,13 +1,13 @@
-// Package admission lets tenants have what is theirs of the machine and no
-// more: requests by the second, commands at one time and in fair turns, and the
-// sandboxes that exist, with the memory, processors and disk that they take. It
-// also knows out of which budgets is paid for what a caller does.
+// Package admission enforces the quotas of tenants: requests per second, running
+// commands with fair turns, and the sandboxes that exist, with their memory,
+// processors and disk. It also determines which budgets are charged for what a
+// caller does.
 //
-// What is held is held in memory. Sandboxes outlive the program, so they are
-// counted from what exists: before the first request, each minute, and each
-// time that one is made or removed. A sandbox that is found and was not counted
-// counts from then on, whatever the limits are; nothing more is given until
-// enough was given back.
+// The counts are held in memory. Sandboxes outlive the process, so they are
+// counted from what exists: before the first request, each minute, and whenever
+// one is made or removed. A sandbox that is found uncounted counts from then on,
+// whatever the limits are; the tenant then gets nothing more until it is below
+// its limits.
 package admission
 
 import (
@@ -29,37 +29,37 @@ import (
 
 const op = "admit"
 
-// Options are what an Admission is made of. All but Dir and Log are needed.
+// Options configure an Admission. All but Dir and Log are required.
 type Options struct {
 	Keeper *tenants.Keeper
-	// Rules say what a tenant may have. They are asked at each turn, so they have
-	// to answer at once. See [Rules].
+	// Rules returns the quotas of a tenant. It is called for each request, so it
+	// has to return at once. See [Rules].
 	Rules func(tenant string) config.TenantRules
 
-	// Turns say how commands begin. They are asked for with each command, so they
-	// have to answer at once.
+	// Turns returns how commands begin. It is called for each command, so it has
+	// to return at once.
 	Turns func() Turns
 
-	// Dir is a folder of ours alone that remembers which tokens sandboxes count
-	// for; it is made when it is missing. Without one a sandbox counts for its
-	// tenant alone once the program was started again.
+	// Dir is a folder, used by no other program, that records which tokens
+	// sandboxes count for; it is made when it is missing. Without one a sandbox
+	// counts for its tenant alone after a restart.
 	Dir string
 
-	// Ledger keeps the accounts of tokens that have a budget. Without one they are
-	// refused.
+	// Ledger keeps the accounts of tokens with a budget. Without one such tokens
+	// are refused.
 	Ledger *ledger.Ledger
 
 	Log logrus.FieldLogger // nil logs nothing
 }
 
-// Turns are how commands begin.
+// Turns say how commands begin.
 type Turns struct {
 	Slots   int           // commands that begin at one time; at least 1
 	Waiting int           // commands of one tenant that may wait for their turn; at least 0
 	Hold    time.Duration // how long a command counts as one that begins, unless it ends sooner; more than 0
 }
 
-// check refuses what is no time; the queue knows about the rest.
+// check refuses invalid times; the queue checks the rest.
 func (t Turns) check() error {
 	if t.Hold <= 0 {
 		return sandbox.Errorf(sandbox.CodeValidation, "take turns", "commands hold their slots for no time")
@@ -166,8 +166,8 @@ func (a *Admission) Command(ctx context.Context, c auth.Caller, tenant string) (
 	return ticketOf(ctx).leave(tenant, release), nil
 }
 
-// renew has commands take turns as is said now, and returns how. What cannot be
-// leaves it as it was.
+// renew applies the current turns to the queue, and returns those that apply.
+// Invalid turns leave the queue as it was.
 func (a *Admission) renew() Turns {
 	now := a.turns()
 	a.renewing.Lock()
@@ -187,8 +187,8 @@ func (a *Admission) renew() Turns {
 	return now
 }
 
-// Begin implements [manager.Accounting]: the command has the turn that its
-// request waited for, where that is left, and otherwise waits for one itself.
+// Begin implements [manager.Accounting]: the command uses the turn that its
+// request waited for, where that is unused, and otherwise waits for one itself.
 func (a *Admission) Begin(ctx context.Context, tenant string) (release func(), err error) {
 	if release := ticketOf(ctx).take(tenant); release != nil {
 		return release, nil
@@ -205,7 +205,8 @@ func (a *Admission) Held(tenant string) tenants.Want {
 	return a.keeper.Held(auth.Caller{}.Accounts(tenant, tenants.Limits{})[0].Name)
 }
 
-// accounts are whom the caller takes from when it acts for the tenant.
+// accounts returns the accounts that are charged when the caller acts for the
+// tenant.
 func (a *Admission) accounts(c auth.Caller, tenant string) ([]tenants.Account, error) {
 	if err := a.unpaid(c); err != nil {
 		return nil, err
@@ -220,8 +221,9 @@ func (a *Admission) accounts(c auth.Caller, tenant string) ([]tenants.Account, e
 	return c.Accounts(tenant, rules.Limits), nil
 }
 
-// Rules returns what settings say about tenants, for [Options]. The settings
-// are made ready once for as long as current returns the same pointer.
+// Rules returns a function for [Options] that reads the quotas of tenants from
+// the settings. It prepares the settings once for as long as current returns the
+// same pointer.
 func Rules(current func() *config.Settings) func(tenant string) config.TenantRules {
 	var mu sync.Mutex
 	var of *config.Settings

@@ -77,8 +77,8 @@ func TestTenantThatIsNotServed(t *testing.T) {
 	}
 }
 
-// TestParallelCommandsStayWithinTheLimit has 64 callers ask for commands all the
-// time; there are never more than the limit, and all of it is given back.
+// TestParallelCommandsStayWithinTheLimit has 64 callers run commands all the
+// time; no more than the limit run at once, and all slots are released.
 func TestParallelCommandsStayWithinTheLimit(t *testing.T) {
 	const limit = 7
 	synctest.Test(t, func(t *testing.T) {

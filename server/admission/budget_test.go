@@ -28,7 +28,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
-// A paying is a daemon whose tokens have budgets, and where the accounts are.
+// A paying is a daemon whose tokens have budgets, and the folder of their
+// accounts.
 type paying struct {
 	*served.Rig
 	admission *admission.Admission
@@ -36,7 +37,8 @@ type paying struct {
 	box       string
 }
 
-// pays serves with accounts in the folder dir; an empty one has none.
+// pays starts a daemon with accounts in the folder dir, or without where dir is
+// empty.
 func pays(t *testing.T, wall, dir string) *paying {
 	t.Helper()
 	p := &paying{}
@@ -70,7 +72,7 @@ func pays(t *testing.T, wall, dir string) *paying {
 	return p
 }
 
-// token makes one for the tenant, below the one of parent.
+// token makes a token for the tenant, derived from parent.
 func (p *paying) token(parent string, most budget.Amount) (secret, id string) {
 	p.T.Helper()
 	secret, id, err := p.Tokens.Create(token.Claims{Role: token.Tenant, Tenant: "acme", Parent: parent, Budget: &most})
@@ -86,7 +88,7 @@ func most(change func(*budget.Amount)) budget.Amount {
 
 func calls(n int64) budget.Amount { return most(func(b *budget.Amount) { b.Calls = n }) }
 
-// used is what the account of a token has used.
+// used returns the usage of a token's account.
 func (p *paying) used(id string) budget.Amount {
 	p.T.Helper()
 	out := budget.One(budget.Calls, -1)
@@ -99,7 +101,7 @@ func (p *paying) used(id string) budget.Amount {
 	return out
 }
 
-// exceeded holds that an answer says that a budget is used up.
+// exceeded holds that an answer reports an exhausted budget.
 func (p *paying) exceeded(a served.Answer, account, field string) {
 	p.T.Helper()
 	if a.Status != http.StatusTooManyRequests {
@@ -112,9 +114,9 @@ func (p *paying) exceeded(a served.Answer, account, field string) {
 
 const echo = `{"line":"echo hello"}`
 
-// TestChildrenSpendTheirParents has a token and two that were made from it spend
-// at one time, by commands, tools, lines and files: together they get exactly
-// what the first one has, and none of the children more than its own.
+// TestChildrenSpendTheirParents has a token and two that were derived from it
+// used at the same time, by commands, tools, lines and files: together they get
+// exactly the budget of the first, and neither derived token more than its own.
 func TestChildrenSpendTheirParents(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	parent, top := p.token("", calls(40))
@@ -159,8 +161,8 @@ func TestChildrenSpendTheirParents(t *testing.T) {
 	}
 }
 
-// TestAccountsOutliveTheProgram holds that what was used stays used when the
-// program is started again, also what a command was about to use.
+// TestAccountsOutliveTheProgram holds that usage is kept over a restart, also
+// what was reserved for a command that had not ended.
 func TestAccountsOutliveTheProgram(t *testing.T) {
 	dir := t.TempDir()
 	p := pays(t, "", dir)
@@ -182,12 +184,14 @@ func TestAccountsOutliveTheProgram(t *testing.T) {
 	if _, err := payer.Reserve(t.Context(), budget.One(budget.Calls, 1)); err != nil {
 		t.Error(err)
 	}
-	// It was never settled, as if the program had been killed: it is used.
+	// The reservation was never settled, as if the process had been killed: it
+	// counts as used.
 	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", echo), "token:"+id, "budget.calls")
 }
 
-// TestOthersAccountsAreNotTold holds that a child learns that something above
-// has too little, and neither whose nor how much that is.
+// TestOthersAccountsAreNotTold holds that the user of a derived token learns
+// that the budget of an ancestor is too small, but neither which nor how much is
+// left.
 func TestOthersAccountsAreNotTold(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	parent, top := p.token("", calls(12345))
@@ -212,9 +216,9 @@ func TestOthersAccountsAreNotTold(t *testing.T) {
 	}
 }
 
-// TestBytesAndFilesCount holds that each way in and out counts, to the byte: the
-// line, its input, its variables and the paths of files like what is in them;
-// names in folders; and that the one too many is not handed over.
+// TestBytesAndFilesCount holds that all data in and out is charged, to the byte:
+// the line, its input, its variables and the paths of files as well as their
+// content; names in folders; and that a file beyond the budget is not delivered.
 func TestBytesAndFilesCount(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	secret, id := p.token("", most(func(b *budget.Amount) { b.BytesIn, b.BytesOut, b.Files = 60, 500, 2 }))
@@ -249,7 +253,7 @@ func TestBytesAndFilesCount(t *testing.T) {
 }
 
 // TestTimeEndsACommand holds that a command ends when the time of a token is
-// used up, and that the background is no way around it.
+// used up, also a background command.
 func TestTimeEndsACommand(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	secret, id := p.token("", most(func(b *budget.Amount) { b.WallMs = 10_000 })) // it counts from before the program starts
@@ -260,7 +264,8 @@ func TestTimeEndsACommand(t *testing.T) {
 	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", echo), "token:"+id, "budget.wallMs")
 }
 
-// TestUnmeteredIsRefused holds that where a bound could not be held nothing runs.
+// TestUnmeteredIsRefused holds that nothing runs where a bound could not be
+// enforced.
 func TestUnmeteredIsRefused(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	secret, _ := p.token("", most(func(b *budget.Amount) { b.CPUMs = 1000 }))
@@ -287,8 +292,8 @@ func TestProcessorTimeCounts(t *testing.T) {
 	}
 }
 
-// TestAccountsGoWithTheirTokens holds that nothing is kept of tokens that are no
-// more, and everything of the others.
+// TestAccountsGoWithTheirTokens holds that the accounts of tokens that no longer
+// exist are removed, and all others kept.
 func TestAccountsGoWithTheirTokens(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	kept, id := p.token("", calls(5))

@@ -20,13 +20,13 @@ type held struct {
 	disk  func() // gives back the disk; nil where nothing is held of it
 }
 
-// endless is what a workspace counts for that nothing bounds: more than tenants
-// are given, and few enough for sums of many.
+// endless is the size that an unbounded workspace counts for: more than any
+// tenant's limit, and small enough for sums of many.
 const endless = 64 << 40
 
 // Hold implements [manager.Accounting]: a sandbox counts from before it is made,
-// for the tenant and for the caller that ctx names. What was counted under the
-// same name before is not any more.
+// for the tenant and for the caller of ctx. It replaces what was counted under
+// the same name before.
 func (a *Admission) Hold(ctx context.Context, f manager.Footprint) (settle func(stands bool), err error) {
 	accounts, err := a.accounts(callerOf(ctx), f.Tenant)
 	if err != nil {
@@ -56,7 +56,7 @@ func (a *Admission) Hold(ctx context.Context, f manager.Footprint) (settle func(
 	return func(stands bool) { a.settle(h, stands) }, nil
 }
 
-// settle notes whether what was held for is there.
+// settle records whether the sandbox was made.
 func (a *Admission) settle(h *held, stands bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +98,7 @@ func boundedDisk(f manager.Footprint, accounts []tenant.Account) error {
 	return nil
 }
 
-// take takes what h is about by take, all or nothing.
+// take calls take with what h holds, all or nothing.
 func (h *held) take(take func(tenant.Want, ...tenant.Account) (func(), error), accounts []tenant.Account) error {
 	var err error
 	h.rest, err = take(tenant.Want{Sandboxes: 1, Memory: max(h.Memory, 0), NanoCPUs: max(h.NanoCPUs, 0)}, accounts...)
@@ -118,8 +118,8 @@ func (h *held) take(take func(tenant.Want, ...tenant.Account) (func(), error), a
 	return err
 }
 
-// leave gives back what a sandbox that is not there any more has held. The disk
-// stays held while its workspace is there. The mutex is held.
+// leave releases what a removed sandbox has held. The disk stays held while its
+// workspace exists. The mutex is held.
 func (a *Admission) leave(h *held) {
 	if h.rest != nil {
 		h.rest()
@@ -130,7 +130,7 @@ func (a *Admission) leave(h *held) {
 	}
 }
 
-// drop gives back everything that h holds. The mutex is held.
+// drop releases everything that h holds. The mutex is held.
 func (a *Admission) drop(h *held) {
 	for _, giveBack := range []func(){h.rest, h.disk} {
 		if giveBack != nil {
@@ -144,8 +144,8 @@ func (a *Admission) drop(h *held) {
 	}
 }
 
-// forgetFolders gives back the disk of workspaces that are gone; of one tenant,
-// or of all where it is empty. The mutex is held.
+// forgetFolders releases the disk of workspaces that no longer exist, of one
+// tenant or, where it is empty, of all. The mutex is held.
 func (a *Admission) forgetFolders(tenant string) {
 	for _, h := range a.held {
 		if h.rest == nil && (tenant == "" || h.Tenant == tenant) && !there(h.Workspace) {
@@ -164,7 +164,7 @@ func there(workspace string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// tick counts one thing that happens. The mutex is held.
+// tick returns the number of the next event. The mutex is held.
 func (a *Admission) tick() uint64 {
 	a.now++
 	return a.now

@@ -66,7 +66,7 @@ func TestSandboxCountsUntilItIsGone(t *testing.T) {
 	wantHeld(t, a, "a", one)
 	_, err = a.Hold(t.Context(), plain("a", 2))
 	wantExceeded(t, err, tenant.Sandboxes, "tenant a")
-	// The same one, made anew with other amounts, takes the place of itself.
+	// A sandbox that is made again with other amounts replaces itself.
 	bigger := plain("a", 1)
 	bigger.Memory = 3 << 30
 	mustHold(t, t.Context(), a, bigger)
@@ -77,7 +77,8 @@ func TestSandboxCountsUntilItIsGone(t *testing.T) {
 	mustHold(t, t.Context(), a, plain("a", 2))
 }
 
-// What was held for an older one of the name is not given back for it later.
+// A late settle of an earlier sandbox of the same name releases nothing of the
+// later one.
 func TestLateSettleChangesNothing(t *testing.T) {
 	a := admission(t, Options{Rules: limited(tenant.NoLimits())})
 	late, err := a.Hold(t.Context(), plain("a", 1))
@@ -103,7 +104,8 @@ func TestSandboxCountsForTheCallersToken(t *testing.T) {
 	mustHold(t, second, a, plain("a", 4))
 }
 
-// inFolder is a sandbox whose workspace may hold so many bytes.
+// inFolder returns the footprint of a sandbox whose workspace may hold disk
+// bytes.
 func inFolder(t *testing.T, n int, disk int64) manager.Footprint {
 	t.Helper()
 	f := plain("a", n)
@@ -114,7 +116,7 @@ func inFolder(t *testing.T, n int, disk int64) manager.Footprint {
 	return f
 }
 
-// A workspace outlives its sandbox, and takes the disk that long.
+// A workspace outlives its sandbox, and holds its disk for that long.
 func TestDiskCountsUntilTheWorkspaceIsGone(t *testing.T) {
 	a := admission(t, Options{Rules: limited(tenant.NoLimits().With(tenant.Disk, 10<<30))})
 	first, second := inFolder(t, 1, 6<<30), inFolder(t, 2, 6<<30)

@@ -95,7 +95,7 @@ func (r *rig) ready(tenant, session string) error {
 	return err
 }
 
-// standing is how many sandboxes of a tenant there are.
+// standing returns the sandboxes of a tenant.
 func (r *rig) standing(tenant string) []manager.Row {
 	r.t.Helper()
 	l, err := r.List(r.t.Context(), manager.ListOptions{Tenant: tenant})
@@ -108,8 +108,8 @@ const bounded = `{
 	"tenants": {"defaults": {"sandboxes": 5, "memory": "100g"}}
 }`
 
-// TestSessionsAtOnceStayWithinTheQuota has 64 callers want sandboxes for as many
-// sessions, whatever way it takes to get one.
+// TestSessionsAtOnceStayWithinTheQuota has 64 callers request sandboxes for as
+// many sessions, by every operation that makes one.
 func TestSessionsAtOnceStayWithinTheQuota(t *testing.T) {
 	r := newRig(t, bounded)
 	var got, refused atomic.Int64
@@ -155,8 +155,8 @@ func TestRemovedSandboxMakesRoom(t *testing.T) {
 	must(t, r.ready("acme", "more"))
 }
 
-// TestRestartCountsWhatIsThere: a program that starts again finds as much held
-// as the one before it left.
+// TestRestartCountsWhatIsThere holds that after a restart as much is held as
+// before.
 func TestRestartCountsWhatIsThere(t *testing.T) {
 	r := newRig(t, bounded)
 	for n := range 5 {
@@ -176,7 +176,7 @@ func TestRestartCountsWhatIsThere(t *testing.T) {
 	must(t, r.ready("acme", "more"))
 }
 
-// failing makes no sandboxes for a while.
+// failing is a provider that cannot make sandboxes for a while.
 type failing struct {
 	sandbox.Provider
 	on atomic.Bool
@@ -207,8 +207,8 @@ func TestSandboxThatCouldNotBeMadeHoldsNothing(t *testing.T) {
 	must(t, r.ready("acme", "s0"))
 }
 
-// TestEveryCommandCounts runs commands past every front, as a background one or
-// a call over another protocol would.
+// TestEveryCommandCounts runs commands without a server, as a background command
+// or a call over another protocol would.
 func TestEveryCommandCounts(t *testing.T) {
 	r := newRig(t, `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}, "tenants": {"defaults": {"commands": 2}}}`)
 	run := func(ctx context.Context, started chan<- sandbox.Process, session string) error {

@@ -20,14 +20,15 @@ type marks struct {
 	dir string
 }
 
-// maxMark bounds a mark, in bytes; the tokens that one descends from are few.
+// maxMark bounds a mark, in bytes; a token has few ancestors.
 const maxMark = 4 << 10
 
-// dotted begins the name of a mark that is being written; no sandbox's does.
+// dotted is the prefix of the name of a mark that is being written; no sandbox
+// has such a name.
 const dotted = ".new-"
 
-// put remembers the accounts of a sandbox beside the tenant's, which is the
-// first one.
+// put records the accounts of a sandbox beside the tenant's, which is the first
+// one.
 func (m marks) put(name string, accounts []tenant.Account) error {
 	if m.dir == "" {
 		return nil
@@ -56,8 +57,8 @@ func (m marks) put(name string, accounts []tenant.Account) error {
 	return nil
 }
 
-// get returns what was remembered of a sandbox. The accounts have no limits:
-// they are for what is held already.
+// get returns the recorded accounts of a sandbox. They have no limits, because
+// they are for what is already held.
 func (m marks) get(name string) ([]tenant.Account, error) {
 	if m.dir == "" || statedir.CheckName(name) != nil {
 		return nil, nil
@@ -87,7 +88,7 @@ func (m marks) get(name string) ([]tenant.Account, error) {
 	return out, nil
 }
 
-// drop forgets a sandbox.
+// drop removes the mark of a sandbox.
 func (m marks) drop(name string) error {
 	if m.dir == "" || statedir.CheckName(name) != nil {
 		return nil
@@ -98,7 +99,7 @@ func (m marks) drop(name string) error {
 	return nil
 }
 
-// keep forgets every sandbox that is not among those held.
+// keep removes the marks of all sandboxes that are not held.
 func (m marks) keep(held map[string]*held) error {
 	if m.dir == "" {
 		return nil

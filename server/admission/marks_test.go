@@ -36,7 +36,7 @@ func TestRestartKeepsTheQuotasOfTokens(t *testing.T) {
 	there.take(plain("a", 1).Name)
 	mustHold(t, ctx, a, plain("a", 4))
 
-	// What is gone is remembered no more, however it went.
+	// The mark of a removed sandbox is removed, however the sandbox went.
 	a = start()
 	reconcile(t, a, &inventory{})
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -60,7 +60,8 @@ func TestDamagedMarkCountsForTheTenant(t *testing.T) {
 	wantHeld(t, a, "b", tenant.Want{})
 }
 
-// A sandbox that could not be counted right after a restart is not made.
+// A sandbox whose mark cannot be written is not made, because it could not be
+// counted after a restart.
 func TestHoldWithoutADisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "marks")
 	a := admission(t, Options{Rules: limited(tenant.NoLimits()), Dir: dir})

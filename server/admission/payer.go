@@ -13,15 +13,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// Names of accounts: that of a token, and the one above those of all tokens of
-// a tenant, or of none.
+// Names of accounts: the prefix of a token's, and that of the account above
+// those of all tokens of a tenant, or of no tenant.
 const (
 	tokenAccount  = "token:"
 	tokensAccount = "tokens:"
 )
 
-// unpaid refuses a token with a budget where there are no accounts: it would be
-// good for more than it says.
+// unpaid refuses a token with a budget where there are no accounts, because its
+// budget could not be enforced.
 func (a *Admission) unpaid(c auth.Caller) error {
 	if a.ledger != nil || len(c.Budgeted()) == 0 {
 		return nil
@@ -52,9 +52,9 @@ func (a *Admission) Payer(ctx context.Context) (manager.Payer, error) {
 	return manager.Payer{Source: purse{account, own}, Bound: bound}, nil
 }
 
-// limitsOf is the chain of accounts of tokens, each of which was made from the
-// next one. The last account is one for all tokens of a tenant and has no bound:
-// it keeps them together, below one lock.
+// limitsOf returns the chain of accounts of tokens, each of which was derived
+// from the next one. The last account is common to all tokens of a tenant and
+// has no bound: it makes them share one lock.
 func limitsOf(tokens []token.Token) []ledger.Limit {
 	var chain []ledger.Limit
 	for _, t := range tokens {
@@ -77,8 +77,8 @@ func (a *Admission) Forget(ctx context.Context, gone func(id string) bool) error
 	return err
 }
 
-// A purse is what a caller draws from. Of the accounts above its own it learns
-// that they have too little, and nothing else.
+// A purse draws from the accounts of a caller. Of the accounts above its own the
+// caller learns only that they have too little.
 type purse struct {
 	inner budget.Source
 	own   string // account
@@ -104,7 +104,7 @@ func (d drawn) More(ctx context.Context, least, want budget.Amount) (budget.Amou
 	return got, discreet(d.own, err)
 }
 
-// discreet is an error without what it says of accounts other than own.
+// discreet returns an error without what it contains of accounts other than own.
 func discreet(own string, err error) error {
 	var e *sandbox.Error
 	if err == nil || !errors.As(err, &e) || e.Resource == own {

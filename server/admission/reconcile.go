@@ -26,7 +26,7 @@ type Recorded interface {
 // nothing was recorded: sandboxes can disappear without a record of it.
 const lookAnew = 10 * time.Minute
 
-// A looked is when it was last looked at what there is.
+// A looked is the time and state of the last inspection of the inventory.
 type looked struct {
 	stamp registry.Stamp
 	at    time.Time
@@ -105,8 +105,8 @@ func (a *Admission) counts(name string) bool {
 	return h != nil && h.rest != nil
 }
 
-// adopt counts a sandbox that was found, unless it is counted or has gone since
-// before. The mutex is held.
+// adopt counts a sandbox that was found, unless it is counted or was removed
+// after before. The mutex is held.
 func (a *Admission) adopt(f manager.Footprint, before uint64) {
 	h := a.held[f.Name]
 	if h != nil && h.rest != nil || a.gone[f.Name] > before {

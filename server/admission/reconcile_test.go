@@ -16,7 +16,7 @@ func sandboxes(n int64) tenant.Want {
 	return tenant.Want{Sandboxes: n, Memory: n << 30, NanoCPUs: n * 1e9}
 }
 
-// What exists when the program starts counts, whatever the limits are by now.
+// What exists when the process starts counts, whatever the limits are by now.
 func TestReconcileAdoptsWhatExists(t *testing.T) {
 	a := admission(t, Options{Rules: limited(tenant.NoLimits().With(tenant.Sandboxes, 2))})
 	there := &inventory{}
@@ -75,7 +75,7 @@ func TestReconcileLeavesWhatHappensMeanwhile(t *testing.T) {
 	wantHeld(t, a, "a", sandboxes(3))
 }
 
-// While a provider is silent nothing counts as gone.
+// While a provider does not answer none of its sandboxes counts as gone.
 func TestReconcileOfHalfAnAnswer(t *testing.T) {
 	a := admission(t, Options{Rules: limited(tenant.NoLimits())})
 	silent := errors.New("no answer")

@@ -28,7 +28,7 @@ func limited(limits tenant.Limits) func(string) config.TenantRules {
 	return func(string) config.TenantRules { return config.TenantRules{Limits: limits, Weight: 1} }
 }
 
-// always are turns that do not change.
+// always returns turns that do not change.
 func always(slots, waiting int, hold time.Duration) func() Turns {
 	return func() Turns { return Turns{slots, waiting, hold} }
 }
@@ -48,7 +48,7 @@ func admission(t testing.TB, o Options) *Admission {
 	return a
 }
 
-// bearing is a caller with a token, below others whose ids follow.
+// bearing returns a caller with a token, whose id and ancestors are ids.
 func bearing(tenant string, quotas map[string]tenant.Limits, ids ...string) auth.Caller {
 	var line []token.Token
 	for _, id := range ids {
@@ -63,7 +63,7 @@ func bearing(tenant string, quotas map[string]tenant.Limits, ids ...string) auth
 	return auth.Caller{Role: t.Role, Token: &t, Tenant: tenant}
 }
 
-// wantExceeded holds that err says that a quota is used up.
+// wantExceeded holds that err reports an exhausted quota.
 func wantExceeded(t testing.TB, err error, kind tenant.Kind, account string) {
 	t.Helper()
 	var e *tenant.Exceeded
@@ -79,7 +79,7 @@ func wantHeld(t testing.TB, a *Admission, tenant string, want tenant.Want) {
 	}
 }
 
-// An inventory is what there is.
+// An inventory is a list of sandboxes.
 type inventory struct {
 	mu    sync.Mutex
 	there map[string]manager.Footprint
@@ -124,12 +124,13 @@ func (i *inventory) take(name string) {
 	delete(i.there, name)
 }
 
-// plain is a sandbox of 1 GiB and one processor, without a workspace of ours.
+// plain returns the footprint of a sandbox of 1 GiB and one processor, without a
+// workspace.
 func plain(tenant string, n int) manager.Footprint {
 	return manager.Footprint{Name: fmt.Sprintf("sbx-%s-%d", tenant, n), Kind: sandbox.KindSandbox, Tenant: tenant, Memory: 1 << 30, NanoCPUs: 1e9}
 }
 
-// mustHold holds f as one that was made.
+// mustHold holds f as a sandbox that was made.
 func mustHold(t testing.TB, ctx context.Context, a *Admission, f manager.Footprint) {
 	t.Helper()
 	settle, err := a.Hold(ctx, f)

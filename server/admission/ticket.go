@@ -16,7 +16,7 @@ type ticket struct {
 	turn *turn
 }
 
-// A turn is one for a command of a tenant.
+// A turn is the turn for a command of a tenant.
 type turn struct {
 	tenant  string
 	release func()
@@ -70,7 +70,8 @@ func (t *ticket) leave(tenant string, release func()) func() {
 	}
 }
 
-// take returns what gives back the turn that was left for a tenant, or nil.
+// take returns the function that releases the turn that was left for a tenant,
+// or nil.
 func (t *ticket) take(tenant string) func() {
 	if t == nil {
 		return nil

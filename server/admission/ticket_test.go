@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant"
 )
 
-// TestCommandHasTheTurnOfItsRequest: what a request waited for is used by the
-// first command that it begins and by no other.
+// TestCommandHasTheTurnOfItsRequest holds that the first command of a request
+// uses the turn that the request waited for, and that no other command does.
 func TestCommandHasTheTurnOfItsRequest(t *testing.T) {
 	one, none := tenant.Want{Commands: 1}, tenant.Want{}
 	begin := func(t *testing.T, a *Admission, ctx context.Context) func() {
