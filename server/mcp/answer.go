@@ -15,7 +15,7 @@ import (
 
 var errEnded = errors.New("the session of the client has ended")
 
-// A Problem is an error as a tool answers with it.
+// A Problem is the form of an error in a tool's answer.
 type Problem struct {
 	Code      sandbox.Code `json:"code" doc:"What went wrong, by its stable name."`
 	Message   string       `json:"message" doc:"The same in one sentence."`
@@ -25,7 +25,7 @@ type Problem struct {
 	Retryable bool         `json:"retryable,omitempty" doc:"The same call may succeed later."`
 }
 
-// A failure is the structured content of an answer that is an error.
+// A failure is the structured content of an error answer.
 type failure struct {
 	Error Problem `json:"error"`
 }
@@ -69,7 +69,7 @@ func (s *Server) problem(err error) Problem {
 	return p
 }
 
-// failed is the answer that an error makes.
+// failed returns the answer for an error.
 func (s *Server) failed(err error) *mcp.CallToolResult {
 	p := s.problem(err)
 	text := string(p.Code) + ": " + p.Message
@@ -82,7 +82,7 @@ func (s *Server) failed(err error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: failure{p}}
 }
 
-// answered is the answer of a tool that was carried out.
+// answered returns the answer of a tool that was carried out.
 func answered(a tools.Answer) *mcp.CallToolResult {
 	r := &mcp.CallToolResult{IsError: a.Failed, StructuredContent: a.Data}
 	if a.Text != "" || len(a.Pictures) == 0 {
@@ -94,7 +94,8 @@ func answered(a tools.Answer) *mcp.CallToolResult {
 	return r
 }
 
-// answers is the schema of a tool's structured content: its result, or an error.
+// answers returns the schema of a tool's structured content: its result, or an
+// error.
 func answers(t schema.Tool) json.RawMessage {
 	result, wrong := bare(t.OutputSchema()), bare(schema.Define[struct{}, failure](schema.Tool{Name: "error", Version: "1.0.0"}).OutputSchema())
 	out, err := json.Marshal(map[string]any{
@@ -106,7 +107,7 @@ func answers(t schema.Tool) json.RawMessage {
 	return out
 }
 
-// bare is a schema without what only a whole document has.
+// bare returns a schema without the keywords that only a whole document has.
 func bare(document []byte) map[string]any {
 	var s map[string]any
 	d := json.NewDecoder(bytes.NewReader(document))

@@ -45,7 +45,7 @@ var _ sandbox.Approver = (*Asker)(nil)
 // the question goes elsewhere.
 type Answers int
 
-// What a client may allow, each with what is above it.
+// What a client may allow; each value includes those above it.
 const (
 	AnswersNothing Answers = iota
 	AnswersForNow          // once, or until the program ends, and no files of this machine, which are no tenant's
@@ -57,7 +57,7 @@ func (x Answers) cover(r sandbox.PermissionRequest) bool {
 	return x >= AnswersForGood || x == AnswersForNow && r.Kind != sandbox.ResourcePath
 }
 
-// join makes a client known that can be asked. A nil Asker knows none.
+// join registers a client, if it can be asked. A nil Asker registers none.
 func (a *Asker) join(s *session, peer *mcp.ServerSession) {
 	if a == nil || !s.asks(peer) {
 		return
@@ -69,7 +69,7 @@ func (a *Asker) join(s *session, peer *mcp.ServerSession) {
 	}
 }
 
-// leave forgets the clients of a session.
+// leave removes the clients of a session.
 func (a *Asker) leave(s *session) {
 	if a == nil {
 		return
@@ -100,13 +100,14 @@ func (x *session) asks(peer *mcp.ServerSession) bool {
 
 type clientKey struct{}
 
-// asking is ctx for a call of a client: what is stopped of it is asked there.
+// asking returns ctx for a call of a client, which is then asked about what is
+// stopped of the call.
 func asking(ctx context.Context, s *session, peer *mcp.ServerSession) context.Context {
 	return context.WithValue(ctx, clientKey{}, client{s, peer})
 }
 
-// client is the one that is asked: whose call was stopped, else the last one of
-// the session.
+// client returns the client to ask: the one whose call was stopped, else the
+// last one of the session.
 func (a *Asker) client(ctx context.Context, r sandbox.PermissionRequest) (client, bool) {
 	want := config.Who{Tenant: r.Tenant, Agent: r.Agent, Session: r.Session}
 	if c, ok := ctx.Value(clientKey{}).(client); ok && c.session.bound.Who == want && c.session.bound.Answers.cover(r) && c.session.asks(c.peer) {
@@ -154,7 +155,7 @@ func (a *Asker) Approve(ctx context.Context, r sandbox.PermissionRequest) (sandb
 	return sandbox.Deny, nil
 }
 
-// offered are the answers to a question: the settings file keeps no commands.
+// offered returns the answers to offer: the settings file keeps no commands.
 func offered(r sandbox.PermissionRequest, may Answers) []sandbox.Permission {
 	if r.Kind == sandbox.ResourceCommand || may < AnswersForGood {
 		return []sandbox.Permission{sandbox.AllowOnce, sandbox.AllowSession, sandbox.Deny}
@@ -173,8 +174,8 @@ func form(offer []sandbox.Permission) any {
 	}
 }
 
-// question is what a person reads. Everything in it comes from inside and is
-// made safe.
+// question returns the text that a person reads. All its parts come from inside
+// the sandbox, so they are made safe for a terminal.
 func question(r sandbox.PermissionRequest) string {
 	command := termsafe.Line(strings.Join(r.Command, " "))
 	if len(command) > maxShown {

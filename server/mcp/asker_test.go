@@ -13,8 +13,8 @@ import (
 	servermcp "github.com/bulkhead-dev/sandbox/server/mcp"
 )
 
-// TestPermissionsAreAskedFor holds what becomes of a command that is stopped, by
-// what the person at the client answers.
+// TestPermissionsAreAskedFor holds the result of a stopped command for each
+// answer of the person at the client.
 func TestPermissionsAreAskedFor(t *testing.T) {
 	answer := func(action, permission string) func() (*mcp.ElicitResult, error) {
 		return func() (*mcp.ElicitResult, error) {
@@ -117,7 +117,7 @@ func TestNobodyCanBeAsked(t *testing.T) {
 	}
 }
 
-// TestAskerAlone holds what an asker answers that knows no client.
+// TestAskerAlone holds the answers of an asker without clients.
 func TestAskerAlone(t *testing.T) {
 	ask := sandbox.PermissionRequest{Tenant: "acme", Agent: "main", Session: "s", Kind: sandbox.ResourcePath, Resource: "/x"}
 	p, err := servermcp.NewAsker(false).Approve(deadline(t), ask)
@@ -144,8 +144,8 @@ func TestAskerAlone(t *testing.T) {
 	}
 }
 
-// TestTenantsAreOfferedNothingForGood holds what a client is offered, and what
-// becomes of an answer that was not, where it may allow for now.
+// TestTenantsAreOfferedNothingForGood holds which answers a client is offered
+// that may allow for now only, and the result of an answer that was not offered.
 func TestTenantsAreOfferedNothingForGood(t *testing.T) {
 	var asker *servermcp.Asker
 	r := newRig(t, settingsWith(""), func(o *servermcp.Options) { asker = o.Asker })

@@ -1,6 +1,6 @@
 package mcp
 
-// Open is the number of sessions.
+// Open returns the number of sessions.
 func (h *Handler) Open() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

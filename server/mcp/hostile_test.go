@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/mcp"
 )
 
-// A wire is a connection to a server on which anything can be written.
+// A wire is a connection to a server on which a test can write any bytes.
 type wire struct {
 	t    *testing.T
 	in   io.WriteCloser
@@ -63,8 +63,8 @@ func (w *wire) begin() {
 	io.WriteString(w.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
 }
 
-// TestHostileCalls holds that what no client would write is refused, and that
-// the server goes on.
+// TestHostileCalls holds that messages that no correct client sends are refused,
+// and that the server goes on.
 func TestHostileCalls(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	w := r.wire()
@@ -110,8 +110,8 @@ func (w *wire) answer(line string) string {
 	return strings.TrimSpace(got)
 }
 
-// TestBrokenLines holds that what is no message is answered with an error of
-// JSON-RPC that names the id where there is one, and that the server goes on.
+// TestBrokenLines holds that an invalid message is answered with a JSON-RPC
+// error that names the id where there is one, and that the server goes on.
 func TestBrokenLines(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	w := r.wire()
@@ -167,7 +167,7 @@ func TestBrokenLines(t *testing.T) {
 }
 
 // TestBatches holds that the calls of a batch are answered in one list, also
-// where some of its messages are none.
+// where some of its messages are invalid.
 func TestBatches(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	w := r.wire()

@@ -19,10 +19,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
-// sessionHeader is where a request names its session.
+// sessionHeader is the header in which a request names its session.
 const sessionHeader = "Mcp-Session-Id"
 
-// maxBody is how many bytes a message of a client has at most over HTTP.
+// maxBody is the longest message of a client over HTTP, in bytes.
 const maxBody = schema.MaxInput + 64<<10
 
 // A Handler serves the protocol over streamable HTTP. It has to be closed.
@@ -60,7 +60,7 @@ func (s *Server) Handler(bind func(*http.Request) (Binding, error)) *Handler {
 
 type guestKey struct{}
 
-// serverOf is the server of the session that ServeHTTP has found or made.
+// serverOf returns the server of the session that ServeHTTP has found or made.
 func serverOf(r *http.Request) *mcp.Server {
 	if g, ok := r.Context().Value(guestKey{}).(*guest); ok {
 		return g.server
@@ -112,13 +112,13 @@ func whole(r *http.Request) error {
 	return nil
 }
 
-// rest is a body of which the beginning was read.
+// rest is a body whose beginning was read and put back.
 type rest struct {
 	io.Reader
 	io.Closer
 }
 
-// refuse answers without a session.
+// refuse answers a request that gets no session.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	p := s.problem(err)
 	if after := tenant.RetrySeconds(err); after > 0 {
@@ -127,7 +127,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, string(p.Code)+": "+p.Message, p.Code.HTTPStatus())
 }
 
-// find returns the session that a request names, if it is the caller's, or
+// find returns the session that a request names, if it belongs to the caller, or
 // makes one for a request that names none.
 func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 	h.mu.Lock()
@@ -169,8 +169,8 @@ func (h *Handler) find(r *http.Request, b Binding) (*guest, error) {
 	return g, nil
 }
 
-// settle keeps a session that its first request has begun until it ends, and
-// forgets one that was none, or that has begun too late for Close to end it.
+// settle keeps the session that its first request has begun until it ends, and
+// forgets a session that did not begin, or began too late for Close to end it.
 func (h *Handler) settle(g *guest) {
 	for peer := range g.server.Sessions() {
 		if !h.keep(g, peer) {
@@ -182,7 +182,8 @@ func (h *Handler) settle(g *guest) {
 	h.forget(g)
 }
 
-// keep has Close end a session and wait for it, unless it was called already.
+// keep registers a session so that Close ends it and waits for it. It returns
+// false when Close was called already.
 func (h *Handler) keep(g *guest, peer *mcp.ServerSession) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -75,8 +75,8 @@ func (r *rig) dial(s *httptest.Server, h headers) (*mcp.ClientSession, error) {
 	return c, err
 }
 
-// TestHalvesOverHTTP holds that half a character is refused wherever it stands in
-// a message, and that a whole one is none.
+// TestHalvesOverHTTP holds that an escape of half a character is refused
+// anywhere in a message, and that one of a whole character is not.
 func TestHalvesOverHTTP(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	s, _ := r.serve()
@@ -96,8 +96,9 @@ func TestHalvesOverHTTP(t *testing.T) {
 	}
 }
 
-// TestCallsEndWithTheirCaller holds that a call, which outlasts the request that
-// brought it, does not outlast the right to make it, and nor does the session.
+// TestCallsEndWithTheirCaller holds that a call, which outlasts its HTTP
+// request, does not outlast the rights of its caller, and neither does the
+// session.
 func TestCallsEndWithTheirCaller(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	var lose func()
@@ -255,7 +256,7 @@ func TestHTTPSessionsAreBounded(t *testing.T) {
 }
 
 // TestTenantsLeaveRoom holds that a tenant with many tokens has no more sessions
-// than a tenant may have, so that there is room for others.
+// than one tenant may have, so that there is room for others.
 func TestTenantsLeaveRoom(t *testing.T) {
 	r := newRig(t, settingsWith(""), func(o *servermcp.Options) { o.PerCaller, o.PerSession, o.PerTenant, o.Sessions = 2, 3, 3, 100 })
 	s, _ := r.serve()
@@ -273,8 +274,8 @@ func TestTenantsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestSessionsLeaveRoom holds that one session of a tenant, whose agent makes
-// callers of its own, leaves room for the tenant's others.
+// TestSessionsLeaveRoom holds that one session of a tenant, whose agent can make
+// further tokens, leaves room for the tenant's other sessions.
 func TestSessionsLeaveRoom(t *testing.T) {
 	r := newRig(t, settingsWith(""), func(o *servermcp.Options) { o.PerCaller, o.PerSession, o.PerTenant = 2, 3, 100 })
 	s, _ := r.serve()
@@ -292,8 +293,8 @@ func TestSessionsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestSessionThatBeginsTooLate holds that a session whose first request comes to
-// its end when the handler was closed already does not stay.
+// TestSessionThatBeginsTooLate holds that a session whose first request ends
+// after the handler was closed does not stay.
 func TestSessionThatBeginsTooLate(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	s, h := r.serve()

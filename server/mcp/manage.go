@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
-// The inputs and results of the tools that make and take away sandboxes, with
-// the tags of package tools/schema.
+// The inputs and results of the tools that make and remove sandboxes, with the
+// tags of package tools/schema.
 type (
 	createInput struct {
 		Agent   string `json:"agent" maxlen:"64" doc:"Who speaks; this session's agent by default. Others only where the client may act for its whole tenant."`
@@ -65,7 +65,7 @@ type (
 	}
 )
 
-// managing are the tools that make and take away sandboxes.
+// managing returns the tools that make and remove sandboxes.
 func managing() []schema.Tool {
 	return []schema.Tool{
 		schema.Define[createInput, createResult](schema.Tool{Name: "sandbox_create", Title: "Make the sandbox", Version: "1.0.0", Idempotent: true,
@@ -79,8 +79,9 @@ func managing() []schema.Tool {
 	}
 }
 
-// manages are those of them that the session may use now. They are no tools of
-// agents that settings allow by default, but what settings say of them counts.
+// manages returns those of them that the session may use now. Settings do not
+// list them among the tools that agents have by default, but rules that name
+// them apply.
 func (x *session) manages() []schema.Tool {
 	u, err := x.o.Manager.Usable(x.bound.Who, x.bound.Flags)
 	if err != nil {
@@ -100,7 +101,7 @@ func mayManage(u manager.Usable, name string) error {
 	return d.Err()
 }
 
-// manage carries one of them out.
+// manage carries out one of them.
 func (x *session) manage(ctx context.Context, name string, input json.RawMessage) (tools.Answer, error) {
 	u, err := x.o.Manager.Usable(x.bound.Who, x.bound.Flags)
 	if err == nil {
@@ -151,7 +152,7 @@ func (x *session) create(ctx context.Context, in createInput) (tools.Answer, err
 	return tools.Answer{Text: text, Data: createResult{p.Name, p.Created, fmt.Sprint(p.Place), p.Reason, p.Claimed, p.Miss}}, nil
 }
 
-// rows are the sandboxes that the client may see.
+// rows returns the sandboxes that the client may see.
 func (x *session) rows(ctx context.Context) ([]manager.Row, error) {
 	l, err := x.o.Manager.List(ctx, manager.ListOptions{Tenant: x.bound.Who.Tenant})
 	if err != nil {
@@ -198,9 +199,9 @@ func (x *session) list(ctx context.Context, in listInput) (tools.Answer, error) 
 	return tools.Answer{Text: text.String(), Data: out}, nil
 }
 
-// named finds the sandbox that is meant. One that the client may not see is one
-// that there is not. Without a provider the one of this server's flags is looked
-// for first.
+// named finds the sandbox of that name. One that the client may not see does not
+// exist for it. Without a provider it first looks in the provider of this
+// server's flags.
 func (x *session) named(ctx context.Context, name, provider string) (manager.Row, error) {
 	own, err := x.o.Manager.Name(x.bound.Who, x.bound.Flags)
 	if err != nil {
@@ -229,7 +230,7 @@ func (x *session) named(ctx context.Context, name, provider string) (manager.Row
 	return r, err
 }
 
-// takeAway removes a sandbox that is named.
+// takeAway removes the sandbox of that name.
 func (x *session) takeAway(ctx context.Context, name, provider string) (manager.Row, error) {
 	r, err := x.named(ctx, name, provider)
 	if err != nil {
@@ -250,8 +251,7 @@ func (x *session) takeAway(ctx context.Context, name, provider string) (manager.
 	return r, nil
 }
 
-// owns reports whether a sandbox that the client reaches is its own to take
-// away.
+// owns reports whether the client may remove a sandbox that it can reach.
 func (x *session) owns(r manager.Row) bool {
 	if x.bound.Owns != nil {
 		return x.bound.Owns(r)

@@ -12,8 +12,8 @@ import (
 	servermcp "github.com/bulkhead-dev/sandbox/server/mcp"
 )
 
-// TestOwnSandboxOnly holds that a client which is bound to its session neither
-// sees nor touches another one of its tenant, and that one which acts for the
+// TestOwnSandboxOnly holds that a client that is bound to its session neither
+// sees nor touches another sandbox of its tenant, and that one that acts for the
 // tenant does, but sees nothing of other tenants.
 func TestOwnSandboxOnly(t *testing.T) {
 	r := newRig(t, settingsWith(""))
@@ -66,8 +66,8 @@ func TestOwnSandboxOnly(t *testing.T) {
 	}
 }
 
-// TestBusySandboxStays holds that a sandbox in which something runs is not
-// taken away, and that the answer says what to do.
+// TestBusySandboxStays holds that a sandbox in which a command runs is not
+// removed, and that the answer says what to do.
 func TestBusySandboxStays(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	c := r.connect(bound("s"), nil)
@@ -84,9 +84,9 @@ func TestBusySandboxStays(t *testing.T) {
 	}
 }
 
-// TestNameOfTwoProviders holds that a name which two providers have is the sandbox
-// of the provider that the server's flags or else the settings name, and that the
-// parameter provider names the other.
+// TestNameOfTwoProviders holds that a name which two providers have means the
+// sandbox of the provider in the server's flags or else in the settings, and
+// that the parameter provider selects the other.
 func TestNameOfTwoProviders(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	other, flagged := "fake", bound("s")

@@ -38,7 +38,7 @@ type Conductor interface {
 
 var _ Conductor = (*manager.Manager)(nil)
 
-// Options are the parts and bounds of a [Server]. Of the bounds zero is usual.
+// Options are the parts and bounds of a [Server]. A zero bound is the default.
 type Options struct {
 	Manager Conductor    // needed
 	Tools   *tools.Tools // needed
@@ -46,9 +46,9 @@ type Options struct {
 	Version string       // of the program
 	Log     logrus.FieldLogger
 
-	// Private are texts, such as paths of the state folder, that no error shows;
-	// where there are any, causes of errors are not shown either. None is for
-	// clients that are of the same user as the program.
+	// Private are texts, such as paths of the state folder, that no error
+	// contains; where there are any, errors contain no causes either. Leave it
+	// empty for clients that run as the same user as the server.
 	Private []string
 
 	Calls      int           // of one session that run at one time; usually 32
@@ -61,7 +61,7 @@ type Options struct {
 	Refresh    time.Duration // between two looks at whether a session's tools are others now; usually 30 s
 }
 
-// A Binding says whom a session of the protocol is for.
+// A Binding says which caller and session a session of the protocol belongs to.
 type Binding struct {
 	tools.Session
 
@@ -71,9 +71,9 @@ type Binding struct {
 	// Tenant lets sandbox_create, _list, _recreate and _remove reach every
 	// sandbox of the tenant; otherwise they reach the session's own.
 	Tenant bool
-	// Owns reports whether a sandbox that the client reaches is its own to take
-	// away or have made anew, and not only its to use with others. Nil is usual:
-	// with Tenant all are, otherwise what no other session shares.
+	// Owns reports whether the client may remove or recreate a sandbox that it
+	// can reach, instead of only using it with others. With a nil Owns it may:
+	// with Tenant all of them, otherwise those that no other session shares.
 	Owns func(manager.Row) bool
 	// Answers is what the person behind this client may allow.
 	Answers Answers
@@ -84,7 +84,7 @@ type Binding struct {
 	Watch func(context.Context) (watched context.Context, stop func())
 }
 
-// watch is Watch, also where there is none.
+// watch calls Watch, or returns ctx where that is nil.
 func (b Binding) watch(ctx context.Context) (watched context.Context, stop func()) {
 	if b.Watch == nil {
 		return ctx, func() {}
@@ -92,7 +92,7 @@ func (b Binding) watch(ctx context.Context) (watched context.Context, stop func(
 	return b.Watch(ctx)
 }
 
-// A Server speaks with any number of clients. It is safe for concurrent use.
+// A Server serves any number of clients. It is safe for concurrent use.
 type Server struct {
 	o Options
 }
@@ -129,8 +129,8 @@ func versions() []string {
 	return []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 }
 
-// Serve speaks with one client over t until it goes or ctx ends, and ends what
-// its calls have begun. A client that goes is no error.
+// Serve serves one client over t until it disconnects or ctx ends, and ends what
+// its calls have begun. It returns no error when the client disconnects.
 func (s *Server) Serve(ctx context.Context, t mcp.Transport, b Binding) error {
 	x, err := s.session(b, nil)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Nothing of the host reaches a client that is not of its user, by whichever
+// A client that is not of the server's user receives nothing of the host, in any
 // part of an error.
 func TestPrivateTextsAreNotTold(t *testing.T) {
 	const private = "/var/lib/state-of-the-host"

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools"
 )
 
-// maxMessage is how much of the last line of output a note of progress shows,
-// in bytes.
+// maxMessage is how much of the last line of output a progress note contains, in
+// bytes.
 const maxMessage = 200
 
 // progress returns a function that reports to the client how far its call is,

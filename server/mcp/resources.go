@@ -27,7 +27,8 @@ const (
 	maxDeep     = 8       // folders below one another
 )
 
-// template says what can be read besides the files that are listed.
+// template returns the URI template of the files that can be read beside those
+// that are listed.
 func (x *session) template() *mcp.ResourceTemplate {
 	return &mcp.ResourceTemplate{
 		Name: "workspace", Title: "Files of the workspace", URITemplate: workspaceURI + "{+path}",
@@ -47,8 +48,8 @@ func (x *session) files(ctx context.Context, fn func(context.Context, manager.Sh
 	return x.o.Manager.Files(ctx, r, func(s manager.Share) error { return fn(ctx, s) })
 }
 
-// listResources lists files of the workspace, at most so many. It makes no
-// sandbox: without one, and where the session may not read, there are none.
+// listResources lists files of the workspace, up to a bound. It makes no
+// sandbox: without one, and where the session may not read, the list is empty.
 func (x *session) listResources(ctx context.Context) (*mcp.ListResourcesResult, error) {
 	out := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}}
 	w := walk{left: maxLooked}
@@ -121,7 +122,7 @@ func (w *walk) add(at string, e fs.DirEntry) {
 	w.found = append(w.found, r)
 }
 
-// uriOf is the URI of a file of the workspace.
+// uriOf returns the URI of a file of the workspace.
 func uriOf(name string) string {
 	parts := strings.Split(name, "/")
 	for i, p := range parts {
@@ -130,7 +131,7 @@ func uriOf(name string) string {
 	return workspaceURI + strings.Join(parts, "/")
 }
 
-// pathOf is the path inside that a URI names.
+// pathOf returns the path in the sandbox that a URI names.
 func pathOf(uri string) (string, bool) {
 	rest, ok := strings.CutPrefix(uri, workspaceURI)
 	if !ok {
@@ -181,7 +182,7 @@ func (x *session) readResource(ctx context.Context, r *mcp.ReadResourceRequest) 
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 }
 
-// protocolError is err for what is no tool.
+// protocolError returns err for requests other than tool calls.
 func (s *Server) protocolError(err error) error {
 	p := s.problem(err)
 	text := string(p.Code) + ": " + p.Message

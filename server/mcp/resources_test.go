@@ -26,8 +26,8 @@ func (r *rig) put(session, path, content string) {
 	}))
 }
 
-// TestResourcesAreCalls holds that resources, which take time and memory as
-// tools do, count among the calls that run at one time.
+// TestResourcesAreCalls holds that requests for resources, which take time and
+// memory as tools do, count among the concurrent calls.
 func TestResourcesAreCalls(t *testing.T) {
 	r := newRig(t, settingsWith(""), func(o *servermcp.Options) { o.Calls = 1 })
 	r.put("s", "/workspace/a", "text")
@@ -141,8 +141,8 @@ func TestListingIsBounded(t *testing.T) {
 	}
 }
 
-// TestListingTakesTurns holds that resources are listed when there is room among
-// the calls that look through folders of the sandbox.
+// TestListingTakesTurns holds that a listing of resources waits for its turn
+// among the calls that scan folders of the sandbox.
 func TestListingTakesTurns(t *testing.T) {
 	var kits *tools.Tools
 	r := newRig(t, settingsWith(""), func(o *servermcp.Options) { kits = o.Tools })
@@ -166,8 +166,7 @@ func TestListingTakesTurns(t *testing.T) {
 	second()
 }
 
-// TestListingGoesSoDeep holds the order of what is listed, and how deep that
-// goes.
+// TestListingGoesSoDeep holds the order of the listing, and its depth.
 func TestListingGoesSoDeep(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	for _, name := range []string{"z", "a.txt", "a/b/c/d/e/f/g/file", "a/b/c/d/e/f/g/h/deeper"} {

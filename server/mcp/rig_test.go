@@ -138,7 +138,7 @@ func (r *rig) current() (*config.Settings, error) {
 	return r.settings, nil
 }
 
-// rulesOf opens the workspace, and what is granted.
+// rulesOf allows paths in the workspace, and granted ones.
 func rulesOf(s sandbox.Spec, op sandbox.Operation, p string) sandbox.Verdict {
 	below := func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 	if below("/workspace") {
@@ -211,7 +211,7 @@ func call(t *testing.T, c *mcp.ClientSession, name, input string) *mcp.CallToolR
 	return r
 }
 
-// text is that of an answer.
+// text returns the text of an answer.
 func text(r *mcp.CallToolResult) string {
 	var out strings.Builder
 	for _, c := range r.Content {
@@ -222,7 +222,7 @@ func text(r *mcp.CallToolResult) string {
 	return out.String()
 }
 
-// structured is the structured content of an answer.
+// structured returns the structured content of an answer.
 func structured(t *testing.T, r *mcp.CallToolResult) map[string]any {
 	t.Helper()
 	m, ok := r.StructuredContent.(map[string]any)
@@ -232,7 +232,7 @@ func structured(t *testing.T, r *mcp.CallToolResult) map[string]any {
 	return m
 }
 
-// codeOf is the code of an answer that is an error, or empty.
+// codeOf returns the code of an error answer, or "".
 func codeOf(t *testing.T, r *mcp.CallToolResult) string {
 	t.Helper()
 	e, _ := structured(t, r)["error"].(map[string]any)
@@ -240,7 +240,7 @@ func codeOf(t *testing.T, r *mcp.CallToolResult) string {
 	return code
 }
 
-// names are those of the tools that are listed.
+// names returns the names of the listed tools.
 func names(t *testing.T, c *mcp.ClientSession) []string {
 	t.Helper()
 	l, err := c.ListTools(deadline(t), nil)

@@ -21,7 +21,7 @@ const instructions = "The tools work inside a sandbox of this session: commands,
 	"and reach hosts only as far as rules let them. The workspace is /workspace; the shell of exec stays from call to call. " +
 	"A result with isError says by a code what went wrong, and what can be done."
 
-// A session is one of the protocol.
+// A session is a session of the protocol.
 type session struct {
 	*Server
 	bound  Binding
@@ -38,7 +38,7 @@ type session struct {
 	listed []string // tools that were announced to the client
 }
 
-// session makes one; id makes its id over HTTP, or is nil.
+// session makes a session; id makes its id over HTTP, or is nil.
 func (s *Server) session(b Binding, id func() string) (*session, error) {
 	kit, err := s.o.Tools.For(context.Background(), b.Session)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Server) session(b Binding, id func() string) (*session, error) {
 	return x, nil
 }
 
-// between is what happens before the SDK answers.
+// between wraps the SDK's handling of a method.
 func (x *session) between(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (res mcp.Result, err error) {
 		// Requests run in goroutines of the SDK, which do not recover from
@@ -87,7 +87,8 @@ func (x *session) between(next mcp.MethodHandler) mcp.MethodHandler {
 		case "resources/list":
 			return x.listResources(ctx)
 		case "tools/call":
-			// A tool that there is, and that this session may not use, says why.
+			// The error for a tool that exists, but that this session may not
+			// use, says why.
 			if call, ok := r.(*mcp.CallToolRequest); ok && x.known(call.Params.Name) {
 				return x.call(ctx, call)
 			}
@@ -96,13 +97,13 @@ func (x *session) between(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// known reports whether there is such a tool, for whomever.
+// known reports whether a tool of that name exists for any session.
 func (x *session) known(name string) bool {
 	_, ok := schema.Find(name)
 	return ok || slices.ContainsFunc(managing(), func(t schema.Tool) bool { return t.Name == name })
 }
 
-// usable are the tools that the session may use now.
+// usable returns the tools that the session may use now.
 func (x *session) usable() []schema.Tool {
 	return append(x.kit.Tools(), x.manages()...)
 }
@@ -133,9 +134,9 @@ const (
 	answering  = time.Second
 )
 
-// attend looks after the session until it ends: from time to time whether the
-// tools have changed, and all the time whether its caller may still speak. If not,
-// what its calls have begun ends at once, and then, when they are answered, the
+// attend watches the session until it ends: it checks at intervals whether the
+// tools have changed, and all the time whether its caller still has its rights.
+// If not, it ends the running calls at once, and when they are answered, the
 // session.
 func (x *session) attend() {
 	watched, stop := x.bound.watch(x.life)
@@ -159,8 +160,8 @@ func (x *session) attend() {
 	}
 }
 
-// awaitCalls waits until no call runs, for at most endsWithin, or until the session
-// has ended. From then on none is let in.
+// awaitCalls waits until no call runs, for at most endsWithin, or until the
+// session has ended. From then on no call is admitted.
 func (x *session) awaitCalls() {
 	late := time.After(endsWithin)
 	for range cap(x.calls) {
@@ -174,8 +175,8 @@ func (x *session) awaitCalls() {
 	}
 }
 
-// described is a tool as the protocol has it. Besides its own result, a tool
-// may answer with an error.
+// described returns a tool in the form of the protocol. Besides its own result,
+// a tool may answer with an error.
 func described(t schema.Tool) *mcp.Tool {
 	return &mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description,
@@ -223,7 +224,7 @@ func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	return answered(a), nil
 }
 
-// ended is err, or in its place why the call was ended.
+// ended returns err, or in its place why the call was ended.
 func ended(ctx context.Context, err error) error {
 	var e *sandbox.Error
 	if ctx.Err() != nil && errors.As(context.Cause(ctx), &e) {

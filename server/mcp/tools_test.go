@@ -25,7 +25,7 @@ var sandboxTools = []string{"sandbox_create", "sandbox_list", "sandbox_recreate"
 // onePixel is a PNG.
 const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-// TestEveryTool calls each tool, and holds its answer against the schema that
+// TestEveryTool calls each tool, and checks its answer against the schema that
 // the client was given, errors included.
 func TestEveryTool(t *testing.T) {
 	r := newRig(t, settingsWith(""))
@@ -113,8 +113,8 @@ func compiled(t *testing.T, tool *mcp.Tool) *jsonschema.Schema {
 	return s
 }
 
-// TestWhichToolsThereAre holds that a tool which is not to be used is not
-// listed, and that a call of it says why.
+// TestWhichToolsThereAre holds that a tool that the session may not use is not
+// listed, and that the error of a call to it says why.
 func TestWhichToolsThereAre(t *testing.T) {
 	changing := []string{"write", "edit", "apply_patch"}
 	for _, tt := range []struct {
@@ -201,7 +201,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestCancelKills holds that nothing is left inside of a call that is cancelled.
+// TestCancelKills holds that a cancelled call leaves no process inside.
 func TestCancelKills(t *testing.T) {
 	r := newRig(t, settingsWith(""))
 	began := make(chan struct{}, 100)
@@ -229,7 +229,8 @@ func TestCancelKills(t *testing.T) {
 	}
 }
 
-// inside counts the sandboxes in which a process has text among its arguments.
+// inside returns the number of sandboxes in which a process has text among its
+// arguments.
 func (r *rig) inside(text string) (n int) {
 	for _, name := range r.engine.Names() {
 		if slices.ContainsFunc(r.engine.Processes(name), func(p fake.ProcessInfo) bool { return strings.Contains(strings.Join(p.Args, " "), text) }) {

@@ -7,7 +7,7 @@ import (
 )
 
 // FuzzURI holds that no URI leads out of the workspace, and that the URI of a
-// file leads back to it.
+// file maps back to it.
 func FuzzURI(f *testing.F) {
 	for _, s := range []string{"a b", "../x", "%2e%2e/x", "dir/ü%?#", "a//b", "\x00", "..%2f", "sandbox:///workspace/x"} {
 		f.Add(s)
