@@ -41,14 +41,14 @@ func (s *Resource) attach(c *resource.Call) (any, error) {
 	return resource.Sent{}, nil
 }
 
-// longestGrace is how long a command may go on after its end was asked for, such
-// as by the end of its caller's token.
+// longestGrace is how long a command may go on after it was ended, such as by
+// the end of its caller's token.
 const longestGrace = 10 * time.Second
 
-// A runner is the way in which a manager runs a request.
+// A runner is the method of a manager that runs a request.
 type runner func(context.Context, manager.Request) (manager.Outcome, error)
 
-// request is what the manager is asked.
+// request returns the request to the manager.
 func (s *Resource) request(c *resource.Call, who config.Who, r stream.Request, cmd sandbox.Command) (manager.Request, runner, error) {
 	var u api.Use
 	req := manager.Request{Who: who, Command: cmd}
@@ -126,7 +126,7 @@ func begin(ctx context.Context, c *resource.Call, req manager.Request, run runne
 	return p, nil
 }
 
-// A process is a request that runs.
+// A process is a running request.
 type process struct {
 	admin   bool
 	started chan struct{} // closed when the command runs

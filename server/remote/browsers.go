@@ -42,8 +42,8 @@ type browsersKeeper interface {
 	Unpaid(ctx context.Context) error
 }
 
-// A Resource has the routes, and the pages and ways in that are open. It has
-// to be closed.
+// A Resource has the routes, and the open pages and connections. It has to be
+// closed.
 type browsersResource struct {
 	desk   Desk
 	keeper browsersKeeper
@@ -64,8 +64,8 @@ func NewBrowsers(d Desk, k browsersKeeper, log logrus.FieldLogger) *browsersReso
 	return x
 }
 
-// Close ends every page and way in. Browsers stay. What is done with a page is
-// waited for, at most until ctx ends.
+// Close ends every page and connection. Browsers stay. It waits for running
+// operations on pages, at most until ctx ends.
 func (x *browsersResource) Close(ctx context.Context) error {
 	x.mu.Lock()
 	x.closed = true
@@ -88,11 +88,11 @@ func (x *browsersResource) end(lives []display.Life) {
 
 const (
 	base = api.Prefix + "/sandboxes/{name}/browser"
-	// starting is how long a browser may take to come up.
+	// starting is how long a browser may take to start.
 	starting = 3 * time.Minute
-	// watching is how long a person may look, and a program be let in.
+	// watching is how long a display and a connection of a program stay open.
 	watching = time.Hour
-	// maxLives bounds the ways in that a session has open.
+	// maxLives bounds the connections to its browser that a session has open.
 	maxLives = 4
 )
 
@@ -185,7 +185,7 @@ func (x *browsersResource) start(c *resource.Call) (any, error) {
 	return out, nil
 }
 
-// letIn opens the ways in that are asked for, all or none.
+// letIn opens the requested connections, all or none.
 func (x *browsersResource) letIn(c *resource.Call, req display.Request, in api.StartBrowser, out *api.Browser) (err error) {
 	var opened []display.Life
 	defer func() {
@@ -253,7 +253,7 @@ func (x *browsersResource) keep(c *resource.Call, who config.Who, l display.Life
 	return nil
 }
 
-// over reports whether nothing is left of a way in.
+// over reports whether a connection has ended.
 func over(l display.Life) bool {
 	select {
 	case <-l.Done():
@@ -286,7 +286,8 @@ func (x *browsersResource) stop(c *resource.Call) (any, error) {
 	return nil, err
 }
 
-// remove ends what there is of a session, and its browser.
+// remove ends the page and the connections of a session, and removes its
+// browser.
 func (x *browsersResource) remove(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error) {
 	if _, err := x.pages.End(ctx, r.Who); err != nil && ctx.Err() != nil {
 		return false, "", err // any other failure ends with the browser

@@ -79,7 +79,7 @@ func wait(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *api.Br
 	return s.Wait(ctx, c)
 }
 
-// check holds the fields of a request against what the action takes.
+// check checks the fields of a request against those that the action takes.
 func (a action) check(in api.DriveBrowser) error {
 	for _, f := range []struct {
 		name string

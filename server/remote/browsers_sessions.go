@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// ofSessions are the routes that the command line needs: they name the session
-// instead of its sandbox, which need not be there, and take flags.
+// ofSessions returns the routes for the command line: they name the session
+// instead of its sandbox, which need not exist, and take flags.
 func (x *browsersResource) ofSessions() []resource.Route {
 	const base, tag = api.Prefix + "/browser/", "conduct"
 	some := []int{409, 429, 501}

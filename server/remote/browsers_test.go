@@ -105,7 +105,7 @@ func (l *life) Done() <-chan struct{} { return l.done }
 func (l *life) Err() error            { return nil }
 func (l *life) Close() error          { l.once.Do(func() { close(l.done) }); return nil }
 
-// A session remembers where it is.
+// A session records the address of its page.
 type session struct {
 	browser.Session
 	d  *desk
@@ -229,8 +229,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestAllWaysOrNone holds that of two ways that are asked for at once none stays
-// open, and takes room, when the other cannot be had.
+// TestAllWaysOrNone holds that of two connections that are requested together
+// neither stays open, or counts, when the other fails.
 func TestAllWaysOrNone(t *testing.T) {
 	r, d, base := newRig(t)
 	r.Want(200, "acme", "POST", base, `{"watch":true,"cdp":true}`)
@@ -253,8 +253,8 @@ func TestAllWaysOrNone(t *testing.T) {
 	})
 }
 
-// TestWhatHasEndedTakesNoRoom holds that a session with as many ways as it may have
-// gets a new watch in the place of the one that this has ended.
+// TestWhatHasEndedTakesNoRoom holds that a session with the maximum of
+// connections gets a new display in the place of the one that this ends.
 func TestWhatHasEndedTakesNoRoom(t *testing.T) {
 	r, d, base := newRig(t)
 	d.supersedes = true
@@ -307,8 +307,8 @@ func TestWaysEndWithTheirToken(t *testing.T) {
 	}
 }
 
-// TestSharedBrowser holds that a session does not take away from the others
-// what all of an agent share, and drives it all the same.
+// TestSharedBrowser holds that a session cannot remove a browser that all
+// sessions of an agent share, and can drive it.
 func TestSharedBrowser(t *testing.T) {
 	r, d, base := newRigWith(t, `{"agents": {"defaults": {"sandbox": {"provider": "local", "scope": "agent", "tools": {"alsoAllow": ["browser"]}}}}}`)
 	r.Want(200, "acme", "POST", base, `{"cdp":true}`)

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
-// serve serves the resource with what the settings say of sandboxes.
+// serve serves the resource with these settings for sandboxes.
 func serve(t *testing.T, wall, settings string) *served.Rig {
 	t.Helper()
 	return served.New(t, served.Options{Wall: wall, Settings: `{"agents": {"defaults": {"sandbox": {` + settings + `}}}}`, Resources: func(r *served.Rig) []resource.Resource {
@@ -53,7 +53,7 @@ func attach(t *testing.T, r *served.Rig, as, session, first string) (context.Con
 	return ctx, conn
 }
 
-// last is the event with which a socket ends.
+// last returns the event with which a socket ends.
 func last(ctx context.Context, t *testing.T, conn *websocket.Conn) (kind, text string) {
 	t.Helper()
 	for {
@@ -68,8 +68,8 @@ func last(ctx context.Context, t *testing.T, conn *websocket.Conn) (kind, text s
 	}
 }
 
-// TestTimeLimitHolds holds that no number of seconds is so large that the limit
-// of the settings is none.
+// TestTimeLimitHolds holds that no number of seconds, however large, disables
+// the limit of the settings.
 func TestTimeLimitHolds(t *testing.T) {
 	r := serve(t, "", `"provider": "local", "limits": {"timeout": "1s"}`)
 	for _, seconds := range []string{"0", "10", "1e10", "1e300"} {
@@ -85,8 +85,8 @@ func TestTimeLimitHolds(t *testing.T) {
 	}
 }
 
-// TestSharedSandboxStays holds that a session does not remove behind its command
-// what all of an agent share, with what they have in it.
+// TestSharedSandboxStays holds that a session cannot have its command remove a
+// sandbox that all sessions of an agent share, with their files.
 func TestSharedSandboxStays(t *testing.T) {
 	const first = `{"args":["true"],"noStdin":true,"extra":{"remove":true}}`
 	r := serve(t, "", `"provider": "local", "scope": "agent"`)
@@ -209,8 +209,8 @@ func TestListingsTakeTurns(t *testing.T) {
 	leave[1]()
 }
 
-// TestGraceIsBounded holds that a command which does not want to end goes on
-// for a moment and no longer when its caller's token was taken back.
+// TestGraceIsBounded holds that a command that ignores its end goes on for a
+// moment and no longer when its caller's token is revoked.
 func TestGraceIsBounded(t *testing.T) {
 	r := serve(t, "docker", `"provider": "docker"`)
 	r.Ready("acme", "s1")

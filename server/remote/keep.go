@@ -31,7 +31,8 @@ func (s *Resource) listing(c *resource.Call) (any, error) {
 	return out, nil
 }
 
-// shown are the rows that are the caller's to see, as they may be seen.
+// shown returns the rows that the caller may see, with the fields that it may
+// see.
 func shown(c *resource.Call, rows []manager.Row) []manager.Row {
 	out := []manager.Row{}
 	for _, r := range rows {
@@ -58,8 +59,8 @@ func (s *Resource) selected(c *resource.Call) (any, error) {
 	return api.Selected{Items: shown(c, rows)}, nil
 }
 
-// recreate removes what the caller names and may name. What is not there any
-// more needs no removing.
+// recreate removes the sandboxes that the caller names and may name. It ignores
+// sandboxes that no longer exist.
 func (s *Resource) recreate(c *resource.Call) (any, error) {
 	q, err := resource.Body[api.RecreateForm](c)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 const (
 	// maxLent is how many sandboxes may have their files lent at one time.
 	maxLent = 1024
-	// maxLentTo is how often those of one tenant are, so that it leaves some to
+	// maxLentTo is the same bound for one tenant, so that it leaves some to
 	// others.
 	maxLentTo = 128
 	// maxLooks is how many requests list folders of one sandbox at a time; others
@@ -66,8 +66,8 @@ func (s *Resource) lentMux() *http.ServeMux {
 	return mux
 }
 
-// find returns the files that a request is about, when it is its turn. Those of
-// others are not there.
+// find returns the files that a request is about, after waiting for its turn.
+// Files lent to other owners look as if they did not exist.
 func (s *Resource) find(r *http.Request) (sandbox.Files, context.Context, func(), error) {
 	c := server.TicketOf(r.Context())
 	s.mu.Lock()

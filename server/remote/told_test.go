@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// What an engine says of itself reaches admins alone, and a file that is not
-// there is one for everybody.
+// Only admins receive the engine's error text, and every caller can test for a
+// file that does not exist.
 func TestCausesAreForAdmins(t *testing.T) {
 	const private = "/run/engine.sock"
 	failed := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "inspect", Message: "the engine does not answer", Err: errors.New("dial " + private)}

@@ -65,7 +65,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
-// Bounds of what clients can have.
+// Bounds of what clients can open.
 const (
 	maxHandles   = 4096
 	maxShells    = 256     // of one handle
@@ -73,7 +73,7 @@ const (
 	maxBody      = 4 << 20 // of a Spec
 )
 
-// Options are what a handler needs.
+// Options configure a handler.
 type Options struct {
 	Providers *provider.Set
 
@@ -85,7 +85,7 @@ type Options struct {
 	// caller. Nil treats all requests as one caller's.
 	Caller func(*http.Request) string
 
-	// Connections are how many there are at once; zero values are the usual.
+	// Connections bounds the open connections; zero values are defaults.
 	Connections Connections
 
 	Stream stream.Options
@@ -110,7 +110,7 @@ type Handler struct {
 	seats *seats
 }
 
-// New returns a handler. Close ends what it has open.
+// NewWalls returns a handler. Close ends what it has open.
 func NewWalls(o Options) *Handler {
 	h := &Handler{o: o, mux: http.NewServeMux(), handles: map[string]*handle{}, calls: map[string]context.CancelFunc{}, seats: newSeats(o.Connections)}
 	h.ctx, h.end = context.WithCancel(context.Background())
@@ -134,7 +134,8 @@ func (h *Handler) Close() error {
 	return nil
 }
 
-// A reply does one request and returns what is answered as JSON; nil is 204.
+// A reply carries out one request and returns what is answered as JSON; nil is
+// 204.
 type reply func(r *http.Request) (any, error)
 
 func (h *Handler) routes() {

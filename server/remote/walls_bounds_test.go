@@ -46,8 +46,8 @@ type idle struct{ sandbox.Shell }
 func (idle) ID() string      { return "" }
 func (idle) Program() string { return "" }
 
-// TestOpensWithinBounds holds that calls that come at once have no more handles and
-// shells than calls one after another, and that what did not open takes no place.
+// TestOpensWithinBounds holds that concurrent calls cannot open more handles and
+// shells than sequential ones, and that a failed open occupies no place.
 func TestOpensWithinBounds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		most int

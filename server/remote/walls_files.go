@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// files finds the files of an open sandbox for package filing.
+// files finds the files of an open sandbox for the remote files handler.
 func (h *Handler) files(r *http.Request) (sandbox.Files, context.Context, func(), error) {
 	o, err := h.find(r)
 	if err != nil {

@@ -129,7 +129,7 @@ func (h *Handler) oneMore() error {
 	return nil
 }
 
-// opened takes a handle in; nil is one that did not come to be.
+// opened stores a handle; nil means that the open failed.
 func (h *Handler) opened(one *handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,7 +140,7 @@ func (h *Handler) opened(one *handle) {
 }
 
 // close closes the sandbox, which ends what was started through it, and then
-// what still waits for that.
+// cancels the requests that still wait for that.
 func (o *handle) close() error {
 	o.h.mu.Lock()
 	delete(o.h.handles, o.id)
@@ -149,8 +149,8 @@ func (o *handle) close() error {
 	return o.sb.Close()
 }
 
-// find returns the handle that r names. One that is not there is no answer
-// about the sandbox, which may well be there.
+// find returns the handle that r names. The error for an unknown handle must not
+// look like one about the sandbox, which may exist.
 func (h *Handler) find(r *http.Request) (*handle, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +164,7 @@ func gone(message string) error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "serve walls", Message: message, Hint: "open the sandbox again"}
 }
 
-// within makes a reply of something done with an open sandbox.
+// within returns a reply that calls do with an open sandbox.
 func (h *Handler) within(do func(*handle, *http.Request) (any, error)) reply {
 	return func(r *http.Request) (any, error) {
 		o, err := h.find(r)
@@ -177,7 +177,7 @@ func (h *Handler) within(do func(*handle, *http.Request) (any, error)) reply {
 	}
 }
 
-// socket makes a handler of something that answers by itself.
+// socket returns a handler for a function that answers by itself.
 func (h *Handler) socket(do func(*handle, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		o, err := h.find(r)
@@ -189,7 +189,7 @@ func (h *Handler) socket(do func(*handle, http.ResponseWriter, *http.Request)) h
 	}
 }
 
-// bound is the request's context, which ends with the handle as well.
+// bound returns the request's context, which ends with the handle as well.
 func (o *handle) bound(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(o.ctx, cancel)

@@ -100,7 +100,7 @@ func (h *Handler) lawful(p sandbox.Provider, o sandbox.Owner, provider, name str
 	return nil
 }
 
-// change does something to a sandbox by its name, after a look at whose it is.
+// change calls do with the name of a sandbox, after checking its owner.
 func (h *Handler) change(do func(sandbox.Provider, context.Context, string) error) reply {
 	return func(r *http.Request) (any, error) {
 		p, err := h.provider(r)

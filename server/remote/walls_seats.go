@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Connections bound how many connections there are at once. Each may cost the
-// daemon 128 KiB of what a program inside does not read, and 64 KiB beside.
+// Connections bound the number of open connections. Each may cost the daemon 128
+// KiB of data that a program inside does not read, and 64 KiB beside.
 type Connections struct {
 	Handle int // of one open sandbox; zero is 512
 	Caller int // of all of one caller; zero is 2048
@@ -53,8 +53,8 @@ func (h *Handler) caller(r *http.Request) string {
 	return h.o.Caller(r)
 }
 
-// of returns the places of one more open sandbox of a caller. leave is to be
-// called when that is closed.
+// of returns the places for one more open sandbox of a caller. The caller has to
+// call leave when the sandbox is closed.
 func (s *seats) of(name string) (p *places, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +73,8 @@ func (s *seats) of(name string) (p *places, leave func()) {
 	}
 }
 
-// places are what a connection of one open sandbox takes a seat of, in this
-// order: its own, its caller's, everybody's.
+// places are the semaphores that a connection of one open sandbox takes a seat
+// of, in this order: the sandbox's, its caller's, and the common one.
 type places [3]*semaphore.Weighted
 
 // wait takes a place as soon as there is one; the error is that of ctx.
@@ -88,7 +88,7 @@ func (p *places) wait(ctx context.Context) (leave func(), err error) {
 	return func() { p.leave(len(p)) }, nil
 }
 
-// take takes a place, or says that there is none.
+// take takes a place, or returns an error when there is none.
 func (p *places) take(op string) (leave func(), err error) {
 	for i, s := range p {
 		if !s.TryAcquire(1) {

@@ -52,7 +52,7 @@ func (o *handle) oneMoreShell() error {
 	return nil
 }
 
-// openedShell takes a shell in; nil is one that did not come to be.
+// openedShell stores a shell; nil means that the open failed.
 func (o *handle) openedShell(ticket string, sh sandbox.Shell) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
