@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Headers of requests and answers that are ours, or that we take over.
+// Headers of requests and answers, of this project and standard ones.
 const (
 	HeaderTenant      = "Sandbox-Tenant"  // on whose behalf; admins choose
 	HeaderAgent       = "Sandbox-Agent"   // the agent that calls; [config.DefaultAgent] without
@@ -31,10 +31,10 @@ const (
 	ContentEvents  = "text/event-stream"
 )
 
-// Prefix is what the paths of all resources begin with.
+// Prefix is the prefix of the paths of all resources.
 const Prefix = "/v1"
 
-// A Problem is why a request was not carried out, after RFC 9457.
+// A Problem says why a request was not carried out, as in RFC 9457.
 type Problem struct {
 	Type      string       `json:"type" doc:"Names the kind of problem: urn:bulkhead:sandbox:problem: and the code"`
 	Title     string       `json:"title" doc:"What the status means, in words"`
@@ -48,10 +48,10 @@ type Problem struct {
 	RequestID string       `json:"requestId,omitempty" doc:"To ask about it: the logs of the server have the same"`
 }
 
-// ProblemType is what Type of a Problem with that code is.
+// ProblemType returns the Type of a Problem with that code.
 func ProblemType(c sandbox.Code) string { return "urn:bulkhead:sandbox:problem:" + string(c) }
 
-// Err is the problem as the error that it was on the other side.
+// Err returns the error of the server that p describes.
 func (p Problem) Err(op string) *sandbox.Error {
 	e := &sandbox.Error{Code: p.Code, Op: op, Field: p.Field, Resource: p.Resource, Message: p.Detail, Hint: p.Hint, Retryable: p.Retryable}
 	if e.Code == "" {
@@ -77,7 +77,7 @@ type Readiness struct {
 	Checks []ReadinessCheck `json:"checks"`
 }
 
-// A ReadinessCheck is one thing that is needed to serve.
+// A ReadinessCheck is the state of one dependency of the daemon.
 type ReadinessCheck struct {
 	Name   string `json:"name" doc:"What was looked at: provider:NAME, state, draining"`
 	OK     bool   `json:"ok"`

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// A Browser is that of a session.
+// A Browser is the browser of a session.
 type Browser struct {
 	Name      string    `json:"name"`
 	Status    string    `json:"status"`
@@ -11,7 +11,7 @@ type Browser struct {
 	CDPURL    string    `json:"cdpUrl,omitempty" doc:"For programs that speak the DevTools protocol"`
 }
 
-// StartBrowser says how.
+// StartBrowser says how to start it.
 type StartBrowser struct {
 	Watch bool `json:"watch,omitempty" doc:"Make a link to look at it, where the settings allow that"`
 	CDP   bool `json:"cdp,omitempty" doc:"Make an address for the DevTools protocol, where the settings allow that"`

@@ -20,8 +20,8 @@ type Exec struct {
 	Tool           string            `json:"tool,omitempty" maxlen:"64" doc:"The tool of an agent that this is, which then has to be allowed; empty for people and programs"`
 }
 
-// An ExecResult is a command that has ended, whatever its status. Of output
-// that is valid UTF-8 the text is there, of other output the bytes.
+// An ExecResult is the result of a command that has ended, whatever its status.
+// Output that is valid UTF-8 is given as text, other output as bytes.
 type ExecResult struct {
 	Stdout       string `json:"stdout" doc:"Empty where stdoutBase64 is there"`
 	Stderr       string `json:"stderr"`
@@ -30,7 +30,7 @@ type ExecResult struct {
 	Exit
 }
 
-// An Exit is how a command ended.
+// An Exit says how a command ended.
 type Exit struct {
 	Sandbox         string            `json:"sandbox" doc:"The name of the sandbox that it ran in"`
 	ExitCode        int               `json:"exitCode"`
@@ -55,7 +55,8 @@ type Exit struct {
 	Miss            *pool.Miss        `json:"miss,omitempty" doc:"Why the sandbox had to be made for it, where settings keep some ready"`
 }
 
-// A Violation is one thing that was tried and stopped, in names from inside.
+// A Violation is one action that was stopped, with names as seen from inside the
+// sandbox.
 type Violation struct {
 	Kind      string    `json:"kind" doc:"Of the resource: path, network, syscall, command, tool, limit"`
 	Operation string    `json:"operation"`
@@ -67,8 +68,8 @@ type Violation struct {
 	Time      time.Time `json:"time"`
 }
 
-// Names of the events of a command that is streamed. Comments between them say
-// that the connection lives.
+// Names of the events of a streamed command. Comments between them keep the
+// connection alive.
 const (
 	EventStdout = "stdout" // data is an [Output]
 	EventStderr = "stderr" // data is an [Output]
@@ -77,7 +78,7 @@ const (
 	EventError  = "error"  // data is a [Problem]: it is not known how the command ended; the last event
 )
 
-// An Output is a piece of what a command writes: one of the two is there.
+// An Output is a piece of a command's output: one of the two fields is set.
 type Output struct {
 	Text   string `json:"text,omitempty" doc:"Of output that is valid UTF-8"`
 	Base64 []byte `json:"base64,omitempty" doc:"Of other output"`

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// A File is what is known of one.
+// A File describes a file or folder.
 type File struct {
 	Path       string    `json:"path" doc:"Absolute, inside"`
 	Name       string    `json:"name"`
@@ -14,13 +14,13 @@ type File struct {
 	ETag       string    `json:"etag,omitempty"`
 }
 
-// A FileList is a part of a folder, in order of names.
+// A FileList is a page of a folder's entries, ordered by name.
 type FileList struct {
 	Items []File `json:"items"`
 	Next  string `json:"next,omitempty"`
 }
 
-// MoveFile renames, within the sandbox.
+// MoveFile renames an entry within the sandbox.
 type MoveFile struct {
 	From      string `json:"from" required:"true" maxlen:"4096"`
 	To        string `json:"to" required:"true" maxlen:"4096"`
@@ -52,7 +52,7 @@ const (
 	EventNote   = "note"   // data is a [WatchNote]
 )
 
-// A Change is one that was seen below a watched path.
+// A Change is one change below a watched path.
 type Change struct {
 	Kind       string    `json:"kind" enum:"created,modified,removed"`
 	Path       string    `json:"path"`
@@ -71,12 +71,12 @@ type StageMedia struct {
 	Refs []string `json:"refs" required:"true" maxitems:"64" doc:"Paths in the configured folders, or addresses of configured hosts"`
 }
 
-// StagedMedia says where they are.
+// StagedMedia says where the copies are.
 type StagedMedia struct {
 	Items []StagedFile `json:"items"`
 }
 
-// A StagedFile is one that was copied.
+// A StagedFile is one file that was copied.
 type StagedFile struct {
 	Ref    string `json:"ref"`
 	Path   string `json:"path" doc:"Inside"`

@@ -5,7 +5,8 @@ package api
 
 import "github.com/bulkhead-dev/sandbox/browser"
 
-// A BrowserAnswer is what an action came to: of each only what it has.
+// A BrowserAnswer is the result of an action; each action sets only its own
+// fields.
 type BrowserAnswer struct {
 	Page     *browser.Page     `json:"page,omitempty" doc:"Of navigate"`
 	Content  *browser.Content  `json:"content,omitempty" doc:"Of extract"`

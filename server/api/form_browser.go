@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// A Browse says whose browser the command line means: the session's, with flags
+// A Browse says which browser the command line means: the session's, with flags
 // that change its settings, which are for admins.
 type Browse struct {
 	Flags *Flags `json:"flags,omitempty"`
@@ -20,12 +20,12 @@ type Browse struct {
 	JPEG     int    `json:"jpeg,omitempty" min:"0" max:"100" doc:"Of picture: the quality of a JPEG; a PNG without"`
 }
 
-// Shot is the picture that is wanted.
+// Shot returns the requested screenshot.
 func (b Browse) Shot() browser.Shot {
 	return browser.Shot{Selector: b.Selector, Full: b.Full, Width: b.Width, Height: b.Height, JPEG: b.JPEG}
 }
 
-// A BrowserStarted is a browser that answers.
+// A BrowserStarted is a browser that runs.
 type BrowserStarted struct {
 	Name        string        `json:"name"`
 	Version     string        `json:"version" doc:"As the browser says it"`

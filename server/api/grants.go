@@ -25,12 +25,12 @@ type Operate struct {
 	KeepBytes int64           `json:"keepBytes,omitempty" min:"0" max:"16777216" doc:"How much of the output is handed back"`
 }
 
-// Revoked says which tokens are no good any more.
+// Revoked lists the tokens that are no longer valid.
 type Revoked struct {
 	Revoked []string `json:"revoked"`
 }
 
-// CreateToken asks for a token with less than the caller has, or as much.
+// CreateToken asks for a token with at most the caller's rights.
 type CreateToken struct {
 	Role       string         `json:"role" required:"true" enum:"admin,tenant,session"`
 	Tenant     string         `json:"tenant,omitempty" maxlen:"64"`
@@ -44,8 +44,8 @@ type CreateToken struct {
 	Parent     string         `json:"parent,omitempty" maxlen:"64" doc:"Made from this token, which is the caller's own or below it, or any for admins; the caller's own without"`
 }
 
-// A TokenBudget bounds what is used with a token, once and for all. What is left
-// out is as in the caller's own, or has no bound; 0 is nothing of it.
+// A TokenBudget bounds what is used with a token in its lifetime. An absent
+// field is as in the caller's own budget, or unbounded; 0 allows nothing.
 type TokenBudget struct {
 	Calls    *int64 `json:"calls,omitempty" min:"0" doc:"Commands, lines, calls of tools and operations"`
 	BytesIn  *int64 `json:"bytesIn,omitempty" min:"0" doc:"Bytes that come out of sandboxes to the caller"`
@@ -56,8 +56,9 @@ type TokenBudget struct {
 	WallMs   *int64 `json:"wallMs,omitempty" min:"0" doc:"Milliseconds that calls take"`
 }
 
-// Under is the budget laid over that of the caller, which is nil where it has
-// none. Of no budget it is nil: a token gets its parent's then.
+// Under returns the budget with absent fields taken from that of the caller,
+// which is nil where it has none. For a nil budget it returns nil: a token gets
+// its parent's then.
 func (b *TokenBudget) Under(own *grant.Budget) *grant.Budget {
 	if b == nil {
 		return nil
@@ -78,13 +79,13 @@ func (b *TokenBudget) Under(own *grant.Budget) *grant.Budget {
 	return &out
 }
 
-// A NewToken is one that was made. The secret is shown this once.
+// A NewToken is a token that was made. No other answer contains the secret.
 type NewToken struct {
 	Secret string `json:"secret"`
 	Token
 }
 
-// A Token is a bearer token, without what makes it one.
+// A Token describes a bearer token, without its secret.
 type Token struct {
 	ID      string    `json:"id"`
 	Role    string    `json:"role" enum:"admin,tenant,session"`

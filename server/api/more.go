@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// A WrittenFile is what a write came to.
+// A WrittenFile is the result of a write.
 type WrittenFile struct {
 	Path    string `json:"path" doc:"Absolute, inside"`
 	Size    int64  `json:"size" doc:"Bytes"`
@@ -16,7 +16,7 @@ type WrittenFile struct {
 	Created bool   `json:"created" doc:"Nothing of that name was there before"`
 }
 
-// An UnpackedArchive is what an archive came to.
+// An UnpackedArchive is the result of unpacking an archive.
 type UnpackedArchive struct {
 	Path    string    `json:"path" doc:"The folder that it was unpacked in"`
 	Files   int64     `json:"files"`
@@ -26,7 +26,7 @@ type UnpackedArchive struct {
 	Left    []LeftOut `json:"left" doc:"What was not taken along, and why"`
 }
 
-// A LeftOut is an entry of an archive that was not taken along.
+// A LeftOut is an entry of an archive that was not extracted.
 type LeftOut struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
@@ -35,25 +35,25 @@ type LeftOut struct {
 // EventReady begins a watch; data is a [WatchReady].
 const EventReady = "ready"
 
-// A WatchReady says that the first look is over.
+// A WatchReady says that the first scan is complete.
 type WatchReady struct {
 	Entries int `json:"entries" doc:"How many there are, as far as the watch sees"`
 }
 
-// An EvidenceReport says whether records are as they were written.
+// An EvidenceReport says whether records are unchanged since they were written.
 type EvidenceReport struct {
 	OK     bool            `json:"ok"`
 	Keys   []EvidenceKey   `json:"keys" doc:"Whose signatures count"`
 	Chains []EvidenceChain `json:"chains"`
 }
 
-// An EvidenceKey is the public part of one that signs.
+// An EvidenceKey is the public part of a signing key.
 type EvidenceKey struct {
 	ID     string `json:"id"`
 	Public string `json:"public" doc:"In base64"`
 }
 
-// An EvidenceChain says it of the records of one tenant.
+// An EvidenceChain is the report on the records of one tenant.
 type EvidenceChain struct {
 	OK          bool            `json:"ok"`
 	Tenant      string          `json:"tenant"`
@@ -74,15 +74,15 @@ type EvidenceChain struct {
 	Broken      *EvidenceBroken `json:"broken,omitempty" doc:"The first record that is not as it was written"`
 }
 
-// An EvidenceLine is one of the records by its number and hash.
+// An EvidenceLine identifies one record by its number and hash.
 type EvidenceLine struct {
 	File string `json:"file,omitempty"`
 	Seq  uint64 `json:"seq"`
 	Hash string `json:"hash"`
 }
 
-// An EvidenceBroken names a record that is not as it was written. What it says of
-// itself may be false.
+// An EvidenceBroken names a record that was changed after it was written. Its
+// own fields may be false.
 type EvidenceBroken struct {
 	EvidenceFault
 	ID   string `json:"id" doc:"Of an operation or run"`
@@ -98,7 +98,8 @@ type EvidencePlace struct {
 	Key     string `json:"key"`
 }
 
-// An EvidenceFault is a place that is not as it was written.
+// An EvidenceFault is a place in the records that was changed after it was
+// written.
 type EvidenceFault struct {
 	Kind   string `json:"kind"`
 	File   string `json:"file"`
@@ -108,8 +109,8 @@ type EvidenceFault struct {
 	Detail string `json:"detail"`
 }
 
-// An OperationRecord is one operation: its begin and its end, as package
-// evidence/proof has them.
+// An OperationRecord is one operation: its begin and its end, as in package
+// evidence/proof.
 type OperationRecord struct {
 	ID     string          `json:"id"`
 	Status string          `json:"status" enum:"ok,denied,error,aborted,open" doc:"open is one without an end"`
@@ -117,15 +118,15 @@ type OperationRecord struct {
 	End    json.RawMessage `json:"end,omitempty"`
 }
 
-// An OperationList is a part of the record, the newest first.
+// An OperationList is a page of the records, the newest first.
 type OperationList struct {
 	Operations []OperationRecord `json:"operations"`
 	More       bool              `json:"more"`
 	Damaged    int               `json:"damaged"`
 }
 
-// A Performed is what became of an operation under a grant. One that was
-// refused or has failed is an answer too.
+// A Performed is the result of an operation under a grant, also of one that was
+// refused or has failed.
 type Performed struct {
 	ID        string          `json:"id" doc:"Of the operation, in the evidence"`
 	OK        bool            `json:"ok"`
@@ -140,7 +141,7 @@ type Performed struct {
 	Sandbox   string          `json:"sandbox,omitempty"`
 }
 
-// DeriveGrant asks for a grant of less than another one.
+// DeriveGrant asks for a grant with less than another one.
 type DeriveGrant struct {
 	Grant grant.Grant   `json:"grant" required:"true"`
 	Line  []grant.Grant `json:"line,omitempty" maxitems:"16"`
@@ -164,7 +165,7 @@ type DerivedGrant struct {
 // client that opens it.
 const HeaderTerminal = "Sandbox-Terminal"
 
-// A Terminal is one that stays when its caller goes.
+// A Terminal is one that outlives its client.
 type Terminal struct {
 	ID        string    `json:"id"`
 	State     string    `json:"state" enum:"running,ended,failed"`
@@ -178,8 +179,8 @@ type TerminalList struct {
 	Items []Terminal `json:"items"`
 }
 
-// DriveBrowser is what an action of a browser takes; of each only what goes
-// with it.
+// DriveBrowser has the parameters of a browser's actions; each action uses only
+// its own.
 type DriveBrowser struct {
 	URL            string   `json:"url,omitempty" maxlen:"8192" doc:"Of navigate: the address, or the path of a file in the workspace"`
 	Selector       string   `json:"selector,omitempty" maxlen:"4096" doc:"An element, as CSS selects it"`

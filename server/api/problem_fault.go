@@ -29,7 +29,7 @@ import (
 // MediaType is the content type of a problem document.
 const mediaType = "application/problem+json"
 
-// maxText bounds each text of a document that came from the other side.
+// maxText bounds each text of a received document.
 const maxText = 8 << 10
 
 // ProblemType names the kind of problem that c is, as the type of a document.
@@ -83,7 +83,7 @@ func Read(op string, status int, body []byte) error {
 	return e
 }
 
-// A Document is an error as it travels. Its members beside the standard ones
+// A Document is the JSON form of an error. Its members beside the standard ones
 // are those of [sandbox.Error].
 type Document struct {
 	Type      string       `json:"type,omitempty"`
@@ -159,7 +159,7 @@ func clean(s string) string {
 	return termsafe.Line(s)
 }
 
-// errnos are the errors of the kernel that travel by name.
+// errnos are the kernel's errors that are sent by name.
 var errnos = map[string]syscall.Errno{
 	"ENOENT": syscall.ENOENT, "EACCES": syscall.EACCES, "EPERM": syscall.EPERM, "EROFS": syscall.EROFS,
 	"EBUSY": syscall.EBUSY, "ENOSPC": syscall.ENOSPC, "EDQUOT": syscall.EDQUOT, "EFBIG": syscall.EFBIG,
@@ -170,11 +170,11 @@ var errnos = map[string]syscall.Errno{
 	"EADDRINUSE": syscall.EADDRINUSE,
 }
 
-// sentinels are causes that are ours and not the kernel's.
+// sentinels are causes that come from this project and not from the kernel.
 var sentinels = map[string]error{"not-exist": fs.ErrNotExist, "exist": fs.ErrExist, "permission": fs.ErrPermission}
 
-// Cause is what of the cause of err the other side asks for by errors.Is, and
-// nothing of its text; nil where there is nothing such.
+// Cause returns that part of the cause of err for which callers test with
+// errors.Is, without its text; nil where there is none.
 func Cause(err error) error {
 	e, ok := errors.AsType[*sandbox.Error](err)
 	if !ok || e.Err == nil {

@@ -39,7 +39,8 @@ func TestFieldsTravel(t *testing.T) {
 	}
 }
 
-// TestCausesTravel holds what callers ask for by errors.Is.
+// TestCausesTravel holds that the causes for which callers test with errors.Is
+// reach the other side.
 func TestCausesTravel(t *testing.T) {
 	for _, tt := range []struct {
 		err error

@@ -20,7 +20,7 @@ type Approval struct {
 	Expires   time.Time `json:"expires" doc:"When no answer is a no"`
 }
 
-// An ApprovalList holds what waits for an answer.
+// An ApprovalList holds the questions that wait for an answer.
 type ApprovalList struct {
 	Items []Approval `json:"items"`
 }
@@ -31,7 +31,7 @@ type AnswerApproval struct {
 	Note       string `json:"note,omitempty" maxlen:"1024"`
 }
 
-// A ViolationRecord is one thing that was tried and stopped, as it is kept.
+// A ViolationRecord is the record of one action that was stopped.
 type ViolationRecord struct {
 	Time     time.Time `json:"time"`
 	Tenant   string    `json:"tenant"`
@@ -53,19 +53,19 @@ type ViolationRecord struct {
 	Count         int64  `json:"count"`
 }
 
-// A ViolationList is a part of the record, the newest first.
+// A ViolationList is a page of the records, the newest first.
 type ViolationList struct {
 	Violations []ViolationRecord `json:"violations"`
 	More       bool              `json:"more"`
 	Damaged    int               `json:"damaged" doc:"Places of the records that cannot be read"`
 }
 
-// Cleared says how many records were forgotten.
+// Cleared says how many records were removed.
 type Cleared struct {
 	Removed int64 `json:"removed"`
 }
 
-// An EvidenceRecord is one thing that was done, as it is kept.
+// An EvidenceRecord is the record of one action that was carried out.
 type EvidenceRecord struct {
 	Time    time.Time       `json:"time"`
 	Tenant  string          `json:"tenant"`
@@ -78,27 +78,27 @@ type EvidenceRecord struct {
 	Omitted int64           `json:"omitted,omitempty"`
 }
 
-// An EvidenceList is a part of the record, the newest first.
+// An EvidenceList is a page of the records, the newest first.
 type EvidenceList struct {
 	Evidence []EvidenceRecord `json:"evidence"`
 	More     bool             `json:"more"`
 	Damaged  int              `json:"damaged"`
 }
 
-// Names of the events of records that are streamed.
+// Names of the events of streamed records.
 const (
 	EventRecord  = "record"  // data is a [ViolationRecord] or an [EvidenceRecord]
 	EventDamaged = "damaged" // data is a [DamagedPlace]
 	EventEnd     = "end"     // data is an [EndOfRecords]; the last event
 )
 
-// A DamagedPlace is one of the records that cannot be read. What is behind it
-// follows.
+// A DamagedPlace is a place in the records that cannot be read. The records
+// behind it follow.
 type DamagedPlace struct {
 	Kind string `json:"kind"`
 }
 
-// EndOfRecords says that there is no more of what was asked for.
+// EndOfRecords ends a stream that is complete.
 type EndOfRecords struct {
 	More bool `json:"more" doc:"There are more than were asked for"`
 }

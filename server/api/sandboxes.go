@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
-// CreateSandbox asks for the sandbox of a session. Which sandbox that is the
-// settings say by the scope: a session has no more than one.
+// CreateSandbox asks for the sandbox of a session, which has no more than one.
+// The scope in the settings determines which sandbox that is.
 type CreateSandbox struct {
 	Agent          string `json:"agent,omitempty" maxlen:"64" doc:"Who speaks; the header Sandbox-Agent says the same"`
 	Session        string `json:"session,omitempty" maxlen:"256" doc:"The conversation; the header Sandbox-Session says the same"`
@@ -17,7 +17,7 @@ type CreateSandbox struct {
 	Wait           *bool  `json:"wait,omitempty" doc:"false returns before the sandbox is up, which then comes up by itself; the default is true"`
 }
 
-// A Sandbox is one that belongs to the caller.
+// A Sandbox is a sandbox of the caller.
 type Sandbox struct {
 	Name        string         `json:"name" doc:"Names the sandbox in every path"`
 	ID          string         `json:"id" doc:"Of the container or whatever the provider made"`
@@ -47,23 +47,23 @@ type Sandbox struct {
 	Miss *pool.Miss `json:"miss,omitempty" doc:"Why none that was ready was taken, where settings keep some"`
 }
 
-// A SandboxPage is a part of the caller's sandboxes, in order of their names.
+// A SandboxPage is a page of the caller's sandboxes, ordered by name.
 type SandboxPage struct {
 	Items []Sandbox `json:"items"`
 	Next  string    `json:"next,omitempty" doc:"The cursor of the page that follows; absent on the last one"`
 }
 
-// Extend says how long a sandbox is to be kept from now on.
+// Extend sets how long a sandbox is to be kept from now on.
 type Extend struct {
 	TTLSeconds int64 `json:"ttlSeconds" required:"true" min:"1" max:"31536000"`
 }
 
-// Recreate says how.
+// Recreate says how to recreate a sandbox.
 type Recreate struct {
 	Force bool `json:"force,omitempty" doc:"End what runs in it; without, a sandbox in use is refused"`
 }
 
-// A Usage is what one sandbox costs.
+// A Usage is the resource usage of one sandbox.
 type Usage struct {
 	Name              string         `json:"name"`
 	Provider          string         `json:"provider"`
@@ -84,7 +84,7 @@ type Usage struct {
 	Error             string         `json:"error,omitempty" doc:"Why it could not be measured"`
 }
 
-// A UsageList is what the caller's sandboxes cost.
+// A UsageList is the resource usage of the caller's sandboxes.
 type UsageList struct {
 	Items []Usage `json:"items"`
 }

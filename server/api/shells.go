@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// OpenShell asks for a shell that stays.
+// OpenShell asks for a shell that keeps its state.
 type OpenShell struct {
 	Env map[string]string `json:"env,omitempty" maxitems:"256"`
 	Dir string            `json:"dir,omitempty" maxlen:"4096" doc:"Where it begins; the workspace without"`
@@ -22,7 +22,7 @@ type ShellList struct {
 	Items []Shell `json:"items"`
 }
 
-// RunLine is text for a shell.
+// RunLine is a line for a shell to run.
 type RunLine struct {
 	Line           string  `json:"line" required:"true" maxlen:"1000000"`
 	Stdin          string  `json:"stdin,omitempty" maxlen:"1048576"`

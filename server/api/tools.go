@@ -2,7 +2,7 @@ package api
 
 import "encoding/json"
 
-// A Tool is one that an agent of the session may call.
+// A Tool is a tool that an agent of the session may call.
 type Tool struct {
 	Name         string          `json:"name"`
 	Title        string          `json:"title"`
@@ -20,8 +20,9 @@ type ToolList struct {
 	Items []Tool `json:"items"`
 }
 
-// A ToolAnswer is what a tool has to say. What went wrong inside is an answer
-// with Failed; what was refused or could not be done is a [Problem].
+// A ToolAnswer is the result of a tool. A tool that failed inside the sandbox
+// answers with Failed; a call that was refused or could not be carried out is a
+// [Problem].
 type ToolAnswer struct {
 	Text     string          `json:"text"`
 	Pictures []Picture       `json:"pictures"`
@@ -29,13 +30,13 @@ type ToolAnswer struct {
 	Failed   bool            `json:"failed"`
 }
 
-// A Picture is one that a tool shows.
+// A Picture is an image that a tool returns.
 type Picture struct {
 	MIME string `json:"mime"`
 	Data []byte `json:"data"`
 }
 
-// Events of a tool that is streamed, beside [EventError].
+// Events of a streamed tool, beside [EventError].
 const (
 	EventProgress = "progress" // data is a [ToolProgress]
 	EventAnswer   = "answer"   // data is a [ToolAnswer]; the last event

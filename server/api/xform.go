@@ -32,13 +32,13 @@ type Use struct {
 	Flags     *Flags `json:"flags,omitempty"`     // for admins
 }
 
-// Flags are settings of one call.
+// Flags are the settings of one call.
 type Flags struct {
 	Settings  json.RawMessage `json:"settings"`            // as agents.defaults.sandbox of a settings file
 	Workspace *string         `json:"workspace,omitempty"` // a folder of the daemon's machine
 }
 
-// FlagsOf returns s to be sent; nil is nil.
+// FlagsOf returns s in the form that is sent; nil is nil.
 func FlagsOf(s *config.SandboxSettings) (*Flags, error) {
 	if s == nil {
 		return nil, nil
@@ -47,9 +47,8 @@ func FlagsOf(s *config.SandboxSettings) (*Flags, error) {
 	return &Flags{Settings: b, Workspace: s.Workspace}, err
 }
 
-// Layer reads what was sent, by the rules of a settings file. Any name of a
-// provider passes: which ones there are is known where the settings are
-// resolved.
+// Layer parses received flags by the rules of a settings file. It accepts any
+// name of a provider: unknown ones are found when the settings are resolved.
 func (f *Flags) Layer() (*config.SandboxSettings, error) {
 	if f == nil {
 		return nil, nil
@@ -65,7 +64,7 @@ func (f *Flags) Layer() (*config.SandboxSettings, error) {
 	return layer, nil
 }
 
-// An Outcome is what there is to say of a command beside its exit.
+// An Outcome is the result of a command beside its exit.
 type Outcome struct {
 	Name            string              `json:"name"`
 	TimedOut        bool                `json:"timedOut"`
@@ -83,8 +82,8 @@ type Outcome struct {
 	Answers         []manager.Answer    `json:"answers,omitempty"`
 }
 
-// OutcomeOf returns o to be sent. Only an admin learns what paths of the host
-// are called.
+// OutcomeOf returns o in the form that is sent. Only an admin receives paths of
+// the host.
 func OutcomeOf(o manager.Outcome, admin bool) Outcome {
 	hide := func(vs []sandbox.Violation) []sandbox.Violation {
 		out := make([]sandbox.Violation, len(vs))
@@ -109,7 +108,7 @@ func OutcomeOf(o manager.Outcome, admin bool) Outcome {
 	}
 }
 
-// Whole is the outcome of a command that ended with exit.
+// Whole returns the outcome of a command that ended with exit.
 func (o Outcome) Whole(exit sandbox.Exit) manager.Outcome {
 	return manager.Outcome{
 		Answers: o.Answers,
@@ -134,21 +133,22 @@ type Lent struct {
 	Error     *Document          `json:"error,omitempty"` // instead of all that
 }
 
-// A Root is a folder inside in which files are served.
+// A Root is a folder inside the sandbox below which files are served.
 type Root struct {
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 }
 
-// A Listing is what there is, and with an error what is known nevertheless.
+// A Listing is the sandboxes that exist, and with an error those that the
+// records know.
 type Listing struct {
 	Containers []manager.Row `json:"containers"`
 	Browsers   []manager.Row `json:"browsers"`
 	Error      *Document     `json:"error,omitempty"`
 }
 
-// A Selection says which sandboxes are meant: exactly one of the first three, or Session
-// and Agent.
+// A Selection says which sandboxes are meant: exactly one of the first three
+// fields, or Session and Agent.
 type Selection struct {
 	Session  string `json:"session,omitempty" maxlen:"256"`
 	Agent    string `json:"agent,omitempty" maxlen:"64"`
@@ -156,25 +156,25 @@ type Selection struct {
 	Browsers bool   `json:"browsers,omitempty" doc:"Browsers instead of sandboxes"`
 }
 
-// Selected are they.
+// Selected are the sandboxes of a selection.
 type Selected struct {
 	Items []manager.Row `json:"items"`
 }
 
-// A Recreate names sandboxes to be removed, so that their next use makes them
-// anew.
+// A Recreate names sandboxes to be removed, so that their next use makes new
+// ones.
 type RecreateForm struct {
 	Names []string `json:"names" required:"true" maxitems:"1000"`
 }
 
-// A Cleared says what was removed.
+// A Cleared lists what was removed.
 type ClearedForm struct {
 	Removed []manager.Removed `json:"removed"`
 	Kept    int               `json:"kept"`
 	Failed  []manager.Failed  `json:"failed"`
 }
 
-// A Prune says what is swept; what is absent the settings say.
+// A Prune says what is to be removed; the settings supply what is absent.
 type Prune struct {
 	Idle       *time.Duration `json:"idleNanos,omitempty"`
 	MaxAge     *time.Duration `json:"maxAgeNanos,omitempty"`
@@ -182,7 +182,7 @@ type Prune struct {
 	DryRun     bool           `json:"dryRun,omitempty"`
 }
 
-// An Explain asks what a session gets.
+// An Explain asks what sandbox a session gets, and why.
 type Explain struct {
 	Flags   *Flags `json:"flags,omitempty"`
 	Tool    string `json:"tool,omitempty"`
@@ -192,7 +192,7 @@ type Explain struct {
 	Method  string `json:"method,omitempty"`
 }
 
-// ReadExplain reads what was asked.
+// ReadExplain parses the body of the request.
 func ReadExplain(b []byte) (Explain, error) {
 	var q Explain
 	d := json.NewDecoder(bytes.NewReader(b))

@@ -107,8 +107,8 @@ func Challenge(err error) (header string, ok bool) {
 	return "", false
 }
 
-// Reaches reports whether the caller's role is least or a wider one. No role
-// reaches anything that has no name.
+// Reaches reports whether the caller's role is least or a wider one. An unknown
+// role reaches nothing.
 func (c Caller) Reaches(least token.Role) bool {
 	have, need := reach(c.Role), reach(least)
 	return have > 0 && need > 0 && have >= need
@@ -126,8 +126,8 @@ func reach(r token.Role) int {
 	return 0
 }
 
-// Accounts returns whom the caller takes from when it acts for the tenant, which
-// has the limits. See [token.Token.Accounts].
+// Accounts returns the accounts that are charged when the caller acts for the
+// tenant, which has the limits. See [token.Token.Accounts].
 func (c Caller) Accounts(tenant string, limits tenant.Limits) []tenant.Account {
 	if c.Token == nil {
 		return token.Token{}.Accounts(tenant, limits)
@@ -163,8 +163,8 @@ func bearer(r *http.Request) (secret string, given bool, err error) {
 	return secret, true, nil
 }
 
-// misplaced refuses a token in the query or in a cookie. It is kept in logs and
-// histories there, and a browser sends its cookies for whatever page asks.
+// misplaced refuses a token in the query or in a cookie: logs and histories keep
+// the query, and a browser sends its cookies with the requests of any page.
 func misplaced(r *http.Request) error {
 	const hint = "send it in the header Authorization: Bearer TOKEN, and revoke this one: logs may hold it"
 	if r.URL.RawQuery != "" {
@@ -173,7 +173,7 @@ func misplaced(r *http.Request) error {
 				return refuse("a token may not be sent in the query", hint)
 			}
 		}
-		// What the query does not parse to is in the log all the same.
+		// A log contains the query even where it cannot be parsed.
 		if mentions(r.URL.RawQuery) {
 			return refuse("a token may not be sent in the query", hint)
 		}

@@ -126,7 +126,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Where the server does not note peers, being on a unix socket is worth nothing.
+// Where the server does not record peers, a unix socket gives no rights.
 func TestNoPeerIsNobody(t *testing.T) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", nil)
 	if err != nil {

@@ -53,8 +53,8 @@ func ownOrigin(origin, host string) bool {
 		u.Host == host && u.Path == "" && u.RawQuery == "" && u.Fragment == ""
 }
 
-// hostName takes the port off a Host header. An address of version 6 is without
-// its brackets then.
+// hostName returns a Host header without its port, and an IPv6 address without
+// its brackets.
 func hostName(host string) (string, bool) {
 	if host == "" || strings.ContainsAny(host, "@/\\ \t?#%") {
 		return "", false
@@ -76,7 +76,7 @@ func isPort(s string) bool {
 }
 
 // loopback reports whether a name means this machine whatever a name server
-// says. Other spellings of numbers are names for browsers.
+// answers. Browsers treat other spellings of numbers as names.
 func loopback(name string) bool {
 	if strings.EqualFold(name, "localhost") {
 		return true
@@ -85,8 +85,8 @@ func loopback(name string) bool {
 	return err == nil && addr.IsLoopback() && !addr.Is4In6()
 }
 
-// arrived reports whether name is the address that the connection of r came in
-// at. No name server can make a page's name one that is an address.
+// arrived reports whether name is the local address of r's connection. A page
+// cannot have such a name: no name server resolves addresses.
 func arrived(r *http.Request, name string) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -100,7 +100,7 @@ func arrived(r *http.Request, name string) bool {
 	return err == nil && addr == at.Addr().Unmap().WithZone("")
 }
 
-// listed reports whether hosts hold name.
+// listed reports whether hosts contains name.
 func listed(name string, hosts []string) bool {
 	for _, h := range hosts {
 		if strings.EqualFold(strings.TrimSuffix(name, "."), h) {

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// A peer is the user at the other end of a unix socket, as the kernel noted it
-// when the connection was made.
+// A peer is the user at the other end of a unix socket, as the kernel recorded
+// it when the connection was made.
 type peer struct {
 	uid   int
 	known bool

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look asks the kernel whose process connected, and where that process lives.
+// look asks the kernel which process connected, and in which namespaces it runs.
 func look(c *net.UnixConn) (p peer) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -36,14 +36,14 @@ func look(c *net.UnixConn) (p peer) {
 		return p
 	}
 	defer unix.Close(pidfd)
-	// The number may be another process's by now. It is not while the process
-	// of the descriptor is alive afterwards.
+	// The number may belong to another process by now. It does not if the
+	// process of the descriptor is still alive afterwards.
 	p.alien = !neighbour("/proc", int(cred.Pid), p.uid) || !alive(pidfd)
 	return p
 }
 
 // peerPidfd returns a descriptor of the process that connected. Kernels before
-// 6.5 know only its number, which is that process as long as it lives.
+// 6.5 report only its number, which belongs to that process as long as it lives.
 func peerPidfd(fd, pid int) (int, error) {
 	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	if errors.Is(err, unix.ENOPROTOOPT) && pid > 0 {
@@ -86,9 +86,10 @@ func neighbour(proc string, pid, uid int) bool {
 	return true
 }
 
-// rootBeside judges a process of root, whose namespaces are not shown to other
-// users: by its process numbers, of which there is one for each pid namespace from
-// ours inwards, and by the map of its users.
+// rootBeside reports whether a process of root runs in our namespaces. Other
+// users cannot read its namespaces, so rootBeside compares its process numbers,
+// of which there is one for each pid namespace from ours inwards, and its user
+// map.
 func rootBeside(theirs, ours string) bool {
 	status, err := os.ReadFile(filepath.Join(theirs, "status"))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // peerVar names the socket to which a process of this binary connects instead of
-// testing; with leaveVar it does not wait for the answer.
+// running tests; with leaveVar it does not wait for the answer.
 const peerVar, leaveVar = "CALLER_TEST_PEER", "CALLER_TEST_LEAVE"
 
 func TestMain(m *testing.M) {
@@ -66,9 +66,9 @@ func identified(t *testing.T) http.Handler {
 	})
 }
 
-// TestPeerInAnotherNamespace holds that the socket makes an administrator of our
-// own user only where the process lives in the namespaces of the server: a sandbox
-// that got hold of the socket is refused.
+// TestPeerInAnotherNamespace holds that a process of our own user is an
+// administrator at the socket only if it runs in the namespaces of the server: a
+// sandbox that has obtained the socket is refused.
 func TestPeerInAnotherNamespace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -111,8 +111,8 @@ func TestPeerInAnotherNamespace(t *testing.T) {
 	}
 }
 
-// TestPeerThatHasEnded holds that nothing is read of the number of a process that
-// has ended: it may be another process's by then.
+// TestPeerThatHasEnded holds that the number of a process that has ended is not
+// used: it may belong to another process by then.
 func TestPeerThatHasEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -135,8 +135,8 @@ func TestPeerThatHasEnded(t *testing.T) {
 	l.Close()
 }
 
-// TestNeighbour holds what is made of a process file system that cannot be read,
-// and of what it says of root to another user.
+// TestNeighbour holds the result for a process file system that cannot be read,
+// and for what it shows of root to another user.
 func TestNeighbour(t *testing.T) {
 	if !neighbour("/proc", os.Getpid(), os.Getuid()) {
 		t.Error("this process does not live where it lives")
@@ -176,7 +176,7 @@ func TestNeighbour(t *testing.T) {
 	}
 }
 
-// A peer that looks as it does costs a connection little.
+// Identifying the peer must cost a connection little.
 func BenchmarkLook(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "s")
 	l, err := net.Listen("unix", path)

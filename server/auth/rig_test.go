@@ -33,7 +33,7 @@ func mint(t testing.TB, s *token.Store, c token.Claims) (secret, id string) {
 	return secret, id
 }
 
-// An answer is what Identify made of a request that came over a socket.
+// An answer is the result of Identify for a request over a socket.
 type answer struct {
 	caller Caller
 	err    error
