@@ -58,7 +58,7 @@ func (q *request) reply(out any) error {
 	return nil
 }
 
-// marshal writes a value as JSON, in which no sign is escaped that needs not.
+// marshal returns v as JSON without unnecessary escapes.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

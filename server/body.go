@@ -14,9 +14,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// body is the body of a call with its bound, which is limit where the route
-// has no other, and with time for each piece. One that is read whole has to come
-// at a pace.
+// body returns the body of a call with its bound, which is limit where the route
+// has no other, and with a deadline for each piece. A body that is read whole
+// also has to arrive at the rate of arriving.
 func (q *request) body(c *resource.Call, limit int64) io.ReadCloser {
 	if q.route.Body != 0 {
 		limit = q.route.Body
@@ -35,8 +35,9 @@ func (q *request) body(c *resource.Call, limit int64) io.ReadCloser {
 // deadline.
 const arriving = 16 << 10
 
-// step is how many bytes of a body that is read whole are counted at a time. The
-// first are not: of those there are not many with as few requests as a tenant has.
+// step is how many bytes of a body that is read whole are reserved at a time.
+// The first step is not reserved: the number of requests of a tenant bounds
+// those.
 const step = 64 << 10
 
 func (q *request) patient(c *resource.Call, body io.ReadCloser, whole bool) io.ReadCloser {
@@ -56,7 +57,7 @@ func (q *request) patient(c *resource.Call, body io.ReadCloser, whole bool) io.R
 	return p
 }
 
-// patient is a body of which each piece has to come in time.
+// patient is a body each piece of which has a deadline.
 type patient struct {
 	io.ReadCloser
 	rest  *rest

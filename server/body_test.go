@@ -15,7 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A trickle is a connection over which some bytes of a body come now and then.
+// A trickle is a connection over which a few bytes of a body arrive now and
+// then.
 type trickle struct {
 	*httptest.ResponseRecorder
 	each  int
@@ -45,8 +46,8 @@ func (r *trickle) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestBodiesComeAtAPace holds that a body which is held until it is whole cannot be
-// kept coming for hours, while one that is passed on may pause.
+// TestBodiesComeAtAPace holds that a client cannot take hours to send a body
+// that is held in memory until it is whole, while a streamed body may pause.
 func TestBodiesComeAtAPace(t *testing.T) {
 	reads := func(r *http.Request) (n int64, err error) { return io.Copy(io.Discard, r.Body) }
 	content := table{{

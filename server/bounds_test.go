@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// TestBoundsAreThoseOfNow holds that each request has the bounds that hold when it
-// comes, and a route that says its own keeps them.
+// TestBoundsAreThoseOfNow holds that each request has the bounds that are set
+// when it arrives, and that a route with its own bounds keeps them.
 func TestBoundsAreThoseOfNow(t *testing.T) {
 	var now atomic.Pointer[server.Bounds]
 	now.Store(&server.Bounds{})

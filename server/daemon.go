@@ -24,7 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// Options are what a [Server] is made of. Log is needed.
+// Options configure a [Server]. Log is required.
 type Options struct {
 	Log       logrus.FieldLogger
 	Resources []resource.Resource
@@ -35,7 +35,7 @@ type Options struct {
 	Identify func(*http.Request) (auth.Caller, error)
 
 	// Hosts returns the names by which the server may be called over TCP beside
-	// those of this machine; see caller.Admit. Nil is none.
+	// those of this machine; see [auth.Admit]. Nil is none.
 	Hosts func() []string
 
 	// Admission counts requests and commands; nil counts nothing.
@@ -45,36 +45,37 @@ type Options struct {
 	Metrics  http.Handler // what /metrics answers; nil has none
 	Checks   []Check      // what /readyz looks at, beside whether the server drains
 
-	// Private are texts, such as paths of the state folder, that no problem
-	// shows to others than admins.
+	// Private are texts, such as paths of the state folder, that problems
+	// contain only for admins.
 	Private []string
 
-	// Bounds are those of routes that say nothing else, asked for with each
-	// request. Nil is usual.
+	// Bounds returns the bounds of routes without their own; it is called for
+	// each request. Nil returns the default bounds.
 	Bounds func() Bounds
 
-	// AtOnce is how many requests of one tenant there are at a time, streams and
-	// sockets among them; 0 is 4096. It is no quota but what keeps connections
-	// for others: every request has one, and a process may have so many. Admins
-	// are not counted.
+	// AtOnce is how many requests of one tenant, with streams and sockets, may
+	// run at a time; 0 is 4096. It is no quota: it leaves connections to others,
+	// because every request has a connection, and the number of descriptors of a
+	// process is limited. Admins are not counted.
 	AtOnce int
 
-	// Held is how many bytes the bodies have that the requests of one tenant hold in
-	// memory at a time, and how many beside them the answers that are not read yet;
-	// 0 is 256 MiB. The requests of all admins may hold as much together.
+	// Held is how many bytes of bodies the requests of one tenant may hold in
+	// memory at a time, and how many bytes of answers that are not read yet
+	// beside them; 0 is 256 MiB. The requests of all admins together may hold as
+	// much.
 	Held int64
 
 	SlowWrite time.Duration // how long a piece of an answer may take to be read; 0 is 30 s
 	SlowRead  time.Duration // how long a piece of a request may be in coming, and bodies that are read whole beside their pace; 0 is 30 s
 }
 
-// Bounds are those of a request.
+// Bounds are the time limits of a request.
 type Bounds struct {
 	Timeout time.Duration // 0 is one minute
 	Body    int64         // bytes; 0 is 1 MiB
 }
 
-// bounds are those of a request that comes now.
+// bounds returns the bounds for a request that arrives now.
 func (s *Server) bounds() Bounds {
 	var b Bounds
 	if s.o.Bounds != nil {
@@ -89,7 +90,7 @@ func (s *Server) bounds() Bounds {
 	return b
 }
 
-// Admission counts what callers do, against their quotas.
+// Admission counts the requests and commands of callers against their quotas.
 type Admission interface {
 	// Request counts one request.
 	Request(c auth.Caller, tenant string) error
@@ -114,8 +115,8 @@ type Mount struct {
 	Unpaid  bool   // requests are not charged, so callers with a budget are refused
 	Whole   bool   // bodies are read whole, so they have to come at a pace as those of routes with JSON, and are refused as those are
 	Handler http.Handler
-	// Follows picks requests of which the same is true as of routes with
-	// [route.Route].Follows; nil is none.
+	// Follows reports whether a request only follows what others do, as routes
+	// with [resource.Route].Follows; nil is none.
 	Follows func(*http.Request) bool
 }
 
@@ -140,8 +141,8 @@ type Server struct {
 	document func() ([]byte, error)
 }
 
-// New makes a Server. Two routes with the same method and path, the same ID,
-// or what no table may have, are an error.
+// New returns a Server. It returns an error for two routes with the same method
+// and path or the same ID, and for an invalid route.
 func New(o Options) (*Server, error) {
 	if o.Identify == nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "serve", Field: "Identify", Message: "nobody says who asks", Hint: "use caller.Identify"}
@@ -169,7 +170,7 @@ func New(o Options) (*Server, error) {
 	return s, s.mount()
 }
 
-// Routes are all routes. Not to be changed.
+// Routes returns all routes. The caller must not change them.
 func (s *Server) Routes() []resource.Route { return s.routes }
 
 // errDraining is the cause of the end of requests that outlast a drain.

@@ -115,8 +115,8 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// TestARoleThatIsTooLittleIsToldHowToGetMore holds the refusal of what is for
-// admins to a hint that names the role.
+// TestARoleThatIsTooLittleIsToldHowToGetMore holds that the refusal of a route
+// for admins has a hint that names the role.
 func TestARoleThatIsTooLittleIsToldHowToGetMore(t *testing.T) {
 	only := echo()
 	only[0].Role = token.Admin

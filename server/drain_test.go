@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A drain ends at once what only follows, waits for what works, refuses what is
-// new, and closes in the end.
+// A drain ends streams that only follow others at once, waits for running
+// requests, refuses new ones, and closes in the end.
 func TestDrain(t *testing.T) {
 	begun, release := make(chan string, 2), make(chan struct{})
 	wait := func(follows bool) resource.Route {

@@ -57,7 +57,7 @@ func (s *stream) begun() {
 	}
 }
 
-// next is the next event; a zero one is the end.
+// next returns the next event; a zero one is the end.
 func (s *stream) next() event {
 	var e event
 	for {
@@ -77,7 +77,7 @@ func (s *stream) next() event {
 	}
 }
 
-// all are the events to the end of the stream.
+// all returns the events to the end of the stream.
 func (s *stream) all() []event {
 	var out []event
 	for e := s.next(); e.name != ""; e = s.next() {
@@ -177,8 +177,8 @@ func TestExecStream(t *testing.T) {
 	}
 }
 
-// Signs that come in pieces are put together, and bytes that are none come as
-// they are.
+// Characters that arrive in pieces are joined, and bytes that are not valid
+// UTF-8 arrive unchanged.
 func TestExecStreamKeepsEveryByte(t *testing.T) {
 	h := open(t, plan{})
 	at := "/v1/sandboxes/" + h.made("", "s").Name + "/exec"

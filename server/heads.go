@@ -17,12 +17,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// Heads returns l with the head of each request judged before the server reads
-// it. net/http accepts heads about whose body two readers may disagree, and
-// takes what is wrong about them away before a handler could see it:
-// Content-Length beside Transfer-Encoding, folded lines, lines without CR. Such
-// a request is answered with 400, and its connection is closed: what follows
-// could be a body or another request.
+// Heads returns l with the head of each request checked before the server reads
+// it. net/http accepts heads whose body two readers may delimit differently, and
+// removes the evidence before a handler could see it: Content-Length beside
+// Transfer-Encoding, folded lines, lines without CR. Such a request is answered
+// with 400, and its connection is closed: what follows could be a body or
+// another request.
 func Heads(l net.Listener) net.Listener { return headListener{l} }
 
 type headListener struct{ net.Listener }
@@ -35,8 +35,8 @@ func (l headListener) Accept() (net.Conn, error) {
 	return &headConn{Conn: c}, nil
 }
 
-// maxHead is how much of a head is kept for judgement: more than the server
-// takes of one, which refuses what is longer.
+// maxHead is how much of a head is buffered for the check: more than the server
+// accepts, which refuses a longer head itself.
 const maxHead = maxHeader + 8<<10
 
 // A headConn passes the server one request head at a time, and the bytes of its
@@ -57,7 +57,7 @@ type headConn struct {
 	refused atomic.Pointer[refusedHead]
 }
 
-// A refusedHead is a request that stands for one that was refused.
+// A refusedHead is passed on in place of a request that was refused.
 type refusedHead struct {
 	path string // that no caller knows
 	err  error
@@ -107,7 +107,7 @@ func (c *headConn) Read(p []byte) (int, error) {
 	}
 }
 
-// take passes on at most so many bytes of buf.
+// take passes on at most most bytes of buf.
 func (c *headConn) take(p []byte, most int64) int {
 	n := copy(p[:min(int64(len(p)), most)], c.buf)
 	if c.buf = c.buf[n:]; len(c.buf) == 0 {
@@ -116,7 +116,7 @@ func (c *headConn) take(p []byte, most int64) int {
 	return n
 }
 
-// head reads until a head is whole, and judges it.
+// head reads until a head is whole, and checks it.
 func (c *headConn) head() error {
 	for bytes.HasPrefix(c.buf, []byte("\r\n")) {
 		c.buf, c.seen = c.buf[2:], 0 // of old clients, behind a body
@@ -162,8 +162,8 @@ func headEnd(b []byte, from int) int {
 	}
 }
 
-// judge passes on the head that ends at end, or in its place a request that is
-// answered with the refusal.
+// judge passes on the head that ends at end, or in its place a request that the
+// server answers with the refusal.
 func (c *headConn) judge(end int) {
 	h, why := readHead(string(c.buf[:end]))
 	if why == "" {
@@ -179,7 +179,7 @@ func (c *headConn) judge(end int) {
 	c.ready, c.dropped = len(c.buf), true
 }
 
-// A requestHead is what counts of a head for where its request ends.
+// A requestHead holds the parts of a head that say where its request ends.
 type requestHead struct {
 	length    int64
 	uncounted bool // the body has chunks, or another protocol follows
@@ -227,7 +227,7 @@ func readHead(text string) (h requestHead, why string) {
 	return h.framed(version, lengths, encodings)
 }
 
-// framed is h with the length of its body.
+// framed returns h with the length of its body, or why it is refused.
 func (h requestHead) framed(version string, lengths, encodings []string) (requestHead, string) {
 	switch {
 	case len(encodings) > 0 && len(lengths) > 0:
@@ -251,7 +251,7 @@ func (h requestHead) framed(version string, lengths, encodings []string) (reques
 	return h, ""
 }
 
-// headRefused is why the head was refused for which r stands, or nil.
+// headRefused returns why the head was refused that r replaces, or nil.
 func headRefused(r *http.Request) error {
 	c, ok := headOf(r.Context())
 	if !ok {
@@ -263,8 +263,8 @@ func headRefused(r *http.Request) error {
 	return nil
 }
 
-// last reports whether no request may follow r on its connection, because
-// nothing has counted where r ends: what follows was not judged.
+// last reports whether no request may follow r on its connection, because the
+// end of r was not determined and the rest not checked.
 func last(r *http.Request) bool {
 	_, ok := headOf(r.Context())
 	return ok && (len(r.TransferEncoding) > 0 || r.Method == http.MethodConnect || r.Header["Upgrade"] != nil)

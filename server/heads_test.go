@@ -11,8 +11,8 @@ import (
 )
 
 // TestHeads holds which requests are refused because two readers may disagree
-// about where they end, whatever lies before them on their connection, and that
-// nothing is made of what lies behind.
+// about where they end, whatever precedes them on their connection, and that
+// nothing after them is carried out.
 func TestHeads(t *testing.T) {
 	h := open(t, plan{})
 	const good = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

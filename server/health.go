@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Check says whether something is there that serving needs.
+// A Check reports whether a dependency of the server is available.
 type Check struct {
 	Name string
 	Look func(context.Context) error
@@ -21,7 +21,7 @@ type Check struct {
 	Advice bool
 }
 
-// lookWithin bounds all looks of one question.
+// lookWithin bounds all checks of one request.
 const lookWithin = 5 * time.Second
 
 // health is the resource of the daemon itself.
@@ -49,8 +49,7 @@ func (h health) Routes() []resource.Route {
 // anything is a JSON object with any fields.
 type anything = map[string]any
 
-// ready looks at everything that serving needs. Of what is wrong only admins
-// get to know more than its name.
+// ready runs all checks. Only admins see more than the name of a failed one.
 func (h health) ready(c *resource.Call) (any, error) {
 	ctx, done := context.WithTimeout(c.Context(), lookWithin)
 	defer done()
@@ -80,7 +79,7 @@ func (h health) draining(context.Context) error {
 	return nil
 }
 
-// unready is the problem of a daemon that cannot serve.
+// unready returns the problem of a daemon that cannot serve.
 func unready(r api.Readiness) error {
 	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "serve", Message: "the server is not ready", Retryable: true}
 	for _, c := range r.Checks {
@@ -116,7 +115,7 @@ func (h health) metrics(c *resource.Call) (any, error) {
 	return resource.Sent{}, nil
 }
 
-// Document is the OpenAPI document of a server with these routes, and with
+// Document returns the OpenAPI document of a server with these routes, and with
 // metrics.
 func (s *Server) Document() ([]byte, error) { return s.document() }
 

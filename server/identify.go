@@ -45,7 +45,7 @@ type ticketKey struct{}
 // without a route.
 type Ticket = resource.Call
 
-// TicketOf is the ticket of a request that came to a [Mount], or nil.
+// TicketOf returns the ticket of a request that arrived at a [Mount], or nil.
 func TicketOf(ctx context.Context) *Ticket {
 	t, _ := ctx.Value(ticketKey{}).(*Ticket)
 	return t

@@ -18,11 +18,10 @@ type methods struct {
 	mount   *Mount
 }
 
-// ServeHTTP is never called: the server asks for the pattern and goes on
-// itself.
+// ServeHTTP is never called: the server only asks the mux for the pattern.
 func (*methods) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 
-// mount puts the table into the mux.
+// mount registers the routes with the mux.
 func (s *Server) mount() error {
 	paths, ids := map[string]*methods{}, map[string]bool{}
 	for i := range s.routes {
@@ -49,7 +48,7 @@ func (s *Server) mount() error {
 	return nil
 }
 
-// faultOf is what is wrong with a route, or nothing.
+// faultOf returns what is wrong with a route, or "".
 func faultOf(r *resource.Route) string {
 	switch {
 	case r.ID == "" || r.Summary == "" || r.Tag == "":
@@ -97,7 +96,7 @@ func (s *Server) find(r *http.Request) (*methods, *resource.Route, error) {
 	return m, at, nil
 }
 
-// canonical reports whether a path is written as the table would write it.
+// canonical reports whether a path is escaped as the table would escape it.
 func canonical(escaped string) bool {
 	if !strings.HasPrefix(escaped, "/") || strings.Contains(escaped, "//") {
 		return false
@@ -130,7 +129,7 @@ func (m *methods) notAllowed() error {
 	}
 }
 
-// setPath hands the values of the path to the request, as the mux would.
+// setPath sets the path values of the request, as the mux would.
 func (s *Server) setPath(r *http.Request, pattern string) error {
 	wild := strings.Split(pattern[1:], "/")
 	have := strings.Split(r.URL.EscapedPath()[1:], "/")
@@ -157,8 +156,7 @@ func (s *Server) setPath(r *http.Request, pattern string) error {
 	return nil
 }
 
-// isID reports whether a value may name a resource of ours: none is called
-// otherwise.
+// isID reports whether a value can be the name of a resource.
 func isID(s string) bool {
 	if s == "" || len(s) > 128 || s[0] == '.' || s[0] == '-' {
 		return false

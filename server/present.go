@@ -19,8 +19,8 @@ type present struct {
 	of map[string]int // by tenant
 }
 
-// A held counts bytes that requests have in memory, by whose they are: a
-// tenant's, or all admins' together. The zero value without a bound takes none.
+// A held counts bytes that requests have in memory, by owner: a tenant, or all
+// admins together. The zero value has no bound and admits none.
 type held struct {
 	most int64
 
@@ -28,8 +28,8 @@ type held struct {
 	of map[string]int64 // by tenant; requests of admins belong to no tenant
 }
 
-// take counts n bytes more until give is called, once. It reports how many there
-// are where that is too many.
+// take counts n more bytes until give is called, once. Where that is too many it
+// returns how many are in use.
 func (h *held) take(whose string, n int64) (give func(), used int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,7 +58,7 @@ func account(c *resource.Call) string {
 	return c.Who.Tenant
 }
 
-// holdBody takes room for a part of a body.
+// holdBody reserves room for a part of a body.
 func (s *Server) holdBody(whose string, n int64) (give func(), err error) {
 	give, used, ok := s.bodies.take(whose, n)
 	if !ok {
@@ -82,10 +82,10 @@ func (s *Server) holdAnswer(whose string, n int64) (give func(), err error) {
 	return give, nil
 }
 
-// retryPresent is when to come again where too many are there.
+// retryPresent is the Retry-After of a request that was one too many.
 const retryPresent = time.Second
 
-// enter counts one request more, until leave is called, once. Too many are
+// enter counts one more request until leave is called, once. Too many are
 // [sandbox.CodeBudgetExceeded].
 func (p *present) enter(tenant string) (leave func(), err error) {
 	p.mu.Lock()

@@ -12,10 +12,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// maxText is the most bytes of a parameter that says nothing else.
+// maxText is the most bytes of a parameter without a bound of its own.
 const maxText = 4096
 
-// unescape undoes the escapes of a part of a path. What is no text is none.
+// unescape decodes the escapes of a part of a path. The result must be valid
+// text.
 func unescape(s string) (string, error) {
 	out, err := url.PathUnescape(s)
 	if err == nil && (!utf8.ValidString(out) || strings.ContainsRune(out, 0)) {
@@ -24,7 +25,7 @@ func unescape(s string) (string, error) {
 	return out, err
 }
 
-// queryOf reads the query of a request and holds it against the route.
+// queryOf parses the query of a request and checks it against the route.
 func queryOf(r *http.Request, of *resource.Route) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -77,7 +78,7 @@ func unknownParam(of *resource.Route, name string) error {
 	return resource.Invalid(name, message)
 }
 
-// faultIn is what is wrong with the value of a parameter, or nothing.
+// faultIn returns what is wrong with the value of a parameter, or "".
 func faultIn(p *resource.Param, v string) string {
 	most := maxText
 	if p.Length > 0 {

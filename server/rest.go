@@ -30,7 +30,7 @@ func newRest(r *http.Request, rc *http.ResponseController, slow time.Duration) *
 	return &rest{rc: rc, slow: slow}
 }
 
-// until is when the next piece has to be there.
+// until sets the deadline of the next piece.
 func (b *rest) until(at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,8 +39,8 @@ func (b *rest) until(at time.Time) {
 	}
 }
 
-// passed is the end of a Read. A deadline by which it has ended stands, or the
-// server would wait for the rest when we have answered.
+// passed is called at the end of a Read. A deadline that has ended the Read
+// stays set, or the server would wait for the rest after the answer.
 func (b *rest) passed(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +63,7 @@ func (b *rest) close(body io.Closer) error {
 	return err
 }
 
-// wait is how long the server is going to wait for it from now on, at most.
+// wait returns how long the server will wait for it from now on, at most.
 func (b *rest) wait() time.Duration {
 	if b == nil {
 		return 0

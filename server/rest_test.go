@@ -18,7 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A pipe is a listener in memory, whose deadlines are by the clock of a bubble.
+// A pipe is an in-memory listener, whose deadlines use the clock of a synctest
+// bubble.
 type pipe struct {
 	conns chan net.Conn
 	over  chan struct{}
@@ -177,8 +178,9 @@ func TestNobodyWaitsForABodyThatNobodySends(t *testing.T) {
 	}
 }
 
-// TestABodyThatComesLateEndsNothing holds that the time which what is left of a
-// body has is not that of the request: its handler goes on when the body is there.
+// TestABodyThatComesLateEndsNothing holds that the deadline of the rest of a
+// body is not that of the request: its handler goes on when the body has
+// arrived.
 func TestABodyThatComesLateEndsNothing(t *testing.T) {
 	works := func(w http.ResponseWriter, r *http.Request) {
 		select {

@@ -206,8 +206,8 @@ type said struct {
 	body []byte
 }
 
-// send makes one request: as an admin over the unix socket, or with a token
-// over TCP. Body is JSON when it is no text.
+// send makes one request: as an admin over the unix socket, or with a token over
+// TCP. A body that is no string is sent as JSON.
 func (h *house) send(secret, method, path string, body any, header ...string) said {
 	h.t.Helper()
 	client, host := h.unix, "http://sandbox"
@@ -270,7 +270,7 @@ func (s said) fails(status int, code sandbox.Code) api.Problem {
 	return p
 }
 
-// made is the sandbox of a session.
+// made makes the sandbox of a session.
 func (h *house) made(secret, session string, header ...string) api.Sandbox {
 	h.t.Helper()
 	return is[api.Sandbox](h.send(secret, "POST", "/v1/sandboxes", map[string]any{"session": session}, header...), 201)

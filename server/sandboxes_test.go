@@ -66,7 +66,8 @@ func TestCreateIsIdempotentByKey(t *testing.T) {
 	is[api.Sandbox](h.send("", "POST", "/v1/sandboxes", `{"session":"chat-1"}`, api.HeaderIdempotency, "k-1"), 201)
 	h.send("", "POST", "/v1/sandboxes", body, api.HeaderIdempotency, "k-2").fails(422, sandbox.CodeValidation)
 
-	// The same after a restart on the same folder, and nothing for another tenant.
+	// The answers are the same after a restart with the same folder; another
+	// tenant has none.
 	again := open(t, plan{dir: dir})
 	if a := again.send("", "POST", "/v1/sandboxes", body); string(a.body) != string(answers[0].body) || a.StatusCode != 201 {
 		t.Errorf("after a restart: %d %s", a.StatusCode, a.body)
@@ -264,7 +265,7 @@ func TestReplayedAnswersHoldNothingForAdmins(t *testing.T) {
 	}
 }
 
-// A session may use what it shares with others, and not take it from them.
+// A session may use a sandbox that it shares with others, and not remove it.
 func TestSharedSandboxesAreNotOneSessions(t *testing.T) {
 	h := open(t, plan{settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "scope": "shared"}}}}`})
 	one := h.mint(token.Claims{Role: token.Session, Tenant: "acme", Session: "one", Expires: time.Now().Add(time.Hour)})
@@ -282,9 +283,9 @@ func TestSessionsOutsideOfWallsHaveNoSandbox(t *testing.T) {
 	h.send("", "POST", "/v1/sandboxes", `{"session":"s"}`).fails(403, sandbox.CodeCapabilityBlocked)
 }
 
-// TestSandboxOfTwoProviders holds that a name which two providers have is the
-// sandbox of the provider that the settings name, that the parameter provider names
-// the other, and that a request which could mean either is refused.
+// TestSandboxOfTwoProviders holds that a name which two providers have means the
+// sandbox of the provider in the settings, that the parameter provider selects
+// the other, and that an ambiguous request is refused.
 func TestSandboxOfTwoProviders(t *testing.T) {
 	old := fake.New(fake.Options{})
 	h := open(t, plan{manager: func(o *manager.Options) {

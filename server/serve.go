@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// A request is one on its way through the server.
+// A request is the state of one request in the server.
 type request struct {
 	s     *Server
 	w     *writer
@@ -52,7 +52,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.settle()
 }
 
-// header is what every answer has.
+// header sets the headers that every answer has.
 func (q *request) header() {
 	h := q.w.Header()
 	h.Set(api.HeaderRequestID, q.id)
@@ -85,9 +85,9 @@ func (q *request) recover() {
 	q.settle()
 }
 
-// settle leaves time for what is done behind the handler: what is left of the
-// answer is written, and the server reads what is left of a body, which may never
-// come.
+// settle sets the deadlines for what happens after the handler: the server
+// writes the rest of the answer, and reads the rest of the body, which may never
+// arrive.
 func (q *request) settle() {
 	if q.w.taken {
 		return
@@ -104,7 +104,7 @@ func (q *request) log() *logrus.Entry {
 	return e
 }
 
-// serve is the chain of steps.
+// serve runs the steps of a request.
 func (q *request) serve() error {
 	if err := auth.Admit(q.r, q.s.hosts()); err != nil {
 		return err
@@ -164,8 +164,8 @@ func (q *request) do(who *auth.Caller) error {
 	return q.answer(c, who)
 }
 
-// answer calls the route's function and writes what it returns. What the function
-// holds until then is given back when that is written.
+// answer calls the route's function and writes what it returns. Then it releases
+// what the function holds.
 func (q *request) answer(c *resource.Call, who *auth.Caller) error {
 	if who != nil && !c.Caller.Reaches(q.route.Role) {
 		return tooLittle(q.route)
@@ -198,9 +198,10 @@ func (q *request) answer(c *resource.Call, who *auth.Caller) error {
 	return q.reply(out)
 }
 
-// life is the context of a request: it ends with the connection, with the
-// server's patience, with the token of a stream, and at the deadline, for which
-// there is limit where the route says nothing else.
+// life returns the context of a request: it ends with the connection, when the
+// server shuts down (for a route that follows others as soon as a drain begins),
+// with the token of a stream, and at the deadline, which is limit where the route
+// has no other.
 func (q *request) life(who *auth.Caller, limit time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(q.caused(q.r.Context()))
 	if who != nil {
@@ -232,7 +233,7 @@ func (q *request) life(who *auth.Caller, limit time.Duration) (context.Context, 
 	}
 }
 
-// caused is a context for what is done for the request.
+// caused returns a context that connects work with the request that caused it.
 func (q *request) caused(ctx context.Context) context.Context {
 	return manager.WithCause(ctx, manager.Cause{RequestID: q.id, TraceParent: q.trace})
 }

@@ -34,8 +34,8 @@ type ServiceOptions struct {
 	Tell func(state string)
 }
 
-// Run serves until ctx ends, and then drains. The error says why it could not
-// serve.
+// Run serves until ctx ends, and then drains. It returns an error if it could
+// not serve.
 func Run(ctx context.Context, o ServiceOptions) error {
 	if o.Tell == nil {
 		o.Tell = func(state string) {
@@ -98,7 +98,7 @@ func (o *ServiceOptions) beats() (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// reload takes settings in anew. systemd wants to know when that began, by its
+// reload reloads the settings. systemd expects the start time of that, by its
 // own clock.
 func (o *ServiceOptions) reload() {
 	if o.Reload == nil {

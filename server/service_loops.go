@@ -10,21 +10,21 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A Loop is something that is done again and again in the background.
+// A Loop is a function that runs repeatedly in the background.
 type Loop struct {
 	Name   string
 	Every  time.Duration // unless Do says when
 	Within time.Duration // one round may take; 0 is a minute
-	// Due has a round begin at once whenever it has a value; nil never has.
+	// Due starts a round at once when it has a value; nil never does.
 	Due <-chan struct{}
-	// Paced says that what Do says holds for rounds that fail too.
+	// Paced says that the time that Do returns holds after failed rounds, too.
 	Paced bool
-	// Do is one round. It says in how long the next one is due, where it knows:
-	// 0 leaves it to Every.
+	// Do runs one round. It returns in how long the next one is due, or 0 to
+	// leave that to Every.
 	Do func(context.Context) (next time.Duration, err error)
 }
 
-// soonest is the least time between two rounds, whatever they say.
+// soonest is the least time between two rounds.
 const soonest = 10 * time.Millisecond
 
 // start begins the loops, which end with ctx. It logs the error of a round that
@@ -65,7 +65,8 @@ func (l Loop) run(ctx context.Context, log logrus.FieldLogger) {
 	}
 }
 
-// round is one round. One that panics is an error: the others go on.
+// round runs one round. It returns a panic as an error, so that the other loops
+// go on.
 func (l Loop) round(ctx context.Context) (next time.Duration, err error) {
 	within := l.Within
 	if within <= 0 {

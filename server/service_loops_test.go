@@ -14,7 +14,7 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 )
 
-// Loops go on whatever happens in them, keep their pace, and end.
+// Loops go on after errors and panics, keep their interval, and end.
 func TestLoops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, heard := test.NewNullLogger()
@@ -54,8 +54,8 @@ func TestLoops(t *testing.T) {
 	})
 }
 
-// A round begins at once when it is due, and what it says of the next one holds
-// for a loop that paces its failures itself.
+// A round starts at once when it is due, and the time that it returns for the
+// next one holds for a loop that paces its failures itself.
 func TestLoopIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, _ := test.NewNullLogger()

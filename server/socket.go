@@ -24,11 +24,12 @@ import (
 
 const op = "listen"
 
-// maxPath is the longest path of a unix socket that the kernel takes.
+// maxPath is the longest path of a unix socket that the kernel accepts.
 const maxPath = 107
 
-// Lock lets one daemon at a time use a state folder. The lock dies with the
-// process. Where another one has it the error is [sandbox.CodeBusy].
+// Lock lets one daemon at a time use a state folder. The kernel releases the
+// lock when the process ends. Where another process has it the error is
+// [sandbox.CodeBusy].
 func Lock(file string) (release func() error, err error) {
 	l := flock.New(file, flock.SetPermissions(0o600))
 	got, err := l.TryLock()
@@ -41,8 +42,7 @@ func Lock(file string) (release func() error, err error) {
 	return l.Unlock, nil
 }
 
-// Handed returns the sockets that systemd hands to this process, none when it
-// was not started so.
+// Handed returns the sockets that systemd passed to this process, or none.
 func Handed() ([]net.Listener, error) {
 	all, err := activation.Listeners()
 	if err != nil {
@@ -60,7 +60,7 @@ func Handed() ([]net.Listener, error) {
 }
 
 // Open listens at the addresses, unix:PATH or tcp:HOST:PORT. When it returns an
-// error nothing is left behind.
+// error it has closed all listeners.
 func Open(addresses []string) (out []net.Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -107,14 +107,14 @@ func Paths(ls []net.Listener, addresses []string) ([]string, error) {
 	return out, nil
 }
 
-// Close closes listeners; unix sockets go away.
+// Close closes listeners, and removes unix sockets.
 func Close(ls []net.Listener) {
 	for _, l := range ls {
 		_ = l.Close() // the error is of no use to any caller
 	}
 }
 
-// Parse reads an address as the command line has it.
+// parseSocket parses an address of the command line.
 func parseSocket(s string) (network, address string, err error) {
 	network, address, ok := strings.Cut(s, ":")
 	bad := func(message string) error {

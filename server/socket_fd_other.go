@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newSocket returns a Unix socket that no program which we start inherits.
+// newSocket returns a Unix socket that programs started by this process do not
+// inherit.
 func newSocket() (int, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

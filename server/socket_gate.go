@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room says how many connections over TCP a [Gate] holds open.
+// Room is how many TCP connections a [Gate] holds open.
 type socketRoom struct {
 	All     int // of every kind; the remaining descriptors are for other files
 	Unknown int // of those by which no caller was identified yet
 	Each    int // of those, from one address
 }
 
-// RoomNow is the room by the descriptors that this process may have: half of them
-// are kept for unix sockets, sandboxes and files.
+// roomNow returns the room for the descriptor limit of this process: half of the
+// descriptors are reserved for unix sockets, sandboxes and files.
 func roomNow() socketRoom {
 	var limit unix.Rlimit
 	most := uint64(1024)
@@ -48,8 +48,8 @@ func newGate(r socketRoom) *socketGate {
 	return &socketGate{room: r, unknown: list.New(), from: map[netip.Addr]*list.List{}}
 }
 
-// Listener returns l with its connections bounded where they come over TCP, and
-// others as they are.
+// Listener returns l with its TCP connections bounded; other connections are
+// not.
 func (g *socketGate) Listener(l net.Listener) net.Listener {
 	if t, ok := l.(*net.TCPListener); ok {
 		return gated{t, g}
@@ -62,8 +62,8 @@ type gated struct {
 	gate *socketGate
 }
 
-// Accept implements [net.Listener]. A connection for which there is no room is
-// closed, and the next one is waited for.
+// Accept implements [net.Listener]. It closes a connection for which there is no
+// room, and waits for the next one.
 func (l gated) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptTCP()
@@ -77,7 +77,7 @@ func (l gated) Accept() (net.Conn, error) {
 	}
 }
 
-// A Conn is a connection over TCP that a Gate counts.
+// A Conn is a TCP connection that a Gate counts.
 type socketConn struct {
 	*net.TCPConn
 	gate *socketGate
@@ -121,7 +121,7 @@ func (g *socketGate) enter(c *net.TCPConn) *socketConn {
 	return in
 }
 
-// leave takes c out of what is counted. The lock is held.
+// leave stops counting c. The lock is held.
 func (g *socketGate) leave(c *socketConn) *socketConn {
 	if !c.gone {
 		c.gone = true
@@ -131,7 +131,7 @@ func (g *socketGate) leave(c *socketConn) *socketConn {
 	return c
 }
 
-// know takes c out of the unknown ones. The lock is held.
+// know removes c from the unknown ones. The lock is held.
 func (g *socketGate) know(c *socketConn) {
 	if c.in == nil {
 		return
@@ -144,7 +144,7 @@ func (g *socketGate) know(c *socketConn) {
 	c.in, c.of = nil, nil
 }
 
-// Known says that a caller was identified by the connection.
+// Known marks the connection as one whose caller was identified.
 func (c *socketConn) Known() {
 	c.gate.mu.Lock()
 	defer c.gate.mu.Unlock()
@@ -159,8 +159,8 @@ func (c *socketConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// group is the address for which a connection counts: of IPv6 the network of 64
-// bits, of which one machine has all addresses.
+// group returns the address for which a connection counts: for IPv6 the network
+// of 64 bits, because one machine has all its addresses.
 func group(a net.Addr) netip.Addr {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A gateRig accepts everything that its gate lets in.
+// A gateRig accepts all connections that its gate admits.
 type gateRig struct {
 	t    *testing.T
 	addr string
@@ -37,7 +37,8 @@ func newGateRig(t *testing.T, r socketRoom) *gateRig {
 	return g
 }
 
-// dial connects from that address; the other end is nil where it was not let in.
+// dial connects from that address; the other end is nil where the gate refused
+// it.
 func (g *gateRig) dial(from string) (net.Conn, *socketConn) {
 	g.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -63,7 +64,7 @@ func (g *gateRig) dial(from string) (net.Conn, *socketConn) {
 	return nil, nil
 }
 
-// open reports whether the accepted end is open still.
+// open reports whether the accepted end is still open.
 func open(c *socketConn) bool {
 	return !errors.Is(c.SetDeadline(time.Now().Add(time.Minute)), net.ErrClosed)
 }
@@ -124,7 +125,8 @@ func TestGate(t *testing.T) {
 	g.wantOpen(false, "the one before", others[len(others)-1])
 }
 
-// TestGateLeavesUnixSocketsAlone holds that they are neither bounded nor counted.
+// TestGateLeavesUnixSocketsAlone holds that unix sockets are neither bounded nor
+// counted.
 func TestGateLeavesUnixSocketsAlone(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {

@@ -55,8 +55,8 @@ func TestUnixSocketsMakeWayWhenNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestWhereNobodyCanListenIsNamed holds errors to the address that they are
-// about, and to what to do next.
+// TestWhereNobodyCanListenIsNamed holds that errors name the address, and what
+// to do next.
 func TestWhereNobodyCanListenIsNamed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,11 +9,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// maxRequestID is the most bytes of a request id that is taken over.
+// maxRequestID is the longest request id that is accepted from the caller, in
+// bytes.
 const maxRequestID = 64
 
-// requestID is that of the caller where it can be taken over: once, short, and
-// of signs that mean nothing in a log. Otherwise it is a new one.
+// requestID returns the caller's id where it is acceptable: given once, short,
+// and of characters that are safe in a log. Otherwise it returns a new one.
 func requestID(r *http.Request) string {
 	ids := r.Header.Values(api.HeaderRequestID)
 	if len(ids) == 1 && len(ids[0]) <= maxRequestID && isID(ids[0]) {
@@ -22,8 +23,8 @@ func requestID(r *http.Request) string {
 	return randomHex(16)
 }
 
-// traceparent is our own place in the trace of the caller, or in a new one
-// where the caller's is none. See https://www.w3.org/TR/trace-context/.
+// traceparent returns a new span in the trace of the caller, or in a new trace
+// where the caller's is invalid. See https://www.w3.org/TR/trace-context/.
 func traceparent(r *http.Request) string {
 	trace, flags := randomHex(16), "00"
 	if given := r.Header.Values(api.HeaderTraceparent); len(given) == 1 {
@@ -34,9 +35,9 @@ func traceparent(r *http.Request) string {
 	return "00-" + trace + "-" + randomHex(8) + "-" + flags
 }
 
-// parseTrace reads the id of the trace and its flags. Of versions to come it
-// takes what this one has, as they promise; of flags only the one that this
-// version has.
+// parseTrace parses the id of the trace and its flags. Of later versions it
+// accepts the fields that this version has, as the specification requires; of
+// flags only the one that this version defines.
 func parseTrace(s string) (trace, flags string, ok bool) {
 	if len(s) < 55 || len(s) > 512 || s[2] != '-' || s[35] != '-' || s[52] != '-' {
 		return "", "", false

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// TestUntilTheAnswerIsRead holds that what bounds answers is given back when the
-// answer has been read and not when it is there, and always once.
+// TestUntilTheAnswerIsRead holds that the bounds on answers are released when
+// the answer has been read and not when it is returned, and always once.
 func TestUntilTheAnswerIsRead(t *testing.T) {
 	told := make(chan string, 4)
 	table := table{}
@@ -72,8 +72,7 @@ func TestUntilTheAnswerIsRead(t *testing.T) {
 	ended("large")
 }
 
-// A dripping client takes piece after piece of an answer, each of them just in
-// time.
+// A dripping client reads an answer piece by piece, each of them just in time.
 type dripping struct {
 	header http.Header
 	within time.Duration
@@ -94,8 +93,8 @@ func (d *dripping) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestAWholeAnswerHasADeadline holds that an answer in memory is not held for as
-// long as a client likes that takes a little of it now and then.
+// TestAWholeAnswerHasADeadline holds that a client that reads a little now and
+// then cannot keep an answer in memory for as long as it likes.
 func TestAWholeAnswerHasADeadline(t *testing.T) {
 	const size = 8 << 20
 	for _, tt := range []struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// noHandshake is the error about what asks for a WebSocket route and is no
-// handshake for one. What the library has put into the header goes.
+// noHandshake returns the error for a request to a WebSocket route that is no
+// valid handshake. It removes what the library has put into the header.
 func noHandshake(h http.Header) error {
 	h.Del("Content-Type")
 	return &resource.Fault{

@@ -11,7 +11,8 @@ import (
 const (
 	// piece is the most bytes that are written with one deadline.
 	piece = 64 << 10
-	// pace is how many bytes of what is written at once have to be read in a second.
+	// pace is how many bytes per second the client has to read of an answer that
+	// is written at once.
 	pace = 64 << 10
 	// unflushed is how many bytes of an answer net/http keeps before it writes its
 	// head.
@@ -28,12 +29,13 @@ type writer struct {
 	slow time.Duration
 	end  time.Time // by which what is written at once is read; zero while there is none
 
-	// hold takes room for what is written at once until it is written; nil is
-	// always room.
+	// hold reserves room for what is written at once until it is written; nil
+	// reserves nothing.
 	hold func(n int64) (give func(), err error)
 
-	// rest is what is left of the request's body, for which the server waits before
-	// it writes the head of the answer, which it has when headed is true.
+	// rest is the unread part of the request's body, for which the server waits
+	// before it writes the head of the answer; headed says that the head was
+	// written.
 	rest   *rest
 	sent   int // bytes, as long as it is not
 	headed bool
@@ -63,8 +65,8 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *writer) begun() bool { return w.status != 0 || w.taken }
 
-// renew gives the next piece its time. Writers that have no deadlines are those
-// of tests.
+// renew sets the deadline of the next piece. Only writers of tests have no
+// deadlines.
 func (w *writer) renew() {
 	at := time.Now().Add(w.waits() + w.slow)
 	if !w.end.IsZero() && w.end.Before(at) {
@@ -73,8 +75,8 @@ func (w *writer) renew() {
 	_ = w.rc.SetWriteDeadline(at)
 }
 
-// waits is how long the server may wait for the rest of the body before it writes
-// the next piece.
+// waits returns how long the server may wait for the rest of the body before it
+// writes the next piece.
 func (w *writer) waits() time.Duration {
 	if w.headed || w.taken {
 		return 0
@@ -116,8 +118,8 @@ func (w *writer) fail(err error) {
 	}
 }
 
-// Write implements [http.ResponseWriter]. More than a piece fails where there is
-// no room for it, and so does the answer.
+// Write implements [http.ResponseWriter]. A write of more than a piece fails
+// where there is no room for it, and then the whole answer fails.
 func (w *writer) Write(p []byte) (int, error) {
 	if len(p) > piece && w.hold != nil && w.instead == nil {
 		give, err := w.hold(int64(len(p)))
@@ -130,8 +132,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.put(p)
 }
 
-// put is Write for what has its room. It has slow and a second for each pace
-// bytes to be read.
+// put is Write for data that has its room. The client has to read it within
+// slow, plus a second for each pace bytes.
 func (w *writer) put(p []byte) (int, error) {
 	if w.refused != 0 && w.plain {
 		return len(p), nil

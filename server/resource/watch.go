@@ -254,7 +254,7 @@ func (s *snapshot) knows(name string) bool {
 }
 
 // remembering copies from the scan before the entries that this one could not
-// see, so that a later scan can report them as changed, or as unchanged.
+// see, so that a later scan can report them as modified, or as removed.
 func (s *snapshot) remembering(before *snapshot) *snapshot {
 	if s.last == "" && len(s.closed) == 0 {
 		return s
