@@ -1,4 +1,4 @@
-package deps
+package archtest
 
 // A rule limits what packages may import. Patterns are import paths; "./x" is
 // a package of this module and "." its root; a trailing "/..." takes

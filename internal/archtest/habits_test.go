@@ -1,4 +1,4 @@
-package deps
+package archtest
 
 import (
 	"go/ast"
