@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/client/walls"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -39,7 +38,7 @@ func behind(t *testing.T, set *provider.Set) *provider.Set {
 	c, err := client.New("unix:"+sock, client.Options{})
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	p, err := walls.Open(t.Context(), c, "docker", walls.Options{})
+	p, err := client.OpenProvider(t.Context(), c, "docker", client.ProviderOptions{})
 	must(t, err)
 	far, err := provider.New(p)
 	must(t, err)

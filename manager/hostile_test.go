@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/host"
 )
 
 // onLocal returns the rig of onControlled on local walls alone, and its state
@@ -36,7 +35,7 @@ func onLocal(t *testing.T, extra string) (*controlled, *statedir.Dir) {
 		opts.Settings = c.parsed(extra)
 		if p, err := opts.Providers.Get("local"); err != nil {
 			t.Error(err)
-		} else if opts.Providers, err = provider.New(p, host.New(os.Environ())); err != nil {
+		} else if opts.Providers, err = provider.New(p, provider.NewHost(os.Environ())); err != nil {
 			t.Error(err)
 		}
 	}).Manager

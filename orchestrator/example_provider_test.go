@@ -15,16 +15,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
-	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // daytona makes the provider "daytona", whose machines are bubblewrap processes.
 func daytona(d orchestrator.Deps) (sandbox.Provider, error) {
-	return within.New(daytonaOptions(d)), nil
+	return provider.NewWithin(daytonaOptions(d)), nil
 }
 
-func daytonaOptions(d orchestrator.Deps) within.Options {
-	return within.Options{
+func daytonaOptions(d orchestrator.Deps) provider.WithinOptions {
+	return provider.WithinOptions{
 		Name: "daytona", Start: startMachine, CheckOptions: checkTarget, World: d.World,
 		Holds: []provider.Setting{
 			provider.HoldsNetwork, provider.HoldsUser, provider.HoldsCapDrop, provider.HoldsReadOnly,
@@ -48,7 +47,7 @@ func checkTarget(options map[string]any) error {
 
 // startMachine starts a machine that shows what s says and no more, with the
 // guest as its first process.
-func startMachine(ctx context.Context, s sandbox.Spec) (within.Machine, error) {
+func startMachine(ctx context.Context, s sandbox.Spec) (provider.Machine, error) {
 	o := launch.Order{Bwrap: "/usr/bin/bwrap", Guest: sandbox.GuestDir + "/bin/sandbox-guest"}
 	source := func(path string) string { return path }
 	if os.Geteuid() == 0 { // what is inside must not be root

@@ -15,21 +15,21 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
-	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // started are the machines of the provider of the example, by sandbox name.
 type started struct {
 	mu sync.Mutex
-	of map[string]within.Machine
+	of map[string]provider.Machine
 }
 
 // TestProviderOfTheExample runs the suite of all providers over the one that the
 // example registers.
 func TestProviderOfTheExample(t *testing.T) {
 	w := wall.NewLocal(t)
-	all := &started{of: map[string]within.Machine{}}
+	all := &started{of: map[string]provider.Machine{}}
 	specs := sync.Map{}                                           // by name
 	stop := func(_ testing.TB, _ sandbox.Provider, name string) { // behind its back
 		all.mu.Lock()
@@ -42,7 +42,7 @@ func TestProviderOfTheExample(t *testing.T) {
 			o := daytonaOptions(orchestrator.Deps{World: func() hardening.World {
 				return hardening.World{Canonical: hostpath.Canonical, Sensitive: []string{w.State.Path()}, Workspaces: []string{w.State.Workspaces()}}
 			}})
-			o.Start = func(ctx context.Context, s sandbox.Spec) (within.Machine, error) {
+			o.Start = func(ctx context.Context, s sandbox.Spec) (provider.Machine, error) {
 				m, err := startMachine(ctx, s)
 				if err == nil {
 					all.mu.Lock()
@@ -51,7 +51,7 @@ func TestProviderOfTheExample(t *testing.T) {
 				}
 				return m, err
 			}
-			p := within.New(o)
+			p := provider.NewWithin(o)
 			t.Cleanup(func() {
 				if err := p.Close(); err != nil {
 					t.Error(err)

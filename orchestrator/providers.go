@@ -11,7 +11,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/host"
 )
 
 // A Registration adds a kind of sandbox to the built-in ones: settings name it
@@ -79,7 +78,7 @@ func namesOf(list []Registration) ([]string, error) {
 // providers makes the providers: the built-in ones, and those of the options in
 // their order. Where one cannot be made, those before it are closed.
 func (h *House) providers() (_ *provider.Set, err error) {
-	all := []sandbox.Provider{h.containers(), h.local(), host.New(os.Environ())}
+	all := []sandbox.Provider{h.containers(), h.local(), provider.NewHost(os.Environ())}
 	defer func() {
 		if err != nil {
 			closeAll(all)

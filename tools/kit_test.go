@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
-	"github.com/bulkhead-dev/sandbox/provider/host"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -105,7 +104,7 @@ func TestOnTheHost(t *testing.T) {
 	testenv.Require(t, "root")
 	o := rigOptions(t, `{"agents": {"defaults": {"sandbox": {"provider": "local", "mode": "off", "commands": {"allowUnsandboxed": true}}}}}`)
 	var err error
-	o.Providers, err = provider.New(answering{fake.New(fake.Options{Name: "local"})}, host.New(nil))
+	o.Providers, err = provider.New(answering{fake.New(fake.Options{Name: "local"})}, provider.NewHost(nil))
 	must(t, err)
 	o.Host = hostOf(t, o.State, nil)
 	r := raised(t, o)

@@ -21,7 +21,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/host"
 	httpserver "github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/admission"
 	"github.com/bulkhead-dev/sandbox/server/api"
@@ -185,7 +184,7 @@ func realWalls(all *provider.Set) (*provider.Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name != host.Name {
+		if name != provider.Name {
 			walls = append(walls, p)
 		}
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"github.com/bulkhead-dev/sandbox/client"
-	"github.com/bulkhead-dev/sandbox/client/conductor"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 )
 
@@ -44,8 +43,8 @@ func (backend) Images(o cli.Options) (cli.ImageStore, func(), error) {
 }
 
 // remote returns what has a daemon do it. It is to be closed.
-func remote(h cli.Host) (*conductor.Conductor, error) {
-	return conductor.New(h.Address, client.Options{Token: h.Token})
+func remote(h cli.Host) (*client.Manager, error) {
+	return client.NewManager(h.Address, client.Options{Token: h.Token})
 }
 
 // remoteViolations are those that a daemon has on record.

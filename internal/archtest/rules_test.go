@@ -27,7 +27,7 @@ var pure = []string{
 
 // concrete lists the providers that exist; the word stands for itself and
 // what lies below it.
-var concrete = []string{"./provider/docker/...", "./provider/host/...", "./provider/local/...", "./provider/fake/..."}
+var concrete = []string{"./provider/docker/...", "./provider/local/...", "./provider/fake/..."}
 
 // rules is the whole architecture in one table.
 var rules = []rule{
@@ -110,7 +110,7 @@ var rules = []rule{
 		except: []string{
 			"./manager/...", "./orchestrator", "./tools/...", "./server/...", "./server/mcp/...", "./internal/doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/testenv/served", // serves a manager to tests
-			"./manager/...", "./tools/...", "./server/...", "./server/mcp/...", "./internal/doctor/...", "./client/conductor", "./internal/cli/...", "./cmd/sandbox/...",
+			"./manager/...", "./tools/...", "./server/...", "./server/mcp/...", "./internal/doctor/...", "./client", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/bench/measure", // measure browsers and operations as programs have them
 		},
 		never: []string{"./manager/..."},

@@ -24,7 +24,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local/scan"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
-	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // Engine is what the provider needs of a Docker engine; *container.Engine is one.
@@ -382,7 +381,7 @@ func (p *Provider) bringUp(ctx context.Context, id string, s sandbox.Spec) (sand
 	for _, what := range c.Hello().Degraded {
 		p.opts.Warn(s.Name, "weaker here: "+termsafe.Line(what))
 	}
-	return info, within.MakeReady(ctx, c, s)
+	return info, provider.MakeReady(ctx, c, s)
 }
 
 // discard removes what a failed Create made, also when ctx has ended.

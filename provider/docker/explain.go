@@ -6,7 +6,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // Plan implements [provider.Planner]. It tells what is closed in folders of
@@ -47,7 +46,7 @@ func (p *Provider) limitNotes(ctx context.Context, s sandbox.Spec) []string {
 		return []string{"whether limits.processes is exact is not known: " + err.Error()}
 	}
 	if why := posture.Uncounted(s.Runtime); why != "" {
-		return []string{within.Sampled(why)}
+		return []string{provider.Sampled(why)}
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/provider/within"
+	"github.com/bulkhead-dev/sandbox/provider"
 )
 
 // handle is an open container.
@@ -25,7 +25,7 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	if err != nil {
 		return nil, err
 	}
-	p, err := h.guest.Start(ctx, within.Command(c, h.spec))
+	p, err := h.guest.Start(ctx, provider.Command(c, h.spec))
 	if err != nil {
 		return nil, err
 	}

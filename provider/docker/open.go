@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/provider/within"
+	"github.com/bulkhead-dev/sandbox/provider"
 )
 
 // Open implements [sandbox.Provider].
@@ -35,7 +35,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err != nil {
 		return nil, err
 	}
-	if err := within.MakeReady(ctx, c, s); err != nil {
+	if err := provider.MakeReady(ctx, c, s); err != nil {
 		c.Close()
 		return nil, err
 	}

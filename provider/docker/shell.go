@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/within"
+	"github.com/bulkhead-dev/sandbox/provider"
 )
 
 // OpenShell implements [sandbox.Sandbox]. A shell starts from what the Spec
@@ -14,7 +14,7 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 	if err != nil {
 		return nil, err
 	}
-	o, limits := within.Shell(o, h.spec)
+	o, limits := provider.Shell(o, h.spec)
 	s, err := h.guest.OpenShell(ctx, o, limits)
 	if err != nil || rules == nil {
 		return s, err

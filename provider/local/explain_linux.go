@@ -12,7 +12,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/world"
-	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // Plan implements [provider.Planner]. Folders of ours that the first use
@@ -45,7 +44,7 @@ func limitNotes(s sandbox.Spec, listens func() error) []string {
 		return nil
 	}
 	if err := listens(); err != nil {
-		return []string{within.Sampled(err.Error())}
+		return []string{provider.Sampled(err.Error())}
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/provider/within"
+	"github.com/bulkhead-dev/sandbox/provider"
 )
 
 // Start implements [sandbox.Sandbox].
@@ -20,7 +20,7 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 		s.wall.detached.Store(true)
 		s.wall.left.Store(true)
 	}
-	p, err := s.Client.Start(ctx, within.Command(c, h.spec))
+	p, err := s.Client.Start(ctx, provider.Command(c, h.spec))
 	if err != nil {
 		s.release()
 		return nil, s.wall.whyEnded("start", err)

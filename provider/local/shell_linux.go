@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/provider/within"
+	"github.com/bulkhead-dev/sandbox/provider"
 )
 
 // OpenShell implements [sandbox.Sandbox].
@@ -18,7 +18,7 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 		return nil, err
 	}
 	s := &shell{h: h, turn: make(chan struct{}, 1), closing: make(chan struct{})}
-	s.options, s.limits = within.Shell(o, h.spec)
+	s.options, s.limits = provider.Shell(o, h.spec)
 	inner, err := seat.Client.OpenShell(ctx, s.options, s.limits)
 	if err != nil {
 		seat.release()
@@ -48,7 +48,7 @@ func (h *handle) MoveShell(ctx context.Context, from sandbox.Shell, o sandbox.Sh
 		return nil, err
 	}
 	s := &shell{h: h, turn: make(chan struct{}, 1), closing: make(chan struct{}), seat: seat}
-	s.options, s.limits = within.Shell(o, h.spec)
+	s.options, s.limits = provider.Shell(o, h.spec)
 	if s.inner, s.reborn, err = s.again(ctx, state, seat.Client); err != nil {
 		seat.release()
 		return nil, err

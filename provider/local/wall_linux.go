@@ -9,11 +9,11 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
 	"github.com/bulkhead-dev/sandbox/provider/local/record"
 	"github.com/bulkhead-dev/sandbox/provider/local/stub"
-	"github.com/bulkhead-dev/sandbox/provider/within"
 )
 
 // guestInside is the guest's binary as the wall shows it.
@@ -101,7 +101,7 @@ func (w *wall) session(ctx context.Context, spec sandbox.Spec) (*client.Client, 
 	if err != nil {
 		return nil, err
 	}
-	if err := within.MakeReady(ctx, c, spec); err != nil {
+	if err := provider.MakeReady(ctx, c, spec); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 	if len(spec.OnStart) > 0 {
 		w.detached.Store(true) // what they leave running is meant to stay
 	}
-	return within.MakeReady(ctx, c, spec)
+	return provider.MakeReady(ctx, c, spec)
 }
 
 // because returns why a wall could not be made ready. A guest greets before it

@@ -1,0 +1,13 @@
+// Host: this part of the package runs commands on the host itself: there is no wall.
+//
+// It exists for sessions that settings leave outside on purpose. What it
+// shares with walls is the guest, so that commands, their time limits and the
+// end of their process trees are the same; the guest, and with it everything
+// it starts, is the user that runs us and ends with us. Nothing is isolated:
+// of a Spec only the workspace, the environment and the limits of a command
+// hold, and nothing below docker of the settings does.
+
+package provider
+
+// Name is what the manager knows the provider by. Settings cannot name it.
+const Name = "host"
