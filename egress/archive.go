@@ -10,12 +10,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 )
 
-// gzipMagic is how gzip begins, with the only method that there is.
+// gzipMagic is the start of a gzip stream, with the only compression method.
 const gzipMagic = "\x1f\x8b\x08"
 
-// maxHeld is how many bytes of an archive wait until they are searched, so that
-// a value among them can be replaced. Twice as many that hold nothing are no
-// archive that anything is packed into.
+// maxHeld is how many bytes of an archive are held back until they are
+// searched, so that a value among them can be replaced. An archive with twice
+// as many bytes that decompress to nothing is refused.
 const maxHeld = 1 << 20
 
 var (
@@ -23,56 +23,56 @@ var (
 	errEmptyArchive    = errors.New("the host sent an archive that has a megabyte of nothing, which cannot be searched for secrets")
 )
 
-// searched returns body without values of secrets. A body that is gzip itself,
-// such as a package, is searched as what it holds. It passes on byte for byte
-// where no value is in it: clients compare packages with digests.
+// searched returns body without values of secrets. A body that is itself gzip,
+// such as a package, is searched in decompressed form. It is passed on byte
+// for byte if no value is in it: clients compare packages with digests.
 func searched(secrets *secret.Set, body io.Reader) io.Reader {
 	return &late{open: func() (io.Reader, error) {
 		in := bufio.NewReader(body)
-		if b, _ := in.Peek(1); len(b) == 1 && b[0] == gzipMagic[0] { // no other body waits for more than it has
+		if b, _ := in.Peek(1); len(b) == 1 && b[0] == gzipMagic[0] { // a body of another type never waits for further bytes
 			if b, _ := in.Peek(len(gzipMagic)); string(b) == gzipMagic {
-				return secrets.ScrubBody(newArchive(secrets, in)), nil // the fields of its head are in plain
+				return secrets.ScrubBody(newArchive(secrets, in)), nil // the fields of the gzip header are not compressed
 			}
 		}
 		return secrets.ScrubBody(in), nil
 	}}
 }
 
-// An archive is a gzip stream that passes on as it is while what it holds is
-// searched. A byte of it passes on when all that it holds is known to have no
-// value, and none does before maxHeld bytes or the end are reached.
+// An archive is a gzip stream that is passed on unchanged while its content is
+// searched. Bytes of it are passed on once all their content is known to
+// contain no value, and none before maxHeld bytes or the end are reached.
 //
-// When a value comes before anything has passed on, the archive is compressed
-// anew, with the stand-in. When it comes later the archive ends with an error.
-// Bytes that are no gzip, or none any more, pass on as they are. The caller
-// searches all that passes on once more.
+// If a value is found before anything was passed on, the archive is compressed
+// again with the stand-in. If it is found later, the archive ends with an
+// error. Bytes that are not gzip, or follow the gzip stream, are passed on
+// unchanged. The caller searches all bytes that are passed on once more.
 type archive struct {
 	secrets *secret.Set
 	in      *bufio.Reader
-	raw     bytes.Buffer // what was read from in and has not passed on
-	inErr   error        // of in, once it came
+	raw     bytes.Buffer // read from in and not passed on
+	inErr   error        // error of in, once it occurred
 
 	held     holding
-	scrubbed io.Reader // what held has given, without values
+	scrubbed io.Reader // content of held, without values
 	buf      []byte
 
-	marks []mark // how far raw and content go together, for what is not compared yet
-	taken mark   // how far both have been read
+	marks []mark // positions in raw and content that correspond, for content not compared yet
+	taken mark   // read position in both
 
 	ready  int       // bytes of raw that may pass on
 	passed bool      // something has passed on
-	rest   io.Reader // what follows raw when the archive itself is done
+	rest   io.Reader // bytes that follow the archive
 }
 
 // A mark is a number of bytes of the archive, and of the content in them.
 type mark struct{ raw, plain int64 }
 
-// A holding is the content of an archive as it is decompressed.
+// A holding is the decompressed content of an archive.
 type holding struct {
 	a     *archive
 	gz    *gzip.Reader
-	plain bytes.Buffer // what was read and not compared yet
-	err   error        // of gz, once it came
+	plain bytes.Buffer // read and not compared yet
+	err   error        // error of gz, once it occurred
 }
 
 func newArchive(secrets *secret.Set, in *bufio.Reader) *archive {
@@ -82,7 +82,7 @@ func newArchive(secrets *secret.Set, in *bufio.Reader) *archive {
 	return a
 }
 
-// consumed is what the decompressor reads from. It has ReadByte, so that the
+// consumed is the input of the decompressor. It has ReadByte, so that the
 // decompressor reads no byte before it needs it.
 type consumed struct{ a *archive }
 
@@ -112,8 +112,8 @@ func (c consumed) ReadByte() (byte, error) {
 	return b, err
 }
 
-// room reports whether more may be read, which is bounded where nothing of it
-// can pass on.
+// room returns an error if too much was read of which nothing can be passed
+// on.
 func (a *archive) room() error {
 	if a.raw.Len() > 2*maxHeld {
 		a.keep(errEmptyArchive)
@@ -128,7 +128,7 @@ func (a *archive) keep(err error) {
 	}
 }
 
-// Read implements io.Reader. The scrubber reads no less at once than a
+// Read implements io.Reader. The scrubber reads at least as much at once as a
 // decompressor holds, so that everything decompressed has been searched when
 // the scrubber has returned it.
 func (h *holding) Read(p []byte) (int, error) {
@@ -151,8 +151,8 @@ func (h *holding) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end is how the content ends: with the error of the body that it is in, if
-// there is one. Content that is no gzip any more ends there.
+// end returns the error that ends the content: that of the surrounding body,
+// if there is one. Content that is no longer gzip ends there.
 func (h *holding) end() error {
 	if err := h.a.inErr; err != nil {
 		return err
@@ -175,14 +175,14 @@ func (a *archive) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// search compares the next part of the content with what it is without values.
+// search compares the next part of the content with its scrubbed form.
 func (a *archive) search() error {
 	n, err := a.scrubbed.Read(a.buf)
 	switch plain := a.held.plain.Next(n); {
 	case !bytes.Equal(plain, a.buf[:n]), err == io.EOF && a.held.plain.Len() > 0:
 		return a.replace()
 	case err == io.EOF:
-		a.ready, a.passed, a.rest = a.raw.Len(), true, a.in // in has nothing, or what is no gzip any more
+		a.ready, a.passed, a.rest = a.raw.Len(), true, a.in // in is at its end, or no longer gzip
 	case err != nil:
 		return err
 	case a.passed || a.raw.Len() >= maxHeld:
@@ -192,12 +192,12 @@ func (a *archive) search() error {
 			a.marks = a.marks[1:]
 		}
 	default:
-		a.marks = nil // nothing passes on before there are later ones
+		a.marks = nil // nothing is passed on before there are later marks
 	}
 	return nil
 }
 
-// replace compresses the archive anew, without values.
+// replace compresses the archive again, without values.
 func (a *archive) replace() error {
 	if a.passed {
 		return errSecretInArchive
@@ -210,13 +210,14 @@ func (a *archive) replace() error {
 	return nil
 }
 
-// A gzipped is what it is made from as gzip. What was read passes on at once.
+// A gzipped compresses from as gzip. Bytes are passed on as soon as they were
+// read.
 type gzipped struct {
 	from io.Reader
 	buf  []byte
 	out  bytes.Buffer
 	to   *gzip.Writer
-	err  error // of from, once it came
+	err  error // error of from, once it occurred
 }
 
 func newGzipped(from io.Reader) *gzipped {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A Question is what somebody is asked about a host. Its texts are canonical
-// or of the policy: they are fit to be shown.
+// A Question is an approval request about a host. Its texts are canonical or
+// from the policy, so they can be shown.
 type Question struct {
 	Caller string // id of the command; empty when it is not known
 	Host   string
@@ -20,24 +20,24 @@ type Question struct {
 	Reason string
 }
 
-// An Answer is what was said. Rule names what decided ("allowed for the
-// session"); Note is for who was refused.
+// An Answer is the answer to a Question. Rule names what decided ("allowed for
+// the session"); Note is shown to the refused program.
 type Answer struct {
 	Allowed    bool
 	Rule, Note string
 }
 
-// The bounds of asking.
+// The bounds of questions.
 const (
-	denialTime   = time.Minute // how long a no stands for the same host and port
-	maxQuestions = 10          // a minute; those that were answered with yes do not count
-	maxDenials   = 1024        // that are remembered
+	denialTime   = time.Minute // how long a denial is kept for the same host and port
+	maxQuestions = 10          // in a minute; those that were answered with yes do not count
+	maxDenials   = 1024        // denials that are kept
 )
 
-// An asker asks about each host and port once at a time; everybody who waits
-// gets the answer. A no stands for a minute: programs try again what they were
-// refused. How long a yes holds is the business of who gave it: it is asked for
-// again.
+// An asker asks about each host and port once at a time; all waiting requests
+// get the answer. A denial is kept for a minute, because programs retry
+// refused requests. An approval is not kept here: its source decides how long
+// it holds, and is asked again.
 type asker struct {
 	ctx       context.Context // of the Way
 	ask       func(context.Context, Question) Answer
@@ -46,8 +46,8 @@ type asker struct {
 	asked     func()
 
 	mu      sync.Mutex
-	answers map[string]*inquiry // by host and port: the open ones and each no
-	spent   []time.Time         // when questions were asked that count
+	answers map[string]*inquiry // by host and port: open questions and denials
+	spent   []time.Time         // times of the questions that count
 	running sync.WaitGroup
 }
 
@@ -60,7 +60,7 @@ type inquiry struct {
 	cancel  context.CancelFunc
 }
 
-// decide turns what the policy wants asked about into a yes or no.
+// decide turns a decision to ask into an allow or deny.
 func (a *asker) decide(ctx context.Context, d network.Decision, q Question) network.Decision {
 	if a.ask == nil {
 		return network.Decision{Verdict: policy.Deny, Rule: d.Rule, Message: d.Message + ", and there is nobody to ask", Hint: d.Hint}
@@ -83,7 +83,7 @@ func (a *asker) decide(ctx context.Context, d network.Decision, q Question) netw
 	return in.answer.decision(q)
 }
 
-// decision is what an answer to q means.
+// decision returns the decision that the answer to q means.
 func (a Answer) decision(q Question) network.Decision {
 	rule := a.Rule
 	if rule == "" {
@@ -100,8 +100,8 @@ func (a Answer) decision(q Question) network.Decision {
 	return network.Decision{Verdict: policy.Deny, Rule: rule, Message: message, Hint: "do without it"}
 }
 
-// join returns the inquiry about the host, a new one when there is none. Nil
-// with the reason when no more may be asked.
+// join returns the inquiry about the host, and starts a new one if there is
+// none. It returns nil and the reason if no more questions may be asked.
 func (a *asker) join(q Question) (*inquiry, string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +132,7 @@ func (a *asker) join(q Question) (*inquiry, string) {
 	return in, ""
 }
 
-// put asks, and gives the answer to all who wait.
+// put asks, and gives the answer to all waiting requests.
 func (a *asker) put(ctx context.Context, key string, in *inquiry, q Question, asked time.Time) {
 	answer := Answer{}
 	defer func() {
@@ -140,13 +140,13 @@ func (a *asker) put(ctx context.Context, key string, in *inquiry, q Question, as
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		in.answer, in.at = answer, a.now()
-		if broken || ctx.Err() != nil { // nobody said anything
+		if broken || ctx.Err() != nil { // there is no answer
 			in.answer = Answer{Note: "the question was not answered"}
 		}
 		if a.answers[key] == in && (broken || ctx.Err() != nil || in.answer.Allowed) {
 			delete(a.answers, key)
 		}
-		if in.answer.Allowed { // what was worth asking does not count
+		if in.answer.Allowed { // approved questions do not count
 			if i := slices.IndexFunc(a.spent, asked.Equal); i >= 0 {
 				a.spent = slices.Delete(a.spent, i, i+1)
 			}
@@ -157,17 +157,16 @@ func (a *asker) put(ctx context.Context, key string, in *inquiry, q Question, as
 	answer = a.ask(ctx, q)
 }
 
-// leave takes note that one who waited is gone; without any the question is
-// withdrawn.
+// leave removes one waiting request; without any the question is withdrawn.
 func (a *asker) leave(in *inquiry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if in.waiting--; in.waiting == 0 && !in.answered() { // a new one may take its place
+	if in.waiting--; in.waiting == 0 && !in.answered() { // a new inquiry may take its place
 		in.cancel()
 	}
 }
 
-// tidy drops what counts no more.
+// tidy removes expired entries.
 func (a *asker) tidy(now time.Time) {
 	for len(a.spent) > 0 && now.Sub(a.spent[0]) >= time.Minute {
 		a.spent = a.spent[1:]

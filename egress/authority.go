@@ -19,7 +19,7 @@ import (
 )
 
 // An Authority issues certificates for hosts. It is safe for concurrent use.
-// Nothing that is printed of it shows a key.
+// Its printed form contains no key.
 type Authority struct {
 	dir   string
 	world world
@@ -34,20 +34,20 @@ type Authority struct {
 	companies  map[string]companyState // by folder
 }
 
-// A world is what an Authority asks the machine.
+// A world holds the Authority's dependencies on the machine.
 type world struct {
 	now    func() time.Time
 	getenv func(string) string
 	roots  []string // files in which the system's roots may be
 }
 
-// Open opens the authority in the folder dir, and makes both when there is
-// none. The folder must be ours alone to write to (see
-// [statedir.MakePrivate]), and the key's file ours alone to read.
+// Open opens the authority in the folder dir, and creates both if there is
+// none. Only the current user may be able to write the folder (see
+// [statedir.MakePrivate]) and to read the key's file.
 //
-// Errors are *sandbox.Error: CodePermissionDeny when others could read or
-// change the key, CodeUnavailable when the file is damaged or lost or cannot
-// be written; Resource names the file.
+// Errors are *sandbox.Error: CodePermissionDeny if other users could read or
+// change the key, CodeUnavailable if the file is damaged or lost or cannot be
+// written; Resource names the file.
 func Open(dir string) (*Authority, error) {
 	return open(dir, world{now: time.Now, getenv: os.Getenv, roots: rootFiles()})
 }
@@ -67,9 +67,10 @@ func open(dir string, w world) (*Authority, error) {
 	return a, nil
 }
 
-// Leaf returns a certificate for a host as [network.Canonical] reads it, a
-// name or an address, with its key. It is valid for a week and handed out
-// again while more than a day of that is left. It must not be changed.
+// Leaf returns a certificate with its key for a host, a name or an address as
+// [network.Canonical] accepts it. The certificate is valid for a week and
+// returned again while it is valid for more than another day. It must not be
+// changed.
 func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 	h, err := network.Canonical(host)
 	if err != nil {
@@ -92,9 +93,9 @@ func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 	return leaf, nil
 }
 
-// renew takes up the certificate that this process or another made in place of
-// one that is old; it is called with mu held. While the old one still holds for longer than a leaf, a folder
-// that cannot be written is no reason to end what works.
+// renew replaces an old certificate by one that this process or another one
+// has made; a.mu is held. While the old certificate is valid for longer than a
+// leaf, a folder that cannot be written is not an error.
 func (a *Authority) renew(now time.Time) error {
 	if !a.ca.aged(now) {
 		return nil
@@ -125,12 +126,12 @@ func (a *Authority) Certificate() *x509.Certificate {
 	return a.ca.cert
 }
 
-// Format writes where the authority is, whatever the verb.
+// Format writes the location of the authority, whatever the verb.
 func (a *Authority) Format(s fmt.State, _ rune) {
 	_, _ = io.WriteString(s, a.String())
 }
 
-// String tells where the authority is.
+// String returns the location of the authority.
 func (a *Authority) String() string {
 	if a == nil {
 		return "no egress authority"
@@ -138,8 +139,7 @@ func (a *Authority) String() string {
 	return "egress authority in " + a.dir
 }
 
-// load reads the authority, and makes or renews it as the only one who does so
-// at a time.
+// load reads the authority, and creates or renews it under the folder's lock.
 func (a *Authority) load() (pair, error) {
 	path := filepath.Join(a.dir, keyFile)
 	now := a.world.now()

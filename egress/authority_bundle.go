@@ -15,30 +15,32 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
-// The folder that sandboxes are shown at [sandbox.TrustDir], and its files.
+// The folder that is mounted in sandboxes at [sandbox.TrustDir], and its
+// files.
 const (
 	trustDir   = "trust"
-	bundleFile = "ca-bundle.crt" // the system's roots and ours
-	certFile   = "ca.crt"        // ours alone
+	bundleFile = "ca-bundle.crt" // the system's roots and the authority's certificate
+	certFile   = "ca.crt"        // the authority's certificate alone
 	wgetFile   = "wgetrc"        // makes wget read the bundle: it has no variable for that
 )
 
-// bundleState tells whether the folder is still as it was written.
+// bundleState records the folder as it was written, to detect changes.
 type bundleState struct {
 	source stamp
 	serial string
 	files  []stamp
 }
 
-// Bundle makes the folder of public certificates as it has to be now, and
-// returns its path. It holds the system's root certificates together with the
-// authority's, and the latter alone; both are replaced as a whole, so that who
-// has the folder mounted sees the new ones. Everybody may read the folder and
-// only we may write it. It costs some system calls as long as neither the
-// system's roots nor the authority's certificate have changed.
+// Bundle brings the folder of public certificates up to date and returns its
+// path. The folder holds the system's root certificates together with the
+// authority's, and the latter alone; both files are replaced as a whole, so
+// that sandboxes with the folder mounted see the new ones. Every user may read
+// the folder and only the current one may write it. The call costs a few
+// system calls if neither the system's roots nor the authority's certificate
+// have changed.
 //
-// Processes with different SSL_CERT_FILE that share a state folder write the
-// bundle in turn: the last one counts.
+// If processes with different SSL_CERT_FILE share a state folder, each
+// overwrites the bundle of the others.
 func (a *Authority) Bundle() (string, error) {
 	a.publishing.Lock()
 	defer a.publishing.Unlock()
@@ -63,7 +65,7 @@ func (a *Authority) Bundle() (string, error) {
 	return dir, nil
 }
 
-// stamps describes the files of the folder, or is nil when one is missing.
+// stamps describes the files of the folder. It returns nil if one is missing.
 func stamps(dir string) []stamp {
 	var out []stamp
 	for _, name := range []string{".", bundleFile, certFile, wgetFile} {
@@ -114,8 +116,8 @@ func wgetText() []byte {
 	return fmt.Appendf(nil, "ca_certificate = %s/%s\n", sandbox.TrustDir, bundleFile)
 }
 
-// publish replaces the file at path unless it is right. The temporary file is
-// not in the folder: what is shown there has its name at all times.
+// publish replaces the file at path unless its content is right. The temporary
+// file is outside the folder, so that only complete files are visible there.
 func (a *Authority) publish(path string, data []byte) error {
 	fi, err := os.Lstat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

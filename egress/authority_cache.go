@@ -10,14 +10,13 @@ import (
 // maxLeaves bounds the certificates that are kept.
 const maxLeaves = 1024
 
-// A cache keeps leaves that were issued. When the newer half is full the older
-// half is dropped, so what is asked for again and again stays. The zero cache
-// is empty.
+// A cache keeps issued leaves. When the newer half is full the older half is
+// dropped, so leaves in frequent use are kept. The zero cache is empty.
 type cache struct {
 	newer, older map[network.Host]*tls.Certificate
 }
 
-// get returns the leaf of h that holds for long enough, or nil.
+// get returns the leaf of h if it is valid for long enough, or nil.
 func (c *cache) get(h network.Host, now time.Time) *tls.Certificate {
 	leaf, ok := c.newer[h]
 	if !ok {

@@ -22,46 +22,47 @@ import (
 )
 
 const (
-	companiesDir = "companies" // of the folders that BundleWith makes
-	rootsDir     = "roots"     // of the root certificates of images; no sandbox is shown it
+	companiesDir = "companies" // parent of the folders of BundleWith
+	rootsDir     = "roots"     // the root certificates of images; mounted in no sandbox
 	javaFile     = "truststore.p12"
 
-	// companyLife is how long a folder of BundleWith stays that nothing uses.
+	// companyLife is how long an unused folder of BundleWith is kept.
 	companyLife = 90 * 24 * time.Hour
-	// companyTouch is how often the folder is marked as used.
+	// companyTouch is the interval at which a folder is marked as used.
 	companyTouch = 24 * time.Hour
 )
 
-// companyState tells whether a folder of BundleWith is still as it was written.
+// companyState records a folder of BundleWith as it was written, to detect
+// changes.
 type companyState struct {
 	bundleState
-	used time.Time // when it was marked last
+	used time.Time // when it was last marked as used
 }
 
-// JavaOptions are the options by which a Java virtual machine trusts what
-// [Authority.BundleWith] put together. The store has no password, which Java
-// accepts since version 8.
+// JavaOptions are the options that make a Java virtual machine trust the store
+// of [Authority.BundleWith]. The store has no password, which Java accepts
+// since version 8.
 const JavaOptions = "-Djavax.net.ssl.trustStore=" + sandbox.TrustDir + "/" + javaFile + " -Djavax.net.ssl.trustStoreType=PKCS12"
 
-// A Base is what a sandbox trusts without the company's certificates: the roots
-// of its image, or of this machine.
+// A Base holds the roots that a sandbox trusts without the company's
+// certificates: those of its image, or of this machine.
 type Base struct {
 	// Image is the id of the image, empty for this machine.
 	Image string
-	// Read reads the roots of the image as PEM, nil where it has none. It is
-	// asked once for an image; nil is needed for this machine alone.
+	// Read returns the roots of the image as PEM, nil if it has none. It is
+	// called once for an image; it may be nil for this machine.
 	Read func() ([]byte, error)
 }
 
-// knownRootFiles returns the paths at which systems keep all their roots in one
-// file, in the order in which they are looked for.
+// knownRootFiles returns the paths of files in which systems keep all their
+// roots, in search order.
 func knownRootFiles() []string {
 	return append(rootFiles(), "/etc/ssl/certs/ca-bundle.crt") // Nix, openSUSE
 }
 
-// CompanyDir returns the folder that [Authority.BundleWith] makes, where egress
-// is the folder of the authority. Its name is a digest of the image's id and of
-// the certificates, so other certificates are another folder.
+// CompanyDir returns the folder of [Authority.BundleWith]; egress is the
+// folder of the authority. Its name is a digest of the image's id and of the
+// certificates, so other certificates have another folder.
 func CompanyDir(egress, image string, ca []byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "company-1\x00%s\x00", image)
@@ -69,15 +70,15 @@ func CompanyDir(egress, image string, ca []byte) string {
 	return filepath.Join(egress, companiesDir, hex.EncodeToString(h.Sum(nil)[:16]))
 }
 
-// BundleWith makes the folder of public certificates for sandboxes that trust a
-// company's authority: what [Authority.Bundle] makes, with the roots of base in
-// place of the system's, the certificates in ca (PEM) added to both files, and a
-// store of all of them for Java. The roots of this machine stand in for those of
-// an image that has none, because most variables of Env take the place of a
+// BundleWith creates the folder of public certificates for sandboxes that
+// trust a company's authority: the files of [Authority.Bundle], with the roots
+// of base in place of the system's, the certificates in ca (PEM) added to both
+// files, and a store of all of them for Java. The roots of this machine are
+// used for an image that has none, because most variables of Env replace a
 // program's own roots.
 //
-// It returns the path, which is that of [CompanyDir]. Files are replaced as a
-// whole where they have to be others.
+// It returns the path, which is that of [CompanyDir]. Changed files are
+// replaced as a whole.
 func (a *Authority) BundleWith(base Base, ca []byte) (string, error) {
 	a.publishing.Lock()
 	defer a.publishing.Unlock()
@@ -86,7 +87,7 @@ func (a *Authority) BundleWith(base Base, ca []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	source, _ := a.world.systemRoots() // where it is needed its error is told below
+	source, _ := a.world.systemRoots() // the error is returned below if the roots are needed
 	now := a.world.now()
 	if s, ok := a.companies[dir]; ok && s.source == source && s.serial == ours.SerialNumber.String() && s.files != nil &&
 		now.Sub(s.used) < companyTouch && slices.Equal(s.files, companyStamps(dir)) {
@@ -115,8 +116,8 @@ func companyStamps(dir string) []stamp {
 	return append(rest, s)
 }
 
-// rootsOf returns the roots of base as PEM. Those of an image are kept, since an
-// image never changes under its id.
+// rootsOf returns the roots of base as PEM. Those of an image are cached,
+// since the content of an image id never changes.
 func (a *Authority) rootsOf(base Base) ([]byte, error) {
 	if base.Image == "" {
 		return a.machineRoots()
@@ -151,7 +152,7 @@ func (a *Authority) rootsOf(base Base) ([]byte, error) {
 	return kept, nil
 }
 
-// machineRoots are the roots of this machine, nil where it has none.
+// machineRoots returns the roots of this machine, nil if it has none.
 func (a *Authority) machineRoots() ([]byte, error) {
 	source, err := a.world.systemRoots()
 	if err != nil && a.world.getenv("SSL_CERT_FILE") == "" {
@@ -196,13 +197,13 @@ func (a *Authority) writeCompany(dir string, roots, ca []byte, ours *x509.Certif
 		}
 	}
 	now := a.world.now()
-	_ = os.Chtimes(dir, now, now) // by which forgetCompanies knows that it is used
+	_ = os.Chtimes(dir, now, now) // marks the folder as used for forgetCompanies
 	forgetCompanies(parent, now)
 	return statedir.Unavailable("write trust folder", dir, syncDir(dir))
 }
 
-// forgetCompanies removes the folders that nothing has used for long. Best
-// effort: one that is needed again is made again.
+// forgetCompanies removes folders that were not used for long, on a
+// best-effort basis: a folder that is needed again is created again.
 func forgetCompanies(parent string, now time.Time) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -215,8 +216,9 @@ func forgetCompanies(parent string, now time.Time) {
 	}
 }
 
-// javaStore makes a PKCS#12 store of trusted certificates from PEM. Each has a
-// name of its own, because Java keeps one certificate for a name.
+// javaStore returns a PKCS#12 store of trusted certificates from PEM. Each
+// certificate has a name of its own, because Java keeps one certificate for a
+// name.
 func javaStore(text []byte) ([]byte, error) {
 	var entries []pkcs12.TrustStoreEntry
 	for b, rest := pem.Decode(text); b != nil; b, rest = pem.Decode(rest) {
@@ -229,8 +231,8 @@ func javaStore(text []byte) ([]byte, error) {
 	return pkcs12.Passwordless.EncodeTrustStoreEntries(entries, "")
 }
 
-// onlyCertificates returns the certificates in a text of PEM that can be read,
-// and nothing else of it.
+// onlyCertificates returns the parsable certificates in a PEM text, and
+// nothing else of it.
 func onlyCertificates(text []byte) []byte {
 	var out bytes.Buffer
 	for b, rest := pem.Decode(text); b != nil; b, rest = pem.Decode(rest) {
@@ -238,17 +240,17 @@ func onlyCertificates(text []byte) []byte {
 			continue
 		}
 		if _, err := x509.ParseCertificate(b.Bytes); err != nil {
-			continue // as crypto/x509 does: old roots that it cannot read exist
+			continue // as crypto/x509 does: some old roots cannot be parsed
 		}
 		_ = pem.Encode(&out, &pem.Block{Type: typeCertificate, Bytes: b.Bytes})
 	}
 	return out.Bytes()
 }
 
-// CompanyEnv returns the variables that make usual programs trust what
-// [Authority.BundleWith] put together, without those that the image sets itself.
-// A variable of the image that names the image's own roots is no such: the
-// bundle holds these too. Java's options are [JavaOptions].
+// CompanyEnv returns the variables that make common programs trust the bundle
+// of [Authority.BundleWith], without those that the image itself sets. A
+// variable of the image that names the image's own roots is overridden all the
+// same: the bundle contains these too. Java's options are [JavaOptions].
 func CompanyEnv(image map[string]string) map[string]string {
 	env := variables()
 	for name, value := range image {
@@ -261,8 +263,8 @@ func CompanyEnv(image map[string]string) map[string]string {
 	return env
 }
 
-// Roots returns which of RootFiles holds the roots of an image that sets these
-// variables: the one that a variable names comes first.
+// Roots returns the files that may hold the roots of an image with these
+// variables: the file that a variable names comes first.
 func Roots(image map[string]string) []string {
 	files := knownRootFiles()
 	if at := path.Clean(image["SSL_CERT_FILE"]); slices.Contains(files, at) {

@@ -2,14 +2,14 @@ package egress
 
 import "github.com/bulkhead-dev/sandbox"
 
-// Env returns the variables that make usual programs trust the authority, with
-// paths under [sandbox.TrustDir]. The map is the caller's.
+// Env returns the variables that make common programs trust the authority,
+// with paths under [sandbox.TrustDir]. The caller owns the map.
 //
-// Most variables take the place of a program's own roots and name the whole
-// bundle; those of Node and Deno add to them and name the authority alone.
-// SSL_CERT_DIR is left alone: the folder has no index of hashes for OpenSSL,
-// and Go reads SSL_CERT_FILE beside it. Java's key store cannot be named by a
-// variable that programs do not print, so Java is not covered.
+// Most variables replace a program's own roots and name the whole bundle;
+// those of Node and Deno add to them and name the authority alone.
+// SSL_CERT_DIR is not set: the folder has no hash index for OpenSSL, and Go
+// reads SSL_CERT_FILE beside it. Java's key store can be named only by a
+// variable that makes programs print a message, so Java is not covered.
 func (a *Authority) Env() map[string]string { return variables() }
 
 func variables() map[string]string {
@@ -18,7 +18,7 @@ func variables() map[string]string {
 		ours   = sandbox.TrustDir + "/" + certFile
 	)
 	env := map[string]string{
-		"NODE_EXTRA_CA_CERTS": ours, // Node, Bun, and what is built on them
+		"NODE_EXTRA_CA_CERTS": ours, // Node, Bun, and programs built on them
 		"DENO_CERT":           ours,
 		"WGETRC":              sandbox.TrustDir + "/" + wgetFile, // in place of ~/.wgetrc
 	}

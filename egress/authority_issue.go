@@ -17,9 +17,9 @@ import (
 
 const (
 	caLife   = 5 * 365 * 24 * time.Hour
-	caLeft   = 90 * 24 * time.Hour // with less left it is renewed
+	caLeft   = 90 * 24 * time.Hour // renewed with less time left
 	leafLife = 7 * 24 * time.Hour
-	leafLeft = 24 * time.Hour // with less left another one is issued
+	leafLeft = 24 * time.Hour // a new one is issued with less time left
 	skew     = time.Hour      // clocks inside may be behind
 
 	organization = "bulkhead-dev/sandbox"
@@ -32,12 +32,12 @@ type pair struct {
 	key  *ecdsa.PrivateKey
 }
 
-// aged reports whether the certificate has to be made anew.
+// aged reports whether the certificate has to be renewed.
 func (p pair) aged(now time.Time) bool {
 	return now.Before(p.cert.NotBefore) || now.Add(caLeft).After(p.cert.NotAfter)
 }
 
-// made returns an authority that did not exist before.
+// made returns a new authority.
 func made(now time.Time) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -46,8 +46,8 @@ func made(now time.Time) (pair, error) {
 	return renewed(key, now)
 }
 
-// renewed returns a new certificate of key. Its name tells the key, so that
-// it is the same each time and two authorities are never mixed up.
+// renewed returns a new certificate of key. Its name is derived from the key,
+// so it stays the same and differs between authorities.
 func renewed(key *ecdsa.PrivateKey, now time.Time) (pair, error) {
 	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {

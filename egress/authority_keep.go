@@ -26,14 +26,14 @@ const (
 	lockFile = "lock"
 
 	maxKeyFile = 64 << 10    // bytes
-	lockWait   = time.Minute // for whoever makes a key on a busy machine
+	lockWait   = time.Minute // for another process that creates a key on a busy machine
 	lockLook   = 5 * time.Millisecond
 
 	typeCertificate = "CERTIFICATE"
 	typeKey         = "PRIVATE KEY"
 )
 
-// lock makes this process the only one that writes in the folder.
+// lock takes the exclusive lock for writing in the folder.
 func (a *Authority) lock() (unlock func(), err error) {
 	path := filepath.Join(a.dir, lockFile)
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
@@ -45,9 +45,9 @@ func (a *Authority) lock() (unlock func(), err error) {
 	return func() { _ = l.Close() }, nil
 }
 
-// first makes the authority of a folder that has none. Where the public
-// certificate is still there, the key was lost: another authority is not made
-// before somebody says so.
+// first creates the authority of a folder that has none. If the public
+// certificate still exists, the key was lost, and first returns an error: the
+// user has to remove that certificate before another authority is created.
 func (a *Authority) first(now time.Time) (pair, error) {
 	public := filepath.Join(a.dir, trustDir, certFile)
 	if _, err := os.Lstat(public); !errors.Is(err, fs.ErrNotExist) {
@@ -61,8 +61,8 @@ func (a *Authority) first(now time.Time) (pair, error) {
 	return made(now)
 }
 
-// readPair reads the file of the authority. The error is fs.ErrNotExist as it
-// is when there is none, else a *sandbox.Error.
+// readPair reads the file of the authority. The error is fs.ErrNotExist
+// unchanged if there is none, otherwise a *sandbox.Error.
 func readPair(path string) (pair, error) {
 	const op = "open egress authority"
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -93,7 +93,7 @@ func readPair(path string) (pair, error) {
 	return p, nil
 }
 
-// checkOurs refuses a file that is not ours alone to read and to write.
+// checkOurs returns an error for a file that another user can read or write.
 func checkOurs(f *os.File) error {
 	const op = "open egress authority"
 	var st unix.Stat_t
@@ -115,8 +115,8 @@ func checkOurs(f *os.File) error {
 	return nil
 }
 
-// parsePair reads one certificate and its key, and nothing else. Its errors
-// complete the sentence "it …" and tell nothing of the content.
+// parsePair parses one certificate and its key, and accepts nothing else. Its
+// errors complete the sentence "it …" and reveal no content.
 func parsePair(data []byte) (p pair, err error) {
 	if len(data) > maxKeyFile {
 		return p, errors.New("is too long")
@@ -145,7 +145,7 @@ func parsePair(data []byte) (p pair, err error) {
 	return p, p.check()
 }
 
-// check says what makes the pair no authority of ours.
+// check returns an error if the pair is not an authority made by this package.
 func (p pair) check() error {
 	switch {
 	case p.cert == nil:
@@ -160,7 +160,7 @@ func (p pair) check() error {
 	return nil
 }
 
-// write puts the pair in place: whole, or not at all.
+// write stores the pair atomically.
 func (p pair) write(path string) error {
 	der, err := x509.MarshalPKCS8PrivateKey(p.key)
 	if err != nil {
@@ -177,8 +177,8 @@ func (p pair) write(path string) error {
 	return syncDir(dir)
 }
 
-// replace puts a file in place of the one at path, if any, whatever its mode
-// was. It is written in the folder tmp first.
+// replace atomically replaces the file at path, if any, whatever its mode was.
+// The new file is written in the folder tmp first.
 func replace(path string, data []byte, mode fs.FileMode, tmp string) error {
 	f, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(mode), renameio.WithTempDir(tmp))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // maxRoots bounds the file of the system's roots, in bytes.
 const maxRoots = 16 << 20
 
-// rootFiles returns where systems keep all their roots in one file, in the
-// order in which crypto/x509 looks.
+// rootFiles returns the paths of files in which systems keep all their roots,
+// in the order in which crypto/x509 looks.
 func rootFiles() []string {
 	return []string{
 		"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Gentoo, Arch
@@ -27,7 +27,7 @@ func rootFiles() []string {
 	}
 }
 
-// A stamp tells whether a file is still the one that was read.
+// A stamp identifies a version of a file, to detect changes.
 type stamp struct {
 	path       string
 	dev, ino   uint64
@@ -46,7 +46,8 @@ func stampOf(path string) (stamp, error) {
 }
 
 // systemRoots finds the file with the roots that programs of this machine
-// trust: what SSL_CERT_FILE of the orchestrator names, else the system's own.
+// trust: the one named by SSL_CERT_FILE of the orchestrator, otherwise the
+// system's own.
 func (w world) systemRoots() (stamp, error) {
 	const op = "find the system's root certificates"
 	if path := w.getenv("SSL_CERT_FILE"); path != "" {
@@ -69,7 +70,7 @@ func (w world) systemRoots() (stamp, error) {
 }
 
 // readRoots returns the certificates in the file at path as PEM, and nothing
-// else that it may hold: a key beside them must never be shown to a sandbox.
+// else from it: a key beside them must never be visible in a sandbox.
 func readRoots(path string) ([]byte, error) {
 	const op = "read the system's root certificates"
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)

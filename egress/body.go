@@ -7,28 +7,29 @@ import (
 	"sync"
 )
 
-// errTooLarge is why the body of a request is read no further.
+// errTooLarge ends the reading of a request body beyond its limit.
 var errTooLarge = errors.New("the body of the request is larger than it may be")
 
-// errStopped is what reading a body gets once the exchange is over.
+// errStopped is the error of reading a body after the exchange has ended.
 var errStopped = errors.New("the request is over")
 
-// A body is the body of a request on its way out: bounded, counted, and asked
-// for when the program waits for that. The transport reads it in a goroutine
-// of its own, perhaps beyond the answer; stop ends that.
+// A body is the body of a request being sent: bounded and counted. If the
+// program waits for "100 Continue", the first Read requests the body. The
+// transport reads it in its own goroutine, perhaps after the response; stop
+// ends that.
 type body struct {
 	x       *exchange
 	limit   int64       // in bytes; 0 is none
-	trailer http.Header // that is sent; filled when the body has ended
+	trailer http.Header // trailer to send; filled when the body has ended
 
-	asking  sync.Mutex // held while the program is asked, and never for long
-	expects bool       // the program waits to be asked
+	asking  sync.Mutex // held while the program is asked, which is short
+	expects bool       // the program waits for "100 Continue"
 
 	mu      sync.Mutex
 	n       int64
-	err     error // that reading ended with
+	err     error // error that ended reading
 	stopped bool
-	cut     bool // err is that of an interruption by stop
+	cut     bool // err is an interruption by stop
 }
 
 // Read implements io.Reader.
@@ -60,8 +61,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ask asks the program for the body, if it waits for that and there is no answer
-// yet.
+// ask sends "100 Continue" if the program waits for it and no response has
+// begun.
 func (b *body) ask() error {
 	b.asking.Lock()
 	defer b.asking.Unlock()
@@ -74,8 +75,8 @@ func (b *body) ask() error {
 }
 
 // announce returns the trailer that is sent after the body. It has the fields
-// that the program has announced, but for those that say where a message goes,
-// where it ends and who sends it.
+// that the program has announced, except those about routing, framing and
+// identity of the sender.
 func (b *body) announce(announced http.Header) http.Header {
 	b.trailer = http.Header{}
 	for name := range announced {
@@ -91,24 +92,24 @@ func (b *body) announce(announced http.Header) http.Header {
 // Close implements io.Closer.
 func (b *body) Close() error { return nil }
 
-// answering keeps the body from being asked for: the answer has begun. It
-// reports whether the body has been read to its end.
+// answering notes that the response has begun, so that the body is no longer
+// requested. It reports whether the body has been read to its end.
 func (b *body) answering() bool {
 	if b.x.head.Length == 0 {
 		return true
 	}
-	b.asking.Lock() // or the program would be asked in the midst of the answer
+	b.asking.Lock() // otherwise "100 Continue" could be sent in the middle of the response
 	b.expects = false
 	b.asking.Unlock()
 	if !b.mu.TryLock() {
-		return false // it is being read at this moment
+		return false // it is being read
 	}
 	defer b.mu.Unlock()
 	return b.err == io.EOF
 }
 
-// stop ends the reading. When there is more of the body the line carries no
-// other request.
+// stop ends reading. If there is more of the body, the line carries no other
+// request.
 func (b *body) stop() {
 	if !b.mu.TryLock() {
 		b.x.line.bottom.interrupt(true)
@@ -123,8 +124,8 @@ func (b *body) stop() {
 	}
 }
 
-// state returns what is known once reading has been stopped: how many bytes
-// were read, and what went wrong with that.
+// state stops reading and returns how many bytes were read, and the error of
+// reading.
 func (b *body) state() (n int64, err error) {
 	b.stop()
 	b.mu.Lock()

@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// maxRefused is how many refusals a Caller remembers: the last ones.
+// maxRefused is how many refusals a Caller keeps: the last ones.
 const maxRefused = 64
 
-// A Caller is a command that may use the Way. Its credentials tell its
-// requests from those of others and open nothing. It is safe for concurrent
-// use.
+// A Caller is a command that may use the Way. Its credentials attribute
+// requests to it; they grant no access. It is safe for concurrent use.
 type Caller struct {
 	way   *Way
 	id    string
@@ -29,20 +28,21 @@ type Caller struct {
 	waited Waited
 }
 
-// Waited is what connections of a command waited for their turn, since
+// Waited counts connections of a command that were queued because
 // limits.connections left no room.
 type Waited struct {
 	Connections int
-	Time        time.Duration // of all together
+	Time        time.Duration // total
 }
 
-// callers are the Callers of a Way by their id.
+// callers holds the Callers of a Way by their id.
 type callers struct {
 	mu   sync.Mutex
 	byID map[string]*Caller
 }
 
-// Caller registers a command. Of two with the same id the later one counts.
+// Caller registers a command. A later one with the same id replaces the
+// earlier one.
 func (w *Way) Caller(id string) *Caller {
 	c := &Caller{way: w, id: id, token: rand.Text()}
 	w.callers.mu.Lock()
@@ -54,9 +54,9 @@ func (w *Way) Caller(id string) *Caller {
 	return c
 }
 
-// Env returns the variables that lead a command's programs to the proxy. With
-// secrets these are the stand-ins too, and what makes programs trust the
-// authority.
+// Env returns the variables that point a command's programs to the proxy. With
+// secrets they include the stand-ins and the variables that make programs
+// trust the authority.
 func (c *Caller) Env() map[string]string {
 	port := 0
 	if a, ok := c.way.listener.Addr().(*net.TCPAddr); ok {
@@ -67,7 +67,8 @@ func (c *Caller) Env() map[string]string {
 	if direct == nil {
 		direct = Loopback()
 	}
-	// git keeps the credentials back until it is asked for them, unless told so.
+	// Git sends credentials only when asked for them, unless this variable is
+	// set.
 	env := map[string]string{"NODE_USE_ENV_PROXY": "1", "GIT_HTTP_PROXY_AUTHMETHOD": "basic", "JAVA_TOOL_OPTIONS": java(port, direct)}
 	for name, value := range map[string]string{
 		"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": strings.Join(direct, ","),
@@ -81,12 +82,12 @@ func (c *Caller) Env() map[string]string {
 	return env
 }
 
-// Loopback returns the names of the loopback interface inside that programs do
-// not ask the proxy for.
+// Loopback returns the names of the loopback interface inside for which
+// programs bypass the proxy.
 func Loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
-// java are the options that lead a Java virtual machine to the proxy, which
-// reads no variable for that. It sends no credentials.
+// java returns the options that point a Java virtual machine to the proxy, as
+// it reads no variable for that. They contain no credentials.
 func java(port int, direct []string) string {
 	var hosts []string
 	for _, h := range direct {
@@ -100,23 +101,23 @@ func java(port int, direct []string) string {
 		" -Dhttp.nonProxyHosts=" + strings.Join(hosts, "|")
 }
 
-// Refused returns what was refused to the command so far, oldest first: the
-// last 64.
+// Refused returns the refusals of the command so far, oldest first: the last
+// 64.
 func (c *Caller) Refused() []Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]Event(nil), c.events...)
 }
 
-// Waited returns what the command's connections have waited for their turn so far:
-// those that have got it.
+// Waited returns the queueing of the command's connections so far, of those
+// that were admitted.
 func (c *Caller) Waited() Waited {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waited
 }
 
-// End forgets the credentials and returns Refused.
+// End invalidates the credentials and returns Refused.
 func (c *Caller) End() []Event {
 	s := &c.way.callers
 	s.mu.Lock()
@@ -127,7 +128,7 @@ func (c *Caller) End() []Event {
 	return c.Refused()
 }
 
-// known returns id when there is such a Caller and the token is its.
+// known returns id if there is such a Caller with that token, otherwise "".
 func (s *callers) known(id, token string) string {
 	s.mu.Lock()
 	c := s.byID[id]
@@ -139,7 +140,7 @@ func (s *callers) known(id, token string) string {
 }
 
 // basic returns the id of the Caller whose credentials a Proxy-Authorization
-// field holds; empty when it is nobody's.
+// field holds; empty if they match no Caller.
 func (s *callers) basic(field string) string {
 	scheme, text, _ := strings.Cut(field, " ")
 	if !strings.EqualFold(scheme, "Basic") || len(text) > 1024 {
@@ -153,8 +154,7 @@ func (s *callers) basic(field string) string {
 	return s.known(id, token)
 }
 
-// only returns the id of the one Caller that there is; empty when there are
-// none or several.
+// only returns the id of the only Caller; empty if there are none or several.
 func (s *callers) only() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +167,7 @@ func (s *callers) only() string {
 	return ""
 }
 
-// waited notes with a Caller that a connection of its waited, and reports whether
-// there is such a Caller.
+// waited adds a wait to a Caller, and reports whether there is such a Caller.
 func (s *callers) waited(id string, d time.Duration) bool {
 	s.mu.Lock()
 	c := s.byID[id]
@@ -183,7 +182,7 @@ func (s *callers) waited(id string, d time.Duration) bool {
 	return true
 }
 
-// refused remembers a refusal with its Caller.
+// refused adds a refusal to its Caller.
 func (s *callers) refused(e Event) {
 	s.mu.Lock()
 	c := s.byID[e.Caller]

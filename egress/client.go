@@ -21,9 +21,9 @@ type client struct {
 	line   *line
 	caller string // id of the command that its credentials named last
 
-	waited time.Duration // for its turn, until a command is known that waited
+	waited time.Duration // queueing time, until it is attributed to a command
 
-	requests int // that were decided, or could not be read
+	requests int // requests that were decided or malformed
 }
 
 func newClient(ctx context.Context, w *Way, conn net.Conn) *client {
@@ -31,15 +31,15 @@ func newClient(ctx context.Context, w *Way, conn net.Conn) *client {
 	return &client{ctx: ctx, way: w, raw: conn, line: newLine(c, c)}
 }
 
-// of credits the command with that id, if it is one, with the time that the
-// connection waited for its turn.
+// of attributes the connection's queueing time to the command with that id, if
+// there is one.
 func (c *client) of(id string) {
 	if c.waited > 0 && c.way.callers.waited(id, c.waited) {
 		c.waited = 0
 	}
 }
 
-// serve finds out what the program speaks, and speaks it.
+// serve detects the program's protocol, and serves it.
 func (c *client) serve() {
 	c.line.bottom.within(c.way.headTime())
 	first, err := c.line.br.Peek(1)
@@ -53,7 +53,7 @@ func (c *client) serve() {
 	c.serveHTTP(c.line, scope{})
 }
 
-// serveSOCKS takes the handshake and opens the tunnel.
+// serveSOCKS performs the handshake and opens the tunnel.
 func (c *client) serveSOCKS() {
 	q, err := readSocks(c.line.br, c.line.conn)
 	c.caller = c.way.callers.known(q.User, q.Password)
@@ -90,20 +90,20 @@ func (c *client) answerSOCKS(r *refusal) {
 	answerSocks(c.line.conn, code)
 }
 
-// A scope says to whom the requests on a line go. The zero scope is the
-// proxy's own port, where each request names its host.
+// A scope is the fixed destination of requests on a line. The zero scope is
+// the proxy's own port, where each request names its host.
 type scope struct {
 	fixed  bool // every request goes to this host
 	host   network.Host
 	port   uint16
 	secure bool // the requests were read inside TLS
-	yes    yes  // of who was asked about the host
+	yes    yes  // approval for the host, if there was one
 }
 
 // serveHTTP serves requests until the program or a request ends the line.
 func (c *client) serveHTTP(l *line, s scope) {
 	for first := true; ; first = false {
-		if !first { // the next request may take its time to begin
+		if !first { // the next request may start after the idle time
 			l.bottom.within(c.line.bottom.idle)
 			busy, ok := func() {}, true
 			if l.br.Buffered() == 0 {
@@ -146,7 +146,7 @@ func (c *client) serveHTTP(l *line, s scope) {
 	}
 }
 
-// check holds a head against the scope.
+// check compares a head with the scope.
 func (s scope) check(h requestHead) error {
 	switch {
 	case !s.fixed && h.Form == requestOrigin:
@@ -156,7 +156,7 @@ func (s scope) check(h requestHead) error {
 	case h.Form != requestOrigin:
 		return &requestError{Status: 400, Reason: "within a tunnel a request names a path and nothing else"}
 	case h.Host.IsZero():
-		return nil // HTTP/1.0 without a Host, which is sent with one
+		return nil // HTTP/1.0 without a Host; a Host is added
 	}
 	port := h.Port
 	if port == 0 {
@@ -175,7 +175,7 @@ func (s scope) defaultPort() uint16 {
 	return 80
 }
 
-// readRequest has net/http read the head that was judged, and consumes it.
+// readRequest has net/http parse and consume the head that was judged.
 func readRequest(l *line, h requestHead) (*http.Request, error) {
 	req, err := http.ReadRequest(l.br)
 	if err != nil {
@@ -187,7 +187,7 @@ func readRequest(l *line, h requestHead) (*http.Request, error) {
 	return req, nil
 }
 
-// malformed answers what is no request that is taken, and ends the line.
+// malformed answers an invalid request, and ends the line.
 func (c *client) malformed(l *line, s scope, h requestHead, err error) {
 	var bad *requestError
 	switch {
@@ -215,8 +215,8 @@ func (s scope) protocol() Protocol {
 	return ProtocolHTTP
 }
 
-// say sends the proxy's own answer, which is not metered: it has to arrive
-// also when there is nothing left to use.
+// say sends the proxy's own response. It is not metered, because it has to be
+// sent also when the limits are used up.
 func (c *client) say(l *line, r refusal, closes, head bool) error {
 	l.bottom.metered(false)
 	defer l.bottom.metered(true)
@@ -224,24 +224,24 @@ func (c *client) say(l *line, r refusal, closes, head bool) error {
 	return err
 }
 
-// bye ends a line after an answer that has to be read.
+// bye ends a line so that the program can read the last response.
 func (c *client) bye(l *line) {
 	if l.conn != net.Conn(l.bottom) {
-		closeWrite(l.conn) // the farewell of TLS
+		closeWrite(l.conn) // the close_notify of TLS
 	}
 	linger(c.raw)
 }
 
-// A yes is what somebody said who was asked about a host, as long as a
-// connection needs it; the zero yes is none.
+// A yes is an approval for a host, kept for the duration of a connection; the
+// zero yes is none.
 type yes struct{ decision network.Decision }
 
-// judge decides a request, and asks where the policy wants that.
+// judge decides a request, and asks for approval if the policy requires it.
 func (c *client) judge(ctx context.Context, r network.Request, method string, said *yes) network.Decision {
 	return c.settle(ctx, c.way.crossings.barred(c.way.o.Policy.JudgeRequest(r), r.Host, r.Port), r.Host, r.Port, method, said)
 }
 
-// settle turns a decision to ask into a yes or no. Once there was a yes, it
+// settle turns a decision to ask into an allow or deny. After one approval it
 // asks no more.
 func (c *client) settle(ctx context.Context, d network.Decision, h network.Host, port uint16, method string, said *yes) network.Decision {
 	if d.Verdict != policy.Ask {
@@ -262,7 +262,7 @@ func (w *Way) dialJudge(h network.Host) func(netip.Addr, uint16) network.Decisio
 	return func(a netip.Addr, port uint16) network.Decision { return w.o.Policy.JudgeDial(h, a, port) }
 }
 
-// hostText is the host as events hold it; empty when there is none.
+// hostText returns the host as events contain it; empty if there is none.
 func hostText(h network.Host) string {
 	if h.IsZero() {
 		return ""
@@ -270,7 +270,7 @@ func hostText(h network.Host) string {
 	return h.String()
 }
 
-// discard reads what is left of a body, as long as it is little.
+// discard reads the rest of a body, and reports false if it is too long.
 func discard(body io.Reader) bool {
 	n, err := io.CopyN(io.Discard, body, 64<<10)
 	return n < 64<<10 && errors.Is(err, io.EOF)

@@ -6,21 +6,22 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A Door is a listener inside that stands for one host and port: what programs
-// say there is a tunnel that they need not ask for, so that those reach the
-// host which know of no proxy. The policy judges it as every other tunnel.
+// A Door is a listener inside that forwards to one host and port: each
+// connection is a tunnel to that host without a request for it, for programs
+// that do not support proxies. The policy judges it as every other tunnel.
 type Door struct {
 	Listener net.Listener // owned by the Way
 	Host     network.Host
 	Port     uint16
 }
 
-// target is where the connections of a door lead. There is nothing to answer.
+// target returns the destination of a door's connections. They need no
+// response.
 func (d *Door) target() *target {
 	return &target{host: d.Host, port: d.Port, protocol: ProtocolDoor, answer: func(*refusal) {}}
 }
 
-// attendDoors takes the connections of all doors until the Way ends.
+// attendDoors accepts the connections of all doors until the Way ends.
 func (w *Way) attendDoors() {
 	for i := range w.o.Doors {
 		d := &w.o.Doors[i]

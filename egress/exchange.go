@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// An exchange is one request and its answer.
+// An exchange is one request and its response.
 type exchange struct {
 	*client
 	line  *line
@@ -25,14 +25,14 @@ type exchange struct {
 	port  uint16
 	bound bool  // a secret is bound to the host
 	keep  bool  // the line may carry another request
-	in    int64 // bytes of the answer
+	in    int64 // bytes of the response
 
-	own    context.Context // of this exchange alone
+	own    context.Context // context of this exchange alone
 	cancel context.CancelCauseFunc
 	still  *time.Timer // ends the exchange when nothing passes for too long
 }
 
-// Why an exchange is ended.
+// Causes of an ended exchange.
 var (
 	errHungUp = errors.New("the program hung up")
 	errIdle   = errors.New("nothing passed for too long")
@@ -81,7 +81,7 @@ func (x *exchange) decide() network.Decision {
 	if d.Verdict != policy.Ask {
 		return d
 	}
-	x.still.Stop() // who is asked takes the time that it takes
+	x.still.Stop() // an approval may take longer than the idle time
 	defer x.moved()
 	stop := x.line.watch(x.hungUp)
 	defer stop()
@@ -89,10 +89,10 @@ func (x *exchange) decide() network.Decision {
 	return x.settle(x.own, d, x.host, x.port, x.head.Method, &said)
 }
 
-// hungUp ends the exchange because nobody waits for its answer.
+// hungUp ends the exchange because the program has disconnected.
 func (x *exchange) hungUp() { x.cancel(errHungUp) }
 
-// moved takes note that something passed.
+// moved resets the idle timer.
 func (x *exchange) moved() { x.still.Reset(x.line.bottom.idle) }
 
 func (x *exchange) tooLarge() bool {
@@ -100,14 +100,14 @@ func (x *exchange) tooLarge() bool {
 	return limit > 0 && x.head.Length > limit
 }
 
-// refuse records and answers a refusal. The line goes on when the request's
-// body is short.
+// refuse records and sends a refusal. The line goes on if the request's body
+// is short.
 func (x *exchange) refuse(r refusal, d network.Decision, addr netip.AddrPort) {
 	x.visit.refuse(d, addr)
 	x.answer(r)
 }
 
-// answer gives the proxy's own answer.
+// answer sends the proxy's own response.
 func (x *exchange) answer(r refusal) {
 	x.body.answering()
 	x.line.bottom.within(lingerTime)
@@ -121,12 +121,12 @@ func (x *exchange) answer(r refusal) {
 	}
 }
 
-// waits reports whether the program waits to be asked for the body.
+// waits reports whether the program waits for "100 Continue".
 func (x *exchange) waits() bool {
 	return x.head.Minor == 1 && strings.EqualFold(x.req.Header.Get("Expect"), "100-continue")
 }
 
-// failed answers a request that was allowed and got no answer.
+// failed answers an allowed request that got no response.
 func (x *exchange) failed(d network.Decision, err error) {
 	r, refused, addr := explain(err)
 	if refused != nil {
@@ -161,7 +161,7 @@ func (x *exchange) failed(d network.Decision, err error) {
 	}
 }
 
-// end records how the exchange ended. The body is read no further.
+// end records how the exchange ended, and stops reading the body.
 func (x *exchange) end(status int, err error) {
 	n, _ := x.body.state()
 	x.visit.end(ending{status: status, in: x.in, out: int64(x.head.Size) + n, err: errText(err)})

@@ -18,18 +18,18 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A dialled is a connection to outside with the address that it leads to,
-// which is not the one it is made to when there is an upstream proxy.
+// A dialled is an outgoing connection with the address of its host, which
+// differs from the remote address if there is an upstream proxy.
 type dialled struct {
 	net.Conn
 	addr netip.AddrPort
 }
 
-// maxAnswerHead is how much a host may say before the body of its answer.
+// maxAnswerHead bounds the head of a host's response.
 const maxAnswerHead = 256 << 10
 
-// newTransport returns what sends the requests of one sandbox. Connections are
-// kept, but never shared with another sandbox.
+// newTransport returns the transport for requests of one sandbox. Its
+// connections are kept, but never shared with another sandbox.
 func (w *Way) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:            w.dial,
@@ -42,9 +42,9 @@ func (w *Way) newTransport() *http.Transport {
 	}
 }
 
-// An ownKey is under which a request's context holds that of its exchange. The
-// transport goes on with what it began for a request that was given up, which a
-// program could gather without end by hanging up.
+// An ownKey is the context key of the exchange's own context. The transport
+// continues dials of abandoned requests, which a program could accumulate
+// without limit by disconnecting.
 type ownKey struct{}
 
 // dial connects to a host for the transport.
@@ -84,7 +84,7 @@ func (w *Way) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) {
 	return over, nil
 }
 
-// owned is ctx, ended with the exchange that it belongs to too.
+// owned returns ctx, ended also when its exchange ends.
 func owned(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	own, ok := ctx.Value(ownKey{}).(context.Context)
@@ -95,12 +95,12 @@ func owned(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// outerTLS is how the hosts of secrets are spoken to.
+// outerTLS returns the TLS configuration for hosts of secrets.
 func (w *Way) outerTLS(name string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.roots, ServerName: name, NextProtos: []string{"http/1.1"}}
 }
 
-// outgoing makes the request that is sent of the one that was read.
+// outgoing returns the request to send for the request that was read.
 func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	scheme := "http"
 	if x.scope.secure {
@@ -122,11 +122,12 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	x.body.expects = x.waits() && x.head.Length != 0
 	dropHops(out.Header)
 	out.Header.Del("Expect")
-	if x.bound { // what is encoded, or a part, cannot be searched for the secret
+	if x.bound { // encoded or partial responses cannot be searched for the secret
 		out.Header.Set("Accept-Encoding", "identity")
 		out.Header.Del("Range")
 		out.Header.Del("If-Range")
-		// net/http logs what follows an answer that has no body, perhaps the secret.
+		// net/http logs bytes that follow a response without a body, which may
+		// contain the secret.
 		out.Close = x.head.Method == http.MethodHead
 	}
 	if _, ok := out.Header["User-Agent"]; !ok {
@@ -135,7 +136,7 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	return out.WithContext(ctx), nil
 }
 
-// hostField is the Host that is sent: the host that was judged.
+// hostField returns the Host field to send: the host that was judged.
 func (x *exchange) hostField() string {
 	target := x.host.Target(x.port)
 	if x.port == x.scope.defaultPort() {
@@ -144,8 +145,8 @@ func (x *exchange) hostField() string {
 	return target
 }
 
-// exactURL returns a URL of which net/http sends the path as it was judged,
-// byte for byte.
+// exactURL returns a URL whose path net/http sends byte for byte as it was
+// judged.
 func exactURL(path string) (*url.URL, error) {
 	if u, err := url.ParseRequestURI(path); err == nil && u.Host == "" && u.RequestURI() == path {
 		return u, nil
@@ -158,14 +159,14 @@ func exactURL(path string) (*url.URL, error) {
 	return u, nil
 }
 
-// forward sends the request and the answer.
+// forward sends the request and relays the response.
 func (x *exchange) forward(d network.Decision) {
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if at := addrOf(info.Conn); at.IsValid() {
 			x.visit.event.Addr = at
 		}
 		if !x.visit.decide(d) {
-			info.Conn.Close() // nothing was written to it for this request
+			info.Conn.Close() // unused for this request
 		}
 	}}
 	out, err := x.outgoing(context.WithValue(httptrace.WithClientTrace(x.own, trace), ownKey{}, x.own))
@@ -197,12 +198,12 @@ func (x *exchange) forward(d network.Decision) {
 	x.relay(resp)
 }
 
-// gathered is how long a body may be that is read before it is sent.
+// gathered is the longest body that is read completely before it is sent.
 const gathered = 32 << 10
 
-// gather reads a short body, so that the transport can send the request on
-// another connection when the host ended a kept one. It reports whether there
-// is nothing to be read of the request any more.
+// gather reads a short body, so that the transport can resend the request if
+// the host closed a kept connection. It reports whether the request is read
+// completely.
 func (x *exchange) gather(out *http.Request) (whole bool, err error) {
 	if x.head.Length == 0 {
 		return true, nil
@@ -219,7 +220,7 @@ func (x *exchange) gather(out *http.Request) (whole bool, err error) {
 	return true, err
 }
 
-// addrOf returns where a connection of the transport leads.
+// addrOf returns the host address of one of the transport's connections.
 func addrOf(conn net.Conn) netip.AddrPort {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

@@ -1,13 +1,13 @@
-// Hello: this part of the package reads what a TLS client says first, before anything is
-// encrypted: the name of the host that it wants, above all.
+// This file parses the first message of a TLS client, the unencrypted
+// ClientHello, mainly for the name of the requested host.
 //
-// The reader is strict. What two servers may read differently, such as two
-// names, is malformed, because who decides by the name must have read the one
-// that the server will read.
+// The parser is strict. A message that two servers may read differently, such
+// as one with two names, is malformed, because the name that is judged must be
+// the one that the server reads.
 //
-// What comes later is not seen: a second hello that the server asks for, or
-// requests inside, can mean another host of the same server. Who has to rule
-// that out has to intercept.
+// Later messages are not seen: a second hello after a retry request, or
+// requests inside, can name another host of the same server. Only interception
+// can rule that out.
 
 package egress
 
@@ -22,45 +22,45 @@ const (
 	// maxHandshake bounds the message. Post-quantum key shares need 2 KiB,
 	// resumption of a session some more.
 	maxHandshake = 16 << 10
-	// BufferSize is how large a reader's buffer has to be to hold every
-	// hello of up to 16 KiB that is cut into records of at least 64 bytes.
+	// helloBufferSize is the reader's buffer size that holds every hello of up
+	// to 16 KiB cut into records of at least 64 bytes.
 	helloBufferSize = 20 << 10
-	// recordHead is type, version and length.
+	// recordHead is the length of a record's type, version and length.
 	recordHead = 5
 )
 
-// Errors of Peek and Parse, by errors.Is.
+// Errors of peekHello and parseHello, by errors.Is.
 var (
 	errNotTLS    = errors.New("this is not TLS")
 	errMalformed = errors.New("malformed TLS hello")
 )
 
-// A Hello is what a client said.
+// A hello is a parsed ClientHello.
 type hello struct {
-	// ServerName is the name as sent: letters, digits and "-._:" only, and no
-	// dot at its end. Empty when there was none. It can be an address, which
-	// the standard forbids.
+	// ServerName is the name as sent: letters, digits and "-._:" only, without
+	// a trailing dot. It is empty if there was none. It can be an address,
+	// which the standard forbids.
 	ServerName string
-	// ALPN are the protocols offered, most wanted first. They are bytes of
-	// the client's choice: quote them.
+	// ALPN are the offered protocols in order of preference. The client
+	// chooses their bytes: quote them.
 	ALPN []string
-	// Versions are those offered, such as 0x0304 for TLS 1.3, made-up ones
-	// (GREASE) included.
+	// Versions are the offered versions, such as 0x0304 for TLS 1.3, made-up
+	// ones (GREASE) included.
 	Versions []uint16
-	// ECH tells that there may be another, encrypted hello in this one, which
-	// counts instead of it for a server that has the key. Clients without a
-	// key put random bytes there; nobody else can tell the two apart.
+	// ECH reports that the hello may contain another, encrypted hello, which a
+	// server with the key uses instead. Clients without a key put random bytes
+	// there; only the server can distinguish the two.
 	ECH bool
 }
 
-// Peek reads a hello without consuming anything of br, whose buffer should be
-// of [BufferSize]. It waits until the hello is complete, or can be seen to be
-// none: the first byte is enough for most of what is not TLS. How long that
-// may take is a deadline of the connection below.
+// peekHello parses a hello without consuming anything of br, whose buffer
+// should be of helloBufferSize. It waits until the hello is complete or known
+// to be invalid: the first byte is enough for most other protocols. The caller
+// bounds the time by a deadline of the connection.
 //
-// Errors are ErrNotTLS, ErrMalformed, or those of the reader below:
-// io.EOF when nothing came, io.ErrUnexpectedEOF when it broke off. A hello
-// that does not fit the buffer is ErrMalformed.
+// Errors are errNotTLS, errMalformed, or those of the reader: io.EOF if
+// nothing was received, io.ErrUnexpectedEOF if the hello is incomplete. A
+// hello that does not fit the buffer is errMalformed.
 func peekHello(br *bufio.Reader) (hello, error) {
 	for need := 1; ; {
 		data, err := br.Peek(need)
@@ -75,7 +75,7 @@ func peekHello(br *bufio.Reader) (hello, error) {
 	}
 }
 
-// peekError tells why there are no more bytes than data.
+// peekError returns the error for a reader that has no more bytes than data.
 func peekError(err error, data []byte) error {
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
@@ -86,9 +86,9 @@ func peekError(err error, data []byte) error {
 	return err
 }
 
-// Parse reads a hello at the start of data. When data ends too early, need is
-// the number of bytes, more than there are, without which nothing more can be
-// said; otherwise it is 0.
+// parseHello parses a hello at the start of data. If data is incomplete, need
+// is the minimum number of bytes that parsing requires, more than len(data);
+// otherwise it is 0.
 func parseHello(data []byte) (h hello, need int, err error) {
 	var message []byte // the handshake message, as far as it is there
 	for rest := data; ; {
@@ -97,8 +97,8 @@ func parseHello(data []byte) (h hello, need int, err error) {
 			return hello{}, 0, err
 		}
 		if len(rest) < recordHead {
-			// A record's start is waited for byte by byte only at first, where
-			// another protocol may be shorter.
+			// The head of the first record is read byte by byte, because a
+			// message of another protocol may be shorter.
 			if at == 0 {
 				return hello{}, len(rest) + 1, nil
 			}
@@ -123,7 +123,7 @@ func parseHello(data []byte) (h hello, need int, err error) {
 	}
 }
 
-// badRecord judges as much as there is of a record's head.
+// badRecord checks the available bytes of a record's head.
 func badRecord(b []byte, first bool) error {
 	kind := helloMalformed("a record of another kind or version is in the middle of it")
 	if first {
@@ -143,7 +143,7 @@ func badRecord(b []byte, first bool) error {
 }
 
 // messageSize returns the length of the handshake message with its head, or 0
-// when too little is there.
+// if its head is incomplete.
 func messageSize(m []byte) (int, error) {
 	if len(m) > 0 && m[0] != 1 {
 		return 0, helloMalformed("it is another message")

@@ -2,16 +2,16 @@ package egress
 
 import "slices"
 
-// The extensions that matter here.
+// The relevant extensions.
 const (
 	extServerName        = 0
 	extALPN              = 16
 	extSupportedVersions = 43
 	extECH               = 0xfe0d
-	extESNI              = 0xffce // what ECH was before
+	extESNI              = 0xffce // predecessor of ECH
 )
 
-// A text is bytes of a message that are read from the front.
+// A text is a part of a message, consumed from the front.
 type text []byte
 
 // take returns the next n bytes.
@@ -24,7 +24,7 @@ func (t *text) take(n int) (text, bool) {
 	return b, true
 }
 
-// number reads a number of so many bytes, at most three.
+// number reads an integer of so many bytes, at most three.
 func (t *text) number(bytes int) (int, bool) {
 	b, ok := t.take(bytes)
 	n := 0
@@ -34,7 +34,7 @@ func (t *text) number(bytes int) (int, bool) {
 	return n, ok
 }
 
-// vector reads bytes that are preceded by their number.
+// vector reads a byte string preceded by its length.
 func (t *text) vector(lengthBytes int) (text, bool) {
 	n, ok := t.number(lengthBytes)
 	if !ok {
@@ -107,7 +107,7 @@ func (h *hello) extensions(all text) error {
 	return nil
 }
 
-// serverName reads the only name of its list.
+// serverName returns the only name of its list.
 func serverName(data text) (string, error) {
 	list, ok := data.vector(2)
 	if !ok || len(data) > 0 || len(list) == 0 {

@@ -24,8 +24,8 @@ func (w *Way) bound(h network.Host, port uint16) bool {
 	return w.o.Secrets != nil && w.o.Secrets.Bound(h, port)
 }
 
-// intercept serves an open tunnel to a host with a secret: its requests are
-// read, whether they come in TLS or not. Nothing else passes to such a host.
+// intercept serves an open tunnel to a host with a secret: it reads the
+// requests, inside TLS or plain. Nothing else passes to such a host.
 func (c *client) intercept(v *visit, t *target, first network.Decision) {
 	said, ok := c.hear(v, t, first)
 	if !ok {
@@ -45,7 +45,7 @@ func (c *client) intercept(v *visit, t *target, first network.Decision) {
 	}
 }
 
-// interceptTLS is the server that the program wanted to speak to.
+// interceptTLS terminates the program's TLS in the host's place.
 func (c *client) interceptTLS(v *visit, t *target, first network.Decision) {
 	if !c.named(v, t) {
 		return
@@ -73,7 +73,7 @@ func (c *client) interceptTLS(v *visit, t *target, first network.Decision) {
 	over.CloseWrite()
 }
 
-// A buffered is a connection of which something was read already.
+// A buffered is a connection with bytes already read into a buffer.
 type buffered struct {
 	net.Conn
 	br *bufio.Reader
@@ -82,7 +82,8 @@ type buffered struct {
 // Read implements io.Reader.
 func (b *buffered) Read(p []byte) (int, error) { return b.br.Read(p) }
 
-// fill puts secrets into the request. It reports false when that refused it.
+// fill puts secrets into the request. It returns false if it refused the
+// request.
 func (x *exchange) fill() bool {
 	if !x.bound {
 		return true
@@ -92,7 +93,7 @@ func (x *exchange) fill() bool {
 	switch {
 	case err != nil:
 		d.Message, d.Hint = "a secret for "+x.host.String()+" cannot be had", "have whoever keeps the settings look at its source"
-		r := denied(d) // why is not for the inside: it may name files of the host
+		r := denied(d) // the cause is not sent inside: it may name files of the host
 		var e *sandbox.Error
 		if errors.As(err, &e) {
 			d.Message, d.Hint = d.Message+": "+e.Message, e.Hint
@@ -111,8 +112,8 @@ func (x *exchange) fill() bool {
 	return false
 }
 
-// scrub takes the secrets out of an answer. An answer that is encoded all the
-// same is decoded for that.
+// scrub removes the secrets from a response. A response that is encoded
+// although that was not requested is decoded first.
 func (x *exchange) scrub(resp *http.Response) error {
 	secrets := x.way.o.Secrets
 	secrets.ScrubHeader(resp.Header)
@@ -131,15 +132,15 @@ func (x *exchange) scrub(resp *http.Response) error {
 	return nil
 }
 
-// A scrubbed reads what was scrubbed and closes what it came from.
+// A scrubbed reads scrubbed data and closes its source.
 type scrubbed struct {
 	io.Reader
 	io.Closer
 }
 
-// decoded returns the body as it was before it was encoded.
+// decoded returns the decoded body.
 func decoded(resp *http.Response) (io.Reader, error) {
-	body := resp.Body // which resp will not have any more when this is read
+	body := resp.Body // resp.Body is replaced before this is read
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
 	switch encoding {
 	case "", "identity":
@@ -152,8 +153,8 @@ func decoded(resp *http.Response) (io.Reader, error) {
 	return nil, errors.New("the host encoded its answer in a way that cannot be searched for the secret")
 }
 
-// inflate reads what HTTP calls deflate: zlib, or, as some servers have it,
-// the bare format.
+// inflate decodes what HTTP calls deflate: zlib, or, from some servers, raw
+// deflate.
 func inflate(r io.Reader) (io.Reader, error) {
 	br := bufio.NewReader(r)
 	if b, _ := br.Peek(2); len(b) == 2 && b[0]&0x0f == 8 && (int(b[0])<<8|int(b[1]))%31 == 0 {
@@ -162,7 +163,7 @@ func inflate(r io.Reader) (io.Reader, error) {
 	return flate.NewReader(br), nil
 }
 
-// A late reader is opened when it is read first, as opening waits for bytes.
+// A late reader is opened at its first read, as opening waits for bytes.
 type late struct {
 	open func() (io.Reader, error)
 	r    io.Reader

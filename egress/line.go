@@ -13,17 +13,17 @@ import (
 )
 
 // A counted is a connection from inside whose bytes are metered and whose
-// reads and writes have deadlines. Reading can be interrupted, from another
-// goroutine, without ending the connection.
+// reads and writes have deadlines. Another goroutine can interrupt reading
+// without ending the connection.
 type counted struct {
 	net.Conn
 	meter *meter
 	idle  time.Duration
 
 	mu          sync.Mutex
-	until       time.Time // when reading has to have ended; zero is idle from each read on
+	until       time.Time // deadline for reading; zero gives each read the idle time
 	interrupted bool
-	free        bool // nothing is metered: what is sent is the proxy's own, or the pump meters it
+	free        bool // not metered: the proxy's own response, or metered by the pump
 }
 
 // Read implements io.Reader.
@@ -63,7 +63,7 @@ func (c *counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// within sets when reading has to have ended; zero gives each read the idle time.
+// within sets the deadline for reading; zero gives each read the idle time.
 func (c *counted) within(d time.Duration) {
 	c.mu.Lock()
 	c.until = time.Time{}
@@ -73,8 +73,8 @@ func (c *counted) within(d time.Duration) {
 	c.mu.Unlock()
 }
 
-// interrupt ends a read that is under way and keeps others from starting until
-// it is called with false.
+// interrupt(true) ends the read under way and prevents others until
+// interrupt(false).
 func (c *counted) interrupt(on bool) {
 	c.mu.Lock()
 	c.interrupted = on
@@ -84,26 +84,27 @@ func (c *counted) interrupt(on bool) {
 	c.mu.Unlock()
 }
 
-// metered says whether what is read and written from now on is metered.
+// metered sets whether bytes read and written are metered from now on.
 func (c *counted) metered(on bool) {
 	c.mu.Lock()
 	c.free = !on
 	c.mu.Unlock()
 }
 
-// clear takes the deadlines off the connection, for somebody else to use it.
+// clear removes the deadlines of the connection, so that another goroutine can
+// use it.
 func (c *counted) clear() { c.Conn.SetDeadline(time.Time{}) }
 
-// A line is what requests are read from and answered on: the connection from
-// inside, or the TLS in it. One goroutine uses it at a time.
+// A line is a connection on which requests are read and answered: the
+// connection from inside, or the TLS in it. One goroutine uses it at a time.
 type line struct {
-	conn   net.Conn // to write to: the counted, or the TLS over it
+	conn   net.Conn // for writing: the counted, or the TLS over it
 	bottom *counted
 	ahead  *ahead
 	br     *bufio.Reader
 }
 
-// readSize is what most heads fit in.
+// readSize is enough for most heads.
 const readSize = 4 << 10
 
 func newLine(conn net.Conn, bottom *counted) *line {
@@ -120,7 +121,7 @@ func (l *line) head() (requestHead, error) {
 	return h, err
 }
 
-// larger has the line read with a buffer of at least so many bytes.
+// larger makes the line read with a buffer of at least size bytes.
 func (l *line) larger(size int) *bufio.Reader {
 	if l.br.Size() < size {
 		l.ahead.held = l.rest()
@@ -129,7 +130,7 @@ func (l *line) larger(size int) *bufio.Reader {
 	return l.br
 }
 
-// hear waits for the first bytes of a tunnel and tells what they begin.
+// hear waits for the first bytes of a tunnel and returns their protocol.
 func (l *line) hear() (network.Protocol, error) {
 	const longest = 32 // of a method
 	for n := 1; ; n++ {
@@ -140,7 +141,7 @@ func (l *line) hear() (network.Protocol, error) {
 		case b[0] == 22: // the handshake record of TLS
 			return network.TLS, nil
 		case err != nil && timedOut(err):
-			return network.Raw, nil // it began something and is no request yet
+			return network.Raw, nil // an incomplete request line
 		case err != nil:
 			return "", err
 		}
@@ -159,7 +160,7 @@ func (l *line) hear() (network.Protocol, error) {
 	}
 }
 
-// rest returns what was read and not used.
+// rest returns the bytes that were read and not used.
 func (l *line) rest() []byte {
 	b, _ := l.br.Peek(l.br.Buffered())
 	b = append(bytes.Clone(b), l.ahead.held...)
@@ -168,11 +169,11 @@ func (l *line) rest() []byte {
 	return b
 }
 
-// watch calls gone when the program hangs up before stop is called. Nothing
-// may be read until stop has returned.
+// watch calls gone if the program disconnects before stop is called. The line
+// must not be read until stop has returned.
 func (l *line) watch(gone func()) (stop func()) {
 	if len(l.ahead.held) > 0 || l.ahead.err != nil || l.br.Buffered() > 0 {
-		return func() {} // it has sent more already
+		return func() {} // it has already sent more
 	}
 	l.bottom.within(0)
 	done := make(chan struct{})
@@ -193,11 +194,11 @@ func (l *line) watch(gone func()) (stop func()) {
 	}
 }
 
-// An ahead is a reader of which something may have been read already.
+// An ahead is a reader of which some bytes may already be read.
 type ahead struct {
 	r    io.Reader
 	held []byte
-	err  error // that came after it
+	err  error // error after the held bytes
 }
 
 // Read implements io.Reader.
@@ -213,21 +214,21 @@ func (a *ahead) Read(b []byte) (int, error) {
 	return a.r.Read(b)
 }
 
-// timedOut reports whether err is that of a deadline.
+// timedOut reports whether err is a timeout.
 func timedOut(err error) bool {
 	e, ok := err.(net.Error)
 	return ok && e.Timeout()
 }
 
-// closeWrite ends what is sent on conn, when that can be said on it.
+// closeWrite closes the writing side of conn, where it supports that.
 func closeWrite(conn net.Conn) {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok {
 		c.CloseWrite()
 	}
 }
 
-// linger lets the other side read the answer that was written last: closing at
-// once would throw it away when there is something unread.
+// linger waits for the other side to read the last response: closing at once
+// would discard it if unread input is pending.
 func linger(conn net.Conn) {
 	closeWrite(conn)
 	conn.SetReadDeadline(time.Now().Add(lingerTime))

@@ -1,5 +1,5 @@
-// Meter: this part of the package holds the limits of one sandbox's way out, and counts against
-// them: connections, bytes, time.
+// This file counts the connections, bytes and time of one sandbox's egress
+// session, and enforces the limits on them.
 
 package egress
 
@@ -12,10 +12,10 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// DefaultIdle is how long a connection may be idle where Limits say nothing.
+// defaultIdle is the idle limit of a connection if Limits set none.
 const defaultIdle = 5 * time.Minute
 
-// What was passed; errors of a Meter are these, by errors.Is.
+// Limits that were exceeded; errors of a meter are these, by errors.Is.
 var (
 	errConnections = errors.New("too many connections at once")
 	errBytesIn     = errors.New("too many bytes into the sandbox")
@@ -24,18 +24,18 @@ var (
 	errMeterClosed = errors.New("the way out is closed")
 )
 
-// Limits bound what one sandbox may use, all its connections together. Zero
-// is unbounded, except for Idle.
+// Limits bound the network use of one sandbox, all its connections together.
+// Zero is unbounded, except for Idle.
 type Limits struct {
 	Connections  int           // open at once
 	BytesIn      int64         // into the sandbox
 	BytesOut     int64         // out of it
-	RequestBytes int64         // of the body of one HTTP request that is read
-	Idle         time.Duration // without a byte on a connection; zero is DefaultIdle
-	Total        time.Duration // from New on
+	RequestBytes int64         // of the body of one HTTP request that the proxy reads
+	Idle         time.Duration // without a byte on a connection; zero is five minutes
+	Total        time.Duration // from the creation of the meter
 }
 
-// Check refuses limits that make no sense: negative ones.
+// Check returns an error for negative limits.
 func (l Limits) Check() error {
 	for _, f := range [...]struct {
 		name  string
@@ -53,19 +53,20 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Counts are what a Meter has counted.
+// meterCounts are the counts of a meter.
 type meterCounts struct {
 	Open    int64 // connections now
 	Taken   int64 // connections so far
-	Refused int64 // connections that would have been too many, or too late
+	Refused int64 // connections beyond the limits
 	In      int64 // bytes into the sandbox
 	Out     int64 // bytes out of it
 }
 
-// A Meter counts what one sandbox uses. Its methods may be called at once.
+// A meter counts the network use of one sandbox. It is safe for concurrent
+// use.
 //
-// The first limit of bytes or time that is passed ends it for good: Done is
-// closed and everything else is refused, so that what is under way ends too.
+// The first exceeded limit of bytes or time ends it for good: Done is closed
+// and every further count is refused, so that connections under way end too.
 type meter struct {
 	limits Limits
 	timer  *time.Timer // nil without Total
@@ -74,11 +75,11 @@ type meter struct {
 
 	end  sync.Once
 	done chan struct{}
-	err  error // readable once done is closed
+	err  error // valid once done is closed
 }
 
-// New starts to count; Total runs from now. A negative limit, which
-// [Limits.Check] refuses, lets nothing through. Close it in the end.
+// newMeter starts a meter; Total runs from now. A negative limit, which
+// [Limits.Check] refuses, allows nothing. The caller has to close it.
 func newMeter(l Limits) *meter {
 	if l.Idle == 0 {
 		l.Idle = defaultIdle
@@ -93,7 +94,7 @@ func newMeter(l Limits) *meter {
 	return m
 }
 
-// Close ends the meter with ErrClosed, unless it has ended.
+// Close ends the meter with its closed error, unless it has ended.
 func (m *meter) Close() {
 	if m.timer != nil {
 		m.timer.Stop()
@@ -101,10 +102,11 @@ func (m *meter) Close() {
 	m.finish(errMeterClosed)
 }
 
-// Done is closed when a limit of bytes or time was passed, or at Close.
+// Done returns a channel that is closed when a limit of bytes or time is
+// exceeded, or at Close.
 func (m *meter) Done() <-chan struct{} { return m.done }
 
-// Err is why Done was closed, and nil before.
+// Err returns why Done was closed, and nil before.
 func (m *meter) Err() error {
 	select {
 	case <-m.done:
@@ -117,14 +119,14 @@ func (m *meter) Err() error {
 // Limits returns the limits, with the default for Idle.
 func (m *meter) Limits() Limits { return m.limits }
 
-// Counts returns what was counted up to now.
+// Counts returns the current counts.
 func (m *meter) Counts() meterCounts {
 	return meterCounts{m.open.Load(), m.taken.Load(), m.refused.Load(), m.in.Load(), m.out.Load()}
 }
 
 // Take counts a connection until release is called; calling it again does
-// nothing. One too many is refused with ErrConnections, and does not end the
-// meter.
+// nothing. A connection beyond the limit gets errConnections, which does not
+// end the meter.
 func (m *meter) Take() (release func(), err error) {
 	if err := m.Err(); err != nil {
 		m.refused.Add(1)
@@ -139,9 +141,9 @@ func (m *meter) Take() (release func(), err error) {
 	return sync.OnceFunc(func() { m.open.Add(-1) }), nil
 }
 
-// In counts n bytes that are about to pass into the sandbox. With an error
-// none of them may pass, and they are not counted: a limit is never passed by
-// a byte.
+// In counts n bytes that are about to pass into the sandbox. If it returns an
+// error, none of them may pass, and they are not counted: a limit is never
+// exceeded, not even by a byte.
 func (m *meter) In(n int64) error { return m.count(&m.in, n, m.limits.BytesIn, errBytesIn) }
 
 // Out counts n bytes that are about to pass out of the sandbox, as In does.
@@ -177,7 +179,7 @@ func (m *meter) finish(why error) {
 	})
 }
 
-// passed makes the error of a limit.
+// passed returns the error of an exceeded limit.
 func passed(why error) error {
 	e := &sandbox.Error{
 		Code: sandbox.CodeBudgetExceeded, Op: "use network", Err: why,

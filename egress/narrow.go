@@ -11,22 +11,23 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A Narrowing is rules that came later than those of a [Way], and hold beside
-// them: what passes has to be allowed by both.
+// A Narrowing holds rules added after a [Way] was opened. A connection has to
+// be allowed by both.
 type Narrowing struct {
 	Policy *network.Policy
-	// Holds reports whether a rule of network.allowedDomains is still there.
+	// Holds reports whether a rule of network.allowedDomains still exists.
 	Holds func(rule string) bool
 }
 
-// crossings are what passes a Way now, and the rules that came later.
+// crossings are the current connections of a Way, and the rules added later.
 type crossings struct {
 	mu    sync.Mutex
 	now   map[*visit]crossing
 	later []Narrowing
 }
 
-// A crossing is one of them: the program's end of it, and what has let it pass.
+// A crossing is one connection: the program's end of it, and the rule that
+// allowed it.
 type crossing struct {
 	conn net.Conn
 	rule string
@@ -35,7 +36,7 @@ type crossing struct {
 	addr netip.AddrPort
 }
 
-// Narrow has n hold from now on, and closes the connections that it does not
+// Narrow applies n from now on, and closes the connections that it does not
 // allow. All others stay open.
 func (w *Way) Narrow(n Narrowing) {
 	p := &w.crossings
@@ -49,7 +50,7 @@ func (w *Way) Narrow(n Narrowing) {
 	}
 }
 
-// refuses returns the decision by which n does not allow what a rule has
+// refuses returns the decision of n against a connection that a rule has
 // allowed, or nil.
 func (n Narrowing) refuses(x crossing) *network.Decision {
 	gone := &network.Decision{Verdict: policy.Deny, Rule: "network.allowedDomains", Message: "the rule that allowed it is no longer in the settings", Hint: "run the command again"}
@@ -70,8 +71,7 @@ func (n Narrowing) refuses(x crossing) *network.Decision {
 	return nil
 }
 
-// barred returns the decision of the rules that came later by which a host must
-// not be reached at all, or d.
+// barred returns the decision by which later rules deny a host entirely, or d.
 func (p *crossings) barred(d network.Decision, h network.Host, port uint16) network.Decision {
 	if d.Verdict == policy.Deny {
 		return d
@@ -87,8 +87,8 @@ func (p *crossings) barred(d network.Decision, h network.Host, port uint16) netw
 	return d
 }
 
-// enter takes a visit that may pass by the rule of d, and returns the decision
-// of later rules against it, or nil.
+// enter registers a visit allowed by the rule of d, or returns the decision of
+// later rules against it.
 func (p *crossings) enter(v *visit, d network.Decision) *network.Decision {
 	if v.conn == nil {
 		return nil

@@ -11,40 +11,40 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// Options are what a Plane needs.
+// Options configure a Plane.
 type Options struct {
 	Reach *Dialer // required
 
-	// Record is told each decision before a refusal is answered or a byte
-	// passes, and each end. It is called from many goroutines and has to be
-	// quick. Nil drops them.
+	// Record is called with each decision before a refusal is answered or a
+	// byte passes, and with each end. It is called from many goroutines and
+	// must return quickly. If it is nil, events are dropped.
 	Record func(Event)
 
-	// Decide, when set, is told of decisions to allow in the place of Record. An
-	// error turns the decision into a refusal, of which Record is told.
+	// Decide, if set, is called in place of Record with decisions to allow. An
+	// error turns the decision into a refusal, with which Record is called.
 	Decide func(Event) error
 
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 
-	// Roots are the authorities that requests with secrets trust for the host
-	// they go to; nil is those of the system.
+	// Roots are the certificate authorities trusted for the hosts of requests
+	// with secrets; nil is those of the system.
 	Roots *x509.CertPool
 
-	// QueueTime is how long a connection waits for its turn where
-	// limits.connections leaves no room. Zero is a minute.
+	// QueueTime is how long a connection is queued if limits.connections
+	// leaves no room. Zero is a minute.
 	QueueTime time.Duration
 }
 
-// A Plane is the proxy of one orchestrator. It serves any number of sandboxes,
-// each through a [Way] of its own. It is safe for concurrent use.
+// A Plane is the egress proxy of one orchestrator. It serves any number of
+// sandboxes, each through a [Way] of its own. It is safe for concurrent use.
 type Plane struct {
 	o    Options
-	head time.Duration // headTime, but in tests
-	// waitMost is maxWaiting, but in tests.
+	head time.Duration // headTime, except in tests
+	// waitMost is maxWaiting, except in tests.
 	waitMost int
-	waitAll  int64        // connections that wait, of all sandboxes together
-	waiting  atomic.Int64 // that do
+	waitAll  int64        // limit of queued connections of all sandboxes together
+	waiting  atomic.Int64 // queued connections of all sandboxes
 	ids      atomic.Uint64
 	counts   counts
 
@@ -53,7 +53,7 @@ type Plane struct {
 	closed bool
 }
 
-// New returns a Plane that serves nobody yet.
+// New returns a Plane without sandboxes.
 func New(o Options) *Plane {
 	if o.Record == nil {
 		o.Record = func(Event) {}
@@ -70,8 +70,8 @@ func New(o Options) *Plane {
 	return &Plane{o: o, head: headTime, waitMost: maxWaiting, waitAll: maxWaitingOfAll(), ways: map[*Way]struct{}{}}
 }
 
-// maxWaitingOfAll is a quarter of the descriptors that this process may have:
-// connections that wait must not keep those that are served from their hosts.
+// maxWaitingOfAll returns a quarter of this process's descriptor limit: queued
+// connections must leave descriptors for connections that are served.
 func maxWaitingOfAll() int64 {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
@@ -80,8 +80,8 @@ func maxWaitingOfAll() int64 {
 	return int64(min(uint64(l.Cur), 1<<20) / 4)
 }
 
-// waits counts n more connections that wait, and reports false when that would
-// be too many.
+// waits counts n more queued connections, and reports false if that is beyond
+// the limit.
 func (p *Plane) waits(n int64) bool {
 	if p.waiting.Add(n) > p.waitAll && n > 0 {
 		p.waiting.Add(-n)
@@ -91,8 +91,8 @@ func (p *Plane) waits(n int64) bool {
 }
 
 // Open serves the listener of one sandbox until Close or until the listener
-// fails. It owns l from the call on, also when it returns an error. A policy
-// that lets nothing pass is refused: such a sandbox needs no way out.
+// fails. It takes ownership of l, also if it returns an error. A policy that
+// allows nothing is an error: such a sandbox needs no egress session.
 func (p *Plane) Open(l net.Listener, o WayOptions) (*Way, error) {
 	w, err := p.newWay(l, o)
 	if err != nil {
@@ -114,8 +114,8 @@ func (p *Plane) Open(l net.Listener, o WayOptions) (*Way, error) {
 	return w, nil
 }
 
-// Close ends every Way and refuses new ones. It returns when no connection is
-// left.
+// Close ends every Way and refuses new ones. It returns when all connections
+// are closed.
 func (p *Plane) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -133,42 +133,42 @@ func (p *Plane) Close() error {
 	return nil
 }
 
-// Counters returns what happened so far.
+// Counters returns the current counters.
 func (p *Plane) Counters() Counters {
 	c := p.counts.read()
 	c.Waiting = p.waiting.Load()
 	return c
 }
 
-// forget drops a Way that has ended.
+// forget removes a Way that has ended.
 func (p *Plane) forget(w *Way) {
 	p.mu.Lock()
 	delete(p.ways, w)
 	p.mu.Unlock()
 }
 
-// failure is an error of opening a Way.
+// failure returns an error of opening a Way.
 func failure(code sandbox.Code, message string) error {
 	return sandbox.Errorf(code, "open the way out", "%s", message)
 }
 
-// Counters tell what a Plane has done since it was made. All but Open and
-// Waiting only grow.
+// Counters count the activity of a Plane since it was created. All but Open
+// and Waiting only grow.
 type Counters struct {
-	Open        int64 `json:"open"`        // connections from inside at this moment
-	Connections int64 `json:"connections"` // that were taken
-	Waiting     int64 `json:"waiting"`     // connections that wait for their turn at this moment
-	TurnedAway  int64 `json:"turnedAway"`  // connections beyond what a sandbox may have and what may wait
+	Open        int64 `json:"open"`        // current connections from inside
+	Connections int64 `json:"connections"` // accepted connections
+	Waiting     int64 `json:"waiting"`     // currently queued connections
+	TurnedAway  int64 `json:"turnedAway"`  // connections refused because the limit was reached and the queue was full or too slow
 	Allowed     int64 `json:"allowed"`     // requests and tunnels
 	Refused     int64 `json:"refused"`
 	Failed      int64 `json:"failed"` // allowed and not reached, or ended early
-	Asked       int64 `json:"asked"`  // questions that somebody was asked
+	Asked       int64 `json:"asked"`  // approval questions that were asked
 	BytesIn     int64 `json:"bytesIn"`
 	BytesOut    int64 `json:"bytesOut"`
-	Panics      int64 `json:"panics"` // connections that were ended by a fault of the proxy
+	Panics      int64 `json:"panics"` // connections ended by a panic of the proxy
 }
 
-// counts are Counters that many may change.
+// counts are Counters for concurrent updates.
 type counts struct {
 	open, connections, turnedAway, allowed, refused, failed, asked, bytesIn, bytesOut, panics atomic.Int64
 }

@@ -1,4 +1,4 @@
-// Pump: this part of the package carries bytes between two connections, in both directions, and
+// This file copies bytes between two connections, in both directions, and
 // counts them. Between two TCP connections the bytes stay in the kernel.
 
 package egress
@@ -11,44 +11,44 @@ import (
 	"time"
 )
 
-// ErrIdle is why a pump ended on which nothing passed for the meter's Idle.
+// pumpErrIdle ends a pump if nothing passes for the meter's Idle time.
 var errPumpIdle = errors.New("nothing passed for too long")
 
-// A Pair is two connections that are to be joined.
+// A pumpPair is two connections to be joined.
 //
-// A connection that is a *net.TCPConn, or says by a method NetConn() that it
-// is nothing more than one, is spliced with another such. Nothing may be
-// buffered above it. All others are read and written; they should have a
+// A connection that is a *net.TCPConn, or whose method NetConn() returns one
+// that it passes bytes to unchanged, is spliced with another such. Nothing may
+// be buffered above it. All others are read and written; they should have a
 // method CloseWrite.
 type pumpPair struct {
 	Inside, Outside net.Conn
-	First           []byte // read from Inside already; goes out before anything else
-	Meter           *meter // counts, bounds, and says how long nothing may pass
+	First           []byte // bytes already read from Inside; sent first
+	Meter           *meter // counts bytes and holds the limits, the idle time included
 }
 
-// Both is [Pair.Run] with nothing to go first.
+// bothPump is [pumpPair.Run] without bytes to send first.
 func bothPump(ctx context.Context, inside, outside net.Conn, m *meter) (in, out int64, err error) {
 	return pumpPair{Inside: inside, Outside: outside, Meter: m}.Run(ctx)
 }
 
-// Run carries bytes until both directions have ended, and closes both
-// connections before it returns. Deadlines that they have are cleared. The
-// numbers are those of bytes that were handed to the other side.
+// Run copies bytes until both directions have ended, and closes both
+// connections before it returns. It clears their deadlines. in and out count
+// the bytes written to the other side.
 //
-// The end of one direction is told to the other side by CloseWrite, and the
-// other direction goes on; a connection without CloseWrite can only be told by
-// its end, which ends both. A connection that is reset has the other one reset.
+// The end of one direction is passed on by CloseWrite, and the other direction
+// continues; a connection without CloseWrite is closed, which ends both. If a
+// connection is reset, the other one is reset too.
 //
-// Everything else ends both at once, by a reset where there is one, so that
-// nobody takes a part for the whole; err is then the cause: a limit of the
-// meter, ErrIdle, that of ctx, or what a connection failed with. Bytes are
-// counted before they pass, so no limit is passed by a byte. A direction whose
-// reader takes nothing counts as idle.
+// Every other cause ends both at once, by a reset where possible, so that a
+// peer does not take partial data for the whole; err is then the cause: a
+// limit of the meter, the idle error, that of ctx, or the error of a
+// connection. Bytes are counted before they pass, so no limit is exceeded. A
+// direction whose reader accepts nothing counts as idle.
 func (p pumpPair) Run(ctx context.Context) (in, out int64, err error) {
 	r := run{pumpPair: p, ended: make(chan error, 2)}
 	r.moved.Store(true)
 	for _, c := range []net.Conn{p.Inside, p.Outside} {
-		_ = c.SetDeadline(time.Time{}) // one of a handshake before would end it
+		_ = c.SetDeadline(time.Time{}) // a deadline left from a handshake would end it
 	}
 	go func() { r.ended <- r.direction(&r.out, p.Inside, p.Outside, p.First, p.Meter.Out) }()
 	go func() { r.ended <- r.direction(&r.in, p.Outside, p.Inside, nil, p.Meter.In) }()
@@ -68,20 +68,20 @@ func (p pumpPair) Run(ctx context.Context) (in, out int64, err error) {
 	return r.in.Load(), r.out.Load(), err
 }
 
-// A run is a Pair under way.
+// A run is a running pumpPair.
 type run struct {
 	pumpPair
 	in, out atomic.Int64
-	moved   atomic.Bool // something passed since the watch looked last
-	ended   chan error  // what each direction returned; room for both
+	moved   atomic.Bool // bytes passed since the last tick
+	ended   chan error  // results of the directions; buffered for both
 }
 
-// ticks is how often the watch looks within the time of Idle, which is thus
-// exceeded by at most a quarter.
+// ticks is the number of checks per idle time, which is thus exceeded by at
+// most a quarter.
 const ticks = 4
 
-// watch waits for the end. It returns how many directions have not returned
-// yet, and why it is the end, unless both have ended in order.
+// watch waits for the end of the pump. It returns how many directions have not
+// returned yet, and the cause, unless both have ended regularly.
 func (r *run) watch(ctx context.Context) (left int, err error) {
 	tick := time.NewTicker(max(r.Meter.Limits().Idle/ticks, time.Millisecond))
 	defer tick.Stop()
@@ -106,8 +106,8 @@ func (r *run) watch(ctx context.Context) (left int, err error) {
 	}
 }
 
-// direction carries bytes from one connection to another until the first ends,
-// and tells the second. Each number of bytes is allowed before it passes and
+// direction copies bytes from one connection to the other until the first
+// ends, and passes the end on. Each chunk is allowed before it passes and
 // added to total after.
 func (r *run) direction(total *atomic.Int64, from, to net.Conn, first []byte, allow func(int64) error) error {
 	passed := func(n int64) {
@@ -126,7 +126,7 @@ func (r *run) direction(total *atomic.Int64, from, to net.Conn, first []byte, al
 	return err
 }
 
-// carry moves bytes until from ends.
+// carry copies bytes until from ends.
 func carry(from, to net.Conn, allow func(int64) error, passed func(int64)) error {
 	a, b := bare(from), bare(to)
 	if a != nil && b != nil {
@@ -135,7 +135,7 @@ func carry(from, to net.Conn, allow func(int64) error, passed func(int64)) error
 	return copied(from, to, allow, passed)
 }
 
-// bare returns the TCP connection that c is nothing more than, or nil.
+// bare returns the TCP connection that c passes bytes to unchanged, or nil.
 func bare(c net.Conn) *net.TCPConn {
 	switch c := c.(type) {
 	case *net.TCPConn:

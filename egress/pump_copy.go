@@ -6,11 +6,11 @@ import (
 	"net"
 )
 
-// bufferSize is how much is read at once where bytes cannot stay in the
-// kernel; nothing else is held in memory.
+// pumpBufferSize is the size of one read where bytes cannot stay in the
+// kernel; no further data is held in memory.
 const pumpBufferSize = 32 << 10
 
-// copied moves bytes through memory.
+// copied copies bytes through memory.
 func copied(from, to net.Conn, allow func(int64) error, passed func(int64)) error {
 	buf := make([]byte, pumpBufferSize)
 	for {
@@ -40,17 +40,17 @@ func send(to net.Conn, b []byte, allow func(int64) error, passed func(int64)) er
 	return err
 }
 
-// errNoHalfClose is why a pump ends both directions with one.
+// errNoHalfClose ends both directions of a pump when one has ended.
 var errNoHalfClose = errors.New("the connection cannot end one direction alone")
 
-// closeWrite tells c that nothing more will come.
+// pumpCloseWrite closes the writing side of c.
 func pumpCloseWrite(c net.Conn) error {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok {
 		return errNoHalfClose
 	}
-	// A connection that has ended in the meantime needs no telling; its other
-	// direction says how it ended.
+	// The error for a connection that has already ended is ignored; its other
+	// direction reports how it ended.
 	_ = half.CloseWrite()
 	return nil
 }
@@ -59,7 +59,7 @@ func pumpCloseWrite(c net.Conn) error {
 func reset(c net.Conn) {
 	below := c
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		below = t.NetConn() // a farewell of TLS would say that all is in order, and can block
+		below = t.NetConn() // the close_notify of TLS would signal a regular end, and can block
 	}
 	if t := bare(below); t != nil {
 		_ = t.SetLinger(0)

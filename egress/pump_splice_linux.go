@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// chunk is how much is moved between two looks at the limits.
+	// chunk is the number of bytes moved between two checks of the limits.
 	chunk = 256 << 10
-	// small is up to how much one read and one write are cheaper than the
-	// detour through a pipe.
+	// small is the size up to which one read and one write are cheaper than
+	// splicing through a pipe.
 	small = 2 << 10
 )
 
-// splice moves bytes between two sockets inside the kernel. It waits until
-// bytes are there, asks whether as many may pass, and moves exactly these: so
-// limits and counts are current, and no pipe is held while nothing comes. As
-// long as few come at a time they are read and written.
+// splice moves bytes between two sockets inside the kernel. It waits for
+// bytes, asks whether that many may pass, and moves exactly these, so that
+// limits and counts are current and an idle connection holds no pipe. Small
+// amounts are read and written instead.
 func splice(from, to *net.TCPConn, allow func(int64) error, passed func(int64)) error {
 	raw, err := from.SyscallConn()
 	if err != nil {
@@ -50,7 +50,7 @@ func splice(from, to *net.TCPConn, allow func(int64) error, passed func(int64)) 
 	}
 }
 
-// move splices n bytes that are there.
+// move splices n available bytes.
 func move(from, to *net.TCPConn, n int64, allow func(int64) error, passed func(int64)) error {
 	if err := allow(n); err != nil {
 		return err
@@ -61,8 +61,9 @@ func move(from, to *net.TCPConn, n int64, allow func(int64) error, passed func(i
 	return err
 }
 
-// await waits for bytes. Few are read into buf, n of them; of more, ready is
-// how many are there, at most chunk. Both are 0 at the end of the stream.
+// await waits for bytes. A small amount is read into buf, n bytes; for a
+// larger one ready is the number of available bytes, at most chunk. Both are 0
+// at the end of the stream.
 func await(raw syscall.RawConn, buf []byte) (ready int64, n int, err error) {
 	waitErr := raw.Read(func(fd uintptr) (done bool) {
 		there, e := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
@@ -70,8 +71,8 @@ func await(raw syscall.RawConn, buf []byte) (ready int64, n int, err error) {
 			ready, n, err = int64(min(there, chunk)), 0, nil
 			return true
 		}
-		// Nothing can also mean an end, an error, or a byte out of band, which
-		// reading steps over.
+		// Zero available bytes can also mean an end, an error, or an
+		// out-of-band byte, which reading skips.
 		n, err = unix.Read(int(fd), buf)
 		for errors.Is(err, unix.EINTR) {
 			n, err = unix.Read(int(fd), buf)

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// The bounds of a queue that are not settings. A connection that waits is a
+// The bounds of a queue that are not settings. A queued connection costs a
 // descriptor and less than a kilobyte.
 const (
-	maxWaiting = 4096        // connections that wait, of one sandbox
-	queueTime  = time.Minute // that one of them waits, unless [Options.QueueTime] says otherwise
+	maxWaiting = 4096        // queued connections of one sandbox
+	queueTime  = time.Minute // queueing time, unless [Options.QueueTime] is set
 )
 
 // A queue holds the connections of one sandbox for which limits.connections
-// leaves no room yet, in the order in which they came. While one waits, the
-// connections that are served are as many as may be.
+// leaves no room yet, in order of arrival. While the queue is not empty, the
+// maximum number of connections is being served.
 type queue struct {
-	most int           // that wait at a time
-	wait time.Duration // that each waits at most
+	most int           // maximum length
+	wait time.Duration // maximum queueing time
 
 	mu      sync.Mutex
 	waiting list.List // of *waiter
 	idle    list.List // of net.Conn: served, between two requests
 }
 
-// A waiter is a connection that waits for its turn.
+// A waiter is a queued connection.
 type waiter struct {
 	conn  net.Conn
 	door  *Door
 	timer *time.Timer // ends the wait
 	since time.Time
-	left  bool // the queue
+	left  bool // removed from the queue
 }
 
-// take serves a connection, of a door or nil, has it wait for its turn, or turns it away.
+// take serves a connection, of a door or nil, queues it, or turns it away.
 func (w *Way) take(conn net.Conn, door *Door) {
 	q := &w.queue
 	q.mu.Lock()
@@ -51,13 +51,13 @@ func (w *Way) take(conn net.Conn, door *Door) {
 	x := &waiter{conn: conn, door: door, since: time.Now()}
 	place := q.waiting.PushBack(x)
 	x.timer = time.AfterFunc(q.wait, func() { w.waited(place) })
-	if first := q.idle.Front(); first != nil { // its program opens another one when it needs it
+	if first := q.idle.Front(); first != nil { // its program can open a new one
 		q.idle.Remove(first).(net.Conn).Close()
 	}
 	q.mu.Unlock()
 }
 
-// admit serves a connection, which has waited for so long, when the meter has room
+// admit serves a connection that was queued for waited, if the meter has room
 // for it. The queue is locked.
 func (w *Way) admit(conn net.Conn, door *Door, waited time.Duration) error {
 	release, err := w.meter.Take()
@@ -69,7 +69,7 @@ func (w *Way) admit(conn net.Conn, door *Door, waited time.Duration) error {
 	c.open.Add(1)
 	w.conns.Go(func() {
 		defer func() {
-			c.open.Add(-1) // first: the connection that takes the place counts too
+			c.open.Add(-1) // before next: the connection that takes the place is counted too
 			w.next(release)
 		}()
 		w.attend(conn, door, waited)
@@ -77,7 +77,7 @@ func (w *Way) admit(conn net.Conn, door *Door, waited time.Duration) error {
 	return nil
 }
 
-// next gives the place of a connection that has ended to the ones that wait.
+// next gives the place of an ended connection to a queued one.
 func (w *Way) next(release func()) {
 	q := &w.queue
 	q.mu.Lock()
@@ -91,7 +91,7 @@ func (w *Way) next(release func()) {
 	}
 }
 
-// leave takes a connection out of the queue, which is locked.
+// leave removes a connection from the queue, which is locked.
 func (w *Way) leave(place *list.Element) *waiter {
 	x := w.queue.waiting.Remove(place).(*waiter)
 	x.timer.Stop()
@@ -100,7 +100,7 @@ func (w *Way) leave(place *list.Element) *waiter {
 	return x
 }
 
-// waited turns a connection away whose turn did not come in time.
+// waited turns away a connection that was queued for too long.
 func (w *Way) waited(place *list.Element) {
 	q := &w.queue
 	q.mu.Lock()
@@ -108,7 +108,7 @@ func (w *Way) waited(place *list.Element) {
 	late := !x.left
 	if late {
 		w.leave(place)
-		w.conns.Add(1) // the Way is not done while it holds this connection
+		w.conns.Add(1) // the Way is not done before this connection is closed
 	}
 	q.mu.Unlock()
 	if late {
@@ -117,8 +117,7 @@ func (w *Way) waited(place *list.Element) {
 	}
 }
 
-// empty turns the connections away that wait when the Way or its meter has
-// ended.
+// empty turns away the queued connections when the Way or its meter has ended.
 func (w *Way) empty() {
 	for {
 		w.queue.mu.Lock()
@@ -137,10 +136,10 @@ func (w *Way) empty() {
 	}
 }
 
-// resting notes that a connection waits for its program's next request, which
-// the connections that wait for a turn need not wait for. It returns what is to
-// be called when the request has come, and false when the connection has to
-// end.
+// resting notes that a connection waits for its program's next request, so
+// that it can be closed in favor of queued connections. The caller calls busy
+// when the request arrives; busy is nil and ok is false if the connection has
+// to end.
 func (w *Way) resting(conn net.Conn) (busy func(), ok bool) {
 	q := &w.queue
 	q.mu.Lock()
@@ -151,7 +150,7 @@ func (w *Way) resting(conn net.Conn) (busy func(), ok bool) {
 	place := q.idle.PushBack(conn)
 	return func() {
 		q.mu.Lock()
-		q.idle.Remove(place) // does nothing when it is not there any more
+		q.idle.Remove(place) // does nothing if it was already removed
 		q.mu.Unlock()
 	}, true
 }

@@ -1,6 +1,5 @@
-// Reach: this part of the package connects to a host that a policy has allowed: it looks the
-// name up once, has every address judged, and dials one that was allowed and
-// no other.
+// This file connects to a host that a policy has allowed: it looks the name up
+// once, has every address judged, and dials only allowed addresses.
 
 package egress
 
@@ -16,48 +15,48 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// Defaults of Options.
+// Defaults of DialerOptions, and bounds.
 const (
 	defaultLookupTimeout = 10 * time.Second
 	defaultDialTimeout   = 15 * time.Second
 )
 
 const (
-	// maxAnswers bounds the answers to one lookup that are looked at.
+	// maxAnswers bounds the used answers of one lookup.
 	maxAnswers = 1024
-	// maxAddrs bounds the addresses that are tried for one connection.
+	// maxAddrs bounds the addresses tried for one connection.
 	maxAddrs = 8
-	// headStart is how long an address is waited for before the next is tried
-	// beside it (RFC 8305).
+	// headStart is the delay before the next address is tried in parallel (RFC
+	// 8305).
 	headStart = 300 * time.Millisecond
 )
 
-// A Resolver looks names up; a *net.Resolver is one. It has to end when ctx
-// does.
+// A Resolver looks up names; *net.Resolver implements it. A lookup has to end
+// when ctx does.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Options say how a Reacher reaches out. The zero value uses the resolver of
-// the system and no proxy.
+// DialerOptions configure a Dialer. The zero value uses the resolver of the
+// system and no proxy.
 type DialerOptions struct {
 	Resolver Resolver
-	// Dial connects by TCP. What it returns has to tell by RemoteAddr that it
-	// leads to the address that was asked for.
+	// Dial connects by TCP. RemoteAddr of the connection has to be the
+	// requested address.
 	Dial          func(context.Context, netip.AddrPort) (net.Conn, error)
-	Own           func(netip.Addr) bool // an address of this machine; nil: asks the kernel
+	Own           func(netip.Addr) bool // reports an address of this machine; nil: asks the kernel
 	Upstream      *Upstream             // nil: directly
-	LookupTimeout time.Duration         // zero: DefaultLookupTimeout
-	DialTimeout   time.Duration         // for all addresses of a host and the proxy's consent; zero: DefaultDialTimeout
+	LookupTimeout time.Duration         // zero: 10 s
+	DialTimeout   time.Duration         // for all addresses of a host and the upstream proxy's handshake; zero: the default
 }
 
-// A Reacher connects. Its methods may be called at once.
+// A Dialer connects to allowed hosts. It is safe for concurrent use.
 type Dialer struct{ options DialerOptions }
 
-// New returns a Reacher.
+// NewDialer returns a Dialer.
 func NewDialer(o DialerOptions) *Dialer {
 	if o.Resolver == nil {
-		o.Resolver = &net.Resolver{PreferGo: true} // the other one keeps a thread for each name that hangs
+		o.Resolver = &net.Resolver{PreferGo: true} // the cgo resolver blocks a thread for each pending lookup
 	}
 	if o.Dial == nil {
 		o.Dial = dialTCP
@@ -74,27 +73,25 @@ func NewDialer(o DialerOptions) *Dialer {
 	return &Dialer{o}
 }
 
-// JudgeAddr says whether an address may be dialled; [network.Policy.JudgeAddr]
-// is one.
+// A judgeAddr decides whether an address may be dialled;
+// [network.Policy.JudgeAddr] is one.
 type judgeAddr func(netip.Addr, uint16) network.Decision
 
-// Dial connects to a host that was allowed by its name. A name is looked up
-// once, as an absolute one, so that no search list can make another host of
-// it (nor, with the resolver of the system, the hosts file of a name without a
-// dot). An address is not looked up at all, nor is localhost (RFC 6761), which
-// is 127.0.0.1 and ::1. Every answer is judged. Those that
-// judge does not allow are left out, and only up to 8 of those that it allows
-// are dialled, one beside the other when they are slow. With an upstream proxy
-// that concerns the host, the proxy is asked for the same addresses, never for
-// the name. An address of the orchestrator's own machine has to be allowed as
-// a loopback address too.
+// Dial connects to a host whose name was allowed. A name is looked up once, as
+// an absolute one, so that no search list can turn it into another host (nor,
+// with the resolver of the system, the hosts file for a name without a dot).
+// An address is not looked up, nor is localhost (RFC 6761), which is 127.0.0.1
+// and ::1. Every answer is judged. Answers that judge does not allow are left
+// out, and at most 8 allowed ones are dialled, in parallel if they are slow.
+// If an upstream proxy applies to the host, the proxy is asked for the same
+// addresses, never for the name. An address of the orchestrator's own machine
+// has to be allowed as a loopback address too.
 //
-// The address returned is the one that the connection leads to. The
-// connection is a *net.TCPConn, or a *tls.Conn with a proxy that speaks TLS,
-// unless Options.Dial makes others.
+// The returned address is that of the host. The connection is a *net.TCPConn,
+// or a *tls.Conn for an https proxy, unless DialerOptions.Dial returns others.
 //
-// Errors are *Refused, *Unresolved or *Unreachable. They hold nothing that
-// was sent by the host or a name server, except quoted.
+// Errors are *reachRefused, *reachUnresolved or *reachUnreachable. Text from
+// the host or a name server occurs in them only quoted.
 func (r *Dialer) Dial(ctx context.Context, h network.Host, port uint16, judge judgeAddr) (net.Conn, netip.AddrPort, error) {
 	answers, err := r.answers(ctx, h)
 	if err != nil {
@@ -149,8 +146,8 @@ func (r *Dialer) lookup(ctx context.Context, name string) ([]netip.Addr, error) 
 	return answers[:min(len(answers), maxAnswers)], err
 }
 
-// vet returns the addresses that judge allows, each once, and what it said of
-// the first that it does not allow.
+// vet returns the addresses that judge allows, each once, and the first
+// refusal.
 func vet(answers []netip.Addr, port uint16, judge judgeAddr) (allowed []netip.AddrPort, first *reachRefused) {
 	seen := make(map[netip.Addr]bool, len(answers))
 	for _, a := range answers {
@@ -183,7 +180,7 @@ func judgeOne(a netip.Addr, port uint16, judge judgeAddr) network.Decision {
 	return refuse
 }
 
-// direct connects to an address that was vetted.
+// direct connects to a vetted address.
 func (r *Dialer) direct(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	conn, err := r.options.Dial(ctx, to)
 	if err != nil {
@@ -196,7 +193,7 @@ func (r *Dialer) direct(ctx context.Context, to netip.AddrPort) (net.Conn, error
 	return conn, nil
 }
 
-// remote returns the address that a connection leads to.
+// remote returns the remote address of a connection.
 func remote(c net.Conn) netip.AddrPort {
 	t, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -206,8 +203,8 @@ func remote(c net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// dialTCP connects without buffering of small writes (the default of package
-// net), and has the kernel notice a host that is gone.
+// dialTCP connects without delaying small writes (the default of package net),
+// and with TCP keep-alive to detect unreachable hosts.
 func dialTCP(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 4}}
 	c, err := d.DialTCP(ctx, "tcp", netip.AddrPort{}, to)

@@ -12,14 +12,14 @@ import (
 // maxBypass bounds the entries of NO_PROXY.
 const maxBypass = 10_000
 
-// A bypass lists what is reached without a proxy.
+// A bypass lists the hosts reached without a proxy.
 type bypass struct {
 	all     bool
 	entries []reachEntry
 }
 
-// An entry is one of a bypass: a name, a suffix that starts with a dot, or a
-// range of addresses.
+// A reachEntry is one entry of a bypass: a name, a suffix that starts with a
+// dot, or a range of addresses.
 type reachEntry struct {
 	name   string
 	suffix string
@@ -27,8 +27,8 @@ type reachEntry struct {
 	port   uint16 // 0: any
 }
 
-// parseBypass reads NO_PROXY. What is no entry is an error: to leave it out
-// would send through a proxy what was not meant to.
+// parseBypass parses NO_PROXY. An invalid entry is an error: ignoring it would
+// send traffic through a proxy that must bypass it.
 func parseBypass(list string) (bypass, error) {
 	var b bypass
 	fields := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })

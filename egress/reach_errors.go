@@ -12,14 +12,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// Refused tells that a host has addresses, and that none of them may be
+// A reachRefused reports that a host has addresses, and none of them may be
 // dialled.
 type reachRefused struct {
-	Decision network.Decision // of the first that is refused
+	Decision network.Decision // of the first refused address
 	Addr     netip.AddrPort
 }
 
-// Error says what the policy said.
+// Error returns the message of the policy.
 func (e *reachRefused) Error() string { return e.Decision.Message }
 
 // Unwrap returns a [sandbox.Error] of [sandbox.CodeCapabilityBlocked].
@@ -30,7 +30,8 @@ func (e *reachRefused) Unwrap() error {
 	}
 }
 
-// Unresolved tells that no address of a host could be found.
+// A reachUnresolved reports that a host has no address or could not be looked
+// up.
 type reachUnresolved struct {
 	Host    network.Host
 	Timeout bool  // the resolver did not answer in time
@@ -57,11 +58,12 @@ func (e *reachUnresolved) Unwrap() error {
 	return failed("look up", e.Host.String(), e.Error(), "see whether the orchestrator can look the name up", e.Timeout, e.Err)
 }
 
-// Unreachable tells that no address of a host that may be dialled could be.
+// A reachUnreachable reports that no allowed address of a host could be
+// connected to.
 type reachUnreachable struct {
 	Host    network.Host
 	Port    uint16
-	Addr    netip.AddrPort // that Err is about
+	Addr    netip.AddrPort // address of Err
 	Timeout bool
 	Err     error
 }
@@ -98,7 +100,7 @@ func failed(op, resource, message, hint string, timeout bool, cause error) error
 	return e
 }
 
-// late reports whether an error is that of a time that is over.
+// reachLate reports whether an error is a timeout.
 func reachLate(err error) bool {
 	var n net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &n) && n.Timeout()

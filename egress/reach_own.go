@@ -10,10 +10,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// notOurs leaves out addresses of the orchestrator's own machine: what listens
-// there may count on a firewall that such a connection does not pass. They are
-// the machine's loopback by another name, so judge has to allow that at the
-// same port. It returns the first that is left out too.
+// notOurs removes addresses of the orchestrator's own machine: services
+// listening there may rely on a firewall that such a connection bypasses. They
+// are equivalent to loopback, so they are kept only if judge allows the
+// loopback address at the same port. It also returns the first removed one.
 func (r *Dialer) notOurs(h network.Host, targets []netip.AddrPort, judge judgeAddr) (kept []netip.AddrPort, first *reachRefused) {
 	for _, to := range targets {
 		if to.Addr().IsLoopback() || r.options.Upstream.choose(h, to) != nil || !r.options.Own(to.Addr()) ||
@@ -31,7 +31,7 @@ func (r *Dialer) notOurs(h network.Host, targets []netip.AddrPort, judge judgeAd
 	return kept, first
 }
 
-// loopback returns the loopback address of a's family.
+// reachLoopback returns the loopback address of a's family.
 func reachLoopback(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -39,9 +39,9 @@ func reachLoopback(a netip.Addr) netip.Addr {
 	return netip.IPv6Loopback()
 }
 
-// isOwn asks the kernel which address it would speak from: to itself it
-// speaks from the same. Nothing is sent. What has no route is nobody's; when
-// the kernel does not say, it is ours.
+// isOwn reports whether a is an address of this machine: the kernel then
+// chooses it as its own source address. Nothing is sent. An address without a
+// route is not own; for any other error isOwn returns true.
 func isOwn(a netip.Addr) bool {
 	const discard = 9
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, discard)))

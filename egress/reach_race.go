@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// order puts addresses of both families in turn, that of the first answer
-// first, and leaves out what is too many.
+// order alternates the addresses of both families, starting with that of the
+// first answer, and drops those beyond the limit.
 func order(targets []netip.AddrPort) []netip.AddrPort {
 	var first, second []netip.AddrPort
 	for _, t := range targets {
@@ -31,12 +31,11 @@ func order(targets []netip.AddrPort) []netip.AddrPort {
 	return out[:min(len(out), maxAddrs)]
 }
 
-// race connects to the first of the addresses that answers. The next one is
-// tried when one has failed, or was not done after its head start. Of the
-// losers nothing is left: their attempts are cancelled, and a connection that
-// comes all the same is closed.
+// race connects to the first address that answers. The next one is tried when
+// one has failed or is not connected after its head start. The other attempts
+// are cancelled, and their connections are closed.
 //
-// The error is the first one, with the address that it is about.
+// The error is the first one, with its address.
 func race(ctx context.Context, targets []netip.AddrPort, connect func(context.Context, netip.AddrPort) (net.Conn, error)) (net.Conn, netip.AddrPort, error) {
 	type result struct {
 		conn net.Conn
@@ -45,7 +44,7 @@ func race(ctx context.Context, targets []netip.AddrPort, connect func(context.Co
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results := make(chan result) // without room: nothing is left in it
+	results := make(chan result) // unbuffered, so that no connection is left in it
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var first *result

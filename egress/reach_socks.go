@@ -44,7 +44,7 @@ func (p *proxy) socks(conn net.Conn, to netip.AddrPort) error {
 	return skipBound(conn, answer[3])
 }
 
-// socksGreet agrees on how to log in, and does.
+// socksGreet negotiates the authentication method, and authenticates.
 func (p *proxy) socksGreet(conn net.Conn) error {
 	method := byte(socksNoLogin)
 	if p.login {
@@ -75,8 +75,7 @@ func (p *proxy) socksGreet(conn net.Conn) error {
 	return nil
 }
 
-// skipBound reads over the address at the end of the answer, which says
-// nothing that is needed.
+// skipBound skips the address at the end of the reply, which is not needed.
 func skipBound(conn net.Conn, kind byte) error {
 	n := 0
 	switch kind {

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// maxAnswerHead bounds what a proxy says before bytes pass.
+// reachMaxAnswerHead bounds the head of a proxy's response.
 const reachMaxAnswerHead = 16 << 10
 
-// A proxyError is what went wrong with an upstream proxy. It names none of
-// its credentials.
+// A proxyError is an error of an upstream proxy. It contains no credentials.
 type proxyError struct {
 	why string
 	err error
@@ -28,13 +27,13 @@ type proxyError struct {
 func (e *proxyError) Error() string { return "the upstream proxy " + e.why }
 func (e *proxyError) Unwrap() error { return e.err }
 
-// through asks the proxy for a connection to an address that was vetted.
+// through connects to a vetted address through the proxy.
 func (r *Dialer) through(ctx context.Context, p *proxy, to netip.AddrPort) (net.Conn, error) {
 	conn, err := r.toProxy(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	// The end of ctx ends what the proxy is waited for.
+	// An ended ctx interrupts the wait for the proxy.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	asked, err := p.ask(ctx, conn, to)
 	if !stop() && err == nil {
@@ -50,8 +49,8 @@ func (r *Dialer) through(ctx context.Context, p *proxy, to netip.AddrPort) (net.
 	return asked, nil
 }
 
-// toProxy connects to the proxy itself. It is the orchestrator's own, so its
-// addresses are not judged.
+// toProxy connects to the proxy itself. The orchestrator's configuration names
+// it, so its addresses are not judged.
 func (r *Dialer) toProxy(ctx context.Context, p *proxy) (net.Conn, error) {
 	addrs := []netip.Addr{}
 	if a, ok := p.host.Addr(); ok {
@@ -90,7 +89,7 @@ func (p *proxy) ask(ctx context.Context, conn net.Conn, to netip.AddrPort) (net.
 	return conn, p.connect(conn, to)
 }
 
-// connect speaks CONNECT.
+// connect performs the CONNECT handshake.
 func (p *proxy) connect(conn net.Conn, to netip.AddrPort) error {
 	head := "CONNECT " + to.String() + " HTTP/1.1\r\nHost: " + to.String() + "\r\n"
 	if p.login {
@@ -107,8 +106,8 @@ func (p *proxy) connect(conn net.Conn, to netip.AddrPort) error {
 	return judgeStatus(strings.TrimSuffix(line, "\r"))
 }
 
-// readHead reads up to the empty line and not a byte more: what follows is the
-// host's.
+// readHead reads up to the empty line and not a byte more: the next bytes are
+// from the host.
 func readHead(conn net.Conn) ([]byte, error) {
 	var head []byte
 	var b [1]byte
@@ -128,7 +127,7 @@ func readHead(conn net.Conn) ([]byte, error) {
 	}
 }
 
-// judgeStatus reads the first line of the answer to CONNECT.
+// judgeStatus checks the status line of the answer to CONNECT.
 func judgeStatus(line string) error {
 	version, rest, _ := strings.Cut(line, " ")
 	code, reason, _ := strings.Cut(rest, " ")
@@ -144,7 +143,7 @@ func judgeStatus(line string) error {
 	return &proxyError{why: fmt.Sprintf("refused with %d %s", status, quoted(reason))}
 }
 
-// quoted makes what somebody else said safe to show, and short.
+// quoted returns received text quoted where needed, and shortened.
 func quoted(s string) string {
 	if len(s) > 80 {
 		return strconv.QuoteToASCII(s[:80]) + "..."

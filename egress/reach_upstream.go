@@ -10,37 +10,37 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// An Upstream says through which proxies the orchestrator reaches out. It
-// does not change, so it is safe for concurrent use.
+// An Upstream holds the proxies through which the orchestrator connects to
+// hosts. It is immutable and safe for concurrent use.
 type Upstream struct {
 	http, other *proxy
 	bypass      bypass
 }
 
-// A proxy is one that stands between the orchestrator and the hosts.
+// A proxy is an upstream proxy between the orchestrator and the hosts.
 type proxy struct {
 	scheme     string // http, https, socks5
 	host       network.Host
 	port       uint16
 	user, pass string
-	login      bool           // there are credentials
-	roots      *x509.CertPool // that sign the certificate of https; nil: those of the system
+	login      bool           // has credentials
+	roots      *x509.CertPool // authorities for the certificate of an https proxy; nil: those of the system
 }
 
-// UpstreamFrom reads the proxies from variables of an environment: HTTP_PROXY
-// for port 80, HTTPS_PROXY for every other, ALL_PROXY for what has none of its
-// own, NO_PROXY for what is reached directly; upper case or lower. Without any
-// of them the Upstream is nil, which is directly too.
+// UpstreamFrom reads the proxies from environment variables: HTTP_PROXY for
+// port 80, HTTPS_PROXY for all other ports, ALL_PROXY where these are not set,
+// NO_PROXY for hosts reached directly; upper case or lower. Without any of
+// them the Upstream is nil, which means direct connections too.
 //
-// Schemes are http, https, socks5 and socks5h; without one it is http. The
-// two of SOCKS mean the same: proxies are told vetted addresses and no names.
+// Schemes are http, https, socks5 and socks5h; the default is http. The two
+// SOCKS schemes mean the same: a proxy gets vetted addresses and no names.
 // NO_PROXY lists hosts (their subdomains included), .suffixes, addresses and
-// ranges, each with a port or without, or "*". Ranges concern the addresses
-// that names turn out to have. Loopback and link-local addresses are this
-// machine's and never a proxy's business.
+// ranges, each with a port or without, or "*". Ranges apply to the looked-up
+// addresses of names. Loopback and link-local addresses belong to this machine
+// and never use a proxy.
 //
-// Errors are of [sandbox.CodeValidation] and name the variable. They show
-// nothing of its value, in which a password can be.
+// Errors are of [sandbox.CodeValidation] and name the variable. They do not
+// contain its value, which may include a password.
 func UpstreamFrom(env func(string) string) (*Upstream, error) {
 	all, err := proxyFrom(env, "ALL_PROXY")
 	if err != nil {
@@ -69,8 +69,8 @@ func UpstreamFrom(env func(string) string) (*Upstream, error) {
 	return u, nil
 }
 
-// variable returns the value of a variable, upper case before lower, with the
-// name that it has.
+// variable returns the value of a variable and its name as found, upper case
+// before lower.
 func variable(env func(string) string, name string) (as, value string) {
 	if v := env(name); v != "" {
 		return name, v
@@ -93,7 +93,7 @@ func proxyFrom(env func(string) string, name string) (*proxy, error) {
 	return p, nil
 }
 
-// parseProxy reads the URL of a proxy, or says what is wrong with it.
+// parseProxy parses the URL of a proxy; why describes what is wrong with it.
 func parseProxy(text string) (p *proxy, why string) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text

@@ -1,14 +1,14 @@
-// Record: this part of the package puts what the proxy decides on record: everything into the
-// evidence, refusals among the violations, and for the command that asked as
-// violations of its own.
+// This file records the decisions of the proxy: all of them as evidence,
+// refusals also as violations, and those of a command as violations of that
+// command.
 //
-// The proxy must not wait for a disk. Its decisions go through a bounded queue
-// to one writer, which writes what has gathered as one batch. When the queue
-// is full the proxy waits for up to a second; what finds no place then, and
-// what cannot be written, is counted, and told in the log and in a record as
-// soon as one can be written. What waits in the queue is lost with a process
-// that is killed. Where a sandbox requires evidence nothing passes before its
-// decision is written: that survives the end of the process, however it comes.
+// The proxy must not wait for a disk. Decisions go through a bounded queue to
+// one writer, which writes the gathered ones as one batch. If the queue is
+// full the proxy waits for up to a second; decisions that then find no place,
+// and those that cannot be written, are counted, and reported in the log and,
+// as soon as possible, in a record. A killed process loses the decisions in
+// the queue. If a sandbox requires evidence, nothing passes before its
+// decision is written, so that the record survives every kind of exit.
 
 package egress
 
@@ -25,65 +25,65 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 )
 
-// The defaults of Options, and bounds.
+// The defaults of RecorderOptions, and bounds.
 const (
 	defaultQueue  = 4096
 	defaultWait   = time.Second
 	defaultWithin = 5 * time.Second
 
-	quiet    = time.Second      // after which counts are written
-	sayEvery = 10 * time.Second // between two lines of the log about losses
+	quiet    = time.Second      // delay after which counts are written
+	sayEvery = 10 * time.Second // interval between two log lines about losses
 )
 
-// Evidence is what keeps everything; *[evidence.Store] is one.
+// recordEvidence stores all events; *[evidence.Store] is one.
 type recordEvidence interface {
 	Append(ctx context.Context, rs ...evidence.Record) error
-	Flush(ctx context.Context) error // writes what was only counted
+	Flush(ctx context.Context) error // writes counted records
 }
 
 var _ recordEvidence = (*evidence.Store)(nil)
 
-// Options are what a Recorder needs.
+// RecorderOptions configure a Recorder.
 type RecorderOptions struct {
 	Evidence   recordEvidence     // required
 	Violations violation.Recorder // nil: refusals are in the evidence alone
-	// Require makes every decision to allow wait until it is written, and
-	// fail when it cannot be. Who.Require does so for one sandbox.
+	// Require makes every decision to allow wait until it is written, and fail
+	// if it cannot be written. recordWho.Require does so for one sandbox.
 	Require bool
-	Queue   int                // events that may wait to be written; 0 takes DefaultQueue
-	Wait    time.Duration      // how long a caller waits for a place; 0 takes DefaultWait
-	Within  time.Duration      // bounds a write, and how long Decide waits for one; 0 takes DefaultWithin
+	Queue   int                // events that may be queued; 0 is the default
+	Wait    time.Duration      // how long a caller waits for a place; 0 is the default
+	Within  time.Duration      // bounds a write, and how long Decide waits for one; 0 is the default
 	Log     logrus.FieldLogger // required
 	Now     func() time.Time   // default time.Now
 }
 
-// A Recorder takes the events of a Plane. It is safe for concurrent use. Close
-// ends its goroutine.
+// A Recorder records the events of a Plane. It is safe for concurrent use.
+// Close ends its goroutine.
 type Recorder struct {
 	o     RecorderOptions
 	queue chan item
 	ended chan struct{}
 	names registry
 
-	open   sync.RWMutex // held for reading while something is put into the queue
+	open   sync.RWMutex // read-locked while an item is put into the queue
 	closed bool
 
 	counts recordCounts
 	losses losses
-	said   atomic.Int64 // when the log was told of a loss, in ns
+	said   atomic.Int64 // time of the last log line about a loss, in ns
 }
 
-// An item waits for the writer: an event with whose it is, or a request to
-// write everything that is kept back.
+// An item is an entry of the writer's queue: an event with its attribution, or
+// a request to write all counted records.
 type item struct {
 	event Event
 	who   who
 	flush bool
-	// done hears how the batch went that the item was in; nil: nobody waits.
+	// done receives the result of the item's batch; nil if no caller waits.
 	done chan error
 }
 
-// New returns a Recorder whose writer waits for events.
+// NewRecorder returns a Recorder with a running writer.
 func NewRecorder(o RecorderOptions) (*Recorder, error) {
 	const op = "open the record of the way out"
 	switch {
@@ -109,8 +109,8 @@ func NewRecorder(o RecorderOptions) (*Recorder, error) {
 	return r, nil
 }
 
-// Record takes an event that nobody waits for: a refusal, or an end. It
-// returns at once while there is room in the queue.
+// Record records an event without waiting for the write: a refusal, or an end.
+// It returns at once while there is room in the queue.
 func (r *Recorder) Record(e Event) {
 	who, _ := r.names.find(e.Sandbox, e.Caller)
 	if err := r.put(item{event: e, who: who}); err != nil {
@@ -118,10 +118,10 @@ func (r *Recorder) Record(e Event) {
 	}
 }
 
-// Decide takes a decision to allow, before a byte of it passes. An error, of
-// type *[sandbox.Error], means that it has to be refused: evidence is required
-// and cannot be written, or nobody has said whose the sandbox is. The refusal
-// is an event of its own, for Record. Otherwise it is as Record.
+// Decide records a decision to allow, before a byte passes. An error, of type
+// *[sandbox.Error], means that the request has to be refused: evidence is
+// required and cannot be written, or the sandbox is not registered. The caller
+// records the refusal as an event of its own. Otherwise Decide is as Record.
 func (r *Recorder) Decide(e Event) error {
 	who, known := r.names.find(e.Sandbox, e.Caller)
 	if !known {
@@ -153,8 +153,8 @@ func (r *Recorder) Decide(e Event) error {
 	}
 }
 
-// Flush waits until everything that was taken before is written, counts
-// included. Its error is that of the write.
+// Flush waits until all events recorded before are written, counts included.
+// It returns the error of the write.
 func (r *Recorder) Flush(ctx context.Context) error {
 	it := item{flush: true, done: make(chan error, 1)}
 	if err := r.putUntil(it, ctx.Done()); err != nil {
@@ -168,8 +168,8 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 }
 
-// Close writes what is waiting and ends the writer. What comes later is lost,
-// and what would have to be on record is refused. The stores stay open.
+// Close writes the queued events and ends the writer. Later events are lost,
+// and later decisions that require evidence are refused. The stores stay open.
 func (r *Recorder) Close() error {
 	r.open.Lock()
 	if !r.closed {
@@ -184,7 +184,7 @@ func (r *Recorder) Close() error {
 	return nil
 }
 
-// put gives an item to the writer, or an error when there is no place for it
+// put queues an item for the writer, or returns an error if there is no place
 // in time.
 func (r *Recorder) put(it item) error {
 	r.open.RLock()

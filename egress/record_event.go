@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// The most bytes that are kept of the texts of an event.
+// The maximum recorded bytes of an event's texts.
 const (
 	maxWord       = 64
 	maxHost       = 300
@@ -22,12 +22,12 @@ const (
 	maxText       = 512
 	recordMaxPath = 1024
 	maxSecrets    = 16
-	maxLittle     = 96 // of each, where together they are too much
+	maxLittle     = 96 // of each, if together they are too long
 )
 
-// bounded returns e as it is kept. The proxy hands out texts that are canonical
-// or quoted; that is held here once more, and what may hold a secret is left
-// out: the query of a path, and credentials and queries of addresses in
+// bounded returns e as it is recorded. The proxy passes texts that are
+// canonical or quoted; bounded enforces that again, and removes parts that may
+// hold a secret: the query of a path, and credentials and queries of URLs in
 // messages.
 func bounded(e Event, now time.Time) Event {
 	if y := e.Time.Year(); e.Time.IsZero() || y < 1 || y > 9999 {
@@ -42,7 +42,7 @@ func bounded(e Event, now time.Time) Event {
 	}
 	e.Path = recordPlain(e.Path, recordMaxPath)
 	switch {
-	case e.Verdict == "" && e.Phase == PhaseEnd: // only what was allowed has one
+	case e.Verdict == "" && e.Phase == PhaseEnd: // only allowed visits have an end
 		e.Verdict = policy.Allow
 	case e.Verdict != policy.Allow && e.Verdict != policy.Ask:
 		e.Verdict = policy.Deny
@@ -56,8 +56,8 @@ func bounded(e Event, now time.Time) Event {
 	return e
 }
 
-// encode returns a bounded event as data. One whose texts grow by encoding is
-// cut further.
+// encode returns a bounded event as data. An event whose texts grow by
+// encoding is cut further.
 func encode(e Event) (json.RawMessage, error) {
 	data, err := json.Marshal(e)
 	if err != nil || len(data) <= evidence.MaxData {
@@ -70,8 +70,8 @@ func encode(e Event) (json.RawMessage, error) {
 	return json.Marshal(e)
 }
 
-// plain returns s as printable ASCII of at most most bytes, quoted when it is
-// none.
+// recordPlain returns s as printable ASCII of at most most bytes, quoted if it
+// has other characters.
 func recordPlain(s string, most int) string {
 	for i := 0; i < len(s); i++ {
 		if s[i] < ' ' || s[i] > '~' {
@@ -85,8 +85,8 @@ func recordPlain(s string, most int) string {
 	return s
 }
 
-// discreet returns a message without the credentials and queries of the
-// addresses in it.
+// discreet returns a message without the credentials and queries of URLs in
+// it.
 func discreet(s string) string {
 	if !strings.ContainsAny(s, "?@") {
 		return s
@@ -107,10 +107,10 @@ func discreet(s string) string {
 	return strings.Join(words, "")
 }
 
-// trailer is what ends a word that is no part of an address.
+// trailer returns the characters at the end of a word that belong to no URL.
 func trailer(w string) string { return w[len(strings.TrimRight(w, "\"': ")):] }
 
-// refusal returns what was refused as a violation to keep.
+// refusal returns the item's refusal as a violation record.
 func (it item) refusal() (violation.Record, bool) {
 	v, ok := violationOf(it.event)
 	if !ok {
@@ -123,9 +123,10 @@ func (it item) refusal() (violation.Record, bool) {
 	return r, true
 }
 
-// FromEvents returns what was refused to a command, each target and rule once,
-// in the order of their last refusals, and the last [violation.MaxViolations]
-// of them. The events are those of one command, oldest first.
+// fromEvents returns the violations of a command, each target and rule once,
+// in the order of their last refusals, and at most the last
+// [violation.MaxViolations]. The events are those of one command, oldest
+// first.
 func fromEvents(events []Event) []sandbox.Violation {
 	var out []sandbox.Violation
 	for _, e := range events {
@@ -139,14 +140,14 @@ func fromEvents(events []Event) []sandbox.Violation {
 	return out[max(0, len(out)-violation.MaxViolations):]
 }
 
-// violationOf returns a refusal as what the proxy has seen and stopped. What
-// was allowed and did not come about is none.
+// violationOf returns a refusal as a violation. An allowed request that failed
+// is none.
 func violationOf(e Event) (sandbox.Violation, bool) {
 	if e.Phase != PhaseDecision || e.Verdict == policy.Allow {
 		return sandbox.Violation{}, false
 	}
 	rule := e.Rule
-	if rule == "address" && e.Message != "" { // which address it is, and which rule opens it, only that says
+	if rule == "address" && e.Message != "" { // only this message names the address and the rule that allows it
 		rule += ": " + strings.TrimSuffix(e.Message+"; "+e.Hint, "; ")
 	}
 	return sandbox.Violation{
@@ -155,7 +156,7 @@ func violationOf(e Event) (sandbox.Violation, bool) {
 	}, true
 }
 
-// target writes host and port as policy/network does.
+// recordTarget formats host and port as policy/network does.
 func recordTarget(e Event) string {
 	host := e.Host
 	switch {
@@ -170,8 +171,8 @@ func recordTarget(e Event) string {
 	return host + ":" + strconv.Itoa(int(e.Port))
 }
 
-// denied reports whether a rule denies rather than not allow: a list of denials
-// or what addresses are.
+// recordDenied reports whether a rule is an explicit denial, in contrast to a
+// missing permission: a list of denials or the address rule.
 func recordDenied(rule string) bool {
 	return rule == "address" || strings.HasPrefix(rule, "network.deniedDomains")
 }

@@ -12,28 +12,29 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
-// Why an event found no place.
+// Reasons why an event was not queued.
 var (
 	errFull         = errors.New("too many decisions wait to be written")
 	errRecordClosed = errors.New("the record is closed")
 )
 
-// Counters tell what a Recorder has done since it was made. They only grow.
+// recordCounters count the activity of a Recorder since it was created. They
+// only grow.
 type recordCounters struct {
-	Recorded int64 `json:"recorded"` // events that are in the evidence, alone or counted
-	Refusals int64 `json:"refusals"` // events that are among the violations, alone or counted
-	Lost     int64 `json:"lost"`     // events that are not in the evidence
-	Unlisted int64 `json:"unlisted"` // refusals that are not among the violations
-	Batches  int64 `json:"batches"`  // that were written
+	Recorded int64 `json:"recorded"` // events in the evidence, as single records or counted
+	Refusals int64 `json:"refusals"` // events among the violations, as single records or counted
+	Lost     int64 `json:"lost"`     // events missing from the evidence
+	Unlisted int64 `json:"unlisted"` // refusals missing from the violations
+	Batches  int64 `json:"batches"`  // batches written
 	Waits    int64 `json:"waits"`    // callers that found the queue full
 }
 
-// counts are Counters that many may change.
+// recordCounts are recordCounters for concurrent updates.
 type recordCounts struct {
 	recorded, refusals, lost, unlisted, batches, waits atomic.Int64
 }
 
-// Counters returns what happened so far.
+// Counters returns the current counters.
 func (r *Recorder) Counters() recordCounters {
 	c := &r.counts
 	return recordCounters{
@@ -42,8 +43,7 @@ func (r *Recorder) Counters() recordCounters {
 	}
 }
 
-// lost notes an event that is not on record, and says so in the log, but not
-// more often than anybody would read.
+// lost counts an event that is not recorded, and logs that at a limited rate.
 func (r *Recorder) lost(it item, why error) {
 	r.counts.lost.Add(1)
 	r.losses.add(it.record(), r.o.Now())
@@ -56,16 +56,16 @@ func (r *Recorder) lost(it item, why error) {
 	}
 }
 
-// maxLosers bounds the sandboxes whose losses are counted apart.
+// maxLosers bounds the sandboxes whose losses are counted separately.
 const maxLosers = 256
 
-// losses count what is not on record and was not told there yet.
+// losses count unrecorded events that are not yet reported in a record.
 type losses struct {
 	mu    sync.Mutex
 	count map[string]loss // by sandbox
 }
 
-// A loss is a number of records like one.
+// A loss is a number of lost records of the same kind.
 type loss struct {
 	like  evidence.Record
 	n     int64
@@ -73,11 +73,11 @@ type loss struct {
 	until time.Time
 }
 
-// add counts a record that is lost.
+// add counts a lost record.
 func (l *losses) add(r evidence.Record, now time.Time) { l.join(loss{r, 1, now, now}) }
 
-// join counts records that are lost. Those of too many sandboxes are counted
-// together, and then it is not told whose they were.
+// join counts lost records. Beyond maxLosers they are counted together,
+// without their sandbox.
 func (l *losses) join(more loss) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *losses) join(more loss) {
 	l.count[key] = have
 }
 
-// take returns the losses and forgets them.
+// take returns the losses and resets them.
 func (l *losses) take() []loss {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,19 +115,19 @@ func (l *losses) take() []loss {
 	return all
 }
 
-// record tells of a loss.
+// record returns the record that reports a loss.
 func (x loss) record() evidence.Record {
 	return x.like.Omit(x.n, evidence.Omission{Reason: evidence.OmittedLost, Since: x.since, Until: x.until})
 }
 
-// giveBack takes what could not be told.
+// giveBack restores losses that could not be recorded.
 func (l *losses) giveBack(all []loss) {
 	for _, x := range all {
 		l.join(x)
 	}
 }
 
-// waiting returns how many lost events were not told yet.
+// waiting returns the number of lost events that are not yet reported.
 func (l *losses) waiting() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,20 +8,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 )
 
-// Who says whose a sandbox or a command is.
+// A recordWho attributes a sandbox or a command.
 type recordWho struct {
 	Tenant  string
 	Agent   string
 	Session string
-	Program string // that was started; empty for a sandbox
+	Program string // started program; empty for a sandbox
 	Line    string // the whole command; only its digest is kept
 	// Require makes decisions to allow wait until they are written. For a
-	// command it adds to what its sandbox says: no credentials of the proxy,
-	// which programs can leave out, take it away.
+	// command it is added to the setting of its sandbox: a program can omit
+	// its proxy credentials, but not lift the requirement of the sandbox.
 	Require bool
 }
 
-// who is what an event is recorded with.
+// who is the attribution recorded with an event.
 type who struct {
 	meta    violation.Meta // without the sandbox
 	require bool
@@ -29,7 +29,7 @@ type who struct {
 
 func (w recordWho) entered() *who {
 	m := violation.Meta{Tenant: w.Tenant, Agent: w.Agent, Session: w.Session, Program: w.Program}
-	if w.Line != "" { // once, because lines can be long and refusals many
+	if w.Line != "" { // computed once, because lines can be long and refusals many
 		m.CommandDigest = journal.Digest(w.Line)
 	}
 	return &who{m, w.Require}
@@ -38,21 +38,22 @@ func (w recordWho) entered() *who {
 // A place is a sandbox, or one of its commands.
 type place struct{ sandbox, command string }
 
-// A registry knows whose places are. The last one that was said counts.
+// A registry maps places to their attribution. A later registration replaces
+// an earlier one.
 type registry struct {
 	mu     sync.RWMutex
 	places map[place][]*who
 }
 
-// Sandbox says whose the sandbox of that name is, until leave is called, which
-// must not be before its Way is closed. Names are unique among the sandboxes of
-// all tenants.
+// Sandbox registers the sandbox of that name, until leave is called, which
+// must not be before its Way is closed. Names are unique among the sandboxes
+// of all tenants.
 func (r *Recorder) Sandbox(name string, w recordWho) (leave func()) {
 	return r.names.enter(place{sandbox: name}, w)
 }
 
-// Command says whose a command of the sandbox is, until leave is called. Its id
-// is that of its [egress.Caller].
+// Command registers a command of the sandbox, until leave is called. Its id is
+// that of its [Caller].
 func (r *Recorder) Command(sandbox, id string, w recordWho) (leave func()) {
 	return r.names.enter(place{sandbox, id}, w)
 }
@@ -75,8 +76,8 @@ func (g *registry) enter(p place, w recordWho) (leave func()) {
 	}
 }
 
-// find returns who asked, and whether it is known whose the sandbox is. Of a
-// command that has ended the sandbox is known still.
+// find returns the attribution of an event, and whether the sandbox is
+// registered. For a command that has ended it returns that of its sandbox.
 func (g *registry) find(sandbox, command string) (who, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

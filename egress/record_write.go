@@ -11,13 +11,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// Bounds of a batch: the evidence keeps so much in one write.
+// Bounds of a batch, as the evidence limits one write.
 const (
 	maxBatch      = 256
 	maxBatchBytes = 256 << 10
 )
 
-// write is the writer: it takes what has gathered in the queue, until that is
+// write is the writer: it writes queued items in batches, until the queue is
 // closed and empty.
 func (r *Recorder) write() {
 	defer close(r.ended)
@@ -36,22 +36,22 @@ func (r *Recorder) write() {
 			r.gather(&b, it)
 			r.commit(&b)
 		case <-pause.C:
-			_ = r.settle() // tried again; what is lost was told when it was
+			_ = r.settle() // tried again later; losses are logged when they occur
 		}
 		pause.Reset(quiet)
 	}
 }
 
-// A batch is what is written at once.
+// A batch is a set of items written together.
 type batch struct {
-	items    []item // of events, in their order
+	items    []item // events in order
 	records  []evidence.Record
 	refusals []violation.Record
 	size     int
 	flushes  []chan error
 }
 
-// gather fills the batch with it and what waits behind it.
+// gather fills the batch with it and the items queued after it.
 func (r *Recorder) gather(b *batch, it item) {
 	for {
 		r.add(b, it)
@@ -90,7 +90,8 @@ func (r *Recorder) add(b *batch, it item) {
 	}
 }
 
-// commit writes the batch, answers who waits for it, and empties it.
+// commit writes the batch, sends the result to waiting callers, and empties
+// it.
 func (r *Recorder) commit(b *batch) {
 	var err error
 	if len(b.items) > 0 {
@@ -108,13 +109,13 @@ func (r *Recorder) commit(b *batch) {
 		}
 		done <- err
 	}
-	clear(b.items) // or what is in them would be held until the next large batch
+	clear(b.items) // releases the items, which would otherwise be kept until the next large batch
 	*b = batch{items: b.items[:0], records: b.records[:0], refusals: b.refusals[:0]}
 }
 
-// keep writes the evidence of a batch, and with it what was lost before, and
-// returns for which tenants that failed. Each has a chain of its own: what
-// fails for one is not lost for another.
+// keep writes the evidence of a batch and the pending losses, and returns the
+// error for each tenant whose write failed. Each tenant has a chain of its
+// own: a failure for one does not lose records of another.
 func (r *Recorder) keep(b *batch) map[string]error {
 	ctx, done := context.WithTimeout(context.Background(), r.o.Within)
 	defer done()
@@ -148,11 +149,11 @@ func (r *Recorder) keep(b *batch) map[string]error {
 	return failed
 }
 
-// A share is what a batch holds of one tenant.
+// A share is the part of a batch that belongs to one tenant.
 type share struct {
 	before  []loss
 	items   []item
-	records []evidence.Record // of both
+	records []evidence.Record // losses and events
 }
 
 func (r *Recorder) keepShare(ctx context.Context, s *share) error {
@@ -168,8 +169,8 @@ func (r *Recorder) keepShare(ctx context.Context, s *share) error {
 	return nil
 }
 
-// list writes the refusals of a batch. That they are not among the violations
-// is told in the log; they are in the evidence.
+// list writes the refusals of a batch as violations. If that fails, the loss
+// is logged; the evidence has them.
 func (r *Recorder) list(b *batch) {
 	if r.o.Violations == nil || len(b.refusals) == 0 {
 		return
@@ -184,7 +185,7 @@ func (r *Recorder) list(b *batch) {
 	r.counts.refusals.Add(int64(len(b.refusals)))
 }
 
-// settle writes what is lost and what was only counted.
+// settle writes losses and counted records.
 func (r *Recorder) settle() error {
 	ctx, done := context.WithTimeout(context.Background(), r.o.Within)
 	defer done()
@@ -201,14 +202,14 @@ func (r *Recorder) settle() error {
 	return r.o.Evidence.Flush(ctx)
 }
 
-// answer tells who waits how the write went.
+// answer sends the result of the write to the waiting caller.
 func (it item) answer(err error) {
 	if it.done != nil {
 		it.done <- err
 	}
 }
 
-// record is the evidence of an item, without its data.
+// record returns the evidence record of an item, without its data.
 func (it item) record() evidence.Record {
 	m := it.who.meta
 	rec := evidence.Record{

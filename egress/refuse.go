@@ -12,16 +12,16 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A refusal is the proxy's own answer to a request.
+// A refusal is the proxy's own response to a request.
 type refusal struct {
 	status              int
 	rule, message, hint string
 }
 
-// denied is the answer to what the policy does not let pass.
+// denied returns the response for a request that the policy denies.
 func denied(d network.Decision) refusal { return refusal{403, d.Rule, d.Message, d.Hint} }
 
-// exhausted is the answer where a limit was passed.
+// exhausted returns the response for an exceeded limit.
 func exhausted(err error) refusal {
 	r := refusal{429, "limits", "the sandbox has used up what it may use of the network", "raise the limits of the network in the settings"}
 	switch {
@@ -37,8 +37,8 @@ func exhausted(err error) refusal {
 	return r
 }
 
-// explain makes an answer of an error of dialling. When the host's addresses
-// were refused, it says so with the decision and the address.
+// explain returns the response for a dial error. If the host's addresses were
+// refused, it also returns the decision and the address.
 func explain(err error) (r refusal, refused *network.Decision, addr netip.AddrPort) {
 	var (
 		denied      *reachRefused
@@ -69,7 +69,7 @@ func explain(err error) (r refusal, refused *network.Decision, addr netip.AddrPo
 	return r, nil, addr
 }
 
-// reason is the reason phrase of the answer.
+// reason returns the reason phrase of the response.
 func (r refusal) reason() string {
 	if r.status == 403 {
 		return printable("Blocked by sandbox: "+r.rule, 120)
@@ -77,7 +77,7 @@ func (r refusal) reason() string {
 	return printable("Sandbox: "+r.rule, 120)
 }
 
-// bytes is the whole answer. Without body it is that to a HEAD.
+// bytes returns the whole response. For a HEAD request it has no body.
 func (r refusal) bytes(closes, head bool) []byte {
 	var body strings.Builder
 	fmt.Fprintf(&body, "%s\nrule: %s\n", printable(r.message, 400), printable(r.rule, 200))
@@ -97,8 +97,8 @@ func (r refusal) bytes(closes, head bool) []byte {
 	return []byte(b.String())
 }
 
-// printable makes s fit for a header, a log and a terminal: ASCII of one line
-// and at most n bytes.
+// printable returns s in a form fit for a header, a log and a terminal: ASCII
+// of one line and at most n bytes.
 func printable(s string, n int) string {
 	q := strconv.QuoteToASCII(s)
 	q = q[1 : len(q)-1]
@@ -121,7 +121,7 @@ func plain(s string) bool {
 	return true
 }
 
-// targetText writes a host and port as policy/network does.
+// targetText formats a host and port as policy/network does.
 func targetText(host string, port uint16) string {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"

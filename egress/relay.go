@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// hops are the fields that concern one connection and are never passed on.
+// hops returns the hop-by-hop fields, which are never passed on.
 func hops() []string {
 	return []string{
 		"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
@@ -19,7 +19,8 @@ func hops() []string {
 	}
 }
 
-// dropHops removes what concerns one connection, and what Connection names.
+// dropHops removes the hop-by-hop fields, and the fields that Connection
+// names.
 func dropHops(h http.Header) {
 	for _, field := range h["Connection"] {
 		for name := range strings.SplitSeq(field, ",") {
@@ -31,10 +32,10 @@ func dropHops(h http.Header) {
 	}
 }
 
-// relayBuffer is how much of an answer is passed on at a time.
+// relayBuffer is the chunk size for passing on a response.
 const relayBuffer = 32 << 10
 
-// relay passes the answer on.
+// relay passes the response on.
 func (x *exchange) relay(resp *http.Response) {
 	defer resp.Body.Close()
 	if x.bound {
@@ -67,12 +68,12 @@ func (x *exchange) relay(resp *http.Response) {
 	}
 }
 
-// bodyless reports whether the answer is one that has no body.
+// bodyless reports whether the response has no body.
 func (x *exchange) bodyless(resp *http.Response) bool {
 	return x.head.Method == http.MethodHead || resp.StatusCode == 204 || resp.StatusCode == 304
 }
 
-// writeAnswer writes head and body of the answer.
+// writeAnswer writes head and body of the response.
 func (x *exchange) writeAnswer(bw *bufio.Writer, resp *http.Response) error {
 	bodyless := x.bodyless(resp)
 	chunked := false
@@ -98,7 +99,7 @@ func (x *exchange) writeAnswer(bw *bufio.Writer, resp *http.Response) error {
 	_, reason, _ := strings.Cut(resp.Status, " ")
 	fmt.Fprintf(bw, "HTTP/1.1 %03d %s\r\n", resp.StatusCode, printable(reason, 120))
 	if x.bound {
-		x.way.o.Secrets.ScrubHeader(resp.Trailer) // the names that are announced
+		x.way.o.Secrets.ScrubHeader(resp.Trailer) // the announced names
 	}
 	for name := range resp.Trailer {
 		if chunked {
@@ -112,7 +113,7 @@ func (x *exchange) writeAnswer(bw *bufio.Writer, resp *http.Response) error {
 	if bodyless {
 		return nil
 	}
-	if resp.ContentLength < 0 || resp.ContentLength > relayBuffer { // a short body comes with the head
+	if resp.ContentLength < 0 || resp.ContentLength > relayBuffer { // a short body is sent with the head
 		if err := bw.Flush(); err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func (x *exchange) writeAnswer(bw *bufio.Writer, resp *http.Response) error {
 	return x.copyBody(bw, resp, chunked)
 }
 
-// copyBody passes the body on as it comes.
+// copyBody passes on each part of the body as soon as it is read.
 func (x *exchange) copyBody(bw *bufio.Writer, resp *http.Response, chunked bool) error {
 	buf := make([]byte, relayBuffer)
 	for {

@@ -1,6 +1,6 @@
-// Request: this part of the package reads the head of one HTTP/1 request strictly: what two
-// programs could read differently is an error, so that what was judged is what
-// is sent on. It parses and decides nothing else, and touches nothing.
+// This file parses the head of one HTTP/1 request strictly: input that two
+// programs could read differently is an error, so that the request sent on is
+// the one that was judged. It only parses, and has no side effects.
 
 package egress
 
@@ -20,7 +20,7 @@ const (
 	maxFields = 200
 )
 
-// A Form is how a request names its target.
+// A requestForm is the form of a request target.
 type requestForm int
 
 // The forms: "/path", "http://host/path", and "host:port", which is CONNECT's.
@@ -30,12 +30,12 @@ const (
 	requestAuthority
 )
 
-// Chunked is the Length of a body that comes in chunks.
+// requestChunked is the Length of a chunked body.
 const requestChunked = -1
 
-// A Head is what a request says of itself. Host and Port are those of the
-// target; a request of the origin form has those of its Host field, with
-// port 0 when the field has none, and no Host when the field is missing.
+// A requestHead is a parsed request head. Host and Port are those of the
+// target; a request in origin form has those of its Host field, with port 0 if
+// the field has none, and no Host if the field is missing.
 type requestHead struct {
 	Method string
 	Form   requestForm
@@ -43,13 +43,13 @@ type requestHead struct {
 	Port   uint16
 	Path   string // in origin form, as sent, with the query; empty for CONNECT
 	Minor  int    // of HTTP/1: 0 or 1
-	Length int64  // of the body in bytes, or Chunked
+	Length int64  // of the body in bytes, or requestChunked
 	Size   int    // of the head in bytes
 }
 
-// An Error says why a request is not taken. It is fit to be shown.
+// A requestError is the reason why a request is rejected. It can be shown.
 type requestError struct {
-	Status int // to answer with: 400, 431, 501 or 505
+	Status int // of the response: 400, 431, 501 or 505
 	Reason string
 }
 
@@ -58,12 +58,12 @@ func (e *requestError) Error() string { return e.Reason }
 
 func requestMalformed(reason string) error { return &requestError{400, reason} }
 
-// Peek reads a head without consuming it: [bufio.Reader.Discard] of Size bytes,
-// or somebody else who reads the same bytes, does that. A head that does not
-// fit the buffer of br is bufio.ErrBufferFull when that is smaller than
-// MaxHead, so that the caller can go on with a larger one; beyond MaxHead it is
-// an *Error, like everything else that is wrong with it. io.EOF says that
-// nothing came at all; other errors are those of reading.
+// peekRequest parses a head without consuming it: the caller discards Size
+// bytes, or has another parser read the same bytes. If the head does not fit
+// the buffer of br, the error is bufio.ErrBufferFull for a buffer smaller than
+// maxHead, so that the caller can retry with a larger one; beyond maxHead it
+// is a *requestError, as for every malformed head. io.EOF means that no byte
+// was received; other errors are those of reading.
 func peekRequest(br *bufio.Reader) (requestHead, error) {
 	scanned := 0
 	for {
@@ -88,8 +88,8 @@ func peekRequest(br *bufio.Reader) (requestHead, error) {
 	}
 }
 
-// oddBytes says what is wrong with the bytes of head from index from on. The
-// last byte may be a CR whose LF is still to come.
+// oddBytes returns what is wrong with the bytes of head starting at index
+// from, or "". The last byte may be a CR whose LF is still to come.
 func oddBytes(head []byte, from int) string {
 	for i := max(0, from-1); i < len(head); i++ {
 		switch c := head[i]; {
@@ -104,7 +104,7 @@ func oddBytes(head []byte, from int) string {
 	return ""
 }
 
-// parse reads a complete head.
+// parse parses a complete head.
 func parse(head []byte) (requestHead, error) {
 	if len(head) > maxHead {
 		return requestHead{}, &requestError{431, "the head of the request is longer than 64 KiB"}
@@ -131,7 +131,7 @@ func parse(head []byte) (requestHead, error) {
 	return h, h.body(f)
 }
 
-// requestLine reads "METHOD target HTTP/1.x" and returns the target.
+// requestLine parses "METHOD target HTTP/1.x" and returns the target.
 func (h *requestHead) requestLine(line string) (target string, err error) {
 	method, rest, _ := strings.Cut(line, " ")
 	target, version, ok := strings.Cut(rest, " ")
@@ -155,7 +155,7 @@ func (h *requestHead) requestLine(line string) (target string, err error) {
 	return target, nil
 }
 
-// body settles the length of the body.
+// body determines the length of the body.
 func (h *requestHead) body(f framing) error {
 	switch {
 	case f.transfer && f.length != "":

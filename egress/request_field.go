@@ -2,15 +2,15 @@ package egress
 
 import "strings"
 
-// A framing is what the fields of a head say of where the request goes and
-// where it ends.
+// A framing holds the fields of a head that determine the request's host and
+// its end.
 type framing struct {
 	host     *string // nil when there is no Host field
 	length   string  // of Content-Length; empty when there is none
 	transfer bool    // Transfer-Encoding is chunked
 }
 
-// fields reads the lines after the request line.
+// fields parses the lines after the request line.
 func fields(lines []string) (framing, error) {
 	if len(lines) > maxFields {
 		return framing{}, &requestError{431, "the request has more than 200 fields"}
@@ -37,7 +37,7 @@ func fields(lines []string) (framing, error) {
 	return f, nil
 }
 
-// add takes one field, its name in lower case.
+// add adds one field, its name in lower case.
 func (f *framing) add(name, value string) error {
 	switch name {
 	case "host":

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// target reads the target of the request line in the form that it has.
+// target parses the target of the request line.
 func (h *requestHead) target(target string) error {
 	if strings.Contains(target, "#") {
 		return requestMalformed("the target has a fragment")
@@ -50,7 +50,7 @@ func (h *requestHead) target(target string) error {
 	return nil
 }
 
-// host holds the Host field against the target.
+// host compares the Host field with the target.
 func (h *requestHead) host(field *string) error {
 	if field == nil {
 		if h.Minor == 1 && h.Form != requestAuthority {
@@ -70,7 +70,7 @@ func (h *requestHead) host(field *string) error {
 		if port == 0 {
 			port = 80
 		}
-	case requestAuthority: // whose Host some programs send without the port
+	case requestAuthority: // some programs send its Host without the port
 		if port == 0 {
 			port = h.Port
 		}
@@ -81,7 +81,7 @@ func (h *requestHead) host(field *string) error {
 	return nil
 }
 
-// parseAuthority reads "host" or "host:port"; port is 0 when there is none.
+// parseAuthority parses "host" or "host:port"; port is 0 if there is none.
 func parseAuthority(s string) (network.Host, uint16, error) {
 	if s == "" {
 		return network.Host{}, 0, requestMalformed("the host is empty")
@@ -107,7 +107,8 @@ func parseAuthority(s string) (network.Host, uint16, error) {
 	return host, port, nil
 }
 
-// badHost makes what policy/network says of a host fit to be answered.
+// badHost converts an error of policy/network about a host to one that can be
+// sent.
 func badHost(err error) error {
 	var e *sandbox.Error
 	if errors.As(err, &e) {

@@ -1,6 +1,6 @@
-// Serve: this part of the package opens the ways out of sandboxes: it compiles the rules of one,
-// reads its secrets, opens the listener inside, and puts the proxy behind it
-// with the record that belongs to it.
+// This file opens the egress sessions of sandboxes: it compiles the rules of a
+// sandbox, reads its secrets, opens the listener inside, and connects it to
+// the proxy and the recorder.
 
 package egress
 
@@ -18,14 +18,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// loopback is the address inside at which the proxy is found.
+// serveLoopback is the address of the proxy inside.
 const serveLoopback = "127.0.0.1"
 
-// An Outlet serves sandboxes with one Plane. All fields but Home are needed.
+// A Server serves sandboxes with one Plane. All fields but Home are required.
 type Server struct {
 	Plane     *Plane
 	Recorder  *Recorder
-	Authority func() (*Authority, error)  // asked for when a sandbox has secrets
+	Authority func() (*Authority, error)  // called if a sandbox has secrets
 	LookupEnv func(string) (string, bool) // the orchestrator's variables, for secrets
 	Home      string                      // replaces ~ in the names of files with secrets
 }
@@ -71,9 +71,9 @@ func (t *Server) Open(ctx context.Context, inside sandbox.Listener, o outlet.Opt
 	return w, nil
 }
 
-// listen opens the listener inside, at the port of the settings where that is
-// free. Variables tell commands the port, so another one serves those that
-// heed them.
+// listen opens the listener inside, at the port of the settings if it is free.
+// Commands get the port in variables, so programs that respect these work with
+// another one.
 func listen(ctx context.Context, inside sandbox.Listener, o outlet.Options) (net.Listener, error) {
 	port := o.Rules.HTTPProxyPort
 	at := func(port int) string { return net.JoinHostPort(serveLoopback, strconv.Itoa(port)) }

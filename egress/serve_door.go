@@ -11,26 +11,27 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// maxWeb is for how many ports of http:// and https:// rules, and of rules
-// without a scheme, there are listeners. Most programs ask the proxy for those.
+// maxWeb bounds the listeners for ports of http:// and https:// rules, and of
+// rules without a scheme. Most programs use the proxy for those.
 const maxWeb = 32
 
-// An entry is a listener inside that a rule asks for.
+// A serveEntry is a listener inside that a rule requires.
 type serveEntry struct {
 	rule string
 	host network.Host
 	port uint16
-	must bool // no other way leads there for programs that know no proxy
+	must bool // programs without proxy support have no other route to the host
 }
 
-// entries returns the listeners for rules of one host. Those of tcp:// rules and
-// of loopback addresses come first, since programs mostly ask no proxy for them.
+// entries returns the listeners for rules of one host. Those of tcp:// rules
+// and of loopback addresses come first, since most programs bypass the proxy
+// for them.
 func entries(rules []string) (list []serveEntry) {
 	var web []serveEntry
 	for _, text := range rules {
 		r, err := network.ParseRule(text)
 		if err != nil {
-			continue // told by who compiles the rules
+			continue // compiling the rules reports the error
 		}
 		h, port, single := r.Single()
 		_, loops := loopbackOf(h)
@@ -47,19 +48,19 @@ func entries(rules []string) (list []serveEntry) {
 	return append(list, web[:min(len(web), maxWeb)]...)
 }
 
-// doors opens listeners inside for hosts that rules name, for programs that ask
-// no proxy. A rule of one loopback address and port gets that address and port:
-// there the host's and the sandbox's own meet. The name of another host gets an
-// address of the loopback interface of its own, at which there is a listener for
-// each of its ports; names says which.
+// doors opens listeners inside for hosts that rules name, for programs without
+// proxy support. A rule of one loopback address and port gets a listener at
+// that address and port, which then leads to the host's loopback instead of
+// the sandbox's. Every other host name gets a loopback address of its own,
+// with a listener for each of its ports; names maps names to these addresses.
 //
-// It returns also the names of the loopback interface that programs must not ask
-// the proxy for: those that no rule is about which got no listener.
+// It also returns the loopback names for which programs must bypass the proxy:
+// those not covered by a rule without a listener.
 func doors(ctx context.Context, inside sandbox.Listener, o outlet.Options) (open []Door, names map[string][]netip.Addr, direct []string) {
 	names = map[string][]netip.Addr{}
 	taken := map[netip.AddrPort]bool{}
 	got := map[string]bool{} // rules
-	low := true              // ports below 1024 can be had
+	low := true              // ports below 1024 can be opened
 	for _, e := range entries(o.Rules.AllowedDomains) {
 		addr, loops := loopbackOf(e.host)
 		if !loops {
@@ -94,8 +95,8 @@ func doors(ctx context.Context, inside sandbox.Listener, o outlet.Options) (open
 	return open, names, without(o.Rules.AllowedDomains, got)
 }
 
-// without returns the usual names of the loopback interface less those that a
-// rule covers which has no listener.
+// without returns the usual loopback names, less those covered by a rule that
+// has no listener.
 func without(rules []string, got map[string]bool) (direct []string) {
 	direct = Loopback()
 	for _, text := range rules {
@@ -114,13 +115,13 @@ func without(rules []string, got map[string]bool) (direct []string) {
 	return direct
 }
 
-// anyLoopback returns an address of the loopback interface that nothing else is
-// likely to have. Proxies of one sandbox do not know of each other.
+// anyLoopback returns a random loopback address that is probably unused.
+// Proxies of one sandbox do not know of each other.
 func anyLoopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(64 + rand.IntN(128)), byte(rand.IntN(256)), byte(1 + rand.IntN(254))})
 }
 
-// loopbackOf returns the address of the loopback interface that h is.
+// loopbackOf returns h as a loopback address.
 func loopbackOf(h network.Host) (netip.Addr, bool) {
 	if h.String() == "localhost" {
 		return netip.MustParseAddr(serveLoopback), true

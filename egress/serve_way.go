@@ -13,13 +13,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A way is a Way of the proxy with what belongs to it.
+// A way is a Way of the proxy with the resources that belong to it.
 type way struct {
 	*Way
 	o       outlet.Options
 	record  *Recorder
 	secrets *secret.Set // nil when there are none
-	leave   func()      // ends what the recorder knows of the sandbox
+	leave   func()      // unregisters the sandbox from the recorder
 	once    sync.Once
 }
 
@@ -40,7 +40,7 @@ func (w *way) Narrow(rules sandbox.EgressRules) error {
 	return nil
 }
 
-// optionsOf are the rules as package network has them.
+// optionsOf returns the rules as options of package network.
 func optionsOf(r sandbox.EgressRules) network.Options {
 	return network.Options{
 		Allowed: r.AllowedDomains, Denied: r.DeniedDomains, AllowPublic: r.AllowPublic, AllowPrivate: r.AllowPrivate,
@@ -48,12 +48,12 @@ func optionsOf(r sandbox.EgressRules) network.Options {
 	}
 }
 
-// letGo ends what belongs to the way.
+// letGo releases the resources of the way.
 func (w *way) letGo() {
 	w.once.Do(func() {
 		w.leave()
 		if w.secrets != nil {
-			_ = w.secrets.Close() // wipes, which does not fail
+			_ = w.secrets.Close() // overwrites the values, which cannot fail
 		}
 	})
 }
@@ -66,7 +66,7 @@ func (w *way) Command(id string, o outlet.Command) outlet.Caller {
 	return &caller{credits: w.Way.Caller(id), leave: leave}
 }
 
-// A caller is a Caller of the proxy that the recorder knows.
+// A caller is a Caller of the proxy that is registered with the recorder.
 type caller struct {
 	credits *Caller
 	leave   func()
@@ -99,7 +99,7 @@ func question(q Question) outlet.Question {
 	return outlet.Question{Caller: q.Caller, Target: net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))), Reason: q.Reason}
 }
 
-// asking is ask for the proxy, or nil.
+// asking adapts ask for the proxy; it returns nil for nil.
 func asking(ask func(context.Context, outlet.Question) outlet.Answer) func(context.Context, Question) Answer {
 	if ask == nil {
 		return nil
@@ -109,7 +109,7 @@ func asking(ask func(context.Context, outlet.Question) outlet.Answer) func(conte
 	}
 }
 
-// permitted is f for the proxy, or nil.
+// permitted adapts f for the proxy; it returns nil for nil.
 func permitted(f func(outlet.Question) (outlet.Answer, bool)) func(Question) (Answer, bool) {
 	if f == nil {
 		return nil

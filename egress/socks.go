@@ -1,6 +1,6 @@
-// Socks: this part of the package reads the handshake of a SOCKS5 client (RFC 1928 and 1929):
-// CONNECT by name, IPv4 or IPv6, with the user's name and password taken for
-// what they tell, never checked. BIND and UDP are refused.
+// This file implements the server handshake of SOCKS5 (RFC 1928 and 1929):
+// CONNECT by name, IPv4 or IPv6. User name and password only attribute a
+// request and are never checked. BIND and UDP are refused.
 
 package egress
 
@@ -14,16 +14,16 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// Version is the first byte that a client sends.
+// socksProtocol is the first byte of a client.
 const socksProtocol = 5
 
-// A Reply is the code of the answer to a request.
+// A socksReply is the code of a reply.
 type socksReply byte
 
-// The replies that are given.
+// The replies in use.
 const (
 	socksSucceeded     socksReply = 0
-	socksFailed        socksReply = 1 // for no better reason
+	socksFailed        socksReply = 1 // general failure
 	notAllowed         socksReply = 2 // by the rules
 	hostUnreachable    socksReply = 4
 	commandUnsupported socksReply = 7
@@ -37,26 +37,26 @@ const (
 	methodRefused  = 0xff
 )
 
-// A Request is what a client asks for.
+// A socksRequest is the request of a client.
 type socksRequest struct {
 	User, Password string // empty when the client gave none
 	Host           network.Host
 	Port           uint16
 }
 
-// An Error is a handshake that is refused. It is fit to be shown.
+// A socksError is a refused handshake. It can be shown.
 type socksError struct {
 	Reply  socksReply
-	Asked  bool // the client has sent its request and waits for a reply
+	Asked  bool // the client has sent its request and expects a reply
 	Reason string
 }
 
 // Error implements error.
 func (e *socksError) Error() string { return e.Reason }
 
-// Read takes a client to the point where its request waits for a reply, which
-// the caller gives with [Answer]. Errors are *Error or those of the
-// connection. It reads no byte beyond the request when r gives none.
+// readSocks performs the handshake up to the client's request; the caller
+// sends the reply with [answerSocks]. Errors are *socksError or those of the
+// connection. It reads no byte beyond the request.
 func readSocks(r io.Reader, w io.Writer) (socksRequest, error) {
 	var q socksRequest
 	if err := greet(r, w, &q); err != nil {
@@ -89,7 +89,7 @@ func readSocks(r io.Reader, w io.Writer) (socksRequest, error) {
 	return q, nil
 }
 
-// reason is what policy/network says of a host.
+// reason returns the message of policy/network about a host.
 func reason(err error) string {
 	var e *sandbox.Error
 	if errors.As(err, &e) {
@@ -98,13 +98,14 @@ func reason(err error) string {
 	return "the host is none"
 }
 
-// Answer sends the reply. The address of the connection is not told.
+// answerSocks sends the reply. It does not reveal the address of the
+// connection.
 func answerSocks(w io.Writer, code socksReply) error {
 	_, err := w.Write([]byte{socksProtocol, byte(code), 0, 1, 0, 0, 0, 0, 0, 0})
 	return err
 }
 
-// greet agrees on a method and takes what it tells.
+// greet negotiates a method and reads the credentials, if any.
 func greet(r io.Reader, w io.Writer, q *socksRequest) error {
 	head, err := take(r, 2)
 	if err != nil {
@@ -135,8 +136,8 @@ func greet(r io.Reader, w io.Writer, q *socksRequest) error {
 	return nil
 }
 
-// credentials takes the name and password (RFC 1929). They are welcome
-// whatever they are: they tell who asks, and open nothing.
+// credentials reads the name and password (RFC 1929). All are accepted: they
+// attribute the request and grant no access.
 func credentials(r io.Reader, w io.Writer, q *socksRequest) error {
 	version, err := take(r, 1)
 	if err != nil {
@@ -160,8 +161,9 @@ func credentials(r io.Reader, w io.Writer, q *socksRequest) error {
 	return err
 }
 
-// address reads an address of the kind and returns what makes a host of it,
-// which waits until the request has been read to its end.
+// address reads an address of the given kind. It returns a function that
+// converts it to a host, so that errors are reported only after the request is
+// read completely.
 func address(r io.Reader, kind byte) (func() (network.Host, error), error) {
 	n := 0
 	switch kind {

@@ -1,6 +1,6 @@
-// Tools: this part of the package holds tests only: the programs that people fetch things with
-// (curl, wget, git, pip, npm, go, requests, node) run in sandboxes without
-// network, unmodified and with nothing but the environment that the proxy
-// gives to commands, and reach exactly the hosts that are allowed.
+// This file documents tests: common programs that download (curl, wget, git,
+// pip, npm, go, requests, node) run unmodified in sandboxes without network,
+// with only the environment that the proxy gives to commands, and reach
+// exactly the allowed hosts.
 
 package egress

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A target is where a tunnel shall lead.
+// A target is the destination of a tunnel.
 type target struct {
 	host     network.Host
 	port     uint16
@@ -19,7 +19,7 @@ type target struct {
 	yes      yes
 }
 
-// method is what questions and events call the request for the tunnel.
+// method returns the name of the tunnel request in questions and events.
 func (t *target) method() string {
 	if t.protocol == ProtocolSOCKS5 {
 		return "SOCKS5"
@@ -27,7 +27,7 @@ func (t *target) method() string {
 	return "CONNECT"
 }
 
-// answerConnect answers a CONNECT.
+// answerConnect responds to a CONNECT.
 func (c *client) answerConnect(r *refusal) {
 	if r != nil {
 		c.say(c.line, *r, true, false)
@@ -36,7 +36,7 @@ func (c *client) answerConnect(r *refusal) {
 	c.line.conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n"))
 }
 
-// tunnel serves a CONNECT, of either kind, to its end.
+// tunnel serves a CONNECT of HTTP or SOCKS5 to its end.
 func (c *client) tunnel(t *target) {
 	v := c.visit(t.protocol, t.method(), t.host.String(), t.port, "")
 	first := c.first(t)
@@ -70,7 +70,7 @@ func (c *client) tunnel(t *target) {
 	c.converse(v, t, first, outside)
 }
 
-// first looks at the host alone, before anything is looked up.
+// first judges the host alone, before anything is looked up.
 func (c *client) first(t *target) network.Decision {
 	d := c.way.crossings.barred(c.way.o.Policy.Judge(t.host, t.port), t.host, t.port)
 	if d.Verdict != policy.Ask {
@@ -104,8 +104,8 @@ func (c *client) unreached(v *visit, t *target, d network.Decision, err error) {
 	linger(c.raw)
 }
 
-// converse listens to what the program says first in an open tunnel, and
-// decides by that.
+// converse detects the program's protocol in an open tunnel, and decides by
+// it.
 func (c *client) converse(v *visit, t *target, first network.Decision, outside net.Conn) {
 	said, ok := c.hear(v, t, first)
 	if !ok {
@@ -117,9 +117,9 @@ func (c *client) converse(v *visit, t *target, first network.Decision, outside n
 			return
 		}
 	case network.HTTP:
-		outside.Close() // requests get connections of their own
+		outside.Close() // requests use connections of their own
 		c.line.bottom.metered(true)
-		if c.serveHTTP(c.line, t.scope(false)); c.requests == 0 { // the host was connected to all the same
+		if c.serveHTTP(c.line, t.scope(false)); c.requests == 0 { // the host was connected to nevertheless
 			v.decide(first)
 			v.end(ending{err: "the program hung up before it had said anything whole"})
 		}
@@ -134,15 +134,15 @@ func (c *client) converse(v *visit, t *target, first network.Decision, outside n
 	}
 }
 
-// scope is that of the requests in the tunnel.
+// scope returns the scope of requests in the tunnel.
 func (t *target) scope(secure bool) scope {
 	return scope{fixed: true, host: t.host, port: t.port, secure: secure, yes: t.yes}
 }
 
-// hear waits for what the program says first. Who says nothing may wait for
-// the host to begin, which is what protocols do that have to be named by a rule.
+// hear waits for the program's first bytes. If it sends none, the protocol may
+// be one in which the server speaks first, which needs a rule for raw bytes.
 func (c *client) hear(v *visit, t *target, first network.Decision) (network.Protocol, bool) {
-	c.line.bottom.metered(false) // who carries it on does that
+	c.line.bottom.metered(false) // metered by its next user
 	c.line.bottom.within(c.way.headTime())
 	said, err := c.line.hear()
 	c.line.bottom.within(0)
@@ -162,8 +162,8 @@ func (c *client) hear(v *visit, t *target, first network.Decision) (network.Prot
 	return "", false
 }
 
-// named holds the name in the TLS that the program begins with against the
-// target. What does not fit is refused.
+// named compares the server name of the program's TLS with the target, and
+// refuses a mismatch.
 func (c *client) named(v *visit, t *target) bool {
 	d := network.Decision{Verdict: policy.Deny, Rule: "tls", Message: "the TLS that the program begins with is malformed"}
 	c.line.bottom.within(c.way.headTime())
@@ -180,7 +180,7 @@ func (c *client) named(v *visit, t *target) bool {
 	return true
 }
 
-// fits holds the name in a hello against the host of the tunnel.
+// fits compares the name in a hello with the host of the tunnel.
 func fits(h hello, host network.Host) network.Decision {
 	_, literal := host.Addr()
 	if h.ServerName == "" {
@@ -198,14 +198,14 @@ func fits(h hello, host network.Host) network.Decision {
 	return network.Decision{Verdict: policy.Allow}
 }
 
-// alert tells a TLS client that access is denied.
+// alert sends a TLS client the alert "access denied".
 func (c *client) alert() {
 	const alert, fatal, accessDenied = 21, 2, 49
 	c.line.conn.Write([]byte{alert, 3, 1, 0, 2, fatal, accessDenied})
 	linger(c.raw)
 }
 
-// pump carries the tunnel to its end.
+// pump copies the bytes of the tunnel to its end.
 func (c *client) pump(v *visit, outside net.Conn) {
 	first := c.line.rest()
 	c.line.bottom.clear()
@@ -213,7 +213,7 @@ func (c *client) pump(v *visit, outside net.Conn) {
 	v.end(ending{in: in, out: out, err: errText(err)})
 }
 
-// errText is the text of an error for an event: what this module says of it.
+// errText returns the text of an error for an event, in this module's words.
 func errText(err error) string {
 	var op *net.OpError
 	switch {

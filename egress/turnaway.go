@@ -10,21 +10,21 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// turnAways are the connections that limits leave no room for.
+// turnAways holds the refusal of connections beyond the limits.
 type turnAways struct {
-	turn chan struct{} // holds those that are told
+	turn chan struct{} // semaphore for concurrent refusals
 
 	mu     sync.Mutex
-	last   time.Time // when one was recorded
-	rule   string    // by which
-	caller string    // of which command
+	last   time.Time // time of the last record
+	rule   string    // rule of the last record
+	caller string    // command of the last record
 }
 
-// turnAway tells a connection that there is no room for it, in what it speaks,
-// and records that. While too many are told so, it waits.
+// turnAway refuses a connection for lack of room, in its own protocol, and
+// records that. If too many refusals are being sent, it waits.
 func (w *Way) turnAway(conn net.Conn, door *Door, why refusal) {
 	w.plane.counts.turnedAway.Add(1)
-	if door != nil { // whose programs take no answer of ours for one
+	if door != nil { // programs at a door expect no response from the proxy
 		conn.Close()
 		w.recordTurnAway(why, w.callers.only())
 		return
@@ -55,13 +55,13 @@ func (w *Way) turnAway(conn net.Conn, door *Door, why refusal) {
 	})
 }
 
-// noMethod is the answer of SOCKS5 that no way to authenticate will do, the
-// only refusal there is before the request.
+// noMethod is the SOCKS5 reply that no authentication method is acceptable,
+// the only possible refusal before the request.
 const noMethod = 0xff
 
-// overhear reads the beginning of what a connection says, which is not waited
-// for longer than its answer, and returns in what it speaks and the command
-// whose credentials it has: the only one there is when it has none.
+// overhear reads the first bytes of a connection, with a time limit, and
+// returns its protocol and the command named by its credentials, or the only
+// registered command if it has none.
 func (w *Way) overhear(conn net.Conn) (p Protocol, caller string) {
 	p, caller = ProtocolHTTP, w.callers.only()
 	bottom := &counted{Conn: conn, meter: w.meter, free: true}
@@ -86,8 +86,8 @@ func (w *Way) overhear(conn net.Conn) (p Protocol, caller string) {
 	return p, caller
 }
 
-// recordTurnAway records that a connection had no room, at most once a second
-// for the same limit and command.
+// recordTurnAway records a connection without room, at most once a second for
+// the same limit and command.
 func (w *Way) recordTurnAway(why refusal, caller string) {
 	t, now := &w.turnAways, w.plane.o.Now()
 	t.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// upgrades reports whether the request wants to become a websocket. Other
-// protocols are not upgraded to: the wish is left out when the request is sent.
+// upgrades reports whether the request asks to become a websocket. For other
+// protocols the Upgrade field is removed when the request is sent.
 func upgrades(req *http.Request) bool {
 	if req.Method != http.MethodGet || req.Body != http.NoBody || !strings.EqualFold(req.Header.Get("Upgrade"), "websocket") {
 		return false
@@ -31,8 +31,8 @@ func upgrades(req *http.Request) bool {
 	return false
 }
 
-// upgrade sends the request on a connection of its own, and carries what
-// follows when the host agrees.
+// upgrade sends the request on a connection of its own, and copies the bytes
+// after it if the host agrees.
 func (x *exchange) upgrade(d network.Decision) {
 	conn, at, err := x.way.plane.o.Reach.Dial(x.own, x.host, x.port, x.way.dialJudge(x.host))
 	if err != nil {
@@ -92,7 +92,7 @@ func (x *exchange) ask(conn net.Conn, br *bufio.Reader) (*http.Response, error) 
 	return nil, errors.New("the host answers without end")
 }
 
-// switched carries both directions once the host has agreed.
+// switched copies both directions once the host has agreed.
 func (x *exchange) switched(conn net.Conn, br *bufio.Reader, resp *http.Response) {
 	x.keep = false
 	dropHops(resp.Header)
@@ -106,7 +106,7 @@ func (x *exchange) switched(conn net.Conn, br *bufio.Reader, resp *http.Response
 	fmt.Fprintf(bw, "HTTP/1.1 101 Switching Protocols\r\n")
 	resp.Header.Write(bw)
 	bw.WriteString("\r\n")
-	early, _ := br.Peek(br.Buffered()) // frames that came with the answer
+	early, _ := br.Peek(br.Buffered()) // frames received with the response
 	bw.Write(early)
 	err := bw.Flush()
 	x.in = w.n
@@ -115,13 +115,13 @@ func (x *exchange) switched(conn net.Conn, br *bufio.Reader, resp *http.Response
 		return
 	}
 	inside, first := x.inside()
-	x.still.Stop() // the pump looks after that
+	x.still.Stop() // the pump enforces the idle time
 	in, out, err := pumpPair{Inside: inside, Outside: conn, First: first, Meter: x.way.meter}.Run(x.ctx)
 	x.in += in
 	x.visit.end(ending{status: resp.StatusCode, in: x.in, out: int64(x.head.Size) + out, err: errText(err)})
 }
 
-// inside gives the line away, with what was read of it and not used.
+// inside returns the program's connection and its unused buffered bytes.
 func (x *exchange) inside() (net.Conn, []byte) {
 	first := x.line.rest()
 	x.line.bottom.metered(false)

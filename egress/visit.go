@@ -10,21 +10,22 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// maxPath is how much of a path an Event holds.
+// maxPath is the maximum length of a path in an Event.
 const maxPath = 512
 
-// A visit is one request or tunnel on its way to a decision and an end.
+// A visit is one request or tunnel, from its decision to its end.
 type visit struct {
 	way     *Way
 	event   Event
 	began   time.Time
 	decided bool
-	passes  bool             // it was allowed, and that is on record
-	barred  network.Decision // why it does not pass although it was allowed
+	passes  bool             // it was allowed, and the decision is recorded
+	barred  network.Decision // why it is refused although it was allowed
 	conn    net.Conn         // the program's end
 }
 
-// visit begins one. Host is what cannot be canonical too, quoted by the caller.
+// visit starts a visit. If host has no canonical form, the caller has quoted
+// it.
 func (w *Way) visit(caller string, p Protocol, method, host string, port uint16, path string) *visit {
 	path, _, _ = strings.Cut(path, "?")
 	return &visit{way: w, began: w.plane.o.Now(), event: Event{
@@ -33,15 +34,15 @@ func (w *Way) visit(caller string, p Protocol, method, host string, port uint16,
 	}}
 }
 
-// visit is that of the way, for what the client's connection carries.
+// visit starts a visit of the client's connection.
 func (c *client) visit(p Protocol, method, host string, port uint16, path string) *visit {
 	v := c.way.visit(c.caller, p, method, host, port, path)
 	v.conn = c.raw
 	return v
 }
 
-// decide records the decision, and reports whether anything may pass. Only the
-// first one counts: what was allowed and fails later has an end.
+// decide records the decision, and reports whether the visit may pass. Only
+// the first decision counts: an allowed visit that fails later has an end.
 func (v *visit) decide(d network.Decision) bool {
 	if v.decided {
 		return v.passes
@@ -73,7 +74,7 @@ func (v *visit) decide(d network.Decision) bool {
 	return false
 }
 
-// decision is the event of d. A question that came to nothing is a refusal.
+// decision returns the event of d. A question without an answer is a refusal.
 func (v *visit) decision(d network.Decision) Event {
 	e := v.event
 	e.Phase, e.Time = PhaseDecision, v.way.plane.o.Now()
@@ -84,21 +85,20 @@ func (v *visit) decision(d network.Decision) Event {
 	return e
 }
 
-// refuse records the decision with the address that it is about, when there is
-// one.
+// refuse records the decision with its address, if there is one.
 func (v *visit) refuse(d network.Decision, addr netip.AddrPort) {
 	v.event.Addr = addr
 	v.decide(d)
 }
 
-// An ending is how a visit ended.
+// An ending is the result of a visit.
 type ending struct {
 	status  int
 	in, out int64
 	err     string
 }
 
-// end records the end of what was allowed. What was refused has none.
+// end records the end of an allowed visit. A refused one has none.
 func (v *visit) end(x ending) {
 	v.way.crossings.leave(v)
 	if v.decided && !v.passes {

@@ -15,50 +15,52 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// WayOptions are what is particular to one sandbox.
+// WayOptions configure the egress session of one sandbox.
 type WayOptions struct {
 	Sandbox string // its name, for events
 	Policy  *network.Policy
 	Limits  Limits
 
 	// Secrets are put into requests to the hosts that they are bound to, whose
-	// TLS is read for that. Nil is none. The set stays the caller's, who
+	// TLS is terminated for that. Nil is none. The caller owns the set and
 	// closes it after the Way.
 	Secrets *secret.Set
-	// Authority issues the certificates for these hosts; needed with Secrets.
+	// Authority issues the certificates for these hosts; required with
+	// Secrets.
 	Authority *Authority
 
-	// CA are certificates of authorities as PEM that are trusted for the hosts of
-	// Secrets beside the Roots of the Plane.
+	// CA are certificates of authorities as PEM, trusted for the hosts of
+	// Secrets in addition to the Roots of the Plane.
 	CA []byte
 
-	// Ask decides what the policy wants somebody asked about. Its context ends
-	// when nobody waits for the answer any more. Nil refuses such hosts.
+	// Ask answers questions about hosts for which the policy requires
+	// approval. Its context ends when no request waits for the answer any
+	// more. If Ask is nil, such hosts are refused.
 	Ask func(context.Context, Question) Answer
 
-	// Doors are listeners inside for hosts of their own, owned by the Way.
+	// Doors are listeners inside, each for one host. The Way owns them.
 	Doors []Door
-	// Direct are hosts of the loopback interface inside that programs must not
-	// ask the proxy for; nil is all usual names of it.
+	// Direct are loopback names inside for which programs must bypass the
+	// proxy; nil is all usual ones.
 	Direct []string
-	// Permitted tells what was said yes to before and still holds, so that no
-	// question is needed, which only so many of are put. It has to be quick. Nil
-	// leaves that to Ask.
+	// Permitted returns an earlier approval that is still valid, so that no
+	// question is needed; the number of questions is limited. It must return
+	// quickly. If it is nil, Ask is called for each.
 	Permitted func(Question) (Answer, bool)
 }
 
 // The times that are not settings.
 const (
 	acceptPause  = 50 * time.Millisecond
-	headTime     = 10 * time.Second // for a head, a handshake, and the first word of a tunnel
+	headTime     = 10 * time.Second // for a head, a handshake, and the first bytes of a tunnel
 	lingerTime   = time.Second      // for a program to read the last answer
-	maxTurnAways = 256              // connections beyond the limit that are told so at a time
+	maxTurnAways = 256              // concurrent refusals of connections beyond the limit
 )
 
-// errClosed is why connections end when their Way does.
+// errClosed ends the connections of a closed Way.
 var errClosed = errors.New("the way out was closed")
 
-// A Way serves one sandbox. It is safe for concurrent use.
+// A Way is the egress session of one sandbox. It is safe for concurrent use.
 type Way struct {
 	plane     *Plane
 	o         WayOptions
@@ -74,7 +76,7 @@ type Way struct {
 
 	ctx    context.Context // ends with the Way
 	cancel context.CancelCauseFunc
-	flow   context.Context // of connections: ends also when a limit is passed
+	flow   context.Context // for connections: ends also when a limit is exceeded
 	conns  sync.WaitGroup
 	done   chan struct{}
 }
@@ -123,18 +125,18 @@ func roots(base *x509.CertPool, ca []byte) *x509.CertPool {
 	} else if system, err := x509.SystemCertPool(); err == nil {
 		base = system
 	} else {
-		base = x509.NewCertPool() // of a machine without roots
+		base = x509.NewCertPool() // the machine has no roots
 	}
 	base.AppendCertsFromPEM(ca)
 	return base
 }
 
-// headTime is how long a program may take for a head, a handshake, and the
-// first word of a tunnel.
+// headTime returns how long a program may take for a head, a handshake, and
+// the first bytes of a tunnel.
 func (w *Way) headTime() time.Duration { return w.plane.head }
 
-// Done is closed when the Way has ended, its listener is closed and no
-// connection is left.
+// Done returns a channel that is closed when the Way has ended, its listener
+// is closed and no connection is left.
 func (w *Way) Done() <-chan struct{} { return w.done }
 
 // Close ends the Way. It returns when no connection is left.
@@ -144,7 +146,7 @@ func (w *Way) Close() error {
 	return nil
 }
 
-// serve takes connections until the Way or its listener ends.
+// serve accepts connections until the Way or its listener ends.
 func (w *Way) serve() {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(w.ctx, func() {
@@ -183,12 +185,12 @@ func (w *Way) serve() {
 	close(w.done)
 }
 
-// passing reports whether accepting may succeed again.
+// passing reports whether an accept error is temporary.
 func passing(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED)
 }
 
-// pause waits, and reports false when the Way ended meanwhile.
+// pause waits, and reports false if the Way ended meanwhile.
 func (w *Way) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -200,8 +202,8 @@ func (w *Way) pause(d time.Duration) bool {
 	}
 }
 
-// attend serves a connection to its end. A fault of the proxy ends that
-// connection and nothing else.
+// attend serves a connection to its end. A panic of the proxy ends that
+// connection only.
 func (w *Way) attend(conn net.Conn, door *Door, waited time.Duration) {
 	stop := context.AfterFunc(w.flow, func() { conn.Close() })
 	defer func() {
@@ -214,10 +216,10 @@ func (w *Way) attend(conn net.Conn, door *Door, waited time.Duration) {
 	c := newClient(w.flow, w, conn)
 	c.waited = waited
 	if waited > 0 {
-		c.of(w.callers.only()) // of several the credentials tell
+		c.of(w.callers.only()) // if there are several, the credentials tell the command
 	}
 	if door != nil {
-		c.caller = w.callers.only() // nothing said there tells whose it is
+		c.caller = w.callers.only() // a door's connection carries no credentials
 		c.tunnel(door.target())
 		return
 	}

@@ -1,5 +1,5 @@
-// Package attack holds hostile conversations against a running proxy of
-// package egress, with servers and a resolver of the tests themselves: what is
-// sent, what has to come back, and who must not be reached by it. It has tests
-// and nothing else.
+// Package attack tests hostile conversations with a running proxy of package
+// egress, with servers and a resolver of the tests: the bytes sent, the
+// expected response, and the hosts that must not be reached. The package
+// contains tests only.
 package attack

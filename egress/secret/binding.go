@@ -9,15 +9,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A Binding says which variable holds a stand-in, where its value comes from
-// and which hosts are given that. It holds no value.
+// A Binding names the variable of a stand-in, the source of its value and the
+// hosts that get the value. It holds no value.
 type Binding struct {
 	Name  string   `json:"name"`  // of the variable inside
 	Hosts []string `json:"hosts"` // HOST or HOST:PORT; no wildcards
 	From  Source   `json:"from"`
 }
 
-// A Source says where a value comes from: exactly one field is set.
+// A Source is the source of a value: exactly one field is set.
 type Source struct {
 	Env     string   `json:"env,omitempty"`     // a variable of the orchestrator
 	File    string   `json:"file,omitempty"`    // absolute, or below ~/
@@ -35,8 +35,8 @@ func (s Source) String() string {
 	return "env:" + s.Env
 }
 
-// A target is a host to which a value may be sent. Port 0 is port 443 and TLS
-// only; with a port named, plain HTTP may carry the value too.
+// A target is a host to which a value may be sent. Port 0 means port 443 and
+// TLS only; with an explicit port, plain HTTP may carry the value too.
 type target struct {
 	host network.Host
 	port uint16
@@ -80,7 +80,7 @@ func (b Binding) targets() ([]target, error) {
 	return out, nil
 }
 
-// parseTarget reads HOST or HOST:PORT.
+// parseTarget parses HOST or HOST:PORT.
 func parseTarget(text string) (target, error) {
 	if h, err := network.Canonical(text); err == nil {
 		return target{host: h}, nil
@@ -91,7 +91,7 @@ func parseTarget(text string) (target, error) {
 	return target{host: h, port: port}, err
 }
 
-// check says what is wrong with a source; the text completes "NAME …".
+// check returns an error for an invalid source; its text completes "NAME …".
 func (s Source) check() error {
 	set := 0
 	for _, is := range []bool{s.Env != "", s.File != "", len(s.Command) > 0} {
@@ -116,8 +116,8 @@ func (s Source) check() error {
 	return nil
 }
 
-// CheckName reports whether a secret can be called name: a variable that a
-// shell can read.
+// CheckName returns an error if name cannot be the name of a secret: it has to
+// be a valid shell variable.
 func CheckName(name string) error {
 	if variable(name) {
 		return nil

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// What [Deps] mean by zero.
+// Defaults of [Deps].
 const (
 	commandTime = 10 * time.Second
 	commandRest = 2 * time.Second
 )
 
-// passed lists the variables that a command is given: what finds programs,
-// settings and agents that hold keys. Others can be set with env(1).
+// passed lists the variables passed to a command: those for finding programs,
+// settings and key agents. Others can be set with env(1).
 func passed() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
@@ -25,9 +25,8 @@ func passed() []string {
 	}
 }
 
-// run returns what the command of h prints. It has no input and no terminal,
-// what it says on its error output is dropped, because it may be part of a
-// secret.
+// run returns the output of the command of h. The command has no input and no
+// terminal; its error output is dropped, because it may be part of a secret.
 func (v *vault) run(ctx context.Context, h *held) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(v.deps.commandTime, commandTime))
 	defer cancel()
@@ -45,7 +44,7 @@ func (v *vault) run(ctx context.Context, h *held) ([]byte, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = cmp.Or(v.deps.commandRest, commandRest)
-	out := &bounded{data: make([]byte, 0, maxSource), full: cancel} // at once, so that no copies are left behind
+	out := &bounded{data: make([]byte, 0, maxSource), full: cancel} // allocated once, so that growing leaves no copies
 	cmd.Stdout = out
 	err := cmd.Run()
 	if err == nil {
@@ -58,13 +57,13 @@ func (v *vault) run(ctx context.Context, h *held) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, h.unread("comes from a command that took too long", hint, ctx.Err())
 	case errors.Is(err, exec.ErrWaitDelay):
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // some process has that group still
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // some process is still in that group
 		return nil, h.unread("comes from a command whose output stayed open after its end", hint, err)
 	}
 	return nil, h.unread("comes from a command that failed", hint, err)
 }
 
-// bounded keeps output up to its capacity, and calls full when there is more.
+// bounded keeps output up to its capacity, and calls full if there is more.
 type bounded struct {
 	data []byte
 	over bool

@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
-// beyondReach refuses a path of the host that code in a sandbox could have put
-// there or could exchange: as the file of a secret it would have another file
-// of ours sent to a host, as a program it would run outside of every wall.
+// beyondReach returns an error for a host path that code in a sandbox could
+// have created or could replace: used as a secret's file it would send another
+// host file to a server, used as a program it would run unsandboxed.
 func (v *vault) beyondReach(h *held, file string) error {
 	if len(v.deps.Exposed) == 0 {
 		return nil
@@ -35,10 +35,10 @@ func (v *vault) beyondReach(h *held, file string) error {
 	return nil
 }
 
-// commandBeyondReach refuses a command whose program, or a file that an
-// argument names, could be exchanged. program is where it was found; arguments
-// are read as paths from their first slash on, and relative ones from the root,
-// where the command runs.
+// commandBeyondReach returns an error for a command whose program, or a file
+// named by an argument, could be replaced. program is its resolved path;
+// arguments are read as paths from their first slash on, and relative ones
+// from the root, where the command runs.
 func (v *vault) commandBeyondReach(h *held, program string) error {
 	if len(v.deps.Exposed) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func (v *vault) commandBeyondReach(h *held, program string) error {
 	}
 	for _, file := range files {
 		if !filepath.IsAbs(file) {
-			continue // it was not found, and starting it fails
+			continue // not found, so starting it fails
 		}
 		if err := v.beyondReach(h, file); err != nil && sandbox.CodeOf(err) == sandbox.CodeCapabilityBlocked {
 			return err

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// forms returns the spellings in which a server may repeat value: as it is, in
-// base64 at whatever place of a longer text, in hexadecimal, and escaped for
+// forms returns the encodings in which a server may repeat value: unchanged,
+// in base64 at any offset of a longer text, in hexadecimal, and escaped for
 // URLs, JSON and HTML. Some may be equal.
 func forms(value []byte) [][]byte {
 	v := string(value)
@@ -27,7 +27,7 @@ func forms(value []byte) [][]byte {
 		percent(v, ""),
 		percent(v, "!'()*"),               // encodeURIComponent
 		percent(v, "!'()*;/?:@&=+$,#"),    // encodeURI
-		percent(v, "!'()*;/?:@&=+$,#[]%"), // what takes the value for a URL
+		percent(v, "!'()*;/?:@&=+$,#[]%"), // encoders that take the value for a URL
 	} {
 		out = append(out, p, lowerHex(p))
 	}
@@ -40,8 +40,8 @@ func forms(value []byte) [][]byte {
 	return list
 }
 
-// core64 encodes value as part of a longer text in which shift bytes (modulo
-// 3) come before it, and keeps the digits that value alone decides.
+// core64 encodes value as part of a longer text with shift bytes (modulo 3)
+// before it, and keeps the digits that depend on value alone.
 func core64(e *base64.Encoding, value []byte, shift int) string {
 	padded := make([]byte, shift, shift+len(value))
 	text := e.EncodeToString(append(padded, value...))
@@ -77,8 +77,9 @@ func lowerHex(v string) string {
 	return string(b)
 }
 
-// quoted returns v as the inside of a JSON string, as different libraries
-// write it: with and without escapes for HTML, slashes and what is not ASCII.
+// quoted returns v as the inside of a JSON string, in the styles of different
+// libraries: with and without escapes for HTML, slashes and non-ASCII
+// characters.
 func quoted(v string) []string {
 	var plain strings.Builder
 	e := json.NewEncoder(&plain)
@@ -100,7 +101,8 @@ func quoted(v string) []string {
 	return out
 }
 
-// writeASCII writes r, as UTF-16 in the given format when it is not ASCII.
+// writeASCII writes r, or its UTF-16 units in the given format if it is not
+// ASCII.
 func writeASCII(b *strings.Builder, r rune, format string) {
 	switch {
 	case r < 0x80:

@@ -6,21 +6,21 @@ import (
 	"sort"
 )
 
-// A matcher finds the spellings of values in a text in one pass. It looks at
-// the last two bytes of a window as long as the shortest pattern: where no
-// pattern has these two, it goes on by almost the window's length (Wu and
-// Manber's way). It does not change.
+// A matcher finds the encodings of values in a text in one pass. It looks at
+// the last two bytes of a window as long as the shortest pattern: if no
+// pattern has these two, it advances by almost the window's length (the
+// algorithm of Wu and Manber). It is immutable.
 type matcher struct {
 	patterns []pattern // sorted by text
 	window   int       // length of the shortest pattern
 	longest  int
-	shift    []uint8          // by the two last bytes of a window: how far the next can be
+	shift    []uint8          // by the last two bytes of a window: the distance to the next one
 	starts   map[uint64][]int // by the first eight bytes: patterns, longest first
 	begins   [256]bool        // first bytes of patterns
-	values   []pattern        // the values themselves, for the spellings that no pattern has
+	values   []pattern        // the values themselves, for encodings without a pattern
 	value    int              // length of the longest of them
 	places   map[[2]byte][]place
-	folded   [][]byte // the values in lower case, as names of fields may hold them
+	folded   [][]byte // the values in lower case, for names of fields
 }
 
 type pattern struct {
@@ -28,8 +28,8 @@ type pattern struct {
 	standIn []byte
 }
 
-// newMatcher returns a matcher of every value that the secrets ever had, or nil
-// when there is none.
+// newMatcher returns a matcher of all values that the secrets ever had, or nil
+// if there is none.
 func newMatcher(secrets []*held) *matcher {
 	m := &matcher{starts: map[uint64][]int{}}
 	for _, h := range secrets {
@@ -86,8 +86,8 @@ func head(b []byte) uint64 {
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
-// find returns the first match in text that starts before end, the longest of
-// those that start there; at is -1 when there is none.
+// find returns the first match in text that starts before end, the longest one
+// at that position; at is -1 if there is none.
 func (m *matcher) find(text []byte, end int) (at int, p *pattern) {
 	w := m.window
 	for i := 0; i < end && i+w <= len(text); {
@@ -107,8 +107,8 @@ func (m *matcher) find(text []byte, end int) (at int, p *pattern) {
 	return -1, nil
 }
 
-// open returns the first place from which on text could be the beginning of a
-// pattern that goes on behind its end; the length of text when there is none.
+// open returns the first position from which text could be the beginning of a
+// pattern that continues after its end; the length of text if there is none.
 func (m *matcher) open(text []byte) int {
 	first := len(text)
 	for i := max(0, len(text)-m.longest+1); i < len(text); i++ {
@@ -124,10 +124,10 @@ func (m *matcher) open(text []byte) int {
 	return first
 }
 
-// begun reports whether some pattern is longer than text and begins with it.
+// begun reports whether text is a proper prefix of some pattern.
 func (m *matcher) begun(text []byte) bool {
-	// Patterns with that beginning follow each other, and text itself, when it
-	// is one, is the first of them.
+	// Patterns with that prefix are adjacent, and text itself, if it is one,
+	// is the first of them.
 	i := sort.Search(len(m.patterns), func(i int) bool { return bytes.Compare(m.patterns[i].text, text) >= 0 })
 	if i < len(m.patterns) && bytes.Equal(m.patterns[i].text, text) {
 		i++
@@ -135,9 +135,9 @@ func (m *matcher) begun(text []byte) bool {
 	return i < len(m.patterns) && bytes.HasPrefix(m.patterns[i].text, text)
 }
 
-// replace appends text to dst with stand-ins in place of values. Unless all of
-// it is there (whole), it stops where a value may go on behind the end, and
-// returns how much of text it has taken.
+// replace appends text to dst with values replaced by stand-ins. Unless text
+// is complete (whole), it stops where a value may continue after the end, and
+// returns how much of text it has consumed.
 func (m *matcher) replace(dst, text []byte, whole bool) (out []byte, taken int) {
 	end := len(text)
 	if !whole {
@@ -156,7 +156,7 @@ func (m *matcher) replace(dst, text []byte, whole bool) (out []byte, taken int) 
 	}
 }
 
-// wipe overwrites what the matcher knows of values.
+// wipe overwrites the matcher's copies of values.
 func (m *matcher) wipe() {
 	if m == nil {
 		return

@@ -7,14 +7,15 @@ import (
 	"slices"
 )
 
-// chunk is how much of an answer is read at once, in bytes.
+// chunk is the size of one read of a response, in bytes.
 const chunk = 32 << 10
 
-// maxEmpty is how often in turn a reader may give neither bytes nor an error.
+// maxEmpty is how many consecutive reads may return neither bytes nor an
+// error.
 const maxEmpty = 100
 
-// ScrubHeader puts stand-ins in place of values in every field of an answer. A
-// field whose name holds a value is removed.
+// ScrubHeader replaces values with stand-ins in every field of a response. A
+// field whose name contains a value is removed.
 func (s *Set) ScrubHeader(header http.Header) {
 	for name, values := range header {
 		if s.named(name) {
@@ -27,7 +28,7 @@ func (s *Set) ScrubHeader(header http.Header) {
 	}
 }
 
-// named reports whether the name of a field holds a value, in any case.
+// named reports whether the name of a field contains a value, in any case.
 func (s *Set) named(name string) bool {
 	if s == nil || len(name) < minValue {
 		return false
@@ -38,9 +39,8 @@ func (s *Set) named(name string) bool {
 	return v.closed || v.match != nil && slices.ContainsFunc(v.match.folded, func(value []byte) bool { return bytes.Contains(lower, value) })
 }
 
-// ScrubString puts stand-ins in place of values in a short text: the reason
-// phrase of an answer, a message that goes into a record. After Close it
-// returns nothing.
+// ScrubString replaces values with stand-ins in a short text: the reason
+// phrase of a response, a message for a record. After Close it returns "".
 func (s *Set) ScrubString(text string) string {
 	if s == nil {
 		return text
@@ -61,10 +61,11 @@ func (s *Set) ScrubString(text string) string {
 	return string(out)
 }
 
-// ScrubBody returns r with stand-ins in place of values, so its length may
-// differ: a Content-Length is void. What is read passes on at once but for an
-// end that could be the beginning of a value, which waits for what follows. It
-// is not for concurrent use, as readers are not, and closes nothing.
+// ScrubBody returns r with values replaced by stand-ins. The length may
+// differ, so a Content-Length is void. Bytes are passed on as soon as they are
+// read, except an end that could be the beginning of a value, which is held
+// until more is read. The reader is not safe for concurrent use, and closes
+// nothing.
 func (s *Set) ScrubBody(r io.Reader) io.Reader {
 	if s == nil {
 		return r
@@ -72,7 +73,7 @@ func (s *Set) ScrubBody(r io.Reader) io.Reader {
 	return &scrubber{set: s.in, from: r}
 }
 
-// A scrubber has raw[:] that is not decided yet, and out[sent:] that is ready.
+// A scrubber holds undecided bytes in raw[:] and scrubbed ones in out[sent:].
 type scrubber struct {
 	set  *vault
 	from io.Reader
@@ -80,9 +81,9 @@ type scrubber struct {
 	raw  []byte
 	out  []byte
 	sent int
-	err  error // of from, once it came
+	err  error // error of from, once it occurred
 
-	empty int // reads in turn that gave nothing
+	empty int // consecutive reads without bytes
 }
 
 func (b *scrubber) Read(p []byte) (int, error) {
@@ -102,7 +103,7 @@ func (b *scrubber) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once and decides what it can.
+// fill reads once and scrubs what can be decided.
 func (b *scrubber) fill() error {
 	if b.err == nil {
 		if need := len(b.raw) + chunk; cap(b.buf) < need {

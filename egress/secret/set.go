@@ -16,24 +16,23 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// Deps are what a Set asks the machine. Zero fields are the real ones.
+// Deps are a Set's dependencies on the machine. Zero fields are the real ones.
 type Deps struct {
 	LookupEnv func(string) (string, bool)
 	Home      string // replaces ~
 
-	// Exposed are canonical folders of the host that code in some sandbox can
-	// write. Nothing is read or run that is reached through what lies in them.
+	// Exposed are canonical host folders writable from some sandbox. Nothing
+	// is read or run whose path goes through them.
 	Exposed []string
 
 	Now func() time.Time
 
-	commandTime time.Duration // that a command may take
-	commandRest time.Duration // for which what it started may hold its output after its end
+	commandTime time.Duration // limit for a command
+	commandRest time.Duration // how long its child processes may keep its output open after its end
 }
 
-// A Set holds the secrets of one sandbox: stand-ins, and the values behind
-// them. It is safe for concurrent use. Nothing that is printed or encoded of
-// it shows more than names.
+// A Set holds the secrets of one sandbox: stand-ins, and their values. It is
+// safe for concurrent use. Its printed and encoded forms contain names only.
 type Set struct {
 	in *vault // behind a pointer, so that no copy of a Set prints it
 }
@@ -47,25 +46,25 @@ type vault struct {
 	match  *matcher // of every value that was ever read; nil when none
 }
 
-// held is one secret.
+// held is one secret with its state.
 type held struct {
 	Binding
 	standIn string
 	targets []target
 
-	turn  chan struct{} // who has taken it may read the source
+	turn  chan struct{} // semaphore for reading the source
 	state reading       // guarded by turn
 	value []byte
 	seen  [][]byte // every value, newest last
 }
 
-// standInPrefix makes a stand-in known as such to who meets one.
+// standInPrefix makes a stand-in recognizable for readers.
 const standInPrefix = "sandbox_secret_"
 
-// NewSet reads every value once, so that what is missing shows before a
+// NewSet reads every value once, so that a missing one is reported before a
 // program runs. ctx bounds that. Errors are *sandbox.Error: CodeValidation for
-// a binding or value that cannot be used, CodeUnavailable for a source that
-// cannot be read; they name the source and never hold a value.
+// an unusable binding or value, CodeUnavailable for a source that cannot be
+// read; they name the source and never contain a value.
 func NewSet(ctx context.Context, bindings []Binding, d Deps) (*Set, error) {
 	if d.LookupEnv == nil {
 		d.LookupEnv = os.LookupEnv
@@ -115,8 +114,8 @@ func (s *Set) Names() []string {
 	return out
 }
 
-// Env returns the variables of commands: each name with its stand-in, which
-// is this Set's own. The map is the caller's.
+// Env returns the variables of commands: each name with its stand-in, which is
+// unique to this Set. The caller owns the map.
 func (s *Set) Env() map[string]string {
 	env := map[string]string{}
 	if s != nil {
@@ -142,8 +141,8 @@ func (h *held) open(host network.Host, port uint16, tls bool) bool {
 	})
 }
 
-// Close forgets the values, and overwrites those that it holds. From then on
-// nothing is swapped, and reading what [Set.ScrubBody] returned is an error.
+// Close overwrites and removes the values. From then on no values are
+// inserted, and reading from a reader of [Set.ScrubBody] is an error.
 func (s *Set) Close() error {
 	v := s.in
 	v.mu.Lock()
@@ -167,7 +166,7 @@ func (s *Set) GoString() string { return s.String() }
 // Format names the secrets, whatever the verb.
 func (s *Set) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
-// MarshalJSON gives the names of the secrets.
+// MarshalJSON encodes the names of the secrets.
 func (s *Set) MarshalJSON() ([]byte, error) { return json.Marshal(s.Names()) }
 
 func errClosed() error {

@@ -14,23 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bounds of values, in bytes. Ordinary text would be scrubbed for one that
-// is shorter, and no server takes headers that are longer.
+// The bounds of values, in bytes. Shorter values occur in ordinary text, which
+// would be scrubbed; servers do not accept longer headers.
 const (
 	minValue  = 8
 	maxValue  = 16 << 10
 	maxSource = 64 << 10
-	// maxSeen bounds the values that one secret had. All of them stay
-	// scrubbed, so a source that gives another one each time comes to an end.
+	// maxSeen bounds the values that one secret may have had. All of them stay
+	// scrubbed, so the bound stops a source that returns a new one each time.
 	maxSeen = 1024
 )
 
 const (
-	commandAge = 5 * time.Minute // how long the output of a command counts
-	failureAge = 5 * time.Second // how long a failure does, so that programs inside cannot make us try without end
+	commandAge = 5 * time.Minute // how long the output of a command is valid
+	failureAge = 5 * time.Second // how long a failure is cached, so that programs inside cannot cause unlimited retries
 )
 
-// A reading is what is known of a source since it was read last.
+// A reading is the result of the last read of a source.
 type reading struct {
 	at     time.Time
 	file   fileStamp
@@ -43,8 +43,8 @@ type fileStamp struct {
 	mod, chang unix.Timespec
 }
 
-// refresh reads the value of h again where its source may have changed. A
-// source that fails leaves the old value unused.
+// refresh reads the value of h again if its source may have changed. If that
+// fails, the old value is not used.
 func (v *vault) refresh(ctx context.Context, h *held) error {
 	select {
 	case h.turn <- struct{}{}:
@@ -67,7 +67,7 @@ func (v *vault) refresh(ctx context.Context, h *held) error {
 	if err == nil {
 		err = v.learn(h, data)
 	}
-	if ctx.Err() == nil { // who gave up says nothing about the source
+	if ctx.Err() == nil { // an ended ctx says nothing about the source
 		h.state = reading{at: now, file: stamp, failed: err}
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func (v *vault) refresh(ctx context.Context, h *held) error {
 	return err
 }
 
-// fresh reports whether the value that was read still counts.
+// fresh reports whether the value is still valid.
 func (v *vault) fresh(h *held, age time.Duration) bool {
 	switch {
 	case h.From.File != "":
@@ -88,7 +88,7 @@ func (v *vault) fresh(h *held, age time.Duration) bool {
 	return true
 }
 
-// read gives what the source holds.
+// read returns the content of the source.
 func (v *vault) read(ctx context.Context, h *held) (data []byte, s fileStamp, err error) {
 	switch {
 	case h.From.File != "":
@@ -104,7 +104,7 @@ func (v *vault) read(ctx context.Context, h *held) (data []byte, s fileStamp, er
 	return []byte(text), s, nil
 }
 
-// path is the file of h with ~ replaced.
+// path returns the file of h with ~ replaced.
 func (v *vault) path(h *held) string {
 	if rest, ok := strings.CutPrefix(h.From.File, "~/"); ok && v.deps.Home != "" {
 		return filepath.Join(v.deps.Home, rest)
@@ -112,10 +112,11 @@ func (v *vault) path(h *held) string {
 	return h.From.File
 }
 
-// readFile follows links, because that is how secrets are often mounted, and
-// takes regular files only: what blocks or has no end is none. Who else may
-// read the file is its owner's affair; that everybody may write it is not,
-// because who writes it decides what is sent as a credential.
+// readFile reads the file of h. It follows links, because secrets are often
+// mounted that way, and accepts regular files only, because others can block
+// or have no end. It does not check which users can read the file, which is
+// its owner's decision; it refuses a world-writable file, because its writers
+// would choose what is sent as a credential.
 func (v *vault) readFile(h *held) (data []byte, s fileStamp, err error) {
 	path := v.path(h)
 	if err := v.beyondReach(h, path); err != nil {
@@ -147,8 +148,8 @@ func stampOf(st unix.Stat_t) fileStamp {
 	return fileStamp{dev: uint64(st.Dev), ino: st.Ino, size: st.Size, mod: st.Mtim, chang: st.Ctim}
 }
 
-// clean takes one line ending off what was read and refuses what cannot be a
-// value: a line ending or NUL in it would let it add header lines.
+// clean removes one line ending and returns an error for data that cannot be a
+// value: a line ending or NUL in it could add header lines.
 func (h *held) clean(data []byte) ([]byte, error) {
 	if len(data) > maxSource {
 		return data, h.invalid(fmt.Sprintf("has more than %d bytes", maxSource), "")
@@ -170,7 +171,7 @@ func (h *held) clean(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// learn makes data the value of h, and something that is scrubbed.
+// learn makes data the value of h, and scrubs it from now on.
 func (v *vault) learn(h *held, data []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -8,21 +8,22 @@ import (
 	"unicode/utf8"
 )
 
-// A spelling of a value with escapes in it, of whatever kind and at whatever
-// bytes: those of URLs (%73, twice as %2573, and + for a blank), of JSON and of
-// programs (\u0073, \x73, \163, \/, also where the backslash is escaped itself)
-// and of HTML (&#115;, &#x73;, &amp;). There are too many of them for patterns.
+// A spelling is a value with escapes in it, of any kind and at any bytes:
+// those of URLs (%73, twice as %2573, and + for a blank), of JSON and of
+// programming languages (\u0073, \x73, \163, \/, also with an escaped
+// backslash) and of HTML (&#115;, &#x73;, &amp;). There are too many
+// combinations for patterns.
 
 const (
 	maxEscape    = 16 // bytes of one escape
-	maxSlashes   = 8  // backslashes with which one escape begins
-	maxBranching = 64 // escapes that are tried for one value at one place
+	maxSlashes   = 8  // leading backslashes of one escape
+	maxBranching = 64 // escapes tried for one value at one position
 )
 
 // introduces reports whether an escape may begin with c.
 func introduces(c byte) bool { return c == '%' || c == '\\' || c == '&' || c == '+' }
 
-// A meaning is what an escape may stand for.
+// A meaning is a possible decoding of an escape.
 type meaning struct {
 	bytes [utf8.UTFMax]byte
 	size  int // of bytes
@@ -35,8 +36,8 @@ func plain(c byte, long int) meaning {
 	return meaning{bytes: [utf8.UTFMax]byte{c}, size: 1, long: long}
 }
 
-// meanings are what the escape with which text begins may stand for. more says
-// that it may go on behind the end of text.
+// meanings returns the possible decodings of the escape at the beginning of
+// text. more reports that it may continue after the end of text.
 func meanings(text []byte, to []meaning) (out []meaning, more bool) {
 	switch text[0] {
 	case '+':
@@ -131,7 +132,7 @@ func slashed(text []byte, to []meaning) (out []meaning, more bool) {
 	return to, false
 }
 
-// unit is the unit of UTF-16 that text names behind its backslash.
+// unit returns the UTF-16 unit that text encodes after its backslash.
 func unit(text []byte) (r rune, long int, more bool) {
 	if len(text) > 0 && text[0] != 'u' {
 		return 0, 0, false
@@ -165,9 +166,9 @@ func digitsOf(digits []byte, base int) (uint64, bool) {
 	return n, err == nil
 }
 
-// spells reports how long the spelling of value is with which text begins, 0 for
-// none. more says that one may go on behind the end of text. tries bounds the
-// work.
+// spells returns the length of the spelling of value at the beginning of text,
+// or 0. more reports that a spelling may continue after the end of text. tries
+// bounds the work.
 func spells(text, value []byte, tries *int) (long int, more bool) {
 	at := 0
 	for len(value) > 0 {
@@ -200,11 +201,11 @@ func spells(text, value []byte, tries *int) (long int, more bool) {
 	return at, false
 }
 
-// A place is one in a value.
+// A place is a position in a value.
 type place struct{ value, at int }
 
-// placesOf finds places in values by their byte and the one before it, 0 at the
-// beginning.
+// placesOf indexes the positions in values by their byte and the one before
+// it, 0 at the beginning.
 func placesOf(values []pattern) map[[2]byte][]place {
 	out := map[[2]byte][]place{}
 	for i, v := range values {
@@ -217,15 +218,15 @@ func placesOf(values []pattern) map[[2]byte][]place {
 	return out
 }
 
-// spelled finds the first spelling with an escape in text that starts before end,
-// or, with open, the first place from which on one may go on behind the end of
-// text. Up to its first escape a spelling is the value itself, so only what lies
-// before an escape is looked at.
+// spelled returns the first spelling with an escape in text that starts before
+// end, or, with open, the first position from which one may continue after the
+// end of text. Up to its first escape a spelling is the value itself, so only
+// the bytes before an escape are examined.
 func (m *matcher) spelled(text []byte, end int, open bool) (at, long int, standIn []byte) {
 	at = -1
 	for j := 0; j < len(text); j++ {
 		if at >= 0 && j-m.value >= at || at < 0 && j-m.value >= end {
-			break // what begins before it was found, or is beyond the end
+			break // earlier spellings were found, or start after end
 		}
 		if !introduces(text[j]) {
 			continue
@@ -263,7 +264,7 @@ func (m *matcher) spelled(text []byte, end int, open bool) (at, long int, standI
 				}
 			}
 		}
-		if cut && open { // at the end of text: which byte it is, is not known yet
+		if cut && open { // at the end of text: the encoded byte is not known yet
 			for i, v := range m.values {
 				for k := range v.text {
 					try(place{i, k})
@@ -274,8 +275,8 @@ func (m *matcher) spelled(text []byte, end int, open bool) (at, long int, standI
 	return at, long, standIn
 }
 
-// next returns the first place before end at which a value stands, in whatever
-// spelling; at is -1 when there is none.
+// next returns the first occurrence of a value before end, in any encoding; at
+// is -1 if there is none.
 func (m *matcher) next(text []byte, end int) (at, long int, standIn []byte) {
 	at, p := m.find(text, end)
 	if p != nil {

@@ -12,22 +12,21 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// maxSwapped bounds the fields of one request with values in them, in bytes:
-// a stand-in is short and can be repeated often.
+// maxSwapped bounds the fields of one request after replacement, in bytes: a
+// stand-in is short and can be repeated often.
 const maxSwapped = 256 << 10
 
-// Swap puts values in place of the stand-ins in header, which is on its way to
-// port of h, over TLS or not. It returns the names of the secrets that it put
-// in, sorted. Only those are put in that are bound to that host and port, and
-// over plain HTTP only where the binding names the port. Stand-ins of others
-// stay.
+// Swap replaces stand-ins with values in header, which is to be sent to port
+// of h, over TLS or not. It returns the names of the inserted secrets, sorted.
+// Only secrets bound to that host and port are inserted, and over plain HTTP
+// only if the binding names the port. Other stand-ins stay.
 //
-// They are found in the values of fields, also more than once, and in the
+// Stand-ins are replaced in the values of fields, also repeatedly, and in the
 // user name and password of Basic authorization. Names of fields, and fields
-// that speak to a proxy (Proxy-…), are left alone.
+// for a proxy (Proxy-…), are not changed.
 //
-// When a value cannot be read, header is not changed and the request must not
-// be sent; the error is a *sandbox.Error.
+// If a value cannot be read, header is not changed and the request must not be
+// sent; the error is a *sandbox.Error.
 func (s *Set) Swap(ctx context.Context, h network.Host, port uint16, tls bool, header http.Header) (names []string, err error) {
 	if s == nil {
 		return nil, nil
@@ -57,7 +56,8 @@ func (s *Set) Swap(ctx context.Context, h network.Host, port uint16, tls bool, h
 	return names, nil
 }
 
-// within reports whether the stand-in of e is in some field that may carry it.
+// within reports whether the stand-in of e occurs in a field that may carry
+// it.
 func (e *held) within(header http.Header) bool {
 	for name, values := range header {
 		if toProxy(name) {
@@ -75,8 +75,8 @@ func (e *held) within(header http.Header) bool {
 	return false
 }
 
-// An exchange puts values in place of stand-ins, in one pass: what was put in
-// is not looked at again.
+// An exchange replaces stand-ins with values, in one pass: inserted values are
+// not searched again.
 type exchange struct {
 	standIns, values []string
 	replacer         *strings.Replacer
@@ -97,8 +97,8 @@ func (v *vault) exchange(used []*held) (x exchange, err error) {
 	return x, nil
 }
 
-// apply returns text with values in it, and whether there were stand-ins. It is
-// an error when it would have more than room bytes.
+// apply returns text with values inserted, and whether it contained stand-ins.
+// It returns an error if the result would be longer than room bytes.
 func (x exchange) apply(text string, room int) (string, bool, error) {
 	found, size := false, len(text)
 	for i, standIn := range x.standIns {
@@ -116,8 +116,8 @@ func (x exchange) apply(text string, room int) (string, bool, error) {
 	return x.replacer.Replace(text), true, nil
 }
 
-// field returns the value of a field with values of secrets in it, and whether
-// it has changed.
+// field returns the value of a field with values of secrets inserted, and
+// whether it has changed.
 func (x exchange) field(name, value string, room int) (string, bool, error) {
 	if scheme, login, ok := basic(name, value); ok {
 		inner, found, err := x.apply(login, room)
@@ -131,7 +131,7 @@ func (x exchange) field(name, value string, room int) (string, bool, error) {
 	return x.apply(value, room)
 }
 
-// header changes all of header, or nothing when it would become too long.
+// header changes all fields of header, or none if they would become too long.
 func (x exchange) header(header http.Header) error {
 	changed, room := http.Header{}, maxSwapped
 	for name, values := range header {
@@ -163,13 +163,13 @@ func tooLong() error {
 	return e
 }
 
-// toProxy reports whether a field speaks to a proxy and not to the host.
+// toProxy reports whether a field is meant for a proxy and not for the host.
 func toProxy(name string) bool {
 	return len(name) >= 6 && strings.EqualFold(name[:6], "Proxy-")
 }
 
 // basic splits a field of Basic authorization into the scheme, with the spaces
-// behind it, and what its base64 says.
+// after it, and the decoded base64.
 func basic(name, value string) (scheme, login string, ok bool) {
 	const word = "Basic "
 	if !strings.EqualFold(name, "Authorization") || len(value) < len(word) || !strings.EqualFold(value[:len(word)], word) {
