@@ -37,8 +37,8 @@ func (relay) SetDeadline(time.Time) error      { return nil }
 func (relay) SetReadDeadline(time.Time) error  { return nil }
 func (relay) SetWriteDeadline(time.Time) error { return nil }
 
-// dial connects through a process of the engine, which ends when one of the two
-// has nothing more to say.
+// dial connects through a process of the engine, which ends when one of the
+// two sides is closed.
 func (b *box) dial(port int) (net.Conn, error) {
 	cmd := exec.Command("docker", "exec", "--interactive", b.name, "bash", "-c",
 		fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d || exit; { cat <&3; kill 0; } & cat >&3; kill $!", port))
@@ -138,7 +138,7 @@ func (c *cdp) call(session, method string, params map[string]any, result any) er
 	}
 }
 
-// must is call for what has to work.
+// must is call, and fails the test on an error.
 func (c *cdp) must(session, method string, params map[string]any, result any) {
 	c.t.Helper()
 	if err := c.call(session, method, params, result); err != nil {
@@ -174,7 +174,7 @@ func (c *cdp) settled(session string) string {
 				const tell = () => done(location.href + " " + (document.body ? document.body.innerText : ""));
 				document.readyState === "complete" ? setTimeout(tell, 50) : addEventListener("load", () => setTimeout(tell, 50));
 			})`}, &r)
-		// A page that is being replaced takes the question with it.
+		// A page that is being replaced does not answer.
 		if err == nil && r.Result.Value != "" {
 			return r.Result.Value
 		}

@@ -30,12 +30,12 @@ func dial(t *testing.T, s *httpServer, says string) net.Conn {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	_, _ = io.WriteString(c, says) // what was refused shows when it is read
+	_, _ = io.WriteString(c, says) // a refusal is seen when reading
 	return c
 }
 
-// TestCloseEndsEverything holds it for a request under way, a connection that
-// was taken over, one that waits, and one that has said half a head.
+// TestCloseEndsEverything checks Close with a request under way, a hijacked
+// connection, an idle one, and one with half a head sent.
 func TestCloseEndsEverything(t *testing.T) {
 	var ended atomic.Int64
 	begun := make(chan struct{}, 2)
@@ -81,7 +81,7 @@ func httpIsLate(err error) bool {
 	return ok && late.Timeout()
 }
 
-// TestConnections holds that room is made again by connections that end.
+// TestConnections checks that ended connections make room for new ones.
 func TestConnections(t *testing.T) {
 	s := openHttp(t, 1, func(http.ResponseWriter, *http.Request) {})
 	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestImageEndsWithEveryPart holds that no part goes on without another.
+// TestImageEndsWithEveryPart checks that the end of one part ends all others.
 func TestImageEndsWithEveryPart(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ part, find string }{
@@ -45,9 +45,9 @@ func TestImageEndsWhenTold(t *testing.T) {
 	}
 }
 
-// TestImageLeavesNothing holds that neither processes nor files outlive an
-// instance that was told to end, and that the next one starts, also after one
-// that was killed.
+// TestImageLeavesNothing checks that neither processes nor files outlive an
+// instance that was ended, and that the next one starts, also after one that
+// was killed.
 func TestImageLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := idle(t)
@@ -75,8 +75,8 @@ echo "$((${EPOCHREALTIME/./} - begun))" >/run/took
 		t.Fatal(err)
 	}
 	t.Logf("ended in %d ms", took/1000)
-	// It waits for 1.7 s at most, as [TestImageEndsInTime] holds; the rest takes
-	// time on a busy machine.
+	// It waits for 1.7 s at most, as [TestImageEndsInTime] checks; the rest
+	// depends on the load of the machine.
 	if took > 60_000_000 {
 		t.Errorf("it took %d ms to end", took/1000)
 	}
@@ -89,13 +89,13 @@ echo "$((${EPOCHREALTIME/./} - begun))" >/run/took
 	}
 }
 
-// TestImageEndsInTime holds that parts which do not end when they are told to
-// are waited for by the clock, and not by a number of pauses, each of which
-// takes long on a busy machine: with few of them when each takes half a second.
+// TestImageEndsInTime checks that the wait for parts that do not end is
+// measured by the clock, and not by a number of pauses, each of which takes
+// long on a busy machine: there are few pauses if each takes half a second.
 func TestImageEndsInTime(t *testing.T) {
 	t.Parallel()
 	b := idle(t)
-	// The script's shell takes up functions that are exported.
+	// The script's shell uses exported functions.
 	out := b.sh(`exec 2>/dev/null
 sleep() { echo >>/run/pauses; command sleep 0.5; }
 export -f sleep
@@ -116,7 +116,7 @@ kill -TERM "$pid"; wait "$pid"; echo "$? $((${EPOCHREALTIME/./} - begun)) $(wc -
 	}
 }
 
-// TestImageBoundsItsLog holds that the end of what parts write is kept, and
+// TestImageBoundsItsLog checks that the end of what parts write is kept, and
 // not more than 256 KiB of it.
 func TestImageBoundsItsLog(t *testing.T) {
 	t.Parallel()
@@ -139,7 +139,7 @@ ls /run/sandbox-browser | paste -sd' '`)
 	}
 }
 
-// TestImageGivesUpInTime holds that a browser which does not answer in time is
+// TestImageGivesUpInTime checks that a browser which does not answer in time is
 // ended.
 func TestImageGivesUpInTime(t *testing.T) {
 	t.Parallel()
@@ -153,8 +153,8 @@ exec sandbox-browser`)
 	if status != 1 || !strings.Contains(out, "another program listens at port 9222") {
 		t.Errorf("status %d, %q", status, out)
 	}
-	// The script's shell takes up functions that are exported: this one has a
-	// program that never answers in the place of the browser.
+	// The script's shell uses exported functions: this one replaces the
+	// browser by a program that never answers.
 	b = idle(t)
 	out, status = b.try(`setsid() { exec /usr/bin/setsid sleep infinity; }
 export -f setsid

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestImageRefusesAddresses holds that what may not be opened is opened for
-// nobody who drives the browser, whichever way it is asked for.
+// TestImageRefusesAddresses checks that a client of the protocol cannot open
+// forbidden addresses, in any way of asking.
 func TestImageRefusesAddresses(t *testing.T) {
 	t.Parallel()
 	c := browserBox(t, nil).drive()
@@ -33,8 +33,8 @@ func TestImageRefusesAddresses(t *testing.T) {
 	}
 }
 
-// TestImageOpensWhatItMay is the control of the test above: the same ways
-// reach what is not refused. Nobody listens where the way out would be.
+// TestImageOpensWhatItMay is the control of the test above: the same requests
+// reach allowed addresses. No server listens at the egress proxy's port.
 func TestImageOpensWhatItMay(t *testing.T) {
 	t.Parallel()
 	c := browserBox(t, map[string]string{"SCHEMES": "http,https,data"}).drive()
@@ -54,13 +54,14 @@ func TestImageOpensWhatItMay(t *testing.T) {
 	if got := c.settled(c.page("data:text/html,<p>inside")); !strings.Contains(got, "inside") {
 		t.Errorf("data: shows %q", got)
 	}
-	// One that only some may open does not come in by another.
+	// A frame or script cannot reach an address that only some documents may
+	// open.
 	if got := c.page("data:text/html,<iframe src='file:///etc/passwd'></iframe><script>location='file:///etc/passwd'</script>"); strings.Contains(c.settled(got), "root:") {
 		t.Error("a page opens a file")
 	}
 }
 
-// TestImagePolicyIsClosedForWriting holds that no download can add to the
+// TestImagePolicyIsClosedForWriting checks that no download can add to the
 // rules.
 func TestImagePolicyIsClosedForWriting(t *testing.T) {
 	t.Parallel()
@@ -73,7 +74,7 @@ func TestImagePolicyIsClosedForWriting(t *testing.T) {
 	}
 }
 
-// TestImageDownloads holds that a download is made only where settings allow
+// TestImageDownloads checks that a download is made only where settings allow
 // it. The protocol has a call that makes the browser forget this, see
 // TestImageKeepsDownloadsInside.
 func TestImageDownloads(t *testing.T) {
@@ -88,10 +89,10 @@ func TestImageDownloads(t *testing.T) {
 	}
 }
 
-// TestImageKeepsDownloadsInside holds what the image cannot prevent, and what
-// it does about it: a driver that sets a download behaviour of its own comes
-// past the rule of the browser. The bridge has to refuse that call. What it
-// could write without is in the memory of this container, and no rule.
+// TestImageKeepsDownloadsInside checks what the image cannot prevent, and its
+// bounds: a client that sets a download behaviour of its own overrules the
+// browser's policy. The files it writes are in the memory of this container,
+// and cannot change the policies.
 func TestImageKeepsDownloadsInside(t *testing.T) {
 	t.Parallel()
 	b := browserBox(t, map[string]string{"SCHEMES": "http,data"})
@@ -104,8 +105,8 @@ func TestImageKeepsDownloadsInside(t *testing.T) {
 	}
 }
 
-// download clicks on a download and tells how it ended. It clicks again, since a
-// busy browser was seen to pass over a click.
+// download clicks on a download and returns how it ended. It clicks again,
+// since a busy browser was seen to miss a click.
 func (c *cdp) download(behavior, folder string) string {
 	c.t.Helper()
 	c.must("", "Browser.setDownloadBehavior", map[string]any{"behavior": behavior, "downloadPath": folder, "eventsEnabled": true}, nil)
@@ -119,7 +120,7 @@ func (c *cdp) download(behavior, folder string) string {
 	}
 }
 
-// TestImageLoadsNoExtension holds that a driver cannot bring one in.
+// TestImageLoadsNoExtension checks that a client cannot load an extension.
 func TestImageLoadsNoExtension(t *testing.T) {
 	t.Parallel()
 	b := browserBox(t, nil)

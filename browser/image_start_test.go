@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
-// TestImageSettings holds that every setting is looked at before anything
+// TestImageSettings checks that every setting is validated before anything
 // else, and that there is one instance.
 func TestImageSettings(t *testing.T) {
 	t.Parallel()
@@ -94,8 +94,8 @@ func TestImageListensOnLoopbackOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := browserBox(t, tc.settings)
-			// Of six there are listeners of no kind, and of the sockets with
-			// names in a network namespace the display's alone.
+			// There are no listeners on IPv6, and of the sockets with names in
+			// a network namespace only the display's.
 			if got := b.sh(`cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == "0A" { print $2 }' | sort`); got != tc.ports {
 				t.Errorf("listeners:\n%swant:\n%s", got, tc.ports)
 			}
@@ -106,8 +106,8 @@ func TestImageListensOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-// TestImageDisplayWantsItsCookie holds that nobody looks at the display whom
-// the supervisor has not given the cookie.
+// TestImageDisplayWantsItsCookie checks that a client without the supervisor's
+// cookie cannot connect to the display.
 func TestImageDisplayWantsItsCookie(t *testing.T) {
 	t.Parallel()
 	b := browserBox(t, map[string]string{"HEADLESS": "0"})

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// TestImageIsWatchedWithPasswordOnly holds that the VNC server lets in who has
-// a password of the file, and nobody while there is none.
+// TestImageIsWatchedWithPasswordOnly checks that the VNC server accepts the
+// passwords of the file only, and no connection while there are none.
 func TestImageIsWatchedWithPasswordOnly(t *testing.T) {
 	t.Parallel()
 	b := browserBox(t, map[string]string{"HEADLESS": "0", "VNC": "1"})
@@ -49,7 +49,8 @@ func TestImageIsWatchedWithPasswordOnly(t *testing.T) {
 	}
 }
 
-// watch speaks the beginning of RFB 3.8 and reports whether it is let in.
+// watch performs the start of an RFB 3.8 handshake and reports whether the
+// password was accepted.
 func (b *box) watch(password string) bool {
 	b.t.Helper()
 	conn, err := b.dial(5900)
@@ -57,7 +58,7 @@ func (b *box) watch(password string) bool {
 		b.t.Fatal(err)
 	}
 	defer conn.Close()
-	// A server that is about to end may accept and say nothing.
+	// A server that is about to end may accept and send nothing.
 	stop := time.AfterFunc(leak.Patience, func() { conn.Close() })
 	defer stop.Stop()
 	read := func(n int) []byte {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTogether holds that an error tells each line once, the supervisor's
+// TestTogether checks that an error contains each line once, the supervisor's
 // first.
 func TestTogether(t *testing.T) {
 	tests := []struct{ name, said, log, want string }{
@@ -24,8 +24,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestAdvice holds that a browser which has no room for its processes is told
-// as that, and not as one that lacks something.
+// TestAdvice checks that the error for a browser without room for its
+// processes says so, and does not report a missing program.
 func TestAdvice(t *testing.T) {
 	for said, limits := range map[string]bool{
 		"bash: fork: retry: Resource temporarily unavailable":   true,

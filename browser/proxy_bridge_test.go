@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// within is how long tests wait for what has to happen.
+// proxyWithin is how long tests wait.
 const proxyWithin = time.Minute
 
 func soon(t *testing.T) context.Context {
@@ -70,7 +70,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestTextAnswers holds that what is not JSON is not the browser's text.
+// TestTextAnswers checks that what is not JSON is not the browser's text.
 func TestTextAnswers(t *testing.T) {
 	b := openProxy(t, newChromium(t), nil)
 	for request, want := range map[string]string{
@@ -83,7 +83,7 @@ func TestTextAnswers(t *testing.T) {
 	}
 }
 
-// TestNameOfClient holds that addresses lead where the client came from.
+// TestNameOfClient checks that URLs have the host that the client used.
 func TestNameOfClient(t *testing.T) {
 	b := openProxy(t, newChromium(t), nil)
 	_, port, _ := strings.Cut(b.server.Addr().String(), ":")
@@ -141,8 +141,8 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// TestAddressOutlivesTheBrowser holds that the address of a browser that has
-// ended leads to the one that was started after it, and that of a page nowhere.
+// TestAddressOutlivesTheBrowser checks that the URL of an ended browser leads
+// to the one started after it, and that of a page leads nowhere.
 func TestAddressOutlivesTheBrowser(t *testing.T) {
 	c := newChromium(t)
 	b := openProxy(t, c, nil)
@@ -167,7 +167,7 @@ func TestAddressOutlivesTheBrowser(t *testing.T) {
 	if _, resp, err := websocket.Dial(ctx, page, nil); err == nil || resp == nil || resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a page that has gone: %v", err)
 	}
-	// A browser that names what it does not have is not asked for ever.
+	// A browser that reports an id it does not have is not asked forever.
 	c.set(func() {
 		c.answer = func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != "/json/version" {
@@ -182,8 +182,8 @@ func TestAddressOutlivesTheBrowser(t *testing.T) {
 	}
 }
 
-// TestBrowserDies holds that clients learn of it, and that the next request
-// opens the browser again.
+// TestBrowserDies checks that clients notice the end of the browser, and that
+// the next request opens the browser again.
 func TestBrowserDies(t *testing.T) {
 	c := newChromium(t)
 	b := openProxy(t, c, nil)
@@ -238,7 +238,8 @@ func TestRemovedWhenUsed(t *testing.T) {
 	waitDone(t, b)
 }
 
-// TestRemovedWhileIdle holds that a bridge ends that nobody uses.
+// TestRemovedWhileIdle checks that an idle proxy ends when its container is
+// removed.
 func TestRemovedWhileIdle(t *testing.T) {
 	ends := make(chan error)
 	calls := make(chan struct{}, 10)
@@ -278,8 +279,8 @@ func waitDone(t *testing.T, b *Proxy) {
 	}
 }
 
-// TestClose holds that nothing outlives a bridge: no client, no opening of a
-// browser that never comes up, no watch (goleak sees them).
+// TestClose checks that nothing outlives a proxy: no client, no opening of a
+// browser that never starts, no watch (goleak detects them).
 func TestClose(t *testing.T) {
 	c := newChromium(t)
 	opening := make(chan struct{})

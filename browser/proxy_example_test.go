@@ -9,14 +9,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// A held container is what a bridge leads to.
+// A held is the container that the CDP proxy connects to.
 type held struct{ browser.Container }
 
 func (h held) Dial(ctx context.Context) (net.Conn, error) {
 	return h.Container.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", h.Settings().CDPPort))
 }
 
-// Example opens a bridge and hands out what a client needs.
+// Example opens a CDP proxy and prints what a client needs.
 func Example() {
 	var start func(context.Context) (browser.Container, error) // makes sure that the browser runs
 

@@ -21,8 +21,8 @@ const (
 	pageID    = "E3B0C44298FC1C149AFBF4C8996FB924"
 )
 
-// A chromium answers as Chromium does, as far as these tests ask, and notes
-// what it was asked.
+// A chromium answers as Chromium does, as far as these tests need, and records
+// its requests.
 type chromium struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -77,7 +77,7 @@ func (c *chromium) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// echo says back what it is told.
+// echo sends back every message.
 func echo(w http.ResponseWriter, r *http.Request) {
 	ws, err := websocket.Accept(w, r, nil)
 	if err != nil {
@@ -127,7 +127,7 @@ func (h held) Close() error {
 	return nil
 }
 
-// open opens a bridge to c, with what change does to its options.
+// openProxy opens a proxy to c with options modified by change.
 func openProxy(t *testing.T, c *chromium, change func(*ProxyOptions)) *Proxy {
 	t.Helper()
 	o := ProxyOptions{Upstream: c.upstream, Limits: ProxyLimits{HeaderTimeout: proxyWithin}}
@@ -142,8 +142,8 @@ func openProxy(t *testing.T, c *chromium, change func(*ProxyOptions)) *Proxy {
 	return b
 }
 
-// say sends bytes to a bridge on a connection of their own and returns the
-// answer. {T} and {A} in them are the token and the address of the bridge.
+// proxySay sends bytes to a proxy on a connection of their own and returns the
+// response. {T} and {A} in them are the token and the address of the proxy.
 func proxySay(t *testing.T, b *Proxy, bytes string) (status int, head http.Header, body string) {
 	t.Helper()
 	c, err := net.Dial("tcp", b.server.Addr().String())
@@ -174,5 +174,5 @@ func proxySay(t *testing.T, b *Proxy, bytes string) (status int, head http.Heade
 	return resp.StatusCode, resp.Header, string(raw)
 }
 
-// gone is what an upstream says whose container was removed.
+// proxyGone is the error of an upstream whose container was removed.
 func proxyGone() error { return sandbox.Errorf(sandbox.CodeNotFound, "open", "no such container") }

@@ -14,7 +14,7 @@ func head(method, target, host string, header map[string][]string) guardHead {
 	return guardHead{Method: method, Target: target, Host: host, Peer: mustAddr("127.0.0.1"), Header: header}
 }
 
-// FuzzClassify holds what every request that is let through has in common.
+// FuzzProxyClassify checks the common properties of all accepted requests.
 func FuzzProxyClassify(f *testing.F) {
 	const text = "0123456789abcdef0123456789abcdef"
 	for _, target := range []string{
@@ -70,7 +70,7 @@ func FuzzProxyClassify(f *testing.F) {
 	})
 }
 
-// FuzzRebuild holds that nothing of a browser leads a client elsewhere.
+// FuzzRebuild checks that no output of a browser leads a client elsewhere.
 func FuzzRebuild(f *testing.F) {
 	for _, s := range []string{
 		`{"Browser":"x","webSocketDebuggerUrl":"ws://a/devtools/browser/B"}`, `[{"id":"A","webSocketDebuggerUrl":"ws://a/devtools/page/A"}]`,

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A liar is an upstream that says the same bytes to everybody, whatever it is
-// asked.
+// A liar is an upstream that sends the same bytes on every connection,
+// whatever the request.
 type liar struct {
 	says string
 	hold bool // the connection stays open
@@ -36,7 +36,8 @@ func (l liar) Dial(context.Context) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestHostileAnswers holds that of an answer nothing arrives but its words.
+// TestHostileAnswers checks that only the known fields of an answer reach the
+// client.
 func TestHostileAnswers(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\nConnection: close\n\n"
 	version := func(ws string) string { return ok + `{"Browser":"x","webSocketDebuggerUrl":"` + ws + `"}` }
@@ -102,8 +103,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestHostileHandshakes holds that no client is joined with what is no
-// WebSocket.
+// TestHostileHandshakes checks that a client is connected to a WebSocket only.
 func TestHostileHandshakes(t *testing.T) {
 	const ok = "HTTP/1.1 101 Switching Protocols\nUpgrade: websocket\nConnection: Upgrade\n"
 	tests := []struct {
@@ -135,7 +135,8 @@ func TestHostileHandshakes(t *testing.T) {
 const handshake = "GET /{T}/devtools/page/" + pageID + " HTTP/1.1\nHost: {A}\nUpgrade: websocket\nConnection: keep-alive, Upgrade\n" +
 	"Sec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\n\n"
 
-// TestSilentBrowser holds that one that never answers holds nobody for ever.
+// TestSilentBrowser checks that a browser that never answers does not block a
+// client forever.
 func TestSilentBrowser(t *testing.T) {
 	b := openProxy(t, nil, func(o *ProxyOptions) {
 		o.Upstream = func(context.Context) (Upstream, error) { return liar{says: "HTTP/1.1 200 OK\n", hold: true}, nil }
@@ -148,7 +149,7 @@ func TestSilentBrowser(t *testing.T) {
 	}
 }
 
-// TestListsAreReadInPart holds which lists of pages are taken for one.
+// TestListsAreReadInPart checks which lists of pages are accepted.
 func TestListsAreReadInPart(t *testing.T) {
 	one := `{"id":"` + pageID + `","title":"t","type":"page","url":"about:blank"}`
 	many := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]" }

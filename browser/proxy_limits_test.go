@@ -39,8 +39,9 @@ func TestTooManyClients(t *testing.T) {
 	}
 }
 
-// TestWrongTokens holds that who guesses is told to stop, that the right token
-// is heard all the same, and that a minute later all is forgotten.
+// TestWrongTokens checks that a client that guesses tokens is refused with
+// 429, that the right token is accepted all the same, and that the count is
+// reset a minute later.
 func TestWrongTokens(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	b := openProxy(t, newChromium(t), func(o *ProxyOptions) {
@@ -63,8 +64,8 @@ func TestWrongTokens(t *testing.T) {
 	}
 }
 
-// TestWrongTokensOfMany holds that the count is bounded, and that one machine
-// counts as one.
+// TestWrongTokensOfMany checks that the table is bounded, and that all
+// loopback addresses count as one peer.
 func TestWrongTokensOfMany(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	w := &wrong{now: func() time.Time { return now }, max: 2, peers: map[netip.Addr]tally{}}
@@ -118,7 +119,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// isLate reports whether err is that of a deadline.
+// proxyIsLate reports whether err is a timeout.
 func proxyIsLate(err error) bool {
 	var late net.Error
 	return errors.As(err, &late) && late.Timeout()
@@ -132,7 +133,7 @@ func TestBadToken(t *testing.T) {
 	}
 }
 
-// TestLogs holds that neither log nor errors hold the token.
+// TestLogs checks that neither log nor errors contain the token.
 func TestLogs(t *testing.T) {
 	var text bytes.Buffer
 	log := logrus.New()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// refusals are requests that must not reach the browser, as bytes on the
-// wire. {T} is the token, {A} the address of the bridge, {P} its port.
+// proxyRefusals are requests that must not reach the browser, as bytes on the
+// wire. {T} is the token, {A} the address of the proxy, {P} its port.
 var proxyRefusals = []struct {
 	name, request string
 	want          int // status
@@ -168,7 +168,7 @@ func hexOf(b byte) string {
 	return string([]byte{digits[b>>4], digits[b&15]})
 }
 
-// TestPeers holds that peers out of range are refused whatever they show.
+// TestPeers checks that peers out of range are refused with any token.
 func TestPeers(t *testing.T) {
 	tok, err := newToken("")
 	if err != nil {
@@ -187,7 +187,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestSplitRequest holds that what follows a refused head is no request.
+// TestSplitRequest checks that bytes after a refused head are not taken for a
+// request.
 func TestSplitRequest(t *testing.T) {
 	c := newChromium(t)
 	b := openProxy(t, c, nil)

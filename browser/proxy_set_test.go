@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// opener opens bridges and counts them.
+// opener opens proxies and counts them.
 type opener struct {
 	c *chromium
 	n atomic.Int64
@@ -46,7 +46,7 @@ func TestSetOpensOnce(t *testing.T) {
 	}
 }
 
-// TestSetReplacesDead holds that a bridge that has ended is not handed out.
+// TestSetReplacesDead checks that a proxy that has ended is not returned.
 func TestSetReplacesDead(t *testing.T) {
 	s, o := newSet(t), &opener{c: newChromium(t)}
 	first, err := s.Get(t.Context(), "a", o.open)
@@ -75,8 +75,7 @@ func TestSetFailure(t *testing.T) {
 	}
 }
 
-// TestSetGivesUp holds that one caller that gives up does not take others
-// along.
+// TestSetGivesUp checks that a caller whose ctx ends does not fail the others.
 func TestSetGivesUp(t *testing.T) {
 	s, o := newSet(t), &opener{c: newChromium(t)}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -22,17 +22,16 @@ import (
 
 func TestMain(m *testing.M) {
 	testenv.AtOnce(3)
-	// The server of net/http sleeps half a second over connections that it has
-	// closed for writing; they are closed by us meanwhile.
+	// The server of net/http sleeps half a second after closing a connection
+	// for writing; the tests close them meanwhile.
 	leak.Main(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
-// patience bounds every wait for something that comes in a moment on a
-// machine with nothing else to do.
+// patience bounds every wait for an event that takes a moment on an idle
+// machine.
 const patience = 2 * time.Minute
 
-// A box is a container in which the image runs as it comes, behind the wall
-// that browsers get.
+// A box is a container with the unmodified image, isolated as browsers are.
 type box struct {
 	t      testing.TB
 	name   string
@@ -43,8 +42,8 @@ type box struct {
 	status int           // after done
 }
 
-// patiently are settings with enough time to start: other tests start browsers
-// too.
+// patiently returns settings with enough time to start: other tests start
+// browsers too.
 func patiently(settings map[string]string) map[string]string {
 	out := map[string]string{"START_TIMEOUT": "60"}
 	maps.Copy(out, settings)
@@ -58,7 +57,7 @@ func open(t testing.TB, filter string, settings map[string]string) *box {
 	return openWith(t, filter, patiently(settings), nil)
 }
 
-// idle is a box in which nothing runs yet.
+// idle returns a box in which nothing runs yet.
 func idle(t testing.TB) *box {
 	t.Helper()
 	b := openWith(t, seccomp.Browser(), patiently(nil), []string{"--entrypoint", "/bin/bash"}, "-c", "echo ready; exec sleep 600")
@@ -104,7 +103,7 @@ func openWith(t testing.TB, filter string, settings map[string]string, options [
 	return b
 }
 
-// browserBox is a box that is ready.
+// browserBox returns a box whose browser is ready.
 func browserBox(t testing.TB, settings map[string]string) *box {
 	t.Helper()
 	b := open(t, seccomp.Browser(), settings)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// within is how long tests wait for what has to happen.
+// upstreamWithin is how long tests wait.
 const upstreamWithin = time.Minute
 
 // pair returns both ends of a TCP connection.
@@ -35,7 +35,7 @@ func pair(t *testing.T) (here, there net.Conn) {
 }
 
 // joined returns the outer ends of two connections whose inner ends are
-// joined, one for some time without the other, and what is closed when that has
+// joined, with the given grace, and a channel that is closed when joining has
 // ended.
 func joined(t *testing.T, ctx context.Context, grace time.Duration) (client, server *net.TCPConn, done chan struct{}) {
 	t.Helper()
@@ -69,7 +69,7 @@ func TestJoinBothWays(t *testing.T) {
 	if err != nil || !bytes.Equal(got, sent) {
 		t.Fatalf("%d of %d bytes came, %v", len(got), len(sent), err)
 	}
-	// The half that was closed does not take the other one along.
+	// Closing one half does not end the other.
 	go func() {
 		_, _ = server.Write(sent[:1000])
 		_ = server.CloseWrite()
@@ -80,7 +80,7 @@ func TestJoinBothWays(t *testing.T) {
 	wait(t, done)
 }
 
-// TestJoinEndsBoth holds that no side outlives the other for long.
+// TestJoinEndsBoth checks that neither side outlives the other for long.
 func TestJoinEndsBoth(t *testing.T) {
 	tests := []struct {
 		name string
@@ -127,8 +127,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestJoinWaits holds that who does not read stops who writes, and that what
-// is kept between them is one buffer.
+// TestJoinWaits checks that a slow reader blocks the writer, and that only one
+// buffer is kept between them.
 func TestJoinWaits(t *testing.T) {
 	const all = 64 << 20
 	ours, reader := net.Pipe() // keeps nothing
@@ -152,7 +152,7 @@ func TestJoinWaits(t *testing.T) {
 	wait(t, done)
 }
 
-// TestEarlyBytes holds that what came with the head is not lost.
+// TestEarlyBytes checks that bytes received with the head are not lost.
 func TestEarlyBytes(t *testing.T) {
 	client, server := pair(t)
 	go func() {
@@ -174,7 +174,7 @@ func TestEarlyBytes(t *testing.T) {
 	}
 }
 
-// TestTargets holds that a target is one word, whoever checked it before.
+// TestTargets checks that a target is one word, independent of earlier checks.
 func TestTargets(t *testing.T) {
 	for _, target := range []string{"/x y", "/x\r\nHost: evil", "/x\n"} {
 		client, server := pair(t)

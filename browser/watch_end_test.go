@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// TestRevoked holds that a password which stays is told, and that none stays
-// where the container was removed, whatever answers there.
+// TestRevoked checks that a password that could not be revoked is logged, and
+// that none is if the container was removed, whatever the error.
 func TestRevoked(t *testing.T) {
 	for name, gone := range map[string]bool{"the container was removed": true, "nobody answers": false} {
 		t.Run(name, func(t *testing.T) {

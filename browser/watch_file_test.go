@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// TestFilesAreNotAskedOfTheBrowser holds that where files are told otherwise,
-// no program inside says what a person's browser runs.
+// TestFilesAreNotAskedOfTheBrowser checks that with a File function no program
+// inside supplies code for a viewer's browser.
 func TestFilesAreNotAskedOfTheBrowser(t *testing.T) {
 	nothing := func(context.Context, []byte, []byte) error { return nil }
 	w, err := OpenWatch(t.Context(), WatchOptions{

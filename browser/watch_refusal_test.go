@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// refusals are requests that are not let through, as bytes on the wire.
+// watchRefusals are requests that are refused, as bytes on the wire.
 var watchRefusals = []struct {
 	name, request string
 	want          int // status
@@ -107,8 +107,8 @@ func TestWatchRefusals(t *testing.T) {
 	}
 }
 
-// TestHostileServer holds that of what the server inside says nothing arrives
-// but files.
+// TestHostileServer checks that only files of the server inside reach a
+// viewer.
 func TestHostileServer(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -145,7 +145,7 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// FuzzClassify holds what every request that is let through has in common.
+// FuzzWatchClassify checks the common properties of all accepted requests.
 func FuzzWatchClassify(f *testing.F) {
 	s := secrets{link: "LLLLLLLLLL", folder: "FFFFFFFFFF", cookie: "CCCCCCCCCC"}
 	for _, target := range []string{"/open/LLLLLLLLLL", "/FFFFFFFFFF/vnc.html", "/FFFFFFFFFF/../x.js", "/FFFFFFFFFF/websockify", "/FFFFFFFFFF/a//b.js"} {

@@ -20,10 +20,11 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// within is how long tests wait for what has to happen.
+// watchWithin is how long tests wait.
 const watchWithin = time.Minute
 
-// A screen is what is inside: a server of noVNC, and the file of passwords.
+// A screen is the inside of a container: a noVNC server, and the file of
+// passwords.
 type screen struct {
 	*httptest.Server
 	mu        sync.Mutex
@@ -106,7 +107,7 @@ func (d *screen) asked() int {
 	return len(d.heads)
 }
 
-// open begins a watch of d, with what change does to its options.
+// openWatch opens a watch of d with options modified by change.
 func openWatch(t *testing.T, d *screen, change func(*WatchOptions)) *Watch {
 	t.Helper()
 	o := WatchOptions{Dial: d.dial, SetPasswords: d.set, headers: watchWithin}
@@ -121,8 +122,9 @@ func openWatch(t *testing.T, d *screen, change func(*WatchOptions)) *Watch {
 	return w
 }
 
-// say sends bytes on a connection of their own and returns the answer. {A} is
-// the address of the watch, {B} its folder, {L} its link, {C} its cookie.
+// watchSay sends bytes on a connection of their own and returns the response.
+// {A} is the address of the watch, {B} its folder, {L} its link, {C} its
+// cookie.
 func watchSay(t *testing.T, w *Watch, bytes string) (status int, head http.Header, body string) {
 	t.Helper()
 	c, err := net.Dial("tcp", w.server.Addr().String())
@@ -158,7 +160,7 @@ const (
 		"Upgrade: websocket\nConnection: Upgrade\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\n\n"
 )
 
-// TestLink holds that it works once, where it leads, and what it gives.
+// TestLink checks that the link works once, where it leads, and what it sets.
 func TestLink(t *testing.T) {
 	for _, control := range []bool{false, true} {
 		d := newDisplay(t)
@@ -211,7 +213,7 @@ func TestLinkExpires(t *testing.T) {
 	}
 }
 
-// TestLinkByTwo holds that of many who use the link at once one wins.
+// TestLinkByTwo checks that of many concurrent uses of the link one succeeds.
 func TestLinkByTwo(t *testing.T) {
 	w := openWatch(t, newDisplay(t), nil)
 	var all sync.WaitGroup
@@ -231,7 +233,7 @@ func TestLinkByTwo(t *testing.T) {
 	}
 }
 
-// TestFile holds what a page of noVNC comes with, and without.
+// TestFile checks the headers of a noVNC page.
 func TestFile(t *testing.T) {
 	d := newDisplay(t)
 	w := openWatch(t, d, nil)
@@ -287,7 +289,7 @@ func TestDisplay(t *testing.T) {
 	}
 }
 
-// TestEnds holds every way in which a watch ends, with its passwords.
+// TestEnds checks every way in which a watch ends, and its passwords.
 func TestEnds(t *testing.T) {
 	removed := make(chan struct{})
 	tests := []struct {
@@ -333,7 +335,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestLaterWatch holds that the end of one leaves the passwords of the next.
+// TestLaterWatch checks that the end of one watch keeps the passwords of the
+// next.
 func TestLaterWatch(t *testing.T) {
 	d := newDisplay(t)
 	first, second := openWatch(t, d, nil), openWatch(t, d, nil)

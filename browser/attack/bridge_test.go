@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// knocks are requests that the bridge of a real browser answers with a refusal,
-// as bytes on the wire. {T} is the token, {A} where the bridge listens, {P} its
-// port, {B} the path of the browser's WebSocket without the token.
+// knocks are requests that the CDP proxy of a real browser refuses, as bytes
+// on the wire. {T} is the token, {A} the address of the proxy, {P} its port,
+// {B} the path of the browser's WebSocket without the token.
 var knocks = map[string]struct {
 	request string
 	want    int // status
@@ -61,7 +61,7 @@ var knocks = map[string]struct {
 
 const handshake = "Upgrade: websocket\nConnection: Upgrade\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\n"
 
-// TestKnocks holds what the bridge of a real browser refuses.
+// TestKnocks checks which requests the CDP proxy of a real browser refuses.
 func TestKnocks(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -72,7 +72,7 @@ func TestKnocks(t *testing.T) {
 	must(t, err)
 	fill := strings.NewReplacer("{T}", s.Token, "{A}", u.Host, "{P}", u.Port(), "{B}", strings.TrimPrefix(u.Path, "/"+s.Token), "{W}", handshake, "\n", "\r\n")
 	knock := func(t *testing.T, request string) (int, string) {
-		// What is filled in has line ends of its own.
+		// The inserted texts have line ends of their own.
 		return say(t, u.Host, strings.ReplaceAll(strings.ReplaceAll(fill.Replace(request), "\r\n", "\n"), "\n", "\r\n"))
 	}
 	for name, k := range knocks {
@@ -103,8 +103,8 @@ func TestKnocks(t *testing.T) {
 	})
 }
 
-// say sends a request and returns the answer: its status, and what follows
-// the head until the end, or until nothing comes any more.
+// say sends a request and returns the status of the response, and the bytes
+// after the head until the connection ends or is silent.
 func say(t testing.TB, address, request string) (status int, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -124,8 +124,8 @@ func say(t testing.TB, address, request string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// TestTokenOfAnother holds that the bridge of one scope takes not the token of
-// another's, and that a token ends with its bridge.
+// TestTokenOfAnother checks that the CDP proxy of one scope refuses the token
+// of another scope, and that a token ends with its proxy.
 func TestTokenOfAnother(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

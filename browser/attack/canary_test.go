@@ -13,8 +13,7 @@ import (
 )
 
 // A canary listens on every loopback address inside the container of a
-// browser, where nothing that a page does may arrive, and tells of everybody
-// who connects, by TCP and UDP.
+// browser, which no page may reach, and reports every connection and datagram.
 type canary struct {
 	t    testing.TB
 	c    browser.Container
@@ -24,7 +23,7 @@ type canary struct {
 	heard []string
 }
 
-// listener says its port, and then a line for whoever comes.
+// listener prints its port, and then a line for each connection.
 const listener = `
 import socket, threading
 def serve(family, host, kind, port):
@@ -58,7 +57,8 @@ for s in all:
 print("port %d" % port, flush=True)
 `
 
-// newCanary starts one. The test fails at its end when it was reached.
+// newCanary starts a canary. The test fails at its end if the canary was
+// reached.
 func newCanary(t testing.TB, c browser.Container) *canary {
 	t.Helper()
 	k := &canary{t: t, c: c}
@@ -98,8 +98,8 @@ func newCanary(t testing.TB, c browser.Container) *canary {
 	return k
 }
 
-// sings is the control: who does connect is heard. What has come before is
-// heard by then, too.
+// sings is the control: a connection is reported. Earlier connections are
+// reported by then, too.
 func (k *canary) sings() {
 	k.t.Helper()
 	conn, err := k.c.Dial(patient(k.t), "tcp", "127.0.0.1:"+itoa(k.port))
@@ -122,14 +122,14 @@ func (k *canary) sings() {
 	})
 }
 
-// visits returns who came that was not us.
+// visits returns the connections not made by the test.
 func (k *canary) visits() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append([]string(nil), k.heard...)
 }
 
-// forget is for who came on purpose.
+// forget discards the connections made on purpose.
 func (k *canary) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/display"
 )
 
-// A client is one of the bare DevTools protocol, with the token and without
-// manners: what holds it are the walls alone, none of package page.
+// A client is a hostile client of the DevTools protocol with the token. Only
+// the container's isolation restricts it, not package page.
 type client struct {
 	t      testing.TB
 	ctx    context.Context
@@ -30,8 +30,8 @@ type client struct {
 	events  []message
 }
 
-// callTime is how long a browser has for an answer. There are targets that
-// never give one.
+// callTime is how long a browser has for an answer. Some targets never give
+// one.
 const callTime = 30 * time.Second
 
 // A message of the protocol, in either direction.
@@ -48,7 +48,7 @@ type message struct {
 
 type object = map[string]any
 
-// client serves the browser of a request, and connects.
+// client starts a CDP proxy for the browser of a request, and connects.
 func (r *rig) client(t testing.TB, req display.Request) *client {
 	t.Helper()
 	s, err := r.Serve(patient(t), req)
@@ -67,7 +67,7 @@ func (r *rig) client(t testing.TB, req display.Request) *client {
 	return c
 }
 
-// read hands answers to who waits for them, and keeps events.
+// read passes answers to the waiting calls, and keeps events.
 func (c *client) read() {
 	defer close(c.gone)
 	for {
@@ -131,7 +131,7 @@ func (c *client) callWithin(most time.Duration, session, method string, params o
 	return nil
 }
 
-// must is call for what has to work.
+// must is call, and fails the test on an error.
 func (c *client) must(session, method string, params object, result any) {
 	c.t.Helper()
 	if err := c.call(session, method, params, result); err != nil {
@@ -159,8 +159,8 @@ func (c *client) closePage(target string) {
 	_ = c.call("", "Target.closeTarget", object{"targetId": target}, nil)
 }
 
-// eval returns the value of an expression in a page, as JSON tells it. ok is
-// false where it throws, or where the page has gone meanwhile.
+// eval returns the value of an expression in a page as decoded JSON. ok is
+// false if it throws, or if the page is gone.
 func (c *client) eval(session, expression string) (value any, ok bool) {
 	c.t.Helper()
 	var r struct {

@@ -25,10 +25,10 @@ type eye struct {
 	width, height uint16
 }
 
-// errRefused says that the server does not take the password.
+// errRefused reports that the server does not accept the password.
 var errRefused = errors.New("the password is refused")
 
-// look connects to the display, and shows a password.
+// look connects to the display, and sends a password.
 func look(t testing.TB, c browser.Container, password string) (*eye, error) {
 	t.Helper()
 	var conn net.Conn
@@ -65,7 +65,7 @@ func look(t testing.TB, c browser.Container, password string) (*eye, error) {
 	if result := get(4); result == nil || binary.BigEndian.Uint32(result) != 0 {
 		return nil, errRefused
 	}
-	conn.Write([]byte{1}) // others may look, too
+	conn.Write([]byte{1}) // shared access
 	head := get(24)
 	if head == nil {
 		return nil, errRefused
@@ -111,7 +111,7 @@ func (e *eye) touch(t testing.TB) {
 	}
 }
 
-// TestDisplay holds who sees and touches a display.
+// TestDisplay checks which clients can view and control a display.
 func TestDisplay(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true`, "")
@@ -162,8 +162,8 @@ func TestDisplay(t *testing.T) {
 	})
 }
 
-// links holds that the link works once, and what stays closed without its
-// cookie.
+// links checks that the link works once, and that everything else is refused
+// without its cookie.
 func links(t *testing.T, r *rig, link string) {
 	u, err := url.Parse(link)
 	must(t, err)
@@ -228,9 +228,9 @@ func links(t *testing.T, r *rig, link string) {
 	}
 }
 
-// TestDisplayForgetsAtOnce holds that a password is good from the beginning of
-// its watch to the end of it, however short that is. The VNC server looks at
-// seconds.
+// TestDisplayForgetsAtOnce checks that a password is valid from the beginning
+// to the end of its watch, however short that is. The VNC server compares file
+// times in seconds.
 func TestDisplayForgetsAtOnce(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true`, "")

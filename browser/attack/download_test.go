@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// suggestions are names that a host gives to what it sends, as the value of
-// the header, and what may come of them.
+// suggestions are file names in the header of a response, and the resulting
+// names.
 var suggestions = map[string]struct{ header, want string }{
 	"plain":            {`attachment; filename="plain.txt"`, "plain.txt"},
 	"out of here":      {`attachment; filename="../../out.txt"`, ""},
@@ -66,9 +66,8 @@ func offering() http.Handler {
 	return m
 }
 
-// TestDownloadsRefused holds that nothing is downloaded where settings do not
-// allow it, whoever asks for it. That they can be had is the control of
-// [TestDownloadsAllowed].
+// TestDownloadsRefused checks that nothing is downloaded if settings do not
+// allow it, by any client. The control is [TestDownloadsAllowed].
 func TestDownloadsRefused(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -81,7 +80,7 @@ func TestDownloadsRefused(t *testing.T) {
 	in := r.inside(t, req)
 	nothing := func(t *testing.T) {
 		t.Helper()
-		// Chromium begins a file before it asks whether it may.
+		// Chromium creates a file before it asks for permission.
 		await(t, "nothing is left inside", func() bool {
 			return sh(t, in, `grep -rl downloaded /tmp /home/sandbox /run 2>/dev/null | grep -vi -e cache -e session || true`) == ""
 		})
@@ -127,8 +126,8 @@ func TestDownloadsRefused(t *testing.T) {
 		clicks(t, c, "", "")
 		nothing(t)
 	})
-	// The protocol has a way around the browser's policy, as far as the
-	// container: what comes there goes with it, and the workspace is not in it.
+	// The protocol can overrule the browser's policy, but only within the
+	// container: the files end with it, and the workspace is not in it.
 	for _, method := range []string{"Browser.setDownloadBehavior", "Page.setDownloadBehavior"} {
 		for _, behaviour := range []string{"allow", "default"} {
 			t.Run("client/"+method+"/"+behaviour, func(t *testing.T) {
@@ -146,8 +145,8 @@ func TestDownloadsRefused(t *testing.T) {
 	})
 }
 
-// TestDownloadsAllowed holds that downloads get names of ours, of files that
-// were not there, in folders of the workspace.
+// TestDownloadsAllowed checks that downloads get safe names, as new files, in
+// folders of the workspace.
 func TestDownloadsAllowed(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"allowDownloads":true,"limits":{"transferBytes":"1m","navigation":"1m"}`, "")
@@ -204,7 +203,7 @@ func TestDownloadsAllowed(t *testing.T) {
 	}
 }
 
-// refusesWriting holds what a session without the right to write does not do.
+// refusesWriting checks what a session without the right to write refuses.
 func refusesWriting(t *testing.T, s browser.Session) {
 	t.Helper()
 	ctx := patient(t)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestExtensions holds that nobody adds a program to the browser. The control
-// is that the manifest is one which Chromium reads: it is refused by rule, and
-// not for what it says.
+// TestExtensions checks that no client can add an extension to the browser.
+// The control is that the manifest is one that Chromium accepts: the policy
+// refuses it, and not its content.
 func TestExtensions(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// TestLinksOutOfTheWorkspace holds that files of the workspace are files of the
-// workspace, for pages that are opened, pictures taken and uploads made.
+// TestLinksOutOfTheWorkspace checks that only files of the workspace are read,
+// for pages that are opened, pictures taken and uploads made.
 func TestLinksOutOfTheWorkspace(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"limits":{"pageBytes":"1m","transferBytes":"1m","navigations":1000000}`, "")
@@ -99,9 +99,9 @@ func TestLinksOutOfTheWorkspace(t *testing.T) {
 	t.Run("without the right to write", func(t *testing.T) { refusesWriting(t, r.session(t, req, false)) })
 }
 
-// race opens a file which somebody exchanges with a link all the time, until
-// it was read: a machine that is busy can take many rounds for that, because
-// the same file has to be there at four looks.
+// race opens a file that is continually exchanged with a link, until it was
+// read: a busy machine can take many rounds for that, because the same file
+// has to be there at four checks.
 func race(t *testing.T, s browser.Session, dir, secret string) {
 	name := filepath.Join(dir, "swapped.html")
 	stop, done := make(chan struct{}), make(chan struct{})

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// An arrivals is a host that keeps the paths that were asked of it.
+// An arrivals is a host that records the requested paths.
 type arrivals struct {
 	mu   sync.Mutex
 	seen []string
@@ -23,7 +23,7 @@ func (a *arrivals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	html("<title>arrived</title>arrived")(w, r)
 }
 
-// has reports whether the path was asked for.
+// has reports whether the path was requested.
 func (a *arrivals) has(path string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,8 +38,8 @@ func html(body string) http.HandlerFunc {
 	}
 }
 
-// attacker is a host whose page /way/NAME?to=URL takes its window or frame to
-// the URL by the way of that name, and whose other pages are empty.
+// attacker is a host whose page /way/NAME?to=URL navigates its window or frame
+// to the URL by the technique of that name, and whose other pages are empty.
 func attacker() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("/", html("<title>evil</title>evil"))
@@ -57,8 +57,8 @@ func attacker() http.Handler {
 	return m
 }
 
-// ways are how a document can take its window or frame elsewhere; besides them
-// there is the redirect.
+// ways are the techniques by which a document can navigate its window or
+// frame, besides a redirect.
 var ways = map[string]string{
 	"script":       `<a id=a href="{to}"></a><script>location = a.href</script>`,
 	"replacing":    `<a id=a href="{to}"></a><script>location.replace(a.href)</script>`,
@@ -71,7 +71,7 @@ var ways = map[string]string{
 	"embed":        `<embed src="{to}">`,
 }
 
-// wayNames are those of all ways, in order.
+// wayNames returns the names of all techniques, in order.
 func wayNames() []string {
 	out := []string{"redirect"}
 	for name := range ways {
@@ -81,8 +81,8 @@ func wayNames() []string {
 	return out
 }
 
-// documents returns the addresses of the documents that the browser shows in
-// pages and frames. What it refused is not among them.
+// documents returns the addresses of the documents shown in pages and frames,
+// without refused ones.
 func (c *client) documents() (out []string) {
 	c.t.Helper()
 	var all struct {

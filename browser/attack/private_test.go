@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// private are addresses that are nobody's on the internet.
+// private are addresses that are not routed on the internet.
 var private = map[string]string{
 	"10/8":                      "10.1.2.3",
 	"172.16/12":                 "172.16.0.1",
@@ -41,11 +41,11 @@ var private = map[string]string{
 	"documentation's addresses": "192.0.2.1",
 }
 
-// somewhere is a public address, which the rig takes to the hosts of the test.
+// somewhere is a public address, which the rig maps to the hosts of the test.
 var somewhere = netip.MustParseAddr("93.184.215.14")
 
-// TestPrivateAddresses holds that no page gets to a private address, spelled
-// out or by a name, whether all public hosts are allowed or only some.
+// TestPrivateAddresses checks that no page reaches a private address, as a
+// literal or by a name, whether all public hosts are allowed or only some.
 func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// techniques are how a page asks for something without leaving; each is the
+// techniques are requests that a page can make without navigating; each is the
 // body of a function of the address u.
 var techniques = map[string]string{
 	"fetch":              `fetch(u).catch(() => 0)`,
@@ -70,9 +70,9 @@ func addressesOf(hosts []string, ports ...int) (out []string) {
 	return out
 }
 
-// reaching is a page of the attacker in a browser with a canary, and the ports
-// that nobody may reach: the canary's, that of the protocol, the trap on the
-// host, and the bridge's own.
+// reaching returns a page of the attacker in a browser with a canary, and the
+// ports that must not be reached: the canary's, that of the protocol, the trap
+// on the host, and the CDP proxy's own.
 func reaching(t *testing.T) (r *rig, c *client, k *canary, arrived *arrivals, ports []int) {
 	t.Helper()
 	r = on(t, "", "")
@@ -96,8 +96,8 @@ func bridgePort(t testing.TB, s display.Served) int {
 	return int(at.Port())
 }
 
-// TestPagesReachLoopback holds that nothing which a page of the web asks for
-// arrives at a port inside, at the host's, or at the bridge.
+// TestPagesReachLoopback checks that no request of a web page reaches a port
+// inside, at the host's loopback, or at the CDP proxy.
 func TestPagesReachLoopback(t *testing.T) {
 	t.Parallel()
 	r, c, k, arrived, ports := reaching(t)
@@ -121,8 +121,8 @@ func TestPagesReachLoopback(t *testing.T) {
 	}
 }
 
-// TestPagesSpellLoopback holds the same for all spellings, names that mean
-// loopback and one that changes its mind.
+// TestPagesSpellLoopback checks the same for all spellings, names that resolve
+// to loopback and one whose address changes.
 func TestPagesSpellLoopback(t *testing.T) {
 	t.Parallel()
 	r, c, k, arrived, ports := reaching(t)
@@ -143,8 +143,7 @@ func TestPagesSpellLoopback(t *testing.T) {
 	}
 }
 
-// attempt has a page do the same with each address, each time as if somebody
-// had clicked.
+// attempt has a page run body for each address, each time with a user gesture.
 func attempt(t testing.TB, c *client, session, body string, addresses []string) {
 	t.Helper()
 	for n, u := range addresses {
@@ -158,7 +157,7 @@ func attempt(t testing.TB, c *client, session, body string, addresses []string) 
 	}
 }
 
-// datagrams are what does not go through a proxy at all.
+// datagrams are requests that do not use a proxy at all.
 var datagrams = map[string]string{
 	"STUN":          `const p = new RTCPeerConnection({iceServers: [{urls: 'stun:HOST:PORT'}]}); p.createDataChannel('x'); p.createOffer().then(o => p.setLocalDescription(o)); new Promise(r => { p.onicegatheringstatechange = () => p.iceGatheringState === 'complete' && r(1); setTimeout(() => r(1), 4000) })`,
 	"TURN":          `const p = new RTCPeerConnection({iceServers: [{urls: 'turn:HOST:PORT', username: 'a', credential: 'b'}]}); p.createDataChannel('x'); p.createOffer().then(o => p.setLocalDescription(o)); new Promise(r => { p.onicegatheringstatechange = () => p.iceGatheringState === 'complete' && r(1); setTimeout(() => r(1), 4000) })`,
@@ -166,7 +165,7 @@ var datagrams = map[string]string{
 	"WebTransport":  `new Promise(r => { try { new WebTransport('https://HOST:PORT/').ready.then(() => r('open'), () => r(1)) } catch { r(1) } })`,
 }
 
-// TestPagesSendDatagrams holds that WebRTC and WebTransport reach no port
+// TestPagesSendDatagrams checks that WebRTC and WebTransport reach no port
 // inside either. The control is a datagram of a program inside, which arrives.
 func TestPagesSendDatagrams(t *testing.T) {
 	t.Parallel()

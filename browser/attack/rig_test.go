@@ -44,16 +44,16 @@ func TestMain(m *testing.M) {
 // patience bounds every wait.
 const patience = time.Minute
 
-// The hosts of the tests: the attacker's pages, and a host that is allowed and
-// at which the controls arrive.
+// The hosts of the tests: the attacker's pages, and an allowed host for the
+// controls.
 const (
 	evil    = "evil.test"
 	allowed = "allowed.test"
 )
 
-// A rig is a desk on the real engine, whose browsers reach hosts of the test
-// through the real proxy, and a trap on the host's loopback that nobody may
-// reach.
+// A rig is a Desk on the real engine, whose browsers reach hosts of the test
+// through the real egress proxy, and a trap on the host's loopback that must
+// not be reached.
 type rig struct {
 	*display.Desk
 	t    testing.TB
@@ -67,8 +67,8 @@ type rig struct {
 }
 
 // on returns a rig with the settings of a browser and others of a sandbox, as
-// JSON without braces; either may be empty. Nothing else allows a host than
-// these and what requests bring.
+// JSON without braces; either may be empty. Only these and requests allow
+// hosts.
 func on(t testing.TB, browser, rest string) *rig {
 	t.Helper()
 	testenv.Require(t, "browser")
@@ -134,8 +134,8 @@ func (r *rig) newManager(w *wall.Wall, text string) *manager.Manager {
 	return m
 }
 
-// note keeps what the proxy decides. Whatever it lets through has to be a host
-// of the test: that holds at every moment of every test.
+// note records the proxy's decisions. Every allowed host has to be one of the
+// test, at every moment of every test.
 func (r *rig) note(e egress.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +146,8 @@ func (r *rig) note(e egress.Event) {
 	}
 }
 
-// dial connects for the proxy, to which everything that is public is the
-// internet of the test.
+// dial connects for the proxy. All public addresses belong to the internet of
+// the test.
 func (r *rig) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	r.mu.Lock()
 	r.dialed = append(r.dialed, to)
@@ -164,7 +164,7 @@ func (r *rig) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	return meant{c, net.TCPAddrFromAddrPort(to)}, nil
 }
 
-// A meant connection tells the address that was meant.
+// A meant connection reports the intended address.
 type meant struct {
 	net.Conn
 	to net.Addr
@@ -180,7 +180,7 @@ func (r *rig) reached() []netip.AddrPort {
 	return slices.Clone(r.dialed)
 }
 
-// refusals returns what the proxy has refused.
+// refusals returns the proxy's refusals.
 func (r *rig) refusals() (out []egress.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +201,7 @@ func (r *rig) refused() map[string]int {
 	return out
 }
 
-// of is a request of a scope that may reach the hosts of the names.
+// of returns a request of a scope that may reach the hosts of the names.
 func (r *rig) of(scope string, names ...string) display.Request {
 	req := display.Request{Who: config.Who{Agent: "main", Session: scope}}
 	if len(names) > 0 {
@@ -254,7 +254,7 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
-// await waits for what nothing tells of when it happens.
+// await polls until so returns true.
 func await(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

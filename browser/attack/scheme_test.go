@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// forbidden are addresses that nobody may open, neither a page nor whoever has
-// the token.
+// forbidden are addresses that no page and no client with the token may open.
 var forbidden = map[string]string{
 	"file":                           "file:///etc/passwd",
 	"file of localhost":              "file://localhost/etc/passwd",
@@ -55,7 +54,7 @@ var forbidden = map[string]string{
 	"archive of an extension's host": "https://clients2.google.com/service/update2/crx",
 }
 
-// allowedTo be open, in any document.
+// harmless reports whether an address may be open in a document.
 func harmless(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -63,7 +62,7 @@ func harmless(address string) bool {
 	}
 	switch u.Scheme {
 	case "about":
-		return true // Chromium shows an empty document, whatever follows
+		return true // Chromium shows an empty document, whatever the rest is
 	case "http":
 		return u.Hostname() == evil || u.Hostname() == allowed
 	case "":
@@ -72,8 +71,8 @@ func harmless(address string) bool {
 	return false
 }
 
-// TestSchemesOfClients holds that policies of the browser keep whoever has the
-// token from addresses that are not of the web.
+// TestSchemesOfClients checks that policies of the browser refuse addresses
+// outside the web to clients with the token.
 func TestSchemesOfClients(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -115,22 +114,24 @@ func TestSchemesOfClients(t *testing.T) {
 	}
 }
 
-// halts reports whether a new page at the address never gets a document that
-// could be asked for. There is nothing to see on it.
+// halts reports whether a new page at the address never gets a document. There
+// is nothing to see on it.
 func halts(address string) bool {
 	scheme, _, _ := strings.Cut(strings.ToLower(address), ":")
 	return scheme == "javascript" || address == "chrome://crash/"
 }
 
-// leaves reports whether an address would be handed to another program. A frame
-// that is redirected to one ends this Chromium, see [TestPageEndsTheBrowser].
+// leaves reports whether an address would be passed to another program. A
+// frame that is redirected to one ends this Chromium, see
+// [TestPageEndsTheBrowser].
 func leaves(address string) bool {
 	scheme, _, _ := strings.Cut(address, ":")
 	return slices.Contains([]string{"content", "externalfile", "jar", "mailto", "nobody-knows"}, scheme)
 }
 
-// TestPageEndsTheBrowser holds that a page which ends the browser, as it can,
-// shows nothing by it, and that the browser is there again for the next use.
+// TestPageEndsTheBrowser checks that a page that crashes the browser, which is
+// possible, shows nothing by it, and that the browser runs again for the next
+// use.
 func TestPageEndsTheBrowser(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -143,15 +144,15 @@ func TestPageEndsTheBrowser(t *testing.T) {
 	_ = c.call(s, "Runtime.evaluate", object{"expression": `document.body.append(Object.assign(document.createElement('iframe'), {src: '` + frame + `'}))`}, nil)
 	select {
 	case <-c.gone:
-	case <-time.After(callTime): // another Chromium, which bears it
+	case <-time.After(callTime): // another version of Chromium does not crash
 	}
 	if _, err := r.session(t, req, false).Navigate(patient(t), r.net.URL("http", evil, "/")); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestSchemesOfPages holds that a page gets to no such address, by no way that
-// a document can go: each tries all of them in frames of one page.
+// TestSchemesOfPages checks that a page cannot open such an address by any
+// technique: each is tried with all of them in frames of one page.
 func TestSchemesOfPages(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -189,8 +190,8 @@ func TestSchemesOfPages(t *testing.T) {
 	}
 }
 
-// TestSchemesOfSessions holds that a session says itself what it does not open,
-// and why, before the browser is asked.
+// TestSchemesOfSessions checks that a session itself refuses such addresses,
+// with a reason, before the browser is asked.
 func TestSchemesOfSessions(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/display"
 )
 
-// keeping writes everywhere that a page can keep something.
+// keeping writes to every storage of a page.
 const keeping = `(async () => {
 	document.cookie = 'kept=yes; max-age=1000';
 	localStorage.kept = 'yes';
@@ -20,7 +20,7 @@ const keeping = `(async () => {
 	await new Promise(done => { const q = indexedDB.open('kept', 1); q.onsuccess = () => { q.result.close(); done() } });
 	document.getElementById('out').textContent = 'kept it' })()`
 
-// looking tells what there is of it.
+// looking returns what is stored.
 const looking = `(async () => {
 	const found = [];
 	if (document.cookie) found.push('cookie');
@@ -29,8 +29,8 @@ const looking = `(async () => {
 	if ((await indexedDB.databases()).length) found.push('indexedDB');
 	document.getElementById('out').textContent = 'found: ' + found.join(' ') + '.' })()`
 
-// TestScopesAndSessionsApart holds that what a page keeps is seen by nobody but
-// the session in which it was kept.
+// TestScopesAndSessionsApart checks that data stored by a page is visible only
+// in the same session.
 func TestScopesAndSessionsApart(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

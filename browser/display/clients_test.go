@@ -30,7 +30,7 @@ const shop = `<!doctype html><title>Shop</title>
 <p id="effect">nothing yet</p><p id="cookies"></p>
 <script>document.querySelector('#cookies').textContent = document.cookie; document.cookie = 'basket=full'</script>`
 
-// shopping returns a request that lets the page be reached at the address.
+// shopping returns a request that allows the page at the address.
 func (r *rig) shopping(session string) (req display.Request, address string) {
 	r.net.Handle(internet.Files, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -41,7 +41,7 @@ func (r *rig) shopping(session string) (req display.Request, address string) {
 	return req, r.net.URL("http", internet.Files, "/shop")
 }
 
-// checkPicture holds that a PNG has the size and more than one colour.
+// checkPicture checks that a PNG has the size and more than one colour.
 func checkPicture(t *testing.T, data []byte, width, height int) {
 	t.Helper()
 	img, err := png.Decode(bytes.NewReader(data))
@@ -59,10 +59,10 @@ func checkPicture(t *testing.T, data []byte, width, height int) {
 	}
 }
 
-// TestPlaywright holds that a client which nobody here wrote can use a bridge
-// as it comes, with the token in the address and in a header, that the rules
-// of the browser hold for it too, and that a browser which it closes is back
-// with the next use.
+// TestPlaywright checks that an unmodified third-party client can use a CDP
+// proxy, with the token in the URL and in a header, that the egress rules of
+// the browser apply to it too, and that a browser closed by it runs again for
+// the next use.
 func TestPlaywright(t *testing.T) {
 	t.Parallel()
 	modules := testenv.Playwright(t)
@@ -104,7 +104,7 @@ func TestPlaywright(t *testing.T) {
 	}
 }
 
-// checkDriven holds what drive.cjs tells.
+// checkDriven checks the output of drive.cjs.
 func checkDriven(t *testing.T, out []byte) {
 	t.Helper()
 	var got struct {
@@ -121,7 +121,7 @@ func checkDriven(t *testing.T, out []byte) {
 		t.Errorf("cookies %v, and the other context has %q", got.Cookies, got.Seen)
 	}
 	for _, a := range slices.Sorted(maps.Keys(got.Blocked)) {
-		// The way out answers for a host that no rule names.
+		// The egress proxy answers for a host that no rule names.
 		if got.Blocked[a] != "net::ERR_BLOCKED_BY_ADMINISTRATOR" && !strings.HasPrefix(got.Blocked[a], "403 ") {
 			t.Errorf("%s: %s", a, got.Blocked[a])
 		}
@@ -131,7 +131,7 @@ func checkDriven(t *testing.T, out []byte) {
 	}
 }
 
-// TestChromedp holds the same for the client of Go, as its users have it.
+// TestChromedp checks the same for chromedp, used in its ordinary way.
 func TestChromedp(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -139,8 +139,8 @@ func TestChromedp(t *testing.T) {
 	req, address := r.shopping("a")
 	for _, name := range []string{"path", "header"} {
 		t.Run(name, func(t *testing.T) {
-			// This client closes the browser in the end; the next has an address
-			// of its own.
+			// This client closes the browser at the end; the next has an
+			// address of its own.
 			s, err := r.Serve(ctx, req)
 			must(t, err)
 			defer s.Close()

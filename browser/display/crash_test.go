@@ -26,8 +26,8 @@ func inside(t testing.TB, name string) (belongs func(pid int) bool) {
 	return leak.Container(strings.TrimSpace(string(out)))
 }
 
-// processes are those of a container whose command line has the text, oldest
-// first.
+// processes returns the processes of a container whose command line contains
+// the text, oldest first.
 func processes(t testing.TB, name, text string) (found []int) {
 	t.Helper()
 	belongs := inside(t, name)
@@ -46,7 +46,7 @@ func processes(t testing.TB, name, text string) (found []int) {
 	return found
 }
 
-// until waits for something that nothing announces.
+// until polls until is returns true.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
@@ -81,8 +81,8 @@ func (r *rig) workspacePage(req display.Request, name, text string) {
 	must(r.t, os.Chown(path, w.UID, w.GID))
 }
 
-// version asks a bridge what browser it leads to, by the address of its
-// WebSocket, which is another one for each start.
+// version returns the WebSocket URL of a proxy's browser, which is different
+// after each start.
 func version(ctx context.Context, t testing.TB, s display.Served) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.HTTPURL+"json/version", nil)
@@ -106,7 +106,7 @@ const (
 )
 
 // TestPartsThatDie kills each part of a browser: all others end with it, and
-// the next use, by whichever way, has a browser again in the same container.
+// the next use of any kind has a browser again in the same container.
 func TestPartsThatDie(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true`, "")
@@ -168,9 +168,9 @@ func TestPartsThatDie(t *testing.T) {
 	}
 }
 
-// TestTabThatCrashes holds that a session tells of the crash of its page, in an
-// error that can be tried again, and goes on with the next page, and that the
-// page of another session does not notice.
+// TestTabThatCrashes checks that a session reports the crash of its page, in a
+// retryable error, and continues with a new page, and that the page of another
+// session is not affected.
 func TestTabThatCrashes(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

@@ -12,13 +12,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
-// crowdState names the state folder for a test binary that is one more program
-// which starts the browser.
+// crowdState names the state folder for a test binary that runs as a further
+// program that starts the browser.
 const crowdState = "SANDBOX_DESK_TEST_CROWD"
 
-// TestCrowd holds that one container with one Chromium comes of it when many
-// callers and programs start the browser of a scope at once, and that all of
-// them have it.
+// TestCrowd checks that many callers and programs that start the browser of a
+// scope at once get the same container with one Chromium.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -72,8 +71,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestCrowdMember is another program for TestCrowd, which starts it and holds
-// what it says; started by nobody it is nothing.
+// TestCrowdMember is a helper process of TestCrowd, which starts it and checks
+// its output; on its own it does nothing.
 func TestCrowdMember(t *testing.T) {
 	t.Parallel()
 	state := os.Getenv(crowdState)
@@ -86,8 +85,8 @@ func TestCrowdMember(t *testing.T) {
 	t.Logf("member has %s, created %v", s.Name, s.Created)
 }
 
-// TestScopesAtOnce holds that browsers of several scopes come up beside each
-// other, and that each session is in its own.
+// TestScopesAtOnce checks that browsers of several scopes start concurrently,
+// and that each session is in its own.
 func TestScopesAtOnce(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

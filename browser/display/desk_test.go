@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// TestStartAndStop holds what is said of a browser that was brought up, and
-// that it is gone after the stop.
+// TestStartAndStop checks the result of starting a browser, and that it is
+// gone after the stop.
 func TestStartAndStop(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -47,8 +47,8 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
-// TestServe holds that a bridge serves the browser, is one for all who ask, and
-// ends with the last of them or with the browser.
+// TestServe checks that a CDP proxy serves the browser, is shared by all
+// callers, and ends with the last of them or with the browser.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -95,8 +95,8 @@ func TestServe(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestBridgeEndsWithTheBrowser holds that a bridge notices the removal of its
-// browser by somebody else.
+// TestBridgeEndsWithTheBrowser checks that a CDP proxy notices the removal of
+// its browser by another program.
 func TestBridgeEndsWithTheBrowser(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -116,8 +116,8 @@ func TestBridgeEndsWithTheBrowser(t *testing.T) {
 	}
 }
 
-// TestSessionReachesWhatRulesLet holds that a session opens what the rules
-// name, through the way out, and nothing else.
+// TestSessionReachesWhatRulesLet checks that a session reaches the hosts that
+// the rules name, through the egress proxy, and no others.
 func TestSessionReachesWhatRulesLet(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -143,7 +143,8 @@ func TestSessionReachesWhatRulesLet(t *testing.T) {
 	if r.net.Hits(internet.Other) != 0 {
 		t.Error("the other host was reached")
 	}
-	// A name whose address the proxy alone learns is refused in the same way.
+	// A name that only the proxy resolves to a private address is refused in
+	// the same way.
 	r.net.Names.Set("inner.test", internet.Reply{Addrs: []netip.Addr{netip.MustParseAddr("10.1.2.3")}})
 	named := of("b")
 	named.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"inner.test"}}}
@@ -158,8 +159,8 @@ func TestSessionReachesWhatRulesLet(t *testing.T) {
 	}
 }
 
-// TestStartThatFails holds that a browser which does not come up leaves no
-// container, and that the error has its last words.
+// TestStartThatFails checks that a browser that does not start leaves no
+// container, and that the error contains the end of its log.
 func TestStartThatFails(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"image":"sandbox:bookworm-slim"`, "")
@@ -173,7 +174,8 @@ func TestStartThatFails(t *testing.T) {
 	}
 }
 
-// TestNotStartedByUse holds that without autoStart only start makes a browser.
+// TestNotStartedByUse checks that without autoStart only start creates a
+// browser.
 func TestNotStartedByUse(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"autoStart":false`, "")
@@ -191,7 +193,7 @@ func TestNotStartedByUse(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestWatchWantsADisplay holds that only a display can be watched.
+// TestWatchWantsADisplay checks that only a display can be watched.
 func TestWatchWantsADisplay(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

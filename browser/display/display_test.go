@@ -46,7 +46,7 @@ func (b tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	must(b.t, chromedp.Do(b.ctx, steps...))
 }
 
-// script runs one for what it does.
+// script runs JavaScript for its effects.
 func script(source string) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 		_, err := chromedp.Evaluate[string](source+"; ''")(ctx, t)
@@ -54,7 +54,7 @@ func script(source string) chromedp.Action[chromedp.Void] {
 	}
 }
 
-// text returns what an expression of JavaScript, which is a string, is.
+// text returns the value of a JavaScript expression, which is a string.
 func (b tab) text(expression string) string {
 	b.t.Helper()
 	s, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](expression))
@@ -77,9 +77,9 @@ func (b tab) until(expression, want string) {
 	}
 }
 
-// onHost is a browser that reaches loopback addresses of this host, as that of
-// the person has who looks; it runs in a container only to be had everywhere.
-// The address is that of its WebSocket.
+// onHost returns a browser that reaches loopback addresses of this host, like
+// the viewer's own browser; it runs in a container only to be available
+// everywhere. The address is that of its WebSocket.
 func onHost(t testing.TB, ctx context.Context) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -129,8 +129,8 @@ func webSocketOf(ctx context.Context, port int) (string, error) {
 	return said.URL, err
 }
 
-// shown is what somebody looks at: a page that notes what is done to it, and
-// whose colour can be changed.
+// shown is the page on the display: it records its input events, and its
+// colour can be changed.
 const shown = `data:text/html,<title>-</title><body style="margin:0;background:rgb(200,0,0)"><script>` +
 	`onmousedown=function(){document.title+='m'};onkeydown=function(e){document.title+=e.key}</script>`
 
@@ -138,14 +138,14 @@ const shown = `data:text/html,<title>-</title><body style="margin:0;background:r
 const pixel = `(function(){var c=document.querySelector('canvas');if(!c||!c.width)return '';` +
 	`return Array.from(c.getContext('2d').getImageData(c.width>>1,c.height>>1,1,1).data.slice(0,3)).join()})()`
 
-// refused gathers what the policy of a page's content stops.
+// refused collects the violations of a page's content security policy.
 const refused = `self.refused='';addEventListener('securitypolicyviolation',function(e){self.refused+=e.violatedDirective+' '+e.blockedURI+' '})`
 
-// TestDisplay holds that noVNC, opened by the link in a browser as people have
-// one, shows the display as it changes, with nothing of it stopped by the
-// policy of its pages; that the link works once; that the display takes keys and clicks
-// with control and none without, whatever noVNC was told; and that nothing is
-// seen after the end.
+// TestDisplay checks that noVNC, opened by the link in an ordinary browser,
+// shows the display as it changes, without violations of the policy of its
+// pages; that the link works once; that the display accepts keys and clicks
+// with control and none without, whatever noVNC's settings are; and that
+// nothing is visible after the end.
 func TestDisplay(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true,"allowDataUrls":true`, "")
@@ -157,7 +157,7 @@ func TestDisplay(t *testing.T) {
 	inside.do(chromedp.Navigate(shown))
 	viewer := onHost(t, ctx)
 
-	// Without control first: what comes through by mistake is seen later.
+	// Without control first: input accepted by mistake is seen later.
 	var screens []tab
 	for _, control := range []bool{false, true} {
 		w, err := r.Watch(ctx, of("a"), control)
@@ -169,7 +169,7 @@ func TestDisplay(t *testing.T) {
 			_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: refused})
 			return err
 		}), chromedp.EmulateViewport(1300, 900), chromedp.Navigate(w.URL))
-		// Only what is inside may hold keys and clicks back.
+		// Only the server inside may block keys and clicks.
 		screen.do(script(`location.hash=location.hash.replace('view_only=true','view_only=false')`), chromedp.Reload())
 		screen.until(pixel, "200,0,0")
 		if got := screen.text(`self.refused`); got != "" {
@@ -182,7 +182,7 @@ func TestDisplay(t *testing.T) {
 			t.Errorf("control %v: the link works twice: %s", control, resp.Status)
 		}
 		screen.do(chromedp.MouseClickXY(650, 450), chromedp.KeyEvent(map[bool]string{false: "x", true: "y"}[control]))
-		// The second colour is asked for behind the click and the key.
+		// The second colour is requested after the click and the key.
 		for _, colour := range []string{"0,200,0", "0,0,200", "200,0,0"} {
 			inside.do(script(`document.body.style.background='rgb(` + colour + `)'`))
 			screen.until(pixel, colour)

@@ -7,19 +7,18 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// What a machine that does ten other things meanwhile must still keep; the
-// benchmarks hold what a quiet one does.
+// Limits for a busy machine; the benchmarks measure an idle one.
 const (
 	readyWithin = 12 * time.Second
 	shotWithin  = 5 * time.Second
 )
 
-// TestFigures holds how long a browser takes until it answers, made anew from
-// an image that is there, and a picture of a page of the workspace.
+// TestFigures checks the time until a new browser answers, from an existing
+// image, and the time for a picture of a page of the workspace.
 func TestFigures(t *testing.T) {
 	r := on(t, "", "")
 	ctx := patient(t)
-	best := time.Hour // of three: an engine that others ask may take long for once
+	best := time.Hour // of three: a busy engine may be slow once
 	for range 3 {
 		s, err := r.Start(ctx, of("a"))
 		must(t, err)

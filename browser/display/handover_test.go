@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
-// TestWayIsHandedOn holds that the clients of two programs use one browser, and
-// that those of the second still reach what rules let when the first, which had
-// the browser's way out, has ended.
+// TestWayIsHandedOn checks that the clients of two programs use one browser,
+// and that those of the second still reach the allowed hosts after the first,
+// which had the browser's egress listener, has ended.
 func TestWayIsHandedOn(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
 )
 
-// pretend has the DevTools protocol of a browser listen on this host, as one
-// does that a person started, and returns where.
+// pretend starts a DevTools protocol server on this host, like that of a
+// browser started by a person, and returns its address.
 func pretend(t *testing.T) string {
 	t.Helper()
 	c := chromium.Open(t, chromium.Options{})
@@ -52,9 +52,9 @@ func pretend(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestHostBrowser holds that a browser of the host is used when settings say
-// so in so many words, that it is never taken for isolated, and that nothing
-// is made for it.
+// TestHostBrowser checks that a browser of the host is used if settings say so
+// explicitly, that it is never reported as isolated, and that nothing is
+// created for it.
 func TestHostBrowser(t *testing.T) {
 	t.Parallel()
 	address := pretend(t)
@@ -85,8 +85,8 @@ func TestHostBrowser(t *testing.T) {
 	}
 }
 
-// TestHostBrowserThatIsNotThere holds that nothing else is used in the place of
-// a browser of the host that does not answer.
+// TestHostBrowserThatIsNotThere checks that no other browser is used if the
+// host's browser does not answer.
 func TestHostBrowserThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

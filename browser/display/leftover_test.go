@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// ended waits for the end of a life, and returns why it came.
+// ended waits for the end of a life, and returns the reason.
 func ended(t testing.TB, l display.Life) error {
 	t.Helper()
 	select {
@@ -28,7 +28,8 @@ func ended(t testing.TB, l display.Life) error {
 	return l.Err()
 }
 
-// checkShut holds that nobody listens at the address of a bridge or display.
+// checkShut checks that no server listens at the address of a CDP proxy or
+// display.
 func checkShut(t testing.TB, address string) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -39,8 +40,8 @@ func checkShut(t testing.TB, address string) {
 	}
 }
 
-// checkNothing holds that neither engine nor state folder has anything of a
-// browser, but for locks.
+// checkNothing checks that neither engine nor state folder has anything of a
+// browser, except locks.
 func (r *rig) checkNothing(name string) {
 	r.t.Helper()
 	out, err := exec.Command("docker", "ps", "--all", "--format", "{{.Names}}", "--filter", "name="+name).CombinedOutput()
@@ -58,9 +59,8 @@ func (r *rig) checkNothing(name string) {
 	}
 }
 
-// TestForceTakesAll holds that a forced stop takes a browser from everybody who
-// uses it, and leaves nothing: no container, no network of its own, no record,
-// nobody who listens.
+// TestForceTakesAll checks that a forced stop ends every use of a browser, and
+// leaves nothing: no container, no network of its own, no record, no listener.
 func TestForceTakesAll(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"none", "own"} {
@@ -100,9 +100,9 @@ func TestForceTakesAll(t *testing.T) {
 	}
 }
 
-// TestRemovedBehindOurBack holds that a bridge ends and says why when somebody
-// removes the container with the engine's own tools, that list tells of it, and
-// that the next use makes another one.
+// TestRemovedBehindOurBack checks that a CDP proxy ends and reports the reason
+// if the container is removed with the engine's own tools, that list reports
+// it, and that the next use creates another one.
 func TestRemovedBehindOurBack(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -132,8 +132,8 @@ func TestRemovedBehindOurBack(t *testing.T) {
 	r.checkNothing(served.Name)
 }
 
-// TestNoRoomForASupervisor holds that a container which has no room for one more
-// process is not taken for one of another image.
+// TestNoRoomForASupervisor checks that a container without room for another
+// process is not mistaken for one of another image.
 func TestNoRoomForASupervisor(t *testing.T) { // alone: the guest has few threads then, so that it has room
 	r := on(t, "", `"docker":{"pidsLimit":24}`)
 	_, err := r.Start(patient(t), of("a"))
@@ -142,9 +142,9 @@ func TestNoRoomForASupervisor(t *testing.T) { // alone: the guest has few thread
 	}
 }
 
-// TestBrowserThatCannotStart holds that the end of a browser before it answers,
-// and a browser that never answers, are told with the last lines of its log and
-// in time, and leave no container.
+// TestBrowserThatCannotStart checks that the end of a browser before it
+// answers, and a browser that never answers, are reported with the last lines
+// of its log and in time, and leave no container.
 func TestBrowserThatCannotStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -168,7 +168,8 @@ func TestBrowserThatCannotStart(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 			t.Logf("after %v: %v", took.Round(time.Millisecond), err)
-			// The container comes and goes beside the time for the browser.
+			// Creating and removing the container takes time beside that for
+			// the browser.
 			if took > c.timeout+2*time.Minute {
 				t.Errorf("it took %v", took)
 			}

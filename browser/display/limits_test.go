@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// Pages that take what they can get. They begin when they have loaded.
+// Pages that use as many resources as they can get, once they have loaded.
 const (
 	memoryHog = `<!doctype html><title>Hog</title><script>
 const kept = [];
@@ -74,7 +74,7 @@ func (g group) read(controller, first, second, key string) int64 {
 	return 0
 }
 
-// hogs serves them by name, and a page that wants nothing.
+// hogs serves these pages by name, and a page that uses nothing.
 func hogs(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html")
 	switch r.URL.Path {
@@ -125,9 +125,10 @@ func (r *rig) neighbour(session string) (stop func() int) {
 	}
 }
 
-// TestLimitsHold holds that a page which takes memory, or starts threads, gets what the settings give its container and
-// not more, that its browser is there again for the next use, and that the
-// browser of another scope does not notice.
+// TestLimitsHold checks that a page that takes memory, or starts threads, gets
+// what the settings give its container and not more, that its browser runs
+// again for the next use, and that the browser of another scope is not
+// affected.
 func TestLimitsHold(t *testing.T) {
 	t.Parallel()
 	const memory, pids = 1 << 30, 200

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// TestHostBrowsersAreNotMixedUp holds that whose settings name one browser of
-// the host is not let into another, which somebody else's settings name.
+// TestHostBrowsersAreNotMixedUp checks that a request whose settings name one
+// browser of the host does not get another one named by other settings.
 func TestHostBrowsersAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -47,8 +47,8 @@ func TestHostBrowsersAreNotMixedUp(t *testing.T) {
 	}
 }
 
-// TestClientsShareTheirRules holds that nobody is let in to the way out of
-// somebody whose rules are others.
+// TestClientsShareTheirRules checks that a request does not share the egress
+// listener of a request with other rules.
 func TestClientsShareTheirRules(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -69,8 +69,8 @@ func TestClientsShareTheirRules(t *testing.T) {
 	must(t, three.Close())
 }
 
-// TestDisplayShowsTheImagesPages holds that a person gets noVNC as the image
-// has it.
+// TestDisplayShowsTheImagesPages checks that a viewer gets the noVNC of the
+// image.
 func TestDisplayShowsTheImagesPages(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true`, "")
@@ -100,8 +100,8 @@ func TestDisplayShowsTheImagesPages(t *testing.T) {
 	}
 }
 
-// TestWhatIsOpenOutlivesItsCall holds that the context of the call that opened
-// a session or a bridge bounds the opening alone.
+// TestWhatIsOpenOutlivesItsCall checks that the context of the call that
+// opened a session or a CDP proxy bounds the opening alone.
 func TestWhatIsOpenOutlivesItsCall(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")

@@ -22,8 +22,8 @@ import (
 const orphanState = "SANDBOX_DESK_TEST_ORPHAN"
 
 // TestOrphanedSession kills a program in the middle of a session: its profile
-// and page end, nobody listens in the container who did not before, no file of
-// it is left there, and the browser runs on.
+// and page end, no new listener remains in the container, no file of it is
+// left there, and the browser keeps running.
 func TestOrphanedSession(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -65,8 +65,8 @@ func TestOrphanedSession(t *testing.T) {
 	}
 }
 
-// TestOrphanedSessionMember is the other program of TestOrphanedSession, which
-// starts it and holds what it says; started by nobody it is nothing.
+// TestOrphanedSessionMember is the helper process of TestOrphanedSession,
+// which starts it and checks its output; on its own it does nothing.
 func TestOrphanedSessionMember(t *testing.T) {
 	t.Parallel()
 	state := os.Getenv(orphanState)

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-// A rig is a desk on the real engine, whose browsers may reach the hosts of
-// the test as far as settings let them.
+// A rig is a Desk on the real engine, whose browsers may reach the hosts of
+// the test as far as settings allow.
 type rig struct {
 	*display.Desk
 	t     testing.TB

@@ -21,7 +21,7 @@ import (
 type answering struct {
 	server *httptest.Server
 	closes atomic.Int64
-	stuck  bool // the way out never opens
+	stuck  bool // the egress listener never opens
 
 	created bool
 	dialed  func() // called first; nil is nothing
@@ -72,15 +72,15 @@ func newAnswering(t *testing.T) (*answering, logrus.FieldLogger) {
 	return r, log
 }
 
-// TestStuckWayHoldsNobodyUp holds that a client is let go, and the container
-// after it, when the way out never opens.
+// TestStuckWayHoldsNobodyUp checks that a client can give up, and the
+// container is released, while the egress listener never opens.
 func TestStuckWayHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	r, log := newAnswering(t)
 	r.stuck = true
 	ctx, cancel := context.WithCancel(t.Context())
 	open := func(context.Context) (Opened, error) {
-		cancel() // the client goes while the way opens
+		cancel() // the client gives up while the listener is opening
 		return r, nil
 	}
 	var all stays
@@ -92,8 +92,8 @@ func TestStuckWayHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// TestWhoGoesTakesNothingAlong holds that a client which goes while it is let
-// in does not take the browser and its way out from the others.
+// TestWhoGoesTakesNothingAlong checks that a client that gives up while it is
+// connecting does not end the browser and its egress listener for the others.
 func TestWhoGoesTakesNothingAlong(t *testing.T) {
 	t.Parallel()
 	r, log := newAnswering(t)
@@ -122,7 +122,7 @@ func TestWhoGoesTakesNothingAlong(t *testing.T) {
 	}
 }
 
-// A keeper is a House of one container, which asks nobody for settings.
+// A keeper is a House of one container, with fixed settings.
 type keeper struct {
 	House
 	room    *answering
@@ -138,9 +138,9 @@ func (k *keeper) Remove(context.Context, Request, bool) (string, bool, error) {
 	return "room", true, nil
 }
 
-// TestWhoGoesRemovesNothing holds that a caller which goes while the browser is
-// asked whether it is there does not have it removed, unless it was made for
-// that caller.
+// TestWhoGoesRemovesNothing checks that a caller that gives up while the
+// browser is probed does not cause its removal, unless the browser was created
+// for that caller.
 func TestWhoGoesRemovesNothing(t *testing.T) {
 	t.Parallel()
 	for _, created := range []bool{false, true} {

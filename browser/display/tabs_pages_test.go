@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// TestPagesLeaveRoom holds that one tenant cannot open so many pages that there
-// are none for others, and that all together are bounded.
+// TestPagesLeaveRoom checks that one tenant cannot open so many pages that
+// there are none for others, and that their total is bounded.
 func TestPagesLeaveRoom(t *testing.T) {
 	open := func(p *Tabs, tenant string) (n int) {
 		for ; ; n++ {

@@ -207,7 +207,7 @@ func flatten(nodes []*accessibility.Node, most int) (out []browser.Node, more bo
 	return out, false
 }
 
-// told converts a node; a node without a role is not returned to callers.
+// A node without a role is not returned to callers.
 func told(n *accessibility.Node) browser.Node {
 	out := browser.Node{Role: word(n.Role), Name: word(n.Name), Value: word(n.Value)}
 	switch {

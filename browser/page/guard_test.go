@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// refusedAddresses are addresses that nobody may open, whatever the rules say.
+// refusedAddresses are addresses that are refused whatever the rules say.
 var refusedAddresses = []string{
 	"file:///etc/passwd", "FILE:///etc/passwd", "chrome://settings", "chrome://version/", "view-source:http://site.test/",
 	"view-source:file:///etc/passwd", "devtools://devtools/bundled/inspector.html", "javascript:alert(1)", "data:text/html,x",
@@ -36,8 +36,8 @@ func TestRefusedAddresses(t *testing.T) {
 	}
 }
 
-// TestPageGoesWhereItMayNot holds that a page cannot take the browser to what
-// the caller could not have opened.
+// TestPageGoesWhereItMayNot checks that a page cannot navigate the browser to
+// an address that the caller could not have opened.
 func TestPageGoesWhereItMayNot(t *testing.T) {
 	ways := map[string]string{
 		"script to a host":     `<script>location = 'http://other.test/'</script>`,
@@ -107,8 +107,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestFrames holds that frames of the page's own site and of others are judged
-// alike, also when they go on by themselves.
+// TestFrames checks that frames of the page's own site and of others are
+// judged alike, also when they navigate by themselves.
 func TestFrames(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{
 		"site.test": func(w http.ResponseWriter, r *http.Request) {
@@ -147,8 +147,8 @@ func await(t testing.TB, so func() bool) {
 	}
 }
 
-// TestWebAsksForFiles holds that a page of the web learns nothing of the
-// workspace, even in a session that has opened a file.
+// TestWebAsksForFiles checks that a page of the web cannot learn anything
+// about the workspace, even in a session that has opened a file.
 func TestWebAsksForFiles(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{
 		"site.test": html(`<p id=out>?</p><script>
@@ -176,7 +176,7 @@ func TestWebAsksForFiles(t *testing.T) {
 	}
 }
 
-// TestFilesOutOfReach holds that pages of the workspace read files of it only.
+// TestFilesOutOfReach checks that pages of the workspace read files of it only.
 func TestFilesOutOfReach(t *testing.T) {
 	p := newPlace(t, nil)
 	out := filepath.Join(t.TempDir(), "outside.txt")

@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// A forged container has a browser in it that lies.
+// A forged container contains a browser that lies.
 type forged struct {
 	browser.Container
 	at netip.AddrPort
@@ -38,7 +38,7 @@ func (f *forged) Way(context.Context, int) (netip.AddrPort, func(), bool, error)
 	return netip.AddrPort{}, nil, false, nil
 }
 
-// An hourglass is a context whose time is up when the test says so.
+// An hourglass is a context that expires when the test says so.
 type hourglass struct {
 	context.Context
 	empty chan struct{}
@@ -55,8 +55,8 @@ func (h hourglass) Err() error {
 	}
 }
 
-// TestForgedBrowser holds that whoever took the browser's place gets nowhere
-// with it, and holds nobody up.
+// TestForgedBrowser checks that an attacker in the browser's place gains
+// nothing by it, and blocks no caller.
 func TestForgedBrowser(t *testing.T) {
 	said := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }
@@ -74,7 +74,7 @@ func TestForgedBrowser(t *testing.T) {
 					return
 				}
 			}
-			for len(messages) > 0 { // keeps listening, and says nothing more
+			for len(messages) > 0 { // keeps listening, and sends nothing more
 				if _, _, err := c.Read(r.Context()); err != nil {
 					return
 				}

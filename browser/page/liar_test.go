@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// A liar is a browser that somebody has taken over: it answers what it likes,
-// and tells of what never was. It implements [browser.Container].
+// A liar is a browser under an attacker's control: it answers arbitrarily, and
+// sends false events. It implements [browser.Container].
 type liar struct {
 	*httptest.Server
 	dir      string // the workspace
@@ -29,11 +29,11 @@ type liar struct {
 	mu      sync.Mutex
 	answers map[string]string // by method, in place of the usual ones; "" is none at all
 	asked   []command
-	heard   chan struct{} // told of every command
+	heard   chan struct{} // receives a value for every command
 	conn    *websocket.Conn
 }
 
-// A command is one that the session gave.
+// A command is one sent by the session.
 type command struct {
 	ID      int64           `json:"id"`
 	Session string          `json:"sessionId"`
@@ -92,7 +92,7 @@ func (l *liar) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// usual are the answers of a browser that does as it is told.
+// usual returns the answer of a well-behaved browser.
 func usual(method string) string {
 	switch method {
 	case "Target.createBrowserContext":
@@ -117,12 +117,12 @@ func (l *liar) say(head map[string]any, rest string) {
 	_ = conn.Write(context.Background(), websocket.MessageText, data)
 }
 
-// event tells the session of the page something.
+// event sends an event to the session of the page.
 func (l *liar) event(method, params string) {
 	l.say(map[string]any{"sessionId": "S", "method": method}, `"params":`+params)
 }
 
-// commands returns what was asked by a method so far.
+// commands returns the commands of a method so far.
 func (l *liar) commands(method string) (out []command) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

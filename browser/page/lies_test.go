@@ -13,13 +13,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// paused is a request for a file of the workspace, as the browser tells of it.
+// paused is the event for a request for a file of the workspace.
 const paused = `{"requestId":"R","frameId":"T","resourceType":"Document","request":{"url":"http://workspace.invalid/secret.txt","method":"GET","headers":{"Referer":"http://workspace.invalid/a.html"},"initialPriority":"High","referrerPolicy":"origin"}}`
 
 // shows is the main frame, showing a file of the workspace.
 const shows = `{"frame":{"id":"T","loaderId":"L1","url":"http://workspace.invalid/a.html","domainAndRegistry":"","securityOrigin":"x","mimeType":"text/html","secureContextType":"Secure","crossOriginIsolatedContextType":"NotIsolated","gatedAPIFeatures":[]},"type":"Navigation"}`
 
-// got tells whether one of the files handed over holds text.
+// got reports whether one of the files served contains text.
 func (l *liar) got(t *testing.T, text string) bool {
 	t.Helper()
 	for _, c := range l.commands("Fetch.fulfillRequest") {
@@ -36,8 +36,9 @@ func (l *liar) got(t *testing.T, text string) bool {
 	return false
 }
 
-// TestForgedEventsReadNoFiles holds that a browser which was taken over gets
-// no file of the workspace by telling of pages that nobody has opened.
+// TestForgedEventsReadNoFiles checks that a browser under an attacker's
+// control cannot get a file of the workspace by reporting pages that were
+// never opened.
 func TestForgedEventsReadNoFiles(t *testing.T) {
 	const failed, fulfilled = "Fetch.failRequest", "Fetch.fulfillRequest"
 	t.Run("nothing was opened", func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestForgedEventsReadNoFiles(t *testing.T) {
 		s := l.open(t)
 		l.answers["Page.navigate"] = `"result":{"frameId":"T","loaderId":"L1","errorText":"net::ERR_FAILED"}`
 		open := func(address string) { _, _ = s.Navigate(t.Context(), address) }
-		s.tab.set(func(s *state) { s.local = true }) // as after a file that we have opened
+		s.tab.set(func(s *state) { s.local = true }) // as after opening a file
 		open("http://site.test/")
 		l.event("Page.frameNavigated", shows)
 		l.event("Fetch.requestPaused", strings.Replace(paused, `"Document"`, `"Image"`, 1))
@@ -84,7 +85,7 @@ func TestForgedEventsReadNoFiles(t *testing.T) {
 	})
 }
 
-// TestLiesAreBounded holds that what a browser says costs no more than was
+// TestLiesAreBounded checks that answers of a browser cost no more than was
 // asked for.
 func TestLiesAreBounded(t *testing.T) {
 	picture := func(width, height int) string {
@@ -129,8 +130,8 @@ func TestLiesAreBounded(t *testing.T) {
 	})
 }
 
-// TestLargeFilesTakeTurns holds that a page which asks for many large files at
-// once has one of them in our memory.
+// TestLargeFilesTakeTurns checks that a page that requests many large files at
+// once has only one of them in this process's memory.
 func TestLargeFilesTakeTurns(t *testing.T) {
 	l := newLiar(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -138,7 +139,7 @@ func TestLargeFilesTakeTurns(t *testing.T) {
 	}
 	l.file(t, "small", "x")
 	s := l.openWith(t, Options{brief: time.Minute})            // for which each stays under way
-	s.tab.set(func(s *state) { s.mine, s.local = true, true }) // as after a file that we have opened
+	s.tab.set(func(s *state) { s.mine, s.local = true, true }) // as after opening a file
 	l.answers["Fetch.fulfillRequest"] = ""                     // so that each stays
 	for _, name := range []string{"a", "b", "c", "small"} {
 		e := strings.Replace(paused, "secret.txt", name, 1)
@@ -154,8 +155,8 @@ func TestLargeFilesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestSessionsKeepTheirPlace holds that an event of a session which there is
-// already, or without one, takes nobody's place.
+// TestSessionsKeepTheirPlace checks that an attach event with the id of an
+// existing session, or without one, replaces no session.
 func TestSessionsKeepTheirPlace(t *testing.T) {
 	l := newLiar(t)
 	s := l.open(t)
@@ -171,8 +172,8 @@ func TestSessionsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// TestTreesAreReadInPart holds that a list of nodes that says nothing takes no
-// more memory than one that does.
+// TestTreesAreReadInPart checks that a list of empty nodes takes no more
+// memory than one of full nodes.
 func TestTreesAreReadInPart(t *testing.T) {
 	nodes, more, err := readTree([]byte(`{"nodes":[` + strings.TrimSuffix(strings.Repeat("{},", rawNodes+5), ",") + `]}`))
 	if err != nil || !more || len(nodes) != rawNodes {
@@ -185,7 +186,8 @@ func TestTreesAreReadInPart(t *testing.T) {
 	}
 }
 
-// TestOpeningFailsForAReason holds that who cannot open a session learns why.
+// TestOpeningFailsForAReason checks that the error of a session that cannot be
+// opened contains the cause.
 func TestOpeningFailsForAReason(t *testing.T) {
 	l := newLiar(t)
 	l.answers["Target.createTarget"] = `"error":{"code":1,"message":"no room"}`
@@ -195,8 +197,8 @@ func TestOpeningFailsForAReason(t *testing.T) {
 	}
 }
 
-// TestNonsenseIsSurvived holds that events which make no sense, of every kind
-// that is listened to, end neither the session nor this program.
+// TestNonsenseIsSurvived checks that senseless events of every handled kind
+// end neither the session nor this program.
 func TestNonsenseIsSurvived(t *testing.T) {
 	l := newLiar(t)
 	l.settings.Limits.Navigation = time.Second
@@ -230,7 +232,7 @@ func TestNonsenseIsSurvived(t *testing.T) {
 	if code := sandbox.CodeOf(err); code != sandbox.CodeValidation || s.wire.reason() != nil {
 		t.Error(err, s.wire.reason())
 	}
-	// And answers of every form are none that a program ends by.
+	// Answers of every form do not end the program either.
 	for _, answer := range []string{`"result":null`, `"result":[]`, `"result":{"result":null}`, `"result":{"quads":[[1,2]],"cssContentSize":null,"data":"eA==","nodes":[null],"result":{"type":"x"}}`, `"error":{}`, `"x":1`} {
 		for _, method := range []string{"Runtime.callFunctionOn", "Page.captureScreenshot", "Page.getLayoutMetrics", "Page.printToPDF", "IO.read", "Accessibility.getFullAXTree", "Page.navigate"} {
 			l.mu.Lock()

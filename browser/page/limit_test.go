@@ -107,7 +107,7 @@ func TestCancel(t *testing.T) {
 	visited(t, s, "x.html")
 }
 
-// TestCrash holds that a page that crashes fails its action, and that the next
+// TestCrash checks that a page that crashes fails its action, and that the next
 // one gets another page of the same profile.
 func TestCrash(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{"site.test": func(w http.ResponseWriter, r *http.Request) {
@@ -130,8 +130,9 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crash has the page of a session crash until its action has ended, and returns
-// the error of that. An action that begins after a crash has a page of its own.
+// crash makes the page of a session crash until its action has ended, and
+// returns the error of that action. An action that begins after a crash has a
+// page of its own.
 func crash(t *testing.T, s *session, done <-chan error) error {
 	t.Helper()
 	for {

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// TestWindows holds that no window is loaded that a page opens, whatever it
-// does to hide that it is its own.
+// TestWindows checks that no window opened by a page is loaded, however the
+// page hides that it opened it.
 func TestWindows(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{"site.test": html(`
 		<button id=open onclick="window.open('/window')">o</button>
@@ -40,8 +40,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestPrerendered holds that a page that is loaded ahead is judged all the
-// same.
+// TestPrerendered checks that a prerendered page is judged as well.
 func TestPrerendered(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{"site.test": func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
@@ -95,7 +94,7 @@ func TestOddPages(t *testing.T) {
 	}
 }
 
-// TestWorkers holds that pages of the workspace have workers.
+// TestWorkers checks that pages of the workspace have workers.
 func TestWorkers(t *testing.T) {
 	p := newPlace(t, nil)
 	p.file(t, "x.html", `<script>new Worker('w.js').onmessage = e => document.body.append(e.data)</script>`)
@@ -108,7 +107,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// TestNoWay holds that nothing is reached where rules allow nothing.
+// TestNoWay checks that nothing is reached if the rules allow nothing.
 func TestNoWay(t *testing.T) {
 	p := newPlace(t, nil)
 	p.settings.Rules.AllowedDomains = []string{"site.test", "127.0.0.1"}
@@ -119,7 +118,7 @@ func TestNoWay(t *testing.T) {
 
 func TestNoGoroutineStays(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{"site.test": html(`<iframe src="http://frame.test/"></iframe>`), "frame.test": html("x")})
-	s := p.open(t) // connections of the rig itself are there from now on
+	s := p.open(t) // the rig's own connections exist from now on
 	visited(t, s, "http://site.test/")
 	before := goleak.IgnoreCurrent()
 	other := p.open(t)
@@ -128,8 +127,8 @@ func TestNoGoroutineStays(t *testing.T) {
 	leak.None(t, before)
 }
 
-// TestSessionsSideBySide holds that sessions of one browser do not get in each
-// other's way, and do not know each other.
+// TestSessionsSideBySide checks that sessions of one browser neither disturb
+// nor see each other.
 func TestSessionsSideBySide(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{"site.test": func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "seen", Value: "yes"})

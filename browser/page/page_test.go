@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// newPlace is a browser whose web is what handlers by host say. A nil web has
-// no way out.
+// newPlace returns a browser whose web consists of the handlers by host. With
+// a nil web there is no egress.
 func newPlace(t testing.TB, web map[string]http.HandlerFunc) *place {
 	t.Helper()
 	p := &place{Container: shared.open(t), dir: t.TempDir()}
@@ -97,7 +97,7 @@ func text(t testing.TB, s *session) string {
 	return c.Text
 }
 
-// want holds the code of an error and what it says.
+// want checks the code and the text of an error.
 func want(t testing.TB, err error, code sandbox.Code, says string) {
 	t.Helper()
 	if sandbox.CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), says) {

@@ -190,7 +190,7 @@ func (t *tab) lead(ctx context.Context, do func() error) error {
 	return err
 }
 
-// told reports received bytes to the caller.
+// The caller's Received gets the number of received bytes.
 func (s *session) told(n int64) {
 	if s.rights.Received != nil {
 		s.rights.Received(n)

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// TestVisitThatDoesNotAnswer holds that silence, a panic and an error that
-// nobody knows are refusals, and leave a session that works.
+// TestVisitThatDoesNotAnswer checks that a missing answer, a panic and an
+// error of another type are refusals, and leave a working session.
 func TestVisitThatDoesNotAnswer(t *testing.T) {
 	plain := errors.New("no code")
 	tests := map[string]struct {
@@ -55,9 +55,9 @@ func TestVisitThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestNoServiceWorker holds that none starts in a session, so that none leads a
-// page anywhere or answers for a document. That it is not even asked for is the
-// browser holding it back.
+// TestNoServiceWorker checks that no service worker starts in a session, so
+// that none navigates a page or answers for a document. The browser itself
+// blocks it, before it is requested.
 func TestNoServiceWorker(t *testing.T) {
 	const site = `<p id=state>wait</p><script>
 		const say = x => document.getElementById('state').textContent = x;
@@ -83,8 +83,8 @@ func TestNoServiceWorker(t *testing.T) {
 	}
 }
 
-// TestVisitAndData holds that an address which is its own document is asked
-// about once, before it is there.
+// TestVisitAndData checks that Visit is called once for an address that
+// contains its document, before the document is loaded.
 func TestVisitAndData(t *testing.T) {
 	p := newPlace(t, nil)
 	p.settings.Schemes = append(slices.Clone(p.settings.Schemes), "data")
@@ -109,8 +109,9 @@ func TestVisitAndData(t *testing.T) {
 	}
 }
 
-// TestTransfers holds that files come and go only as the caller's function
-// lets them, and that it is told of what pages receive.
+// TestTransfers checks that files are transferred only as the caller's
+// function allows, and that Received is called with the bytes that pages
+// receive.
 func TestTransfers(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{"site.test": func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/file" {

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// A doorman is a Visit that lets no host pass that ends in bad.test, and no
-// file called bad.html.
+// A doorman is a Visit that refuses hosts that end in bad.test, and files
+// called bad.html.
 type doorman struct {
 	mu    sync.Mutex
 	asked []string // "HOP ADDRESS"
@@ -38,8 +38,8 @@ func (d *doorman) all() []string {
 	return slices.Clone(d.asked)
 }
 
-// guardedBy opens a session with a doorman. The rules let every host of the
-// web pass, so that what is refused is refused by him.
+// guardedBy opens a session with a doorman. The rules allow every host of the
+// web, so that refusals come from the doorman.
 func (p *place) guardedBy(t testing.TB, d *doorman) *session {
 	t.Helper()
 	return p.openAs(t, browser.Rights{Write: true, Visit: d.visit}, Options{})
@@ -49,7 +49,7 @@ func redirect(to string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }
 }
 
-// refusal fails the test unless err is what the doorman says.
+// refusal fails the test unless err is the doorman's refusal.
 func refusal(t *testing.T, err error) {
 	t.Helper()
 	var e *sandbox.Error
@@ -58,8 +58,8 @@ func refusal(t *testing.T, err error) {
 	}
 }
 
-// clicked clicks and returns what becomes of it: what the click says or, where
-// the browser took as long as a click waits for it, what the next wait says.
+// clicked clicks and returns the result: that of the click or, if the browser
+// took longer than a click waits, that of the next wait.
 func clicked(t *testing.T, s *session, selector string) error {
 	t.Helper()
 	begun := time.Now()
@@ -70,13 +70,13 @@ func clicked(t *testing.T, s *session, selector string) error {
 	return s.Wait(t.Context(), browser.Condition{Text: "never there", Timeout: time.Minute})
 }
 
-// TestVisitRefuses takes every way to another document of the main frame: none
-// leads to one that the caller's function refuses.
+// TestVisitRefuses tries every way to another document of the main frame: none
+// leads to a document that the caller's function refuses.
 func TestVisitRefuses(t *testing.T) {
 	const link = `<a href="http://bad.test/">go</a>`
 	tests := []struct {
 		name, page string
-		click      string // "" is a page that goes by itself
+		click      string // "" is a page that navigates by itself
 	}{
 		{"link", link, "a"},
 		{"link by script", `<button onclick="location='http://bad.test/'">go</button>`, "button"},
@@ -119,8 +119,8 @@ func TestVisitRefuses(t *testing.T) {
 	}
 }
 
-// TestVisitRefusesOpening holds that what a caller opens is asked about too,
-// and each hop with its number.
+// TestVisitRefusesOpening checks that Visit is called for addresses that a
+// caller opens too, and for each hop with its number.
 func TestVisitRefusesOpening(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{
 		"bad.test": html("secret"), "one.test": redirect("http://two.test/x?y"), "two.test": redirect("http://bad.test/"), "end.test": html("end"),
@@ -149,8 +149,8 @@ func TestVisitRefusesOpening(t *testing.T) {
 	}
 }
 
-// TestVisitOnTheWayBack holds that a page from before is asked about again,
-// whether it is loaded or was kept.
+// TestVisitOnTheWayBack checks that Visit is called again for a page of the
+// history, whether it is loaded or cached.
 func TestVisitOnTheWayBack(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{
 		"one.test": html(`<title>one</title>first`), "two.test": html(`<button onclick="history.back()">back</button>`),
@@ -184,8 +184,8 @@ func TestVisitOnTheWayBack(t *testing.T) {
 	}
 }
 
-// TestVisitIsNotAsked holds what it does not mean: frames, windows, which never
-// load anything, moves within a page, and empty pages.
+// TestVisitIsNotAsked checks when Visit is not called: frames, windows, which
+// never load anything, navigation within a page, and empty pages.
 func TestVisitIsNotAsked(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{
 		"site.test": html(`<iframe src="http://bad.test/"></iframe><a href="#there">go</a>

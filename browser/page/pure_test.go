@@ -73,7 +73,7 @@ func TestCenter(t *testing.T) {
 	}
 }
 
-// TestFlatten holds that what is no tree is not followed for ever.
+// TestFlatten checks that what is no tree is not followed for ever.
 func TestFlatten(t *testing.T) {
 	node := func(id, role string, children ...accessibility.NodeID) *accessibility.Node {
 		v := jsonv2.Value(`"` + role + `"`)

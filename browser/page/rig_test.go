@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
 )
 
-// A keeper is the test that a browser is opened for which many tests share: it
-// ends with all of them.
+// A keeper is the testing.TB of a browser that many tests share: it ends with
+// all of them.
 type keeper struct {
 	testing.TB
 	ends []func()
@@ -45,7 +45,7 @@ func (k *keeper) end() {
 	}
 }
 
-// A house is the browser that tests share.
+// A house is the shared browser.
 type house struct {
 	once   sync.Once
 	keeper *keeper
@@ -82,8 +82,8 @@ type place struct {
 	settings browser.Settings
 	dir      string
 	refusal  error        // of changes of dir
-	web      http.Handler // nil: no way out
-	ways     atomic.Int64 // that are open
+	web      http.Handler // nil: no egress
+	ways     atomic.Int64 // open egress listeners
 
 	mu    sync.Mutex
 	asked []string // of the web: "METHOD URL"
@@ -117,7 +117,7 @@ func (p *place) Way(ctx context.Context, _ int) (netip.AddrPort, func(), bool, e
 	return netip.MustParseAddrPort(l.Addr().(*net.TCPAddr).String()), end, true, nil
 }
 
-// answer is the proxy: it notes what is asked for before any rule has seen it.
+// answer is the proxy: it records requests before any rule is applied.
 func (p *place) answer(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.asked = append(p.asked, r.Method+" "+r.URL.String())
@@ -129,7 +129,7 @@ func (p *place) answer(w http.ResponseWriter, r *http.Request) {
 	p.web.ServeHTTP(w, r)
 }
 
-// requests returns what the web was asked for that has such a part.
+// requests returns the recorded requests that contain part.
 func (p *place) requests(part string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *place) requests(part string) []string {
 	return out
 }
 
-// inside runs a command in the container and returns what it says.
+// inside runs a command in the container and returns its output.
 func (p *place) inside(t testing.TB, args ...string) string {
 	t.Helper()
 	var out strings.Builder
