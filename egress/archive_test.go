@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// packed is text as gzip, with a name in its head.
+// packed returns text as gzip, with a name in its header.
 func packed(t *testing.T, name string, texts ...string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -34,11 +34,11 @@ func noise(n int) string {
 	return string(b)
 }
 
-// TestArchives holds that archives pass on byte for byte unless a value is in
-// them, wherever it is, and that none ever comes through.
+// TestArchives checks that archives are passed on byte for byte unless a value
+// is in them, at any position, and that no value ever passes.
 func TestArchives(t *testing.T) {
 	large := noise(3 << 20)
-	// The block of DEFLATE that is stored, empty and not the last one.
+	// An empty stored DEFLATE block that is not the last one.
 	nothing := packed(t, "")[:10] + strings.Repeat("\x00\x00\x00\xff\xff", 1<<20)
 	bodies := map[string]string{
 		"empty":          packed(t, ""),

@@ -50,7 +50,7 @@ func (p *person) ask(ctx context.Context, q egress.Question) egress.Answer {
 	}
 }
 
-// openAsking makes a world where a person is asked about hosts below .test.
+// openAsking returns a world where a person is asked about hosts below .test.
 func openAsking(t *testing.T, port string) (*world, *person, *clock) {
 	p := &person{make(chan egress.Question, 100), make(chan egress.Answer, 100), make(chan struct{}, 100)}
 	c := &clock{at: time.Unix(1e9, 0)}
@@ -82,7 +82,7 @@ func TestAskOnce(t *testing.T) {
 		t.Errorf("%+v, %d lookups", q, w.names.count("web.test"))
 	}
 	for until := time.Now().Add(patience); w.way.Waiting() < 8 && time.Now().Before(until); {
-		runtime.Gosched() // nothing tells that a program waits
+		runtime.Gosched() // nothing signals that a program waits
 	}
 	p.answers <- egress.Answer{Allowed: true, Rule: "allowed for the session"}
 	programs.Wait()
@@ -95,7 +95,7 @@ func TestAskOnce(t *testing.T) {
 		t.Errorf("%d more questions", len(p.questions))
 	}
 	p.answers <- egress.Answer{Note: "not \x1bthat"}
-	for range 3 { // of which one asks
+	for range 3 { // only one of them asks
 		resp, b := w.raw(get)
 		if resp.StatusCode != 403 || !contains(b, `not \x1bthat`) {
 			t.Errorf("%s %q", resp.Status, b)
@@ -137,7 +137,8 @@ func TestAskRate(t *testing.T) {
 	}
 }
 
-// TestAskHangUp holds that a question ends with who waits for it.
+// TestAskHangUp checks that a question is withdrawn when its last waiting
+// request ends.
 func TestAskHangUp(t *testing.T) {
 	port := serve(t, echo)
 	w, p, _ := openAsking(t, port)
@@ -156,7 +157,7 @@ func TestAskHangUp(t *testing.T) {
 	<-p.withdrawn
 }
 
-// TestAskTunnel holds that a tunnel is asked about once.
+// TestAskTunnel checks that one question is asked for a tunnel.
 func TestAskTunnel(t *testing.T) {
 	port := serve(t, echo)
 	w, p, _ := openAsking(t, port)

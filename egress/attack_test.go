@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// openPublic makes a world where every public host is allowed, and dialling is
-// counted rather than done.
+// openPublic returns a world where every public host is allowed, and dials are
+// only counted.
 func openPublic(t *testing.T) (*world, *atomic.Int64) {
 	t.Helper()
 	var dialled atomic.Int64
@@ -46,8 +46,8 @@ func (answers) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return []netip.Addr{netip.MustParseAddr("1.1.1.1")}, nil
 }
 
-// TestTargetsThatAreRefused holds what is reached by nobody, however it is
-// spelled and asked for, also where every public host is allowed.
+// TestTargetsThatAreRefused checks the targets that are always refused, in
+// every spelling and protocol, also if every public host is allowed.
 func TestTargetsThatAreRefused(t *testing.T) {
 	w, dialled := openPublic(t)
 	for _, host := range []string{
@@ -82,8 +82,8 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestPortsThatAreRefused holds that services which are no web are reached by
-// a rule with their port only.
+// TestPortsThatAreRefused checks that ports outside the web need a rule with
+// their port.
 func TestPortsThatAreRefused(t *testing.T) {
 	w, dialled := openPublic(t)
 	for _, port := range []int{0, 1, 7, 19, 21, 22, 23, 25, 53, 110, 123, 143, 389, 445, 465, 514, 587, 853, 993, 1023} {
@@ -104,8 +104,8 @@ func TestPortsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestSmuggling holds that bytes which hide a second request reach no host as
-// one.
+// TestSmuggling checks that bytes that hide a second request do not reach a
+// host as one.
 func TestSmuggling(t *testing.T) {
 	seen := make(chan string, 100)
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -30,8 +30,8 @@ func TestBundle(t *testing.T) {
 	public(t, dir)
 }
 
-// public holds that everybody can read the folder, only we can write it, and
-// that nothing in it is secret.
+// public checks that every user can read the folder, only the current one can
+// write it, and that it holds no secret.
 func public(t *testing.T, dir string) {
 	t.Helper()
 	names := []string{}
@@ -64,8 +64,8 @@ func public(t *testing.T, dir string) {
 	}
 }
 
-// TestBundleFollows holds when the folder is written again, and that it is
-// left alone otherwise.
+// TestBundleFollows checks when the folder is rewritten, and that it is
+// unchanged otherwise.
 func TestBundleFollows(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -115,8 +115,8 @@ func TestBundleFollows(t *testing.T) {
 	}
 }
 
-// TestRootsWithoutKeys holds that a file of roots which holds more than that
-// shows nothing of it to sandboxes.
+// TestRootsWithoutKeys checks that only the certificates of a roots file
+// become visible to sandboxes.
 func TestRootsWithoutKeys(t *testing.T) {
 	r := authorityNewRig(t)
 	mixed := r.world.roots[1]

@@ -11,7 +11,7 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// certs makes a text of n certificates, with something else around them.
+// certs returns a text of n certificates, with other text around them.
 func certs(t *testing.T, n int) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "x.pem")
@@ -21,16 +21,16 @@ func certs(t *testing.T, n int) string {
 	return "# notes\n" + string(data)
 }
 
-// TestBundleWith holds what sandboxes are shown that trust a company's
+// TestBundleWith checks the folder for sandboxes that trust a company's
 // authority: the roots of their image, or of this machine, with the company's
-// certificates and our own in each file.
+// certificates and the authority's own in each file.
 func TestBundleWith(t *testing.T) {
 	company := strings.TrimPrefix(certs(t, 2), "# notes\n")
 	tests := []struct {
 		name  string
 		image string
 		roots string // of the image
-		want  int    // certificates in the bundle: roots, the company's 2 and ours
+		want  int    // certificates in the bundle: roots, the company's 2 and the authority's
 	}{
 		{"an image with roots", "sha256:1", certs(t, 4), 4 + 2 + 1},
 		{"an image without", "sha256:2", "", 2 + 2 + 1},
@@ -61,7 +61,8 @@ func TestBundleWith(t *testing.T) {
 			if in, err := pkcs12.DecodeTrustStore(store, ""); err != nil || len(in) != tt.want {
 				t.Errorf("the store of Java holds %d, %v", len(in), err)
 			}
-			// Another process finds what is there, and asks no engine again.
+			// Another process finds the folder, and does not ask the engine
+			// again.
 			before, err := os.Stat(filepath.Join(dir, javaFile))
 			authorityMust(t, err)
 			_, err = r.open(t).BundleWith(base, []byte(company))
@@ -71,7 +72,8 @@ func TestBundleWith(t *testing.T) {
 			if !os.SameFile(before, after) || tt.image != "" && reads != 1 {
 				t.Errorf("it is made again, after %d reads of the image", reads)
 			}
-			// What was changed is put right, and a certificate of ours that is new is there.
+			// A changed file is restored, and a renewed certificate is
+			// included.
 			authorityMust(t, os.WriteFile(filepath.Join(dir, bundleFile), nil, 0o644))
 			r.clock.at = r.clock.at.Add(caLife - caLeft/2)
 			_, err = a.BundleWith(base, []byte(company))
@@ -85,8 +87,9 @@ func TestBundleWith(t *testing.T) {
 	}
 }
 
-// TestBundleWithForgets holds that folders go which nothing has used for long,
-// and that an image whose roots cannot be read is not taken for one without.
+// TestBundleWithForgets checks that folders unused for long are removed, and
+// that an image whose roots cannot be read is not treated as one without
+// roots.
 func TestBundleWithForgets(t *testing.T) {
 	r := authorityNewRig(t)
 	a := r.open(t)
@@ -105,8 +108,8 @@ func TestBundleWithForgets(t *testing.T) {
 	}
 }
 
-// TestCompanyEnv holds that what an image sets stays, unless it names the roots
-// of the image, which the bundle holds too.
+// TestCompanyEnv checks that variables of an image stay, unless they name the
+// roots of the image, which the bundle contains too.
 func TestCompanyEnv(t *testing.T) {
 	env := CompanyEnv(map[string]string{"SSL_CERT_FILE": "/etc/ssl/certs/ca-bundle.crt", "PIP_CERT": "/opt/pinned.pem", "NPM_CONFIG_CAFILE": "/opt/x", "PATH": "/bin"})
 	if env["SSL_CERT_FILE"] == "" || env["CURL_CA_BUNDLE"] == "" || env["NODE_EXTRA_CA_CERTS"] == "" {

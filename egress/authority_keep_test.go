@@ -21,7 +21,7 @@ import (
 
 func TestMadeOnce(t *testing.T) {
 	r := authorityNewRig(t)
-	defer syscall.Umask(syscall.Umask(0)) // whatever it is, the modes are ours
+	defer syscall.Umask(syscall.Umask(0)) // the modes do not depend on the umask
 	a := r.open(t)
 	for path, mode := range map[string]fs.FileMode{r.dir: fs.ModeDir | 0o700, r.path(keyFile): 0o600, r.path(lockFile): 0o600} {
 		if fi, err := os.Stat(path); err != nil || fi.Mode() != mode {
@@ -42,7 +42,7 @@ func TestMadeOnce(t *testing.T) {
 	}
 }
 
-// TestMadeOnceByMany holds that processes that start at once agree.
+// TestMadeOnceByMany checks that processes that start at once agree.
 func TestMadeOnceByMany(t *testing.T) {
 	if dir := os.Getenv("AUTHORITY_TEST_DIR"); dir != "" {
 		a, err := Open(dir)
@@ -137,7 +137,7 @@ func TestRefusedFiles(t *testing.T) {
 		}},
 		{"lost", damaged, "missing while sandboxes may trust", func(t *testing.T, r *authorityRig) { authorityMust(t, os.Remove(r.path(keyFile))) }},
 		{"another's", denied, "belongs to uid 4711", func(t *testing.T, r *authorityRig) {
-			testenv.Require(t, "root") // which alone can give files away
+			testenv.Require(t, "root") // only root can change the owner of a file
 			authorityMust(t, os.Chown(r.path(keyFile), 4711, 4711))
 		}},
 	}
@@ -160,7 +160,8 @@ func TestRefusedFiles(t *testing.T) {
 	}
 }
 
-// leafWithKey is a certificate of the authority that is none itself.
+// leafWithKey returns a certificate issued by the authority, which is not an
+// authority itself.
 func leafWithKey(t *testing.T, r *authorityRig) []byte {
 	leaf, err := r.open(t).Leaf("a.example")
 	authorityMust(t, err)
@@ -190,9 +191,9 @@ func TestRefusedFolders(t *testing.T) {
 	authorityRefused(t, err, sandbox.CodePermissionDeny, r.dir, "can be written by other users")
 }
 
-// TestRenewed holds that an authority is renewed in time, with the same key,
-// so that leaves of the new one hold for who trusts the old one and the other
-// way around.
+// TestRenewed checks that an authority is renewed in time, with the same key,
+// so that clients that trust the old certificate accept leaves of the new one,
+// and the other way around.
 func TestRenewed(t *testing.T) {
 	tests := []struct {
 		name string
@@ -217,7 +218,7 @@ func TestRenewed(t *testing.T) {
 			if got := !now.Equal(before); got != tt.want {
 				t.Fatalf("renewed: %t", got)
 			}
-			late, err := old.Leaf("late.example.com") // the process that was open all the time
+			late, err := old.Leaf("late.example.com") // the process that was running all the time
 			authorityMust(t, err)
 			if !old.Certificate().Equal(now) {
 				t.Error("an open authority did not take up the new certificate")
@@ -239,7 +240,8 @@ func TestRenewed(t *testing.T) {
 	}
 }
 
-// TestRenewalThatFails holds that a process goes on with what still holds.
+// TestRenewalThatFails checks that a process continues with a certificate that
+// is still valid.
 func TestRenewalThatFails(t *testing.T) {
 	r := authorityNewRig(t)
 	a := r.open(t)

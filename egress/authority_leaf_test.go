@@ -74,8 +74,8 @@ func TestLeafIsKept(t *testing.T) {
 	}
 }
 
-// TestLeavesAreBounded holds that a sandbox which asks for many hosts does not
-// fill our memory, and does not drive out what is used.
+// TestLeavesAreBounded checks that requests for many hosts do not grow the
+// cache without bound, and do not evict leaves in use.
 func TestLeavesAreBounded(t *testing.T) {
 	a := authorityNewRig(t).open(t)
 	kept, err := a.Leaf("kept.example.com")
@@ -119,7 +119,8 @@ func TestLeavesForMany(t *testing.T) {
 	wg.Wait()
 }
 
-// TestHandshake is a real one, of a client that trusts ca.crt alone.
+// TestHandshake performs a real handshake of a client that trusts ca.crt
+// alone.
 func TestHandshake(t *testing.T) {
 	a := authorityNewRig(t).open(t)
 	inside, outside := net.Pipe()
@@ -135,7 +136,8 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// TestNothingIsPrinted holds that no way of printing an Authority shows a key.
+// TestNothingIsPrinted checks that no printed form of an Authority contains a
+// key.
 func TestNothingIsPrinted(t *testing.T) {
 	a := authorityNewRig(t).open(t)
 	want := "egress authority in " + a.dir

@@ -18,10 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestPrograms holds that programs which are usual in sandboxes trust a host of
-// the authority's with the variables of Env and nothing else, and do not trust
-// it without them. Their server is on the loopback; a program that is not
-// installed is left out.
+// TestPrograms checks that common programs trust a host of the authority with
+// the variables of Env and nothing else, and do not trust it without them.
+// Their server is on loopback; programs that are not installed are skipped.
 func TestPrograms(t *testing.T) {
 	a := authorityNewRig(t).open(t)
 	dir, err := a.Bundle()
@@ -72,7 +71,7 @@ print(urllib.request.urlopen(sys.argv[1], context=c).read().decode())`
 	}
 }
 
-// need is what a machine has to have for the program of a test.
+// need returns the requirement of a test's program.
 func need(name string) string {
 	switch name {
 	case "openssl", "ruby", "cargo", "php", "deno":
@@ -83,7 +82,7 @@ func need(name string) string {
 	return "nettools"
 }
 
-// works reports whether the program of a test is there to be run.
+// works reports whether the program of a test can be run.
 func works(name string) bool {
 	probe := map[string][]string{
 		"python requests": {"python3", "-c", "import requests"}, "pip": {"python3", "-m", "pip", "--version"}, "perl": {"perl", "-MLWP::UserAgent", "-MLWP::Protocol::https", "-e1"},
@@ -92,8 +91,8 @@ func works(name string) bool {
 	return probe == nil || exec.Command(probe[0], probe[1:]...).Run() == nil
 }
 
-// environment is that of a command inside, with the folder where it is here,
-// and without the variables named.
+// authorityEnvironment returns the environment of a command inside, with the
+// folder's path on this machine, and without the named variables.
 func authorityEnvironment(a *Authority, dir, without string) []string {
 	var env []string
 	for name, value := range a.Env() {
@@ -107,7 +106,7 @@ func authorityEnvironment(a *Authority, dir, without string) []string {
 func runWith(t *testing.T, program, env []string) string {
 	t.Helper()
 	home := t.TempDir()
-	// What wget is told names the folder inside.
+	// The configuration for wget names the folder inside.
 	rc := filepath.Join(home, "wgetrc")
 	for i, e := range env {
 		if path, ok := strings.CutPrefix(e, "WGETRC="); ok {
@@ -125,7 +124,7 @@ func runWith(t *testing.T, program, env []string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// rustup is where the toolchains are of a cargo that rustup has installed.
+// rustup returns the toolchains' folder of a cargo installed by rustup.
 func rustup() string {
 	if dir := os.Getenv("RUSTUP_HOME"); dir != "" {
 		return dir

@@ -18,7 +18,7 @@ type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-// A rig is an authority's folder in a machine of the test's own.
+// An authorityRig is an authority's folder on a simulated machine.
 type authorityRig struct {
 	dir   string
 	clock *clock
@@ -35,7 +35,7 @@ func authorityNewRig(t *testing.T) *authorityRig {
 	return r
 }
 
-// writeRoots writes n certificates that nobody knows.
+// writeRoots writes n unknown certificates.
 func writeRoots(t *testing.T, path string, n int) {
 	t.Helper()
 	var data []byte
@@ -91,7 +91,8 @@ func authorityMust(t testing.TB, err error) {
 	}
 }
 
-// refused holds that err has the code, names the file and says what to do.
+// authorityRefused checks that err has the code, names the file and says what
+// to do.
 func authorityRefused(t *testing.T, err error, code sandbox.Code, resource, text string) {
 	t.Helper()
 	var e *sandbox.Error

@@ -53,7 +53,8 @@ func BenchmarkGet(b *testing.B) {
 
 func quiet(o *egress.Options, _ *egress.WayOptions) { o.Record = nil }
 
-// BenchmarkTunnel compares what a tunnel carries with a direct connection.
+// BenchmarkTunnel compares the throughput of a tunnel with that of a direct
+// connection.
 func BenchmarkTunnel(b *testing.B) {
 	const size = 256 << 20
 	port := listen(b, func(conn net.Conn) {
@@ -92,7 +93,7 @@ func BenchmarkTunnel(b *testing.B) {
 	b.ReportMetric(float64(size)*float64(b.N)/direct.Seconds()/1e9, "direct-GB/s")
 }
 
-// BenchmarkBody is how fast plain HTTP carries a large answer.
+// BenchmarkBody measures the throughput of a large response over plain HTTP.
 func BenchmarkBody(b *testing.B) {
 	const size = 256 << 20
 	block := make([]byte, 1<<20)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A gate is a connection on which a write waits until it is let through.
+// A gate is a connection whose writes block until released.
 type gate struct {
 	net.Conn
 	writing, open chan struct{}
@@ -19,8 +19,8 @@ func (g *gate) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestAskedBeforeTheAnswer holds that no answer begins while the program is asked
-// for the body of its request, and that it is not asked after.
+// TestAskedBeforeTheAnswer checks that no response begins while "100 Continue"
+// is being sent, and that it is not sent afterwards.
 func TestAskedBeforeTheAnswer(t *testing.T) {
 	const soon = 20 * time.Millisecond // in which an answer that does not wait begins
 	g := &gate{writing: make(chan struct{}), open: make(chan struct{})}

@@ -25,7 +25,7 @@ func replaced(s, old, by string) string { return strings.ReplaceAll(s, old, by) 
 
 func contains(s, part string) bool { return strings.Contains(s, part) }
 
-// TestClose holds that a Way takes everything along that goes through it.
+// TestClose checks that closing a Way ends everything that goes through it.
 func TestClose(t *testing.T) {
 	began := make(chan net.Conn, 10)
 	port := listen(t, func(conn net.Conn) {
@@ -62,7 +62,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// errTimeout returns err when it is that of a deadline.
+// errTimeout returns err if it is a timeout.
 func errTimeout(err error) error {
 	if n, ok := err.(net.Error); ok && n.Timeout() {
 		return err
@@ -107,7 +107,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestListenerFails holds that a Way ends with its listener.
+// TestListenerFails checks that a Way ends with its listener.
 func TestListenerFails(t *testing.T) {
 	some, err := network.New(network.Options{Allowed: []string{"a.test"}})
 	if err != nil {
@@ -127,8 +127,8 @@ func TestListenerFails(t *testing.T) {
 	<-w.Done()
 }
 
-// slowToClose is a listener whose Accept ends long before it is closed, as one
-// of another process is.
+// slowToClose is a listener whose Accept ends long before it is closed, like a
+// listener in another process.
 type slowToClose struct {
 	net.Listener
 	ended  chan struct{} // closed when Accept has to end
@@ -149,7 +149,7 @@ func (l *slowToClose) Close() error {
 	return err
 }
 
-// TestDoneAfterTheListener holds that a Way is not done before its address is
+// TestDoneAfterTheListener checks that a Way is not done before its address is
 // free.
 func TestDoneAfterTheListener(t *testing.T) {
 	some, err := network.New(network.Options{Allowed: []string{"a.test"}})
@@ -184,8 +184,8 @@ func TestDoneAfterTheListener(t *testing.T) {
 	}
 }
 
-// TestPanic holds that a fault in serving one connection ends that connection
-// and nothing else.
+// TestPanic checks that a panic in serving one connection ends that connection
+// only.
 func TestPanic(t *testing.T) {
 	port := serve(t, echo)
 	var once sync.Once

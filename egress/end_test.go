@@ -14,7 +14,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// TestProgramLeaves holds that the host learns when the program is gone.
+// TestProgramLeaves checks that the host's connection ends when the program
+// disconnects.
 func TestProgramLeaves(t *testing.T) {
 	began, gone := make(chan struct{}, 1), make(chan struct{}, 1)
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +45,7 @@ func TestProgramLeaves(t *testing.T) {
 	}
 }
 
-// TestNothingPasses holds that what stands still is ended.
+// TestNothingPasses checks that idle connections are ended.
 func TestNothingPasses(t *testing.T) {
 	port := listen(t, func(conn net.Conn) {
 		req, err := http.ReadRequest(bufio.NewReader(conn))
@@ -65,7 +66,7 @@ func TestNothingPasses(t *testing.T) {
 		fmt.Fprintf(conn, head, "/half", 0)
 		b, err := io.ReadAll(conn)
 		switch {
-		case contains(string(b), " 504 "): // the host was not heard in time
+		case contains(string(b), " 504 "): // the host did not answer in time
 			return fmt.Errorf("half an answer: %q", b)
 		case err != nil || !contains(string(b), "half"):
 			t.Errorf("half an answer: %q %v", b, err)
@@ -80,8 +81,8 @@ func TestNothingPasses(t *testing.T) {
 	w.wait(3, ends)
 }
 
-// FuzzServe holds that whatever a program sends, only what the rules allow
-// reaches the host, whole and named as it was judged.
+// FuzzServe checks that of any input of a program, only allowed requests reach
+// the host, complete and named as they were judged.
 func FuzzServe(f *testing.F) {
 	var port string
 	bad := make(chan string, 100)

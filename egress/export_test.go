@@ -2,15 +2,15 @@ package egress
 
 import "time"
 
-// SetHeadTime changes how long a head, a handshake and the first word of a
+// SetHeadTime sets how long a head, a handshake and the first bytes of a
 // tunnel may take; call it before Open.
 func (p *Plane) SetHeadTime(d time.Duration) { p.head = d }
 
-// SetQueue changes how many connections of a sandbox wait for their turn, and
-// how long; call it before Open.
+// SetQueue sets how many connections of a sandbox may be queued, and how long;
+// call it before Open.
 func (p *Plane) SetQueue(most int, wait time.Duration) { p.waitMost, p.o.QueueTime = most, wait }
 
-// Waiting returns how many requests wait for an answer.
+// Waiting returns how many requests wait for an approval.
 func (w *Way) Waiting() int {
 	w.asker.mu.Lock()
 	defer w.asker.mu.Unlock()

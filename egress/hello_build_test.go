@@ -60,7 +60,7 @@ func records(m []byte, size int) []byte {
 // one writes a hello in one record.
 func one(extensions ...[]byte) []byte { return records(message(extensions...), 1<<14) }
 
-// A script is a connection from which one reads bytes that are there already.
+// A script is a connection that reads from prepared bytes.
 type script struct {
 	io.Reader
 	io.Writer
@@ -89,7 +89,7 @@ func standard(data []byte) *tls.ClientHelloInfo {
 	return seen
 }
 
-// spoken returns what a client of the standard library says first.
+// spoken returns the first message of a client of the standard library.
 func spoken(t testing.TB, c *tls.Config) []byte {
 	t.Helper()
 	var said bytes.Buffer

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// FuzzParse holds that a hello is never read differently than by the standard
-// library's server, that what is there decides rather than how much of it came
-// at once, and that waiting is always for something.
+// FuzzParse checks that a hello is read as by the standard library's server,
+// that the result depends on the bytes and not on how they were split, and
+// that the parser waits only for bytes that it needs.
 func FuzzParse(f *testing.F) {
 	for _, c := range clients(f) {
 		said := spoken(f, c)

@@ -43,7 +43,7 @@ func clients(t testing.TB) map[string]*tls.Config {
 	return out
 }
 
-// echConfigs makes the list that a client takes to hide its hello behind the
+// echConfigs returns the list with which a client hides its hello behind the
 // public name.
 func echConfigs(t testing.TB, public string) []byte {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
@@ -58,8 +58,9 @@ func echConfigs(t testing.TB, public string) []byte {
 	return vec(2, append([]byte{0xfe, 0x0d}, vec(2, c)...))
 }
 
-// TestStandardClients holds that what clients of the standard library say is
-// read as its servers read it, however it is cut and however slowly it comes.
+// TestStandardClients checks that hellos of clients of the standard library
+// are read as its servers read them, however they are split and however slowly
+// they arrive.
 func TestStandardClients(t *testing.T) {
 	for name, config := range clients(t) {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestWhatIsNotTLS(t *testing.T) {
 		"another low version": "\x16\x03\x05\x00\x05",
 	}
 	for name, data := range tests {
-		// The reader never ends: what is no TLS is seen without waiting.
+		// The reader never ends: other protocols are detected without waiting.
 		br := bufio.NewReaderSize(io.MultiReader(strings.NewReader(data), never{t}), helloBufferSize)
 		if h, err := peekHello(br); !errors.Is(err, errNotTLS) || h.ServerName != "" {
 			t.Errorf("%s: %+v, %v", name, h, err)
@@ -177,7 +178,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// relength puts the length of a message right.
+// relength corrects the length of a message.
 func relength(m []byte) []byte { return append([]byte{1}, vec(3, m[4:])...) }
 
 func patched(data []byte, at int, b byte) []byte {
@@ -210,8 +211,8 @@ func TestHelloRead(t *testing.T) {
 	}
 }
 
-// TestBrokenOff holds that a hello that ends too early is told from one that
-// never began, and from a reader's own error.
+// TestBrokenOff checks that an incomplete hello is distinguished from a
+// missing one, and from a reader's own error.
 func TestBrokenOff(t *testing.T) {
 	data := records(message(sni("\x00a.example")), 20)
 	for n := range len(data) {

@@ -30,8 +30,8 @@ type vault struct {
 	client  *http.Client
 }
 
-// openVault makes one whose host answers with h, over TLS or not. Roots take
-// the place of those that vouch for the host.
+// openVault returns a vault whose host answers with h, over TLS or not. others
+// replace the roots trusted for the host.
 func openVault(t *testing.T, plain bool, h http.HandlerFunc, others ...*x509.CertPool) *vault {
 	t.Helper()
 	var port string
@@ -92,7 +92,7 @@ func (v *vault) get(method, target string) (*http.Response, string) {
 	return resp, string(b)
 }
 
-// silent holds that no event has the value in it.
+// silent checks that no event contains the value.
 func (v *vault) silent() {
 	v.t.Helper()
 	v.mu.Lock()
@@ -130,7 +130,7 @@ func TestSecret(t *testing.T) {
 	v.silent()
 }
 
-// TestSecretStays holds that the value goes to its host and nowhere else.
+// TestSecretStays checks that the value is sent to its host and nowhere else.
 func TestSecretStays(t *testing.T) {
 	v := openVault(t, true, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/away" {
@@ -221,7 +221,7 @@ func TestSecretEncoded(t *testing.T) {
 	v.silent()
 }
 
-// TestSecretNames holds that a request inside the TLS goes to the tunnel's host.
+// TestSecretNames checks that a request inside the TLS goes to the tunnel's host.
 func TestSecretNames(t *testing.T) {
 	v := openVault(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Host) })
 	conn, _ := v.connect("example.com:" + v.port)

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A framed listener's connections are no TCP connections, like those that are
-// forwarded over frames.
+// A framed listener has connections that are not TCP, like those forwarded
+// over frames.
 type framed struct{ net.Listener }
 
 type frames struct {
@@ -64,7 +64,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestRefusedIsBounded holds that a command remembers its last 64 refusals.
+// TestRefusedIsBounded checks that a command keeps its last 64 refusals.
 func TestRefusedIsBounded(t *testing.T) {
 	w := open(t, allow("1", "web.test:1"))
 	c := w.way.Caller("cmd-1")
@@ -92,7 +92,7 @@ func TestRefusedIsBounded(t *testing.T) {
 	}
 }
 
-// TestSecretWebsocket holds that a websocket passes where no secret was put in.
+// TestSecretWebsocket checks that a websocket passes if no secret was put in.
 func TestSecretWebsocket(t *testing.T) {
 	v := openVault(t, false, func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
@@ -123,8 +123,8 @@ func TestSecretWebsocket(t *testing.T) {
 	v.wait(1, ends)
 }
 
-// TestSecretUntrusted holds that a secret goes to nobody who cannot show that
-// he is the host.
+// TestSecretUntrusted checks that a secret is not sent to a server without a
+// valid certificate of the host.
 func TestSecretUntrusted(t *testing.T) {
 	reached := make(chan struct{}, 1)
 	v := openVault(t, false, func(http.ResponseWriter, *http.Request) { reached <- struct{}{} }, x509.NewCertPool())
@@ -133,8 +133,8 @@ func TestSecretUntrusted(t *testing.T) {
 	}
 }
 
-// TestUpstream holds that with an upstream proxy addresses are still judged,
-// and that it is never told a name.
+// TestUpstream checks that with an upstream proxy addresses are still judged,
+// and that the proxy never gets a name.
 func TestUpstream(t *testing.T) {
 	port := serve(t, echo)
 	asked := make(chan string, 10)

@@ -14,9 +14,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// BenchmarkMany holds 200 sandboxes with 10 tunnels each, has every tunnel
-// carry 1 KiB there and back at the same time, and compares that with as many
-// direct connections.
+// BenchmarkMany opens 200 sandboxes with 10 tunnels each, sends 1 KiB there
+// and back through all tunnels at the same time, and compares that with as
+// many direct connections.
 func BenchmarkMany(b *testing.B) {
 	const sandboxes, each = 200, 10
 	port := listen(b, func(conn net.Conn) { io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn}) })
@@ -48,7 +48,7 @@ func memory() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// many opens tunnels through ways of their own.
+// many opens tunnels through separate Ways.
 func many(b *testing.B, port string, sandboxes, each int) []net.Conn {
 	p, err := network.New(allow(port, "tcp://web.test:"+port))
 	if err != nil {
@@ -81,7 +81,7 @@ func many(b *testing.B, port string, sandboxes, each int) []net.Conn {
 	return out
 }
 
-// round has every connection carry 1 KiB there and back.
+// round sends 1 KiB there and back on every connection.
 func round(b *testing.B, conns []net.Conn) time.Duration {
 	began := time.Now()
 	var all sync.WaitGroup

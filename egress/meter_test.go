@@ -52,8 +52,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestBytes holds that a limit is reached exactly, and that passing it is the
-// end of both directions.
+// TestBytes checks that a limit is reached exactly, and that exceeding it ends
+// both directions.
 func TestBytes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limits Limits
@@ -124,7 +124,7 @@ func TestCheck(t *testing.T) {
 		if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || e.Field == "" {
 			t.Errorf("%+v: %v", l, err)
 		}
-		// Not checked, it must not be taken for no limit.
+		// An unchecked negative limit must not be taken for no limit.
 		m := newMeter(l)
 		_, takeErr := m.Take()
 		if inErr, outErr := m.In(1), m.Out(1); l.Idle == 0 && l.RequestBytes == 0 && takeErr == nil && inErr == nil && outErr == nil {
@@ -161,7 +161,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestAtOnce holds the limits against many callers: never a byte or a
+// TestAtOnce checks the limits with concurrent callers: never a byte or a
 // connection more.
 func TestAtOnce(t *testing.T) {
 	const workers, bytes, most = 8, 10_000, 3

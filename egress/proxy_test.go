@@ -72,7 +72,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestPipeline holds that each request of a connection is decided anew.
+// TestPipeline checks that each request of a connection is decided separately.
 func TestPipeline(t *testing.T) {
 	port := serve(t, echo)
 	w := open(t, allow(port, "web.test:"+port))
@@ -126,7 +126,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestAnswers holds that answers without a body have none.
+// TestAnswers checks that answers without a body have none.
 func TestAnswers(t *testing.T) {
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Path", r.URL.Path)
@@ -319,7 +319,7 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("head", func(t *testing.T) {
 		w := openWithin(t, time.Second, allow(port, host))
-		leak.Success(t, func() error { // who is not heard at all is told nothing
+		leak.Success(t, func() error { // a connection without any request gets no response
 			conn := w.dial()
 			io.WriteString(conn, "GET http://"+host+"/ HTTP/1.1\r\nHost:")
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

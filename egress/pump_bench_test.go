@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// ways are a direct connection and those through a pump, for comparison in
+// ways runs f with a direct connection and with pumped ones, for comparison in
 // the same run.
 func ways(b *testing.B, f func(b *testing.B, program, host *net.TCPConn)) {
 	b.Run("direct", func(b *testing.B) {
@@ -56,7 +56,7 @@ func BenchmarkDownload(b *testing.B) {
 	})
 }
 
-// BenchmarkRoundTrip measures a short question and a short answer.
+// BenchmarkRoundTrip measures a short request and a short response.
 func BenchmarkRoundTrip(b *testing.B) {
 	ways(b, func(b *testing.B, program, host *net.TCPConn) {
 		go func() {

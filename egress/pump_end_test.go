@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// soon is far more than an end takes, for machines that are busy.
+// soon is far more time than an end takes, also on a busy machine.
 const soon = time.Minute
 
-// cutOff holds that a connection ends by a reset, and returns what came before.
+// cutOff checks that a connection ends by a reset, and returns the bytes
+// received before.
 func cutOff(t *testing.T, c net.Conn) []byte {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(soon))
@@ -26,7 +27,7 @@ func cutOff(t *testing.T, c net.Conn) []byte {
 	return got
 }
 
-// ended returns what a pump returned, soon.
+// ended returns the result of a pump, which must come soon.
 func ended(t *testing.T, end <-chan result) result {
 	t.Helper()
 	select {
@@ -62,8 +63,8 @@ func TestResetIsCarried(t *testing.T) {
 	}
 }
 
-// TestResetAfterHalfClose holds that an end which is seen only when writing
-// counts too.
+// TestResetAfterHalfClose checks that an end seen only when writing counts
+// too.
 func TestResetAfterHalfClose(t *testing.T) {
 	program, host, _, end := pumped(t, Limits{})
 	_ = program.Close()
@@ -83,7 +84,7 @@ func TestResetAfterHalfClose(t *testing.T) {
 	}
 }
 
-// TestByteBounds holds that not a byte more than allowed arrives, in either
+// TestByteBounds checks that not a byte beyond the limit arrives, in either
 // direction.
 func TestByteBounds(t *testing.T) {
 	const bound = 100_000
@@ -123,8 +124,8 @@ func TestByteBounds(t *testing.T) {
 	}
 }
 
-// TestLimitEndsAll holds that a connection on which nothing happens ends when
-// another one passes a limit.
+// TestLimitEndsAll checks that an idle connection ends when another one
+// exceeds a limit.
 func TestLimitEndsAll(t *testing.T) {
 	m := newMeter(Limits{BytesIn: 1})
 	defer m.Close()
@@ -176,7 +177,8 @@ func TestTotalAndContext(t *testing.T) {
 	})
 }
 
-// stuff writes until nothing more is taken, and returns how much was.
+// stuff writes until the connection accepts no more, and returns the number of
+// bytes.
 func stuff(t *testing.T, c net.Conn) (total int) {
 	t.Helper()
 	for {
@@ -191,7 +193,7 @@ func stuff(t *testing.T, c net.Conn) (total int) {
 	}
 }
 
-// TestIdle holds that only silence in both directions ends a connection.
+// TestIdle checks that only silence in both directions ends a connection.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idle = time.Minute
@@ -226,7 +228,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// TestFirst holds that what was read before goes out first, and counts.
+// TestFirst checks that bytes read before are sent first, and counted.
 func TestFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limits Limits
@@ -235,7 +237,7 @@ func TestFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			program, inside := tcp(t)
 			outside, host := tcp(t)
-			_ = inside.SetDeadline(time.Unix(1, 0)) // of something before
+			_ = inside.SetDeadline(time.Unix(1, 0)) // a deadline of an earlier use
 			_ = outside.SetDeadline(time.Unix(1, 0))
 			m := newMeter(tt.limits)
 			defer m.Close()

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A plain connection hides that it is one of TCP, as one through the guest's
-// frames does.
+// A pumpPlain hides that a connection is TCP, as connections over the guest's
+// frames do.
 type pumpPlain struct{ net.Conn }
 
 func (p pumpPlain) CloseWrite() error { return p.Conn.(*net.TCPConn).CloseWrite() }
 
-// A mute connection cannot end one direction alone.
+// A mute connection has no CloseWrite.
 type mute struct{ net.Conn }
 
-// A kept connection is one of TCP that somebody keeps a note of.
+// A kept connection wraps a TCP connection and passes bytes unchanged.
 type kept struct{ *net.TCPConn }
 
 func (k kept) NetConn() *net.TCPConn { return k.TCPConn }
 
-// bytesRead returns how many bytes this process has read by read(2), by which
-// nothing that is spliced comes.
+// bytesRead returns how many bytes this process has read by read(2), which
+// spliced bytes do not use.
 func bytesRead(t *testing.T) (n int64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")
@@ -41,8 +41,8 @@ func bytesRead(t *testing.T) (n int64) {
 	return n
 }
 
-// TestKinds holds that every kind of connection carries bytes both ways and
-// half-closes, and which of them stay in the kernel.
+// TestKinds checks that connections of every kind copy bytes both ways and
+// half-close, and which of them stay in the kernel.
 func TestKinds(t *testing.T) {
 	same := func(c *net.TCPConn) net.Conn { return c }
 	hidden := func(c *net.TCPConn) net.Conn { return pumpPlain{c} }
@@ -97,8 +97,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestNoHalfClose holds that the end of one direction ends both where it
-// cannot be told otherwise.
+// TestNoHalfClose checks that the end of one direction ends both if the
+// connection has no CloseWrite.
 func TestNoHalfClose(t *testing.T) {
 	program, inside := tcp(t)
 	outside, host := tcp(t)
@@ -119,7 +119,7 @@ func TestNoHalfClose(t *testing.T) {
 	}
 }
 
-// TestUrgent holds that bytes out of band stop nothing.
+// TestUrgent checks that out-of-band bytes do not stop the pump.
 func TestUrgent(t *testing.T) {
 	program, host, _, end := pumped(t, Limits{})
 	raw, err := program.SyscallConn()
@@ -146,7 +146,7 @@ func TestUrgent(t *testing.T) {
 	}
 }
 
-// TestDirections holds that one direction can end long before the other,
+// TestDirections checks that one direction can end long before the other,
 // whichever it is.
 func TestDirections(t *testing.T) {
 	program, host, _, end := pumped(t, Limits{})

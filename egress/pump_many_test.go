@@ -25,8 +25,8 @@ func sockets(t *testing.T) (n int) {
 	return n
 }
 
-// TestMany holds that many connections at once share a meter, carry every
-// byte, and leave no socket behind, however they end.
+// TestPumpMany checks that many concurrent connections share a meter, copy
+// every byte, and leave no socket open, however they end.
 func TestPumpMany(t *testing.T) {
 	const pumps, size = 100, 300_000
 	before := sockets(t)

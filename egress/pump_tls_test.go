@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// A listener is the connection below TLS. It notes whether a farewell was tried:
-// nothing else bounds a single write, and what is closed has none.
+// A listener is the connection below TLS. It notes whether a close_notify was
+// attempted: only that sets a write deadline, except after Close.
 type listener struct {
 	*net.TCPConn
 	closed, farewell atomic.Bool
 }
 
-// NetConn says that it is nothing more than the connection.
+// NetConn marks the listener as equivalent to its connection.
 func (l *listener) NetConn() *net.TCPConn { return l.TCPConn }
 
 // Close implements net.Conn.
@@ -40,8 +40,8 @@ func (l *listener) SetWriteDeadline(at time.Time) error {
 	return l.TCPConn.SetWriteDeadline(at)
 }
 
-// secured returns the two ends of TLS, as it is spoken to an upstream proxy, and
-// what is below the first.
+// secured returns the two ends of TLS, as used with an upstream proxy, and the
+// connection below the first.
 func secured(t *testing.T) (near, far *tls.Conn, below *listener) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -65,7 +65,7 @@ func secured(t *testing.T) (near, far *tls.Conn, below *listener) {
 	return near, far, below
 }
 
-// TestTLS holds that a connection over TLS half-closes in order.
+// TestTLS checks that a connection over TLS half-closes in order.
 func TestTLS(t *testing.T) {
 	program, inside := tcp(t)
 	outside, host, _ := secured(t)
@@ -91,8 +91,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTLSIsCutOff holds that a host over TLS that reads nothing delays no end,
-// and is not told that all was in order.
+// TestTLSIsCutOff checks that a host over TLS that reads nothing does not
+// delay the end, and gets no close_notify.
 func TestTLSIsCutOff(t *testing.T) {
 	program, inside := tcp(t)
 	outside, host, below := secured(t)
@@ -109,7 +109,7 @@ func TestTLSIsCutOff(t *testing.T) {
 	if r := ended(t, end); !errors.Is(r.err, context.Canceled) {
 		t.Errorf("%+v", r)
 	}
-	if below.farewell.Load() { // which would be tried for seconds
+	if below.farewell.Load() { // a close_notify would be attempted for seconds
 		t.Error("it bade farewell")
 	}
 	if _, err := io.Copy(io.Discard, host); err == nil || errors.Is(err, io.EOF) {

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// TestQueue holds that connections beyond limits.connections wait for their
-// turn and are served, each, also where programs keep theirs for later.
+// TestQueue checks that connections beyond limits.connections are queued and
+// all served, also if programs keep theirs open.
 func TestQueue(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
@@ -55,9 +55,9 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestQueueIsFull holds that what finds no place in the queue, or waits in it
-// for too long, is answered with a body, every one, in what it speaks, and that
-// the command is known by its credentials.
+// TestQueueIsFull checks that every connection that finds no place in the
+// queue, or is queued for too long, gets a response with a body, in its own
+// protocol, and that its credentials identify the command.
 func TestQueueIsFull(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
@@ -65,7 +65,7 @@ func TestQueueIsFull(t *testing.T) {
 		o.Sandbox, o.Limits = unqueued, egress.Limits{Connections: 1}
 	})
 	one, two := w.way.Caller("one"), w.way.Caller("two")
-	w.dial() // says nothing and keeps the one place
+	w.dial() // sends nothing and keeps the only place
 	leak.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
 	proxy, err := url.Parse(two.Env()["http_proxy"])
 	if err != nil {
@@ -106,9 +106,9 @@ func TestQueueIsFull(t *testing.T) {
 	}
 }
 
-// TestQueueEnds holds that a connection that waits is answered when it waits
-// for too long and when a limit of bytes is passed, and that none is left when
-// the Way is closed.
+// TestQueueEnds checks that a queued connection gets a response when it has
+// waited for too long and when a limit of bytes is exceeded, and that none is
+// left when the Way is closed.
 func TestQueueEnds(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
@@ -150,9 +150,9 @@ func TestQueueEnds(t *testing.T) {
 	}
 }
 
-// TestQueueCreditsTheWait holds that the time that connections waited for their turn
-// is noted with the command that they are of: by its credentials where there are
-// several, and otherwise because it is the only one.
+// TestQueueCreditsTheWait checks that the queueing time of connections is
+// attributed to their command: by its credentials if there are several
+// commands, otherwise to the only one.
 func TestQueueCreditsTheWait(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
@@ -161,7 +161,7 @@ func TestQueueCreditsTheWait(t *testing.T) {
 	const wait = 300 * time.Millisecond
 	queued := func(field string) {
 		t.Helper()
-		first := w.dial() // says nothing and keeps the one place
+		first := w.dial() // sends nothing and keeps the only place
 		leak.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
 		conn := w.dial()
 		leak.Until(t, "the other one waits", func() bool { return w.plane.Counters().Waiting == 1 })

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// BenchmarkDial measures what vetting adds to a connection, beside a plain
-// one. The connections are reset, so that the kernel keeps nothing of them.
+// BenchmarkDial measures the cost of vetting, in comparison with a plain dial.
+// The connections are reset, so that the kernel keeps no state of them.
 func BenchmarkDial(b *testing.B) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

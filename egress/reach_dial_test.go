@@ -36,8 +36,8 @@ func answering(list ...string) resolving {
 	return func(context.Context, string, string) ([]netip.Addr, error) { return addrs(list...), nil }
 }
 
-// TestLookupFails holds what is said when there is no answer, and that it
-// takes no longer than it may.
+// TestLookupFails checks the error for a failed lookup, and that the lookup
+// respects its timeout.
 func TestLookupFails(t *testing.T) {
 	secretServer := &net.DNSError{Err: "server misbehaving", Name: "web.example", Server: "10.9.8.7:53"}
 	hangs := func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
@@ -83,7 +83,8 @@ func TestLookupFails(t *testing.T) {
 	}
 }
 
-// hanging addresses never answer, until the attempt is called off.
+// hanging returns a dial function whose listed addresses never answer, until
+// the attempt is cancelled.
 func hanging(list ...string) func(context.Context, netip.AddrPort) (net.Conn, error) {
 	return func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 		if slices.Contains(list, to.Addr().String()) {
@@ -94,7 +95,7 @@ func hanging(list ...string) func(context.Context, netip.AddrPort) (net.Conn, er
 	}
 }
 
-// TestBlackHole holds that an address which does not answer costs its head
+// TestBlackHole checks that an address that does not answer costs its head
 // start and no more.
 func TestBlackHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +105,7 @@ func TestBlackHole(t *testing.T) {
 		if d := time.Since(start); err != nil || at.String() != "1.1.1.1:443" || d != 300*time.Millisecond {
 			t.Errorf("%v, %v after %v", at, err, d)
 		}
-		synctest.Wait() // the attempt that was called off has ended, or the test does not
+		synctest.Wait() // the cancelled attempt has ended, or the test would not
 	})
 }
 
@@ -137,8 +138,8 @@ func TestCalledOff(t *testing.T) {
 	})
 }
 
-// TestLateConnection holds that a connection which comes after another one
-// was taken, by who did not hear that it was called off, is closed.
+// TestLateConnection checks that a connection from a dial that ignored its
+// cancellation is closed.
 func TestLateConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := make(chan struct{})
@@ -157,8 +158,8 @@ func TestLateConnection(t *testing.T) {
 	})
 }
 
-// TestLeadsElsewhere holds that a connection is not believed to lead where it
-// was asked to.
+// TestLeadsElsewhere checks that the remote address of a connection is
+// compared with the dialled one.
 func TestLeadsElsewhere(t *testing.T) {
 	for _, elsewhere := range []string{"127.0.0.1:443", "1.1.1.1:444", "1.1.1.2:443"} {
 		closed := make(chan struct{})
@@ -195,7 +196,7 @@ func listening(t *testing.T, addr string) netip.AddrPort {
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// TestTCP holds what real connections are like.
+// TestTCP checks the options of real connections.
 func TestTCP(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
 		t.Run(addr, func(t *testing.T) {
@@ -226,7 +227,7 @@ func TestTCP(t *testing.T) {
 	}
 }
 
-// TestRefusedByHost holds what is said of a port on which nobody listens.
+// TestRefusedByHost checks the error for a port without a listener.
 func TestRefusedByHost(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -38,7 +38,7 @@ type reachUnresolved struct {
 	Err     error // the cause; it can name the orchestrator's name servers
 }
 
-// Error is fit to be told to the program inside.
+// Error returns a text that can be sent to the program inside.
 func (e *reachUnresolved) Error() string {
 	var dns *net.DNSError
 	switch {
@@ -68,7 +68,7 @@ type reachUnreachable struct {
 	Err     error
 }
 
-// Error is fit to be told to the program inside.
+// Error returns a text that can be sent to the program inside.
 func (e *reachUnreachable) Error() string {
 	to := e.Host.Target(e.Port)
 	var errno syscall.Errno

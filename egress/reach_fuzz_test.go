@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A canned connection answers from bytes that are there already.
+// A canned connection reads from prepared bytes.
 type canned struct {
 	net.Conn
 	*bytes.Reader
@@ -16,8 +16,8 @@ type canned struct {
 func (c canned) Read(b []byte) (int, error)  { return c.Reader.Read(b) }
 func (c canned) Write(b []byte) (int, error) { return len(b), nil }
 
-// FuzzProxyAnswer holds that whatever a proxy says, no more than its answer
-// is read, and what is said of it can be shown.
+// FuzzProxyAnswer checks that for any output of a proxy only its answer is
+// read, and that the error can be shown.
 func FuzzProxyAnswer(f *testing.F) {
 	f.Add(false, []byte("HTTP/1.1 200 OK\r\nX: y\r\n\r\nmore"))
 	f.Add(false, []byte("HTTP/1.0 407 \x1b\n\n"))

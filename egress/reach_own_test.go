@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// TestOwnAddress holds that the machine's own addresses are as closed as its
-// loopback, whatever range they are of.
+// TestOwnAddress checks that the machine's own addresses are restricted like
+// its loopback, in any range.
 func TestOwnAddress(t *testing.T) {
 	own := addrs("1.1.1.1", "2606:4700::1", "10.0.0.1")
 	tests := map[string]struct {
@@ -52,8 +52,8 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
-// TestKernelKnowsOwn holds that the machine's addresses are found without
-// being told.
+// TestKernelKnowsOwn checks that the machine's addresses are detected without
+// configuration.
 func TestKernelKnowsOwn(t *testing.T) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// speaks is a SOCKS proxy that expects and says what it is told to, in turn,
-// and then is the host: an echo. All is text, the bytes of it.
+// speaks returns a SOCKS proxy that expects and sends the texts of script, in
+// turn, and then acts as the host: an echo. The texts are raw bytes.
 func speaks(t testing.TB, script ...string) func(net.Conn) {
 	return func(c net.Conn) {
 		for i := 0; i < len(script); i += 2 {

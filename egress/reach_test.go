@@ -30,7 +30,7 @@ func (n *names) LookupNetIP(_ context.Context, network, host string) ([]netip.Ad
 	return n.answers[min(len(n.asked), len(n.answers))-1], nil
 }
 
-// A leading connection says where it leads to.
+// A leading connection reports a given remote address.
 type leading struct {
 	net.Conn
 	to     netip.AddrPort
@@ -46,7 +46,7 @@ func (l leading) Close() error {
 	return nil
 }
 
-// A dialler notes what is dialled, and connects to nothing.
+// A dialler records the dialled addresses, and connects to nothing.
 type dialler struct {
 	mu   sync.Mutex
 	seen []string
@@ -93,8 +93,8 @@ func compiled(t testing.TB, o network.Options) *network.Policy {
 	return p
 }
 
-// TestVetting holds which answers of a name server are dialled, and which
-// refusal is reported when none may be.
+// TestVetting checks which answers of a name server are dialled, and which
+// refusal is reported if none may be.
 func TestVetting(t *testing.T) {
 	public := network.Options{AllowPublic: true}
 	tests := map[string]struct {
@@ -156,8 +156,8 @@ func TestVetting(t *testing.T) {
 	}
 }
 
-// TestOnlyAllowIsAllowed holds that neither a question nor nobody's judgement
-// lets an address through.
+// TestOnlyAllowIsAllowed checks that neither a decision to ask nor the zero
+// decision allows an address.
 func TestOnlyAllowIsAllowed(t *testing.T) {
 	for name, judge := range map[string]judgeAddr{
 		"ask":     func(netip.Addr, uint16) network.Decision { return network.Decision{Verdict: policy.Ask} },
@@ -175,8 +175,8 @@ func TestOnlyAllowIsAllowed(t *testing.T) {
 	}
 }
 
-// TestRebinding holds that a name is looked up once for a connection, so that
-// an answer that changes in between changes nothing, and anew for the next.
+// TestRebinding checks that a name is looked up once for a connection, so that
+// an answer that changes in between has no effect, and again for the next.
 func TestRebinding(t *testing.T) {
 	n := &names{answers: [][]netip.Addr{addrs("1.1.1.1"), addrs("127.0.0.1")}}
 	d := &dialler{}
@@ -197,7 +197,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestLiteral holds that an address is not looked up.
+// TestLiteral checks that an address is not looked up.
 func TestLiteral(t *testing.T) {
 	for text, want := range map[string]string{"1.1.1.1": "1.1.1.1:80", "0x1010101": "1.1.1.1:80", "[2606:4700::1111]": "[2606:4700::1111]:80", "::ffff:1.1.1.1": "1.1.1.1:80"} {
 		n, d := &names{}, &dialler{}
@@ -209,8 +209,8 @@ func TestLiteral(t *testing.T) {
 	}
 }
 
-// TestLocalhost holds that localhost is this machine, whatever name servers
-// say of it, and as closed.
+// TestLocalhost checks that localhost is this machine, whatever name servers
+// answer, and as restricted.
 func TestLocalhost(t *testing.T) {
 	for _, name := range []string{"localhost", "LocalHost.", "x.localhost"} {
 		n, d := &names{}, &dialler{}
@@ -227,8 +227,9 @@ func TestLocalhost(t *testing.T) {
 	}
 }
 
-// TestMany holds that each address is tried once, both families in turn, and
-// not more than 8 of them. None gets a head start over one that is slow to run.
+// TestReachMany checks that each address is tried once, alternating between
+// both families, and at most 8 of them. It runs with synctest's clock, so that
+// a slow machine does not start a later address early.
 func TestReachMany(t *testing.T) { synctest.Test(t, testMany) }
 
 func testMany(t *testing.T) {

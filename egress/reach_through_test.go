@@ -52,10 +52,11 @@ func proxied(t testing.TB, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// vetted is an address of which every byte has to go through the proxy.
+// vetted is an address to which every byte has to go through the proxy.
 const vetted = "198.51.100.7:443"
 
-// dialled connects to web.example, which has that address, with the variable.
+// reachDialled connects to web.example, which has the address vetted, with the
+// variable.
 func reachDialled(t testing.TB, ctx context.Context, variable string, change func(*DialerOptions)) (net.Conn, netip.AddrPort, error) {
 	t.Helper()
 	u, err := UpstreamFrom(reachEnvironment(variable))
@@ -78,7 +79,7 @@ func reachDialled(t testing.TB, ctx context.Context, variable string, change fun
 	})
 }
 
-// A fixed resolver knows one host and one proxy.
+// A fixed resolver resolves one host and one proxy.
 type fixed struct{}
 
 func (fixed) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -91,10 +92,10 @@ func (fixed) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error
 	return nil, errors.New("who is " + host)
 }
 
-// greeting is what the host behind the proxy says at once.
+// greeting is sent at once by the host behind the proxy.
 const greeting = "220 host first\r\n"
 
-// connects answers CONNECT and then is the host: greeting, then an echo.
+// connects answers CONNECT and then acts as the host: greeting, then an echo.
 func connects(t testing.TB, login string) func(net.Conn) {
 	return func(c net.Conn) {
 		r, err := http.ReadRequest(bufio.NewReader(c))
@@ -110,7 +111,7 @@ func connects(t testing.TB, login string) func(net.Conn) {
 	}
 }
 
-// echoes holds that the host at the other end is reached, byte for byte.
+// echoes checks that the host at the other end is reached, byte for byte.
 func echoes(t *testing.T, c net.Conn) {
 	t.Helper()
 	if _, err := io.WriteString(c, "ping"); err != nil {
@@ -144,7 +145,7 @@ func TestThroughHTTP(t *testing.T) {
 	}
 }
 
-// TestThroughTLS holds that a proxy has to prove its name.
+// TestThroughTLS checks that a proxy needs a certificate of its name.
 func TestThroughTLS(t *testing.T) {
 	cert, roots := certificate(t, "proxy.example")
 	addr := proxied(t, func(c net.Conn) {
@@ -174,7 +175,7 @@ func TestThroughTLS(t *testing.T) {
 	}
 }
 
-// certificate makes one for a name that signs itself.
+// certificate returns a self-signed certificate for a name.
 func certificate(t testing.TB, name string) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -198,7 +199,7 @@ func certificate(t testing.TB, name string) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
 
-// says is a proxy that reads a question and answers with a text.
+// says returns a proxy that reads a request and answers with a text.
 func says(answer string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 4096))
@@ -206,8 +207,8 @@ func says(answer string) func(net.Conn) {
 	}
 }
 
-// TestProxyRefuses holds that every other answer is an error that says what is
-// wrong, fit to be shown.
+// TestProxyRefuses checks that every other answer is an error that describes
+// the cause, and can be shown.
 func TestProxyRefuses(t *testing.T) {
 	tests := map[string]struct {
 		serve func(net.Conn)
@@ -244,8 +245,8 @@ func TestProxyRefuses(t *testing.T) {
 	}
 }
 
-// silent is a proxy that answers nothing, and tells when it is asked and when the
-// connection ends.
+// silent starts a proxy that never answers; asked and ended are closed when it
+// gets a request and when the connection ends.
 func silent(t *testing.T) (addr string, asked, ended <-chan struct{}) {
 	t.Helper()
 	ask, end := make(chan struct{}, 1), make(chan struct{}, 1)
@@ -257,8 +258,8 @@ func silent(t *testing.T) (addr string, asked, ended <-chan struct{}) {
 	}), ask, end
 }
 
-// TestProxyIsSlow holds that a proxy is waited for no longer than for a host,
-// nor after the call was called off, and that its connection ends then.
+// TestProxyIsSlow checks that the wait for a proxy has the limit of a host,
+// ends when the call is cancelled, and that its connection ends then.
 func TestProxyIsSlow(t *testing.T) {
 	for name, scheme := range map[string]string{"HTTP": "http", "TLS": "https", "SOCKS": "socks5"} {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +297,7 @@ func TestProxyIsSlow(t *testing.T) {
 	}
 }
 
-// TestProxyIsNotThere holds what is said of a proxy that cannot be reached.
+// TestProxyIsNotThere checks the error for a proxy that cannot be reached.
 func TestProxyIsNotThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -314,8 +315,8 @@ func TestProxyIsNotThere(t *testing.T) {
 	}
 }
 
-// TestProxyNeedsVetting holds that a host of which no address is allowed is
-// not asked for at all.
+// TestProxyNeedsVetting checks that a proxy gets no request for a host without
+// an allowed address.
 func TestProxyNeedsVetting(t *testing.T) {
 	u, err := UpstreamFrom(reachEnvironment("ALL_PROXY=http://proxy.example:1"))
 	if err != nil {

@@ -95,7 +95,7 @@ func TestUpstreamRefused(t *testing.T) {
 
 func tooMany(entry string) string { return strings.Repeat(entry, maxBypass+1) }
 
-// TestChoice holds what is reached through which proxy.
+// TestChoice checks which proxy is used for which host.
 func TestChoice(t *testing.T) {
 	const exceptions = "direct.example, .below.example,*.star.example 10.0.0.0/8,192.0.2.7,2001:db8::/32,port.example:8443,[2606:4700::1]:443,::ffff:198.51.100.0/120"
 	u, err := UpstreamFrom(reachEnvironment("HTTP_PROXY=p80", "HTTPS_PROXY=other", "NO_PROXY="+exceptions))

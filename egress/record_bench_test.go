@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
-// BenchmarkRecord is how many events go through the queue onto the disk: alone
-// decisions to allow, kept one by one, and refusals, most of them counted.
+// BenchmarkRecord measures how many events go through the queue onto the disk:
+// decisions to allow, recorded one by one, and refusals, most of them counted.
 func BenchmarkRecord(b *testing.B) {
 	for name, e := range map[string]Event{"allowed": allowed(), "refused": recordRefused()} {
 		b.Run(name, func(b *testing.B) {
@@ -24,8 +24,8 @@ func BenchmarkRecord(b *testing.B) {
 	}
 }
 
-// BenchmarkCallback is what the proxy waits for, while there is room in the
-// queue.
+// BenchmarkCallback measures how long the proxy waits for the recorder, while
+// there is room in the queue.
 func BenchmarkCallback(b *testing.B) {
 	g, s := newShaky(b, RecorderOptions{Queue: 1 << 14})
 	gate := make(chan struct{})
@@ -48,7 +48,8 @@ func BenchmarkCallback(b *testing.B) {
 	close(gate)
 }
 
-// BenchmarkDecideRequired is what a decision costs that has to be on record.
+// BenchmarkDecideRequired measures the cost of a decision that requires
+// evidence.
 func BenchmarkDecideRequired(b *testing.B) {
 	g := recordNewRig(b, RecorderOptions{Require: true}, evidence.Options{})
 	e := allowed()

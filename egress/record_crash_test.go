@@ -17,8 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// helperEnv names the folder in which the test binary decides as another
-// process.
+// helperEnv names the folder for the test binary as a helper process.
 const helperEnv = "RECORD_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -29,8 +28,7 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-// decideForever says on its output which decisions may pass, as soon as it
-// knows.
+// decideForever prints which decisions may pass, as soon as it knows.
 func decideForever(dir string) error {
 	kept, err := evidence.Open(dir, evidence.Options{})
 	if err != nil {
@@ -54,7 +52,7 @@ func decideForever(dir string) error {
 					failed <- err
 				}
 				say.Lock()
-				_, err := fmt.Println(n) // one write; what was not read when we are killed is none
+				_, err := fmt.Println(n) // one write, so that a line is printed completely or not at all
 				say.Unlock()
 				if err != nil {
 					failed <- err
@@ -66,7 +64,7 @@ func decideForever(dir string) error {
 }
 
 // TestNothingPassesOffTheRecord kills a process that requires evidence, at any
-// moment: whatever it let pass is on record, and the record is whole.
+// moment: every decision that passed is recorded, and the record is intact.
 func TestNothingPassesOffTheRecord(t *testing.T) {
 	for round := range 5 {
 		dir := t.TempDir()
@@ -83,7 +81,7 @@ func TestNothingPassesOffTheRecord(t *testing.T) {
 			check(t, err)
 			passed[n] = true
 			if len(passed) == 100+50*round {
-				check(t, cmd.Process.Kill()) // what it has said until now is still read
+				check(t, cmd.Process.Kill()) // the output up to now is still read
 			}
 		}
 		err = cmd.Wait()

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// TestNoSecretIsKept holds that a secret is nowhere in the records, although
-// every text that names an address has it.
+// TestNoSecretIsKept checks that a secret occurs nowhere in the records,
+// although every text with a URL contains it.
 func TestNoSecretIsKept(t *testing.T) {
 	const secret = "sk-FAKE0123456789abcdefFAKE"
 	g := recordNewRig(t, RecorderOptions{Require: true}, evidence.Options{})
@@ -70,8 +70,8 @@ func TestDiscreet(t *testing.T) {
 	}
 }
 
-// TestHostileTexts holds that whatever an event holds, it is kept, bounded, and
-// printable.
+// TestHostileTexts checks that an event with any texts is recorded, bounded,
+// and printable.
 func TestHostileTexts(t *testing.T) {
 	for name, text := range map[string]string{
 		"long": strings.Repeat("x", 100<<10), "control": strings.Repeat("\x00\x1b[2J\n", 50000), "invalid": strings.Repeat("\xff", 50000),
@@ -168,8 +168,8 @@ func TestFromEvents(t *testing.T) {
 	}
 }
 
-// TestBlocked holds what a refusal makes of a command: blocked when it has
-// failed, and only reported when it did without.
+// TestBlocked checks the effect of a refusal on a command: blocked if it has
+// failed, and only reported otherwise.
 func TestBlocked(t *testing.T) {
 	seen := fromEvents([]Event{recordRefused()})
 	f := violation.Classify(nil, violation.Ending{Exit: sandbox.Exit{Code: 56}, Witnessed: seen})

@@ -10,10 +10,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
-// TestFullQueue holds that callers wait for a bounded time, and that what
-// found no place is told in the log and on record.
+// TestFullQueue checks that callers wait for a bounded time, and that dropped
+// events are reported in the log and in a record.
 func TestFullQueue(t *testing.T) {
-	now := time.Now() // at which everything is lost, so that the log tells it once
+	now := time.Now() // time of all losses, so that they are logged once
 	g, s := newShaky(t, RecorderOptions{Queue: 2, Wait: 20 * time.Millisecond, Now: func() time.Time { return now }})
 	gate := make(chan struct{})
 	s.set(nil, gate)
@@ -34,7 +34,7 @@ func TestFullQueue(t *testing.T) {
 	wantLoss(t, g, 3, 3)
 }
 
-// wantLoss checks how many events are on record, and how many are told to be
+// wantLoss checks how many events are recorded, and how many are reported as
 // lost.
 func wantLoss(t *testing.T, g *recordRig, kept int, lost int64) {
 	t.Helper()
@@ -59,8 +59,9 @@ func wantLoss(t *testing.T, g *recordRig, kept int, lost int64) {
 	}
 }
 
-// TestFailingStore holds that what could not be written is told when it can
-// be, and that a sandbox without need of evidence goes on.
+// TestFailingStore checks that events that could not be written are reported
+// once they can be, and that a sandbox that does not require evidence
+// continues.
 func TestFailingStore(t *testing.T) {
 	g, s := newShaky(t, RecorderOptions{})
 	s.set(errNoDisk, nil)
@@ -84,7 +85,8 @@ func TestFailingStore(t *testing.T) {
 	}
 }
 
-// TestLossesAreToldAtTheEnd holds that they are written without another event.
+// TestLossesAreToldAtTheEnd checks that losses are recorded without another
+// event.
 func TestLossesAreToldAtTheEnd(t *testing.T) {
 	g, s := newShaky(t, RecorderOptions{})
 	s.set(errNoDisk, nil)
@@ -99,8 +101,8 @@ func TestLossesAreToldAtTheEnd(t *testing.T) {
 	wantLoss(t, g, 0, 1)
 }
 
-// TestRequire holds that nothing passes before it is on record, where the
-// settings of a sandbox or of all say so.
+// TestRequire checks that nothing passes before it is recorded, if the
+// settings of a sandbox or of all require it.
 func TestRequire(t *testing.T) {
 	for name, o := range map[string]RecorderOptions{"of all": {Require: true}, "of the sandbox": {}} {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +131,8 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// TestRequiredIsKeptOneByOne holds that a flood of what has to be on record is
-// not counted.
+// TestRequiredIsKeptOneByOne checks that many events that require evidence are
+// recorded one by one instead of counted.
 func TestRequiredIsKeptOneByOne(t *testing.T) {
 	g := recordNewRig(t, RecorderOptions{Require: true}, evidence.Options{Burst: 1, Rate: 1})
 	for range 20 {
@@ -145,7 +147,8 @@ func TestRequiredIsKeptOneByOne(t *testing.T) {
 	}
 }
 
-// TestRequireWithoutRoom holds that a full or closed record refuses.
+// TestRequireWithoutRoom checks that decisions that require evidence are
+// refused if the queue is full or closed.
 func TestRequireWithoutRoom(t *testing.T) {
 	g, s := newShaky(t, RecorderOptions{Require: true, Queue: 1, Wait: 10 * time.Millisecond})
 	gate := make(chan struct{})
@@ -163,8 +166,8 @@ func TestRequireWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestSlowStore holds that what has to be on record waits for no longer than a
-// write may take.
+// TestSlowStore checks that a decision that requires evidence waits no longer
+// than a write may take.
 func TestSlowStore(t *testing.T) {
 	g, s := newShaky(t, RecorderOptions{Require: true, Within: 10 * time.Millisecond})
 	gate := make(chan struct{})
@@ -175,7 +178,7 @@ func TestSlowStore(t *testing.T) {
 	}
 }
 
-// TestManyLosers holds that memory does not grow with the sandboxes that lose
+// TestManyLosers checks that memory does not grow with the sandboxes that lose
 // events, and that the sum stays right.
 func TestManyLosers(t *testing.T) {
 	var l losses

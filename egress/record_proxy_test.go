@@ -34,8 +34,8 @@ func (home) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 
 const fakeSecret = "sk-FAKE-0123456789-abcdef-FAKE"
 
-// A passageway is a real proxy that is recorded, with a secret bound to a
-// server of TLS.
+// A passageway is a real proxy with a recorder, and a secret bound to a TLS
+// server.
 type passageway struct {
 	*recordRig
 	plane  *Plane
@@ -43,7 +43,7 @@ type passageway struct {
 	client *http.Client // of a program inside
 	server string       // host:port that the secret is bound to
 	state  string       // the folder of the authority
-	used   chan string  // what the server was given to authorize
+	used   chan string  // Authorization fields received by the server
 }
 
 func newPassageway(t *testing.T, g *recordRig) *passageway {
@@ -92,7 +92,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// get asks for an address with the stand-in as credentials.
+// get requests an address with the stand-in as credentials.
 func (p *passageway) get(t *testing.T, address string) (string, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -108,7 +108,7 @@ func (p *passageway) get(t *testing.T, address string) (string, error) {
 	return fmt.Sprint(answer.StatusCode, " ", string(body), answer.Header), nil
 }
 
-// TestRealProxy holds what real connections leave on record: everything in the
+// TestRealProxy checks the records of real connections: all decisions in the
 // evidence, the refusal among the violations, and the secret nowhere.
 func TestRealProxy(t *testing.T) {
 	p := newPassageway(t, recordNewRig(t, RecorderOptions{Require: true}, evidence.Options{}))
@@ -154,9 +154,9 @@ func TestRealProxy(t *testing.T) {
 	}
 }
 
-// TestRealProxyRefuses holds that a proxy lets nothing pass, and puts no secret
-// into anything, while decisions cannot be written; and that it does again when
-// they can.
+// TestRealProxyRefuses checks that a proxy allows nothing, and inserts no
+// secret, while decisions cannot be written, and that it does again once they
+// can.
 func TestRealProxyRefuses(t *testing.T) {
 	g, s := newShaky(t, RecorderOptions{})
 	g.Sandbox(sbx, recordWho{Tenant: "acme", Require: true})
@@ -178,7 +178,7 @@ func TestRealProxyRefuses(t *testing.T) {
 	}
 }
 
-// holdsNone checks that no file below dir holds one of the texts.
+// holdsNone checks that no file below dir contains one of the texts.
 func holdsNone(t *testing.T, dir string, texts ...string) {
 	t.Helper()
 	files := 0

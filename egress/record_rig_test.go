@@ -126,14 +126,14 @@ func recordRefused() Event {
 	return e
 }
 
-// A shaky store fails or waits when it is told to.
+// A shaky store fails or blocks on demand.
 type shaky struct {
 	recordEvidence
 
 	mu   sync.Mutex
 	err  error
 	gate chan struct{} // not nil: writing waits until it is closed
-	in   chan struct{} // hears of each write that begins
+	in   chan struct{} // receives a value for each write that begins
 }
 
 func (s *shaky) Append(ctx context.Context, rs ...evidence.Record) error {

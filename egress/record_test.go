@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// TestUnrecorded holds that what cannot be put on record does not pass.
+// TestUnrecorded checks that a decision that cannot be recorded does not pass.
 func TestUnrecorded(t *testing.T) {
 	var reached atomic.Int64
 	port := serve(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })

@@ -148,8 +148,8 @@ func TestPeekRefuses(t *testing.T) {
 	}
 }
 
-// TestPeekEarly holds that what can only become an error is one at once, so
-// that nobody waits for the rest.
+// TestPeekEarly checks that a head that can only become an error is one at
+// once, so that the proxy does not wait for the rest.
 func TestPeekEarly(t *testing.T) {
 	for _, head := range []string{"GET / HTTP/1.1\nHost", "\n", "GET\x00", "GET / HTTP/1.1\rX"} {
 		r, w := io.Pipe()
@@ -178,7 +178,7 @@ func TestPeekEnds(t *testing.T) {
 	}
 }
 
-// FuzzPeek holds what is accepted against net/http: it reads the same.
+// FuzzPeek compares accepted heads with net/http: it reads the same.
 func FuzzPeek(f *testing.F) {
 	for _, head := range []string{
 		"GET http://web.test/a?b HTTP/1.1\r\nHost: web.test\r\n\r\n",
@@ -220,7 +220,7 @@ func FuzzPeek(f *testing.F) {
 	})
 }
 
-// clean undoes what net/http changes of a path that it takes: characters that
+// clean reverts the changes of net/http to an accepted path: characters that
 // it escapes although they need none.
 func clean(path string) string {
 	p, q, _ := strings.Cut(path, "?")
@@ -230,7 +230,7 @@ func clean(path string) string {
 	return p + "?" + q
 }
 
-// same holds a host of net/http against that of the head.
+// same compares a host of net/http with that of the head.
 func same(t *testing.T, h requestHead, host string, missing uint16) {
 	t.Helper()
 	named, port, err := network.ParseTarget(host)

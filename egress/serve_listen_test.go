@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 )
 
-// A taken wall has one port only, any that is free; asked for another it fails
-// with the code.
+// A taken sandbox has one port only, any free one; for another it fails with
+// the code.
 type taken sandbox.Code
 
 func (t taken) Listen(_ context.Context, network, addr string) (net.Listener, error) {
@@ -21,15 +21,15 @@ func (t taken) Listen(_ context.Context, network, addr string) (net.Listener, er
 	return net.Listen(network, addr)
 }
 
-// TestPortThatCannotBeHad holds when another port serves in its place, which is
-// told then.
+// TestPortThatCannotBeHad checks when another port is used in its place, and
+// that a warning is sent then.
 func TestPortThatCannotBeHad(t *testing.T) {
 	for _, tt := range []struct {
 		code    sandbox.Code
 		fixed   bool
 		another bool
 	}{
-		{sandbox.CodeBusy, false, true}, // somebody listens there
+		{sandbox.CodeBusy, false, true}, // the port is in use
 		{sandbox.CodeExecution, false, true},
 		{sandbox.CodeUnavailable, false, false},
 		{sandbox.CodeBusy, true, false},

@@ -14,9 +14,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// elsewhere lets programs try what is no host of the allowed list: addresses
-// of this machine in many spellings, redirects out of the list, and ways past
-// the proxy. A trap tells when one of them arrives.
+// elsewhere has programs try hosts outside the allowed list: addresses of this
+// machine in many spellings, redirects out of the list, and connections past
+// the proxy. A trap reports every arrival.
 func (s *stage) elsewhere(t *testing.T) {
 	trap := internet.NewTrap(t, "127.0.0.1")
 	traps := []*internet.Trap{trap}
@@ -30,7 +30,8 @@ func (s *stage) elsewhere(t *testing.T) {
 	}
 	for _, host := range hosts {
 		t.Run("address "+host, func(t *testing.T) {
-			// The whole request is the proxy's: curl does not look at the name.
+			// The whole request goes to the proxy: curl does not look at the
+			// name.
 			for _, args := range []string{"http://" + host + port + "/", "--proxytunnel http://" + host + port + "/"} {
 				got := s.run(t, "address", `curl -sS --max-time 60 --noproxy '' --proxy "$HTTP_PROXY" `+args+` -o /dev/null -w '%{http_code} %{http_connect}'`)
 				if strings.Contains(got.out, "200") {
@@ -128,7 +129,7 @@ openssl s_client -quiet -verify_quiet -CAfile /workspace/ca.crt -proxy "${p%/}" 
 	}
 }
 
-// bash connects by itself: what it reaches is inside, and only that.
+// bash connects directly: it reaches services inside, and only those.
 func (s *stage) bash(t *testing.T) {
 	at, err := net.ResolveTCPAddr("tcp", s.net.At("http", "127.0.0.1"))
 	toolsMust(t, err)

@@ -22,9 +22,9 @@ import (
 // value is the secret, in a form that occurs nowhere else.
 const value = "s3cr3t-0f-the-t3st-qzvx"
 
-// boundStage is a stage behind the local wall, with a secret that is bound to
-// every allowed host, so that all of their TLS is read. Programs trust nobody
-// but whom the proxy's variables name.
+// boundStage returns a stage in the local sandbox, with a secret that is bound
+// to every allowed host, so that all of their TLS is read. Programs trust only
+// the authorities named by the proxy's variables.
 func boundStage(t *testing.T) *stage {
 	t.Helper()
 	w := wall.NewLocal(t)
@@ -69,7 +69,7 @@ func TestToolsTrustTheProxy(t *testing.T) {
 	t.Run("secret", s.secret)
 }
 
-// secret holds that tools send the value without ever having it.
+// secret checks that tools send the value without having it.
 func (s *stage) secret(t *testing.T) {
 	var mu sync.Mutex
 	var sent []string
@@ -107,7 +107,8 @@ func (s *stage) secret(t *testing.T) {
 	}
 	t.Run("to another host", func(t *testing.T) {
 		sent = nil
-		// The host is allowed, and by plain HTTP nothing is bound to it.
+		// The host is allowed, and the secret is not bound to its plain HTTP
+		// port.
 		got := s.run(t, "secret elsewhere", `curl -sS -H "Authorization: Bearer $API_TOKEN" "$ECHO_PLAIN/"`)
 		mu.Lock()
 		defer mu.Unlock()

@@ -25,8 +25,8 @@ import (
 // patience bounds one program. npm takes seconds on a busy machine.
 const patience = 3 * time.Minute
 
-// allowedHosts are what the policy of a stage allows; everything else, like
-// internet.Other, is refused.
+// allowedHosts returns the hosts that the policy of a stage allows; all
+// others, like internet.Other, are refused.
 func allowedHosts() []string {
 	return []string{
 		internet.Files, internet.Index, internet.Registry, internet.Modules, internet.Git,
@@ -34,21 +34,22 @@ func allowedHosts() []string {
 	}
 }
 
-// A stage is a sandbox without network, and the way out of it.
+// A stage is a sandbox without network, and its egress session.
 type stage struct {
 	net   *internet.Internet
 	sb    sandbox.Sandbox
 	plane *Plane
 	way   *Way
-	// bound says that all hosts have secrets bound to them: then what programs
-	// are to trust is the proxy's business, and else it is the test's.
+	// bound reports that all hosts have secrets bound to them: then the
+	// proxy's variables name the trusted roots, otherwise the test does.
 	bound bool
 
 	mu     sync.Mutex
 	events []Event
 }
 
-// newStage opens a way out of sb. The workspace is the host's folder of it.
+// newStage opens an egress session of sb. workspace is the host folder of its
+// workspace.
 func newStage(t *testing.T, sb sandbox.Sandbox, workspace string) *stage {
 	t.Helper()
 	s := &stage{net: internet.New(t), sb: sb}
@@ -59,7 +60,7 @@ func newStage(t *testing.T, sb sandbox.Sandbox, workspace string) *stage {
 	return s
 }
 
-// open opens the way out, with what o says of secrets.
+// open opens the egress session, with the secrets of o.
 func (s *stage) open(t *testing.T, o WayOptions) {
 	t.Helper()
 	s.net.ServeGit()
@@ -82,7 +83,7 @@ func (s *stage) open(t *testing.T, o WayOptions) {
 	toolsMust(t, err)
 }
 
-// localStage is a stage behind the local wall.
+// localStage returns a stage in the local sandbox.
 func localStage(t *testing.T) *stage {
 	t.Helper()
 	w := wall.NewLocal(t)
@@ -90,7 +91,7 @@ func localStage(t *testing.T) *stage {
 	return newStage(t, openLocal(t, w, spec), wall.Workspace(spec))
 }
 
-// openLocal opens the sandbox of spec behind a local wall.
+// openLocal opens the sandbox of spec with the local provider.
 func openLocal(t *testing.T, w *wall.Local, spec sandbox.Spec) sandbox.Sandbox {
 	t.Helper()
 	ctx, done := context.WithTimeout(t.Context(), patience)
@@ -104,7 +105,7 @@ func openLocal(t *testing.T, w *wall.Local, spec sandbox.Spec) sandbox.Sandbox {
 	return sb
 }
 
-// goRoot is where the host's Go is, or empty.
+// goRoot returns the folder of the host's Go, or "".
 func goRoot(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
@@ -114,8 +115,8 @@ func goRoot(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// wantShown skips or fails the test of a tool that lies where walls do not
-// show it, as Go may in somebody's home.
+// wantShown skips or fails the test of a tool in a folder that is not visible
+// in sandboxes, such as a Go in a home folder.
 func (tt tool) wantShown(t *testing.T) {
 	t.Helper()
 	root := goRoot(t)
@@ -124,8 +125,8 @@ func (tt tool) wantShown(t *testing.T) {
 	}
 }
 
-// env is what a command gets: what the proxy says, the test's own authority,
-// and the addresses for the lines of the tests.
+// env returns the environment of a command: the proxy's variables, the test's
+// own authority, and the addresses for the command lines of the tests.
 func (s *stage) env(t *testing.T, c *Caller) map[string]string {
 	t.Helper()
 	env := map[string]string{"PATH": testenv.SystemPath + ":" + filepath.Join(goRoot(t), "bin")}
@@ -148,7 +149,7 @@ func (s *stage) env(t *testing.T, c *Caller) map[string]string {
 	return env
 }
 
-// An outcome is how a command ended and what was refused to it.
+// An outcome is the result of a command and its refusals.
 type outcome struct {
 	out     string // both outputs
 	code    int

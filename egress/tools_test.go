@@ -13,20 +13,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// rule is what stops who goes to a host that nothing names.
+// rule is the rule that refuses a host that no rule names.
 const rule = "network.allowedDomains"
 
 // A tool fetches something from an allowed host, and tries another.
 type tool struct {
 	name    string
 	allowed string // a line of a shell
-	says    string // what the allowed one prints
+	says    string // output of the allowed one
 	refused string
-	// mute are tools that keep the proxy's words to themselves.
+	// mute reports a tool that does not print the proxy's message.
 	mute bool
 }
 
-// onEveryWall are tools that the image of the containers has too.
+// onEveryWall returns tools that the container image has too.
 func onEveryWall() []tool {
 	const urllib = `python3 -c 'import sys,urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' `
 	return []tool{
@@ -47,7 +47,8 @@ func onEveryWall() []tool {
 	}
 }
 
-// onTheHost are tools that a local wall shows where the host has them.
+// onTheHost returns tools that are visible in a local sandbox if the host has
+// them.
 func onTheHost() []tool {
 	const (
 		requests = testenv.SystemPython + ` -c 'import sys,requests; r = requests.get(sys.argv[1]); r.raise_for_status(); print(r.text)' `
@@ -80,7 +81,7 @@ func onTheHost() []tool {
 	}
 }
 
-// try holds that the tool gets what is allowed and is told of what is not.
+// try checks that the tool gets the allowed content and is refused the rest.
 func (s *stage) try(t *testing.T, tt tool) {
 	id := "fetch " + tt.name
 	got := s.run(t, id, tt.allowed)
@@ -106,7 +107,8 @@ func (s *stage) try(t *testing.T, tt tool) {
 	s.untouched(t)
 }
 
-// wantRefused holds that the host, and nothing else, was refused by the rule.
+// wantRefused checks that the rule refused the host, and nothing else was
+// refused.
 func (s *stage) wantRefused(t *testing.T, got outcome, host string) {
 	t.Helper()
 	if len(got.refused) == 0 {
@@ -119,7 +121,7 @@ func (s *stage) wantRefused(t *testing.T, got outcome, host string) {
 	}
 }
 
-// untouched holds that the other host has neither been reached nor looked up.
+// untouched checks that the other host was neither reached nor looked up.
 func (s *stage) untouched(t *testing.T) {
 	t.Helper()
 	if n := s.net.Hits(internet.Other); n != 0 {

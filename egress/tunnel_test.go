@@ -20,7 +20,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// secure starts a server of TLS and returns its port and who vouches for it.
+// secure starts a TLS server and returns its port and the roots of its
+// certificate.
 func secure(t testing.TB, h http.HandlerFunc) (port string, roots *x509.CertPool) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -113,7 +114,7 @@ func TestSOCKS(t *testing.T) {
 	}
 }
 
-// TestProtocols holds what passes a tunnel, by what the program says first.
+// TestProtocols checks what passes a tunnel, by the program's first bytes.
 func TestProtocols(t *testing.T) {
 	port := listen(t, func(conn net.Conn) {
 		io.WriteString(conn, "server first\n")
@@ -141,7 +142,7 @@ func TestProtocols(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
 		w := openWithin(t, time.Second, allow(port, "web.test:"+port))
 		var br *bufio.Reader
-		leak.Success(t, func() error { // that the tunnel opens within the time for its first word
+		leak.Success(t, func() error { // the tunnel opens within the time for its first bytes
 			conn := w.dial()
 			fmt.Fprintf(conn, "CONNECT web.test:%[1]s HTTP/1.1\r\nHost: web.test:%[1]s\r\n\r\n", port)
 			br = bufio.NewReader(conn)
@@ -192,7 +193,7 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestPlainInTunnel holds that plain HTTP in a tunnel is read.
+// TestPlainInTunnel checks that plain HTTP in a tunnel is read.
 func TestPlainInTunnel(t *testing.T) {
 	port := serve(t, echo)
 	w := open(t, network.Options{Allowed: []string{"GET http://web.test:" + port + "/pub", "https://web.test:" + port, "127.0.0.1:" + port}})
@@ -214,7 +215,7 @@ func TestPlainInTunnel(t *testing.T) {
 	}
 }
 
-// TestRebinding holds that an address is judged each time, and a name looked
+// TestRebinding checks that an address is judged each time, and a name looked
 // up once for it.
 func TestRebinding(t *testing.T) {
 	port := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
@@ -232,8 +233,8 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestHangUp holds that a tunnel whose program says nothing and leaves has an
-// end.
+// TestHangUp checks that a tunnel ends if its program sends nothing and
+// disconnects.
 func TestHangUp(t *testing.T) {
 	port := listen(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
 	w := open(t, allow(port, "web.test:"+port))

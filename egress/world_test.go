@@ -25,7 +25,7 @@ import (
 // patience bounds every wait of a test.
 const patience = leak.Patience
 
-// names resolves what a test wants resolved, and counts.
+// names resolves the names of a test, and counts lookups.
 type names struct {
 	mu    sync.Mutex
 	addrs map[string][]string // by name without the dot at its end; the answers in turn
@@ -80,19 +80,19 @@ func (w *world) permits(host string) bool {
 	return host == w.permitted
 }
 
-// The connections of an unqueued sandbox do not wait for their turn, those of an
-// impatient one not for long.
+// Connections of an unqueued sandbox are never queued, those of an impatient
+// one only for a short time.
 const unqueued, impatient = "unqueued", "impatient"
 
-// open makes a world. Rules may name PORT-less hosts below .test with the port
-// of a server; the loopback address of that port has to be allowed too.
+// open returns a world. Rules may name hosts below .test without or with the
+// port of a server; the loopback address of that port has to be allowed too.
 func open(t testing.TB, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
 	t.Helper()
 	return openWithin(t, 0, o, change...)
 }
 
-// openWithin is open with another time for heads; 0 is more than any of them
-// takes.
+// openWithin is open with another time limit for heads; 0 is more than any of
+// them takes.
 func openWithin(t testing.TB, head time.Duration, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
 	t.Helper()
 	w := &world{t: t, names: &names{addrs: map[string][]string{}, asked: map[string]int{}}}
@@ -179,8 +179,8 @@ func (w *world) dial() net.Conn {
 	return conn
 }
 
-// client returns an HTTP client that goes through the proxy, with what changes
-// its URL (credentials).
+// client returns an HTTP client that uses the proxy with the given
+// credentials.
 func (w *world) client(user *url.Userinfo) *http.Client {
 	proxy := &url.URL{Scheme: "http", Host: w.addr, User: user}
 	tr := &http.Transport{Proxy: http.ProxyURL(proxy)}

@@ -13,7 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// TestWhatIsRecorded holds what one allowed and one refused connection leave.
+// TestWhatIsRecorded checks the records of one allowed and one refused
+// connection.
 func TestWhatIsRecorded(t *testing.T) {
 	g := recordNewRig(t, RecorderOptions{}, evidence.Options{})
 	if err := g.Decide(allowed()); err != nil {
@@ -59,8 +60,8 @@ func TestWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFloodOfRefusals holds that a command which tries one host over and over
-// makes few records, which tell how often it was.
+// TestFloodOfRefusals checks that a command that repeatedly tries one host
+// makes few records, which contain the count.
 func TestFloodOfRefusals(t *testing.T) {
 	g := recordNewRig(t, RecorderOptions{}, evidence.Options{})
 	const n = 10000
@@ -96,8 +97,8 @@ func TestFloodOfRefusals(t *testing.T) {
 	}
 }
 
-// TestWhoseItIs holds that attribution follows the sandbox, and that nobody
-// is taken for a command of another one.
+// TestWhoseItIs checks that attribution follows the sandbox, and that an event
+// is not attributed to a command of another one.
 func TestWhoseItIs(t *testing.T) {
 	g := recordNewRig(t, RecorderOptions{}, evidence.Options{})
 	g.Sandbox("sbx-2", recordWho{Tenant: "evil", Agent: "a2", Session: "s2"})
@@ -126,8 +127,7 @@ func TestWhoseItIs(t *testing.T) {
 	}
 }
 
-// TestTwiceEntered holds that leaving takes away what was entered and nothing
-// else.
+// TestTwiceEntered checks that leave removes only its own registration.
 func TestTwiceEntered(t *testing.T) {
 	g := recordNewRig(t, RecorderOptions{}, evidence.Options{})
 	first := g.Sandbox("s", recordWho{Session: "first", Require: true})
@@ -146,8 +146,8 @@ func TestTwiceEntered(t *testing.T) {
 	}
 }
 
-// TestFlushAndClose holds that both wait for what was taken, and what comes
-// behind Close.
+// TestFlushAndClose checks that both wait for earlier events, and the effect
+// of events after Close.
 func TestFlushAndClose(t *testing.T) {
 	g := recordNewRig(t, RecorderOptions{}, evidence.Options{Burst: 1, Rate: 1})
 	var done sync.WaitGroup
@@ -184,7 +184,7 @@ func TestFlushAndClose(t *testing.T) {
 	}
 }
 
-// TestEventsWhileClosing holds that no event is lost without being counted.
+// TestEventsWhileClosing checks that no event is lost without being counted.
 func TestEventsWhileClosing(t *testing.T) {
 	g := recordNewRig(t, RecorderOptions{Queue: 1}, evidence.Options{Burst: 1, Rate: 1})
 	var done sync.WaitGroup
@@ -206,7 +206,7 @@ func TestEventsWhileClosing(t *testing.T) {
 	}
 }
 
-// TestKindsOfRefusals holds how refusals are listed.
+// TestKindsOfRefusals checks how refusals are listed.
 func TestKindsOfRefusals(t *testing.T) {
 	for rule, want := range map[string]struct {
 		kind     violation.Type

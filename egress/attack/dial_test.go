@@ -15,9 +15,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// TestAbandoned has programs ask for hosts that take no connection, and hang
-// up: what was begun for them ends with them, so that they cannot gather more
-// of it than they may have connections.
+// TestAbandoned has programs request hosts that accept no connection, and
+// disconnect: pending dials end with them, so that there are never more of
+// these than allowed connections.
 func TestAbandoned(t *testing.T) {
 	var open atomic.Int64
 	began := make(chan struct{}, 1000)
@@ -94,15 +94,15 @@ func (c *counting) Close() error {
 	return err
 }
 
-// home has every name at 127.0.0.1.
+// home resolves every name to 127.0.0.1.
 type home struct{}
 
 func (home) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
 }
 
-// TestTold holds that no connection is made to a host without a record of it,
-// however early the program hangs up.
+// TestTold checks that no connection is made to a host without a record of it,
+// however early the program disconnects.
 func TestTold(t *testing.T) {
 	host := listen(t, "")
 	r := newRig(t, setup{rules: []string{"bare.test:" + itoa(host.port), "127.0.0.1:" + itoa(host.port)}})

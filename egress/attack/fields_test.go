@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// TestFields holds which fields of a request reach the host.
+// TestFields checks which fields of a request reach the host.
 func TestFields(t *testing.T) {
 	r := newRig(t, setup{secret: []string{internet.Echo}})
 	at := r.net.At("http", internet.Echo)
@@ -44,8 +44,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestAbsoluteInTunnel holds that within a tunnel nothing names a host but the
-// Host field, be it the right one.
+// TestAbsoluteInTunnel checks that within a tunnel only the Host field may
+// name the host, even the right one.
 func TestAbsoluteInTunnel(t *testing.T) {
 	r := newRig(t, setup{secret: []string{internet.Files}})
 	for _, c := range carriers() {
@@ -60,7 +60,7 @@ func TestAbsoluteInTunnel(t *testing.T) {
 	}
 }
 
-// TestUnasked holds that a program is not asked for the body of what is refused.
+// TestUnasked checks that "100 Continue" is not sent for a refused request.
 func TestUnasked(t *testing.T) {
 	r := newRig(t, setup{})
 	at := r.net.At("http", internet.Other)
@@ -77,7 +77,7 @@ func TestUnasked(t *testing.T) {
 }
 
 // TestSwitchTells has a host that knows the secret from an earlier request
-// tell it while it agrees to a websocket.
+// return it while it accepts a websocket.
 func TestSwitchTells(t *testing.T) {
 	var known atomic.Value
 	r := openSafe(t, func(w http.ResponseWriter, q *http.Request) {
@@ -104,8 +104,8 @@ func TestSwitchTells(t *testing.T) {
 	}
 }
 
-// TestUnsearchable holds that what could not be searched for the secret is
-// refused when a request would carry it.
+// TestUnsearchable checks that a request with the secret is refused if its
+// response could not be searched.
 func TestUnsearchable(t *testing.T) {
 	r := openSafe(t, func(http.ResponseWriter, *http.Request) { t.Error("the host was asked") })
 	for _, head := range []string{"TRACE / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n", "GET / HTTP/1.1\r\nConnection: x, UPGRADE\r\nUpgrade: websocket\r\n"} {

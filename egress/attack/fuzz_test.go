@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// FuzzProxy says anything to the proxy, in each place where a program can say
-// something. Whatever it is: no fault, nobody reached that must not be, and
-// nothing left open.
+// FuzzProxy sends arbitrary bytes to the proxy, at each point where a program
+// can send some. It checks that there is no panic, that no forbidden host is
+// reached, and that nothing stays open.
 func FuzzProxy(f *testing.F) {
 	for _, text := range refusedHeads() {
 		for i, c := range carriers() {

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// A listener is a host that takes bytes and hands them to the test.
+// A listener is a host that passes received bytes to the test.
 type listener struct {
 	port  int
-	heard chan []byte // what one connection brought, once it has ended
+	heard chan []byte // bytes of one connection, once it has ended
 }
 
-// listen starts one. Every byte that it is sent it sends back when it echoes.
+// listen starts a listener. If it echoes, it sends back every byte.
 func listen(t testing.TB, first string) *listener {
 	t.Helper()
 	l := &listener{heard: make(chan []byte, 1000)}
@@ -29,7 +29,7 @@ func listen(t testing.TB, first string) *listener {
 	return l
 }
 
-// got returns what the next connection brought.
+// got returns the bytes of the next connection.
 func (l *listener) got(t testing.TB) []byte {
 	t.Helper()
 	select {
@@ -85,7 +85,7 @@ func records(message []byte, size int) []byte {
 
 func whole(extensions ...[]byte) []byte { return records(message(extensions...), 1<<14) }
 
-// captured is what Go's own client says first.
+// captured returns the first message of Go's own client.
 func captured(c *tls.Config) []byte {
 	inside, outside := net.Pipe()
 	defer outside.Close()
@@ -98,7 +98,7 @@ func captured(c *tls.Config) []byte {
 	return b[:n]
 }
 
-// A greeting is what a program says first in a tunnel to bare.test.
+// A greeting is a program's first bytes in a tunnel to bare.test.
 type greeting struct {
 	send   []byte
 	passes bool
@@ -176,8 +176,8 @@ func greetings() map[string]greeting {
 	}
 }
 
-// TestGreetings holds what passes a tunnel to a host that may be reached by
-// TLS and HTTP, whatever port it is.
+// TestGreetings checks what passes a tunnel to a host that is allowed for TLS
+// and HTTP, on any port.
 func TestGreetings(t *testing.T) {
 	t.Run("TCP", func(t *testing.T) { testGreetings(t, false) })
 	t.Run("frames", func(t *testing.T) { testGreetings(t, true) })
@@ -230,7 +230,8 @@ func testGreetings(t *testing.T, framed bool) {
 	r.holds()
 }
 
-// TestCutHello holds that a hello that ends early is waited for and never sent.
+// TestCutHello checks that the proxy waits for the rest of an incomplete hello
+// and never sends it.
 func TestCutHello(t *testing.T) {
 	host := listen(t, "")
 	r := newRig(t, setup{rules: []string{"bare.test:" + itoa(host.port), "127.0.0.1:" + itoa(host.port)}})

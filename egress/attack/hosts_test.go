@@ -30,12 +30,12 @@ func greet() http.Handler {
 	})
 }
 
-// basic is what Basic authorization says.
+// basic returns the credentials of Basic authorization.
 func basic(user, password string) string {
 	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }
 
-// selfSigned is a certificate that nobody vouches for.
+// selfSigned returns a certificate that no root signs.
 func selfSigned(t testing.TB, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -46,8 +46,8 @@ func selfSigned(t testing.TB, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// elsewhere dials a port of this machine instead of every address, and says
-// that it did not.
+// elsewhere dials a port of this machine instead of every address, and reports
+// the original one.
 func elsewhere(port int) func(context.Context, netip.AddrPort) (net.Conn, error) {
 	return func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+itoa(port))
@@ -55,7 +55,7 @@ func elsewhere(port int) func(context.Context, netip.AddrPort) (net.Conn, error)
 	}
 }
 
-// A posing connection tells another address than that it leads to.
+// A posing connection reports another remote address.
 type posing struct {
 	net.Conn
 	as netip.AddrPort
@@ -63,8 +63,8 @@ type posing struct {
 
 func (p *posing) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(p.as) }
 
-// A framed listener has connections that are no TCP, as where frames are
-// forwarded.
+// A framed listener has connections that are not TCP, like those forwarded
+// over frames.
 type framed struct{ net.Listener }
 
 func (f framed) Accept() (net.Conn, error) {

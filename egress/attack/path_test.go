@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// paths are ways to write what lies outside of /pub, or within /admin, for one
+// paths returns spellings of paths outside of /pub, or within /admin, for one
 // server or another.
 func paths() []string {
 	return []string{
@@ -21,8 +21,8 @@ func paths() []string {
 	}
 }
 
-// TestPaths holds that of a host with rules for paths nothing else is reached,
-// nor what is denied.
+// TestPaths checks that for a host with path rules no other path is reached,
+// nor a denied one.
 func TestPaths(t *testing.T) {
 	var port int
 	r := newRig(t, setup{})
@@ -89,8 +89,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestRefusalText holds that what a program sends cannot put anything into the
-// refusal that it is answered with.
+// TestRefusalText checks that a program's input cannot inject anything into
+// the refusal.
 func TestRefusalText(t *testing.T) {
 	r := newRig(t, setup{})
 	for _, text := range []string{

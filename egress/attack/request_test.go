@@ -9,16 +9,17 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// A spoken is a conversation over HTTP. In what is sent {u} is what a URL of
-// the allowed host starts with, where that belongs into the request line, {h}
-// its host and port, and {o} those of a host that no rule names.
+// A spoken is an HTTP conversation. In the sent text {u} is the beginning of a
+// URL of the allowed host, if the request line needs it, {h} its host and
+// port, and {o} those of a host that no rule names.
 type spoken struct {
 	send    string
-	answers []int // that come back, in order; then the connection is ended unless the last is below 400 or 403
+	answers []int // statuses of the responses, in order; then the connection is closed unless the last is below 400 or 403
 	reach   int   // requests that reach the host
 }
 
-// refusedHeads are heads that no program may send: one answer, and the end.
+// refusedHeads returns heads that are refused: one response, and the
+// connection is closed.
 func refusedHeads() map[string]string {
 	const get = "GET {u}/greeting.txt HTTP/1.1\r\nHost: {h}\r\n"
 	const post = "POST {u}/greeting.txt HTTP/1.1\r\nHost: {h}\r\n"
@@ -130,7 +131,7 @@ func refusedHeads() map[string]string {
 	}
 }
 
-// A carrier is a way to say requests to the proxy.
+// A carrier is a way to send requests to the proxy.
 type carrier struct {
 	name   string
 	scheme string
@@ -164,11 +165,11 @@ func TestRefusedHeads(t *testing.T) {
 				hits, before, k := r.net.Hits(internet.Files), r.count(), c.open(r)
 				sent := c.fill(r, text)
 				method, _, _ := strings.Cut(sent, " ")
-				go io.WriteString(k, sent) // the proxy may end it before it has all
+				go io.WriteString(k, sent) // the proxy may close it before everything is sent
 				status, body, closes := k.answer(method)
 				rule := "request"
 				if status == 0 && c.scheme == "http" && c.fixed {
-					rule = "protocol" // it does not begin as HTTP does, so the tunnel ends without a word
+					rule = "protocol" // not HTTP, so the tunnel ends without a response
 				} else if status < 400 || status == 403 || status > 505 || status == 502 || !closes {
 					t.Errorf("%d %v %s", status, closes, body)
 				}
@@ -188,7 +189,7 @@ func TestRefusedHeads(t *testing.T) {
 	r.holds()
 }
 
-// conversations are requests that are taken, at least some of them.
+// conversations returns requests that are accepted, at least some of them.
 func conversations() map[string]spoken {
 	const get = "GET {u}/greeting.txt HTTP/1.1\r\nHost: {h}\r\n"
 	const gone = "GET {u}/gone HTTP/1.1\r\nHost: {h}\r\n"
@@ -254,7 +255,7 @@ func testConversations(t *testing.T, framed bool) {
 	r.holds()
 }
 
-// TestPipelinedElsewhere holds that a URL of another host is a new decision.
+// TestPipelinedElsewhere checks that a URL of another host is a new decision.
 func TestPipelinedElsewhere(t *testing.T) {
 	r := newRig(t, setup{})
 	k := newTalk(r.dial())

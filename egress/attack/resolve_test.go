@@ -13,7 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// ask sends one request for the name in each way and returns the status.
+// ask sends one request for the name through each carrier and returns the
+// status.
 func (r *rig) ask(t *testing.T, name string, port int) map[string]int {
 	t.Helper()
 	out, at := map[string]int{}, fmt.Sprintf("%s:%d", name, port)
@@ -33,8 +34,7 @@ func (r *rig) ask(t *testing.T, name string, port int) map[string]int {
 	return out
 }
 
-// TestAnswers holds what the proxy makes of what resolvers answer. All names
-// are allowed.
+// TestAnswers checks the handling of resolver answers. All names are allowed.
 func TestAnswers(t *testing.T) {
 	many := func(of string, last ...string) internet.Reply {
 		list := make([]netip.Addr, 1000, 1001)
@@ -91,11 +91,11 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestNextAddress holds that an address that may be dialled and does not
-// answer makes way for none that may not.
+// TestNextAddress checks that after an allowed address that does not answer no
+// forbidden one is tried.
 func TestNextAddress(t *testing.T) {
 	trap := internet.NewTrap(t, trapAddr)
-	closed := fmt.Sprintf("127.0.0.1:%d", trap.Port()) // where nobody listens
+	closed := fmt.Sprintf("127.0.0.1:%d", trap.Port()) // a port without a listener
 	r := newRig(t, setup{rules: []string{"next.test", closed}})
 	r.net.Names.Set("next.test", addrs("127.0.0.1", trapAddr, "::ffff:127.0.0.2"))
 	for way, got := range r.ask(t, "next.test", trap.Port()) {
@@ -117,7 +117,7 @@ func TestRebinding(t *testing.T) {
 		r.net.Handle(host, greet())
 		r.net.Names.Set(host, addrs("127.0.0.1"), addrs(trapAddr))
 	}
-	// Each way looks the name up once: the second time it is refused.
+	// Each carrier looks up the name once: the second time it is refused.
 	for i := range 4 {
 		host := fmt.Sprintf("turn%d.a.test", i)
 		turns(host)
@@ -152,7 +152,8 @@ func TestRebinding(t *testing.T) {
 			t.Errorf("%s: SOCKS replies %d once the host has another address", host, reply)
 		}
 	}
-	// Requests of one connection: the one to the host is kept or looked up anew.
+	// Requests of one connection: the connection to the host is kept or the
+	// name looked up again.
 	turns("keep.a.test")
 	at := fmt.Sprintf("keep.a.test:%d", port)
 	k := newTalk(r.dial())
@@ -166,7 +167,7 @@ func TestRebinding(t *testing.T) {
 			t.Errorf("request %d: %d", i, status)
 		}
 	}
-	// HTTP in a tunnel gets connections of its own, which are judged again.
+	// HTTP in a tunnel uses connections of its own, which are judged again.
 	turns("tunnel.a.test")
 	at = fmt.Sprintf("tunnel.a.test:%d", port)
 	k = r.connect(at)
@@ -176,7 +177,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestUnlooked holds that nothing is looked up that is not allowed.
+// TestUnlooked checks that names that are not allowed are not looked up.
 func TestUnlooked(t *testing.T) {
 	for name, s := range map[string]setup{
 		"list": {}, "denied": {options: network.Options{AllowPublic: true}, denied: []string{"*.other.test", "other.test", "*.evil.test"}},
@@ -197,7 +198,7 @@ func TestUnlooked(t *testing.T) {
 	}
 }
 
-// TestRedirects holds that an answer leads nowhere by itself.
+// TestRedirects checks that the proxy does not follow redirects.
 func TestRedirects(t *testing.T) {
 	r := newRig(t, setup{})
 	for _, to := range []string{
@@ -217,8 +218,8 @@ func TestRedirects(t *testing.T) {
 	r.holds()
 }
 
-// TestLoop holds that the proxy does not lead to itself, nor to anything else
-// on the machine that it runs on.
+// TestLoop checks that the proxy does not connect to itself, nor to another
+// service on its machine.
 func TestLoop(t *testing.T) {
 	r := newRig(t, setup{options: network.Options{AllowPublic: true, AllowPrivate: true}, rules: []string{"*"}})
 	_, port, _ := net.SplitHostPort(r.addr)
@@ -245,7 +246,7 @@ func TestLoop(t *testing.T) {
 	r.refusals(0, 2*len(at))
 }
 
-// TestMethodsOfTunnels holds that nothing but CONNECT opens one.
+// TestMethodsOfTunnels checks that nothing but CONNECT opens one.
 func TestMethodsOfTunnels(t *testing.T) {
 	r := newRig(t, setup{})
 	for _, method := range []string{"connect", "Connect", "CONNECT2", "TUNNEL"} {

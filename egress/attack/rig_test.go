@@ -31,12 +31,12 @@ const (
 	patience = 2 * time.Minute
 	// value is the secret of the rigs that have one.
 	value = "the-very-secret-value-1234567890"
-	// trapAddr is where nobody may connect: no rule names it.
+	// trapAddr is the address that must not be reached: no rule names it.
 	trapAddr = "127.0.0.2"
 )
 
-// A rig is a proxy with one sandbox, the hosts that it could reach, a trap
-// that it must not reach, and what was recorded.
+// A rig is a proxy with one sandbox, the hosts that it may reach, a trap that
+// it must not reach, and the recorded events.
 type rig struct {
 	t       testing.TB
 	net     *internet.Internet
@@ -53,18 +53,18 @@ type rig struct {
 	dialed int64
 }
 
-// A setup is what a rig may have other than usual.
+// A setup changes the defaults of a rig.
 type setup struct {
 	rules   []string // more that are allowed
 	denied  []string
 	secret  []string // hosts that a secret is bound to, at the port of TLS unless they name another
 	usual   bool     // which is 443 then
-	framed  bool     // what comes from inside does so in frames and not over TCP
+	framed  bool     // connections from inside are framed and not TCP
 	options network.Options
 	change  func(*egress.Options, *egress.WayOptions)
 }
 
-// newRig opens a proxy. It allows the names of hosts of the test but
+// newRig opens a proxy. It allows the names of hosts of the test except
 // internet.Other, and the loopback address of their ports alone.
 func newRig(t testing.TB, s setup) *rig {
 	t.Helper()
@@ -100,7 +100,7 @@ func newRig(t testing.TB, s setup) *rig {
 	return r
 }
 
-// bind makes a secret TOKEN for hosts.
+// bind creates a secret TOKEN for hosts.
 func (r *rig) bind(o *egress.WayOptions, s setup) {
 	r.t.Helper()
 	hosts := slices.Clone(s.secret)
@@ -163,8 +163,8 @@ func (r *rig) count() int {
 	return len(r.refused())
 }
 
-// holds checks what holds at every moment: nobody was reached that must not
-// be, no name looked up, nothing unprintable or secret on record, no fault.
+// holds checks the invariants: no forbidden host was reached or name looked
+// up, nothing unprintable or secret was recorded, and nothing panicked.
 func (r *rig) holds() {
 	r.t.Helper()
 	if n := r.trap.Hits(); n != 0 {
@@ -265,7 +265,7 @@ func (r *rig) intercepted(host string) *talk {
 	return newTalk(over)
 }
 
-// raw starts a server of the test that does serve with each connection, and
+// raw starts a server of the test that calls serve for each connection, and
 // returns its port, which has to be named by a rule.
 func raw(t testing.TB, serve func(net.Conn)) int {
 	t.Helper()

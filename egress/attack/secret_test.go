@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A safe is a rig whose host bound.test has the secret and tells it in
-// whatever way say does.
+// openSafe returns a rig whose host bound.test gets the secret and responds
+// with say.
 func openSafe(t *testing.T, say http.HandlerFunc) *rig {
 	t.Helper()
 	r := newRig(t, setup{rules: []string{"bound.test", "unbound.test"}, secret: []string{"bound.test"}})
@@ -21,7 +21,7 @@ func openSafe(t *testing.T, say http.HandlerFunc) *rig {
 	return r
 }
 
-// inside sends a request with the stand-in, and returns all that comes back.
+// inside sends a request with the stand-in, and returns the whole response.
 func (r *rig) inside(t *testing.T, head string) string {
 	t.Helper()
 	k := r.intercepted("bound.test")
@@ -35,7 +35,7 @@ func (r *rig) inside(t *testing.T, head string) string {
 	return string(b)
 }
 
-// leaks reports whether text has the value in it, in any usual spelling, also
+// leaks reports whether text contains the value, in any usual spelling, also
 // compressed or turned.
 func leaks(text string) bool {
 	if at := strings.Index(text, "\x1f\x8b"); at >= 0 {
@@ -54,12 +54,12 @@ func leaks(text string) bool {
 			return true
 		}
 	}
-	lower := strings.ToLower(text) // as names of fields lose their case
+	lower := strings.ToLower(text) // names of fields lose their case
 	return strings.Contains(lower, value) || strings.Contains(lower, hex.EncodeToString([]byte(value)))
 }
 
-// turned is an encoding that nobody knows: as compressed bytes are, no text of
-// the value is in it.
+// turned returns text in an unknown encoding: like compressed bytes, it does
+// not contain the text of the value.
 func turned(text string) string {
 	b := []byte(text)
 	for i := range b {
@@ -68,7 +68,7 @@ func turned(text string) string {
 	return string(b)
 }
 
-// TestEchoes has the host tell the secret in every part of its answer.
+// TestEchoes has the host return the secret in every part of its response.
 func TestEchoes(t *testing.T) {
 	text := func(w http.ResponseWriter, s string) { io.WriteString(w, s) }
 	hijacked := func(w http.ResponseWriter, s string) {

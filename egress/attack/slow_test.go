@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// drip sends text over and over, a byte at a time, until the other side ends
-// the connection or what it answers is complete.
+// drip sends text repeatedly, a byte at a time, until the other side closes
+// the connection or its response is complete.
 func drip(k *talk, text string) (answer []byte, took time.Duration) {
 	began, done := time.Now(), make(chan struct{})
 	go func() {
@@ -35,8 +35,8 @@ func drip(k *talk, text string) (answer []byte, took time.Duration) {
 	}
 }
 
-// TestSlow holds that who sends slowly, or nothing, is ended by a bound on the
-// whole rather than on each byte.
+// TestSlow checks that a client that sends slowly, or nothing, is ended by a
+// limit on the whole rather than on each byte.
 func TestSlow(t *testing.T) {
 	host := listen(t, "220 the host speaks first\r\n")
 	rules := []string{"bare.test:" + itoa(host.port), "127.0.0.1:" + itoa(host.port)}
@@ -89,8 +89,8 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestFlood opens more connections than a sandbox may have, in every state
-// there is, and holds that they all end and leave nothing.
+// TestFlood opens more connections than a sandbox may have, in every state,
+// and checks that they all end and leave nothing.
 func TestFlood(t *testing.T) {
 	r := newRig(t, setup{change: func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{Connections: 20} }})
 	heads := []string{"", "G", "\x05", "\x05\x01\x00", "CONNECT " + r.net.At("http", internet.Files) + " HTTP/1.1\r\n\r\n", "\x16\x03",
@@ -137,7 +137,7 @@ func (r *rig) drained() {
 	})
 }
 
-// TestHalfOpen holds that programs which end one direction, or vanish, do not
+// TestHalfOpen checks that programs that end one direction, or vanish, do not
 // keep anything open.
 func TestHalfOpen(t *testing.T) {
 	t.Run("TCP", func(t *testing.T) { testHalfOpen(t, false) })
@@ -163,7 +163,7 @@ func testHalfOpen(t *testing.T, framed bool) {
 		k.Close()
 		host.got(t)
 	}
-	for range 50 { // gone while the host is slow
+	for range 50 { // disconnected while the host is slow
 		k := newTalk(r.dial())
 		fmt.Fprintf(k, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.net.At("http", internet.Slow))
 		k.Close()

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// TestSOCKS holds what comes back for handshakes that are not taken.
+// TestSOCKS checks the replies to invalid handshakes.
 func TestSOCKS(t *testing.T) {
 	r := newRig(t, setup{})
 	port := string([]byte{byte(r.trap.Port() >> 8), byte(r.trap.Port())})
@@ -83,7 +83,8 @@ func TestSOCKS(t *testing.T) {
 	}
 }
 
-// TestCredentials holds that they open nothing and name nobody else.
+// TestCredentials checks that credentials grant no access and cannot name
+// another command.
 func TestCredentials(t *testing.T) {
 	r := newRig(t, setup{})
 	one, two := r.way.Caller("one"), r.way.Caller("two")

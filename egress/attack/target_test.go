@@ -17,7 +17,7 @@ func addrs(list ...string) internet.Reply {
 	return internet.Reply{Addrs: out}
 }
 
-// spellings are hosts that must not be reached, however they are written. The
+// spellings returns hosts that must not be reached, in every spelling. The
 // trap is at 127.0.0.2, the proxy and its hosts are at 127.0.0.1, and
 // files.test is allowed.
 func spellings() map[string]string {
@@ -116,7 +116,7 @@ func spellings() map[string]string {
 	}
 }
 
-// TestSpellings asks for each of them in every way that there is.
+// TestSpellings requests each of them through every carrier.
 func TestSpellings(t *testing.T) {
 	r := newRig(t, setup{})
 	refused := func(t *testing.T, before int, got int, body string) {
@@ -165,7 +165,7 @@ func TestSpellings(t *testing.T) {
 	r.holds()
 }
 
-// TestSpellingsOfOne holds that other spellings of an allowed host are that
+// TestSpellingsOfOne checks that other spellings of an allowed host are that
 // host, and recorded under its one name.
 func TestSpellingsOfOne(t *testing.T) {
 	r := newRig(t, setup{})
@@ -186,8 +186,8 @@ func TestSpellingsOfOne(t *testing.T) {
 	}
 }
 
-// TestSpellingsOfTrap holds that other spellings of an address are recorded as
-// that address: what is decided is what would be dialled.
+// TestSpellingsOfTrap checks that other spellings of an address are recorded
+// as that address: the decision is about the address that would be dialled.
 func TestSpellingsOfTrap(t *testing.T) {
 	r := newRig(t, setup{})
 	for _, host := range []string{
@@ -205,8 +205,8 @@ func TestSpellingsOfTrap(t *testing.T) {
 	}
 }
 
-// TestPorts holds that a host without a port in its rule is reached at the
-// ports of the web, whatever is said there.
+// TestPorts checks that a host without a port in its rule is reached at the
+// ports of the web, with any protocol.
 func TestPorts(t *testing.T) {
 	r := newRig(t, setup{})
 	for _, port := range []int{1, 22, 23, 25, 53, 110, 143, 445, 465, 587, 853, 993, 1023} {

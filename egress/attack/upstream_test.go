@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// scripted starts a host that reads a head of a request and then says text, and
-// keeps the connection open when there is more to come.
+// scripted starts a host that reads the head of a request and then calls say,
+// and keeps the connection open if more follows.
 func scripted(t testing.TB, say func(c net.Conn, head string)) int {
 	t.Helper()
 	return raw(t, func(c net.Conn) {
@@ -28,14 +28,14 @@ func scripted(t testing.TB, say func(c net.Conn, head string)) int {
 	})
 }
 
-// TestHostileAnswers holds what the program gets when the host lies: a whole
-// answer that says what was read, or an end, and never two answers for one.
+// TestHostileAnswers checks what the program gets from a lying host: a
+// complete response, or an end, and never two responses for one request.
 func TestHostileAnswers(t *testing.T) {
 	const second = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nSMUGGLED"
 	for name, tt := range map[string]struct {
 		say    string
 		status int    // 0 for an answer that ends early
-		body   string // that comes back
+		body   string // received body
 	}{
 		"two answers":              {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + second, 200, "ok"},
 		"answer before the end":    {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" + second, 200, ""},
@@ -87,7 +87,7 @@ func TestHostileAnswers(t *testing.T) {
 			r := newRig(t, setup{rules: []string{at, "127.0.0.1:" + itoa(port)}})
 			for _, upgrade := range []string{"", "Connection: Upgrade\r\nUpgrade: websocket\r\n"} {
 				if upgrade != "" && (name == "101 unasked for" || strings.HasPrefix(tt.say, "HTTP/1.1 103")) {
-					continue // it is asked for, or others' business
+					continue // requested, or covered by other tests
 				}
 				k := newTalk(r.dial())
 				fmt.Fprintf(k, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\n%[2]s\r\n", at, upgrade)
@@ -98,7 +98,7 @@ func TestHostileAnswers(t *testing.T) {
 				if strings.Contains(body, "SMUGGLED") {
 					t.Errorf("a second answer: %q", body)
 				}
-				if !closes { // nothing else may wait to be read
+				if !closes { // no further bytes may be readable
 					io.WriteString(k, "GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n")
 					if status, body, _ := k.answer("GET"); status != 403 {
 						t.Errorf("the next answer: %d %s", status, body)
@@ -110,7 +110,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestEndless holds that an answer without end takes no memory without end:
+// TestEndless checks that an endless response does not take unbounded memory:
 // the host is cut off after some KiB.
 func TestEndless(t *testing.T) {
 	for name, text := range map[string]string{
@@ -144,7 +144,7 @@ func TestEndless(t *testing.T) {
 				k.Close()
 				select {
 				case n := <-sent:
-					if n > 16<<20 { // what the kernel holds is among that
+					if n > 16<<20 { // includes the kernel's buffers
 						t.Errorf("the host could send %d bytes", n)
 					}
 				case <-time.After(patience):
@@ -155,7 +155,7 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// TestTrailersOut holds that what a program says after its body frames nothing.
+// TestTrailersOut checks that a program's trailer cannot affect framing.
 func TestTrailersOut(t *testing.T) {
 	seen := make(chan string, 1)
 	port := raw(t, func(c net.Conn) {

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 )
 
-// TestParts asks a host that tells the secret for a few bytes at a time.
+// TestParts requests parts of a few bytes from a host that returns the secret.
 func TestParts(t *testing.T) {
 	r := openSafe(t, func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "x.txt", time.Time{}, bytes.NewReader([]byte(r.Header.Get("X-Token"))))
@@ -35,7 +35,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestWithheld holds where the value never goes, however it is asked for.
+// TestWithheld checks where the value is never sent, for any kind of request.
 func TestWithheld(t *testing.T) {
 	seen := make(chan string, 100)
 	tell := func(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +78,8 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// TestWithheldInPlain has a secret that is bound to a host without a port,
-// which plain HTTP to the port of TLS never carries.
+// TestWithheldInPlain has a secret that is bound to a host without a port:
+// plain HTTP to port 443 never carries it.
 func TestWithheldInPlain(t *testing.T) {
 	seen := make(chan string, 8)
 	port := scripted(t, func(c net.Conn, head string) {
@@ -135,7 +135,7 @@ func TestWithheldFromOthers(t *testing.T) {
 	}
 }
 
-// TestInterceptedTLS holds what TLS the proxy itself takes.
+// TestInterceptedTLS checks which TLS the proxy itself accepts.
 func TestInterceptedTLS(t *testing.T) {
 	r := openSafe(t, func(http.ResponseWriter, *http.Request) {})
 	for name, c := range map[string]*tls.Config{
@@ -160,7 +160,7 @@ func TestInterceptedTLS(t *testing.T) {
 	}
 }
 
-// TestBomb holds that what a compressed answer becomes counts against the
+// TestBomb checks that the decompressed size of a response counts against the
 // limit of bytes.
 func TestBomb(t *testing.T) {
 	var b bytes.Buffer

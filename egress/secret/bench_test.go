@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// BenchmarkScrub is the throughput of bodies in which there is no value.
+// BenchmarkScrub measures the throughput of bodies without a value.
 func BenchmarkScrub(b *testing.B) {
 	const size = 8 << 20
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -27,7 +27,7 @@ func BenchmarkScrub(b *testing.B) {
 		var flags []string
 		for i := range secrets {
 			r.env[fmt.Sprintf("S%d", i)] = fmt.Sprintf("ghp_%036d", rnd.Uint64())
-			if secrets == maxBindings { // the worst: as many and as short as can be
+			if secrets == maxBindings { // worst case: as many and as short as possible
 				r.env[fmt.Sprintf("S%d", i)] = fmt.Sprintf("%08x", rnd.Uint32())
 			}
 			flags = append(flags, fmt.Sprintf("S%d@h.example", i))

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// TestExposed holds that what code in a sandbox can exchange is neither read
-// nor run, whatever leads to it.
+// TestExposed checks that a file that code in a sandbox can exchange is
+// neither read nor run, by any path.
 func TestExposed(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)

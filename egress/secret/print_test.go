@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// TestNothingIsPrinted holds that no usual way of printing a Set, or of what
-// holds one, shows a value.
+// TestNothingIsPrinted checks that no usual printed form of a Set, or of a
+// struct with one, contains a value.
 func TestNothingIsPrinted(t *testing.T) {
 	s := newRig().set(t, "A=env:TOKEN@h.example", "B=env:OTHER@h.example")
 	type holder struct {
@@ -48,7 +48,8 @@ func TestNothingIsPrinted(t *testing.T) {
 	}
 }
 
-// TestCloseOverwrites holds that Close leaves nothing in what the Set kept.
+// TestCloseOverwrites checks that Close overwrites all copies of values in the
+// Set.
 func TestCloseOverwrites(t *testing.T) {
 	s := newRig().set(t, "A=env:TOKEN@h.example")
 	kept := [][]byte{s.in.secrets[0].value}

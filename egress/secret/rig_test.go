@@ -10,7 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// value is a secret of tests, with signs that every escape treats its own way.
+// value is a secret of tests, with characters that each escaping treats
+// differently.
 const value = `s3cr3t/+"&<é>\'~`
 
 // A rig is a Set whose orchestrator is the test.
@@ -32,8 +33,8 @@ func (r *rig) deps() Deps {
 	}
 }
 
-// written reads a binding as tests write it: NAME=KIND:SOURCE@HOST,HOST, of
-// which a name alone stands for the variable.
+// written parses a binding in the notation of the tests:
+// NAME=KIND:SOURCE@HOST,HOST, where a name alone stands for the variable.
 func written(t testing.TB, text string) Binding {
 	t.Helper()
 	at := strings.LastIndexByte(text, '@')
@@ -74,7 +75,7 @@ func (r *rig) try(t testing.TB, flags ...string) (*Set, error) {
 	return NewSet(t.Context(), bindings, r.deps())
 }
 
-// swapped puts secrets into one Authorization field on its way to a host.
+// swapped replaces the stand-ins in one Authorization field sent to a host.
 func swapped(t testing.TB, s *Set, host string, field string) (string, error) {
 	t.Helper()
 	header := http.Header{"Authorization": {field}}
@@ -96,7 +97,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// refused holds that err is of the code, says the text and holds no value.
+// refused checks that err has the code, contains the text and no value.
 func refused(t testing.TB, err error, code sandbox.Code, text string) {
 	t.Helper()
 	if sandbox.CodeOf(err) != code || !strings.Contains(err.Error(), text) {

@@ -16,7 +16,7 @@ import (
 	"testing/iotest"
 )
 
-// spellings are what servers write for v, made by other code than the
+// spellings returns encodings of v by servers, made by other code than the
 // package's own where there is any.
 func spellings(v string) map[string]string {
 	quoted, _ := json.Marshal(v)
@@ -54,8 +54,8 @@ func TestScrub(t *testing.T) {
 	}
 }
 
-// TestScrubBase64 holds that no base64 of a text with the value in it, however
-// long what surrounds it is, lets the value be read.
+// TestScrubBase64 checks that the value cannot be read from base64 of a text
+// that contains it, at any offset.
 func TestScrubBase64(t *testing.T) {
 	s := newRig().set(t, "A=env:TOKEN@h.example")
 	for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -95,8 +95,8 @@ func TestScrubHeader(t *testing.T) {
 	}
 }
 
-// TestBodyPassesAtOnce holds that an answer which comes in parts is passed on in
-// parts: nothing waits that cannot be the beginning of a value.
+// TestBodyPassesAtOnce checks that a response that arrives in parts is passed
+// on in parts: only a possible beginning of a value is held back.
 func TestBodyPassesAtOnce(t *testing.T) {
 	s := newRig().set(t, "B=env:OTHER@h.example")
 	r, w := io.Pipe()
@@ -118,7 +118,7 @@ func TestBodyPassesAtOnce(t *testing.T) {
 	}
 }
 
-// nothing is a reader that gives neither bytes nor an error.
+// nothing is a reader that returns neither bytes nor an error.
 type nothing struct{}
 
 func (nothing) Read([]byte) (int, error) { return 0, nil }
@@ -151,8 +151,8 @@ func TestBodyEnds(t *testing.T) {
 	}
 }
 
-// FuzzScrub holds that a body in parts of any size comes out as the whole text
-// would with every spelling replaced, the leftmost and longest first.
+// FuzzScrub checks that a body in parts of any size is scrubbed like the whole
+// text with every encoding replaced, the leftmost and longest first.
 func FuzzScrub(f *testing.F) {
 	f.Add([]byte(value+"x"+value), "s3cr3t", "another-secret-0815", uint8(3))
 	f.Add([]byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"), "aaaaaaaa", "aaaaaaaaa", uint8(1))
@@ -175,7 +175,7 @@ func FuzzScrub(f *testing.F) {
 	})
 }
 
-// whole replaces by trying every pattern at every place.
+// whole replaces values by trying every pattern at every position.
 func whole(m *matcher, text []byte) (out []byte) {
 	for len(text) > 0 {
 		var best *pattern
@@ -208,8 +208,9 @@ func (s *stepped) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestScrubEscapes holds that a value is found however its bytes are escaped:
-// all of them, some, each in another way, and where a text is cut anywhere.
+// TestScrubEscapes checks that a value is found with any escaping of its
+// bytes: all of them, some, each in another way, and with the text split
+// anywhere.
 func TestScrubEscapes(t *testing.T) {
 	const plain = "ghp_16C7 e42F+92c6/12E7"
 	r := newRig()
@@ -276,7 +277,7 @@ func TestScrubEscapes(t *testing.T) {
 	}
 }
 
-// sized gives so many bytes at once.
+// sized reads so many bytes at once.
 type sized struct {
 	io.Reader
 	most int

@@ -93,8 +93,9 @@ func TestFilesRefused(t *testing.T) {
 	}
 }
 
-// TestFileIsFollowed holds that a file counts as it is, that one which cannot
-// be used refuses requests, and that every value it had stays scrubbed.
+// TestFileIsFollowed checks that the current content of a file is used, that
+// an unusable one refuses requests, and that every earlier value stays
+// scrubbed.
 func TestFileIsFollowed(t *testing.T) {
 	r := newRig()
 	path := filepath.Join(t.TempDir(), "s")
@@ -108,7 +109,7 @@ func TestFileIsFollowed(t *testing.T) {
 		}
 	}
 	swap("first-value-1")
-	replace := func(content string) { // as programs do that write such files
+	replace := func(content string) { // atomically, like programs that write such files
 		write(t, path+".new", content)
 		must(t, os.Rename(path+".new", path))
 	}
@@ -140,8 +141,8 @@ func TestHomeIsReplaced(t *testing.T) {
 	s.Close()
 }
 
-// counting is a command that prints a value of its own each time, and what it
-// was started with.
+// counting returns a command that prints a new value each time, and a function
+// that counts its starts.
 func counting(t *testing.T) (command []string, starts func() int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -206,8 +207,8 @@ func TestCommandsThatFail(t *testing.T) {
 	}
 }
 
-// TestCommandIsEnded holds that one which takes too long ends with what it has
-// started.
+// TestCommandIsEnded checks that a command that takes too long is ended with
+// its child processes.
 func TestCommandIsEnded(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	must(t, syscall.Mkfifo(pipe, 0o600))
@@ -238,7 +239,7 @@ func TestCommandIsEnded(t *testing.T) {
 	}
 }
 
-// TestCommandEnvironment holds that a command gets no more than it needs.
+// TestCommandEnvironment checks that a command gets no more than it needs.
 func TestCommandEnvironment(t *testing.T) {
 	r := newRig()
 	r.env["HOME"], r.env["AWS_SECRET_ACCESS_KEY"] = "/home/me", "s3cr3t-of-aws"
@@ -255,8 +256,8 @@ func TestCommandEnvironment(t *testing.T) {
 	}
 }
 
-// TestValuesComeToAnEnd holds that a source which gives another value each time
-// is refused in the end, because all of them stay scrubbed.
+// TestValuesComeToAnEnd checks that a source that returns a new value each
+// time is refused in the end, because all of them stay scrubbed.
 func TestValuesComeToAnEnd(t *testing.T) {
 	r := newRig()
 	path := filepath.Join(t.TempDir(), "s")

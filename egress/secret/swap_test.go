@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// TestSwap writes $A and $B for the stand-ins of two secrets, and {…} for what
-// is in base64.
+// TestSwap uses $A and $B for the stand-ins of two secrets, and {…} for
+// base64.
 func TestSwap(t *testing.T) {
 	s := newRig().set(t, "A=env:TOKEN@h.example", "B=env:OTHER@h.example,i.example:80,[::1]:8443", "C=env:TOKEN@elsewhere.example")
 	const other = "another-secret-0815"
@@ -90,18 +90,18 @@ func TestNamesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestValuesAreNotReadAgain holds that what was put in is final, also when a
-// value looks like a stand-in of another secret would.
+// TestValuesAreNotReadAgain checks that inserted values are final, also if a
+// value looks like a stand-in of another secret.
 func TestValuesAreNotReadAgain(t *testing.T) {
 	r := newRig()
 	s := r.set(t, "A=env:TOKEN@h.example", "B=env:OTHER@h.example")
-	s.in.secrets[0].value = []byte("x" + s.Env()["B"]) // as nobody can know it before
+	s.in.secrets[0].value = []byte("x" + s.Env()["B"]) // the stand-in is not known before
 	if got, err := swapped(t, s, "h.example", s.Env()["A"]); got != "x"+s.Env()["B"] || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
 
-// TestRequestsStayBounded holds that a short request does not become a huge one.
+// TestRequestsStayBounded checks that a short request does not become a huge one.
 func TestRequestsStayBounded(t *testing.T) {
 	r := newRig()
 	r.env["TOKEN"] = strings.Repeat("x", maxValue)
@@ -121,7 +121,7 @@ func TestRequestsStayBounded(t *testing.T) {
 	}
 }
 
-// TestNothingIsSwappedWhenOneFails holds that a request is refused as a whole,
+// TestNothingIsSwappedWhenOneFails checks that a request is refused as a whole,
 // and only when it needs the value that cannot be read.
 func TestNothingIsSwappedWhenOneFails(t *testing.T) {
 	r := newRig()
