@@ -27,8 +27,8 @@ type box struct {
 // places in the table.
 type words uint32
 
-// methods are the methods that there are, sorted. CONNECT is none: it opens a
-// tunnel and asks for nothing.
+// methods are the known methods, sorted. CONNECT is not among them: it opens a
+// tunnel and requests no resource.
 var methods = []string{
 	"COPY", "DELETE", "GET", "HEAD", "LOCK", "MKCOL", "MOVE", "OPTIONS", "PATCH", "POST", "PROPFIND", "PROPPATCH", "PUT", "QUERY",
 	"REPORT", "SEARCH", "TRACE", "UNLOCK",
@@ -102,8 +102,8 @@ func portOf(scheme string) int {
 	return 0
 }
 
-// capability spells the box. Known are its methods, nil when nobody has
-// spelled them yet.
+// capability returns the box as a Capability. known are the methods of the box,
+// nil before the first call has computed them.
 func (b *box) capability(known []string) Capability {
 	c := Capability{Kind: b.kind}
 	switch b.kind {
@@ -130,7 +130,8 @@ func (b *box) capability(known []string) Capability {
 	return c
 }
 
-// holds reports whether all that o says, but for its words, is said by b.
+// holds reports whether b includes everything that o allows, regardless of its
+// wording.
 func (b *box) holds(o *box) bool {
 	if b.kind != o.kind {
 		return false
@@ -200,7 +201,8 @@ func (b *box) meetNet(o, out *box, both words) bool {
 	return true
 }
 
-// order sorts boxes; it tells apart all that differ in more than their words.
+// order compares boxes; it distinguishes all boxes that differ in more than
+// their wording.
 func (b *box) order(o *box) int {
 	return cmp.Or(
 		strings.Compare(string(b.kind), string(o.kind)), strings.Compare(b.path, o.path),

@@ -16,9 +16,10 @@ func Defaults() Limits {
 	}
 }
 
-// Terms are what a manifest and a policy come to, whoever is granted what. They
-// do not change, so they are safe for concurrent use; who builds many profiles
-// keeps them for as long as manifest and policy are the same.
+// Terms are the combination of a manifest and a policy, independent of any
+// grantee. They do not change, so they are safe for concurrent use; a caller
+// that builds many profiles keeps them as long as manifest and policy stay the
+// same.
 type Terms struct {
 	both    []*box
 	tool    string
@@ -69,18 +70,18 @@ func Prepare(m Manifest, p Policy) (*Terms, error) {
 	}, nil
 }
 
-// Build makes the profile of a call: what grant, manifest and policy all allow.
-// A profile that allows nothing is one too; a guard then says which of the
-// three lacks what was refused.
+// Build makes the profile of a call: the intersection of grant, manifest and
+// policy. A profile that allows nothing is valid too; a guard then says which
+// of the three does not contain what was refused.
 //
-// It refuses with [sandbox.CodeValidation] what is malformed (Field names the
-// place), with [sandbox.CodePermissionDeny] a grant that is missing or out of
-// its time, and one without a consent in time where the call is unsafe, or has
-// write or process among its side effects, and with [sandbox.CodeDenyTool] the
+// Build returns [sandbox.CodeValidation] for malformed input (Field names the
+// place); [sandbox.CodePermissionDeny] for a grant that is missing or outside
+// its time, and for one without a valid consent when the call is unsafe or has
+// write or process among its side effects; and [sandbox.CodeDenyTool] for the
 // manifest of another tool.
 //
 // The side effects are those that manifest and policy declare, and those that
-// what is allowed can have whatever they declare.
+// the allowed operations can have regardless of the declarations.
 func Build(g Grant, m Manifest, p Policy, now time.Time) (Profile, error) {
 	if err := g.check(now); err != nil {
 		return Profile{}, err
@@ -158,7 +159,7 @@ func cloned(c *Consent) *Consent {
 	return &clone
 }
 
-// highest returns the highest of classes, low where nobody names one.
+// highest returns the highest of classes, low when none is set.
 func highest(classes ...SafetyClass) SafetyClass {
 	out := SafetyLow
 	for _, c := range classes {
@@ -169,8 +170,8 @@ func highest(classes ...SafetyClass) SafetyClass {
 	return out
 }
 
-// effects returns the union of what is declared and of what boxes can do,
-// sorted.
+// effects returns the union of the declared side effects and those that boxes
+// can have, sorted.
 func effects(list []*box, declared []SideEffect) []SideEffect {
 	out := append([]SideEffect{}, declared...)
 	for i := range list {
@@ -207,8 +208,8 @@ func (b *box) effects() []SideEffect {
 	return nil
 }
 
-// strictest returns the least of what manifest and policy say, and the default
-// of what neither says.
+// strictest returns the smaller of each limit of manifest and policy, and the
+// default when neither sets it.
 func strictest(m, p, def Limits) Limits {
 	return Limits{
 		MaxBytesIn:     least(m.MaxBytesIn, p.MaxBytesIn, def.MaxBytesIn),

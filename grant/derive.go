@@ -9,26 +9,27 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A Wish is what a grant that is derived from another is to be like. What is
-// left out is as in the parent.
+// A Wish describes a grant to be derived from another. Fields that are left out
+// are as in the parent.
 type Wish struct {
 	ID          string // of the new grant; required
 	Call        string // that it serves; required
 	DecisionKey string // fingerprint of the decision to derive it; required
-	Agent       string // who gets it
+	Agent       string // the agent that gets it
 
 	Capabilities []Capability // nil is all of the parent's
 	Budget       *Budget      // nil is all of the parent's
 	Expires      time.Time    // zero is with the parent
 }
 
-// Derive makes a grant of less, or as much, for another call of the same tool.
-// It never gives more: a wish for a capability, an amount or a time that the
-// parent does not have is SANDBOX.PERMISSION_DENY, as is one of a parent
-// that is not good at the time; nothing is cut in silence. Tenant, subject,
-// session, tool and consent are the parent's. The new grant says in Parent whom
-// it draws its budget from, and falls with: both are for who keeps budgets and
-// revocations to see to, by that id.
+// Derive returns a grant with the same or fewer permissions, for another call
+// of the same tool. It never extends them: a wish for a capability, an amount
+// or a time that the parent does not have fails with SANDBOX.PERMISSION_DENY,
+// as does a wish under a parent that is not valid at now; Derive never reduces
+// a wish silently. Tenant, subject, session, tool and consent are the parent's.
+// The field Parent of the new grant names the grant whose budget it draws from
+// and with which it is revoked; the keepers of budgets and revocations enforce
+// both by that id.
 func (g Grant) Derive(w Wish, now time.Time) (Grant, error) {
 	if err := g.check(now); err != nil {
 		return Grant{}, err

@@ -1,13 +1,14 @@
-// Package grant decides what one call of a tool may do: who was granted what
-// (a [Grant]), what the tool says it needs (a [Manifest]), and what the
-// settings allow at all (a [Policy]) come to one [Profile], which never allows
-// what any of the three forbids. A guard then holds every [Operation] against
-// the profile before it runs. The package is pure.
+// Package grant decides what one call of a tool may do. It combines a [Grant],
+// which says what the subject was granted, a [Manifest], which says what the
+// tool needs, and a [Policy], which says what the settings allow at all, into
+// one [Profile], which never allows what any of the three forbids. A guard then
+// checks every [Operation] against the profile before it runs. The package is
+// pure.
 //
 // The rules: capabilities intersect, each to its narrowest resource, action and
 // attribute; safety is the highest of the three; side effects are the union,
-// and what is carried out is bound by the intersection all the same; limits and
-// lists are the strictest.
+// while the intersection still bounds what is carried out; limits and lists are
+// the strictest.
 package grant
 
 import "time"
@@ -112,9 +113,10 @@ type Budget struct {
 // Unlimited is an amount without bound.
 const Unlimited int64 = -1
 
-// A Consent is somebody's yes to what has side effects or is unsafe.
+// A Consent is a person's approval of a call that has side effects or is
+// unsafe.
 type Consent struct {
-	By      string    `json:"by"` // who said it
+	By      string    `json:"by"` // who gave it
 	At      time.Time `json:"at"`
 	Expires time.Time `json:"expires"` // required
 }
@@ -167,16 +169,16 @@ type Template struct {
 	Rest *Argument  `json:"rest,omitempty"`
 }
 
-// An Argument is one that is allowed: one of the words, or what matches the
-// whole of the regular expression.
+// An Argument is an allowed argument: one of the words, or a text that matches
+// the regular expression as a whole.
 type Argument struct {
 	OneOf    []string `json:"oneOf,omitempty"`
 	Pattern  string   `json:"pattern,omitempty"` // RE2; has to match the whole argument
 	Optional bool     `json:"optional,omitempty"`
 }
 
-// Limits bound single operations. 0 is not said, so another's bound holds;
-// where nobody says one, the defaults of the builder do.
+// Limits bound single operations. 0 means unset, so the bound of another source
+// applies; when no source sets one, the defaults of the builder apply.
 type Limits struct {
 	MaxBytesIn     int64         `json:"maxBytesIn,omitempty"`
 	MaxBytesOut    int64         `json:"maxBytesOut,omitempty"`
@@ -218,8 +220,8 @@ type Mappings struct {
 	Tmp  string `json:"tmp"`  // below which temporary space is
 }
 
-// Policy is what settings say for all calls of a tenant and agent. Who makes
-// one from settings (config.GrantPolicy) fills it like this:
+// Policy is what settings say for all calls of a tenant and agent. Code that
+// makes one from settings (config.GrantPolicy) fills it like this:
 //
 //	fs.read, fs.list  the workspace, the temporary folder, /agent where it is there, filesystem.allowRead where it is no pattern
 //	fs.write          the workspace unless access is ro, the temporary folder, filesystem.allowWrite where it is no pattern
@@ -232,8 +234,8 @@ type Mappings struct {
 //	Limits            limits.timeout and the like
 //	Version           a hash of the settings that any policy is made of
 //
-// Patterns of paths are left to the wall and to policy/path, which are asked as
-// well: a profile narrows what they allow and never widens it.
+// Patterns of paths are left to the sandbox and to policy/path, which are
+// consulted as well: a profile narrows what they allow and never widens it.
 type Policy struct {
 	Version      string       `json:"version"` // hash of the settings it was made from
 	Capabilities []Capability `json:"capabilities"`
@@ -244,14 +246,14 @@ type Policy struct {
 	Denied       Denied       `json:"denied,omitzero"`
 	Mappings     Mappings     `json:"mappings"`
 
-	// Commands are the templates that hold beside those of manifests, for the
-	// programs that have one here.
+	// Commands are templates that apply in addition to those of manifests, to
+	// the programs that have one here.
 	Commands []Template `json:"commands,omitempty"`
 }
 
-// Sources are the capabilities that a profile is the intersection of, in
-// normal form. They allow nothing; they tell which of the three lacks what was
-// refused.
+// Sources are the capabilities that a profile is the intersection of, in normal
+// form. They allow nothing; they show which of the three does not contain what
+// was refused.
 type Sources struct {
 	Grant    []Capability `json:"grant"`
 	Manifest []Capability `json:"manifest"`

@@ -8,7 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// State is what a guard has to know beside profile and operation.
+// State is the information that a guard needs in addition to profile and
+// operation.
 type State struct {
 	Now     time.Time // required
 	Running int       // operations of this call that run already
@@ -23,9 +24,9 @@ type State struct {
 	KeyUsedBy string // the call that the decision key was used by; empty is none
 }
 
-// Vetted is an operation that a guard has let pass, spelled in the one way in
-// which it was judged. Executors take it and never the operation as it was
-// asked for, which they might read differently.
+// Vetted is an operation that a guard has allowed, in the exact form in which
+// it was judged. Executors take it and never the operation as requested, which
+// they might interpret differently.
 type Vetted struct {
 	Operation              // the path clean, the address canonical
 	Domain    Domain       // whose executor it is
@@ -38,20 +39,20 @@ type Vetted struct {
 	Capability string
 }
 
-// A Guard holds operations against one profile. It does not change, so it is
+// A Guard checks operations against one profile. It does not change, so it is
 // safe for concurrent use.
 //
-// It refuses in the codes of the one table: [sandbox.CodePermissionDeny] where
-// the grant lacks something or is not good (any longer), or a consent is
-// missing; [sandbox.CodeDenyTool] where the manifest lacks it, or a program or
-// an argument is not allowed; [sandbox.CodeCapabilityBlocked] where the policy
-// lacks it, or a path, host, method, type or size is beyond what lists and
-// limits let; [sandbox.CodeValidation] for what is malformed; and
-// [sandbox.CodeBudgetExceeded], retryable, for too much at a time. Field of
-// the error is the rule.
+// It refuses with the codes of the table of codes: [sandbox.CodePermissionDeny]
+// when the grant lacks something or is not (or no longer) valid, or a consent
+// is missing; [sandbox.CodeDenyTool] when the manifest lacks it, or a program
+// or an argument is not allowed; [sandbox.CodeCapabilityBlocked] when the
+// policy lacks it, or a path, host, method, type or size is outside lists and
+// limits; [sandbox.CodeValidation] for malformed input; and
+// [sandbox.CodeBudgetExceeded], retryable, for too many operations at a time.
+// Field of the error is the rule.
 //
-// It judges names. Where a link leads and which address a name has is for the
-// executor to find out and refuse.
+// A Guard judges names. The executor determines where a link leads and which
+// address a name has, and refuses accordingly.
 type Guard struct {
 	profile  *Profile
 	boxes    []*box
@@ -63,8 +64,8 @@ type Guard struct {
 	reader   *network.Rules // reads addresses, judges none
 }
 
-// Compile makes the guard of a profile. A profile that is not as [Build] made
-// it, as its hash tells, is [sandbox.CodeValidation].
+// Compile makes the guard of a profile. It returns [sandbox.CodeValidation] for
+// a profile whose hash shows that [Build] did not make it.
 func Compile(p Profile) (*Guard, error) {
 	if p.Hash == "" || p.Sum() != p.Hash {
 		return nil, invalid("profile.profileHash", "the profile is not as it was made", "build it anew")
@@ -118,8 +119,8 @@ func (g *Guard) Validate(op Operation, s State) error {
 	return err
 }
 
-// Validate compiles the profile and holds one operation against it. Who has
-// several keeps the guard of [Compile].
+// Validate compiles the profile and checks one operation against it. A caller
+// with several operations keeps the guard of [Compile].
 func Validate(p *Profile, op Operation, s State) error {
 	if p == nil {
 		return denied("profile", "", "there is no profile, so nothing is allowed", "ask for a grant")
@@ -197,8 +198,8 @@ func (g *Guard) current(s State) error {
 	return inTime(p.Expires, p.Grant, s.Now)
 }
 
-// consented reports that what the operation does needs a consent, or that the
-// tool as such does, and there is none in time.
+// consented returns an error when the operation, or the tool as such, needs a
+// consent and there is no valid one.
 func (g *Guard) consented(v *Vetted, now time.Time) error {
 	if err := g.profile.consented(now); err != nil {
 		return err
@@ -211,8 +212,9 @@ func (g *Guard) consented(v *Vetted, now time.Time) error {
 	return nil
 }
 
-// need reports why what the box says is not allowed. Of the three the grant is
-// named first, since nothing else matters to who was not granted a thing.
+// need returns the reason why the box is not allowed. It names the grant first
+// of the three sources, because nothing else matters to a subject without the
+// grant.
 func (g *Guard) need(b *box, what string) error {
 	if holding(g.boxes, b) != nil {
 		return nil

@@ -220,8 +220,8 @@ func TestGuardConsent(t *testing.T) {
 	}
 }
 
-// TestVettedIsOurs holds that what was judged does not change under the hands
-// of who asked.
+// TestVettedIsOurs checks that later changes by the caller do not change what
+// was judged.
 func TestVettedIsOurs(t *testing.T) {
 	guard := guarded(t, aGrant(), aManifest(), aPolicy())
 	run := grant.Operation{Kind: grant.OpProcExec, Tool: "git", Args: []string{"log"}}

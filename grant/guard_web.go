@@ -185,7 +185,7 @@ func (g *Guard) visit(v *Vetted, s State) error {
 	return blocked("op.url", "", "no address of this kind is opened", "use an address of http or https")
 }
 
-// unread passes on why an address was refused by who reads it.
+// unread returns the error for an address that its parser refused.
 func unread(err error) error {
 	e, ok := err.(*sandbox.Error)
 	if !ok {
@@ -256,8 +256,9 @@ func (g *Guard) ValidateMIME(contentType string) error {
 	return blocked(field, quoted(kind), "the type of the answer is not listed", "ask for one that is")
 }
 
-// listRule is the rule of a list that does not hold something: that of the grant,
-// where the grant has a list of its own which does not hold it either.
+// listRule names the rule of a list that does not contain something: the rule
+// of the grant when the grant has a list of its own that does not contain it
+// either.
 func (g *Guard) listRule(name string, granted []string, holds func(string) bool) string {
 	if granted != nil && !slices.ContainsFunc(granted, holds) {
 		return "grant.lists." + name

@@ -14,11 +14,11 @@ import (
 const hashFormat = 1
 
 // Sum returns the SHA-256, in hex, of what the profile allows and to whom, in
-// canonical JSON. Left out is what is of one call alone: the ids of grant, call
-// and session, the decision key, expiry and consent; and the sources, which
-// allow nothing. Two calls of one tool under the same grants, manifest and
-// policy have the same hash. It depends neither on the order of lists nor on
-// the platform.
+// canonical JSON. It excludes the fields that belong to one call alone: the ids
+// of grant, call and session, the decision key, expiry and consent; and the
+// sources, which allow nothing. Two calls of one tool under the same grants,
+// manifest and policy have the same hash. It depends neither on the order of
+// lists nor on the platform.
 func (p *Profile) Sum() string {
 	c := *p
 	c.Grant, c.Call, c.Session, c.DecisionKey, c.Hash = "", "", "", "", ""

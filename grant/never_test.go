@@ -137,7 +137,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestWhoLacks holds that a refusal names who lacks what, the grant first.
+// TestWhoLacks checks that a refusal names the source that lacks a permission,
+// the grant first.
 func TestWhoLacks(t *testing.T) {
 	only := []grant.Capability{{Kind: grant.FSRead, Path: "/workspace"}, {Kind: grant.FSRead, Path: "/tmp/call"}}
 	ops := []grant.Operation{

@@ -46,7 +46,7 @@ func effectsOf(k OpKind) []SideEffect {
 	return nil
 }
 
-// fields are what an operation may have set beside kind and timeout.
+// fields are the fields that an operation may set besides kind and timeout.
 type fields struct {
 	path, span, data, overwrite, web, url, selector, fullPage, text, gone, program, bytes bool
 }
@@ -81,8 +81,8 @@ func fieldsOf(k OpKind) fields {
 	return fields{}
 }
 
-// alien returns the first field that is set and is none of the kind: what
-// somebody meant by it would not be done.
+// alien returns the first field that is set but does not belong to the kind:
+// the operation would silently ignore it.
 func (op *Operation) alien() string {
 	f := fieldsOf(op.Kind)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// A probe is one thing that may be wanted: the smallest that capabilities tell
-// apart.
+// A probe is one possible request: the smallest unit that capabilities
+// distinguish.
 type probe struct {
 	kind                           grant.Kind
 	path, host, scheme, word, name string

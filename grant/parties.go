@@ -10,10 +10,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// Check reports what is wrong with a grant at that time, as [Build] does:
-// [sandbox.CodeValidation] for one that is malformed, and
-// [sandbox.CodePermissionDeny] where there is none, or not yet or no longer.
-// What it is for is not looked at.
+// Check returns the error of a grant at that time, as [Build] does:
+// [sandbox.CodeValidation] for a malformed one, and
+// [sandbox.CodePermissionDeny] when there is none, or it is not yet or no
+// longer valid. It does not check what the grant allows.
 func (g *Grant) Check(now time.Time) error {
 	if err := g.check(now); err != nil {
 		return err
@@ -51,8 +51,8 @@ func InLine(i int, err error) error {
 	return &out
 }
 
-// check reports what is wrong with a grant at that time: it is malformed, or
-// there is none, or not yet or no longer.
+// check returns an error when the grant is malformed or missing, or not yet or
+// no longer valid at that time.
 func (g *Grant) check(now time.Time) error {
 	if now.IsZero() {
 		return fault(sandbox.CodeInternal, "state.now", "", "nobody said what time it is", "")
@@ -105,7 +105,8 @@ func inTime(expires time.Time, id string, now time.Time) error {
 	return nil
 }
 
-// check reports what is wrong with a consent; none is none that is wrong.
+// check returns an error for a malformed consent; a missing consent is not an
+// error.
 func (c *Consent) check(field string) error {
 	switch {
 	case c == nil:

@@ -10,10 +10,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// TestPromises holds the promises with room for a machine that is busy: the
-// best of many small batches counts, in time of the processor, and the bound is
+// TestPromises checks the performance promises with room for a busy machine:
+// the best of many small batches counts, in processor time, and the bound is
 // four times as wide; under the race detector, which slows each step down, it
-// only tells runaways.
+// only detects runaways.
 func TestPromises(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

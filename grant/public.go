@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A PublicView is what whoever called may read of an error: no path, no host,
-// no name, nothing that somebody wrote.
+// A PublicView is the part of an error that the caller may read: no path, no
+// host, no name, no text from another party.
 type PublicView struct {
 	Code      sandbox.Code `json:"code"`
 	Status    int          `json:"status"`          // of HTTP
@@ -18,8 +18,8 @@ type PublicView struct {
 	Retryable bool         `json:"retryable"`
 }
 
-// An AuditView is what the record keeps of an error: all of it. It is for who
-// keeps the settings, never for who called.
+// An AuditView is the part of an error that the record keeps: all of it. It is
+// for the administrator of the settings, never for the caller.
 type AuditView struct {
 	Code     sandbox.Code `json:"code"`
 	Rule     string       `json:"rule,omitempty"` // that decided, or the field at fault
@@ -29,8 +29,9 @@ type AuditView struct {
 	Cause    string       `json:"cause,omitempty"`
 }
 
-// Public returns the view of an error for who called; of nil it is zero. What
-// is no *sandbox.Error is shown as [sandbox.CodeInternal].
+// Public returns the view of an error for the caller, and the zero view for
+// nil. It shows an error that is not a *sandbox.Error as
+// [sandbox.CodeInternal].
 func Public(err error) PublicView {
 	code := sandbox.CodeOf(err)
 	if code == "" {
@@ -73,7 +74,8 @@ func Audit(err error) AuditView {
 	return v
 }
 
-// publicMessage is what a code says to who called, "" for one that there is not.
+// publicMessage is the message of a code for the caller, "" for an unknown
+// code.
 func publicMessage(c sandbox.Code) string {
 	switch c {
 	case sandbox.CodePermissionDeny:

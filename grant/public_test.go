@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// TestTableOfCodes holds the rows of the table of codes that are for this
-// package: what is wrong, the code, its status, and what each view tells.
+// TestTableOfCodes checks the rows of the table of codes that concern this
+// package: the fault, the code, its status, and the contents of each view.
 func TestTableOfCodes(t *testing.T) {
 	guard := guarded(t, aGrant(), aManifest(), aPolicy())
 	check := func(op grant.Operation) error { return guard.Validate(op, now()) }

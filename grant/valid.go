@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// Bounds of what grants, manifests and policies may hold.
+// Bounds of the contents of grants, manifests and policies.
 const (
 	maxCapabilities = 256
 	maxMeets        = 2048 // of boxes of two parties

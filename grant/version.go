@@ -28,8 +28,8 @@ func isVersionLabel(s string) bool {
 	})
 }
 
-// isStructural reports whether s is a field of what a caller handed in, by the
-// names that we gave the fields and by places in lists.
+// isStructural reports whether s names a field of the caller's input, by known
+// field names and by positions in lists.
 func isStructural(s string) bool {
 	parts := strings.Split(s, ".")
 	first, _, _ := strings.Cut(parts[0], "[")

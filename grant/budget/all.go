@@ -7,12 +7,12 @@ import (
 )
 
 // All is a source that takes from every one of the sources, or from none: for
-// what is paid out of accounts that have no chain in common. One source is
-// itself.
+// payments out of accounts that have no chain in common. With one source, All
+// returns that source.
 //
-// They are asked one after the other, so what the first ones have given is kept
-// from others for a moment also where a later one has nothing. Reservations are
-// settled in all of them, whatever one of them says.
+// The sources are charged one after the other, so an amount of the first ones
+// is briefly withheld from others even when a later one has nothing left.
+// Reservations are settled in all of them, even when one of them fails.
 func All(sources ...Source) Source {
 	if len(sources) == 1 {
 		return sources[0]

@@ -107,8 +107,8 @@ func TestAllTakesFromAllOrNone(t *testing.T) {
 	}
 }
 
-// TestAllSettlesEverywhere holds that one source that fails keeps no other from
-// being settled, and that this is told.
+// TestAllSettlesEverywhere checks that a source that fails keeps no other from
+// being settled, and that the failure is reported.
 func TestAllSettlesEverywhere(t *testing.T) {
 	bad, good := purseOf("bad", 10), purseOf("good", 10)
 	bad.fail = errors.New("the disk is gone")

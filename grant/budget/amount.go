@@ -1,11 +1,11 @@
 // Package budget counts what operations may use and have used: calls, bytes,
-// files and times. It holds the arithmetic of amounts and of chains of
-// accounts; it is pure. The accounts themselves lie in budget/ledger, and
-// budget/meter counts while an operation runs.
+// files and times. The arithmetic of amounts and of chains of accounts is pure.
+// The accounts themselves are in package ledger, and a [Meter] counts while an
+// operation runs.
 //
-// An amount is reserved before it is used and settled afterwards: what was not
-// used goes back. So nothing is granted twice, and whoever dies in between
-// leaves its reservation charged as used.
+// An amount is reserved before it is used and settled afterwards: the unused
+// part is returned. So nothing is granted twice, and a process that dies in
+// between leaves its reservation charged as used.
 package budget
 
 import (
@@ -179,9 +179,9 @@ func check(a Amount, what string, least int64) error {
 	return nil
 }
 
-// CheckMetered refuses a bound that nobody could hold: one on a kind that is
-// not among those that can be metered where the operation runs. Nothing of a
-// kind, and no bound on it, need no metering. The code is
+// CheckMetered refuses a bound that cannot be enforced: one on a kind that is
+// not among those that can be metered where the operation runs. A bound of zero
+// on a kind, or no bound on it, needs no metering. The code is
 // [sandbox.CodeUnsupported].
 func CheckMetered(bound Amount, metered ...Kind) error {
 	var can [NumKinds]bool

@@ -7,9 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// An Account is what one of those who pay may use and has used. Used includes
-// what is reserved at the moment: of an account only the difference to the
-// bound can be had.
+// An Account is what one payer of a chain may use and has used. Used includes
+// what is currently reserved: only the difference to the bound is available.
 type Account struct {
 	ID    string
 	Bound Amount
@@ -44,14 +43,14 @@ func Draw(chain []Account, want Amount) ([]Account, error) {
 	return Charge(chain, want), nil
 }
 
-// share is the part of what is left that one holder may take beyond what it
-// needs now.
+// share is the inverse of the part of the rest that one reservation may take
+// beyond what it needs now.
 const share = 8
 
-// Part tells how much of want can be drawn: all of it where there is plenty,
-// otherwise an eighth of what is left, so that one holder that reserves ahead
-// does not take everything from the others; but never less than least. When
-// the chain has less than least, the error is that of [Draw].
+// Part returns how much of want can be drawn: all of it where there is plenty,
+// otherwise an eighth of what is left, so that a reservation made ahead of use
+// does not take everything from the others; but never less than least. When the
+// chain has less than least, the error is that of [Draw].
 func Part(chain []Account, least, want Amount) (Amount, error) {
 	if err := cmp.Or(CheckDraw(least), CheckDraw(want)); err != nil {
 		return Amount{}, err
@@ -69,9 +68,9 @@ func Part(chain []Account, least, want Amount) (Amount, error) {
 	return FromValues(high), nil
 }
 
-// Charge adds what was used to every account, whatever their bounds: what
-// happened has happened. Only what is measured afterwards, as times are, goes
-// beyond a bound this way.
+// Charge adds the usage to every account, whatever their bounds, because it has
+// already happened. Only usage that is measured afterwards, such as times,
+// exceeds a bound this way.
 func Charge(chain []Account, used Amount) []Account {
 	next := make([]Account, len(chain))
 	for i, a := range chain {
@@ -81,8 +80,8 @@ func Charge(chain []Account, used Amount) []Account {
 	return next
 }
 
-// Settle replaces a reservation by what was used of it: the rest goes back to
-// every account, and what was used beyond it is charged.
+// Settle replaces a reservation by its usage: it returns the rest to every
+// account, and charges usage beyond the reservation.
 func Settle(chain []Account, reserved, used Amount) []Account {
 	back, over := Sub(reserved, used), Sub(used, reserved)
 	next := make([]Account, len(chain))
@@ -102,7 +101,7 @@ type Exceeded struct {
 	Want    int64
 }
 
-// Error tells the numbers.
+// Error returns a message with the numbers.
 func (e *Exceeded) Error() string {
 	return fmt.Sprintf("%d of %d are used or reserved, %d more wanted", e.Used, e.Bound, e.Want)
 }

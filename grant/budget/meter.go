@@ -1,10 +1,10 @@
-// Meter: this part of the package counts what one operation uses while it runs, and stops it
-// when a budget is used up: bytes exactly, at the first that is too many; times
-// by looking every [Interval] at the latest, by ending the operation's context.
+// This file counts what one operation uses while it runs, and stops it when a
+// budget is used up: bytes exactly, at the first byte too many; times by
+// looking every [Interval] at the latest, by ending the operation's context.
 //
-// A meter holds a reservation that is always a little ahead of what was used:
-// as much again as was used so far, within bounds. So an operation costs few
-// draws from the accounts, keeps little from others, and a crash charges little
+// A meter holds a reservation that is always a little ahead of the usage: as
+// much again as was used so far, within bounds. So an operation needs few draws
+// from the accounts, withholds little from others, and a crash charges little
 // that was not used.
 
 package budget
@@ -26,22 +26,23 @@ const (
 	shortest = 5 * time.Millisecond
 
 	// patience is how long times run on while the accounts cannot be reached,
-	// because others work on them or the disk stands still; then the operation
-	// goes on with what it holds, and ends when that is used up. An operation
-	// that ends so was charged in vain, and a crowd on a busy disk keeps accounts
-	// for seconds; what is used meanwhile is charged all the same.
+	// because other processes work on them or the disk stalls; then the
+	// operation goes on with its reservation, and ends when that is used up.
+	// Ending an operation wastes what it was charged, and many processes on a
+	// busy disk occupy accounts for seconds; usage in the meantime is charged
+	// all the same.
 	patience = 10 * time.Second
 
-	// silence is how long a clock may take to answer, while the others are
-	// looked at as ever. It is no shorter because an operation whose clock is
-	// silent is ended: on a busy machine a guest, or who reads its answers,
-	// stands still for seconds, and so may the whole machine. What a program
-	// uses meanwhile its guest bounds by itself.
+	// silence is how long a clock may take to answer, while the others are read
+	// as usual. It is this long because an operation whose clock is silent is
+	// ended: on a busy machine a guest, the reader of its answers or the whole
+	// machine may stall for seconds. Meanwhile the guest itself bounds the
+	// usage of a program.
 	silence = 15 * time.Second
 
 	// settling bounds the wait for the accounts at the end of an operation,
-	// whose context may have ended already. What cannot be settled stays charged,
-	// so it is longer than patience.
+	// whose context may have ended already. It is longer than patience, because
+	// an amount that is not settled stays charged.
 	settling = 30 * time.Second
 )
 
@@ -50,7 +51,7 @@ type Meter struct {
 	ctx    context.Context
 	stop   context.CancelCauseFunc
 	ended  chan struct{} // closed by End
-	gone   chan struct{} // closed when nobody looks at clocks any more
+	gone   chan struct{} // closed when no goroutine looks at clocks any more
 	wake   chan struct{} // there is another clock
 	finish sync.Once
 	err    error // of the settlement
@@ -68,10 +69,10 @@ type Meter struct {
 var errEnded = sandbox.Errorf(sandbox.CodeInternal, "meter budget", "the operation has ended")
 
 // Start reserves first, which is what is known beforehand (one call, say) and
-// counts as used, and begins to count time. Where nothing is left of the time,
-// or of what first names, it refuses and nothing was taken. The operation has
-// to run with the context that it returns; the cause of its end is the error
-// that tells what was used up. [Meter.End] must be called.
+// counts as used, and begins to count time. When no time is left, or less than
+// first needs, it refuses and takes nothing. The operation has to run with the
+// returned context; the cause of its end is the error that says what was used
+// up. The caller must call [Meter.End].
 func Start(ctx context.Context, from Source, first Amount) (*Meter, context.Context, error) {
 	if err := CheckDraw(first); err != nil {
 		return nil, nil, err
@@ -122,7 +123,7 @@ func (m *Meter) Waive() {
 	m.waived = true
 }
 
-// Used tells what was used so far, times as they were seen last.
+// Used returns what was used so far, with times as they were last read.
 func (m *Meter) Used() Amount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,8 +153,8 @@ func (m *Meter) End() (used Amount, err error) {
 	return m.Used(), m.err
 }
 
-// last looks at the clocks once more. Where nobody knows any more what was used
-// what was reserved counts.
+// last reads the clocks once more. Where usage can no longer be determined, the
+// reserved amount counts.
 func (m *Meter) last() {
 	m.mu.Lock()
 	clocks := m.clocks

@@ -11,18 +11,18 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A Usage tells how much time an operation has used so far, with all that
-// belongs to it. It is called every [Interval] or more often, by one goroutine
-// at a time, and goes on telling the last figure when what it looks at has
-// ended. An error means that nobody can tell any more; so do 15 seconds without
-// an answer, after which it is not called again.
+// A meterUsage returns how much time an operation has used so far, including
+// all its parts. It is called every [Interval] or more often, by one goroutine
+// at a time, and keeps returning the last figure when the measured part has
+// ended. An error means that usage can no longer be determined; so do 15
+// seconds without an answer, after which it is not called again.
 type meterUsage func() (time.Duration, error)
 
 // A clock is one kind of time that is watched.
 type clock struct {
 	kind    Kind
 	read    meterUsage
-	speed   int   // how many times faster than the clock on the wall it may go
+	speed   int   // how many times faster than real time it may go
 	shown   int64 // milliseconds
 	counted int64 // of them
 	failed  error
@@ -38,10 +38,10 @@ type answer struct {
 }
 
 // Watch counts time of kind k, [budget.CPUMs] or [budget.GPUMs], until the end,
-// and ends the operation's context when the budget is used up or
-// usage fails. Where nothing is left it refuses; what runs must not be begun
-// then. A nil usage says that the kind cannot be metered here, which is
-// [sandbox.CodeUnsupported]. What several usages of one kind tell is added up.
+// and ends the operation's context when the budget is used up or usage fails.
+// When nothing is left it refuses, and the caller must not begin the operation.
+// A nil usage means that the kind cannot be metered here, which is
+// [sandbox.CodeUnsupported]. Several usages of one kind are added up.
 func (m *Meter) Watch(k Kind, usage meterUsage) error {
 	if usage == nil {
 		return Unmetered(k)
@@ -90,7 +90,7 @@ func (m *Meter) look() {
 	}
 }
 
-// tick looks at all clocks, reserves what they need and tells when to look
+// tick reads all clocks, reserves what they need and returns when to read them
 // again. An error means that the operation has to end.
 func (m *Meter) tick() (time.Duration, error) {
 	m.mu.Lock()
@@ -113,8 +113,8 @@ func (m *Meter) tick() (time.Duration, error) {
 	return m.pause(clocks), nil
 }
 
-// needs counts what the clocks have shown and tells what has to be reserved for
-// what comes; must says that what was used is no longer covered.
+// needs counts what the clocks have shown and returns what has to be reserved
+// for the next interval; must says that the usage is no longer covered.
 func (m *Meter) needs(clocks []*clock) (least, want Amount, must bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,10 +165,10 @@ func (m *Meter) pause(clocks []*clock) time.Duration {
 	return max(next, shortest)
 }
 
-// look reads the clock, a millisecond that has begun as a whole one. A clock
-// that goes back stands still, and so does one that does not answer within
-// wait; what it says later is seen by a later look. It is called without m.mu:
-// what others tell may take its time.
+// look reads the clock and rounds up to whole milliseconds. A clock that goes
+// back counts as standing still, and so does one that does not answer within
+// wait; a later look sees its answer. It is called without m.mu, because a
+// usage function may be slow.
 func (c *clock) look(wait time.Duration) error {
 	if c.failed != nil {
 		return c.failed

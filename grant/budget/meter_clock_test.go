@@ -152,7 +152,7 @@ func TestClockHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Add(budget.Files, 1); err != nil { // nobody waits for the clock
+		if err := m.Add(budget.Files, 1); err != nil { // without waiting for the clock
 			t.Fatal(err)
 		}
 		<-ctx.Done()
@@ -222,9 +222,9 @@ func TestClockGoesBack(t *testing.T) {
 	})
 }
 
-// TestBusyProcess stops a real process that uses all the time it gets. What it
-// used is told by the kernel at its end. On a machine that is busy with other
-// tests we may be late, so the best of some rounds is what is measured.
+// TestBusyProcess stops a real process that uses all the time it gets. The
+// kernel reports its usage at its end. On a machine that is busy with other
+// tests the meter may be late, so the best of some rounds is what is measured.
 func TestBusyProcess(t *testing.T) {
 	const budgetMs, late = 300, 100
 	best := int64(1 << 62)

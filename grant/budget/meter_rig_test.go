@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-// purse is one account in memory. It is a source, and the reservation too.
+// meterPurse is one account in memory. It is a source, and the reservation too.
 type meterPurse struct {
 	mu      sync.Mutex
 	account budget.Account

@@ -8,14 +8,14 @@ import (
 )
 
 // Reader counts what is read from r as kind k, [budget.BytesIn] or
-// [budget.BytesOut]. Exactly what the budget has is handed on; when there is a
-// byte more, Read fails with the error that tells so, and the operation's
+// [budget.BytesOut]. It delivers exactly the bytes that the budget has; at the
+// first byte more, Read fails with the error that says so, and the operation's
 // context ends. Like r it is for one goroutine.
 func (m *Meter) Reader(k Kind, r io.Reader) io.Reader { return &reader{m: m, kind: k, r: r} }
 
-// Writer counts what is written to w as kind k. Exactly what the budget has is
-// written; at the first byte more Write fails with the error that tells so, and
-// the operation's context ends. Like w it is for one goroutine.
+// Writer counts what is written to w as kind k. It writes exactly the bytes
+// that the budget has; at the first byte more, Write fails with the error that
+// says so, and the operation's context ends. Like w it is for one goroutine.
 func (m *Meter) Writer(k Kind, w io.Writer) io.Writer { return &writer{m: m, kind: k, w: w} }
 
 type reader struct {

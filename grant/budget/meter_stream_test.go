@@ -115,7 +115,7 @@ func TestFewDraws(t *testing.T) {
 	if _, err := io.Copy(io.Discard, m.Reader(budget.BytesIn, io.LimitReader(zeros{}, 64<<20))); err != nil {
 		t.Fatal(err)
 	}
-	end(t, m, p, budget.BytesIn, 64<<20) // and nobody draws any more
+	end(t, m, p, budget.BytesIn, 64<<20) // and no more draws follow
 	if p.draws > 100 {
 		t.Errorf("%d draws for 64 MiB", p.draws)
 	}

@@ -9,8 +9,8 @@ type Source interface {
 	Reserve(ctx context.Context, want Amount) (Reservation, error)
 }
 
-// A Reservation is an amount that nobody else can have. It is safe for
-// concurrent use.
+// A Reservation is an amount that is withheld from all other callers. It is
+// safe for concurrent use.
 type Reservation interface {
 	// Held is what is reserved now.
 	Held() Amount
@@ -19,9 +19,9 @@ type Reservation interface {
 	// of want as [Part] says. It returns what came to be held in addition.
 	More(ctx context.Context, least, want Amount) (Amount, error)
 
-	// Settle ends the reservation with what was used. The rest goes back; what
-	// was used beyond it is charged all the same. After it has succeeded
-	// further calls do nothing and More is refused. A reservation that is
-	// never settled counts as used.
+	// Settle ends the reservation with its usage. It returns the rest and
+	// charges usage beyond the reservation. After it has succeeded further
+	// calls do nothing and More is refused. A reservation that is never settled
+	// counts as used.
 	Settle(ctx context.Context, used Amount) error
 }

@@ -22,11 +22,11 @@ type Bounds struct {
 	Tenant  budget.Amount
 }
 
-// Chain is what a grant draws from: line is the grant and, in order, those that
-// it was derived from, up to one that was not. Then come the session that this
-// last one was given for, which is that of its agent, all agents of the line, and
-// the tenant, as far as they are named: who hands a part of his grant to
-// somebody else pays for it, too.
+// Chain returns the accounts that a grant draws from: line is the grant and, in
+// order, those that it was derived from, up to one that was not derived. Then
+// follow the session that this last grant was given for, which is that of its
+// agent, all agents of the line, and the tenant, as far as they are named: an
+// agent that passes on a part of its grant pays for it, too.
 func Chain(line []grant.Grant, b Bounds, now time.Time) ([]Limit, error) {
 	if err := checkLine(line); err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func Chain(line []grant.Grant, b Bounds, now time.Time) ([]Limit, error) {
 	return chain, nil
 }
 
-// checkLine refuses grants that are no line, so that nobody draws past the
-// grant that his was derived from.
+// checkLine refuses grants that are not a line of derivation, so that a grant
+// cannot bypass the account of its parent.
 func checkLine(line []grant.Grant) error {
 	const op = "open budget account"
 	if most := MaxDepth - 3; len(line) == 0 || len(line) > most {

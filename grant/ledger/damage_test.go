@@ -153,8 +153,8 @@ func TestFailedWrite(t *testing.T) {
 	wantUsed(t, a, 3, 3, 3)
 }
 
-// TestLeftovers holds that what a killed process leaves of a file that it was
-// making, or somebody puts there, is in nobody's way.
+// TestLeftovers checks that incomplete files of a killed process, and foreign
+// files, do not disturb the ledger.
 func TestLeftovers(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	a := account(t, l, calls("tenant:t", 10))

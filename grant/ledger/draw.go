@@ -47,9 +47,9 @@ func (a *Account) draw(ctx context.Context, fn func([]budget.Account) ([]budget.
 	})
 }
 
-// change replaces what the accounts have used by what fn makes of it: of all of
-// them, or of none. Accounts that are gone are an error when whole is set, and
-// left out otherwise. It is called under the lock.
+// change applies fn to the usage of the accounts, to all of them or to none.
+// Removed accounts are an error when whole is set, and left out otherwise. The
+// caller holds the lock.
 func (a *Account) change(whole, sync bool, fn func([]budget.Account) ([]budget.Account, error)) error {
 	files, chain, err := a.read(whole)
 	defer closeAll(files)
@@ -63,8 +63,8 @@ func (a *Account) change(whole, sync bool, fn func([]budget.Account) ([]budget.A
 	return store(files, next, sync)
 }
 
-// store writes what next has used to the files. When one cannot be written the
-// others get back what they had; what cannot be undone stays charged.
+// store writes the usage in next to the files. When one cannot be written it
+// restores the others; an amount that cannot be restored stays charged.
 func store(files []*file, next []budget.Account, sync bool) error {
 	for i, f := range files {
 		if err := f.charge(next[i].Used, sync); err != nil {
@@ -110,7 +110,7 @@ type reservation struct {
 	turn chan struct{} // one at a time changes it, and the others' contexts count
 	done bool
 
-	mu   sync.Mutex // for those who only look
+	mu   sync.Mutex // for callers that only read
 	held budget.Amount
 }
 
@@ -181,7 +181,7 @@ func (r *reservation) enter(ctx context.Context, op string) error {
 
 func (r *reservation) leave() { <-r.turn }
 
-// hold sets what is held; it is called by the one whose turn it is.
+// hold sets what is held; only the caller whose turn it is calls it.
 func (r *reservation) hold(held budget.Amount) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,26 +1,25 @@
-// Package ledger keeps budget accounts on disk, for several processes: what is
-// granted to one is granted to no other, and neither a restart nor a crash
-// gives anything back.
+// Package ledger keeps budget accounts on disk, for several processes: an
+// amount is granted only once, and neither a restart nor a crash returns it.
 //
 // An account has one number per kind: what was used together with what is
-// reserved. A reservation is charged when it is made, and what was not used of
-// it goes back when it is settled. So a process that is killed needs no
-// clearing up: its reservations stay charged, which is the safe side of not
-// knowing how far it came. Nothing but [budget.Reservation.Settle] ever lowers
-// what an account has used.
+// reserved. A reservation is charged when it is made, and the unused part is
+// returned when it is settled. So a process that is killed needs no cleanup:
+// its reservations stay charged, which is the safe assumption when its progress
+// is unknown. Only [budget.Reservation.Settle] ever lowers what an account has
+// used.
 //
-// Accounts stand in a chain, from the grant over the grants it was derived
-// from, the session and the agent to the tenant; the last one is the root. All
-// accounts below one root lie in one folder with one lock, flock(2) on a file
+// Accounts form a chain, from the grant over the grants it was derived from,
+// the session and the agent to the tenant; the last one is the root. All
+// accounts below one root are in one folder with one lock, flock(2) on a file
 // that is never unlinked, so a draw is taken from the whole chain or from none
 // of it. A process that is killed between two accounts of a chain leaves some
 // charged for what it never got: less is left then, never more.
 //
-// Each account is a file of two slots with a number and a check sum; a change
-// overwrites the older one in place. A slot that was torn while it was written
-// leaves the other: what was being written had not been granted yet. A file of
-// which no slot can be believed, or that is no such file, makes every draw from
-// its account fail until somebody looks at it.
+// Each account is a file of two slots with a number and a checksum; a change
+// overwrites the older one in place. A slot that was torn during a write leaves
+// the other: what was being written had not been granted yet. When a file has
+// no valid slot, or is not an account file, every draw from its account fails
+// until an administrator repairs it.
 //
 // An account whose time has certainly passed, see package past, is removed some
 // minutes later. It cannot be opened again, because a chain that has expired by
@@ -52,10 +51,10 @@ const (
 
 // Options say how a ledger is kept.
 type Options struct {
-	// Sync makes draws survive a loss of power once they have returned.
-	// Without it they survive the end of the process, however it ends, and a
-	// loss of power may give back what was used in the last half minute. What
-	// goes back to an account is never synced: losing it is safe.
+	// Sync makes draws survive a loss of power once they have returned. Without
+	// it they survive the end of the process, however it ends, and a loss of
+	// power may undo the draws of the last half minute. Amounts returned to an
+	// account are never synced: losing them is safe.
 	Sync bool
 
 	// MaxAccounts bounds the accounts below one root, at least shards; 0 takes
@@ -102,9 +101,10 @@ func Open(dir string, o Options) (*Ledger, error) {
 	return l, nil
 }
 
-// A Limit names an account and says how much may be used of it, and how long.
-// The bound belongs to who opens the account, not to the file: another bound
-// at the next opening, because settings have changed, leaves what was used.
+// A Limit names an account and says how much of it may be used, and until when.
+// The bound belongs to the caller that opens the account, not to the file:
+// opening it with another bound, because settings have changed, keeps the
+// usage.
 type Limit struct {
 	ID    string // opaque: "grant:…", "session:…", "agent:…", "tenant:…"
 	Bound budget.Amount
@@ -138,9 +138,10 @@ type link struct {
 }
 
 // Account opens the chain of accounts, from the one that is drawn from up to
-// the root, and makes those that are missing. The account above another one is
-// fixed when that is made, unless it is [Limit.Apart]: in a chain without it, it
-// is refused. So nobody draws past who has to pay, too.
+// the root, and creates those that are missing. The parent of an account is
+// fixed when the account is created, unless it is [Limit.Apart]: Account
+// refuses a chain without that parent. So a caller cannot bypass an account
+// that has to pay, too.
 func (l *Ledger) Account(ctx context.Context, chain ...Limit) (*Account, error) {
 	const op = "open budget account"
 	if len(chain) == 0 || len(chain) > MaxDepth {
@@ -195,7 +196,7 @@ func checkLimit(op string, c Limit, now time.Time) error {
 }
 
 func checkExpiry(op string, c Limit, now time.Time) error {
-	if c.Expires.IsZero() || now.Round(0).Before(c.Expires.Round(0)) { // by the clock on the wall
+	if c.Expires.IsZero() || now.Round(0).Before(c.Expires.Round(0)) { // by the wall clock
 		return nil
 	}
 	return ended(op, c)
@@ -221,8 +222,8 @@ func (a *Account) make() error {
 	return nil
 }
 
-// lasting tells, in milliseconds, until when the accounts of a chain have to
-// stay; 0 is for ever.
+// lasting returns, in milliseconds, until when the accounts of a chain have to
+// be kept; 0 means for ever.
 func lasting(chain []link) []int64 {
 	last := make([]int64, len(chain))
 	for i, c := range chain {

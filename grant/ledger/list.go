@@ -18,8 +18,8 @@ type Entry struct {
 }
 
 // Entries calls fn for every account, in no order, until fn returns false.
-// Accounts change meanwhile: each is as it was when it was read. Files that
-// hold no account are left out; [Ledger.Sweep] tells about them.
+// Accounts may change meanwhile: each is reported as it was when it was read.
+// Files that are not accounts are left out; [Ledger.Sweep] reports them.
 func (l *Ledger) Entries(ctx context.Context, fn func(Entry) bool) error {
 	const op = "list budget accounts"
 	return l.walk(ctx, op, func(root, path string) (bool, error) {

@@ -103,8 +103,8 @@ func wait(ctx context.Context, op, root string, fd int) error {
 	}
 }
 
-// linked reports whether the file still has a name. When somebody has removed
-// it others lock a new one.
+// linked reports whether the file still has a name. After the file was removed,
+// other processes lock a new one.
 func linked(fd int) (bool, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)

@@ -123,7 +123,7 @@ func TestKilled(t *testing.T) {
 	before := used(t, tenant)
 	for range rounds {
 		cmd, out := startHelper(t, dir, "kill", budget.Unlimited, goroutines, 1)
-		// With pauses: who looks holds the lock that the process waits for.
+		// With pauses: a reader holds the lock that the process waits for.
 		leak.Until(t, "the process draws", func() bool { return used(t, tenant) >= before+100 })
 		cmd.Process.Kill()
 		cmd.Wait()

@@ -10,7 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// A key is what names an account's file: ids may hold anything.
+// A key names the file of an account by a hash, because ids may contain any
+// characters.
 type key [sha256.Size]byte
 
 func keyOf(id string) key { return sha256.Sum256([]byte(id)) }

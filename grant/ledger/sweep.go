@@ -78,11 +78,11 @@ func expired(path string, passed time.Time) error {
 	return nil
 }
 
-// A Swept tells what a sweep has seen.
+// A Swept is the result of a sweep.
 type Swept struct {
 	Removed int
 	Kept    int
-	Damaged []string // paths of files that hold no account, which stay
+	Damaged []string // paths of files that are not accounts, which stay
 }
 
 // Sweep removes all accounts that have certainly expired some minutes ago. Each account
@@ -116,9 +116,9 @@ func (s *Swept) remove(path string, passed time.Time) error {
 	return nil
 }
 
-// Remove removes all accounts of which gone says so, whatever they have used:
-// of somebody who will never draw again. Whoever has such an account open cannot
-// draw from it any more.
+// Remove removes all accounts for which gone returns true, whatever their
+// usage: accounts of owners that will never draw again. A process that has such
+// an account open cannot draw from it any more.
 func (l *Ledger) Remove(ctx context.Context, gone func(Entry) bool) (removed int, err error) {
 	const op = "remove budget accounts"
 	err = l.walk(ctx, op, func(root, path string) (bool, error) {

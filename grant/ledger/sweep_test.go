@@ -141,8 +141,8 @@ func TestFull(t *testing.T) {
 	wantUsed(t, first, 1, 1)
 }
 
-// TestRemove takes away what is said to be gone and nothing else, also while it is
-// in use: whoever has it open draws from nothing any more.
+// TestRemove removes the accounts that are gone and nothing else, also while
+// they are in use: a process that has one open can no longer draw from it.
 func TestRemove(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	tenant := calls("tenant:t", 100)

@@ -1,7 +1,7 @@
-// Browse: this part of the package carries out what a call does with a browser: one session for
-// the call, opened with its first page, in which every document of the main
-// frame is held against the profile before it is asked for, and every byte
-// counts against the budget as it comes.
+// This file carries out the browser operations of a call: one session for the
+// call, opened with its first page. Every document of the main frame is checked
+// against the profile before it is requested, and every byte counts against the
+// budget when it arrives.
 
 package operation
 
@@ -18,14 +18,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// Open opens a session with these rights, all of which it has to heed. The
-// context bounds the opening alone.
+// browseOpen opens a session with these rights, all of which it has to heed.
+// The context bounds the opening alone.
 type browseOpen func(ctx context.Context, r browser.Rights) (browser.Session, error)
 
-// An Executor does the operations of one call; another call has another. Its
-// operations take turns. The session is opened by the first page and stays for
-// what follows; one that was lost, or ended by a limit, is followed by a new
-// one with the next page.
+// A browseExecutor does the operations of one call; another call has another.
+// Its operations take turns. The session is opened by the first page and stays
+// for what follows; one that was lost, or ended by a limit, is followed by a
+// new one with the next page.
 type browseExecutor struct {
 	open browseOpen
 	life context.Context // of the grant
@@ -50,9 +50,9 @@ type browseExecutor struct {
 
 var _ Executor = (*browseExecutor)(nil)
 
-// New returns an Executor whose session ends with life, which is that of the
-// grant: when it is revoked or expires, whatever runs ends, and so does the
-// page. Close must be called.
+// NewBrowseExecutor returns an Executor whose session ends with life, which is
+// that of the grant: when it is revoked or expires, whatever runs ends, and so
+// does the page. Close must be called.
 func NewBrowseExecutor(life context.Context, open browseOpen) *browseExecutor {
 	e := &browseExecutor{open: open, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	e.life, e.end = context.WithCancelCause(life)
@@ -181,9 +181,9 @@ func (e *browseExecutor) page() (browser.Session, error) {
 	return e.session, nil
 }
 
-// ensure returns the session, and opens it where there is none. It waits for
-// that no longer than the operation lasts: making the container of a browser
-// takes seconds, and what comes of it later is closed.
+// ensure returns the session, and opens it when there is none. It waits no
+// longer than the operation lasts: making the container of a browser takes
+// seconds, and a session that is ready too late is closed.
 func (e *browseExecutor) ensure(ctx context.Context, c *Call) (browser.Session, error) {
 	if s, err := e.page(); err == nil {
 		return s, nil
@@ -210,7 +210,7 @@ func (e *browseExecutor) ensure(ctx context.Context, c *Call) (browser.Session, 
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.life.Err() != nil { // nobody would close it any more
+	if e.life.Err() != nil { // nothing would close it later
 		e.work.Go(func() { _ = o.session.Close() })
 		return nil, context.Cause(e.life)
 	}

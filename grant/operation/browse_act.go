@@ -26,7 +26,7 @@ func (r *browseRun) navigate(ctx context.Context) (Output, error) {
 	}
 	if p.MIME != "" && !strings.HasPrefix(p.URL, "workspace:") {
 		if err := r.c.Guard.ValidateMIME(p.MIME); err != nil {
-			r.e.drop() // nobody is to look at it
+			r.e.drop() // the page must not be used again
 			return Output{}, err
 		}
 	}
@@ -69,8 +69,8 @@ func (r *browseRun) look(ctx context.Context, s browser.Session) (Output, error)
 	return out, err
 }
 
-// touch does what may change something, here or wherever the page is from. It
-// counts as done from when it was begun.
+// touch carries out an action that may change something, here or at the origin
+// of the page. The action counts as done from its beginning.
 func (r *browseRun) touch(ctx context.Context, s browser.Session) (Output, error) {
 	r.e.mu.Lock()
 	effect := evidence.Effect{Kind: grant.EffectWrite, Host: r.e.host}

@@ -10,12 +10,12 @@ import (
 // op is what errors say was being done.
 const browseOp = "browse"
 
-// late is an operation that took longer than it asked to be given.
+// browseLate is an operation that took longer than it asked to be given.
 func browseLate() error {
 	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: browseOp, Field: "op.timeout", Message: "the page took longer than it was given", Hint: "allow more time", Retryable: true}
 }
 
-// ended says why a context did.
+// browseEnded says why a context did.
 func browseEnded(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var e *sandbox.Error

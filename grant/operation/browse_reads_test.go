@@ -55,8 +55,8 @@ func TestFilesInPages(t *testing.T) {
 	}
 }
 
-// TestFilesInPagesWithChromium has a page that somebody put into the folder that
-// the call may read look at files beside it.
+// TestFilesInPagesWithChromium uses a page that was put into the folder that
+// the call may read, and that loads files beside it.
 func TestFilesInPagesWithChromium(t *testing.T) {
 	w := newTown(t)
 	browseMust(t, os.MkdirAll(filepath.Join(w.Dir, "open"), 0o755))

@@ -122,8 +122,8 @@ func refused(t testing.TB, err error, code sandbox.Code, field string) {
 	}
 }
 
-// A fake is a session in memory. Its functions say what pages do; those that
-// are nil do nothing.
+// A fakeBrowser is a session in memory. Its functions say what pages do; those
+// that are nil do nothing.
 type fakeBrowser struct {
 	browser.Session // for what no test needs
 	rights          browser.Rights

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// A run is one operation.
+// A browseRun is one operation.
 type browseRun struct {
 	e      *browseExecutor
 	c      *Call
@@ -24,7 +24,8 @@ type browseRun struct {
 }
 
 // count counts what pages receive until the returned function is called, which
-// says what came to be too much; then the operation was stopped.
+// returns the error of an exceeded budget; the operation was stopped in that
+// case.
 func (r *browseRun) count(ctx context.Context) (settle func() error) {
 	r.take(r.e.received.Swap(0), false)
 	end, gone := make(chan struct{}), make(chan struct{})

@@ -91,7 +91,7 @@ func TestEveryDocumentIsHeldAgainstTheProfile(t *testing.T) {
 	}
 	browseMust(t, visit("http://c.test/hop", 1))
 	refused(t, visit("http://d.test/", 0), sandbox.CodeCapabilityBlocked, "profile.limits.maxDepth")
-	// What the page did by itself is told with the next operation.
+	// The next operation reports what the page did by itself.
 	c.done(grant.Operation{Kind: grant.OpBrowserPDF})
 	got, _ := c.last.Effects()
 	want := []evidence.Effect{
@@ -184,7 +184,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// flood is a page of which more and more comes, until somebody stops it.
+// flood is a page that keeps sending data until it is stopped.
 func flood(f *fakeBrowser) func(context.Context, string) (browser.Page, error) {
 	return func(ctx context.Context, address string) (browser.Page, error) {
 		for {
@@ -287,8 +287,9 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestClosedByItsGrant holds that an operation is refused by its grant also where
-// it first hears that the session is closed, which is closed because of that.
+// TestClosedByItsGrant checks that the grant refuses an operation also when the
+// operation is the first to find that the session is closed because of the
+// grant.
 func TestClosedByItsGrant(t *testing.T) {
 	revoked := &sandbox.Error{Code: sandbox.CodePermissionDeny, Field: "grant.revoked", Message: "the grant was revoked"}
 	for range 200 {
@@ -352,7 +353,7 @@ func TestBrowseManyAtOnce(t *testing.T) {
 			t.Error("two at a time")
 		}
 		for range 100 {
-			runtime.Gosched() // to whoever comes at the same time
+			runtime.Gosched() // to a concurrent caller
 		}
 		busy.Add(-1)
 		return nil

@@ -48,13 +48,14 @@ func (e *browseExecutor) visit(_ context.Context, address string, hop int) error
 	return nil
 }
 
-// hold asks the guard about a page, when so many were opened before.
+// hold checks a page against the guard, after the given number of pages were
+// opened.
 func hold(c *Call, address string, hop, opened int) (grant.Vetted, error) {
 	if c == nil {
 		return grant.Vetted{}, sandbox.Errorf(sandbox.CodeInternal, browseOp, "no operation has opened a page")
 	}
 	s := c.State()
-	// Whoever keeps the state may have counted the page that is being opened.
+	// The state may already count the page that is being opened.
 	s.Depth = max(opened, s.Depth-1)
 	v, err := c.Guard.ValidateHop(grant.Operation{Kind: grant.OpBrowserNav, URL: address}, max(hop, 1), s)
 	if err == nil && c.Allowed != nil {
@@ -63,9 +64,9 @@ func hold(c *Call, address string, hop, opened int) (grant.Vetted, error) {
 	return v, err
 }
 
-// read holds a file of the workspace that a page wants against the profile as
-// if it were opened, but for how many pages may be: what is in a page can ask
-// for any file.
+// read checks a file of the workspace that a page requests against the profile
+// as if it were opened, except for the number of pages: the content of a page
+// can request any file.
 func (e *browseExecutor) read(_ context.Context, file string) error {
 	if e.life.Err() != nil {
 		return context.Cause(e.life)
@@ -152,7 +153,7 @@ func (e *browseExecutor) transfer(_ context.Context, t browser.Transfer) error {
 	return c.Meter.Add(budget.Files, 1)
 }
 
-// tooLarge is a size beyond a limit of the profile.
+// browseTooLarge is a size beyond a limit of the profile.
 func browseTooLarge(limit, what string, most int64) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeCapabilityBlocked, Op: browseOp, Field: "profile.limits." + limit,

@@ -1,32 +1,33 @@
-// Fetch: this part of the package carries out requests over HTTP through the same proxy as the
-// commands of a sandbox: its rules, its vetting of addresses, its limits and its
-// record hold for them, whatever a guard allows.
+// This file carries out HTTP requests through the same egress proxy as the
+// commands of a sandbox: its rules, its vetting of addresses, its limits and
+// its audit record apply to them, whatever a guard allows.
 //
-// The proxy listens at an [Inside]. A plain request is sent to it as to any
-// proxy; for https it opens a tunnel, in which the executor verifies the
-// certificate of the host itself. Secrets that are bound to hosts are not for
-// this way, which is opened without them: to put one in, the proxy would have
-// to read the TLS with a certificate of its own, which is not trusted here.
+// The proxy listens at an [Inside]. The executor sends a plain request to it as
+// to any proxy; for https it opens a tunnel, in which it verifies the
+// certificate of the host itself. The egress session is opened without secrets
+// that are bound to hosts: to insert one, the proxy would have to terminate TLS
+// with a certificate of its own, which the executor does not trust.
 //
 // Each request has a connection of its own, HTTP/1.1, TLS 1.2 or later. Nothing
-// is kept or added that was not asked for: no cookies, no Referer, no
-// compression. Redirects are requests of their own, which the guard judges
-// before they are sent. The type of an answer is judged before its body is
-// read, and the body is counted as it comes: what counts are the bytes of
-// bodies, not those of heads, which are bounded at 64 KiB.
+// is kept or added beyond the request: no cookies, no Referer, no compression.
+// Redirects are requests of their own, which the guard judges before they are
+// sent. The executor judges the type of a response before it reads the body,
+// and counts the body while reading: bytes of bodies count, those of headers do
+// not and are bounded at 64 KiB.
 //
-// Errors, beside those of guard and budget:
+// Errors, in addition to those of guard and budget:
 //
-//	SANDBOX.CAPABILITY_BLOCKED  the proxy's rules refuse host, port, method or address; an answer is too large,
-//	                            of a type that is not listed, or encoded; a redirect leads to no address of the web
+//	SANDBOX.CAPABILITY_BLOCKED  the proxy's rules refuse host, port, method or address; a response is too large,
+//	                            of a type that is not listed, or encoded; a redirect leads to an invalid address
 //	QUOTA.BUDGET_EXCEEDED       a limit of the proxy; retryable when it is that of connections
-//	PROVIDER.UNAVAILABLE        the host cannot be reached, or ended the connection early: retryable; or no TLS can be
-//	                            had with it, because of its certificate or otherwise: not retryable
-//	PROVIDER.TIMEOUT            it took too long, or whoever asked gave up; retryable
-//	TOOL.EXECUTION_FAILED       the answer is malformed
+//	PROVIDER.UNAVAILABLE        the host cannot be reached, or ended the connection early: retryable; or TLS fails,
+//	                            because of the host's certificate or otherwise: not retryable
+//	PROVIDER.TIMEOUT            it took too long, or the caller gave up; retryable
+//	TOOL.EXECUTION_FAILED       the response is malformed
 //
-// For a plain request the proxy speaks to the host, and answers in its place when
-// the host's answer is malformed: that is PROVIDER.UNAVAILABLE too.
+// For a plain request the proxy speaks to the host, and answers in the host's
+// place when the host's response is malformed: that is PROVIDER.UNAVAILABLE
+// too.
 
 package operation
 
@@ -52,7 +53,7 @@ type Options struct {
 	Roots *x509.CertPool
 }
 
-// An Executor does the operations of [grant.DomainNet]. It is safe for
+// A fetchExecutor does the operations of [grant.DomainNet]. It is safe for
 // concurrent use.
 type fetchExecutor struct {
 	way    outlet.Way
@@ -64,8 +65,9 @@ type fetchExecutor struct {
 
 var _ Executor = (*fetchExecutor)(nil)
 
-// New returns an Executor whose requests leave by way, which was opened with
-// inside and without secrets. Both stay the caller's.
+// NewFetchExecutor returns an Executor whose requests leave by the egress
+// session way, which was opened with inside and without secrets. The caller
+// keeps ownership of both.
 func NewFetchExecutor(way outlet.Way, inside *Inside, o Options) *fetchExecutor {
 	return &fetchExecutor{way: way, inside: inside, roots: o.Roots, farewell: farewell}
 }
@@ -107,8 +109,8 @@ type fetching struct {
 	auth    string // the field Proxy-Authorization, which is for the proxy alone
 }
 
-// authorize takes the credentials that tell the proxy's record whose the
-// requests are.
+// authorize acquires the credentials by which the proxy's record attributes the
+// requests.
 func (f *fetching) authorize() error {
 	u, err := url.Parse(f.caller.Env()["HTTP_PROXY"])
 	if err != nil || u.User == nil { // what err says would show the credentials

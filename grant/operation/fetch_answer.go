@@ -25,7 +25,7 @@ func (x *exchange) take(ctx context.Context, resp *http.Response) error {
 	next, ok, err := follow(&x.v, resp.StatusCode, resp.Header["Location"])
 	if err != nil || ok {
 		x.next, x.redirected, x.whole = next, ok, ok
-		return err // the body of a redirect is nobody's
+		return err // the body of a redirect is discarded
 	}
 	if err := x.judge(resp); err != nil {
 		return err
@@ -158,9 +158,9 @@ func blocked(field, resource, message, hint string) error {
 	return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: fetchOp, Field: field, Resource: resource, Message: message, Hint: hint}
 }
 
-// shown are the fields of an answer that are handed back: those that say what
-// the body is, when to come again and where else to look. What they hold is the
-// host's, made printable.
+// shown are the fields of a response that are returned to the caller: those
+// that describe the body, say when to retry and where else to look. Their
+// values come from the host and are made printable.
 func shown(h http.Header) map[string][]string {
 	out := map[string][]string{}
 	for _, name := range []string{

@@ -98,7 +98,7 @@ func (freely) More(_ context.Context, _, want budget.Amount) (budget.Amount, err
 }
 func (freely) Settle(context.Context, budget.Amount) error { return nil }
 
-// nobody is a caller to whom nothing was refused.
+// The type implements a caller to which nothing was refused.
 type nobody struct{}
 
 func (nobody) Env() map[string]string       { return nil }

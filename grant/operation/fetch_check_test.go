@@ -115,8 +115,7 @@ func (w *world) doNothing(q wish) deed {
 
 func silent() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// oldTLS serves a version of TLS that nobody should speak any more, and returns
-// the port.
+// oldTLS serves an obsolete version of TLS, and returns the port.
 func oldTLS(t testing.TB) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())

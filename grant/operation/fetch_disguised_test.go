@@ -9,9 +9,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// TestDisguised holds that an answer which begins like one of another family than
-// its declared type is refused where types are listed, and nothing of it handed
-// back; and that what is merely told apart badly is not.
+// TestDisguised checks that a response that begins like one of another family
+// than its declared type is refused where types are listed, and that none of it
+// is returned; and that a response whose type is merely hard to detect is not
+// refused.
 func TestDisguised(t *testing.T) {
 	w := newWorld(t, rules{})
 	var kind, body string

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// stall makes a host that begins an answer and says no more; each request is
-// told of when that has been sent.
+// stall makes a host that begins a response and then stalls; it signals each
+// request when that beginning has been sent.
 func (w *world) stall(name string, headToo bool) <-chan struct{} {
 	begun := make(chan struct{}, 64)
 	w.net.Handle(name, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -106,7 +106,7 @@ func TestReset(t *testing.T) {
 				}
 				io.WriteString(c, head+"part")
 				if over, ok := c.(interface{ NetConn() net.Conn }); ok {
-					c = over.NetConn() // without the farewell of TLS
+					c = over.NetConn() // without the closing alert of TLS
 				}
 				if err := errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close()); err != nil {
 					t.Error(err)
@@ -122,7 +122,7 @@ func TestReset(t *testing.T) {
 }
 
 func TestNowhere(t *testing.T) {
-	// Only the name that nobody answers for has to be waited for.
+	// Only the name that does not resolve has to be waited for.
 	both(t, rules{lookup: 50 * time.Millisecond}, func(t *testing.T, w *world, scheme string) {
 		w.net.Names.Set("hangs.test", internet.Reply{Hang: true})
 		w.nowhere(scheme, "hangs.test:8080", tooLate)
@@ -139,7 +139,7 @@ func TestNowhere(t *testing.T) {
 	})
 }
 
-// nowhere holds how a request ends for which nobody is found.
+// nowhere checks how a request ends for which no host is found.
 func (w *world) nowhere(scheme, address string, code sandbox.Code) {
 	w.t.Helper()
 	d := w.do(wish{url: scheme + "://" + address + "/"})
@@ -149,8 +149,8 @@ func (w *world) nowhere(scheme, address string, code sandbox.Code) {
 	}
 }
 
-// TestWayClosed holds that requests end with the way, and that later ones are
-// told so.
+// TestWayClosed checks that requests end with the egress session, and that
+// later ones get an error that says so.
 func TestWayClosed(t *testing.T) {
 	both(t, rules{}, func(t *testing.T, w *world, scheme string) {
 		begun := w.stall("stall.test", true)

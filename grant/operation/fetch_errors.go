@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// ended says why the context did.
+// fetchEnded says why the context did.
 func fetchEnded(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var e *sandbox.Error
@@ -35,8 +35,9 @@ func malformed(v *grant.Vetted, message string, cause error) error {
 	return &sandbox.Error{Code: sandbox.CodeExecution, Op: fetchOp, Resource: v.Host.Target(v.Port), Message: message, Err: plain(cause)}
 }
 
-// plain is a cause as it may be kept: bounded, without what a terminal obeys, and
-// without what it quotes, which is content of the answer.
+// plain returns a cause in a form that may be kept: bounded, without terminal
+// control characters, and without its quotations, which are content of the
+// response.
 func plain(err error) error {
 	if err == nil {
 		return nil
@@ -88,7 +89,7 @@ func (x *exchange) untrusted(ctx context.Context, err error) error {
 	case cutOff(err), ctx.Err() != nil:
 		return x.failed(ctx, err)
 	}
-	if refused := x.refused(nil); refused != nil { // told by an alert of TLS
+	if refused := x.refused(nil); refused != nil { // reported by a TLS alert
 		return refused
 	}
 	message, hint := "no TLS can be had with the host", "see what the host speaks at this port"

@@ -83,14 +83,15 @@ func (x *exchange) do(ctx context.Context) error {
 	return x.take(ctx, resp)
 }
 
-// farewell is how long a host may take to end the connection after its answer.
-// It is not long, because one that leaves the connection open costs it.
+// farewell is how long a host may take to end the connection after its
+// response. It is short, because a host that leaves the connection open costs
+// the executor that time.
 const farewell = 100 * time.Millisecond
 
 // close ends the connection and notes what was done.
 func (x *exchange) close() {
 	if x.raw != nil {
-		if x.whole { // else the proxy's record would tell of a connection that was cut off
+		if x.whole { // otherwise the proxy's record would report a connection that was cut off
 			_ = x.raw.SetReadDeadline(time.Now().Add(x.farewell))
 			_, _ = io.CopyN(io.Discard, x.raw, maxHead)
 		}
@@ -109,8 +110,8 @@ func (x *exchange) close() {
 func (x *exchange) tunnel(ctx context.Context) error {
 	target := x.v.Host.Target(x.v.Port)
 	x.passed = true
-	// An answer can come before the request was read, so the answer tells
-	// more than an error of writing.
+	// A response can arrive before the request was read, so the response
+	// explains more than a write error.
 	_, _ = fmt.Fprintf(x.raw, "CONNECT %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: %s\r\n\r\n", target, target, x.auth)
 	br := bufio.NewReader(io.LimitReader(x.raw, maxHead))
 	resp, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
@@ -146,8 +147,9 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// severed reports whether an answer that lasts until the connection ends was
-// cut off: TLS has a farewell for the end, but package tls does without it.
+// severed reports whether a response that lasts until the connection ends was
+// cut off: TLS has a closing alert (close_notify), but package tls does not
+// require it.
 func (x *exchange) severed(resp *http.Response) bool {
 	return x.below != nil && x.below.ended && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
 }
@@ -186,7 +188,7 @@ func (x *exchange) send(req *http.Request, toProxy bool) {
 	}()
 }
 
-// errLongHead tells that a host says too much before the body.
+// errLongHead means that the header of a response is too long.
 var errLongHead = errors.New("the head of the answer is longer than 64 KiB")
 
 // head reads the head of the answer. Interim answers are passed over.

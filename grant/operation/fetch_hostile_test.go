@@ -165,7 +165,7 @@ func TestExactly(t *testing.T) {
 	}
 }
 
-// TestCertificates holds that hosts have to prove who they are.
+// TestCertificates checks that hosts have to authenticate themselves.
 func TestCertificates(t *testing.T) {
 	other := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request came through") }))
 	other.Config.ErrorLog = silent()

@@ -11,10 +11,10 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Inside is where the proxy listens for the requests of an [Executor]: a place
-// in this process, without a port or a file that anybody else could open. It is
-// what a way out is opened with, in the place of a sandbox. The zero value is
-// ready. It is safe for concurrent use.
+// Inside is where the proxy listens for the requests of an [Executor]: an
+// in-process listener without a port or a file that another process could open.
+// An egress session is opened with it in place of a sandbox. The zero value is
+// ready to use. It is safe for concurrent use.
 type Inside struct {
 	mu sync.Mutex
 	l  *listener // the last one
@@ -41,8 +41,8 @@ func (i *Inside) Listen(ctx context.Context, network, _ string) (net.Listener, e
 	return i.l, nil
 }
 
-// dial connects to whoever listens. Connections do not queue: each waits, with
-// its caller, until it is accepted.
+// dial connects to the listener. Connections do not queue: each waits, with its
+// caller, until it is accepted.
 func (i *Inside) dial(ctx context.Context) (net.Conn, error) {
 	i.mu.Lock()
 	l := i.l
@@ -119,9 +119,9 @@ func (address) Network() string { return "inside" }
 // String implements net.Addr.
 func (address) String() string { return "inside" }
 
-// pair returns two connected sockets. The kernel's have what the proxy counts
-// on, and what pipes in memory lack: room for an answer that is sent before
-// the request was read, and an end of one direction alone.
+// pair returns two connected sockets. Kernel sockets provide what the proxy
+// relies on and in-memory pipes lack: room for a response that is sent before
+// the request was read, and closing one direction alone.
 func pair() (a, b net.Conn, err error) {
 	syscall.ForkLock.RLock()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

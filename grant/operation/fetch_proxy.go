@@ -14,10 +14,12 @@ import (
 // Hosts can send it, too.
 const ruleField = "X-Sandbox-Rule"
 
-// refused is what the proxy has refused to this operation; nil when that is
-// nothing. resp is its answer, or nil where it could not give one.
+// refused returns the error for what the proxy refused to this operation, or
+// nil when it refused nothing. resp is the response of the proxy, or nil when
+// it could not give one.
 //
-// The proxy itself keeps who was refused what, so no host can pretend to be it.
+// The proxy itself records its refusals for each client, so a host cannot
+// pretend to be the proxy.
 func (x *exchange) refused(resp *http.Response) error {
 	list := x.caller.End()
 	if len(list) == 0 {
@@ -78,7 +80,7 @@ func (x *exchange) notOpened(ctx context.Context, resp *http.Response) error {
 		return orEnded(ctx, refused)
 	}
 	if err := x.byStatus(resp.StatusCode, resp.Header.Get(ruleField)); err != nil {
-		x.passed = resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusGatewayTimeout // else nobody was dialled
+		x.passed = resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusGatewayTimeout // otherwise no host was dialled
 		return err
 	}
 	return malformed(&x.v, "the proxy answers with status "+strconv.Itoa(resp.StatusCode), nil)

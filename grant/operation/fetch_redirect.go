@@ -11,11 +11,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// follow returns the request that an answer redirects to; ok is false for an
-// answer that is no redirect. What it leads to is for the guard to judge.
+// follow returns the request that a response redirects to; ok is false for a
+// response that is not a redirect. The guard judges the target.
 //
-// As RFC 9110 lets it be, 301, 302 and 303 make a GET of everything but HEAD;
-// 307 and 308 ask for the same with the same body.
+// As RFC 9110 permits, 301, 302 and 303 turn every method except HEAD into GET;
+// 307 and 308 keep the method and the body.
 func follow(v *grant.Vetted, status int, location []string) (next grant.Operation, ok bool, err error) {
 	keeps := status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect
 	if !keeps && (status < 301 || status > 303) || len(location) == 0 || location[0] == "" {
@@ -32,7 +32,7 @@ func follow(v *grant.Vetted, status int, location []string) (next grant.Operatio
 	if err != nil { // what err says is the host's
 		return grant.Operation{}, false, unfollowed(sandbox.Errorf(sandbox.CodeValidation, fetchOp, "it cannot be read"))
 	}
-	to.Fragment, to.RawFragment = "", "" // it is for who shows a page
+	to.Fragment, to.RawFragment = "", "" // it is for programs that display a page
 	next = v.Operation
 	next.URL, next.Header = to.String(), maps.Clone(v.Header)
 	if !keeps && next.Method != http.MethodHead {
@@ -48,8 +48,8 @@ func follow(v *grant.Vetted, status int, location []string) (next grant.Operatio
 	return next, true, nil
 }
 
-// harmless are the fields that another host may read than the one they were
-// meant for. All others may tell who asks.
+// harmless are the header fields that may be sent to a host other than the one
+// they were meant for. Any other field may identify the caller.
 func harmless() []string { return []string{"accept", "accept-language", "content-type", "user-agent"} }
 
 // drop removes the fields whose names, in lower case, are such.
@@ -57,8 +57,8 @@ func drop(header map[string]string, such func(string) bool) {
 	maps.DeleteFunc(header, func(name, _ string) bool { return such(strings.ToLower(name)) })
 }
 
-// unfollowed is why a redirect is not followed. What is malformed in it is the
-// host's doing and not that of who asked.
+// unfollowed returns the reason why a redirect is not followed. A malformed
+// redirect is the host's fault and not the caller's.
 func unfollowed(err error) error {
 	e, ok := err.(*sandbox.Error)
 	if !ok || e.Code != sandbox.CodeValidation {

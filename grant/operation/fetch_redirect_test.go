@@ -67,9 +67,9 @@ func TestNoRedirect(t *testing.T) {
 	}
 }
 
-// TestFieldsOfRedirects holds that what was meant for one host is not told to
+// TestFieldsOfRedirects checks that fields meant for one host are not sent to
 // another, nor to the same one at another port or by another scheme, nor again
-// after the way back.
+// after a redirect back.
 func TestFieldsOfRedirects(t *testing.T) {
 	w := newWorld(t, rules{})
 	private := map[string]string{
@@ -144,8 +144,8 @@ func TestLongChains(t *testing.T) {
 	}
 }
 
-// TestBadTargets holds that what is no address of the web is not followed, and
-// that it does not count as malformed input: who asked has not written it.
+// TestBadTargets checks that a redirect to a malformed address is not followed,
+// and that it does not count as malformed input: the caller has not written it.
 func TestBadTargets(t *testing.T) {
 	w := newWorld(t, rules{})
 	for _, target := range []string{

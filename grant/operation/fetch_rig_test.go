@@ -106,8 +106,8 @@ func newWorld(t testing.TB, r rules) *world {
 	return w
 }
 
-// open opens the way out with the rules, in which HTTP and HTTPS stand for the
-// ports of the internet.
+// open opens the egress session with the rules, in which HTTP and HTTPS stand
+// for the ports of the internet.
 func (w *world) open(r rules) {
 	w.t.Helper()
 	ports := strings.NewReplacer("HTTPS", strconv.Itoa(w.net.Port("https")), "HTTP", strconv.Itoa(w.net.Port("http")))
@@ -124,7 +124,8 @@ func (w *world) open(r rules) {
 	w.fetchExecutor = NewFetchExecutor(spied{w.way, w}, w.inside, r.options[0]).Patient()
 }
 
-// spied is a way that tells its world the credentials that it gives out.
+// spied is an egress session that reports the credentials that it gives out to
+// its world.
 type spied struct {
 	outlet.Way
 	w *world

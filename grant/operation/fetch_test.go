@@ -67,8 +67,8 @@ func TestSent(t *testing.T) {
 	})
 }
 
-// TestRecorded holds that the proxy's record tells of requests as of those of
-// commands, by the id of the operation.
+// TestRecorded checks that the proxy records requests like those of commands,
+// by the id of the operation.
 func TestRecorded(t *testing.T) {
 	w := newWorld(t, rules{allowed: []string{"files.test"}})
 	w.do(wish{url: w.net.URL("https", internet.Files, "/greeting.txt"), id: "operation-7"})

@@ -1,9 +1,10 @@
-// Files: this part of the package reads, writes and lists files inside for operations. No link is
-// followed: what a guard has judged is a name, and has to be what is opened.
+// This file reads, writes and lists files inside the sandbox for operations. It
+// follows no link: the guard has judged a name, and the executor has to open
+// that name.
 //
-// A file that is larger than an operation may read is refused with nothing
-// handed back; a part of it can be read by offset and length. A listing has a
-// bound too, and says when there is more. A hard link is a name like any other:
+// Reading a file that is larger than an operation may read fails and returns no
+// data; a part of it can be read by offset and length. A listing has a bound
+// too, and says when there is more. A hard link is a name like any other:
 // reading by it reads the file, and writing replaces the name alone.
 
 package operation
@@ -19,24 +20,24 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// An Executor carries out FsRead, FsWrite and FsList.
+// A filesExecutor carries out FsRead, FsWrite and FsList.
 //
-// Bytes that are read, and the text of a listing, count as bytes in; bytes that
-// are written as bytes out, before the first of them is, and each write as one
-// file, whether or not it comes to be. Its errors are those of
+// Bytes that are read, and the text of a listing, count as bytes in. Bytes that
+// are written count as bytes out, before the first of them is written, and each
+// write counts as one file, whether or not it succeeds. Its errors are those of
 // [operation.Executor]:
 //
-//	NOT_FOUND            nothing is there
-//	CAPABILITY_BLOCKED   a link or a mount's bound is on the way, no permission, too large
-//	VALIDATION_FAILED    what is there does not fit: a folder, or something where nothing may be
+//	NOT_FOUND            there is no such file
+//	CAPABILITY_BLOCKED   the path crosses a link or a mount, permission is missing, or the file is too large
+//	VALIDATION_FAILED    the existing file does not fit: a folder, or a file that must not be replaced
 //	BUDGET_EXCEEDED      a budget of the call, or the bound of its temporary space
-//	EXECUTION_FAILED     the file system could not: full, or broken
-//	UNAVAILABLE, TIMEOUT the sandbox is gone or silent
+//	EXECUTION_FAILED     the file system failed: full, or broken
+//	UNAVAILABLE, TIMEOUT the sandbox is gone or does not answer
 type filesExecutor struct{ files sandbox.Files }
 
 var _ Executor = (*filesExecutor)(nil)
 
-// New returns an executor over f, which must follow no link (see
+// NewFilesExecutor returns an executor over f, which must follow no link (see
 // [sandbox.LinkRefuser]) and take paths inside.
 func NewFilesExecutor(f sandbox.Files) *filesExecutor { return &filesExecutor{files: f} }
 
@@ -57,8 +58,8 @@ func (e *filesExecutor) Execute(ctx context.Context, c *Call, v grant.Vetted) (O
 	return out, Stopped(ctx, told(v, err))
 }
 
-// told says an error of files in the words of operations: a budget is that of a
-// call there, and a full disk is none.
+// The errors of files become those of operations, where a budget belongs to a
+// call and a full disk is not a budget.
 func told(v grant.Vetted, err error) error {
 	if err == nil {
 		return nil
@@ -96,7 +97,7 @@ func exists(v grant.Vetted) error {
 	}
 }
 
-// tooLarge is the error of a file or a listing with more than may be read.
+// filesTooLarge is the error of a file or a listing with more than may be read.
 func filesTooLarge(v grant.Vetted, most int64) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeCapabilityBlocked, Op: "read", Field: "profile.limits.maxBytesIn", Resource: v.Path,

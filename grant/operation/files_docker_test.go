@@ -24,8 +24,8 @@ func dockerRig(t *testing.T) (*rig, string) {
 	return rigOver(t, sb, b), wall.Workspace(s)
 }
 
-// swap exchanges two names as fast as it can until it is told to stop, and
-// tells how often it did.
+// swap exchanges two names as fast as it can until stop is called, which
+// returns the number of exchanges.
 func swap(a, b string) (stop func() int) {
 	end, ended := make(chan struct{}), make(chan int)
 	go func() {

@@ -20,7 +20,7 @@ func (e *filesExecutor) read(ctx context.Context, c *Call, v grant.Vetted) (Outp
 	whole := v.Length == 0
 	limit := v.Length
 	if whole || limit > most {
-		limit = most + 1 // one more tells that there is more
+		limit = most + 1 // one more byte shows that there is more
 	}
 	content, err := e.files.Read(ctx, v.Path, v.Offset, limit)
 	if err != nil {
@@ -55,8 +55,8 @@ func (e *filesExecutor) take(ctx context.Context, r io.Reader, in *intake, v gra
 	if err != nil {
 		return err
 	}
-	// The bound is reached; is that all? What tells is counted as well: it
-	// has come in.
+	// The bound is reached; check whether more follows. The byte that shows it
+	// counts as well, because it was transferred.
 	switch n, err := io.CopyN(in, r, 1); {
 	case n > 0:
 		return filesTooLarge(v, most)

@@ -128,7 +128,7 @@ func TestReadFails(t *testing.T) {
 	r.fails("another kind", err, sandbox.CodeValidation, "op.kind")
 }
 
-// TestStopped holds that the cause of an end is what is told.
+// TestStopped checks that the error is the cause of the end.
 func TestStopped(t *testing.T) {
 	r := newRig(t)
 	r.put("/workspace/f", "x")

@@ -12,11 +12,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// A claimer is an [operation.Space] in which room can be taken, so that of two
-// writes at once none uses what the other was told of.
+// A claimer is an [operation.Space] in which room can be reserved, so that two
+// concurrent writes do not use the same room.
 type claimer interface {
-	// Claim takes room for bytes at path until release is called, when what was
-	// written is seen by looking. Room tells what there is, when it is less.
+	// Claim reserves room for bytes at path until release is called, which is
+	// due when the next look sees the written file. When there is less room,
+	// Claim returns how much there is.
 	Claim(ctx context.Context, path string, bytes int64) (release func(), room int64, err error)
 }
 
@@ -54,8 +55,8 @@ func (e *filesExecutor) write(ctx context.Context, c *Call, v grant.Vetted) (Out
 	return Output{Path: v.Path, Digest: digest}, nil
 }
 
-// unsure reports whether a write that failed with err may have been done: the
-// sandbox may have been too far to hear that it is not wanted any more.
+// unsure reports whether a write that failed with err may have been completed:
+// the cancellation may have reached the sandbox too late.
 func unsure(ctx context.Context, err error) bool {
 	code := sandbox.CodeOf(err)
 	return ctx.Err() != nil || code == sandbox.CodeUnavailable || code == sandbox.CodeTimeout

@@ -7,22 +7,23 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// An Observer is told of everything that is decided and done, for metrics. It
-// is safe for concurrent use, does not block, and cannot fail.
+// An Observer receives an event for everything that is decided and done, for
+// metrics. It is safe for concurrent use, does not block, and cannot fail.
 type Observer interface {
-	// Built tells that a profile was built, or was not to be, and how long
-	// that took.
+	// Built is called after a profile was built or refused, with the time that
+	// took.
 	Built(d time.Duration)
 
-	// Validated tells that a guard has judged, and how long that took.
+	// Validated is called after a guard has judged, with the time that took.
 	Validated(d time.Duration)
 
-	// Ended tells how an operation has ended, one that was refused too.
+	// Ended is called after an operation has ended, including one that was
+	// refused.
 	Ended(e Ended)
 }
 
-// An Ended is an operation that has ended. Its words may be those of whoever
-// called, where it was refused before anybody looked at them.
+// An Ended is an operation that has ended. Its texts may be unchecked input of
+// the caller, when the operation was refused before validation.
 type Ended struct {
 	Tenant string
 	Tool   string       // whose call it was

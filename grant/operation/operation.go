@@ -1,12 +1,12 @@
-// Package operation carries out what a guard has let pass. It holds the words:
+// Package operation carries out what a guard has allowed. It defines the terms:
 // an Executor does the operations of one domain, in a Call that knows the
-// guard, counts what is used and notes what was done. The executors lie below
-// it.
+// guard, counts what is used and notes what was done. The executors are in this
+// package, one per domain.
 //
-// An executor takes a [grant.Vetted] and no other spelling of the operation.
-// It finds out what names do not tell (where a link leads, which address a
-// host has, what a redirect asks for) and refuses by the same codes as the
-// guard. What it returns is bounded; what it does not return is in the digest.
+// An executor takes a [grant.Vetted] and no other form of the operation. It
+// determines what names do not show (where a link leads, which address a host
+// has, what a redirect asks for) and refuses with the same codes as the guard.
+// What it returns is bounded; what it does not return is in the digest.
 package operation
 
 import (
@@ -22,13 +22,15 @@ import (
 // An Executor carries out the operations of one domain. It is safe for
 // concurrent use.
 type Executor interface {
-	// Execute carries out what was vetted, and returns when all of it has ended.
+	// Execute carries out a vetted operation, and returns when all of it has
+	// ended.
 	//
 	// ctx ends when a budget is used up, the grant ends, or the caller gives
-	// up; context.Cause tells which, and an executor that was stopped returns
-	// that cause where it is a *sandbox.Error. The time limit of the profile is
+	// up; context.Cause says which, and an executor that was stopped returns
+	// that cause when it is a *sandbox.Error. The time limit of the profile is
 	// in ctx, the operation's own timeout is not. Errors are *[sandbox.Error].
-	// An Output that comes with an error is what was done until then.
+	// An Output that is returned with an error describes what was done until
+	// then.
 	Execute(ctx context.Context, c *Call, v grant.Vetted) (Output, error)
 }
 
@@ -42,9 +44,9 @@ type Call struct {
 	// State is what the guard has to know of the call at the moment, for
 	// [grant.Guard.ValidateHop].
 	State func() grant.State
-	// Allowed is asked about what an operation has led to, when the guard has
-	// let it pass: what settings say of it that profiles do not, as patterns of
-	// paths. nil allows all.
+	// Allowed judges what an operation has led to, after the guard has allowed
+	// it, by settings that profiles do not contain, such as patterns of paths.
+	// nil allows all.
 	Allowed func(grant.Vetted) error
 	// Space is the temporary space of the call; nil where it has none.
 	Space Space
@@ -77,8 +79,8 @@ func (c *Call) Effects() (list []evidence.Effect, more int) {
 // A Space is the temporary space of one call: folders inside, each with a
 // bound, which are gone when the call is.
 type Space interface {
-	// Room tells how many bytes may still be written at path, and whether
-	// path lies in the space at all. It looks at what is there.
+	// Room returns how many bytes may still be written at path, and whether
+	// path is in the space at all. It examines the current contents.
 	Room(ctx context.Context, path string) (bytes int64, within bool, err error)
 	// Watch returns a context that ends with [sandbox.CodeBudgetExceeded] when
 	// a folder holds more than its bound while something runs. The returned
@@ -116,7 +118,7 @@ type Response struct {
 	Hops   int                 `json:"hops"`   // redirects that were followed
 }
 
-// A Page is what a browser shows. Text that was asked for is Output.Data.
+// A Page is what a browser displays. Requested text is in Output.Data.
 type Page struct {
 	URL    string   `json:"url"`
 	Status int      `json:"status"`
@@ -124,8 +126,8 @@ type Page struct {
 	Hops   []string `json:"hops,omitempty"` // addresses passed on the way
 }
 
-// An Exit is how a program ended. What it wrote is Output.Data, standard output
-// first; Stderr is what it wrote to standard error.
+// An Exit is how a program ended. Its output is in Output.Data, standard output
+// first; Stderr is its standard error.
 type Exit struct {
 	Code         int             `json:"code"`
 	Signal       string          `json:"signal,omitempty"`

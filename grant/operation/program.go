@@ -1,11 +1,11 @@
-// Program: this part of the package runs programs for operations of grants: exactly the arguments
-// that were vetted, without a shell, and with an environment that holds nothing
-// but where programs and folders are.
+// This file runs programs for operations of grants: with exactly the vetted
+// arguments, without a shell, and with an environment that contains only the
+// locations of programs and folders.
 //
-// What a program writes comes to the tool, so that it counts as bytes in, and
-// the bytes that a budget has are the last that are delivered. Its processor
-// time is watched while it runs, with all its processes. Whatever ends the
-// operation ends the whole tree.
+// The output of a program goes to the tool, so it counts as bytes in, and
+// output is delivered up to the last byte that the budget has. Processor time
+// is watched while the program runs, over all its processes. Any end of the
+// operation ends the whole process tree.
 
 package operation
 
@@ -21,18 +21,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// New returns the executor of ProcExec in sb. Of env a program gets PATH, HOME,
-// LANG and TMPDIR, where they are set, and no other variable at all. Folders of
-// PATH that are not absolute are left out: they would be the workspace.
+// NewProgramExecutor returns the executor of ProcExec in sb. Of env a program
+// gets PATH, HOME, LANG and TMPDIR, where they are set, and no other variable.
+// Folders of PATH that are not absolute are left out: they would refer to the
+// workspace.
 //
-// An exit status that is not 0 is a result, and so is an end at a limit of the
+// An exit status other than 0 is a result, and so is an end at a limit of the
 // sandbox. A program that is ended by the operation's own timeout is
-// [sandbox.CodeTimeout], with what it wrote until then and how it ended. One that
-// has used up its processor time is [sandbox.CodeBudgetExceeded], whoever notices. A program that cannot be started is
-// [sandbox.CodeExecution], as Start of a sandbox has it. One that writes more
-// than the profile lets it is [sandbox.CodeCapabilityBlocked], and a budget that
-// could not be held here is [sandbox.CodeUnsupported], before anything runs
-// where that is known.
+// [sandbox.CodeTimeout], with its output until then and how it ended. A program
+// that has used up its processor time is [sandbox.CodeBudgetExceeded], whether
+// the meter or the sandbox detects it. A program that cannot be started is
+// [sandbox.CodeExecution], as Start of a sandbox returns it. One that writes
+// more than the profile allows is [sandbox.CodeCapabilityBlocked], and a budget
+// that cannot be enforced here is [sandbox.CodeUnsupported], before anything
+// runs where that is known.
 func NewProgramExecutor(sb sandbox.Sandbox, env map[string]string) Executor {
 	own := map[string]string{}
 	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
@@ -96,8 +98,8 @@ func (x *executor) Execute(ctx context.Context, c *Call, v grant.Vetted) (Output
 	return r.ended(exit, err)
 }
 
-// holdable refuses budgets of what cannot be measured: nobody tells how long a
-// program has used a GPU.
+// holdable refuses budgets of kinds that cannot be measured: no source reports
+// how long a program has used a GPU.
 func holdable(b budget.Amount) error {
 	return budget.CheckMetered(b, budget.Calls, budget.BytesIn, budget.BytesOut, budget.CPUMs, budget.Files, budget.WallMs)
 }
@@ -113,7 +115,7 @@ func secondLine(b budget.Amount) int64 {
 	return b.CPUMs/1000 + 2
 }
 
-// A run is one program from its start to its end.
+// A programRun is one program from its start to its end.
 type programRun struct {
 	call    *Call
 	vetted  grant.Vetted
@@ -144,7 +146,8 @@ func newRun(ctx context.Context, c *Call, v grant.Vetted, most int64) *programRu
 	return r
 }
 
-// end lets go of what the run was given. Nothing of it runs any more.
+// end releases the resources of the run, when none of its processes runs any
+// more.
 func (r *programRun) end() {
 	r.stop(nil)
 	for _, done := range r.release {
@@ -209,7 +212,7 @@ func usedUp(program string) error {
 	}
 }
 
-// late is the end by the operation's own timeout.
+// programLate is the end by the operation's own timeout.
 func programLate(v grant.Vetted) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeTimeout, Op: "execute", Field: "op.timeout", Resource: v.Tool, Retryable: true,

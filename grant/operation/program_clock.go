@@ -13,10 +13,10 @@ import (
 // run the program.
 type clock struct {
 	mu      sync.Mutex
-	process sandbox.Metered // nil before it runs, and where nobody can tell
+	process sandbox.Metered // nil before it runs, and where usage is unknown
 }
 
-// watch takes the process that was started, and reports whether it can tell.
+// watch takes the process that was started, and reports whether it is metered.
 func (c *clock) watch(p sandbox.Process) bool {
 	m, ok := p.(sandbox.Metered)
 	c.mu.Lock()

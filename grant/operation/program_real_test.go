@@ -18,7 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
-// walls are the real ones, each with a sandbox of its own.
+// programWalls runs each over the real providers, with a sandbox of its own for
+// each.
 func programWalls(t testing.TB, each func(name string, sb sandbox.Sandbox)) {
 	t.Helper()
 	docker, _ := wall.New(t).Open("program")
@@ -58,9 +59,9 @@ func marked(ctx context.Context, sb sandbox.Sandbox) (string, error) {
 	return out.String(), err
 }
 
-// stopped is a context that ends with cause once a marked process of this
-// command line runs, or with an error where nobody can tell. The function waits
-// until nobody looks any more.
+// stopped returns a context that ends with cause once a marked process of this
+// command line runs, or with an error when that cannot be determined. The
+// returned function waits until the check has ended.
 func stopped(t testing.TB, sb sandbox.Sandbox, line string, cause error) (context.Context, func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -135,9 +136,9 @@ func (w *watched) most(end time.Time) int64 {
 	return max(1000, (w.bound + time.Duration(runtime.NumCPU())*since).Milliseconds())
 }
 
-// TestCPUBudgetOfTrees holds that processor time counts of all processes, and
-// that all of them end. The bound is for a machine that others use too; what it
-// is at rest BenchmarkStop tells.
+// TestCPUBudgetOfTrees checks that the processor time of all processes counts,
+// and that all of them end. The bound leaves room for a machine that others use
+// too; BenchmarkStop measures the time on an idle one.
 func TestCPUBudgetOfTrees(t *testing.T) {
 	programWalls(t, func(name string, sb sandbox.Sandbox) {
 		for shape, text := range burners {
@@ -186,7 +187,7 @@ func TestByteBudgetOfTrees(t *testing.T) {
 	})
 }
 
-// TestRealPrograms holds what else is to be so behind real walls: the bare
+// TestRealPrograms checks the remaining behavior in real sandboxes: the bare
 // environment, exits, programs that are missing, stops.
 func TestRealPrograms(t *testing.T) {
 	programWalls(t, func(name string, sb sandbox.Sandbox) {

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-// A rig runs programs under one grant.
+// A programRig runs programs under one grant.
 type programRig struct {
 	sb     sandbox.Sandbox
 	env    map[string]string
@@ -25,7 +25,8 @@ type programRig struct {
 	space  operation.Space
 }
 
-// newRig is without any bound, and has programs for the wall in memory.
+// programNewRig returns a rig without any bound, over programs of the in-memory
+// sandbox.
 func programNewRig(sb sandbox.Sandbox) *programRig {
 	return &programRig{
 		sb: sb, env: map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C"},
@@ -68,7 +69,7 @@ func (r *programRig) guard(t testing.TB) *grant.Guard {
 	return g
 }
 
-// do runs one operation to its end, as the conductor does.
+// do runs one operation to its end, as the manager does.
 func (r *programRig) do(t testing.TB, ctx context.Context, op grant.Operation) done {
 	t.Helper()
 	op.Kind = grant.OpProcExec
@@ -110,7 +111,7 @@ func bound(k budget.Kind, n int64) budget.Amount {
 	return budget.FromValues(v)
 }
 
-// memory is a wall in memory.
+// memory returns an in-memory sandbox.
 func memory(t testing.TB, programs map[string]fake.Program) sandbox.Sandbox {
 	t.Helper()
 	p := fake.New(fake.Options{Programs: programs})

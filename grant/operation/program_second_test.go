@@ -9,8 +9,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// blind is a sandbox whose processes tell nothing of what they use, as if nobody
-// had come to look. Cap is the processor time that it has itself, 0 without one.
+// blind is a sandbox whose processes report no usage, as if it had not been
+// measured yet. Cap is the processor time limit of the sandbox itself, 0
+// without one.
 type blind struct {
 	sandbox.Sandbox
 	cap int64

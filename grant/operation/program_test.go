@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-// programs of the wall in memory.
+// programs returns the programs of the in-memory sandbox.
 func programs() map[string]fake.Program {
 	return map[string]fake.Program{
 		"burn": func(p *fake.Proc) int {
@@ -73,7 +73,8 @@ func TestNoShell(t *testing.T) {
 	}
 }
 
-// TestResult holds what an operation tells of a program that has ended by itself.
+// TestResult checks the result of an operation whose program has ended by
+// itself.
 func TestResult(t *testing.T) {
 	r := programNewRig(memory(t, programs()))
 	for _, keep := range []int64{100, 5, 3, 0} {
@@ -175,7 +176,7 @@ func TestCPUBudget(t *testing.T) {
 	}
 }
 
-// dark is a sandbox whose processes do not tell what they use.
+// dark is a sandbox whose processes do not report usage.
 type dark struct{ sandbox.Sandbox }
 
 func (d dark) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
@@ -186,7 +187,7 @@ func (d dark) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, er
 	return struct{ sandbox.Process }{p}, nil
 }
 
-// mute is one whose processes say that they cannot tell.
+// mute is a sandbox whose processes return an error when asked for usage.
 type mute struct{ sandbox.Sandbox }
 
 type muted struct{ sandbox.Process }
@@ -203,7 +204,8 @@ func (d mute) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, er
 	return muted{p}, nil
 }
 
-// TestUnmetered holds that nothing runs on whose use nobody can tell.
+// TestUnmetered checks that an operation ends when its usage cannot be
+// determined.
 func TestUnmetered(t *testing.T) {
 	for name, sb := range map[string]sandbox.Sandbox{"dark": dark{memory(t, programs())}, "mute": mute{memory(t, programs())}} {
 		r := programNewRig(sb)

@@ -31,8 +31,8 @@ const canary = "kanarienvogel"
 // of an error may have.
 const secret = "geheimnis"
 
-// A rig has an executor for each domain, over a wall in memory and an internet
-// on loopback.
+// A rig has an executor for each domain, over an in-memory sandbox and an
+// internet on loopback.
 type rig struct {
 	t      *testing.T
 	sb     sandbox.Sandbox
@@ -68,7 +68,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// wall makes the wall in memory.
+// wall makes the in-memory sandbox.
 func (r *rig) wall() {
 	r.t.Helper()
 	p := fake.New(fake.Options{Programs: map[string]fake.Program{"burn": func(p *fake.Proc) int {
@@ -94,7 +94,7 @@ func (r *rig) spec() sandbox.Spec {
 	}
 }
 
-// way opens the way out: the hosts of the internet but for "no.…".
+// way opens the egress session: to the hosts of the internet except "no.…".
 func (r *rig) way() outlet.Way {
 	r.t.Helper()
 	kept, err := evidence.Open(r.t.TempDir(), evidence.Options{})
@@ -204,7 +204,7 @@ func (r *rig) guard() *grant.Guard {
 	return g
 }
 
-// run carries an operation out, as the conductor does.
+// run carries an operation out, as the manager does.
 func (r *rig) run(op grant.Operation) error {
 	g, state := r.guard(), func() grant.State { return grant.State{Now: time.Now()} }
 	v, err := g.Check(op, state())

@@ -1,15 +1,15 @@
-// Space: this part of the package gives operations temporary space: folders inside, each with a
-// bound in bytes, which are gone when their call is.
+// This file gives operations temporary space: folders inside the sandbox, each
+// with a bound in bytes, which are removed at the end of their call.
 //
-// What is in a folder is found out by looking, through files that follow no
-// link, and counts by its names: the size that each file says it has, in blocks
-// of 4 KiB, and 1 KiB for the name itself, so that a million empty files have a
-// bound as well. What cannot be looked at counts as too much. What looking does
-// not show is content that is held open without a name; there the size of the
-// mount is the bound.
+// The usage of a folder is determined by looking at it, through files that
+// follow no link, and counts by its names: the size that each file reports, in
+// blocks of 4 KiB, and 1 KiB for the name itself, so that a million empty files
+// have a bound as well. A folder that cannot be examined counts as too large.
+// Looking does not show content that is held open without a name; for that the
+// size of the mount is the bound.
 //
-// Code inside may do to the folders what it likes. Nothing here believes them:
-// it can only lose its own space by that.
+// Code inside the sandbox may change the folders in any way. This file does not
+// rely on their contents: such code can only lose its own space.
 
 package operation
 
@@ -65,15 +65,15 @@ var (
 	_ Space    = (*Spaces)(nil)
 )
 
-// New returns the space of a call, with nothing in it yet. Folders are made in
-// root, the folder inside that the profile maps temporary space to, through f,
-// which must follow no link (see [sandbox.LinkRefuser]).
+// NewSpaceExecutor returns the space of a call, with nothing in it yet. Folders
+// are made in root, the folder inside that the profile maps temporary space to,
+// through f, which must follow no link (see [sandbox.LinkRefuser]).
 func NewSpaceExecutor(f sandbox.Files, root string) *Spaces {
 	return &Spaces{files: f, root: path.Clean(root)}
 }
 
-// Execute carries out TmpAlloc: it makes a folder with the mode 0700, whose
-// name nobody can foresee. All folders of a call together have at most the
+// Execute carries out TmpAlloc: it makes a folder with mode 0700 and an
+// unpredictable name. All folders of a call together have at most the number of
 // bytes that the profile gives to a temporary space.
 func (s *Spaces) Execute(ctx context.Context, c *Call, v grant.Vetted) (Output, error) {
 	if v.Kind != grant.OpTmpAlloc {
@@ -91,8 +91,8 @@ func (s *Spaces) Execute(ctx context.Context, c *Call, v grant.Vetted) (Output, 
 	return Output{Path: f.path, Digest: evidence.DigestOf(nil)}, nil
 }
 
-// most is how many bytes all folders of a call may have: the strictest of what
-// the limits say, and the widest capability.
+// spaceMost is how many bytes all folders of a call may have: the strictest of
+// what the limits say, and the widest capability.
 func spaceMost(p grant.Profile) int64 {
 	widest := int64(0)
 	for _, c := range p.Capabilities {
@@ -183,7 +183,7 @@ func (s *Spaces) enter(ctx context.Context, f *folder, expires time.Time) error 
 	return nil
 }
 
-// random returns what nobody can foresee.
+// random returns an unpredictable string.
 func random() string {
 	var b [digits / 2]byte
 	_, _ = rand.Read(b[:]) // does not fail

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A mark lies beside a folder, says that it is one of ours, and until when its
-// call can last.
+// A mark is a file next to a folder. It identifies the folder as temporary
+// space, and says until when its call can last.
 type mark struct{ expires time.Time }
 
 const (

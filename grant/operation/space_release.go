@@ -13,18 +13,18 @@ const (
 	releaseWithin = 15 * time.Second
 	// undoWithin bounds that of one which could not be made.
 	undoWithin = 2 * time.Second
-	// firstPause and lastPause are the bounds of the time between two tries
-	// to remove what somebody keeps filling.
+	// firstPause and lastPause bound the time between two attempts to remove a
+	// folder that a program keeps filling.
 	firstPause = 5 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
 )
 
-// Release removes all folders of the call with what is in them, and nothing
-// else; no more are made. A process that goes on writing, folders that were
-// closed and branches of any depth do not keep it from that, and neither does
-// the end of ctx, which may be why the call has ended. It takes at most 15
-// seconds. What is left then is the error, and the next Release tries again;
-// after the program's end [Sweep] does.
+// Release removes all folders of the call with their contents, and nothing
+// else; later allocations fail. Processes that keep writing, closed permissions
+// of folders, branches of any depth and the end of ctx, which may be why the
+// call has ended, do not prevent it. It takes at most 15 seconds. It returns an
+// error when something is left; the next Release tries again, and after the
+// program's end [Sweep] does.
 func (s *Spaces) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
 	defer cancel()

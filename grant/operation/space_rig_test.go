@@ -35,7 +35,7 @@ func spaceMust(t testing.TB, err error) {
 	}
 }
 
-// A rig is a sandbox and its files.
+// A spaceRig is a sandbox and its files.
 type spaceRig struct {
 	testing.TB
 	sb     sandbox.Sandbox
@@ -82,7 +82,7 @@ func inDocker(t *testing.T) *spaceRig {
 	return over(t, sb, s)
 }
 
-// inLocal is a rig over a local wall.
+// inLocal returns a rig over a local sandbox.
 func inLocal(t *testing.T) *spaceRig {
 	t.Helper()
 	w := wall.NewLocal(t)

@@ -27,8 +27,8 @@ func cost(size int64) int64 {
 	return nameCost + (max(size, 0)+block-1)/block*block
 }
 
-// Room implements [operation.Space]. It is what a file at path may have, with
-// the folders on the way to it; never less than nothing. A path in the
+// Room implements [operation.Space]. It returns the room for a file at path and
+// the missing folders on the way to it, never a negative number. A path in the
 // temporary space of another call is [sandbox.CodeCapabilityBlocked].
 func (s *Spaces) Room(ctx context.Context, path string) (bytes int64, within bool, err error) {
 	f, rel, err := s.find(path)
@@ -39,10 +39,10 @@ func (s *Spaces) Room(ctx context.Context, path string) (bytes int64, within boo
 	return max(bytes, 0), true, err
 }
 
-// Claim takes room for a file of so many bytes at path until release is called,
-// so that others are not told of the same room; it is to be called when the
-// file is there. Where the room that it returns is less, nothing was taken.
-// Beyond the space room has no bound.
+// Claim reserves room for a file of so many bytes at path until release is
+// called, so that concurrent callers do not get the same room; the caller calls
+// release when the file is there. When the returned room is less than bytes,
+// nothing was reserved. Outside the space room has no bound.
 func (s *Spaces) Claim(ctx context.Context, path string, bytes int64) (release func(), room int64, err error) {
 	f, rel, err := s.find(path)
 	if err != nil {
@@ -68,11 +68,11 @@ func (s *Spaces) Claim(ctx context.Context, path string, bytes int64) (release f
 	return release, max(room, 0), err
 }
 
-// wayCost is what the folders on the way to rel count.
+// wayCost is the cost of the folders on the path to rel.
 func wayCost(rel string) int64 { return int64(strings.Count(rel, "/")) * cost(block) }
 
-// find returns the folder of ours that path lies in, or nil, and the way from
-// there.
+// find returns the folder that contains path, or nil, and the path relative to
+// it.
 func (s *Spaces) find(path string) (f *folder, rel string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

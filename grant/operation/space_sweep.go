@@ -13,11 +13,11 @@ import (
 // slack is how long after its end a call may still be releasing its space.
 const slack = time.Minute
 
-// Sweep removes what calls of dead programs have left in root: the folders
-// whose marks say that their call cannot last any more at the time now. A
-// folder without a mark is nobody's known and stays. It returns how many went,
-// and what failed. Code inside could have written a mark; by that it keeps or
-// loses what it may keep or remove anyway.
+// Sweep removes the folders in root that calls of dead programs have left:
+// those whose marks say that their call cannot last any more at the time now. A
+// folder without a mark has no known owner and stays. Sweep returns the number
+// of folders removed, and the errors. Code inside could have written a mark;
+// with it the code keeps or loses only what it may keep or remove anyway.
 func Sweep(ctx context.Context, f sandbox.Files, root string, now time.Time) (removed int, err error) {
 	list, err := f.ReadDir(ctx, root)
 	if sandbox.IsNotFound(err) {

@@ -13,8 +13,9 @@ const (
 	// share is the part of the time that looking may take, as its inverse: 5 %.
 	share = 20
 	// blind is how long looking may fail, because the sandbox has no descriptor
-	// left or does not answer, before what runs is stopped. Who cannot look tries
-	// again before that: one failure is no end, however much there is to look at.
+	// left or does not answer, before the running operations are stopped. The
+	// watch tries again before that: a single failure stops nothing, however
+	// much there is to look at.
 	blind = 2 * time.Second
 )
 
@@ -22,16 +23,17 @@ const (
 // guarded by Spaces.mu.
 type watch struct {
 	runs map[*spaceRun]struct{}
-	stop context.CancelFunc // of the one who looks
+	stop context.CancelFunc // ends the goroutine that looks
 }
 
-// A run is an operation that may fill the space.
+// A spaceRun is an operation that may fill the space.
 type spaceRun struct{ end context.CancelCauseFunc }
 
-// Watch implements [operation.Space]. A look comes at once and then every 50 ms,
-// less often where there is much to look at, so that it takes a twentieth of
-// the time. Where a folder holds more than its bound all operations of the call
-// that run end: nobody can tell whose the bytes are.
+// Watch implements [operation.Space]. It looks at once and then every 50 ms,
+// less often where there is much to look at, so that looking takes a twentieth
+// of the time. When a folder exceeds its bound, Watch ends all running
+// operations of the call, because it cannot determine which of them wrote the
+// bytes.
 func (s *Spaces) Watch(ctx context.Context) (context.Context, context.CancelFunc) {
 	watched, end := context.WithCancelCause(ctx)
 	r := &spaceRun{end: end}
@@ -79,11 +81,11 @@ func (s *Spaces) look(ctx context.Context) {
 	}
 }
 
-// A view says since when nobody has been able to look, if that is so.
+// A view records since when looking has failed, if it has.
 type view struct{ blind time.Time }
 
-// after notes a look from begin to now. It returns whether nobody has been able
-// to look for too long, and how long to wait before the next look.
+// after records a look from begin to now. It returns whether looking has failed
+// for too long, and how long to wait before the next look.
 func (v *view) after(known bool, begin, now time.Time) (lost bool, next time.Duration) {
 	next = pace(now.Sub(begin))
 	if known {
@@ -99,8 +101,8 @@ func (v *view) after(known bool, begin, now time.Time) (lost bool, next time.Dur
 // pace is how long to wait after a look that took so long.
 func pace(took time.Duration) time.Duration { return min(max(share*took, shortest), longest) }
 
-// check looks at all folders. It returns why what runs must end, or why that
-// cannot be told (known is false then).
+// check looks at all folders. It returns the reason to end running operations,
+// or why the folders could not be examined (known is false then).
 func (s *Spaces) check(ctx context.Context) (err error, known bool) {
 	s.mu.Lock()
 	folders := make([]*folder, 0, len(s.folders))

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// walls are the rigs that checks of what code inside does run over.
+// spaceWalls runs a check that executes code inside the sandbox over each rig.
 func spaceWalls(t *testing.T, check func(t *testing.T, r *spaceRig)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) { check(t, inMemory(t)) })
@@ -75,8 +75,8 @@ func TestWatchStopsWriter(t *testing.T) {
 	})
 }
 
-// TestWatchLeaves holds that what keeps to the bounds runs on, and that a watch
-// ends with whoever asked for it.
+// TestWatchLeaves checks that operations within the bounds run on, and that a
+// watch ends with its caller.
 func TestWatchLeaves(t *testing.T) {
 	r := inMemory(t)
 	counted := &counting{Files: r.files}
@@ -108,8 +108,8 @@ func TestWatchLeaves(t *testing.T) {
 	}
 }
 
-// TestWatchBlind holds that nothing runs for long when nobody can look, and
-// that one failure is no end.
+// TestWatchBlind checks that nothing runs for long while looking fails, and
+// that a single failure ends nothing.
 func TestWatchBlind(t *testing.T) {
 	r := inMemory(t)
 	counted := &counting{Files: r.files}

@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// A row is one way to fail, and what has to be told of it.
+// A row is one way to fail, with the expected error.
 type row struct {
 	name    string
 	provoke func(*rig) error
@@ -43,8 +43,8 @@ func status() map[sandbox.Code]int {
 }
 
 // TestTable provokes every row of the table of codes with the parts that an
-// operation passes, and holds what is told of it: to who called, and to who
-// keeps the settings.
+// operation passes, and checks both views of the error: the caller's, and the
+// administrator's.
 func TestTable(t *testing.T) {
 	r := newRig(t)
 	for _, w := range slices.Concat(denials(), blocks(), amounts(), failures()) {

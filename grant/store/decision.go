@@ -1,12 +1,11 @@
-// Decision: this part of the package remembers which call has used a decision key, so that one
-// decision serves one call only, whichever process asks and however many ask at
-// once.
+// This file records which call has used a decision key, so that one decision
+// serves one call only, across processes and concurrent requests.
 //
-// A key that was used is a small file whose name is a hash of the tenant and
-// the key. It gets its name when all of it is there, and a name is given once:
-// of calls that race exactly one wins, and a process that is killed leaves a
-// whole entry or none. What cannot be read counts as used by a call that nobody
-// knows, and where nothing can be written nothing is granted.
+// A used key is a small file whose name is a hash of the tenant and the key.
+// The file gets its name when it is complete, and a name is given once: of
+// calls that race exactly one wins, and a process that is killed leaves a whole
+// entry or none. An unreadable entry counts as used by an unknown call, and
+// where nothing can be written nothing is granted.
 
 package store
 
@@ -53,9 +52,9 @@ type Keys struct {
 	swept map[string]time.Time // when this process has swept a shard
 }
 
-// Open returns the keys in the folder dir, which is made with mode 0700 when it
-// is missing and refused as [statedir.MakePrivate] does. When it goes away
-// later no key can be used any more.
+// OpenDecision returns the keys in the folder dir, which is made with mode 0700
+// when it is missing and refused as [statedir.MakePrivate] does. When it goes
+// away later no key can be used any more.
 func OpenDecision(dir string) (*Keys, error) {
 	path, err := statedir.MakePrivate(dir)
 	if err != nil {
@@ -122,7 +121,7 @@ const op = "use decision key"
 // check refuses what cannot be written down as it is.
 func check(tenant, key, call string) error {
 	for _, t := range []struct{ field, text string }{{"tenant", tenant}, {"decisionKeyFingerprint", key}, {"call", call}} {
-		if t.field == "tenant" && t.text == "" { // of whoever keeps no tenants
+		if t.field == "tenant" && t.text == "" { // where there are no tenants
 			continue
 		}
 		if !isText(t.text) || t.field == "call" && t.text == decisionUnknown {

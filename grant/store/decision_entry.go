@@ -28,8 +28,9 @@ type entry struct {
 	Sum   string `json:"sum"`
 }
 
-// nameOf is where the entry of a key lies: tenants and keys may hold anything.
-// The length of the one keeps it from running into the other.
+// nameOf returns the path of the entry of a key, by a hash, because tenants and
+// keys may contain any characters. The length of the tenant keeps it from
+// running into the key.
 func nameOf(tenant, key string) string {
 	text := binary.BigEndian.AppendUint64(nil, uint64(len(tenant)))
 	sum := sha256.Sum256(append(append(text, tenant...), key...))
@@ -49,7 +50,8 @@ func encodeDecision(e entry) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// decode reads what encode has written under that name and nothing else.
+// decodeDecision reads what encode has written under that name and nothing
+// else.
 func decodeDecision(name string, data []byte) (entry, bool) {
 	e := entry{name: name}
 	if err := json.Unmarshal(data, &e); err != nil {

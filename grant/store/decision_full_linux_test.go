@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestFullDisk holds that a key which could not be written down is nobody's,
-// that those which are written go on, and that nothing is left behind.
+// TestDecisionFullDisk checks that a key that could not be written is used by
+// no call, that the written ones stay valid, and that nothing is left behind.
 func TestDecisionFullDisk(t *testing.T) {
 	disk := testenv.Disk(t, "64k")
 	dir := filepath.Join(disk, "decisions")

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestManyProcesses lets 64 processes race for the same keys: each key is one
-// call's, and all are told the same. Where one of them was done before the others
-// got to it nothing was contended, and they race again.
+// TestManyProcesses lets 64 processes race for the same keys: each key belongs
+// to one call, and all processes get the same answer. When one of them finished
+// before the others started nothing was contended, and they race again.
 func TestManyProcesses(t *testing.T) {
 	for range 10 {
 		if len(race(t)) > 1 || t.Failed() {
@@ -96,8 +96,9 @@ func TestManyGoroutines(t *testing.T) {
 	}
 }
 
-// TestKilled kills processes at any moment while they use keys. What they were
-// told holds, every entry is whole, and what is left over goes with a sweep.
+// TestKilled kills processes at any moment while they use keys. The answers
+// that they got stay valid, every entry is whole, and a sweep removes the
+// leftovers.
 func TestKilled(t *testing.T) {
 	const rounds = 20
 	dir := t.TempDir()

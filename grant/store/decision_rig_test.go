@@ -34,9 +34,9 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-// helper is what the test binary does as another process: it says that it is
-// ready, waits until its input ends, and then uses the keys key:0 to key:n,
-// saying after each who has it.
+// decisionHelper is the body of the test binary as another process: it says
+// that it is ready, waits until its input ends, and then uses the keys key:0 to
+// key:n, and prints after each the call that owns it.
 func decisionHelper(what string) error {
 	var dir, call string
 	var n int
@@ -113,7 +113,7 @@ func openDecision(t testing.TB, dir string) *Keys {
 	return k
 }
 
-// openAt is open on a machine.
+// decisionOpenAt is open on a machine.
 func decisionOpenAt(t testing.TB, dir string, m *testenv.Machine) *Keys {
 	t.Helper()
 	k := openDecision(t, dir)
@@ -121,7 +121,8 @@ func decisionOpenAt(t testing.TB, dir string, m *testenv.Machine) *Keys {
 	return k
 }
 
-// machine is one whose clock has gone evenly for long, by what is kept in dir.
+// decisionMachine is one whose clock has gone evenly for long, by what is kept
+// in dir.
 func decisionMachine(t testing.TB, dir string) *testenv.Machine {
 	t.Helper()
 	m := testenv.New(time.Now())

@@ -13,16 +13,16 @@ import (
 // tidying is the time between two sweeps of one shard by one process.
 const decisionTidying = 10 * time.Minute
 
-// A Swept tells what a sweep has seen.
+// A decisionSwept is the result of a sweep.
 type decisionSwept struct {
 	Removed int
 	Kept    int
-	Damaged []string // paths of files that nobody can read, which stay and count
+	Damaged []string // paths of unreadable files, which stay and count
 }
 
-// Sweep forgets the keys of grants that have certainly expired an hour ago, and
-// what killed processes have left. Entries go as new ones come without it; it is for
-// whoever cleans up.
+// Sweep removes the keys of grants that certainly expired more than an hour
+// ago, and the leftovers of killed processes. New entries remove old ones
+// without it; it is for explicit cleanup.
 func (k *Keys) Sweep() (decisionSwept, error) {
 	var s decisionSwept
 	passed, late := k.passed.Advance(0)
@@ -95,8 +95,8 @@ func (k *Keys) over(path string, d fs.DirEntry, passed time.Time) (bool, error) 
 	return err == nil && passed.Sub(time.UnixMilli(e.Until)) > decisionGrace, err
 }
 
-// tidy sweeps a shard now and then. Whoever waits for an answer does not care
-// how that ends.
+// tidy sweeps a shard now and then. It reports no error, because the current
+// caller does not depend on the result.
 func (k *Keys) tidy(shard string) {
 	now := k.now()
 	k.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// later is a Keys on dir for which it is that much later.
+// decisionLater is a Keys on dir for which it is that much later.
 func decisionLater(t *testing.T, dir string, d time.Duration) *Keys {
 	t.Helper()
 	m := decisionMachine(t, dir)
@@ -61,8 +61,9 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestExtended holds that an entry lives as long as the longest grant that used
-// it, whichever was first, and that nobody else shortens or lengthens it.
+// TestExtended checks that an entry lives as long as the longest grant that
+// used it, whichever was first, and that no other grant shortens or lengthens
+// it.
 func TestExtended(t *testing.T) {
 	dir := t.TempDir()
 	use := func(call string, d time.Duration) string {
@@ -83,8 +84,8 @@ func TestExtended(t *testing.T) {
 	}
 }
 
-// TestTidies holds that a folder that is used does not grow for ever although
-// nobody sweeps it.
+// TestTidies checks that a folder in use does not grow for ever although Sweep
+// is not called.
 func TestTidies(t *testing.T) {
 	dir := t.TempDir()
 	old := openDecision(t, dir)

@@ -51,7 +51,7 @@ func TestRefusedWords(t *testing.T) {
 	wantUse(t, k, "t", "k", strings.Repeat("c", maxText), strings.Repeat("c", maxText))
 }
 
-// TestDamaged holds that a key whose entry is not whole is nobody's any more.
+// TestDamaged checks that no call owns a key whose entry is not whole.
 func TestDamaged(t *testing.T) {
 	dir := t.TempDir()
 	wantUse(t, openDecision(t, dir), "t", "key", "call-1", "call-1")

@@ -17,8 +17,8 @@ const newPrefix = ".new-"
 // errGone says that an entry was swept meanwhile.
 var errGone = errors.New("the entry went away")
 
-// create gives the entry e its name. One that is there already, of whoever, is
-// fs.ErrExist.
+// create gives the entry e its name. It returns fs.ErrExist when the name
+// exists, whichever call made it.
 func (k *Keys) create(path string, e entry) error {
 	shard := filepath.Dir(path)
 	if err := os.Mkdir(shard, 0o700); err == nil {

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// interval is the time between two looks at the folder while somebody
-	// waits. Looking finds what any process does on any file system; watching
-	// through the kernel takes instances that it has few of.
+	// interval is the time between two looks at the folder while a caller
+	// waits. Looking works for changes by any process on any file system; a
+	// kernel watch takes inotify instances, which are scarce.
 	interval = 50 * time.Millisecond
 
 	// coarse is how far apart two changes of a folder may be and still carry
@@ -61,8 +61,9 @@ const (
 	recounting = time.Minute // between two counts where an account is full
 )
 
-// accountOf is for whom a note about the name counts, and how many it may have. What
-// belongs to no tenant is its administrator's, and is not counted.
+// accountOf returns the account for which a note about the name counts, and the
+// maximum for it. Names without a tenant belong to the administrator and are
+// not counted.
 func accountOf(name string, links bool) (account string, most int) {
 	tenant, id, ok := strings.Cut(strings.TrimPrefix(name, "\x00"), "\x00")
 	if !ok || name[0] != 0 || tenant == "" {
@@ -121,7 +122,7 @@ func (f *Folder) recount() error {
 			return err
 		}
 		for _, e := range entries {
-			if n, err := get(filepath.Join(dir, e.Name()), ""); err == nil { // what cannot be read is nobody's
+			if n, err := get(filepath.Join(dir, e.Name()), ""); err == nil { // an unreadable file has no owner
 				account, _ := accountOf(n.ID, dir != f.dir)
 				counts[dir+"\x00"+account]++
 			}
@@ -149,11 +150,12 @@ func Open(dir string) (*Folder, error) {
 	return f, nil
 }
 
-// Revoke takes the grant back, and with it all that were or will be derived
-// from it. It is remembered until the grant has expired; a zero time is for
-// ever. It returns when the revocation will survive a loss of power. After an
-// error of the disk it holds in this process all the same, and may hold in others;
-// [sandbox.CodeBudgetExceeded] says that the tenant has too many, and nothing holds.
+// Revoke revokes the grant, and with it all grants that were or will be derived
+// from it. The revocation is kept until the grant has expired; a zero time
+// means for ever. Revoke returns when the revocation will survive a loss of
+// power. After a disk error the revocation is still effective in this process,
+// and may be in others; [sandbox.CodeBudgetExceeded] says that the tenant has
+// too many, and the revocation has no effect.
 func (f *Folder) Revoke(id string, expires time.Time) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -280,9 +282,9 @@ func (f *Folder) poll(ctx context.Context) {
 	}
 }
 
-// look lets those go who were revoked, unless the folder is as it was at the
-// time of change last. It returns the time of its change, or zero when more
-// changes may come to carry that time.
+// look releases the watches of revoked grants, unless the folder is unchanged
+// since the time of change last. It returns the time of its change, or zero
+// when later changes may have the same time.
 func (f *Folder) look(last time.Time) time.Time {
 	fi, err := os.Lstat(f.dir)
 	if err == nil && !last.IsZero() && fi.ModTime().Equal(last) {
@@ -305,11 +307,11 @@ func (f *Folder) mark(id string) string { return filepath.Join(f.dir, fileName(i
 // link is the file that says what the grant was derived from.
 func (f *Folder) link(id string) string { return filepath.Join(f.dir, linksDir, fileName(id)) }
 
-// A Swept tells what a sweep has seen.
+// A Swept is the result of a sweep.
 type Swept struct {
 	Removed int
 	Kept    int
-	Damaged []string // paths of files that nobody can read, which stay and count
+	Damaged []string // paths of unreadable files, which stay and count
 }
 
 // Sweep forgets what is about grants that have certainly expired some minutes
@@ -357,7 +359,8 @@ func leftover(e fs.DirEntry) (note, error) {
 	return note{Until: millis(fi.ModTime().Add(time.Hour))}, nil
 }
 
-// tidy sweeps now and then. Whoever waits for an answer does not care.
+// tidy sweeps now and then. It reports no error, because the current caller
+// does not depend on the result.
 func (f *Folder) tidy() {
 	f.mu.Lock()
 	due := time.Since(f.swept) > tidying

@@ -41,8 +41,8 @@ func TestOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestChangesOfOneMoment lets many revocations fall into the time that one
-// change of a folder is told with.
+// TestChangesOfOneMoment makes many revocations within the resolution of a
+// folder's modification time.
 func TestChangesOfOneMoment(t *testing.T) {
 	dir := t.TempDir()
 	watcher, revoker := open(t, dir), open(t, dir)
@@ -63,8 +63,8 @@ func TestChangesOfOneMoment(t *testing.T) {
 	}
 }
 
-// TestAnyMarkCounts holds that a revocation counts whatever its file holds, and
-// that nobody sweeps what cannot be read.
+// TestAnyMarkCounts checks that a revocation counts whatever its file contains,
+// and that a sweep keeps unreadable files.
 func TestAnyMarkCounts(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"empty":     func(p string) error { return os.WriteFile(p, nil, 0o600) },
@@ -112,7 +112,8 @@ func TestDamagedLink(t *testing.T) {
 	}
 }
 
-// TestFolderGoesAway holds that everything ends when nobody can tell.
+// TestFolderGoesAway checks that everything ends when revocations cannot be
+// determined.
 func TestFolderGoesAway(t *testing.T) {
 	for _, gone := range []string{"", linksDir} {
 		f := open(t, filepath.Join(t.TempDir(), "revoked"))
@@ -161,7 +162,7 @@ func TestSweepFolder(t *testing.T) {
 	}
 }
 
-// TestNewFoldersAreTidied holds that a process sweeps without being told.
+// TestNewFoldersAreTidied checks that a process sweeps without a call of Sweep.
 func TestNewFoldersAreTidied(t *testing.T) {
 	dir := t.TempDir()
 	m := machine(t, dir)
@@ -289,8 +290,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// TestForgottenUnknown holds that no grant is good where nobody can tell what
-// was forgotten.
+// TestForgottenUnknown checks that no grant is valid when it cannot be
+// determined what was forgotten.
 func TestForgottenUnknown(t *testing.T) {
 	f := open(t, t.TempDir())
 	must(t, os.WriteFile(f.passed.Path, []byte("garbage"), 0o600))

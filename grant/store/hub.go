@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A hub holds who waits for a revocation.
+// A hub holds the watches that wait for a revocation.
 type hub struct {
 	mu      sync.Mutex
 	watches map[*watch]struct{}
@@ -13,7 +13,7 @@ type hub struct {
 	stop    context.CancelFunc    // ends it
 }
 
-// A watch is one who waits.
+// A watch is one wait for the revocation of a grant.
 type watch struct {
 	line   []string // the grant and those that it was derived from
 	closed chan struct{}
@@ -42,7 +42,8 @@ func (h *hub) drop(w *watch) {
 	h.rest()
 }
 
-// rest ends what runs when nobody waits. It is called with h.mu held.
+// rest stops the background goroutine when no watch is left. The caller holds
+// h.mu.
 func (h *hub) rest() {
 	if len(h.watches) == 0 && h.stop != nil {
 		h.stop()

@@ -146,8 +146,8 @@ func later(a, b time.Time) bool {
 	return !b.IsZero() && (a.IsZero() || a.After(b))
 }
 
-// lineage returns the grant and those that it was derived from, as parent tells
-// them; "" is none.
+// lineage returns the grant and those that it was derived from, as parent
+// returns them; "" means none.
 func lineage(id string, parent func(string) (string, error)) ([]string, error) {
 	line := []string{id}
 	for {

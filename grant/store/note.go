@@ -40,7 +40,8 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// fileName is where a note about the grant lies: ids may hold anything.
+// fileName is the name of the file about a grant: a hash, because ids may
+// contain any characters.
 func fileName(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:])

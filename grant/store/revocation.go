@@ -1,8 +1,9 @@
-// Package revocation ends what runs under a grant when the grant ends: when it
-// has expired, or when it was revoked, or one that it was derived from.
+// Package store keeps revocations of grants and used decision keys. It ends
+// operations that run under a grant when the grant expires, or when the grant
+// or one that it was derived from is revoked.
 //
-// Who was revoked is kept in a folder, for all processes of the host and past
-// their ends ([Folder]), or in memory ([Memory]). Where it cannot be told
+// Revocations are kept in a folder, for all processes of the host and beyond
+// their ends ([Folder]), or in memory ([Memory]). When it cannot be determined
 // whether a grant was revoked, it counts as revoked.
 package store
 
@@ -21,31 +22,32 @@ import (
 // latest, on a machine that is not overloaded.
 const Delay = 200 * time.Millisecond
 
-// tick is the longest time between two looks at the clock on the wall: a timer
-// alone stands still while the machine sleeps, and does not notice that the
-// clock was set.
+// tick is the longest time between two looks at the wall clock: a timer alone
+// stands still while the machine sleeps, and does not notice that the clock was
+// set.
 const tick = 100 * time.Millisecond
 
-// A Watcher tells who was revoked. It is safe for concurrent use.
+// A Watcher reports revocations. It is safe for concurrent use.
 type Watcher interface {
 	// Revoked reports whether the grant with that id was revoked, or one that
-	// it was derived from. Where it cannot be told the answer is true, and the
-	// error says why.
+	// it was derived from. When that cannot be determined it returns true, and
+	// an error that says why.
 	Revoked(id string) (bool, error)
 
 	// Watch returns a channel that is closed when Revoked has become true, at
 	// most [Delay] afterwards. It takes no more notice when ctx has ended.
 	Watch(ctx context.Context, id string) <-chan struct{}
 
-	// Forgotten returns a time that has certainly passed. What was revoked may
-	// be forgotten when it has expired by then, so it counts as expired, however
-	// the clock is set. Where it cannot be told there is an error.
+	// Forgotten returns a time that has certainly passed. Revocations of grants
+	// that have expired by then may be removed, so those grants count as
+	// expired, however the clock is set. It returns an error when the time
+	// cannot be determined.
 	Forgotten() (time.Time, error)
 }
 
-// Name is what a grant of a tenant is called here: the id alone where nobody is
-// the tenant. Tenants choose ids, and one that is the same for two of them means
-// two grants.
+// Name returns the name of a tenant's grant here: the id alone when the tenant
+// is empty. Tenants choose ids, and the same id of two tenants means two
+// grants.
 func Name(tenant, id string) string {
 	switch {
 	case tenant != "":
@@ -56,9 +58,9 @@ func Name(tenant, id string) string {
 	return id
 }
 
-// Scoped is what a grant of an agent is called by whoever may speak for that agent
-// alone: a revocation under this name ends no grant of another agent, whatever its
-// id. An empty agent is the default one.
+// Scoped returns the name of an agent's grant for callers that may act for that
+// agent alone: a revocation under this name ends no grant of another agent,
+// whatever its id. An empty agent is the default one.
 func Scoped(tenant, agent, id string) string {
 	return Name(tenant, "\x01"+cmp.Or(agent, sandbox.DefaultAgent)+"\x01"+id) // no name of an agent holds such a sign
 }
@@ -96,13 +98,13 @@ func Revoked(w Watcher, g grant.Grant) (bool, error) {
 }
 
 // Check returns an error with [sandbox.CodePermissionDeny] when the grant has
-// expired, at now or so long ago that it may be forgotten, or was revoked, and one with another code when that cannot be
-// told.
+// expired, at now or so long ago that it may be forgotten, or was revoked, and
+// an error with another code when that cannot be determined.
 func Check(w Watcher, g grant.Grant, now time.Time) error {
 	if g.ID == "" {
 		return sandbox.Errorf(sandbox.CodeValidation, "use grant", "a grant without an id cannot be revoked")
 	}
-	if !now.Round(0).Before(g.Expires.Round(0)) { // by the clock on the wall
+	if !now.Round(0).Before(g.Expires.Round(0)) { // by the wall clock
 		return expired(g)
 	}
 	passed, err := w.Forgotten()
@@ -123,8 +125,8 @@ func Check(w Watcher, g grant.Grant, now time.Time) error {
 }
 
 // Context returns a context that ends when the grant does, with the cause that
-// [Check] would tell. It has ended already for a grant that cannot be used now.
-// The returned function must be called; it ends the context, too.
+// [Check] would return. It has already ended for a grant that cannot be used
+// now. The caller must call the returned function, which ends the context, too.
 func Context(ctx context.Context, w Watcher, g grant.Grant) (context.Context, context.CancelFunc) {
 	held, end := context.WithCancelCause(ctx)
 	cancel := func() { end(context.Canceled) }
@@ -167,8 +169,8 @@ func hold(ctx context.Context, end context.CancelCauseFunc, w Watcher, g grant.G
 	}
 }
 
-// why is the cause of an end that a watcher has told. A watcher that has
-// nothing to say any more is not believed.
+// why returns the cause of an end that a watcher has reported. A watcher that
+// no longer confirms the revocation counts as unable to determine it.
 func why(w Watcher, g grant.Grant) error {
 	if err := Check(w, g, time.Now()); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// TestFamily holds that a revocation takes along all that were derived, whoever
-// asks and whoever waits, and nobody else.
+// TestFamily checks that a revocation applies to all derived grants, for
+// queries and for waits, and to no other grant.
 func TestFamily(t *testing.T) {
 	both(t, func(t *testing.T, s store) {
 		soon := time.Now().Add(time.Hour)
@@ -94,7 +94,8 @@ func TestEndlessFamilies(t *testing.T) {
 	})
 }
 
-// TestWatchEndsWithItsContext holds that nothing runs on and nothing is told.
+// TestWatchEndsWithItsContext checks that no goroutine stays and no revocation
+// is reported.
 func TestWatchEndsWithItsContext(t *testing.T) {
 	both(t, func(t *testing.T, s store) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -236,8 +237,8 @@ func TestManyWatchers(t *testing.T) {
 	})
 }
 
-// TestTenantsHaveIDsOfTheirOwn holds that nobody takes back what is another
-// tenant's, whatever id he names.
+// TestTenantsHaveIDsOfTheirOwn checks that a tenant cannot revoke the grant of
+// another, whatever id it names.
 func TestTenantsHaveIDsOfTheirOwn(t *testing.T) {
 	forms := map[string][2]string{
 		"nobody's": {"", "x"}, "acme's": {"acme", "x"}, "other's": {"other", "x"},
