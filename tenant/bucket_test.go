@@ -37,9 +37,9 @@ func TestBucket(t *testing.T) {
 	step("a rate beyond all clocks", 2*time.Hour, 1, math.MaxInt64, math.MaxInt64, 1)
 }
 
-// TestBucketIsNeverGenerous holds that in no span of time more passes than its
-// burst and what the rate gives, whatever is asked, and that who waits as told
-// is served.
+// TestBucketIsNeverGenerous checks that in no span of time more requests pass
+// than the burst and what the rate gives, whatever is requested, and that a
+// caller that waits as required is served.
 func TestBucketIsNeverGenerous(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -55,7 +55,7 @@ func TestBucketIsNeverGenerous(t *testing.T) {
 			at += time.Duration(r.Int64N(int64(2 * time.Second / time.Duration(rate))))
 			n := 1 + r.Int64N(burst)
 			after, wait := b.take(n, rate, burst, begin.Add(at))
-			if wait > 0 && r.IntN(2) == 0 { // waits as told
+			if wait > 0 && r.IntN(2) == 0 { // waits as required
 				at += wait
 				if after, wait = b.take(n, rate, burst, begin.Add(at)); wait != 0 {
 					t.Fatalf("after the wait it has to wait %v", wait)

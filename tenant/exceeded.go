@@ -11,8 +11,8 @@ import (
 
 const op = "take from quota"
 
-// heldRetry is when to try again where a command has to end first, which nobody
-// can foretell.
+// heldRetry is when to try again where a command has to end first, at an
+// unpredictable time.
 const heldRetry = time.Second
 
 // An Exceeded says which quota has stopped a caller. It is the cause of an
@@ -30,8 +30,8 @@ type Exceeded struct {
 	RetryAfter time.Duration
 }
 
-// full reports whether there would be room if something were given up that
-// stays until somebody removes it.
+// full reports whether there would be room after giving up resources that stay
+// until they are removed explicitly.
 func (e *Exceeded) full() bool { return e.RetryAfter <= 0 && e.Used > 0 && e.Want <= e.Limit }
 
 // Error implements error.
@@ -57,7 +57,7 @@ func (e *Exceeded) Wrap(op string) error {
 }
 
 // RetryAfter returns when a caller who got err may try again. It reports false
-// for errors that no quota was the cause of, and where trying again is of no
+// for errors that have no quota as a cause, and where trying again is of no
 // use.
 func RetryAfter(err error) (time.Duration, bool) {
 	var e *Exceeded
@@ -67,9 +67,10 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return e.RetryAfter, true
 }
 
-// RetrySeconds is in how many seconds a caller who got err by HTTP is told to try
-// again: the time of [RetryAfter], and one second where something else comes free
-// by itself, nobody knows when. 0 is where waiting is of no use.
+// RetrySeconds returns the number of seconds after which a caller who got err
+// by HTTP should try again: the time of [RetryAfter], and one second where
+// something else becomes free by itself at an unpredictable time. 0 means that
+// waiting is of no use.
 func RetrySeconds(err error) int64 {
 	if d, ok := RetryAfter(err); ok {
 		return int64(math.Ceil(d.Seconds()))

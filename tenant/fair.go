@@ -1,13 +1,13 @@
-// Fair: this part of the package hands out a number of slots to the callers of many tenants in
-// turns: however many callers one tenant has, another's wait is what the others'
-// shares take and no more. It is for starting commands, which costs the machine
-// more than keeping them.
+// This file hands out a number of slots to the callers of many tenants in
+// turns: however many callers one tenant has, the wait of another tenant
+// depends only on the shares of the tenants. It is for starting commands, which
+// costs the machine more than keeping them.
 //
 // The rule is weighted deficit round robin, with a slot as the unit: a tenant
-// whose turn it is gets as many slots as its weight, then it is the next one's.
-// Who has nobody waiting is passed over and saves nothing up. Slots are counted,
-// not the time for which they are held: that is for deadlines and quotas to
-// bound.
+// whose turn it is gets as many slots as its weight, then the turn passes to
+// the next one. A tenant without waiting callers is passed over and saves
+// nothing up. Slots are counted, not the time for which they are held:
+// deadlines and quotas bound that time.
 
 package tenant
 
@@ -37,18 +37,18 @@ type Options struct {
 	Weight func(tenant string) int
 }
 
-// A Queue hands out slots. It is safe for concurrent use, and runs nothing of
-// its own: a slot that is given back is handed over by who gives it back.
+// A Queue hands out slots. It is safe for concurrent use, and runs no goroutine
+// of its own: the caller that gives a slot back hands it over.
 type Queue struct {
 	weight func(string) int
 
 	mu      sync.Mutex
 	waiting int // that may wait, of one tenant
-	free    int // when it is more than 0 nobody waits; less where slots were taken away that are held
+	free    int // when it is more than 0 no caller waits; less where slots were taken away that are held
 	held    int
 	line    int // callers that wait
 	tenants map[string]*tenant
-	turn    *tenant // whose turn it is, in a ring; nil when nobody waits
+	turn    *tenant // whose turn it is, in a ring; nil when no caller waits
 }
 
 // A tenant is one that has callers waiting.
@@ -69,7 +69,7 @@ type waiter struct {
 	prev, next *waiter
 }
 
-// New returns a queue with all slots free.
+// NewQueue returns a queue with all slots free.
 func NewQueue(o Options) (*Queue, error) {
 	if err := checkFair("make queue", o.Slots, o.Waiting); err != nil {
 		return nil, err
@@ -91,9 +91,10 @@ func checkFair(op string, slots, waiting int) error {
 	return nil
 }
 
-// Resize makes it so many slots, and so many callers of one tenant that may
-// wait. New slots are handed to those who wait; of those that are too many
-// the next ones that come back are kept. Who waits already goes on waiting.
+// Resize sets the number of slots, and the number of callers of one tenant that
+// may wait. New slots are handed to waiting callers; when there are too many
+// slots, the next ones given back are withdrawn. Callers that already wait keep
+// waiting.
 func (q *Queue) Resize(slots, waiting int) error {
 	if err := checkFair("resize queue", slots, waiting); err != nil {
 		return err
@@ -110,7 +111,7 @@ func (q *Queue) Resize(slots, waiting int) error {
 	return nil
 }
 
-// A Slot is the right to go ahead.
+// A fairSlot is the right to go ahead.
 type fairSlot struct {
 	queue    *Queue
 	released atomic.Bool
@@ -157,7 +158,7 @@ func (q *Queue) Acquire(ctx context.Context, tenant string) (*fairSlot, error) {
 	}
 }
 
-// A Load tells how busy a queue is.
+// A Load says how busy a queue is.
 type Load struct {
 	Held    int // slots
 	Waiting int // callers
@@ -197,8 +198,8 @@ func (q *Queue) join(name string) (*waiter, error) {
 	return w, nil
 }
 
-// leave takes a caller out who gave up. A slot that was handed to it in the
-// same moment goes to the next one.
+// leave removes a caller that gave up. A slot that was handed to it at the same
+// moment goes to the next one.
 func (q *Queue) leave(w *waiter) {
 	q.mu.Lock()
 	if w.tenant != nil {

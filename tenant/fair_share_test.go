@@ -30,9 +30,9 @@ func flood(t *testing.T, q *Queue, tenant string, n int, wg *sync.WaitGroup) {
 	synctest.Wait()
 }
 
-// TestFloodDelaysByItsShare holds that 10,000 callers of one tenant delay
-// another's, who comes again and again, by one slot time for each tenant and
-// the one that is running.
+// TestFloodDelaysByItsShare checks that 10,000 callers of one tenant delay the
+// recurring caller of another by one slot time for each tenant and the one that
+// is running.
 func TestFloodDelaysByItsShare(t *testing.T) {
 	for _, others := range []int{0, 1, 5} {
 		for _, slots := range []int{1, 4} {
@@ -67,7 +67,8 @@ func TestFloodDelaysByItsShare(t *testing.T) {
 	}
 }
 
-// TestSharesFollowWeights counts who is served while all have callers waiting.
+// TestSharesFollowWeights counts the callers served by tenant while all have
+// callers waiting.
 func TestSharesFollowWeights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		weights := map[string]int{"a": 1, "b": 2, "c": 5}
@@ -100,9 +101,9 @@ func TestSharesFollowWeights(t *testing.T) {
 	})
 }
 
-// TestAnyOrder has callers come, hold and give up as chance has it. Nobody is
-// passed over by more than the weights of the others, and the slots are all
-// there in the end.
+// TestAnyOrder has callers come, hold and give up at random. No tenant is
+// passed over by more than the weights of the others, and all slots are there
+// in the end.
 func TestAnyOrder(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {

@@ -42,7 +42,8 @@ func wantLoad(t testing.TB, q *Queue, want Load) {
 	}
 }
 
-// An order notes who was served when. It is used inside synctest bubbles.
+// An order records which callers were served, in order. It is used inside
+// synctest bubbles.
 type order struct {
 	q      *Queue
 	served chan string
@@ -116,8 +117,9 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestResize has slots come and go under callers who take and give back all the
-// time: never are more held than the most that there were, and all come back.
+// TestResize adds and removes slots under callers that take and give back all
+// the time: the callers never hold more than the most that there were, and all
+// slots come back.
 func TestResize(t *testing.T) {
 	q := queue(t, Options{Slots: 4, Waiting: 100})
 	if err := errors.Join(q.Resize(0, 1), q.Resize(1, -1)); sandbox.CodeOf(err) != sandbox.CodeValidation {
@@ -251,7 +253,7 @@ func uniqueTenants(callers string) []string {
 	return slices.Compact(out)
 }
 
-// TestEndOfContext holds what a caller is told who did not wait to the end.
+// TestEndOfContext checks the error of a caller that did not wait to the end.
 func TestEndOfContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue(t, Options{Slots: 1, Waiting: 1})
@@ -274,8 +276,9 @@ func TestEndOfContext(t *testing.T) {
 	})
 }
 
-// TestNoWakeupIsLost lets callers give up in the moment in which they are
-// served: every slot comes back all the same, and whoever stays is served.
+// TestNoWakeupIsLost lets callers give up at the moment in which they are
+// served: every slot comes back all the same, and every remaining caller is
+// served.
 func TestNoWakeupIsLost(t *testing.T) {
 	q := queue(t, Options{Slots: 2, Waiting: 1000})
 	for range 200 {
@@ -290,7 +293,7 @@ func TestNoWakeupIsLost(t *testing.T) {
 				done <- struct{}{}
 			}()
 		}
-		for range 2 { // who stays
+		for range 2 { // the remaining callers
 			go func() {
 				if s, err := q.Acquire(context.Background(), "stays"); err == nil {
 					s.Release()

@@ -12,8 +12,8 @@ import (
 // nothing is.
 const leastSwept = 64
 
-// An Account is somebody with limits: a tenant, or a token below it. Limits are
-// told with each call, so that changed settings count from the next one on.
+// An Account is a party with limits: a tenant, or a token below it. Each call
+// passes the limits, so that changed settings apply from the next one on.
 type Account struct {
 	Name   string
 	Limits Limits
@@ -34,8 +34,7 @@ type account struct {
 	bucket bucket
 }
 
-// New returns a keeper of accounts that nobody has taken from. It asks now for
-// the time.
+// New returns a keeper of accounts without usage. It calls now for the time.
 func New(now func() time.Time) *Keeper {
 	return &Keeper{now: now, accounts: map[string]*account{}, sweepAt: leastSwept}
 }
@@ -139,9 +138,9 @@ func (a *account) exceeded(w Want, limits Account) (worst *Exceeded) {
 	return worst
 }
 
-// worse returns the one to wait for longer. What is more than the whole quota is
-// worse than what becomes possible when something is given up, and that is worse
-// than what time alone makes possible.
+// worse returns the error with the longer wait. A request above the whole quota
+// is worse than one that becomes possible when something is given up, and that
+// is worse than one that time alone makes possible.
 func worse(a, b *Exceeded) *Exceeded {
 	switch {
 	case a == nil:

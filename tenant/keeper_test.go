@@ -185,7 +185,7 @@ func TestChangedLimits(t *testing.T) {
 	}
 }
 
-// TestKeeperForgets holds that accounts of those who went cost no memory.
+// TestKeeperForgets checks that accounts without usage cost no memory.
 func TestKeeperForgets(t *testing.T) {
 	now := begin
 	k := New(func() time.Time { return now })

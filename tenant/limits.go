@@ -1,8 +1,8 @@
-// Package quota bounds what a tenant, and a token below it, may hold at one
+// Package tenant bounds what a tenant, and a token below it, may use at one
 // time (sandboxes, running commands, memory, processors, disk) and how many
-// requests it may send in a second. It is pure but for a keeper of what is held
-// now, in memory: what is held ends with the program that holds it, or is found
-// again by it.
+// requests it may send in a second. It is pure except for a keeper of current
+// usage, in memory: the usage ends with the program that accounts for it, or
+// the program determines it again.
 package tenant
 
 import (
@@ -151,8 +151,8 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// A Want is what somebody is about to use. The requests are drawn; all else is
-// held until it is given back.
+// A Want is what a caller is about to use. The requests are drawn; everything
+// else is held until it is given back.
 type Want struct {
 	Sandboxes int64
 	Commands  int64
@@ -170,7 +170,7 @@ func wantOf(v [numHeld]int64) Want {
 	return Want{Sandboxes: v[Sandboxes], Commands: v[Commands], Memory: v[Memory], NanoCPUs: v[NanoCPUs], Disk: v[Disk]}
 }
 
-// check refuses negative numbers, which would give to the one who asks.
+// check refuses negative numbers, which would credit the caller.
 func (w Want) check() error {
 	for k, n := range w.held() {
 		if n < 0 {

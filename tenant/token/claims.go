@@ -38,13 +38,13 @@ func (r Role) rank() int {
 // has an end.
 const Usual = 90 * 24 * time.Hour
 
-// Claims are what a token is good for. An empty Agent is every one, but in the
-// role session: a session belongs to one agent, so there it is the default
-// agent. Expires of a token that there is may be zero, for ever, unless the role
-// is session.
+// Claims are the permissions of a token. An empty Agent means every agent,
+// except in the role session: a session belongs to one agent, so there it means
+// the default agent. Expires of an existing token may be zero, for ever, unless
+// the role is session.
 type Claims struct {
 	Role    Role      `json:"role"`
-	Tenant  string    `json:"tenant,omitempty"`  // required, but for admins, who have none
+	Tenant  string    `json:"tenant,omitempty"`  // required, except for admins, who have none
 	Agent   string    `json:"agent,omitempty"`   // of roles tenant and session
 	Session string    `json:"session,omitempty"` // of the role session, required there
 	Expires time.Time `json:"expires,omitzero"`
@@ -65,9 +65,9 @@ const (
 	create  = "create token"
 )
 
-// Allows reports whether the holder may name what belongs to the session of the
-// agent of the tenant. An empty agent or session is about what belongs to more
-// than one of them.
+// Allows reports whether the bearer of the token may access what belongs to the
+// session of the agent of the tenant. An empty agent or session means what
+// belongs to more than one of them.
 func (c Claims) Allows(tenant, agent, session string) bool {
 	switch c.Role {
 	case Admin:

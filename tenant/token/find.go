@@ -2,10 +2,10 @@ package token
 
 import "errors"
 
-// ListBelow returns the token id and those that were made from it, as List does.
-// Whose a damaged token is nobody knows, so it says nothing of those; but where one
-// cannot be read now it is [sandbox.CodeUnavailable], because that may be one of
-// them.
+// ListBelow returns the token id and those that were made from it, as List
+// does. The origin of a damaged token is unknown, so ListBelow does not mention
+// such tokens; but when a token cannot be read now, ListBelow returns
+// [sandbox.CodeUnavailable], because it may be one of those.
 func (s *Store) ListBelow(id string) (Listing, error) {
 	l, err := s.list(func(r record, err error) (bool, error) {
 		if err == nil {
@@ -39,9 +39,9 @@ func (s *Store) Find(id, top string) (Listed, error) {
 	return s.listed(r)
 }
 
-// descends reports whether the record is that of the token id, or of one that was
-// made from it. One below a token that is gone or damaged descends from nobody; that
-// one cannot be read now is an error.
+// descends reports whether the record is that of the token id, or of one that
+// was made from it. A token below one that is gone or damaged does not descend
+// from any; when a token cannot be read now, descends returns an error.
 func (s *Store) descends(r record, id string) (bool, error) {
 	for range maxDepth {
 		if r.ID == id || r.Parent == id {
@@ -58,8 +58,8 @@ func (s *Store) descends(r record, id string) (bool, error) {
 	return false, nil
 }
 
-// ignore returns what keeps us from telling whether there is a token: nothing where
-// it is certain that there is none that can be read.
+// ignore returns the error that leaves the existence of a token undetermined:
+// nil when there is certainly no readable token.
 func ignore(err error) error {
 	if errors.Is(err, errMissing) || errors.Is(err, errDamaged) {
 		return nil

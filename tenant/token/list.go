@@ -19,7 +19,7 @@ const (
 	// grace is how long an expired token stays listed.
 	grace = time.Hour
 
-	// leftover is how old a temporary file is that nobody writes to any more.
+	// leftover is the age at which a temporary file counts as abandoned.
 	leftover = time.Hour
 
 	// tidying is the time between two sweeps of one process.
@@ -29,8 +29,9 @@ const (
 	// ever does not fill the disk.
 	maxPerTenant = 16384
 
-	// maxPerSession bounds those of one session of a tenant. Who has such a
-	// token may be an agent, which leaves the tenant's other sessions theirs.
+	// maxPerSession bounds those of one session of a tenant. The bearer of such
+	// a token may be an agent, and the bound leaves room for the tenant's other
+	// sessions.
 	maxPerSession = 512
 )
 
@@ -68,7 +69,7 @@ func accountsOf(c Claims) []account {
 // A Listing is what there is.
 type Listing struct {
 	Tokens  []Listed // the newest first
-	Damaged []string // paths of what cannot be read, and of what is none of ours
+	Damaged []string // paths of unreadable files and of files that are not tokens
 }
 
 // A Listed token has a reason why it is not good any more, or none.
@@ -77,14 +78,16 @@ type Listed struct {
 	Refused string // empty while the token is good
 }
 
-// List returns all tokens. What cannot be read is told and not an error.
+// List returns all tokens. It lists unreadable ones as such without returning
+// an error.
 func (s *Store) List() (Listing, error) {
 	return s.list(func(record, error) (bool, error) { return true, nil })
 }
 
-// list returns the tokens whose records are wanted. Of others nothing is kept, and
-// nobody checks whether they are good. An error of wanted, which hears of what cannot
-// be read too, ends the list.
+// list returns the tokens whose records are wanted. It keeps nothing of other
+// records, and does not check whether they are valid. The function wanted also
+// receives the errors of unreadable records, and an error that it returns ends
+// the list.
 func (s *Store) list(wanted func(record, error) (bool, error)) (Listing, error) {
 	var l Listing
 	names, err := s.names("list tokens")
@@ -203,7 +206,7 @@ func (s *Store) below(id string) ([]string, error) {
 	return out, nil
 }
 
-// A Swept tells what a sweep has seen.
+// A Swept is the result of a sweep.
 type Swept struct {
 	Removed int
 	Kept    int
@@ -214,7 +217,7 @@ type Swept struct {
 // gone.
 func (s *Store) Sweep() (Swept, error) {
 	const op = "sweep tokens"
-	s.making.Lock() // or what is being made would be counted by nobody
+	s.making.Lock() // otherwise tokens being made would not be counted
 	defer s.making.Unlock()
 	s.mu.Lock()
 	s.revoked = false
@@ -254,10 +257,9 @@ func (s *Store) Sweep() (Swept, error) {
 	return out, late
 }
 
-// over returns the token that lies at path and whether it can go, as the time
-// passed has passed. A parent is
-// looked for now, as a folder that changes while it is listed may lack what was
-// made meanwhile.
+// over returns the token at path and whether it can be removed, given that
+// passed has certainly passed. It looks for a parent now, because a folder that
+// changes while it is listed may lack files made in the meantime.
 func (s *Store) over(path string, e fs.DirEntry, passed time.Time) (r record, over bool, err error) {
 	if strings.HasPrefix(e.Name(), ".") { // being written, or left by a process that was killed
 		fi, err := e.Info()
@@ -276,8 +278,8 @@ func (s *Store) over(path string, e fs.DirEntry, passed time.Time) (r record, ov
 	return r, errors.Is(err, fs.ErrNotExist) && s.missing(err) == errMissing, nil
 }
 
-// tidy sweeps now and then, which also counts. Whoever waits for an answer does
-// not care.
+// tidy sweeps now and then, which also counts the tokens. It reports no error,
+// because the current caller does not depend on the result.
 func (s *Store) tidy(now time.Time) {
 	s.mu.Lock()
 	due := now.Sub(s.swept) > tidying
@@ -294,10 +296,10 @@ func (s *Store) tidy(now time.Time) {
 // be too many tokens.
 const recounting = time.Second
 
-// enter counts one more token with the claims, or says that there are too many.
-// What others make and take away, and what expires, is counted by the next
-// sweep; so there is one before somebody is sent away for that. Whoever may go
-// on calls leave, with whether the token was made.
+// enter counts one more token with the claims, or returns an error when there
+// are too many. The next sweep counts what other processes make and remove, and
+// what expires; so enter sweeps before it refuses a token for that reason. A
+// caller that may go on calls leave, with whether the token was made.
 func (s *Store) enter(c Claims) (leave func(made bool), err error) {
 	leave, err = s.admit(c)
 	if err != nil && s.recount() {

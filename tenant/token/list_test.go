@@ -21,8 +21,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestDamaged holds that a file that is not whole costs its token and those
-// below it and no other, and that it is told.
+// TestDamaged checks that a file that is not whole costs its token and those
+// below it and no other, and that the damage is reported.
 func TestDamaged(t *testing.T) {
 	s := open(t, t.TempDir())
 	secret, id := make1(t, s, acme())
@@ -105,8 +105,8 @@ func TestForgedChild(t *testing.T) {
 	}
 }
 
-// TestIDIsNotEnough holds that a file with the right name and another secret's
-// hash lets nobody in.
+// TestIDIsNotEnough checks that a file with the right name and another secret's
+// hash grants no access.
 func TestIDIsNotEnough(t *testing.T) {
 	s := open(t, t.TempDir())
 	secret, id := make1(t, s, acme())
@@ -185,7 +185,7 @@ func TestSweep(t *testing.T) {
 	make1(t, s, acme())
 	must(t, os.Remove(s.path(stays)))
 	m.Pass(2 * tidying)
-	make1(t, s, acme()) // sweeps without being told
+	make1(t, s, acme()) // sweeps without a call of Sweep
 	if slices.Contains(files(t, s), child) {
 		t.Error("nobody sweeps")
 	}
@@ -222,8 +222,8 @@ func TestClockJumps(t *testing.T) {
 	wantCode(t, err, sandbox.CodePermissionDeny, "token")
 }
 
-// TestFolderGoesAway holds that nothing is good where nobody can tell, and that
-// this is not the caller's fault.
+// TestFolderGoesAway checks that no token is valid when its state cannot be
+// determined, and that the error does not blame the caller.
 func TestFolderGoesAway(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tokens"))
 	secret, id := make1(t, s, acme())
@@ -313,8 +313,8 @@ func TestListBelow(t *testing.T) {
 	}
 }
 
-// TestFind holds that a token is found by who may see it, also when it is not good
-// any more, and that all others look as if there was none.
+// TestFind checks that a token is found by callers that may see it, also when
+// it is no longer valid, and that for all others it does not seem to exist.
 func TestFind(t *testing.T) {
 	s := open(t, t.TempDir())
 	now := time.Now()
@@ -351,8 +351,9 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestUnreadableForNow holds that nobody is told that there is no token, or is
-// given a list that lacks some, because a file could not be opened just now.
+// TestUnreadableForNow checks that a file that could not be opened just now
+// leads neither to the answer that there is no token, nor to an incomplete
+// list.
 func TestUnreadableForNow(t *testing.T) {
 	for _, failure := range []error{unix.EMFILE, unix.EIO} {
 		s := open(t, t.TempDir())

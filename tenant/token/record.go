@@ -20,8 +20,9 @@ import (
 // six, and numbers.
 const maxRecord = 16 << 10
 
-// A record is what a file says. The sum finds files that were torn, moved or
-// edited by hand; against who may write to our folder nothing helps.
+// A record is the content of a file. The sum detects files that were torn,
+// moved or edited by hand; it does not protect against a process that may write
+// to the folder.
 type record struct {
 	ID   string `json:"id"`
 	Hash string `json:"hash"` // SHA-256 of the secret
@@ -59,8 +60,9 @@ func decode(id string, data []byte) (record, bool) {
 	return r, err == nil && len(hash) == sha256.Size
 }
 
-// A stamp tells one content of a file from another: files are made anew and
-// never written to, and whoever does so all the same changes the change time.
+// A stamp distinguishes one content of a file from another: files are created
+// anew and never modified, and a program that modifies one all the same changes
+// its change time.
 type stamp struct {
 	inode, size  uint64
 	ctime, mtime int64 // nanoseconds
@@ -99,8 +101,8 @@ func read(path string) (record, stamp, error) {
 	return r, stampOf(&st), nil
 }
 
-// write puts a record at path in one step, so that nobody reads half of it, and
-// returns when it will survive a loss of power.
+// write puts a record at path in one step, so that no reader sees half of it,
+// and returns when it will survive a loss of power.
 func write(path string, r record) error {
 	data, err := encode(r)
 	if err != nil {

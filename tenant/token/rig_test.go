@@ -56,8 +56,8 @@ func wantGood(t testing.TB, s *Store, secret string) Token {
 	return got
 }
 
-// wantRefused holds that the secret is no valid one, and that the error does
-// not hold it.
+// wantRefused checks that the secret is not valid, and that the error does not
+// contain it.
 func wantRefused(t testing.TB, s *Store, secret, says string) {
 	t.Helper()
 	got, err := s.Verify(secret)
@@ -106,7 +106,7 @@ func files(t testing.TB, s *Store) []string {
 	return out
 }
 
-// contents returns what all files of the folder hold, with their names.
+// contents returns the contents of all files of the folder, with their names.
 func contents(t testing.TB, s *Store) string {
 	t.Helper()
 	var out strings.Builder

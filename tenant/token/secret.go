@@ -11,13 +11,13 @@ import (
 
 // A secret is the prefix, 32 random bytes in 43 digits of base 62, and 6 such
 // digits of a checksum over both. The prefix lets scanners of repositories and
-// logs find one, the checksum lets them be sure without asking us, and tells
-// whoever mistypes one that he did.
+// logs find one; the checksum lets them verify it offline, and detects typing
+// errors.
 const (
 	prefix      = "sbx_"
 	randomBytes = 32
-	bodyLength  = 43 // digits of base 62 that hold them
-	sumLength   = 6  // that hold 32 bits
+	bodyLength  = 43 // digits of base 62 for the random bytes
+	sumLength   = 6  // for the 32 bits of the checksum
 
 	// Length is how long the secret of a token is, in characters.
 	Length = len(prefix) + bodyLength + sumLength
@@ -57,16 +57,16 @@ func wellFormed(s string) bool {
 }
 
 // hashOf is what is kept of a secret. A slow hash makes guessing expensive
-// where people choose; of 256 random bits nobody guesses one, and each request
-// would pay for it.
+// where people choose the secret; 256 random bits cannot be guessed, and each
+// request would pay for a slow hash.
 func hashOf(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }
 
 // idLength is that of an id, in hex digits.
 const idLength = 20
 
-// idOf is the id of a token, and the name of its file: whoever has the secret
-// finds the file by it, and whoever sees the id learns nothing, because it is a
-// part of another hash than the one that is compared.
+// idOf is the id of a token, and the name of its file: the secret leads to the
+// file, and the id reveals nothing about the secret, because it is a part of
+// another hash than the one that is compared.
 func idOf(secret string) string {
 	sum := sha256.Sum256([]byte("sandbox token id\n" + secret))
 	return hex.EncodeToString(sum[:])[:idLength]

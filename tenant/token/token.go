@@ -48,9 +48,10 @@ type Token struct {
 	Above []Token `json:"-"`
 }
 
-// Accounts returns whom the holder takes from when it acts for the tenant: the
-// tenant, with its limits, and the token and those above it as far as they have
-// quotas. No tenant's account is ever named as a token's is.
+// Accounts returns the accounts that the bearer uses when it acts for the
+// tenant: the tenant, with its limits, and the token and those above it as far
+// as they have quotas. The account of a tenant never has the name of a token's
+// account.
 func (t Token) Accounts(tenant string, limits tenants.Limits) []tenants.Account {
 	out := []tenants.Account{{Name: "tenant " + tenant, Limits: limits}}
 	for _, one := range append([]Token{t}, t.Above...) {
@@ -124,14 +125,14 @@ func Open(dir string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Create makes a token. The secret is returned once and cannot be had again;
-// the id is what the token is called from then on. Of a child, one with a
-// Parent, the claims that are left out are the parent's; claims that are more
-// than the parent's are [sandbox.CodePermissionDeny], as is a parent that is not
-// good. One that gets no time in this way is good for [Usual], unless it is to be
-// Endless. Where the tenant has too many already it is
-// [sandbox.CodeBudgetExceeded]. It returns when the token will survive a loss of
-// power.
+// Create makes a token. It returns the secret, which is not available later,
+// and the id, which names the token from then on. For a child, a token with a
+// Parent, missing claims are the parent's; claims that exceed the parent's are
+// [sandbox.CodePermissionDeny], as is a parent that is not valid. A token that
+// gets no expiry in this way is valid for [Usual], unless it is to be Endless.
+// When the tenant has too many already the error is
+// [sandbox.CodeBudgetExceeded]. Create returns when the token will survive a
+// loss of power.
 func (s *Store) Create(c Claims) (secret, id string, err error) {
 	now := s.now()
 	var parent Token
@@ -184,10 +185,10 @@ func badParent(id string, err error) error {
 	}
 }
 
-// Verify returns what a secret stands for. A secret that stands for nothing,
-// never did or does no more, is refused with an error of which [Refused] is
-// true; [sandbox.CodeUnavailable] says that nobody can tell now. No error holds
-// any part of the secret.
+// Verify returns the token that a secret belongs to. It refuses a secret that
+// belongs to no token, or no longer does, with an error of which [Refused] is
+// true; [sandbox.CodeUnavailable] means that this cannot be determined now. No
+// error contains any part of the secret.
 func (s *Store) Verify(secret string) (Token, error) {
 	if !wellFormed(secret) {
 		return Token{}, refuse(malformed)
@@ -303,7 +304,7 @@ func (s *Store) look(id string) (record, error) {
 // error about the folder has the same cause.
 var errMissing = errors.New("there is no such token")
 
-// missing tells a file that is not there from a folder that is not.
+// missing distinguishes a missing file from a missing folder.
 func (s *Store) missing(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -42,8 +42,8 @@ func TestCreateAndVerify(t *testing.T) {
 	}
 }
 
-// TestNothingKeptIsASecret holds that neither names nor contents of files, nor
-// what is listed, tell a secret or its random part.
+// TestNothingKeptIsASecret checks that neither names nor contents of files, nor
+// the list, reveal a secret or its random part.
 func TestNothingKeptIsASecret(t *testing.T) {
 	s := open(t, t.TempDir())
 	secret, id := make1(t, s, acme())
@@ -201,7 +201,7 @@ func TestQuotasAddUp(t *testing.T) {
 }
 
 // TestAtOnce makes, checks and revokes in many goroutines, with two stores as
-// two processes have them. After a revocation nobody takes the token.
+// two processes have them. After a revocation no store accepts the token.
 func TestAtOnce(t *testing.T) {
 	a, b := open(t, t.TempDir()), (*Store)(nil)
 	b = open(t, a.dir)
@@ -249,8 +249,9 @@ func TestOneTenantIsBounded(t *testing.T) {
 	}
 }
 
-// TestOneSessionIsBounded holds that who has the token of a session, which makes
-// others and takes them back, leaves the other sessions of the tenant theirs.
+// TestOneSessionIsBounded checks that the bearer of a session token, which
+// makes others and revokes them, leaves the other sessions of the tenant
+// theirs.
 func TestOneSessionIsBounded(t *testing.T) {
 	s := open(t, t.TempDir())
 	soon := s.now().Add(time.Hour)
@@ -291,9 +292,9 @@ func TestOneSessionIsBounded(t *testing.T) {
 	make1(t, s, acme())
 }
 
-// TestChildrenAreBounded holds that a tenant has no more tokens made from others
-// than it may, however many ask at one time; that those that are taken back or have
-// expired make room at once; and that nobody else feels it.
+// TestChildrenAreBounded checks that a tenant has no more tokens made from
+// others than it may, however many callers ask at one time; that revoked and
+// expired ones make room at once; and that no other tenant is affected.
 func TestChildrenAreBounded(t *testing.T) {
 	most := map[string]int64{"acme": 5, "other": 5}
 	s, err := Open(t.TempDir(), AtMost(func(tenant string) int64 { return most[tenant] }))
