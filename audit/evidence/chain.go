@@ -17,9 +17,9 @@ import (
 // many a chain can have that a killed writer has left without a signature.
 const mostBatch = 256
 
-// A chain is what was done for one tenant. Its lines are records, and
-// checkpoints that sign what stands before them: the first record of every
-// file is one, and behind so many records there is one again.
+// A chain contains the records of one tenant. Its lines are records, and
+// checkpoints that sign the lines before them: the first record of every file
+// is one, and another follows after a fixed number of records.
 type chain struct {
 	tenant  string
 	journal *journal.Journal
@@ -102,8 +102,8 @@ func (c *chain) checkpoint(t journal.Tail) (any, bool, error) {
 	return Record{Time: now, Tenant: c.tenant, Type: TypeCheckpoint, Data: data}, c.sync == SyncCheckpoint, nil
 }
 
-// catchUp counts what others have written since, and what this process does
-// not know yet: back to the last line it knows, or to the last checkpoint.
+// catchUp counts the records that other processes have written since, back to
+// the last line that this process knows, or to the last checkpoint.
 func (c *chain) catchUp(ctx context.Context, t journal.Tail) error {
 	known := c.at
 	if known != "" && known == t.Hash {

@@ -28,9 +28,10 @@ type checkpoint struct {
 // something else is ever one of these.
 const domain = "bulkhead sandbox: checkpoint of evidence, version 1\n"
 
-// message is the canonical form of everything but the signature: fields of
-// fixed length and texts behind their length, so that no two checkpoints have
-// the same. False means that a field is none that anybody signs.
+// message is the canonical form of everything except the signature: fields of
+// fixed length and texts preceded by their length, so that no two checkpoints
+// have the same form. It returns false when a field has a value that is never
+// signed.
 func (c checkpoint) message() ([]byte, bool) {
 	hash, err := hex.DecodeString(c.Hash)
 	if err != nil || len(hash) != 32 || hex.EncodeToString(hash) != c.Hash {
@@ -49,7 +50,7 @@ func (c checkpoint) message() ([]byte, bool) {
 	return binary.BigEndian.AppendUint32(m, uint32(c.Time.Nanosecond())), true
 }
 
-// Sign returns c with key's id and signature. Its hash must be one.
+// signCheckpoint returns c with key's id and signature. Its hash must be one.
 func signCheckpoint(c checkpoint, key ed25519.PrivateKey) checkpoint {
 	c.Time = c.Time.UTC()
 	c.Key = KeyID(key.Public().(ed25519.PublicKey))

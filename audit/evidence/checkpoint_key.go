@@ -46,7 +46,8 @@ const secretMark = "sandbox-evidence-secret-key-1 "
 // SecretSize is the length of every text that Secret returns.
 const secretSize = len(secretMark) + 44 + 1
 
-// Secret returns a secret key as a line of text, as ParseSecret reads it.
+// secretCheckpoint returns a secret key as a line of text, as ParseSecret reads
+// it.
 func secretCheckpoint(key ed25519.PrivateKey) string {
 	return secretMark + base64.StdEncoding.EncodeToString(key.Seed()) + "\n"
 }

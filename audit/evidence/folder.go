@@ -78,8 +78,8 @@ func (s *Store) list() (listing, error) {
 // nameFile returns the file that says whose chain is in the folder.
 func (s *Store) nameFile(folder string) string { return filepath.Join(s.dir, folder+nameSuffix) }
 
-// readName returns the tenant that the file beside a folder names; false when
-// there is none that can be believed.
+// readName returns the tenant that the file next to a folder names; false when
+// there is no valid one.
 func (s *Store) readName(folder string) (string, bool, error) {
 	f, err := os.OpenFile(s.nameFile(folder), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {

@@ -38,8 +38,8 @@ type ledger struct {
 	tallies     map[counted]*tally
 }
 
-// take returns what is to be written when rs come in at now: what is kept one
-// by one, and counts that are due. The counts among them are returned once
+// take returns the records to write when rs arrive at now: those that are kept
+// one by one, and counts that are due. It returns the counts among them once
 // more, for giveBack.
 func (l *ledger) take(now time.Time, rs []Record) (out, counts []Record) {
 	if l.tallies == nil {

@@ -37,12 +37,12 @@ func (i Item) First() Record { return i.Records[len(i.Records)-1] }
 // A pairsKey identifies an operation: an id is unique only within its tenant.
 type pairsKey struct{ tenant, id string }
 
-// Newest brings records together, which come the newest first, as
-// [evidence.Store.Query] has them. Operations come in the order of their
-// begins; an end without one comes at last, or earlier where too many wait.
-// A record whose data cannot be read comes as an error of type
-// *[journal.Damage], and what is behind it follows; errors of all pass through.
-// Memory does not grow with the record.
+// Newest pairs records that arrive newest first, as [evidence.Store.Query]
+// returns them. It yields operations in the order of their begins; an end
+// without a begin comes last, or earlier when too many are pending. It yields a
+// record whose data cannot be read as an error of type *[journal.Damage] and
+// continues; errors of all pass through. Memory use does not grow with the
+// number of records.
 func Newest(all iter.Seq2[Record, error]) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		w := waiting{by: map[pairsKey]*list.Element{}}

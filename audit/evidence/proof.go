@@ -52,8 +52,8 @@ type Begin struct {
 	TraceParent string `json:"traceParent,omitempty"`
 }
 
-// The kinds of what is done without a grant, beside those of operations on files:
-// what was run, and the use of a browser's container.
+// The kinds of operations without a grant, in addition to those on files:
+// running a command, and using the container of a browser.
 const (
 	Command grant.OpKind = "Command"
 	Browser grant.OpKind = "Browser"

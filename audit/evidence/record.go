@@ -13,8 +13,8 @@ import (
 // MaxData is the largest Data of a record in bytes of compact JSON.
 const MaxData = 8 << 10
 
-// A Type says what kind of thing was done, and with it what Data holds.
-// Programs may depend on the words.
+// A Type is the kind of a record and determines the content of Data. The values
+// are stable; programs may depend on them.
 type Type string
 
 // The types.

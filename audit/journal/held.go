@@ -12,13 +12,14 @@ const (
 	heldFor = time.Second // since the last append
 )
 
-// A Held keeps the files of journals open between their appends, those of the
-// twelve that were last appended to and each for a second or two. An append
-// that finds them where it left them saves opening them; whether they are still
-// those of the journal every append looks anew, so that what others do to it
-// meanwhile is noticed as without. As long as files are open their filesystem can
-// be neither unmounted nor made read-only; Close lets go of it. It is safe for concurrent use by the journals that share it, and
-// is used through [Options].
+// A Held keeps the files of journals open between their appends: those of the
+// twelve journals that were last appended to, each for a second or two. An
+// append that finds the files where it left them saves opening them. Every
+// append still checks that the open files are those of the journal, so that
+// concurrent changes are noticed as without a Held. As long as files are open
+// their filesystem can be neither unmounted nor made read-only; Close closes
+// them. A Held is safe for concurrent use by the journals that share it, and is
+// used through [Options].
 type Held struct {
 	mu    sync.Mutex
 	files map[*Journal]*kept // of the journals that no caller is writing to now

@@ -52,9 +52,9 @@ func (o *opened) close() {
 	*o = opened{}
 }
 
-// kept are the files of a journal that a writer has open. It uses head and last
-// under the lock only, and behind what it has opened before only when known
-// has just said that all is as it was.
+// kept are the open files of a journal that a writer has used. It uses head and
+// last only under the lock, and relies on files opened earlier only after known
+// has confirmed that nothing has changed.
 type kept struct {
 	lock opened
 	head opened

@@ -81,7 +81,7 @@ func appendLine(dst []byte, e *entry) []byte {
 	return append(dst, '\n')
 }
 
-// Why a line is none of ours.
+// Reasons why a line is not a journal entry.
 var (
 	errForeign = errors.New("it is not a line of a journal")
 	errAltered = errors.New("its bytes do not have the hash that it names")

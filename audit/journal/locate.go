@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// An end is what is found where the journal ends: where the next line goes
-// and what has to be said first.
+// An end describes where the journal ends: where the next line goes and what
+// has to be written first.
 type end struct {
 	tail
 	usable bool  // the file tail.file is there and begins with its header

@@ -47,7 +47,7 @@ func (t Tail) Back(ctx context.Context) iter.Seq2[Record, error] {
 	}
 }
 
-// A piece is a record of an append: what it holds, or what makes it.
+// A piece is a record of an append: its data, or the function that makes it.
 type piece struct {
 	data json.RawMessage
 	made Made
@@ -74,7 +74,7 @@ func pieceOf(record any) (piece, error) {
 	return piece{data: e.data}, err
 }
 
-// resolve returns what p holds behind the line t. No data mean no line.
+// resolve returns the data of p after the line t. No data means no line.
 func (p piece) resolve(j *Journal, before, t tail) (data json.RawMessage, sync bool, err error) {
 	if p.made == nil {
 		return p.data, false, nil

@@ -6,11 +6,12 @@ import (
 	"iter"
 )
 
-// Newest returns what decode makes of the records of j, the last one appended
-// first: those that match, at most limit of them, 0 for all. A damaged place,
-// and a record that decode refuses, comes as an error, and the records behind
-// it follow; any other error is the last. A torn line is left out, because
-// nothing was lost that Append had taken. Memory does not grow with the journal.
+// Newest decodes the records of j with decode, the last one appended first, and
+// yields those for which match returns true, at most limit of them, 0 for all.
+// It yields a damaged place, and a record that decode refuses, as an error and
+// continues with the records before it; any other error ends the iteration. It
+// omits a torn line, because no record that Append had accepted was lost.
+// Memory use does not grow with the journal.
 func Newest[T any](ctx context.Context, j *Journal, limit int, decode func(Record) (T, error), match func(T) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		n := 0

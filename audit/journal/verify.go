@@ -220,8 +220,8 @@ func (v *verifier) checked(p part, l raw, e entry) {
 	}
 }
 
-// follows reports whether e stands in its place, or at least behind it, and
-// notes what is wrong with it.
+// follows reports whether e is in its place, or at least after it, and notes
+// any error in its position.
 func (v *verifier) follows(p part, l raw, e entry) bool {
 	missing := e.seq - v.seq - 1 // when e is behind
 	first := l.number == 1

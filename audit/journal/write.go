@@ -103,9 +103,8 @@ func (j *Journal) Rotate(ctx context.Context) error {
 	})
 }
 
-// ready finds the end of the journal and makes it one that can be appended
-// to: a new journal gets its first file, and what is found behind the last
-// record is sealed.
+// ready finds the end of the journal and prepares it for an append: it creates
+// the first file of a new journal, and seals the bytes after the last record.
 func (j *Journal) ready(k *kept) (end, error) {
 	e, ok := k.known()
 	if !ok {
@@ -155,7 +154,8 @@ func (j *Journal) write(k *kept, e *end, kind string, pieces ...piece) error {
 		return err
 	}
 	if _, err := f.Write(text); err != nil {
-		// Only we write: what lies behind the old end is ours.
+		// Only this process writes now: the bytes after the old end are its
+		// own.
 		return errors.Join(err, f.Truncate(e.length))
 	}
 	if sync || j.sync {
@@ -209,8 +209,8 @@ func (j *Journal) compose(e *end, kind string, pieces []piece) (text []byte, t t
 	return text, t, sync, nil
 }
 
-// rotate begins the file behind t, drops the files that are too many and
-// moves t behind the new header.
+// rotate begins the file after t, drops the surplus files and moves t past the
+// new header.
 func (j *Journal) rotate(k *kept, t *tail, oldest uint64) error {
 	if j.syncFull && t.file > 0 {
 		if err := syncFile(filepath.Join(j.dir, fileName(t.file))); err != nil {

@@ -25,15 +25,14 @@ type Entry struct {
 	over    atomic.Bool
 }
 
-// Begin puts on record that an operation begins. ID (unless it is one of
-// [NewID]), Writer and Time of b are filled in, and its texts are cut to what is
-// kept.
+// Begin records that an operation begins. It sets ID (unless it is one of
+// [NewID]), Writer and Time of b, and shortens its texts to what is kept.
 //
-// With require an error means that nothing may run: a Keeper has not taken the
-// begin in time, there is none, or ctx has ended; its code is then
-// [sandbox.CodeUnavailable] and its Field "requireEvidence". That refusal is
-// put on record by the Witness itself as soon as it can be. Without require
-// there is an error only when the Witness is closed.
+// With require, an error means that the operation must not run: a Keeper has
+// not accepted the begin in time, there is no Keeper, or ctx has ended; the
+// code is then [sandbox.CodeUnavailable] and the Field "requireEvidence". The
+// Witness itself records that refusal as soon as it can. Without require, Begin
+// returns an error only when the Witness is closed.
 func (w *Witness) Begin(ctx context.Context, b evidence.Begin, require bool) (*Entry, error) {
 	if err := w.enter(); err != nil {
 		return nil, err
@@ -216,8 +215,8 @@ type wait struct {
 	done   chan error
 }
 
-// place finds a place for a job, if need be when what waits before it was tried
-// once more. It returns nil when there is none.
+// place finds a place for a job, after a retry of the waiting records if
+// necessary. It returns nil when there is none.
 func (w *Witness) place(ctx context.Context, require bool, o *outlet, j *job) *lane {
 	l, again := o.put(j)
 	if l != nil {

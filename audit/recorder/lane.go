@@ -231,9 +231,9 @@ func (l *lane) patience(most time.Duration) time.Duration {
 	return most
 }
 
-// flush sees to it that what waits is written, and returns what is closed when
-// that has ended, which a write that is going on already does not do by failing.
-// It is called with the lock held.
+// flush starts a write of the queue, and returns a channel that is closed when
+// that has ended; the failure of a write that is already running does not close
+// it. The caller holds the lock.
 func (l *lane) flush() chan struct{} {
 	ended := &l.ended
 	if l.writing {

@@ -25,12 +25,12 @@ import (
 // without recording one.
 const abortedDetail = "the program that ran it has ended without telling how"
 
-// Recover writes the ends that are missing: of what was begun by programs that
-// have ended since, as [proof.Aborted]. It returns how many those are. What a
-// living program has begun is never concerned. Any number of programs may
-// recover at once; each dead one's operations are looked at below its lock, by
-// one of them, and when that is killed in the middle the next one goes on.
-// Without such programs it costs reading a folder.
+// Recover writes the missing ends of operations that programs began before they
+// died, as [proof.Aborted], and returns the number of ends. It never touches
+// the operations of a living program. Any number of programs may recover at
+// once; one of them handles each dead writer, while it holds the lock of that
+// writer's file, and when it is killed the next one continues. Without dead
+// writers the cost is that of reading a folder.
 func (w *Witness) Recover(ctx context.Context) (aborted int, err error) {
 	if len(w.keepers) == 0 {
 		return 0, nil
@@ -189,8 +189,9 @@ func (w *Witness) announce(ends []evidence.Record) {
 	}
 }
 
-// pastSince is how many records in a row have to be older than a writer until
-// nothing of it is looked for behind them: what waited for a sink comes late.
+// pastSince is the number of consecutive records older than a writer after
+// which the search for its records stops: records that waited for a sink arrive
+// late.
 const pastSince = 4096
 
 // unended returns the begins of a writer, at since or later, that have no end,

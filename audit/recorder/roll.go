@@ -38,9 +38,10 @@ type line struct {
 	All    bool      `json:"all,omitempty"` // any tenant may be concerned
 }
 
-// A roll is the file of a writer: the kernel holds its lock for as long as the
-// writer lives, and its lines say where to look for what the writer has begun.
-// A tenant is on it before the first begin of that tenant is written.
+// A roll is the file of a writer: the kernel holds its lock as long as the
+// writer lives, and its lines say where to look for the operations that the
+// writer has begun. A tenant is entered before the first begin of that tenant
+// is written.
 type roll struct {
 	dir, id string
 	sync    bool
@@ -201,8 +202,8 @@ func (r *roll) end() error {
 	return statedir.Unavailable("close the record of operations", path, err)
 }
 
-// A claim is what a writer file says: where to look for what its writer has
-// begun.
+// A claim is the content of a writer file: where to look for the operations
+// that its writer has begun.
 type claim struct {
 	since   time.Time // zero: no bound
 	tenants []string

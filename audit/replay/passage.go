@@ -43,7 +43,7 @@ func ReadPassage(data []byte) (Passage, error) {
 // Decision reports whether p is one, rather than the end of what one allowed.
 func (p Passage) Decision() bool { return p.Phase == "decision" }
 
-// Whose says whose a record is, and when it was made.
+// Whose identifies the owner and the time of a record.
 type Whose struct {
 	Time                              time.Time
 	Tenant, Agent, Session, CommandID string

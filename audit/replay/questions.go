@@ -166,8 +166,8 @@ func request(t Today, q evidence.Request) []Answer {
 	return []Answer{t.Request(Request{Method: q.Method, Scheme: q.Scheme, Host: q.Host, Port: q.Port})}
 }
 
-// visited asks about what a browser was to open: an address, a file of the
-// workspace, or nothing that is judged.
+// visited asks about the target that a browser was to open: an address, a file
+// of the workspace, or nothing that is judged.
 func visited(t Today, q evidence.Request) []Answer {
 	if q.Host == "" {
 		return file(t, grant.FSRead, q.Path)

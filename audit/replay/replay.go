@@ -54,7 +54,8 @@ type Request struct {
 	Port   int
 }
 
-// An Operation is what the record has of one. End is nil where there is none.
+// An Operation is the recorded begin and end of one operation. End is nil when
+// there is none.
 type Operation struct {
 	Begin evidence.Begin
 	End   *evidence.End

@@ -89,7 +89,8 @@ func escape(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace(termsafe.Line(s))
 }
 
-// disarm puts a backslash behind the angle bracket of every tag of ours.
+// disarm puts a backslash after the angle bracket of every tag that this
+// package writes.
 func disarm(s []byte) []byte {
 	out := make([]byte, 0, len(s)+64)
 	last := 0

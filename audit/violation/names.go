@@ -9,10 +9,10 @@ import (
 // maxNames bounds what may be paths in one line.
 const maxNames = 24
 
-// names returns what may be paths in a line, the surest reading first: what
-// stands in quotes; the pieces between colons, since a name with blanks has no
-// other bounds when it is not quoted; single words with a slash. A name
-// without a slash counts only beside the text of a denial, since any word is
+// names returns the candidates for paths in a line, the most certain reading
+// first: quoted texts; the pieces between colons, because a name with blanks
+// has no other bounds when it is not quoted; single words with a slash. A name
+// without a slash counts only next to the text of a denial, because any word is
 // one.
 func names(line string, denial bool) [3][]string {
 	var out [3][]string

@@ -65,11 +65,11 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Append keeps records; those of one call should be those of one command. The
-// texts are cut to what is kept of them. A record whose type is not known is
-// refused, and all with it. What is equal to a record of the same session
-// in the last minute is counted, and written with its count when the minute is
-// over and something else is appended, at a query of this process, or by Close.
+// Append stores records; those of one call should belong to one command. It
+// shortens the texts. It refuses a record of an unknown type, together with the
+// whole call. A record that is equal to one of the same session in the last
+// minute is only counted; its count is written after the minute has passed, by
+// the next append of another record, a query of this process, or Close.
 func (s *Store) Append(ctx context.Context, rs ...Record) error {
 	now := s.now()
 	in := make([]Record, len(rs))

@@ -6,11 +6,11 @@ import "strings"
 const masked = "***"
 
 // mask returns a part of a command line with the value of each assignment
-// replaced, at most about most bytes of it: what stands before a command,
-// behind env, export and their like, or as an option's argument NAME=VALUE with
-// a name in capitals. Values are secrets more often than not. The text is not
-// parsed, because it may be one that cannot be: a word that looks like an
-// assignment is taken for one, and one without an end goes on to the end.
+// replaced, at most about most bytes of it. An assignment stands before a
+// command, after env, export and the like, or is an option's argument
+// NAME=VALUE with a name in capitals. Values are often secrets. mask does not
+// parse the text, because it may be malformed: it treats a word that looks like
+// an assignment as one, and one without an end extends to the end of the text.
 func mask(s string, most int) string {
 	var b strings.Builder
 	start := true // a word begins here
@@ -30,8 +30,8 @@ func mask(s string, most int) string {
 	return b.String()
 }
 
-// isAssignment reports whether s begins with NAME= or NAME+=. A name in small
-// letters counts too, except those of dd, whose values are what matters.
+// isAssignment reports whether s begins with NAME= or NAME+=. A name in lower
+// case counts too, except those of dd, whose values are relevant.
 func isAssignment(s string) bool {
 	n := 0
 	for n < len(s) && (s[n] == '_' || s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || n > 0 && s[n] >= '0' && s[n] <= '9') {

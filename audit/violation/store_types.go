@@ -6,7 +6,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// A Type says what kind of thing was tried. Programs may depend on the words.
+// A Type is the kind of an attempt. The values are stable; programs may depend
+// on them.
 type Type string
 
 // What the rules for commands, paths, hosts and tools have stopped before it

@@ -31,8 +31,8 @@ const byAddress = "blocked by sandbox: address"
 // stands in quotes.
 var vague = []string{"failed to resolve", "could not resolve", "couldn't resolve", "unable to resolve", "cannot resolve", "can't resolve"}
 
-// naming are the words, in small letters, behind which the host stands in such
-// messages; those that say most come first.
+// naming are the words, in lower case, after which such messages name the host;
+// the most specific ones come first.
 var naming = []string{
 	"could not resolve host:", "couldn't resolve host", "could not resolve hostname", "could not resolve proxy:", "unable to resolve host address",
 	"temporary failure resolving", "failed to resolve", "could not resolve", "couldn't resolve", "unable to resolve", "cannot resolve", "can't resolve",
@@ -84,8 +84,8 @@ func unreached(line string) (host string, port uint16, missing bool) {
 	return "", 0, true
 }
 
-// surely reports whether a host at the beginning of text is one also behind words
-// that are vague.
+// surely reports whether text begins with a host that counts as one even after
+// vague words.
 func surely(host, text string) bool {
 	text = strings.TrimLeft(text, " :")
 	return strings.ContainsAny(host, ".:") || text != "" && strings.ContainsAny(text[:1], "'\"`") || strings.HasPrefix(text, "‘") || strings.HasPrefix(text, "“")
