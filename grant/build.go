@@ -27,8 +27,8 @@ type Terms struct {
 	profile Profile      // what does not depend on the grant
 }
 
-// Prepare makes Terms. What is malformed is [sandbox.CodeValidation]; Field
-// names the place.
+// Prepare makes Terms. Malformed input is [sandbox.CodeValidation]; Field names
+// the place.
 func Prepare(m Manifest, p Policy) (*Terms, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (p *Profile) consented(now time.Time) error {
 	return nil
 }
 
-// in reports that there is no consent that is good at the time.
+// in returns the error for a consent that is missing or not valid at now.
 func (c *Consent) in(now time.Time, why string) error {
 	const field, hint = "grant.consent", "ask whom it concerns, and have the grant carry the answer"
 	switch {
@@ -261,8 +261,8 @@ func (g *Granted) over(has Lists) Lists {
 	return has
 }
 
-// both returns what two lists allow together, of entries of which one holds the
-// other or they are apart. A nil list says nothing.
+// both returns the intersection of two lists, of whose entries any two are
+// disjoint or one includes the other. A nil list does not restrict.
 func both(a, b []string, holds func(a, b string) bool) []string {
 	switch {
 	case b == nil:
@@ -284,8 +284,8 @@ func both(a, b []string, holds func(a, b string) bool) []string {
 	return sorted(out)
 }
 
-// holdsType reports whether the entry a of a list of MIME types holds all that b
-// does: type/subtype, type/* or */*.
+// holdsType reports whether the entry a of a list of MIME types includes the
+// entry b: type/subtype, type/* or */*.
 func holdsType(a, b string) bool {
 	major, _, _ := strings.Cut(b, "/")
 	return a == b || a == "*/*" || a == major+"/*" && major != "*"

@@ -58,8 +58,8 @@ func (g Grant) Derive(w Wish, now time.Time) (Grant, error) {
 	return child, nil
 }
 
-// ofWish names the field of the wish that an error about the new grant comes
-// from: what it has of the parent was found good before.
+// ofWish returns the field of the wish that caused an error of the new grant:
+// the parts inherited from the parent were already valid.
 func ofWish(err error) error {
 	var e *sandbox.Error
 	if !errors.As(err, &e) {

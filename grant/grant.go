@@ -40,8 +40,8 @@ const (
 	DomainTmp     Domain = "tmp"
 )
 
-// A Capability is one thing that may be done. Only the fields of its kind are
-// set; an empty list of methods or actions is none, not all.
+// A Capability is one permitted thing. Only the fields of its kind are set; an
+// empty list of methods or actions means none, not all.
 type Capability struct {
 	Kind Kind `json:"kind"`
 

@@ -109,8 +109,8 @@ func hostRules(p *Profile) (*network.Policy, error) {
 	return network.New(o)
 }
 
-// Profile returns a copy of the profile that the guard holds operations against.
-// Its lists are shared and must not be changed.
+// Profile returns a copy of the profile that the guard enforces. Its lists are
+// shared and must not be changed.
 func (g *Guard) Profile() Profile { return *g.profile }
 
 // Validate reports why the operation may not be done, or nil.
@@ -184,7 +184,7 @@ func (g *Guard) judge(op Operation, s State) (Vetted, error) {
 	return v, err
 }
 
-// current reports that the grant is not good at the time.
+// current returns an error when the grant is not valid at the time of s.
 func (g *Guard) current(s State) error {
 	p := g.profile
 	switch {

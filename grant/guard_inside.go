@@ -29,8 +29,8 @@ func (g *Guard) file(v *Vetted, s State) error {
 	return nil
 }
 
-// place reads the path of v, makes it clean, and judges it as one of the kind.
-// What lies in temporary space of the call was allowed with that.
+// place parses the path of v, cleans it, and judges it for the kind. Paths in
+// temporary space of the call were allowed with that space.
 func (g *Guard) place(v *Vetted, kind Kind, spaces []string) error {
 	clean, err := cleanPath(v.Path, kind == FSList || v.Kind == OpBrowserDownload)
 	if err != nil {

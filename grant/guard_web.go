@@ -78,7 +78,7 @@ func (g *Guard) address(v *Vetted, address, method string) error {
 	return g.listed(u, host, v.Port, method)
 }
 
-// listed holds an address against the lists of domains.
+// listed checks an address against the lists of domains.
 func (g *Guard) listed(u *url.URL, host network.Host, port uint16, method string) error {
 	r := network.Request{Host: host, Port: port, Protocol: network.TLS, Method: method, Path: u.RequestURI()}
 	if u.Scheme == "http" {

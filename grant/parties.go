@@ -123,7 +123,7 @@ func (c *Consent) check(field string) error {
 	return nil
 }
 
-// check reports an amount that is none.
+// check returns an error for an invalid amount.
 func (b *Budget) check(field string) error {
 	for _, a := range b.amounts() {
 		if *a.value < Unlimited {
@@ -283,7 +283,7 @@ func (l *Limits) check(field string) error {
 	return nil
 }
 
-// rank orders classes of safety; 0 is none.
+// rank orders safety classes; 0 is not a class.
 func rank(c SafetyClass) int {
 	switch c {
 	case SafetyLow:
@@ -296,7 +296,7 @@ func rank(c SafetyClass) int {
 	return 0
 }
 
-// denied refuses for want of a grant that is good for it.
+// denied is the error for the lack of a valid grant.
 func denied(field, resource, message, hint string) error {
 	return fault(sandbox.CodePermissionDeny, field, resource, message, hint)
 }

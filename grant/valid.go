@@ -75,7 +75,7 @@ func (c *Capability) fault(hosts *network.Hosts) (part, why, hint string) {
 	return "", "", ""
 }
 
-// alien returns the first field that is set and is none of the kind.
+// alien returns the first field that is set but does not belong to the kind.
 func (c *Capability) alien() string {
 	fs := c.Kind == FSRead || c.Kind == FSWrite || c.Kind == FSList
 	net := c.Kind == NetHTTP

@@ -8,14 +8,14 @@ import (
 // longest bounds the times of a bucket: no limits make sums of them overflow.
 const longest = time.Duration(math.MaxInt64 / 4)
 
-// A bucket holds requests that may be sent at once and fills at a steady rate.
-// All that has to be known of it is when it is full again: each request moves
-// that by the time between two. The zero value is full.
+// A bucket contains requests that may be sent at once and fills at a steady
+// rate. Its state is the time at which it is full again: each request moves
+// that time by the interval between two requests. The zero value is full.
 type bucket struct{ full time.Time }
 
 // take draws n requests from a bucket that fills at the rate of perSecond and
-// holds burst. When that is too much it draws nothing and says how long to
-// wait; a negative wait means that it will never be possible.
+// has the capacity burst. When n is too much it draws nothing and returns how
+// long to wait; a negative wait means that it will never be possible.
 func (b bucket) take(n, perSecond, burst int64, now time.Time) (after bucket, wait time.Duration) {
 	switch {
 	case n == 0 || perSecond < 0:

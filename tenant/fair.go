@@ -31,9 +31,9 @@ type Options struct {
 	Slots   int // that are held at one time; at least 1
 	Waiting int // callers of one tenant that may wait; at least 0
 
-	// Weight is how many slots a tenant gets in a turn. It is asked when a
-	// turn begins, under a lock, so it may neither take long nor call the
-	// queue. Less than 1 is 1; nil is 1 for all.
+	// Weight returns how many slots a tenant gets in a turn. It is called when
+	// a turn begins, under a lock, so it must neither block nor call the queue.
+	// Less than 1 counts as 1; nil means 1 for all.
 	Weight func(tenant string) int
 }
 
@@ -129,10 +129,10 @@ func (s *fairSlot) Release() {
 }
 
 // Acquire returns a slot when it is the caller's turn; callers of one tenant
-// get theirs in the order in which they came. Where too many of the tenant wait
-// already the code is [sandbox.CodeBudgetExceeded], with a [quota.Exceeded] as
-// the cause. When ctx ends first its cause is, below [sandbox.CodeTimeout] for a
-// deadline, and nothing is held.
+// get theirs in the order in which they arrived. When too many callers of the
+// tenant already wait, the code is [sandbox.CodeBudgetExceeded], with an
+// [Exceeded] as the cause. When ctx ends first, the error is its cause, wrapped
+// in [sandbox.CodeTimeout] for a deadline, and no slot is held.
 func (q *Queue) Acquire(ctx context.Context, tenant string) (*fairSlot, error) {
 	if ctx.Err() != nil {
 		return nil, gaveUp(ctx)
@@ -212,8 +212,8 @@ func (q *Queue) leave(w *waiter) {
 	}
 }
 
-// handOn gives a slot that came back to the next caller, unless there are too
-// many. The mutex is held.
+// handOn gives a returned slot to the next caller, unless there are too many
+// slots. The mutex is held.
 func (q *Queue) handOn() {
 	if q.turn == nil || q.free < 0 {
 		q.free++
@@ -223,7 +223,8 @@ func (q *Queue) handOn() {
 	q.serve()
 }
 
-// serve gives a slot to the next caller, of whom there is one. The mutex is held.
+// serve gives a slot to the next caller; one must be waiting. The mutex is
+// held.
 func (q *Queue) serve() {
 	t := q.turn
 	if t.left == 0 {

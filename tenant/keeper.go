@@ -19,8 +19,8 @@ type Account struct {
 	Limits Limits
 }
 
-// A Keeper knows what is held in each account. It is safe for concurrent use.
-// Accounts in which nothing is held take no memory for long.
+// A Keeper tracks the usage of each account. It is safe for concurrent use.
+// Unused accounts take no memory for long.
 type Keeper struct {
 	now func() time.Time
 
@@ -39,13 +39,13 @@ func New(now func() time.Time) *Keeper {
 	return &Keeper{now: now, accounts: map[string]*account{}, sweepAt: leastSwept}
 }
 
-// Acquire takes w from every account of the chain, or from none: a tenant's and
-// those of the tokens that the caller's was made from, in any order. The error
-// says which quota has no room, with an [Exceeded] as its cause; where several
-// have none it is the one that has to be waited for the longest.
+// Acquire takes w from every account of the chain, or from none: the tenant's
+// and those of the tokens that the caller's token was made from, in any order.
+// The error names the quota that has no room, with an [Exceeded] as its cause;
+// among several it is the one with the longest wait.
 //
-// What is held is given back by release, which may be called more than once and
-// has to be called once. Requests are not given back.
+// The function release returns what was taken, except for requests; it must be
+// called, and further calls do nothing.
 func (k *Keeper) Acquire(w Want, chain ...Account) (release func(), err error) {
 	if err := check(w, chain); err != nil {
 		return nil, err
@@ -76,9 +76,9 @@ func (k *Keeper) Acquire(w Want, chain ...Account) (release func(), err error) {
 	return taken, nil
 }
 
-// Adopt notes what is held already, whatever the limits are: sandboxes that a
-// program finds when it starts again. They count from then on, and nothing more
-// is given before enough was given back. Requests are not drawn.
+// Adopt records existing usage, whatever the limits are: sandboxes that a
+// program finds when it starts again. It counts from then on, and Acquire
+// grants nothing more until enough was released. No requests are drawn.
 func (k *Keeper) Adopt(w Want, chain ...Account) (release func(), err error) {
 	if err := check(w, chain); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (k *Keeper) Adopt(w Want, chain ...Account) (release func(), err error) {
 	return k.add(w, chain, now), nil
 }
 
-// Held returns what is held in an account.
+// Held returns the current usage of an account.
 func (k *Keeper) Held(name string) Want {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,7 +121,7 @@ func (k *Keeper) look(name string) account {
 	return account{}
 }
 
-// exceeded returns the quota of what is held that has no room for w.
+// exceeded returns the quota that has no room for w.
 func (a *account) exceeded(w Want, limits Account) (worst *Exceeded) {
 	bounds := limits.Limits.values()
 	for kind, n := range w.held() {
@@ -157,7 +157,8 @@ func worse(a, b *Exceeded) *Exceeded {
 	return a
 }
 
-// add takes what is held and returns how to give it back. The mutex is held.
+// add adds w to the accounts and returns the function that releases it. The
+// mutex is held.
 func (k *Keeper) add(w Want, chain []Account, now time.Time) func() {
 	k.sweep(now)
 	names := make([]string, len(chain))
@@ -189,7 +190,7 @@ func (k *Keeper) add(w Want, chain []Account, now time.Time) func() {
 	})
 }
 
-// sweep forgets accounts that are as new. The mutex is held.
+// sweep removes accounts without usage. The mutex is held.
 func (k *Keeper) sweep(now time.Time) {
 	if len(k.accounts) < k.sweepAt {
 		return

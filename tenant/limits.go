@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Unlimited is a limit that is none.
+// Unlimited means that there is no limit.
 const Unlimited int64 = -1
 
 // A Kind is one of the things that are limited.
@@ -189,8 +189,8 @@ func invalid(k Kind, format string, args ...any) error {
 	return e
 }
 
-// room is how much may be held where some is held already. It is negative
-// where more is held than the limit, which was lowered meanwhile.
+// room is how much more may be held. It is negative when more is held than the
+// limit, which was lowered in the meantime.
 func room(limit, held int64) int64 {
 	if limit < 0 {
 		limit = math.MaxInt64

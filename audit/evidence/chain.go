@@ -87,8 +87,8 @@ func (c *chain) after(t journal.Tail) (any, bool, error) {
 // checkpoint promised, or less.
 func (c *chain) due() uint64 { return min(c.every, c.promised) }
 
-// checkpoint signs everything up to t. What follows is counted anew, because
-// its own line is not known here.
+// checkpoint signs everything up to t. Later records are counted anew, because
+// the line of the checkpoint is not known here.
 func (c *chain) checkpoint(t journal.Tail) (any, bool, error) {
 	now := c.now().UTC()
 	signed := signCheckpoint(checkpoint{

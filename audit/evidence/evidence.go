@@ -67,9 +67,9 @@ type Options struct {
 	MaxTotal int64 // of one chain, see [journal.Options]; 0 takes DefaultMaxTotal or twice MaxFile
 	Sync     Sync  // empty takes SyncCheckpoint
 
-	// KeyFile holds the secret key that signs, which is made before the first
-	// record is written. Empty takes the folder's path with ".key" behind it,
-	// which is where a state folder has it.
+	// KeyFile contains the secret signing key, which is created before the
+	// first record is written. If empty, it is the folder's path with ".key"
+	// appended, which is its place in a state folder.
 	KeyFile string
 	// CheckpointEvery is after how many records of a chain a checkpoint comes;
 	// where several processes write, the least of theirs counts. 0 takes
@@ -173,12 +173,12 @@ func (s *Store) journal(folder string) (*journal.Journal, error) {
 	})
 }
 
-// Append keeps records, those of one tenant in this order. One that is not
-// valid is refused, and all with it. Those of a sandbox that come too fast are
-// counted instead; see [Share] and [Record].Omitted. After any other error none
-// of the records of at least one tenant is kept, unless these are more than 256
-// or larger than a MiB or an eighth of a file: then the first may be. What was
-// counted before stays counted.
+// Append stores records, those of one tenant in this order. It refuses an
+// invalid record, together with the whole call. When records of a sandbox
+// arrive too fast they are counted instead; see [Share] and [Record].Omitted.
+// After any other error none of the records of at least one tenant is kept,
+// unless these are more than 256 or larger than a MiB or an eighth of a file:
+// then the first of them may be. Records that were counted before stay counted.
 func (s *Store) Append(ctx context.Context, rs ...Record) error {
 	now := s.o.Now()
 	in := make([]Record, len(rs))

@@ -25,7 +25,7 @@ const (
 )
 
 // folderOf returns the name of the folder of a tenant's chain, which never
-// holds anything of the tenant's name.
+// contains any part of the tenant's name.
 func folderOf(tenant string) string {
 	sum := sha256.Sum256([]byte("evidence of tenant\x00" + tenant))
 	return hex.EncodeToString(sum[:])[:folderDigits]

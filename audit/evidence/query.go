@@ -47,11 +47,11 @@ func matches(want, have string, sum bool) bool {
 	return want == "" || have == journal.Name(want) || sum && have == ""
 }
 
-// Query returns the records that are meant, the last one appended first. Those
-// of several chains come by the times at which they were appended. A place that
-// is damaged comes as an error of type *[journal.Damage], and the records
-// behind it follow; any other error is the last. Memory does not grow with the
-// chains.
+// Query returns the records that the filter matches, the last one appended
+// first. It merges several chains by the times at which records were appended.
+// It yields a damaged place as an error of type *[journal.Damage] and
+// continues; any other error ends the iteration. Memory use does not grow with
+// the chains.
 func (s *Store) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		err := s.Flush(ctx)

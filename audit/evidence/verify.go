@@ -52,8 +52,8 @@ type Place struct {
 	Key     string `json:"key"`     // id of the key
 }
 
-// A Broken names a record that is not as it was written, as far as it can
-// still be read. What it says of itself may be false.
+// A Broken identifies a record that was changed, as far as it can still be
+// read. What it says about itself may be false.
 type Broken struct {
 	journal.Damage
 	ID   string `json:"id"`   // Command of the record: of an operation its id

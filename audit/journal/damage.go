@@ -13,13 +13,14 @@ const (
 	DamageEdit = "edit"
 	// DamageGap: records are missing before a line.
 	DamageGap = "gap"
-	// DamageReorder: a line, or a file, stands behind one that came later.
+	// DamageReorder: a line, or a file, stands after a later one.
 	DamageReorder = "reorder"
 	// DamageTruncated: the end of a file is missing.
 	DamageTruncated = "truncated"
 	// DamageMissing: a file is missing, or no file.
 	DamageMissing = "missing"
-	// DamageStranger: there is something in the folder that is not ours.
+	// DamageStranger: the folder contains an entry that the journal did not
+	// make.
 	DamageStranger = "stranger"
 	// DamageTorn: a write did not come to its end, and all records that
 	// were written are there.

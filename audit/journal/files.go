@@ -60,9 +60,9 @@ func moveAside(path string) error {
 	return os.Rename(path, path+asideMark+strconv.FormatInt(time.Now().UnixNano(), 10))
 }
 
-// publish gives the file nextName the name of the file with that number, in
-// one step. What lies there already is no part of the journal, and is moved
-// aside.
+// publish renames the file nextName to the name of the file with that number,
+// in one step. An existing file of that name is not part of the journal, and is
+// moved aside.
 func publish(dir string, number uint64) error {
 	from, to := filepath.Join(dir, nextName), filepath.Join(dir, fileName(number))
 	err := os.Link(from, to)
@@ -84,8 +84,8 @@ func createNext(dir string) (*os.File, error) {
 }
 
 // dropOlder removes the files before the oldest that belongs to the journal.
-// One that cannot be removed is tried again at the next rotation; readers
-// leave it out meanwhile.
+// The next rotation retries files that cannot be removed; until then readers
+// skip them.
 func dropOlder(dir string, oldest uint64) error {
 	numbers, _, err := list(dir)
 	for _, n := range numbers {

@@ -77,7 +77,7 @@ func decodeHead(data []byte) (tail, bool) {
 	return t, bytes.Equal(appendHead(nil, t), data)
 }
 
-// readHead returns false when there is no head that can be believed.
+// readHead returns false when there is no valid head.
 func readHead(dir string) (tail, bool, error) {
 	f, err := openRegular(filepath.Join(dir, headName), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) {
@@ -96,8 +96,8 @@ func readHead(dir string) (tail, bool, error) {
 	return t, ok, nil
 }
 
-// openHead opens the head for writing, and makes it when it is missing. What is
-// in its place and not a file is moved aside.
+// openHead opens the head for writing, and creates it when it is missing. It
+// moves an entry of that name that is not a file aside.
 func openHead(dir string) (*os.File, error) {
 	path := filepath.Join(dir, headName)
 	f, err := openRegular(path, os.O_RDWR|os.O_CREATE)

@@ -26,7 +26,7 @@ type Held struct {
 	timed bool               // expire will be called
 }
 
-// NewHeld returns a Held that holds nothing yet.
+// NewHeld returns a Held without open files.
 func NewHeld() *Held { return &Held{files: map[*Journal]*kept{}} }
 
 // take returns the files of j, which are the caller's until put. A nil Held
@@ -101,8 +101,8 @@ func (h *Held) expire() {
 	}
 }
 
-// Close closes what is held. Journals that are appended to afterwards are kept
-// open again for a while.
+// Close closes the open files. Journals that are appended to afterwards are
+// kept open again for a while.
 func (h *Held) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -51,8 +51,8 @@ type Options struct {
 	// Sync makes records survive a loss of power once Append has returned.
 	// Without it they survive the end of the process, however it ends.
 	Sync bool
-	// SyncFull syncs a file when the next one begins, so that an append that
-	// is synced because of a [Made] leaves nothing before it behind.
+	// SyncFull syncs a file when the next one begins, so that an append that is
+	// synced because of a [Made] has no unsynced records before it.
 	SyncFull bool
 	// Held keeps files open between appends; nil: nothing stays open.
 	Held *Held
@@ -60,8 +60,8 @@ type Options struct {
 }
 
 // A Journal is a folder of records. It is safe for concurrent use by many
-// goroutines and processes and holds nothing open between calls, but for what
-// [Options].Held keeps. Its errors are of type *[sandbox.Error].
+// goroutines and processes and keeps no file open between calls, except for
+// those that [Options].Held keeps. Its errors are of type *[sandbox.Error].
 type Journal struct {
 	dir      string
 	maxFile  int64

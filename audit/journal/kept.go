@@ -113,8 +113,8 @@ func (k *kept) file(dir string, number uint64) (*os.File, error) {
 	return k.last.f, nil
 }
 
-// note writes t into the head. One that cannot be written stays behind, which
-// the next writer makes up for; the records are there.
+// note writes t into the head. When that fails the head stays behind and the
+// next writer catches up; the records are there.
 func (k *kept) note(dir string, t tail) {
 	if err := k.writeHead(dir, t); err != nil {
 		k.head.close()

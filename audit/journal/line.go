@@ -87,8 +87,8 @@ var (
 	errAltered = errors.New("its bytes do not have the hash that it names")
 )
 
-// parseLine reads a line without its line feed. The data of the entry lie in
-// line. With errAltered the entry holds what the line claims.
+// parseLine reads a line without its line feed. The data of the entry alias
+// line. With errAltered the entry contains what the line claims.
 func parseLine(line []byte) (entry, error) {
 	var e entry
 	rest := line

@@ -159,7 +159,7 @@ func (e *end) rewind(f *os.File) error {
 	return nil
 }
 
-// scan takes up the lines behind e that are chained to it.
+// scan advances e over the lines after it that are chained to it.
 func (e *end) scan(f *os.File) error {
 	e.stray = e.size
 	for l, err := range lines(f, e.size, e.length) {

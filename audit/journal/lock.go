@@ -21,8 +21,8 @@ const (
 	longWait  = time.Millisecond
 )
 
-// locked calls fn while this is the only one that writes. What fn leaves open
-// in its argument is kept for the next call, unless there was an error.
+// locked calls fn while no other writer is active. The files that fn leaves
+// open in its argument are kept for the next call, unless there was an error.
 func (j *Journal) locked(ctx context.Context, op string, fn func(*kept) error) error {
 	select {
 	case j.turn <- struct{}{}:

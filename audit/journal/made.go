@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// A Made is a record of an append that is made when it is known behind which
-// line it will stand: its own line is the next one, whatever other processes
-// write. It is called while all others wait, so it must be quick, and must not
-// use the journal but through t. A record that is nil leaves no line. With sync
-// the append is on the disk when it returns, as with [Options].Sync. After an
-// error nothing of the append is kept.
+// A Made makes a record of an append once the preceding line is known: its own
+// line is the next one, whatever other processes write. It is called while all
+// other writers wait, so it must be quick, and must not use the journal except
+// through t. A nil record writes no line. With sync the append is on the disk
+// when it returns, as with [Options].Sync. After an error the whole append is
+// discarded.
 type Made func(t Tail) (record any, sync bool, err error)
 
 // A Tail is where a journal ends: the line that the next one is chained to.
@@ -23,8 +23,8 @@ type Tail struct {
 	dir    string
 }
 
-// Back returns the records that were there before the append, the newest
-// first, as [Journal.Records] does. It holds one file open at a time.
+// Back returns the records before the append, the newest first, as
+// [Journal.Records] does. It keeps one file open at a time.
 func (t Tail) Back(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for n := t.before.number; n >= max(t.oldest, 1); n-- {

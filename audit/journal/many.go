@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// AppendMany is Append for as many records as there are: in batches that leave
-// a file room for others. What was appended before an error stays.
+// AppendMany is Append for any number of records: it writes batches that leave
+// a file room for other writers. Batches appended before an error stay.
 func (j *Journal) AppendMany(ctx context.Context, records []Encoded) error {
 	for batch := range batches(records, min(mostBatch, j.maxFile/4)) {
 		if err := j.Append(ctx, batch...); err != nil {

@@ -63,10 +63,9 @@ func (r Report) damaged() int64 {
 // journal.
 func (j *Journal) Verify(ctx context.Context) (Report, error) { return j.VerifyEach(ctx, nil) }
 
-// VerifyEach is Verify, with check called for every record that is as it was
-// written, in the order in which they stand. What it returns, if not nil, is
-// damage of that record's line; it sets Kind and Detail only. The data of a
-// record are valid until the next one.
+// VerifyEach is Verify, and calls check for every unchanged record, in order. A
+// non-nil result of check is damage of that record's line; check sets Kind and
+// Detail only. The data of a record is valid until the next one.
 func (j *Journal) VerifyEach(ctx context.Context, check func(Record) *Damage) (Report, error) {
 	s, err := j.snapshot(ctx)
 	if err != nil {

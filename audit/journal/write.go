@@ -18,12 +18,12 @@ import (
 const besides = 2 << 10
 
 // Append appends records, in this order and next to each other, or none of
-// them. Each is encoded as JSON ([json.RawMessage] as it is, compacted, unless it
-// is an [Encoded]) and must not be larger than [MaxRecord]; all together must fit into one file. A
-// [Made] is called for its record, and counts as one of the largest size.
-// Waiting for other writers ends with ctx. After an error that comes from the
-// disk it is not known whether the records were kept when the process was
-// killed or a file could not be synced; otherwise they were not.
+// them. Each is encoded as JSON ([json.RawMessage] as it is, compacted, unless
+// it is an [Encoded]) and must not be larger than [MaxRecord]; all together
+// must fit into one file. A [Made] is called for its record, and counts as one
+// of the largest size. Waiting for other writers ends with ctx. After a disk
+// error the records may have been kept when the process was killed or a file
+// could not be synced; otherwise they were not.
 func (j *Journal) Append(ctx context.Context, records ...any) error {
 	if len(records) == 0 {
 		return nil
@@ -55,8 +55,9 @@ func (j *Journal) Append(ctx context.Context, records ...any) error {
 	})
 }
 
-// An Encoded is a record as the journal holds it, so that it is encoded once
-// although its size has to be known before it is appended. [Encode] makes it.
+// An Encoded is a record in the encoding of the journal, so that it is encoded
+// only once although its size has to be known before it is appended. [Encode]
+// makes it.
 type Encoded struct{ data json.RawMessage }
 
 // Encode encodes a record, or says why it cannot be appended.
@@ -89,7 +90,7 @@ func encodeData(r any) (json.RawMessage, error) {
 	return data, nil
 }
 
-// Rotate begins a new file, unless the newest one holds no record.
+// Rotate begins a new file, unless the newest one contains no record.
 func (j *Journal) Rotate(ctx context.Context) error {
 	return j.locked(ctx, "rotate journal", func(k *kept) error {
 		e, err := j.ready(k)
@@ -143,7 +144,7 @@ func (j *Journal) ready(k *kept) (end, error) {
 }
 
 // write appends one line for each of the pieces in one write(2) and moves e
-// behind them. When that fails nothing of them stays.
+// past them. When that fails none of them stays.
 func (j *Journal) write(k *kept, e *end, kind string, pieces ...piece) error {
 	text, t, sync, err := j.compose(e, kind, pieces)
 	if err != nil || len(text) == 0 {
@@ -184,8 +185,8 @@ func roomFor(pieces []piece) int {
 	return n
 }
 
-// compose returns the lines of the pieces behind e and the end that they make,
-// without its size, and whether they must be on the disk at once.
+// compose returns the lines of the pieces after e, the new end without its
+// size, and whether the lines must be on the disk at once.
 func (j *Journal) compose(e *end, kind string, pieces []piece) (text []byte, t tail, sync bool, err error) {
 	t = e.tail
 	for _, p := range pieces {
@@ -248,7 +249,7 @@ func (j *Journal) adopt(k *kept, t *tail, next tail, sync bool) error {
 	return nil
 }
 
-// begin writes the header of the file behind t to f.
+// begin writes the header of the file that follows t to f.
 func (j *Journal) begin(f *os.File, t tail, oldest uint64) (tail, error) {
 	number := t.file + 1
 	kept, err := j.kept(oldest, number)

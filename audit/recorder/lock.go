@@ -26,9 +26,8 @@ func tryLock(f *os.File, how int) error {
 	})
 }
 
-// letGo gives the lock up and closes the file. It is given up by name: a program
-// that is being started this moment holds a copy of the descriptor until it
-// runs.
+// letGo unlocks and closes the file. It unlocks explicitly: a program that is
+// being started at this moment has a copy of the descriptor until it runs.
 func letGo(f *os.File) error {
 	err := control(f, func(fd int) error { return unix.Flock(fd, unix.LOCK_UN) })
 	return errors.Join(err, f.Close())

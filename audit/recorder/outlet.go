@@ -77,7 +77,7 @@ func (o *outlet) offer(rs []evidence.Record) {
 	}
 }
 
-// lose counts records that the sink will never get, and says so.
+// lose counts records that the sink will never get, and logs the loss.
 func (o *outlet) lose(rs []evidence.Record) {
 	o.mu.Lock()
 	o.lane(rs[0].Tenant).lose(rs)
@@ -103,8 +103,8 @@ func (o *outlet) lane(tenant string) *lane {
 	return l
 }
 
-// wake has the lanes tried again in which something was left, because another
-// one has just succeeded. It is called with the lock held.
+// wake retries the lanes with pending records, because another lane has just
+// succeeded. The caller holds the lock.
 func (o *outlet) wake() {
 	if time.Since(o.woke) < wakeEvery {
 		return

@@ -150,8 +150,8 @@ func (r *roll) make(since time.Time) (*os.File, error) {
 	return nil, errors.Join(err, os.Remove(made), f.Close())
 }
 
-// write appends a line. What a full disk has left of one before is ended first;
-// a line that cannot be read means every tenant.
+// write appends a line. It first terminates an incomplete line that a full disk
+// has left; an unreadable line means every tenant.
 func (r *roll) write(l line) error {
 	data, err := json.Marshal(l)
 	if err != nil {
@@ -183,8 +183,7 @@ func (r *roll) syncDir() error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// end removes the file of a writer that has left nothing open, and lets go of
-// it.
+// end removes and closes the file of a writer that has no open operations.
 func (r *roll) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -55,8 +55,8 @@ func (f *File) Query(ctx context.Context, filter evidence.Filter) iter.Seq2[evid
 	return f.store.Query(ctx, filter)
 }
 
-// A Memory is a Sink that holds the newest records. It has a record as soon as
-// the call that wrote it returns. It is safe for concurrent use.
+// A Memory is a Sink that keeps the newest records. It contains a record as
+// soon as the call that wrote it returns. It is safe for concurrent use.
 type Memory struct {
 	name string
 
@@ -100,14 +100,15 @@ func (m *Memory) Write(_ context.Context, rs ...evidence.Record) error {
 	return nil
 }
 
-// Records returns what is held, the oldest first. The data must not be changed.
+// Records returns the records kept, the oldest first. The caller must not
+// change the data.
 func (m *Memory) Records() []evidence.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append(append(make([]evidence.Record, 0, len(m.ring)), m.ring[m.next:]...), m.ring[:m.next]...)
 }
 
-// Dropped returns how many older records are not held any more.
+// Dropped returns the number of older records that are no longer kept.
 func (m *Memory) Dropped() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -88,7 +88,8 @@ func questions(o Operation, t Today) []Answer {
 	return out
 }
 
-// ledOn reports whether an operation came to another host than it asked for.
+// ledOn reports whether an operation reached another host than the requested
+// one.
 func (o Operation) ledOn() bool {
 	q := o.Begin.Request
 	if o.End == nil || q.Host == "" {
@@ -191,8 +192,8 @@ func judgeCommand(t Today, q evidence.Request) Answer {
 	return a
 }
 
-// named reports whether a rule is one of the settings' for commands, which say
-// by name what they are about.
+// named reports whether a rule belongs to the command settings, whose rules
+// contain the name that they apply to.
 func named(rule string) bool { return strings.HasPrefix(rule, "commands.") }
 
 // byArguments reports whether a command was refused for its arguments.

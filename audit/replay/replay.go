@@ -46,7 +46,7 @@ type Answer struct {
 	Unsure  string // why the record lacks something that the verdict depends on; empty if it lacks nothing
 }
 
-// Request is an address that an operation asked for.
+// Request is an address that an operation requested.
 type Request struct {
 	Method string
 	Scheme string
@@ -96,7 +96,7 @@ const (
 	TypeEgress    = "egress"
 )
 
-// Judge holds one operation against the policy of today.
+// Judge judges one recorded operation by today's policy.
 func Judge(o Operation, t Today) Result {
 	r := resultOf(o)
 	r.Today.Version = t.Version()
@@ -145,7 +145,7 @@ func resultOf(o Operation) Result {
 	return r
 }
 
-// same says that the verdict is what it was, for sure.
+// same marks the verdict as certainly unchanged.
 func (r *Result) same(why string) {
 	r.Today.Verdict, r.Today.Rule, r.Today.Code = r.Recorded.Verdict, r.Recorded.Rule, r.Recorded.Code
 	r.Certain, r.Why = true, why

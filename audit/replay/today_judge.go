@@ -151,8 +151,8 @@ func (j *judge) guarded(op grant.Operation) Answer {
 	return answer(j.files.Validate(op, grant.State{Now: noon()}))
 }
 
-// noon is a time at which the grants of this package are good. None of them
-// leaves it.
+// noon is a time at which the grants of this package are valid. They are used
+// at no other time.
 func noon() time.Time { return time.Unix(0, 0).UTC().Add(12 * time.Hour) }
 
 // manifest is that of a tool with no bounds of its own.

@@ -116,8 +116,8 @@ func rearm(s []byte) []byte {
 	return append(out, s[last:]...)
 }
 
-// tags returns where the angle brackets stand of everything in s that is, or
-// may be taken for, a tag of ours: "<", any backslashes, any blanks and
+// tags returns the positions of the angle brackets of everything in s that is,
+// or may be taken for, a violation tag: "<", any backslashes, any blanks and
 // slashes, the name in any case.
 func tags(s []byte) []int {
 	var out []int
@@ -144,8 +144,8 @@ func isFiller(b byte) bool {
 	return b == ' ' || b == '\t' || b == '\n' || b == '\r' || b == '\v' || b == '\f' || b == '/'
 }
 
-// indexFold is the index of the ASCII word in s from from on, whatever the
-// case of its letters, or -1.
+// indexFold is the index of the ASCII word in s from position from on, ignoring
+// case, or -1.
 func indexFold(s []byte, from int, word string) int {
 	for i := from; i+len(word) <= len(s); i++ {
 		if s[i]|0x20 == word[0] && bytes.EqualFold(s[i:i+len(word)], []byte(word)) {

@@ -156,8 +156,8 @@ func (c *classifier) name(s sentence, name string) bool {
 	v, denied := c.ask(cmp.Or(s.op, sandbox.OpRead), p)
 	strong := s.denial
 	if !denied && s.denial && s.op == "" {
-		// Which operation failed is not said. Of a path that may be read
-		// the likelier reason is its mode, so this is a hint only.
+		// The message does not say which operation failed. For a path that may
+		// be read the file mode is the likelier reason, so this is only a hint.
 		v, denied = c.ask(sandbox.OpWrite, p)
 		strong = false
 	}

@@ -77,8 +77,8 @@ func cutLast(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// pathWord returns the path in a word, if it has a slash and is no address of
-// the web, without what punctuation is around it.
+// pathWord returns the path in a word, if it has a slash and is not a URL,
+// without the punctuation around it.
 func pathWord(w string) string {
 	if !strings.Contains(w, "/") || strings.Contains(w, "://") {
 		return ""
@@ -89,8 +89,8 @@ func pathWord(w string) string {
 	return bare(strings.TrimRight(strings.Trim(w, "'\"`‘’“”()[]{}<>,;:!?"), "."))
 }
 
-// quoted returns what stands in quotes in s. A quote opens at the start of a
-// word only, so that the apostrophe of "can't" opens none.
+// quoted returns the quoted texts in s. A quote opens at the start of a word
+// only, so that the apostrophe of "can't" does not open one.
 func quoted(s string) []string {
 	var out []string
 	before, tried := ' ', 0
@@ -130,7 +130,7 @@ func closes(r rune) string {
 	return ""
 }
 
-// closingQuote returns where the first quote of those in closing stands that
+// closingQuote returns the position of the first quote of those in closing that
 // is followed by the end of a word and not escaped, or -1.
 func closingQuote(s, closing string) int {
 	escaped := false

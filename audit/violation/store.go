@@ -32,8 +32,8 @@ type Options struct {
 	Now      func() time.Time // default time.Now
 }
 
-// A Recorder keeps violations. It is safe for concurrent use, and quick enough
-// to be asked after each command.
+// A Recorder stores violations. It is safe for concurrent use, and fast enough
+// to be called after each command.
 type Recorder interface {
 	// Append keeps records, or returns an error of type *[sandbox.Error].
 	Append(ctx context.Context, rs ...Record) error
@@ -105,8 +105,8 @@ func (s *Store) settle(ctx context.Context) error {
 	return s.writeOrKeep(ctx, out)
 }
 
-// writeOrKeep writes records. When that fails they count as not written yet,
-// so that a disk that is full for a while loses none of them.
+// writeOrKeep writes records. When that fails it keeps them as pending, so that
+// a temporarily full disk loses none of them.
 func (s *Store) writeOrKeep(ctx context.Context, rs []Record) error {
 	err := s.write(ctx, rs)
 	if err != nil {

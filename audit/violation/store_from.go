@@ -123,7 +123,7 @@ func (r *Record) keep(part, whole string) {
 	}
 }
 
-// programOf returns the first word of a part of a command that is no
+// programOf returns the first word of a part of a command that is not an
 // assignment.
 func programOf(part string) string {
 	for word := range strings.FieldsSeq(part) {

@@ -45,7 +45,8 @@ func (f Filter) Match(r Record) bool {
 		(f.Until.IsZero() || r.Time.Before(f.Until))
 }
 
-// String is the filter in words, for the note that a clearing leaves.
+// String returns the filter as text, for the note that Clear leaves in the
+// journal.
 func (f Filter) String() string {
 	var parts []string
 	add := func(name, value string) {
@@ -79,10 +80,11 @@ func (f Filter) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Query returns the records that are meant, the last one appended first; of
-// counted ones that is when the count was written. A place of the journal that
-// is damaged comes as an error of type *[journal.Damage], and the records behind it
-// follow; any other error is the last. Memory does not grow with the journal.
+// Query returns the records that the filter matches, the last one appended
+// first; counted ones are placed where the count was written. It yields a
+// damaged place of the journal as an error of type *[journal.Damage] and
+// continues; any other error ends the iteration. Memory use does not grow with
+// the journal.
 func (s *Store) Query(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := s.settle(ctx); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// The most bytes that are kept of each text. What is longer is cut, and ends
-// with "…".
+// The maximum number of bytes that are kept of each text. A longer text is cut,
+// and ends with "…".
 const (
 	maxProgram  = 64
 	maxCommand  = 256

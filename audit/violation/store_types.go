@@ -10,8 +10,8 @@ import (
 // on them.
 type Type string
 
-// What the rules for commands, paths, hosts and tools have stopped before it
-// ran.
+// Types of attempts that the rules for commands, paths, hosts and tools stopped
+// before they ran.
 const (
 	heredocInjection    Type = "heredoc_injection"     // a here-document whose body or end is not what it seems
 	metacharacterAbuse  Type = "metacharacter_abuse"   // a line that reads otherwise than it runs, or cannot be read

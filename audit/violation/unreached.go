@@ -26,9 +26,9 @@ var failing = []string{
 // the address of a host decides.
 const byAddress = "blocked by sandbox: address"
 
-// vague are those of naming behind which other things than hosts stand as well:
-// Gradle cannot resolve "all files", npm a dependency. A host there has a dot, or
-// stands in quotes.
+// vague are those of naming that may also precede other things than hosts:
+// Gradle cannot resolve "all files", npm a dependency. After them only a name
+// with a dot or in quotes counts as a host.
 var vague = []string{"failed to resolve", "could not resolve", "couldn't resolve", "unable to resolve", "cannot resolve", "can't resolve"}
 
 // naming are the words, in lower case, after which such messages name the host;
@@ -91,8 +91,8 @@ func surely(host, text string) bool {
 	return strings.ContainsAny(host, ".:") || text != "" && strings.ContainsAny(text[:1], "'\"`") || strings.HasPrefix(text, "‘") || strings.HasPrefix(text, "“")
 }
 
-// hostAt reads the host that stands at the beginning of text, perhaps in quotes
-// or as a URL, and its port behind a colon, a slash or the word port.
+// hostAt reads the host at the beginning of text, perhaps in quotes or as a
+// URL, and its port after a colon, a slash or the word port.
 func hostAt(text string) (host string, port uint16) {
 	text = strings.TrimLeft(text, " :'\"`‘“(=")
 	if _, rest, ok := strings.Cut(text, "://"); ok && strings.IndexAny(text, " \t") > len(text)-len(rest) {
@@ -148,7 +148,7 @@ func portAt(rest string) uint16 {
 }
 
 // plausible reports whether a word may be a host: an address, or a name of
-// letters, digits, dots and dashes that is no word of a message.
+// letters, digits, dots and dashes that is not a word of a message.
 func plausible(word string) bool {
 	if word == "" || len(word) > maxHost {
 		return false
@@ -233,11 +233,11 @@ func (c *classifier) hosts(lines []string, command string) {
 	}
 }
 
-// host reports a host that the rules do not let through, unless the proxy has
-// refused it already, which says more.
+// host reports a host that the rules refuse, unless the proxy has already
+// refused it, which is stronger evidence.
 //
-// addressed says that the proxy has refused its address: it was asked, whatever the
-// rules say of the name.
+// addressed means that the proxy has refused the host's address: it received
+// the request, whatever the rules say about the name.
 func (c *classifier) host(host string, port uint16, addressed bool) {
 	if c.judged == maxJudged {
 		return

@@ -29,9 +29,9 @@ func read(line string) sentence {
 	return s
 }
 
-// denials are the texts of EACCES, EPERM and EROFS in small letters, as libc
-// words them and with it coreutils, Python, Node, Go, Git, Perl, Ruby and
-// Rust; and Java's exceptions, which stand without a text.
+// denials are the texts of EACCES, EPERM and EROFS in lower case, as in libc
+// and thus in coreutils, Python, Node, Go, Git, Perl, Ruby and Rust; and the
+// names of Java's exceptions, which come without a text.
 var denials = []string{
 	"permission denied", "operation not permitted", readOnlyText,
 	"accessdeniedexception", "readonlyfilesystemexception",

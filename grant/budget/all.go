@@ -28,7 +28,8 @@ func (a all) Reserve(ctx context.Context, want Amount) (Reservation, error) {
 	for _, s := range a {
 		r, err := s.Reserve(ctx, want)
 		if err != nil {
-			// What cannot be given back stays charged, which is the safe side.
+			// An amount that cannot be returned stays charged, which is the
+			// safe side.
 			if lost := out.Settle(context.WithoutCancel(ctx), Amount{}); lost != nil {
 				err = errors.Join(err, lost)
 			}
@@ -39,8 +40,8 @@ func (a all) Reserve(ctx context.Context, want Amount) (Reservation, error) {
 	return &out, nil
 }
 
-// reservations are those of one amount in several sources. Each holds at least
-// as much as is held of all.
+// reservations are the reservations of one amount in several sources. Each
+// reserves at least the common amount.
 type reservations struct {
 	of   []Reservation
 	turn chan struct{} // one at a time asks for more

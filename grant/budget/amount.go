@@ -20,7 +20,7 @@ import (
 // be [Unlimited]; as something that was used or is wanted it is never negative.
 type Amount = grant.Budget
 
-// Unlimited is a bound that is none.
+// Unlimited means that there is no bound.
 const Unlimited = grant.Unlimited
 
 // A Kind is one of the things that are counted.
@@ -97,9 +97,9 @@ func NoBound() Amount {
 	return FromValues(v)
 }
 
-// Add returns a and b together. What would be more than an int64 holds stays
-// at the largest number, so that nothing is ever forgotten; Unlimited and
-// anything is Unlimited.
+// Add returns the sum of a and b. A sum that exceeds an int64 stays at the
+// largest number, so that usage is never lost; Unlimited plus anything is
+// Unlimited.
 func Add(a, b Amount) Amount {
 	return each(a, b, func(x, y int64) int64 {
 		switch {
@@ -149,7 +149,7 @@ func each(a, b Amount, f func(x, y int64) int64) Amount {
 }
 
 // Within reports whether a is at most b in every kind; when not, k is the first
-// in which it is more. Only Unlimited holds the Unlimited.
+// kind in which it is more. Unlimited is within Unlimited only.
 func Within(a, b Amount) (k Kind, ok bool) {
 	va, vb := Values(a), Values(b)
 	for k := range NumKinds {

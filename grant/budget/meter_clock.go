@@ -214,8 +214,8 @@ func (c *clock) ask(wait time.Duration) (answer, bool) {
 	}
 }
 
-// count adds what the clock has shown to what m has used. It is called with
-// m.mu held.
+// count adds the time that the clock has shown to the usage of m. The caller
+// holds m.mu.
 func (c *clock) count(m *Meter) {
 	m.used[c.kind] += c.shown - c.counted
 	c.counted = c.shown

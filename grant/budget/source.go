@@ -15,8 +15,8 @@ type Reservation interface {
 	// Held is what is reserved now.
 	Held() Amount
 
-	// More reserves more: at least least, or nothing and an error; and as much
-	// of want as [Part] says. It returns what came to be held in addition.
+	// More reserves more: at least least, or nothing with an error; and as much
+	// of want as [Part] allows. It returns the additional amount.
 	More(ctx context.Context, least, want Amount) (Amount, error)
 
 	// Settle ends the reservation with its usage. It returns the rest and

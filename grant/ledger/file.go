@@ -37,8 +37,8 @@ type file struct {
 	had  budget.Amount // what it had used when it was opened
 }
 
-// openFile opens and reads the account c. A missing one is fs.ErrNotExist,
-// whatever cannot be believed is an error with [sandbox.CodeUnavailable].
+// openFile opens and reads the account c. The error is fs.ErrNotExist for a
+// missing one, and has the code [sandbox.CodeUnavailable] for an invalid one.
 func openFile(c *link) (*file, error) {
 	f, err := openPath(c.path)
 	if err != nil {
@@ -127,9 +127,9 @@ func (f *file) write(r record, sync bool) error {
 	return err
 }
 
-// create makes the file of r, and room for it in its shard. An account that
-// stays for ever is synced whatever the policy: it is made once, and to find it
-// damaged after a loss of power would stop everything below it.
+// create makes the file of r, and room for it in its shard. It always syncs an
+// account that stays for ever, whatever the policy: such an account is made
+// once, and damage to it by a loss of power would stop everything below it.
 func (l *Ledger) create(root string, r record) error {
 	k := keyOf(r.id)
 	shard := filepath.Join(root, k.shard())
@@ -197,7 +197,7 @@ func syncDir(dir string) error {
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// damaged is the error about a file that cannot be believed.
+// damaged is the error for a file without valid contents.
 func damaged(path string, cause error) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "read budget account", Resource: path, Err: cause,

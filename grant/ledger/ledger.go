@@ -65,8 +65,8 @@ type Options struct {
 }
 
 // A Ledger is a folder of accounts. It is safe for concurrent use by many
-// goroutines and processes and holds nothing open between calls. Its errors
-// are of type *[sandbox.Error].
+// goroutines and processes and keeps no file open between calls. Its errors are
+// of type *[sandbox.Error].
 type Ledger struct {
 	dir      string
 	sync     bool

@@ -15,10 +15,10 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// probes is how many accounts of its shard a new account makes us look at. It
-// takes the expired ones among them away, so that even programs which open one
-// account and end keep the ledger small: with more than a quarter expired it
-// shrinks faster than it grows.
+// probes is the number of accounts in its shard that making a new account
+// examines. It removes the expired ones among them, so that even programs that
+// open one account and end keep the ledger small: with more than a quarter
+// expired it shrinks faster than it grows.
 const probes = 4
 
 // makeRoom makes the folder shard when it is missing. Otherwise it looks at some
@@ -85,8 +85,8 @@ type Swept struct {
 	Damaged []string // paths of files that are not accounts, which stay
 }
 
-// Sweep removes all accounts that have certainly expired some minutes ago. Each account
-// holds up the others of its root for microseconds only.
+// Sweep removes all accounts that certainly expired some minutes ago. Each
+// account delays the others of its root for microseconds only.
 func (l *Ledger) Sweep(ctx context.Context) (Swept, error) {
 	const op = "sweep budget accounts"
 	var s Swept

@@ -142,8 +142,8 @@ func (e *browseExecutor) bound(ctx context.Context, v grant.Vetted) (context.Con
 	}
 }
 
-// begin makes c the call that pages are held against, and notes what they did
-// while nothing ran.
+// begin makes c the call whose profile applies to pages, and accounts for what
+// they did while no operation ran.
 func (e *browseExecutor) begin(c *Call) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -233,8 +233,8 @@ func writes(p grant.Profile) bool {
 	})
 }
 
-// gone reports whether an error says that the session is of no use any more;
-// one that names something says so of that alone.
+// gone reports whether an error means that the session is of no further use; an
+// error about a named resource concerns only that resource.
 func gone(err error) bool {
 	var e *sandbox.Error
 	return errors.As(err, &e) && e.Code == sandbox.CodeUnavailable && e.Resource == ""

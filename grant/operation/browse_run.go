@@ -52,9 +52,9 @@ func (r *browseRun) count(ctx context.Context) (settle func() error) {
 	}
 }
 
-// take counts n bytes that have come in, as far as the budget has them, and
-// stops the operation when they are too many. Those which came before it began
-// are not held against its limit.
+// take counts n received bytes, as far as the budget has them, and stops the
+// operation when they are too many. Bytes received before the operation began
+// do not count against its limit.
 func (r *browseRun) take(n int64, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

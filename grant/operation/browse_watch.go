@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// visit holds a document of the main frame against the profile. Wherever a
-// page goes by itself counts as a page that the call opens; a redirect belongs
-// to the one that it began with.
+// visit checks a document of the main frame against the profile. Navigation by
+// the page itself counts as a page that the call opens; a redirect belongs to
+// the page that it began with.
 func (e *browseExecutor) visit(_ context.Context, address string, hop int) error {
 	if e.life.Err() != nil {
 		return context.Cause(e.life)

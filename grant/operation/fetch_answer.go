@@ -96,10 +96,10 @@ func (x *exchange) receive(ctx context.Context, resp *http.Response) error {
 	}
 }
 
-// disguised reports a body that begins like one of another family than the type
-// that the host declares for it, where types are listed: a program or an archive
-// that is called text, a page that is called a picture. What begins like nothing
-// in particular, and kinds of text among each other, are as declared.
+// disguised reports a body whose beginning belongs to another family of types
+// than the host declares, where types are listed: a program or an archive
+// declared as text, a page declared as a picture. A body without a known
+// beginning, and kinds of text among each other, count as declared.
 func (x *exchange) disguised(first []byte) error {
 	if x.profile.Lists.MIME == nil {
 		return nil

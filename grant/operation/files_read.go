@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// firstLook is how much is read before the file is asked for its size, so that
-// a small one costs no question, and a large one no budget.
+// firstLook is the number of bytes that are read before the size of the file is
+// queried, so that a small file needs no query, and a large one uses no budget.
 const firstLook = 64 << 10
 
 // read reads a file or a part of it.

@@ -21,8 +21,9 @@ type claimer interface {
 	Claim(ctx context.Context, path string, bytes int64) (release func(), room int64, err error)
 }
 
-// write replaces or makes a file. What may not be replaced is looked for before
-// anything is counted, so that the answer names it also where a budget is used up.
+// write replaces or creates a file. It checks for a file that must not be
+// replaced before it counts anything, so that the error names that file also
+// when a budget is used up.
 func (e *filesExecutor) write(ctx context.Context, c *Call, v grant.Vetted) (Output, error) {
 	size := int64(len(v.Data))
 	if !v.Overwrite {

@@ -36,8 +36,8 @@ type Executor interface {
 
 // A Call is what an operation is carried out in. It is safe for concurrent use.
 type Call struct {
-	// ID is that of the operation in the evidence. What the proxy records of it
-	// has the same; when it is empty it has one of its own.
+	// ID is that of the operation in the evidence. The proxy's records of the
+	// operation use it; when it is empty, the proxy generates one.
 	ID    string
 	Guard *grant.Guard
 	Meter *budget.Meter
@@ -83,8 +83,8 @@ type Space interface {
 	// path is in the space at all. It examines the current contents.
 	Room(ctx context.Context, path string) (bytes int64, within bool, err error)
 	// Watch returns a context that ends with [sandbox.CodeBudgetExceeded] when
-	// a folder holds more than its bound while something runs. The returned
-	// function must be called.
+	// a folder exceeds its bound while something runs. The caller must call the
+	// returned function.
 	Watch(ctx context.Context) (context.Context, context.CancelFunc)
 }
 

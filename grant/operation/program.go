@@ -104,10 +104,10 @@ func holdable(b budget.Amount) error {
 	return budget.CheckMetered(b, budget.Calls, budget.BytesIn, budget.BytesOut, budget.CPUMs, budget.Files, budget.WallMs)
 }
 
-// secondLine is the bound of processor time, in seconds, that the guest holds by
-// itself. It lies beyond the budget, so that the meter is always first, and is
-// there for the time in which our own process is stopped and does not look; with
-// its end the guest ends everything anyway.
+// secondLine is the limit of processor time, in seconds, that the guest
+// enforces by itself. It is above the budget, so that the meter always acts
+// first; it applies while this process is stopped and cannot look. When this
+// process ends, the guest ends everything anyway.
 func secondLine(b budget.Amount) int64 {
 	if b.CPUMs == budget.Unlimited {
 		return 0
@@ -198,8 +198,8 @@ func (r *programRun) ended(exit sandbox.Exit, err error) (Output, error) {
 	return out, nil
 }
 
-// ofSecondLine reports whether a limit was reached that the guest holds for us,
-// which lies beyond the budget.
+// ofSecondLine reports whether the limit that was reached is the one that the
+// guest enforces above the budget.
 func ofSecondLine(hit *sandbox.LimitHit, b budget.Amount) bool {
 	return hit != nil && hit.Limit == sandbox.LimitCPUSeconds && hit.Bound == secondLine(b)
 }
@@ -220,7 +220,7 @@ func programLate(v grant.Vetted) error {
 	}
 }
 
-// stopped is why a context has ended, as an error of ours.
+// stopped returns the cause of a context's end as a *sandbox.Error.
 func stopped(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var e *sandbox.Error
@@ -235,7 +235,7 @@ func stopped(ctx context.Context) error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "execute", Message: "the caller has given up, and the program was ended", Err: cause}
 }
 
-// known has every error be one of ours.
+// known returns every error as a *sandbox.Error.
 func known(err error) error {
 	var e *sandbox.Error
 	if errors.As(err, &e) {

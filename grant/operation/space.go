@@ -165,7 +165,7 @@ func (s *Spaces) allot(ctx context.Context, f *folder, expires time.Time) error 
 	return err
 }
 
-// enter puts the mark of a folder beside it, and then makes it.
+// enter writes the mark of a folder next to it, and then makes the folder.
 func (s *Spaces) enter(ctx context.Context, f *folder, expires time.Time) error {
 	content := strings.NewReader(mark{expires}.encode())
 	if err := s.files.Write(ctx, markOf(f.path), content, sandbox.WriteOptions{Perm: 0o600, Exclusive: true}); err != nil {
@@ -190,15 +190,15 @@ func random() string {
 	return hex.EncodeToString(b[:])
 }
 
-// isFolder reports whether a name is that of a folder of ours, or of another
-// call.
+// isFolder reports whether a name is that of a temporary folder, of this call
+// or another.
 func isFolder(name string) bool {
 	id, ok := strings.CutPrefix(name, prefix)
 	return ok && len(id) == digits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// failed says an error of files in the words of operations: a full disk is no
-// budget of a call.
+// failed converts an error of files to the terms of operations: a full disk is
+// not a budget of a call.
 func failed(op, name string, err error) error {
 	var e *sandbox.Error
 	if !errors.As(err, &e) {

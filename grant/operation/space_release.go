@@ -59,7 +59,7 @@ func (s *Spaces) retry(ctx context.Context, f *folder) error {
 	}
 }
 
-// remove removes a folder and then its mark. What is gone is fine.
+// remove removes a folder and then its mark. Missing ones are no error.
 func (s *Spaces) remove(ctx context.Context, f *folder) error {
 	s.mu.Lock()
 	gone := f.gone

@@ -94,8 +94,8 @@ func (s *Spaces) find(path string) (f *folder, rel string, err error) {
 	return nil, "", nil
 }
 
-// room looks how many bytes a file at rel may have, for whom own bytes of those
-// that were claimed are.
+// room returns how many bytes a file at rel may have for a caller that owns own
+// bytes of those that were claimed.
 func (s *Spaces) room(ctx context.Context, f *folder, rel string, own int64) (int64, error) {
 	used, err := s.measure(ctx, f)
 	if err != nil {

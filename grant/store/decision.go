@@ -39,8 +39,8 @@ const (
 	tries = 8
 )
 
-// Keys are the decision keys that were used, below one folder. It is safe for
-// concurrent use, also by other processes, and holds nothing open.
+// Keys are the used decision keys, below one folder. It is safe for concurrent
+// use, also by other processes, and keeps no file open.
 type Keys struct {
 	dir string
 	now func() time.Time

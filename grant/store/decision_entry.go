@@ -40,7 +40,7 @@ func nameOf(tenant, key string) string {
 // shardOf is the folder of an entry, one of 256, so that none gets large.
 func shardOf(name string) string { return name[:2] }
 
-// errDamaged is about a file that cannot be believed.
+// errDecisionDamaged is the error for a file without valid contents.
 var errDecisionDamaged = errors.New("the file cannot be read; move it away when it is known what it was")
 
 func encodeDecision(e entry) ([]byte, error) {

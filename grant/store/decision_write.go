@@ -14,7 +14,7 @@ import (
 // their process was killed.
 const newPrefix = ".new-"
 
-// errGone says that an entry was swept meanwhile.
+// errGone means that a concurrent sweep removed the entry.
 var errGone = errors.New("the entry went away")
 
 // create gives the entry e its name. It returns fs.ErrExist when the name
@@ -77,7 +77,7 @@ func (k *Keys) extend(path string, had, e entry) error {
 	return decisionSyncDir(shard)
 }
 
-// writeNew writes e to the disk under a name that is none yet.
+// writeNew writes e to the disk under an unused name.
 func writeNew(shard string, e entry) (path string, err error) {
 	data, err := encodeDecision(e)
 	if err != nil {
@@ -96,8 +96,8 @@ func writeNew(shard string, e entry) (path string, err error) {
 
 func isNew(name string) bool { return strings.HasPrefix(name, newPrefix) }
 
-// lock keeps others from changing entries of the shard; the making of new ones
-// needs none. It is held for a few file operations at most.
+// lock keeps other processes from changing entries of the shard; making new
+// ones needs no lock. It is held for a few file operations at most.
 func lock(shard string) (unlock func(), err error) {
 	f, err := os.OpenFile(shard, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

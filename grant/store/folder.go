@@ -35,9 +35,10 @@ const (
 )
 
 // A Folder keeps revocations on disk, for all processes of the host: one small
-// file per revoked grant, whose existence is the revocation, whatever it holds,
-// and one per derived grant. It is safe for concurrent use, holds nothing open,
-// and is a [Watcher]; while anybody watches, one goroutine looks at the folder.
+// file per revoked grant, whose existence is the revocation, whatever its
+// contents, and one per derived grant. It is safe for concurrent use, keeps no
+// file open, and is a [Watcher]; while a caller watches, one goroutine looks at
+// the folder.
 type Folder struct {
 	dir  string
 	hub  hub
@@ -113,7 +114,7 @@ func (f *Folder) room(dir, path, name string) error {
 	return nil
 }
 
-// recount reads for whom the notes count that there are.
+// recount counts the existing notes by account.
 func (f *Folder) recount() error {
 	counts := map[string]int{}
 	for _, dir := range []string{f.dir, filepath.Join(f.dir, linksDir)} {

@@ -19,7 +19,7 @@ type watch struct {
 	closed chan struct{}
 }
 
-// add lets a watch wait until ctx ends or it is let go.
+// add registers a watch until ctx ends or the watch is released.
 func (h *hub) add(ctx context.Context, w *watch) {
 	h.mu.Lock()
 	if h.watches == nil {
@@ -51,7 +51,7 @@ func (h *hub) rest() {
 	}
 }
 
-// release lets those go for whom gone is true.
+// release releases the watches for which gone returns true.
 func (h *hub) release(gone func(line []string) bool) {
 	for _, w := range h.waiting() {
 		if gone(w.line) {

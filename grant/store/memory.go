@@ -115,8 +115,8 @@ func (m *Memory) any(line []string) bool {
 
 func (m *Memory) parent(id string) (string, error) { return m.derived[id].parent, nil }
 
-// sweep forgets what has expired, each time that there is twice as much as it
-// left before. It is called with m.mu held.
+// sweep removes expired revocations, each time that there are twice as many as
+// it left before. The caller holds m.mu.
 func (m *Memory) sweep() {
 	passed, err := m.passed.Advance(time.Minute) // from the first on: it takes time to be believed
 	if err != nil || len(m.revoked)+len(m.derived) < max(m.tidy, 1024) {
@@ -141,7 +141,7 @@ func over(until, passed time.Time) bool {
 	return !until.IsZero() && !passed.Before(until.Round(0).Add(grace))
 }
 
-// later reports whether a is later than b; zero is for ever.
+// later reports whether a is later than b; zero means for ever.
 func later(a, b time.Time) bool {
 	return !b.IsZero() && (a.IsZero() || a.After(b))
 }

@@ -94,10 +94,10 @@ func encode(n note) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// putMark writes the note n of a revocation at path, unless one is there that
-// is kept for as long. The name is there first and what it holds comes
-// afterwards: the name is enough, and a full disk has room for names when it
-// has for nothing else.
+// putMark writes the note n of a revocation at path, unless a note exists there
+// that is kept for at least as long. It creates the name first and writes the
+// contents afterwards: the name is sufficient, and a full disk may still have
+// room for names.
 func putMark(path string, n note) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if errors.Is(err, os.ErrExist) {

@@ -34,8 +34,8 @@ func (r Role) rank() int {
 	return 0
 }
 
-// Usual is how long a token is good that was made without a time, from none that
-// has an end.
+// Usual is the lifetime of a token that is made without an expiry and whose
+// parent, if any, has none either.
 const Usual = 90 * 24 * time.Hour
 
 // Claims are the permissions of a token. An empty Agent means every agent,
@@ -51,9 +51,9 @@ type Claims struct {
 	Endless bool      `json:"-"`                // asks [Store.Create] for a token without an end, which Expires leaves to it
 	Parent  string    `json:"parent,omitempty"` // id of the token that it was made from
 
-	// Quota and Budget bound what is held and used with the token and with all
-	// that are made from it, together, below the tenant's own. nil is no such
-	// bound; a child gets its parent's.
+	// Quota and Budget bound the usage of the token and of all tokens that are
+	// made from it, together, below the tenant's own. nil means no such bound;
+	// a child gets its parent's.
 	Quota  *tenant.Limits `json:"quota,omitempty"`
 	Budget *budget.Amount `json:"budget,omitempty"`
 

@@ -17,9 +17,9 @@ func (s *Store) ListBelow(id string) (Listing, error) {
 	return l, err
 }
 
-// Find returns the token id, also one that is not good any more, as List does. It
-// is [sandbox.CodeNotFound] where there is none that can be read, and where top is
-// not empty and it is neither top nor was made from that.
+// Find returns the token id, even when it is no longer valid, as List does. The
+// error is [sandbox.CodeNotFound] when there is no readable token with that id,
+// and when top is not empty and the token is neither top nor was made from it.
 func (s *Store) Find(id, top string) (Listed, error) {
 	const op = "find token"
 	if !isID(id) {

@@ -35,8 +35,8 @@ const (
 	maxPerSession = 512
 )
 
-// An account is what tokens are counted for: a tenant, one session of it, or
-// those of the tenant that were made from others and are good.
+// An account is a unit for which tokens are counted: a tenant, one session of
+// it, or the valid tokens of the tenant that were made from others.
 type account struct {
 	tenant, session string // session is its key, which names the agent too
 	children        bool
@@ -66,13 +66,13 @@ func accountsOf(c Claims) []account {
 	return out
 }
 
-// A Listing is what there is.
+// A Listing is the list of existing tokens.
 type Listing struct {
 	Tokens  []Listed // the newest first
 	Damaged []string // paths of unreadable files and of files that are not tokens
 }
 
-// A Listed token has a reason why it is not good any more, or none.
+// A Listed is a token with the reason why it is no longer valid, if any.
 type Listed struct {
 	Token
 	Refused string // empty while the token is good
@@ -123,7 +123,8 @@ func (s *Store) list(wanted func(record, error) (bool, error)) (Listing, error) 
 	return l, nil
 }
 
-// listed is the token of a record, with why it is not good if it is not.
+// listed returns the token of a record, with the reason why it is not valid, if
+// any.
 func (s *Store) listed(r record) (Listed, error) {
 	t, err := s.whole(r)
 	switch {
@@ -150,11 +151,11 @@ func (s *Store) names(op string) ([]string, error) {
 	return out, nil
 }
 
-// Revoke takes the token back, and with it all that were made from it, and
-// returns their ids, its own first. One that there is not is
-// [sandbox.CodeNotFound]. From then on it is refused in every process, and when
-// Revoke returns this will survive a loss of power. After an error it is refused
-// by this Store all the same, and may be by others.
+// Revoke revokes the token and all tokens that were made from it, and returns
+// their ids, its own first. The error for an unknown id is
+// [sandbox.CodeNotFound]. From then on every process refuses the token, and
+// when Revoke returns this will survive a loss of power. After an error this
+// Store still refuses the token, and others may.
 func (s *Store) Revoke(id string) (fallen []string, err error) {
 	const op = "revoke token"
 	if !isID(id) {
@@ -177,7 +178,7 @@ func (s *Store) Revoke(id string) (fallen []string, err error) {
 	if err := syncDir(s.dir); err != nil {
 		return nil, statedir.Unavailable(op, s.dir, err)
 	}
-	// Its children are not good any more, whatever becomes of their files.
+	// Its children are no longer valid, whatever happens to their files.
 	fallen, err = s.below(id)
 	for _, child := range fallen {
 		if rmErr := os.Remove(s.path(child)); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {

@@ -31,7 +31,7 @@ type record struct {
 	Sum     string    `json:"sum"`
 }
 
-// errDamaged is about a file that cannot be believed.
+// errDamaged is the error for a file without valid contents.
 var errDamaged = errors.New("the file cannot be read; revoke the token, or move the file away")
 
 func encode(r record) ([]byte, error) {

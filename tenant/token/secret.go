@@ -82,8 +82,9 @@ func isID(s string) bool {
 	return len(s) == idLength
 }
 
-// Mentioned reports whether text holds what looks like the secret of a token,
-// good or not, so that it is neither logged nor taken from where it may not be.
+// Mentioned reports whether text contains what looks like the secret of a
+// token, valid or not, so that it is neither logged nor accepted from the wrong
+// place.
 func Mentioned(text string) bool {
 	for {
 		i := strings.Index(text, prefix)

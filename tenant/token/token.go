@@ -1,15 +1,15 @@
-// Package token makes and checks the bearer tokens with which programs speak to
-// the daemon, for one tenant or for all.
+// Package token makes and checks the bearer tokens with which programs
+// authenticate to the daemon, for one tenant or for all.
 //
-// A token's secret is shown once and kept nowhere; what is kept is its hash, in
-// one small file for each token. A token is good while its file is there and
-// while those of all the tokens that it was made from are: revoking one is
-// removing its file, which counts at once in every process of the host, because
-// each check looks whether the files are still the same. A file that is damaged
-// costs its token and those below it, and no other.
+// A token's secret is returned once and stored nowhere; only its hash is kept,
+// in one small file for each token. A token is valid while its file exists and
+// while those of all the tokens that it was made from do: revoking one removes
+// its file, which takes effect at once in every process of the host, because
+// each check looks whether the files are still the same. A damaged file costs
+// its token and those below it, and no other.
 //
-// A child token has less than its parent, or as much, and never more: that is
-// held when it is made, and again each time it is checked.
+// A child token has at most the permissions of its parent: that is checked when
+// it is made, and again each time it is used.
 package token
 
 import (
@@ -75,7 +75,7 @@ func (t Token) Budgeted() []Token {
 }
 
 // A Store keeps tokens below one folder. It is safe for concurrent use, also by
-// other processes, and holds nothing open.
+// other processes, and keeps no file open.
 type Store struct {
 	dir  string
 	now  func() time.Time
@@ -103,16 +103,16 @@ type known struct {
 // An Option changes what a Store does.
 type Option func(*Store)
 
-// AtMost bounds how many tokens of a tenant, made from others, may be good at one
-// time; the empty tenant has those of admins. A negative number is no bound but
-// the one that each folder has. It is asked each time that one is made.
+// AtMost bounds how many tokens of a tenant, made from others, may be valid at
+// one time; the empty tenant has those of admins. A negative number means only
+// the bound of each folder. children is called each time a token is made.
 func AtMost(children func(tenant string) int64) Option {
 	return func(s *Store) { s.most = children }
 }
 
-// Open returns the tokens in the folder dir, which is made with mode 0700 when
-// it is missing and refused as [statedir.MakePrivate] does. When it goes away
-// later no token is good any more.
+// Open returns the tokens in the folder dir. It creates the folder with mode
+// 0700 when it is missing and refuses it as [statedir.MakePrivate] does. When
+// the folder is removed later, no token is valid any more.
 func Open(dir string, options ...Option) (*Store, error) {
 	path, err := statedir.MakePrivate(dir)
 	if err != nil {
@@ -211,9 +211,10 @@ const (
 	unknown   = "it is not known: it was revoked, or is for another server"
 )
 
-// Get returns the token id as long as it is good. One that there is not is
-// [sandbox.CodeNotFound], and one that is not good [sandbox.CodePermissionDeny];
-// that is about the token and not about the caller, so not [Refused].
+// Get returns the token id as long as it is valid. The error is
+// [sandbox.CodeNotFound] when there is none, and [sandbox.CodePermissionDeny]
+// when it is not valid; that concerns the token and not the caller, so it is
+// not [Refused].
 func (s *Store) Get(id string) (Token, error) {
 	const op = "get token"
 	if !isID(id) {
@@ -235,7 +236,7 @@ func (s *Store) Get(id string) (Token, error) {
 	return t, err
 }
 
-// whole returns the token of a record with those above it, when all are good.
+// whole returns the token of a record with those above it, when all are valid.
 func (s *Store) whole(r record) (Token, error) {
 	now := s.now()
 	passed, err := s.passed.Time()
