@@ -29,7 +29,7 @@ type Conn struct {
 	readErr error     // the end, once it was seen
 
 	writing sync.Mutex
-	shut    bool // no more is written
+	shut    bool // the sending direction has ended
 
 	limits [2]limit // of reading and writing
 }
@@ -43,8 +43,8 @@ type limit struct {
 
 var _ net.Conn = (*Conn)(nil)
 
-// NewConn returns the connection over ws, which belongs to it from then on.
-// addr is what both ends are said to be.
+// NewConn returns the connection over ws, which it owns from then on. Both ends
+// report addr as their address.
 func NewConn(ws *websocket.Conn, addr net.Addr) *Conn {
 	ws.SetReadLimit(MaxControl)
 	return &Conn{ws: ws, addr: addr}
@@ -93,7 +93,7 @@ func (c *Conn) direction(r io.Reader) error {
 	return unavailable("read", "the other side does not speak as it should", err)
 }
 
-// ended is the error for the end of the socket.
+// ended returns the error for the end of the socket.
 func (c *Conn) ended(err error, direction int) error {
 	l := &c.limits[direction]
 	l.mu.Lock()
@@ -201,10 +201,10 @@ func Relay(ctx context.Context, ws *websocket.Conn, far net.Conn) {
 	both.Go(func() { pass(far, near) })
 	both.Wait()
 	_ = ws.Close(websocket.StatusNormalClosure, "") // a peer that has gone is closed
-	_ = far.Close()                                 // nothing more is expected of it
+	_ = far.Close()                                 // its data has no receiver
 }
 
-// pass copies one direction and hands on its end. A direction that fails ends
+// pass copies one direction and passes its end on. A direction that fails ends
 // the other.
 func pass(to, from net.Conn) {
 	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, MaxData))

@@ -15,7 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
-// A stubborn process does not end, and its kills last until they are let go.
+// A stubborn process does not end, and its kills block until the test releases
+// them.
 type stubborn struct {
 	sandbox.Process
 	ended, letGo chan struct{}
@@ -36,8 +37,8 @@ func (p *stubborn) Kill(context.Context) error {
 	return nil
 }
 
-// TestFloodOfKills holds that a client that asks for the end again and again
-// costs no more than one that asks a few times, and is answered each time.
+// TestFloodOfKills holds that a client that sends many kills costs no more than
+// one that sends a few, and that each is answered.
 func TestFloodOfKills(t *testing.T) {
 	p := &stubborn{ended: make(chan struct{}), letGo: make(chan struct{})}
 	served := make(chan error, 1)

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// TrailerProblem is the trailer of a body that ended before its time, with
-// the problem document that says why.
+// TrailerProblem is the trailer of a body that ended too early, with the problem
+// document that says why.
 const TrailerProblem = "Sandbox-Problem"
 
-// Abilities say what files can beside the usual.
+// Abilities lists the optional operations of a sandbox's files.
 type Abilities struct {
 	Links   bool `json:"links"`   // links can be looked at and made
 	NoLinks bool `json:"noLinks"` // there is a view without links
 	Clear   bool `json:"clear"`
 }
 
-// A File is what is known of one.
+// A File describes a file or folder.
 type File struct {
 	Name     Text        `json:"name"`
 	Size     int64       `json:"size"`
@@ -26,7 +26,7 @@ type File struct {
 	Modified time.Time   `json:"modified"`
 }
 
-// FileOf returns i to be sent.
+// FileOf returns i in the form that is sent.
 func FileOf(i fs.FileInfo) File {
 	return File{Name: Text(i.Name()), Size: i.Size(), Mode: i.Mode(), Modified: i.ModTime()}
 }
@@ -36,7 +36,7 @@ type Files struct {
 	Items []File `json:"items"`
 }
 
-// A Target is what a link says.
+// A Target is the target of a link.
 type Target struct {
 	Target Text `json:"target"`
 }

@@ -47,7 +47,7 @@ func TestBothWays(t *testing.T) {
 	both.Wait()
 }
 
-// TestHalves holds that each direction ends by itself.
+// TestHalves holds that each direction ends independently of the other.
 func TestHalves(t *testing.T) {
 	r := newRig(t, ForwardOptions{})
 	l := r.open()
@@ -63,8 +63,8 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// TestCloseDelivers holds that what was written before a close arrives, and
-// its end with it, whatever the program does meanwhile.
+// TestCloseDelivers holds that what was written before a close arrives, followed
+// by the end, whatever the program does meanwhile.
 func TestCloseDelivers(t *testing.T) {
 	r := newRig(t, ForwardOptions{})
 	l := r.open()
@@ -144,8 +144,8 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// TestLinger holds that a program which does not read what a client has left
-// behind does not keep the connection for good.
+// TestLinger holds that a program that does not read what a client has sent
+// before its close does not keep the connection for ever.
 func TestLinger(t *testing.T) {
 	var held atomic.Int64
 	r := newRig(t, ForwardOptions{Linger: 200 * time.Millisecond, Take: func(context.Context) (func(), error) {
@@ -169,7 +169,7 @@ func (r *rig) until(what string, so func() bool) {
 	leak.Until(r, what, so)
 }
 
-// TestBounds holds that there are no more connections than there may be, and
+// TestBounds holds that the number of connections stays within its bound, and
 // that further ones get their turn.
 func TestBounds(t *testing.T) {
 	var held, most atomic.Int64
@@ -218,9 +218,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestClose holds that the address is free when Close returns, that what was
-// not accepted is dropped, and that what was goes on, and the WebSocket no
-// longer than that.
+// TestClose holds that the address is free when Close returns, that connections
+// that were not accepted are dropped, that accepted ones go on, and that the
+// WebSocket ends with the last of them.
 func TestClose(t *testing.T) {
 	r := newRig(t, ForwardOptions{})
 	l := r.open()
@@ -284,7 +284,8 @@ func TestEndOfTheClient(t *testing.T) {
 	}
 }
 
-// TestEndOfLife holds that a listener ends with what it was opened for.
+// TestEndOfLife holds that a listener ends with the context that it was opened
+// for.
 func TestEndOfLife(t *testing.T) {
 	r := newRig(t, ForwardOptions{})
 	life, end := context.WithCancel(context.Background())

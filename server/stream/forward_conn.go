@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// What a connection that has ended fails with.
+// The errors of a connection that has ended.
 const (
 	errReset = syscall.ECONNRESET
 	errPipe  = syscall.EPIPE
@@ -26,7 +26,7 @@ type conn struct {
 	s         *session
 	number    uint32
 
-	gone  atomic.Bool       // the peer neither sends nor reads any more
+	gone  atomic.Bool       // the peer neither sends nor reads
 	ended func(broken bool) // called once when that is so; nil is nothing
 	once  sync.Once
 
@@ -41,7 +41,8 @@ func newConn(s *session, number uint32, local, remote net.Addr) *conn {
 	return &conn{Ends: wire.Ends{In: wire.NewReceiver(forwardWindow), Out: wire.NewSender(forwardWindow), Local: local, Remote: remote}, s: s, number: number}
 }
 
-// left notes that the peer has closed its end: what came before can be read.
+// left records that the peer has closed its end: what was received before can
+// still be read.
 func (c *conn) left() {
 	c.gone.Store(true)
 	c.In.End(io.EOF)
@@ -49,7 +50,7 @@ func (c *conn) left() {
 	c.once.Do(func() { c.over(false) })
 }
 
-// broke notes that the connection broke, unless the peer had closed it before.
+// broke records that the connection broke, unless the peer had closed it before.
 func (c *conn) broke(cause error) {
 	c.gone.Store(true)
 	c.In.End(broken(cause))
@@ -63,7 +64,7 @@ func (c *conn) over(broken bool) {
 	}
 }
 
-// broken is the failure of a connection that stood.
+// broken returns the error of an established connection that broke.
 func broken(cause error) error {
 	if e, ok := errors.AsType[*sandbox.Error](cause); ok {
 		return e
@@ -88,8 +89,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. It returns when all of p was sent. Writes at once
-// come one after the other.
+// Write implements net.Conn. It returns when all of p was sent. Concurrent
+// writes are sent one after the other.
 func (c *conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -110,7 +111,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// CloseWrite ends what is sent: the other end reads end of file after it.
+// CloseWrite ends the sending direction: the other end reads EOF after the data.
 func (c *conn) CloseWrite() error {
 	if c.Closed.Load() {
 		return c.Fail("close", net.ErrClosed)

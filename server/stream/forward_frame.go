@@ -21,7 +21,7 @@ const (
 	kinds
 )
 
-// headSize is what a binary frame has beside its content.
+// headSize is the size of a binary frame without its content.
 const headSize = 5
 
 // maxFrame bounds a frame, in bytes.
@@ -96,7 +96,7 @@ func addressOf(a net.Addr) address {
 	return address{a.Network(), Text(a.String())}
 }
 
-// plain is the address as package net has it, where that has a type for it.
+// plain returns the address as a type of package net, where that has one for it.
 func (a address) plain() net.Addr {
 	switch a.Network {
 	case "tcp":
@@ -109,7 +109,7 @@ func (a address) plain() net.Addr {
 	return other{a}
 }
 
-// An other is an address of another kind.
+// An other is an address of any other network.
 type other struct{ a address }
 
 func (o other) Network() string { return o.a.Network }
@@ -123,7 +123,7 @@ func decodeEnds(b []byte) (local, remote net.Addr, err error) {
 	return e.Local.plain(), e.Remote.plain(), nil
 }
 
-// violation is the error of a peer that does not keep to the protocol.
+// violation returns the error for a peer that violates the protocol.
 func violation(message string) error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: "the other side does not speak as it should: " + message}
 }

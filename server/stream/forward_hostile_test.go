@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// The kinds of frames, as the documentation of the package has them.
+// The kinds of frames, as the documentation of the package lists them.
 const (
 	open = iota
 	data
@@ -27,7 +27,7 @@ const (
 	none
 )
 
-// frame is a binary frame; as the first bytes of content those of n.
+// forwardFrame2 returns a binary frame.
 func forwardFrame2(kind byte, number uint32, content string) string {
 	return string(binary.BigEndian.AppendUint32([]byte{kind}, number)) + content
 }
@@ -43,7 +43,7 @@ type lie struct {
 func binaries(text ...string) lie { return lie{websocket.MessageBinary, text} }
 func texts(text ...string) lie    { return lie{websocket.MessageText, text} }
 
-// either are lies for both sides, once there is a connection with the number 1.
+// either returns lies for both sides, which need a connection with the number 1.
 func either() map[string]lie {
 	full := strings.Repeat("x", MaxData)
 	return map[string]lie{
@@ -66,8 +66,8 @@ func either() map[string]lie {
 	}
 }
 
-// TestServerBelievesNothing holds that a client which lies is cut, and that
-// nothing stays of it.
+// TestServerBelievesNothing holds that the server cuts off a client that lies,
+// and that nothing of it remains.
 func TestServerBelievesNothing(t *testing.T) {
 	lies := either()
 	lies["a connection of the client's own"] = binaries(forwardFrame2(open, 2, `{"local":{"network":"tcp","addr":"1.2.3.4:5"},"remote":{"network":"tcp","addr":"1.2.3.4:6"}}`))
@@ -102,7 +102,7 @@ func TestServerBelievesNothing(t *testing.T) {
 	}
 }
 
-// awaits reads frames until one begins so.
+// awaits reads frames until one has that prefix.
 func (r *rig) awaits(ws *websocket.Conn, begin string) {
 	r.Helper()
 	for {
@@ -119,7 +119,8 @@ const (
 	from      = `{"local":{"network":"tcp","addr":"127.0.0.1:1"},"remote":{"network":"tcp","addr":"127.0.0.1:2"}}`
 )
 
-// TestClientBelievesNothing holds that a daemon which lies is left.
+// TestClientBelievesNothing holds that the client disconnects from a daemon that
+// lies.
 func TestClientBelievesNothing(t *testing.T) {
 	lies := either()
 	lies["data after the close"] = binaries(forwardFrame2(closed, 1, ""), forwardFrame2(data, 1, "x")) // a server may have let go of it already
@@ -169,7 +170,7 @@ func TestClientBelievesNothing(t *testing.T) {
 	}
 }
 
-// pretender serves WebSockets as a daemon that is none.
+// pretender serves WebSockets with serve in the place of a daemon.
 func pretender(t *testing.T, serve func(*websocket.Conn)) (socket func() *websocket.Conn) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

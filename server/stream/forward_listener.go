@@ -12,15 +12,15 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Bounds of what a daemon may ask of its client.
+// Bounds of what a daemon can make its client hold.
 const (
 	maxOpen     = 4096             // connections at once
 	maxQueue    = 512              // of connections that wait for Accept, before the broken ones are dropped
 	closeWithin = 10 * time.Second // for the address to be free
 )
 
-// A Listener is the client's side: a net.Listener whose connections come in
-// elsewhere. It is safe for concurrent use.
+// A Listener is the client's side: a net.Listener whose connections arrive in
+// the sandbox. It is safe for concurrent use.
 type forwardListener struct {
 	s  *session
 	at net.Addr
@@ -39,7 +39,7 @@ type forwardListener struct {
 
 var _ net.Listener = (*forwardListener)(nil)
 
-// Open returns the listener at the other end of ws, which belongs to it from
+// OpenForward returns the listener at the other end of ws, which owns ws from
 // then on. The end of ctx ends the wait for the daemon, that of life the
 // listener with all its connections. The error is a *sandbox.Error, and ws is
 // closed then.
@@ -133,7 +133,7 @@ func (l *forwardListener) offer(c *conn) {
 	l.change.Signal()
 }
 
-// fails has Accept return err, when it does nothing else yet.
+// fails makes Accept return err, unless it already fails.
 func (l *forwardListener) fails(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *forwardListener) fails(err error) {
 	l.change.Broadcast()
 }
 
-// isClosed notes that nothing listens any more.
+// isClosed records that the daemon has closed the listener.
 func (l *forwardListener) isClosed() {
 	l.atEnd.Do(func() { close(l.closed) })
 	l.settle()

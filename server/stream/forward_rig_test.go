@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// patience is for what has to come, on a machine that does much else.
+// patience is the longest wait for an event, on a busy machine.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -87,7 +87,7 @@ func (r *rig) program() *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// pair is a connection: the program's end and the client's.
+// pair returns the program's end of a connection and the client's.
 func (r *rig) pair(l net.Listener) (*net.TCPConn, net.Conn) {
 	r.Helper()
 	p := r.program()
@@ -103,7 +103,7 @@ func (r *rig) accept(l net.Listener) net.Conn {
 	return c
 }
 
-// says holds that what one end writes comes out of the other.
+// says holds that the reader of one end receives what is written to the other.
 func (r *rig) says(from io.Writer, to io.Reader, text string) {
 	r.Helper()
 	_, err := io.WriteString(from, text)
@@ -119,7 +119,7 @@ func (r *rig) hears(from io.Reader, text string) {
 	}
 }
 
-// ends holds that nothing more comes.
+// ends holds that no more data follows.
 func (r *rig) ends(from io.Reader) {
 	r.Helper()
 	if n, err := from.Read(make([]byte, 1)); n != 0 || err != io.EOF {
@@ -145,7 +145,7 @@ func (r *rig) refused() {
 	}
 }
 
-// large is more than all buffers on the way.
+// large returns more data than all buffers on the way hold.
 func large() []byte {
 	return bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 }

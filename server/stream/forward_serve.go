@@ -21,23 +21,24 @@ import (
 // by its default settings, so that the proxy refuses the surplus.
 const forwardMost = 320
 
-// restFor is before another try to accept, when the system had no room for it.
+// restFor is the wait before another accept, when the system had no room for a
+// connection.
 const restFor = 50 * time.Millisecond
 
-// Options bound what [Serve] carries.
+// ForwardOptions bound what [ServeForward] carries.
 type ForwardOptions struct {
 	Stream Options
 
-	// Most is how many connections there are at once; zero is [Most]. Further
-	// ones are not accepted until one has ended: they wait inside.
+	// Most is how many connections may be open at a time; zero is the default.
+	// Further ones are not accepted until one has ended: they wait inside.
 	Most int
 
 	// Linger is how long a program may take to read what the client wrote
 	// before it closed; zero is 10 seconds.
 	Linger time.Duration
 
-	// Take waits for a place for one more connection, which leave gives back.
-	// Its error closes the connection. Nil needs no place.
+	// Take waits for a place for one more connection, which leave releases. Its
+	// error closes the connection. Nil reserves no place.
 	Take func(ctx context.Context) (leave func(), err error)
 }
 
@@ -109,12 +110,12 @@ func (s *server) told(c forwardControl) error {
 	return nil
 }
 
-// opened implements side: the client opens nothing.
+// opened implements side: a client may not open connections.
 func (s *server) opened(forwardFrame) error {
 	return violation("a connection that is not the client's to open")
 }
 
-// accept takes connections until the listener ends.
+// accept accepts connections until the listener ends.
 func (s *server) accept(ctx context.Context) {
 	for {
 		if s.room.Acquire(s.ctx, 1) != nil {
@@ -147,7 +148,7 @@ func cause(err error) error {
 	return err
 }
 
-// passing reports whether accepting may succeed again.
+// passing reports whether a later accept may succeed.
 func passing(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED)
 }
@@ -163,8 +164,8 @@ func (s *server) rest() bool {
 	}
 }
 
-// welcome carries a connection that has come in, for which there is room, once
-// there is a place for it, too.
+// welcome carries an accepted connection that is within the bound, after waiting
+// for its place.
 func (s *server) welcome(ctx context.Context, far net.Conn) {
 	leave := func() {}
 	if s.o.Take != nil {
@@ -225,7 +226,7 @@ func (s *server) open(local, remote net.Addr, ended func(broken bool)) (*conn, e
 }
 
 // carry moves bytes between c and far until both directions have ended, or one
-// of the two has failed, and lets go of both.
+// of the two has failed, and closes both.
 func carry(c *conn, far net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() { inward(c, far) })

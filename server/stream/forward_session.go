@@ -26,12 +26,12 @@ type session struct {
 	heard atomic.Bool // since the last beat
 
 	mu    sync.Mutex
-	conns map[uint32]*conn // that our side has not let go of
+	conns map[uint32]*conn // that our side has not closed
 	last  uint32           // number that was given away; those below were
 	err   error            // why it is over
 
 	over chan struct{} // closed with err
-	idle func()        // called when a connection was let go of; nil is nothing
+	idle func()        // called when a connection was dropped; nil is nothing
 }
 
 func newSession(ws *websocket.Conn, o Options) *session {
@@ -39,13 +39,13 @@ func newSession(ws *websocket.Conn, o Options) *session {
 	return &session{ws: ws, o: o.OrDefaults(), conns: map[uint32]*conn{}, over: make(chan struct{})}
 }
 
-// A side is what differs between the two.
+// A side has the parts in which the two sides differ.
 type side interface {
 	told(forwardControl) error
 	opened(forwardFrame) error
 }
 
-// read takes frames until the WebSocket ends, and then ends everything.
+// read handles frames until the WebSocket ends, and then ends everything.
 func (s *session) read(to side) {
 	buf := make([]byte, maxFrame+1) // never full, so that the end of a frame is seen
 	for {
@@ -97,10 +97,10 @@ func (s *session) next(buf []byte, to side) error {
 	case f.number == 0 || f.number > last:
 		return violation("a frame for a connection that never was")
 	}
-	return nil // we have let go of it
+	return nil // our side has closed it
 }
 
-// take takes a frame of a connection.
+// take handles a frame of a connection.
 func (c *conn) take(f forwardFrame) error {
 	switch f.kind {
 	case kindData:
@@ -118,7 +118,7 @@ func (c *conn) take(f forwardFrame) error {
 	return nil
 }
 
-// send sends a frame. One that cannot be sent is the end of the session.
+// send sends a frame. An error ends the session.
 func (s *session) send(kind websocket.MessageType, b []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.SendWithin)
 	defer cancel()
@@ -160,7 +160,7 @@ func (s *session) beat() {
 	}
 }
 
-// add notes c under its number, unless the session is over.
+// add registers c under its number, unless the session is over.
 func (s *session) add(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *session) add(c *conn) error {
 	return nil
 }
 
-// drop lets go of c: what still comes for it is dropped.
+// drop removes c: later frames for it are dropped.
 func (s *session) drop(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c.number)
@@ -195,7 +195,7 @@ func (s *session) finish(err error) {
 	}
 }
 
-// failure is why the session is over, or nil.
+// failure returns why the session is over, or nil.
 func (s *session) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

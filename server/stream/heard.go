@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// listen takes what the server sends until the command has ended.
+// listen handles what the server sends until the command has ended.
 func (p *Process) listen() {
 	for {
 		kind, b, err := p.read(context.Background())
@@ -95,7 +95,7 @@ func (p *Process) output(ch uint8, b []byte) error {
 	return nil
 }
 
-// finish notes the end and closes the socket; only the listener calls it.
+// finish records the end and closes the socket; only the listener calls it.
 func (p *Process) finish(exit sandbox.Exit, err error) {
 	p.exit, p.err = exit, err
 	for _, ch := range []uint8{Stdout, Stderr} {
@@ -121,8 +121,8 @@ func (p *Process) answered(e event) {
 	}
 }
 
-// ask sends c and waits for the answer. Of a command that has ended there is
-// nothing to ask: then ended is true.
+// ask sends c and waits for the answer. ended is true when the command has
+// ended, and then nothing was sent.
 func (p *Process) ask(ctx context.Context, c control) (e event, ended bool, err error) {
 	answer := make(chan event, 1)
 	p.mu.Lock()
@@ -183,8 +183,8 @@ func (p *Process) Kill(ctx context.Context) error {
 	return err
 }
 
-// Used implements sandbox.Metered. After the end it is the last figure that is
-// known.
+// Used implements sandbox.Metered. After the end it returns the last figures
+// received.
 func (p *Process) Used(ctx context.Context) (sandbox.Rusage, error) {
 	e, ended, err := p.ask(ctx, control{Type: typeUsed})
 	p.mu.Lock()
@@ -203,8 +203,8 @@ func (p *Process) Used(ctx context.Context) (sandbox.Rusage, error) {
 	return p.measured, nil
 }
 
-// most is what cannot have been less: the later sum of times, the larger
-// memory.
+// most returns the larger figures of both, since usage never decreases: the
+// larger sum of times, the larger memory.
 func most(a, b sandbox.Rusage) sandbox.Rusage {
 	memory := max(a.MaxRSS, b.MaxRSS)
 	if a.User+a.System > b.User+b.System {

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
-// lines is a buffer that can be watched.
+// lines is a buffer that tests can wait on.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -69,8 +69,8 @@ func (r *rig) ending(conn *websocket.Conn) []string {
 	}
 }
 
-// TestPlainClient speaks the protocol by hand, without a window, as a script
-// or a browser does.
+// TestPlainClient writes the protocol's frames itself, without a window, as a
+// script or a browser does.
 func TestPlainClient(t *testing.T) {
 	r := newRig(t)
 	conn := r.dial()
@@ -125,8 +125,8 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestHostileFrames holds that a client that does not keep to the protocol is
-// cut and its command ended.
+// TestHostileFrames holds that a client that violates the protocol is cut off
+// and its command ended.
 func TestHostileFrames(t *testing.T) {
 	r := newRig(t)
 	windowed := `{"args":["sleep","1000"],"window":131072}`
@@ -184,8 +184,8 @@ func TestSilentPeer(t *testing.T) {
 	r.send(conn, websocket.MessageText, `{"args":["sleep","1000"]}`)
 	_ = r.awaitServed()
 	r.awaitRunning(0)
-	// One that reads is alive, however long it says nothing. On a busy machine
-	// its answers take their time.
+	// A client that reads counts as alive, however long it sends nothing. On a
+	// busy machine its pongs take their time.
 	r.o.Beat = 2 * time.Second
 	p := r.open(r.ctx, sh("sleep 5"))
 	if exit, err := r.wait(p); err != nil || exit.Code != 0 {
@@ -193,9 +193,9 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
-// TestPeerGoesBehindItsInput holds that the end of a socket ends a command which
-// does not read its input, also where so much of that is under way that the
-// server waits with reading.
+// TestPeerGoesBehindItsInput holds that the end of a socket ends a command that
+// does not read its input, also where so much input is under way that the server
+// has stopped reading.
 func TestPeerGoesBehindItsInput(t *testing.T) {
 	r := newRig(t)
 	r.o.Beat = 2 * time.Second // in which it answers also on a busy machine

@@ -14,21 +14,21 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Options bound a stream; the zero value is what both sides use.
+// Options bound a stream; the zero value has the defaults of both sides.
 type Options struct {
 	// Beat is how long a side may receive nothing before it sends a ping, and
 	// how long the answer may take; zero is 20 seconds.
 	Beat time.Duration
 
 	// SendWithin bounds the sending of one frame; zero is 30 seconds. A peer
-	// that takes less is cut.
+	// that reads more slowly is cut off.
 	SendWithin time.Duration
 
 	// RequestWithin bounds the wait for the first frame; zero is 10 seconds.
 	RequestWithin time.Duration
 }
 
-// OrDefaults is o with what both sides use in the place of what is not set.
+// OrDefaults returns o with the defaults in the place of zero values.
 func (o Options) OrDefaults() Options {
 	for _, d := range []struct {
 		at      *time.Duration
@@ -41,8 +41,7 @@ func (o Options) OrDefaults() Options {
 	return o
 }
 
-// A link is a WebSocket with bounds. Reading is for one goroutine, writing for
-// any.
+// A link is a WebSocket with bounds. Only one goroutine may read; any may write.
 type link struct {
 	conn *websocket.Conn
 	o    Options
@@ -50,7 +49,7 @@ type link struct {
 
 	heard  atomic.Bool // since the last beat
 	behind atomic.Bool // the reader waits for a program that does not read
-	lost   func()      // has that reader go on when the peer has gone; may be nil
+	lost   func()      // unblocks the reader when the peer has gone; may be nil
 
 	beating sync.Mutex
 	beat    *time.Timer // nil before the first and after the last beat
@@ -103,15 +102,14 @@ func (l *link) tell(v any) error {
 }
 
 func (l *link) write(kind websocket.MessageType, b []byte) error {
-	// No context of a command: the end of one that bounds a write is the end
-	// of the socket.
+	// The context must not be a command's: the end of a context that bounds a
+	// write ends the socket.
 	ctx, cancel := context.WithTimeout(context.Background(), l.o.SendWithin)
 	defer cancel()
 	return l.conn.Write(ctx, kind, b)
 }
 
-// live asks for signs of life until the link is closed. One that does not come
-// ends the link.
+// live sends pings until the link is closed. A missing pong ends the link.
 func (l *link) live() {
 	l.beating.Lock()
 	defer l.beating.Unlock()
@@ -168,7 +166,7 @@ func (l *link) end(gently bool) {
 	_ = l.conn.CloseNow()
 }
 
-// unavailable is the error of a socket that ended too early.
+// unavailable returns the error for a socket that ended too early.
 func unavailable(op, message string, cause error) error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: message, Err: cause}
 }

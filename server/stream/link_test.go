@@ -7,7 +7,7 @@ import (
 )
 
 // TestReaderThatGoesOn holds that a peer is not taken for dead in the moment in
-// which the program takes what its reader has waited with.
+// which the program reads the input that its reader has waited with.
 func TestReaderThatGoesOn(t *testing.T) {
 	for range 50_000 {
 		var l link

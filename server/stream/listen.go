@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// listen takes what the client sends until it has gone, which ends a command
-// that is not detached.
+// listen handles what the client sends until it disconnects, which ends a
+// command that is not detached.
 func (s *served) listen(detached bool) {
 	defer close(s.gone)
 	defer s.cut()
@@ -70,8 +70,8 @@ func tooMuch(c control) error {
 	return &sandbox.Error{Code: sandbox.CodeBusy, Op: c.Type, Message: "too much is asked at once", Retryable: true}
 }
 
-// input hands b to the program. Without flow control it waits until that has
-// taken it.
+// input passes b to the program. Without flow control it waits until the program
+// has read it.
 func (s *served) input(b []byte) error {
 	switch {
 	case s.stdin != nil:
@@ -114,8 +114,8 @@ func (s *served) flow(c control) error {
 	return credits.Grant(c.Bytes)
 }
 
-// answer carries out what is asked, one after the other: of two sizes the
-// later one must win.
+// answer carries out the requests of the client in order: of two sizes the later
+// one must win.
 func (s *served) answer() {
 	for {
 		select {
@@ -155,7 +155,7 @@ type inlet struct {
 	rest []byte
 }
 
-// Read implements io.Reader. What is read is granted again.
+// Read implements io.Reader. It grants the client credit for what was read.
 func (i *inlet) Read(p []byte) (int, error) {
 	if len(i.rest) == 0 {
 		b, err := i.s.stdin.Take()
@@ -167,7 +167,7 @@ func (i *inlet) Read(p []byte) (int, error) {
 	n := copy(p, i.rest)
 	i.rest = i.rest[n:]
 	if grant := i.s.stdin.Consumed(n); grant > 0 {
-		// When the client has gone there is no more to grant.
+		// An error means that the client has gone, which then needs no credit.
 		_ = i.s.tell(event{Type: typeCredit, Channel: Stdin, Bytes: grant})
 	}
 	return n, nil
@@ -180,7 +180,7 @@ type outlet struct {
 	frame   []byte
 }
 
-// Write implements io.Writer. It waits until the client takes more.
+// Write implements io.Writer. It waits until the client grants credit.
 func (o *outlet) Write(p []byte) (int, error) {
 	select {
 	case <-o.s.begun:

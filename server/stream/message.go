@@ -21,7 +21,7 @@ const (
 	Stderr = 2
 )
 
-// Bounds of what travels.
+// Bounds of frames.
 const (
 	Window     = 128 << 10 // bytes under way on one channel where there is flow control
 	MaxData    = 32 << 10  // bytes of one binary frame, beside the channel
@@ -29,7 +29,7 @@ const (
 	MaxRequest = 4 << 20   // bytes of the first frame: arguments and variables
 )
 
-// A Request is the first frame of a socket: what is to be run.
+// A Request is the first frame of a socket: the command to run.
 type Request struct {
 	Args []Text          `json:"args,omitempty"` // program and arguments, or
 	Line Text            `json:"line,omitempty"` // a line for a shell
@@ -47,16 +47,16 @@ type Request struct {
 	NoStdout bool `json:"noStdout,omitempty"` // the client does not want the output
 	NoStderr bool `json:"noStderr,omitempty"`
 
-	// Window says that both sides count: it is [Window], and no side sends
-	// more on a channel than that without a credit. 0 leaves it to TCP. A
-	// client that counts must read all the time.
+	// Window enables flow control on both sides: it is [Window], and no side
+	// sends more than that on a channel without a credit. 0 leaves flow control
+	// to TCP. A client that uses a window must read all the time.
 	Window int `json:"window,omitempty"`
 
-	// Extra is what only the route knows of; see there.
+	// Extra is specific to the route; see there.
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// A Size is that of a terminal in characters.
+// A Size is the size of a terminal in characters.
 type Size struct {
 	Rows uint16 `json:"rows"`
 	Cols uint16 `json:"cols"`
@@ -122,12 +122,12 @@ type Rusage struct {
 	MaxRSS int64         `json:"maxRssBytes"`
 }
 
-// ExitOf returns e as JSON has it.
+// ExitOf returns e in its JSON form.
 func ExitOf(e sandbox.Exit) Exit {
 	return Exit{Code: e.Code, Signal: e.Signal, Usage: Rusage(e.Usage), Limit: e.Limit, Left: e.Left, Restarted: e.Restarted}
 }
 
-// Plain returns e as the rest of the project has it.
+// Plain returns e as a sandbox.Exit.
 func (e Exit) Plain() sandbox.Exit {
 	return sandbox.Exit{Code: e.Code, Signal: e.Signal, Usage: sandbox.Rusage(e.Usage), Limit: e.Limit, Left: e.Left, Restarted: e.Restarted}
 }
@@ -177,7 +177,7 @@ func (r Request) Command() sandbox.Command {
 	return c
 }
 
-// Seconds returns s seconds, at least none and at most a year.
+// Seconds returns a duration of s seconds, at least zero and at most a year.
 func Seconds(s float64) time.Duration {
 	const year = 365 * 24 * 3600
 	if !(s > 0) { // NaN too
@@ -186,7 +186,7 @@ func Seconds(s float64) time.Duration {
 	return time.Duration(min(s, year) * float64(time.Second))
 }
 
-// check refuses what no command can have.
+// check refuses invalid requests.
 func (r Request) check() error {
 	switch {
 	case r.Window != 0 && r.Window != Window:
@@ -197,7 +197,7 @@ func (r Request) check() error {
 	return nil
 }
 
-// decode reads exactly one JSON value whose members v knows.
+// decode reads exactly one JSON value, without members that v does not have.
 func decode(b []byte, v any) error {
 	if jsonschema.HasHalf(b) {
 		return invalid("", "a frame has an escape that is half a character")

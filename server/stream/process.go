@@ -14,11 +14,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// settleWithin bounds how long a command may take to end after its end was
-// asked for, beside its grace, and after that the delivery of its output.
+// settleWithin bounds how long a command may take to end after it was cancelled,
+// beside its grace, and after that the delivery of its output.
 const settleWithin = 20 * time.Second
 
-// unreadFor is how long after that request output waits for a reader that
+// unreadFor is how long after the cancellation output waits for a reader that
 // does not read, before it is dropped so that the command can end.
 const unreadFor = 2 * time.Second
 
@@ -55,14 +55,13 @@ var (
 	_ sandbox.Metered = (*Process)(nil)
 )
 
-// Open asks the server at the other end of conn for what r says, with the
-// streams of c, and returns when it runs. Of c only Stdin, Stdout, Stderr and
-// Grace are used; r is what [RequestOf] makes of a command, with what the
-// route needs beside. conn belongs to the process from then on, also when Open
-// fails.
+// Open asks the server at the other end of conn to run r, with the streams of c,
+// and returns when the command runs. It uses only Stdin, Stdout, Stderr and
+// Grace of c; r is the result of [RequestOf] for a command, with the route's
+// Extra. conn belongs to the process from then on, also when Open fails.
 //
-// The end of ctx ends the command. A server that does not answer that is left
-// alone after the grace and some time more, which is an error of Wait.
+// The end of ctx ends the command. If the server does not answer that, Wait
+// gives up after the grace and some time more, and returns an error.
 func Open(ctx context.Context, conn *websocket.Conn, o Options, r Request, c sandbox.Command) (*Process, error) {
 	p := &Process{
 		link: newLink(conn, o), cmd: c, tty: r.TTY != nil,
@@ -97,7 +96,7 @@ func Open(ctx context.Context, conn *websocket.Conn, o Options, r Request, c san
 	return p, nil
 }
 
-// timely is err, or that ctx has ended where that is the reason.
+// timely returns err, or the error of ctx where its end is the reason.
 func timely(ctx context.Context, op string, err error) error {
 	if cause := ctx.Err(); cause != nil && sandbox.CodeOf(err) == sandbox.CodeUnavailable {
 		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: op, Message: "the call ended before there was an answer", Retryable: true, Err: cause}
@@ -105,7 +104,7 @@ func timely(ctx context.Context, op string, err error) error {
 	return err
 }
 
-// carry begins to move bytes and to watch ctx.
+// carry starts to move bytes and to watch ctx.
 func (p *Process) carry(ctx context.Context) {
 	if p.cmd.Stdin != nil {
 		go p.pumpIn() // not waited for: its reader may never return
@@ -148,7 +147,7 @@ func (p *Process) endsWithin(d time.Duration) bool {
 	}
 }
 
-// abandon drops all output, pending and to come.
+// abandon drops all output, pending and later.
 func (p *Process) abandon() {
 	for _, ch := range []uint8{Stdout, Stderr} {
 		p.boxes[ch].Discard()
@@ -156,7 +155,7 @@ func (p *Process) abandon() {
 	}
 }
 
-// arrived counts what Wait waits for. The last one lets it return.
+// arrived counts the events that Wait waits for. The last one lets Wait return.
 func (p *Process) arrived() {
 	if p.awaited.Add(-1) == 0 {
 		p.release()
@@ -168,8 +167,8 @@ func (p *Process) arrived() {
 
 func (p *Process) release() { p.freed.Do(func() { close(p.waited) }) }
 
-// pumpOut delivers one channel. A writer that fails gets no more, as os/exec
-// has it; the program does not notice.
+// pumpOut delivers one channel. A writer that fails gets no more output, as in
+// os/exec; the program does not notice.
 func (p *Process) pumpOut(ch uint8, w io.Writer) {
 	defer p.arrived()
 	box := p.boxes[ch]

@@ -20,7 +20,7 @@ import (
 
 const patience = time.Minute
 
-// A rig is a sandbox in memory behind a server of streams.
+// A rig is an in-memory sandbox behind a server of streams.
 type rig struct {
 	*testing.T
 	ctx    context.Context
@@ -127,7 +127,7 @@ func (r *rig) wait(p sandbox.Process) (sandbox.Exit, error) {
 	}
 }
 
-// awaitServed waits until the server has let go.
+// awaitServed waits until Serve has returned.
 func (r *rig) awaitServed() error {
 	r.Helper()
 	select {

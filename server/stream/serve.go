@@ -15,16 +15,16 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// Start starts what r asks for, and returns as soon as it runs: what it writes
-// waits for that. c is the command of r with the streams of the
-// socket; when r.Line is set c.Args is empty. The end of ctx must end the
-// command: the socket has gone, or the client has cancelled.
+// Start starts the command of r, and returns as soon as it runs: its output
+// waits for that. c is the command of r with the streams of the socket; when
+// r.Line is set c.Args is empty. The end of ctx must end the command: the socket
+// has gone, or the client has cancelled.
 type Start func(ctx context.Context, r Request, c sandbox.Command) (sandbox.Process, error)
 
 // An Outcomer is a sandbox.Process with more to report at its end than an exit.
 type Outcomer interface {
-	// Outcome is called once, after Wait has returned without an error; what
-	// it returns travels as JSON.
+	// Outcome is called once, after Wait has returned without an error; its
+	// result is sent as JSON.
 	Outcome() any
 }
 
@@ -57,8 +57,8 @@ func Serve(ctx context.Context, conn *websocket.Conn, o Options, start Start) er
 	return s.serve(p, r.Detach)
 }
 
-// maxAsked is how many signals and sizes may wait for their turn, and maxKills how
-// many kills, which wait for none, may be under way.
+// maxAsked is how many signals and sizes may wait for their turn, and maxKills
+// how many kills, which do not wait, may be under way.
 const (
 	maxAsked = 32
 	maxKills = 4
@@ -105,7 +105,7 @@ func (s *served) request(ctx context.Context) (Request, error) {
 	return r, r.check()
 }
 
-// command is the command of r with the streams of the socket.
+// command returns the command of r with the streams of the socket.
 func (s *served) command(r Request) sandbox.Command {
 	c := r.Command()
 	if r.Window > 0 {
@@ -159,7 +159,7 @@ func (s *served) serve(p sandbox.Process, detached bool) error {
 // wait waits for the end of p and reports it.
 func (s *served) wait(p sandbox.Process) error {
 	exit, err := p.Wait()
-	s.cancel() // of no more use
+	s.cancel() // no longer needed
 	if err != nil {
 		return s.fail(err)
 	}
@@ -219,7 +219,8 @@ func (s *served) cut() {
 	}
 }
 
-// kill ends the tree of the command at once. The caller has put one into kills.
+// kill ends the process tree of the command at once. The caller has put a token
+// into kills.
 func (s *served) kill(c control) {
 	defer func() { <-s.kills }()
 	s.mu.Lock()
@@ -233,13 +234,13 @@ func (s *served) kill(c control) {
 	}
 }
 
-// Bounds of what is asked about a process.
+// Bounds of requests about a process.
 const (
 	killWithin = time.Minute
 	askWithin  = 10 * time.Second
 )
 
-// done answers question id.
+// done answers the request id.
 func (s *served) done(id uint32, used *Rusage, err error) {
 	if id == 0 {
 		return

@@ -150,7 +150,7 @@ func TestDetachedOutlivesClient(t *testing.T) {
 	}
 }
 
-// A counter counts what is written, and takes nothing while it is shut.
+// A counter counts the bytes written to it, and blocks while it is shut.
 type counter struct {
 	n    atomic.Int64
 	open chan struct{}
@@ -164,9 +164,9 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReaderThatWaits holds that a reader that does not read makes the
-// program wait, and only on that channel: the program cannot have written more
-// than the windows hold.
+// TestReaderThatWaits holds that a reader that does not read makes the program
+// wait, and only on that channel: the program cannot have written more than the
+// windows hold.
 func TestReaderThatWaits(t *testing.T) {
 	r := newRig(t)
 	var written atomic.Int64
@@ -197,7 +197,7 @@ func TestReaderThatWaits(t *testing.T) {
 	errOut.await(t, "last")
 }
 
-// still watches until n does not change any more.
+// still waits until n no longer changes.
 func still(t *testing.T, n *atomic.Int64) {
 	t.Helper()
 	last, same := n.Load(), 0
@@ -222,7 +222,7 @@ func (w *tap) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestInputNobodyReads holds that endless input is not gathered anywhere.
+// TestInputNobodyReads holds that endless input is not buffered anywhere.
 func TestInputNobodyReads(t *testing.T) {
 	r := newRig(t)
 	var read atomic.Int64

@@ -9,12 +9,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 )
 
-// A Talk is JSON in both directions over a WebSocket that may be silent for
-// long; both sides ask for signs of life.
+// A Talk exchanges JSON over a WebSocket that may be silent for long; both sides
+// send pings.
 type Talk struct{ link *link }
 
-// NewTalk returns the talk over conn, which belongs to it from then on. Both
-// sides must receive all the time.
+// NewTalk returns the talk over conn, which owns conn from then on. Both sides
+// must receive all the time.
 func NewTalk(conn *websocket.Conn, o Options) *Talk {
 	t := &Talk{newLink(conn, o)}
 	conn.SetReadLimit(MaxRequest)
@@ -25,8 +25,8 @@ func NewTalk(conn *websocket.Conn, o Options) *Talk {
 // Send sends v. It may be called at any time.
 func (t *Talk) Send(v any) error { return t.link.tell(v) }
 
-// Receive reads the next message into v, members that v does not know aside.
-// It is for one goroutine. The end of ctx ends the talk.
+// Receive reads the next message into v, and ignores members that v does not
+// have. Only one goroutine may call it. The end of ctx ends the talk.
 func (t *Talk) Receive(ctx context.Context, v any) error {
 	kind, b, err := t.link.read(ctx)
 	if err != nil {
@@ -41,6 +41,6 @@ func (t *Talk) Receive(ctx context.Context, v any) error {
 	return nil
 }
 
-// End closes the talk; gently waits some seconds for the other side to have
-// read what was sent.
+// End closes the talk; gently waits some seconds for the other side to read what
+// was sent.
 func (t *Talk) End(gently bool) { t.link.end(gently) }

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// A Text is an argument, a value or a path: bytes that are nearly always
-// UTF-8. As JSON it is a string, and {"base64": "…"} where it is not UTF-8,
-// because JSON would change it.
+// A Text is an argument, a value or a path: bytes that are nearly always UTF-8.
+// Its JSON form is a string, and {"base64": "…"} where it is not UTF-8, because
+// JSON would change it.
 type Text string
 
 type encoded struct {

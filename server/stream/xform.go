@@ -10,28 +10,29 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// Prefix is what all paths begin with.
+// Prefix is the prefix of all paths.
 const Prefix = "/v1/walls"
 
-// HeaderCall is the header that names a call, so that it can be called off.
+// HeaderCall is the header that names a call, so that another request can cancel
+// it.
 const HeaderCall = "Sandbox-Call"
 
-// HeaderWalls is on every answer. An answer without it is not of a provider:
-// that something is not there, then, says nothing about sandboxes.
+// HeaderWalls is on every answer. An answer without it does not come from a
+// provider: a not-found error without it says nothing about sandboxes.
 const HeaderWalls = "Sandbox-Walls"
 
-// Providers is what there is.
+// Providers lists the providers of the daemon.
 type Providers struct {
 	Items []Provider `json:"items"`
 }
 
-// A Provider is one of them.
+// A Provider describes one provider.
 type Provider struct {
 	Name     string   `json:"name"`
 	Features Features `json:"features"`
 }
 
-// Features are those of a provider.
+// Features are the features of a provider.
 type Features struct {
 	Persistent bool `json:"persistent"`
 	Images     bool `json:"images"`
@@ -61,21 +62,21 @@ type Box struct {
 	PID        int            `json:"pid,omitempty"`
 }
 
-// Boxes are several.
+// Boxes is a list of sandboxes.
 type Boxes struct {
 	Items []Box `json:"items"`
 }
 
-// A Spec is a sandbox.Spec with all that belongs to it.
+// A Spec is a sandbox.Spec with its grants, which its own JSON form leaves out.
 type Spec struct {
 	Spec   sandbox.Spec    `json:"spec"`
 	Grants []sandbox.Grant `json:"grants,omitempty"` // beside it, because they are no part of what a hash is taken over
 }
 
-// SpecOf returns s to be sent.
+// SpecOf returns s in the form that is sent.
 func SpecOf(s sandbox.Spec) Spec { return Spec{Spec: s, Grants: s.Grants} }
 
-// Whole returns what was sent.
+// Whole returns the sandbox.Spec that was sent.
 func (s Spec) Whole() sandbox.Spec {
 	s.Spec.Grants = s.Grants
 	return s.Spec
@@ -91,7 +92,7 @@ type Opened struct {
 	Error  *api.Document `json:"error,omitempty"` // instead of all that
 }
 
-// A Closing asks to close the handle; the answer is a Closed.
+// A Closing asks the server to close the handle; the answer is a Closed.
 type Closing struct {
 	Close bool `json:"close"`
 }
@@ -108,7 +109,7 @@ type NewShell struct {
 	Dir Text            `json:"dir,omitempty"`
 }
 
-// A Shell is one that was opened. Ticket names it in paths.
+// A Shell is an open shell. Ticket names it in paths.
 type Shell struct {
 	Ticket  string `json:"ticket"`
 	ID      string `json:"id"`
