@@ -25,8 +25,8 @@ func TestAnswers(t *testing.T) {
 		return is[api.Sandbox](t, h.send(people, "POST", "/v1/sandboxes", `{"agent":"asker","session":"`+session+`"}`), 200, 201).Name
 	}
 	answer := func(as, id, body string) said { return h.send(as, "POST", "/v1/approvals/"+id, body) }
-	// asked runs a line, and returns the question and where the answer to the
-	// line will be.
+	// asked runs a line, and returns the id of the question and a channel for
+	// the answer to the line.
 	asked := func(box, session, line string) (string, chan said) {
 		t.Helper()
 		ended := make(chan said, 1)
@@ -76,7 +76,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("the answers %v count, and the command is answered %d %s", first, got.status, got.body)
 	}
 
-	// What is allowed in one session is asked about in another.
+	// What is allowed in one session must be asked again in another.
 	id, ended = asked(box, "one", "echo again")
 	is[any](t, answer(people, id, `{"permission":"allow_session"}`), 204)
 	is[api.ExecResult](t, <-ended, 200)
@@ -85,7 +85,8 @@ func TestAnswers(t *testing.T) {
 	is[any](t, answer(people, id, `{"permission":"deny"}`), 204)
 	is[api.Problem](t, <-ended, 403)
 
-	// The sandbox goes while it is asked about: the answer makes no other one.
+	// The sandbox is removed while the question is open: the answer makes no new
+	// one.
 	id, ended = asked(second, "two", "echo late > /workspace/late")
 	is[any](t, h.send(people, "DELETE", "/v1/sandboxes/"+second+"?force=true", ""), 204)
 	is[any](t, answer(people, id, `{"permission":"allow_once"}`), 204)

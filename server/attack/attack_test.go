@@ -30,7 +30,7 @@ type attempt struct {
 	okay  []int
 }
 
-// over is a with what b says laid over it.
+// over returns a with the fields that b sets.
 func (a ask) over(b ask) ask {
 	for _, f := range []struct{ to, from *string }{{&a.as, &b.as}, {&a.method, &b.method}, {&a.path, &b.path}, {&a.body, &b.body}, {&a.raw, &b.raw}} {
 		if *f.from != "" {
@@ -46,7 +46,7 @@ func (a ask) over(b ask) ask {
 	return a
 }
 
-// fill puts what there is for the names in braces.
+// fill replaces the names in braces by objects of the world.
 func (w *world) fill(text string) string {
 	var pairs []string
 	for name, value := range w.ids {
@@ -58,7 +58,7 @@ func (w *world) fill(text string) string {
 	return strings.NewReplacer(append(pairs, "{host}", w.addr)...).Replace(text)
 }
 
-// does sends an ask, and returns it as it was sent.
+// does sends an ask, and returns the answer and the text that was sent.
 func (w *world) does(a ask) (said, string) {
 	w.t.Helper()
 	header := []string{}

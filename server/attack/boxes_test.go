@@ -1,7 +1,7 @@
 package attack
 
-// boxes are attempts on a sandbox of B by its name, on everything that a path
-// below it names.
+// boxes returns attempts on a sandbox of tenant B by its name, with every route
+// below it.
 func boxes() []attempt {
 	gone, no := []int{404}, []int{403}
 	const box, spare = "/v1/sandboxes/{box}", "/v1/sandboxes/{spare}"

@@ -24,7 +24,7 @@ const withBrowsers = `{
   "daemon": {"drainTimeout": "5s"}
 }`
 
-// pageOf is a page of the workspace, with what actions are tried on.
+// pageOf is a page of the workspace, with the elements that actions use.
 const pageOf = `<title>page of %</title><p id=p>%</p><input id=i><input type=file id=f><a id=a href="data:," download=d>down</a><button id=b onclick="p.textContent='pressed'">b</button>`
 
 // newBrowserWorld returns a world in which both tenants have a browser: that of
@@ -60,7 +60,7 @@ func newBrowserWorld(t *testing.T) *world {
 	return w
 }
 
-// workspaceOf is the folder of the host with a file in it.
+// workspaceOf returns the folder of the host with a file of that name.
 func (w *world) workspaceOf(file string) string {
 	found, err := filepath.Glob(filepath.Join(w.state, "workspaces", "*", file))
 	must(w.t, err)
@@ -74,7 +74,7 @@ func (w *world) workspaceOf(file string) string {
 	return filepath.Dir(found[0])
 }
 
-// An answered is what an action came to.
+// An answered is the result of an action.
 type answered struct {
 	Page    *browser.Page    `json:"page"`
 	Content *browser.Content `json:"content"`
@@ -86,7 +86,7 @@ func (w *world) drive(as, box, action, body string) answered {
 	return is[answered](w.t, w.send(w.tokens[as], "POST", "/v1/sandboxes/"+w.ids[box]+"/browser/"+action, body), 200)
 }
 
-// onBrowsers are attempts over the routes of browsers, by the name of B's
+// onBrowsers returns attempts over the routes of browsers, by the name of B's
 // sandbox and by that of its browser.
 func onBrowsers() []attempt {
 	gone, no := []int{404}, []int{403}
@@ -158,7 +158,7 @@ func TestBrowsersAreApart(t *testing.T) {
 	t.Run("after the token", w.afterToken)
 }
 
-// lists holds that no list of A's has B's browser, and B's has.
+// lists holds that B's browser is in B's list and in no list of A's.
 func (w *world) lists(t *testing.T) {
 	for _, path := range []string{"/v1/sandboxes", "/v1/sandboxes?kind=browser", "/v1/sandboxes/{mine}/browser", "/v1/listing", "/v1/usage", "/v1/evidence", "/v1/violations"} {
 		got, sent := w.does(ask{as: "a", path: path})
@@ -173,7 +173,7 @@ func (w *world) lists(t *testing.T) {
 	}
 }
 
-// untouchedBrowser looks at all that B has.
+// untouchedBrowser checks that everything that B has is unchanged.
 func (w *world) untouchedBrowser() {
 	w.t.Helper()
 	if got := w.drive("b", "box", "extract", ""); got.Content == nil || !strings.Contains(got.Content.Text, secret) || !strings.Contains(got.Content.Title, secret) {

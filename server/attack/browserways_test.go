@@ -42,8 +42,8 @@ func (w *world) knock(at, head string) (int, http.Header, string) {
 
 const shake = "Upgrade: websocket\nConnection: Upgrade\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\n"
 
-// bridges knocks at the bridge of B with what A has, and at that of A with what
-// is B's.
+// bridges sends requests to the CDP proxy of B with the keys of A, and to that
+// of A with B's.
 func (w *world) bridges(t *testing.T) {
 	const host = "Host: {at b}\n"
 	for name, k := range map[string]struct {
@@ -100,7 +100,8 @@ func (w *world) linked(who, address string) {
 	w.ids["watch of "+who], w.ids["once of "+who] = u.Host, u.Path
 }
 
-// displays knocks at the display of B, before its person has come and after.
+// displays sends requests to the display of B, before its person has connected
+// and after.
 func (w *world) displays(t *testing.T) {
 	cookies := map[string]string{}
 	folder := map[string]string{}
@@ -142,7 +143,7 @@ func (w *world) displays(t *testing.T) {
 	knock("control: B's page", "GET "+folder["b"]+"vnc.html"+host+"Cookie: "+cookies["b"]+"\n\n", 200)
 }
 
-// A driver is a program that speaks the bare DevTools protocol.
+// A driver is a program that uses the plain DevTools protocol.
 type driver struct {
 	t    *testing.T
 	ctx  context.Context
@@ -179,7 +180,7 @@ func (d *driver) call(session, method string, params any) string {
 	}
 }
 
-// get is a field of the result of an answer.
+// get returns a field of the result of an answer.
 func (d *driver) get(answer string, path ...string) any {
 	var v any
 	must(d.t, json.Unmarshal([]byte(answer), &v))
@@ -190,11 +191,11 @@ func (d *driver) get(answer string, path ...string) any {
 	return v
 }
 
-// byProtocol has A drive its own browser by the bare protocol, where no limit
-// of a session holds, and look for what is B's.
+// byProtocol has A drive its own browser by the plain protocol, where no limit
+// of a session applies, and look for data of B.
 func (w *world) byProtocol(t *testing.T) {
 	a, b := w.driver(t, "{bridge of a}"), w.driver(t, "{bridge of b}")
-	// A bridge leads to one browser, whatever page is asked for.
+	// A CDP proxy serves one browser, whatever page is requested.
 	if got := w.driver(t, "ws://{at a}/{key of a}/{page of b}").call("", "Target.getTargets", map[string]any{}); strings.Contains(got, secret) || !strings.Contains(got, "page of mine") {
 		t.Errorf("the id of B's browser leads A to %s", got)
 	}
@@ -222,8 +223,9 @@ func (w *world) byProtocol(t *testing.T) {
 			continue // it opens none
 		}
 		session, _ := a.get(a.call("", "Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}), "sessionId").(string)
-		// The answer to this comes when a page is there, its own or one that says
-		// why not; a page that goes on to another breaks the wait, which begins anew.
+		// The answer arrives when a page is there, the requested one or an error
+		// page; a page that navigates on interrupts the wait, which begins
+		// again.
 		a.call(session, "Page.navigate", map[string]any{"url": w.fill(address)})
 		const loaded = "new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done)).then(() => document.documentElement.textContent)"
 		shown := ""
@@ -245,7 +247,7 @@ func (w *world) byProtocol(t *testing.T) {
 	}
 }
 
-// fromInside has the code in A's sandbox knock at B's browser and its ways in.
+// fromInside has code in A's sandbox connect to B's browser and its proxies.
 func (w *world) fromInside(t *testing.T) {
 	knock := func(before, host, port string) string {
 		line := before + "python3 -c 'import socket; socket.create_connection((\"" + w.fill(host) + "\", " + w.fill(port) + "), 5); print(\"open\")' 2>&1; true"
@@ -268,8 +270,8 @@ func (w *world) fromInside(t *testing.T) {
 	}
 }
 
-// afterToken holds that ways into a browser end with the token that asked for
-// them, and those of others do not.
+// afterToken holds that connections to a browser end with the token that asked
+// for them, and those of others do not.
 func (w *world) afterToken(t *testing.T) {
 	lent := w.mint(w.tokens["b"], api.CreateToken{Role: "session", Session: sessionB, TTLSeconds: 3600})
 	told := is[api.Browser](t, w.send(lent.Secret, "POST", "/v1/sandboxes/"+w.ids["box"]+"/browser", `{"watch":true}`), 200)

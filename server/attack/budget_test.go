@@ -27,8 +27,9 @@ func toolCall(id int, tool, input string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"progressToken":"p"}}}`, id, tool, input)
 }
 
-// budgets are attempts to use more than a token has, by children, by other ways,
-// and several at one time. The tenant's own token, which has no budget, goes on.
+// budgets makes attempts to use more than a token's budget, by derived tokens,
+// by other protocols, and by concurrent requests. The tenant's own token, which
+// has no budget, goes on working.
 func (w *world) budgets(t *testing.T) {
 	n := int64(24)
 	top := w.mint(w.tokens["a"], api.CreateToken{Role: "tenant", Budget: &api.TokenBudget{Calls: &n}})
@@ -94,7 +95,7 @@ func (w *world) budgets(t *testing.T) {
 	w.exec(w.tokens["a"], w.ids["mine"], "true")
 }
 
-// carried reports whether something was carried out, and not refused for its
+// carried reports whether a request was carried out, and not refused for its
 // budget.
 func (w *world) carried(s said) bool {
 	if s.status >= 300 && s.status != 429 {

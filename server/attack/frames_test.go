@@ -76,7 +76,7 @@ func (h *house) wire(path string) wire {
 	return w
 }
 
-// rest is all that comes until the other side ends the connection.
+// rest returns everything that arrives until the other side ends the connection.
 func (w wire) rest(t *testing.T) string {
 	t.Helper()
 	b, err := io.ReadAll(w.in)
@@ -174,7 +174,7 @@ func (h *house) figures() map[string]int {
 	return out
 }
 
-// sockets is how many the daemon has open.
+// sockets returns how many sockets the daemon has open.
 func (h *house) sockets() (n int) {
 	h.t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", h.pid)

@@ -59,8 +59,8 @@ func headers() []attempt {
 	}
 }
 
-// credentials are attempts with tokens that are none, or in places where none
-// may be.
+// credentials returns attempts with invalid tokens, or with tokens in places
+// where none may be.
 func credentials() []attempt {
 	const box = "/v1/sandboxes/{box}"
 	token := func(name, header string) attempt {
@@ -91,8 +91,9 @@ func credentials() []attempt {
 	}
 }
 
-// bodies are attempts with bodies that are too large, or that two readers read
-// in two ways. They go to the attacker's own, which takes what is right.
+// bodies returns attempts with bodies that are too large, or that two readers
+// read differently. They are sent to the attacker's own sandbox, which accepts
+// correct ones.
 func bodies() []attempt {
 	body := func(name, text string, want int, header ...string) attempt {
 		return attempt{
@@ -126,10 +127,10 @@ func bodies() []attempt {
 	}
 }
 
-// fill is a body of so many bytes.
+// fill returns a body of n bytes.
 func fill(text string, n int) string { return text + strings.Repeat(" ", n-len(text)) }
 
-// zipped is a body that unpacks to so many bytes.
+// zipped returns a body that unpacks to n bytes.
 func zipped(n int) string {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)

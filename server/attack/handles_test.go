@@ -18,7 +18,7 @@ import (
 )
 
 // elsewhere is an orchestrator on another machine, which has a sandbox open and
-// listens inside.
+// a listener inside.
 type elsewhere struct {
 	wall  *wall.Wall
 	inner net.Listener
@@ -50,7 +50,7 @@ func (e *elsewhere) begin(w *world) {
 	e.inner, w.ids["at"] = l, l.Addr().String()
 }
 
-// socket is a WebSocket of the admin's.
+// socket opens a WebSocket as the admin.
 func (e *elsewhere) socket(w *world, path string) *websocket.Conn {
 	ctx, done := context.WithTimeout(w.t.Context(), time.Minute)
 	defer done()
@@ -77,7 +77,7 @@ func (e *elsewhere) untouched(w *world) {
 	}
 }
 
-// handles are attempts on what an orchestrator elsewhere has open, by tenants
+// handles returns attempts on what a remote orchestrator has open, by tenants
 // and sessions that know all its names.
 func handles() []attempt {
 	const handle = stream.Prefix + "/handles/{handle}"

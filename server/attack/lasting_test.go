@@ -14,12 +14,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// upgrade are the headers that ask for a WebSocket.
+// upgrade returns the headers that request a WebSocket.
 func upgrade(more ...string) []string {
 	return append([]string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Version", "13", "Sec-Websocket-Key", "AQIDBAUGBwgJCgsMDQ4PEA=="}, more...)
 }
 
-// lasting are attempts on what lasts longer than a request.
+// lasting returns attempts on objects that outlast a request.
 func lasting() []attempt {
 	const box, own = "/v1/sandboxes/{box}", "/v1/sandboxes/{mine}"
 	socket := func(name, path string, want int, right ask, more ...string) attempt {
@@ -60,7 +60,7 @@ func (a attempt) by2(wrong, right string) attempt {
 	return a
 }
 
-// children are attempts to have more through a token than one has.
+// children returns attempts to get more rights by deriving a token.
 func children() []attempt {
 	more := func(name, as, body string, want ...int) attempt {
 		return attempt{name: name, ask: ask{as: as, method: "POST", path: "/v1/tokens", body: body}, want: want, right: ask{as: "b", body: `{"role":"session","session":"x","ttlSeconds":60}`}}
@@ -83,8 +83,8 @@ func children() []attempt {
 	}
 }
 
-// sameGrant takes a grant of A's own back that has the id of B's. That is A's
-// right, and nothing to B.
+// sameGrant revokes a grant of A's with the same id as B's. A has the right to
+// that, and B's grant is not affected.
 func (w *world) sameGrant(t *testing.T) {
 	path := "/v1/grants/{grant}?expires={soon}"
 	if got, _ := w.does(ask{as: "a", method: "DELETE", path: path}); got.status != 204 {
@@ -96,7 +96,7 @@ func (w *world) sameGrant(t *testing.T) {
 	w.operates()
 }
 
-// oneAgent has a token for one agent call the tools that make and take away
+// oneAgent has a token for one agent call the tools that make and remove
 // sandboxes on another agent's.
 func (w *world) oneAgent(t *testing.T) {
 	accept := []string{"Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2025-06-18"}

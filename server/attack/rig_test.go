@@ -23,8 +23,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// settings have an agent whose commands are asked about, a command that is
-// never run, a tenant that may do little, and an orchestrator elsewhere.
+// settings have an agent whose commands need approval, a command that is never
+// run, a tenant with low limits, and a remote orchestrator.
 const settings = `{
   "agents": {
     "defaults": {"sandbox": {"provider": "docker", "commands": {"block": ["forbidden:*"]}, "docker": {"memory": "256m", "cpus": 0.5}, "tools": {"alsoAllow": ["reporter"]}}},
@@ -76,14 +76,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// built is the program, which the first test that needs it builds for all.
+// built is the program, which the first test that needs it builds for all tests.
 var built struct {
 	once sync.Once
 	dir  string
 	err  error
 }
 
-// build returns the path of the program, as "make build" makes it.
+// build returns the path of the program, which it builds as "make build" does.
 func build(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
@@ -103,16 +103,16 @@ func build(t *testing.T) string {
 	return filepath.Join(built.dir, "sandbox")
 }
 
-// open starts the daemon with those settings, in front of docker. What it has
-// made is removed at the end.
+// open starts the daemon with those settings and the docker provider. It removes
+// at the end what the daemon has made.
 func open(t *testing.T, settings string) *house {
 	t.Helper()
 	testenv.Require(t, "docker")
 	return start(t, settings, filepath.Join(t.TempDir(), "state-of-the-host"))
 }
 
-// start starts the daemon with that state folder, by a program in front of it
-// where one is named.
+// start starts the daemon with that state folder, by means of the command before
+// where it is set.
 func start(t *testing.T, settings, state string, before ...string) *house {
 	t.Helper()
 	dir := t.TempDir()
@@ -196,7 +196,8 @@ type said struct {
 	body   string
 }
 
-// request makes one without sending it. The path is sent as it is written.
+// request returns a request without sending it. The path is sent as it is
+// written.
 func (h *house) request(secret, method, path, body string, header ...string) *http.Request {
 	h.t.Helper()
 	host := "sandbox"
@@ -227,7 +228,7 @@ func (h *house) request(secret, method, path, body string, header ...string) *ht
 	return r
 }
 
-// start sends a request: of the admin where the secret is empty.
+// start sends a request, as the admin where secret is empty.
 func (h *house) start(secret, method, path, body string, header ...string) *http.Response {
 	h.t.Helper()
 	client := h.tcp
@@ -240,7 +241,7 @@ func (h *house) start(secret, method, path, body string, header ...string) *http
 	return res
 }
 
-// send sends a request and reads the answer, of which a stream ends soon.
+// send sends a request and reads the answer; it ends a stream soon.
 func (h *house) send(secret, method, path, body string, header ...string) said {
 	h.t.Helper()
 	res := h.start(secret, method, path, body, header...)
@@ -292,7 +293,7 @@ func text(t *testing.T, v any) string {
 	return string(data)
 }
 
-// mint makes a token; by the admin where the secret is empty.
+// mint makes a token, as the admin where by is empty.
 func (h *house) mint(by string, in api.CreateToken) api.NewToken {
 	h.t.Helper()
 	return is[api.NewToken](h.t, h.send(by, "POST", "/v1/tokens", text(h.t, in)), 201)

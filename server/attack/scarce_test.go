@@ -17,8 +17,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// short does what changes something, where there is no room for it. Each is
-// carried out, or refused with a code; it returns how many were refused.
+// short sends requests that change something while there is no room for it. Each
+// has to be carried out, or refused with a code; short returns how many were
+// refused.
 func (h *house) short(t *testing.T, box, session string) (refused int) {
 	t.Helper()
 	for name, r := range map[string][3]string{
@@ -49,7 +50,7 @@ func (h *house) short(t *testing.T, box, session string) (refused int) {
 	return refused
 }
 
-// well holds that all is as before.
+// well holds that the daemon works as before.
 func (h *house) well(t *testing.T, box string) {
 	t.Helper()
 	if got := h.exec("", box, "echo fine"); got.Stdout != "fine\n" {
@@ -95,8 +96,8 @@ func TestHalfOpenConnections(t *testing.T) {
 	h.well(t, box)
 }
 
-// TestFewDescriptors has clients that say nothing more take the daemon's descriptors
-// until few are left, each time one more.
+// TestFewDescriptors has idle clients take the daemon's descriptors until few
+// are left, each time one more.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")
@@ -129,7 +130,7 @@ func TestFewDescriptors(t *testing.T) {
 	h.well(t, box)
 }
 
-// TestFullDisk fills the disk of the state folder, and makes room again.
+// TestFullDisk fills the disk of the state folder, and frees it again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")
@@ -162,7 +163,7 @@ func TestFullDisk(t *testing.T) {
 	h.well(t, box)
 }
 
-// descriptors is how many descriptors the daemon has.
+// descriptors returns how many descriptors the daemon has open.
 func (h *house) descriptors() int {
 	h.t.Helper()
 	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.pid))

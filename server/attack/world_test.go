@@ -78,13 +78,13 @@ func (w *world) people() {
 	w.until("a token expires", func() bool { return w.send(old.Secret, "GET", "/v1/tokens", "").status == 401 })
 }
 
-// made is the sandbox of a session of an agent.
+// made makes the sandbox of a session of an agent.
 func (w *world) made(as, body string, header ...string) string {
 	w.t.Helper()
 	return is[api.Sandbox](w.t, w.send(w.tokens[as], "POST", "/v1/sandboxes", body, header...), 200, 201).Name
 }
 
-// things are what both have.
+// things makes one object of each kind for both tenants.
 func (w *world) things() {
 	t, b := w.t, w.tokens["b"]
 	w.ids["key"] = "order-of-bravo-17"
@@ -125,7 +125,7 @@ func (w *world) things() {
 	w.granted()
 }
 
-// granted has B do something under a grant.
+// granted has B carry out an operation under a grant.
 func (w *world) granted() {
 	now := time.Now()
 	all := []grant.Capability{{Kind: grant.FSRead, Path: "/workspace"}}
@@ -144,7 +144,7 @@ func (w *world) granted() {
 	w.ids["forged"] = text(w.t, api.CheckGrant{Grant: g, Manifest: m})
 }
 
-// operates has B do it again.
+// operates has B carry it out again.
 func (w *world) operates() {
 	w.t.Helper()
 	if p := is[api.Performed](w.t, w.send(w.tokens["b"], "POST", "/v1/operate", w.ids["operate"]), 200); !p.OK {
@@ -173,7 +173,7 @@ func (w *world) line(line string) string {
 	return is[api.ExecResult](w.t, w.send(w.tokens["b"], "POST", path, text(w.t, api.RunLine{Line: line})), 200).Stdout
 }
 
-// until waits until something is so.
+// until waits until so returns true.
 func (w *world) until(what string, so func() bool) {
 	w.t.Helper()
 	awaits(w.t, what, so)
@@ -189,7 +189,7 @@ func awaits(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// untouched looks at all that B has.
+// untouched checks that everything that B has is unchanged.
 func (w *world) untouched() {
 	t, b := w.t, w.tokens["b"]
 	t.Helper()
