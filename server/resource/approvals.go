@@ -54,7 +54,8 @@ func (x *approvalsResource) Routes() []Route {
 	}}
 }
 
-// pending are the questions that the caller may see, as it may see them.
+// pending returns the questions that the caller may see, without what it may
+// not.
 func (x *approvalsResource) pending(c *Call) []sandbox.PermissionRequest {
 	var out []sandbox.PermissionRequest
 	for _, q := range x.desk.Pending(c.Who.Tenant) {

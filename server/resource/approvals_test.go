@@ -26,7 +26,7 @@ func approvalsNewRig(t *testing.T) approvalsRig {
 	return r
 }
 
-// ask puts a question and returns its answer when there is one.
+// ask puts a question and returns a channel for its answer.
 func (r approvalsRig) ask(tenant, session, host string) <-chan sandbox.Permission {
 	answer := make(chan sandbox.Permission, 1)
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
@@ -104,8 +104,8 @@ func TestWait(t *testing.T) {
 	r.Want(422, "acme", "GET", "/v1/approvals?waitSeconds=1000", "")
 }
 
-// TestFilesOfTheHost holds that a tenant does not allow itself what is on the
-// daemon's machine, nor learns where it is there, and may still deny it.
+// TestFilesOfTheHost holds that a tenant can neither allow itself files of the
+// daemon's machine, nor learn their paths there, and can still deny them.
 func TestFilesOfTheHost(t *testing.T) {
 	r := approvalsNewRig(t)
 	answer := make(chan sandbox.Permission, 1)

@@ -20,7 +20,7 @@ func (c *Call) Raw() ([]byte, error) {
 	return data, BodyErr(err)
 }
 
-// BodyErr is the error about a body that could not be read, nil for nil.
+// BodyErr returns the error for a body that could not be read, nil for nil.
 func BodyErr(err error) error {
 	var (
 		large *http.MaxBytesError
@@ -40,8 +40,8 @@ func BodyErr(err error) error {
 	return &Fault{Status: http.StatusUnprocessableEntity, Close: true, Err: &sandbox.Error{Code: sandbox.CodeValidation, Op: "read request", Message: "the body could not be read to its end"}}
 }
 
-// accepts reports whether a list of media ranges names content, by itself and
-// not refused.
+// accepts reports whether a list of media ranges contains content by name, with
+// a quality other than 0.
 func accepts(headers []string, content string) bool {
 	for _, h := range headers {
 		for part := range strings.SplitSeq(h, ",") {

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Call is one request on its way through a route.
+// A Call is one request to a route.
 type Call struct {
 	Writer  http.ResponseWriter // cuts off clients that read too slowly; for answers that Do writes by itself
 	Request *http.Request       // its body is bounded; its context ends with the request or its deadline
@@ -26,11 +26,11 @@ type Call struct {
 	RequestID   string // of the caller, or made
 	TraceParent string // ours, in the caller's trace; see https://www.w3.org/TR/trace-context/
 
-	// Admit takes the caller's turn to run one command, and counts it until
-	// release is called, which is always to be done. Nil admits at once.
+	// Admit waits for the caller's turn to run one command, and counts it until
+	// release is called, which must always happen. Nil admits at once.
 	Admit func(ctx context.Context) (release func(), err error)
 
-	// Problem is an error as the caller gets to see it, for streams that have
+	// Problem returns an error as the caller may see it, for streams that have
 	// begun. The daemon sets it.
 	Problem func(err error) api.Problem
 
@@ -38,7 +38,7 @@ type Call struct {
 	ends  []func() // see Until
 }
 
-// Admin reports whether every tenant is the caller's to name.
+// Admin reports whether the caller may name every tenant.
 func (c *Call) Admin() bool { return c.Caller.Role == token.Admin }
 
 // Tool returns the tool of an agent that the call counts as: name for a caller
@@ -51,8 +51,8 @@ func (c *Call) Tool(name string) string {
 	return ""
 }
 
-// With is the call with its request as Do gets it, and a query that has been
-// held against the route.
+// With returns the call with the request for Do, and a query that has been
+// checked against the route.
 func (c *Call) With(r *http.Request, query url.Values) *Call {
 	with := *c
 	with.Request, with.query, with.ends = r, query, nil
@@ -83,19 +83,19 @@ func (c *Call) End() {
 // Context ends with the request, its deadline or the daemon.
 func (c *Call) Context() context.Context { return c.Request.Context() }
 
-// Path is the value of a part of the path in braces.
+// Path returns the value of a part of the path in braces.
 func (c *Call) Path(name string) string { return c.Request.PathValue(name) }
 
-// Text is a parameter of the query, or empty.
+// Text returns a parameter of the query, or "".
 func (c *Call) Text(name string) string { return c.query.Get(name) }
 
-// Texts is every value of a parameter that may repeat.
+// Texts returns every value of a parameter that may repeat.
 func (c *Call) Texts(name string) []string { return c.query[name] }
 
 // Given reports whether the query has the parameter.
 func (c *Call) Given(name string) bool { return c.query.Has(name) }
 
-// Number is an integer of the query, or usual where it is not given.
+// Number returns an integer of the query, or usual where it is not given.
 func (c *Call) Number(name string, usual int64) int64 {
 	n, err := strconv.ParseInt(c.query.Get(name), 10, 64)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Call) True(name string) bool { return c.query.Has(name) && c.query.Get(
 // Accepts reports whether the caller asks for that kind of content by name.
 func (c *Call) Accepts(content string) bool { return accepts(c.Request.Header["Accept"], content) }
 
-// Admitted is Admit, also where there is none.
+// Admitted calls Admit, or admits at once where that is nil.
 func (c *Call) Admitted(ctx context.Context) (release func(), err error) {
 	if c.Admit == nil {
 		return func() {}, nil
@@ -124,8 +124,8 @@ func Hide(what, name string) error {
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such " + what}
 }
 
-// Body reads the request's JSON into a T, strictly; see package strict. No
-// body at all is an empty object.
+// Body decodes the request's JSON into a T, strictly; see [jsonschema.Decode].
+// An absent body is an empty object.
 func Body[T any](c *Call) (T, error) {
 	var to T
 	data, err := c.Raw()

@@ -29,11 +29,12 @@ type commandsRunner interface {
 	CaptureLine(ctx context.Context, req manager.Request, line string) (sandbox.Result, error)
 }
 
-// maxBody is the most of a request, in bytes: its input is at most a MiB, which
-// base64 and escapes make larger.
+// commandsMaxBody is the most of a request, in bytes: its input is at most a
+// MiB, which base64 and escapes make larger.
 const commandsMaxBody = 8 << 20
 
-// grace is how long a command has to end by itself when its caller has gone.
+// commandsGrace is how long a command has to end by itself when its client has
+// gone.
 const commandsGrace = 2 * time.Second
 
 // A Resource has the route.
@@ -55,7 +56,7 @@ func (s commandsResource) Routes() []Route {
 	}}
 }
 
-// Events are those of a command that is streamed.
+// eventsCommands returns the events of a streamed command.
 func eventsCommands() []Event {
 	return []Event{
 		{Name: api.EventStdout, Data: api.Output{}, Doc: "What the command writes"},
@@ -104,7 +105,8 @@ func (s commandsResource) exec(c *Call) (any, error) {
 	return Result(res, at.Name), nil
 }
 
-// requestOf is what the manager is asked. A line is already the shell's.
+// requestOf returns the request to the manager. A line is passed to the shell as
+// it is.
 func requestOf(in api.Exec, at lookupSandbox, admin bool) (manager.Request, error) {
 	req := manager.Request{Who: at.Who, MustExist: true, Tool: in.Tool, Ask: in.Ask}
 	switch {
@@ -124,7 +126,7 @@ func requestOf(in api.Exec, at lookupSandbox, admin bool) (manager.Request, erro
 	return req, nil
 }
 
-// Input is what a command reads, nil for nothing.
+// inputCommands returns the standard input of a command, nil for none.
 func inputCommands(text string, data []byte) io.Reader {
 	switch {
 	case text != "":
@@ -135,10 +137,10 @@ func inputCommands(text string, data []byte) io.Reader {
 	return nil
 }
 
-// Timeout is the time limit of a command that its caller asks for, in seconds.
-// Only an admin gets more than the settings give, which is most, where that is
-// not 0. However many seconds there are, it is no negative time, which would be
-// no limit.
+// Timeout returns the time limit that the caller asks for, in seconds. Only an
+// admin gets more than most, the limit of the settings, unless that is 0.
+// However large seconds is, the result is not negative, which would mean no
+// limit.
 func Timeout(seconds float64, most time.Duration, admin bool) time.Duration {
 	d := stream.Seconds(seconds)
 	if most > 0 && d > most && !admin {
@@ -147,7 +149,7 @@ func Timeout(seconds float64, most time.Duration, admin bool) time.Duration {
 	return d
 }
 
-// Result is a command that was captured, as callers get to see it.
+// Result returns a captured command as callers may see it.
 func Result(r sandbox.Result, name string) api.ExecResult {
 	out := api.ExecResult{Exit: api.Exit{
 		Sandbox: name, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut, Restarted: r.Restarted,
@@ -160,8 +162,8 @@ func Result(r sandbox.Result, name string) api.ExecResult {
 	return out
 }
 
-// textOrBytes is an output as text where it is some. One that was cut off may
-// end within a sign.
+// textOrBytes returns an output as text where it is valid UTF-8. An output that
+// was cut off may end within a character.
 func textOrBytes(b []byte, written int64) (string, []byte) {
 	whole := b
 	if written > int64(len(b)) {
@@ -173,8 +175,7 @@ func textOrBytes(b []byte, written int64) (string, []byte) {
 	return "", b
 }
 
-// wholeRunes is how many bytes of b are there without the beginning of a sign
-// at the end.
+// wholeRunes returns the length of b without an incomplete character at its end.
 func wholeRunes(b []byte) int {
 	for back := 1; back < utf8.UTFMax && back <= len(b); back++ {
 		if at := len(b) - back; utf8.RuneStart(b[at]) {
@@ -198,7 +199,7 @@ func violations(vs []sandbox.Violation) []api.Violation {
 	return out
 }
 
-// Exit is how a command ended that was streamed.
+// Exit returns how a streamed command ended.
 func Exit(o manager.Outcome, stdout, stderr int64) api.Exit {
 	return api.Exit{
 		Sandbox: o.Name, ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted,

@@ -20,7 +20,7 @@ type commandsKept struct {
 	written int64
 }
 
-// NewKept keeps so many bytes; 0 is the most that is ever kept.
+// NewKept returns a Kept that keeps at most most bytes; 0 is the largest bound.
 func NewKept(most int64) *commandsKept {
 	if most <= 0 || most > manager.MaxKeep {
 		most = manager.MaxKeep
@@ -28,7 +28,7 @@ func NewKept(most int64) *commandsKept {
 	return &commandsKept{most: most}
 }
 
-// Write implements io.Writer. It takes everything.
+// Write implements io.Writer. It never fails.
 func (k *commandsKept) Write(p []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -37,7 +37,7 @@ func (k *commandsKept) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Reset forgets everything.
+// Reset drops what was kept and counted.
 func (k *commandsKept) Reset() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -54,7 +54,7 @@ func (k *commandsKept) all() (kept []byte, written int64, hit *sandbox.LimitHit)
 	return bytes.Clone(k.kept.Bytes()), k.written, hit
 }
 
-// Captured is how a command ended whose output was kept.
+// Captured returns the result of a command whose output was kept.
 func Captured(o manager.Outcome, name string, stdout, stderr *commandsKept) api.ExecResult {
 	if o.Name != "" {
 		name = o.Name

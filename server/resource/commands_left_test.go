@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// TestLeftIsInTheAnswer holds that each answer about the end of a command has the
-// processes that were ended with it.
+// TestLeftIsInTheAnswer holds that each answer about the end of a command lists
+// the processes that were ended with it.
 func TestLeftIsInTheAnswer(t *testing.T) {
 	left := &sandbox.Left{Count: 1, Names: []string{"sleep (41)"}}
 	outcome := manager.Outcome{Exit: sandbox.Exit{Left: left}}

@@ -33,8 +33,8 @@ type commandsTeller struct {
 	events *Events // nil until there is an event to send
 }
 
-// Stream runs what run runs and answers with its events. What is refused before
-// it has begun is an error as everywhere else.
+// streamCommands calls run and answers with its events. An error before the
+// command has begun is answered as for every route.
 func streamCommands(c *Call, name string, run func(context.Context, *commandsTeller) (manager.Outcome, error)) (any, error) {
 	t := &commandsTeller{call: c}
 	t.Stdout, t.Stderr = &commandsOutput{t: t, event: api.EventStdout}, &commandsOutput{t: t, event: api.EventStderr}
@@ -79,10 +79,10 @@ func (t *commandsTeller) begin() *Events {
 	return t.events
 }
 
-// Started begins the answer: the command runs, so nothing refuses it any more.
+// Started begins the answer: the command runs, so it can no longer be refused.
 func (t *commandsTeller) Started(sandbox.Process) { t.begin() }
 
-// Again says that the command begins anew.
+// Again reports that the command begins anew.
 func (t *commandsTeller) Again() {
 	t.Stdout.void()
 	t.Stderr.void()

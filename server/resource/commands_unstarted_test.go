@@ -15,8 +15,8 @@ import (
 )
 
 // TestUnstartedIsAResult holds that a program or a folder that does not exist is
-// the end of the command, with the status that shells have for it, whichever way
-// it is asked for, and that it says what is missing.
+// the end of the command, with the status that shells use for it, by every
+// route, and that the answer names what is missing.
 func TestUnstartedIsAResult(t *testing.T) {
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {

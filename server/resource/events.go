@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// heartbeat is how often a stream that has nothing to say says that it lives.
+// heartbeat is the interval of the comments that keep an idle stream alive.
 const heartbeat = 15 * time.Second
 
 // Events is a streamed answer: server-sent events. It is safe for concurrent

@@ -37,8 +37,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
-// A Tree is the files of one sandbox, by paths inside alone; a Bridge is one
-// after [fsbridge.Bridge.Inside].
+// A Tree is the files of one sandbox, with paths inside the sandbox alone; a
+// Bridge is one after [fsbridge.Bridge.Inside].
 type Tree interface {
 	sandbox.Files
 	fsbridge.Linker
@@ -79,9 +79,10 @@ func NewFiles(l Limits) *filesServer {
 	return &filesServer{limits: l.orDefaults(), looks: keylock.Turns{Most: maxLooks}, trees: keylock.Turns{Most: maxTrees}}
 }
 
-// So many requests look through folders of one sandbox, and move its archives,
-// at a time; others wait. A folder with 300,000 files takes 100 MB while it is
-// listed, so without a bound one sandbox takes all memory that the daemon has.
+// The number of requests that may scan folders of one sandbox, and move its
+// archives, at a time; others wait. A folder with 300,000 files takes 100 MB
+// while it is listed, so without a bound one sandbox could use up the memory of
+// the daemon.
 const (
 	maxLooks = 2
 	maxTrees = 4
@@ -101,8 +102,8 @@ func malformed(field, message, hint string) error {
 // maxPath is the longest path of Linux in bytes.
 const maxPath = 4095
 
-// Path makes the path inside of the rest of a request's address, as it is when
-// escapes have been undone. The empty rest is the root.
+// pathFiles returns the path inside the sandbox for the rest of a request's
+// address, without escapes. The empty rest is the root.
 func pathFiles(rest string) (string, error) {
 	hint := "give the path inside the sandbox without its first slash, such as " + strings.TrimPrefix(sandbox.WorkspaceDir, "/") + "/FILE"
 	rest = strings.TrimSuffix(rest, "/")
@@ -125,7 +126,7 @@ func pathFiles(rest string) (string, error) {
 	return "/" + rest, nil
 }
 
-// Inside checks a path of a body or query: an absolute path inside, or one
+// insideFiles checks a path of a body or query: an absolute path inside, or one
 // relative to the workspace, which is ".", or the URL of one.
 func insideFiles(field, name string) (string, error) {
 	name, err := fsbridge.FromURL(name)
@@ -145,7 +146,7 @@ func insideFiles(field, name string) (string, error) {
 	return p, atField(field, err)
 }
 
-// atField returns err with the field that it is about.
+// atField returns err with the name of the field that caused it.
 func atField(field string, err error) error {
 	var e *sandbox.Error
 	if errors.As(err, &e) {
@@ -154,7 +155,7 @@ func atField(field string, err error) error {
 	return err
 }
 
-// regular returns an error unless info is that of a file with content.
+// regular returns an error unless name is a file with content.
 func regular(name string, isDir, isRegular bool) error {
 	safe := termsafe.Line(name)
 	switch {
@@ -167,7 +168,7 @@ func regular(name string, isDir, isRegular bool) error {
 	return nil
 }
 
-// changing takes the turn for a file of a sandbox.
+// changing waits for the turn to change a file of a sandbox.
 func (s *filesServer) changing(ctx context.Context, scope, name string) (func(), error) {
 	back, err := s.turns.Enter(ctx, scope+"\x00"+name)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// ContentTar is the kind of content of an archive.
+// ContentTar is the content type of an archive.
 const ContentTar = "application/x-tar"
 
-// TrailerLeft is the trailer of an archive that says how many files and folders
-// were left out, because they are closed, irregular or gone.
+// trailerLeft is the trailer of an archive that says how many files and folders
+// were left out, because they are not readable, not regular or gone.
 const trailerLeft = "Sandbox-Left-Out"
 
 func (s *filesServer) tar() copy.Limits {
@@ -59,7 +59,7 @@ func (s *filesServer) Pack(w http.ResponseWriter, r *http.Request, t Tree, name 
 	return err
 }
 
-// started knows whether something was written.
+// started records whether anything was written.
 type started struct {
 	w  io.Writer
 	mu sync.Mutex

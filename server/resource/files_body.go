@@ -16,9 +16,9 @@ var (
 	errGivenUp  = errors.New("nobody reads it any more")
 )
 
-// A body counts and digests what passes and remembers why it ended, which is
-// not the sandbox's fault. A transport may still be reading when it has given
-// up, so everything is under a lock, and Close ends a Read that waits.
+// A body counts and hashes what is read and records why it ended, which is not
+// the sandbox's fault. A transport may still be reading when it has given up, so
+// a lock guards everything, and Close ends a Read that waits.
 type body struct {
 	w    http.ResponseWriter
 	from io.Reader
@@ -78,14 +78,15 @@ func (b *body) Close() error {
 	}
 	b.closed = true
 	if b.reading {
-		// What cannot do this has no connection either, on which to wait.
+		// A writer that cannot set a deadline has no connection on which a Read
+		// could wait.
 		_ = http.NewResponseController(b.w).SetReadDeadline(time.Unix(1, 0))
 	}
 	return nil
 }
 
-// settle is the end of reading, for the handler, before it answers: a connection
-// whose body was not read to the end cannot be used again.
+// settle ends the reading, before the handler answers: a connection whose body
+// was not read to the end cannot be used again.
 func (b *body) settle() {
 	_ = b.Close() // never fails; a Close that comes later does nothing
 	b.mu.Lock()
@@ -96,8 +97,8 @@ func (b *body) settle() {
 	}
 }
 
-// outlive is ctx but for its end by Close: the deadline by which a Read is ended
-// there looks to the server as if the client had gone.
+// outlive returns ctx without its end by Close: the deadline by which Close ends
+// a Read looks to the server as if the client had gone.
 func (b *body) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	undo := context.AfterFunc(ctx, func() {
@@ -114,14 +115,14 @@ func (b *body) outlive(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// failure is why the body ended too early, nil when it did not.
+// failure returns why the body ended too early, nil when it did not.
 func (b *body) failure() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
 }
 
-// passed is how many bytes there were, and the tag of them.
+// passed returns the number of bytes read, and their tag.
 func (b *body) passed() (int64, tag) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,9 +23,9 @@ const (
 	defaultPage = 1000
 	MaxPage     = 10_000
 
-	// maxTold is where a page and the answer of a glob end early, in bytes of
-	// paths and targets: paths of 4 KiB would make hundreds of megabytes of JSON,
-	// in which one byte may be six.
+	// maxTold is the size at which a page and the answer of a glob end early, in
+	// bytes of paths and targets: paths of 4 KiB would make hundreds of
+	// megabytes of JSON, in which one byte may take six.
 	maxTold = 4 << 20
 )
 
@@ -123,8 +123,8 @@ func typeOf(mode fs.FileMode) string {
 	return "other"
 }
 
-// checked refuses names that JSON cannot carry, of which a client would make
-// others.
+// checked refuses names that JSON cannot represent, because a client would
+// receive other names.
 func checked(field, name string) (string, error) {
 	if !utf8.ValidString(name) {
 		return "", malformed(field, "the path is no valid UTF-8", "")
@@ -132,8 +132,8 @@ func checked(field, name string) (string, error) {
 	return insideFiles(field, name)
 }
 
-// Remove removes what is at name: a file, a link itself, an empty folder, or
-// with recursive a tree.
+// Remove removes name: a file, a link itself, an empty folder, or with recursive
+// a tree.
 func (s *filesServer) Remove(r *http.Request, t Tree, scope, name string, recursive bool) error {
 	ctx := r.Context()
 	back, err := s.changing(ctx, scope, name)
@@ -153,8 +153,9 @@ func (s *filesServer) Remove(r *http.Request, t Tree, scope, name string, recurs
 	return t.Remove(ctx, name, recursive)
 }
 
-// Move renames within one mount. Without overwrite a target that is there is
-// refused; a command inside that makes one in between is not seen.
+// Move renames within one mount. Without overwrite it refuses a target that
+// exists; it does not notice a target that a command inside makes at the same
+// time.
 func (s *filesServer) Move(ctx context.Context, t Tree, scope string, m api.MoveFile) (api.File, error) {
 	from, err := checked("from", m.From)
 	if err != nil {

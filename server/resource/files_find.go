@@ -20,7 +20,7 @@ func mkdirAll(ctx context.Context, t Tree, name string) error {
 	return fsbridge.MkdirAll(ctx, t, name, 0o755)
 }
 
-// Glob returns the paths inside that match, links not followed.
+// Glob returns the paths inside that match, without following links.
 func (s *filesServer) Glob(ctx context.Context, t Tree, g api.Glob) (api.GlobResult, error) {
 	out := api.GlobResult{Paths: []string{}}
 	at := sandbox.WorkspaceDir
@@ -61,7 +61,7 @@ func (s *filesServer) Glob(ctx context.Context, t Tree, g api.Glob) (api.GlobRes
 	return out, nil
 }
 
-// literally is a path as a pattern that means itself.
+// literally returns a pattern that matches only this path.
 func literally(name string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`, `}`, `\}`, `]`, `\]`).Replace(name)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A content is a file as it is about to be answered.
+// A content is a file and the metadata of its answer.
 type content struct {
 	name     string
 	size     int64
@@ -25,8 +25,8 @@ type content struct {
 }
 
 // Get answers GET and HEAD for the file name. An error means that nothing was
-// written; what goes wrong behind the head cuts the answer short, so that it
-// has fewer bytes than it said, and is returned as [ErrCut].
+// written; a failure after the head cuts the answer short, so that it has fewer
+// bytes than announced, and is returned as [ErrCut].
 func (s *filesServer) Get(w http.ResponseWriter, r *http.Request, t Tree, name string) error {
 	c, err := s.look(r.Context(), t, name)
 	if err != nil {
@@ -44,7 +44,8 @@ func (s *filesServer) Get(w http.ResponseWriter, r *http.Request, t Tree, name s
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	// What code inside has written must never be a page of ours to a browser.
+	// A browser must never show what code inside has written as a page of the
+	// daemon.
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
@@ -62,7 +63,7 @@ func (s *filesServer) Get(w http.ResponseWriter, r *http.Request, t Tree, name s
 	return c.send(w, r, t, at, status)
 }
 
-// ErrCut says that an answer ended before its end.
+// errCut says that an answer was cut short.
 var errCut = errors.New("the answer was cut short")
 
 func notThere(c *content) error {
@@ -72,7 +73,7 @@ func notThere(c *content) error {
 			Message: "the content has no such bytes; it has " + strconv.FormatInt(c.size, 10)}}
 }
 
-// look reads what has to be known of the file name before it is answered.
+// look reads what the answer for the file name depends on.
 func (s *filesServer) look(ctx context.Context, t Tree, name string) (*content, error) {
 	info, err := t.Stat(ctx, name)
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *filesServer) look(ctx context.Context, t Tree, name string) (*content, 
 		return nil, err
 	}
 	if int64(len(data)) > s.limits.Whole {
-		// It has grown meanwhile; what was read is not the whole any more.
+		// The file has grown meanwhile; what was read is no longer the whole.
 		return s.lookAgain(ctx, t, name)
 	}
 	c.size, c.held, c.tag = int64(len(data)), data, strongTag(sha256.Sum256(data))
@@ -109,8 +110,8 @@ func (s *filesServer) lookAgain(ctx context.Context, t Tree, name string) (*cont
 	return &content{name: name, size: info.Size(), modified: info.ModTime(), tag: weakTag(info)}, nil
 }
 
-// readAll reads a file of about so many bytes, at most the most. Room for them
-// is made once: a buffer that grows on the way is copied many times.
+// readAll reads a file of about so many bytes, at most the most. It allocates
+// the buffer once: a growing buffer is copied many times.
 func readAll(ctx context.Context, t Tree, name string, about, most int64) ([]byte, error) {
 	r, err := t.Read(ctx, name, 0, most)
 	if err != nil {
@@ -122,8 +123,8 @@ func readAll(ctx context.Context, t Tree, name string, about, most int64) ([]byt
 	return data.Bytes(), errors.Join(err, r.Close())
 }
 
-// judge compares the file with what the request says of it, in the order of
-// RFC 9110. unchanged means that the client has it.
+// judge checks the file against the conditions of the request, in the order of
+// RFC 9110. unchanged means that the client has the content.
 func (s *filesServer) judge(r *http.Request, t Tree, c *content) (unchanged bool, err error) {
 	if err := s.ifMatch(r, t, c); err != nil {
 		return false, err
@@ -139,8 +140,8 @@ func (s *filesServer) judge(r *http.Request, t Tree, c *content) (unchanged bool
 	return ok && !c.modified.Truncate(time.Second).After(since), nil
 }
 
-// ifMatch is the part of judge that changes are held against, too. c is nil
-// where there is no file.
+// ifMatch is the part of judge that also applies to changes. c is nil where
+// there is no file.
 func (s *filesServer) ifMatch(r *http.Request, t Tree, c *content) error {
 	match, ok := readCondition(r.Header.Values("If-Match"))
 	switch {
@@ -192,8 +193,8 @@ func (s *filesServer) digest(ctx context.Context, t Tree, c *content, want condi
 	return strongTag([sha256.Size]byte(sum.Sum(nil))), nil
 }
 
-// readTime reads the value of a header that holds a time. What cannot be read
-// is passed over, as RFC 9110 has it.
+// readTime parses the value of a header that holds a time. It ignores an invalid
+// value, as RFC 9110 requires.
 func readTime(values []string) (time.Time, bool) {
 	if len(values) != 1 {
 		return time.Time{}, false
@@ -202,8 +203,8 @@ func readTime(values []string) (time.Time, bool) {
 	return at, err == nil
 }
 
-// rangeCounts reports whether If-Range, if it is there, lets a range count:
-// only where it has the strong tag of this very content.
+// rangeCounts reports whether If-Range, if given, permits a range: only with the
+// strong tag of this content.
 func (c *content) rangeCounts(r *http.Request) bool {
 	values := r.Header.Values("If-Range")
 	if len(values) == 0 {
@@ -243,5 +244,5 @@ func (c *content) send(w http.ResponseWriter, r *http.Request, t Tree, at span, 
 	return nil
 }
 
-// missing reports whether err says that there is nothing of that name.
+// missing reports whether err says that there is no file of that name.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || sandbox.IsNotFound(err) }

@@ -42,7 +42,8 @@ func TestPathsStayInside(t *testing.T) {
 				switch {
 				case a.Status >= 400 && a.Status < 500:
 				case method == "PUT" && (a.Status == 201 || a.Status == 200) && strings.HasPrefix(served.JSON[api.WrittenFile](t, a).Path, "/"):
-					// An odd name in the workspace, or below a folder for temporary files of its own.
+					// The path is an unusual name in the workspace, or below the
+					// sandbox's own folder for temporary files.
 				case method == "DELETE" && a.Status == 204: // the same
 				case method != "PUT" && a.Status == 200 && !strings.Contains(a.Body, "of the host") && !strings.Contains(a.Body, "root:"):
 				default:
@@ -106,7 +107,8 @@ func TestOthersHaveNothing(t *testing.T) {
 	})
 }
 
-// archive is one with these entries; the content of a file is its Linkname.
+// archive returns an archive with these entries; the content of a file is its
+// Linkname.
 func archive(t *testing.T, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -174,8 +176,9 @@ func TestArchives(t *testing.T) {
 	})
 }
 
-// TestBadArchives holds that what is not an archive, or one that leads out or
-// is a bomb, ends with a refusal, and that what is outside stays as it is.
+// TestBadArchives holds that invalid archives, archives that lead out of the
+// folder and decompression bombs are refused, and that files outside stay as
+// they are.
 func TestBadArchives(t *testing.T) {
 	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		r.Want(201, "acme", "PUT", base+"/files/workspace/victim", "x")
@@ -223,8 +226,8 @@ func TestBadArchives(t *testing.T) {
 	})
 }
 
-// TestLinksLeadNowhere holds that links which code inside has made are no way
-// out of the sandbox.
+// TestLinksLeadNowhere holds that links made by code inside do not lead out of
+// the sandbox.
 func TestLinksLeadNowhere(t *testing.T) {
 	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		name := strings.TrimPrefix(base, "/v1/sandboxes/")

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// A long tree is one folder, whatever it is called, full of links that lead far.
+// A long tree is one folder, for every name, full of links with long targets.
 type long struct {
 	resource.Tree
 	of     fstest.MapFS

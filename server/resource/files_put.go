@@ -50,7 +50,7 @@ func (s *filesServer) Put(w http.ResponseWriter, r *http.Request, t Tree, scope,
 	return api.WrittenFile{Path: name, Size: n, Created: created, ETag: tag.String()}, nil
 }
 
-// putOptions reads what a PUT may say beside its body.
+// putOptions reads the parameters of a PUT.
 func putOptions(r *http.Request) (fs.FileMode, error) {
 	if r.Header.Get("Content-Range") != "" {
 		return 0, malformed("Content-Range", "a part of a file cannot be replaced", "send the whole content")
@@ -70,7 +70,7 @@ func putOptions(r *http.Request) (fs.FileMode, error) {
 	return fs.FileMode(mode), nil
 }
 
-// mayPut holds the request's conditions against what is there.
+// mayPut checks the request's conditions against the existing file.
 func (s *filesServer) mayPut(r *http.Request, t Tree, name string) (exclusive, created bool, err error) {
 	none, ok := readCondition(r.Header.Values("If-None-Match"))
 	if !ok {
@@ -106,7 +106,7 @@ func (s *filesServer) mayPut(r *http.Request, t Tree, name string) (exclusive, c
 	return false, c == nil, nil
 }
 
-// lookFor is look where nothing may be there: the content is nil then.
+// lookFor is look for a file that need not exist: the content is nil then.
 func (s *filesServer) lookFor(ctx context.Context, t Tree, name string, exclusive bool) (*content, error) {
 	c, err := s.look(ctx, t, name)
 	switch {
@@ -115,7 +115,7 @@ func (s *filesServer) lookFor(ctx context.Context, t Tree, name string, exclusiv
 	case missing(err):
 		return nil, nil
 	case exclusive:
-		// Whatever it is, it is there: that is for the file system to say.
+		// The name exists; the file system refuses the exclusive write.
 		return nil, nil
 	}
 	return nil, err

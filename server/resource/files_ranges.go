@@ -13,7 +13,7 @@ func (s span) contentRange(size int64) string {
 	return "bytes " + strconv.FormatInt(s.start, 10) + "-" + strconv.FormatInt(s.start+s.length-1, 10) + "/" + strconv.FormatInt(size, 10)
 }
 
-// What a Range header comes to.
+// The result of reading a Range header.
 type ranged int
 
 const (
@@ -22,9 +22,9 @@ const (
 	unsatisfiable               // ranges of which the content has none
 )
 
-// readRange says which part of a content of that size is asked for. Several
-// ranges at once are passed over, as RFC 9110 allows: the answer would be
-// larger than the whole where they overlap. So is what cannot be read.
+// readRange returns the requested part of a content of that size. It ignores a
+// list of several ranges, as RFC 9110 allows: the answer would be larger than
+// the whole where they overlap. It also ignores an invalid header.
 func readRange(values []string, size int64) (span, ranged) {
 	if len(values) != 1 {
 		return span{}, whole
@@ -66,8 +66,8 @@ func readRange(values []string, size int64) (span, ranged) {
 
 func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// number is the value of digits; what is beyond 63 bits is the largest number,
-// which is beyond every content too.
+// number returns the value of digits; beyond 63 bits it is the largest number,
+// which is larger than every content.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

@@ -35,7 +35,7 @@ const transferTime = time.Hour
 
 const filesBase = api.Prefix + "/sandboxes/{name}"
 
-// pathDoc is what there is to say of every path in an address.
+// pathDoc is the documentation of every path in an address.
 const pathDoc = "The path is the one inside the sandbox without its first slash, such as workspace/a.txt. "
 
 // Routes implements [route.Resource].
@@ -95,7 +95,7 @@ func (x *filesResource) contents() []Route {
 	}}
 }
 
-// content8 is the kind of content of files, whatever is in them.
+// content8 is the content type of all files.
 const content8 = "application/octet-stream"
 
 var pathParam = Param{Name: "path", Required: true, Length: maxPath, Doc: "Inside; relative ones are in the workspace"}
@@ -123,7 +123,7 @@ func (x *filesResource) changes() []Route {
 	}}
 }
 
-// changeTime is how long walking or removing a tree may take.
+// changeTime is how long scanning or removing a tree may take.
 const changeTime = 10 * time.Minute
 
 // with calls fn with the files of the call's sandbox, after waiting for the
@@ -144,7 +144,7 @@ func (x *filesResource) with(c *Call, room *keylock.Turns, fn func(t Tree, scope
 	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool(tool), Changes: tool == "write"}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
 }
 
-// toolOf is the tool of an agent that does the same.
+// toolOf returns the tool of an agent that does the same.
 func toolOf(c *Call) string {
 	if m := c.Request.Method; m == http.MethodGet || m == http.MethodHead || c.Route.ID == "globFiles" {
 		return "read"
@@ -152,7 +152,7 @@ func toolOf(c *Call) string {
 	return "write"
 }
 
-// within is with for answers that are JSON.
+// within is with for answers in JSON.
 func within[T any](x *filesResource, c *Call, room *keylock.Turns, fn func(t Tree, scope string) (T, error)) (any, error) {
 	var out T
 	err := x.with(c, room, func(t Tree, scope string) (err error) {

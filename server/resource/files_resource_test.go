@@ -152,8 +152,8 @@ func TestOneWins(t *testing.T) {
 	})
 }
 
-// TestCutUpload holds that a body that does not come to its end, or is too
-// large, replaces nothing.
+// TestCutUpload holds that a body that is incomplete or too large replaces
+// nothing.
 func TestCutUpload(t *testing.T) {
 	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/kept"
@@ -175,7 +175,7 @@ func TestCutUpload(t *testing.T) {
 		go func() {
 			_, _ = in.Write(bytes.Repeat([]byte("y"), 100_000))
 			give()
-			in.CloseWithError(context.Canceled) // the client waits for its body to let go
+			in.CloseWithError(context.Canceled) // the client waits until its body is closed
 		}()
 		if res, err := r.Send(ctx, "acme", "PUT", at, begun); err == nil {
 			res.Body.Close()

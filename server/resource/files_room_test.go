@@ -103,8 +103,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestRoomUntilItIsRead holds that a page of a folder takes its room for as long
-// as it is not read: it is in memory until then.
+// TestRoomUntilItIsRead holds that a page of a folder counts until the client
+// has read it, because it is in memory until then.
 func TestRoomUntilItIsRead(t *testing.T) {
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
 		return []resource.Resource{resource.NewFilesResource(r.Manager, resource.Limits{})}

@@ -16,7 +16,7 @@ type tag struct {
 	value string // without quotes
 }
 
-// strongTag is that of the content with this digest.
+// strongTag returns the tag of the content with this digest.
 func strongTag(sum [sha256.Size]byte) tag { return tag{value: "sha256-" + hex.EncodeToString(sum[:])} }
 
 // weakTag returns the tag of a file whose content was not read.
@@ -24,7 +24,7 @@ func weakTag(info fs.FileInfo) tag {
 	return tag{weak: true, value: strconv.FormatInt(info.Size(), 16) + "-" + strconv.FormatInt(info.ModTime().UnixNano(), 16)}
 }
 
-// String is the tag as headers have it.
+// String returns the tag in the form of a header.
 func (t tag) String() string {
 	if t.weak {
 		return `W/"` + t.value + `"`
@@ -48,7 +48,7 @@ type condition struct {
 // maxTags bounds what one header may list.
 const maxTags = 64
 
-// readCondition reads the values of one header. ok is false for what is
+// readCondition parses the values of one header. ok is false for a value that is
 // neither * nor a list of tags.
 func readCondition(values []string) (c condition, ok bool) {
 	if len(values) == 0 {
@@ -77,7 +77,7 @@ func readCondition(values []string) (c condition, ok bool) {
 	}
 }
 
-// readTag reads the tag that text begins with.
+// readTag parses the tag at the beginning of text.
 func readTag(text string) (t tag, rest string, ok bool) {
 	if t.weak = strings.HasPrefix(text, "W/"); t.weak {
 		text = text[2:]

@@ -110,7 +110,7 @@ func TestReadRange(t *testing.T) {
 	}
 }
 
-// FuzzReadRange holds that what is answered is always within the content.
+// FuzzReadRange holds that the answered range is always within the content.
 func FuzzReadRange(f *testing.F) {
 	for _, s := range []string{"bytes=0-0", "bytes=-5", "bytes=5-", "bytes=9999999999999999999-", "bytes=1-0", ""} {
 		f.Add(s, int64(10))
@@ -129,7 +129,8 @@ func FuzzReadRange(f *testing.F) {
 	})
 }
 
-// FuzzReadCondition holds that what was read is a list that reads the same.
+// FuzzReadCondition holds that a parsed list has a text form that parses to the
+// same list.
 func FuzzReadCondition(f *testing.F) {
 	for _, s := range []string{"*", `"a"`, `W/"a", "b"`, `"`, `W/`, `,,,`, "\"a\" \t,\"b\""} {
 		f.Add(s)

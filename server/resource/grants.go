@@ -31,14 +31,14 @@ type grantsPerformer interface {
 	Profile(ctx context.Context, req manager.Operation) (grant.Profile, error)
 }
 
-// A Registrar takes grants back and notes derived ones; *control.Control of
+// A Registrar revokes grants and registers derived ones; *control.Control of
 // package manager/control is one.
 type Registrar interface {
 	Derive(g grant.Grant, w grant.Wish) (grant.Grant, error)
 	// Revoke revokes the grant with g's tenant and ID, and remembers that until
 	// its Expires.
 	Revoke(g grant.Grant) error
-	// RevokeOf is Revoke of a grant of that agent, and of no other.
+	// RevokeOf revokes g only if it is a grant of that agent.
 	RevokeOf(agent string, g grant.Grant) error
 }
 
@@ -49,15 +49,17 @@ type grantsResource struct {
 	now       func() time.Time
 }
 
-// New returns the resource. The registrar is asked for when it is needed first.
+// NewGrants returns the resource. It calls r when it first needs the registrar.
 func NewGrants(p grantsPerformer, r func() (Registrar, error)) *grantsResource {
 	return &grantsResource{performer: p, registrar: r, now: time.Now}
 }
 
 const (
-	// maxBody is the most of a request in bytes: what an operation writes, too.
+	// grantsMaxBody is the most of a request in bytes, with the data that an
+	// operation writes.
 	grantsMaxBody = 16 << 20
-	// operating is how long one operation may take; its grant says less.
+	// operating is how long one operation may take; its grant sets a shorter
+	// time.
 	operating = time.Hour
 	// maxAhead is how long a revocation is remembered at most.
 	maxAhead = 366 * 24 * time.Hour
@@ -85,7 +87,7 @@ func (x *grantsResource) Routes() []Route {
 	}}
 }
 
-// owned refuses grants that are not the caller's to use.
+// owned refuses grants that the caller may not use.
 func owned(c *Call, g grant.Grant, line []grant.Grant) error {
 	for i, g := range append([]grant.Grant{g}, line...) {
 		at := "grant"
@@ -103,7 +105,7 @@ func owned(c *Call, g grant.Grant, line []grant.Grant) error {
 	return nil
 }
 
-// placed puts the place of what an error is about before its field.
+// placed prefixes the field of an error with its place.
 func placed(before string, err error) error {
 	e, ok := err.(*sandbox.Error)
 	if !ok || e.Code != sandbox.CodeValidation || e.Field == "" {
@@ -114,7 +116,8 @@ func placed(before string, err error) error {
 	return &named
 }
 
-// ofRequest names the field of the request that a wish was made of.
+// ofRequest returns err with the field of the request that the wish was made
+// from.
 func ofRequest(err error) error {
 	e, ok := err.(*sandbox.Error)
 	if !ok || !strings.HasPrefix(e.Field, "wish.") {
@@ -190,10 +193,10 @@ func (x *grantsResource) revoke(c *Call) (any, error) {
 	return nil, r.Revoke(g)
 }
 
-// until is how long a revocation is remembered: until the time that the request
-// names, which is at most [maxAhead] from now, and for maxAhead where it names
-// none. The longest time is the default because a revocation that is forgotten
-// before its grant ends gives the grant back.
+// until returns how long a revocation is remembered: until the time that the
+// request names, which is at most [maxAhead] from now, and for maxAhead where it
+// names none. The longest time is the default because forgetting a revocation
+// before its grant ends makes the grant valid again.
 func (x *grantsResource) until(c *Call) (time.Time, error) {
 	most := x.now().Add(maxAhead)
 	text := c.Text("expires")

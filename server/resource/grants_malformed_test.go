@@ -61,8 +61,8 @@ func spoil(t *testing.T, whole map[string]any, path string, of reflect.Type) (al
 	return all
 }
 
-// put sets the value at a path like grant.capabilities[0].path, and makes what is
-// on the way where it is missing.
+// grantsPut sets the value at a path like grant.capabilities[0].path, and makes
+// missing objects on the way.
 func grantsPut(in map[string]any, path string, value any) {
 	name, rest, deeper := strings.Cut(path, ".")
 	name, _, listed := strings.Cut(name, "[")
@@ -98,9 +98,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestMalformedTypes holds of every field that a grant and a manifest have, at any
-// depth, that a value of another type is refused by the name of exactly that
-// field. The fields are those of the types, so that a new one is looked at too.
+// TestMalformedTypes holds for every field of a grant and a manifest, at any
+// depth, that a value of another type is refused with the name of exactly that
+// field. It enumerates the fields of the types, so that it covers new ones.
 func TestMalformedTypes(t *testing.T) {
 	r := grantsNewRig(t, "memory")
 	o := r.order("acme", grant.Operation{})
@@ -158,7 +158,8 @@ func TestMalformedValues(t *testing.T) {
 		if words := []string{".kind", ".safety", ".sideEffects[0]"}; slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(field, w) }) {
 			return // the document enumerates the values, so no answer of 200 is expected
 		}
-		// Carrying out says the same, as an answer about the operation where it is on record.
+		// The answer of an operation is the same, as a result where the
+		// operation is on record.
 		whole["operation"] = map[string]any{"kind": "FsRead", "path": "/workspace/a"}
 		if a = r.Ask("acme", "POST", "/v1/operate", text(t, whole)); a.Status == 200 {
 			if done := served.JSON[api.Performed](t, a); done.OK || done.Field != field {

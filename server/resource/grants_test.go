@@ -53,7 +53,7 @@ func grantsNewRig(t *testing.T, wall string) *grantsRig {
 	return r
 }
 
-// order is a request for an operation under a grant of its own.
+// order returns a request for an operation under its own grant.
 func (r *grantsRig) order(tenant string, do grant.Operation) api.Operate {
 	r.serial++
 	now, n := time.Now(), strconv.Itoa(r.serial)
@@ -155,8 +155,8 @@ func TestCheckDeriveRevoke(t *testing.T) {
 	}
 }
 
-// TestRevokeWithoutExpiry holds that a grant can be taken back by its id alone,
-// and that a time which is none is refused all the same.
+// TestRevokeWithoutExpiry holds that a grant can be revoked by its id alone, and
+// that an invalid time is still refused.
 func TestRevokeWithoutExpiry(t *testing.T) {
 	r := grantsNewRig(t, "memory")
 	o := r.order("acme", grant.Operation{})
@@ -265,8 +265,9 @@ func TestGrantsOfOthers(t *testing.T) {
 	r.Want(403, "acme-s1", "DELETE", "/v1/grants/"+mine.Grant.ID+"?expires=2026-12-01T00:00:00Z", "")
 }
 
-// TestRevocationsOfOneAgent holds that a token for one agent takes back grants of that
-// agent, with all that were derived from them, and no other of the tenant.
+// TestRevocationsOfOneAgent holds that a token for one agent can revoke grants
+// of that agent, with all that were derived from them, and no other grant of the
+// tenant.
 func TestRevocationsOfOneAgent(t *testing.T) {
 	r := grantsNewRig(t, "memory")
 	o := r.order("acme", grant.Operation{})

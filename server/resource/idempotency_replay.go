@@ -41,13 +41,13 @@ const (
 	op         = "use idempotency key"
 )
 
-// An Answer is what was said to a request.
+// An Answer is the stored answer to a request.
 type idempotencyAnswer struct {
 	Status int             `json:"status"`
 	Body   json.RawMessage `json:"body"`
 }
 
-// entry is an answer as it lies on disk.
+// entry is the form of an answer on disk.
 type entry struct {
 	Request string    `json:"request"` // digest
 	Until   time.Time `json:"until"`
@@ -74,15 +74,15 @@ func Open(dir string) (*Answers, error) {
 	return &Answers{dir: path, now: time.Now, running: map[string]chan struct{}{}, count: map[string]int{}}, nil
 }
 
-// An Owner says whose keys are meant. Keys of one owner are not those of another,
-// and push out none of them.
+// An Owner is the owner of keys. Keys of one owner are independent of those of
+// another, and displace none of them.
 type idempotencyOwner struct {
 	Tenant  string
 	Agent   string // empty where the caller is bound to none
 	Session string // empty where the caller is bound to none
 }
 
-// folder is where the answers of the owner lie below dir.
+// folder returns the folder of the owner's answers below dir.
 func (o idempotencyOwner) folder(dir string) string {
 	space := nameOf("agent", o.Agent)
 	if o.Session != "" {
@@ -91,7 +91,7 @@ func (o idempotencyOwner) folder(dir string) string {
 	return filepath.Join(dir, nameOf("tenant", o.Tenant), space)
 }
 
-// most is how many answers of the owner are kept.
+// most returns how many answers of the owner are kept.
 func (o idempotencyOwner) most() int {
 	if o.Session != "" {
 		return maxSession
@@ -99,10 +99,11 @@ func (o idempotencyOwner) most() int {
 	return maxAnswers
 }
 
-// Do returns the answer that the owner's key has, or has do find it and keeps
-// it. Where the owner has too many the oldest go. Of requests with one key that come at the same time one is done, and the
-// others wait for it. A key that was used for another request, by its content,
-// is [sandbox.CodeValidation]. An error of do is not kept.
+// Do returns the answer of the owner's key, or calls do and keeps its answer.
+// Where the owner has too many answers it removes the oldest. Of concurrent
+// requests with one key one calls do, and the others wait for its answer. A key
+// that was used for a request with other content is [sandbox.CodeValidation]. An
+// error of do is not kept.
 func (a *Answers) Do(ctx context.Context, of idempotencyOwner, key string, content []byte, do func() (idempotencyAnswer, error)) (answer idempotencyAnswer, replayed bool, err error) {
 	if !isKey(key) {
 		return idempotencyAnswer{}, false, &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "idempotencyKey", Message: "it is too long, or has other signs in it than visible ones of ASCII"}
@@ -157,7 +158,7 @@ func (a *Answers) enter(ctx context.Context, path string) (leave func(), err err
 	}
 }
 
-// read returns what is kept. What is damaged or too old is not.
+// read returns the kept answer. It ignores one that is damaged or too old.
 func (a *Answers) read(path string) (entry, bool, error) {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,8 +181,9 @@ func (a *Answers) read(path string) (entry, bool, error) {
 	return e, true, nil
 }
 
-// admit counts one answer more in a folder, and takes the oldest away where there
-// are most already: some more than needed, so that not each request looks at all.
+// admit counts one more answer in a folder, and removes the oldest where there
+// are most already: some more than needed, so that not every request has to list
+// the folder.
 func (a *Answers) admit(dir string, most int) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return statedir.Unavailable(op, dir, err)
@@ -199,8 +201,8 @@ func (a *Answers) admit(dir string, most int) error {
 	return nil
 }
 
-// trim removes the oldest files of a folder where it has more than most, and spare
-// of them besides. It returns how many are left.
+// trim removes the oldest files of a folder where it has more than most, and
+// spare more of them. It returns how many are left.
 func trim(dir string, most, spare int) (int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) <= most {
@@ -240,8 +242,8 @@ func (a *Answers) write(path string, e entry) error {
 	return nil
 }
 
-// Sweep takes away what is too old, and returns how many that were. It does so
-// for as long as ctx lasts.
+// Sweep removes answers that are too old, and returns how many. It stops when
+// ctx ends.
 func (a *Answers) Sweep(ctx context.Context) (int, error) {
 	n, errs, dirs := 0, []error{}, []string{}
 	err := filepath.WalkDir(a.dir, func(path string, e fs.DirEntry, err error) error {
@@ -280,7 +282,7 @@ func (a *Answers) Sweep(ctx context.Context) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// busy reports whether a request is at a key below dir. The lock is held.
+// busy reports whether a request uses a key below dir. The lock is held.
 func (a *Answers) busy(dir string) bool {
 	for path := range a.running {
 		if strings.HasPrefix(path, dir+string(filepath.Separator)) {
@@ -290,7 +292,7 @@ func (a *Answers) busy(dir string) bool {
 	return false
 }
 
-// drop takes a file away unless it holds an answer that is still good.
+// drop removes a file unless it holds an answer that is still valid.
 func (a *Answers) drop(ctx context.Context, path string) (bool, error) {
 	leave, err := a.enter(ctx, path)
 	if err != nil {

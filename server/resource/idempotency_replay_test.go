@@ -139,8 +139,8 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	<-done // it writes into the folder, which goes with the test
 }
 
-// TestKeysOfASessionAreItsOwn holds that one session neither finds nor pushes out what
-// another has asked for, and that of too many keys the oldest go.
+// TestKeysOfASessionAreItsOwn holds that one session neither finds nor displaces
+// the answers of another, and that of too many keys the oldest are removed.
 func TestKeysOfASessionAreItsOwn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "answers")
 	a := openIdempotency(t, dir)

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Finder knows sandboxes; *manager.Manager is one.
+// A Finder finds sandboxes; *manager.Manager is one.
 type Finder interface {
 	// Recorded is called first; for a sandbox of another caller no other method
 	// is called.
@@ -24,7 +24,7 @@ type Finder interface {
 	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
 }
 
-// A Sandbox is one that the caller may use.
+// A Sandbox is a sandbox that the caller may use.
 type lookupSandbox struct {
 	Name   string
 	Record registry.Record
@@ -68,8 +68,8 @@ func Own(c *Call, f Finder) (lookupSandbox, error) {
 	return s, err
 }
 
-// Unshared is an error where what there is of a session, by its scope, is also
-// others' than the caller's. name is what it is called, as far as that is known.
+// Unshared returns an error where the scope makes an object of a session shared
+// with other callers. name is the object's name, as far as it is known.
 func Unshared(c *Call, of config.Who, scope sandbox.Scope, name string) error {
 	if Allowed(c, of.Tenant, of.Agent, of.Session, scope) {
 		return nil
@@ -95,7 +95,7 @@ func InWall(c *Call, f Finder) (lookupSandbox, error) {
 // Inside returns an error unless commands of the session run in a sandbox.
 func Inside(f Finder, who config.Who) (manager.Usable, error) { return InsideWith(f, who, nil) }
 
-// InsideWith is [Inside] for a call with flags; nil is without.
+// InsideWith is [Inside] for a call with flags; nil is none.
 func InsideWith(f Finder, who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
 	u, err := f.Usable(who, flags)
 	if err == nil && u.Place != manager.InWall {
@@ -104,8 +104,8 @@ func InsideWith(f Finder, who config.Who, flags *config.SandboxSettings) (manage
 	return u, err
 }
 
-// Allowed reports whether what belongs to that session is the caller's to
-// name. What agents or sessions share is not one session's.
+// Allowed reports whether the caller may name what belongs to that session. What
+// agents or sessions share does not belong to one session.
 func Allowed(c *Call, tenant, agent, session string, scope sandbox.Scope) bool {
 	return Owns(c.Caller, tenant, agent, session, scope)
 }

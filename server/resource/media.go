@@ -27,7 +27,7 @@ type mediaResource struct{ stager mediaStager }
 // New returns the resource.
 func NewMedia(s mediaStager) *mediaResource { return &mediaResource{s} }
 
-// staging is how long copying may take; the settings say less.
+// staging is how long copying may take; the settings set a shorter time.
 const staging = 10 * time.Minute
 
 // Routes implements [route.Resource].

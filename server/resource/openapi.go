@@ -15,13 +15,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// Version is that of the interface, by SemVer.
+// openapiVersion is the version of the interface, by SemVer.
 const openapiVersion = "1.0.0"
 
 // A doc is a part of the document.
 type doc = map[string]any
 
-// Document returns the document of routes as JSON, the same one each time.
+// Document returns the document of routes as JSON. The output is deterministic.
 func Document(routes []Route) ([]byte, error) {
 	b := builder{schemas: schemas{all: map[string]any{}, names: map[component]string{}}, responses: doc{}, tags: map[string]bool{}}
 	b.schemas.of(api.Problem{}, jsonschema.Output)
@@ -53,8 +53,8 @@ func Document(routes []Route) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// pathOf is a path as OpenAPI has it, which knows no parameters of several
-// segments.
+// pathOf returns a path in the form of OpenAPI, which has no parameters of
+// several segments.
 func pathOf(pattern string) string { return strings.ReplaceAll(pattern, "...}", "}") }
 
 type builder struct {
@@ -106,10 +106,10 @@ func (b *builder) operation(r Route) doc {
 	return op
 }
 
-// binary is content that is no JSON.
+// binary describes content that is not JSON.
 func binary() doc { return doc{"schema": doc{"type": "string", "format": "binary"}} }
 
-// params are the parameters of an operation.
+// params returns the parameters of an operation.
 func (b *builder) params(r Route) []any {
 	out := []any{}
 	for segment := range strings.SplitSeq(r.Path, "/") {
@@ -165,7 +165,7 @@ func param(in string, p Param) doc {
 	return out
 }
 
-// parameters are the headers of every route.
+// parameters returns the headers of every route.
 func parameters() doc {
 	header := func(name, says string) doc {
 		return doc{"in": "header", "name": name, "description": says, "schema": doc{"type": "string"}}
@@ -179,7 +179,7 @@ func parameters() doc {
 	}
 }
 
-// answers are the responses of an operation.
+// answers returns the responses of an operation.
 func (b *builder) answers(r Route) doc {
 	out := doc{}
 	content := doc{}
@@ -220,7 +220,8 @@ func success(r Route) int {
 	return http.StatusOK
 }
 
-// Problems are the statuses of the problems that a route may answer with.
+// problemsOpenapi returns the statuses of the problems that a route may answer
+// with.
 func problemsOpenapi(r Route) []int {
 	out := append([]int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, r.Errors...)
 	if r.Role != "" {
@@ -239,7 +240,7 @@ func problemsOpenapi(r Route) []int {
 	return slices.Compact(out)
 }
 
-// problem is the name of the response of that status.
+// problem returns the name of the response of that status.
 func (b *builder) problem(status int) string {
 	name := "Problem" + strconv.Itoa(status)
 	answer := doc{"description": http.StatusText(status), "content": doc{api.ContentProblem: doc{"schema": b.schemas.of(api.Problem{}, jsonschema.Output)}}}

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/jsonschema/published"
 )
 
-// schemas makes the components of types: each struct with a name once for each
-// direction in which it goes, under a name of its own.
+// schemas makes the components of types: one for each struct with a name and
+// each direction in which it is used, each with its own name.
 type schemas struct {
 	all   map[string]any
 	names map[component]string
@@ -24,13 +24,13 @@ type component struct {
 	d jsonschema.Direction
 }
 
-// of is the schema of values of the type of v: mostly a reference.
+// of returns the schema of values of the type of v: mostly a reference.
 func (s *schemas) of(v any, d jsonschema.Direction) map[string]any {
 	return s.generator(d, nil).Of(reflect.TypeOf(v))
 }
 
-// ref is a reference to the component of the struct t, which is made when it
-// is needed first.
+// ref returns a reference to the component of the struct t, which it makes when
+// it is first needed.
 func (s *schemas) ref(t reflect.Type, d jsonschema.Direction) string {
 	c := component{t, d}
 	name, ok := s.names[c]
@@ -43,7 +43,7 @@ func (s *schemas) ref(t reflect.Type, d jsonschema.Direction) string {
 	return "#/components/schemas/" + name
 }
 
-// nameFor is a name that no other component has.
+// nameFor returns a name that no other component has.
 func (s *schemas) nameFor(c component) string {
 	direction := "Output"
 	if c.d == jsonschema.Input {
@@ -59,8 +59,8 @@ func (s *schemas) nameFor(c component) string {
 	panic("two types are called " + long) // of packages that are called alike, which a test would see
 }
 
-// generator makes schemas in one direction. The type root is made itself;
-// other structs become references.
+// generator returns a generator of schemas in one direction. It inlines the type
+// root; other structs become references.
 func (s *schemas) generator(d jsonschema.Direction, root reflect.Type) jsonschema.Generator {
 	g := jsonschema.Generator{Describe: openapiDescribe, Words: words, Open: d == jsonschema.Output}
 	g.Special = func(to map[string]any, t reflect.Type, f reflect.StructField) bool {
@@ -95,7 +95,7 @@ func (s *schemas) generator(d jsonschema.Direction, root reflect.Type) jsonschem
 	return g
 }
 
-// nullable is the type of a field that is null where there is nothing to say.
+// nullable returns the type of a field that is null where it has no value.
 func nullable(name string, f reflect.StructField) any {
 	if f.Type != nil && f.Type.Kind() == reflect.Pointer && jsonschema.Always(f) {
 		return []string{name, "null"}
@@ -103,7 +103,7 @@ func nullable(name string, f reflect.StructField) any {
 	return name
 }
 
-// describe adds what is said about a field as a whole.
+// openapiDescribe adds the description of a field as a whole.
 func openapiDescribe(s map[string]any, f reflect.StructField) {
 	if doc := f.Tag.Get("doc"); doc != "" {
 		s["description"] = doc
@@ -128,7 +128,7 @@ func words(s map[string]any, t reflect.Type, f reflect.StructField) {
 	openapiBound(s, f, "maxlen", "maxLength", t.Kind() == reflect.String)
 }
 
-// bound writes a tag that is a number under a keyword, where it applies.
+// openapiBound writes a numeric tag under a keyword, where it applies.
 func openapiBound(s map[string]any, f reflect.StructField, tag, key string, applies bool) {
 	if n, err := strconv.Atoi(f.Tag.Get(tag)); err == nil && applies {
 		s[key] = n

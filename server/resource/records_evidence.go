@@ -17,13 +17,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// An EvidenceStore answers for what was done; *evidence.Store is one.
+// An EvidenceStore reads the records of what was done; *evidence.Store is one.
 type evidenceStore interface {
 	Query(ctx context.Context, f evidence.Filter) iter.Seq2[evidence.Record, error]
 	Verified(ctx context.Context, c evidence.Check) (evidence.Verified, error)
 }
 
-// Evidence is the resource of what was done.
+// Evidence is the resource for the records of what was done.
 type recordsEvidence struct{ store evidenceStore }
 
 // NewEvidence returns the resource.
@@ -32,7 +32,7 @@ func NewEvidence(s evidenceStore) *recordsEvidence { return &recordsEvidence{s} 
 // reading is how long reading all records of a tenant may take.
 const reading = 5 * time.Minute
 
-// statusOpen is that of an operation without an end.
+// statusOpen is the status of an operation without an end.
 const statusOpen = "open"
 
 // Routes implements [route.Resource].
@@ -106,8 +106,8 @@ func (e *recordsEvidence) operations(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// All that a filter asks has to hold for the begin, so that the end of an
-	// operation is not lost over it; whose it is holds for both.
+	// The filter applies to the begin of an operation, so that it does not
+	// remove the end; tenant, agent and session are the same for both.
 	f := s.evidence()
 	all := e.store.Query(c.Context(), evidence.Filter{Tenant: f.Tenant, AllTenants: f.AllTenants})
 	out := api.OperationList{Operations: []api.OperationRecord{}}
@@ -199,7 +199,7 @@ func (e *recordsEvidence) verify(c *Call) (any, error) {
 	return out, nil
 }
 
-// counting reads whose signatures count, and what has to be signed.
+// counting reads which keys are trusted, and what has to be signed.
 func counting(c *Call) (keys []ed25519.PublicKey, signed *journal.Place, err error) {
 	for _, text := range c.Texts("key") {
 		k, err := evidence.ParsePublic(text)

@@ -25,7 +25,7 @@ type scope struct {
 	limit                           int // 0 has no bound, which streams have
 }
 
-// scopeParams are what a scope is read from.
+// scopeParams returns the parameters that a scope is read from.
 func scopeParams(more ...Param) []Param {
 	return append([]Param{
 		{Name: "agent", Length: 64, Doc: "Only of this agent"},

@@ -8,11 +8,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// streamDoc is what there is to say of every list that can be a stream.
+// streamDoc is the documentation of every list that can be streamed.
 const streamDoc = "With Accept: text/event-stream each record is an event, as many as there are, or as limit says; " +
 	"a stream that ends without an event end or error was cut off."
 
-// recordEvents are those of a stream of records.
+// recordEvents returns the events of a stream of records.
 func recordEvents(record any) []Event {
 	return []Event{
 		{Name: api.EventRecord, Data: record, Doc: "One record"},
@@ -65,7 +65,7 @@ func streamList[T, S any](c *Call, all iter.Seq2[T, error], limit int, shown fun
 			err = tell(api.EventRecord, shown(r))
 		}
 		if err != nil {
-			return Sent{}, nil // the caller has gone, and wants no more
+			return Sent{}, nil // the client has gone
 		}
 		if end.More {
 			break

@@ -40,7 +40,7 @@ func recordsNewRig(t *testing.T) recordsRig {
 	return r
 }
 
-// tried puts a violation of a session on record.
+// tried records a violation of a session.
 func (r recordsRig) tried(tenant, session, host string) {
 	r.T.Helper()
 	v := violation.FromNetwork(sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: host, Rule: "network.allowedDomains"},
@@ -101,7 +101,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// did puts an operation on record, without an end where status is empty.
+// did records an operation, without an end where status is empty.
 func (r recordsRig) did(tenant, session, id string, status evidence.Status) {
 	r.T.Helper()
 	add := func(kind evidence.Type, data any) {

@@ -13,13 +13,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A ViolationStore answers for what was tried and stopped; *store.Store is one.
+// A ViolationStore reads the records of what was stopped; *store.Store is one.
 type violationStore interface {
 	Query(ctx context.Context, f violation.Filter) iter.Seq2[violation.Record, error]
 	Clear(ctx context.Context, f violation.Filter, by string) (int64, error)
 }
 
-// Violations is the resource of what was tried and stopped.
+// Violations is the resource for the records of what was stopped.
 type recordsViolations struct{ store violationStore }
 
 // NewViolations returns the resource.

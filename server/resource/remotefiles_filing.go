@@ -33,8 +33,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
-// A Find returns the files that a request is about. ctx bounds what is done
-// with them; done is called when that has ended and the answer was written.
+// A Find returns the files that a request is about. ctx bounds their use; done
+// is called after that and when the answer was written.
 type remotefilesFind func(r *http.Request) (files sandbox.Files, ctx context.Context, done func(), err error)
 
 // A Tell returns an error as the sender of the request may see it; a nil Tell
@@ -48,7 +48,7 @@ func (t remotefilesTell) of(r *http.Request, err error) error {
 	return t(r, err)
 }
 
-// A request is one, with its files.
+// A request is an HTTP request with its files.
 type remotefilesRequest struct {
 	sandbox.Files
 	ctx  context.Context
@@ -86,11 +86,11 @@ func Mount(mux *http.ServeMux, prefix string, find remotefilesFind, tell remotef
 	})
 }
 
-// Lists reports whether a request that was handed to a [Find] is for what is in
-// a folder, which is held in memory until the answer was written.
+// Lists reports whether a request that was passed to a [Find] lists a folder,
+// whose entries are held in memory until the answer was written.
 func Lists(r *http.Request) bool { return strings.HasSuffix(r.Pattern, "/folder") }
 
-// open finds the files that r is about, as it wants them.
+// openRemotefiles finds the files that r is about, with its options.
 func openRemotefiles(find remotefilesFind, r *http.Request) (*remotefilesRequest, func(), error) {
 	files, ctx, done, err := find(r)
 	if err != nil {
@@ -213,8 +213,8 @@ func write(q *remotefilesRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A body that is cut off ends with an error, so that half a file replaces
-	// nothing.
+	// A body that is cut off ends with an error, so that an incomplete file
+	// replaces nothing.
 	return nil, q.Write(q.ctx, q.path, q.http.Body, sandbox.WriteOptions{Perm: perm, Exclusive: q.q.Get("exclusive") == "true"})
 }
 

@@ -61,42 +61,42 @@ type Route struct {
 	Errors  []int // statuses of problems, beside those that every route may have
 	Replies []int // statuses below 400 without a body, such as 304
 
-	// Events are those of an answer with text/event-stream, which a route with
-	// Stream gives: always, or where the request accepts it and Response is
+	// Events are the events of an answer with text/event-stream, which a route
+	// with Stream sends: always, or where the request accepts it and Response is
 	// set.
 	Events []Event
-	// Stream lets the answer go on for as long as the caller listens.
+	// Stream lets the answer go on for as long as the client reads.
 	Stream bool
 	// Follows marks a stream that only reports what other requests do: cutting
 	// it off loses nothing, so a server that shuts down does not wait for it.
 	Follows bool
-	// Socket makes it a WebSocket: Do takes the connection over.
+	// Socket makes it a WebSocket: Do takes over the connection.
 	Socket bool
 
 	Body    int64         // the most bytes of a body; 0 is the daemon's own, [Endless] no bound
 	Timeout time.Duration // 0 is the daemon's own; [Endless] leaves it to Do
 
-	// Exempt keeps answering while the daemon drains, and is not counted
+	// Exempt routes are served while the daemon drains, and are not counted
 	// against the quota of requests.
 	Exempt bool
 
 	Do func(*Call) (any, error)
 }
 
-// Endless is a bound that is none.
+// Endless disables a bound.
 const Endless = -1
 
 // A Resource has routes.
 type Resource interface{ Routes() []Route }
 
-// An Event is one of a stream.
+// An Event describes an event of a stream.
 type Event struct {
 	Name string
 	Data any // zero value
 	Doc  string
 }
 
-// A Type is what the text of a parameter means.
+// A Type is the type of a parameter's value.
 type Type string
 
 // The types of parameters.
@@ -106,9 +106,9 @@ const (
 	Boolean Type = "boolean" // true or false; nothing at all is true
 )
 
-// A Param is one parameter of the query or one header. One that is not in the
-// table is refused in a query, and so is one that appears twice unless it may
-// repeat.
+// A Param is one parameter of the query or one header. The server refuses a
+// query with a parameter that is not in the table, or that appears twice and may
+// not repeat.
 type Param struct {
 	Name     string
 	Type     Type // Text without
@@ -120,7 +120,7 @@ type Param struct {
 	Repeat   bool
 }
 
-// A Reply is an answer that is not just a value with the status of its route.
+// A Reply is an answer with its own status or headers.
 type Reply struct {
 	Status int // 0 is that of the route
 	Header http.Header

@@ -29,7 +29,7 @@ type sandboxesKeeper interface {
 	Measure(ctx context.Context, row manager.Row) manager.Stat
 }
 
-// Options are what the resource is made of.
+// Options configure the resource.
 type Options struct {
 	Manager sandboxesKeeper
 	Answers *Answers // of idempotency keys
@@ -49,7 +49,7 @@ type sandboxesResource struct {
 	stop     func()
 }
 
-// startWithin bounds how long a sandbox may be in coming: images are built.
+// startWithin bounds how long a sandbox may take to start: images are built.
 const startWithin = 15 * time.Minute
 
 // New returns the resource.
@@ -127,7 +127,7 @@ func (s *sandboxesResource) get(c *Call) (any, error) {
 // row returns the sandbox of the path, as the provider describes it.
 func (s *sandboxesResource) row(c *Call) (manager.Row, error) { return s.found(c, Find) }
 
-// own is that of a sandbox that the caller may change.
+// own is row for a sandbox that the caller may change.
 func (s *sandboxesResource) own(c *Call) (manager.Row, error) { return s.found(c, Own) }
 
 func (s *sandboxesResource) found(c *Call, find func(*Call, Finder) (lookupSandbox, error)) (manager.Row, error) {

@@ -66,8 +66,8 @@ func located(name string) http.Header {
 	return http.Header{"Location": {api.Prefix + "/sandboxes/" + name}}
 }
 
-// whose is on whose behalf a sandbox is asked for: the body says the same as
-// the headers, where both say something.
+// whose returns on whose behalf a sandbox is requested: the body and the headers
+// must agree where both name something.
 func whose(c *Call, in api.CreateSandbox) (config.Who, error) {
 	who := c.Who
 	for _, f := range []struct {
@@ -85,7 +85,7 @@ func whose(c *Call, in api.CreateSandbox) (config.Who, error) {
 	return who, c.Caller.Speaks(who)
 }
 
-// keyOf is the idempotency key of a request, or empty.
+// keyOf returns the idempotency key of a request, or "".
 func keyOf(c *Call, in api.CreateSandbox) (string, error) {
 	given := c.Request.Header.Values(api.HeaderIdempotency)
 	switch {
@@ -137,7 +137,7 @@ func (s *sandboxesResource) bring(ctx context.Context, who config.Who, ttl int64
 	return p, err
 }
 
-// ready is the sandbox up.
+// ready starts the sandbox.
 func (s *sandboxesResource) ready(ctx context.Context, who config.Who) (manager.Prepared, error) {
 	p, err := s.o.Manager.Ready(ctx, manager.Request{Who: who})
 	if err == nil && p.Place != manager.InWall {
@@ -146,7 +146,7 @@ func (s *sandboxesResource) ready(ctx context.Context, who config.Who) (manager.
 	return p, err
 }
 
-// keep says how long a sandbox is kept, in seconds.
+// keep sets how long a sandbox is kept, in seconds.
 func (s *sandboxesResource) keep(ctx context.Context, tenant, name, provider string, ttl int64) error {
 	err := s.o.Manager.Extend(ctx, tenant, name, provider, time.Now().Add(time.Duration(ttl)*time.Second))
 	var e *sandbox.Error
@@ -158,7 +158,7 @@ func (s *sandboxesResource) keep(ctx context.Context, tenant, name, provider str
 	return err
 }
 
-// recreate removes the sandbox of the path and makes it anew.
+// recreate removes the sandbox of the path and makes a new one.
 func (s *sandboxesResource) recreate(c *Call) (any, error) {
 	in, err := Body[api.Recreate](c)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *sandboxesResource) recreate(c *Call) (any, error) {
 	return brought(c, row, p), nil
 }
 
-// brought is a sandbox with how it came up for this request.
+// brought returns a sandbox with how it was started for this request.
 func brought(c *Call, row manager.Row, p manager.Prepared) api.Sandbox {
 	made := shown(c, row)
 	made.Created, made.Claimed, made.Miss = p.Created, p.Claimed, p.Miss

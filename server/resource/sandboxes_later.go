@@ -77,14 +77,15 @@ func (s *sandboxesResource) later(by asker, name string, in api.CreateSandbox) (
 	}, nil
 }
 
-// reportEvery is the time between two lines of the log about failures of one tenant.
+// reportEvery is the least time between two log entries about failures of one
+// tenant.
 const reportEvery = time.Minute
 
-// maxReported is how many tenants are remembered for that.
+// maxReported is how many tenants are recorded for that.
 const maxReported = 4096
 
-// A reported is when the log has had a failure of a tenant last, and how many it has not
-// had since.
+// A reported holds the time of the last logged failure of a tenant, and how many
+// failures were not logged since.
 type reported struct {
 	at   time.Time
 	more int
@@ -132,9 +133,9 @@ func (s *sandboxesResource) come(by asker, name string, one *ahead) (next *asker
 	}
 }
 
-// wanted is how long the sandbox is to be kept, as far as that was not done
-// before, and where coming has failed, for whom it is tried again. Where it is
-// neither the sandbox is coming no more.
+// wanted returns how long the sandbox is to be kept, unless that was done
+// before, and where the start has failed, the caller for which it is tried
+// again. Where it returns neither the sandbox no longer counts as starting.
 func (s *sandboxesResource) wanted(tenant, name string, one *ahead, failed bool) (ttl int64, next *asker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

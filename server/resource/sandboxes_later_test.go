@@ -72,7 +72,7 @@ func newSlow() (*sandboxesSlow, *sandboxesResource) {
 	return k, NewSandboxes(Options{Manager: k, Log: log})
 }
 
-// post asks for a sandbox that it does not wait for.
+// post requests a sandbox without waiting for it.
 func post(t *testing.T, s *sandboxesResource, tenant, name string, ttl int64) error {
 	t.Helper()
 	return postBy(t, s, "token", tenant, name, ttl)
@@ -88,8 +88,8 @@ func postBy(t *testing.T, s *sandboxesResource, token, tenant, name string, ttl 
 	return err
 }
 
-// TestLaterOnce holds that one sandbox is brought up once, however many ask for
-// it and do not wait, and that the last of them says how long it is kept.
+// TestLaterOnce holds that a sandbox is started once for all requests that do
+// not wait, and that the last of them sets how long it is kept.
 func TestLaterOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s := newSlow()
@@ -149,9 +149,9 @@ func TestLaterForTheOthers(t *testing.T) {
 	}
 }
 
-// TestLaterIsBounded holds that one tenant has so many sandboxes coming up and no
-// more, which takes nothing from others, and that there is room again when they
-// are up, have failed, or the server goes down.
+// TestLaterIsBounded holds that one tenant can have only so many sandboxes
+// starting, that this takes nothing from others, and that there is room again
+// when they run, have failed, or the server shuts down.
 func TestLaterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s := newSlow()
@@ -187,8 +187,8 @@ func TestLaterIsBounded(t *testing.T) {
 	})
 }
 
-// TestFailuresDoNotFillTheLog holds that the log has one line a minute of the sandboxes
-// of one tenant that do not come up, and of another tenant its own.
+// TestFailuresDoNotFillTheLog holds that the log has one line a minute about the
+// sandboxes of one tenant that do not start, independently of other tenants.
 func TestFailuresDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, heard := test.NewNullLogger()

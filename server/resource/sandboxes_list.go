@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// usualPage is how many sandboxes a page has that is asked for without a limit.
+// usualPage is how many sandboxes a page has without a limit.
 const usualPage = 100
 
 func listParams() []Param {
@@ -26,8 +26,9 @@ func listParams() []Param {
 	}
 }
 
-// list is one page: those behind the cursor, which is the last name of the page
-// before, so that it means the same however many come and go.
+// list returns one page: the sandboxes after the cursor, which is the last name
+// of the page before, so that it stays valid when sandboxes are made and
+// removed.
 func (s *sandboxesResource) list(c *Call) (any, error) {
 	after, err := readCursor(c.Text("cursor"))
 	if err != nil {
@@ -63,10 +64,10 @@ func (s *sandboxesResource) list(c *Call) (any, error) {
 	return out, nil
 }
 
-// allTenants stands for every tenant; none is called so.
+// allTenants stands for every tenant; no tenant has this name.
 const allTenants = "*"
 
-// rows are the caller's sandboxes and browsers of the tenant, by name.
+// rows returns the caller's sandboxes and browsers of the tenant, by name.
 func (s *sandboxesResource) rows(c *Call, tenant string) ([]manager.Row, error) {
 	o := manager.ListOptions{Tenant: tenant}
 	if tenant == allTenants {
@@ -106,7 +107,7 @@ func readCursor(s string) (string, error) {
 	return name, nil
 }
 
-// shown is a row as the caller gets to see it.
+// shown returns a row as the caller may see it.
 func shown(c *Call, r manager.Row) api.Sandbox {
 	s := api.Sandbox{
 		Name: r.Name, ID: r.ID, Kind: r.Kind, Provider: r.Provider, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session,
@@ -118,7 +119,7 @@ func shown(c *Call, r manager.Row) api.Sandbox {
 	return reserved(c, s)
 }
 
-// reserved is a sandbox without what the caller may not know of it.
+// reserved returns a sandbox without what the caller may not know of it.
 func reserved(c *Call, s api.Sandbox) api.Sandbox {
 	if !c.Admin() {
 		s.Workspace = ""
@@ -129,8 +130,8 @@ func reserved(c *Call, s api.Sandbox) api.Sandbox {
 	return s
 }
 
-// cost is a measurement as the caller gets to see it. Why one could not be
-// made names things of the host, which is for admins.
+// cost returns a measurement as the caller may see it. The error of a failed one
+// names things of the host, so it is for admins.
 func cost(c *Call, s manager.Stat) api.Usage {
 	if s.Error != "" && !c.Admin() {
 		s.Error = "it could not be measured"

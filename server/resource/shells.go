@@ -64,10 +64,10 @@ func NewShells(r shellsRunner, h shellsHouse, o stream.Options) *shellsResource 
 
 const (
 	shellsBase = api.Prefix + "/sandboxes/{name}"
-	// opening is how long a shell may take to be opened: its sandbox may have to
-	// come up.
+	// opening is how long opening a shell may take: its sandbox may have to
+	// start.
 	opening = 3 * time.Minute
-	// maxBody is the most of a line with its input, in bytes.
+	// shellsMaxBody is the most of a line with its input, in bytes.
 	shellsMaxBody = 8 << 20
 )
 
@@ -93,7 +93,7 @@ func (x *shellsResource) Routes() []Route {
 	}}, x.sockets()...)
 }
 
-// request is what the manager is asked for a sandbox that is there.
+// shellsRequest returns the request to the manager for an existing sandbox.
 func shellsRequest(c *Call, at lookupSandbox) manager.Request {
 	return manager.Request{Who: at.Who, MustExist: true, Tool: c.Tool("exec")}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
-// A launched command is one that the manager runs, as a process. When it is
-// run again, with a permission, the process is the last one.
+// A launched command is a process that the manager runs. When it is run again,
+// with a permission, the process is the last one.
 type launched struct {
 	up   chan struct{} // closed when it runs for the first time
 	done chan struct{}
@@ -28,8 +28,7 @@ type launched struct {
 	err error           // of done
 }
 
-// launch runs req and returns when it runs, or with the error that keeps it
-// from that.
+// launch runs req and returns when it runs, or with the error that prevents it.
 func launch(ctx context.Context, run func(context.Context, manager.Request) (manager.Outcome, error), req manager.Request) (sandbox.Process, error) {
 	p := &launched{up: make(chan struct{}), done: make(chan struct{})}
 	p.stdout.w, p.stderr.w = req.Command.Stdout, req.Command.Stderr
@@ -118,7 +117,7 @@ func (p *launched) Used(ctx context.Context) (sandbox.Rusage, error) {
 // Outcome implements stream.Outcomer.
 func (p *launched) Outcome() any { return Exit(p.out, p.stdout.count(), p.stderr.count()) }
 
-// A counter counts what it passes on.
+// A counter counts the bytes that it passes on.
 type shellsCounter struct {
 	w  io.Writer // nil discards
 	mu sync.Mutex
@@ -142,7 +141,7 @@ func (c *shellsCounter) count() int64 {
 	return c.n
 }
 
-// discard takes everything.
+// discard drops all output.
 type discard struct{}
 
 // Write implements io.Writer.
@@ -169,7 +168,8 @@ type staying struct {
 func (x *shellsResource) stay(ctx context.Context, who config.Who, id string, cmd sandbox.Command) (sandbox.Process, error) {
 	p := &staying{house: x.house, who: who, id: id, done: make(chan struct{})}
 	if cmd.TTY != nil {
-		// One that has ended has no size, and its output is still there.
+		// A terminal that has ended has no size, and its output can still be
+		// read.
 		_ = x.house.Resize(ctx, who, id, *cmd.TTY)
 	}
 	w := cmd.Stdout

@@ -18,7 +18,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
-// grace is how long a command has to end by itself when its caller has gone.
+// shellsGrace is how long a command has to end by itself when its client has
+// gone.
 const shellsGrace = 2 * time.Second
 
 // The size of a terminal when the client sends none.
@@ -55,13 +56,13 @@ func (x *shellsResource) sockets() []Route {
 	}}
 }
 
-// extra is what the first frame may say beside the command.
+// extra holds the fields of the first frame beside the command.
 type extra struct {
 	Tool string `json:"tool,omitempty" maxlen:"64"`
 	Ask  bool   `json:"ask,omitempty"`
 }
 
-// asked is what the manager is asked for the command of a first frame.
+// asked returns the request to the manager for the command of a first frame.
 func asked(c *Call, at lookupSandbox, q stream.Request, cmd sandbox.Command) (manager.Request, error) {
 	req := shellsRequest(c, at)
 	var more extra
@@ -113,8 +114,8 @@ func (x *shellsResource) launch(ctx context.Context, c *Call, at lookupSandbox, 
 	return launch(ctx, run, req)
 }
 
-// socket takes the connection over and serves one command on it. What is
-// refused before is a problem like any other.
+// socket takes over the connection and serves one command on it. An error before
+// that is answered as a problem.
 func (x *shellsResource) socket(c *Call, start func(context.Context, lookupSandbox, stream.Request, sandbox.Command) (sandbox.Process, error)) (any, error) {
 	at, err := InWall(c, x.runner)
 	if err != nil {
@@ -196,7 +197,7 @@ func (x *shellsResource) terminal(c *Call) (any, error) {
 	})
 }
 
-// keep starts a terminal that stays and connects to it.
+// keep starts a kept terminal and connects to it.
 func (x *shellsResource) keep(c *Call) (any, error) {
 	at, err := InWall(c, x.runner)
 	if err != nil {
@@ -220,7 +221,7 @@ func (x *shellsResource) keep(c *Call) (any, error) {
 	return x.connect(c, at.Who, s.ID)
 }
 
-// back connects to a terminal that has stayed.
+// back connects to a kept terminal.
 func (x *shellsResource) back(c *Call, id string) (any, error) {
 	at, err := InWall(c, x.runner)
 	if err != nil {

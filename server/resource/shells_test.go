@@ -184,7 +184,7 @@ func TestAttachRefuses(t *testing.T) {
 	})
 }
 
-// A screen is what a terminal has shown.
+// A screen is the output of a terminal.
 type screen struct {
 	mu   sync.Mutex
 	text []byte
@@ -204,7 +204,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// await waits until the screen has shown text.
+// await waits until the terminal has written text.
 func (s *screen) await(t *testing.T, text string) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -223,8 +223,8 @@ func (s *screen) await(t *testing.T, text string) {
 	}
 }
 
-// TestTerminal holds that a terminal has a size that changes, and ends with
-// its socket.
+// TestTerminal holds that the size of a terminal can change, and that it ends
+// with its socket.
 func TestTerminal(t *testing.T) {
 	shellsOnWalls(t, func(t *testing.T, r shellsRig) {
 		if r.Engine != nil {
@@ -268,7 +268,7 @@ func typeIn(t *testing.T, w io.Writer, keys string) {
 	}
 }
 
-// gone waits until nothing inside sleeps for so long.
+// gone waits until no process inside sleeps for so many seconds.
 func (r shellsRig) gone(seconds string) {
 	r.T.Helper()
 	leak.Success(r.T, func() error {

@@ -83,7 +83,7 @@ func (x *tokensResource) mine(c *Call) (token.Listing, error) {
 	return x.store.ListBelow(own)
 }
 
-// one is the token with that id, as far as it is the caller's.
+// one returns the token with that id, if the caller may see it.
 func (x *tokensResource) one(c *Call, id string) (token.Listed, error) {
 	top := ownID(c)
 	if c.Admin() {
@@ -99,7 +99,7 @@ func (x *tokensResource) one(c *Call, id string) (token.Listed, error) {
 	return t, err
 }
 
-// ownID is that of the caller's token, or empty.
+// ownID returns the id of the caller's token, or "".
 func ownID(c *Call) string {
 	if c.Caller.Token == nil {
 		return ""
@@ -178,9 +178,9 @@ func (x *tokensResource) create(c *Call) (any, error) {
 	return api.NewToken{Secret: secret, Token: tokenOf(t, "")}, nil
 }
 
-// agentOf is the agent of the request, to which a token is bound that names none.
-// A session belongs to one agent; a token for a whole tenant is for all of its
-// agents where the request does not say for which it is.
+// agentOf returns the agent to which a token is bound that names none: that of
+// the request. A session belongs to one agent; a token for a whole tenant is for
+// all of its agents where the request names none.
 func agentOf(c *Call, role token.Role) string {
 	named := c.Request.Header.Get(api.HeaderAgent) != ""
 	if role == token.Session || role == token.Tenant && named {

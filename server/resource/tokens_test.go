@@ -59,7 +59,8 @@ func TestChildren(t *testing.T) {
 	r.Want(401, "acme-s1", "GET", "/v1/tokens", "")
 }
 
-// TestNeverMore holds that no token makes one with more than it has itself.
+// TestNeverMore holds that a token cannot make one with more rights than its
+// own.
 func TestNeverMore(t *testing.T) {
 	r := tokensNewRig(t)
 	for _, tt := range []struct {
@@ -128,7 +129,8 @@ func TestBoundToTheAgent(t *testing.T) {
 	r.Want(403, "acme", "POST", "/v1/tokens", `{"role":"session","session":"s","agent":"main","parent":"`+tenant.ID+`"}`)
 }
 
-// TestParents holds that a token that is named as parent is one, with its bounds.
+// TestParents holds that a token that is named as parent becomes the parent,
+// with its bounds.
 func TestParents(t *testing.T) {
 	r := tokensNewRig(t)
 	made := served.JSON[api.NewToken](t, r.Want(201, "acme", "POST", "/v1/tokens", `{"role":"tenant","ttlSeconds":600,"quota":{"sandboxes":5,"commands":-1,"memory":-1,"nanoCpus":-1,"disk":-1,"requestsPerSecond":-1,"requestBurst":-1}}`))
@@ -142,7 +144,7 @@ func TestParents(t *testing.T) {
 	r.Want(404, made.Secret, "POST", "/v1/tokens", `{"role":"tenant","parent":"`+r.IDs["acme"]+`"}`)
 }
 
-// TestEnds holds that a token without an end has to be asked for.
+// TestEnds holds that a token without an expiry has to be requested explicitly.
 func TestEnds(t *testing.T) {
 	r := tokensNewRig(t)
 	usual := served.JSON[api.NewToken](t, r.Want(201, "", "POST", "/v1/tokens", `{"role":"tenant","tenant":"new"}`))

@@ -47,8 +47,8 @@ func holder(tenant string) auth.Caller {
 	return auth.Caller{Role: token.Session, Tenant: tenant, Token: &token.Token{ID: tenant}}
 }
 
-// TestListsOneAtATime holds that a tenant has one list made at a time, of its own
-// tokens alone, and that no tenant waits for another.
+// TestListsOneAtATime holds that one list at a time is made for a tenant, of its
+// own tokens alone, and that no tenant waits for another.
 func TestListsOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &tokensSlow{end: make(chan struct{}), inside: map[string]int{}}

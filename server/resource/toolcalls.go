@@ -52,7 +52,7 @@ func (s toolcallsResource) Routes() []Route {
 	}
 }
 
-// kit is the tools of the sandbox's session.
+// kit returns the tools of the sandbox's session.
 func (s toolcallsResource) kit(c *Call) (*tools.Kit, error) {
 	at, err := InWall(c, s.finder)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s toolcallsResource) call(c *Call) (any, error) {
 	return Sent{}, nil
 }
 
-// answer is what a tool has to say as callers get it.
+// answer returns the answer of a tool in the form for callers.
 func answer(a tools.Answer) (api.ToolAnswer, error) {
 	out := api.ToolAnswer{Text: a.Text, Pictures: []api.Picture{}, Failed: a.Failed}
 	for _, p := range a.Pictures {

@@ -32,14 +32,14 @@ const (
 	watchRemoved  = "removed"
 )
 
-// An Entry is what a look has seen of one path.
+// An Entry is the state of one path in a scan.
 type watchEntry struct {
 	Mode     fs.FileMode
 	Size     int64 // bytes; of a folder 0
 	Modified time.Time
 }
 
-// A Change is one that was noticed. Of what was removed, Entry is how it was.
+// A Change is one change. For a removed path, Entry is its last state.
 type watchChange struct {
 	Kind  string
 	Path  string // inside
@@ -52,10 +52,10 @@ type watchHearer interface {
 	// Ready is called once, after the first scan, with the number of entries:
 	// changes from then on are reported.
 	Ready(entries int) error
-	// Changes are those between two looks, in the order of a walk. It is
-	// called at every look, also with none.
+	// Changes receives the changes between two scans, in the order of a walk. It
+	// is called after every scan, also with none.
 	Changes([]watchChange) error
-	// Note says what the watch cannot see, when that begins.
+	// Note receives what the watch cannot see, when that begins.
 	Note(message string) error
 }
 
@@ -65,9 +65,9 @@ type WatchOptions struct {
 	Entries  int           // that one look takes in; 20,000
 	Bytes    int           // of their paths; 2 MiB
 
-	// Turn is taken for each look and given back after it: a look holds all that
-	// is in a folder while it is there, and comparing it to the one before takes
-	// the processor. Nil is none.
+	// Turn is called before each scan and its release after it: a scan holds the
+	// entries of a folder in memory, and comparing it to the one before takes
+	// the processor. Nil does not wait.
 	Turn func(context.Context) (release func(), err error)
 }
 
@@ -88,15 +88,16 @@ func (o WatchOptions) orDefaults() WatchOptions {
 }
 
 const (
-	// resting is how many times as long as a look the watch rests after it.
+	// resting is the ratio of the rest after a scan to the duration of the scan.
 	resting = 9
-	// longestRest is the longest that it rests for that.
+	// longestRest is the longest rest for that reason.
 	longestRest = 10 * time.Second
 )
 
-// Run watches what is at root and below it until ctx ends, which is no error.
-// A root that is not there at the beginning is [sandbox.CodeNotFound]; one that
-// goes away later is removed, and may come again. Links are not followed.
+// runWatch watches root and what is below it until ctx ends, which is no error.
+// A root that does not exist at the beginning is [sandbox.CodeNotFound]; one
+// that disappears later is reported as removed, and may come again. It does not
+// follow links.
 func runWatch(ctx context.Context, f sandbox.Files, root string, o WatchOptions, h watchHearer) error {
 	o = o.orDefaults()
 	if _, err := f.Stat(ctx, root); err != nil {
@@ -139,8 +140,9 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// look walks the tree once, when it is its turn, and says what has changed since
-// the look before, which is nil for the first, and how long all that took.
+// look scans the tree once, after waiting for its turn, and returns the changes
+// since before, the last scan, which is nil for the first, and how long all that
+// took.
 func (o WatchOptions) look(ctx context.Context, f sandbox.Files, root string, before *snapshot) (s *snapshot, changes []watchChange, took time.Duration, err error) {
 	release, err := o.Turn(ctx)
 	if err != nil {
@@ -156,7 +158,7 @@ func (o WatchOptions) look(ctx context.Context, f sandbox.Files, root string, be
 	return s, changes, time.Since(begun), err
 }
 
-// walk is what there is in the tree now.
+// walk scans the tree.
 func (o WatchOptions) walk(ctx context.Context, f sandbox.Files, root string) (*snapshot, error) {
 	s := &snapshot{entries: map[string]watchEntry{}, closed: map[string]bool{}}
 	err := fsbridge.Walk(ctx, f, root, func(name string, d fs.DirEntry, err error) error {
@@ -182,14 +184,14 @@ func (o WatchOptions) walk(ctx context.Context, f sandbox.Files, root string) (*
 	return s, err
 }
 
-// What a watch says when it does not see everything.
+// The notes about what a watch cannot see.
 const (
 	noteMore   = "there are more entries, or longer paths, than a watch takes in; what comes after them is not watched"
 	noteClosed = "some folders cannot be read; what is in them is not watched"
 	noteMany   = "some folders have more entries than one look may hold; what is in them is not watched"
 )
 
-// A snapshot is what one look has seen.
+// A snapshot is the result of one scan.
 type snapshot struct {
 	entries map[string]watchEntry
 	bytes   int             // of their paths
@@ -199,8 +201,9 @@ type snapshot struct {
 	note    string
 }
 
-// unseen judges what went wrong with one path: what is gone is not there, what
-// is closed or holds too much is passed over, and anything else ends the watch.
+// unseen handles the error of one path: a path that is gone is left out, a
+// folder that is closed or holds too much is passed over, and any other error
+// ends the watch.
 func (s *snapshot) unseen(name, root string, err error) error {
 	switch {
 	case sandbox.IsNotFound(err), errors.Is(err, fs.ErrNotExist):
@@ -218,7 +221,7 @@ func (s *snapshot) unseen(name, root string, err error) error {
 	return fs.SkipDir
 }
 
-// pass leaves out what is in a folder.
+// pass leaves out the entries of a folder.
 func (s *snapshot) pass(folder, note string) {
 	s.closed[folder] = true
 	if s.note == "" {
@@ -226,8 +229,8 @@ func (s *snapshot) pass(folder, note string) {
 	}
 }
 
-// tooMany reports whether a walk did not hold what is in a folder. A budget that
-// is spent has the same code, and ends the watch.
+// tooMany reports whether a folder has more entries than a walk holds. A spent
+// budget has the same code, and ends the watch.
 func tooMany(err error) bool {
 	e, ok := errors.AsType[*sandbox.Error](err)
 	return ok && e.Code == sandbox.CodeBudgetExceeded && e.Op == "walk"
@@ -273,7 +276,7 @@ func (s *snapshot) remembering(before *snapshot) *snapshot {
 	return s
 }
 
-// diff is what has changed between two looks, in the order of a walk.
+// diff returns the changes between two scans, in the order of a walk.
 func diff(before, now *snapshot) []watchChange {
 	var out []watchChange
 	for name, e := range now.entries {
@@ -302,8 +305,8 @@ func changed(a, b watchEntry) bool {
 	return a.Mode != b.Mode || !a.Mode.IsDir() && (a.Size != b.Size || !a.Modified.Equal(b.Modified))
 }
 
-// order compares paths as a walk meets them: a folder, what is in it, and only
-// then what has a longer name.
+// order compares paths by the order of a walk: a folder, its entries, and only
+// then longer names.
 func order(a, b string) int {
 	for i := 0; i < len(a) && i < len(b); i++ {
 		if a[i] == b[i] {

@@ -47,7 +47,7 @@ func TestRemembersWithinBounds(t *testing.T) {
 
 // oneAtATime fails when a folder of the host is listed without its turn.
 type oneAtATime struct {
-	sandbox.Files // nil: a walk asks for no more than what is below
+	sandbox.Files // nil: a walk uses only the methods below
 	t             *testing.T
 	held          *sync.Mutex
 }
@@ -120,7 +120,7 @@ func TestPassesCrowdedFolders(t *testing.T) {
 	}
 }
 
-// TestTakesTurns holds that each look, and nothing but looks, has a turn.
+// TestTakesTurns holds that each scan, and nothing but scans, waits for a turn.
 func TestTakesTurns(t *testing.T) {
 	var held sync.Mutex
 	files, dir := oneAtATime{t: t, held: &held}, t.TempDir()
@@ -145,8 +145,8 @@ func TestTakesTurns(t *testing.T) {
 	}
 }
 
-// TestComparesWithinBounds holds that what it takes to compare two looks grows
-// with the depth of what they have seen, and not with the folders that are closed.
+// TestComparesWithinBounds holds that the cost of comparing two scans grows with
+// the depth of their entries, and not with the number of closed folders.
 func TestComparesWithinBounds(t *testing.T) {
 	const many, depth = 1000, 3
 	look := func(file string) *snapshot {
@@ -208,8 +208,9 @@ func (f *standing) ReadDir(context.Context, string) ([]fs.DirEntry, error) {
 	return nil, nil
 }
 
-// TestRestsWithinBounds holds that a watch rests the longer the longer a look takes,
-// and that one which has stood still leaves it blind for no more than seconds.
+// TestRestsWithinBounds holds that the rest of a watch grows with the duration
+// of a scan, and that a scan that was blocked is followed by no more than
+// seconds of rest.
 func TestRestsWithinBounds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// most is how many watches there are of one sandbox at a time.
+// watchMost is how many watches of one sandbox may run at a time.
 const watchMost = 8
 
 // A Resource serves watches.

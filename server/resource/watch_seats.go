@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Seats bound how many watches there are of one sandbox at a time.
+// Seats bound how many watches of one sandbox may run at a time.
 type watchSeats struct {
 	most int
 
@@ -15,11 +15,11 @@ type watchSeats struct {
 	taken map[string]int
 }
 
-// NewSeats returns seats for so many watches of each sandbox.
+// newSeats returns seats for so many watches of each sandbox.
 func newSeats(most int) *watchSeats { return &watchSeats{most: most, taken: map[string]int{}} }
 
-// Take takes a seat at a sandbox, which leave gives back; leave may be called
-// again. Where none is free the error is [sandbox.CodeBudgetExceeded].
+// Take takes a seat at a sandbox, which leave releases; leave may be called more
+// than once. Where none is free the error is [sandbox.CodeBudgetExceeded].
 func (s *watchSeats) Take(name string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,8 +36,8 @@ func watchOnWalls(t *testing.T, o resource.WatchOptions, test func(t *testing.T,
 	}
 }
 
-// between runs a line between two looks: none sees a file that was made and not
-// yet written.
+// between runs a line between two scans, so that no scan sees a file that was
+// made and not yet written.
 func (r *watchRig) between(t *testing.T, line string) {
 	t.Helper()
 	leave, err := r.watches.Still(t.Context(), r.name)
@@ -70,7 +70,7 @@ func listen(t *testing.T, r *watchRig, as, path string) *listener {
 	return &listener{t, bufio.NewScanner(res.Body), end}
 }
 
-// next is the next event.
+// next returns the next event.
 func (l *listener) next() (name, data string) {
 	l.t.Helper()
 	for l.lines.Scan() {
@@ -85,7 +85,7 @@ func (l *listener) next() (name, data string) {
 	return "", ""
 }
 
-// change is the next event as a change, in short.
+// change returns the next event as a change, in short form.
 func (l *listener) change() string {
 	l.t.Helper()
 	name, data := l.next()

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Why is the error of a call that has failed with err: where its context has
-// ended, what ended it, such as a token that was revoked or the deadline.
+// Why returns the error of a call that has failed with err: where its context
+// has ended, the cause of that, such as a revoked token or the deadline.
 func (c *Call) Why(err error) error {
 	ctx := c.Context()
 	if err == nil || ctx.Err() == nil {
@@ -24,7 +24,7 @@ func (c *Call) Why(err error) error {
 	return err
 }
 
-// vague reports whether an error says no more than that a context ended.
+// vague reports whether an error says only that a context ended.
 func vague(err error) bool {
 	var e *sandbox.Error
 	return !errors.As(err, &e) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
