@@ -76,7 +76,7 @@ func (q *request) write(status int, content string, data []byte) {
 	}
 	q.w.WriteHeader(status)
 	if q.r.Method != http.MethodHead {
-		_, _ = q.w.put(data) // a write error means that the client has gone
+		_, _ = q.w.put(data) // an error means that the client has gone
 	}
 }
 

@@ -51,8 +51,8 @@ type headConn struct {
 	seen    int    // bytes of buf in which no head ends
 	ready   int    // bytes of buf that are passed on as they are
 	body    int64  // bytes of a body that come behind them
-	through bool   // nothing is judged any more
-	dropped bool   // nothing is passed on any more
+	through bool   // no further head is checked
+	dropped bool   // no further byte is passed on
 
 	refused atomic.Pointer[refusedHead]
 }

@@ -105,7 +105,7 @@ func (h health) document(c *resource.Call) (any, error) {
 	header := c.Writer.Header()
 	header.Set("Content-Type", api.ContentJSON)
 	if c.Request.Method != http.MethodHead {
-		_, _ = c.Writer.Write(data) // a write error means that the client has gone
+		_, _ = c.Writer.Write(data) // an error means that the client has gone
 	}
 	return resource.Sent{}, nil
 }

@@ -51,7 +51,7 @@ func TicketOf(ctx context.Context) *Ticket {
 	return t
 }
 
-// handOn gives the request to the handler of a mount.
+// handOn passes the request to the handler of a mount.
 func (q *request) handOn(c *resource.Call, who *auth.Caller) error {
 	if q.m.mount.Admin && !c.Admin() {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this is for admins"}

@@ -13,15 +13,15 @@ const (
 	headerWithin   = 10 * time.Second
 	idleWithin     = 2 * time.Minute
 	cutOffPatience = 10 * time.Second
-	// lastWrite is for what is left of an answer when its handler has returned;
-	// connections on which nothing is asked are closed at once, or after five
-	// seconds where nothing ever was.
+	// lastWrite is the time for the rest of an answer when its handler has
+	// returned; idle connections are closed at once, or after five seconds where
+	// no request ever arrived.
 	lastWrite = 30 * time.Second
 )
 
-// HTTP returns what serves connections with s; each listener has one of its
-// own. Over TLS HTTP/2 is not spoken: its streams share a connection, and
-// deadlines of one would be those of all.
+// HTTP returns the server for connections to s; each listener has its own. It
+// does not serve HTTP/2 over TLS: the streams of HTTP/2 share a connection, and
+// the deadlines of one stream would apply to all.
 func (s *Server) HTTP() *http.Server {
 	srv := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerWithin, IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
@@ -37,8 +37,8 @@ func (s *Server) HTTP() *http.Server {
 	return srv
 }
 
-// debugWriter takes what net/http has to say, which is about connections of
-// others that go wrong.
+// debugWriter logs the messages of net/http, which are about failed connections
+// of clients, at debug level.
 type debugWriter struct{ s *Server }
 
 func (w debugWriter) Write(p []byte) (int, error) {
@@ -51,7 +51,7 @@ func (w debugWriter) Write(p []byte) (int, error) {
 // that only follow what others do, waits at most grace for the other running
 // requests, and then cuts them off. Listeners stay open until then, so that
 // clients learn that the server is draining. Drain waits for the requests that
-// it has cut off until ctx ends, and then returns the error of ctx.
+// it has cut off; if ctx ends first it returns the error of ctx.
 func (s *Server) Drain(ctx context.Context, grace time.Duration) error {
 	s.draining.Store(true)
 	s.turn(errDraining)
@@ -74,7 +74,7 @@ func (s *Server) Drain(ctx context.Context, grace time.Duration) error {
 	return ctx.Err()
 }
 
-// hangUp closes the listeners, and connections when the last answers are
+// hangUp closes the listeners, and each connection when its last answer is
 // written.
 func (s *Server) hangUp(ctx context.Context) {
 	s.mu.Lock()

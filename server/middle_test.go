@@ -193,7 +193,7 @@ func TestDeadlineOfARequest(t *testing.T) {
 	}
 }
 
-// A body that stops coming ends its request.
+// A body that stops arriving ends its request.
 func TestSlowBodyIsCutOff(t *testing.T) {
 	srv := serve(t, server.Options{Resources: []resource.Resource{echo()}, SlowRead: 50 * time.Millisecond})
 	c, err := net.Dial("tcp", srv.Listener.Addr().String())
@@ -209,7 +209,7 @@ func TestSlowBodyIsCutOff(t *testing.T) {
 	}
 }
 
-// What the document says is served, and nothing else is.
+// The document lists all served routes, and no others.
 func TestDocumentIsTheTable(t *testing.T) {
 	h := open(t, plan{})
 	document := h.send("", "GET", "/openapi.json", nil).body

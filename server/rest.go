@@ -78,7 +78,7 @@ func (b *rest) wait() time.Duration {
 }
 
 // settle calls wait for the last time: the handler has returned, and a Read that
-// is still running in another goroutine changes nothing any more.
+// is still running in another goroutine has no further effect.
 func (b *rest) settle() {
 	if b == nil {
 		return

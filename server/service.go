@@ -26,7 +26,7 @@ type ServiceOptions struct {
 	Log       logrus.FieldLogger
 
 	Hangups <-chan struct{} // each asks for Reload
-	Reload  func() error    // reads settings anew; an error leaves the last good ones
+	Reload  func() error    // reloads the settings; after an error the last valid ones stay
 	Loops   []Loop
 
 	// Tell reports a state to the service manager that started this process; nil

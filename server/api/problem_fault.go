@@ -61,7 +61,7 @@ func Answer(w http.ResponseWriter, v any, err error) {
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(b) // a write error means that the client has gone
+		_, _ = w.Write(b) // an error means that the client has gone
 	}
 }
 

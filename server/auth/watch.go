@@ -38,7 +38,7 @@ func (c Caller) Watch(ctx context.Context) (watched context.Context, stop func()
 	}
 }
 
-// look looks at the token until ctx ends or it is not good any more.
+// look looks the token up until ctx ends or the token is no longer valid.
 func (c Caller) look(ctx context.Context, cancel context.CancelCauseFunc) {
 	every := time.NewTicker(looks)
 	defer every.Stop()

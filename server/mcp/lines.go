@@ -19,9 +19,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
 )
 
-// Lines is a transport for one client that writes a message on each line, such as
-// over standard input and output. A line that is no message is answered with an
-// error of JSON-RPC, and the conversation goes on: it ends with In alone.
+// Lines is a transport for one client that writes one message per line, such as
+// over standard input and output. It answers an invalid line with a JSON-RPC
+// error and goes on: only the end of In ends the conversation.
 //
 // Versions of the protocol before 2025-06-18 have batches; their calls are
 // carried out like others, and answered in one list.
@@ -31,10 +31,10 @@ type Lines struct {
 	Max int // bytes of a line
 }
 
-// firstWithoutBatches is the version of the protocol that has taken batches away.
+// firstWithoutBatches is the version of the protocol that has removed batches.
 const firstWithoutBatches = "2025-06-18"
 
-// maxBatch is how many messages a batch has at most.
+// maxBatch is the most messages of a batch.
 const maxBatch = 100
 
 // Connect implements [mcp.Transport].
@@ -43,8 +43,7 @@ func (l *Lines) Connect(ctx context.Context) (mcp.Connection, error) {
 	return (&mcp.IOTransport{Reader: c, Writer: answerer{c}, MaxLineLength: -1}).Connect(ctx) // lines are bounded here
 }
 
-// lines are the messages of a client, as far as they are some. It is read by one
-// goroutine.
+// lines reads the valid messages of a client. Only one goroutine may read it.
 type lines struct {
 	*Lines
 	in   *bufio.Reader
@@ -55,13 +54,13 @@ type lines struct {
 	open    map[string]*batch // by the id of a call that is not answered yet
 }
 
-// A batch is one whose calls are not all answered yet.
+// A batch is a batch with unanswered calls.
 type batch struct {
 	left    int
 	answers []json.RawMessage
 }
 
-// Read implements [io.Reader]. It answers what is no message.
+// Read implements [io.Reader]. It answers invalid messages itself.
 func (c *lines) Read(p []byte) (int, error) {
 	for len(c.next) == 0 {
 		line, err := c.line()
@@ -80,8 +79,8 @@ func (c *lines) Read(p []byte) (int, error) {
 // Close implements [io.Closer].
 func (c *lines) Close() error { return c.In.Close() }
 
-// line returns the next line that is not empty. One that is too long is answered
-// and left out.
+// line returns the next line that is not empty. It answers and skips a line that
+// is too long.
 func (c *lines) line() ([]byte, error) {
 	for {
 		var line []byte
@@ -115,7 +114,7 @@ func (c *lines) line() ([]byte, error) {
 	}
 }
 
-// take has a line read next, or answers it.
+// take queues a line to be read next, or answers it.
 func (c *lines) take(line []byte) error {
 	if !utf8.Valid(line) || !json.Valid(line) {
 		return c.refuse(nil, jsonrpc.CodeParseError, "a line is no JSON; each message is one line of JSON in UTF-8")
@@ -133,8 +132,8 @@ func (c *lines) take(line []byte) error {
 	return c.refuse(nil, jsonrpc.CodeInvalidRequest, "a message is an object")
 }
 
-// takeBatch has the messages of a batch read next that are some, and answers the
-// others.
+// takeBatch queues the valid messages of a batch to be read next, and answers
+// the others.
 func (c *lines) takeBatch(line []byte) error {
 	var all []json.RawMessage
 	if err := json.Unmarshal(line, &all); err != nil {
@@ -175,7 +174,7 @@ func (c *lines) takeBatch(line []byte) error {
 	return c.finish(b)
 }
 
-// finish writes the answers of a batch when there are all. mu is held.
+// finish writes the answers of a batch when it has all of them. mu is held.
 func (c *lines) finish(b *batch) error {
 	if b.left > 0 || len(b.answers) == 0 {
 		return nil
@@ -197,8 +196,8 @@ func (c *lines) refuse(id json.RawMessage, code int64, message string) error {
 	return err
 }
 
-// rpcError is an answer of JSON-RPC that is an error. Without an id it is about
-// a message of which none is known.
+// rpcError returns a JSON-RPC error. Without an id it answers a message whose id
+// is unknown.
 func rpcError(id json.RawMessage, code int64, message string) json.RawMessage {
 	if id == nil {
 		id = json.RawMessage("null")
@@ -217,7 +216,7 @@ func rpcError(id json.RawMessage, code int64, message string) json.RawMessage {
 	return data
 }
 
-// A head is what makes a message of JSON-RPC.
+// A head holds the members of a JSON-RPC message.
 type head map[string]json.RawMessage
 
 func headOf(message []byte) head {
@@ -230,7 +229,7 @@ func headOf(message []byte) head {
 
 func isCall(message []byte) bool { return headOf(message)["method"] != nil }
 
-// faultOf says why JSON is no message, or nothing.
+// faultOf returns why JSON is not a valid message, or "".
 func faultOf(message []byte) string {
 	h := headOf(message)
 	id, hasID := h["id"]
@@ -257,8 +256,8 @@ func faultOf(message []byte) string {
 	return ""
 }
 
-// idOf is the id of a message, if it has one that can be answered with: a text,
-// or a number that is whole.
+// idOf returns the id of a message, if it has a valid one: a string or an
+// integer.
 func idOf(message []byte) json.RawMessage {
 	id := headOf(message)["id"]
 	var text string
@@ -269,15 +268,15 @@ func idOf(message []byte) json.RawMessage {
 		}
 		return plain
 	}
-	// The SDK counts in float64.
+	// The SDK stores numbers as float64.
 	if n, err := strconv.ParseInt(string(id), 10, 64); err == nil && n > -1<<53 && n < 1<<53 {
 		return json.RawMessage(strconv.FormatInt(n, 10))
 	}
 	return nil
 }
 
-// answerer is where answers are written. One of a call of a batch waits for the
-// others.
+// answerer writes answers. It holds back the answer to a call of a batch until
+// the batch is complete.
 type answerer struct{ *lines }
 
 // Write implements [io.Writer] for the SDK, which writes one message at a time.
@@ -303,8 +302,8 @@ func (a answerer) Write(p []byte) (int, error) {
 // Close implements [io.Closer].
 func (a answerer) Close() error { return a.Out.Close() }
 
-// agree notes the version of the protocol that an answer to initialize names.
-// mu is held.
+// agree stores the version of the protocol in the answer to initialize. mu is
+// held.
 func (c *lines) agree(result json.RawMessage) {
 	var r struct {
 		Version string `json:"protocolVersion"`

@@ -36,7 +36,7 @@ type rig struct {
 	manager *manager.Manager
 	engine  *fake.Engine
 	host    string          // a folder of the host, which no rule opens
-	lost    context.Context // ends when the caller "lost" may speak no more
+	lost    context.Context // ends when the caller "lost" loses its rights
 
 	mu       sync.Mutex
 	settings *config.Settings

@@ -102,7 +102,7 @@ func (s *Resource) lend(c *resource.Call) (any, error) {
 	defer cancel()
 	var ask api.Lend
 	if err = t.Receive(ctx, &ask); err == nil {
-		go func() { // the client says nothing more; what comes is its end
+		go func() { // the client sends nothing further; Read returns when it disconnects
 			defer cancel()
 			var none struct{}
 			_ = t.Receive(context.Background(), &none)
