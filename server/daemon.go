@@ -42,8 +42,8 @@ type Options struct {
 	Admission Admission
 
 	Observer Observer     // nil observes nothing
-	Metrics  http.Handler // what /metrics answers; nil has none
-	Checks   []Check      // what /readyz looks at, beside whether the server drains
+	Metrics  http.Handler // the handler of /metrics; nil has none
+	Checks   []Check      // checks of /readyz, beside whether the server drains
 
 	// Private are texts, such as paths of the state folder, that problems
 	// contain only for admins.
@@ -110,10 +110,10 @@ type Observer interface {
 // they read or write. The handler reads the [Ticket] of a request with
 // [TicketOf].
 type Mount struct {
-	Pattern string // of a path, as [http.ServeMux] has it
+	Pattern string // a pattern of [http.ServeMux]
 	Admin   bool   // for admins alone
 	Unpaid  bool   // requests are not charged, so callers with a budget are refused
-	Whole   bool   // bodies are read whole, so they have to come at a pace as those of routes with JSON, and are refused as those are
+	Whole   bool   // bodies are read whole, so the bounds and the rate of routes with JSON apply to them
 	Handler http.Handler
 	// Follows reports whether a request only follows what others do, as routes
 	// with [resource.Route].Follows; nil is none.

@@ -49,8 +49,8 @@ type headConn struct {
 	// The fields below belong to the reader; net/http has one at a time.
 	buf     []byte // was read and not passed on
 	seen    int    // bytes of buf in which no head ends
-	ready   int    // bytes of buf that are passed on as they are
-	body    int64  // bytes of a body that come behind them
+	ready   int    // bytes of buf that are passed on unchanged
+	body    int64  // bytes of a body that follow them
 	through bool   // no further head is checked
 	dropped bool   // no further byte is passed on
 

@@ -109,7 +109,7 @@ func TestListHasStablePages(t *testing.T) {
 		if next = got.Next; next == "" {
 			break
 		}
-		if page == 0 { // what comes and goes moves nothing
+		if page == 0 { // sandboxes that are made and removed do not shift pages
 			is[any](h.send("", "DELETE", "/v1/sandboxes/"+got.Items[0].Name, nil), 204)
 		}
 	}

@@ -27,7 +27,7 @@ type writer struct {
 	http.ResponseWriter
 	rc   *http.ResponseController
 	slow time.Duration
-	end  time.Time // by which what is written at once is read; zero while there is none
+	end  time.Time // deadline of an answer that is written at once; zero while there is none
 
 	// hold reserves room for what is written at once until it is written; nil
 	// reserves nothing.

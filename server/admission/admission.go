@@ -54,7 +54,7 @@ type Options struct {
 
 // Turns say how commands begin.
 type Turns struct {
-	Slots   int           // commands that begin at one time; at least 1
+	Slots   int           // commands that begin at a time; at least 1
 	Waiting int           // commands of one tenant that may wait for their turn; at least 0
 	Hold    time.Duration // how long a command counts as one that begins, unless it ends sooner; more than 0
 }
@@ -82,10 +82,10 @@ type Admission struct {
 	inForce  Turns // that the queue applies; guarded by renewing
 
 	mu    sync.Mutex
-	now   uint64           // counts what happens to places
+	now   uint64           // numbers events, so that later ones can be distinguished
 	held  map[string]*held // by the name of the sandbox
 	gone  map[string]uint64
-	found sync.Mutex // held while it is looked at what there is
+	found sync.Mutex // held while the inventory is read
 
 	refused atomic.Bool // a caller was refused since the last round
 	last    looked      // of Round

@@ -17,7 +17,7 @@ type held struct {
 	since uint64 // when it began to, or was last seen to change
 	made  bool   // the goroutine that makes it has done so
 	rest  func() // gives back all but the disk; nil when that is done
-	disk  func() // gives back the disk; nil where nothing is held of it
+	disk  func() // releases the disk; nil where none is held
 }
 
 // endless is the size that an unbounded workspace counts for: more than any
@@ -44,7 +44,7 @@ func (a *Admission) Hold(ctx context.Context, f manager.Footprint) (settle func(
 	a.forgetFolders(f.Tenant)
 	h := &held{Footprint: f, since: a.tick()}
 	if err := h.take(a.keeper.Acquire, accounts); err != nil {
-		a.refused.Store(true) // by what may be gone
+		a.refused.Store(true) // what fills the quota may be gone; the next round finds out
 		return nil, err
 	}
 	if err := a.marks.put(f.Name, accounts); err != nil {

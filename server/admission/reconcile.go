@@ -38,7 +38,7 @@ type looked struct {
 // inspection is long ago. Otherwise it does not ask the inventory, so that idle
 // sandboxes cost nothing. Calls must not overlap.
 func (a *Admission) Round(ctx context.Context, in Recorded, now time.Time) error {
-	stamp, err := in.RecordStamp() // before it is looked: what is recorded meanwhile is for the next round
+	stamp, err := in.RecordStamp() // before the inspection: what is recorded meanwhile is for the next round
 	if err != nil {
 		a.last = looked{}
 		return errors.Join(err, a.Reconcile(ctx, in))

@@ -73,7 +73,7 @@ type Violation struct {
 const (
 	EventStdout = "stdout" // data is an [Output]
 	EventStderr = "stderr" // data is an [Output]
-	EventAgain  = "again"  // the command begins anew: what came before is void; data is {}
+	EventAgain  = "again"  // the command is run again: earlier output is void; data is {}
 	EventExit   = "exit"   // data is an [Exit]; the last event
 	EventError  = "error"  // data is a [Problem]: it is not known how the command ended; the last event
 )

@@ -96,7 +96,7 @@ type Document struct {
 	Resource  string       `json:"resource,omitempty"`
 	Hint      string       `json:"hint,omitempty"`
 	Retryable bool         `json:"retryable,omitempty"`
-	Cause     string       `json:"cause,omitempty"` // what the kernel said: "ENOENT"
+	Cause     string       `json:"cause,omitempty"` // the name of the kernel's error: "ENOENT"
 	RequestID string       `json:"requestId,omitempty"`
 }
 

@@ -24,7 +24,7 @@ const LentPath = "/v1/lent"
 // route attachSession.
 type Use struct {
 	Shell     bool   `json:"shell,omitempty"`     // the arguments are the shell's; none is an interactive one
-	MustExist bool   `json:"mustExist,omitempty"` // nothing is made
+	MustExist bool   `json:"mustExist,omitempty"` // no sandbox is made
 	Remove    bool   `json:"remove,omitempty"`    // with its workspace, afterwards
 	Subagent  bool   `json:"subagent,omitempty"`  // judge as a sub-agent's
 	Tool      string `json:"tool,omitempty"`      // of an agent that this is

@@ -12,12 +12,12 @@ import (
 
 // An ask is one request. Names in braces stand for objects of the world.
 type ask struct {
-	as     string // whose token
+	as     string // the name of the token to send
 	method string // GET where it is empty
 	path   string
-	body   string // "-" in a control is none
+	body   string // "-" in a control removes it
 	header []string
-	raw    string // what is sent instead, over a connection of its own
+	raw    string // sent instead of a request, over a separate connection
 }
 
 // An attempt is a request that has to be refused, with the same request by a
@@ -26,7 +26,7 @@ type attempt struct {
 	name string
 	ask
 	want  []int
-	right ask // what of the ask is another in the control; the token is B's where it says none
+	right ask // the fields of the ask that differ in the control; the token is B's where it is empty
 	okay  []int
 }
 

@@ -266,7 +266,7 @@ func (h *house) raw(text string) said {
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	must(h.t, err)
 	defer res.Body.Close()
-	data, _ := io.ReadAll(res.Body) // cut off is fine, what came is looked at
+	data, _ := io.ReadAll(res.Body) // the connection may be cut off; the part that was received is checked
 	return said{res.StatusCode, res.Header, string(data)}
 }
 

@@ -26,8 +26,8 @@ const (
 type world struct {
 	*house
 	tokens map[string]string // secrets, by the name of the caller
-	ids    map[string]string // what {name} stands for in attempts
-	hidden map[string]string // what no answer to the attacker may hold, by what it is
+	ids    map[string]string // the values of {name} in attempts
+	hidden map[string]string // texts that no answer to the attacker may contain, by their description
 
 	running *bufio.Reader // the output of a command that runs
 	ended   chan said     // of the one that waits for a permission

@@ -48,7 +48,7 @@ type Answers int
 // What a client may allow; each value includes those above it.
 const (
 	AnswersNothing Answers = iota
-	AnswersForNow          // once, or until the program ends, and no files of this machine, which are no tenant's
+	AnswersForNow          // once, or until the program ends, and no files of this machine, which belong to no tenant
 	AnswersForGood         // everything, also in the settings file, which holds for every tenant
 )
 

@@ -53,7 +53,7 @@ func (s *Server) Handler(bind func(*http.Request) (Binding, error)) *Handler {
 	h := &Handler{Server: s, bind: bind, open: map[string]*guest{}}
 	h.inner = mcp.NewStreamableHTTPHandler(serverOf, &mcp.StreamableHTTPOptions{
 		Logger: s.quiet(), SessionTimeout: s.o.Idle, MaxRequestBodyBytes: maxBody,
-		DisableLocalhostProtection: true, // no page of a browser has what bind asks for
+		DisableLocalhostProtection: true, // pages of a browser cannot send what bind requires
 	})
 	return h
 }

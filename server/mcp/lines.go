@@ -47,11 +47,11 @@ func (l *Lines) Connect(ctx context.Context) (mcp.Connection, error) {
 type lines struct {
 	*Lines
 	in   *bufio.Reader
-	next []byte // of messages, what was not read yet
+	next []byte // messages that were not read yet
 
 	mu      sync.Mutex
-	version string            // of the protocol, once it is agreed on
-	open    map[string]*batch // by the id of a call that is not answered yet
+	version string            // of the protocol, once it is negotiated
+	open    map[string]*batch // by the id of an unanswered call
 }
 
 // A batch is a batch with unanswered calls.

@@ -51,13 +51,13 @@ type Options struct {
 	// empty for clients that run as the same user as the server.
 	Private []string
 
-	Calls      int           // of one session that run at one time; usually 32
+	Calls      int           // of one session, at a time; usually 32
 	Sessions   int           // over HTTP, of all callers; usually 4096
 	PerTenant  int           // over HTTP, of one tenant, which may make further tokens; usually a quarter of Sessions
-	PerSession int           // over HTTP, for one session of a tenant, whose agent may make callers too; usually a quarter of PerTenant
+	PerSession int           // over HTTP, for one session of a tenant, whose agent may make further tokens; usually a quarter of PerTenant
 	PerCaller  int           // over HTTP, of one caller; usually 64
 	Idle       time.Duration // a session over HTTP without requests ends; usually 30 minutes
-	Heartbeat  time.Duration // between two notes of progress where nothing happens; usually 5 s
+	Heartbeat  time.Duration // between two progress notes while the call makes no progress; usually 5 s
 	Refresh    time.Duration // between two looks at whether a session's tools are others now; usually 30 s
 }
 

@@ -88,7 +88,7 @@ func (w *walk) visit(at string, d fs.DirEntry, err error) error {
 	rest, below := strings.CutPrefix(at, sandbox.WorkspaceDir+"/")
 	switch {
 	case sandbox.CodeOf(err) == sandbox.CodeBudgetExceeded:
-		w.more = true // more entries than are held; what is beside them is listed all the same
+		w.more = true // more entries than a walk holds; the others are still listed
 		return nil
 	case err != nil && below && w.ctx.Err() == nil:
 		return nil // gone meanwhile, or closed

@@ -31,7 +31,7 @@ type session struct {
 
 	open   context.Context // until the session ends
 	end    func()
-	life   context.Context // of what its calls have begun: as long, or as its caller may speak
+	life   context.Context // of its running calls: ends with the session, or when the caller loses its rights
 	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
@@ -59,7 +59,7 @@ func (s *Server) session(b Binding, id func() string) (*session, error) {
 			Resources: &mcp.ResourceCapabilities{},
 		},
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
-			c.CacheScope = "private" // what there is depends on whose session it is
+			c.CacheScope = "private" // the tools depend on the session
 		},
 		InitializedHandler: func(_ context.Context, r *mcp.InitializedRequest) { s.o.Asker.join(x, r.Session) },
 	})
@@ -146,7 +146,7 @@ func (x *session) attend() {
 	for {
 		select {
 		case <-watched.Done():
-			x.cancel(context.Cause(watched)) // what has ended before has its own cause
+			x.cancel(context.Cause(watched)) // a context that has ended before keeps its own cause
 			x.awaitCalls()
 			select {
 			case <-x.open.Done():

@@ -103,7 +103,7 @@ type Handler struct {
 	mu      sync.Mutex
 	handles map[string]*handle
 	opening int                           // handles that are to be
-	calls   map[string]context.CancelFunc // by what HeaderCall says
+	calls   map[string]context.CancelFunc // by the value of HeaderCall
 	open    sync.WaitGroup
 	closed  bool
 

@@ -110,7 +110,7 @@ func (h *Handler) change(do func(sandbox.Provider, context.Context, string) erro
 		name := r.URL.Query().Get("name")
 		info, err := p.Inspect(r.Context(), name)
 		switch {
-		case sandbox.IsNotFound(err): // the provider says what that means
+		case sandbox.IsNotFound(err): // the provider returns its own error
 		case err != nil:
 			return nil, err
 		default:

@@ -21,7 +21,7 @@ type Call struct {
 	Route   *Route
 
 	Caller auth.Caller
-	Who    config.Who // on whose behalf, within what the caller may name
+	Who    config.Who // the names on whose behalf it is called, of those that the caller may use
 
 	RequestID   string // of the caller, or made
 	TraceParent string // ours, in the caller's trace; see https://www.w3.org/TR/trace-context/

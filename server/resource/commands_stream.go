@@ -97,7 +97,7 @@ type commandsOutput struct {
 	gone  context.CancelCauseFunc
 
 	mu      sync.Mutex
-	tail    []byte // the beginning of a sign, whose end is still to come
+	tail    []byte // the beginning of a character whose end has not been written
 	written int64
 }
 

@@ -53,7 +53,7 @@ func (b *body) Read(p []byte) (int, error) {
 	b.over = b.over || err != nil
 	switch {
 	case b.closed:
-		return 0, errGivenUp // whatever the Read has come to
+		return 0, errGivenUp // whatever the result of the Read
 	case int64(n) > b.left:
 		b.err = errTooLarge
 		return 0, errTooLarge
@@ -88,7 +88,7 @@ func (b *body) Close() error {
 // settle ends the reading, before the handler answers: a connection whose body
 // was not read to the end cannot be used again.
 func (b *body) settle() {
-	_ = b.Close() // never fails; a Close that comes later does nothing
+	_ = b.Close() // never fails; a later Close has no effect
 	b.mu.Lock()
 	left := !b.over
 	b.mu.Unlock()

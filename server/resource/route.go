@@ -38,7 +38,7 @@ import (
 type Route struct {
 	ID      string // operationId: a unique name in camelCase
 	Method  string // GET serves HEAD too, unless HEAD has a route of its own
-	Path    string // as [http.ServeMux] has it: {name} is one segment, {path...} the rest
+	Path    string // a pattern of [http.ServeMux]: {name} is one segment, {path...} the rest
 	Summary string // one line, as an order: "Run a command"
 	Doc     string // more, where there is more to say
 	Tag     string // the group it is listed in
@@ -47,8 +47,8 @@ type Route struct {
 	// also without a token.
 	Role token.Role
 
-	Request  any // zero value of what the body is as JSON; nil is no body, or one that is no JSON
-	Response any // zero value of what is answered as JSON; nil is no body, or one that is no JSON
+	Request  any // zero value of the type of the body; nil is no body, or one that is not JSON
+	Response any // zero value of the type of the answer; nil is no body, or one that is not JSON
 
 	RequestContent  string   // of a body that is no JSON, such as application/octet-stream
 	ResponseContent []string // of answers that are no JSON, beside or instead of Response
@@ -56,7 +56,7 @@ type Route struct {
 	Query  []Param
 	Header []Param // that this route reads, beside those of every route
 
-	Status  int   // of success; 0 is 200, or 204 where nothing is answered
+	Status  int   // of success; 0 is 200, or 204 for an answer without a body
 	Also    []int // other statuses of success that have the same body, such as 200 beside 201
 	Errors  []int // statuses of problems, beside those that every route may have
 	Replies []int // statuses below 400 without a body, such as 304
@@ -103,7 +103,7 @@ type Type string
 const (
 	Text    Type = "string"
 	Integer Type = "integer"
-	Boolean Type = "boolean" // true or false; nothing at all is true
+	Boolean Type = "boolean" // true or false; an empty value is true
 )
 
 // A Param is one parameter of the query or one header. The server refuses a

@@ -26,7 +26,7 @@ type ahead struct {
 // An asker is a caller that asks for a sandbox: the sandbox counts for that
 // caller, and starts with its rights.
 type asker struct {
-	ctx context.Context // of a request, whose end is not that of what it asks for
+	ctx context.Context // of a request, whose end does not end the start
 	id  string          // of a token or a user
 	who config.Who
 }

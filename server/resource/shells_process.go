@@ -97,7 +97,7 @@ func (p *launched) Resize(ctx context.Context, t sandbox.TTY) error {
 func (p *launched) Kill(ctx context.Context) error {
 	inner, err := p.now()
 	if err != nil {
-		return nil // there is nothing left
+		return nil // the command has ended
 	}
 	return inner.Kill(ctx)
 }

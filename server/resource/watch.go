@@ -195,9 +195,9 @@ const (
 type snapshot struct {
 	entries map[string]watchEntry
 	bytes   int             // of their paths
-	last    string          // not empty: the look ended here, and what comes after is not known
-	closed  map[string]bool // folders of which is not known what is in them
-	asked   int             // how often closed was asked, which is what comparing costs
+	last    string          // not empty: the scan ended here, and later names are not known
+	closed  map[string]bool // folders whose entries are not known
+	asked   int             // number of lookups in closed, which is the cost of a comparison
 	note    string
 }
 
@@ -262,7 +262,7 @@ func (s *snapshot) remembering(before *snapshot) *snapshot {
 	if s.last == "" && len(s.closed) == 0 {
 		return s
 	}
-	room, bytes := len(s.entries), s.bytes // so that what is held stays bounded
+	room, bytes := len(s.entries), s.bytes // so that the memory stays bounded
 	for name, e := range before.entries {
 		if _, seen := s.entries[name]; seen || s.knows(name) || len(name) > bytes {
 			continue

@@ -26,7 +26,7 @@ type Conn struct {
 
 	reading sync.Mutex
 	frame   io.Reader // of the frame that is being read
-	readErr error     // the end, once it was seen
+	readErr error     // the end, once it was read
 
 	writing sync.Mutex
 	shut    bool // the sending direction has ended

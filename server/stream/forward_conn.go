@@ -27,10 +27,10 @@ type conn struct {
 	number    uint32
 
 	gone  atomic.Bool       // the peer neither sends nor reads
-	ended func(broken bool) // called once when that is so; nil is nothing
+	ended func(broken bool) // called once at that time; nil is nothing
 	once  sync.Once
 
-	writing sync.Mutex // held while bytes or their end are sent, so that nothing follows the end
+	writing sync.Mutex // held while data or its end is sent, so that no data follows the end
 	sentEnd bool       // guarded by writing
 	buf     []byte     // of the last frame of data; guarded by writing
 }

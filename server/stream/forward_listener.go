@@ -33,7 +33,7 @@ type forwardListener struct {
 	mu     sync.Mutex
 	change sync.Cond
 	queue  []*conn // not accepted
-	err    error   // what Accept returns
+	err    error   // the error of Accept
 	shut   bool    // Close was called
 }
 

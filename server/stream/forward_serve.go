@@ -47,7 +47,7 @@ type server struct {
 	*session
 	o    ForwardOptions
 	l    net.Listener
-	ctx  context.Context // ends with what Serve was given, and with the session
+	ctx  context.Context // ends with the context of ServeForward, and with the session
 	room *semaphore.Weighted
 
 	asked   bool // to close; the reader's

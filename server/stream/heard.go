@@ -82,7 +82,7 @@ func (p *Process) output(ch uint8, b []byte) error {
 	defer p.mu.Unlock()
 	if !p.pumping[ch] {
 		p.pumping[ch] = true
-		p.awaited.Add(1) // the end has not come, so Wait waits
+		p.awaited.Add(1) // the command has not ended, so Wait still waits
 		w := p.cmd.Stdout
 		if ch == Stderr {
 			w = p.cmd.Stderr
@@ -141,7 +141,7 @@ func (p *Process) ask(ctx context.Context, c control) (e event, ended bool, err 
 	default:
 	}
 	if err := p.tell(c); err != nil {
-		<-p.ended // a socket that takes nothing has ended
+		<-p.ended // the end of the socket ends a send that blocks
 		return e, true, nil
 	}
 	select {

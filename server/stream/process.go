@@ -38,7 +38,7 @@ type Process struct {
 	outcome json.RawMessage
 	runs    bool // the listener's until started is closed
 
-	awaited atomic.Int32 // what Wait still waits for
+	awaited atomic.Int32 // number of events that Wait still waits for
 	waited  chan struct{}
 	freed   sync.Once
 	unwatch func() bool
@@ -151,7 +151,7 @@ func (p *Process) endsWithin(d time.Duration) bool {
 func (p *Process) abandon() {
 	for _, ch := range []uint8{Stdout, Stderr} {
 		p.boxes[ch].Discard()
-		_ = p.tell(control{Type: typeStop, Channel: ch}) // without a socket nothing comes
+		_ = p.tell(control{Type: typeStop, Channel: ch}) // an error means that there is no socket, and so no output
 	}
 }
 
@@ -181,7 +181,7 @@ func (p *Process) pumpOut(ch uint8, w io.Writer) {
 			n := min(len(chunk), MaxData)
 			if _, err := w.Write(chunk[:n]); err != nil {
 				box.Discard()
-				_ = p.tell(control{Type: typeStop, Channel: ch}) // without a socket nothing comes
+				_ = p.tell(control{Type: typeStop, Channel: ch}) // an error means that there is no socket, and so no output
 				return
 			}
 			chunk = chunk[n:]

@@ -98,7 +98,7 @@ func (s *served) request(ctx context.Context) (Request, error) {
 	if kind != websocket.MessageText {
 		return r, invalid("", "the first frame must be a text frame with the request")
 	}
-	if err := jsonschema.Decode(b, &r); err != nil { // it says what is run: never another thing than was meant
+	if err := jsonschema.Decode(b, &r); err != nil { // an unknown member could change the command, so it is refused
 		return r, err
 	}
 	s.buf = nil // it may be large

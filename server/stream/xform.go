@@ -70,7 +70,7 @@ type Boxes struct {
 // A Spec is a sandbox.Spec with its grants, which its own JSON form leaves out.
 type Spec struct {
 	Spec   sandbox.Spec    `json:"spec"`
-	Grants []sandbox.Grant `json:"grants,omitempty"` // beside it, because they are no part of what a hash is taken over
+	Grants []sandbox.Grant `json:"grants,omitempty"` // a separate field, because they do not count for the hash of a Spec
 }
 
 // SpecOf returns s in the form that is sent.
@@ -86,7 +86,7 @@ func (s Spec) Whole() sandbox.Spec {
 type Opened struct {
 	Handle string        `json:"handle,omitempty"`
 	Box    Box           `json:"box"`
-	Dial   bool          `json:"dial"` // what this sandbox can
+	Dial   bool          `json:"dial"` // the features of this sandbox
 	Listen bool          `json:"listen"`
 	Files  bool          `json:"files"`
 	Error  *api.Document `json:"error,omitempty"` // instead of all that
