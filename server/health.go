@@ -27,7 +27,7 @@ const lookWithin = 5 * time.Second
 // health is the resource of the daemon itself.
 type health struct{ s *Server }
 
-// Routes implements [route.Resource].
+// Routes implements [resource.Resource].
 func (h health) Routes() []resource.Route {
 	const tag = "daemon"
 	routes := []resource.Route{

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room is how many TCP connections a [Gate] holds open.
+// socketRoom is how many TCP connections a [socketGate] holds open.
 type socketRoom struct {
 	All     int // of every kind; the remaining descriptors are for other files
 	Unknown int // of those by which no caller was identified yet
@@ -29,11 +29,11 @@ func roomNow() socketRoom {
 	return socketRoom{All: all, Unknown: unknown, Each: max(1, unknown/4)}
 }
 
-// A Gate bounds the TCP connections whose caller has not been identified, so
-// that clients that only connect take no descriptors from identified callers. A
-// connection is unknown from its acceptance until [Conn.Known]. Where there are
-// too many the gate closes the oldest unknown one of the address, or of all: a
-// client with a token sends it at once. Several listeners can share a Gate.
+// A socketGate bounds the TCP connections whose caller has not been identified,
+// so that clients that only connect take no descriptors from identified callers.
+// A connection is unknown from its acceptance until [socketConn.Known]. Where there
+// are too many the gate closes the oldest unknown one of the address, or of all:
+// a client with a token sends it at once. Several listeners can share a Gate.
 type socketGate struct {
 	room socketRoom
 
@@ -43,7 +43,7 @@ type socketGate struct {
 	from    map[netip.Addr]*list.List
 }
 
-// NewGate returns a gate without connections.
+// newGate returns a gate without connections.
 func newGate(r socketRoom) *socketGate {
 	return &socketGate{room: r, unknown: list.New(), from: map[netip.Addr]*list.List{}}
 }
@@ -77,7 +77,7 @@ func (l gated) Accept() (net.Conn, error) {
 	}
 }
 
-// A Conn is a TCP connection that a Gate counts.
+// A socketConn is a TCP connection that a Gate counts.
 type socketConn struct {
 	*net.TCPConn
 	gate *socketGate

@@ -26,13 +26,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
-// MediaType is the content type of a problem document.
+// mediaType is the content type of a problem document.
 const mediaType = "application/problem+json"
 
 // maxText bounds each text of a received document.
 const maxText = 8 << 10
 
-// ProblemType names the kind of problem that c is, as the type of a document.
+// problemType names the kind of problem that c is, as the type of a document.
 func problemType(c sandbox.Code) string { return "urn:bulkhead:sandbox:problem:" + string(c) }
 
 // Write answers with the document of err.

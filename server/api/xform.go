@@ -161,13 +161,13 @@ type Selected struct {
 	Items []manager.Row `json:"items"`
 }
 
-// A Recreate names sandboxes to be removed, so that their next use makes new
+// A RecreateForm names sandboxes to be removed, so that their next use makes new
 // ones.
 type RecreateForm struct {
 	Names []string `json:"names" required:"true" maxitems:"1000"`
 }
 
-// A Cleared lists what was removed.
+// A ClearedForm lists what was removed.
 type ClearedForm struct {
 	Removed []manager.Removed `json:"removed"`
 	Kept    int               `json:"kept"`

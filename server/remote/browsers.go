@@ -33,7 +33,7 @@ type Desk interface {
 	Stop(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error)
 }
 
-// A Keeper reports on browsers; *manager.Manager is one.
+// A browsersKeeper reports on browsers; *manager.Manager is one.
 type browsersKeeper interface {
 	resource.Finder
 	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
@@ -42,8 +42,8 @@ type browsersKeeper interface {
 	Unpaid(ctx context.Context) error
 }
 
-// A Resource has the routes, and the open pages and connections. It has to be
-// closed.
+// A browsersResource has the routes, and the open pages and connections. It has
+// to be closed.
 type browsersResource struct {
 	desk   Desk
 	keeper browsersKeeper
@@ -55,7 +55,7 @@ type browsersResource struct {
 	closed bool
 }
 
-// New returns the resource.
+// NewBrowsers returns the resource.
 func NewBrowsers(d Desk, k browsersKeeper, log logrus.FieldLogger) *browsersResource {
 	x := &browsersResource{desk: d, keeper: k, log: log, lives: map[config.Who][]display.Life{}}
 	x.pages = display.NewTabs(func(ctx context.Context, who config.Who) (browser.Session, error) {
@@ -96,7 +96,7 @@ const (
 	maxLives = 4
 )
 
-// Routes implements [route.Resource].
+// Routes implements [resource.Resource].
 func (x *browsersResource) Routes() []resource.Route {
 	return append([]resource.Route{{
 		ID: "listBrowsers", Method: http.MethodGet, Path: base, Tag: "browser", Role: token.Session,

@@ -55,7 +55,7 @@ func New(m Conductor, o stream.Options) *Resource {
 	return s
 }
 
-// Routes implements [route.Resource].
+// Routes implements [resource.Resource].
 func (s *Resource) Routes() []resource.Route {
 	const tag = "conduct"
 	missing := []int{http.StatusNotFound, http.StatusConflict}

@@ -51,7 +51,7 @@ func ownerOf(c *resource.Call) owner {
 	return o
 }
 
-// Lent returns the handler for lent files, to be mounted at [form.LentPath] and
+// Lent returns the handler for lent files, to be mounted at [api.LentPath] and
 // below.
 func (s *Resource) Lent() http.Handler { return s.mux }
 

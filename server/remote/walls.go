@@ -91,7 +91,7 @@ type Options struct {
 	Stream stream.Options
 }
 
-// A Handler is an http.Handler for all paths below [form.Prefix]. It is safe for
+// A Handler is an http.Handler for all paths below [stream.Prefix]. It is safe for
 // concurrent use.
 type Handler struct {
 	o   Options

@@ -18,16 +18,16 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Desk holds the open questions; *approve.Desk is one.
+// An approvalsDesk holds the open questions; *approve.Desk is one.
 type approvalsDesk interface {
 	Pending(tenant string) []sandbox.PermissionRequest
 	Answer(tenant, id string, p sandbox.Permission) error
 }
 
-// A Resource has the routes.
+// An approvalsResource has the routes.
 type approvalsResource struct{ desk approvalsDesk }
 
-// New returns the resource.
+// NewApprovals returns the resource.
 func NewApprovals(d approvalsDesk) *approvalsResource { return &approvalsResource{d} }
 
 const (
@@ -37,7 +37,7 @@ const (
 	look = 200 * time.Millisecond
 )
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (x *approvalsResource) Routes() []Route {
 	return []Route{{
 		ID: "listApprovals", Method: http.MethodGet, Path: api.Prefix + "/approvals", Tag: "approvals", Role: token.Session,

@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Runner runs commands; *manager.Manager is one.
+// A commandsRunner runs commands; *manager.Manager is one.
 type commandsRunner interface {
 	Finder
 	Run(ctx context.Context, req manager.Request) (manager.Outcome, error)
@@ -37,13 +37,13 @@ const commandsMaxBody = 8 << 20
 // gone.
 const commandsGrace = 2 * time.Second
 
-// A Resource has the route.
+// A commandsResource has the route.
 type commandsResource struct{ m commandsRunner }
 
-// New returns the resource.
+// NewCommands returns the resource.
 func NewCommands(m commandsRunner) commandsResource { return commandsResource{m} }
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (s commandsResource) Routes() []Route {
 	return []Route{{
 		ID: "exec", Method: "POST", Path: "/v1/sandboxes/{name}/exec", Tag: "commands", Role: token.Session,

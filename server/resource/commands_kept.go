@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// A Kept keeps the start of an output and counts all of it. It is safe for
-// concurrent use.
+// A commandsKept keeps the start of an output and counts all of it. It is safe
+// for concurrent use.
 type commandsKept struct {
 	most int64
 

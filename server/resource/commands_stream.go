@@ -24,7 +24,7 @@ func (s commandsResource) stream(c *Call, req manager.Request, name string, line
 	})
 }
 
-// A Teller sends the events of a running command to the caller.
+// A commandsTeller sends the events of a running command to the caller.
 type commandsTeller struct {
 	Stdout, Stderr *commandsOutput
 	call           *Call
@@ -89,8 +89,8 @@ func (t *commandsTeller) Again() {
 	_ = t.begin().Send(api.EventAgain, struct{}{}) // a client that has gone is noticed by the next write
 }
 
-// An Output sends as events what is written to it. A write blocks while the
-// client does not read, which makes the program wait.
+// A commandsOutput sends as events what is written to it. A write blocks while
+// the client does not read, which makes the program wait.
 type commandsOutput struct {
 	t     *commandsTeller
 	event string

@@ -65,7 +65,7 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// A Server answers requests for files. It is safe for concurrent use; one
+// A filesServer answers requests for files. It is safe for concurrent use; one
 // serves all sandboxes of a process.
 type filesServer struct {
 	limits Limits
@@ -74,7 +74,7 @@ type filesServer struct {
 	trees  keylock.Turns // by sandbox: archives, of which the same is true for as long as a client takes
 }
 
-// New returns a server.
+// NewFiles returns a server.
 func NewFiles(l Limits) *filesServer {
 	return &filesServer{limits: l.orDefaults(), looks: keylock.Turns{Most: maxLooks}, trees: keylock.Turns{Most: maxTrees}}
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Lender gives access to the files of sandboxes; a [manager.Manager] is one.
+// A filesLender gives access to the files of sandboxes; a [manager.Manager] is
+// one.
 type filesLender interface {
 	Finder
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
 }
 
-// A Resource serves the files of sandboxes.
+// A filesResource serves the files of sandboxes.
 type filesResource struct {
 	lender filesLender
 	server *filesServer
@@ -38,7 +39,7 @@ const filesBase = api.Prefix + "/sandboxes/{name}"
 // pathDoc is the documentation of every path in an address.
 const pathDoc = "The path is the one inside the sandbox without its first slash, such as workspace/a.txt. "
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (x *filesResource) Routes() []Route {
 	return append(x.contents(), x.changes()...)
 }

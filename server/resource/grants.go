@@ -25,7 +25,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Performer carries out operations; *manager.Manager is one.
+// A grantsPerformer carries out operations; *manager.Manager is one.
 type grantsPerformer interface {
 	Operate(ctx context.Context, req manager.Operation) (manager.Performed, error)
 	Profile(ctx context.Context, req manager.Operation) (grant.Profile, error)
@@ -42,7 +42,7 @@ type Registrar interface {
 	RevokeOf(agent string, g grant.Grant) error
 }
 
-// A Resource has the routes.
+// A grantsResource has the routes.
 type grantsResource struct {
 	performer grantsPerformer
 	registrar func() (Registrar, error)
@@ -65,7 +65,7 @@ const (
 	maxAhead = 366 * 24 * time.Hour
 )
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (x *grantsResource) Routes() []Route {
 	return []Route{{
 		ID: "checkGrant", Method: http.MethodPost, Path: api.Prefix + "/grants/check", Tag: "grants", Role: token.Tenant,

@@ -41,7 +41,7 @@ const (
 	op         = "use idempotency key"
 )
 
-// An Answer is the stored answer to a request.
+// An idempotencyAnswer is the stored answer to a request.
 type idempotencyAnswer struct {
 	Status int             `json:"status"`
 	Body   json.RawMessage `json:"body"`
@@ -74,8 +74,8 @@ func Open(dir string) (*Answers, error) {
 	return &Answers{dir: path, now: time.Now, running: map[string]chan struct{}{}, count: map[string]int{}}, nil
 }
 
-// An Owner is the owner of keys. Keys of one owner are independent of those of
-// another, and displace none of them.
+// An idempotencyOwner is the owner of keys. Keys of one owner are independent of
+// those of another, and displace none of them.
 type idempotencyOwner struct {
 	Tenant  string
 	Agent   string // empty where the caller is bound to none

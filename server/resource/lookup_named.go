@@ -24,7 +24,7 @@ type Finder interface {
 	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
 }
 
-// A Sandbox is a sandbox that the caller may use.
+// A lookupSandbox is a sandbox that the caller may use.
 type lookupSandbox struct {
 	Name   string
 	Record registry.Record

@@ -15,22 +15,22 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
-// A Stager copies files into workspaces; *manager.Manager is one.
+// A mediaStager copies files into workspaces; *manager.Manager is one.
 type mediaStager interface {
 	Finder
 	Stage(ctx context.Context, who config.Who, refs []string) ([]media.Staged, error)
 }
 
-// A Resource has the route.
+// A mediaResource has the route.
 type mediaResource struct{ stager mediaStager }
 
-// New returns the resource.
+// NewMedia returns the resource.
 func NewMedia(s mediaStager) *mediaResource { return &mediaResource{s} }
 
 // staging is how long copying may take; the settings set a shorter time.
 const staging = 10 * time.Minute
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (x *mediaResource) Routes() []Route {
 	return []Route{{
 		ID: "stageMedia", Method: http.MethodPost, Path: api.Prefix + "/sandboxes/{name}/media", Tag: "files", Role: token.Tenant,

@@ -17,13 +17,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// An EvidenceStore reads the records of what was done; *evidence.Store is one.
+// An evidenceStore reads the records of what was done; *evidence.Store is one.
 type evidenceStore interface {
 	Query(ctx context.Context, f evidence.Filter) iter.Seq2[evidence.Record, error]
 	Verified(ctx context.Context, c evidence.Check) (evidence.Verified, error)
 }
 
-// Evidence is the resource for the records of what was done.
+// recordsEvidence is the resource for the records of what was done.
 type recordsEvidence struct{ store evidenceStore }
 
 // NewEvidence returns the resource.
@@ -35,7 +35,7 @@ const reading = 5 * time.Minute
 // statusOpen is the status of an operation without an end.
 const statusOpen = "open"
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (e *recordsEvidence) Routes() []Route {
 	var types []string
 	for _, t := range evidence.Types() {

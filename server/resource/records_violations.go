@@ -13,19 +13,19 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A ViolationStore reads the records of what was stopped; *store.Store is one.
+// A violationStore reads the records of what was stopped; *store.Store is one.
 type violationStore interface {
 	Query(ctx context.Context, f violation.Filter) iter.Seq2[violation.Record, error]
 	Clear(ctx context.Context, f violation.Filter, by string) (int64, error)
 }
 
-// Violations is the resource for the records of what was stopped.
+// recordsViolations is the resource for the records of what was stopped.
 type recordsViolations struct{ store violationStore }
 
 // NewViolations returns the resource.
 func NewViolations(s violationStore) *recordsViolations { return &recordsViolations{s} }
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (v *recordsViolations) Routes() []Route {
 	filter := scopeParams(
 		Param{Name: "type", Length: 64, Repeat: true, Doc: "Only of these types"},

@@ -33,12 +33,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
-// A Find returns the files that a request is about. ctx bounds their use; done
-// is called after that and when the answer was written.
+// A remotefilesFind returns the files that a request is about. ctx bounds their
+// use; done is called after that and when the answer was written.
 type remotefilesFind func(r *http.Request) (files sandbox.Files, ctx context.Context, done func(), err error)
 
-// A Tell returns an error as the sender of the request may see it; a nil Tell
-// hides nothing.
+// A remotefilesTell returns an error as the sender of the request may see it; a
+// nil Tell hides nothing.
 type remotefilesTell func(r *http.Request, err error) error
 
 func (t remotefilesTell) of(r *http.Request, err error) error {
@@ -48,7 +48,7 @@ func (t remotefilesTell) of(r *http.Request, err error) error {
 	return t(r, err)
 }
 
-// A request is an HTTP request with its files.
+// A remotefilesRequest is an HTTP request with its files.
 type remotefilesRequest struct {
 	sandbox.Files
 	ctx  context.Context

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Keeper keeps sandboxes; *manager.Manager is one.
+// A sandboxesKeeper keeps sandboxes; *manager.Manager is one.
 type sandboxesKeeper interface {
 	Finder
 	Ready(ctx context.Context, req manager.Request) (manager.Prepared, error)
@@ -36,7 +36,7 @@ type Options struct {
 	Log     logrus.FieldLogger
 }
 
-// A Resource has the routes. It is safe for concurrent use.
+// A sandboxesResource has the routes. It is safe for concurrent use.
 type sandboxesResource struct {
 	o Options
 
@@ -52,7 +52,7 @@ type sandboxesResource struct {
 // startWithin bounds how long a sandbox may take to start: images are built.
 const startWithin = 15 * time.Minute
 
-// New returns the resource.
+// NewSandboxes returns the resource.
 func NewSandboxes(o Options) *sandboxesResource {
 	s := &sandboxesResource{o: o, coming: map[string]map[string]*ahead{}}
 	s.life, s.stop = context.WithCancel(context.Background())
@@ -77,7 +77,7 @@ var whichProvider = Param{
 	Name: "provider", Doc: "Of two sandboxes of this name with different providers, the one with this; without, the one of the provider that the settings name", Length: 64,
 }
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (s *sandboxesResource) Routes() []Route {
 	const tag = "sandboxes"
 	missing, busy := []int{http.StatusNotFound}, []int{http.StatusNotFound, http.StatusConflict}

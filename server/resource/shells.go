@@ -26,14 +26,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
-// A Runner runs commands; *manager.Manager is one.
+// A shellsRunner runs commands; *manager.Manager is one.
 type shellsRunner interface {
 	Finder
 	Run(ctx context.Context, req manager.Request) (manager.Outcome, error)
 	Shell(ctx context.Context, req manager.Request) (manager.Outcome, error)
 }
 
-// A House keeps shells and terminals; *running.House is one.
+// A shellsHouse keeps shells and terminals; *running.House is one.
 type shellsHouse interface {
 	Shells(who config.Who) []running.ShellInfo
 	OpenShell(ctx context.Context, req manager.Request, o sandbox.ShellOptions) (running.ShellInfo, error)
@@ -50,14 +50,14 @@ type shellsHouse interface {
 	Attach(ctx context.Context, who config.Who, id string, w io.Writer) error
 }
 
-// A Resource has the routes.
+// A shellsResource has the routes.
 type shellsResource struct {
 	runner shellsRunner
 	house  shellsHouse
 	o      stream.Options
 }
 
-// New returns the resource. o bounds its WebSockets.
+// NewShells returns the resource. o bounds its WebSockets.
 func NewShells(r shellsRunner, h shellsHouse, o stream.Options) *shellsResource {
 	return &shellsResource{r, h, o}
 }
@@ -71,7 +71,7 @@ const (
 	shellsMaxBody = 8 << 20
 )
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (x *shellsResource) Routes() []Route {
 	return append([]Route{{
 		ID: "listShells", Method: http.MethodGet, Path: shellsBase + "/shells", Tag: "shells", Role: token.Session,

@@ -117,7 +117,7 @@ func (p *launched) Used(ctx context.Context) (sandbox.Rusage, error) {
 // Outcome implements stream.Outcomer.
 func (p *launched) Outcome() any { return Exit(p.out, p.stdout.count(), p.stderr.count()) }
 
-// A counter counts the bytes that it passes on.
+// A shellsCounter counts the bytes that it passes on.
 type shellsCounter struct {
 	w  io.Writer // nil discards
 	mu sync.Mutex

@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
-// A rig has the sandbox of the session s1 of acme at base.
+// A shellsRig has the sandbox of the session s1 of acme at base.
 type shellsRig struct {
 	*served.Rig
 	base string

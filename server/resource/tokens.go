@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Store keeps tokens; *token.Store is one.
+// A tokensStore keeps tokens; *token.Store is one.
 type tokensStore interface {
 	Create(c token.Claims) (secret, id string, err error)
 	Get(id string) (token.Token, error)
@@ -27,17 +27,17 @@ type tokensStore interface {
 	Revoke(id string) (fallen []string, err error)
 }
 
-// A Resource has the routes.
+// A tokensResource has the routes.
 type tokensResource struct {
 	store tokensStore
 	now   func() time.Time
 	lists keylock.Turns // by tenant: each looks at the tokens of all
 }
 
-// New returns the resource.
+// NewTokens returns the resource.
 func NewTokens(s tokensStore) *tokensResource { return &tokensResource{store: s, now: time.Now} }
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (x *tokensResource) Routes() []Route {
 	return []Route{{
 		ID: "listTokens", Method: http.MethodGet, Path: api.Prefix + "/tokens", Tag: "tokens", Role: token.Session,

@@ -15,23 +15,23 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
-// Kits makes the tools of sessions; *tools.Tools is one.
+// toolcallsKits makes the tools of sessions; *tools.Tools is one.
 type toolcallsKits interface {
 	For(ctx context.Context, s tools.Session) (*tools.Kit, error)
 }
 
-// A Resource has the routes.
+// A toolcallsResource has the routes.
 type toolcallsResource struct {
 	finder Finder
 	kits   toolcallsKits
 }
 
-// New returns the resource.
+// NewToolCalls returns the resource.
 func NewToolCalls(finder Finder, kits toolcallsKits) toolcallsResource {
 	return toolcallsResource{finder, kits}
 }
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (s toolcallsResource) Routes() []Route {
 	const tag, path = "tools", "/v1/sandboxes/{name}/tools"
 	ask := Param{Name: "ask", Type: Boolean, Doc: "Have somebody asked where a rule stops it that a permission opens, see /v1/approvals"}

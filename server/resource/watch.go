@@ -32,22 +32,22 @@ const (
 	watchRemoved  = "removed"
 )
 
-// An Entry is the state of one path in a scan.
+// A watchEntry is the state of one path in a scan.
 type watchEntry struct {
 	Mode     fs.FileMode
 	Size     int64 // bytes; of a folder 0
 	Modified time.Time
 }
 
-// A Change is one change. For a removed path, Entry is its last state.
+// A watchChange is one change. For a removed path, Entry is its last state.
 type watchChange struct {
 	Kind  string
 	Path  string // inside
 	Entry watchEntry
 }
 
-// A Hearer receives the events of a watch. An error that it returns ends the
-// watch.
+// A watchHearer receives the events of a watch. An error that it returns ends
+// the watch.
 type watchHearer interface {
 	// Ready is called once, after the first scan, with the number of entries:
 	// changes from then on are reported.
@@ -59,7 +59,7 @@ type watchHearer interface {
 	Note(message string) error
 }
 
-// Options are the bounds of a watch. Zero values are the defaults.
+// WatchOptions are the bounds of a watch. Zero values are the defaults.
 type WatchOptions struct {
 	Interval time.Duration // between two looks, at least; 1 s
 	Entries  int           // that one look takes in; 20,000

@@ -62,7 +62,7 @@ func (f oneAtATime) ReadDir(ctx context.Context, name string) ([]fs.DirEntry, er
 
 func (f oneAtATime) Stat(_ context.Context, name string) (fs.FileInfo, error) { return os.Stat(name) }
 
-// A counter counts the reports of scans, and ends the watch after some.
+// A watchCounter counts the reports of scans, and ends the watch after some.
 type watchCounter struct{ left int }
 
 func (c *watchCounter) Ready(int) error   { return nil }

@@ -13,7 +13,7 @@ import (
 // watchMost is how many watches of one sandbox may run at a time.
 const watchMost = 8
 
-// A Resource serves watches.
+// A WatchResource serves watches.
 type WatchResource struct {
 	lender filesLender
 	o      WatchOptions
@@ -26,7 +26,7 @@ func NewWatchResource(l filesLender, o WatchOptions) *WatchResource {
 	return &WatchResource{lender: l, o: o, seats: newSeats(watchMost)}
 }
 
-// Routes implements [route.Resource].
+// Routes implements [Resource].
 func (x *WatchResource) Routes() []Route {
 	return []Route{{
 		ID: "watchFiles", Method: http.MethodGet, Path: api.Prefix + "/sandboxes/{name}/watch", Tag: "files", Role: token.Session,

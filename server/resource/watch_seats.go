@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Seats bound how many watches of one sandbox may run at a time.
+// watchSeats bound how many watches of one sandbox may run at a time.
 type watchSeats struct {
 	most int
 

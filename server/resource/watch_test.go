@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// A rig is a daemon that serves watches of a sandbox.
+// A watchRig is a daemon that serves watches of a sandbox.
 type watchRig struct {
 	*served.Rig
 	watches *resource.WatchResource

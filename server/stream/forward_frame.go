@@ -27,7 +27,7 @@ const headSize = 5
 // maxFrame bounds a frame, in bytes.
 const maxFrame = headSize + MaxData
 
-// A frame is a binary frame.
+// A forwardFrame is a binary frame.
 type forwardFrame struct {
 	kind    byte
 	number  uint32
@@ -40,7 +40,7 @@ func (f forwardFrame) encode(b []byte) []byte {
 	return append(b, f.content...)
 }
 
-// decode reads a frame, whose content is a part of b.
+// decodeForward reads a frame, whose content is a part of b.
 func decodeForward(b []byte) (forwardFrame, error) {
 	if len(b) < headSize || b[0] >= kinds {
 		return forwardFrame{}, violation("a frame that is none")
@@ -70,7 +70,7 @@ const (
 	typeEnded     = "ended"
 )
 
-// A control is a text frame.
+// A forwardControl is a text frame.
 type forwardControl struct {
 	Type  string        `json:"type"`
 	At    *address      `json:"at,omitempty"`

@@ -19,8 +19,8 @@ const (
 	closeWithin = 10 * time.Second // for the address to be free
 )
 
-// A Listener is the client's side: a net.Listener whose connections arrive in
-// the sandbox. It is safe for concurrent use.
+// A forwardListener is the client's side: a net.Listener whose connections
+// arrive in the sandbox. It is safe for concurrent use.
 type forwardListener struct {
 	s  *session
 	at net.Addr

@@ -15,7 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Window is how many bytes may be under way in one direction of a connection.
+// forwardWindow is how many bytes may be under way in one direction of a
+// connection.
 const forwardWindow = Window
 
 // A session is the part that both sides share: the WebSocket, and the
