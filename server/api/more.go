@@ -110,7 +110,7 @@ type EvidenceFault struct {
 }
 
 // An OperationRecord is one operation: its begin and its end, as in package
-// evidence/proof.
+// evidence.
 type OperationRecord struct {
 	ID     string          `json:"id"`
 	Status string          `json:"status" enum:"ok,denied,error,aborted,open" doc:"open is one without an end"`

@@ -18,7 +18,7 @@ import (
 const maxShown = 1000
 
 // An Asker asks the person behind a client whether something that was stopped
-// may be done. It is a [sandbox.Approver], usually the front of an approve.Desk,
+// may be done. It is a [sandbox.Approver], usually the front of a manager.ApprovalQueue,
 // and is made before the manager that uses it; a [Server] registers its clients
 // with it. It is safe for concurrent use.
 type Asker struct {

@@ -24,7 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Desk keeps the browsers of scopes; *desk.Desk is one.
+// A Desk keeps the browsers of scopes; *display.Desk is one.
 type Desk interface {
 	Start(ctx context.Context, r display.Request) (display.Started, error)
 	Serve(ctx context.Context, r display.Request) (display.Served, error)

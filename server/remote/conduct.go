@@ -1,7 +1,7 @@
 // Package remote serves what the command line of another machine needs beside
 // the other resources: a command with its streams over a WebSocket, the files of
 // a session for as long as a socket is open, and the manager's answers about
-// sandboxes in full. Package client/conductor is the client.
+// sandboxes in full. Package client has the client.
 //
 // Flags of a call override settings, so only admins may give them. Nothing here
 // runs outside of a sandbox, for any caller.

@@ -1,6 +1,6 @@
 // This file serves the providers of this machine to programs on other machines
 // that have their own orchestrator: sandbox.Provider over HTTP. Package
-// client/walls is the client. It is for administrators alone: its callers can
+// client has the client. The service is for administrators alone: its callers can
 // make sandboxes of any kind that the hardening rules accept, and mount any
 // folder that the rules do not refuse. The handler checks no caller; the server
 // that mounts it does.

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// An approvalsDesk holds the open questions; *approve.Desk is one.
+// An approvalsDesk holds the open questions; *manager.ApprovalQueue is one.
 type approvalsDesk interface {
 	Pending(tenant string) []sandbox.PermissionRequest
 	Answer(tenant, id string, p sandbox.Permission) error

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A violationStore reads the records of what was stopped; *store.Store is one.
+// A violationStore reads the records of what was stopped; *violation.Store is one.
 type violationStore interface {
 	Query(ctx context.Context, f violation.Filter) iter.Seq2[violation.Record, error]
 	Clear(ctx context.Context, f violation.Filter, by string) (int64, error)

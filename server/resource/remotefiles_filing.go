@@ -1,6 +1,6 @@
 // This file serves the files of a sandbox over HTTP with the interface of
 // sandbox.Files, with paths and links byte for byte, for clients of this
-// project; package client/filing is the client. The server that mounts it
+// project; package client has the client. The server that mounts it
 // decides which files a request may use.
 //
 // Paths of files are parameters, because there every byte can be written:
