@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command sandbox-guest is the helper process inside every wall. It is not
-// meant to be run by hand: the program sandbox mounts it into a container
-// and starts it there as the first process.
+// Command sandbox-guest is the helper process inside every sandbox. It is not
+// meant to be run by hand: the program sandbox mounts it into a container and
+// starts it there as the first process.
 //
 //	sandbox-guest init     be process 1 and run commands for the client outside
 //	sandbox-guest relay    connect standard input and output with the guest

@@ -204,14 +204,15 @@ func headed(args []string) []string {
 	return nil
 }
 
-// refused holds that nobody answers at the address that a killed program told.
+// refused checks that no server answers at the address that a killed program
+// printed.
 func refused(t *testing.T, said string) {
 	t.Helper()
 	var view struct {
 		URL string `json:"url"`
 	}
 	if json.Unmarshal([]byte(said), &view) != nil || view.URL == "" {
-		return // it told none
+		return // it printed none
 	}
 	u, err := url.Parse(view.URL)
 	if err != nil {

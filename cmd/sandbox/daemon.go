@@ -175,8 +175,9 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]htt
 	}, nil
 }
 
-// realWalls are all of a set but the one that is none: nothing runs outside of
-// walls over HTTP, whoever asks.
+// realWalls returns all providers of a set except the one that does not
+// isolate: no request over HTTP runs a command outside a sandbox, whoever the
+// caller is.
 func realWalls(all *provider.Set) (*provider.Set, error) {
 	var walls []sandbox.Provider
 	for _, name := range all.Names() {
@@ -191,7 +192,8 @@ func realWalls(all *provider.Set) (*provider.Set, error) {
 	return provider.New(walls...)
 }
 
-// callerOf is who sends a request to a mount, as far as it is known by a token.
+// callerOf returns the id of the caller of a request to a mount, as its token
+// names it.
 func callerOf(r *http.Request) string { return httpserver.TicketOf(r.Context()).Caller.ID() }
 
 // declared reports whether sandboxes of that instance may be made through
@@ -201,7 +203,7 @@ func (d *daemonParts) declared(instance string) bool {
 	return instance != d.house.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
 }
 
-// private is what nobody learns who asks from elsewhere.
+// private returns the paths that no remote caller may learn.
 func (d *daemonParts) private() []string {
 	return []string{d.house.State().Path(), d.house.World().Home}
 }

@@ -16,7 +16,8 @@ import (
 const (
 	// sweepWithin bounds one sweep, in which each sandbox is removed in turn.
 	sweepWithin = 10 * time.Minute
-	// rarely is how often it is looked for small files that nobody needs.
+	// rarely is the interval between two searches for small files that are no
+	// longer needed.
 	rarely = time.Hour
 )
 

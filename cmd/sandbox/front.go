@@ -1,10 +1,10 @@
 //go:build sandbox_front
 
-// With the tag sandbox_front this program is the front of itself: it knows no
-// engine and carries out what happens behind local walls. For all else it
-// executes the program with more in it that lies beside it. What loads an
-// engine's client before it runs one command spends a tenth of its time on
-// that, which a command behind a local wall need not.
+// With the tag sandbox_front this file builds the small front program: it has
+// no engine client and carries out what happens in local sandboxes. For
+// everything else it executes the complete program that lies beside it. A
+// program that loads an engine's client before it runs one command spends a
+// tenth of its time on that, which a command in a local sandbox need not.
 
 package main
 
@@ -44,8 +44,8 @@ func begin(h func() *orchestrator.House) func(context.Context, config.Resolved, 
 	}
 }
 
-// A conductor uses sandboxes behind local walls. To tell of sandboxes, and to
-// take them away, is the whole program's.
+// A conductor uses sandboxes of the local providers. The complete program lists
+// and deletes sandboxes.
 type conductor struct{ *manager.Manager }
 
 // Conductor implements cli.Backend.

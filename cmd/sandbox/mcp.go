@@ -55,15 +55,15 @@ type keptOpen struct{ io.Writer }
 
 func (keptOpen) Close() error { return nil }
 
-// An agentKit is what agents work with: the tools of all sessions, and the house
-// of what they leave open and running.
+// An agentKit is what agents work with: the tools of all sessions, and the
+// registry of the shells and processes that they leave open and running.
 type agentKit struct {
 	tools *tools.Tools
 	house *running.House
 	log   logrus.FieldLogger
 }
 
-// agentTools makes the tools over m, with the desk of browsers.
+// agentTools makes the tools over m, with the display of browsers.
 func agentTools(o cli.Options, m *manager.Manager, browsers func() (*display.Desk, error), flags *config.SandboxSettings) agentKit {
 	k := agentKit{house: running.New(running.Options{Manager: running.Managed(m), Log: o.Log}), log: o.Log}
 	k.tools = tools.New(tools.Options{Manager: m, Running: k.house, Log: o.Log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {

@@ -103,7 +103,7 @@ func openSecured(dir, file string) (at string, end func(), err error) {
 
 // params gives each script a home and a state folder of its own. Every
 // container that a script leaves is removed with it: the state folder's
-// instance id marks them, so nobody else's are touched.
+// instance id marks them, so containers of other programs are not touched.
 func params(t *testing.T, dir string) testscript.Params {
 	guest := testenv.Guest(t)
 	return testscript.Params{

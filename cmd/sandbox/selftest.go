@@ -78,8 +78,8 @@ func reopen(ctx context.Context, h *orchestrator.House, s sandbox.Spec) (sandbox
 	return p.Open(ctx, s)
 }
 
-// alone is flags made such that the sandbox is shared with nobody, whatever
-// the settings say: the attack must hit no sandbox and no folder in use.
+// alone returns flags with which the sandbox is not shared, whatever the
+// settings say: the attack must hit no sandbox and no folder in use.
 func alone(flags *config.SandboxSettings, r config.Resolved) *config.SandboxSettings {
 	var own config.SandboxSettings
 	if flags != nil {

@@ -251,7 +251,7 @@ func settingsFile(t *testing.T, wall string) string {
 }
 
 // A daemon that is killed under load leaves sandboxes that the next one takes
-// over, and no command that it has told to be a success.
+// over, and has reported no unfinished command as a success.
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

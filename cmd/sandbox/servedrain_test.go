@@ -124,7 +124,7 @@ func TestServeDrainsUnderLoad(t *testing.T) {
 	c.allThere(told)
 }
 
-// allThere holds what clients were told against what was done.
+// allThere compares the answers that clients received with what was done.
 func (c *crowded) allThere(told []int) {
 	c.t.Helper()
 	out, err := c.command("--tenant", "acme", "--session", "a", "exec", "--", "cat", "marks").Output()
@@ -150,8 +150,8 @@ func (c *crowded) allThere(told []int) {
 	}
 }
 
-// A daemon that ends says so to everybody who asks, lets uploads come to their
-// end too, and cuts off what is left when the time for that is over.
+// A daemon that shuts down says so to every caller, lets uploads finish too,
+// and cuts off what is left when the time for that is over.
 func TestServeDrainingAnswers(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t, "15s", 1) // in which all is asked, also on a busy machine
@@ -164,7 +164,8 @@ func TestServeDrainingAnswers(t *testing.T) {
 		}
 		late <- err
 	}()
-	// More than lies between the two, so that somebody reads it by then.
+	// More than the buffers between client and daemon hold, so that the daemon
+	// has begun to read.
 	if _, err := pw.Write([]byte("begun" + strings.Repeat(".", 16<<20))); err != nil {
 		t.Fatal(err)
 	}

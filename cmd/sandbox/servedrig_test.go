@@ -72,8 +72,8 @@ func (l *toldLines) next(text string, within time.Duration) (string, bool) {
 	}
 }
 
-// A party asks a daemon for a tenant, from many goroutines at once. Its methods
-// return errCut where nobody knows how the request ended.
+// A party sends requests of one tenant to a daemon, from many goroutines at
+// once. Its methods return errCut where it is not known how the request ended.
 type party struct {
 	http    *http.Client
 	base    string
@@ -181,8 +181,8 @@ func must[T any](t *testing.T, p *party, method, path string, body any, header .
 	return v
 }
 
-// run runs a line and reports whether it was told to have ended well; id is of
-// the request.
+// run runs a line and returns an error unless the daemon reported its success;
+// id is that of the request.
 func (p *party) run(box, id, line string, events bool) error {
 	_, err := p.output(box, id, line, events)
 	return err
@@ -263,7 +263,7 @@ func writeSettings(t *testing.T, file, agents, more string) {
 	}
 }
 
-// quiet fails where the daemon has logged what nobody could explain.
+// quiet fails if the daemon has logged something unexplained.
 func (d *server) quiet() {
 	d.t.Helper()
 	for line := range strings.Lines(d.log.all()) {

@@ -32,7 +32,7 @@ type killing struct {
 	seed   uint64
 	random *rand.Rand
 	before map[string]api.Sandbox
-	told   map[string]bool // what clients were told to have succeeded, by request
+	told   map[string]bool // what was reported to clients as a success, by request
 }
 
 // A round is the load between two starts of the daemon.
@@ -64,8 +64,8 @@ func killRounds() int {
 	return 3
 }
 
-// A daemon that is killed in the middle of everything leaves nothing that the
-// next one does not take over, and nobody was told of a success that is none.
+// A daemon that is killed at any moment leaves nothing that the next one does
+// not take over, and has reported no success that is none.
 func TestServeKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -152,7 +152,8 @@ func (k *killing) path(session string) string { return "/v1/sandboxes/" + k.name
 
 func (r *round) id(what string) string { return fmt.Sprintf("%d-%s", r.n, what) }
 
-// loop runs commands that leave a mark each, until nobody answers.
+// loop runs commands that leave a mark each, until the daemon no longer
+// answers.
 func (r *round) loop(p *party, session string, client int, events bool) {
 	for n := 0; ; n++ {
 		id := r.id(fmt.Sprintf("%s-%d-%d", session, client, n))
@@ -255,7 +256,7 @@ func (r *round) adopted() {
 	}
 }
 
-// marked holds what clients were told against what was done.
+// marked compares the answers that clients received with what was done.
 func (r *round) marked() {
 	marks := map[string]int{}
 	for _, session := range []string{"a", "b"} {

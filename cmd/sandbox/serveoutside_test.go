@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// answersWithin is how long a request may take after somebody has meddled with
-// its sandbox: what has to be made anew is made anew in that time.
+// answersWithin is how long a request may take after its sandbox was changed
+// from outside: what has to be made anew is made anew in that time.
 const answersWithin = 45 * time.Second
 
 // docker runs the engine's own program, which knows nothing of us.
@@ -27,9 +27,9 @@ func docker(t *testing.T, args ...string) {
 	}
 }
 
-// What others do to a sandbox behind the daemon's back is put right by the next
-// request, or that says what is wrong; commands that were running are told to
-// have ended by no success; and nothing hangs.
+// The next request repairs what other programs did to a sandbox behind the
+// daemon's back, or says what is wrong; commands that were running are not
+// reported as a success; and nothing hangs.
 func TestServeOutside(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -30,7 +30,8 @@ func (backend) Tokens(o cli.Options) (cli.TokenStore, func(), error) {
 	return keptTokens{s}, func() {}, nil // it holds nothing
 }
 
-// keptTokens are those of a folder, which nobody has to wait for.
+// keptTokens are the tokens of a folder. Its methods do not wait, so they ignore
+// their contexts.
 type keptTokens struct{ s *token.Store }
 
 // Create implements cli.TokenStore.
@@ -39,7 +40,7 @@ func (k keptTokens) Create(_ context.Context, c token.Claims) (string, token.Tok
 	if err != nil {
 		return "", token.Token{}, err
 	}
-	t, err := k.s.Get(id) // revoked already: nobody else knows it
+	t, err := k.s.Get(id) // fails only if the token was revoked meanwhile
 	return secret, t, err
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestLocalWallForAnOrdinaryUser runs the program as somebody without rights,
-// on a machine without an engine, in a home of his own.
+// TestLocalWallForAnOrdinaryUser runs the program as an ordinary user, on a
+// machine without an engine, in a home of its own.
 func TestLocalWallForAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")

@@ -10,7 +10,7 @@ type backend struct{}
 
 var _ cli.Backend = backend{}
 
-// open opens the house of a command.
+// open opens the orchestrator of a command.
 func open(o cli.Options) (*orchestrator.House, error) {
 	return orchestrator.Open(optionsOf(o))
 }
