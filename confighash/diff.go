@@ -117,7 +117,7 @@ func (d *differ) env(a, b map[string]string) {
 		from, was := a[name]
 		to, is := b[name]
 		if trusts(from, was) && trusts(to, is) {
-			continue // told as the mount of the certificates
+			continue // reported as the mount of the certificates
 		}
 		d.hidden("docker.env."+name, was, is, from != to)
 	}
