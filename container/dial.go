@@ -25,8 +25,8 @@ const opDial = "connect to engine"
 // would be in every message about the engine. DOCKER_TLS_VERIFY without
 // certificates is refused too, because the client of Docker would speak without
 // TLS then. With certificates the engine's own is always verified, also where
-// DOCKER_TLS_VERIFY is not set: whoever answers in the place of the engine
-// decides about all containers.
+// DOCKER_TLS_VERIFY is not set, because a server that impersonates the engine
+// would control all containers.
 func Dial() (*client.Client, error) {
 	address := os.Getenv(client.EnvOverrideHost)
 	if holdsPassword(address) {
@@ -90,8 +90,9 @@ func secure(t *http.Transport) error {
 	return nil
 }
 
-// holdsPassword reports whether an address has something between a colon and the
-// at sign after it. It need not be a good one to be told in a message.
+// holdsPassword reports whether an address has something between a colon and
+// the at sign after it. It need not be a valid password to be kept out of
+// messages.
 func holdsPassword(address string) bool {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {

@@ -64,7 +64,7 @@ func TestInspectFailures(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			within := time.Minute
-			if tt.code == sandbox.CodeTimeout { // nobody else has to wait for it
+			if tt.code == sandbox.CodeTimeout { // no other case has to wait for it
 				within = 200 * time.Millisecond
 			}
 			e := engineAt(t, tt.answer, container.Deadlines{Query: within})

@@ -45,8 +45,8 @@ func NewNetworkPlan(s sandbox.Spec, hash string, now time.Time, r netip.Prefix) 
 // bridge is the driver of sandboxes' own networks.
 const bridge = "bridge"
 
-// bridgeOptions keep containers that somebody else attaches to the network
-// apart from the sandbox.
+// bridgeOptions isolate the sandbox from other containers that are attached to
+// its network.
 func bridgeOptions() map[string]string {
 	return map[string]string{"com.docker.network.bridge.enable_icc": "false"}
 }

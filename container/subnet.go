@@ -1,10 +1,10 @@
-// Subnet: this part of the package chooses address ranges for networks that serve one sandbox
-// each. It is pure: what is taken already comes in.
+// This file chooses address ranges for networks that serve one sandbox each.
+// Its functions are pure: the ranges that are in use are arguments.
 //
 // The ranges are small and lie outside those that engines hand out by
 // themselves, which are few: about thirty networks use them up. So many
-// sandboxes can have a network each, and none takes a range from a network
-// that somebody else makes.
+// sandboxes can have a network each, and none takes a range from a network that
+// another program creates.
 
 package container
 
