@@ -111,7 +111,7 @@ func (s *Store) pour(ctx context.Context, p plan, lines func(string), alive func
 	clean.CloseWithError(io.ErrClosedPipe)
 	select {
 	case toolErr = <-made:
-	default: // the import failed first: the tool works for nobody
+	default: // the import failed first, so the output of the tool has no reader
 		stopTool()
 		<-made
 	}

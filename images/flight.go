@@ -78,7 +78,7 @@ func (f *flights) do(ctx context.Context, key string, p Progress, fn func(contex
 		}
 		f.calls[key] = c
 	}
-	// Whoever asks joins before the work begins, so that it hears all of it.
+	// The caller joins before the work begins, so that it receives all events.
 	id := c.join(p)
 	if !running {
 		go func() {

@@ -16,7 +16,7 @@ type reporter func(Event)
 func (s *Store) make(ctx context.Context, verb, ref string, phase Phase, o Options, keep bool, fn func(context.Context, reporter) error) (Image, error) {
 	key := verb + ref
 	if keep {
-		key = "ensure: " + key // must not stand in for a caller who wants it made anew
+		key = "ensure: " + key // must not be shared with a caller that wants a new build
 	}
 	if o.Base != "" {
 		key += " on " + o.Base

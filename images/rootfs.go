@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// toolGrace is how long a tool may take to clean up behind itself when it is
-// told to end, before it is killed.
+// toolGrace is how long a tool may take to clean up after it was asked to end,
+// before it is killed.
 const toolGrace = 10 * time.Second
 
 // makeRootfs runs the tool of p and writes the new root folder as a tar

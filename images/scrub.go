@@ -37,8 +37,8 @@ func scrub(w io.Writer, r io.Reader, sources string, now time.Time) error {
 			return err
 		}
 	}
-	// Whoever makes the stream may fail after its end; then nothing of it
-	// must count.
+	// The producer of the stream may fail after the end of the archive; then
+	// nothing of the stream must be used.
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return err
 	}

@@ -276,8 +276,9 @@ type heard struct{ events []Event }
 
 func (h *heard) Report(e Event) { h.events = append(h.events, e) }
 
-// TestCurrentNoticesOutdated holds that whoever uses an image that an older
-// recipe made hears how to renew it, and that no other image is said to be old.
+// TestCurrentNoticesOutdated checks that a user of an image that was built from
+// an older recipe is shown how to renew it, and that no other image is said to
+// be old.
 func TestCurrentNoticesOutdated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ref    string

@@ -1,6 +1,6 @@
-// Package about holds the words in which images are spoken of: what an image
-// is, where it came from, and what is told while one is made. It knows no
-// engine, so that a program which makes none need not load one.
+// Package about holds the types that describe images: what an image is, where
+// it came from, and the progress of a build. It imports no engine client, so
+// that a program that builds no images does not load one.
 package about
 
 import (
@@ -38,9 +38,9 @@ type Image struct {
 	Platform ocispec.Platform
 }
 
-// Origin says how an image came to be, as far as its labels tell. Labels can
-// be forged by whoever makes an image; they inform people and decide nothing
-// about security.
+// Origin says how an image was made, as far as its labels show. The builder of
+// an image can forge labels; they inform people and decide nothing about
+// security.
 type Origin string
 
 // The origins.
