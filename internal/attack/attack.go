@@ -97,13 +97,14 @@ type Options struct {
 	// Burn is how long a fork bomb and its like are let run; default 2 s.
 	Burn time.Duration
 
-	// Progress hears each result as it comes. Nil is silence.
+	// Progress is called with each result when it is known. It may be nil.
 	Progress func(Result)
 }
 
 // Run makes every attempt in sb, which s describes and which is of no use
-// afterwards: the caller removes it. Attempts come one after another, so that
-// what one leaves behind can be told. The end of ctx makes the rest unproven.
+// afterwards: the caller removes it. Attempts run one after another, so that
+// what each leaves behind can be attributed to it. When ctx ends the remaining
+// attempts are unproven.
 func Run(ctx context.Context, sb sandbox.Sandbox, s sandbox.Spec, o Options) Report {
 	r := newRig(sb, s, o)
 	rep := Report{Sandbox: sb.Info().Name, Runtime: r.detectRuntime(ctx)}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 type actor struct {
 	sandbox.Sandbox
 	mu    sync.Mutex
-	lines map[string]string // report by probe; the default is "contained as told"
+	lines map[string]string // report by probe; the default is "contained" with a fixed text
 	exits map[string]sandbox.Exit
 	fails map[string]error // of Start
 	usage sandbox.Usage

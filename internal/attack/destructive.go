@@ -125,7 +125,7 @@ func (r *rig) settle(ctx context.Context, before int64) (left int64, ok bool) {
 	for {
 		now := r.processes(ctx)
 		if now < 0 || before < 0 {
-			return 0, true // cannot be told; that the sandbox answers is still asked
+			return 0, true // not known; whether the sandbox answers is still checked
 		}
 		if now <= before+spare {
 			return now - before, true

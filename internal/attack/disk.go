@@ -37,8 +37,8 @@ func (r *rig) fallen(before map[string]int64) (bytes int64, dir string) {
 	return bytes, dir
 }
 
-// fillLog is contained when nothing could be written, or when what was
-// written was kept by nobody.
+// fillLog is contained when nothing could be written, or when what was written
+// was not kept.
 func fillLog(ctx context.Context, r *rig) finding {
 	before := r.free()
 	f := r.probe(ctx, "fill-log", strconv.Itoa(logAttempt))

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
-// An attempt is one way out.
+// An attempt tries one way to escape.
 type attempt struct {
 	name string // stable, lower case
 	what string // a sentence for people

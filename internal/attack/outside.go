@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// word returns a word that nobody can guess.
+// word returns a word that cannot be guessed.
 func word() string { return "canary-" + rand.Text() }
 
 // canary makes a file on the host that everybody may read and lets the probe

@@ -63,9 +63,9 @@ func connectUnix(path string) error {
 	return unix.Connect(fd, &unix.SockaddrUnix{Name: path})
 }
 
-// otherSockets walks the whole tree for Unix sockets that somebody answers,
-// the guest's own aside. A socket mounted over a file is not seen in a
-// listing, so mounts are asked too.
+// otherSockets walks the whole tree for Unix sockets at which a process
+// answers, except the guest's own. A socket mounted over a file is not seen in
+// a listing, so mounts are asked too.
 func otherSockets([]string) verdict {
 	var found []string
 	mounts, _ := mountPoints()

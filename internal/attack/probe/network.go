@@ -122,7 +122,7 @@ func reach6(what string, ip [16]byte, port int) try {
 }
 
 // connect opens a TCP connection and closes it again. A refusal by the other
-// side counts as reached: somebody was there to refuse.
+// side counts as reached, because a peer sent it.
 func connect(family int, addr unix.Sockaddr) error {
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -164,8 +164,8 @@ func internet([]string) verdict {
 	)
 }
 
-// dns sends a query to the configured servers and to two public ones. DNS is
-// a way out even where nothing else is.
+// dns sends a query to the configured servers and to two public ones. DNS can
+// carry data out even where nothing else can.
 func dns([]string) verdict {
 	servers := []string{"1.1.1.1", "8.8.8.8", "127.0.0.11"}
 	text, _ := os.ReadFile("/etc/resolv.conf")
