@@ -1,7 +1,7 @@
 // Command load is what the benchmarks run inside a sandbox, and on the host
-// beside it: a program that fetches through the proxy, or directly where it is
-// told of none. For each line of its input it does its work once and answers
-// with the times that it took, in nanoseconds.
+// beside it: a program that fetches through the proxy, or directly where no
+// proxy is given. For each line of its input it does its work once and prints
+// the times that it took, in nanoseconds.
 package main
 
 import (
@@ -155,7 +155,7 @@ func (j *job) hold() ([]time.Duration, error) {
 
 func (j *job) zeros() string { return fmt.Sprintf("/zeros?n=%d", j.bytes) }
 
-// first is who is connected to.
+// first returns the address that the program connects to.
 func (j *job) first() string {
 	if j.proxy != "" {
 		return j.proxy

@@ -23,8 +23,8 @@ import (
 const page = `<!doctype html><title>Report</title><style>td { border: 1px solid } tr:nth-child(odd) { background: #ddf }</style>
 <h1>Tests passed</h1><table><tr><td>one<td>1<tr><td>two<td>2<tr><td>three<td>3</table>`
 
-// withBrowsers makes an operation of browsers, which nobody can do without
-// their image. The ways are those of it.
+// withBrowsers makes an operation of browsers, which needs the browser image.
+// ways are those of the operation.
 func (s *Session) withBrowsers(make func(context.Context, *rigBrowsers) (operation, error), ways ...string) func(context.Context) (operation, error) {
 	return func(ctx context.Context) (operation, error) {
 		b, err := s.Rig.OpenBrowsers(ctx)
@@ -124,7 +124,7 @@ func (s *Session) browserTrip(ctx context.Context, b *rigBrowsers) (operation, e
 	var conns []*websocket.Conn
 	done := func() error {
 		for _, c := range conns {
-			_ = c.CloseNow() // whoever is gone has closed it
+			_ = c.CloseNow() // fails if the peer has closed it
 		}
 		return sweep(func(ctx context.Context) error { return s.Rig.Remove(ctx, name) }, func(ctx context.Context) error {
 			_, _, err := b.Stop(ctx, req, true)

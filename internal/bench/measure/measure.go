@@ -39,8 +39,8 @@ type way struct {
 	turn  int // samples in each round that count
 	take  sample
 	lacks string // why it cannot be done; take is nil then
-	// told are samples of what can be done only once, before the rounds; take
-	// is nil then.
+	// The samples of what can be done only once, before the rounds; take is nil
+	// then.
 	told []time.Duration
 }
 

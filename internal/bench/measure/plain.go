@@ -1,6 +1,6 @@
-// Plain: this part of the package drives a Docker engine as programs without a guest of their
-// own do: one exec for each command and each file. It is the yardstick of
-// the benchmarks, and nothing else uses it.
+// This file drives a Docker engine as programs without a guest of their own do:
+// one exec for each command and each file. It is the yardstick of the
+// benchmarks, and nothing else uses it.
 //
 // It takes the shortest correct way that the API has: create the exec,
 // attach to it, which starts it, read to the end, and ask for the exit code.

@@ -7,12 +7,11 @@ import (
 	api "github.com/docker/docker/api/types/container"
 )
 
-// Browser starts Chromium in a container as the engine makes it when nobody
-// asks for anything: no wall of ours, and with the network of the host, so that
-// its protocol answers at a port of loopback without anything between. It has
-// no sandbox of its own, because the engine's filter lets it have none. The id
-// is valid with an error too, unless it is empty: the caller removes the
-// container.
+// Browser starts Chromium in a container with the engine's defaults: without
+// our sandbox, and with the network of the host, so that its protocol is served
+// at a loopback port without anything between. It has no sandbox of its own,
+// because the engine's filter lets it have none. The id is valid with an error
+// too, unless it is empty: the caller removes the container.
 func (e *plainEngine) Browser(ctx context.Context, name, image string, port int, labels map[string]string) (string, error) {
 	made, err := e.api.ContainerCreate(ctx, &api.Config{
 		Image: image, Labels: labels,

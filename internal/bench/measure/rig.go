@@ -1,7 +1,7 @@
 //go:build linux
 
-// Rig: this part of the package makes the one hardened sandbox that the benchmarks measure,
-// opens it by every way, and takes everything away again.
+// This file makes the one hardened sandbox that the benchmarks measure, opens
+// it over every transport, and removes everything again.
 
 package measure
 

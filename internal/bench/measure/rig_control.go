@@ -32,7 +32,7 @@ type rigOperators struct {
 	work             manager.Operation
 }
 
-// A silence is a witness that keeps nothing.
+// A silence is an audit recorder that keeps nothing.
 type silence struct{}
 
 func (silence) Begin(context.Context, evidence.Begin, bool) (manager.Entry, error) {

@@ -102,8 +102,8 @@ func (d *rigDaemon) connect(socket, tcp, secret string) (err error) {
 	return nil
 }
 
-// listening reads what the daemon says until it has told so many addresses, or
-// has ended, and returns what follows.
+// listening reads the daemon's output until it has printed n addresses, or has
+// ended, and returns what follows.
 func listening(said io.Reader, n int) (addresses []string, rest io.Reader) {
 	in := bufio.NewReader(said)
 	for len(addresses) < n {

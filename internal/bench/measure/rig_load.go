@@ -86,7 +86,7 @@ func (r *rig) StartLoad(ctx context.Context, sb sandbox.Sandbox, args ...string)
 		}
 		wait = func() error {
 			exit, err := p.Wait()
-			in.Close() // who writes to a program that has ended is told
+			in.Close() // a write to a program that has ended fails
 			if err == nil && exit.Code != 0 {
 				err = fmt.Errorf("exit status %d", exit.Code)
 			}

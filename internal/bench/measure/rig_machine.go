@@ -38,7 +38,7 @@ func modelOf(cpuinfo string) string {
 	return runtime.GOARCH
 }
 
-// load is the load average of the last minute; 0 when it is not told.
+// load returns the load average of the last minute, or 0 when it is not known.
 func load() float64 {
 	var i unix.Sysinfo_t
 	if err := unix.Sysinfo(&i); err != nil {

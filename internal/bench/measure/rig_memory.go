@@ -17,10 +17,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
-// Memory adds up what our processes in the sandbox hold: the guest, its
-// stages, and the relay if there is one. It is told from outside, by the
-// kernel. A process that is anything else means that the sandbox is not idle
-// and is [sandbox.CodeBusy].
+// Memory adds up what our processes in the sandbox hold: the guest, its shims,
+// and the relay if there is one. The figures are those of the host's kernel. It
+// returns [sandbox.CodeBusy] if the sandbox has any other process, because it
+// is not idle then.
 func (r *rig) Memory(state string) (report.Memory, error) {
 	m := report.Memory{State: state}
 	inside, err := namespaceOf(r.Info.PID)

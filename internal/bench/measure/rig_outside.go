@@ -57,7 +57,7 @@ func (r *rig) OpenOutside() (*rigOutside, error) {
 	return o, nil
 }
 
-// Open opens a way out of sb and returns the proxy's address inside.
+// Open opens an egress session for sb and returns the proxy's address inside.
 func (o *rigOutside) Open(ctx context.Context, sb sandbox.Sandbox, name string) (addr string, w *egress.Way, err error) {
 	listener, ok := sb.(sandbox.Listener)
 	if !ok {

@@ -154,7 +154,7 @@ func (s *Session) hold(ctx context.Context) (operation, error) {
 	return op, nil
 }
 
-// holdInside makes the sandbox i with a way out, and the program in it.
+// holdInside makes the sandbox i with an egress session, and the program in it.
 func (s *Session) holdInside(ctx context.Context, p sandbox.Provider, out *rigOutside, i int, args []string, open *[]func() error) (*rigLoad, error) {
 	spec, err := s.Rig.LocalSpec("hold-" + strconv.Itoa(i))
 	if err != nil {

@@ -128,7 +128,7 @@ type Result struct {
 	Rate float64 `json:"mbPerSecond,omitempty"`
 }
 
-// A Memory is what our processes inside one container take. Nobody outside
+// A Memory is what our processes inside one container take. No process outside
 // shares their pages, so the PSS is what they hold together.
 type Memory struct {
 	State     string `json:"state"`
