@@ -47,9 +47,9 @@ func Canonical(path string) (string, error) {
 	return canonical, err
 }
 
-// Trace returns what [Canonical] returns and besides every place that is
-// passed on the way there, in order: each folder, each link where the link
-// itself lies, and what a ".." leaves again. Whoever can exchange one of these
+// Trace returns what [Canonical] returns and besides every place that is passed
+// on the way there, in order: each folder, each link where the link itself
+// lies, and what a ".." leaves again. A process that can replace one of these
 // places decides where path leads next time. Every place is free of links but
 // for its last part.
 func Trace(path string) (canonical string, via []string, err error) {

@@ -1,6 +1,6 @@
-// Nolink: this part of the package opens paths of the host without following any link on the
-// way. Code in a wall can exchange a folder that it may write for a link at
-// any moment; what is opened here is what the path said, or nothing.
+// This file opens paths of the host without following any link on the way. Code
+// in a sandbox can replace a folder that it may write with a link at any
+// moment; these functions open what the path named, or nothing.
 
 package hostpath
 

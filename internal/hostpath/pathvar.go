@@ -1,7 +1,7 @@
-// Pathvar: this part of the package replaces the home sign and variables in paths of settings.
+// This file replaces the home sign and variables in paths of settings.
 //
-// It is pure: the home folder and the variables are arguments, so that the
-// packages that must not look at the world can use it too.
+// It is pure: the home folder and the variables are arguments, so that packages
+// that must not read the environment can use it too.
 
 package hostpath
 
