@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Direction says who writes what a schema describes.
+// A Direction says which side writes the documents that a schema describes.
 type Direction int
 
 // The directions. What others write may be taken in more forms later and never

@@ -1,10 +1,10 @@
-// Package schema makes JSON Schemas of Go types, and says whether a schema that
-// has changed still takes and promises what it did. It is pure.
+// Package jsonschema makes JSON Schemas of Go types, checks whether a changed
+// schema is still compatible, and reads JSON strictly. It is pure.
 //
 // Types are the one source of the names and bounds that are published, so a
 // schema cannot fall behind what the program does; and because they are, a
-// field that is renamed in passing would break whoever relies on it. [Check]
-// holds every change against the version that goes with it.
+// field that is renamed in passing would break its clients. [Check] compares
+// every change with the version that goes with it.
 package jsonschema
 
 import (

@@ -1,5 +1,5 @@
-// Strict: this part of the package reads JSON that somebody sent, by the tags of the type that it
-// is to be. It is pure.
+// This file reads JSON from a client strictly, by the tags of the type that it
+// is decoded into. It is pure.
 //
 // What would not be done as it was meant is refused, with the name of the
 // field: unknown fields and those in another case, fields that appear twice,

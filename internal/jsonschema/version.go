@@ -11,10 +11,10 @@ import (
 const VersionKey = "x-version"
 
 // Check returns an error unless the version of the schema now goes with what
-// has changed since the schema base: something that breaks whoever relies on
-// base needs a greater first number, anything more a greater second one. Both
-// are JSON documents with a [VersionKey] and an $id that ends in :v and the
-// first number.
+// has changed since the schema base: a change that breaks clients of base needs
+// a greater first number, an addition a greater second one. Both are JSON
+// documents with a [VersionKey] and an $id that ends in :v and the first
+// number.
 func Check(base, now []byte, d Direction) error {
 	old, err := read(base)
 	if err != nil {

@@ -237,7 +237,7 @@ func TestSchemasTakeWhatIsWritten(t *testing.T) {
 // manifests call required is refused when it is missing, and nothing else is.
 func TestSchemasDemandWhatIsDemanded(t *testing.T) {
 	g, m, p, now := parties()
-	// A tool that does nothing needs nobody's consent.
+	// A tool that does nothing needs no consent.
 	m.Safety, m.SideEffects, m.Commands = grant.SafetyLow, []grant.SideEffect{}, nil
 	m.Capabilities = []grant.Capability{{Kind: grant.FSRead, Path: "/workspace"}}
 	built := func(v any, without string) error {
