@@ -1,10 +1,10 @@
-// Package lease tells "somebody is running something here now" across the
-// processes of one host.
+// Package keylock has locks by name. Its leases tell the processes of one host
+// that a sandbox is in use.
 //
-// Everyone who runs a command, keeps a shell open or moves files in a
-// sandbox holds its lease shared; who removes or replaces the sandbox needs
-// it exclusively. A second lock per name, the ensure lock, lets one process
-// at a time find out whether a sandbox has to be made.
+// Every caller that runs a command, keeps a shell open or moves files in a
+// sandbox holds its lease shared; a caller that removes or replaces the sandbox
+// needs it exclusively. A second lock per name, the ensure lock, lets one
+// process at a time find out whether a sandbox has to be made.
 //
 // The locks are flock(2) locks on files that are never unlinked. The kernel
 // drops them with the process that holds them, however it ends, so nothing
@@ -84,15 +84,15 @@ func (d *Dir) Exclusive(ctx context.Context, name string) (*Lock, error) {
 }
 
 // TryExclusive takes the lease of the sandbox name alone, or returns an error
-// with [sandbox.CodeBusy] when somebody holds it.
+// with [sandbox.CodeBusy] when it is held.
 func (d *Dir) TryExclusive(name string) (*Lock, error) {
 	d.look.Lock()
 	defer d.look.Unlock()
 	return d.try(name, leaseSuffix)
 }
 
-// TryEnsure takes the ensure lock of the sandbox name, or returns an error
-// with [sandbox.CodeBusy] when somebody holds it.
+// TryEnsure takes the ensure lock of the sandbox name, or returns an error with
+// [sandbox.CodeBusy] when it is held.
 func (d *Dir) TryEnsure(name string) (*Lock, error) {
 	d.look.Lock()
 	defer d.look.Unlock()
@@ -100,9 +100,9 @@ func (d *Dir) TryEnsure(name string) (*Lock, error) {
 }
 
 // Ensure takes the lock under which the sandbox name is looked up, made and
-// recorded, waiting until ctx ends. Who wants to run something in the sandbox
-// takes the lease before giving the ensure lock up, so that no sweep comes
-// between. The order is always the ensure lock first.
+// recorded, waiting until ctx ends. A caller that is to run something in the
+// sandbox takes the lease before it releases the ensure lock, so that no sweep
+// comes between. The order is always the ensure lock first.
 func (d *Dir) Ensure(ctx context.Context, name string) (*Lock, error) {
 	return d.wait(ctx, name, ensureSuffix, (*flock.Flock).TryLock)
 }

@@ -116,8 +116,9 @@ func short(t *testing.T) context.Context {
 	return ctx
 }
 
-// patient is short for who is to be refused: what is free is had at once, but
-// on a busy machine a moment can be long.
+// patient returns a context that ends soon where a lock is to be refused, and
+// late where it is free: that is had at once, but on a busy machine a moment
+// can be long.
 func patient(t *testing.T, free bool) context.Context {
 	if free {
 		return t.Context()

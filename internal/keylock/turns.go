@@ -1,4 +1,4 @@
-// Turns: this part of the package lets callers that name the same thing take turns.
+// This file lets callers that use the same key take turns.
 
 package keylock
 
@@ -12,7 +12,7 @@ import (
 // Turns admits so many callers at a time per name. The zero value is ready for
 // use, and safe for concurrent use.
 type Turns struct {
-	Most int // at a time; 0 is one. Not to be changed once somebody has entered
+	Most int // at a time; 0 is one. Not to be changed after the first Enter
 
 	mu   sync.Mutex
 	busy map[string]*gate
