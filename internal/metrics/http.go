@@ -9,8 +9,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Requests are the collectors of a server over HTTP. No label says who asked,
-// and of paths only patterns are shown, so their number is that of the table.
+// Requests are the collectors of a server over HTTP. No label names the caller,
+// and of paths only patterns are shown, so the number of series is that of the
+// routes.
 type Requests struct {
 	total  *prometheus.CounterVec
 	took   *prometheus.HistogramVec

@@ -72,9 +72,9 @@ func effectLabel(effects []grant.SideEffect) string {
 	return "none"
 }
 
-// nameLabel makes a name that somebody chose fit for a label: short, of
-// harmless characters, and none of ours. One that had to be changed is told
-// apart from others like it by a sum.
+// nameLabel makes a name that a caller chose fit for a label: short, of
+// harmless characters, and none of ours. A name that had to be changed gets a
+// checksum, which distinguishes it from others like it.
 func nameLabel(name string) string {
 	switch {
 	case name == "":

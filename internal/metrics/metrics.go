@@ -1,9 +1,11 @@
-// Package metrics shows what operations come to, as collectors of Prometheus.
+// Package metrics has Prometheus collectors for the outcomes and costs of
+// operations.
 //
 // The number of series is bounded whatever callers call themselves: so many
 // tenants and tools have a name of their own, the first ones that did
-// something, and all others together are "other". What was refused before it
-// began names nobody, so that nobody can use names up by being refused.
+// something, and all others together are "other". An operation that was refused
+// before it began has no name, so that a caller cannot use names up with
+// refused requests.
 package metrics
 
 import (

@@ -190,7 +190,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusedTakesNoName holds that nobody can use names up by being refused.
+// TestRefusedTakesNoName checks that refused requests use no names up.
 func TestRefusedTakesNoName(t *testing.T) {
 	m, reg := fresh(t, metrics.Options{MaxTenants: 2})
 	e := ok()
