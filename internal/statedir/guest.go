@@ -193,9 +193,9 @@ func guestError(path, message string, cause error) *sandbox.Error {
 	}
 }
 
-// A fileID tells one content of one file from another without reading it:
-// whoever changes the content changes the change time, which no program can
-// set.
+// A fileID distinguishes one content of a file from another without reading it:
+// every change of the content changes the file's change time, which no program
+// can set.
 type fileID struct {
 	Path    string `json:"path"`
 	Dev     uint64 `json:"dev"`

@@ -128,7 +128,7 @@ func editHosts(path string, create bool, edit func(base string, added []string) 
 	if err := f.Chmod(0o644); err != nil { // whatever the umask
 		return Unavailable(op, path, err)
 	}
-	// Who reads meanwhile finds a line too many rather than one too few.
+	// A concurrent reader finds a line too many rather than one too few.
 	if _, err := f.WriteAt([]byte(text), 0); err != nil {
 		return Unavailable(op, path, err)
 	}

@@ -25,8 +25,8 @@ func (d *Dir) Identity(uid, gid int) (passwd, group string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", Unavailable("make identity", dir, err)
 	}
-	// The sandbox's own line comes before nobody's: the first match wins
-	// when both have the same number.
+	// The line of the sandbox's own user comes before that of the unprivileged
+	// user (65534): the first match wins when both have the same number.
 	if err := ensureContent(passwd, fmt.Sprintf(
 		"root:x:0:0:root:/:/usr/sbin/nologin\n"+
 			"sandbox:x:%d:%d:sandbox:%s:/bin/bash\n"+

@@ -1,19 +1,19 @@
-// Past: this part of the package keeps a time that has certainly passed, for those who forget
+// This file keeps a time that has certainly passed, for the stores that delete
 // what has expired.
 //
-// One reading of the clock on the wall is no reason to forget: a clock that
-// jumps ahead and is set right again would have revocations, used decisions and
-// spent budgets forgotten that still count. So a reading is believed only when
-// the clock has gone evenly until then, measured by the time since the machine
-// was started: for [AfterBoot] since a program has looked at it first, and for
-// [AfterStep] since it was seen to jump. The latest reading that was believed is
-// kept, and never goes back. Who forgets goes by it, and refuses by it what it
-// may have forgotten: a clock that is set back makes nothing valid again that
-// was forgotten.
+// One reading of the wall clock is no reason to delete: after a clock that
+// jumps ahead and is set right again, revocations, used decisions and spent
+// budgets would be gone that still count. So a reading is trusted only when the
+// clock has run evenly until then, measured by the time since the machine was
+// started: for [AfterBoot] since a program has looked at it first, and for
+// [AfterStep] since it was seen to jump. The latest trusted reading is kept,
+// and never goes back. A store deletes by it, and refuses by it what it may
+// have deleted: a clock that is set back makes nothing valid again that was
+// deleted.
 //
-// What this costs is room for what is forgotten later. A clock that was ahead
-// for longer than these times leaves a time that has not passed yet; until it
-// has, or the file is removed, what expires before is refused.
+// The cost is room for what is deleted later. A clock that was ahead for longer
+// than these times leaves a time that has not passed yet; until it has, or the
+// file is removed, what expires before is refused.
 
 package statedir
 
@@ -30,8 +30,9 @@ const FileName = ".past"
 type pastSource struct {
 	Wall func() time.Time // the clock on the wall
 
-	// Up is the time since the machine was started, which nobody sets, and a
-	// name of that start: times compare where the names are the same.
+	// Up returns the time since the machine was started, which cannot be set,
+	// and a name of that start: times are comparable where the names are the
+	// same.
 	Up func() (boot string, up time.Duration, err error)
 }
 
@@ -51,9 +52,10 @@ type Clock struct {
 func In(dir string) *Clock { return &Clock{Path: filepath.Join(dir, FileName)} }
 
 // Time returns a time that has certainly passed, zero for none that is known.
-// An error, which is [sandbox.CodeUnavailable], says that it cannot be told.
+// It returns an error, [sandbox.CodeUnavailable], if the time cannot be
+// determined.
 func (c *Clock) Time() (time.Time, error) {
-	if c.Path == "" { // a file is replaced as a whole, so who reads it waits for nobody
+	if c.Path == "" { // a file is replaced as a whole, so a reader takes no lock
 		c.mu.Lock()
 		defer c.mu.Unlock()
 	}

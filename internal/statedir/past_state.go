@@ -3,13 +3,14 @@ package statedir
 import "time"
 
 const (
-	// AfterBoot is how long the clock has to go evenly before it is believed,
-	// since it was first looked at after a start of the machine: how long that
-	// was off nobody can tell.
+	// AfterBoot is how long the clock has to run evenly before it is trusted,
+	// since it was first read after a start of the machine: how long the
+	// machine was off is not known.
 	afterBoot = time.Hour
 
 	// AfterStep is how long it has to go evenly after it was seen to jump,
-	// ahead or back. Who has set it wrong has that long to set it right.
+	// ahead or back. An administrator that has set it wrong has that long to
+	// set it right.
 	AfterStep = 24 * time.Hour
 
 	// tolerance is how far a clock that goes evenly may come off: it is set by

@@ -96,8 +96,8 @@ func TestJump(t *testing.T) {
 	})
 }
 
-// TestReboot holds that nobody knows how long a machine was off, and that a new
-// start ends no wait that a jump has begun.
+// TestReboot checks that the time for which a machine was off counts as
+// unknown, and that a new start ends no wait that a jump has begun.
 func TestReboot(t *testing.T) {
 	both(t, func(r *rig, look func() time.Time) {
 		look()
@@ -162,7 +162,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// TestDamaged holds that nobody takes a file that cannot be believed for none.
+// TestDamaged checks that a damaged file is not taken for a missing one.
 func TestDamaged(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"empty":   func(p string) error { return os.WriteFile(p, nil, 0o600) },

@@ -1,10 +1,10 @@
 // Package statedir owns the state folder: the one place on the host where an
 // orchestrator keeps what must outlive it.
 //
-// The folder belongs to one user and nobody else may write to it: whoever
-// could write there could swap the guest binary, take over a guest's socket
-// or make a sandbox count as somebody else's. Its id, made once, is what
-// keeps two orchestrators on one engine apart.
+// The folder belongs to one user and no other user may write to it: a process
+// that could write there could swap the guest binary, take over a guest's
+// socket or make a sandbox count as that of another owner. Its id, made once,
+// distinguishes two orchestrators on one engine.
 //
 // Several processes of that user share one state folder at the same time;
 // everything here is safe for that.
@@ -143,20 +143,20 @@ func (d *Dir) EvidenceKey() string { return filepath.Join(d.path, evidenceKey) }
 // something is drawn.
 func (d *Dir) Budget() string { return filepath.Join(d.path, budgetDir) }
 
-// Revoked returns the folder of the grants that were taken back. It is made
-// when somebody looks.
+// Revoked returns the folder of the revoked grants. The folder is made at its
+// first use.
 func (d *Dir) Revoked() string { return filepath.Join(d.path, revokedDir) }
 
-// Decisions returns the folder of the decision keys that were used. It is made
-// when somebody looks.
+// Decisions returns the folder of the used decision keys. The folder is made at
+// its first use.
 func (d *Dir) Decisions() string { return filepath.Join(d.path, decisionsDir) }
 
 // Writers returns the folder of the programs that write evidence. It is made
 // when an operation begins.
 func (d *Dir) Writers() string { return filepath.Join(d.path, writersDir) }
 
-// Tokens returns the folder of the bearer tokens. It is made when somebody
-// looks.
+// Tokens returns the folder of the bearer tokens. The folder is made at its
+// first use.
 func (d *Dir) Tokens() string { return filepath.Join(d.path, tokensDir) }
 
 // MakePrivate makes the folder at path, with missing parents, mode 0700, and
