@@ -1,5 +1,5 @@
-// Clocks: this part of the package has the clocks of a machine for tests: one on the wall, which
-// can be set, and the time since the machine was started, which cannot.
+// This file has the clocks of a machine for tests: the wall clock, which can be
+// set, and the time since the machine was started, which cannot.
 
 package testenv
 

@@ -8,7 +8,7 @@ import (
 
 // Scarce runs do while this process can have only so many descriptors open at
 // one time beside those that it has. It is for tests that run alone in their
-// process: nobody else can open more either.
+// process, because the limit holds for all goroutines.
 func Scarce(t testing.TB, spare int, do func()) {
 	t.Helper()
 	var had unix.Rlimit

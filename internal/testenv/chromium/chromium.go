@@ -57,7 +57,7 @@ type Container struct {
 
 var _ browser.Container = (*Container)(nil)
 
-// Defaults are the settings of a browser when nobody says otherwise.
+// Defaults returns the default settings of a browser.
 func Defaults() browser.Settings {
 	return browser.Settings{
 		CDPPort: 9222, VNCPort: 5900, NoVNCPort: 6080, Headless: true, Schemes: []string{"http", "https"}, StartTimeout: time.Minute,

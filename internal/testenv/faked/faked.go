@@ -1,6 +1,6 @@
-// Package faked is the wall in memory as the suite of all walls sees it, for
-// whoever runs that suite over it: the provider's own tests, and those of what
-// stands between a provider and its users.
+// Package faked presents the provider in memory to the conformance suite of all
+// providers, for the tests that run that suite over it: the provider's own, and
+// those of the layers between a provider and its users.
 package faked
 
 import (

@@ -43,7 +43,8 @@ func (n *Internet) ServeGit() {
 	})
 }
 
-// gitEnv keeps the settings of whoever runs the tests out.
+// gitEnv returns an environment without the git settings of the user that runs
+// the tests.
 func gitEnv(home string) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C"}
 }

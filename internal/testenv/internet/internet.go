@@ -4,9 +4,9 @@
 // beyond this machine.
 //
 // All hosts share one port for plain HTTP and one for TLS, both at 127.0.0.1,
-// and are told apart by their names, which end in ".test". What matters to a
+// and are distinguished by their names, which end in ".test". What matters to a
 // test of a proxy is counted: the requests that each host saw, the names that
-// were looked up, and the connections to a [Trap], which nobody may reach.
+// were looked up, and the connections to a [Trap], which no client may reach.
 package internet
 
 import (

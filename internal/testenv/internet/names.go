@@ -10,8 +10,8 @@ import (
 )
 
 // Names is a resolver. It answers 127.0.0.1 for every name that ends in
-// ".test", unless it was told otherwise, and knows no others. It has the one
-// method that a proxy needs of [net.Resolver].
+// ".test", unless it was configured otherwise, and knows no others. It has the
+// one method that a proxy needs of [net.Resolver].
 type Names struct {
 	mu     sync.Mutex
 	asked  []string

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// A Trap listens where nobody may ever connect, and counts who does.
+// A Trap listens where no client may ever connect, and counts the connections.
 type Trap struct {
 	l    net.Listener
 	hits atomic.Int64
 }
 
 // NewTrap sets a trap at a free port of an address of this machine. The test
-// fails at its end when somebody has connected. It returns nil where there is
-// no such address, which for "::1" is not unusual.
+// fails at its end if a client has connected. It returns nil where there is no
+// such address, which for "::1" is not unusual.
 func NewTrap(t testing.TB, address string) *Trap {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))

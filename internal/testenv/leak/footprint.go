@@ -1,5 +1,5 @@
-// Footprint: this part of the package adds up what a group of processes takes, as /proc of
-// the host shows it, so that tests can hold that nothing is left behind.
+// This file adds up what a group of processes takes, as /proc of the host shows
+// it, so that tests can check that nothing is left behind.
 
 package leak
 

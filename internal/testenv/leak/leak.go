@@ -1,8 +1,8 @@
-// Package leak is for tests that hold that no goroutine stays behind.
+// Package leak is for tests that check that no goroutine stays behind.
 //
-// What goleak does by itself ends after half a second, in which a goroutine on
-// its way out may not have run on a machine that is busy. Here only one that
-// stays is a leak, and only what fails waits.
+// By default goleak waits half a second, in which a goroutine that is about to
+// end may not have run on a busy machine. Here only a goroutine that stays is a
+// leak, and only a failing test waits longer.
 package leak
 
 import (

@@ -1,6 +1,6 @@
-// Poll: this part of the package is for tests that wait for what tells nobody when it happens:
-// it looks again and again. A channel, a stream or an event of the kernel to
-// wait for is better, and where the clock is ours a bubble of testing/synctest.
+// This file is for tests that wait for something that sends no notification: it
+// polls. Waiting for a channel, a stream or an event of the kernel is better,
+// and where the clock is ours a bubble of testing/synctest.
 
 package leak
 

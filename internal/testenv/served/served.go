@@ -30,7 +30,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// people are who may ask: an admin, two tenants, and two sessions of one.
+// people returns the known callers: an admin, two tenants, and two sessions of
+// one.
 func people() map[string]token.Claims {
 	soon := time.Now().Add(time.Hour)
 	return map[string]token.Claims{

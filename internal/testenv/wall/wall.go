@@ -56,7 +56,7 @@ func New(t testing.TB) *Wall {
 }
 
 // At is for a test that is one of several programs with the same state folder:
-// whoever made that with New removes what is left.
+// the test that made the folder with New removes what is left.
 func At(t testing.TB, dir string) *Wall {
 	t.Helper()
 	testenv.Require(t, "docker")
@@ -89,7 +89,7 @@ func removeNetworks(ctx context.Context, t testing.TB, e *container.Engine, inst
 	}
 }
 
-// World is what the hardening rules are told of this host.
+// World returns the facts about this host that the hardening rules need.
 func (w *Wall) World() hardening.World {
 	return hardening.World{
 		Canonical:  hostpath.Canonical,
