@@ -62,15 +62,15 @@ type Process interface {
 // Metered is implemented by processes that tell what they have used so far.
 // Walls that cannot tell have none, or [CodeUnsupported].
 type Metered interface {
-	// Used returns what all processes of the command have used until now:
-	// those that run, escapees included, and those that have ended. It may
-	// lag behind by some hundredths of a second. Children whose parent
-	// ignores SIGCHLD nobody counts when they end; of those that come and go
-	// between two calls it knows a part, the larger the more there are. The
+	// Used returns what all processes of the command have used until now: those
+	// that run, escapees included, and those that have ended. The figures may
+	// lag by some hundredths of a second. The kernel does not count children
+	// whose parent ignores SIGCHLD when they end; of those that start and end
+	// between two calls Used knows a part, the larger the more there are. The
 	// sum of both times never goes down; the memory is that of the largest
-	// process that was seen. After the end of the command it goes on telling
-	// the last figure. An error means that nobody can tell; it comes within
-	// 15 seconds, or when ctx ends.
+	// process that was seen. After the end of the command Used returns the last
+	// figures. It returns an error, within 15 seconds or when ctx ends, if the
+	// usage cannot be determined.
 	Used(ctx context.Context) (Rusage, error)
 }
 
@@ -145,7 +145,7 @@ type Result struct {
 	Truncated       bool
 	Waited          *Waited   // what its connections waited for their turn; nil for nothing
 	Left            *Left     // processes that were ended with the command; nil for none
-	Warnings        []string  // what of the command line strictness strict would refuse, where somebody had to answer for it
+	Warnings        []string  // what of the command line strictness strict would refuse, where an approval was needed
 	Limit           *LimitHit // the limit that was reached; with Truncated at least that of the output
 	ExitCode        int
 	Signal          string
@@ -182,22 +182,23 @@ type Shell interface {
 	// [CodeValidation], because the line can say it itself.
 	//
 	// Both outputs hold exactly what the line and its foreground processes
-	// wrote. What the line leaves running lives on until the shell is
-	// closed or started again; it holds nobody up, and what it writes after
-	// the end of the line is dropped.
+	// wrote. What the line leaves running lives on until the shell is closed or
+	// started again; it delays no other line, and what it writes after the end
+	// of the line is dropped.
 	//
 	// The options errexit and nounset hold for the line that sets them, so that
 	// neither ends the shell in a later line; nor does a trap on DEBUG, ERR or
 	// RETURN, which is removed before the next line unless it only prints and
 	// assigns.
 	//
-	// The end of ctx, Kill and a shell that ends itself end every process
-	// of the shell. The next line finds a new shell in the state that was
-	// kept after the last line that came to its end; see Exit.Restarted. What
-	// bash counts by itself ($_, PIPESTATUS, RANDOM, SECONDS) may be that after
-	// an earlier line, since which no line could have changed anything else. A
+	// The end of ctx, Kill and a shell that ends itself end every process of
+	// the shell. The next line finds a new shell in the state that was kept
+	// after the last line that came to its end; see Exit.Restarted. What bash
+	// counts by itself ($_, PIPESTATUS, RANDOM, SECONDS) may be that after an
+	// earlier line, since which no line could have changed anything else. A
 	// state of more than 16 MiB may not be kept, the one before it is then.
-	// Exit.Usage of a line is zero: the shell's costs are not told apart.
+	// Exit.Usage of a line is zero, because the costs of a shell are not
+	// divided among its lines.
 	//
 	// Limits of memory and processes hold for the shell with all that its
 	// lines have left running, and that of processor time for each line; they

@@ -12,11 +12,12 @@ import (
 const maxVariable = 256
 
 // CheckEnv refuses variables that no command can have, as [CodeValidation] of
-// the field "env": without a name, with an equals sign or a character in it that
-// cannot be printed, with one of more than 256 bytes, or with a NUL in the
-// value. A kernel takes some of these; whoever reads what env prints would take
-// one such variable for several. Values are not told. It is the rule for what
-// comes with a command; settings are held to names that a shell can write.
+// the field "env": without a name, with an equals sign or a character in it
+// that cannot be printed, with one of more than 256 bytes, or with a NUL in the
+// value. A kernel accepts some of these, but a reader of the output of env
+// would take one such variable for several. The error does not contain values.
+// It is the rule for what comes with a command; settings are held to names that
+// a shell can write.
 func CheckEnv(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) { // so that of several it is always the same one
 		if why := badVariable(name, env[name]); why != "" {

@@ -12,7 +12,8 @@ type Code string
 
 // The codes.
 const (
-	// No grant, or one that is expired or revoked, or somebody else's sandbox.
+	// No grant, or one that is expired or revoked, or a sandbox of another
+	// owner.
 	CodePermissionDeny Code = "SANDBOX.PERMISSION_DENY"
 	// A policy forbids the path, host, size, link or setting.
 	CodeCapabilityBlocked Code = "SANDBOX.CAPABILITY_BLOCKED"

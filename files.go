@@ -35,8 +35,9 @@ type Files interface {
 	ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error)
 }
 
-// A LinkRefuser is a [Files] that can do without links. Whoever judged a path
-// by its name needs that: a link on the way would make it another path.
+// A LinkRefuser is a [Files] that can refuse links. A caller that has judged a
+// path by its name needs that, because a link along the path would make it
+// another path.
 type LinkRefuser interface {
 	// WithoutLinks returns a view that follows no link below a mount, neither
 	// on the way nor at the end of a path, nor one by which the mount itself
@@ -50,8 +51,8 @@ type LinkRefuser interface {
 // A Clearer is a [Files] that can remove trees that resist.
 type Clearer interface {
 	// Clear removes path and all below it, as Remove with recursive does, and
-	// opens folders that their owner, who is the sandbox's user, has closed
-	// to himself. [CodeUnsupported] says that nobody can do that here.
+	// opens folders that their owner, the sandbox's user, has made inaccessible
+	// to itself. It returns [CodeUnsupported] if the sandbox cannot do that.
 	Clear(ctx context.Context, path string) error
 }
 

@@ -69,10 +69,11 @@ type Judge interface {
 	Judge(op Operation, path string) Verdict
 }
 
-// A Witness is a Process whose wall sees what it refuses. Violations returns
-// what was seen so far, in that order, a bounded number, each of
-// [EvidenceCertain], or of [EvidenceWeak] where the command was not stopped and
-// what it did was undone; once Wait has returned that is all.
+// A Witness is a Process whose sandbox reports what it refuses. Violations
+// returns a bounded number of the violations seen so far, in the order in which
+// they were seen, each of [EvidenceCertain], or of [EvidenceWeak] where the
+// command was not stopped and what it did was undone. Once Wait has returned
+// the list is complete.
 type Witness interface {
 	Violations() []Violation
 }
@@ -103,8 +104,8 @@ type PermissionRequest struct {
 	Expires   time.Time `json:"expires"`
 }
 
-// Inward is r as those are told of it who do not learn what paths of the host are
-// called: a path as it is called inside.
+// Inward returns r for a reader that must not learn paths of the host: a path
+// is given as it is called inside the sandbox.
 func (r PermissionRequest) Inward() PermissionRequest {
 	if r.Kind == ResourcePath {
 		r.Resource = r.Inside

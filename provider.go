@@ -90,8 +90,8 @@ type (
 	Dialer interface {
 		Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	}
-	// A Listener listens on an address inside the sandbox. One where somebody
-	// listens already is [CodeBusy].
+	// A Listener listens on an address inside the sandbox. Listen returns
+	// [CodeBusy] if the address is in use.
 	Listener interface {
 		Listen(ctx context.Context, network, addr string) (net.Listener, error)
 	}

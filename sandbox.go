@@ -80,9 +80,9 @@ const (
 // Status is the state of a sandbox as its provider sees it.
 type Status string
 
-// The states. Missing, orphan and unknown arise when records and reality
-// are compared: recorded but gone, there but not recorded, and not to be
-// told because the provider did not answer.
+// The states. Missing, orphan and unknown arise when records and reality are
+// compared: recorded but gone, there but not recorded, and not known because
+// the provider did not answer.
 const (
 	StatusRunning Status = "running"
 	StatusPaused  Status = "paused"

@@ -54,17 +54,17 @@ type Spec struct {
 	Options map[string]any `json:"options,omitempty"`
 }
 
-// NetworkOwn as Spec.Network asks for a network of its own: a bridge with a
-// few IPv4 addresses that is named as the sandbox, made with it and removed
-// with it. No other sandbox is on it, and containers that somebody attaches
-// to it do not reach the sandbox over it.
+// NetworkOwn as Spec.Network asks for a network of its own: a bridge with a few
+// IPv4 addresses that is named as the sandbox, made with it and removed with
+// it. No other sandbox is on it, and containers that are attached to it do not
+// reach the sandbox over it.
 //
-// It is a wall towards neighbours and no other. Programs inside reach
+// It isolates the sandbox from its neighbours only. Programs inside reach
 // everything that the host reaches: the internet, private networks, metadata
 // services, and through the gateway's address the host's own services, those
 // that listen on all addresses among them. Names are looked up by the engine,
-// whatever they are. Rules for hosts hold nobody there, because no program
-// need use the proxy; a firewall of the host can.
+// whatever they are. Egress rules are not enforced there, because no program
+// has to use the proxy; a firewall of the host can enforce such rules.
 const NetworkOwn = "own"
 
 // A Mount makes the host folder or file Source appear at Target.
@@ -141,8 +141,8 @@ type Ulimit struct {
 	Hard int64  `json:"hard"`
 }
 
-// Limits bound one command. Zero means unbounded. A command that reaches one
-// is told so by Exit.Limit.
+// Limits bound one command. Zero means unbounded. Exit.Limit names the limit
+// that a command has reached.
 //
 // Memory, CPUSeconds and Processes hold for all processes of a command
 // together, also those that left it for another session or parent. They are
@@ -175,9 +175,9 @@ type Limits struct {
 	// process was seen to have as many.
 	OpenFiles int64 `json:"openFiles,omitempty"`
 
-	// Processes counts processes, not threads, and those that have ended
-	// while nobody has asked for their status. Threads are bounded for the
-	// sandbox as a whole by Resources.PIDs.
+	// Processes counts processes, not threads, and those that have ended but
+	// have not been waited for. Threads are bounded for the sandbox as a whole
+	// by Resources.PIDs.
 	Processes int64 `json:"processes,omitempty"`
 }
 
