@@ -20,9 +20,9 @@ type Attempt struct {
 	Time      time.Time
 }
 
-// An Observed is a process whose attempts are told. Those that Start returns
-// and those of lines are; whether anybody looks says the feature
-// wire.FeatureObserve of the guest.
+// An Observed is a process whose attempts are reported. The processes that
+// Start returns and those of lines implement it; the guest reports attempts if
+// it has the feature wire.FeatureObserve.
 type Observed interface {
 	// Attempts returns what was tried so far, in that order: at most
 	// wire.MaxAttempts, each path once. Once Wait has returned that is all.
@@ -44,8 +44,8 @@ func (p *process) Attempts() []Attempt {
 	return slices.Clone(p.attempts.list)
 }
 
-// add adds what the guest has told. A guest that tells more than it may is
-// not listened to.
+// add adds an attempt that the guest has reported. Attempts beyond the bound
+// are ignored.
 func (a *attempts) add(m wire.Attempt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,8 +58,7 @@ func (a *attempts) add(m wire.Attempt) {
 	})
 }
 
-// hint takes a hint for a stream, which may be nil. Those that nobody knows
-// are skipped.
+// hint takes a hint for a stream, which may be nil. Unknown hints are skipped.
 func hint(s stream, f wire.Frame) error {
 	p, ok := s.(*process)
 	if !ok || f.Type != wire.TypeAttempt {

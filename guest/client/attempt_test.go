@@ -153,7 +153,7 @@ func TestAttemptsOfAStaticProgram(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreBounded tries more paths than are told.
+// TestAttemptsAreBounded tries more paths than are reported.
 func TestAttemptsAreBounded(t *testing.T) {
 	w := observing().start(t)
 	attempts, _ := observed(t, w, sh("for i in $(seq 1 200); do echo > /usr/new$i; echo > /usr/new$i; done"))
@@ -215,8 +215,8 @@ func (w *onFirstWrite) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestPathThatChanges holds that a program which changes a path while it is
-// read deceives nobody but the report.
+// TestPathThatChanges checks that a program which changes a path while it is
+// read falsifies the report and nothing else.
 func TestPathThatChanges(t *testing.T) {
 	w := observing().start(t)
 	attempts, r := observed(t, w, probe("flip"))

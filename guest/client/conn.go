@@ -59,8 +59,8 @@ func (c *Client) send(ctx context.Context, f wire.Frame) error {
 }
 
 // sendUnless is send without a context, and writes nothing when over is closed
-// before it is its turn. So a guest that ends streams faster than it takes
-// frames about them has nobody wait for it in number.
+// before it is its turn. So no goroutines pile up behind a guest that ends
+// streams faster than it takes frames about them.
 func (c *Client) sendUnless(over <-chan struct{}, f wire.Frame) error {
 	select {
 	case <-over:
@@ -228,6 +228,6 @@ func (c *Client) end(err error) {
 		}
 		c.side.close()
 		c.inbound.end()
-		c.conn.Close() // last: nobody who waits waits for that
+		c.conn.Close() // last: no caller has to wait for that
 	})
 }

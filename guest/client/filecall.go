@@ -145,7 +145,7 @@ func (k *fileCall) lost(err error) { k.finish(err) }
 // finish records the end; it is called once.
 func (k *fileCall) finish(err error) {
 	k.err = err
-	close(k.ended) // first: whoever sees the answer sees whether it is a failure
+	close(k.ended) // first: a caller that sees the answer also sees whether it is a failure
 	if !k.isAnswered() {
 		close(k.answered)
 	}
@@ -199,8 +199,8 @@ func (k *fileCall) await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// callOff tells the guest that the operation is not wanted any more, and
-// wakes whoever waits for its content.
+// callOff tells the guest to abort the operation, and wakes the goroutine that
+// waits for its content.
 func (k *fileCall) callOff() {
 	k.once.Do(func() {
 		close(k.off)

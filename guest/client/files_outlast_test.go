@@ -229,8 +229,8 @@ func TestFilesLeakNothing(t *testing.T) {
 	leak.None(t, known)
 }
 
-// TestUnreadFiles opens many files that nobody reads: they hold up neither
-// each other nor anything else, and no memory to speak of.
+// TestUnreadFiles opens many files without reading them: they delay neither
+// each other nor anything else, and take no memory to speak of.
 func TestUnreadFiles(t *testing.T) {
 	long(t)
 	p := newPlaces(t)

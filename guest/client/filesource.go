@@ -48,7 +48,7 @@ func newSource(r io.Reader) *source {
 	return s
 }
 
-// read reads ahead until the end, or until nobody wants it any more.
+// read reads ahead until the end, or until the content is not wanted any more.
 func (s *source) read() {
 	for {
 		b, err := s.fill()

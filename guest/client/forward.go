@@ -22,20 +22,20 @@ const (
 	connectWithin = 45 * time.Second
 )
 
-// Dial connects to an address inside the wall: "tcp", "tcp4" or "tcp6" with
-// host and port, or "unix" with an absolute path. The guest connects in its
-// own namespaces, so 127.0.0.1 is the sandbox's and not the host's, and with
-// network "none" there is nothing else. Names are not resolved, there or
-// here: the host is an IP address, or "localhost", which stands for
-// 127.0.0.1 and, when that fails, for ::1.
+// Dial connects to an address inside the sandbox: "tcp", "tcp4" or "tcp6" with
+// host and port, or "unix" with an absolute path. The guest connects in its own
+// namespaces, so 127.0.0.1 is the sandbox's and not the host's, and with
+// network "none" there is nothing else. Names are not resolved, there or here:
+// the host is an IP address, or "localhost", which stands for 127.0.0.1 and,
+// when that fails, for ::1.
 //
 // The connection has the semantics of a [net.TCPConn] or [net.UnixConn]:
 // CloseWrite and CloseRead end one direction, deadlines end in
 // os.ErrDeadlineExceeded, methods may be called at once, and Close delivers
 // what was written before, in the background. It buffers at most
-// wire.ConnWindow bytes of what is not read; a reader that does not read
-// stalls its own connection only. Its addresses are those inside, as the
-// guest told them. It ends when the Client does.
+// wire.ConnWindow bytes of what is not read; a reader that does not read stalls
+// its own connection only. Its addresses are those inside, as the guest
+// reported them. It ends when the Client does.
 //
 // Errors are of code
 //
@@ -125,7 +125,7 @@ type opening interface {
 	opened(id uint32) // the request was sent
 	answer() *reply
 	never()   // the request was not sent: there is no stream
-	abandon() // nobody waits for the answer any more
+	abandon() // the caller does not wait for the answer any more
 }
 
 // A reply is the first answer of the guest to a request.

@@ -134,7 +134,7 @@ func writeDeadline(t *testing.T, near, far net.Conn) {
 	must(t, near.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 	sent := 0
 	var err error
-	for err == nil { // nobody reads
+	for err == nil { // the other side does not read
 		var n int
 		n, err = near.Write(make([]byte, 1<<20))
 		sent += n
@@ -300,8 +300,8 @@ func largeWrite(t *testing.T, near, far net.Conn) {
 	}
 }
 
-// windowHolds counts what a writer gets rid of that nobody reads: windows
-// and the kernel's buffers inside.
+// windowHolds counts what a writer can write without a reader: windows and the
+// kernel's buffers inside.
 func windowHolds(t *testing.T, near, _ net.Conn) {
 	large := make([]byte, 64<<20)
 	total := 0

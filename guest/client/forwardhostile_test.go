@@ -144,7 +144,7 @@ func TestForwardHostileGuest(t *testing.T) {
 	}
 }
 
-// flood is as many connections as nobody asked for.
+// flood returns n connections that were not asked for.
 func flood(n int) []wire.Frame {
 	var l []wire.Frame
 	for i := range uint32(n) {

@@ -158,8 +158,8 @@ func TestForwardLateForgotten(t *testing.T) {
 	}
 }
 
-// TestForwardLateFlood has a guest that takes nothing tell of connections that
-// end at once, without end: nobody is left to wait for each of them.
+// TestForwardLateFlood has a guest that reads nothing report, without end,
+// connections that end at once: no goroutine stays behind for each of them.
 func TestForwardLateFlood(t *testing.T) {
 	const rounds = 2000
 	synctest.Test(t, func(t *testing.T) {

@@ -144,7 +144,7 @@ func (l *link) finish(read, write error) {
 	l.over()
 }
 
-// abandon drops a link that nobody has or waits for any more.
+// abandon drops a link that no caller has or waits for any more.
 func (l *link) abandon() {
 	l.Closed.Store(true)
 	l.In.Close(net.ErrClosed)

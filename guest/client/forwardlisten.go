@@ -215,7 +215,7 @@ func (g *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// abandon gives up a listener that nobody waits for any more.
+// abandon gives up a listener that no caller waits for any more.
 func (g *listener) abandon() {
 	if g.shut() {
 		go g.kill()

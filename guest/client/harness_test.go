@@ -329,7 +329,7 @@ func long(t *testing.T) {
 const patience = time.Minute
 
 // eventually waits until ok is true, where within is not zero at least for
-// patience: whoever waits holds that it comes, not how fast.
+// patience, because tests check that the condition comes true, not how fast.
 func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	if within > 0 {

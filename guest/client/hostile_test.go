@@ -273,8 +273,8 @@ for i in range(300):
 			}
 		})
 		t.Run(name+" without Landlock", func(t *testing.T) {
-			// Not a child of the shell that was entered with: that one has
-			// no parent inside, like a relay, and is told by its program.
+			// Not a child of the shell that was entered with: that one has no
+			// parent inside, like a relay, and is recognised by its program.
 			for _, wrap := range []string{"exec python3 - <<'EOF'\n%s\nEOF", "python3 - <<'EOF'\n%s\nEOF\ntrue"} {
 				out, err := g.asUser(fmt.Sprintf(wrap, script))
 				if err != nil || strings.Contains(out, "served") || out == "" {

@@ -16,9 +16,9 @@ const (
 
 // An inbound knows the connections that were accepted at listening sockets of
 // the guest, so that they end with the Client. They are what the kernel gave
-// us, with nothing around it that would keep two of them from being spliced;
-// so nobody tells when one is closed, and that is looked for when their number
-// has doubled. The zero inbound is ready for use.
+// us, with nothing around it that would keep two of them from being spliced; so
+// no callback reports that one is closed, and inbound looks for closed ones
+// when their number has doubled. The zero inbound is ready for use.
 type inbound struct {
 	mu   sync.Mutex
 	over bool

@@ -137,7 +137,8 @@ func TestTraitorHandsOver(t *testing.T) {
 	}
 }
 
-// TestTraitorHandsNothing holds that nobody waits for ever.
+// TestTraitorHandsNothing checks that no call waits for ever for a guest that
+// hands nothing over.
 func TestTraitorHandsNothing(t *testing.T) {
 	long(t)
 	t.Parallel()

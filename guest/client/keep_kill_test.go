@@ -17,10 +17,10 @@ import (
 )
 
 // TestShellGuestKilledAnywhere kills guests at random times while their shell
-// runs lines that change a state of half a megabyte, which takes about as
-// long to be written as a line takes. What is left is always one whole state:
-// that after the last line that we were told the end of or, where it says
-// that it is stale, the one before.
+// runs lines that change a state of half a megabyte, which takes about as long
+// to be written as a line takes. What is left is always one whole state: that
+// after the last line whose end was reported or, where it says that it is
+// stale, the one before.
 func TestShellGuestKilledAnywhere(t *testing.T) {
 	long(t)
 	guests := testenv.Rounds(3, 8, 50)

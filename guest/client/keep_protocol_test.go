@@ -84,8 +84,8 @@ func restore(ticket byte) string {
 // kept asks for a shell from the state with that ticket.
 func kept(ticket uint32) []byte { return wire.KeptShell{Ticket: ticket, From: "bash"}.Encode() }
 
-// TestKeptShellOfNothing holds that a request for a state that nobody hands over
-// fails.
+// TestKeptShellOfNothing checks that a request for a state that is not handed
+// over fails.
 func TestKeptShellOfNothing(t *testing.T) {
 	long(t)
 	t.Parallel() // it waits for most of its time

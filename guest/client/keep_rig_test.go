@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketPair returns both ends of a new pair of Unix sockets. The first one
-// is polled. Both stay open until the end of the test, unless it closes them:
-// a file that nobody holds any more is closed behind the back of who has its
-// number only.
+// socketPair returns both ends of a new pair of Unix sockets. The first one is
+// polled. Both stay open until the end of the test, unless it closes them: the
+// finalizer of an unreferenced file would close it while the test still uses
+// its number.
 func socketPair(t testing.TB, kind int) (ours, theirs *os.File) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)

@@ -84,8 +84,9 @@ func TestShellMovesWhileItLives(t *testing.T) {
 	codeIs(t, err, sandbox.CodeNotFound)
 }
 
-// TestShellStateDuringLine holds that a line that runs is not in the state,
-// and does not hold up who asks for it; nor is it stale for that.
+// TestShellStateDuringLine holds that a line that runs is not in the state, and
+// does not delay a caller that asks for the state; nor is the state stale for
+// that.
 func TestShellStateDuringLine(t *testing.T) {
 	w := startWall(t, client.Options{})
 	s := keptShell(t, w, sandbox.ShellOptions{}, nil)

@@ -10,8 +10,8 @@ import (
 )
 
 // maxShelved bounds the states of ended shells in our memory, in bytes for each
-// client. What wrote them has gone and counts nowhere any more, and whoever has
-// the shells may leave them as they are for long.
+// client. The processes that wrote them are gone and count towards no limit any
+// more, and the owner of the shells may keep them for long.
 const maxShelved = 2 * wire.MaxSize
 
 var (

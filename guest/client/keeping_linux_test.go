@@ -76,8 +76,8 @@ func TestEndedShellsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestStateThatIsNotThere holds how a shell without a state and one whose state
-// is lost are told apart.
+// TestStateThatIsNotThere checks how a shell without a state and one whose
+// state is lost are distinguished.
 func TestStateThatIsNotThere(t *testing.T) {
 	var room, full shelf
 	full.take(maxShelved)

@@ -121,7 +121,7 @@ func TestManyCommands(t *testing.T) {
 	leak.None(t, known)
 }
 
-// TestIdleFootprint holds what a sandbox costs that nobody uses.
+// TestIdleFootprint checks what an idle sandbox costs.
 func TestIdleFootprint(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})

@@ -27,7 +27,8 @@ func perl(t *testing.T, text string) sandbox.Command {
 	return sandbox.Command{Args: []string{path, "-e", text}}
 }
 
-// undumpable is the perl call that makes a process one that nobody can look at.
+// undumpable is the perl call that makes a process not dumpable, so that no
+// other process can inspect it.
 func undumpable() string {
 	number := map[string]int{"amd64": 157, "arm64": 167}[runtime.GOARCH]
 	return "syscall(" + strconv.Itoa(number) + ", 4, 0, 0, 0, 0) == 0 or die;"
@@ -219,9 +220,9 @@ func guestTime(t *testing.T, pid int) time.Duration {
 	return time.Duration(ns)
 }
 
-// TestLimitsOfOtherGuests holds that a limit which was not asked for ends the
-// connection of a guest that tells of it, and that one which cannot hold the
-// limits of a whole command is told so.
+// TestLimitsOfOtherGuests checks that a guest which reports a limit that was
+// not asked for loses its connection, and that Start returns CodeUnsupported
+// for limits of a whole command if the guest cannot enforce them.
 func TestLimitsOfOtherGuests(t *testing.T) {
 	asked := sandbox.Limits{Memory: 100, Processes: 5, OpenFiles: 9, FileSize: 7, CPUSeconds: 3}
 	for _, tt := range []struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 )
 
-// dialler is a program inside: it connects to a port, says what it is told to
-// and echoes single bytes, or sends for ever.
+// dialler is a program inside: it connects to a port, sends what its arguments
+// say and echoes single bytes, or sends for ever.
 const dialler = `
 use Socket; use IO::Handle;
 socket(S, PF_INET, SOCK_STREAM, 0); connect(S, sockaddr_in($ARGV[0], inet_aton("127.0.0.1"))) or die;

@@ -155,7 +155,7 @@ func netFile(t testing.TB) int {
 	})[0]
 }
 
-// TestTraitorSellsNothing holds that nobody waits for ever: for a guest that
+// TestTraitorSellsNothing checks that no call waits for ever for a guest that
 // answers and hands nothing over, or hands something over and does not answer.
 func TestTraitorSellsNothing(t *testing.T) {
 	long(t)
@@ -194,8 +194,8 @@ func TestTraitorSellsLate(t *testing.T) {
 	must(t, c.Err())
 }
 
-// TestTraitorKeepsCopy holds what one can do that keeps a copy of what it has
-// handed over: have nobody connect any more, and nothing worse.
+// TestTraitorKeepsCopy checks what a guest can do that keeps a copy of what it
+// has handed over: prevent further connections, and nothing worse.
 func TestTraitorKeepsCopy(t *testing.T) {
 	serve := func(t *testing.T) (net.Listener, ware) {
 		t.Helper()

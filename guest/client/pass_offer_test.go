@@ -186,8 +186,8 @@ func TestOfferedShells(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestPassNeedsChannel holds what a guest without one answers, and that what
-// is handed over to a client that goes is nobody's.
+// TestPassNeedsChannel checks what a guest without a channel answers, and that
+// what is handed over to a client that disconnects is closed.
 func TestPassNeedsChannel(t *testing.T) {
 	g := startGuest(t)
 	ask := func(t *testing.T, fds ...int) (*wire.Reader, net.Conn) {

@@ -46,8 +46,8 @@ func TestPassedListener(t *testing.T) {
 				t.Errorf("it came from %v, and is %v", far.RemoteAddr(), near.LocalAddr())
 			}
 			if conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), time.Second); err == nil {
-				// Somebody else's port may have that number. What reaches ours is
-				// accepted before what comes later.
+				// The port of another program may have that number. What
+				// reaches ours is accepted before what comes later.
 				next := dial(t, c, "tcp", net.JoinHostPort(host, port))
 				got, err := l.Accept()
 				must(t, err)

@@ -91,8 +91,8 @@ func (p *passed) take(m wire.Message) error {
 // none implements taker.
 func (p *passed) none() { close(p.came) }
 
-// begin opens the socket that the guest has sent before its answer, so that
-// nobody waits but for our own reader.
+// begin opens the socket that the guest has sent before its answer, so that it
+// waits only for our own reader.
 func (p *passed) begin(ctx context.Context) error {
 	timer := time.NewTimer(sideWithin)
 	defer timer.Stop()
@@ -266,9 +266,9 @@ func (p *passed) reserve() error {
 	return nil
 }
 
-// admit notes a connection, or drops it and reports false. Whoever holds a
-// copy of the listener can have it moved to another address of its network,
-// and can have the close of its connections wait: neither is to be.
+// admit notes a connection, or drops it and reports false. A process inside
+// with a copy of the listener could move it to another address of its network,
+// and could make the close of its connections wait: admit prevents both.
 func (p *passed) admit(conn *net.TCPConn) bool {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
 	if ok && conn.SetLinger(-1) == nil && p.isAt(local.AddrPort()) && p.c.inbound.add(p, conn) {

@@ -49,8 +49,8 @@ func openListening(fd int, at wire.Endpoint) (*net.TCPListener, error) {
 }
 
 // isListening holds that fd is a listening TCP socket at an address of another
-// network than ours. Whoever holds a copy of it can change little of that: its
-// kind and its network never, and its address is held of each connection.
+// network than ours. A process with a copy of it can change little of that: its
+// kind and its network never, and admit checks the address of each connection.
 func isListening(fd int, at wire.Endpoint, ours uint64) error {
 	family := unix.AF_INET
 	if at.Family == wire.FamilyIPv6 {
@@ -88,8 +88,8 @@ func endpointOf(name unix.Sockaddr) wire.Endpoint {
 // holds a copy of, which takes microseconds otherwise.
 const closeWait = time.Second
 
-// closeListening closes a listener and wakes who waits for connections, also
-// where a copy of the socket was made one that blocks.
+// closeListening closes a listener and wakes goroutines that wait for
+// connections, also where a copy of the socket was made blocking.
 func closeListening(l *net.TCPListener) {
 	done := make(chan struct{})
 	go func() {

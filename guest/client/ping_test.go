@@ -26,7 +26,7 @@ func TestPingsGivenUp(t *testing.T) {
 			gone, cancel := context.WithCancel(context.Background())
 			cancel()
 			for range 4000 {
-				_ = c.Ping(gone) // sent only when nobody else sends
+				_ = c.Ping(gone) // sent only when no other goroutine sends
 			}
 		})
 	}

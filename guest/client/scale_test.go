@@ -113,7 +113,7 @@ func TestThousandAtOnce(t *testing.T) {
 	g.settled(most)
 }
 
-// crowd runs commands that all run at the same time.
+// crowd runs the given number of commands, all at the same time.
 func (g *guest) crowd(c *client.Client, commands int) {
 	g.t.Helper()
 	release := make(chan struct{})
@@ -161,11 +161,11 @@ func (g *gate) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Test64Callers holds that nobody waits much longer than the others where
-// there are many. How long that is compared with a single caller depends on
-// the processors more than on us, because 64 programs run at once: it is
-// logged, and BenchmarkExecTrue64 measures it. A machine that is busy with
-// other things has some more tries.
+// Test64Callers checks that of many callers none waits much longer than the
+// others. How long that is compared with a single caller depends on the
+// processors more than on us, because 64 programs run at once: it is logged,
+// and BenchmarkExecTrue64 measures it. A machine that is busy with other things
+// has some more tries.
 func Test64Callers(t *testing.T) {
 	long(t)
 	c := startGuest(t).client(client.Options{})
@@ -231,9 +231,8 @@ func latencies(t testing.TB, c *client.Client, callers, commands int) []time.Dur
 // idleBound is what the guest and its stages may take when nothing runs.
 const idleBound = 6 << 20
 
-// TestIdleMemory holds what a sandbox costs that nobody uses: the resident
-// memory of all its processes added up, in which what they share counts
-// several times.
+// TestIdleMemory checks what an idle sandbox costs: the resident memory of all
+// its processes added up, in which what they share counts several times.
 func TestIdleMemory(t *testing.T) {
 	long(t)
 	g := startGuest(t)

@@ -48,9 +48,9 @@ var _ sandbox.Shell = (*shell)(nil)
 // of ctx is of no matter once OpenShell has returned; the end of the
 // connection ends the shell.
 //
-// A guest from before shells is an error of CodeUnsupported. For the others
-// see Start. Exit.Usage of a line is zero: nobody counts the parts that
-// lines have in what their shell costs.
+// A guest from before shells is an error of CodeUnsupported. For the others see
+// Start. Exit.Usage of a line is zero, because the costs of a shell are not
+// divided among its lines.
 //
 // With Options.Descriptors the shell is a StateKeeper.
 func (c *Client) OpenShell(ctx context.Context, o sandbox.ShellOptions, limits sandbox.Limits) (sandbox.Shell, error) {

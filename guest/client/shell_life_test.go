@@ -119,8 +119,8 @@ func TestShellSignal(t *testing.T) {
 	})
 }
 
-// TestShellTurns holds that lines do not mix, and that who waits for his
-// turn can give up without harm.
+// TestShellTurns checks that lines do not mix, and that a caller that waits for
+// its turn can give up without harm.
 func TestShellTurns(t *testing.T) {
 	c := startGuest(t).client(client.Options{})
 	s := openShell(t, c, sandbox.ShellOptions{})
@@ -157,7 +157,7 @@ func TestShellTurns(t *testing.T) {
 	}
 }
 
-// TestShellRestartedOnce: the death of a shell is told once.
+// TestShellRestartedOnce checks that the death of a shell is reported once.
 func TestShellRestartedOnce(t *testing.T) {
 	g := startGuest(t)
 	s := openShell(t, g.client(client.Options{}), sandbox.ShellOptions{})
@@ -267,7 +267,7 @@ func TestShellEnds(t *testing.T) {
 }
 
 // TestShellsApart holds that the shells of two sessions cannot get at each
-// other, nor at each other's holder.
+// other, nor at each other's descriptor store.
 func TestShellsApart(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// TestShellOldGuest holds that a guest from before shells is told apart.
+// TestShellOldGuest checks that a guest from before shells is recognised.
 func TestShellOldGuest(t *testing.T) {
 	c := connectTo(t, func(func(wire.Frame)) {})
 	_, err := c.OpenShell(context.Background(), sandbox.ShellOptions{}, sandbox.Limits{})

@@ -86,8 +86,8 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// TestShellBackground holds that what a line leaves running holds nobody
-// up, lives on, is not ended by a pipe that is gone, and says nothing in a
+// TestShellBackground checks that what a line leaves running delays no other
+// line, lives on, is not ended by a pipe that is gone, and says nothing in a
 // later line.
 func TestShellBackground(t *testing.T) {
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {

@@ -14,8 +14,8 @@ import (
 )
 
 // TestShellTenThousandLines runs that many lines of every kind in one shell,
-// and looks for what they could leave behind in the guest, the holder and the
-// shell.
+// and looks for what they could leave behind in the guest, the descriptor store
+// and the shell.
 func TestShellTenThousandLines(t *testing.T) {
 	long(t)
 	lines := testenv.Rounds(200, 1_500, 10_000)

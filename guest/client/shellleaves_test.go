@@ -75,13 +75,13 @@ func TestShellUnusual(t *testing.T) {
 	}
 }
 
-// TestShellUnusualByNow makes a shell unusual with a line whose state is not told
-// yet when the next one comes.
+// TestShellUnusualByNow makes a shell unusual with a line whose state is not
+// written yet when the next one comes.
 func TestShellUnusualByNow(t *testing.T) {
 	s := newCalmShell(t)
 	s.says("big="+strings.Repeat("b", 300_000), "")
 	for i := range 10 {
-		line(t, s, "x=0") // in a shell of which no line has told that it is another one
+		line(t, s, "x=0") // in a shell that no line has reported as a new one
 		for range 6 {
 			s.says("echo a", "a\n")
 		}

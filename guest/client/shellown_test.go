@@ -58,7 +58,7 @@ func (s *calmShell) fd(n int) bool {
 }
 
 // TestShellOwnOutputs holds what must not change when a shell keeps its outputs
-// from line to line: a line hears itself, and nobody else.
+// from line to line: a line gets its own output, and no other.
 func TestShellOwnOutputs(t *testing.T) {
 	s := newCalmShell(t)
 	t.Run("apart and exact", func(t *testing.T) {

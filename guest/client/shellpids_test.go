@@ -56,9 +56,9 @@ func TestShellAtProcessLimit(t *testing.T) {
 	}
 }
 
-// TestShellFewProcesses leaves room for some processes, but perhaps not for
-// all that a shell and its holder need to start. Whatever it is that fails,
-// the state is not lost by it, and nobody waits long.
+// TestShellFewProcesses leaves room for some processes, but perhaps not for all
+// that a shell and its descriptor store need to start. Whatever fails, the
+// state is not lost by it, and no call waits long.
 func TestShellFewProcesses(t *testing.T) {
 	long(t)
 	group := pidsCgroup(t, 512)

@@ -50,7 +50,7 @@ func TestShellQuickLeaves(t *testing.T) {
 	})
 }
 
-// TestShellStarts holds that a line which goes on is told to run.
+// TestShellStarts checks that a line which goes on is reported to run.
 func TestShellStarts(t *testing.T) {
 	eachShell(t, func(t *testing.T, _ *guest, c *client.Client, k kind) {
 		s := openShell(t, c, sandbox.ShellOptions{})

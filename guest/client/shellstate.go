@@ -136,8 +136,8 @@ func (s keptShell) awaitKept(ctx context.Context, line uint32) error {
 	}
 }
 
-// told returns the last line that has ended, and the last one of which we
-// were told that it came to its end and its shell lived on.
+// told returns the last line that has ended, and the last one that was reported
+// to have ended with its shell alive.
 func (s *shell) told() (last, whole uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *Client) requestShell(ctx context.Context, s *shell, m wire.Shell, from 
 		k := wire.KeptShell{Ticket: s.ticket, Shell: m}
 		if from != nil {
 			k.From = from.program
-			gift, err := wire.Sealed(from.content) // what the guest gets is a copy, which nobody can change
+			gift, err := wire.Sealed(from.content) // the guest gets a copy, which cannot be changed
 			if err != nil {
 				c.side.forget(s.ticket)
 				return &sandbox.Error{Code: sandbox.CodeInternal, Op: "open shell", Message: "no memory for the state", Err: err}

@@ -14,8 +14,9 @@ import (
 )
 
 // TestShellToldBeforeItsEnd ends a shell with the line that follows at once:
-// what the line before has done to it is kept, although it is told while the
-// next one is on its way. So it is with a state that a pipe does not hold.
+// what the line before has done to it is kept, although the shell writes it
+// while the next line is on its way. The same holds for a state that is larger
+// than a pipe.
 func TestShellToldBeforeItsEnd(t *testing.T) {
 	ends := map[string]func(*testing.T, sandbox.Shell){
 		"killed": func(t *testing.T, s sandbox.Shell) {

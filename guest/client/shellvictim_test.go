@@ -64,8 +64,8 @@ func TestShellDamagedBeforeInput(t *testing.T) {
 	}
 }
 
-// TestShellDiesAtRest has the shell, its holder or both be killed by what a
-// line has left running, at about the time of the next line. That line runs
+// TestShellDiesAtRest has what a line has left running kill the shell, its
+// descriptor store or both, at about the time of the next line. That line runs
 // once, or, when the end met it in the middle, at most once; never twice, and
 // never not at all when it is said to have run.
 func TestShellDiesAtRest(t *testing.T) {

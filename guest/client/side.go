@@ -26,8 +26,8 @@ type side struct {
 	over  bool
 }
 
-// A taker is whoever waits for what is handed over with a ticket. One of its
-// methods is called, once; neither waits.
+// A taker waits for what is handed over with a ticket. One of its methods is
+// called, once; neither blocks.
 type taker interface {
 	// take takes descriptors, which are the taker's from here on, whatever it
 	// returns. An error ends the connection.
@@ -48,8 +48,9 @@ func openSide(f *os.File) (*side, error) {
 	return &side{conn: conn, asked: map[uint32]taker{}}, nil
 }
 
-// read takes what the guest hands over until the channel ends. The end by
-// itself is none of the connection: whoever still waits hears of it.
+// read takes what the guest hands over until the channel ends. The end of the
+// channel alone does not end the connection; the takers that still wait get an
+// error.
 func (d *side) read(end func(error)) {
 	var err error
 	for err == nil {
@@ -114,8 +115,7 @@ func (d *side) give(ticket uint32, f *os.File) error {
 	return d.conn.Send(wire.KindRestore, ticket, []*os.File{f}, sideWithin)
 }
 
-// close ends the channel, and the wait of those who asked. It may be called
-// twice.
+// close ends the channel, and the wait of its takers. It may be called twice.
 func (d *side) close() {
 	if d == nil {
 		return

@@ -87,9 +87,9 @@ func (p *process) begin(ctx context.Context, t wire.Type, payload []byte) error 
 	select {
 	case <-p.started:
 	case <-ctx.Done():
-		// The answer is on its way. Killing needs no answer: the guest
-		// kills what it is about to start. Nobody takes its output, and
-		// the end is that of the whole tree.
+		// The answer is on its way. Killing needs no answer: the guest kills
+		// what it is about to start. Its output is dropped, and the end is that
+		// of the whole tree.
 		go p.insist(0)
 		p.kill(0)
 		p.abandon()

@@ -139,7 +139,7 @@ func (p *process) abandon() {
 	}
 }
 
-// stop tells the guest that nobody reads a channel any more.
+// stop tells the guest that a channel is not read any more.
 func (p *process) stop(ch uint8) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
 	defer cancel()

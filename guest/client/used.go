@@ -9,19 +9,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// useWithin bounds how long the guest may take to tell what a command has used:
-// somebody is about to end the command by what it says. It is no shorter because
-// a command of which nobody can tell is ended: on a busy machine the guest, or
-// who reads its answers, stands still for seconds, and so may the whole machine.
-// What the command uses meanwhile the guest bounds by itself.
+// useWithin bounds how long the guest may take to report what a command has
+// used, because the caller may be about to end the command by the answer. It is
+// no shorter because a command whose usage is unknown is ended: on a busy
+// machine the guest, or the reader of its answers, stands still for seconds,
+// and so may the whole machine. Meanwhile the guest itself enforces the limits
+// of the command.
 const useWithin = 15 * time.Second
 
 var _ sandbox.Metered = (*process)(nil)
 
-// uses is what the guest has told of the use of one process. The zero value is
-// nothing, and nobody has asked.
+// uses is what the guest has reported of the use of one process. In the zero
+// value nothing was reported and no caller has asked.
 type uses struct {
-	none bool // of a line: its costs are not told apart
+	none bool // of a line: its costs are not known
 
 	mu       sync.Mutex
 	asked    uint32        // number of the last question
@@ -67,8 +68,8 @@ func (p *process) Used(ctx context.Context) (sandbox.Rusage, error) {
 	})
 }
 
-// askUse sends the question. It serves others than who asked, so that it has a
-// bound of its own.
+// askUse sends the question. The answer may serve several callers, so askUse
+// has a timeout of its own in place of a caller's context.
 func (p *process) askUse(number uint32) error {
 	ctx, cancel := context.WithTimeout(context.Background(), useWithin)
 	defer cancel()

@@ -114,8 +114,8 @@ func TestUsedOfLiars(t *testing.T) {
 	}
 }
 
-// TestUsedOfTheSilent holds that nobody waits longer than 15 seconds, that the
-// next question is a new one, and that a late answer harms nothing.
+// TestUsedOfTheSilent checks that no caller waits longer than 15 seconds, that
+// the next question is a new one, and that a late answer harms nothing.
 func TestUsedOfTheSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := teller{[]string{wire.FeatureUse}, func(n uint32) []wire.Frame {

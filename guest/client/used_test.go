@@ -38,8 +38,8 @@ func askUsed(p sandbox.Process) (sandbox.Rusage, error) {
 func cpuOf(u sandbox.Rusage) time.Duration { return u.User + u.System }
 
 // TestUsedKnowsAll has trees of all shapes use 400 ms of processor time and
-// then rest. What is told then is what the exit says, which is exact, and what
-// another command of the same stage has used before does not count.
+// then rest. What is reported then is what the exit says, which is exact, and
+// what another command of the same shim has used before does not count.
 func TestUsedKnowsAll(t *testing.T) {
 	long(t)
 	g := startGuest(t)
@@ -102,9 +102,9 @@ func TestUsedNeverGoesDown(t *testing.T) {
 	}
 }
 
-// TestUsedOfShortChildren looks often at programs whose children are gone before
-// the next look. Who waits for them pays what they have used; who ignores them
-// pays too, if not for all of them.
+// TestUsedOfShortChildren looks often at programs whose children are gone
+// before the next look. A program that waits for them is charged what they have
+// used; one that ignores them is charged too, if not for all of them.
 func TestUsedOfShortChildren(t *testing.T) {
 	long(t)
 	c := startGuest(t).client(client.Options{})

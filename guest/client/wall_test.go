@@ -19,7 +19,7 @@ func probe(name string, args ...string) sandbox.Command {
 	return sandbox.Command{Args: append([]string{"/.sandbox/probe"}, args...), Env: map[string]string{probeEnv: name, "GORACE": os.Getenv("GORACE")}}
 }
 
-// findings are what a probe told.
+// findings returns what a probe reported.
 func findings(t testing.TB, out string) map[string]syscall.Errno {
 	t.Helper()
 	all := map[string]syscall.Errno{}

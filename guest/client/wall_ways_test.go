@@ -18,7 +18,8 @@ func ways(at string) map[string]func() error {
 		_, _, errno := unix.Syscall6(nr, a[0], a[1], a[2], a[3], a[4], a[5])
 		return errno
 	}
-	// Memory that nobody moves or frees: a path, a name, and nothing.
+	// Memory that the runtime neither moves nor frees: a path, a name, and
+	// nothing.
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		panic(err)
