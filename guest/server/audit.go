@@ -24,8 +24,9 @@ type audit struct {
 	files int64          // the most open files of one process that were seen
 }
 
-// newAudit takes the limits that are not the kernel's out of a request, and
-// returns nil where no other is one whose end can be told.
+// newAudit takes the limits that the kernel does not enforce out of a request.
+// It returns a nil audit if the request has no limit whose violation can be
+// reported.
 func newAudit(limits []wire.Limit) (rest []wire.Limit, a *audit) {
 	a = &audit{limits: limits}
 	told := false

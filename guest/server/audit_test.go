@@ -64,7 +64,7 @@ func TestExceeded(t *testing.T) {
 	}
 }
 
-// TestEnded holds what is told at the end of a command.
+// TestEnded checks what is reported at the end of a command.
 func TestEnded(t *testing.T) {
 	const second = uint64(time.Second)
 	for _, tt := range []struct {

@@ -18,10 +18,11 @@ const (
 	// lookShare is how many times as long as a look we wait for the next, so
 	// that they take less than a hundredth of one processor.
 	lookShare = 100
-	// Who is asked what a command has used looks sooner: answerShare times as
-	// long as a look after the last one, but at least shortestWait, so that
-	// many questions share a look, and at most longestWait, because somebody
-	// is about to end the command by what he hears.
+	// To answer a question about the usage of a command the auditor looks
+	// sooner: answerShare times as long as a look after the last one, but at
+	// least shortestWait, so that many questions share a look, and at most
+	// longestWait, because the client may be about to end the command by the
+	// answer.
 	answerShare  = 10
 	shortestWait = 2 * time.Millisecond
 	longestWait  = 25 * time.Millisecond
@@ -29,7 +30,7 @@ const (
 
 // An auditor looks from time to time at what those commands use that have
 // bounds, all in one look, and ends the ones that are beyond them. It looks too
-// when a client asks. It does nothing while there is nobody to look at. Its
+// when a client asks. It does nothing while there is no command to look at. Its
 // methods are safe for concurrent use.
 type auditor struct {
 	swap bool
@@ -39,9 +40,9 @@ type auditor struct {
 	asked   map[*command]bool // commands of which a client wants to know
 	running bool              // the goroutine is there
 	awake   time.Time         // when it looks what there is to do, at the latest
-	soon    chan struct{}     // wakes it, because somebody is new
-	// For what the last look has cost: the next one is not before the first
-	// of these times, and not before the second one where somebody asks.
+	soon    chan struct{}     // wakes it, because a command was added
+	// For what the last look has cost: the next one is not before the first of
+	// these times, and not before the second one where a client asks.
 	notBefore, answerAt time.Time
 }
 
@@ -76,7 +77,7 @@ func (o *auditor) watch(m *command, a *audit, shell bool) {
 	}
 	with := meterOptions{Swap: o.swap}
 	if shell {
-		with.Earlier, with.Ours = true, 1 // the holder
+		with.Earlier, with.Ours = true, 1 // the descriptor store
 	}
 	w := &watched{
 		audit: a, tree: newTree(m.stage.pid, a.bounds, with),
@@ -86,7 +87,7 @@ func (o *auditor) watch(m *command, a *audit, shell bool) {
 	defer o.mu.Unlock()
 	o.watched[m] = w
 	if !o.running || o.awake.After(w.due) {
-		o.wake() // which costs a short line as much as all else that is done here
+		o.wake() // which costs a short line as much as everything else that is done here
 	}
 }
 
@@ -133,7 +134,7 @@ func (o *auditor) last(m *command) {
 	}
 }
 
-// run looks until there is nobody to look at.
+// run looks until there is no command left to look at.
 func (o *auditor) run() {
 	var table meterTable
 	timer := time.NewTimer(time.Hour)
@@ -227,8 +228,8 @@ func (o *auditor) look(table *meterTable, now time.Time) bool {
 	return true
 }
 
-// questions takes the commands of which somebody wants to know, if it is time
-// for them.
+// questions takes the commands whose usage a client has asked for, if it is
+// time to answer.
 func (o *auditor) questions(now time.Time) []*command {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -251,7 +252,7 @@ func (o *auditor) watches(m *command, w *watched) bool {
 }
 
 // due returns the commands to be looked at. A table costs the same for one
-// more, so that nobody waits for one of his own.
+// command more, so that no command waits for one of its own.
 func (o *auditor) due(now time.Time) map[*command]*watched {
 	o.mu.Lock()
 	defer o.mu.Unlock()

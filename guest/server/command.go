@@ -32,9 +32,9 @@ type command struct {
 	body    []byte     // the request for the stage, until that has it
 	asked   *stageProc // has the request already, or nil
 	streams *streams
-	witness *witness // nil where nobody looks
+	witness *witness // nil where attempts are not observed
 	before  scarcity // when it began
-	audit   *audit   // nil where there is no limit that has to be told of
+	audit   *audit   // nil where no limit has to be reported
 	counted bool     // it needs a stage whose processes ask before they make others
 	forks   *forks   // nil where each may, or where a line is asked
 	asks    asks     // what it has used so far

@@ -83,9 +83,9 @@ func roomIn(hard, bound uint64, ours int) (r room, limit uint64) {
 	return room{commands: limit - uint64(ours)}, limit
 }
 
-// setLimits sets limits on us and on all that will be started. Who may not
-// raise a hard one keeps the one that there is. Of open files the guest itself
-// takes all that it may have.
+// setLimits sets limits on the guest and on everything that it will start. A
+// hard limit that the guest may not raise stays as it is. Of open files the
+// guest itself takes all that it may have.
 func setLimits(list []wire.Rlimit) error {
 	for _, l := range list {
 		var have unix.Rlimit

@@ -27,7 +27,7 @@ type conn struct {
 	srv   *Server
 	f     *os.File
 	w     *wire.Writer
-	held  *holdback // for answers to a crowd
+	held  *holdback // for answers to many commands at once
 	ends  *holdback // for the ends of outputs
 	bufs  *buffers
 	queue queue      // of commands that wait for their turn
@@ -94,7 +94,7 @@ func (s *Server) serve(f *os.File, beside *side, first *firstRead) {
 	}
 	c.disconnect()
 	c.wg.Wait()
-	_ = c.w.Flush() // for the last answers; without a client they are nobody's
+	_ = c.w.Flush() // for the last answers; without a client they are lost
 }
 
 // goAway tells a client that broke the rules which one it was.
@@ -105,8 +105,7 @@ func (c *conn) goAway(err error) {
 	}
 }
 
-// lastWord sends m. The client may not take it in; then there is nobody to
-// tell.
+// lastWord sends m. If the client does not read, m is lost.
 func (c *conn) lastWord(m wire.GoAway) {
 	_ = c.f.SetWriteDeadline(time.Now().Add(lastWordWithin))
 	_ = c.w.Write(wire.Frame{Type: wire.TypeGoAway, Payload: m.Encode()})
@@ -229,7 +228,7 @@ func (c *conn) beginAccepted(l *link) bool {
 	l.id = wire.FirstAccepted + c.opened
 	c.opened++
 	c.streams[l.id] = l
-	c.wg.Add(1) // the listener counts too, so nobody has waited to the end
+	c.wg.Add(1) // the listener counts too, so wg.Wait has not returned yet
 	return true
 }
 

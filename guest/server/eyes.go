@@ -16,12 +16,12 @@ const (
 	// maxResolvers bounds the paths that are followed at once: a file system
 	// that hangs would take a thread for each.
 	maxResolvers = 4
-	// patience is how long one of them may take before somebody else looks
-	// after its stage, and how long it is waited for one.
+	// patience is how long one of them may take before another one looks after
+	// its shim, and how long to wait for a free one.
 	patience = 100 * time.Millisecond
-	// settleWithin bounds how long the end of a command waits for the last
-	// path that it has tried. What is not found by then nobody is told, and on
-	// a busy machine a resolver stands still for seconds; only a command whose
+	// settleWithin bounds how long the end of a command waits for the last path
+	// that it has tried. What is not found by then is not reported, and on a
+	// busy machine a resolver stands still for seconds; only a command whose
 	// last path hangs in a file system waits for so long.
 	settleWithin = 5 * time.Second
 )
@@ -88,9 +88,8 @@ func (e *eyes) watch(s *stageProc, listener *os.File) {
 	}
 }
 
-// follow finds out what a sighting was about, and tells the witness. It
-// returns false when that took so long that another one has begun to do our
-// work.
+// follow finds out what a sighting was about, and reports it to w. It returns
+// false when that took so long that another resolver has taken over.
 func (e *eyes) follow(seen *notifierSighting, w *witness, other func()) bool {
 	defer w.end()
 	if !e.enter() {

@@ -15,8 +15,8 @@ func newTestWitness(send func(wire.Attempt)) *witness {
 	return &witness{told: map[string]bool{}, idle: make(chan struct{}), send: send}
 }
 
-// TestStuckResolver holds that a path which takes long is followed to its
-// end, while somebody else looks after the stage.
+// TestStuckResolver holds that a path which takes long is followed to its end,
+// while another resolver looks after the shim.
 func TestStuckResolver(t *testing.T) { synctest.Test(t, testStuckResolver) }
 
 func testStuckResolver(t *testing.T) {

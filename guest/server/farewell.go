@@ -25,11 +25,11 @@ func (s *Server) leave(c *conn) {
 	delete(s.talking, c)
 }
 
-// farewell tells every client that the wall falls, and closes their
-// connections. It comes before the first process is ended: what a client
-// then hears of its commands is that their end is not known, and not that
-// they were killed, as if somebody had asked for that. It takes little more
-// than lastWordWithin, also when a client does not read.
+// farewell tells every client that the sandbox is stopping, and closes their
+// connections. It runs before the first process is ended, so that a client
+// learns that the end of its commands is not known, and not that they were
+// killed, as if a client had asked for that. It takes little more than
+// lastWordWithin, also when a client does not read.
 func (s *Server) farewell() {
 	s.mu.Lock()
 	s.stopping = true

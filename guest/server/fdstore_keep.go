@@ -17,8 +17,8 @@ const (
 	drainSize  = 16 << 10
 )
 
-// A keeper is the holder's state. All memory that it ever needs is there
-// from the start: it never collects garbage, because that could need a
+// A keeper is the state of the descriptor store. All memory that it ever needs
+// is there from the start: it never collects garbage, because that could need a
 // thread when the process limit has none to give.
 type keeper struct {
 	message [1 + maxPut]byte
@@ -29,7 +29,7 @@ type keeper struct {
 	polled  []unix.PollFd // the socket, then what is drained
 }
 
-// keep is the holder. It returns when the guest lets go of it.
+// keep runs the descriptor store. It returns when the guest closes its socket.
 func keep() int {
 	debug.SetGCPercent(-1)
 	ignoreAll() // what is meant for the shell's processes may reach us
@@ -101,8 +101,8 @@ func (k *keeper) put(fds []byte) {
 	}
 }
 
-// drain reads what processes of earlier lines have written, and lets go of
-// what nobody can write to any more.
+// drain reads what processes of earlier lines have written, and closes the
+// pipes that no process can write to any more.
 func (k *keeper) drain() {
 	kept := k.polled[:1]
 	for _, p := range k.polled[1:] {

@@ -2,8 +2,8 @@ package server
 
 import "encoding/binary"
 
-// Slots are descriptor numbers of the holder. They are low because the
-// limit of open files may be.
+// Slots are descriptor numbers of the descriptor store. They are low because
+// the limit of open files may be.
 const (
 	slotStdout  = 3 // write end for the next line
 	slotStderr  = 4 // write end for the next line
@@ -27,13 +27,13 @@ const (
 	// is the first message, and what becomes the shell takes it.
 	fdstoreTell = 'T'
 
-	fdstoreReady   = 'R' // from the holder: its process number
+	fdstoreReady   = 'R' // from the store: its process number
 	fdstoreDone    = 'A' // from the holder
 	fdstoreProgram = 'S' // from what becomes the shell: the program's name
 	fdstoreFailed  = 'F' // from what did not become the shell: errno
 )
 
-// MaxMessage bounds a message from the holder in bytes.
+// MaxMessage bounds a message from the descriptor store in bytes.
 const maxMessage = 32
 
 // MaxPut bounds the descriptors of one Put.

@@ -15,11 +15,11 @@ import (
 // end of what the shell tells the guest, and stays that of the shell, whose
 // standard output comes in a message.
 const (
-	socketFD = 0 // also the holder's
+	socketFD = 0 // also the store's
 	scriptFD = 1 // read end of the script
 )
 
-// nullFD is the standard error of the holder.
+// nullFD is the standard error of the descriptor store.
 const nullFD = 2
 
 const (
@@ -28,17 +28,17 @@ const (
 	fdstoreDefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// A Limit is a resource limit of the shell that its holder must not have: no
-// Go program could start under one of the address space, and descriptors
-// and processor time go to what earlier lines have left running.
+// A Limit is a resource limit of the shell that its descriptor store must not
+// have: no Go program could start under one of the address space, and
+// descriptors and processor time go to what earlier lines have left running.
 type fdstoreLimit struct {
 	Resource   int
 	Soft, Hard uint64 // a hard limit that is lower already stays
 }
 
-// Args is the command line by which a stage starts a shell and its holder.
-// The limits are set on the way to the shell. bare leaves the environment to
-// the state that the shell is given.
+// Args is the command line by which a shim starts a shell and its descriptor
+// store. The limits are set on the way to the shell. bare leaves the
+// environment to the state that the shell is given.
 func argsFdstore(limits []fdstoreLimit, bare bool) []string {
 	args := []string{fdstoreSelfExe, "hold", "run", "full"}
 	if bare {
@@ -89,7 +89,7 @@ func (l fdstoreLimit) set() error {
 	return unix.Setrlimit(l.Resource, &unix.Rlimit{Cur: min(l.Soft, hard), Max: hard})
 }
 
-// run starts the holder and becomes the shell.
+// run starts the descriptor store and becomes the shell.
 func runFdstore(limits []fdstoreLimit, bare bool) int {
 	env := os.Environ()
 	s, ok := findFdstore(os.Getenv("PATH"))
@@ -108,8 +108,8 @@ func runFdstore(limits []fdstoreLimit, bare bool) int {
 	if err != nil {
 		return fail(socketFD, err)
 	}
-	// CLONE_PARENT makes the holder a child of the stage. It has a process
-	// group of its own, because signals go to that of the shell.
+	// CLONE_PARENT makes the store a child of the shim. It has a process group
+	// of its own, because signals go to that of the shell.
 	_, err = syscall.ForkExec(fdstoreSelfExe, []string{"sandbox-guest", "hold", "keep"}, &syscall.ProcAttr{
 		Env:   []string{"GOMAXPROCS=1"},
 		Files: []uintptr{socketFD, uintptr(null), uintptr(null)},
@@ -119,7 +119,7 @@ func runFdstore(limits []fdstoreLimit, bare bool) int {
 		return fail(socketFD, err)
 	}
 	say(socketFD, append([]byte{fdstoreProgram}, s.name...))
-	// Beyond the slots, so that it is in nobody's way.
+	// Beyond the slots, so that it takes none of them.
 	socket, err := unix.FcntlInt(socketFD, unix.F_DUPFD_CLOEXEC, lastSlot+1)
 	if err != nil {
 		return fail(socketFD, err)

@@ -11,8 +11,8 @@ import (
 )
 
 // A firstRead reads a connection at which the client may offer a channel for
-// descriptors with its first bytes. Descriptors that come later are closed by
-// the kernel, because nobody asks it for them.
+// descriptors with its first bytes. The kernel closes descriptors that come
+// later, because the guest does not ask for them.
 type firstRead struct {
 	f    *os.File
 	done bool

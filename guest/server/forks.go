@@ -39,8 +39,9 @@ const (
 	goingPause = 2 * time.Millisecond
 )
 
-// newForks returns who is asked for m, or nil where a bounds no processes or
-// the guest cannot ask. Then the auditor alone looks at the bound.
+// newForks returns the forks that decide for m, or nil where a bounds no
+// processes or the kernel cannot ask the guest. Then the auditor alone enforces
+// the bound.
 func newForks(m *command, a *audit, ours int) *forks {
 	if a == nil || a.bounds.Processes <= 0 || m.conn == nil || m.conn.srv.nursery == nil || !m.conn.srv.nursery.maker.Counts() {
 		return nil

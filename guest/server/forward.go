@@ -219,7 +219,7 @@ func (l *link) carry(file *os.File) {
 	}()
 	err := l.pumpOutward(file)
 	if err != nil {
-		l.drop() // the connection broke: nobody takes what is on its way inward
+		l.drop() // the connection broke: what is on its way inward is lost
 	}
 	<-delivered
 	l.mu.Lock()

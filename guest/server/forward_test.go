@@ -106,8 +106,8 @@ func fill(t *testing.T, f *os.File) {
 	}
 }
 
-// TestLingerIsBounded: a client that has closed a connection does not keep
-// the guest at it when nobody inside takes what it sent.
+// TestLingerIsBounded: a client that has closed a connection does not keep the
+// guest at it when no process inside reads what it sent.
 func TestLingerIsBounded(t *testing.T) {
 	ours, _ := socketPair(t)
 	fill(t, ours) // the kernel takes nothing more of what comes

@@ -70,7 +70,7 @@ func (g *gateway) disconnect() {
 	g.end()
 }
 
-// run listens until it is told to end, and sends the last answer.
+// run listens until the client ends it, and sends the last answer.
 func (g *gateway) run(at wire.Endpoint) {
 	defer g.conn.finished(g.id, false)
 	if err := g.open(at, forwardBacklog); err != nil {
@@ -157,8 +157,8 @@ func (g *gateway) close() {
 	}
 }
 
-// accept takes connections until it is told to end, at most as many at once
-// as there are slots: the others wait in the kernel, or are refused there.
+// accept takes connections until the client ends it, at most as many at once as
+// there are slots: the others wait in the kernel, or are refused there.
 func (g *gateway) accept() error {
 	raw, err := g.file.SyscallConn()
 	if err != nil {
@@ -188,8 +188,8 @@ func (g *gateway) accept() error {
 	}
 }
 
-// acceptFrom accepts one connection. Where it came from is told here once:
-// of a connection that has broken meanwhile the kernel does not know it.
+// acceptFrom accepts one connection. It returns the peer's address, because the
+// kernel no longer knows that of a connection that has broken meanwhile.
 func acceptFrom(rawRead func(func(uintptr) bool) error) (fd int, from wire.Endpoint, err error) {
 	waitErr := rawRead(func(l uintptr) bool {
 		var sa unix.Sockaddr
@@ -225,10 +225,9 @@ func (g *gateway) release() {
 	<-g.conn.srv.forwards
 }
 
-// admit carries the connection fd with a stream of its own. It reports
-// false, and closes fd, when there can be none. The client has been told of
-// the connection when it returns: of none may it hear after the listener's
-// end.
+// admit carries the connection fd with a stream of its own. It reports false,
+// and closes fd, when there can be none. Accepted has been sent when admit
+// returns, because the client must receive none after the listener's end.
 func (g *gateway) admit(fd int, from wire.Endpoint) bool {
 	if g.path == "" {
 		atOnce(fd, unix.AF_INET)

@@ -40,9 +40,9 @@ func (s *said) types(t testing.TB) (types []wire.Type) {
 	return types
 }
 
-// TestAcceptedIsToldAtOnce holds that the client has been told of a connection
-// when its listener goes on, so that it hears of none after the listener's end:
-// it could not know that one from a lie.
+// TestAcceptedIsToldAtOnce checks that Accepted has been sent when the listener
+// goes on, so that the client receives none after the listener's end: it could
+// not distinguish that from a forgery.
 func TestAcceptedIsToldAtOnce(t *testing.T) {
 	for range 50 {
 		c, s := testConn(), &said{}

@@ -75,8 +75,9 @@ func (l *link) read(rawRead func(func(uintptr) bool) error, n int) (buf *[]byte,
 	return buf, got, err
 }
 
-// pumpInward writes what the client sends until it sends no more or nobody
-// reads it. Bytes that nobody reads are dropped, and the client is told.
+// pumpInward writes what the client sends until the client ends the channel or
+// the process inside stops reading. Bytes that are not read are dropped, and
+// the guest sends Stop.
 func (l *link) pumpInward(file *os.File) {
 	for {
 		chunk, err := l.inbox.Take()

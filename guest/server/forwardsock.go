@@ -24,8 +24,8 @@ func sockaddr(e wire.Endpoint) (unix.Sockaddr, int) {
 	return &unix.SockaddrUnix{Name: e.Host}, unix.AF_UNIX
 }
 
-// endpoint translates an address that the kernel told. The names of
-// abstract sockets, which only peers of Unix sockets can have, are left out.
+// endpoint translates an address of the kernel. The names of abstract sockets,
+// which only peers of Unix sockets can have, are left out.
 func endpoint(sa unix.Sockaddr) wire.Endpoint {
 	switch sa := sa.(type) {
 	case *unix.SockaddrInet4:
@@ -130,9 +130,9 @@ func established(file *os.File) error {
 	return result
 }
 
-// joinsItself reports whether a TCP socket has been connected to itself,
-// which happens when it was given the very port that it dials and nobody
-// listens there.
+// joinsItself reports whether a TCP socket has been connected to itself, which
+// happens when it was given the very port that it dials and no socket listens
+// there.
 func joinsItself(file *os.File) bool {
 	local, remote := endpointsOf(file)
 	return local.Family != wire.FamilyUnix && local == remote

@@ -26,9 +26,9 @@ const (
 //
 // A command counts as starting until it ends, and no longer than [maxYouth]
 // from its turn; when its program waits for something, [youth] is enough. So
-// commands that stay hold up nobody, and each one gets its turn whatever
-// those before it do. Clients take turns, so that one that asks for very
-// much waits for itself alone.
+// long commands delay no others, and each one gets its turn whatever those
+// before it do. Clients take turns, so that one that asks for very much waits
+// for itself alone.
 //
 // A gate costs nothing but a lock while fewer commands start than may. Its
 // methods are safe for concurrent use.
@@ -38,9 +38,9 @@ type gate struct {
 
 	mu      sync.Mutex
 	young   []*pass  // that start
-	queues  []*queue // in which somebody waits, the next one first
+	queues  []*queue // in which commands wait, the next one first
 	look    *time.Timer
-	looking bool // look runs, as it does whenever somebody waits
+	looking bool // look runs, as it does whenever commands wait
 	closed  bool
 }
 
@@ -75,15 +75,15 @@ func newGate(processors int) *gate {
 	return g
 }
 
-// enter reports whether p may start at once. If not, its start is called
-// when it is its turn, on the goroutine of whoever makes way. After enter
-// there must be a leave.
+// enter reports whether p may start at once. If not, its start is called when
+// it is its turn, on the goroutine that makes way. After enter there must be a
+// leave.
 func (g *gate) enter(p *pass) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	if len(g.young) >= g.width && len(g.queues) == 0 {
-		g.dismiss(now) // nobody has looked, because nobody waited
+		g.dismiss(now) // look has not run, because no command waited
 	}
 	if len(g.young) < g.width && len(g.queues) == 0 && !g.closed {
 		g.begin(p, now)
@@ -101,7 +101,7 @@ func (g *gate) enter(p *pass) bool {
 	return false
 }
 
-// crowded reports whether somebody waits.
+// crowded reports whether a command waits.
 func (g *gate) crowded() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,7 +136,7 @@ func (g *gate) withdraw(p *pass) bool {
 	return true
 }
 
-// close lets nobody start any more.
+// close lets no more commands start.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,7 +157,8 @@ func (g *gate) mature() {
 	start(next)
 }
 
-// dismiss forgets who has started long enough. Precondition: mu is held.
+// dismiss removes the commands that have been starting for long enough.
+// Precondition: mu is held.
 func (g *gate) dismiss(now time.Time) {
 	kept := g.young[:0]
 	for _, p := range g.young {

@@ -12,13 +12,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// A gateRig is a gate and who has started through it, in order.
+// A gateRig is a gate and the commands that have started through it, in order.
 type gateRig struct {
 	*gate
 	started []string
 }
 
-// newGateRig returns a gate for two at once at which nobody grows old.
+// newGateRig returns a gate for two at once at which commands count as starting
+// for ever.
 func newGateRig() *gateRig {
 	r := &gateRig{gate: newGate(1)}
 	r.youth, r.maxYouth = time.Hour, time.Hour
@@ -108,7 +109,7 @@ func TestGateClosesForGood(t *testing.T) {
 	r.want(t, "a", "b")
 }
 
-// TestGateIsNotHeldUp holds that whoever waits starts though nobody before
+// TestGateIsNotHeldUp checks that a waiting command starts though none before
 // it ends: soon when those wait for something, later when they work.
 func TestGateIsNotHeldUp(t *testing.T) {
 	for name, busy := range map[string]bool{"idle": false, "busy": true} {
@@ -138,8 +139,8 @@ func TestGateIsNotHeldUp(t *testing.T) {
 	}
 }
 
-// TestGateLooksAtOnce holds that whoever comes to commands that started long
-// ago does not wait for them at all.
+// TestGateLooksAtOnce checks that a command does not wait at all for others
+// that started long ago.
 func TestGateLooksAtOnce(t *testing.T) {
 	r, q := newGateRig(), &queue{}
 	a := r.ask("a", q)

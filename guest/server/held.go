@@ -13,8 +13,8 @@ const (
 	// answersHeld is about how long an answer to one of many is held back
 	// at most.
 	answersHeld = time.Millisecond
-	// endsHeld is the same for the end of an output, which is told by that
-	// of its command too, usually at once.
+	// endsHeld is the same for the end of an output, which the end of its
+	// command reports too, usually at once.
 	endsHeld = 20 * time.Millisecond
 )
 

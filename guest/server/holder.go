@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdWithin bounds how long a holder may take for anything: it is two starts
-// of a program at most, and nobody who hurries waits so long, for the end of a
-// tree is also that of the holder in it, and that ends the wait.
+// holdWithin bounds how long a descriptor store may take for anything: that is
+// two starts of a program at most. To end the tree of a shell takes no longer
+// for it, because that ends the store too, which ends the wait.
 const holdWithin = time.Minute
 
-// errHolder means that the holder does not do its work.
+// errHolder means that the descriptor store does not do its work.
 var errHolder = errors.New("the shell's holder does not answer as it should")
 
 // A holder is the guest's end of the socket to the process that holds
@@ -40,8 +40,8 @@ func newHolder() (h *holder, theirs int, err error) {
 	return &holder{sock: os.NewFile(uintptr(pair[0]), "holder")}, pair[1], nil
 }
 
-// greet waits for the process number of the holder and the name of the
-// shell, which come in any order. A shell that could not be started is an
+// greet waits for the process number of the descriptor store and the name of
+// the shell, which come in any order. A shell that could not be started is an
 // unix.Errno.
 func (h *holder) greet() (pid int, program string, err error) {
 	if err := h.sock.SetReadDeadline(time.Now().Add(holdWithin)); err != nil {
@@ -67,8 +67,8 @@ func (h *holder) greet() (pid int, program string, err error) {
 	return pid, program, nil
 }
 
-// receive returns the next message, which has at least one byte. The end of
-// the socket is io.EOF, also where something was left that nobody has read.
+// receive returns the next message, which has at least one byte. The end of the
+// socket is io.EOF, also where something was left unread.
 func (h *holder) receive() ([]byte, error) {
 	b := make([]byte, maxMessage)
 	n, err := h.sock.Read(b)
@@ -101,8 +101,8 @@ func (h *holder) put(puts ...put) error {
 // else is sent.
 func (h *holder) tell(fd int) error { return h.send([]byte{fdstoreTell}, []int{fd}) }
 
-// drain has the holder read and forget what comes from fd, for as long as
-// somebody can write there.
+// drain has the descriptor store read and discard what comes from fd, for as
+// long as a process can write there.
 func (h *holder) drain(fd int) error { return h.send([]byte{fdstoreDrain}, []int{fd}) }
 
 func (h *holder) send(message []byte, fds []int) error {
@@ -144,5 +144,5 @@ func (h *holder) settle() error {
 	return nil
 }
 
-// close lets go of the holder, which then ends by itself.
+// close closes the socket, which ends the descriptor store.
 func (h *holder) close() { h.sock.Close() }

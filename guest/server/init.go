@@ -108,7 +108,7 @@ func Init(args []string) int {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain(err)
 	}
-	// Nothing but who started us can have blocked it by now.
+	// Only the parent of this process can have blocked it by now.
 	if !c.masked && !blockedSigs(Stop) {
 		return complain(restart(args))
 	}
@@ -184,8 +184,8 @@ func runInit(c initConfig) error {
 	return err
 }
 
-// begin furnishes the Server and starts to serve. Whoever has a channel to us
-// from our birth on is greeted before, and his requests wait.
+// begin furnishes the Server and starts to serve. A client that has an
+// inherited channel is greeted before, and its requests wait.
 func (s *Server) begin(c initConfig, o outfit) (over <-chan struct{}, err error) {
 	if c.accept < 0 {
 		if err := s.furnish(o); err != nil {
@@ -196,7 +196,7 @@ func (s *Server) begin(c initConfig, o outfit) (over <-chan struct{}, err error)
 	if over, err = s.open(c); err != nil {
 		return nil, err
 	}
-	runtime.Gosched() // or who is there already would be greeted once we wait for something
+	runtime.Gosched() // or a client that has connected already would be greeted only when this goroutine waits
 	return over, s.furnish(o)
 }
 

@@ -22,8 +22,8 @@ type input struct {
 	ended chan struct{} // closed when pump has returned
 }
 
-// pump writes until the channel ends or nobody reads it. Bytes that nobody
-// reads are dropped, and the client is told to stop.
+// pump writes until the channel ends or the command stops reading. Bytes that
+// are not read are dropped, and the guest sends Stop.
 func (in *input) pump() {
 	defer close(in.ended)
 	lineStart := true

@@ -94,7 +94,7 @@ func (m *command) launch() *wire.Failed {
 	r, err := proc.reportWithin(launchWithin)
 	switch {
 	case err != nil:
-		// The program may run by now, and nobody would ever look after it.
+		// The program may run by now, and nothing else would ever end it.
 		m.stage = proc
 		m.sweep()
 		return failure(wire.KindInternal, errors.New("the stage of the command does not answer"))

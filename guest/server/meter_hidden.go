@@ -10,15 +10,16 @@ import (
 )
 
 // A hidden is what a process has had done by children whose end it ignores
-// (SIGCHLD, SA_NOCLDWAIT): the kernel adds their time to nobody's. Those that
+// (SIGCHLD, SA_NOCLDWAIT): the kernel adds their time to no process. Those that
 // live from one look to the next are known. Shorter ones are met by chance: one
 // that keeps a processor busy for a tenth of the time between two looks is met
-// at every tenth. So each that was met once, running, stands for as much as lies
-// between two looks, and on the whole that is what they have used; less the share
-// of it in which they had to wait for a processor.
+// at every tenth. So each that was met once, running, stands for as much as
+// lies between two looks, and on the whole that is what they have used; less
+// the share of it in which they had to wait for a processor.
 //
-// Who waits for its children is given what they have used by the kernel, and has
-// hidden nothing: that is taken off, and so is as much as chance may have added.
+// To a process that waits for its children the kernel adds what they have used,
+// and nothing is hidden: that is subtracted, and so is as much as chance may
+// have added.
 type hidden struct {
 	any   bool
 	begin time.Duration // what the process had been given for its children at first

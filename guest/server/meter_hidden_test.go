@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// nobody is more than any process can have as its number, so that the kernel has
-// no clock of it.
+// A number greater than that of any process, so that the kernel has no clock
+// for it.
 const nobody = 1 << 23
 
 // TestHidden looks for ten seconds, twenty times a second, at a process that

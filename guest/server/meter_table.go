@@ -1,13 +1,12 @@
 //go:build linux
 
-// Meter: this part of the package counts what the processes of a command use together:
-// processor time, memory, processes, and the open files of the one that has
-// the most.
+// This file counts what the processes of a command use together: processor
+// time, memory, processes, and the open files of the one that has the most.
 //
-// A command's processes are the descendants of its stage (package proctree
-// says why that is all of them). What is counted is read from /proc, in a
-// [Table] of all processes that serves every command at once, so that it
-// costs the same for one command as for many.
+// A command's processes are the descendants of its shim (proctree.go says why
+// that is all of them). What is counted is read from /proc, in a [Table] of all
+// processes that serves every command at once, so that it costs the same for
+// one command as for many.
 
 package server
 
@@ -22,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tick is the unit of processor time in /proc. User space is told hundredths
-// of a second on every architecture that we know.
+// tick is the unit of processor time in /proc. The kernel reports hundredths of
+// a second to user space on every architecture that we know.
 const tick = 10 * time.Millisecond
 
 // statSize is more than a stat file has.

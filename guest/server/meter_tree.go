@@ -57,7 +57,7 @@ type meterTree struct {
 
 	members []stat
 	buf     []byte
-	waited  func(pid int) (wait time.Duration, ok bool) // nil where nobody tells
+	waited  func(pid int) (wait time.Duration, ok bool) // nil where it is not known
 }
 
 // An entry is a process that was seen.
@@ -195,9 +195,10 @@ func (t *meterTree) time(tab *meterTable, root stat) time.Duration {
 	return sum - min(sum, t.base)
 }
 
-// own is the processor time of a process itself. Its clock, which everybody may
-// read, is not told apart from that of another process that has got its number
-// since; such a one has used less than what the table says, or next to nothing.
+// own is the processor time of a process itself. Its clock, which every process
+// may read, cannot be distinguished from that of another process that has got
+// its number since; such a process has used less than what the table says, or
+// next to nothing.
 func (t *meterTree) own(m stat) time.Duration {
 	d := ticks(m.own)
 	var now unix.Timespec

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Observe: this part of the package sees what commands try to change: it takes the system
-// calls that their filter hands to the guest, lets each go on at once, and
-// then finds out whether it was about something that the wall does not let
-// them change.
+// This file describes the seccomp notifier, which observes what commands try to
+// change: it takes the system calls that their filter hands to the guest, lets
+// each go on at once, and then finds out whether it was about something that
+// the sandbox does not let them change.
 //
 // It decides nothing. What a call is allowed to do is the business of mounts,
 // Landlock and the filter; here is only evidence for people. A program that

@@ -219,8 +219,8 @@ func (o *notifierObserver) Resolve(s *notifierSighting) []wire.Attempt {
 	return found
 }
 
-// sensible reports whether a call could have done anything at a place: one
-// that fails for another reason was stopped by nobody.
+// sensible reports whether a call could have done anything at a place: one that
+// fails for another reason was not stopped by the sandbox.
 func (k kind) sensible(at place) bool {
 	switch {
 	case at.closed:

@@ -36,9 +36,9 @@ type response struct {
 // ErrNone says that no call waits.
 var errNone = errors.New("no call waits")
 
-// Hasten has the kernel wake up who takes a call, and its process again, on the
-// processor that they come from, where it is new enough (6.6): one waits for
-// the other anyway. Without that they are only slower.
+// Hasten has the kernel wake up the reader of a call, and the calling process
+// again, on the processor that they come from, where it is new enough (6.6):
+// one waits for the other anyway. Without that they are only slower.
 func hastenNotifier(listener int) {
 	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 }

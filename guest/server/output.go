@@ -62,10 +62,10 @@ const (
 	ended          // end of file
 )
 
-// pump reads and sends until the end of the file, or, once finish was
-// called, until nothing is there any more. Where the client wants no more it
-// ends, unless o is endless: then it reads on and sends nothing, so that
-// nobody else reads from a pipe that serves the next line.
+// pump reads and sends until the end of the file, or, once finish was called,
+// until nothing is there any more. Where the client wants no more it ends,
+// unless o is endless: then it reads on and sends nothing, so that no other
+// goroutine reads from a pipe that serves the next line.
 func (o *output) pump() {
 	defer close(o.ended)
 	conn, err := o.file.SyscallConn()

@@ -32,9 +32,9 @@ func TestOutputLastBytes(t *testing.T) {
 	}
 }
 
-// lastBytes runs one output and returns what it sent. The slots of the
-// buffers take nothing in, so that who gets a buffer, or gives it back, waits
-// for the test.
+// lastBytes runs one output and returns what it sent. The slots of the buffers
+// are full, so that a goroutine that gets a buffer, or gives it back, waits for
+// the test.
 func lastBytes(t *testing.T, bufs *buffers, end func(*output)) string {
 	f, write := pipe(t)
 	w := write()
@@ -65,8 +65,8 @@ func lastBytes(t *testing.T, bufs *buffers, end func(*output)) string {
 }
 
 // TestOutputUnwanted holds that the output of a line which the client does not
-// want is read to the end of the line, however often nobody writes there, and
-// that nobody reads there afterwards.
+// want is read to the end of the line, however often no process can write
+// there, and that no goroutine reads there afterwards.
 func TestOutputUnwanted(t *testing.T) {
 	free := &sync.Pool{New: func() any { b := make([]byte, wire.HeaderLen+wire.MaxData); return &b }}
 	f, write := pipe(t)

@@ -23,9 +23,9 @@ func fromOutside(fd int) bool {
 }
 
 // fromEngine accepts processes that an engine put into the namespace: their
-// parent is outside and shows as 0, while orphans of user code become
-// children of process 1. When the peer's program can be told it must be our
-// own. Usually it cannot, because a relay is not dumpable.
+// parent is outside and shows as 0, while orphans of user code become children
+// of process 1. When the peer's program can be determined it must be our own.
+// Usually it cannot, because a relay is not dumpable.
 //
 // The number in the credentials could belong to another process by now;
 // where the kernel has SO_PEERPIDFD the peer is held to be alive after the

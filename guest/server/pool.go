@@ -102,8 +102,8 @@ func (p *pool) note() {
 	}
 }
 
-// warm makes sure that one stage is ready or on its way. A failure is left
-// to the next take, which has somebody to tell.
+// warm makes sure that one shim is ready or on its way. It ignores a failure,
+// which the next take returns to its caller.
 func (p *pool) warm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Procname: this part of the package names the guest's processes for people who look at a
-// list of them. A program that was started through /proc/self/exe, as they
-// are, would be called "exe".
+// This file names the guest's processes for people who look at a list of them.
+// A program that was started through /proc/self/exe, as they are, would be
+// called "exe".
 
 package server
 

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Proctree: this part of the package finds and ends all descendants of a process.
+// This file finds and ends all descendants of a process.
 //
 // The root of a tree is a subreaper (see prctl(2), PR_SET_CHILD_SUBREAPER):
 // a descendant whose parent dies becomes the root's child, so double forks
@@ -134,8 +134,8 @@ func parseProctree(b []byte) (proctreeProc, bool) {
 	return p, err == nil
 }
 
-// threads is the number of threads in what follows the state in a stat file, and
-// 0 where that is not told.
+// threads is the number of threads in what follows the state in a stat file,
+// and 0 where the file does not say.
 func threads(rest []byte) int {
 	const field = 16 // from the one after the state
 	words := bytes.Fields(rest)
@@ -146,9 +146,9 @@ func threads(rest []byte) int {
 	return n
 }
 
-// Descendants returns the processes of all below root, without root and
-// without the subtrees whose top is in except. Zombies are left out; their
-// children belong to somebody else already.
+// Descendants returns the processes of all below root, without root and without
+// the subtrees whose top is in except. Zombies are left out; their children
+// have another parent already.
 func descendantsProctree(all []proctreeProc, root int, except func(pid int) bool) []proctreeProc {
 	children := make(map[int][]proctreeProc, len(all))
 	for _, p := range all {
@@ -217,10 +217,10 @@ func killProctree(t proctreeTree, limit time.Duration) error {
 	}
 }
 
-// kill ends p, unless its number is somebody else's by now: p was seen up to
-// seconds ago, and may have been ended by another process of its tree since.
-// A child that was adopted by a process inside the tree is passed over, too;
-// the next round knows its parent.
+// kill ends p, unless its number belongs to another process by now: p was seen
+// up to seconds ago, and may have been ended by another process of its tree
+// since. A child that was adopted by a process inside the tree is passed over,
+// too; the next round knows its parent.
 func kill(p proctreeProc, root int) {
 	now, ok := readProctree(p.PID, make([]byte, proctreeStatSize))
 	if ok && (now.Parent == p.Parent || now.Parent == root) {

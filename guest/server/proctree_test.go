@@ -76,7 +76,7 @@ func TestDescendants(t *testing.T) {
 }
 
 // TestKillSparesAReusedNumber kills processes that were seen with another
-// parent, as if their numbers had been given to somebody else meanwhile.
+// parent, as if their numbers had been given to other processes meanwhile.
 func TestKillSparesAReusedNumber(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

@@ -21,11 +21,12 @@ const (
 // A Dialect is the language of one running shell.
 type protocolDialect struct {
 	bash bool
-	dir  string // of the holder's descriptors, with a slash
+	dir  string // of the store's descriptors, with a slash
 }
 
-// For returns the dialect of the program, which is "bash" or "sh", with the
-// given holder. Any other name is not known.
+// For returns the shell protocol of the program, which is "bash" or "sh", with
+// the descriptor store that has the process number holder. It reports false for
+// any other name.
 func forProtocol(program string, holder int) (protocolDialect, bool) {
 	d := protocolDialect{bash: program == "bash", dir: "/proc/" + strconv.Itoa(holder) + "/fd/"}
 	return d, d.bash || program == "sh"
@@ -38,7 +39,7 @@ func (d protocolDialect) Packets() bool { return !d.bash }
 type protocolOutputs uint8
 
 const (
-	// Opened are opened for the line, by the holder's path.
+	// Opened are opened for the line, by the path of the descriptor store.
 	protocolOpened protocolOutputs = iota
 	// Taken are the same, and the shell opens them for itself too when the
 	// line has ended, and says whether it could.
@@ -65,7 +66,7 @@ type protocolLine struct {
 	Traps   bool            // bash is to tell the traps that it has for itself too, see [MayTrap]
 	Text    string          // without NUL
 	Token   string
-	Stdin   bool // from the holder; /dev/null otherwise
+	Stdin   bool // from the descriptor store; /dev/null otherwise
 	Stdout  bool
 	Stderr  bool
 	Merge   bool // standard error goes where standard output goes
@@ -74,10 +75,10 @@ type protocolLine struct {
 // A Script is what to write into the pipe of a shell's script for one line.
 type protocolScript struct {
 	Writes []string // one write each
-	Slot   bool     // Text is to be put into the holder's slot for it first
+	Slot   bool     // Text is to be put into the store's slot for it first
 	Text   string   // what is run
-	// Silent is whether the shell says nothing but its state when that has come
-	// to its end: nobody is woken up for it.
+	// Silent is whether the shell writes its state alone, and no message after
+	// it, so that the guest is not woken up.
 	Silent bool
 	Effect protocolEffect // the shell tells its state if that is Changes
 
@@ -161,10 +162,10 @@ func (d protocolDialect) print(l protocolLine) string {
 	return "{ " + l.Text + "\n}>&" + ownStdout + " 2>&" + errOut + ";__SandboX \"$?\" " + l.Token + "\n\n"
 }
 
-// mend has bash set its parser right, before that reads anything else. After
-// a command substitution that was not closed, bash 5.2 is about to write
-// beside its memory. A failed parse is told by the line's status; one in
-// what the line evaluates may be followed by something that succeeds.
+// mend has bash set its parser right, before that reads anything else. After a
+// command substitution that was not closed, bash 5.2 is about to write beside
+// its memory. A failed parse shows in the line's status; one in what the line
+// evaluates may be followed by something that succeeds.
 func mend(text string) string {
 	for _, word := range []string{"eval", "source", ". "} {
 		if strings.Contains(text, word) {

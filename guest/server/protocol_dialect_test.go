@@ -101,7 +101,7 @@ func TestAnswersOpenNothing(t *testing.T) {
 	for _, program := range []string{"bash", "sh"} {
 		d, _ := forProtocol(program, 7)
 		text, _, _ := strings.Cut(strings.ReplaceAll(d.Prelude(false), "eval ')' 2>|/dev/null", ""), "readonly -f")
-		text = strings.ReplaceAll(text, "exec 250>|/proc/7/fd/3 251>|/proc/7/fd/4", "") // it was told to, for lines to come
+		text = strings.ReplaceAll(text, "exec 250>|/proc/7/fd/3 251>|/proc/7/fd/4", "") // it was asked to, for lines to come
 		if strings.Contains(text, "</") || strings.Contains(text, ">/") || strings.Contains(text, "|/") {
 			t.Errorf("%s opens something for an answer:\n%s", program, text)
 		}

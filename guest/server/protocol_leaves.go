@@ -100,7 +100,7 @@ func (l *leaver) redirect() bool {
 		word, ok := l.word()
 		return ok && (word == "1" || word == "2")
 	}
-	l.effect = protocolLeaves // whoever opens a file may have to wait, or get at what the shell reads
+	l.effect = protocolLeaves // a line that opens a file may have to wait, or get at what the shell reads
 	if to, ok := strings.CutPrefix(l.text, ">>"); ok {
 		l.text = to
 	} else {
@@ -196,9 +196,9 @@ func isBash(name string) bool {
 	return false
 }
 
-// trapsHead begins the state of a shell that has told the traps that it has for
-// itself; in what the shell prints, \n is a newline. They follow line by line, and
-// a brace.
+// trapsHead begins the state of a shell that has listed the traps that it has
+// for itself; in what the shell prints, \n is a newline. They follow line by
+// line, and a brace.
 const trapsHead = `__sandbox_traps() {\nbuiltin unset -f __sandbox_traps\n`
 
 // MayTrap reports whether a line can give a usual shell of bash a trap on DEBUG,
@@ -282,7 +282,7 @@ func usualProtocol(head, tail []byte) bool {
 	if !whole || len(lines) < 3 {
 		return false
 	}
-	// What else there is would be told between these two.
+	// Anything else in the state would be between these two.
 	mask, end := lines[len(lines)-2], strings.Split(string(lines[len(lines)-1]), " ")
 	digits, ok := bytes.CutPrefix(mask, []byte("umask "))
 	if !ok || len(bytes.Trim(digits, "01234567")) > 0 || len(end) != 3 || end[0] != "__sandbox_end" {

@@ -74,10 +74,10 @@ func TestEffectKnowsBash(t *testing.T) {
 	}
 }
 
-// TestEffectIsTrue has bash run whatever of many lines is thought to leave it as
-// it was, the same way as a guest does, and looks. The lines are of pieces that
-// mean something to bash. They can write to files, so none of them names one
-// outside, and nobody runs them who could write there.
+// TestEffectIsTrue has bash run whatever of many lines is thought to leave it
+// as it was, the same way as a guest does, and looks. The lines are of pieces
+// that mean something to bash. They can write to files, so none of them names
+// one outside, and the test does not run them as a user that could write there.
 func TestEffectIsTrue(t *testing.T) {
 	bash := findBash(t)
 	d, _ := forProtocol("bash", 7)

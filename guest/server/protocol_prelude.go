@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// Prelude returns what a new shell reads before its first line. With
-// restore it takes up the state that lies in the holder's slot for it.
+// Prelude returns what a new shell reads before its first line. With restore it
+// takes up the state that lies in the slot for it.
 func (d protocolDialect) Prelude(restore bool) string {
 	text := shPrelude
 	more := shRestore
@@ -61,12 +61,12 @@ func (d protocolDialect) Prelude(restore bool) string {
 // standard input cannot be read by a trap, and is not the script.
 //
 // Some shells do not answer: those in which no line can have its outputs,
-// because the holder is gone, their own are, or they are restricted (r); those
-// that end now (onecmd); those of which the line has closed what bash keeps its
-// descriptors in, so that their standard output still is the line's; and those
-// without eval, in which nothing would run.
+// because the descriptor store is gone, their own are, or they are restricted
+// (r); those that end now (onecmd); those of which the line has closed what
+// bash keeps its descriptors in, so that their standard output still is the
+// line's; and those without eval, in which nothing would run.
 //
-// Told to take its outputs it opens them last of all, where nobody waits for
+// With "take" the shell opens its outputs last of all, when nothing waits for
 // it, unless their numbers are in use, and says whether it has them. Under
 // builtin instead of command, exec would keep nothing; and without either a
 // posix shell would end where that fails.

@@ -33,13 +33,12 @@ func (s *Server) watchChildren() {
 	}
 }
 
-// awaitStop returns when somebody outside wishes to stop the guest.
+// awaitStop returns when a process outside asks the guest to stop.
 //
-// As process 1 it listens to sigs.Stop, and only to a sender that our
-// namespace does not know, whose number is 0: user code cannot be that. To
-// SIGTERM and SIGINT, whose sender cannot be told, it listens where it has
-// said so by open: as an ordinary process, and where Landlock keeps
-// commands from signalling us.
+// As process 1 it listens to sigs.Stop, and only to a sender that our namespace
+// does not know, whose number is 0: user code cannot be that. To SIGTERM and
+// SIGINT, whose sender cannot be determined, it listens only if open is set: as
+// an ordinary process, and where Landlock keeps commands from signalling us.
 func awaitStop(fd *os.File, open bool) error {
 	plain := make(chan os.Signal, 1)
 	if open {
@@ -102,7 +101,7 @@ func (s *Server) end() {
 	s.counted.close()
 	send := func(sig unix.Signal) {
 		if os.Getpid() == 1 {
-			_ = unix.Kill(-1, sig) // nobody left is fine
+			_ = unix.Kill(-1, sig) // that no process is left is fine
 			return
 		}
 		_ = signalProctree(proctreeTree{Root: os.Getpid()}, sig)

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Prove: this part of the package finds out from inside whether a wall is what it was meant to
-// be. Its caller is held by everything that holds commands; it leaves nothing
-// changed behind.
+// This file checks from inside whether a sandbox is confined as it was meant to
+// be. Its process is confined by everything that confines commands; the checks
+// leave nothing changed behind.
 
 package server
 
@@ -191,7 +191,7 @@ func selfcheckErrnoOf(err error) unix.Errno {
 	return errno
 }
 
-// name is one that nobody else has.
+// name returns a name that no other program has.
 func name() string {
 	var b [8]byte
 	_, _ = unix.Getrandom(b[:], 0) // does not fail for so few

@@ -25,7 +25,7 @@ type Server struct {
 	furnished chan struct{}
 
 	nursery *nursery
-	eyes    *eyes // nil: nobody looks
+	eyes    *eyes // nil: attempts are not observed
 	pool    *pool
 	counted *pool // of stages whose processes are counted; empty until a command needs one
 	gate    *gate
@@ -60,9 +60,10 @@ type Server struct {
 	sessions map[int]bool       // of running commands, by their program's pid
 }
 
-// newServer returns a Server that can say what a guest with conf does here,
-// and takes requests once it is furnished. That comes apart because the rest
-// takes a while, and who is greeted before has something to do meanwhile.
+// newServer returns a Server that can say what a guest with conf does here, and
+// takes requests once it is furnished. The two steps are separate because the
+// second takes a while, and a client that is greeted before it can go on
+// meanwhile.
 func newServer(conf wire.Config, isolation shimIsolation) *Server {
 	s := &Server{
 		furnished: make(chan struct{}),

@@ -24,13 +24,13 @@ type shell struct {
 
 	mu       sync.Mutex
 	proc     *shellProc // nil while there is none
-	starting bool       // proc has not told its state yet
+	starting bool       // proc has not reported its state yet
 	current  *shellLine // the line that has not been answered
 	over     bool       // stop is closed
 
 	// Of the goroutine of the shell.
 	state    *shellState
-	lost     bool // a process has ended, and no line was told
+	lost     bool // a process has ended, which no line has reported yet
 	failures int  // in a row, to take up the state
 }
 

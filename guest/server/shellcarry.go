@@ -11,7 +11,7 @@ import (
 
 const (
 	// quick is how long a line may take so that what it has written is sent
-	// with its end, and nobody waits for it meanwhile. Goroutines that do
+	// with its end, and no goroutine waits for it meanwhile. Goroutines that do
 	// cost a line as much time as a builtin needs.
 	quick = time.Millisecond
 	// quickOutput bounds in bytes what is sent like that. It is less than a
@@ -65,7 +65,7 @@ func (l *shellLine) send(p *shellProc, ch, n int) {
 	for n > 0 {
 		got, err := readNow(p.outputs[ch], p.buf[:min(n, len(p.buf))])
 		if err != nil {
-			return // somebody who shares the pipe has taken it
+			return // another process that shares the pipe has read it
 		}
 		n -= got
 		if _, err := l.cmd.credits[ch].Take(got); err != nil {

@@ -17,7 +17,7 @@ type kept struct {
 	side   *side
 	ticket uint32
 	from   string // the program whose state was handed over, or empty
-	part   bool   // not all of it was taken up, and no line was told
+	part   bool   // not all of it was taken up, which no line has reported yet
 }
 
 // openKept opens the stream of a shell whose state the host keeps too.
@@ -74,8 +74,8 @@ func (s *shell) takenUp(refused *wire.Failed) *wire.Failed {
 	return nil
 }
 
-// foreign reports whether the state was told by another program than the
-// one that is to take it up, which would not understand it.
+// foreign reports whether the state was written by another program than the one
+// that is to take it up, which would not understand it.
 func (s *shell) foreign(p *shellProc) bool {
 	return s.kept.from != "" && s.kept.from != p.program
 }

@@ -14,20 +14,20 @@ import (
 const calmLines = 2
 
 // own decides where the next line of a shell has its outputs from. To open them
-// costs a line that only prints a third of its time, and as much as all else where
-// opening for writing is observed. So a shell keeps them open itself while its
-// lines make no processes: nobody but the shell can write to the pipes then, as
-// when they are found deserted. With the first new process of the sandbox, whoever
-// made it, that is over: the pipes are left to it, and the shell lets go of them
-// before its next line. After a line that only prints nobody looks for one; the
-// line that follows does.
+// costs a line that only prints a third of its time, and as much as everything
+// else where opening for writing is observed. So a shell keeps them open itself
+// while its lines make no processes: only the shell can write to the pipes
+// then, as when they are found deserted. With the first new process of the
+// sandbox, from any command, that is over: the pipes are left to it, and the
+// shell lets go of them before its next line. After a line that only prints the
+// guest does not look for one; it does after the line that follows.
 //
-// A descriptor that a line has copied (exec 3>&1) writes to nobody in later
-// lines, unless they have the same pipes: then it is heard with them.
+// What a descriptor that a line has copied (exec 3>&1) writes in later lines is
+// dropped, unless they have the same pipes: then it is part of their output.
 type own struct {
 	last  string // number of the last process of the sandbox when the last line ended; empty is not known
 	calm  int    // lines in a row without a new one
-	has   bool   // the shell has its outputs, which nobody else has
+	has   bool   // the shell has its outputs, which no other process has
 	drop  bool   // the shell has outputs that others may have too
 	never bool   // it could not take them
 }
@@ -64,8 +64,8 @@ func (o *own) ended(from protocolOutputs, last string, has bool) (alone bool) {
 }
 
 // lastProcess returns the number of the process that was made last in this
-// sandbox, or nothing where it cannot be told: the last word of /proc/loadavg,
-// which counts in the namespace of who reads it, see proc_loadavg(5).
+// sandbox, or nothing where it is not known: the last word of /proc/loadavg,
+// which counts in the namespace of the reader, see proc_loadavg(5).
 func (s *Server) lastProcess() string {
 	if s.loadFD < 0 {
 		return ""

@@ -80,8 +80,8 @@ func (p *shellProc) release() {
 	}
 }
 
-// say writes to the script. An error means that the shell has seen nothing:
-// one that ends with the first of several writes has been told all it needs.
+// say writes to the script. An error means that the shell has seen nothing: one
+// that ends with the first of several writes has received all it needs.
 func (p *shellProc) say(s protocolScript) error {
 	p.given = s
 	for i, w := range s.Writes {
@@ -95,9 +95,9 @@ func (p *shellProc) say(s protocolScript) error {
 	return nil
 }
 
-// hear reads the answer until done says that it is enough. When the shell
-// is gone, or cannot go on without its holder, that is io.EOF; when it can
-// say nothing more, errWedged.
+// hear reads the answer until done says that it is enough. When the shell is
+// gone, or cannot go on without its descriptor store, that is io.EOF; when it
+// can say nothing more, errWedged.
 //
 // It looks after the shell from time to time, the first time after first
 // and then less and less often; with idle always after first, and calls it,
@@ -231,9 +231,9 @@ func (l *shellLine) quieten(p *shellProc) error {
 	return nil
 }
 
-// renew keeps those pipes where nobody is left who could write there. In place
-// of the others the shell gets new ones, which are in their slots when
-// meanwhile has returned, and the old ones are let go of.
+// renew keeps those pipes that no process is left to write to. In place of the
+// others the shell gets new ones, which are in their slots when meanwhile has
+// returned, and the old ones are let go of.
 func (p *shellProc) renew(channels []int, meanwhile func() error) error {
 	var old []*os.File
 	var replace []int
@@ -267,20 +267,20 @@ func (p *shellProc) renew(channels []int, meanwhile func() error) error {
 	return nil
 }
 
-// deserted reports whether nobody can write to the pipe any more, and makes
+// deserted reports whether no process can write to the pipe any more, and makes
 // it ready to be read again.
 func (p *shellProc) deserted(f *os.File) bool {
 	_, err := readNow(f, p.buf)
 	return err == io.EOF && f.SetReadDeadline(time.Time{}) == nil
 }
 
-// letGo has the holder read the rest of an old output, if there is still
-// somebody who could write there: nobody shall get SIGPIPE or wait because
-// a line has ended.
+// letGo has the descriptor store read the rest of an old output, if there is
+// still a process that could write there, so that none gets SIGPIPE or waits
+// because a line has ended.
 func (p *shellProc) letGo(f *os.File) error {
 	_, err := readNow(f, p.buf)
 	if err != nil && err != unix.EAGAIN {
-		return nil // nobody
+		return nil // no writer is left
 	}
 	conn, err := f.SyscallConn()
 	if err != nil {

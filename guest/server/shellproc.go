@@ -39,7 +39,7 @@ type shellProc struct {
 	hold    *holder
 	script  *os.File // write end
 	control *os.File // read end
-	told    int      // read end of its standard output, where it tells its state; not polled, so that nobody wakes up for its parts. -1 for none
+	told    int      // read end of its standard output, for its state; not polled, so that its parts wake no goroutine up. -1 for none
 	text    *os.File // the file in hold.SlotText
 	dialect protocolDialect
 	program string
@@ -87,8 +87,8 @@ func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed
 	return p, nil
 }
 
-// shellCommand is the command by which a stage starts a shell. Limits that
-// would hinder the holder are for the shell alone, see hold.Args.
+// shellCommand is the command by which a shim starts a shell. Limits that would
+// hinder the descriptor store are for the shell alone, see argsFdstore.
 func shellCommand(m wire.Shell, bare bool) wire.Start {
 	s := wire.Start{Flags: wire.FlagNoStdin | wire.FlagNoStdout | wire.FlagNoStderr, Dir: m.Dir, Env: m.Env}
 	var own []fdstoreLimit
@@ -110,9 +110,9 @@ func shellCommand(m wire.Shell, bare bool) wire.Start {
 	return s
 }
 
-// openPipes makes what connects the guest with the shell and its holder,
-// and returns the ends of the shell, and that for control (as Stdout), which
-// the holder has too.
+// openPipes makes the pipes between the guest and the shell with its descriptor
+// store. It returns the ends of the shell, and that for control (as Stdout),
+// which the store has too.
 func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 	shell = &streams{}
 	var socket int

@@ -47,7 +47,7 @@ func (s *shell) start() *wire.Failed {
 	}
 	err = s.prepare(p, restore != nil)
 	if s.started() {
-		// Whoever has killed the line may be about to kill p.
+		// The client that has killed the line may be about to kill p.
 		s.abandon()
 		return failure(wire.KindInternal, errKilled)
 	}
@@ -58,8 +58,8 @@ func (s *shell) start() *wire.Failed {
 	return nil
 }
 
-// adopt makes p the process of the shell, unless the shell is to end or
-// nobody waits for p any more.
+// adopt makes p the process of the shell, unless the shell is to end or no line
+// waits for p any more.
 func (s *shell) adopt(p *shellProc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,9 +79,8 @@ func (s *shell) started() (killed bool) {
 	return s.current != nil && s.current.killed
 }
 
-// unprepared tells what has become of the state when it was not taken up as
-// a whole. Nothing runs on less than the kept state without anybody having
-// been told.
+// unprepared returns the failure for a state that was not taken up as a whole.
+// No line runs on less than the kept state unless that was reported before.
 func (s *shell) unprepared(err error) *wire.Failed {
 	text := "the shell does not start"
 	switch {

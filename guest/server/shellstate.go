@@ -13,8 +13,8 @@ const (
 	// maxState bounds the state that is kept of a shell in bytes. Of a larger
 	// one nothing is kept: the state before it stays.
 	maxState = wire.MaxSize
-	// roomyState is how long a file stays that is to be written again. What
-	// is left in it beyond the new state is nobody's.
+	// roomyState is how long a file stays that is to be written again. What is
+	// left in it beyond the new state is not used.
 	roomyState = 64 << 10
 )
 
@@ -22,20 +22,20 @@ const (
 // one said of itself after a line, as a script that only a shell reads, but for
 // its ends, see [dialect.Usual]. The next state goes to a second file, so that there is always a whole one.
 //
-// Where somebody outside wants to read it after our end, there is an index
-// too, see package snapshot.
+// If the client is to read the state after the end of the guest, there is an
+// index too, see snapshot_doc.go of package wire.
 type shellState struct {
 	files [2]*os.File
 	next  int      // the file that is written
-	line  uint32   // after which the next state is told
+	line  uint32   // after which the next state is written
 	size  int64    // of it, or beyond maxState
 	room  [2]int64 // what was written to the files at most since they were empty
 	err   error
 	good  *os.File // nil: there is none yet
 	whole int64    // size of what is kept
-	usual *bool    // it is that of a usual shell of bash; nil: nobody has looked
+	usual *bool    // it is that of a usual shell of bash; nil: not known yet
 
-	index  *os.File    // nil: nobody wants to know
+	index  *os.File    // nil: the client has not asked for one
 	sum    uint32      // of what was written
 	record wire.Record // the one in the index
 }
@@ -143,7 +143,7 @@ func (s *shellState) mayEnd() bool {
 func (s *shellState) over(line uint32) {
 	if r := s.record; r.Over < line {
 		r.Over = line
-		_ = s.publish(r) // who waits for it gives up after a while
+		_ = s.publish(r) // a client that waits for it gives up after a while
 	}
 }
 

@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepAfter is how long a shell may take to tell its state, after a line that
-// is followed by no other, before somebody looks for it.
+// keepAfter is how long a shell may take to write its state, after a line that
+// is followed by no other, before the guest looks for it.
 const keepAfter = 300 * time.Microsecond
 
-// A telling is the state that a shell has not told to its end yet. It is told
-// while the client hears of the end of the line and sends the next one, and a
-// shell reads that when it has told all: nobody has to wait, or to be woken
-// up, for the end. When a line has ended, the state after the one before is
-// kept.
+// A telling is the state that a shell has not written to its end yet. The shell
+// writes it while the client receives the end of the line and sends the next
+// one, and reads that line when it has written everything: the guest need not
+// wait, or be woken up, for the end. When a line has ended, the state after the
+// one before is kept.
 type telling struct {
 	rest *protocolAnswer // nil: there is none
 	by   time.Time       // until when
-	line uint32          // the line that is told after it
+	line uint32          // the line after which it is written
 }
 
 // over reports whether there is none.
@@ -35,9 +35,9 @@ func (t *telling) inTime(state *shellState) error {
 	return nil
 }
 
-// keepState hears the state of the shell to its end. A usual one fits into
-// its pipe and is read at once when it is there; for a larger one, the
-// shell waits until somebody has looked.
+// keepState reads the state of the shell to its end. A usual one fits into its
+// pipe and is read at once when it is there; for a larger one, the shell waits
+// until the guest has read a part.
 func (p *shellProc) keepState(a *protocolAnswer, state *shellState) error {
 	deadline := time.Now().Add(stateWithin)
 	err := p.hear(a, state, a.Complete, stateLook, func() error {
@@ -102,8 +102,9 @@ func (p *shellProc) expect(line uint32, state *shellState) {
 	}
 }
 
-// takeNow takes what there is of the rest while the shell has no other line.
-// One that has read all of its script has told all that it will ever tell.
+// takeNow takes what there is of the rest while the shell has no other line. A
+// shell that has read all of its script has written everything that it will
+// ever write.
 func (p *shellProc) takeNow(state *shellState) error {
 	if p.telling.over() {
 		return nil
@@ -169,7 +170,7 @@ func (p *shellProc) takeRest(b []byte, state *shellState) (left []byte) {
 	return left
 }
 
-// lastWords takes what the shell, whose processes are gone, has told of its
+// lastWords takes what the shell, whose processes are gone, has written of its
 // state.
 func (p *shellProc) lastWords(state *shellState) {
 	if p.telling.over() {

@@ -14,8 +14,8 @@ import (
 const nice = 10
 
 // child turns the forked child into the command. It is not dumpable until
-// execve(2) makes it another program, so that what happens here is nobody's
-// to see or to change.
+// execve(2) makes it another program, so that no process can see or change what
+// happens here.
 //
 //go:norace
 //go:nosplit

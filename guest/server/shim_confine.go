@@ -18,8 +18,8 @@ import (
 type shimConfinement struct {
 	// Landlock leaves commands only what is below Readable (reading and
 	// executing) and Writable (everything), the usual devices, /proc, and the
-	// names in folders: a rule for a folder holds for all below it, and
-	// without the names nobody could list the root. NewMaker fails where the
+	// names in folders: a rule for a folder holds for all below it, and without
+	// the names commands could not list the root. NewMaker fails where the
 	// kernel cannot do that.
 	Landlock           bool
 	Readable, Writable []string

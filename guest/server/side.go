@@ -36,7 +36,7 @@ type side struct {
 	pass *wire.Conn
 
 	mu    sync.Mutex
-	given map[uint32]int // what was received and nobody has claimed, by ticket
+	given map[uint32]int // what was received and not claimed yet, by ticket
 	news  chan struct{}  // closed, and made anew, when something has come
 	over  bool
 }
@@ -95,9 +95,9 @@ func (d *side) tell() {
 	d.news = make(chan struct{})
 }
 
-// claim returns the file with a state that came with the ticket. The client
-// has sent it before the request in which it names the ticket, so nobody
-// waits but for our own reader.
+// claim returns the file with a state that came with the ticket. The client has
+// sent it before the request in which it names the ticket, so claim waits only
+// for our own reader.
 func (d *side) claim(ticket uint32) (*os.File, error) {
 	timer := time.NewTimer(claimWithin)
 	defer timer.Stop()

@@ -1,12 +1,12 @@
 //go:build linux
 
-// Sigs: this part of the package makes the guest's processes deaf to signals that the code in
-// the sandbox, which runs as the same user, may send them.
+// This file makes the guest's processes ignore signals that the code in the
+// sandbox, which runs as the same user, may send them.
 //
-// Package os/signal cannot do that: the runtime keeps handlers for signals
-// that mean a fault, and one of those sent with kill(2) ends a Go program.
-// It also does not tell who sent a signal, and what the engine sends has to
-// be told from what user code sends.
+// Package os/signal cannot do that: the runtime keeps handlers for signals that
+// mean a fault, and one of those sent with kill(2) ends a Go program. It also
+// does not report the sender of a signal, and signals of the engine have to be
+// distinguished from those of user code.
 
 package server
 

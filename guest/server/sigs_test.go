@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestBlocked holds that a mask is told from none, and ends with Unblock.
+// TestBlocked checks that a mask is distinguished from none, and ends with
+// Unblock.
 func TestBlocked(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

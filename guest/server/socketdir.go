@@ -68,7 +68,7 @@ func (d *socketDir) watch() *os.File {
 // wait waits for a change in the folder. What changed does not matter.
 func (d *socketDir) wait(events *os.File) {
 	if events == nil || d.current == nil {
-		time.Sleep(lookEvery) // nothing to be told, or a failed bind to try again
+		time.Sleep(lookEvery) // no events here, or a failed bind to try again
 		return
 	}
 	var b [4096]byte

@@ -26,16 +26,17 @@ type stageProc struct {
 	ctl     int      // our end of its socket; not polled: it is written to only
 	reports *os.File // our end of its pipe
 	once    sync.Once
-	// witness is told what the command's processes try. Nil: nobody is.
+	// witness receives what the command's processes try. Nil: it is not
+	// reported.
 	witness atomic.Pointer[witness]
 	counts  bool                  // its processes ask before they make others
-	forks   atomic.Pointer[forks] // who is asked; nil: each may
+	forks   atomic.Pointer[forks] // decides about new processes; nil: all are allowed
 }
 
 // A nursery makes stages and knows which processes are stages.
 type nursery struct {
 	maker *shimMaker
-	eyes  *eyes // nil: nobody looks; set before a stage is finished
+	eyes  *eyes // nil: attempts are not observed; set before a stage is finished
 
 	births sync.Mutex // of stages with a filter
 
@@ -213,8 +214,8 @@ func (s *stageProc) reportWithin(limit time.Duration) (shimReport, error) {
 	return r, s.reports.SetReadDeadline(time.Time{})
 }
 
-// wake has a stage go on that somebody has stopped: a process of the same
-// user without Landlock around it, such as an engine's exec.
+// wake continues a shim that another process has stopped: one of the same user
+// without Landlock around it, such as an engine's exec.
 func (s *stageProc) wake() {
 	_ = unix.Kill(s.pid, unix.SIGCONT) // gone already is met elsewhere
 }

@@ -5,12 +5,12 @@ package server
 import "golang.org/x/sys/unix"
 
 // Where there are no subreapers (some versions of gVisor) a process whose
-// parent ends becomes a child of process 1, and its command can be told by
-// its session alone. When a command ends, every process is ended that is
-// neither below a stage nor in the session of a command that still runs.
-// One that left its parent and its session both is thus ended with the next
-// command that ends, whichever that is: no command may leave anything
-// behind, and a daemon of another one is the price. Hello says so.
+// parent ends becomes a child of process 1, and its command can be determined
+// by its session alone. When a command ends, every process is ended that is
+// neither below a stage nor in the session of a command that still runs. One
+// that left its parent and its session both is thus ended with the next command
+// that ends, whichever that is: no command may leave anything behind, and a
+// daemon of another one is the price. Hello says so.
 
 // joinSession notes that the session of a program belongs to a command.
 func (s *Server) joinSession(program int) {

@@ -46,8 +46,8 @@ func (m *command) isGone() bool {
 	}
 }
 
-// signalGroup signals the program's process group. The stage has not reaped
-// the program as long as pid is set, so the number is not somebody else's.
+// signalGroup signals the program's process group. The shim has not reaped the
+// program as long as pid is set, so no other process has the number.
 func (m *command) signalGroup(sig unix.Signal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

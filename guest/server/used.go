@@ -47,12 +47,13 @@ type asks struct {
 
 	// Of the goroutine that looks.
 	tree   *meterTree
-	user   time.Duration // as it was told last, like those below
+	user   time.Duration // as it was reported last, like those below
 	system time.Duration
 	maxRSS int64
 }
 
-// put notes a question and reports whether somebody has to look because of it.
+// put notes a question and reports whether the auditor has to look because of
+// it.
 func (a *asks) put(number uint32) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +81,7 @@ func (a *asks) send(answer func()) bool {
 	closed := a.closed
 	a.mu.Unlock()
 	if !closed {
-		answer() // may wait for the client; nobody else has to
+		answer() // may wait for the client; other commands need not
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -85,7 +85,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// TestSpent holds that a stage that was used before charges nobody for it.
+// TestSpent checks that a shim that was used before charges no later command
+// for it.
 func TestSpent(t *testing.T) {
 	before := spent{user: 100, system: 10}
 	for _, tt := range []struct{ report, user, system uint64 }{{150, 50, 140}, {100, 0, 90}, {5, 0, 0}} {

@@ -9,20 +9,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// A witness tells the client what the processes of one command, or line, have
-// tried. Its methods are safe for concurrent use, and do nothing for nil.
+// A witness reports to the client what the processes of one command, or line,
+// have tried. Its methods are safe for concurrent use, and do nothing for nil.
 type witness struct {
 	send func(wire.Attempt)
 
 	mu      sync.Mutex
 	told    map[string]bool // by path
 	pending int             // sightings that are followed
-	over    bool            // nothing is told any more
+	over    bool            // nothing is reported any more
 	idle    chan struct{}   // closed when none is followed any more, once over
 }
 
-// newWitness returns the witness of a stream; nil where nobody looks, and for
-// the process of a shell, whose lines have streams.
+// newWitness returns the witness of a stream; nil where attempts are not
+// observed, and for the process of a shell, whose lines have streams.
 func (c *conn) newWitness(stream uint32) *witness {
 	if c.srv.eyes == nil || stream == 0 {
 		return nil
@@ -70,8 +70,8 @@ func (w *witness) tell(m wire.Attempt) {
 	}
 }
 
-// close waits, not for ever, until everything that was seen so far has been
-// told. Nothing is told of what comes later.
+// close waits, for a bounded time, until everything that was seen so far has
+// been reported. Later attempts are not reported.
 func (w *witness) close() {
 	if w == nil {
 		return
@@ -91,8 +91,8 @@ func (w *witness) close() {
 	}
 }
 
-// testify has w told from now on what the processes of m try, and f asked about
-// those that they make, as long as the stage is that of m.
+// testify reports from now on to w what the processes of m try, and asks f
+// about the processes that they make, as long as the shim is that of m.
 func (m *command) testify(w *witness, f *forks) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -218,7 +218,7 @@ func stageEnds(t *testing.T, r *Root, dir string) {
 	if err := put(r, "g", "y", true); err != unix.EEXIST {
 		t.Errorf("made twice: %v", err)
 	}
-	late, err := r.Stage("h", 0o640, true) // somebody is faster
+	late, err := r.Stage("h", 0o640, true) // another writer is faster
 	must(t, err)
 	must(t, os.WriteFile(dir+"/h", []byte("other"), 0o644))
 	if err := late.Commit(noPause); err != unix.EEXIST {

@@ -1,11 +1,11 @@
 //go:build linux
 
-// Package files does file operations below the mounts of a wall, by
+// Package files does file operations below the mounts of a sandbox, by
 // descriptors.
 //
-// Whoever calls may do what the guest's user may do, and user code is that
-// same user, running beside us and free to rename, replace and link what
-// it likes at any moment. Three rules make that harmless:
+// Callers may do what the guest's user may do, and user code is that same user,
+// running beside the guest and free to rename, replace and link what it likes
+// at any moment. Three rules make that harmless:
 //
 //   - A [Root] is a descriptor of the mount. Paths are resolved below it and
 //     never leave it: by the kernel (openat2 with RESOLVE_BENEATH and

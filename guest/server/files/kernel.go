@@ -99,8 +99,8 @@ func readlink(dir int, name string) (string, error) {
 	}
 }
 
-// randomName is a name for a file that is on its way, which nobody can
-// foresee and everybody can recognise.
+// randomName returns an unpredictable and recognisable name for a file that is
+// being written.
 func randomName() (string, error) {
 	const digits = "0123456789abcdef"
 	var b [16]byte

@@ -10,8 +10,8 @@ const (
 	// maxLevels is how many it remembers. Of a deeper branch it forgets the
 	// upper half, and comes back for that from the top.
 	maxLevels = 4096
-	// maxRounds bounds how often it starts from the top, and how often it
-	// comes back to a folder that somebody keeps filling.
+	// maxRounds bounds how often it starts from the top, and how often it comes
+	// back to a folder that another process keeps filling.
 	maxRounds = 1000
 	// pauseEvery is how many names it removes between two pauses.
 	pauseEvery = 128
@@ -23,8 +23,8 @@ const (
 // error of pause ends it.
 func (r *Root) RemoveAll(rel string, pause func() error) error { return r.removeAll(rel, false, pause) }
 
-// Clear is RemoveAll that opens folders which their owner, who is our user, has
-// closed to himself.
+// Clear is RemoveAll that also opens folders which their owner, our user, has
+// made inaccessible to itself.
 func (r *Root) Clear(rel string, pause func() error) error { return r.removeAll(rel, true, pause) }
 
 func (r *Root) removeAll(rel string, opens bool, pause func() error) error {
@@ -238,7 +238,7 @@ func (s *sweep) ascend() (bool, error) {
 	s.levels = s.levels[:len(s.levels)-1]
 	err := unlink(above.fd, l.name, unix.DT_DIR)
 	if err == unix.ENOTEMPTY {
-		// Somebody has put something in. It is found again.
+		// Another process has added an entry. The next round finds it.
 		if above.rounds++; above.rounds > maxRounds {
 			return false, err
 		}

@@ -130,10 +130,11 @@ func (r *Root) openSingle(target string) (*Root, error) {
 	return r, nil
 }
 
-// openFolder opens a folder by its absolute path. User code can put a link
-// into the path of a mount when it may rename a folder above it. Then it gets
-// what it could read itself; but in /proc we are somebody else than it, so
-// nothing is served from there. Linked says that links were on the way.
+// openFolder opens a folder by its absolute path. User code can put a link into
+// the path of a mount when it may rename a folder above it. Then it gets what
+// it could read itself; but in /proc the guest is another process than user
+// code, so nothing is served from there. Linked says that links were on the
+// way.
 func (k Kernel) openFolder(target string) (fd int, linked bool, err error) {
 	if fd, err = k.openPlain(target); err != nil {
 		linked = true
@@ -177,8 +178,8 @@ func (k Kernel) openPlain(target string) (int, error) {
 	return fd, nil
 }
 
-// procFD is the path of one of our own descriptors. The guest cannot be
-// traced, so nobody else can open it.
+// procFD is the path of one of our own descriptors. The guest cannot be traced,
+// so no other process can open it.
 func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // elements are the names of a path, without empty and "." ones.

@@ -23,7 +23,7 @@ type Staged struct {
 	fd      int
 	temp    string // its name in the folder, or empty
 	size    int64
-	flushed int64 // what the kernel was told to begin with
+	flushed int64 // how much the kernel was asked to write back
 }
 
 // Stage begins to replace the content of what rel leads to, or with
