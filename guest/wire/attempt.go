@@ -1,15 +1,15 @@
 package wire
 
-// MaxAttempts is how many different attempts of one command, or line, are
-// told at most.
+// MaxAttempts bounds how many different attempts of one command, or line, are
+// reported.
 const MaxAttempts = 64
 
 // maxProgram is the longest name that a process has, in bytes.
 const maxProgram = 16
 
 // An Attempt is a hint on the stream of a command or of a line: one of its
-// processes is about to change what the wall is not going to let it change.
-// It is evidence and no decision. Each path is told once.
+// processes is about to change what the sandbox is not going to let it change.
+// It is evidence and no decision. Each path is reported once.
 type Attempt struct {
 	PID     uint32 // of the thread, in the guest's namespace
 	Path    string // absolute, without links as far as it exists

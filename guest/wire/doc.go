@@ -1,6 +1,6 @@
-// Package wire is the language that the guest, our process inside a wall,
-// and the client outside speak over one byte stream: a Unix socket in a
-// mounted folder, a socket pair, or the standard streams of a relay.
+// Package wire is the protocol that the guest, our process inside a sandbox,
+// and the client outside speak over one byte stream: a Unix socket in a mounted
+// folder, a socket pair, or the standard streams of a relay.
 //
 // # Frames
 //
@@ -79,7 +79,8 @@
 //
 // Use, of a command that runs, asks what it has used so far. The guest answers
 // with Used, unless it answers a later question at the same time or the command
-// ends before. A line is not asked: its costs are not told apart.
+// ends before. A line is not asked, because the costs of a shell are not
+// divided among its lines.
 //
 // Kill on the stream of a shell ends the shell. A line is a started command
 // but for its end: processes that it has left running in its shell may live
@@ -118,13 +119,13 @@
 //
 // # Channels and flow control
 //
-// A command has the channels [Stdin], [Stdout] and [Stderr]; further
-// numbers are free for later kinds of streams. The sender of a channel may
-// have [Window] bytes under way. The receiver gives credit back with Credit
-// frames as its consumer takes the bytes. A consumer that does not read
-// stops the producer, never the connection, and nothing is buffered beyond
-// the window. Stop tells the sender of a channel that nobody reads it any
-// more: it sends nothing further on it.
+// A command has the channels [Stdin], [Stdout] and [Stderr]; further numbers
+// are free for later kinds of streams. The sender of a channel may have
+// [Window] bytes under way. The receiver gives credit back with Credit frames
+// as its consumer takes the bytes. A consumer that does not read stops the
+// producer, never the connection, and nothing is buffered beyond the window.
+// Stop tells the sender of a channel that the receiver reads no more: the
+// sender sends nothing further on it.
 //
 // # Forwarded connections
 //
@@ -135,14 +136,14 @@
 // ended: with Done, or with Failed and its errno when the connection broke.
 // Kill drops the connection at once; what is under way is lost.
 //
-// The guest dials and listens in its own namespaces only, at addresses and
-// not at names. A connection that came in at a listener opens a stream by
-// itself (Accepted). The guest opens at most as many of them as the Listen
-// allows, counted from Accepted to Done or Failed; more is a violation, and
-// so is one for a listener that never stood. Kill closes a listener;
-// Accepted may still be under way until its last answer, and connections that
-// were accepted live on. After its last answer the guest tells of none. One
-// from before that was held may: the client drops those at once.
+// The guest dials and listens in its own namespaces only, at addresses and not
+// at names. A connection that came in at a listener opens a stream by itself
+// (Accepted). The guest opens at most as many of them as the Listen allows,
+// counted from Accepted to Done or Failed; more is a violation, and so is one
+// for a listener that never stood. Kill closes a listener; Accepted may still
+// be under way until its last answer, and connections that were accepted live
+// on. After its last answer the guest sends none. A guest from before that rule
+// may: the client drops those connections at once.
 //
 // A Pass is a Listen whose socket the guest gives away: the client accepts by
 // itself, and no frames carry the connections. The guest keeps nothing of it
@@ -168,7 +169,7 @@
 // is not detached, and drops every forwarded connection and listener. Bye asks for exactly that: the guest kills them, and
 // closes the connection when they are gone.
 //
-// When the wall itself is being stopped the guest first says so with a
-// GoAway (Stopping) on every connection and closes it, and only then ends
-// what runs: no Exit ever tells of a command that fell with the wall.
+// When the sandbox itself is being stopped the guest first says so with a
+// GoAway (Stopping) on every connection and closes it, and only then ends what
+// runs: no Exit ever reports a command that ended with the sandbox.
 package wire

@@ -67,9 +67,8 @@ func (b *Inbox) Close(err error) {
 	b.ready.Broadcast()
 }
 
-// Discard drops what is pending and everything to come; a waiting Take
-// returns io.EOF. Nothing is granted for it: the sender is to be told to
-// stop.
+// Discard drops what is pending and everything to come; a waiting Take returns
+// io.EOF. It grants nothing: the caller has to send Stop.
 func (b *Inbox) Discard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

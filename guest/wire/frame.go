@@ -132,8 +132,9 @@ type Reader struct {
 	maxRequest int
 }
 
-// readAhead is how many bytes are read at once where that many are there: a
-// crowd's frames are small. What is longer goes straight to where it belongs.
+// readAhead is how many bytes are read at once where that many are there:
+// frames of many short commands are small. What is longer goes straight to
+// where it belongs.
 const readAhead = 4 << 10
 
 // NewReader returns a Reader on r that takes requests of up to maxRequest

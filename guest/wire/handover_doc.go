@@ -1,7 +1,7 @@
-// Handover: this part of the package carries file descriptors between the guest and the client,
-// beside the frames of package wire, over a pair of SOCK_SEQPACKET sockets
-// that both were born with, or of which the client has sent one end with the
-// first bytes of the connection. It exists only where host and wall share a
+// This file describes the channel for file descriptors between the guest and
+// the client, beside the frames: a pair of SOCK_SEQPACKET sockets that both
+// were started with, or of which the client has sent one end with the first
+// bytes of the connection. It exists only where host and sandbox share a
 // kernel; everything else works without it.
 //
 // # Messages
@@ -16,10 +16,10 @@
 //	offset 8  ticket  uint32  the request that it belongs to, never 0
 //
 // A ticket is a number that the client draws, never twice on one channel, and
-// names in a request on the connection. Whoever sends does it first: the
-// client before the request, the guest before the answer. So a receiver that
-// has seen one knows that the descriptors lie in its socket already, and
-// needs to wait for its own reader alone.
+// names in a request on the connection. The sender of descriptors sends them
+// first: the client before the request, the guest before the answer. So a
+// receiver of a request or an answer knows that the descriptors lie in its
+// socket already, and needs to wait for its own reader alone.
 //
 //	KindState    from the guest, before the answer to a KeptShell: the index
 //	             of its state and the two files of package snapshot
@@ -29,14 +29,14 @@
 //	             socket, of which the guest keeps no descriptor
 //
 // A further use is a further kind, with a request that names its ticket and a
-// feature that says so. There are no answers. A packet of any other form, of a kind or ticket that
-// nobody asked for, or with other descriptors than it says is a violation,
-// and ends the channel and the connection that it belongs to.
+// feature that says so. There are no answers. A packet of any other form, of a
+// kind or ticket that was not asked for, or with other descriptors than it says
+// is a violation, and ends the channel and the connection that it belongs to.
 //
-// # What is believed
+// # Trust
 //
-// Nothing: whoever takes descriptors checks what they are before it uses
-// them, and closes those that it does not want aside, because closing what a
-// stranger has made may take any time.
+// Neither side trusts the other: the receiver of descriptors checks what they
+// are before it uses them, and closes those that it does not want on another
+// goroutine, because closing what a peer has made may take any time.
 
 package wire

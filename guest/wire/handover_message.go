@@ -17,7 +17,7 @@ const handoverMagic = "BKFD"
 // A Kind says what descriptors are for.
 type handoverKind uint8
 
-// The kinds of messages. See the package for who sends which.
+// The kinds of messages. handover_doc.go says which side sends which.
 const (
 	KindState   handoverKind = 1 // three files in which the guest keeps the state of a shell
 	KindRestore handoverKind = 2 // a file with a state that a shell is to take up

@@ -43,7 +43,7 @@ func other(t testing.TB, fd int) *Conn {
 	return c
 }
 
-// pipes returns the read ends of n pipes of which nobody has another end.
+// pipes returns the read ends of n pipes whose write ends are closed.
 func pipes(t testing.TB, n int) (files []*os.File, fds []int) {
 	t.Helper()
 	for range n {

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// TestExitOfOtherVersions holds that an exit is read that was written before
-// limits were told, and one with a limit of a later version.
+// TestExitOfOtherVersions checks that an exit is read that was written by a
+// version without limits, and one with a limit of a later version.
 func TestExitOfOtherVersions(t *testing.T) {
 	plain := wire.Exit{Code: 3, User: 1, System: 2, MaxRSS: 4}
 	restarted := plain
@@ -32,7 +32,7 @@ func TestExitOfOtherVersions(t *testing.T) {
 	if got, err := wire.DecodeExit(both.Encode()); err != nil || !reflect.DeepEqual(got, both) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// A limit of single processes that nobody can reach tells of nothing.
+	// LimitCore, which no command can reach, is ignored.
 	both.Limit.Kind = wire.LimitCore
 	if got, err := wire.DecodeExit(both.Encode()); err != nil || got.Limit != nil {
 		t.Errorf("%+v, %v", got, err)

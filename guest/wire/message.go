@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// magic starts both Hello payloads, so that a stranger on the socket is
-// told apart from a peer of another version.
+// magic starts both Hello payloads, so that a foreign program on the socket is
+// distinguished from a peer of another version.
 const magic = "BKSG"
 
 // Limits of single fields in bytes and elements.
@@ -130,9 +130,9 @@ func DecodeHello(p []byte) (Hello, error) {
 type GoAway struct {
 	Min, Max uint16 // versions the guest speaks
 	Reason   string
-	// Stopping says that the client did nothing wrong: the wall is being
-	// stopped. How the commands of the connection end is not told any more,
-	// because it would be told of the wall's end and not of theirs.
+	// Stopping says that the client did nothing wrong: the sandbox is being
+	// stopped. How the commands of the connection end is not reported any more,
+	// because the end of the sandbox ends them.
 	Stopping bool
 }
 

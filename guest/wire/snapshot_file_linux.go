@@ -28,7 +28,7 @@ func Open(fd int, most int64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "state"), nil
 }
 
-// Sealed returns a new file in memory with content, which nobody can change.
+// Sealed returns a new file in memory with content, which cannot be changed.
 func Sealed(content []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("state", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -29,8 +29,8 @@ func (w *Writer) Write(f Frame) error {
 	return w.flush()
 }
 
-// Hold holds f back to write it together with later frames. Somebody has to
-// see to it that [Writer.Flush] is called in time.
+// Hold holds f back to write it together with later frames. The caller must see
+// to it that [Writer.Flush] is called in time.
 func (w *Writer) Hold(f Frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-// Flow: this part of the package bounds what is under way in one direction of a connection that
+// This file bounds what is under way in one direction of a connection that
 // frames carry: the side that sends counts what it may still send, the side
 // that receives holds what was not read, and grants what was. Reads and writes
 // have deadlines. What a peer sends or grants beyond its window is an error of
@@ -142,7 +142,7 @@ func (r *flowReceiver) took(n int) (grant uint32) {
 	if r.start += n; r.start == len(r.buf) {
 		r.buf, r.start = r.buf[:0], 0
 	} else {
-		r.change.Signal() // there is something for the next one who waits
+		r.change.Signal() // there is something for the next goroutine that waits
 	}
 	r.owed += n
 	if r.err != nil || r.owed < r.window/4 {
