@@ -7,7 +7,7 @@
 //	sandbox-guest init     be process 1 and run commands for the client outside
 //	sandbox-guest relay    connect standard input and output with the guest
 //	sandbox-guest hold     start a persistent shell, and hold descriptors for it (internal)
-//	sandbox-guest probe    try one known way out, for sandbox doctor --attack
+//	sandbox-guest probe    try one known escape, for sandbox doctor --attack
 //	sandbox-guest version  print the protocol version
 package main
 

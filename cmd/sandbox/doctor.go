@@ -91,8 +91,8 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 	return d, nil
 }
 
-// wallChecks are the checks of local walls with these options. No program is run for them that
-// code in a sandbox could have put into PATH.
+// wallChecks are the checks of the local provider with these options. No
+// program is run for them that code in a sandbox could have put into PATH.
 func wallChecks(o cli.Options, options map[string]any) []doctor.WallCheck {
 	host, invalid := local.Host(options)
 	run := host.Run

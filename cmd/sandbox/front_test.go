@@ -183,7 +183,7 @@ func TestFrontHandsOn(t *testing.T) {
 // wholeForTests is the name of the whole program, which only the front has.
 const wholeForTests = "sandbox-engine"
 
-// TestFrontRunsLocally holds that what happens behind a local wall needs no
+// TestFrontRunsLocally checks that what happens in a local sandbox needs no
 // other program, and that a wrong copy does not execute itself for ever.
 func TestFrontRunsLocally(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
-// Command sandbox runs untrusted code inside walls that it creates, hardens,
-// tracks, reuses and removes. See "sandbox --help".
+// Command sandbox runs untrusted code inside sandboxes that it creates,
+// hardens, tracks, reuses and removes. See "sandbox --help".
 package main
 
 import (

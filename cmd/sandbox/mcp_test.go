@@ -26,7 +26,7 @@ type agent struct {
 	cmd *exec.Cmd
 }
 
-// walls are the kinds of walls that agents are tried with.
+// walls are the providers that agents are tested with.
 func walls(t *testing.T, try func(t *testing.T, wall string, s *site)) {
 	for _, wall := range []string{"docker", "local"} {
 		t.Run(wall, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestAgentCancels(t *testing.T) {
 	})
 }
 
-// noteOutside makes a folder that no wall shows, with a file "note".
+// noteOutside makes a folder that no sandbox mounts, with a file "note".
 func noteOutside(t *testing.T) string {
 	t.Helper()
 	home, err := os.UserHomeDir()

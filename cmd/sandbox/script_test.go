@@ -57,7 +57,7 @@ func TestBrowserScripts(t *testing.T) {
 	testscript.Run(t, params(t, "testdata/browser"))
 }
 
-// TestLocalScripts runs commands behind the local wall, without an engine.
+// TestLocalScripts runs commands in local sandboxes, without an engine.
 func TestLocalScripts(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")
