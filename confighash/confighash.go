@@ -17,7 +17,7 @@ import (
 
 // Sum returns the SHA-1 of s in canonical form, as 40 hex digits.
 //
-// Left out is what says nothing about the wall:
+// Left out is what says nothing about the isolation:
 //
 //   - Name, which follows from the owner;
 //   - Owner.Agent and Owner.Session, since in a wide scope many share one
