@@ -9,7 +9,8 @@ import (
 	"github.com/docker/docker/api/types/filters"
 )
 
-// A Posture is what an engine says of itself, as far as it matters for walls.
+// A Posture is what an engine says of itself, as far as it matters for
+// isolation.
 type Posture struct {
 	Host          string
 	Version       string
