@@ -10,8 +10,8 @@ import (
 )
 
 // An Attempt is what the guest has seen of a process that was about to change
-// something which the wall does not let it change. It is the guest's word and
-// the process's own doing: evidence, and to be checked against the rules.
+// something which the sandbox does not let it change. It is the guest's word
+// and the process's own doing: evidence, and to be checked against the rules.
 type Attempt struct {
 	Operation sandbox.Operation
 	Path      string // absolute, as it is called inside, without links as far as it exists

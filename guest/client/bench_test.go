@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 )
 
-// BenchmarkForkExecTrue is what a command costs without any wall.
+// BenchmarkForkExecTrue measures what a command costs without a sandbox.
 func BenchmarkForkExecTrue(b *testing.B) {
 	for b.Loop() {
 		must(b, exec.Command("/bin/true").Run())

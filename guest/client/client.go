@@ -1,5 +1,5 @@
-// Package client is the outside half of the guest: it speaks with the guest
-// of one wall over one connection, and runs commands there.
+// Package client is the outside half of the guest: it speaks with the guest of
+// one sandbox over one connection, and runs commands there.
 //
 // The guest lives among untrusted code, and what it says is treated so:
 // sizes are bounded by package wire, text is quoted before it enters a
@@ -48,7 +48,7 @@ const (
 
 // Options are what every command of a client starts from.
 type Options struct {
-	Env    map[string]string // laid over the environment of the wall, and a Command's Env over it
+	Env    map[string]string // laid over the environment of the sandbox, and a Command's Env over it
 	Dir    string            // working directory of commands that name none; empty is the guest's own
 	Limits sandbox.Limits    // for limits that a command leaves at zero; Timeout and MaxOutputBytes are the caller's business
 	// Name of the sandbox, for errors.

@@ -44,7 +44,7 @@ func Example() {
 }
 
 // TestInheritedConnection runs a guest that is not process 1 over a socket
-// pair, as a wall without an engine does. It needs no privileges.
+// pair, as a provider without an engine does. It needs no privileges.
 func TestInheritedConnection(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(t, err)

@@ -11,11 +11,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// Listen listens at an address inside the wall: those of Dial, where port 0
-// stands for any that is free. An IPv6 address means IPv6 alone. What
-// connects there is a program in the sandbox: treat it so. With a network
-// other than "none", an address that is not a loopback one can also be
-// reached from that network.
+// Listen listens at an address inside the sandbox: those of Dial, where port 0
+// stands for any that is free. An IPv6 address means IPv6 alone. What connects
+// there is a program in the sandbox: treat it so. With a network other than
+// "none", an address that is not a loopback one can also be reached from that
+// network.
 //
 // Where the guest can hand over the listening socket, programs inside connect
 // to this process itself, by the kernel both share: "tcp" with Options.Offer or

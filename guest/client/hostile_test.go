@@ -62,8 +62,8 @@ func TestCommandsAreApart(t *testing.T) {
 	}
 }
 
-// asUser runs a script inside as the same user, but as an engine's exec
-// would: without the walls that the stage builds around a command.
+// asUser runs a script inside as the same user, but as an engine's exec would:
+// without the confinement that the shim sets up around a command.
 func (g *guest) asUser(script string) (string, error) {
 	id := strconv.Itoa(guestUID)
 	nsenter, err := exec.LookPath("nsenter")
@@ -124,7 +124,7 @@ func engineStops(t *testing.T, sig syscall.Signal) {
 	case <-time.After(patience):
 		t.Fatal("the guest does not stop")
 	}
-	// It fell with the wall: how its trap ended it is not the point.
+	// It ended with the sandbox: how its trap ended it is not the point.
 	_, err := p.Wait()
 	codeIs(t, err, sandbox.CodeUnavailable)
 	if !strings.Contains(err.Error(), "being stopped") {

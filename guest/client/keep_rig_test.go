@@ -36,7 +36,7 @@ type fallible struct {
 	c *client.Client
 }
 
-// startWall starts a guest as a wall without an engine does.
+// startWall starts a guest as a provider without an engine does.
 func startWall(t testing.TB, o client.Options) fallible {
 	t.Helper()
 	conn, theirs := socketPair(t, unix.SOCK_STREAM)

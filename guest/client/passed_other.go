@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// Descriptors cross no wall on this system.
+// Descriptors cannot be passed into a sandbox on this system.
 
 func (c *Client) offer(*net.UnixConn, []byte) (sent bool, err error) { return false, nil }
 

@@ -14,7 +14,7 @@ import (
 // maxGrace bounds the time between SIGTERM and SIGKILL.
 const maxGrace = time.Hour
 
-// A process is a command that runs behind the wall.
+// A process is a command that runs in the sandbox.
 type process struct {
 	c     *Client
 	id    uint32

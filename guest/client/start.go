@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// Start runs cmd in the wall, as the contract of sandbox.Sandbox says. It
+// Start runs cmd in the sandbox, as the contract of sandbox.Sandbox says. It
 // returns when the program runs.
 //
 // When the program could not be started the error is a *sandbox.Error:
@@ -27,7 +27,7 @@ import (
 //   - CodeExecution, Field "limits": a limit could not be set;
 //   - CodeExecution, Retryable: no process or memory to be had;
 //   - CodeValidation: cmd makes no sense (Field says where);
-//   - CodeUnsupported: no terminal to be had in this wall, or (Field "limits")
+//   - CodeUnsupported: this sandbox has no terminals, or (Field "limits")
 //     a guest that cannot hold limits of a whole command;
 //   - CodeUnavailable, CodeTimeout: the guest was lost, or ctx ended first.
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// TestProof has walls be tried from inside.
+// TestProof has sandboxes check themselves from inside.
 func TestProof(t *testing.T) {
 	checks := []wire.Check{
 		{Path: "/workspace/hidden", Want: wire.Unreadable}, {Path: "/workspace/closed", Want: wire.Unwritable},

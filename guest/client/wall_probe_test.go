@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runProbe is what the test binary does inside a wall.
+// runProbe is what the test binary does inside a sandbox.
 func runProbe(name string, args []string) {
 	map[string]func([]string){
 		"calls": probeCalls, "sockets": probeSockets, "threads": probeThreads,

@@ -19,23 +19,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A wall is a guest inside bubblewrap, as an ordinary user, with a workspace
-// of which a part is closed.
+// A wall is a guest in a bubblewrap sandbox of an ordinary user, with a
+// workspace of which a part is closed.
 type wall struct {
 	*client.Client
 	cmd  *exec.Cmd
 	work string // folder of the host that is /workspace
 }
 
-// A wallPlan is what a test changes of a wall.
+// A wallPlan is what a test changes of a sandbox.
 type wallPlan struct {
 	config  wire.Config
 	sockets bool // commands may make Unix sockets
-	open    bool // no filter for the whole wall
+	open    bool // no filter for the whole sandbox
 	mute    bool // what the guest says on standard error is not shown
 }
 
-// observing is a wall as it usually is.
+// observing returns the usual plan of a sandbox.
 func observing() wallPlan {
 	return wallPlan{config: wire.Config{
 		Landlock: true, Observe: true, Processes: 512,
@@ -43,7 +43,7 @@ func observing() wallPlan {
 	}}
 }
 
-// start starts the wall and waits until its guest answers.
+// start starts the sandbox and waits until its guest answers.
 func (p wallPlan) start(t testing.TB) *wall {
 	t.Helper()
 	w, conn := p.launch(t)
@@ -95,8 +95,8 @@ func (p wallPlan) launch(t testing.TB) (*wall, net.Conn) {
 	return w, conn
 }
 
-// args is the command line of bubblewrap: descriptor 3 is the connection, 4
-// the configuration, 5 the filter of the wall.
+// args is the command line of bubblewrap: descriptor 3 is the connection, 4 the
+// configuration, 5 the filter of the sandbox.
 func (p wallPlan) args(t testing.TB, work string) []string {
 	args := []string{
 		"--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--disable-userns",
@@ -151,7 +151,7 @@ func inMemory(t testing.TB, b []byte) *os.File {
 	return f
 }
 
-// probeEnv makes the test binary a program inside a wall: one of probes().
+// probeEnv makes the test binary a program inside a sandbox: one of probes().
 const probeEnv = "GUEST_TEST_PROBE"
 
 // A finding is what a probe tells, one line of JSON each.

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestProcessesAreCountedByWall fills two walls of one user: neither has less
-// room because of the other.
+// TestProcessesAreCountedByWall fills two sandboxes of one user: neither has
+// less room because of the other.
 func TestProcessesAreCountedByWall(t *testing.T) {
 	p := observing()
 	p.config.Processes = 64
