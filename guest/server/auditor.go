@@ -123,7 +123,7 @@ func (o *auditor) release(m *command) {
 
 // last looks once more at a command whose program has ended and has left
 // processes, before these are ended: a fork bomb may have ended by itself,
-// because it met the bound of the whole wall first.
+// because it met the bound of the whole sandbox first.
 func (o *auditor) last(m *command) {
 	o.mu.Lock()
 	w := o.watched[m]

@@ -26,7 +26,7 @@ const (
 	settleWithin = 5 * time.Second
 )
 
-// eyes look at what the commands of a wall try. A nil one sees nothing.
+// eyes look at what the commands of a sandbox try. A nil one sees nothing.
 type eyes struct {
 	observer  *notifierObserver
 	resolve   func(*notifierSighting) []wire.Attempt // the observer's

@@ -79,7 +79,7 @@ func descriptor(s string) (fd int, err error) {
 	return fd, err
 }
 
-// Init is the first process of a wall. It serves clients until the engine
+// Init is the first process of a sandbox. It serves clients until the engine
 // tells it to stop, and returns the exit code of the process.
 //
 //	init [--dir=FOLDER]   listen in FOLDER (if it exists) and on AbstractName,

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A judge knows where a wall lets commands change files. It is plain data.
+// A judge knows where a sandbox lets commands change files. It is plain data.
 type judge struct {
 	writable []string        // clean
 	readOnly map[string]bool // by mount point; the last mount of a point counts
 	points   map[string]bool // the last names of those that are read-only
 }
 
-// newJudge reads a mountinfo file of proc(5). Mounts do not change in a wall:
-// the calls for it are taken away from everybody.
+// newJudge reads a mountinfo file of proc(5). Mounts do not change in a
+// sandbox: the calls for it are taken away from everybody.
 func newJudge(writable []string, mountinfo []byte) (judge, error) {
 	j := judge{readOnly: map[string]bool{}, points: map[string]bool{}}
 	for _, w := range writable {
@@ -73,7 +73,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// refuses reports whether the wall refuses a call of kind k at a clean,
+// refuses reports whether the sandbox refuses a call of kind k at a clean,
 // absolute path without links.
 func (j judge) refuses(k kind, p string) bool {
 	if notifierHarmless(p) {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Observer looks after the listeners of one wall. It is safe for
+// An Observer looks after the listeners of one sandbox. It is safe for
 // concurrent use.
 type notifierObserver struct {
 	judge judge
@@ -23,8 +23,8 @@ type notifierObserver struct {
 // MaxOpening bounds the files of sockets that are opened at once.
 const maxOpening = 2
 
-// New returns an Observer for a wall whose commands may write below writable,
-// as far as mounts let them.
+// New returns an Observer for a sandbox whose commands may write below
+// writable, as far as mounts let them.
 func newNotifier(writable []string) (*notifierObserver, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -202,7 +202,7 @@ func kindOfOpen(flags uint64) (kind, bool) {
 	return change, false
 }
 
-// Resolve finds out which paths of s the wall refuses. It may take as long
+// Resolve finds out which paths of s the sandbox refuses. It may take as long
 // as a slow file system.
 func (o *notifierObserver) Resolve(s *notifierSighting) []wire.Attempt {
 	var found []wire.Attempt

@@ -15,9 +15,9 @@ import (
 // may not do yet when the engine has just started it.
 const relayPatience = 5 * time.Second
 
-// Relay connects its standard streams with the guest of the wall it was
-// started in by the engine, and returns the exit code of the process. It is
-// the way in where the socket in the mounted folder cannot be reached.
+// Relay connects its standard streams with the guest of the sandbox it was
+// started in by the engine, and returns the exit code of the process. It is the
+// way in where the socket in the mounted folder cannot be reached.
 func Relay() int {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain(err)

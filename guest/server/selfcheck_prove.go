@@ -46,8 +46,8 @@ func checkOne(c wire.Check) (unix.Errno, bool) {
 	return unix.EINVAL, false
 }
 
-// refused reports whether an error is the wall's no. Others, such as a lack
-// of memory or descriptors, prove nothing.
+// refused reports whether an error is a refusal by the sandbox. Others, such as
+// a lack of memory or descriptors, prove nothing.
 func refused(errno unix.Errno) bool {
 	switch errno {
 	case unix.EACCES, unix.EPERM, unix.EROFS, unix.ENOENT, unix.ENOTDIR, unix.EBUSY, unix.ELOOP, unix.ENXIO, unix.ETXTBSY:

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMissesAreFound holds that each kind of check notices a wall that is not
-// there, and leaves nothing behind. What holds is tested inside a wall.
+// TestMissesAreFound checks that each kind of check notices a missing
+// restriction, and leaves nothing behind. What holds is tested inside a
+// sandbox.
 func TestMissesAreFound(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

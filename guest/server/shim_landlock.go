@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Isolation says what Landlock can do here for the walls between commands.
+// Isolation says what Landlock can do here to isolate commands from each other.
 type shimIsolation struct {
 	Proc   bool // commands cannot trace each other or open each other's /proc/PID files
 	Signal bool // commands cannot signal each other or reach each other's abstract sockets
