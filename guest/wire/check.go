@@ -33,7 +33,7 @@ func (w Want) String() string {
 	return "unknown"
 }
 
-// A Check is one thing that has to hold inside a wall.
+// A Check is one condition that has to hold inside a sandbox.
 type Check struct {
 	Path string // absolute, as it is called inside
 	Want Want

@@ -11,8 +11,8 @@ const (
 	// maxFilter is the longest program that a kernel takes as a filter of
 	// system calls: 4096 instructions of 8 bytes.
 	maxFilter = 4096 * 8
-	// configVersion begins a configuration. A guest that does not know one
-	// must not start: it would leave out a part of the wall.
+	// configVersion begins a configuration. A guest that does not know one must
+	// not start: it would leave out a part of the isolation.
 	configVersion = 2
 	// maxRlimits is above what any kernel knows of limits.
 	maxRlimits = 64
@@ -24,9 +24,9 @@ type Rlimit struct {
 	Soft, Hard uint64
 }
 
-// A Config is what a wall that is made of the host's own folders wants of
-// its guest beside the protocol; a container has none. The guest reads it
-// from a descriptor before it serves anybody.
+// A Config is what a sandbox that is made of the host's own folders wants of
+// its guest beside the protocol; a container has none. The guest reads it from
+// a descriptor before it serves anybody.
 type Config struct {
 	// Landlock has commands be held by Landlock to Readable and Writable. A
 	// guest on a kernel that cannot do so does not start.
@@ -40,10 +40,10 @@ type Config struct {
 	// array of struct sock_filter as it lies in memory. Empty is none.
 	Filter []byte
 	// Observe says that Filter hands calls to the guest, which lets each of
-	// them go on and reports those that the wall is going to refuse.
+	// them go on and reports those that the sandbox is going to refuse.
 	Observe bool
-	// Processes bounds the processes and threads of the wall, the guest's own
-	// counted. 0 is no bound.
+	// Processes bounds the processes and threads of the sandbox, the guest's
+	// own counted. 0 is no bound.
 	Processes uint32
 	// Limits are set by the guest on itself before anything else runs, so that
 	// all in the wall have them. A hard limit that is there already and lower

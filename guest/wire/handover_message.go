@@ -22,7 +22,7 @@ const (
 	KindState   handoverKind = 1 // three files in which the guest keeps the state of a shell
 	KindRestore handoverKind = 2 // a file with a state that a shell is to take up
 
-	KindListener handoverKind = 3 // a listening TCP socket of the wall
+	KindListener handoverKind = 3 // a listening TCP socket of the sandbox
 )
 
 // A Message is descriptors that were received, and what they are for. They
