@@ -23,7 +23,7 @@ type flight struct {
 	crowd
 }
 
-// A crowd passes each event on to every caller that waits.
+// A crowd passes each event on to every waiting caller.
 type crowd struct {
 	mu    sync.Mutex
 	sinks map[int]Progress

@@ -71,7 +71,7 @@ func TestToolIsKilledWithItsChildren(t *testing.T) {
 	}
 	leak.Until(t, "the child ends", func() bool {
 		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
-		zombie := strings.Contains(string(stat), ") Z ") // and waits for whoever adopted it
+		zombie := strings.Contains(string(stat), ") Z ") // and waits for the process that adopted it
 		return zombie || syscall.Kill(child, 0) != nil
 	})
 }
