@@ -24,7 +24,7 @@ type Outcome string
 
 // The outcomes.
 const (
-	Contained Outcome = "contained" // the wall held
+	Contained Outcome = "contained" // the isolation held
 	Escaped   Outcome = "escaped"   // it did not
 	Skipped   Outcome = "skipped"   // does not apply here, or the settings leave it open on purpose; Seen says which
 	Unproven  Outcome = "unproven"  // could not be carried out; counts as failure
@@ -79,8 +79,8 @@ type Options struct {
 	// WorkspaceQuota is the bound of the workspace in bytes; 0 is unbounded.
 	WorkspaceQuota int64
 
-	// NoMemoryLimit says why the wall bounds no memory, for walls that cannot;
-	// empty is for those that do.
+	// NoMemoryLimit says why the sandbox bounds no memory, for providers that
+	// cannot; empty is for those that do.
 	NoMemoryLimit string
 
 	// Disks are host folders whose file systems must not fill up: the state
