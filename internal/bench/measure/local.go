@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
-// locally adds the sandbox behind the local wall to the ways of op, or why
-// there is none.
+// locally adds the local sandbox to the ways of op, or why there is none.
 func (s *Session) locally(op operation, turn int, take func(l *rigLocal) sample) operation {
 	w := way{name: report.WayLocal, turn: turn, lacks: s.noLocal}
 	if s.local != nil {

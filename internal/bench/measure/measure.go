@@ -72,7 +72,7 @@ type Session struct {
 	Log     func(format string, args ...any)
 
 	payload *payloads
-	local   *rigLocal // nil where no local wall stands
+	local   *rigLocal // nil where the local provider does not work
 	noLocal string    // why
 
 	held []report.Memory // of operations that measure memory too

@@ -14,17 +14,17 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local"
 )
 
-// A Local is a sandbox behind the local wall, beside the container.
+// A Local is a sandbox of the local provider, beside the container.
 type rigLocal struct {
 	Spec     sandbox.Spec
 	Provider *local.Provider
 	Sandbox  sandbox.Sandbox // an open handle
-	// Hand is the same wall typed by hand: bubblewrap and /bin/true.
+	// Hand is the same sandbox typed by hand: bubblewrap and /bin/true.
 	Hand []string
 }
 
-// OpenLocal makes the sandbox behind the local wall; Close takes it away. It
-// has the limits and mounts of the container, as far as a local wall has such.
+// OpenLocal makes a sandbox of the local provider; Close removes it. It has the
+// limits and mounts of the container, as far as the provider supports them.
 func (r *rig) OpenLocal(ctx context.Context) (*rigLocal, error) {
 	spec, err := r.LocalSpec(strings.TrimPrefix(r.Spec.Owner.Session, "bench-") + "-local")
 	if err != nil {
@@ -45,9 +45,9 @@ func (r *rig) OpenLocal(ctx context.Context) (*rigLocal, error) {
 	return l, err
 }
 
-// LocalProvider returns a provider of local walls that Close ends.
+// LocalProvider returns a local provider that Close ends.
 func (r *rig) LocalProvider() *local.Provider {
-	home, _ := os.UserHomeDir() // one less place to keep out of the walls
+	home, _ := os.UserHomeDir() // one less place to keep out of the sandboxes
 	p := local.New(local.Options{
 		State: r.state.Path(),
 		World: func() hardening.World {
@@ -61,7 +61,7 @@ func (r *rig) LocalProvider() *local.Provider {
 	return p
 }
 
-// LocalSpec describes a sandbox behind the local wall.
+// LocalSpec describes a sandbox of the local provider.
 func (r *rig) LocalSpec(session string) (sandbox.Spec, error) {
 	s, err := r.NewSpec("", "bench-"+session)
 	if err != nil {

@@ -77,7 +77,8 @@ func (s *Session) prepareLoad(ctx context.Context) (*rigOutside, error) {
 	return s.Rig.OpenOutside()
 }
 
-// everyGuest is the local wall, which may be missing, and the container.
+// everyGuest returns the local sandbox, which may be missing, and the
+// container.
 func (s *Session) everyGuest() []guestWay {
 	l := guestWay{name: report.WayLocal}
 	if s.local != nil {

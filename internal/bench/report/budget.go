@@ -155,7 +155,8 @@ func more(op, way, other string) func(*Report) (float64, bool) {
 	}
 }
 
-// crowd is the 99th percentile among many callers in medians of one.
+// crowd returns the 99th percentile among many callers as a multiple of one
+// caller's median.
 func crowd(op, way string) func(*Report) (float64, bool) {
 	return func(r *Report) (float64, bool) {
 		many, ok := r.find(op, way)

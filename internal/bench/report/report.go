@@ -10,8 +10,8 @@ const (
 	WayEngine  = "engine"  // the plain engine API: what everything is compared with
 	WaySocket  = "socket"  // the guest, over its socket
 	WayRelay   = "relay"   // the guest, over one exec stream of the engine
-	WayLocal   = "local"   // the guest behind the local wall, over an inherited connection
-	WayHand    = "bwrap"   // bubblewrap alone, typed by hand, with the local wall's namespaces and mounts
+	WayLocal   = "local"   // the guest in a local sandbox, over an inherited connection
+	WayHand    = "bwrap"   // bubblewrap alone, typed by hand, with the local provider's namespaces and mounts
 	WaySilent  = "silent"  // over the guest's socket, with nothing put on record
 	WayExec    = "exec"    // the plain engine's exec in a container that runs already
 	WayManager = "manager" // a manager in the program itself, in a sandbox that runs already
@@ -21,7 +21,7 @@ const (
 	WaySSE     = "sse"     // the same, with the output as a stream of events
 	WayTCP     = "tcp"     // the daemon, over loopback with a token on a kept connection
 	WayMCP     = "mcp"     // the daemon's Model Context Protocol, over its unix socket
-	WayHost    = "host"    // the same work on the host without any wall: the floor
+	WayHost    = "host"    // the same work on the host without a sandbox: the floor
 )
 
 // The operations. Budgets refer to them by these names.
