@@ -24,7 +24,7 @@ type Browser struct {
 // container.
 func (b Browser) onHost() bool { return b.HostControl && b.HostURL != "" }
 
-// dangers names the switches in force that take a wall away.
+// dangers names the switches in force that disable an isolation layer.
 func (b Browser) dangers() []string {
 	switch {
 	case b.Enabled && b.onHost():

@@ -1,4 +1,4 @@
-// Package doctor looks whether this machine can build walls, and says what
+// Package doctor checks whether this machine can run sandboxes, and says what
 // to do where it cannot.
 //
 // Each check is one small function over [Deps]; all of them run at the same
@@ -75,8 +75,8 @@ type Leftovers struct {
 	Corrupt []string // registry files that could not be read, or were set aside
 }
 
-// A WallCheck is a check that a wall brings along: the package of the wall
-// knows what it needs, and this one knows no wall but the engine's.
+// A WallCheck is a check that a provider contributes: the package of the
+// provider knows what it needs, and this one knows only the engine's provider.
 type WallCheck struct {
 	Name     string
 	Provider string // as settings name it; empty is "local"
@@ -102,8 +102,9 @@ type Deps struct {
 	// it as PEM. The error says why sandboxes cannot have them.
 	Authorities func() (file string, certificates []byte, err error)
 
-	// Local are the checks of the wall that needs no engine, and of providers that
-	// a program has beside the built-in ones, see [ProviderCheck].
+	// Local are the checks of the provider that needs no engine, and of
+	// providers that a program has beside the built-in ones, see
+	// [ProviderCheck].
 	Local []WallCheck
 
 	Host     Host

@@ -51,7 +51,7 @@ type world struct {
 	uid      int
 	owner    int
 	noWrite  bool
-	wall     doctor.Status // of the local wall's check
+	wall     doctor.Status // of the local provider's check
 	company  string        // file of docker.caFile
 	trusted  []byte        // certificates in it
 	trustErr error
@@ -260,8 +260,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestWallsThatAreNotWanted holds that what one wall lacks fails only those
-// who want that wall.
+// TestWallsThatAreNotWanted checks that what one provider lacks fails only
+// configurations that want that provider.
 func TestWallsThatAreNotWanted(t *testing.T) {
 	t.Parallel()
 	down := &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "cannot connect"}

@@ -2,7 +2,7 @@ package doctor
 
 import "context"
 
-// The names of the walls, as settings write them.
+// The names of the providers, as settings write them.
 const (
 	wallDocker = "docker"
 	wallLocal  = "local"
@@ -28,9 +28,9 @@ func (e *examination) wanted(ctx context.Context) string {
 	}
 }
 
-// excuse turns failures of a wall that the settings do not want into
+// excuse turns failures of a provider that the settings do not want into
 // warnings: they are worth knowing, and nothing fails for them. With auto one
-// wall that stands is enough; when none does, both have failed.
+// provider that works is enough; when none does, both have failed.
 func (r Report) excuse(list []check, wanted string) {
 	failed := map[string]bool{}
 	for i, c := range list {
