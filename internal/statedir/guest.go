@@ -26,7 +26,7 @@ const (
 	// guestPiece is how many bytes of the guest are written at once. What is
 	// written in large pieces the kernel keeps in large ones (folios), and a
 	// program that lies in few of them takes less time to start and to end:
-	// that is a part of each wall's start.
+	// that is a part of each sandbox's start.
 	guestPiece = 4 << 20
 )
 

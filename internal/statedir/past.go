@@ -28,7 +28,7 @@ const FileName = ".past"
 
 // A Source tells the time in two ways. Functions that are nil are the machine's.
 type pastSource struct {
-	Wall func() time.Time // the clock on the wall
+	Wall func() time.Time // the wall clock
 
 	// Up returns the time since the machine was started, which cannot be set,
 	// and a name of that start: times are comparable where the names are the
