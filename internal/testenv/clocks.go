@@ -25,7 +25,7 @@ func New(wall time.Time) *Machine { return &Machine{wall: wall.Round(0), up: 100
 // Pass lets time go by.
 func (m *Machine) Pass(d time.Duration) { m.move(d, d, 0) }
 
-// Set sets the clock on the wall, by d ahead or back.
+// Set sets the wall clock by d ahead or back.
 func (m *Machine) Set(d time.Duration) { m.move(d, 0, 0) }
 
 // Reboot starts the machine anew; it was off for d.
@@ -40,7 +40,7 @@ func (m *Machine) move(wall, up time.Duration, boots int) {
 	}
 }
 
-// Now is what the clock on the wall says.
+// Now returns the time of the wall clock.
 func (m *Machine) Now() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -48,9 +48,9 @@ var userMissing = sync.OnceValue(func() string {
 	return ""
 })
 
-// wallMissing asks once a process whether bubblewrap starts a wall for an
-// ordinary user; root's walls run as one too. It does not ask the code under
-// test whether the machine is good enough for it.
+// wallMissing checks once a process whether bubblewrap starts a sandbox for an
+// ordinary user; root's sandboxes run as one too. It does not ask the code
+// under test whether the machine is good enough for it.
 var wallMissing = sync.OnceValue(func() string {
 	path, err := exec.LookPath("bwrap")
 	if err != nil {

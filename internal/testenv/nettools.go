@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// SystemPath is where programs lie that walls show without being asked to.
+// SystemPath is where programs lie that sandboxes mount by default.
 const SystemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // SystemPython is the distribution's own Python, whose packages it has.
 const SystemPython = "/usr/bin/python3"
 
-// netToolsMissing asks once a process for the programs that people fetch
-// things with, in the folders that walls show, and for go wherever it is.
+// netToolsMissing asks once a process for the programs that people fetch things
+// with, in the folders that sandboxes mount, and for go wherever it is.
 var netToolsMissing = sync.OnceValue(func() string {
 	var lacks []string
 	for _, name := range []string{"curl", "wget", "git", "node", "npm"} {

@@ -20,12 +20,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/container"
 )
 
-// Require skips the test unless the machine has what is named: "docker",
-// an engine that answers; "root", a process with user id 0; "local", a
-// bubblewrap that starts walls for ordinary users; "user", the means to run a
-// program as an ordinary user, which root and ordinary users have; "nettools",
-// curl, wget, git, python3 with pip and requests, node, npm and go; "browser",
-// an engine that has the image of browsers made from this tree's recipe or an
+// Require skips the test unless the machine has what is named: "docker", an
+// engine that answers; "root", a process with user id 0; "local", a bubblewrap
+// that starts sandboxes for ordinary users; "user", the means to run a program
+// as an ordinary user, which root and ordinary users have; "nettools", curl,
+// wget, git, python3 with pip and requests, node, npm and go; "browser", an
+// engine that has the image of browsers made from this tree's recipe or an
 // older one; "playwright", what scripts/playwright.sh installs; "sshd", the
 // server of OpenSSH, which scripts/sshd.sh unpacks; "inspector", what
 // scripts/inspector.sh installs; "redocly", what scripts/redocly.sh installs.

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// client reaches the internet directly, as nothing behind a wall does.
+// client reaches the internet directly, as nothing in a sandbox does.
 func client(t *testing.T, n *Internet) *http.Client {
 	t.Helper()
 	tr := &http.Transport{

@@ -6,8 +6,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// OnBoth runs a test on rigs with both walls: the one in memory, whose name is
-// empty, and docker where that is there. Each rig is made for its own subtest.
+// OnBoth runs a test on rigs with both providers: the one in memory, whose name
+// is empty, and docker where that is there. Each rig is made for its own
+// subtest.
 func OnBoth[R any](t *testing.T, rig func(t *testing.T, wall string) R, do func(R)) {
 	t.Run("memory", func(t *testing.T) { do(rig(t, "")) })
 	t.Run("docker", func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package served serves resources of the daemon to tests, over a real
-// socket, on a manager whose walls are real or in memory.
+// Package served serves resources of the daemon to tests, over a real socket,
+// on a manager whose providers are real or in memory.
 package served
 
 import (
@@ -46,7 +46,7 @@ func people() map[string]token.Claims {
 // Options say what is served.
 type Options struct {
 	Wall      string // docker or local; one in memory without
-	Settings  string // of the file; empty is what the wall needs. The fake is called local
+	Settings  string // of the file; empty is what the provider needs. The fake is called local
 	Change    func(*manager.Options)
 	Programs  map[string]fake.Program // of the fake
 	Resources func(*Rig) []resource.Resource
@@ -57,7 +57,7 @@ type Options struct {
 type Rig struct {
 	T       testing.TB
 	Manager *manager.Manager
-	Engine  *fake.Engine // nil where the wall is real
+	Engine  *fake.Engine // nil where the provider is real
 	State   *statedir.Dir
 	Log     logrus.FieldLogger
 	Server  *server.Server

@@ -61,7 +61,7 @@ func (r *Rig) docker(mo *manager.Options) {
 		Guest: func() (sandbox.GuestRef, error) { return w.Guest, nil }}
 }
 
-// nowhere has no images, which such walls do not need.
+// nowhere has no images, which such providers do not need.
 type nowhere struct{}
 
 func (nowhere) Volumes(context.Context, string) ([]string, error) { return nil, nil }

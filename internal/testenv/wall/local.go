@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local"
 )
 
-// A Local is a provider of local walls with a state folder of its own, which
-// goes with the test.
+// A Local is a local provider with a state folder of its own, which goes with
+// the test.
 type Local struct {
 	T     testing.TB
 	State *statedir.Dir
@@ -24,7 +24,7 @@ type Local struct {
 	Guest sandbox.GuestRef
 }
 
-// NewLocal skips or fails the test where no local wall stands.
+// NewLocal skips or fails the test where the local provider does not work.
 func NewLocal(t testing.TB) *Local {
 	t.Helper()
 	testenv.Require(t, "local")

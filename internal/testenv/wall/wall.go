@@ -23,8 +23,8 @@ import (
 // Image is the project's own image; the Makefile makes it before tests.
 const Image = "sandbox:bookworm-slim"
 
-// A Wall is a provider on the real engine with a state folder of its own.
-// Whatever carries the state folder's instance label is removed at the end.
+// A Wall is a provider on the real engine with its own state folder. Whatever
+// carries the state folder's instance label is removed at the end.
 type Wall struct {
 	T      testing.TB
 	Engine *container.Engine
