@@ -43,10 +43,10 @@ type TTY struct {
 // A Process is a command that was started. Its methods are safe for
 // concurrent use.
 type Process interface {
-	// Wait returns when the program has ended, its process tree is gone
-	// and all output has been delivered. An error means that the result
-	// is not known (the wall fell, the guest died), never that the
-	// program failed. Wait may be called many times.
+	// Wait returns when the program has ended, its process tree is gone and all
+	// output has been delivered. An error means that the result is not known
+	// (the sandbox was stopped, the guest died), never that the program failed.
+	// Wait may be called many times.
 	Wait() (Exit, error)
 
 	// Signal sends the signal named as in signal(7) ("TERM", "INT").
@@ -59,8 +59,9 @@ type Process interface {
 	Kill(ctx context.Context) error
 }
 
-// Metered is implemented by processes that tell what they have used so far.
-// Walls that cannot tell have none, or [CodeUnsupported].
+// Metered is implemented by processes that tell what they have used so far. A
+// provider that cannot determine the usage does not implement it, or returns
+// [CodeUnsupported].
 type Metered interface {
 	// Used returns what all processes of the command have used until now: those
 	// that run, escapees included, and those that have ended. The figures may

@@ -29,7 +29,7 @@ const (
 	CodeBudgetExceeded Code = "QUOTA.BUDGET_EXCEEDED"
 	// Malformed input or settings; Field names the place.
 	CodeValidation Code = "SCHEMA.VALIDATION_FAILED"
-	// Engine down, image missing, wall broken.
+	// Engine down, image missing, sandbox broken.
 	CodeUnavailable Code = "PROVIDER.UNAVAILABLE"
 	// The provider did not answer in time.
 	CodeTimeout Code = "PROVIDER.TIMEOUT"

@@ -32,7 +32,7 @@ type Evidence string
 // The kinds of evidence, from strong to weak. Only the first two make a
 // command count as blocked.
 const (
-	// The wall or the proxy has seen the attempt, and a rule denies it.
+	// The sandbox or the proxy has seen the attempt, and a rule denies it.
 	EvidenceCertain Evidence = "certain"
 	// The program reports an error of the kind that a denial causes and
 	// names a resource that a rule denies.
@@ -55,7 +55,7 @@ type Violation struct {
 	Time      time.Time `json:"time"`
 }
 
-// A Verdict is what the rules of a wall say of one operation on one path.
+// A Verdict is what the rules of a sandbox say of one operation on one path.
 type Verdict struct {
 	Allowed  bool
 	Rule     string // the rule that decided
@@ -63,8 +63,8 @@ type Verdict struct {
 	HostPath string // what a grant would have to name; empty where the host has no such path
 }
 
-// A Judge is a Sandbox whose wall has rules for paths. Path is absolute and
-// as it is called inside; it need not exist.
+// A Judge is a Sandbox that has rules for paths. Path is absolute and as it is
+// called inside; it need not exist.
 type Judge interface {
 	Judge(op Operation, path string) Verdict
 }
@@ -80,7 +80,7 @@ type Witness interface {
 
 // A Grant opens one path of the host, and everything below it, to one
 // operation. OpWrite includes OpRead. With OpConnect it opens a host, as
-// host:port in Path; walls know nothing of those.
+// host:port in Path; providers do not handle such grants.
 type Grant struct {
 	Operation Operation `json:"operation"`
 	Path      string    `json:"path"` // canonical, on the host

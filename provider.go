@@ -5,9 +5,9 @@ import (
 	"net"
 )
 
-// A Provider is a kind of wall. Implementations are safe for concurrent
-// use. Every method honours its context, has an upper bound of its own on
-// how long it waits, and returns errors of type *[Error].
+// A Provider makes sandboxes of one kind. Implementations are safe for
+// concurrent use. Every method honours its context, has an upper bound of its
+// own on how long it waits, and returns errors of type *[Error].
 //
 // The conformance suite in package providertest holds the rules below.
 type Provider interface {
@@ -35,7 +35,7 @@ type Provider interface {
 	// [CodePermissionDeny].
 	Open(ctx context.Context, s Spec) (Sandbox, error)
 
-	// List returns the sandboxes that match f in one call to the wall.
+	// List returns the sandboxes that match f in one call to the backend.
 	List(ctx context.Context, f Filter) ([]Info, error)
 
 	// Remove ends everything in the sandbox and removes it. Removing what
@@ -63,8 +63,8 @@ type Pauser interface {
 	Unpause(ctx context.Context, name string) error
 }
 
-// A Sandbox is an open handle to one live wall. It is safe for concurrent
-// use. Closing it lets go of the wall and does not remove it.
+// A Sandbox is an open handle to one running sandbox. It is safe for concurrent
+// use. Closing it releases the handle and does not remove the sandbox.
 type Sandbox interface {
 	Info() Info
 

@@ -1,10 +1,10 @@
-// Package sandbox holds the vocabulary of the project: what a sandbox is,
-// what a wall must be able to do, and how failures are named.
+// Package sandbox holds the vocabulary of the project: what a sandbox is, what
+// a provider must be able to do, and how failures are named.
 //
-// A sandbox is one live wall (a Docker container, a bubblewrap process) in
-// which commands and file operations of an untrusted program run. A [Spec]
-// describes it completely; a [Provider] builds it; a [Sandbox] is the open
-// handle through which [Command] values are started.
+// A sandbox is one isolated environment (a Docker container, a bubblewrap
+// process) in which commands and file operations of an untrusted program run. A
+// [Spec] describes it completely; a [Provider] builds it; a [Sandbox] is the
+// open handle through which [Command] values are started.
 //
 // The package imports the standard library only and does nothing by itself.
 // Everything that touches the world lives in the packages below it.
