@@ -93,7 +93,8 @@ func readPair(path string) (pair, error) {
 	return p, nil
 }
 
-// checkOurs returns an error for a file that another user can read or write.
+// checkOurs returns an error unless f is a regular file that belongs to the
+// current user and that no other user can read or write.
 func checkOurs(f *os.File) error {
 	const op = "open egress authority"
 	var st unix.Stat_t

@@ -51,11 +51,12 @@ func entries(rules []string) (list []serveEntry) {
 // doors opens listeners inside for hosts that rules name, for programs without
 // proxy support. A rule of one loopback address and port gets a listener at
 // that address and port, which then leads to the host's loopback instead of
-// the sandbox's. Every other host name gets a loopback address of its own,
-// with a listener for each of its ports; names maps names to these addresses.
+// the sandbox's. If o.Resolve is set, every other host name gets a loopback
+// address of its own, with a listener for each of its ports; names maps names
+// to these addresses.
 //
-// It also returns the loopback names for which programs must bypass the proxy:
-// those not covered by a rule without a listener.
+// doors also returns the loopback names for which programs must bypass the
+// proxy: those not covered by a rule without a listener.
 func doors(ctx context.Context, inside sandbox.Listener, o outlet.Options) (open []Door, names map[string][]netip.Addr, direct []string) {
 	names = map[string][]netip.Addr{}
 	taken := map[netip.AddrPort]bool{}

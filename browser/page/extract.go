@@ -126,8 +126,8 @@ func (t *tab) extract(ctx context.Context, o browser.Extraction) (browser.Conten
 const rawNodes = 4 * mostNodes
 
 // tree reads the accessibility tree; more reports that the tree is larger. The
-// answer is decoded node by node, and nodes that are not returned are dropped:
-// a list of empty nodes would take many times its size in memory.
+// answer is decoded node by node, and fields that are not returned are
+// dropped: a list of empty nodes would take many times its size in memory.
 func (t *tab) tree(ctx context.Context) (nodes []*accessibility.Node, more bool, err error) {
 	var raw jsonv2.Value
 	if err := t.line.Call(ctx, accessibility.GetFullAXTree.Method, accessibility.GetFullAXTreeParams{}, &raw); err != nil {
