@@ -37,7 +37,7 @@ func (b *browsers) close() error {
 	}
 	d, err := b.open()
 	if err != nil {
-		return nil // told when it was used
+		return nil // the first use reported the error
 	}
 	return d.Close()
 }

@@ -69,7 +69,7 @@ func (t *exit) close() error {
 	}
 	got, err := t.open()
 	if err != nil {
-		return nil // told when it was used
+		return nil // the first use reported the error
 	}
 	return errors.Join(got.Plane.Close(), got.Recorder.Close())
 }

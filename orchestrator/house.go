@@ -45,8 +45,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
-// Options say where settings and state lie, and who is asked and told. The zero
-// value is what the program sandbox takes without flags.
+// Options set where settings and state are stored, which approvers are asked
+// and which recorders receive events. The zero value is what the program
+// sandbox uses without flags.
 type Options struct {
 	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
 	StateDir   string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
@@ -60,7 +61,7 @@ type Options struct {
 	// CommandFlags are the global flags of the command line, for hints; see
 	// [manager.Options].
 	CommandFlags []string
-	Approver     sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil asks nobody
+	Approver     sandbox.Approver   // asked for permissions, beside the fronts of Approvals; nil: no approver
 	Progress     about.Progress     // hears what is done to images; may be nil
 	Observe      operation.Observer // hears of every call and every operation under a grant, for metrics; may be nil
 	// Accounting keeps account of sandboxes, see [manager.Options]. It is asked
@@ -101,9 +102,9 @@ type House struct {
 	writable func() ([]string, error)
 }
 
-// Open makes the parts. Nothing talks to an engine yet, and a bad address of
-// one is nobody's failure but those who want it. Errors are of type
-// *[sandbox.Error]: CodeValidation for a settings file that cannot be taken,
+// Open makes the parts. It connects to no engine, so a bad engine address fails
+// only the operations that use that engine. Errors are of type
+// *[sandbox.Error]: CodeValidation for a settings file that is not valid,
 // CodeUnavailable for a state folder that cannot be used.
 func Open(o Options) (*House, error) {
 	if o.Log == nil {
@@ -219,21 +220,21 @@ func (h *House) endWalls() {
 // end lets go of every wall that ends with us, and of the engine.
 func (h *House) end() {
 	h.endWalls()
-	h.records.close() // again, where there was somebody to tell of its errors
+	h.records.close() // again: its errors were reported where a caller could receive them
 	h.engine.close()
 }
 
-// Close ends what runs by the manager, every wall that ends with this program,
-// and every way out, and writes what is not on record yet. Containers stay. What
-// could not be written is told in the log.
+// Close ends what the manager runs, every sandbox that ends with this program
+// and every egress proxy, and writes the records that are still pending.
+// Containers stay. Close logs what it could not write.
 func (h *House) Close() {
 	h.once.Do(func() {
 		if err := h.browsers.close(); err != nil {
 			h.o.Log.WithError(err).Warn("a way into a browser has not ended in order")
 		}
-		h.endWalls() // first, or their guests were told of sessions that end with them anyway
+		h.endWalls() // first: otherwise guests receive reports of sessions that end with them anyway
 		if h.made.Load() {
-			if m, err := h.manager(); err == nil { // or it was told when it was made
+			if m, err := h.manager(); err == nil { // an earlier error was reported when the manager was made
 				m.Close()
 			}
 		}

@@ -2,7 +2,7 @@ package orchestrator
 
 import "golang.org/x/sys/unix"
 
-// hostMemory is the memory of this host in bytes; 0 when it cannot be told.
+// hostMemory returns the memory of this host in bytes, or 0 when it is unknown.
 func hostMemory() int64 {
 	var i unix.Sysinfo_t
 	if err := unix.Sysinfo(&i); err != nil {

@@ -2,5 +2,5 @@
 
 package orchestrator
 
-// hostMemory is the memory of this host in bytes; 0 when it cannot be told.
+// hostMemory returns the memory of this host in bytes, or 0 when it is unknown.
 func hostMemory() int64 { return 0 }

@@ -43,8 +43,8 @@ type Deps struct {
 	// which a provider has to ask about each Spec before it makes a sandbox.
 	World func() hardening.World
 
-	// Warn reports what somebody should know about a sandbox that works all the
-	// same. It is never nil.
+	// Warn reports a problem of a sandbox that does not keep the sandbox from
+	// working. It is never nil.
 	Warn func(sandbox, warning string)
 }
 

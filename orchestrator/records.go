@@ -74,7 +74,7 @@ func (r *records) control() (*manager.Control, error) {
 func (r *records) close() error {
 	var errs []error
 	if r.controlled.Load() {
-		if c, err := r.openControl(); err == nil { // or it was told when it was used
+		if c, err := r.openControl(); err == nil { // an earlier error was reported at the first use
 			errs = append(errs, c.Close())
 		}
 	}

@@ -42,7 +42,7 @@ func (r *recorder) Close() error {
 	}
 	s, err := r.open()
 	if err != nil {
-		return nil // told when it was used
+		return nil // the first use reported the error
 	}
 	return s.Close()
 }
