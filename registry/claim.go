@@ -21,8 +21,9 @@ const (
 	nameClaimsDir = "claims/names" // by sandbox
 	maxClaim      = 16 << 10       // bytes; a claim has about 600
 
-	// setAsideClaim is what the name of a damaged claim gets. A slot with one is
-	// claimed by a sandbox that cannot be told, so it is given to no other.
+	// setAsideClaim is the suffix of the name of a damaged claim. The sandbox
+	// that claimed such a slot is unknown, so the slot is given to no other
+	// sandbox.
 	setAsideClaim = ".corrupt"
 )
 
@@ -112,7 +113,7 @@ func (s *Store) ClaimOf(name string) (c Claim, ok bool, err error) {
 	return s.readClaim(nameClaimsDir, name, func(c Claim) string { return c.Name })
 }
 
-// ClaimOn returns the claim on a slot; ok is false when it is nobody's.
+// ClaimOn returns the claim on a slot; ok is false when the slot has no claim.
 func (s *Store) ClaimOn(slot string) (c Claim, ok bool, err error) {
 	return s.readClaim(slotClaimsDir, slot, func(c Claim) string { return c.Slot })
 }
@@ -156,10 +157,10 @@ func (s *Store) readClaim(dir, name string, of func(Claim) string) (c Claim, ok 
 		Hint: "move " + path + " away; the sandbox then starts afresh, with an empty workspace"}
 }
 
-// mend deals with a damaged claim: that of a sandbox is restored from the slot's,
-// where that is sound; what cannot be restored is set aside, and the error says
-// where it is. The record of a slot goes with its claim, so that the slot, in which
-// somebody's files are, counts as free to no one.
+// mend repairs a damaged claim. It restores the claim of a sandbox from the
+// slot's claim, where that one is sound; it sets aside what it cannot restore,
+// and the error says where that is. The record of a slot goes with its claim,
+// so that the slot, which holds files of a session, never counts as free.
 func (s *Store) mend(dir, name, path string, why error) (Claim, bool, error) {
 	const op = "set claim aside"
 	if dir == nameClaimsDir {

@@ -20,8 +20,8 @@ func claims(t *testing.T) *Store {
 	return s
 }
 
-// TestClaim holds that a claim is found by both its names until it is removed,
-// and that the slot is nobody else's meanwhile.
+// TestClaim checks that a claim is found by both its names until it is removed,
+// and that no other sandbox can claim the slot meanwhile.
 func TestClaim(t *testing.T) {
 	s := claims(t)
 	c := Claim{Slot: "sbx-pool-1", Name: "sbx-a", Owner: sandbox.Owner{Instance: "i", ScopeKey: "a"}, Hash: "h", SlotHash: "g", Workspace: "/w"}

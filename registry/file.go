@@ -72,8 +72,9 @@ func decode(data []byte, name string, kind sandbox.Kind) (file, error) {
 	return f, nil
 }
 
-// unreadable says of a record that is not of our form whether a newer version
-// wrote it, which may have added to the form, or nobody did.
+// unreadable returns the error for a record that does not have our form. It
+// distinguishes a record of a newer version, which may have added to the form,
+// from a damaged one.
 func unreadable(data []byte, why error) error {
 	var head struct {
 		Format int `json:"format"`
@@ -133,10 +134,10 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// locked calls fn while no other process changes the file at path. The lock
-// is on the file itself; after it was taken the path must still lead to that
-// file, else somebody replaced it meanwhile and the new one is to be locked.
-// A missing file is fs.ErrNotExist.
+// locked calls fn while no other process changes the file at path. The lock is
+// on the file itself; once it is taken the path must still lead to that file,
+// otherwise another process replaced the file meanwhile and locked locks the
+// new one. A missing file is fs.ErrNotExist.
 func locked(path string, fn func() error) error {
 	for {
 		l := flock.New(path, flock.SetFlag(os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK))

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
-// TestFrozen holds that who is about to use a frozen sandbox is told, as often
-// as it is asked, until the record is touched.
+// TestFrozen checks that every read of a frozen sandbox's record reports that
+// it is frozen, until the record is touched.
 func TestFrozen(t *testing.T) {
 	s, err := registry.Open(t.TempDir())
 	if err != nil {

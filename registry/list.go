@@ -111,7 +111,7 @@ func (s *Store) load(path, name string, kind sandbox.Kind) (*Record, *Problem) {
 func recordNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // somebody deleted it; what was recorded shows up as orphans
+		return nil, nil // another process deleted it; what was recorded shows up as orphans
 	}
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (s *Store) problem(path, name string, kind sandbox.Kind, err error) *Proble
 		if p.SetAside, moved = setAside(path, name, kind); moved != nil {
 			e.Err = errors.Join(err, moved)
 			e.Hint = "move " + path + " away; the record is then rebuilt from the container's labels"
-		} else if p.SetAside == "" { // repaired or removed by somebody else
+		} else if p.SetAside == "" { // another process repaired or removed it
 			e.Retryable, e.Hint = true, "try again"
 		} else {
 			e.Hint = "it was moved to " + p.SetAside + " and is rebuilt from the container's labels"
@@ -168,9 +168,9 @@ func (s *Store) problem(path, name string, kind sandbox.Kind, err error) *Proble
 	return p
 }
 
-// setAside renames a file that is no record. It looks again under the lock,
-// as somebody may have written a good one meanwhile; the answer is then empty
-// without an error.
+// setAside renames a file that is no record. It looks again under the lock, as
+// another process may have written a good record meanwhile; it then returns an
+// empty path and no error.
 func setAside(path, name string, kind sandbox.Kind) (string, error) {
 	var target string
 	move := func() error {

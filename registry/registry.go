@@ -65,9 +65,10 @@ type Record struct {
 	CreatedAt  time.Time     `json:"createdAt"`
 	LastUsedAt time.Time     `json:"lastUsedAt"`
 
-	// Frozen says that somebody has frozen the sandbox, or was about to, and
-	// that it has not been used since. It is a hint: who finds it thaws the
-	// sandbox whatever state that is in. A touch takes it back.
+	// Frozen says that a process has frozen the sandbox, or was about to, and
+	// that the sandbox has not been used since. It is a hint: a process that
+	// reads it thaws the sandbox whatever state the sandbox is in. A touch
+	// clears it.
 	Frozen bool `json:"frozen,omitempty"`
 
 	// ExpiresAt is until when the sandbox is kept however idle it is, and
@@ -132,8 +133,8 @@ func (s *Store) makeFolders() error {
 	return nil
 }
 
-// Put inserts r or replaces the record of its kind, name and provider. Folders that
-// somebody deleted meanwhile are made again.
+// Put inserts r or replaces the record of its kind, name and provider. It makes
+// missing folders again.
 func (s *Store) Put(r Record) error {
 	if r.Provider != "" {
 		s = s.Of(r.Provider)
@@ -246,11 +247,12 @@ func (s *Store) read(kind sandbox.Kind, name string) (file, error) {
 	return f, nil
 }
 
-// Touch sets the last use of a record to now, unless somebody set a later
-// one meanwhile, and notes that the sandbox is not frozen. A last use that
-// lies further ahead than processes can differ comes from a clock that was
-// wrong, and is corrected. Touch costs the same however many records there
-// are. A record that is gone is [sandbox.CodeNotFound] and stays gone.
+// Touch sets the last use of a record to now, unless another process set a
+// later one meanwhile, and notes that the sandbox is not frozen. A last use
+// that lies further ahead than the clocks of processes can differ comes from a
+// wrong clock, and Touch corrects it. The cost of Touch does not depend on the
+// number of records. Touch returns [sandbox.CodeNotFound] for a record that was
+// removed and does not make it again.
 func (s *Store) Touch(kind sandbox.Kind, name string, now time.Time) error {
 	return s.change(kind, name, func(f *file) bool { return f.touch(now) })
 }

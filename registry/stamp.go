@@ -48,8 +48,8 @@ func (s *Store) Stamp() (Stamp, error) {
 	return out, nil
 }
 
-// Same reports whether nothing has been recorded between a and b. Where that
-// cannot be told, because something had just been recorded, it is false.
+// Same reports whether nothing has been recorded between a and b. It is false
+// where that is unknown because a record had just been written.
 func (a Stamp) Same(b Stamp) bool {
 	return a.settled && b.settled && a.folders == b.folders
 }

@@ -41,8 +41,8 @@ func TestDiffer(t *testing.T) {
 	}
 }
 
-// TestReasons holds that each reason has a text, and that its word is one of those
-// that readers of the interfaces are told.
+// TestReasons checks that each reason has a text, and that its word is one of
+// those that the documented interfaces list.
 func TestReasons(t *testing.T) {
 	f, _ := reflect.TypeFor[pool.Miss]().FieldByName("Reason")
 	words := strings.Split(f.Tag.Get("enum"), ",")

@@ -12,8 +12,8 @@ type State string
 // The states of slots.
 const (
 	Starting State = "starting" // being made
-	Ready    State = "ready"    // started, guest connected, nobody's
-	Claimed  State = "claimed"  // somebody's; its code has run in it
+	Ready    State = "ready"    // started, guest connected, no claim
+	Claimed  State = "claimed"  // claimed by a session; its code has run in it
 	Broken   State = "broken"   // did not start, or has stopped or lost its guest
 	Retiring State = "retiring" // being removed
 )
@@ -26,7 +26,7 @@ type Slot struct {
 	Since time.Time // when it was created
 }
 
-// A Claim says, in the registry, that a slot is somebody's.
+// A Claim says, in the registry, that a slot belongs to a session.
 type Claim struct {
 	Slot string
 	By   string // the sandbox name of the scope that claimed it
@@ -78,18 +78,18 @@ type Action struct {
 // Plan returns what is to be done, in a fixed order: adoptions, removals,
 // starts.
 //
-// A slot that has a claim is never removed, whatever its state, also when two
-// claims name it. A slot that was claimed and has no claim any more is
-// removed and never used again: somebody's code has run in it. Starts are
-// such that the slots without claim, those that are still to be removed
-// included, never become more than the sizes that are wanted.
+// Plan never removes a slot that has a claim, whatever the state of the slot,
+// also when two claims name it. It removes a slot that was claimed and has no
+// claim any more, and never uses it again, because code of a session has run in
+// it. Starts are such that the slots without claim, including those that are
+// still to be removed, never become more than the wanted sizes.
 func Plan(v View) []Action {
 	claimed := map[string]bool{}
 	for _, c := range v.Claims {
 		claimed[c.Slot] = true
 	}
 	var adopt, remove, start []Action
-	free := map[string][]Slot{} // by shape: ready or starting, nobody's
+	free := map[string][]Slot{} // by shape: ready or starting, without claim
 	held := map[string]int{}    // by shape: without claim, and still there
 	for _, s := range v.Slots {
 		if claimed[s.Name] {
@@ -128,7 +128,8 @@ func Plan(v View) []Action {
 	return slices.Concat(adopt, remove, start)
 }
 
-// unfit says why the slot s, which has no claim, can be nobody's any more.
+// unfit returns why the slot s, which has no claim, can no longer be given to a
+// session.
 func (v View) unfit(s Slot) string {
 	switch {
 	case s.State == Claimed:
@@ -137,7 +138,7 @@ func (v View) unfit(s Slot) string {
 		return "its removal was not finished"
 	case s.State == Starting && v.StartLimit > 0 && v.Now.Sub(s.Since) > v.StartLimit:
 		return "it has not become ready in time"
-	case s.State != Ready && s.State != Starting: // Broken, and what nobody knows
+	case s.State != Ready && s.State != Starting: // Broken, and states that are unknown
 		return "it is broken"
 	}
 	return ""

@@ -1,12 +1,13 @@
-// Package pool decides about sandboxes that are started before somebody wants
+// Package pool decides about sandboxes that are started before a session needs
 // them: which of them can become which, how many to start, what to remove and
 // what to keep after a restart. It is pure and starts nothing; package manager
 // carries the decisions out.
 //
-// Whoever carries the decisions out has to hold to this, or they mean nothing:
+// The decisions are valid only if the package that carries them out keeps
+// these rules:
 //
 //   - Labels of a slot say kind pool, its instance and no tenant, which never
-//     change. Whose it is stands in the registry alone.
+//     change. Only the registry says which session a slot belongs to.
 //   - A claim is made by creating its record under the slot's name, where the
 //     creation fails if there is one, before the slot is used for anything.
 //     [Pick] only proposes: the record decides between two callers. It is
@@ -14,7 +15,7 @@
 //     that: what loses a record that has been made is a loss of power, after
 //     which no slot runs, and one that does not run is Broken and goes.
 //   - That a slot was ever claimed shows for good: its own record goes when the
-//     claim is kept, and one without a record is nobody's and Broken.
+//     claim is kept, and one without a record has no owner and is Broken.
 //   - A claim is removed after the slot, never before, except to say that the
 //     slot is given up. It may outlast the slot, for the workspace's sake: what
 //     has claimed it is then made anew where it was.
@@ -31,5 +32,5 @@
 //   - Starts are noted when they begin, failed ones too, so that an image that
 //     cannot start is not tried at full speed for ever.
 //   - Where [CanBindLate] says no, or nothing is ready, the sandbox is made
-//     anew, and the caller is told that and why.
+//     anew, and the caller receives a notice that says so and why.
 package pool
