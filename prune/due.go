@@ -17,11 +17,11 @@ const givenUp = "given up"
 
 // Due reports whether a sweep on use is due, that is, whether none has begun
 // within every, and notes now in the file stamp if so. Of several processes
-// that ask at once one is told yes. A stamp that holds no time, or one that
+// that call Due at once, one gets true. A stamp that holds no time, or one that
 // lies ahead because the clock moved, counts as none. When every is zero or
-// less sweeps on use are switched off.
+// less, sweeps on use are switched off.
 //
-// Whoever is told yes says with Finished, GaveUp or Forgo what came of it.
+// A caller that gets true calls Finished, GaveUp or Forgo to report the result.
 func Due(stamp string, every time.Duration, now time.Time) (bool, error) {
 	if every <= 0 {
 		return false, nil
@@ -84,8 +84,8 @@ func (m mark) text() string {
 	return text
 }
 
-// change puts what next makes of the mark in the file stamp in its place. While
-// somebody else does so nothing is changed, and next is not called.
+// change replaces the mark in the file stamp by what next returns for it. While
+// another process does so, change changes nothing and does not call next.
 func change(stamp string, next func(mark) mark) error {
 	f, err := os.OpenFile(stamp, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package prune sweeps away sandboxes that nobody needs any more.
+// Package prune removes sandboxes that are no longer needed.
 //
 // A sweep has two halves. [Plan] decides, as a pure function of what is
 // recorded and what is there. [Apply] carries a plan out, and since time has
@@ -22,10 +22,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
-// OrphanGrace is how old something unrecorded or unstarted must be before it
-// is taken for a leftover: somebody may be making it right now. Apply makes
-// sure of that by the ensure lock; the grace keeps such sandboxes out of
-// plans that are only shown.
+// OrphanGrace is the minimum age of an unrecorded or unstarted sandbox that
+// counts as a leftover: a younger one may still be in the making. Apply makes
+// sure of that by the ensure lock; the grace keeps such sandboxes out of plans
+// that are only shown.
 const OrphanGrace = time.Minute
 
 // A Reason says why a sandbox goes.
@@ -35,12 +35,12 @@ type Reason string
 const (
 	Idle         Reason = "idle"          // not used for too long
 	TooOld       Reason = "max-age"       // made too long ago
-	Expired      Reason = "expired"       // somebody has said until when it is needed
+	Expired      Reason = "expired"       // its recorded expiry has passed
 	Orphan       Reason = "orphan"        // ours by its label, and not recorded
 	Missing      Reason = "missing"       // recorded, and gone: only the record is removed
 	Remnant      Reason = "remnant"       // recorded, and its container is gone, but not all that belongs to it
 	NeverStarted Reason = "never-started" // made, and its start did not happen
-	Surplus      Reason = "surplus"       // kept ready for nobody yet, and not wanted any more; see package pool
+	Surplus      Reason = "surplus"       // a pool slot without claim that is not wanted any more; see package pool
 )
 
 // Rules say what is too long.
@@ -82,8 +82,8 @@ type Removal struct {
 	Record *registry.Record
 }
 
-// Plan returns what has to be removed, ordered by name. Sandboxes of other
-// instances are never part of it, nor are live ones whose age cannot be told.
+// Plan returns what has to be removed, ordered by name. It leaves out sandboxes
+// of other instances, and live ones whose age is unknown.
 func Plan(in Input) []Removal {
 	if !in.Known || in.Instance == "" {
 		return nil
@@ -130,7 +130,7 @@ func (in *Input) judge(r *registry.Record, info *sandbox.Info) (Reason, string) 
 		return Missing, "the container is gone"
 	}
 	if info.Owner.Instance != in.Instance {
-		return "", "" // somebody else's sandbox under our name
+		return "", "" // another owner's sandbox under our name
 	}
 	if info.Status == sandbox.StatusMissing {
 		return Remnant, "the container is gone, and its network is left"
