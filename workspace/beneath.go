@@ -18,9 +18,9 @@ import (
 // ErrChanged says that a path led to something else than what was looked at.
 var ErrChanged = errors.New("is a link or was exchanged meanwhile")
 
-// Dir opens the folder rel below root if it is a folder and no link, also
-// when somebody exchanges it between the look and the opening. Only the last
-// name of rel is looked at, so rel is one name, or "." for root itself.
+// Dir opens the folder rel below root if it is a folder and no link, also when
+// another process exchanges it between the check and the opening. Dir checks
+// only the last name of rel, so rel is one name, or "." for root itself.
 func Dir(root *os.Root, rel string) (*os.Root, error) {
 	before, err := root.Lstat(rel)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGivingIsNoCureForAll holds that who cannot give a folder away for want of
-// descriptors or room is not told to do it by hand.
+// TestGivingIsNoCureForAll checks that the error of a chown that fails for want
+// of descriptors or room does not advise the user to do it by hand.
 func TestGivingIsNoCureForAll(t *testing.T) {
 	for err, want := range map[error]string{
 		unix.EMFILE: "ulimit -n", unix.ENOSPC: "full", unix.EROFS: "read-only", unix.EPERM: "sudo chown -R 7:8 /w", unix.EINVAL: "user namespace",

@@ -50,9 +50,9 @@ func ensureQuota(t *testing.T, s *Store, quota int64) string {
 	return p
 }
 
-// remove removes a workspace that nobody uses. Who starts a container has a
-// copy of every mount for a moment, and is a user as long; what the store says
-// then is that one may try again.
+// remove removes a workspace that is not in use. A process that starts a
+// container has a copy of every mount for a moment and counts as a user as
+// long; the store's error then says that the caller may try again.
 func remove(t *testing.T, s *Store, path string) {
 	t.Helper()
 	leak.Success(t, func() error {

@@ -83,8 +83,8 @@ func (s *Store) Remove(ctx context.Context, path string) error {
 	return nil
 }
 
-// forget removes the notes about a workspace unless they are about another
-// one than was, which somebody made under the same name since.
+// forget removes the notes about a workspace unless they are about another one
+// than was, made under the same name since.
 func (s *Store) forget(name string, was meta) error {
 	now, err := s.readMeta(name)
 	if err != nil {

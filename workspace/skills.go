@@ -105,8 +105,9 @@ func (s *Store) sync(ctx context.Context, name, agentDir string, o Owner, bootst
 	return sd.report, stamp, statedir.Unavailable("seed workspace", target, err)
 }
 
-// openPlain opens the folder at an absolute, canonical path, and never another one
-// to which a link leads that somebody has put on the way.
+// openPlain opens the folder at an absolute, canonical path. It follows no
+// link, so a link that another process puts into the path leads to no other
+// folder.
 func openPlain(dir string) (*os.Root, error) {
 	fd, err := openWay(dir)
 	if err != nil {

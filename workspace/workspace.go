@@ -42,9 +42,9 @@ type Store struct {
 	path string
 }
 
-// Open makes the root at path if there is none and checks that nobody else
-// may write to it. It puts nothing into an existing folder: that waits until
-// a workspace is made.
+// Open makes the root at path if there is none and checks that no other user
+// may write to it. It puts nothing into an existing folder until a workspace is
+// made.
 func Open(path string) (*Store, error) {
 	canonical, err := statedir.MakePrivate(path)
 	if err != nil {
@@ -156,8 +156,9 @@ func chownTree(ctx context.Context, path string, o Owner) error {
 	return err
 }
 
-// chownError is why path could not be given to o. What giving it by hand does not
-// mend, such as a full disk or too many open files, is told as anywhere else.
+// chownError returns why path could not be given to o. A failure that a chown
+// by hand does not mend, such as a full disk or too many open files, is
+// reported as anywhere else.
 func chownError(path string, o Owner, err error) error {
 	for _, other := range []error{unix.EMFILE, unix.ENFILE, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
 		if errors.Is(err, other) {

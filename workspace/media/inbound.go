@@ -221,8 +221,9 @@ func (in *inbound) place(a *arrival) (base string, err error) {
 	return base, nil
 }
 
-// confirm looks once more from the workspace on: each name that is told must
-// be the file that was written, whatever the sandbox has moved meanwhile.
+// confirm checks once more, starting at the workspace: each name that the
+// result reports must be the file that was written, whatever the sandbox has
+// moved meanwhile.
 func (in *inbound) confirm(list []Staged, got []*arrival) error {
 	dir, err := workspace.Descend(in.work, path.Join(mediaDir, inboundDir))
 	if err != nil {

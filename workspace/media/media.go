@@ -3,8 +3,8 @@
 // clean name of its own, where the sandbox finds it.
 //
 // Two sides are not trusted. What a [Source] hands over was named and filled
-// by whoever sent the message: names are made clean, sizes bounded, and the
-// type told by content. What lies in the workspace was put there by the
+// by the sender of the message: names are made clean, sizes bounded, and the
+// type is determined by content. What lies in the workspace was put there by the
 // sandbox, which may run meanwhile: folders are opened through no link and
 // held by descriptor, content goes to a new file that is given away by its
 // descriptor and only then named, and an existing name is never taken.

@@ -32,8 +32,8 @@ const defaultProgram = "/usr/bin/ssh"
 const (
 	maxComplaint = 4 << 10 // bytes that are kept of what ssh says
 
-	// endDelay bounds how long that is read once ssh has ended, should somebody
-	// else keep the pipe open.
+	// endDelay bounds how long that is read once ssh has ended, should another
+	// process keep the pipe open.
 	endDelay = 30 * time.Second
 )
 
@@ -168,8 +168,9 @@ func (l *line) end() {
 	})
 }
 
-// explain turns a failure into an error that says whose it is. Of ssh's own
-// words, which may hold the server's, the last line is told, made safe.
+// explain turns a failure into an error that says what caused it. Of ssh's own
+// output, which may hold text of the server, the error quotes the last line,
+// made safe.
 func (l *line) explain(ref string, err error) error {
 	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: opFetch, Resource: ref, Err: err, Retryable: true}
 	e.Message = fmt.Sprintf("cannot read %q", ref)

@@ -67,7 +67,7 @@ func plainIP(s string) bool {
 }
 
 // plainPath reports whether s is text without control characters. The path
-// never meets a shell; this keeps it fit to be told.
+// never meets a shell; the check keeps it fit for messages.
 func plainPath(s string) bool {
 	return len(s) <= 4096 && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

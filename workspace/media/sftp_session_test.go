@@ -238,8 +238,8 @@ func TestServerHangsUp(t *testing.T) {
 	}
 }
 
-// TestEndlessServer holds that a server may go on for ever and is read no
-// further than somebody asks.
+// TestEndlessServer checks that of a server which sends without end no more is
+// read than the caller asks for.
 func TestEndlessServer(t *testing.T) {
 	s := honest(nil).with(kindFstat, attrsOf(1<<40, modeFile)).with(kindRead, func(id uint32, _ fields) []*request {
 		return one(newRequest(kindData, id).text(string(make([]byte, blockSize))))

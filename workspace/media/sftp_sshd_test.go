@@ -85,7 +85,7 @@ func startServer(t *testing.T) *server {
 		if tries == 5 {
 			t.Fatal("sshd has ended")
 		}
-		port = freePort(t) // somebody else was faster
+		port = freePort(t) // another process took the port
 	}
 	key, err := os.ReadFile(s.in("hostkey.pub"))
 	sftpMust(t, err)
@@ -97,7 +97,7 @@ func startServer(t *testing.T) *server {
 	return s
 }
 
-// freePort is a port on which nobody listens just now.
+// freePort returns a port on which no process listens just now.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

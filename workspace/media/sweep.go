@@ -66,7 +66,7 @@ func (s *Stager) Sweep(ctx context.Context, now time.Time) (removed int, err err
 	return removed, nil
 }
 
-// leftOver reports whether name is a temporary file that nobody has written
+// leftOver reports whether name is a temporary file that has not been written
 // to since old.
 func leftOver(dir *os.Root, name string, old time.Time) bool {
 	if !strings.HasPrefix(name, tmpPrefix) || len(name) != tmpLength {
