@@ -24,9 +24,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// TestExplainAgreesWithTheProxy holds that what explain says of a URL is what
-// the proxy makes of a request to it: verdict and rule. All names have the same
-// public address, and nobody is dialled.
+// TestExplainAgreesWithTheProxy checks that explain reports the same verdict
+// and rule for a URL as the proxy applies to a request for it. All names have
+// the same public address, and the test dials no server.
 func TestExplainAgreesWithTheProxy(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ rules, ask string }{
@@ -159,7 +159,7 @@ func (p *judgingProxy) ask(text, method string) string {
 				return
 			}
 			name := strings.TrimSuffix(u.Hostname(), ".")
-			_ = tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake() // nobody answers it
+			_ = tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake() // no server answers it
 		}()
 	}
 	select {
@@ -181,7 +181,7 @@ func (oneAddress) LookupNetIP(context.Context, string, string) ([]netip.Addr, er
 	return []netip.Addr{netip.MustParseAddr("8.8.4.4")}, nil
 }
 
-// dialNobody connects to somebody who never says a word.
+// dialNobody connects to a server that never sends a byte.
 func dialNobody(_ context.Context, to netip.AddrPort) (net.Conn, error) {
 	c, _ := net.Pipe()
 	return silentConn{c, to}, nil

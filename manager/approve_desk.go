@@ -24,8 +24,8 @@ import (
 
 // Options are the bounds of a [Desk]. The zero value is usual.
 type ApprovalQueueOptions struct {
-	// Front is asked about every question. Nil asks nobody: the answer then
-	// comes through [Desk.Answer].
+	// Front is asked about every question. If it is nil, the answer comes
+	// through [Desk.Answer] alone.
 	Front sandbox.Approver
 	// Within bounds how long a question waits; zero is 5 minutes. A request
 	// that expires earlier waits until then.
@@ -81,10 +81,10 @@ func NewApprovalQueue(o ApprovalQueueOptions) *ApprovalQueue {
 
 var _ sandbox.Approver = (*ApprovalQueue)(nil)
 
-// Approve implements [sandbox.Approver]. It returns when there is an answer,
-// at the request's expiry, or at the end of ctx. An error always comes with
-// [sandbox.Deny] and says why nobody decided. An empty ID and expiry are
-// filled in.
+// Approve implements [sandbox.Approver]. It returns when there is an answer, at
+// the request's expiry, or at the end of ctx. An error always comes with
+// [sandbox.Deny] and says why there was no decision. Approve fills in an empty
+// ID and expiry.
 //
 // Callers with equal requests share one question and its answer: the same
 // command of the same session that is stopped at the same thing.
@@ -187,7 +187,7 @@ func (d *ApprovalQueue) settle(q *pendingQuestion, answer sandbox.Permission, er
 	return true
 }
 
-// leave takes one caller away. A question that nobody waits for is dropped.
+// leave removes one caller. A question without callers is dropped.
 func (d *ApprovalQueue) leave(q *pendingQuestion) {
 	d.mu.Lock()
 	q.callers--

@@ -129,8 +129,8 @@ func TestEqualQuestionsAreOne(t *testing.T) {
 	})
 }
 
-// TestExpiry holds that a question ends at its expiry, never later than the
-// desk's own bound, and when nobody waits.
+// TestExpiry checks that a question ends at its expiry, never later than the
+// queue's own bound, and when its last caller leaves.
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := front(func(ctx context.Context, _ sandbox.PermissionRequest) (sandbox.Permission, error) {

@@ -56,9 +56,8 @@ type bindable interface {
 	Bind(sb sandbox.Sandbox, s sandbox.Spec, as sandbox.Info) (sandbox.Sandbox, error)
 }
 
-// A berthed provider knows sandboxes that have claimed a slot by their own names
-// and shows them as what they have become. Slots that are nobody's are what
-// they are.
+// A berthed provider knows sandboxes that have claimed a slot by their own
+// names and lists them under those. It lists slots without a claim as slots.
 type berthed struct {
 	bindable
 	records *registry.Store
@@ -184,7 +183,7 @@ func (s berthed) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, er
 		if !claimed[infos[i].Name] {
 			continue
 		}
-		// A claim that its sandbox does not know of is nobody's.
+		// A claim that its sandbox does not know of counts as none.
 		if c, ok, err := s.records.ClaimOn(infos[i].Name); err == nil && ok {
 			if _, known, err := s.records.ClaimOf(c.Name); err == nil && known {
 				infos[i] = become(infos[i], c)

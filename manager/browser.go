@@ -132,7 +132,7 @@ func (m *Manager) RemoveBrowser(ctx context.Context, who config.Who, flags *conf
 	return name, removed && err == nil, err
 }
 
-// removeUsed removes a browser that somebody uses, in its turn.
+// removeUsed removes a browser that is in use, in its turn.
 func (m *Manager) removeUsed(ctx context.Context, p sandbox.Provider, name string) error {
 	turn, err := m.leases.Ensure(ctx, name)
 	if err != nil {

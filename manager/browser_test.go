@@ -89,8 +89,8 @@ func TestBrowserContainer(t *testing.T) {
 	}
 }
 
-// TestBrowserIsLeased holds that nobody removes a browser which somebody uses,
-// and that nothing of it is left when it is removed.
+// TestBrowserIsLeased checks that a browser in use cannot be removed, and that
+// nothing of it is left when it is removed.
 func TestBrowserIsLeased(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 )
 
-// browserDrift says what differs between two containers of a browser in the
-// words of its settings: how it is started is told to it by variables, of which
-// was and is are the values. None of them is a secret.
+// browserDrift reports what differs between two containers of a browser, in
+// terms of its settings. The settings reach the container as variables; was and
+// is are their values. None of them is a secret.
 func browserDrift(changes []confighash.Change, was, is map[string]string) []confighash.Change {
 	out := make([]confighash.Change, 0, len(changes))
 	for _, c := range changes {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 )
 
-// TestBrowserDrift holds that what has changed of a browser is told in the
-// words of its settings, with every variable that it is started by.
+// TestBrowserDrift checks that a change of a browser is reported in terms of
+// its settings, for every variable that the browser is started with.
 func TestBrowserDrift(t *testing.T) {
 	old := browser.Settings{CDPPort: 9222, VNCPort: 5900, NoVNCPort: 6080, Headless: true, NoSandbox: true, Schemes: []string{"http", "https", "data"}}
 	changed := browser.Settings{CDPPort: 9333, VNCPort: 5901, NoVNCPort: 6081, VNC: true, Direct: true, Schemes: []string{"http", "https"}, Downloads: true}

@@ -107,8 +107,8 @@ func (c *call) join(text string, o *order) (*call, error) {
 	return c, nil
 }
 
-// errClosed refuses what would begin after the end of the Manager: nobody would
-// end it any more.
+// errClosed refuses an operation that would begin after the Manager was closed,
+// because nothing would end it any more.
 func errClosed() error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "operate", Message: "the manager is closed"}
 }

@@ -87,8 +87,9 @@ func environment(s sandbox.Spec) map[string]string {
 // programPath is where programs are looked for when the settings name no PATH.
 const programPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// meterable refuses a budget that nobody could hold: what a program uses of a
-// GPU is not told to us, and where the sandbox has one it can be used.
+// meterable refuses a budget that the Manager cannot enforce: it does not learn
+// what a program uses of a GPU, and a program can use the GPU of a sandbox that
+// has one.
 func (o *order) meterable() error {
 	_, bound := o.call.payer()
 	if o.payer.Source != nil {

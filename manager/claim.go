@@ -187,7 +187,8 @@ func (w *want) asOn(name string, on sandbox.Spec) sandbox.Spec {
 	return s
 }
 
-// errSlotLost says that a slot is somebody else's, or does not answer.
+// errSlotLost says that another session has claimed the slot, or that the slot
+// does not answer.
 var errSlotLost = errors.New("the slot is lost")
 
 // slotPatience is how long a slot may take to answer. One that is gone says so
@@ -207,7 +208,7 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *keylock
 	}
 	defer turn.Release()
 	claimed := false
-	defer func() { // in its turn, so that nobody opens it a second time meanwhile
+	defer func() { // in its turn, so that no other call opens it a second time meanwhile
 		switch {
 		case err == nil:
 		case claimed, errors.Is(err, errSlotLost):

@@ -232,8 +232,8 @@ func TestAuthorityIsNotOursAlone(t *testing.T) {
 	}
 }
 
-// TestEvidenceOnAFullDisk holds that nothing passes that cannot be put on
-// record where that is required, and that it is told elsewhere.
+// TestEvidenceOnAFullDisk checks that where records are required no connection
+// passes that cannot be recorded, and that the failure is reported elsewhere.
 func TestEvidenceOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, required := range []bool{true, false} {

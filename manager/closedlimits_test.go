@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// TestNetworkLimitsBite holds that each limit of the network has an effect, that a
-// program is told which one it was, and that it is on record.
+// TestNetworkLimitsBite checks that each limit of the network has an effect,
+// that the program's error names the limit, and that the limit is on record.
 func TestNetworkLimitsBite(t *testing.T) {
 	size := func(n int) *config.Size { return new(config.Size(n)) }
 	long := func(d time.Duration) *config.Duration { return new(config.Duration(d)) }
@@ -93,8 +93,8 @@ func TestCommandThatHangsInTheProxyEnds(t *testing.T) {
 	})
 }
 
-// TestManyCommandsAtOnce holds that each of many commands in one sandbox is
-// told apart on record.
+// TestManyCommandsAtOnce checks that the record distinguishes each of many
+// commands in one sandbox.
 func TestManyCommandsAtOnce(t *testing.T) {
 	onForts(t, func(f *fort) {
 		const many = 50

@@ -284,9 +284,9 @@ func (p *poller) shut(code string) {
 	p.f.nothingUnderWay()
 }
 
-// refused waits until the last n tries had the status, and holds that no server
-// has seen the last n-1 of them, which began when it was so already. What was
-// under way before may be told late.
+// refused waits until the last n tries had the status, and checks that no
+// server has seen the last n-1 of them, which began after the status had
+// changed. The result of a try that was under way before may arrive late.
 func (p *poller) refused(n int, code string) {
 	p.f.t.Helper()
 	p.next(2, code)

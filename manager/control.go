@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/store"
 )
 
-// Control is what operations under grants need beside sandboxes: who was
-// revoked, what was used, and where it is told what happened. Package
+// Control is what operations under grants need beside sandboxes: the
+// revocations, the use of budgets, and the recorder of what happened. Package
 // manager/control makes one on a state folder. Fetch, Browse, Observe and Sweep
 // may be nil.
 type Control struct {
@@ -26,7 +26,7 @@ type Control struct {
 	Witness     Witness
 	Fetch       Fetch
 	Browse      Browse
-	Observe     operation.Observer // nil: nobody
+	Observe     operation.Observer // nil: no observer
 
 	// Sweep forgets what is about grants that have expired. It is called now and
 	// then while operations are carried out; nil is nothing.
@@ -58,8 +58,8 @@ type Entry interface {
 	End(ctx context.Context, end evidence.End) error
 }
 
-// A Witness puts on record what is done. With require an error means that
-// nothing may be done; without it what fails is told elsewhere.
+// A Witness records operations. With require, an error means that the operation
+// may not be carried out; without it, failures are reported elsewhere.
 type Witness interface {
 	Begin(ctx context.Context, b evidence.Begin, require bool) (Entry, error)
 	// Refused records an operation that was not begun.

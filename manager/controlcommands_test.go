@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// A told pair is begin and end of one operation on record.
+// A toldPair is begin and end of one operation on record.
 type toldPair struct {
 	begin *evidence.Begin
 	end   *evidence.End
@@ -31,7 +31,7 @@ type toldPair struct {
 // order in which they began.
 func (c *controlled) commandsTold() (out []*toldPair) {
 	c.t.Helper()
-	must(c.t, c.ctl.Witness.Flush(context.Background())) // nobody waits long for what is not required
+	must(c.t, c.ctl.Witness.Flush(context.Background())) // a record that is not required is written with a delay
 	of := map[string]*toldPair{}
 	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{AllTenants: true}) {
 		must(c.t, err)
@@ -63,7 +63,7 @@ func (c *controlled) kept(text string) []string {
 }
 
 // TestCommandsAreOnRecord runs commands without a grant in every way that there
-// is, and finds begin and end of each, with digests and nobody's contents.
+// is, and finds begin and end of each, with digests and without contents.
 func TestCommandsAreOnRecord(t *testing.T) {
 	t.Parallel()
 	for name, extra := range map[string]string{

@@ -145,7 +145,7 @@ func (c *controlled) operate(op manager.Operation) (manager.Performed, error) {
 // pair returns begin and end on record of an operation.
 func (c *controlled) pair(id string) (b evidence.Begin, e evidence.End) {
 	c.t.Helper()
-	must(c.t, c.ctl.Witness.Flush(context.Background())) // nobody waits long for what is not required
+	must(c.t, c.ctl.Witness.Flush(context.Background())) // a record that is not required is written with a delay
 	begins, ends := 0, 0
 	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{Tenant: tenant, Command: id}) {
 		must(c.t, err)

@@ -47,7 +47,7 @@ func failable(f *failingSink) func(*controlled, *manager.Options, *statedir.Dir)
 }
 
 // TestNothingRunsThatIsNotOnRecord lets the record fail where it is required:
-// no operation and no command is carried out, and everyone is told why.
+// no operation and no command is carried out, and each caller's error says why.
 func TestNothingRunsThatIsNotOnRecord(t *testing.T) {
 	t.Parallel()
 	f := &failingSink{}

@@ -56,7 +56,7 @@ func (c *controlled) witnessed(wrap func(recorder.Keeper) recorder.Sink) *contro
 }
 
 // balance returns how many records of operations there are, and how many are
-// told to be lost.
+// reported as lost.
 func (c *controlled) balance() (kept, lost int) {
 	c.t.Helper()
 	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{Tenant: tenant}) {

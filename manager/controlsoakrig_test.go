@@ -18,12 +18,12 @@ const (
 	// must not be on record.
 	someContent = "hidden-c4n4ry"
 	// someName is in paths, hosts and other names: it may be on record, and must
-	// not be in what is told to who called.
+	// not be in what the caller receives.
 	someName = "named-c4n4ry"
 )
 
-// A babbler makes operations that nobody in his right mind would ask for, and
-// sometimes one that is fine.
+// A babbler makes operations that no sensible caller would ask for, and
+// sometimes one that is valid.
 type babbler struct {
 	*rand.Rand
 	c *controlled

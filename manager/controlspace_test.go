@@ -63,8 +63,9 @@ func (c *controlled) allotBriefly() (folder string) {
 	}
 }
 
-// TestTemporarySpaceGoesWithItsCall uses temporary space by files and programs, up to its
-// bound, and sees it go with its call and with nobody else's.
+// TestTemporarySpaceGoesWithItsCall uses temporary space by files and programs,
+// up to its bound, and checks that it is removed with its own call and not with
+// another.
 func TestTemporarySpaceGoesWithItsCall(t *testing.T) {
 	t.Parallel()
 	onControlled(t, "", func(c *controlled) {

@@ -60,8 +60,8 @@ type stoppedBy struct {
 	within  time.Duration // that the design has it end, at rest
 }
 
-// stops are the ways that do not depend on what runs. Those that nobody
-// triggers come after a time, in which it has to have begun.
+// stops are the causes of a stop that do not depend on what runs. Those that no
+// caller triggers come after a time, in which the operation has to have begun.
 func (c *controlled) stops(after *time.Duration) []stoppedBy {
 	return []stoppedBy{
 		{name: "wall budget", code: sandbox.CodeBudgetExceeded, within: 100 * time.Millisecond,
@@ -268,7 +268,8 @@ func TestRequestsAreStopped(t *testing.T) {
 }
 
 // TestStoppedWhileItIsMade stops operations whose sandbox, or browser, is not
-// there yet: nothing has run, and nobody waits for what takes seconds.
+// there yet: nothing has run, and the caller does not wait for a step that
+// takes seconds.
 func TestStoppedWhileItIsMade(t *testing.T) {
 	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
@@ -297,8 +298,8 @@ func TestStoppedWhileItIsMade(t *testing.T) {
 	})
 }
 
-// TestCallerGaveUp holds that who asks with a context that has ended is told so,
-// and not that something was busy or full.
+// TestCallerGaveUp checks that a call with a context that has ended fails with
+// an error that says so, and not that something was busy or full.
 func TestCallerGaveUp(t *testing.T) {
 	t.Parallel()
 	for _, extra := range []string{"", `, "requireEvidence": true`} {

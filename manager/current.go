@@ -52,8 +52,8 @@ func (m *Manager) current() *config.Settings {
 	return m.settings.Load()
 }
 
-// into puts settings that are new into force. It is for one at a time, so that
-// nobody puts older ones in the place of newer ones.
+// into puts new settings into force. One caller at a time may call it, so that
+// older settings never replace newer ones.
 func (r *reload) into(settings *atomic.Pointer[config.Settings]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

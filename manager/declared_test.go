@@ -54,8 +54,8 @@ func TestBrowserIsDeclared(t *testing.T) {
 	}
 }
 
-// TestForgetting holds that what is about expired grants is forgotten now and
-// then, and that nobody is left at it after the end.
+// TestForgetting checks that the notes about expired grants are removed now and
+// then, and that no goroutine does so after the end.
 func TestForgetting(t *testing.T) {
 	t.Parallel()
 	onControlled(t, "", func(c *controlled) {

@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
-// goingPatience bounds how long a sandbox that is being taken away by
-// somebody else is waited for.
+// goingPatience bounds the wait for a sandbox that another process is removing.
 const goingPatience = 10 * time.Second
 
 // ensure brings the wanted sandbox up and returns it under a shared lease.
@@ -74,8 +73,8 @@ func (m *Manager) ensureWaiting(ctx context.Context, w *want, mustExist bool) (*
 		if err == nil || !vanishing(err) || mustExist && sandbox.IsNotFound(err) {
 			return l, err
 		}
-		// It went away between two steps, or is on its way: somebody
-		// removes it behind our back. Look again.
+		// It went away between two steps, or is on its way: another process
+		// removes it meanwhile. Look again.
 		select {
 		case <-patience.Done():
 			return nil, err

@@ -185,7 +185,7 @@ func (m *Manager) answerNetwork(ctx context.Context, g *gate.Gate, res config.Re
 			v.Subject = q.method + " " + v.Subject + q.path
 		}
 		if protocol == network.TLS && len(names) == 0 && q.method != "" {
-			r.Method, r.Path = "", "" // nobody reads it
+			r.Method, r.Path = "", "" // the caller does not use them
 			v.Reason = "the request cannot be seen inside TLS; "
 		}
 		out = append(out, v.of(g.Hosts().JudgeRequest(r), literal, addresses, res))

@@ -57,8 +57,8 @@ func (m *Manager) CloseHandles() {
 	}
 }
 
-// every returns all handles, also those that nobody else gets any more: one that
-// did not answer in time was forgotten, and its users have it still.
+// every returns all handles, also those that are no longer handed out: a handle
+// that did not answer in time was forgotten, and its users have it still.
 func (h *handles) every() []*handle {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -133,7 +133,7 @@ func (m *Manager) trust(res config.Resolved, f *config.Facts) (err error) {
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: "network.secrets", Message: "this program has no certificate authority, which secrets need"}
 	}
 	if f.TrustDir, err = m.host.Trust(); err != nil && len(res.Network.Secrets) == 0 {
-		f.TrustDir, err = "", nil // told when a secret is bound
+		f.TrustDir, err = "", nil // reported when a secret is bound
 	}
 	return err
 }
@@ -300,8 +300,8 @@ func (m *Manager) agentFolder(res config.Resolved, dir string, i intent, f *conf
 		access = sandbox.AccessRW
 	}
 	own := workspace.Owner{UID: f.UID, GID: f.GID}
-	// Judged as it is spelled, before anything is made or given away on the
-	// way: a link on it may be somebody else's.
+	// Judged as it is spelled, before anything is made or given away on the way:
+	// a link in it may belong to another user.
 	judge := func(path string) error {
 		return hardening.Source("workspace", path, sandbox.RoleWorkspace, hardening.World{
 			Canonical: hostpath.Canonical, Via: via, Sensitive: f.Sensitive, Listening: f.Listening, Workspaces: f.Workspaces, Home: f.Home, Exposed: f.Exposed,

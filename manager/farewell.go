@@ -6,10 +6,10 @@ import "time"
 // ends what was begun through the handle when it finds the connection gone.
 type cutter interface{ Cut() }
 
-// A guest that runs says at once that it has ended what it was to end, and
-// nobody has to look whether it is frozen. One that has not said so is looked
-// at soon, and again and again: nothing keeps others from freezing a sandbox
-// that nobody uses.
+// A guest that runs reports at once that it has ended what it was to end, and
+// the Manager need not check whether the sandbox is frozen. The Manager checks
+// a sandbox that has not reported soon, and repeatedly, because another program
+// can freeze a sandbox that is not in use at any time.
 const (
 	firstLook  = 20 * time.Millisecond
 	frozenLook = 100 * time.Millisecond // between two looks

@@ -112,7 +112,8 @@ func TestFilesAreOnRecord(t *testing.T) {
 			c.t.Errorf("%d digests of %q, want one for each of %q", len(inputs), got, want)
 		}
 
-		// What is only looked at, what nobody closes, and what there is too much of.
+		// A handle that is only looked at, one that is never closed, and more
+		// handles than are recorded.
 		if pairs := lent(func(s manager.Share) error { _, err := s.Stat(ctx, "a"); return err }); len(pairs) != 1 || pairs[0].begin.Capability != "fs.stat:/workspace/a" {
 			c.t.Errorf("%d operations for a look: %+v", len(pairs), pairs)
 		}

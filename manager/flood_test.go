@@ -83,7 +83,7 @@ func TestSpentCall(t *testing.T) {
 	}
 }
 
-// counting is a witness that counts what it is told.
+// counting is a recorder that counts the entries it receives.
 type counting struct {
 	manager.Witness
 	begun, refused int

@@ -40,15 +40,16 @@ type Accounting interface {
 	// Begin waits for the tenant's turn to begin a command; its error ends the
 	// call. Whoever gets none calls release, once, when the command has ended.
 	Begin(ctx context.Context, tenant string) (release func(), err error)
-	// Payer returns who pays for what is done with ctx, beside the accounts of
-	// grants and settings; the zero Payer is nobody. Its error ends the call.
+	// Payer returns the account that is charged for what is done with ctx,
+	// beside the accounts of grants and settings; the zero Payer charges none.
+	// Its error ends the call.
 	Payer(ctx context.Context) (Payer, error)
 }
 
-// A Payer is where the amounts come from that a caller uses. What it answers is
-// told to that caller.
+// A Payer is the account that a caller's use is charged to. Its answers are
+// reported to that caller.
 type Payer struct {
-	budget.Source               // nil is nobody, who has no bound
+	budget.Source               // nil: no account and no bound
 	Bound         budget.Amount // the strictest of the accounts
 }
 

@@ -60,7 +60,7 @@ func (b *broom) forgottenIn(ctx context.Context, store *workspace.Store, what st
 	return nil
 }
 
-// forget removes the workspace e unless somebody knows or uses it.
+// forget removes the workspace e unless a record names it or it is in use.
 func (b *broom) forget(ctx context.Context, store *workspace.Store, e workspace.Entry) (gone bool, err error) {
 	c, claimed, err := b.m.records.ClaimOn(e.Name)
 	if err != nil {

@@ -64,18 +64,18 @@ func TestPause(t *testing.T) {
 	must(t, m.Resume(ctx, row(t, m, "s")))
 	used(m)
 
-	// Frozen by somebody else, of which there is no note.
+	// Frozen by another program, of which there is no note.
 	if out, err := exec.Command("docker", "pause", row(t, m, "s").ID).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	used(m)
-	// Frozen by us, and thawed by somebody else.
+	// Frozen by us, and thawed by another program.
 	frozen()
 	if out, err := exec.Command("docker", "unpause", row(t, m, "s").ID).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	used(m)
-	// Frozen by us, and stopped by somebody else.
+	// Frozen by us, and stopped by another program.
 	frozen()
 	if out, err := exec.Command("docker", "kill", row(t, m, "s").ID).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -188,7 +188,7 @@ func TestFreezeRaces(t *testing.T) {
 	var left, froze atomic.Int64
 	another := make(chan struct{}, 1) // was frozen
 	left.Store(rounds)
-	over := make(chan struct{}) // nobody freezes any more
+	over := make(chan struct{}) // closed when freezing has ended
 	var work sync.WaitGroup
 	for i, m := range users {
 		work.Go(func() {

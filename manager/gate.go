@@ -130,9 +130,9 @@ type place struct {
 	gate     Gate
 }
 
-// enter finds where a call of the session of res belongs. With effects a call
-// without a place is an error, and one outside of a wall is told of in the log
-// each time.
+// enter decides where a call of the session of res runs. For a call with
+// effects it returns an error if there is no such place, and logs each call
+// that runs outside of a sandbox.
 func (m *Manager) enter(ctx context.Context, res config.Resolved, o outing, i intent) (place, error) {
 	host, noHost := m.providers.Get(hostName)
 	g := passage(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil, o)

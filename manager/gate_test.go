@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
-// TestPassage holds who may run without a wall: nobody but whom two settings
-// let out.
+// TestPassage checks which calls may run without a sandbox: only those that two
+// settings permit to.
 func TestPassage(t *testing.T) {
 	missing := errors.New("no bubblewrap")
 	tests := []struct {

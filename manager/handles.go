@@ -71,10 +71,11 @@ func (h *handles) get(name string) (*handle, bool) {
 	return got, ok
 }
 
-// put makes n known, with one user. It is kept for others unless there is
-// one like it already, it is private, or it cannot tell whether it still answers.
-// One that was opened for something else makes way for it: nobody would ask it
-// again whether it answers, and so it would stand in the way for good.
+// put makes n known, with one user. It keeps n for other users unless there is
+// one like it already, n is private, or n cannot report whether it still
+// answers. put forgets a kept handle that was opened for something else: no
+// call would check again whether that one answers, so it would block the name
+// for good.
 func (h *handles) put(n *handle) *handle {
 	n.users = 1
 	h.revoke(n)
@@ -142,7 +143,7 @@ func (h *handles) release(n *handle) {
 	}
 }
 
-// forget lets nobody else use n.
+// forget stops handing out n. Its present users keep it.
 func (h *handles) forget(n *handle) {
 	h.mu.Lock()
 	if h.open[n.name] == n {
@@ -215,8 +216,8 @@ func (m *Manager) warm(ctx context.Context, w *want) *live {
 }
 
 // ready notes the use of the sandbox behind h and reports whether it answers.
-// One that is noted as frozen is thawed first. The caller has its lease, so
-// that nobody freezes it any more.
+// It thaws a sandbox that is noted as frozen. The caller has its lease, so no
+// other call freezes it any more.
 func (m *Manager) ready(ctx context.Context, w *want, h *handle) bool {
 	frozen, err := m.records.Of(w.provider.Name()).Use(w.spec.Kind, h.name, m.now())
 	if err == nil && frozen {

@@ -52,8 +52,8 @@ func unheldNotes(p sandbox.Provider, s sandbox.Spec) []string {
 	return out
 }
 
-// noImageNotice says of an image that somebody has set that a provider without
-// images makes nothing of it.
+// noImageNotice returns a notice if the settings name an image and the provider
+// makes its sandboxes from none.
 func noImageNotice(res config.Resolved, p sandbox.Provider) []config.Notice {
 	field, set := res.SetBy("docker.image")
 	if _, registered := p.(provider.Holder); !registered || !set || p.Features().Images {

@@ -23,9 +23,9 @@ type holding struct {
 
 func (h holding) Holds() []provider.Setting { return h.held }
 
-// TestWhatAProviderHolds holds that nothing is made where somebody has set what
-// the provider does not hold, and that explain names the defaults that it does
-// not hold.
+// TestWhatAProviderHolds checks that no sandbox is made where settings ask for
+// what the provider does not enforce, and that explain names the defaults that
+// it does not enforce.
 func TestWhatAProviderHolds(t *testing.T) {
 	t.Parallel()
 	network := []provider.Setting{provider.HoldsNetwork}

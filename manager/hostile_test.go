@@ -268,7 +268,7 @@ func TestInputsDiffer(t *testing.T) {
 	}
 }
 
-// panicking is a witness that fails as nobody expects it.
+// panicking is a recorder that panics.
 type panicking struct{ silent }
 
 func (panicking) Begin(context.Context, evidence.Begin, bool) (manager.Entry, error) { panic("begin") }

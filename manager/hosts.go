@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 )
 
-const maxHeard = 64 // answers of one command that are told
+const maxHeard = 64 // answers of one command that are reported
 
 // permitted answers the proxy's question about a host that no rule names by
 // what was permitted before.
@@ -25,7 +25,7 @@ func (w *way) permitted(q outlet.Question) (outlet.Answer, bool) {
 	return outlet.Answer{}, false
 }
 
-// ask has the approver answer. Nobody means no.
+// ask asks the approver. Without an approver the answer is no.
 func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 	c := w.asking(q.Caller)
 	if c == nil {

@@ -98,9 +98,9 @@ func (m *Manager) judge(ctx context.Context, settings *config.Settings, res conf
 	return nil, r.judged.Err("run")
 }
 
-// consent sees to it that somebody answers for what the gate would have asked
-// about: the wall, by commands.autoAllowIfSandboxed, what was permitted for
-// the session before, or the approver. Nobody means no.
+// consent obtains approval for what the gate asks about: from the sandbox, by
+// commands.autoAllowIfSandboxed, from what was permitted to the session before,
+// or from the approver. Without any of them the call is denied.
 func (m *Manager) consent(ctx context.Context, r *ruling, inWall bool) error {
 	switch v, note := r.gate.Effective(r.judged, inWall); {
 	case v == policy.Allow:

@@ -52,7 +52,7 @@ type lifecycleInput struct {
 	// may be in use is not destroyed. The next command records a use, so
 	// this does not last.
 	LastUsed  time.Time
-	Leased    bool // somebody runs something in it now
+	Leased    bool // something runs in it now
 	Now       time.Time
 	HotWindow time.Duration // zero or less: the constant HotWindow
 }
@@ -78,10 +78,10 @@ func (d lifecycleDecision) Refusal(name string) *sandbox.Error {
 	}
 }
 
-// Decide returns what to do. It returns an error when nothing may be done:
-// [sandbox.CodeUnavailable] when the provider gave no answer or one that
-// cannot be interpreted, [sandbox.CodePermissionDeny] when the sandbox
-// belongs to somebody else, [sandbox.CodeInternal] without a wanted hash.
+// decideAction returns what to do. It returns an error when nothing may be
+// done: [sandbox.CodeUnavailable] when the provider gave no answer or one that
+// cannot be interpreted, [sandbox.CodePermissionDeny] when the sandbox has
+// another owner, [sandbox.CodeInternal] without a wanted hash.
 func decideAction(in lifecycleInput) (lifecycleDecision, error) {
 	if in.WantHash == "" {
 		return lifecycleDecision{}, sandbox.Errorf(sandbox.CodeInternal, "ensure", "no config hash to compare with")

@@ -76,9 +76,9 @@ while [ $i -lt ROUNDS ]; do i=$((i+1)); done; exec 8</dev/null`, config.LimitSet
 	}
 }
 
-// bounded runs a line under limits. A line with ROUNDS spends so many while it
-// is at a limit that only who looks meanwhile can name; when nobody has looked
-// it spends more.
+// bounded runs a line under limits. A line with ROUNDS spends that many rounds
+// while it is at a limit which only a check at that time can name; when no
+// check came in time, bounded runs the line again with more rounds.
 func bounded(t *testing.T, m *manager.Manager, who config.Who, line string, bounds *config.LimitSettings) sandbox.Result {
 	t.Helper()
 	for rounds := 400_000; ; rounds *= 4 {

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
-// A Row is one sandbox as list shows it. A nil match means that it cannot
-// be told, because the provider or the image did not answer.
+// A Row is one sandbox as list shows it. A nil match means that it is unknown,
+// because the provider or the image did not answer.
 type Row struct {
 	Name        string         `json:"name"`
 	ID          string         `json:"id"`
@@ -31,7 +31,7 @@ type Row struct {
 	Workspace   string         `json:"workspace"`
 	CreatedAt   time.Time      `json:"createdAt"`
 	LastUsedAt  time.Time      `json:"lastUsedAt"`
-	ExpiresAt   time.Time      `json:"expiresAt,omitzero"` // when it goes, where somebody has said so
+	ExpiresAt   time.Time      `json:"expiresAt,omitzero"` // when it is removed, if an expiry was set
 	AgeSeconds  int64          `json:"ageSeconds"`
 	IdleSeconds int64          `json:"idleSeconds"`
 
@@ -117,9 +117,10 @@ func (m *Manager) live(ctx context.Context, foreign bool, matters func(provider 
 	return infos, down, err
 }
 
-// reconcile joins records and live sandboxes by name and provider: recorded but
-// gone is missing, there but not recorded is an orphan, not to be told is
-// unknown. A session that was used with two providers has two sandboxes.
+// reconcile joins records and live sandboxes by name and provider: a recorded
+// sandbox that is gone is missing, one without a record is an orphan, and one
+// whose provider does not answer is unknown. A session that was used with two
+// providers has two sandboxes.
 func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, down map[string]bool) []Row {
 	type key struct{ name, provider string }
 	byName := make(map[key]*registry.Record, len(records))

@@ -237,8 +237,8 @@ type Outcome struct {
 	// network.limits.connections; nil for nothing.
 	Waited *sandbox.Waited
 
-	// Warnings say what of the command line strictness strict would refuse, where
-	// somebody had to answer for the line: one sentence each.
+	// Warnings say what of the command line strictness strict would refuse,
+	// where the line needed approval: one sentence each.
 	Warnings []string
 
 	// Blocked says that the command failed because rules stopped it, with

@@ -43,9 +43,9 @@ func (f mediaFrom) Open(ctx context.Context, ref string) (io.ReadCloser, media.I
 	}
 }
 
-// mediaSource returns where files may be staged from. A folder that is not there
-// has no files, and one that a sandbox could have exchanged is left out, which
-// the log tells: callers are not told of folders of the host.
+// mediaSource returns the source that files may be staged from. It treats a
+// missing folder as empty. It leaves out a folder that a sandbox could have
+// exchanged and logs that, because callers do not learn of folders of the host.
 func (m *Manager) mediaSource(settings *config.Settings, from config.Media) (mediaFrom, error) {
 	var src mediaFrom
 	var folders []string

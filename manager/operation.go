@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
-// DefaultKeep is how many bytes of an output are handed back when nobody says
-// how many.
+// DefaultKeep is how many bytes of an output are returned when the request sets
+// no number.
 const DefaultKeep = 64 << 10
 
 // MaxKeep bounds what can be handed back of one output, in bytes.

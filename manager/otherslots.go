@@ -40,8 +40,8 @@ func (m *Manager) recordedSlots(ctx context.Context, w *want, shape string) func
 	}
 }
 
-// openSlot opens a slot that runs and is nobody's. One that does not run is
-// not started: it may be somebody's whose claim was lost.
+// openSlot opens a slot that runs and has no claim. It does not start one that
+// is stopped: that slot may belong to a session whose claim was lost.
 func (m *Manager) openSlot(ctx context.Context, p sandbox.Provider, name string) (*slot, error) {
 	turn, err := m.leases.TryEnsure(name) // of whoever makes it
 	if err != nil {

@@ -48,8 +48,8 @@ func (l lacking) ProbeWith(ctx context.Context, options map[string]any) error {
 // CheckOptions takes all options.
 func (lacking) CheckOptions(map[string]any) error { return nil }
 
-// TestRunsOutside holds where commands run in the world of the gate, and that
-// every run on the host is told of.
+// TestRunsOutside checks where commands run in the world of the gate, and that
+// every run on the host is logged.
 func TestRunsOutside(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -90,7 +90,7 @@ func (a *asking) again(ctx context.Context) (Outcome, error) {
 func (a *asking) permit(ctx context.Context, out *Outcome) bool {
 	if out.Blocked && out.Causes[0].Kind == sandbox.ResourceNetwork {
 		out.BlockedReason += denialOf(out)
-		return false // it was asked about while the command ran, or nobody may permit it
+		return false // it was asked about while the command ran, or no approver may permit it
 	}
 	causes := out.Causes
 	if !out.Blocked {
@@ -143,7 +143,7 @@ func (a *asking) permit(ctx context.Context, out *Outcome) bool {
 	return true
 }
 
-// denialOf says that somebody denied the host that blocked the command.
+// denialOf says that an approver denied the host that blocked the command.
 func denialOf(out *Outcome) string {
 	for _, a := range slices.Backward(out.Answers) {
 		if a.Request.Kind == sandbox.ResourceNetwork && a.Request.Resource == out.BlockedResource && a.Permission == sandbox.Deny {

@@ -114,7 +114,8 @@ func TestClaim(t *testing.T) {
 	if out, o := mustRun(t, r.manager(text), "s", "cat file; echo $MINE"); out != "kept\nlate" || o.Created {
 		t.Errorf("after it had stopped: %q, %+v", out, o)
 	}
-	// Made anew: the workspace and the user stay, the slot is nobody else's.
+	// Made anew: the workspace and the user stay, no other session gets the
+	// slot.
 	if done := m.Recreate(ctx, []manager.Row{row(t, m, "s")}); len(done.Removed) != 1 || len(done.Failed) != 0 {
 		t.Fatalf("recreate: %+v", done)
 	}
@@ -225,8 +226,8 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestRefillRests holds that nobody reads all records again and again for a
-// pool that is not wanted, and that somebody does when that may have changed.
+// TestRefillRests checks that refill does not read all records again and again
+// for a pool that is not wanted, and that it does when that may have changed.
 func TestRefillRests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -256,8 +257,9 @@ func TestRefillRests(t *testing.T) {
 	refill("and still is", time.Now(), true)
 }
 
-// TestDamagedClaimStopsNoPool holds that a claim which cannot be read is set aside and
-// reported, that its slot becomes nobody else's, and that pools are filled on.
+// TestDamagedClaimStopsNoPool checks that a claim which cannot be read is set
+// aside and reported, that no other session gets its slot, and that pools are
+// filled on.
 func TestDamagedClaimStopsNoPool(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"garbage": "{", "another kind of value": `{"slot": 7}`, "another's": `{"format": 1, "slot": "sbx-x", "name": "sbx-y"}`} {

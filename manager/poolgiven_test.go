@@ -86,8 +86,8 @@ func TestClaimGivenUp(t *testing.T) {
 	}
 }
 
-// TestPruneSparesFreeSlots holds that a sweep takes no slot away because nobody
-// uses it, neither by the keeper of the pool nor by others; and that it takes
+// TestPruneSparesFreeSlots checks that a sweep removes no slot for being idle,
+// neither in the keeper of the pool nor in other programs; and that it removes
 // those that are too old, broken, or more than settings want.
 func TestPruneSparesFreeSlots(t *testing.T) {
 	t.Parallel()
@@ -129,9 +129,9 @@ func TestPruneSparesFreeSlots(t *testing.T) {
 	r.holds("in the end", 0, 1, 0, 1) // of the session there is the workspace, with its claim
 }
 
-// TestClaimSkipsDeadSlots holds that a slot whose container somebody has ended
-// is nobody's sandbox: the next one is taken, and where none is left the
-// sandbox is made anew. The keeper makes up for those that are gone.
+// TestClaimSkipsDeadSlots checks that no session gets a slot whose container
+// was ended: the next one is taken, and where none is left the sandbox is made
+// anew. The keeper replaces those that are gone.
 func TestClaimSkipsDeadSlots(t *testing.T) {
 	t.Parallel()
 	for _, keeps := range []bool{true, false} {

@@ -57,9 +57,9 @@ func TestKilledDuringRefill(t *testing.T) {
 	}
 }
 
-// TestKilledDuringClaim kills a program at each step of a claim. The slot is
-// nobody else's from then on, the session has what it was promised or starts
-// afresh, and nothing is left when all has been removed.
+// TestKilledDuringClaim kills a program at each step of a claim. From then on
+// no other session gets the slot, the session has what it was promised or
+// starts afresh, and nothing is left when all has been removed.
 func TestKilledDuringClaim(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"claim", "half", "claimed", "settle", "kept", "recorded"} {
@@ -102,9 +102,9 @@ func TestKilledDuringClaim(t *testing.T) {
 	}
 }
 
-// TestClaimAfterRestart holds that after the engine has started anew a claimed
-// slot is its session's still, with its workspace, and that slots which nobody
-// had are made anew: code that nobody knows of may have run in them.
+// TestClaimAfterRestart checks that after a restart of the engine a claimed
+// slot still belongs to its session, with its workspace, and that slots without
+// a claim are made anew: code that is not on record may have run in them.
 func TestClaimAfterRestart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
-// poolView finds out what slots there are: what a plan is made from. Slots that
-// run and are nobody's are opened on the way. When an engine does not answer it
-// is an error: that is not the same as no slots.
+// poolView finds out what slots there are: the input of a plan. It opens slots
+// that run and have no claim. It returns an error when an engine does not
+// answer, because no answer is not the same as no slots.
 func (m *Manager) poolView(ctx context.Context, records []registry.Record, wants map[string]poolWant) (pool.View, error) {
 	m.pool.mu.Lock()
 	v := pool.View{Now: m.now(), Rate: refillRate(), Started: slices.Clone(m.pool.started), StartLimit: slotReady}
@@ -90,8 +90,9 @@ func (m *Manager) slotState(ctx context.Context, p sandbox.Provider, i sandbox.I
 	return pool.Broken
 }
 
-// lostClaim reports whether the slot is claimed by whom cannot be told: its claim is
-// damaged. It is left alone, and the log says so once.
+// lostClaim reports whether the claim on the slot is damaged, so that the
+// session which made it is unknown. The slot is left alone, and the log says so
+// once.
 func (m *Manager) lostClaim(name string) bool {
 	_, _, err := m.records.ClaimOn(name)
 	if err == nil {
@@ -127,7 +128,7 @@ func (m *Manager) absentState(name string) pool.State {
 	return pool.Claimed
 }
 
-// busySlot reports whether somebody makes, claims or removes the slot now.
+// busySlot reports whether the slot is being made, claimed or removed now.
 func (m *Manager) busySlot(name string) bool {
 	turn, err := m.leases.TryEnsure(name)
 	if err != nil {
@@ -170,7 +171,7 @@ func (m *Manager) retire(ctx context.Context, a pool.Action) (gone bool, err err
 	return true, m.records.UnclaimSlot(a.Slot)
 }
 
-// slotProvider is that of a slot, nil where nobody knows it.
+// slotProvider returns the provider of a slot, nil where it is unknown.
 func (m *Manager) slotProvider(ctx context.Context, name string) (sandbox.Provider, error) {
 	rec, err := m.records.Look(sandbox.KindPool, name)
 	if err == nil {

@@ -245,7 +245,7 @@ func (b *broom) carryOut(ctx context.Context, p sandbox.Provider, plan []prune.R
 	}
 }
 
-// removed is what is told of a removal by p.
+// removed returns the report of a removal by p.
 func (b *broom) removed(p sandbox.Provider, r prune.Removal) Removed {
 	out := Removed{Name: r.Name, Reason: reasonOf(r)}
 	if b.both[r.Name] {

@@ -9,11 +9,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
-// planSlots plans for slots of the pool, of one agent each. That nobody uses a
-// slot is what it is for, so idleness is no reason. It goes when it is as old as
-// a sandbox may become, since that is what it would be made of; when its
-// container is gone; and when the pool does not want it any more. Who keeps the
-// pool sees to the last by Refill. Slots that are claimed have no part in it.
+// planSlots plans for slots of the pool, of one agent each. A free slot is idle
+// by design, so idleness is no reason to remove it. A slot is removed when it
+// is as old as a sandbox may become, since a sandbox would be made of it; when
+// its container is gone; and when the pool does not want it any more. The
+// keeper of the pool does the last by Refill. planSlots leaves out slots that
+// are claimed.
 func (b *broom) planSlots(ctx context.Context, p sandbox.Provider, slots []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
 	var plan []prune.Removal
 	var free []registry.Record

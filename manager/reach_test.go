@@ -133,8 +133,9 @@ func TestNoWayOutByDefault(t *testing.T) {
 	})
 }
 
-// TestAsking holds that a host which no rule names is asked about once, that
-// the answer lasts as long as it was given for, and that nobody means no.
+// TestAsking checks that a host which no rule names is asked about once, that
+// the answer lasts as long as it was given for, and that the answer without an
+// approver is no.
 func TestAsking(t *testing.T) {
 	t.Parallel()
 	asking := func(r *manager.Request) { r.Ask = true }

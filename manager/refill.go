@@ -22,7 +22,7 @@ const (
 	refillIdle   = time.Minute      // when settings keep no pool
 	slotReady    = 2 * time.Minute  // a slot that has not started by then is broken
 
-	poolRests = 10 * time.Minute // nobody is asked whether a pool is wanted when nothing has changed
+	poolRests = 10 * time.Minute // how long a pool counts as unwanted without a check while nothing has changed
 
 	// refillLock is the lock under which one program at a time refills.
 	refillLock = "pool-refill"
@@ -172,15 +172,15 @@ func (m *Manager) keptSlots(v pool.View) {
 	m.poolObserver().Slots(ready, wanted)
 }
 
-// poolRest is when nobody wanted a pool and there was none.
+// poolRest is when no pool was wanted and there was none.
 type poolRest struct {
 	stamp    registry.Stamp
 	settings *config.Settings
 	at       time.Time
 }
 
-// lasts reports whether it is still so now: every slot has a record, and who may
-// want one is told by settings and records.
+// lasts reports whether no pool is wanted still: every slot has a record, and
+// settings and records determine which agents may want one.
 func (r poolRest) lasts(now poolRest) bool {
 	age := now.at.Sub(r.at)
 	return r.stamp.Same(now.stamp) && r.settings == now.settings && age >= 0 && age < poolRests

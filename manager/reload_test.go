@@ -150,7 +150,7 @@ func TestPermanentGrantsMeetTheFile(t *testing.T) {
 	t.Parallel()
 	r := newReloading(t, guardedSettings)
 	ask := func(q *manager.Request) { q.Ask = true }
-	for range 2 { // of the second nobody is asked
+	for range 2 { // the second try asks no approver
 		if out, o := r.try(r.m, someone, []string{"HOST/x"}, ask); o.Exit.Code != 0 {
 			t.Fatalf("%q, %+v", out, o)
 		}

@@ -63,7 +63,7 @@ func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 }
 
 // another reports whether a provider other than p has a sandbox of that name on
-// record, also where that cannot be told.
+// record, also where that is unknown.
 func (m *Manager) another(p sandbox.Provider, kind sandbox.Kind, name string) bool {
 	for _, other := range m.providers.Names() {
 		if other == p.Name() {

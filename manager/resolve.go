@@ -141,7 +141,7 @@ func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox
 		return nil, err
 	}
 	w.egress = w.spec.Egress
-	if res.Kind != sandbox.KindBrowser { // to which nobody grants a path
+	if res.Kind != sandbox.KindBrowser { // a browser gets no grants of paths
 		w.permit(m.grants.list(w.spec.Owner))
 	}
 	change(w)
@@ -150,9 +150,9 @@ func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox
 	return w, err
 }
 
-// hashWithout is the hash of the same session without flags, or "?" when
-// it cannot be told: that equals no hash, so a difference counts as coming
-// from a flag and nothing is run in silence.
+// hashWithout returns the hash of the same session without flags, or "?" when
+// it is unknown: that equals no hash, so a difference counts as coming from a
+// flag and no command runs without a notice.
 func (m *Manager) hashWithout(ctx context.Context, who config.Who, kind sandbox.Kind, p sandbox.Provider) string {
 	const unknown = "?"
 	res, err := config.Resolve(m.settings.Load(), who, nil)

@@ -296,7 +296,7 @@ func TestSweepOfOneWhoGoes(t *testing.T) {
 	}
 }
 
-// A sandbox that somebody is just removing is waited for.
+// A run waits for a sandbox that another call is just removing.
 func TestRunWhileBeingRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -341,7 +341,7 @@ func TestBindBelowAWritableWorkspace(t *testing.T) {
 	}
 }
 
-// A folder is not made through a link that somebody else could have put there.
+// A folder is not made through a link that another user could have put there.
 func TestAgentFolderBehindALink(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

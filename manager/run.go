@@ -245,9 +245,9 @@ func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) err
 	return err
 }
 
-// discard removes the sandbox that a request made for itself alone, with
-// its scratch workspace, in one turn: nobody can come in between. One that
-// somebody else uses meanwhile stays.
+// discard removes the sandbox that a request made for itself alone, with its
+// scratch workspace, in one turn, so that no other call can come in between. It
+// leaves a sandbox that another call uses meanwhile.
 func (m *Manager) discard(ctx context.Context, l *live) error {
 	ctx, done := context.WithTimeout(ctx, 60*time.Second)
 	defer done()

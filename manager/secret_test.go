@@ -43,8 +43,8 @@ func (h *heard) last() string {
 	return h.all[len(h.all)-1]
 }
 
-// TestSecrets holds that a host gets the secret that is bound to it, that
-// nobody else does, and that it is nowhere else.
+// TestSecrets checks that a host gets the secret that is bound to it, that no
+// other host does, and that the secret is nowhere else.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	onWalls(t, func(o *outward) {

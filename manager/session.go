@@ -22,7 +22,7 @@ type Session struct {
 	Created   bool   // the sandbox was made for this opening
 	Workspace string // folder of the host that appears as the workspace
 
-	Sandbox sandbox.Sandbox    // not to be closed; what is run in it directly nobody has judged
+	Sandbox sandbox.Sandbox    // the caller must not close it; commands that it runs directly are not judged
 	Files   *fsbridge.Bridge   // nil outside of walls
 	Browser *Browser           // nil where the settings have none, or it comes on first use
 	Tools   *toolpolicy.Policy // which tools it may use
@@ -49,7 +49,7 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 	}
 	a, err := m.admit(ctx, req, gate.Call{Tool: req.Tool}) // settings of all → of the agent → of this call
 	if err == nil {
-		err = m.Unpaid(ctx) // what is run in it directly nobody counts
+		err = m.Unpaid(ctx) // commands that run in it directly are not counted
 	}
 	if err != nil {
 		m.refusedCommand(ctx, a, err)
@@ -77,7 +77,7 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 		return s, err
 	}
 	w.settings = a.settings
-	m.pruneIfDue(ctx, w) // what nobody needs any more makes way first
+	m.pruneIfDue(ctx, w) // removes first what is no longer needed
 	if s.live, err = m.stand(ctx, w, req); err != nil {
 		return s, err
 	}

@@ -107,9 +107,9 @@ func (s *Shell) at() *seat {
 	return s.seat
 }
 
-// Run runs a line when it is its turn. What goes wrong is told as by
-// [Manager.Run]; a line that has ended the shell is an Outcome, and the next
-// one finds a new shell.
+// Run runs a line when it is its turn. It reports errors as [Manager.Run] does;
+// a line that has ended the shell is an Outcome, and the next one finds a new
+// shell.
 func (s *Shell) Run(ctx context.Context, line Line) (Outcome, error) {
 	select {
 	case <-s.turn:

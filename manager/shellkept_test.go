@@ -85,7 +85,7 @@ func TestShellStays(t *testing.T) {
 		if err := <-ended; sandbox.CodeOf(err) != sandbox.CodeExecution {
 			t.Errorf("a line whose caller gave up: %v", err)
 		}
-		expect(t, s, "echo $z; pgrep -x sleep", "3", false) // the line before was told
+		expect(t, s, "echo $z; pgrep -x sleep", "3", false) // the result of the line before was reported
 	})
 	t.Run("a limit of time", func(t *testing.T) {
 		o, err := s.Run(context.Background(), manager.Line{Text: "sleep 1000", Timeout: 50 * time.Millisecond})

@@ -23,8 +23,9 @@ type seat struct {
 	frozen  func(*handle) bool
 }
 
-// leave ends the shell and what it holds. In a frozen sandbox the guest is told
-// to, and does it when it is thawed: nobody waits for that.
+// leave ends the shell and what it holds. In a frozen sandbox the guest
+// receives the request and carries it out when it is thawed; leave does not
+// wait for that.
 func (at *seat) leave() error {
 	_, err := farewell(func() bool { return at.handle != nil && at.frozen(at.handle) }, at.inner.Close)
 	at.exit.end()
@@ -46,14 +47,15 @@ func (at *seat) fits(l *live) bool {
 const lastPatience = 15 * time.Second
 
 // stays reports whether the shell can go on where it is although l has another
-// handle. One that did not answer in time was forgotten, and on a busy machine
-// that says nothing about the sandbox; one that is gone answers nobody.
+// handle. A handle that did not answer in time was forgotten, which on a busy
+// machine says nothing about the sandbox; the handle of a sandbox that is gone
+// never answers.
 func (at *seat) stays(ctx context.Context, l *live) bool {
 	return at.handle != nil && l.handle != nil && at.handle.alike(l.handle) && at.handle.answers(ctx, lastPatience)
 }
 
-// settle sees to it that the shell is in l, and that what it reaches is told as
-// a matter of req. The caller has the turn, or has the shell alone.
+// settle makes sure that the shell is in l, and that what the shell connects to
+// is attributed to req. The caller has the turn, or has the shell alone.
 func (s *Shell) settle(ctx context.Context, l *live, req *Request) error {
 	old := s.at()
 	if old != nil && old.exit.stands() && (old.fits(l) || old.stays(ctx, l)) {

@@ -69,7 +69,7 @@ func (c *machine) manager(settings, chosen string) *manager.Manager {
 	return m
 }
 
-// nowhere holds no images, and nobody may ask for one.
+// nowhere holds no images, and must not be asked for one.
 type nowhere struct{}
 
 var errAsked = errors.New("asked for an image")
@@ -129,9 +129,9 @@ func TestProviderOfTheProgram(t *testing.T) {
 	}
 }
 
-// TestSilenceOfAnEngineThatNobodyWants holds that a machine without Docker
-// lists, measures and sweeps without a failure when nobody asks for Docker,
-// and with one when somebody does or has.
+// TestSilenceOfAnEngineThatNobodyWants checks that a machine without Docker
+// lists, measures and sweeps without a failure when neither settings nor
+// records name Docker, and with one when they do.
 func TestSilenceOfAnEngineThatNobodyWants(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -192,8 +192,8 @@ func (c *machine) record(name string) {
 	}))
 }
 
-// TestForgottenWorkspacesGoWithoutAnEngine holds that the silence of an
-// engine nobody wants keeps no leftovers alive, and that of a wanted one does.
+// TestForgottenWorkspacesGoWithoutAnEngine checks that an unwanted engine that
+// does not answer keeps no leftovers alive, and that a wanted one does.
 func TestForgottenWorkspacesGoWithoutAnEngine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

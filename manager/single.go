@@ -10,7 +10,7 @@ import (
 // RemoveOptions say how a sandbox is removed.
 type RemoveOptions struct {
 	Force     bool // also while something runs in it, which ends then
-	Workspace bool // its scratch workspace too; any other is nobody's to remove here
+	Workspace bool // its scratch workspace too; any other workspace is never removed here
 }
 
 // Remove removes one sandbox or browser. Without Force one in use is
@@ -42,8 +42,8 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 // Measure is [Manager.Stats] for one sandbox.
 func (m *Manager) Measure(ctx context.Context, row Row) Stat { return m.stat(ctx, row) }
 
-// Sweep is [Manager.Prune] by the rules of the settings, for who does so in the
-// background: what somebody may be about to make is left alone.
+// Sweep is [Manager.Prune] by the rules of the settings, for callers in the
+// background: it leaves alone what another process may be about to make.
 func (m *Manager) Sweep(ctx context.Context) (Pruned, error) {
 	return m.sweep(ctx, PruneOptions{}, prune.OrphanGrace)
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
-// slots are those of the pool that this program has open: started, their guest
-// connected, nobody's. Who takes one has it alone in this program; the registry
-// decides between programs.
+// slots are the slots of the pool that this program has open: started, their
+// guest connected, without a claim. A caller that takes one has it alone in
+// this program; the registry decides between programs.
 type slots struct {
 	mu      sync.Mutex
 	open    map[string]*slot // by name
@@ -272,9 +272,9 @@ func shapeOf(w *want) (string, error) {
 	return shape + "-" + strconv.FormatInt(quota, 10), nil
 }
 
-// removeSlot removes a slot that is nobody's with all that belongs to it. The
-// caller holds its ensure lock, under which claims are made; one that was
-// claimed meanwhile is left alone, and so is one that cannot be told.
+// removeSlot removes a slot without a claim, with all that belongs to it. The
+// caller holds its ensure lock, under which claims are made. removeSlot leaves
+// alone a slot that was claimed meanwhile, and one whose claim cannot be read.
 func (m *Manager) removeSlot(ctx context.Context, p sandbox.Provider, name string) error {
 	if _, claimed, err := m.records.ClaimOn(name); err != nil || claimed {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
-// A spending is what one call uses, by whoever pays for it beside grants and
-// settings. A nil one is of nobody, and counts nothing.
+// A spending meters what one call uses, for the account that is charged beside
+// grants and settings. A nil one has no account, and counts nothing.
 type spending struct {
 	m     *Manager
 	meter *budget.Meter
@@ -202,7 +202,7 @@ func (s *spending) command(l *live, c *sandbox.Command) (*stopwatch, error) {
 	}
 	w := &stopwatch{}
 	if s.bound.CPUMs != budget.Unlimited {
-		if l.shell != nil { // the parts of a shell are not told apart
+		if l.shell != nil { // the lines of a shell cannot be metered separately
 			return nil, budget.Unmetered(budget.CPUMs)
 		}
 		if err := s.meter.Watch(budget.CPUMs, w.used); err != nil {
@@ -292,7 +292,7 @@ func (p paidSource) Open(ctx context.Context, ref string) (io.ReadCloser, media.
 
 // A stopwatch shows the processor time of a command with all that it has
 // started. It is read from before the start until after the end. A nil one is
-// read by nobody.
+// never read.
 type stopwatch struct {
 	mu      sync.Mutex
 	process sandbox.Process // nil before it runs
@@ -308,8 +308,8 @@ func (w *stopwatch) runs(p sandbox.Process) {
 	w.process = p
 }
 
-// used is the time so far; see [sandbox.Metered]. That nobody can tell ends the
-// call.
+// used returns the time so far; see [sandbox.Metered]. It returns an error,
+// which ends the call, when the time is unknown.
 func (w *stopwatch) used() (time.Duration, error) {
 	w.mu.Lock()
 	p := w.process

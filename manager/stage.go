@@ -106,9 +106,9 @@ func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, s
 	return s.Stage(ctx, spent.source(src), refs)
 }
 
-// readyWorkspace brings the workspace of a session up without its sandbox, and
-// returns what that is made from or will be. Until held is called nobody takes
-// either away.
+// readyWorkspace makes the workspace of a session ready without its sandbox,
+// and returns the spec that the sandbox is made from or will be. Until held is
+// called, neither of them is removed.
 func (m *Manager) readyWorkspace(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, p sandbox.Provider) (spec sandbox.Spec, held func(), err error) {
 	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
 	if err != nil {
@@ -191,8 +191,8 @@ func stagedFor(w *want, rec *registry.Record, d lifecycleDecision) (sandbox.Spec
 }
 
 // SweepMedia removes what staging left in workspaces when its program was
-// killed, and returns how many files that were. One workspace that cannot be
-// swept keeps nobody from the others.
+// killed, and returns the number of those files. It goes on with the other
+// workspaces when it fails to sweep one.
 func (m *Manager) SweepMedia(ctx context.Context) (removed int, err error) {
 	settings := m.current()
 	folders, err := m.stagedIn(ctx, settings)

@@ -9,11 +9,11 @@ import (
 // standingMost bounds for how many sessions a [standing] remembers.
 const standingMost = 256
 
-// A standing remembers what settings say of sessions, which nothing but other
-// settings changes: whoever asks through a daemon has it asked with each
-// request, and to lay the settings over each other takes longer than all else
-// about it. It is safe for concurrent use, and what it remembers is shared:
-// nobody changes it.
+// A standing caches what settings say of sessions, which changes with the
+// settings alone: a client of a daemon needs it with each request, and laying
+// the settings over each other takes longer than the rest of the request. It is
+// safe for concurrent use. Callers share the cached values and must not change
+// them.
 type standing[T any] struct {
 	mu       sync.Mutex
 	settings *config.Settings // that all that is known follows from

@@ -77,8 +77,8 @@ func TestStandingForgetsErrors(t *testing.T) {
 	}
 }
 
-// TestStandingWhileSettingsChange holds that nobody gets what follows from
-// other settings than those that he asked by.
+// TestStandingWhileSettingsChange checks that no caller gets what follows from
+// other settings than those that it passed.
 func TestStandingWhileSettingsChange(t *testing.T) {
 	var s standing[string]
 	all := []*config.Settings{parsed(t, "one-"), parsed(t, "two-")}

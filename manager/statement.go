@@ -66,7 +66,8 @@ func (s *statement) end(ctx context.Context, err error) error {
 	return err
 }
 
-// witness returns who puts commands of a on record, nil where nobody has to.
+// witness returns the recorder of the commands of a, nil where they are not
+// recorded.
 func (m *Manager) witness(a *admission) (Witness, error) {
 	if !a.res.RecordsCommands() {
 		return nil, nil
@@ -123,8 +124,8 @@ func (m *Manager) commandBeginning(a *admission) evidence.Begin {
 	return b
 }
 
-// policyVersion is that of the settings of a call without a grant, empty where
-// it cannot be told, in which case nothing will be run either.
+// policyVersion returns the version of the settings of a call without a grant.
+// It is empty where it is unknown, in which case nothing will be run either.
 func (m *Manager) policyVersion(a *admission) string {
 	if a.settings == nil && a.res.Agent == "" {
 		return ""

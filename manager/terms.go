@@ -36,8 +36,9 @@ func (t terms) same(o terms) bool {
 }
 
 // revoked reports whether settings that came into force after t take away
-// something that t has: its way out must not stay open beside what holds now.
-// What the flags of a call leave out is nobody's wish to take it away.
+// something that t has: an egress session by t must not stay open beside the
+// rules in force. What the flags of a call leave out does not count as taken
+// away.
 func (t terms) revoked(now terms) bool {
 	if t.from == now.from || t.same(now) {
 		return false

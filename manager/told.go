@@ -72,7 +72,7 @@ func (m *Manager) tellStopped(ctx context.Context, l *live, req Request, out Out
 	var records []violation.Record
 	for _, v := range out.Violations {
 		if v.Kind == sandbox.ResourceNetwork && v.Evidence == sandbox.EvidenceCertain {
-			continue // the proxy's, which its recorder has told of
+			continue // the proxy's recorder has recorded it
 		}
 		records = append(records, violation.FromWall(v, meta))
 	}
@@ -103,7 +103,7 @@ func (r *Request) program() string {
 	return r.Command.Args[0]
 }
 
-// asked is the command as somebody who is to permit it sees it: of a line not
+// asked returns the command as the approver sees it: of a line, it leaves out
 // what starts the shell that runs it.
 func (r *Request) asked() []string {
 	if r.line != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// A notebook keeps what it is told, unless it fails or hangs.
+// A notebook keeps the records that it receives, unless it fails or hangs.
 type notebook struct {
 	mu    sync.Mutex
 	kept  []violation.Record
@@ -85,8 +85,8 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestRecorderThatFails holds that a refusal stays one, and a command is not
-// held up for good, when nobody can write down what was stopped.
+// TestRecorderThatFails checks that a refusal stays one, and a command is not
+// held up for good, when the recorder cannot write down what was stopped.
 func TestRecorderThatFails(t *testing.T) {
 	t.Parallel()
 	for name, notes := range map[string]*notebook{"fails": {fails: errors.New("the disk is full")}, "hangs": {hangs: true}} {

@@ -141,8 +141,9 @@ func TestTransportIsChosen(t *testing.T) {
 	}
 }
 
-// TestGuestWithoutFiles holds that a guest which serves no files is refused where the
-// settings want it, is told of where they leave the choice, and that the rest works.
+// TestGuestWithoutFiles checks that a guest which serves no files is refused
+// where the settings require it and noted where they leave the choice, and that
+// the rest works.
 func TestGuestWithoutFiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

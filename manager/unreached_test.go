@@ -9,10 +9,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// TestUnreachedIsTold holds that a command which fails for want of a name or a
-// route is told which host that was and which rule keeps it away: without any
-// rules, beside rules for others, and where a program does not ask the proxy for
-// a host that they allow. Other failures are told nothing.
+// TestUnreachedIsTold checks that a command which fails for want of a name or a
+// route gets a notice that names the host and the rule which keeps it away:
+// without any rules, beside rules for others, and where a program does not ask
+// the proxy for a host that they allow. Other failures get no notice.
 func TestUnreachedIsTold(t *testing.T) {
 	t.Parallel()
 	onWalls(t, func(o *outward) {
@@ -47,8 +47,9 @@ func TestUnreachedIsTold(t *testing.T) {
 	})
 }
 
-// TestAddressIsTold holds that a host which the rules allow, and whose address
-// they do not, is told with the address and with what would have to name it.
+// TestAddressIsTold checks that for a host which the rules allow, but whose
+// address they do not, the notice names the address and what would have to name
+// it.
 func TestAddressIsTold(t *testing.T) {
 	t.Parallel()
 	onWalls(t, func(o *outward) {

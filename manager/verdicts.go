@@ -122,9 +122,9 @@ func (m *Manager) answerCommand(ctx context.Context, g *gate.Gate, res config.Re
 	return out
 }
 
-// answerPath says what the policy for paths makes of a path inside. Where the
-// wall has rules of its own, only what the policy has against commands that
-// name the path is told.
+// answerPath returns the verdict of the policy for paths on a path inside.
+// Where the sandbox has rules of its own, it returns only what the policy has
+// against commands that name the path.
 func answerPath(g *gate.Gate, inside string, wall bool) []Verdict {
 	var out []Verdict
 	for _, op := range []sandbox.Operation{sandbox.OpRead, sandbox.OpWrite} {

@@ -17,13 +17,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
-// ways are the ways out that the commands of one handle have: one for those
-// of whom somebody can be asked, and one for the others. They are opened when
-// the first command needs them, and end with the handle.
+// ways are the egress sessions of the commands of one handle: one for commands
+// with an approver, and one for the others. The first command that needs one
+// opens it, and it ends with the handle.
 type ways struct {
 	mu     sync.Mutex
 	open   map[bool]*way
-	owned  map[*way]bool // that are somebody's own, such as a browser's
+	owned  map[*way]bool // those with one owner, such as a browser
 	closed bool
 	later  []sandbox.EgressRules // to which they were narrowed
 }
@@ -58,15 +58,15 @@ type caller struct {
 	answers []Answer        // to what was asked about hosts, in that order
 }
 
-// reach gives the command of req its way out of l: it sets the variables that
-// lead there, and returns what is to be ended with the command. It is nil
-// where the rules allow nothing and nobody can be asked.
+// reach gives the command of req its egress session from l: it sets the
+// variables that lead there, and returns what has to end with the command. It
+// returns nil where the rules allow nothing and there is no approver.
 func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, error) {
 	rules := l.egress
 	rules.Ask = false
 	_, able := l.Sandbox.(sandbox.Listener)
 	if able && m.out != nil {
-		rules.Ask = req.Ask // elsewhere there is no way that somebody could permit
+		rules.Ask = req.Ask // without an egress proxy there is nothing to permit
 	}
 	req.Command.Env = withJavaTrust(l.spec.Env, req.Command.Env)
 	if l.ways == nil || !opens(rules) {
@@ -260,7 +260,7 @@ func (w *ways) own(open func() (*way, error)) (*way, error) {
 	return n, nil
 }
 
-// disown ends a way that somebody had alone.
+// disown ends an egress session that had one owner.
 func (w *ways) disown(n *way) {
 	w.mu.Lock()
 	delete(w.owned, n)

@@ -30,7 +30,7 @@ type Options struct {
 
 	Fetch   manager.Fetch      // nil reaches no hosts
 	Browse  manager.Browse     // nil drives no browser
-	Observe operation.Observer // is told of every operation, for metrics; nil: nobody
+	Observe operation.Observer // receives every operation, for metrics; nil: no observer
 }
 
 // A Control is a [manager.Control] with the folders that it lies in.

@@ -141,8 +141,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// shown adds up the series with a label, of counters what they count and of
-// histograms how often they were told.
+// shown adds up the series with a label, of counters their values and of
+// histograms the number of their samples.
 func shown(t *testing.T, g prometheus.Gatherer, name, label string) (sum float64) {
 	t.Helper()
 	families, err := g.Gather()
