@@ -1,7 +1,7 @@
-// Approve: this part of the package carries questions about permissions from those who are
+// This file carries questions about permissions from those who are
 // stopped to those who may decide.
 //
-// A [Desk] is a [sandbox.Approver]: whoever is stopped waits there for an
+// An [ApprovalQueue] is a [sandbox.Approver]: a stopped call waits there for an
 // answer. It asks a front of its own, such as a prompt on a terminal, and
 // lists what waits, so that other fronts (HTTP, MCP) can answer as well; the
 // first answer counts. Equal questions that wait at the same time are one
@@ -22,7 +22,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Options are the bounds of a [Desk]. The zero value is usual.
+// ApprovalQueueOptions are the bounds of an [ApprovalQueue]. The zero value
+// means the defaults.
 type ApprovalQueueOptions struct {
 	// Front is asked about every question. If it is nil, the answer comes
 	// through [Desk.Answer] alone.
@@ -39,7 +40,7 @@ type ApprovalQueueOptions struct {
 	Now     func() time.Time // nil is time.Now
 }
 
-// A Desk is where questions wait for their answers. It is safe for
+// An ApprovalQueue holds questions until they are answered. It is safe for
 // concurrent use.
 type ApprovalQueue struct {
 	o ApprovalQueueOptions
@@ -60,7 +61,7 @@ type pendingQuestion struct {
 	err    error              // valid after done; why it is Deny
 }
 
-// New returns a desk without questions.
+// NewApprovalQueue returns a queue without questions.
 func NewApprovalQueue(o ApprovalQueueOptions) *ApprovalQueue {
 	def := func(n *int, usual int) {
 		if *n == 0 {

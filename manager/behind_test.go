@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/remote"
 )
 
-// behind puts the walls of a conductor behind a daemon at a socket.
+// behind puts the walls of a manager behind a daemon at a socket.
 func behind(t *testing.T, set *provider.Set) *provider.Set {
 	t.Helper()
 	h := remote.NewWalls(remote.Options{Providers: set, Instances: func(string) bool { return true }})
@@ -45,7 +45,7 @@ func behind(t *testing.T, set *provider.Set) *provider.Set {
 	return far
 }
 
-// TestReachBehindDaemon holds that the proxy of a conductor is the only way out
+// TestReachBehindDaemon holds that the proxy of a manager is the only way out
 // of sandboxes that are behind a daemon, as it is of those beside it.
 func TestReachBehindDaemon(t *testing.T) {
 	t.Parallel()

@@ -66,8 +66,8 @@ type Witness interface {
 	Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error
 }
 
-// A Fetch makes what sends requests of HTTP through a way out, which open opens
-// for a listener that is in no sandbox. end ends both.
+// A Fetch makes an executor that sends HTTP requests through an egress session,
+// which open opens for a listener that is in no sandbox. end closes both.
 type Fetch func(open func(inside sandbox.Listener) (outlet.Way, error)) (e operation.Executor, end func(), err error)
 
 // A Browse makes what drives the browser of a scope in one session, which is

@@ -26,7 +26,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager/control"
 )
 
-// A controlled rig is a conductor that carries out operations under grants.
+// A controlled rig is a manager that carries out operations under grants.
 type controlled struct {
 	*outward
 	ctl    *control.Control
@@ -47,7 +47,7 @@ func (c *controlled) settingsFor(extra string) string {
 }
 
 // onControlled runs a test on both kinds of walls. extra is more of the
-// settings, beginning with a comma, and more changes what the conductor is made of.
+// settings, beginning with a comma, and more changes what the manager is made of.
 func onControlled(t *testing.T, extra string, test func(*controlled), more ...func(*controlled, *manager.Options, *statedir.Dir)) {
 	prepare := func(c *controlled) func(*manager.Options, *statedir.Dir) {
 		return func(opts *manager.Options, state *statedir.Dir) {
@@ -93,7 +93,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	opts.Control = func() (*manager.Control, error) { return &c.ctl.Control, nil }
 }
 
-// browsers opens the desk that has the browsers of the conductor.
+// browsers opens the browser display that has the browsers of the manager.
 func (c *controlled) browsers() {
 	log := logrus.New()
 	log.SetOutput(&c.log)

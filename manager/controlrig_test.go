@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-// newControlledFake is a conductor of operations whose wall is in memory.
+// newControlledFake is a manager of operations whose wall is in memory.
 // Requests leave through the real way out.
 func newControlledFake(t *testing.T, programs map[string]fake.Program, settings string, more ...func(*manager.Options, *controlled)) (*controlled, *guarded) {
 	t.Helper()

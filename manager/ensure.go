@@ -165,7 +165,7 @@ func noSandbox(kind sandbox.Kind, name string) error {
 }
 
 // replace removes the sandbox under the exclusive lease and returns a new
-// shared one. Whoever got hold of the lease meanwhile makes it fail.
+// shared one. It fails if another caller took the lease meanwhile.
 func (m *Manager) replace(ctx context.Context, w *want, held *keylock.Lock) (*keylock.Lock, error) {
 	held.Release()
 	if err := m.removeLocked(ctx, w.provider, w.spec.Kind, w.spec.Name); err != nil {

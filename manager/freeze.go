@@ -16,8 +16,8 @@ const freezeWithin = 20 * time.Second
 
 // Pause freezes a sandbox until its next use or until Resume. Shells that are
 // open and run nothing freeze with it. One in which something runs is
-// [sandbox.CodeBusy]; one whose wall cannot be frozen is
-// [sandbox.CodeUnsupported].
+// [sandbox.CodeBusy]; one whose provider cannot freeze it
+// is [sandbox.CodeUnsupported].
 func (m *Manager) Pause(ctx context.Context, row Row) error {
 	p, err := m.pauser("pause", row)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
-// hostName is the provider without a wall. Settings cannot name it: only the
-// gate leads there.
+// hostName is the provider without isolation. Settings cannot name it: only
+// the gate selects it.
 const hostName = provider.HostName
 
 // A Place is where the commands of a session run.

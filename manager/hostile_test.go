@@ -160,7 +160,7 @@ func TestRevokedDecision(t *testing.T) {
 
 // TestEndedCall holds that the end of a call stops what runs of it, that
 // operations which are refused afterwards leave nothing, and that nothing
-// begins after the end of the conductor.
+// begins after the end of the manager.
 func TestEndedCall(t *testing.T) {
 	t.Parallel()
 	c, _ := onLocal(t, "")

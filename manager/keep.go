@@ -138,7 +138,7 @@ func (m *Manager) providerOf(ctx context.Context, rec registry.Record) (string, 
 	return p.Name(), nil
 }
 
-// unknown says that there is no such sandbox for whoever asks.
+// unknown says that the caller has no such sandbox.
 func unknown(name string) error {
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "find", Resource: name, Message: "there is no such sandbox", Hint: "see which there are with: sandbox list"}
 }
@@ -211,8 +211,8 @@ type Usable struct {
 // Tool says whether the tool may be used.
 func (u Usable) Tool(name string) toolpolicy.Decision { return u.policy.Judge(name) }
 
-// Usable returns the rules for the tools of a session. Whether its wall can be
-// built now is not asked.
+// Usable returns the rules for the tools of a session. It does not
+// check whether its sandbox can be made now.
 func (m *Manager) Usable(who config.Who, flags *config.SandboxSettings) (Usable, error) {
 	if flags != nil {
 		return saying(m.current(), who, flags, m.usableBy)

@@ -1,4 +1,4 @@
-// Lifecycle: this part of the package decides what has to happen to a sandbox before a command
+// This file decides what has to happen to a sandbox before a command
 // can run in it: nothing, wake it, make it, or replace it.
 //
 // The decision is a pure function of what is wanted, what is there and how
@@ -35,7 +35,7 @@ const (
 type lifecycleInput struct {
 	Flags []string // global flags of the command line, for hints; see [RecreateCommand]
 
-	Owner sandbox.Owner // who asks
+	Owner sandbox.Owner // the caller
 	Kind  sandbox.Kind  // of what is wanted; empty is a sandbox
 
 	WantHash     string // config hash of what is wanted; required

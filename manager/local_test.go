@@ -16,7 +16,7 @@ import (
 )
 
 // TestParallelAgentsHaveCopiesOfTheirOwn holds that agents and sessions of one
-// conductor share neither wall nor files, shells or permissions.
+// manager share neither wall nor files, shells or permissions.
 func TestParallelAgentsHaveCopiesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	w := newWalled(t)

@@ -27,7 +27,7 @@ import (
 	walls "github.com/bulkhead-dev/sandbox/provider/local"
 )
 
-// A walled machine has no engine: its conductor puts up real local walls.
+// A walled machine has no engine: its manager puts up real local walls.
 type walled struct {
 	*manager.Manager
 	t       *testing.T

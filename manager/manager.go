@@ -1,5 +1,5 @@
-// Package manager is the conductor: the one chain of steps from a request
-// to a result, whoever calls (command line, HTTP, MCP, Go):
+// Package manager runs commands in sandboxes. It is the one chain of steps from
+// a request to a result for every caller (command line, HTTP, MCP, Go):
 //
 //	judge → resolve → ensure → run → record
 //

@@ -79,11 +79,10 @@ type order struct {
 //	settings → profile → judge → evidence → budget → sandbox → executor → evidence
 //
 // Begin and end of it are on record, also where it is refused; refusals that
-// come too fast are counted there, see package evidence. The error is the whole
-// of it, for who keeps the settings; what [Performed] says of it is for who
-// called.
+// come too fast are counted there, see package evidence. The error has every
+// detail, for the operator; [Performed] says of it what the caller may see.
 //
-// The grant is believed: whoever hands it in has to know that it was given.
+// Operate does not verify the grant: the caller has to know that it was given.
 func (m *Manager) Operate(ctx context.Context, req Operation) (Performed, error) {
 	if m.control == nil {
 		return shown(Performed{}, errNoControl()), errNoControl()

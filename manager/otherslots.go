@@ -43,7 +43,7 @@ func (m *Manager) recordedSlots(ctx context.Context, w *want, shape string) func
 // openSlot opens a slot that runs and has no claim. It does not start one that
 // is stopped: that slot may belong to a session whose claim was lost.
 func (m *Manager) openSlot(ctx context.Context, p sandbox.Provider, name string) (*slot, error) {
-	turn, err := m.leases.TryEnsure(name) // of whoever makes it
+	turn, err := m.leases.TryEnsure(name) // held by the process that makes it
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager/control"
 )
 
-// An outward rig is a conductor whose sandboxes may reach the hosts of the
+// An outward rig is a manager whose sandboxes may reach the hosts of the
 // test, with everything that is recorded of that.
 type outward struct {
 	burst int // of the evidence; 0 is the usual

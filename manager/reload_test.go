@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// reloading is a machine whose conductor follows a settings file.
+// reloading is a machine whose manager follows a settings file.
 type reloading struct {
 	*guarded
 	path string

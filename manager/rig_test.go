@@ -28,7 +28,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
-// A rig is a conductor on the real engine with a state folder of its own.
+// A rig is a manager on the real engine with a state folder of its own.
 type rig struct {
 	t      testing.TB
 	dir    string
@@ -39,9 +39,9 @@ type rig struct {
 	clock  *clock
 	wrap   func(docker.Engine) docker.Engine // faults, or nil
 	host   string                            // of the engine; empty is the usual one
-	limits container.Deadlines               // of what a conductor asks the engine
+	limits container.Deadlines               // of what a manager asks the engine
 	socket time.Duration                     // how long a guest may take to listen; zero is the usual time
-	change func(*manager.Options)            // of what a conductor is made of, or nil
+	change func(*manager.Options)            // of what a manager is made of, or nil
 }
 
 func newRig(t testing.TB) *rig {
@@ -93,7 +93,7 @@ func (r *rig) clean() {
 	r.engine.Close()
 }
 
-// manager returns a conductor for settings, a file's content. Each call
+// manager returns a manager for settings, a file's content. Each call
 // stands for a new start of the program.
 func (r *rig) manager(settings string) *manager.Manager {
 	r.t.Helper()

@@ -1,5 +1,5 @@
-// Rooms: this part of the package hands the containers of browsers that a manager keeps to the
-// desk that uses them, so that neither knows the other.
+// This file hands the containers of browsers that a manager keeps to the
+// browser display that uses them, so that neither knows the other.
 
 package manager
 

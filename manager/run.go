@@ -31,13 +31,13 @@ func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 	return out, err
 }
 
-// Lend brings the sandbox of a request up as Run does and hands it to fn
-// with its Spec instead of running the command. It is leased until fn
-// returns, and must not be closed by fn. A session outside of walls has none:
-// that is [sandbox.CodeCapabilityBlocked].
+// Lend makes the sandbox of a request ready as Run does and calls fn with it
+// and its Spec instead of running the command. The sandbox is leased until fn
+// returns; fn must not close it. For a session that runs without a sandbox,
+// Lend returns [sandbox.CodeCapabilityBlocked].
 //
-// What fn runs is not judged. So this is for whoever tests the wall itself;
-// what an agent wrote goes through Run, Shell and Capture.
+// Commands that fn runs are not judged, so Lend is for tests of the isolation
+// itself; commands of an agent go through Run, Shell and Capture.
 func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
 	return m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
 		if err := l.spent.only(budget.Calls, budget.WallMs); err != nil {

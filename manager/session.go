@@ -33,16 +33,16 @@ type Session struct {
 	begun *statement // on record; or nil
 }
 
-// Open brings up all that a session works with, in the order in which it builds
-// on one another:
+// Open makes everything that a session works with ready, each part after those
+// that it depends on:
 //
 //	who it is → its settings → is it sandboxed → what may it use → sweep
 //	→ workspace and sandbox → browser → files
 //
-// Everything is as Run does it, which is for one command; what fails takes down
-// what this call holds, and never leads to less isolation. A session that
-// settings leave outside of walls has its workspace, and neither files nor a
-// browser.
+// Each step is as in Run, which is for one command. When a step fails, Open
+// releases what this call holds; a failure never leads to less isolation. A
+// session that runs without a sandbox by its settings has its workspace, and
+// neither files nor a browser.
 func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error) {
 	if err := onlySession(req); err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func newMachine(t *testing.T) *machine {
 	return &machine{t: t, state: state, docker: noEngine(), local: fake.New(fake.Options{Name: "local"}), log: &logBuffer{}}
 }
 
-// manager returns a conductor whose calls name the provider chosen, if any.
+// manager returns a manager whose calls name the provider chosen, if any.
 func (c *machine) manager(settings, chosen string) *manager.Manager {
 	c.t.Helper()
 	parsed, err := config.Parse("test", []byte(settings))

@@ -123,7 +123,8 @@ type failure struct {
 	err   error
 }
 
-// wake has the pool refilled at once, by whoever waits for [Manager.RefillDue].
+// wake makes the caller that waits for [Manager.RefillDue] refill the pool at
+// once.
 // It lacks something from at on.
 func (s *slots) wake(at time.Time) {
 	s.mu.Lock()
@@ -215,7 +216,7 @@ func (s *slots) take(provider, shape string) *slot {
 	return best
 }
 
-// put keeps n for whoever claims it, unless the slot is open already.
+// put keeps n until a call claims it, unless the slot is open already.
 func (s *slots) put(n *slot) {
 	s.mu.Lock()
 	had := s.open[n.rec.Name]

@@ -98,12 +98,12 @@ func wordsOf(op grant.Operation) int64 {
 	return n
 }
 
-// Spend has fn paid for as one call by whoever pays for what is done with ctx,
-// with the time that it takes. Nothing else of it can be counted, so whoever has
-// a bound on anything else is refused with [sandbox.CodeUnsupported], before fn
-// is called; kinds are counted by fn itself, or cannot be used by it.
+// Spend charges fn, with the time that it takes, as one call to the account of
+// ctx. It can count nothing else, so it returns [sandbox.CodeUnsupported] before
+// it calls fn when the account has a bound on anything else, except on kinds:
+// those fn counts itself, or cannot use.
 //
-// It is for what is done beside sandboxes, as in browsers. The context of fn
+// It is for work beside sandboxes, as in browsers. The context of fn
 // ends when a budget is used up.
 func (m *Manager) Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error {
 	s, err := m.spend(ctx, budget.One(budget.Calls, 1))
@@ -116,7 +116,8 @@ func (m *Manager) Spend(ctx context.Context, fn func(context.Context) error, kin
 	return s.end(fn(s.context(ctx)))
 }
 
-// Unpaid refuses whoever has a budget what cannot be counted at all.
+// Unpaid returns an error if the caller has a budget, because what the caller is
+// about to do cannot be counted at all.
 func (m *Manager) Unpaid(ctx context.Context) error {
 	p, err := m.payer(ctx)
 	if err != nil || p.Source == nil {

@@ -17,17 +17,17 @@ import (
 const opStage = "stage media"
 
 // Stage copies files that came in from outside into the workspace of the
-// session, below [media.InboundDir], and says where each came to lie, in the
+// session, below [media.InboundDir], and returns the path of each copy, in the
 // order of refs: all of them, or with an error none.
 //
 // A ref is the absolute path of a file below one of the media folders of the
 // session's tenant, or scp://HOST/PATH of a file on a machine that the settings
 // name, the path as it is there. See [config.MediaOf].
 //
-// The workspace is brought up as for a command, and no sandbox is started. It is
+// Stage makes the workspace ready as for a command, and starts no sandbox. It is
 // the one that the session's commands have at /workspace: with access rw the
 // agent's folder, otherwise its own, also beside an agent's folder that is shown
-// read-only. A session outside of walls has no such place, which is
+// read-only. For a session that runs without a sandbox, Stage returns
 // [sandbox.CodeUnsupported].
 func (m *Manager) Stage(ctx context.Context, who config.Who, refs []string) ([]media.Staged, error) {
 	return m.StageFor(ctx, Request{Who: who}, refs)

@@ -24,7 +24,7 @@ type mailbox struct {
 	in string // the folder of folders
 }
 
-// newMailbox starts a conductor; settings are members of media beside the
+// newMailbox starts a manager; settings are members of media beside the
 // folders, agents those of agents.
 func newMailbox(t *testing.T, settings, agents string) *mailbox {
 	t.Helper()

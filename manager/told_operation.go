@@ -72,7 +72,7 @@ func statusOf(err error, begun bool) evidence.Status {
 	return evidence.Failed
 }
 
-// measured is an order as whoever shows metrics hears of it.
+// measured is an order as metrics report it.
 func (o *order) measured(done metered, err error) operation.Ended {
 	e := operation.Ended{
 		Tenant: o.req.Grant.Tenant, Tool: o.req.Grant.Tool, Domain: o.vetted.Domain, Resource: operation.ResourceOf(o.vetted.Kind), Effects: o.vetted.Effects, Denied: statusOf(err, done.begun) == evidence.Denied,

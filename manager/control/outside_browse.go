@@ -10,8 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// Browse drives browsers that the desk keeps. The desk is asked for when a
-// browser is first needed, since it is made of the manager that this is for.
+// Browse drives the browsers of a browser display. It calls keeper when a
+// browser is first needed, because the display is made from the manager that
+// gets the result of Browse.
 func Browse(keeper func() (*display.Desk, error)) manager.Browse {
 	return func(life context.Context, who config.Who) manager.Browsing {
 		return operation.NewBrowseExecutor(life, func(ctx context.Context, r browser.Rights) (browser.Session, error) {

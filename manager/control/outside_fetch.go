@@ -1,4 +1,4 @@
-// Outside: this part of the package carries out what leaves through the way out or happens in a
+// This file carries out what leaves through the egress proxy or happens in a
 // browser, for operations under grants. It is apart from package control so that
 // who does neither links no web client and no browser.
 

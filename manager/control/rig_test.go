@@ -134,7 +134,7 @@ func reports() (*egress.Dialer, *x509.CertPool, func()) {
 	}}), roots, server.Close
 }
 
-// report answers with a report, or sends who asks elsewhere.
+// report answers with a report, or redirects the client.
 func report(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/moved.csv" {
 		http.Redirect(w, r, "https://evil.example/q3.csv", http.StatusFound)
