@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// browsers is the desk of a House, made when it is first wanted.
+// browsers is the browser display of a House, made on first use.
 type browsers struct {
 	open func() (*display.Desk, error)
 	used atomic.Bool
@@ -23,8 +23,9 @@ func (h *House) newDesk() (*display.Desk, error) {
 	return display.New(manager.Of(m), h.o.Log), nil
 }
 
-// Browsers drives the browsers of sessions, the same desk each time: what one
-// browser serves belongs to one. It ends with the House.
+// Browsers returns the display that drives the browsers of sessions, the same
+// one each time, because one display owns what a browser serves. It ends with
+// the House.
 func (h *House) Browsers() (*display.Desk, error) {
 	h.browsers.used.Store(true)
 	return h.browsers.open()

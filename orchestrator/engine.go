@@ -72,6 +72,6 @@ func (h *House) containers() sandbox.Provider {
 // any.
 func (h *House) Images() (*images.Store, error) { return h.engine.images, h.engine.missing }
 
-// Engine is the Docker engine; the error says why there is none. It ends with the
+// Engine returns the Docker engine; the error says why there is none. It ends with the
 // House.
 func (h *House) Engine() (*container.Engine, error) { return h.engine.Engine, h.engine.missing }

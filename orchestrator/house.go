@@ -1,7 +1,7 @@
-// Package house wires the parts of this project together on one machine: the
-// settings file, the state folder, the walls, the way out, the records, and the
-// manager that works with them. It is what the program sandbox runs on, and what
-// a program of your own begins with:
+// Package orchestrator connects the parts of this project on one machine: the
+// settings file, the state folder, the providers, the egress proxy, the records,
+// and the manager that uses them. The program sandbox is built on it, and a
+// program of your own begins with it:
 //
 //	h, err := orchestrator.Open(orchestrator.Options{})
 //	…
@@ -10,8 +10,8 @@
 //	…
 //	result, err := m.Capture(ctx, manager.Request{Who: who, Command: sandbox.Command{Args: args}})
 //
-// It is the one place that names concrete providers. A program adds kinds of its
-// own by [Options].Providers.
+// It is the one package that names concrete providers. A program adds providers
+// of its own with [Options].Providers.
 package orchestrator
 
 import (
@@ -185,7 +185,7 @@ func (h *House) current() *config.Settings {
 // State is the state folder.
 func (h *House) State() *statedir.Dir { return h.state }
 
-// Walls are the providers.
+// Walls returns the providers.
 func (h *House) Walls() *provider.Set { return h.walls }
 
 // Approvals is where questions about permissions wait for an answer.
@@ -195,8 +195,7 @@ func (h *House) Approvals() *manager.ApprovalQueue { return h.desk }
 // they lead now.
 func (h *House) World() hardening.World { return h.worldNow() }
 
-// Violations opens the record of what was tried and stopped, the same one each
-// time. It ends with the House.
+// Violations opens the record of violations, the same one each time. It ends with the House.
 func (h *House) Violations() (*violation.Store, error) { return h.violations.store() }
 
 // endWalls ends every wall that ends with us. It may be called again; a provider

@@ -86,7 +86,7 @@ func (r *records) close() error {
 	return errors.Join(errs...)
 }
 
-// Evidence opens the record of what was done, the same one each time. It ends
+// Evidence opens the record of operations, the same one each time. It ends
 // with the House.
 func (h *House) Evidence() (*evidence.Store, error) { return h.records.store() }
 
