@@ -171,8 +171,8 @@ func older(a, b Slot) int {
 }
 
 // Pick returns the slots that a claim of shape may try, the best one first.
-// It decides nothing: whoever makes the claim's record first has the slot,
-// and who comes too late tries the next one, or starts cold.
+// It decides nothing: the caller that makes the claim's record first has the
+// slot, and a caller that is too late tries the next one, or starts cold.
 func Pick(shape string, slots []Slot, claims []Claim) []Slot {
 	claimed := map[string]bool{}
 	for _, c := range claims {
