@@ -342,7 +342,7 @@ func TestThousandDeadRecords(t *testing.T) {
 		if err := w.records.Put(in.Records[i]); err != nil {
 			t.Fatal(err)
 		}
-		// Whoever made the sandbox left its lock files.
+		// The maker of the sandbox left its lock files.
 		for _, take := range []func(string) (*keylock.Lock, error){w.leases.TryEnsure, w.leases.TryExclusive} {
 			l, err := take(in.Records[i].Name)
 			if err != nil {
