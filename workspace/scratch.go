@@ -20,8 +20,8 @@ type Entry struct {
 
 // Scratch lists the workspaces that [Store.Ensure] made and that were not
 // removed, by name. What other folders lie below the root does not count. An
-// entry may be a workspace that is just being made: whoever removes one holds
-// the ensure lock of its name and looks again.
+// entry may be a workspace that is just being made: a caller that removes one
+// holds the ensure lock of its name and checks again.
 func (s *Store) Scratch(ctx context.Context) ([]Entry, error) {
 	const op = "list workspaces"
 	root, err := os.OpenRoot(s.path)

@@ -40,8 +40,8 @@ type SeedReport struct {
 	Skipped  []Skip
 }
 
-// A Skip is something that was not taken over, and why. The path was chosen
-// by whoever fills the folder: make it safe before showing it.
+// A Skip is a file or folder that was not copied, and why. The owner of the
+// folder chose the path: make it safe before showing it.
 type Skip struct {
 	Path   string
 	Reason string

@@ -134,7 +134,7 @@ func (s *Store) own(ctx context.Context, path string, o Owner) error {
 	return nil
 }
 
-// chownTree gives everything below path to o, whoever it belonged to:
+// chownTree gives everything below path to o, whatever owner it had:
 // what a root process left there would be in the sandbox's way. Links are
 // given, never followed.
 func chownTree(ctx context.Context, path string, o Owner) error {

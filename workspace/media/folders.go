@@ -19,12 +19,12 @@ import (
 const maxRef = 4096 // bytes, as PATH_MAX
 
 // Folders is the [Source] of files that lie in media folders of the host. A
-// ref is the absolute path of a file below one of them, as whoever received
-// the file wrote it there.
+// ref is the absolute path of a file below one of them, as the program that
+// received the file wrote it there.
 //
-// Only regular files are handed over, and only those with one name: a second
-// name (a hard link) may lead to a file that lies elsewhere and that whoever
-// made the link may not read. No part of the path below the folder may be a
+// Folders opens only regular files, and only those with one name: a second name
+// (a hard link) may lead to a file that lies elsewhere and that the maker of the
+// link may not read. No part of the path below the folder may be a
 // link, and none may be "..".
 type Folders struct {
 	roots []folder
