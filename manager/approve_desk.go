@@ -26,7 +26,7 @@ import (
 // means the defaults.
 type ApprovalQueueOptions struct {
 	// Front is asked about every question. If it is nil, the answer comes
-	// through [Desk.Answer] alone.
+	// through [ApprovalQueue.Answer] alone.
 	Front sandbox.Approver
 	// Within bounds how long a question waits; zero is 5 minutes. A request
 	// that expires earlier waits until then.
@@ -53,7 +53,7 @@ type ApprovalQueue struct {
 // A question is one request, or several equal ones, that waits.
 type pendingQuestion struct {
 	request sandbox.PermissionRequest
-	callers int // guarded by Desk.mu
+	callers int // guarded by ApprovalQueue.mu
 	cancel  context.CancelFunc
 
 	done   chan struct{}

@@ -37,10 +37,10 @@ type Trusted struct {
 // once, and nil where the setting is empty. exposed are canonical folders that
 // code in some sandbox can write.
 //
-// Whoever decides what the file holds decides whom sandboxes, and the proxy with
-// its secrets, believe. So a file that others could have written is refused, as
-// a settings file is, and one that cannot be understood to its end is never used
-// in part.
+// The content of the file decides which servers sandboxes, and the proxy with its
+// secrets, trust. So authorities refuses a file that other users could
+// have written, as for a settings file, and never uses a part of a file that it
+// cannot parse to its end.
 func (m *Manager) authorities(res config.Resolved, exposed []string) ([]byte, error) {
 	named := res.Docker.CAFile
 	if named == "" {

@@ -96,8 +96,8 @@ func (c *call) ended() error {
 	return nil
 }
 
-// state is what the guard has to know of the call; whoever asks is one of
-// those that run.
+// state returns what the guard has to know of the call. The caller is one of the
+// running operations and does not count itself.
 func (c *call) state(now time.Time, writes bool) grant.State {
 	c.mu.Lock()
 	s := grant.State{Now: now, Running: c.running - 1, Files: c.files + int64(c.writing)}

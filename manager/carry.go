@@ -11,7 +11,7 @@ import (
 )
 
 // needsWall reports whether operations of a domain are carried out in the
-// sandbox. Requests and pages are not: they leave through the way out, from
+// sandbox. Requests and pages are not: they leave through the egress proxy, from
 // here or from the browser's own container.
 func needsWall(d grant.Domain) bool {
 	return d == grant.DomainFS || d == grant.DomainProc || d == grant.DomainTmp

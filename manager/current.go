@@ -42,9 +42,8 @@ func laidOver(s *config.Settings, provider string) *config.Settings {
 	return &out
 }
 
-// current returns the settings in force for a request that comes now. Whoever
-// begins something takes them from here, once; the rest of the request is given
-// these.
+// current returns the settings in force for a request that comes now. A request
+// calls it once, when it begins, and uses the result to its end.
 func (m *Manager) current() *config.Settings {
 	if m.reload != nil {
 		m.reload.into(m.settings)

@@ -10,7 +10,7 @@ import (
 // reach of the world.
 type departure interface {
 	start(ctx context.Context, c sandbox.Command) (sandbox.Process, error)
-	// end takes the way out from a command that has ended, and returns what it
+	// end takes the egress session from a command that has ended, and returns what it
 	// was refused. It may be called again.
 	end() []sandbox.Violation
 	waited() *sandbox.Waited // for a turn of its connections, while the command ran

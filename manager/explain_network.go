@@ -20,7 +20,7 @@ import (
 // addresses of a host are judged when it is looked up, by the proxy or for a question.
 type NetworkPlan struct {
 	Mode    string        `json:"mode"` // none, allow-list, ask or open-public
-	Only    bool          `json:"only"` // whether there is no other way out than the proxy
+	Only    bool          `json:"only"` // whether the proxy is the only egress
 	Rules   []NetworkRule `json:"rules"`
 	Limits  []Setting     `json:"limits"`
 	Secrets []BoundName   `json:"secrets"`

@@ -47,7 +47,7 @@ func farewell(frozen func() bool, end func() error) (done <-chan struct{}, err e
 	}
 }
 
-// end closes the ways out, then the handle. A frozen guest is not waited for:
+// end closes the egress sessions, then the handle. A frozen guest is not waited for:
 // it ends what there is when it is thawed.
 func (h *handles) end(n *handle) {
 	h.mu.Lock()

@@ -32,13 +32,13 @@ const NoBound int64 = -1
 // Accounting keeps account of the sandboxes that there are, and of the commands
 // that run. It is safe for concurrent use. See package daemon/admission.
 type Accounting interface {
-	// Hold is asked before a sandbox is made; its error ends the call. Whoever
-	// gets no error calls settle, once, with whether the sandbox is there now.
+	// The manager calls Hold before it makes a sandbox; an error ends the
+	// call. Otherwise it calls settle, once, with whether the sandbox exists.
 	Hold(ctx context.Context, f Footprint) (settle func(stands bool), err error)
-	// Gone hears that a sandbox is no more.
+	// Gone reports that a sandbox was removed.
 	Gone(name string)
 	// Begin waits for the tenant's turn to begin a command; its error ends the
-	// call. Whoever gets none calls release, once, when the command has ended.
+	// call. Otherwise the manager calls release, once, when the command ended.
 	Begin(ctx context.Context, tenant string) (release func(), err error)
 	// Payer returns the account that is charged for what is done with ctx,
 	// beside the accounts of grants and settings; the zero Payer charges none.

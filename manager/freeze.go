@@ -64,8 +64,8 @@ func (m *Manager) pauser(op string, row Row) (sandbox.Pauser, error) {
 // errNotIdle says that a sandbox was used since it was chosen.
 var errNotIdle = errors.New("it was used meanwhile")
 
-// freeze freezes the sandbox name in its turn and alone: whoever wants to use
-// it meanwhile waits for its lease and finds the note, which is written
+// freeze freezes the sandbox name in its turn and alone: a caller that wants to
+// use it meanwhile waits for its lease and finds the note, which is written
 // before anything is done. still is asked, where there is a record, whether
 // to go on.
 //

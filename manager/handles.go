@@ -101,10 +101,11 @@ func (h *handles) put(n *handle) *handle {
 	return n
 }
 
-// revoke makes n known, and narrows the ways out of handles to the same sandbox
-// that the settings in force take hosts from, so that what is no longer allowed
-// ends at once and all else goes on; where they take something else, such as a
-// secret, it closes them, also when commands use them still.
+// revoke makes n known. It narrows the egress sessions of handles to the same
+// sandbox that lose hosts by the settings in force, so that connections which are
+// no longer allowed end at once and all others go on. Where the settings remove
+// something else, such as a secret, it closes the sessions, also when commands
+// still use them.
 func (h *handles) revoke(n *handle) {
 	var revoked []*handle
 	h.mu.Lock()

@@ -84,8 +84,8 @@ func (m *Manager) EndCall(tenant, id string) error {
 	return m.letGo(c)
 }
 
-// letGo ends what c holds. It may be called again, and returns when all that
-// was held is gone, whoever began with it.
+// letGo releases what c holds. It may be called again, and returns when
+// everything is released, also when another caller began to release it.
 func (m *Manager) letGo(c *call) error {
 	c.ending.Lock()
 	defer c.ending.Unlock()

@@ -158,8 +158,8 @@ func (o *order) chain(line []grant.Grant) ([]ledger.Limit, error) {
 	return ledger.Chain(line, b, o.m.now())
 }
 
-// narrower refuses a line in which a grant has what the one it was derived
-// from has not: whoever made it did not derive it.
+// narrower refuses a line in which a grant has capabilities that its parent has
+// not, because such a grant was not derived from that parent.
 func narrower(line []grant.Grant) error {
 	for i, child := range line[:len(line)-1] {
 		parent := line[i+1]

@@ -95,7 +95,7 @@ type Options struct {
 	// Reload returns the settings as they are now, the same pointer where they
 	// have not changed; with an error, the last good ones. Every request asks
 	// it, so it has to be quick, and goes by what it says; what runs already
-	// keeps the rules that it began with, except that a way out closes when a
+	// keeps the rules that it began with, except that an egress session closes when a
 	// later request of its sandbox has settings that take something from it.
 	// nil keeps Settings. See settingsfile.Source.
 	Reload func() (*config.Settings, error)

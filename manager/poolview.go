@@ -158,8 +158,8 @@ func (m *Manager) retire(ctx context.Context, a pool.Action) (gone bool, err err
 		return false, err
 	}
 	if claimed {
-		// In one whose claim is not whole nothing was run: that comes
-		// afterwards, and whoever makes it whole holds the lock that we have.
+		// Nothing has run in a slot whose claim is incomplete: commands run
+		// later, and a caller that completes the claim needs the lock held here.
 		if of, whole, err := m.records.ClaimOf(c.Name); err != nil || whole && of.Slot == a.Slot {
 			return false, err
 		}

@@ -35,8 +35,8 @@ type Pruned struct {
 // agent. A provider that does not answer fails the sweep of its own, and
 // only that.
 func (m *Manager) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
-	// Whoever sweeps by command wants leftovers gone now. A create that is
-	// on its way in another process is protected by its lease.
+	// A sweep by command removes leftovers of any age. A create that is
+	// under way in another process is protected by its lease.
 	out, err := m.sweep(ctx, o, time.Nanosecond)
 	if !o.DryRun {
 		err = errors.Join(err, m.sweepHost(ctx))

@@ -31,7 +31,8 @@ func (m *Manager) removeLocked(ctx context.Context, p sandbox.Provider, kind san
 	return m.removeNow(ctx, p, kind, name)
 }
 
-// removeNow is removeLocked whoever uses the sandbox: what runs in it ends.
+// removeNow is removeLocked for a sandbox that may be in use: what runs in it
+// ends.
 func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
 	if kind == sandbox.KindPool {
 		return m.removeSlot(ctx, p, name)

@@ -18,7 +18,7 @@ type seat struct {
 	handle  *handle
 	hash    string // of the Spec, where there is no handle
 	limits  sandbox.Limits
-	exit    *caller // its part of the way out; or nil
+	exit    *caller // its part of the egress session; or nil
 	release func()  // lets go of the handle
 	frozen  func(*handle) bool
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// A statement is a call without a grant whose begin is on record. A nil one is
-// about a call that need not be.
+// A statement is a call without a grant whose begin is on record. A nil one
+// stands for a call that need not be recorded.
 type statement struct {
 	m     *Manager
 	a     *admission
@@ -21,8 +21,8 @@ type statement struct {
 	seen  *testimony
 }
 
-// witnessed carries fn out, between a begin and an end on record where the
-// settings want that for calls without a grant.
+// witnessed calls fn. It records a begin before and an end after it where the
+// settings require that for calls without a grant.
 func (m *Manager) witnessed(ctx context.Context, a *admission, fn func(*testimony) error) error {
 	if !a.res.RecordsCommands() {
 		return fn(nil)

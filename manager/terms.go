@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// terms are what the settings of a call say about its way out. A handle serves
+// terms are what the settings of a call say about its egress session. A handle serves
 // calls with the same terms.
 type terms struct {
 	from *config.Settings // in force when the call came; its flags are not in there
@@ -27,7 +27,7 @@ func (w *want) terms() terms {
 	}
 }
 
-// same reports whether a way out that was opened by t can serve a call with o.
+// same reports whether an egress session opened by t can serve a call with o.
 func (t terms) same(o terms) bool {
 	if !opens(t.rules) && !opens(o.rules) {
 		return same(t.rules, o.rules)
@@ -54,7 +54,7 @@ func (t terms) revoked(now terms) bool {
 }
 
 // hostsAlone reports whether t and now differ in rules for hosts alone, so that
-// a way out that was opened by t can be narrowed.
+// an egress session that was opened by t can be narrowed.
 func (t terms) hostsAlone(now terms) bool {
 	return t.limits == now.limits && t.require == now.require && reflect.DeepEqual(t.secrets, now.secrets)
 }

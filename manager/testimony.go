@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// A testimony is what is seen of one call without a grant, for the record. A
-// nil one sees nothing.
+// A testimony collects what one call without a grant did, for the record. A nil
+// one collects nothing.
 type testimony struct {
 	mu     sync.Mutex
 	begun  bool

@@ -57,8 +57,8 @@ func (o *order) ending(done metered, err error) evidence.End {
 	}
 }
 
-// statusOf is how an operation ended. What was refused before anything was
-// done is denied, whoever refused it; what could not be done is an error.
+// statusOf returns how an operation ended. An operation that any check refused
+// before it began is denied; one that failed is an error.
 func statusOf(err error, begun bool) evidence.Status {
 	if err == nil {
 		return evidence.OK

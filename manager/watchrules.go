@@ -12,7 +12,7 @@ import (
 // away is out of reach, whichever process changed the settings.
 const rulesEvery = time.Second
 
-// watchRules has the way out of l, by which a command of req reaches hosts, lose what
+// watchRules has the egress session of l, by which a command of req reaches hosts, lose what
 // the settings take away while the command runs. stop ends that; it may be called
 // again.
 func (m *Manager) watchRules(l *live, req *Request) (stop func()) {

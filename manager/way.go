@@ -31,7 +31,7 @@ type ways struct {
 // maxLater bounds how often ways are narrowed before they are closed.
 const maxLater = 16
 
-// A way is a way out of the sandbox, with the commands that use it.
+// A way is an egress session of the sandbox, with the commands that use it.
 type way struct {
 	outlet.Way
 	m *Manager
@@ -134,7 +134,7 @@ func withJavaTrust(inside, call map[string]string) map[string]string {
 }
 
 // unset refuses a call that sets a variable which holds a secret's stand-in:
-// one of the two would be lost, and whoever set it may believe otherwise.
+// one of the two would be lost without notice to the caller.
 func unset(res config.Resolved, env map[string]string) error {
 	for name := range res.Network.Secrets {
 		if _, set := env[name]; set {
@@ -150,7 +150,7 @@ func opens(r sandbox.EgressRules) bool {
 	return r.Ask || r.AllowPublic || len(r.AllowedDomains) > 0
 }
 
-// end takes the way out from a command that has ended, and returns what it was
+// end takes the egress session from a command that has ended, and returns what it was
 // refused. A nil caller had none.
 func (c *caller) end() []sandbox.Violation {
 	if c == nil {
@@ -320,7 +320,7 @@ func (w *ways) close() {
 	clear(w.owned)
 }
 
-// openWay opens a way out of l by the rules.
+// openWay opens an egress session of l by the rules.
 func (m *Manager) openWay(ctx context.Context, l *live, rules sandbox.EgressRules) (*way, error) {
 	inside, ok := l.Sandbox.(sandbox.Listener)
 	if !ok || m.out == nil {
