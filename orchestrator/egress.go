@@ -61,7 +61,7 @@ func (t *exit) outlet() (outlet.Outlet, error) {
 	return got.Server, nil
 }
 
-// close ends every way out, and writes what is not recorded yet. The evidence
+// close ends every egress session, and writes what is not recorded yet. The evidence
 // and the violations stay open.
 func (t *exit) close() error {
 	if !t.used.Load() {

@@ -46,8 +46,8 @@ func (h *House) newRecords() *records {
 	return r
 }
 
-// evidenceOptions are what the settings of all say about evidence: the record
-// is one, whoever it is about.
+// evidenceOptions returns what the settings of all say about evidence: one
+// record serves all tenants.
 func (h *House) evidenceOptions() (evidence.Options, error) {
 	res, err := config.Resolve(h.settings, config.Who{Agent: config.DefaultAgent, Session: config.DefaultSession}, nil)
 	if err != nil {
