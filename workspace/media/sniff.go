@@ -56,7 +56,7 @@ func magics() []magic {
 }
 
 // sniff tells the type of a file by its first bytes. What has no sign of its
-// own is text when it reads as such, and else bytes. It is a help for whoever
+// own is text when it reads as such, and else bytes. It is a hint for the program that
 // opens the file, and no promise: a file can be two things at once.
 func sniff(head []byte) string {
 	if len(head) == 0 {
