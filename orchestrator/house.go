@@ -219,7 +219,7 @@ func (h *House) endWalls() {
 // end lets go of every wall that ends with us, and of the engine.
 func (h *House) end() {
 	h.endWalls()
-	h.records.close() // again: its errors were reported where a caller could receive them
+	h.records.close() // a repeat after Close, which logs its errors
 	h.engine.close()
 }
 
