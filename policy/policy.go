@@ -1,6 +1,6 @@
-// Package policy holds the words in which decisions about commands, paths,
-// hosts and tools are told. The packages below it decide; none of them knows
-// a wall, reads a file or asks the network.
+// Package policy defines the types that express decisions about commands,
+// paths, hosts and tools. The packages below it decide; none of them depends
+// on a sandbox, reads a file or uses the network.
 package policy
 
 import (
@@ -15,7 +15,7 @@ type Verdict string
 // The verdicts, from mild to strict.
 const (
 	Allow Verdict = "allow"
-	Ask   Verdict = "ask" // somebody has to be asked first
+	Ask   Verdict = "ask" // a person has to approve first
 	Deny  Verdict = "deny"
 )
 

@@ -89,7 +89,7 @@ func (r *rule) mayMatch(c *lineCommand) bool {
 	case n < 0:
 		n = len(c.Words)
 	case n == 0:
-		return false // a program that is not told is reported as such
+		return false // an unknown program is reported as such
 	}
 	literal, _, _ := strings.Cut(r.text, "*")
 	lead := normal(c.Words[:n]) + " "

@@ -59,13 +59,13 @@ func grammars() map[string]grammar {
 	}
 }
 
-// arguments are the words behind a program, told apart.
+// arguments are the words behind a program, split into options and operands.
 type arguments struct {
 	letters  [2]uint64 // single letters that were given
 	options  []option  // long ones, words behind one dash, and letters with a value
 	operands []lineWord
 	all      []lineWord
-	open     bool // more follow, or one is not told that could be an option
+	open     bool // more follow, or an unknown word could be an option
 }
 
 type option struct {

@@ -2,8 +2,8 @@ package command
 
 import "strings"
 
-// awkActs reports whether a program of awk runs commands or writes or reads
-// files by itself, or is not told by the text.
+// awkActs reports whether a program of awk runs commands or reads or writes
+// files by itself, or whether the text does not determine the program.
 func awkActs(k *call) bool {
 	for _, w := range k.scripts("", "-f --file -E --exec") {
 		if w.Static && awkProgramActs(w.Value) {

@@ -1,5 +1,5 @@
-// Package command decides whether a line of shell may run: allowed, to be
-// asked about, or denied, with reasons that somebody can act on.
+// Package command decides whether a shell command line may run: allowed, to be
+// asked about, or denied, with reasons that a user can act on.
 //
 // A [Policy] judges what [line.Parse] found in the text, never the text
 // itself: seven checks, each a table, look at the commands, redirections,
@@ -7,9 +7,9 @@
 // of what they find into a verdict; rules of the user allow or block
 // commands. Words in quotes, comments and quoted here-documents are data.
 //
-// The decision is asymmetric. A line is allowed by rules only when every
-// command in it is named by one, while one blocked command at any depth
-// denies the whole line. What cannot be told from the text is never allowed.
+// The decision is asymmetric. Rules allow a line only when they name every
+// command in it, while one blocked command at any depth denies the whole line.
+// What the text does not determine is never allowed.
 //
 // The policy is a filter in front of the wall. It saves questions and
 // accidents; it does not replace the wall, because programs do things that

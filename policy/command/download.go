@@ -11,8 +11,8 @@ import (
 // that they write.
 const outputs = "-o -O --output --output-document -out"
 
-// downloadAndRun reports files that one command of the line fetches or
-// decodes and a later one runs, so that nobody can read them in between.
+// downloadAndRun reports files that one command of the line fetches or decodes
+// and a later one runs, so that they cannot be reviewed in between.
 func (s *subject) downloadAndRun() {
 	var fetched map[string]*call
 	for i := range s.calls {

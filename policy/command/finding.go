@@ -15,7 +15,7 @@ type mark int
 const (
 	plain   mark = iota
 	never        // no rule allows it and it never leaves the wall; asked about unless strictness is permissive
-	unknown      // as never, and asked about at every strictness: what runs cannot be told
+	unknown      // as never, and asked about at every strictness: the text does not determine what runs
 	deny         // denied at every strictness
 )
 
@@ -32,7 +32,7 @@ type finding struct {
 
 // Bounds of a decision's reasons.
 const (
-	maxReasons  = 32  // told one by one
+	maxReasons  = 32  // reported one by one
 	maxFindings = 64  // kept while judging; stricter ones push out milder ones
 	maxQuoted   = 80  // bytes of the text quoted in one message
 	maxMessage  = 400 // bytes of a message or the name of a rule
@@ -60,7 +60,7 @@ func (fs *findings) add(f finding) {
 	fs.verdict = policy.Strictest(fs.verdict, v)
 	fs.never = fs.never || f.mark != plain
 	if v == policy.Allow && f.severity == policy.Low {
-		return // nobody asked and nothing hangs on it
+		return // not asked for, and the verdict does not depend on it
 	}
 	same := func(k judged) bool { return k.span == f.span && k.rule == f.rule && k.check == f.check }
 	if i := slices.IndexFunc(fs.kept, same); i >= 0 {
@@ -89,7 +89,7 @@ func (fs *findings) first(check, rule string) (finding, bool) {
 	return fs.kept[i].finding, true
 }
 
-// covers reports whether a finding that nobody may allow lies at the span.
+// covers reports whether the span holds a finding that cannot be allowed.
 func (fs *findings) covers(span policy.Span) bool {
 	return slices.ContainsFunc(fs.kept, func(k judged) bool {
 		return k.mark >= unknown && k.span.Start <= span.Start && k.span.End >= span.End
@@ -107,9 +107,9 @@ func grade(v policy.Verdict) int {
 	return 2
 }
 
-// reasons returns what was found, strictest first, then in the order of the
-// text, and at most maxReasons of it. With lifted, what would have been asked
-// about is told as allowed.
+// reasons returns the findings, strictest first, then in the order of the
+// text, and at most maxReasons of them. With lifted, it reports what would
+// have been asked about as allowed.
 func (fs *findings) reasons(lifted bool) []policy.Reason {
 	slices.SortStableFunc(fs.kept, func(a, b judged) int {
 		return cmp.Or(

@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// FuzzJudge holds that Judge never panics, that decisions are well-formed,
-// that what nobody can tell is never allowed at any strictness, and that
-// stricter is never milder.
+// FuzzJudge checks that Judge never panics, that decisions are well-formed,
+// that what the text does not determine is never allowed at any strictness,
+// and that a stricter level is never milder.
 func FuzzJudge(f *testing.F) {
 	for _, c := range readCases(f) {
 		f.Add(c.text)

@@ -35,7 +35,7 @@ func checkHeredoc(s *subject) {
 }
 
 // bodies reports here-documents that a shell runs. Their commands are judged
-// like all others; what is told is that there are any.
+// like all others; bodies only reports that there are any.
 func (s *subject) bodies() {
 	for i := range s.calls {
 		k := &s.calls[i]

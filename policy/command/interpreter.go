@@ -172,8 +172,8 @@ func gitStarts(k *call) bool {
 	return ok
 }
 
-// gitOrders reports whether a command of git that can run commands is told
-// to.
+// gitOrders reports whether a git command that can run other commands is given
+// any to run.
 func gitOrders(k *call) bool {
 	words := make([]string, 0, len(k.operands))
 	for _, w := range k.operands {

@@ -154,8 +154,9 @@ func via(kinds []lineKind) string {
 	return b.String()
 }
 
-// checkUnknown reports the places where the text does not tell what would
-// run, unless a check has already said something there that nobody may allow.
+// checkUnknown reports the places where the text does not determine what would
+// run, unless a check has already reported a finding there that cannot be
+// allowed.
 func checkUnknown(s *subject) {
 	for _, u := range s.Unknowns {
 		if s.found.covers(u.Span) {

@@ -4,11 +4,11 @@
 // [Parse] reads the text once, as bash does, and finds every simple command:
 // in lists, pipelines, compound commands, functions, substitutions and
 // here-documents, behind assignments and wrappers such as env, timeout or
-// sudo, and in the text given to bash -c, eval, xargs, find -exec and their
-// like, to any depth. Where it cannot be told from the text what would run,
-// there is an [Unknown]; a line without one runs the programs of
-// [Line.Commands] and no others. That sentence is what the differential test
-// against bash holds.
+// sudo, and in the text given to bash -c, eval, xargs, find -exec and similar
+// commands, to any depth. Where the text does not determine what would run,
+// Parse reports an [Unknown]; a line without one runs the programs of
+// [Line.Commands] and no others. The differential test against bash checks
+// that property.
 //
 // The text itself is never changed or printed anew: the shell gets the bytes
 // that were judged.

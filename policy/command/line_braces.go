@@ -56,7 +56,8 @@ func openBraces(x *syntax.Word) int {
 }
 
 // countBraces returns how many words the braces of x make: 1 when there are
-// none, 0 when that cannot be told, and no exact number beyond [maxWords].
+// none, 0 when the text does not determine it, and no exact number beyond
+// [maxWords].
 func countBraces(x *syntax.Word) int {
 	n := 1
 	for _, part := range x.Parts {

@@ -39,11 +39,11 @@ type lineOption struct {
 	arg  lineWord
 }
 
-// A parsed is the words of a wrapper, told apart.
+// A parsed holds the words of a wrapper, split by their role.
 type parsed struct {
 	options []lineOption
 	rest    []lineWord // the first word that is no option, and those behind it
-	why     string     // why it cannot be told; empty if it can
+	why     string     // why the text does not determine the words; empty if it does
 }
 
 // has returns the last of the options that is called one of names.

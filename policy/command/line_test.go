@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// show writes what was read in one line: commands with their wrappers, <…>
-// for a word that is not told, … where words follow, ?? when there is an
-// Unknown.
+// show writes the parsed line as text: commands with their wrappers, <…> for
+// an unknown word, … where words follow, ?? when there is an Unknown.
 func show(l *line) string {
 	var b strings.Builder
 	for i, c := range l.Commands {

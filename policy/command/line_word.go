@@ -147,7 +147,7 @@ func (g *gather) literal(s string, i, n int) {
 		case ']':
 			g.glob = g.glob || g.bracket
 		case '~':
-			// Behind = or : bash may read it as somebody's home folder.
+			// After = or : bash may expand it to a user's home folder.
 			if j > 0 && (s[j-1] == '=' || s[j-1] == ':') {
 				if i == 0 && !g.assign && s[j-1] == '=' && identifier(s[:j-1]) && g.homeAt(s[j:], n) {
 					continue

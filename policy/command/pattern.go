@@ -302,8 +302,8 @@ func setsID(k *call) bool {
 	return false
 }
 
-// killsAll reports whether kill is told to signal -1, which is every process:
-// as a target, not as the number of the signal.
+// killsAll reports whether the target of kill is -1, which is every process;
+// -1 as the number of the signal does not count.
 func killsAll(k *call) bool {
 	for i, w := range k.all {
 		if w.Value == "-1" && w.Static && i > 0 {

@@ -103,8 +103,8 @@ func allStatic(c *lineCommand) bool {
 	return true
 }
 
-// matches reports whether the rule names a command of this normalised text;
-// open says that more words follow that nobody knows.
+// matches reports whether the rule names a command with this normalised text;
+// open says that unknown words follow.
 func (r *rule) matches(text string, open bool) bool {
 	switch r.form {
 	case prefix:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// runsModuleCode reports whether Python is told to run a module that takes
-// code as its argument.
+// runsModuleCode reports whether the arguments make Python run a module that
+// takes code as its argument.
 func runsModuleCode(k *call) bool {
 	for _, o := range k.options {
 		if o.name == "-m" && o.given && hasWord("timeit pdb trace code", o.value.Value) {
@@ -64,7 +64,7 @@ func linksAway(k *call) bool {
 	return false
 }
 
-// goLinks reports whether go is told which program links.
+// goLinks reports whether the arguments of go name the program that links.
 func goLinks(k *call) bool {
 	for _, w := range k.all {
 		if strings.Contains(w.Value, "-extld=") || strings.Contains(w.Value, "-extld ") {
@@ -74,7 +74,8 @@ func goLinks(k *call) bool {
 	return false
 }
 
-// sqlSystem reports whether the client of mysql is told to start a program.
+// sqlSystem reports whether the arguments make the mysql client start a
+// program.
 func sqlSystem(k *call) bool {
 	for _, w := range k.all {
 		for statement := range strings.SplitSeq(w.Value, ";") {
@@ -106,7 +107,8 @@ func gitExecutes(k *call) bool {
 	return ok
 }
 
-// gitWrites returns the files that a command of git is told to write.
+// gitWrites returns the files that the arguments of a git command make it
+// write.
 func gitWrites(k *call) []lineWord {
 	if len(k.operands) == 0 {
 		return nil

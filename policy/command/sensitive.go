@@ -210,7 +210,7 @@ func (q *fileQuestions) word(op sandbox.Operation, w lineWord, dirs []string) {
 	case w.Static:
 	case strings.HasPrefix(w.Prefix, "/proc/") && strings.HasSuffix(w.Raw, "/environ"): // of whatever process
 		v = "/proc/self/environ"
-	case strings.HasPrefix(w.Raw, "~"): // the home of somebody, unknown whose
+	case strings.HasPrefix(w.Raw, "~"): // the home folder of an unknown user
 		i := strings.IndexByte(w.Raw, '/')
 		if i < 0 {
 			return

@@ -24,9 +24,9 @@ func placeOf(dir, name string) string {
 	return resolvePath(dir, name)
 }
 
-// untold asks about a word that the text tells in part: about the names that
-// stand behind a variable, as if they lay in any folder, in the root or in a
-// home; and about a name of which the beginning is told.
+// untold asks about a word that the text determines only in part: about the
+// names behind a variable, as if they lay in any folder, in the root or in a
+// home folder; and about a name of which only the beginning is known.
 func (q *fileQuestions) untold(op sandbox.Operation, w lineWord, dirs []string) {
 	if i := strings.LastIndexByte(w.Prefix, '/'); len(w.Prefix) > i+2 && w.Prefix[i+1] == '.' && w.Prefix[i+2] != '.' {
 		for _, dir := range dirs {

@@ -24,19 +24,19 @@ import (
 	"github.com/bulkhead-dev/sandbox/toolpolicy"
 )
 
-// A Call is what somebody wants done. At most one of Line, Args and
+// A Call describes an action to judge. At most one of Line, Args and
 // Interactive is set; with none of them nothing is run.
 type Call struct {
 	Tool        string   // the tool that is used, as its caller calls it; empty where a person calls
 	Line        string   // text for a shell
 	Args        []string // a program and its arguments
-	Interactive bool     // a shell at which somebody will type; of a tool or sub-agent it is asked about
+	Interactive bool     // an interactive shell; asked about when a tool or sub-agent opens it
 	Dir         string   // working directory inside, absolute or below that of the settings
 	Env         []string // names of the variables that the call itself sets
 	Subagent    bool     // the caller is a sub-agent
 
-	// Operation is what is to be done under a grant; nil where nobody was
-	// granted anything and the settings alone decide.
+	// Operation is the operation to judge under a grant; nil without a grant,
+	// where the settings alone decide.
 	Operation *Operation
 }
 
@@ -125,7 +125,7 @@ func (g *Gate) command(c *Call) command.Decision {
 	d := command.Decision{Verdict: policy.Allow, Reasons: []policy.Reason{}, Warnings: []policy.Reason{}, Commands: []command.Simple{}, ExcludedReason: "no line is known that could be excluded"}
 	switch {
 	case c.Interactive && c.Tool == "" && !c.Subagent:
-		return d // a person sits at it, whose own lines nobody judges
+		return d // a person types the lines, and those are not judged
 	case c.Interactive:
 		d.Verdict = policy.Ask
 		d.Reasons = append(d.Reasons, policy.Reason{Check: "interactive", Verdict: policy.Ask, Severity: policy.Medium,
@@ -214,9 +214,9 @@ func (g *Gate) shellAllows(c Call, args []string) bool {
 	return g.command(&c).Verdict == policy.Allow
 }
 
-// Warned returns what of the line strictness strict would refuse, one sentence
-// each, where somebody has to answer for the line: where it is simply allowed it
-// is an everyday line, and a warning would be noise.
+// Warned returns what strictness strict would refuse in the line, one sentence
+// each. For a line that is allowed it returns nothing: that is an everyday
+// line, and a warning would be noise.
 func (j Judgement) Warned() []string {
 	if j.Verdict == policy.Allow || j.everyday {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
-// TestBuiltinProfiles holds what Seccomp takes as read: that the profiles of
-// ours would pass if somebody else had written them.
+// TestBuiltinProfiles checks what Seccomp assumes: that the built-in profiles
+// pass the checks made of a user's profile.
 func TestBuiltinProfiles(t *testing.T) {
 	for name, p := range map[string]string{"commands": seccomp.Profile(), "browsers": seccomp.Browser()} {
 		if !seccomp.Builtin(p) || seccomp.Builtin(p+" ") || seccomp.Builtin("") {

@@ -52,8 +52,8 @@ func (b Switches) List() []string {
 	return slices.Compact(out)
 }
 
-// ParseSwitches is the inverse of [Switches.List]. An entry that is not known
-// is refused, because nobody can tell what it was meant to open.
+// ParseSwitches is the inverse of [Switches.List]. It refuses an unknown
+// entry, because it cannot know what the entry was meant to open.
 func ParseSwitches(list []string) (Switches, error) {
 	var b Switches
 	for _, entry := range list {

@@ -7,7 +7,7 @@ type class int
 
 const (
 	public     class = iota
-	private          // of somebody's own network
+	private          // of a private network
 	special          // of this machine or link, or for documents and measurements
 	metadata         // of the service that hands out a machine's credentials
 	unroutable       // no single host

@@ -105,8 +105,8 @@ func tooNarrow(r Rule) error {
 }
 
 // Mode says what the settings add up to: "none" when nothing can be reached,
-// "open-public" when any public host can, "ask" when somebody is asked about
-// hosts that no rule names, else "allow-list".
+// "open-public" when any public host can, "ask" when a person approves hosts
+// that no rule names, else "allow-list".
 func (p *Policy) Mode() string {
 	switch {
 	case p.options.AllowPublic:

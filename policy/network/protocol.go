@@ -47,7 +47,7 @@ func (k kind) String() string {
 	return "TLS and plain HTTP"
 }
 
-// usual reports whether a port is one that a rule without a port means: those
-// of the web, and those that need no privilege to listen on. The others are of
-// services, such as mail and remote shells, that nobody opens by accident.
+// usual reports whether a rule without a port includes this port: the ports of
+// the web, and those that need no privilege to listen on. The others belong to
+// services such as mail and remote shells, which a rule must name explicitly.
 func usual(port uint16) bool { return port == 80 || port == 443 || port >= 1024 }

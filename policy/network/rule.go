@@ -186,8 +186,9 @@ func (r *Rule) allows() kind {
 	return kindOf(r.only)
 }
 
-// denies returns the protocols that r denies to the query. Bytes that nobody
-// reads may be of any protocol, so what denies one of them denies those too.
+// denies returns the protocols that r denies to the query. Bytes that are not
+// inspected may be of any protocol, so a rule that denies one protocol denies
+// those too.
 func (r *Rule) denies(q *query) kind {
 	switch {
 	case r.only == "", r.only == Raw:

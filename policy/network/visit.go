@@ -1,15 +1,15 @@
 // Visit: this part of the package decides which addresses a browser may open.
 //
-// An address is read once. What comes out of [Rules.Judge] is the one spelling
-// that is opened, shown and logged, so that nobody reads the text a second time
-// and differently. Every hop of a redirect and every document of a frame is
-// judged anew by [Rules.Hop]. The package opens and looks up nothing.
+// An address is parsed once. [Rules.Judge] returns the one spelling that is
+// opened, shown and logged, so that no other code parses the text again and
+// differently. [Rules.Hop] judges every hop of a redirect and every document
+// of a frame anew. The package opens nothing and resolves no names.
 //
 // A file of the workspace is written ./PATH, workspace:PATH or
-// /workspace/PATH, where PATH is taken as it is: no escapes, no query. Text
-// without a scheme is such a PATH too, as long as nobody could mean a host by
-// it: its first segment has no dot in it, or it is a single name that ends as
-// pages do (.html and the like).
+// /workspace/PATH, where PATH is taken literally: no escapes, no query. Text
+// without a scheme is such a PATH too if it cannot be read as a host: its
+// first segment has no dot in it, or it is a single name that ends as pages do
+// (.html and the like).
 
 package network
 
@@ -47,7 +47,7 @@ const (
 // An Address is one that may be opened.
 type Address struct {
 	Kind visitKind
-	URL  string // what the browser is told to open
+	URL  string // what the browser opens
 	File string // of the workspace: slash-separated and relative, without "." and ".."
 }
 

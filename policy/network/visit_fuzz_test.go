@@ -19,7 +19,7 @@ func FuzzJudge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, address string) {
 		if a, err := r.Judge(address); err == nil {
 			holds(t, address, a)
-			// What the browser is told to open is allowed as it is.
+			// The URL that the browser opens is itself allowed, unchanged.
 			again, err := r.Hop(a.URL)
 			if err != nil || again != a {
 				t.Errorf("%q is %+v, and then %+v, %v", address, a, again, err)

@@ -80,8 +80,8 @@ func parse(scheme, rest string) (*url.URL, Host, uint16, error) {
 	return u, host, port, nil
 }
 
-// host asks the policy. Where somebody has to be asked, the way out does it
-// when the browser comes there.
+// host asks the policy. It lets a host pass that needs approval: the egress
+// proxy asks when the browser connects.
 func (r *Rules) host(scheme string, host Host, port uint16, u *url.URL) error {
 	if r.policy == nil {
 		if r.direct {

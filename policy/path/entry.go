@@ -37,7 +37,7 @@ const (
 	CategoryRule      Category = "rule"      // a deny of the settings
 	CategoryRoots     Category = "roots"     // outside of what may be read or written
 	CategoryTemporary Category = "temporary" // outside of the allowed temporary folders
-	CategoryName      Category = "name"      // the place cannot be told by the name
+	CategoryName      Category = "name"      // the name does not determine the place
 )
 
 // An Entry is one kind of sensitive file.

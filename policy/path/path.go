@@ -3,11 +3,11 @@
 // and editors run without being asked), and by the roots below which work is
 // done.
 //
-// It judges names. It reads no file and follows no link: who knows where a
-// link leads asks about the place that it leads to. What a name alone shows
-// is resolved: dots and doubled slashes, /proc/self/root, the /private of
-// macOS, letter case where the file system folds it. A path whose place
-// cannot be told by its name, such as one through /proc/self/cwd, is denied.
+// It judges names. It reads no file and follows no link: a caller that knows
+// where a link leads asks about the target. The package resolves what a name
+// alone shows: dots and doubled slashes, /proc/self/root, the /private of
+// macOS, letter case where the file system folds it. It denies a path whose
+// name does not determine its place, such as one through /proc/self/cwd.
 package path
 
 import (
@@ -179,9 +179,10 @@ func (p *Policy) judge(op sandbox.Operation, at place) Decision {
 	return worse(d, p.judgeRoots(op, at, &homes))
 }
 
-// Sensitive returns the entry of the table that the absolute path name falls
-// under, the gravest if there are several, and whether there is one. It
-// reports false for exceptions and for paths whose place cannot be told.
+// Sensitive returns the entry of the table that matches the absolute path
+// name, the gravest if there are several, and whether there is one. It reports
+// false for exceptions and for paths whose name does not determine their
+// place.
 func (p *Policy) Sensitive(name string) (Entry, bool) {
 	p.builtin.Do(p.complete)
 	at, why := canonical(name, p.fold)

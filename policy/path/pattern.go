@@ -150,9 +150,9 @@ func classEnd(p string, i int) int {
 	return -1
 }
 
-// oddClass reports whether a class holds what segments and braces are told by.
-// doublestar looks for these without regard to classes, so such a pattern
-// would mean one thing here and another there.
+// oddClass reports whether a class holds a character that delimits segments or
+// braces. doublestar looks for these without regard to classes, so such a
+// pattern would mean one thing here and another there.
 func oddClass(p string) bool {
 	for i := 0; i < len(p); i++ {
 		switch p[i] {

@@ -64,7 +64,7 @@ func tempHint(folders []string) string {
 	return "write below the workspace or below " + strings.Join(prefixes, " or ")
 }
 
-// unlessAsked is the verdict on what nobody has allowed.
+// unlessAsked is the verdict on a path that no rule allows.
 func (p *Policy) unlessAsked() policy.Verdict {
 	if p.strict {
 		return policy.Deny
