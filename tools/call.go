@@ -121,8 +121,8 @@ func (c *call) inTurn(ctx context.Context, of *keylock.Turns, fn func(*fsbridge.
 	})
 }
 
-// coded makes every error one with a code: what the parts below have no code
-// for is a failure of the tool, and the end of the caller's time is told apart.
+// coded gives every error a code: an error without one is a failure of the
+// tool, except for the end of the caller's time, which has its own code.
 func (c *call) coded(ctx context.Context, err error) error {
 	var e *sandbox.Error
 	if errors.As(err, &e) && e.Code != sandbox.CodeInternal {

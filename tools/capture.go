@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
-// The bounds of what an answer holds of a command's output, and how often its
-// progress is told.
+// The bounds of the output in an answer, and the interval of progress reports.
 const (
 	maxStream     = 64 << 10 // bytes of each stream: the first half and the last one
 	maxMessage    = 200      // bytes of a line in a Progress

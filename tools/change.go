@@ -1,12 +1,12 @@
 // Change: this part of the package carries changes of several files out, all of them or none. It
 // works through [sandbox.Files], so wherever the files are.
 //
-// There is no transaction below: files are written one after another, and what
-// was written is put back when a later one fails. What that leaves open is
-// said by the error, for each file. Nothing is held against somebody who
-// changes a file between the look at it right before a write and that write,
-// which is a moment of one call; whoever changes files through this package
-// alone has to take turns. A machine that stops midway leaves them as they are
+// There is no transaction below: files are written one after another, and when
+// a later one fails the earlier ones are restored. The error says, for each
+// file, what could not be restored. A change that another process makes
+// between the check right before a write and that write is lost, which is a
+// moment within one call; callers that change files through this package alone
+// must take turns. A machine that stops midway leaves the files as they are
 // then.
 
 package tools
@@ -100,8 +100,8 @@ func readAll(ctx context.Context, f sandbox.Files, path string, limit int64) ([]
 // those that have an After in their order, and then removes the others. Folders
 // that are missing are made.
 //
-// A file that is not as Before says is [sandbox.CodeBusy]: somebody has changed
-// it since it was read. After any error the files are put back; the error says
+// A file that is not as Before says is [sandbox.CodeBusy]: it has changed
+// since it was read. After any error the files are put back; the error says
 // that they are as they were, or which ones are not and how they are.
 func applyChange(ctx context.Context, f sandbox.Files, files []changeFile) error {
 	a := &changeApplier{files: f}

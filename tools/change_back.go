@@ -38,7 +38,7 @@ func (a *changeApplier) replace(ctx context.Context, name string, from, to *chan
 	return err
 }
 
-// random is a part of a name that nobody has guessed.
+// random returns an unpredictable part of a name.
 func random() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -61,7 +61,7 @@ func (a *changeApplier) parents(ctx context.Context, name string) error {
 	for _, dir := range slices.Backward(missing) {
 		err := a.files.Mkdir(ctx, dir, 0o755)
 		if errors.Is(err, fs.ErrExist) {
-			continue // somebody else has made it meanwhile
+			continue // another process has made it meanwhile
 		}
 		a.made = append(a.made, dir) // also with an error, which may have come after it was made
 		if err != nil {

@@ -194,8 +194,8 @@ func TestLinksLeadNowhere(t *testing.T) {
 	})
 }
 
-// TestEditLosesNothing holds that edits of one file at the same time are all in
-// it, and that a file which somebody else changes meanwhile is left alone.
+// TestEditLosesNothing checks that concurrent edits of one file are all in it,
+// and that a file which another process changes meanwhile is left alone.
 func TestEditLosesNothing(t *testing.T) {
 	onWalls(t, "", func(t *testing.T, r *rig) {
 		var b strings.Builder
@@ -259,8 +259,8 @@ func TestPatchIsAtomicOnWalls(t *testing.T) {
 	})
 }
 
-// TestBlockedSaysWhyAndHow holds that what a rule has stopped is told with the
-// rule and the resource.
+// TestBlockedSaysWhyAndHow checks that the error for a blocked action names
+// the rule and the resource.
 func TestBlockedSaysWhyAndHow(t *testing.T) {
 	r := newLocal(t, "")
 	r.refused(sandbox.CodeDenyTool, "exec", obj{"command": "cat /etc/shadow"})

@@ -236,5 +236,6 @@ func (c *call) process(ctx context.Context, in schema.Process) (Answer, error) {
 	return c.status(in, p.Status), err
 }
 
-// errSlowReader is the cause of a write that ends because nobody reads.
+// errSlowReader is the cause of a write that ends because the command does not
+// read its input.
 var errSlowReader = errors.New("the command does not read")

@@ -102,8 +102,8 @@ func hostile(t *testing.T, r *rig) {
 	}
 }
 
-// checked holds what is so of every call: an error with a code that is told and
-// safe to show, or an answer that its schema allows.
+// checked checks what holds for every call: it returns an error that has a
+// code and is safe to show, or an answer that its schema allows.
 func checked(t testing.TB, what, tool, text string, answer any, err error) {
 	t.Helper()
 	if err == nil {

@@ -39,7 +39,7 @@ const (
 type patch struct {
 	Files []patchFile
 
-	marked bool // a missing newline at the end of a file is told: a unified diff
+	marked bool // a missing newline at the end of a file is marked: a unified diff
 }
 
 // A Kind says what is done with a file.

@@ -46,7 +46,7 @@ func altered(r *rand.Rand, text string) string {
 	return strings.Join(lines, "")
 }
 
-// randomTrees are a tree and what somebody made of it.
+// randomTrees returns a tree and a random modification of it.
 func randomTrees(r *rand.Rand) (old, now tree) {
 	names := []string{"x", "d/y", "d/e/z z", "ü", "tab\tname", `quote"name`, "a/b", "b/a"}
 	old, now = tree{}, tree{}

@@ -138,9 +138,9 @@ func unquote(text string) (name, rest string, ok bool) {
 // prefixes are what git puts before names, before and after.
 var prefixes = [][2]string{{"a/", "b/"}, {"i/", "w/"}, {"c/", "i/"}, {"c/", "w/"}, {"o/", "w/"}, {"1/", "2/"}, {"b/", "a/"}, {"w/", "i/"}, {"i/", "c/"}, {"w/", "c/"}}
 
-// gitNames reads the two names of git's line: which prefixes they have, and the
-// name if it is the same one. Names with blanks are told from each other only
-// if they are the same.
+// gitNames parses the two names of git's line: which prefixes they have, and
+// the name if both are the same. Names with blanks can be separated only if
+// they are the same.
 func gitNames(text string) (prefix [2]string, name string) {
 	if old, rest, ok := unquote(text); ok {
 		now := strings.TrimPrefix(rest, " ")

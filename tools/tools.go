@@ -52,7 +52,7 @@ type Options struct {
 type Tools struct {
 	o     Options
 	turns keylock.Turns // by sandbox: of two edits of one file neither loses what the other one did
-	looks keylock.Turns // by sandbox: what is in folders is held while it is told
+	looks keylock.Turns // by sandbox: bounds the listings held in memory
 	pages *display.Tabs
 }
 

@@ -100,7 +100,7 @@ func followed(ctx context.Context, f *fsbridge.Bridge, path string) (string, err
 	for range maxFollowed {
 		target, err := f.ReadLink(ctx, path)
 		if err != nil {
-			return path, nil // no link, nothing there, or not to be told: what uses the path says more
+			return path, nil // not a link, missing, or unknown: the operation that uses the path reports more
 		}
 		if strings.HasPrefix(target, "/") {
 			path = target
@@ -186,7 +186,7 @@ func steps(r *patchResult, load func(string) (*changeContent, error)) ([]changeF
 	return out, nil
 }
 
-// told says what a patch did, as programs that patch do.
+// told returns the summary of a patch, in the style of patch programs.
 func told(d schema.PatchResult) string {
 	var out []string
 	for _, f := range d.Files {

@@ -36,10 +36,10 @@ func worked(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestCostOfNearMisses holds that time grows with the size of what is handed
-// in: four times as much may take at most twelve times as long, where the
-// product of sizes would take sixteen times. The least of several runs counts:
-// what the machine took from us meanwhile may be told as our own work.
+// TestCostOfNearMisses checks that time grows with the size of the input: four
+// times as much may take at most twelve times as long, where the product of
+// sizes would take sixteen times. The least of several runs counts, because
+// time that the machine spends on other work is measured as ours.
 func TestCostOfNearMisses(t *testing.T) {
 	for name, make := range map[string]func(n int) (text, old []byte){
 		"one letter": func(n int) ([]byte, []byte) {

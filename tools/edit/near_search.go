@@ -10,9 +10,9 @@ import (
 const brute = 32
 
 // Search yields the offsets of all places of text that hold want, overlapping
-// ones included, in their order. An empty want is nowhere. The time is that of
-// reading both, whatever they hold: the search of package bytes relies on sums
-// that somebody can make collide.
+// ones included, in their order. An empty want is found nowhere. The time is
+// linear in both for any input: the search of package bytes relies on hashes
+// that an attacker can make collide.
 func searchNear(text, want []byte) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		switch {

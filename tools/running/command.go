@@ -15,9 +15,9 @@ import (
 // A State is how far a command is.
 type State string
 
-// The states. A command has failed when nobody knows how it ended: it was
-// refused, its sandbox fell, or it was given up. How the program itself ended
-// is told by [Status.Outcome] of a command that has ended, and only there.
+// The states. A command has failed when the way it ended is unknown: it was
+// refused, its sandbox failed, or it was abandoned. Only [Status.Outcome] of a
+// command that has ended says how the program itself ended.
 const (
 	StateRunning State = "running"
 	StateEnded   State = "ended"
@@ -30,14 +30,14 @@ type Status struct {
 	Text    string // of the command, for people
 	State   State
 	TTY     bool
-	Killed  bool // somebody asked for its end
+	Killed  bool // a caller has asked for its end
 	Started time.Time
 	Ended   time.Time // zero while it runs
 	Bytes   int64     // of output in all
 	Lines   int64     // of output in all
 
-	// Outcome is how it ended, for StateEnded alone; nil otherwise, so that
-	// nobody takes the zero exit status for one.
+	// Outcome is how the command ended, for StateEnded alone; nil otherwise, so
+	// that a zero exit status is never mistaken for a success.
 	Outcome *manager.Outcome
 	// Err is why it is StateFailed; nil otherwise.
 	Err *sandbox.Error
@@ -140,7 +140,7 @@ func (h *House) Start(ctx context.Context, req manager.Request, o StartOptions) 
 func (c *command) begin(ctx context.Context) (Status, error) {
 	h := c.house
 	if ctx.Err() != nil {
-		<-c.done // nobody would ever hear of its id
+		<-c.done // the caller will never learn its id
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -309,8 +309,9 @@ func (h *House) forget(c *command) {
 	c.hold(-c.held)
 }
 
-// status is what is told of c. The lock is held; output has one of its own,
-// under which nobody takes ours but for memory, so it is not asked here.
+// status returns the report about c. The lock is held. It does not include the
+// output, which has a lock of its own under which this one is taken for memory
+// alone.
 func (c *command) status() Status {
 	return Status{ID: c.id, Text: c.text, State: c.state, TTY: c.tty, Killed: c.killed, Started: c.begun, Ended: c.ended, Outcome: c.outcome, Err: c.err}
 }

@@ -93,8 +93,8 @@ func TestPollCursors(t *testing.T) {
 	}
 }
 
-// TestOthersFindNothing holds that an id helps nobody but its session, and
-// that the answer is that for an id which never was.
+// TestOthersFindNothing checks that an id is of use to its own session only,
+// and that the answer to others is that for an id which never existed.
 func TestOthersFindNothing(t *testing.T) {
 	r := newRig(t, plain)
 	s := r.start("s", "cat")
@@ -156,8 +156,8 @@ func TestKillEndsTheTree(t *testing.T) {
 	}
 }
 
-// TestNothingLooksLikeSuccess holds that a command of which nobody knows the
-// end has failed, and that one that never ran leaves nothing.
+// TestNothingLooksLikeSuccess checks that a command whose end is unknown has
+// failed, and that one that never ran leaves nothing.
 func TestNothingLooksLikeSuccess(t *testing.T) {
 	t.Run("the wall falls", func(t *testing.T) {
 		r := newRig(t, plain)

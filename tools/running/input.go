@@ -12,15 +12,15 @@ import (
 // bytes.
 const maxPending = 1 << 20
 
-// input is what a command reads: what it is written, until somebody says that
-// this was all. It is safe for concurrent use.
+// input is the standard input of a command: what callers write, until one of
+// them closes it. It is safe for concurrent use.
 type input struct {
 	hold func(n int64) bool // takes memory for what was not read yet, or gives it back
 
 	mu      sync.Mutex
 	data    []byte
 	over    bool          // nothing more comes
-	closed  bool          // nobody reads any more
+	closed  bool          // closed for reading
 	changed chan struct{} // closed and replaced at every change
 }
 
@@ -98,7 +98,7 @@ func (i *input) write(ctx context.Context, data []byte, eof bool) error {
 	}
 }
 
-// close lets nobody read or write any more.
+// close closes the input for readers and writers.
 func (i *input) close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -18,8 +18,8 @@ type Chunk struct {
 	Data   []byte
 }
 
-// patience is how long a command waits for somebody who is attached to it and
-// does not read.
+// patience is how long a command waits for an attached client that does not
+// read.
 const patience = 10 * time.Second
 
 // output is what a command has written, as far as it is kept. It is safe for
@@ -30,7 +30,7 @@ type output struct {
 	life context.Context  // of the command
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced at every change; nil when nobody waits
+	changed  chan struct{} // closed and replaced at every change; nil without a waiter
 	rings    [2]ring
 	total    int64 // bytes written
 	lines    int64 // newlines written
@@ -38,7 +38,7 @@ type output struct {
 	attached map[*reader]bool
 }
 
-// A reader is somebody who is attached. Its fields are guarded by output.mu.
+// A reader is an attached client. Its fields are guarded by output.mu.
 type reader struct {
 	next int64
 	late bool // it was waited for in vain
@@ -50,7 +50,7 @@ type writer struct {
 	stream int
 }
 
-// Write keeps p. It waits while somebody attached has too much to read yet.
+// Write keeps p. It waits while an attached client has too much left to read.
 func (w writer) Write(p []byte) (int, error) {
 	all := len(p)
 	for len(p) > 0 {
@@ -115,7 +115,8 @@ func (o *output) add(stream int, p []byte) {
 	o.tell()
 }
 
-// await waits until nobody attached would lose something by half a ring more.
+// await waits until half a ring more would make no attached client lose
+// output.
 func (o *output) await(stream int) {
 	var timer *time.Timer
 	for {

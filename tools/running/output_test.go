@@ -44,7 +44,7 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-// polls polls until nobody wants more.
+// polls yields the states of a command, each as soon as Poll returns.
 func polls(t *testing.T, r *rig, id string) func(func(running.Status) bool) {
 	return func(yield func(running.Status) bool) {
 		for from := int64(0); ; {

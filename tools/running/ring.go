@@ -77,7 +77,7 @@ func (r *ring) copyOut(to []byte, off, n int) {
 	copy(to[k:n], r.data)
 }
 
-// A slot is a part of a piece that somebody wants, and where it lies in the ring.
+// A slot is a requested part of a piece, and its place in the ring.
 type slot struct {
 	piece
 	off int

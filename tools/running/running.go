@@ -78,7 +78,7 @@ type House struct {
 	o      Options
 	life   context.Context
 	end    context.CancelCauseFunc
-	swept  chan struct{}  // closed when nobody sweeps any more
+	swept  chan struct{}  // closed when the sweeper has ended
 	active sync.WaitGroup // commands that run, lines, and shells that are opened or closed
 	closed chan struct{}  // closed by the first Close, when all of active has ended
 

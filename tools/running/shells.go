@@ -59,12 +59,12 @@ var (
 func judgedAs(req manager.Request) string {
 	text, err := json.Marshal([]any{req.Tool, req.Subagent, req.Unsandboxed, req.Ask, req.MustExist, req.Flags})
 	if err != nil {
-		return rand.Text() // nobody else's
+		return rand.Text() // unique to this caller
 	}
 	return string(text)
 }
 
-// newID returns an id that nobody can guess.
+// newID returns an unpredictable id.
 func newID() string { return strings.ToLower(rand.Text()) }
 
 // Line runs a line in the session's shell id, see [manager.Shell.Run]. The
@@ -176,7 +176,7 @@ func (h *House) open(ctx context.Context, s *shell, req manager.Request, o sandb
 	return nil
 }
 
-// opening waits until somebody else has opened s, or has failed to.
+// opening waits until another caller has opened s, or has failed to.
 func (h *House) opening(ctx context.Context, s *shell) error {
 	select {
 	case <-s.ready:
@@ -198,7 +198,7 @@ func (h *House) line(ctx context.Context, s *shell, l manager.Line) (manager.Out
 	return out, err
 }
 
-// because returns why somebody's life has ended, where that is what err is about.
+// because returns the cause of the end of life, if err is a consequence of it.
 func because(life context.Context, err error) error {
 	if life.Err() == nil {
 		return err
@@ -254,7 +254,7 @@ func (h *House) OpenShell(ctx context.Context, req manager.Request, o sandbox.Sh
 	return i, nil
 }
 
-// told is what is told of s. The lock is held.
+// told returns the report about s. The lock is held.
 func (s *shell) told() ShellInfo {
 	i := s.info
 	i.Used, i.Busy = s.used, s.lines > 0
@@ -305,7 +305,7 @@ func (h *House) CloseShell(who config.Who, id string) error {
 	return errors.Join(errs...)
 }
 
-// dropShell makes s one that nobody finds. Who drops it shuts it. The lock is
+// dropShell removes s from the lookup. The caller must shut it. The lock is
 // held.
 func (h *House) dropShell(s *shell) {
 	if s.gone {

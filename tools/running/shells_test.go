@@ -108,8 +108,8 @@ func silent(t *testing.T) io.Reader {
 	return r
 }
 
-// TestManyOpenOne holds that lines that come at the same time find one shell,
-// and that who gives up while it is opened takes nobody along.
+// TestManyOpenOne checks that concurrent lines find one shell, and that a
+// caller that gives up while it is opened does not affect the others.
 func TestManyOpenOne(t *testing.T) {
 	r := newRig(t, plain)
 	heal := r.engine.Inject(fake.HangAt(fake.StepOpenShell))

@@ -69,8 +69,8 @@ func All() []Tool {
 	}
 }
 
-// Define returns t with the types of its input and its result: a tool that is
-// told of in the manner of these, and carried out elsewhere.
+// Define returns t with the types of its input and its result, for a tool that
+// is described like the ones of this package and implemented elsewhere.
 func Define[In, Result any](t Tool) Tool {
 	t.input, t.result = reflect.TypeFor[In](), reflect.TypeFor[Result]()
 	return t
