@@ -89,8 +89,8 @@ func browserErrors(r Resolved) []error {
 	return errs
 }
 
-// hostCDP refuses an address of a host browser that is none, or that nobody
-// has allowed.
+// hostCDP returns an error for a host browser address that is not valid or
+// that the settings do not allow.
 func hostCDP(r Resolved) error {
 	field := r.field("browser.hostCdpUrl")
 	u, err := url.Parse(r.Browser.HostCDPURL)

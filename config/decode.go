@@ -126,7 +126,7 @@ func (d *decoder) mapping(v hujson.Value, to reflect.Value, path string) {
 	})
 }
 
-// free decodes a value whose form is somebody else's business.
+// free decodes a value whose structure another package defines.
 func (d *decoder) free(v hujson.Value, path string) any {
 	switch t := v.Value.(type) {
 	case *hujson.Object:

@@ -5,11 +5,11 @@
 // gives the same sandbox:
 //
 //   - [Parse] reads the file into [Settings], where every field is optional so
-//     that layers can be told apart, and reports every problem with its path.
+//     that layers stay distinguishable, and reports every problem with its path.
 //   - [Resolve] lays the layers over each other for one tenant, agent and
 //     session and remembers which layer each value came from.
-//   - [BuildSpec] adds what the world says ([Facts]: image identity, user id,
-//     canonical paths) and gives the Spec that a provider builds.
+//   - [BuildSpec] adds what depends on the machine ([Facts]: image identity,
+//     user id, canonical paths) and returns the Spec that a provider builds.
 //
 // The layers are, from weak to strong: built-in defaults, preset,
 // agents.defaults, agents.list[ID], the flags of the call. A later layer wins,

@@ -63,8 +63,8 @@ func (r Resolved) NoEffectWith(goos, provider string, held ...string) []Notice {
 	return out
 }
 
-// noEffect lists the values that somebody set, in a file, by a flag or by
-// naming a preset, and that do nothing, whatever the provider.
+// noEffect lists the values that are set in a file, by a flag or through a
+// preset and have no effect with any provider.
 func noEffect(r Resolved, m merged) []conditional {
 	var out []conditional
 	table, named := withoutEffect(), r.Origin("preset") != "default"

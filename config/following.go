@@ -2,10 +2,10 @@ package config
 
 import "sync"
 
-// Following returns a function that tells what say makes of the settings that
-// read returns. say is asked anew only when they are others than the last time,
-// by their pointer; what it returned is handed out again otherwise, so nobody
-// may change it. The function is safe for concurrent use if read is.
+// Following returns a function that computes say of the settings that read
+// returns. It caches the result and calls say again only when read returns
+// another pointer. The callers share the result and must not change it. The
+// function is safe for concurrent use if read is.
 func Following[T any](read func() *Settings, say func(*Settings) (T, error)) func() (T, error) {
 	var (
 		mu    sync.Mutex

@@ -56,8 +56,8 @@ func workspaceFolder(r Resolved, f Facts) string {
 	return f.Workspace
 }
 
-// world is what package hardening is told about the host. Every path that it
-// asks for was looked up before, and what was not is refused.
+// world describes the host for package hardening. It refuses every path that
+// was not looked up before.
 func (f Facts) world() hardening.World {
 	return hardening.World{
 		Sensitive: f.Sensitive, Listening: f.Listening, Workspaces: f.Workspaces, Home: f.Home, Exposed: f.Exposed,

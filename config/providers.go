@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Providers lists the providers that the settings name for somebody, "auto"
-// among them. Settings that name none mean the default.
+// Providers lists the providers that the settings name at any level, including
+// "auto". Settings that name none mean the default.
 func Providers(s *Settings) []string {
 	var out []string
 	for _, who := range everybody(s) {

@@ -194,8 +194,8 @@ func TestSecretsOfACall(t *testing.T) {
 	}
 }
 
-// TestRulesBesideANetwork holds that rules which programs can leave aside are
-// refused, and what a preset brings along is told.
+// TestRulesBesideANetwork checks that rules which programs can bypass are
+// refused, and that a preset's part in them is reported.
 func TestRulesBesideANetwork(t *testing.T) {
 	for in, field := range map[string]string{
 		`"docker":{"network":"bridge"},"network":{"allowedDomains":["a.example"]}`:                 "network.allowedDomains[0]",

@@ -33,9 +33,9 @@ type settingsfileFile struct {
 	seen stamp // of the file before it was read
 }
 
-// Locate returns where the settings file is looked for, and whether somebody
-// named it: the flag, else $SANDBOX_CONFIG, else sandbox/sandbox.json in the
-// user's configuration folder.
+// Locate returns the path of the settings file and whether the user named it:
+// the flag, else $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's
+// configuration folder.
 func locateSettingsfile(flag string) (path string, named bool, err error) {
 	if flag != "" {
 		return flag, true, nil
@@ -53,15 +53,15 @@ func locateSettingsfile(flag string) (path string, named bool, err error) {
 
 // Load reads the settings file; flag is the value of --config, or empty.
 //
-// A file that nobody named may be missing: that is the empty File. Otherwise
-// a missing file is [sandbox.CodeValidation], as is one that is no regular
-// file or larger than [MaxSize]; one that others may write to is
-// [sandbox.CodePermissionDeny]; one that cannot be read is
+// A file at the default path may be missing: Load then returns the empty File.
+// Otherwise a missing file is [sandbox.CodeValidation], as is one that is not
+// a regular file or is larger than [MaxSize]; a file that other users may
+// write to is [sandbox.CodePermissionDeny]; one that cannot be read is
 // [sandbox.CodeUnavailable].
 func Load(flag string) (settingsfileFile, error) {
 	path, named, err := locateSettingsfile(flag)
 	if err != nil {
-		// Without a home folder there can be no file that nobody named.
+		// Without a home folder there is no default path, so no file.
 		return settingsfileFile{}, nil
 	}
 	f, err := readSettingsfile(path)
@@ -74,8 +74,8 @@ func Load(flag string) (settingsfileFile, error) {
 	return f, err
 }
 
-// dangling reports whether path is a link to nothing: somebody wanted a file
-// there.
+// dangling reports whether path is a link to nothing: the user meant a file to
+// be there.
 func dangling(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -116,8 +116,8 @@ func readSettingsfile(path string) (settingsfileFile, error) {
 	return settingsfileFile{Path: canonical, Data: data, seen: seen}, nil
 }
 
-// check refuses a file whose content somebody else decides. It asks about
-// the open file, not about the path.
+// check refuses a file whose content another user can change. It examines the
+// open file, not the path.
 func check(f *os.File, path string) (stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -21,11 +21,11 @@ const lockPatience = 2 * time.Second
 // AllowPermanent adds g to the settings file that [Load] reads for flag, as
 // [Edit] does. A file that does not exist is made, for us alone.
 //
-// The file is replaced in one step, with the permissions that it had. It is
-// left alone when it is not ours ([sandbox.CodePermissionDeny]), when somebody
-// changes it at the same time ([sandbox.CodeBusy]), and when the result would
-// not be a valid settings file. The settings may name the given providers beside
-// the built-in ones.
+// The file is replaced atomically and keeps its permissions. AllowPermanent
+// leaves it alone when another user owns it ([sandbox.CodePermissionDeny]),
+// when another process changes it at the same time ([sandbox.CodeBusy]), and
+// when the result would not be a valid settings file. The settings may name
+// the given providers beside the built-in ones.
 func AllowPermanent(flag, agent string, g sandbox.Grant, providers ...string) error {
 	path, _, err := locateSettingsfile(flag)
 	if err != nil {
@@ -111,8 +111,8 @@ func unchanged(f settingsfileFile) error {
 	return nil
 }
 
-// ours refuses a file of somebody else, and one with other names: they would
-// go on to name the old content.
+// ours refuses a file of another user, and one with further hard links: after
+// a replacement those would still name the old content.
 func ours(f settingsfileFile) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(f.Path, &st); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// TestReplaceLeavesChangedFilesAlone holds that an edit never undoes what
-// somebody wrote after the file was read.
+// TestReplaceLeavesChangedFilesAlone checks that an edit never undoes a change
+// that was written after the file was read.
 func TestReplaceLeavesChangedFilesAlone(t *testing.T) {
 	for _, tt := range []struct{ name, read, now string }{
 		{"changed", "{}", `{"agents": {}}`}, {"made meanwhile", "", "{}"}, {"removed", "{}", ""},

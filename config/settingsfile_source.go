@@ -42,13 +42,13 @@ type state struct {
 	problem error     // why they are not what is there now
 }
 
-// NewSource returns the settings file that [Load] reads for flag, which has to
-// be good now; errors are those of Load and of parse. A file that nobody named
-// may be missing, and is read when it comes.
+// NewSource returns the settings file that [Load] reads for flag. The file
+// must be valid now; errors are those of Load and of parse. A file at the
+// default path may be missing, and is read once it exists.
 func NewSource(flag string, parse settingsfileParse) (*Source, error) {
 	s := &Source{parse: parse}
 	path, named, err := locateSettingsfile(flag)
-	if err == nil { // without a home folder there can be no file that nobody named
+	if err == nil { // without a home folder there is no default path
 		s.named = named
 		if s.path, err = filepath.Abs(path); err != nil {
 			return nil, refuse(sandbox.CodeUnavailable, path, "the settings file cannot be found", "check the path", err)
@@ -69,11 +69,11 @@ func (s *Source) Path() string { return s.now.Load().path }
 // none and the defaults hold. While the file keeps its content the pointer
 // stays the same; what it points to is not to be changed.
 //
-// Where the file has become one that cannot be read or parsed, or was removed,
-// the settings are the last good ones, and problem says what is wrong. It stays
-// the same value while that does. Nobody gets settings that are
-// older than the file was when they asked: whoever asks while another reads
-// waits for it.
+// When the file cannot be read or parsed any more, or was removed, settings
+// are the last valid ones and problem says what is wrong. problem stays the
+// same value as long as the cause does. A caller never gets settings older
+// than the file was at the time of the call: a call during another caller's
+// read waits for that read.
 func (s *Source) Current() (settings *Settings, problem error) {
 	if st := s.now.Load(); st.holds(s.path) {
 		return st.good, st.problem

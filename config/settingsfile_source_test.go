@@ -116,7 +116,8 @@ func TestSourceSeesEveryChange(t *testing.T) {
 	}
 }
 
-// TestSourceKeepsThePointer holds that nobody is told of a change that is none.
+// TestSourceKeepsThePointer checks that the pointer stays the same when the
+// content does.
 func TestSourceKeepsThePointer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sandbox.json")
 	put(t, path, settingsfilePrefixed("a"))
@@ -150,8 +151,8 @@ func TestSourceKeepsThePointer(t *testing.T) {
 	}
 }
 
-// TestSourceProblems holds that the last good settings stay in force beside a
-// problem that is told, until it is mended.
+// TestSourceProblems checks that the last valid settings stay in force, and
+// that the problem is reported until it is fixed.
 func TestSourceProblems(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sub", "sandbox.json")
@@ -207,8 +208,8 @@ func TestSourceFirstLoad(t *testing.T) {
 	}
 }
 
-// TestSourceWithoutFile holds that a file that nobody named may come later, and
-// may not go again in silence.
+// TestSourceWithoutFile checks that a file at the default path may appear
+// later, and that its removal is reported.
 func TestSourceWithoutFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("SANDBOX_CONFIG", "")

@@ -44,9 +44,9 @@ func stampAt(path string) stamp {
 	}
 }
 
-// fresh reports whether a file with this stamp, looked at then by [fileClock],
-// may change once more and keep it. A file of the future may: somebody sets the
-// clock.
+// fresh reports whether a file with this stamp, examined at the time at of
+// [fileClock], may change once more and keep the stamp. A file with a time in
+// the future may, because the clock can be set.
 func (s stamp) fresh(at time.Time) bool {
 	if s.errno != 0 {
 		return false

@@ -165,7 +165,7 @@ func canonical(t *testing.T, p string) string {
 	return c
 }
 
-// TestCause holds that a missing file can be told by its cause.
+// TestCause checks that callers can recognise a missing file by its cause.
 func TestCause(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), "none"))
 	if !errors.Is(err, fs.ErrNotExist) {

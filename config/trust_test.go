@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 )
 
-// TestTrustVariablesAreReserved holds that no secret takes the place of a
-// variable by which programs are told what to trust.
+// TestTrustVariablesAreReserved checks that no secret can set a variable that
+// configures which certificates programs trust.
 func TestTrustVariablesAreReserved(t *testing.T) {
 	for name := range new(egress.Authority).Env() {
 		if _, _, err := config.ParseSecret(name + "@h.example"); sandbox.CodeOf(err) != sandbox.CodeValidation {

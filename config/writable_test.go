@@ -37,7 +37,7 @@ func TestWritableFolders(t *testing.T) {
 			}
 		})
 	}
-	// Who has no settings is told so without a look at what is built in.
+	// Without settings the answer does not depend on what is built in.
 	for _, built := range []string{"", `"preset":"strict"`, `"preset":"restricted"`, `"preset":"normal"`, `"preset":"permissive"`} {
 		t.Run("built in "+built, func(t *testing.T) {
 			s, err := config.Parse("f", []byte(inDefaults(built)))
