@@ -94,7 +94,7 @@ func inHost(workspace, path string) string {
 	return filepath.Join(workspace, strings.TrimPrefix(path, sandbox.WorkspaceDir))
 }
 
-// swap exchanges a and b until it is told to stop.
+// swap exchanges a and b until stop is called.
 func swap(a, b string) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {

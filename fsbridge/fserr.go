@@ -52,8 +52,8 @@ func NewError(op, path string, errno syscall.Errno) *sandbox.Error {
 	return e
 }
 
-// Full returns the error for a path that has no room because the disk of the
-// machine is full, which is nobody's budget.
+// Full returns the error for a path that cannot grow because the disk of the
+// machine is full, as opposed to a quota.
 func fullFserr(op, path string) *sandbox.Error {
 	e := NewError(op, path, syscall.ENOSPC)
 	e.Code, e.Retryable = sandbox.CodeUnavailable, true

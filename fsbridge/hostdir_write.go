@@ -136,7 +136,7 @@ func gone(err error) error {
 	return err
 }
 
-// random returns 32 hex digits that nobody can foresee.
+// random returns 32 unpredictable hex digits.
 func hostdirRandom() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails

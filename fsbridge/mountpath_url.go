@@ -12,10 +12,10 @@ import (
 // become paths; names that are read from a folder are not URLs, whatever
 // characters they have.
 //
-// A URL of another scheme or of another host, and one with a query, a fragment
-// or a relative path, is an error with the code [sandbox.CodeValidation]: as a path it would make
-// folders that nobody meant. "./" before a name that looks like a URL makes it a
-// path.
+// A URL of another scheme or host, and one with a query, a fragment or a
+// relative path, is an error with the code [sandbox.CodeValidation]: taken as
+// a path it would create unintended folders. A name that looks like a URL is
+// taken as a path when it begins with "./".
 func FromURL(name string) (string, error) {
 	rest, ok, err := afterScheme(name)
 	if !ok || err != nil {

@@ -24,7 +24,7 @@ func (c crossed) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Proces
 		p.Args = append([]string{"sh"}, args...)
 	}
 	p.Dir, p.Stdin, p.Stdout, p.Stderr = cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr
-	_ = p.Run() // a status is told below
+	_ = p.Run() // the status is reported below
 	return process{said{exit: sandbox.Exit{Code: p.ProcessState.ExitCode()}}}, nil
 }
 

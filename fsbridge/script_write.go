@@ -74,9 +74,9 @@ func (f *scriptFiles) Write(ctx context.Context, path string, r io.Reader, o san
 	return err
 }
 
-// cleanUp removes the temporary file of a write that was killed. It is done
-// also when ctx has ended, because nobody else would. Nothing to remove, or
-// no folder to look in, is fine.
+// cleanUp removes the temporary file of a write that was killed. It runs even
+// when ctx has ended, because nothing else removes that file. A missing file
+// or folder is not an error.
 func (f *scriptFiles) cleanUp(ctx context.Context, path string, p Place, temp string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
@@ -94,7 +94,7 @@ func (f *scriptFiles) cleanUp(ctx context.Context, path string, p Place, temp st
 	}
 }
 
-// random returns 32 hex digits that nobody can foresee.
+// random returns 32 unpredictable hex digits.
 func scriptRandom() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
-// gate is a toll that counts, and lets nobody through once it is closed.
+// gate is a toll that counts, and refuses every call once it is closed.
 type gate struct {
 	closed  error
 	files   int

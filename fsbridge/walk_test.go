@@ -211,8 +211,8 @@ func (s shaft) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) {
 	return s.entries, s.named(name)
 }
 
-// TestGlobInAShaft holds that what lies too deep to have a path keeps nobody
-// from finding the rest.
+// TestGlobInAShaft checks that files too deep to have a path do not keep a
+// search from finding the rest.
 func TestGlobInAShaft(t *testing.T) {
 	s := shaft{entries: fsbridge.Entries([]fsbridge.Info{fsbridge.NewInfo(strings.Repeat("d", 200), 0o040755, 0, time.Time{}), fsbridge.NewInfo("f", 0o100644, 0, time.Time{})})}
 	for pattern, want := range map[string]int{"/w/**/f": 21, "/w/**": 43, "/w/**/d*/**/f": 20, "/w/*": 2} {

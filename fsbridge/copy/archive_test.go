@@ -88,8 +88,8 @@ func TestArchiveWithWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestUnpackDoesNotWaitForTheEndOfInput is about an input that stays open, as
-// a pipe does whose other end somebody keeps.
+// TestUnpackDoesNotWaitForTheEndOfInput unpacks an input that stays open, as a
+// pipe does while a process keeps its other end.
 func TestUnpackDoesNotWaitForTheEndOfInput(t *testing.T) {
 	to := newFolder(t)
 	r, w := io.Pipe()

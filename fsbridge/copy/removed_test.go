@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A changing folder is one in which somebody removes names as soon as dir was
-// listed.
+// A changing folder removes names as soon as dir was listed.
 type changing struct {
 	folder
 	dir   string
@@ -36,9 +35,9 @@ func (c *changing) ReadDir(ctx context.Context, name string) ([]fs.DirEntry, err
 	return list, err
 }
 
-// TestRemovedMeanwhile holds that what is removed while a tree is packed is as
-// what was removed before, and told; writers that replace files remove the one
-// from which they do all the time.
+// TestRemovedMeanwhile checks that a file removed while its tree is packed is
+// left out as if it had been removed before, and is reported. Writers that
+// replace files remove their temporary file all the time.
 func TestRemovedMeanwhile(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -28,12 +28,12 @@ const (
 // it are relative: "." for root itself when it is a folder, else the file's
 // name. Links are packed as links and not followed. Owners are not kept.
 //
-// Pipes, sockets and devices have no content and are left out. So is what a rule
-// closes (see [fsbridge.Rule]), and what was
-// listed and is removed before its turn, such as the file from which another
-// one is just being replaced: the archive is as if that had gone before. left,
-// which may be nil, is told of each, with the reason. That root itself is gone,
-// or the sandbox, is an error.
+// PackTree leaves out pipes, sockets and devices, which have no content, and
+// what a rule closes (see [fsbridge.Rule]). It also leaves out a file that is
+// removed after its folder was listed, such as the temporary file of a writer
+// that replaces another: the archive is as if the removal had come first.
+// PackTree calls left, which may be nil, for each of these with the reason. If
+// root itself or the sandbox disappears, PackTree returns an error.
 func PackTree(ctx context.Context, f sandbox.Files, root string, w io.Writer, limits Limits, left func(path, reason string)) error {
 	if left == nil {
 		left = func(string, string) {}

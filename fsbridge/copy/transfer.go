@@ -2,13 +2,13 @@
 // interface: the sandbox and a folder of the host, either way, or a tar stream
 // and one of them.
 //
-// A tree travels as a tar stream, packed and unpacked by package tarstream,
-// which trusts neither side. Between the two a filter gives the tree its new
-// name, counts, and leaves out what must not arrive: links that lead out of
-// the tree, pipes, sockets and devices. What a rule closes, on either side, is
-// left out too, unless it is the very thing that was to be moved. What was left out is told, never
-// dropped in silence. Small files are written side by side, because each
-// costs a wait for the disk.
+// A tree travels as a tar stream. The packing and unpacking code trusts
+// neither side. Between the two a filter renames the tree, counts, and leaves
+// out what must not arrive: links that lead out of the tree, pipes, sockets
+// and devices. It also leaves out what a rule closes on either side, unless
+// that is the very path to be copied. Everything left out is reported, never
+// dropped silently. Small files are written in parallel, because each costs a
+// wait for the disk.
 //
 // Each file arrives as one step: when a transfer is given up or fails, files
 // are there whole or not at all.

@@ -9,7 +9,8 @@ func nameChecks() []Check {
 	return []Check{{"any name is only a name", namesAll}}
 }
 
-// strangeNames are allowed on Linux and have meant something to somebody.
+// strangeNames are allowed on Linux and have a special meaning to some
+// program.
 func strangeNames() []string {
 	return []string{
 		"with space", " leading", "trailing ", "new\nline", "\n", "trailing newline\n", "\nleading newline", "tab\t", "cr\r", "esc\x1b[31m",

@@ -18,8 +18,8 @@ func raceChecks() []Check {
 	}
 }
 
-// beyond is what the races must not reach: a file of the name that they ask
-// for, with content that is told apart.
+// beyond is the content of the file that the races must not reach. The file
+// has the same name as the one they ask for.
 const beyond = "beyond the mount"
 
 func (r *rig) guard() (check func()) {
