@@ -25,8 +25,8 @@ type prompt struct {
 	out *os.File
 }
 
-// approver is who answers for this call: the person at the terminal, or
-// nobody, which denies.
+// approver returns the approver of this call: the person at the terminal, or
+// [nobody], which denies.
 func (a *app) approver() sandbox.Approver {
 	if !isTerminal(a.Stdin) || !isTerminal(a.Stderr) {
 		return nobody{}
@@ -92,7 +92,7 @@ func question(r sandbox.PermissionRequest) string {
 	answers := "Allow [o]nce, for this [s]ession while this program runs, [p]ermanently in the settings file, or deny? [o/s/p/N] "
 	if r.Kind == sandbox.ResourceCommand {
 		head, what, below = "a command needs your permission before it is run", "execute this command", ""
-		command = termsafe.Line(r.Resource) // all of it: nobody permits what they have not seen
+		command = termsafe.Line(r.Resource) // the whole line: a person must see all that they permit
 		answers = "Allow [o]nce, for this [s]ession while this program runs, or deny? [o/s/N] "
 	}
 	if r.Kind == sandbox.ResourceNetwork {

@@ -121,7 +121,8 @@ func TestPromptEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestAskWithoutATerminal holds that nothing is asked where nobody can be.
+// TestAskWithoutATerminal checks that the program asks nothing when there is
+// no terminal.
 func TestAskWithoutATerminal(t *testing.T) {
 	f := &fake{}
 	f.run = func(ctx context.Context, r manager.Request) (manager.Outcome, error) {

@@ -139,10 +139,10 @@ func (f *browserFlags) flags() []ucli.Flag {
 	}
 }
 
-// request returns whose browser is meant and the flags as a layer of
-// settings. A browser with a display always has it watchable, so that start
-// --headed and open mean the same one; nobody can look before a password is
-// made for him.
+// request returns the session that is meant and the flags as a layer of
+// settings. A browser with a display is always created watchable, so that
+// start --headed and open mean the same one; watching still needs a password,
+// which is created later.
 func (f *browserFlags) request(g *globals) (display.Request, error) {
 	o := config.Overrides{Provider: g.provider.value, AllowDomains: f.domains.values}
 	if f.workspace.given {

@@ -105,7 +105,8 @@ type fakeLife struct {
 
 func newFakeLife() *fakeLife { return &fakeLife{done: make(chan struct{}), began: func() {}} }
 
-// Done implements order.Life; that it is asked means that somebody stays.
+// Done implements order.Life; a call of it means that the caller keeps
+// waiting.
 func (l *fakeLife) Done() <-chan struct{} {
 	l.began()
 	return l.done

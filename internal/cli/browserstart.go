@@ -57,8 +57,8 @@ func (a *app) browserStartCommand() *ucli.Command {
 	}
 }
 
-// startedView is what browser start prints. Of a browser of the host nobody
-// knows how it was started: the keys are null then.
+// startedView is the output of browser start. How a browser of the host was
+// started is unknown: the keys are null then.
 type startedView struct {
 	Name            string  `json:"name"`
 	Version         string  `json:"version"`

@@ -16,7 +16,7 @@ import (
 
 // Exit statuses of check beside 0.
 const (
-	statusAsk  = 3 // somebody would have to be asked
+	statusAsk  = 3 // a person would have to approve
 	statusDeny = 4 // the command would be refused
 )
 

@@ -312,8 +312,8 @@ func TestCopyIsSilentWithoutATerminal(t *testing.T) {
 	}
 }
 
-// TestCopyWhereEverythingIsExposed holds that a daemon which does not tell what
-// code inside can write hinders nobody from copying.
+// TestCopyWhereEverythingIsExposed checks that copying works with a daemon
+// that does not report what code inside can write.
 func TestCopyWhereEverythingIsExposed(t *testing.T) {
 	dir := t.TempDir()
 	root, err := openFolder(dir, []string{"/"})

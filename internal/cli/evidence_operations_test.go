@@ -198,8 +198,8 @@ func TestEvidenceReplaySelects(t *testing.T) {
 	}
 }
 
-// TestEvidenceReplayTellsOfDamage holds that what cannot be read is told and
-// the rest is judged all the same.
+// TestEvidenceReplayTellsOfDamage checks that unreadable entries are reported
+// and the rest is still judged.
 func TestEvidenceReplayTellsOfDamage(t *testing.T) {
 	f := withOperations()
 	f.evidence.damage = 2
@@ -215,8 +215,8 @@ func TestEvidenceReplayTellsOfDamage(t *testing.T) {
 	}
 }
 
-// TestEvidenceReplayOfNobody holds that a record of somebody who can have no
-// policy is told as one, and judged as nothing.
+// TestEvidenceReplayOfNobody checks that an entry whose subject can have no
+// policy is reported as one, and not judged.
 func TestEvidenceReplayOfNobody(t *testing.T) {
 	f := withOperations()
 	b := evidence.Begin{ID: "x", Agent: "../../etc", Session: "s", Kind: grant.OpFsRead, Request: evidence.Request{Path: "/workspace/a"}}

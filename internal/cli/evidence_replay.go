@@ -140,7 +140,7 @@ func (v *replayCount) judge(judges *replay.Settings, i evidence.Item) (r replay.
 	return r, true
 }
 
-// sayReplay sums up for people. Damage is told in any case.
+// sayReplay prints the summary for people. It reports damage in any case.
 func (a *app) sayReplay(n replayCount) {
 	if !a.globals.json() {
 		a.say("%s judged; %d differ, %d are not certain", count(n.judged, "decision", "decisions"), n.differing, n.uncertain)

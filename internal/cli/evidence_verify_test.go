@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/journal"
 )
 
-// testKey is the public key of nobody.
+// testKey returns a public key without a private one.
 func testKey(n byte) ed25519.PublicKey {
 	k := make(ed25519.PublicKey, ed25519.PublicKeySize)
 	k[0] = n

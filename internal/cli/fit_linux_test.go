@@ -98,8 +98,8 @@ func TestNarrowListKeepsWhatMatters(t *testing.T) {
 	}
 }
 
-// TestListNamesProvidersThatDiffer holds that the two sandboxes of a session
-// under two providers, which have the same name, are told apart.
+// TestListNamesProvidersThatDiffer checks that the list distinguishes the two
+// sandboxes of a session under two providers, which have the same name.
 func TestListNamesProvidersThatDiffer(t *testing.T) {
 	f := filled()
 	row := f.listing.Containers[0]

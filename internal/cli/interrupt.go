@@ -233,7 +233,7 @@ func (in *interrupts) handOn(s syscall.Signal) bool {
 	}
 	select {
 	case ch <- struct{}{}:
-	default: // it is to be told already
+	default: // an interrupt is pending already
 	}
 	return true
 }

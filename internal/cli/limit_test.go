@@ -48,8 +48,8 @@ func TestLimitIsSaid(t *testing.T) {
 	}
 }
 
-// TestFlagIsNamed holds that who has set the time limit by a flag is told of the
-// flag, which raising the setting would not change.
+// TestFlagIsNamed checks that a time limit set by a flag is reported with the
+// flag, because raising the setting would not change it.
 func TestFlagIsNamed(t *testing.T) {
 	f := &fake{run: func(_ context.Context, req manager.Request) (manager.Outcome, error) {
 		return manager.Outcome{TimedOut: true, Duration: req.Timeout, Exit: sandbox.Exit{Code: 137, Limit: sandbox.TimeHit(req.Timeout, req.Timeout)}}, nil

@@ -83,7 +83,7 @@ func (a *app) listTable(rows []manager.Row, foreign bool) *table {
 	t := a.newTable(columns, "TENANT", "SCOPE", "AGE", "AGENT", "IMAGE")
 	for _, r := range rows {
 		scope, key, idle := string(r.Scope), r.ScopeKey, age(r.IdleSeconds)
-		if r.Kind == sandbox.KindPool { // nobody's, so it is not idle either
+		if r.Kind == sandbox.KindPool { // has no session, so it is not idle either
 			scope, key, idle = "pool", "free slot", ""
 		}
 		if r.Kind == sandbox.KindPool && foreign { // whose it is stands in records that are not ours

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// A slot of the pool is listed as one that is nobody's, and not as idle.
+// The list shows a slot of the pool without a session, and not as idle.
 func TestListTellsOfFreeSlots(t *testing.T) {
 	rows := []manager.Row{{Name: "sbx-pool-0a", Kind: sandbox.KindPool, Status: sandbox.StatusRunning, IdleSeconds: 86400, AgeSeconds: 60}}
 	for foreign, want := range map[bool]string{false: "sbx-pool-0a running pool free slot - - ? ? 1m -", true: "sbx-pool-0a running pool - - - ? ? 1m - -"} {

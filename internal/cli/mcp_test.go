@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// TestMCP holds what the backend is told, and that nothing but the protocol is
-// written to standard output.
+// TestMCP checks the calls that the backend receives, and that only the
+// protocol is written to standard output.
 func TestMCP(t *testing.T) {
 	f := &fake{}
 	r := call(t, f, "mcp", "--agent", "a", "--session", "s", "--tenant", "t", "--subagent", "--manage-tenant", "--image", "i:1")

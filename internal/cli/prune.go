@@ -37,7 +37,8 @@ func (a *app) pruneCommand() *ucli.Command {
 				if err != nil && len(p.Removed)+len(p.Failed) == 0 {
 					return err
 				}
-				// What was removed is told even when a provider did not answer.
+				// The command prints what was removed even when a provider did not
+				// answer.
 				return errors.Join(a.showPruned(p, o.DryRun), err)
 			})
 		},

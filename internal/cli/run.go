@@ -181,7 +181,7 @@ func (f *runFlags) environment(lookup func(string) (string, bool)) map[string]st
 	return env
 }
 
-// freshSession returns the key of a session that nobody else has.
+// freshSession returns a session key that is not in use.
 func freshSession() string {
 	var b [8]byte
 	rand.Read(b[:]) // never fails
@@ -270,8 +270,8 @@ func (e *outputError) Error() string { return "the output cannot be written: " +
 // Unwrap returns the cause.
 func (e *outputError) Unwrap() error { return e.err }
 
-// An outlet writes to a file and ends the command when that fails: nobody is
-// left to read what it says.
+// An outlet writes to a file and ends the command when a write fails, because
+// its output has no reader any more.
 type outlet struct {
 	f      *os.File
 	broken func(error)

@@ -210,9 +210,9 @@ func TestLostOutputIsAFailure(t *testing.T) {
 	}
 }
 
-// TestInputDoesNotOutliveTheCommand is about a command that ends while
-// nobody types: nothing may wait for a key, and what is typed later belongs
-// to the next program.
+// TestInputDoesNotOutliveTheCommand runs a command that ends without any
+// input: nothing may wait for a key, and later input belongs to the next
+// program.
 func TestInputDoesNotOutliveTheCommand(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -157,9 +157,8 @@ func TestTokenRevoke(t *testing.T) {
 	}
 }
 
-// TestTokensThroughADaemon holds that a token which a daemon makes from the one
-// that it is asked with needs to be told neither whose it is nor how long it
-// is good.
+// TestTokensThroughADaemon checks that a token which a daemon derives from the
+// token of the request takes its owner and its lifetime from that token.
 func TestTokensThroughADaemon(t *testing.T) {
 	t.Setenv("SANDBOX_HOST", "unix:/run/daemon.sock")
 	f := withTokens()

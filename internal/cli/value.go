@@ -9,10 +9,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// A text is the value of a flag. It remembers whether it was given, so that
-// a default can be told from the same word written out, and it may stand
-// behind two flags at once: the one before and the one after the command's
-// name.
+// A text is the value of a flag. It remembers whether the flag was given, so
+// that a default is distinguishable from the same word written out. Two flags
+// may share one text: the one before and the one after the command's name.
 type text struct {
 	value string
 	given bool

@@ -26,7 +26,7 @@ type ViolationStore interface {
 
 var _ ViolationStore = (*violation.Store)(nil)
 
-// defaultShown is how many violations are listed unless told otherwise.
+// defaultShown is how many violations are listed by default.
 const defaultShown = 100
 
 func (a *app) violationsCommand() *ucli.Command {
