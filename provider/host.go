@@ -81,7 +81,7 @@ func (p *Host) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error
 		Name: s.Name, Kind: s.Kind, Provider: Name, Owner: s.Owner, Status: sandbox.StatusRunning, PID: cmd.Process.Pid, StartedAt: time.Now(),
 	}}
 	go func() {
-		_ = cmd.Wait() // how it ended is told by the connection
+		_ = cmd.Wait() // the connection reports how it ended
 		close(h.ended)
 	}()
 	ready, done := context.WithTimeout(ctx, readyWithin)

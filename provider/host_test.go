@@ -128,8 +128,8 @@ func TestWithoutWorkspace(t *testing.T) {
 	}
 }
 
-// TestBareAndMetered holds that a bare command has nothing of our environment
-// either, and that what a command uses is told.
+// TestBareAndMetered checks that a bare command inherits nothing of our
+// environment either, and that the usage of a command is reported.
 func TestBareAndMetered(t *testing.T) {
 	sb, _ := open(t)
 	ctx := context.Background()

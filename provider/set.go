@@ -120,14 +120,14 @@ type Rejection struct {
 	Err  error
 }
 
-// Auto returns the first provider of order whose wall can be built now, with
-// options for those whose answer depends on them. A
-// name that is not in the set, or whose probe fails, is rejected and the next
-// one asked; the caller must show [Choice.Reason], because a later provider
-// may isolate less than an earlier one. When none is left the error has
-// [sandbox.CodeUnavailable] and every rejection in it. The end of ctx is an
-// error ([sandbox.CodeTimeout]) and never counts as a rejection: somebody who
-// stopped waiting has not agreed to another wall.
+// Auto returns the first provider of order that can build sandboxes now.
+// options holds the options of providers whose probe depends on them. Auto
+// rejects a name that is not in the set, or whose probe fails, and tries the
+// next one; the caller must show [Choice.Reason], because a later provider may
+// isolate less than an earlier one. When none is left the error has
+// [sandbox.CodeUnavailable] and holds every rejection. The end of ctx is an
+// error ([sandbox.CodeTimeout]) and never counts as a rejection: a caller that
+// stopped waiting has not agreed to another provider.
 func (s *Set) Auto(ctx context.Context, options map[string]any, order ...string) (Choice, error) {
 	var rejected []Rejection
 	for _, name := range order {

@@ -78,7 +78,7 @@ func (p *Provider) stillRuns(ctx context.Context, info sandbox.Info) bool {
 // up because nothing listened there.
 const nobodyListens = "connect to the guest: connection refused"
 
-// An early error is that of a relay which found nobody listening.
+// early is the error of a relay that found no listener.
 type early struct{ error }
 
 func (e early) Unwrap() error { return e.error }

@@ -168,7 +168,7 @@ func (p *process) Wait() (sandbox.Exit, error) {
 	return exit, err
 }
 
-// fresh leaves out what was told before.
+// fresh leaves out the violations that were reported before.
 func (g *guard) fresh(list []sandbox.Violation) []sandbox.Violation {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -139,14 +139,14 @@ s.serve_forever()`)
 	})
 }
 
-// TestForwardToServerOutside has programs of the sandbox reach a web server
-// of the host, which nobody else can reach there.
+// TestForwardToServerOutside has programs of the sandbox reach a web server of
+// the host, which nothing else can reach there.
 func TestForwardToServerOutside(t *testing.T) {
 	t.Parallel()
 	overBoth(t, "out", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
-		// Held until it is asked for, so that nobody else opens the address on
-		// the host, and in use if that was where we listen.
+		// The listener stays open until the address is used, so that no other
+		// process takes it on the host. If we listened there, it would be in use.
 		held, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		defer held.Close()

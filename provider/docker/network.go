@@ -21,7 +21,7 @@ type Networks interface {
 }
 
 // rangeTries is how many address ranges are offered to the engine. One is
-// enough unless somebody makes networks at the same moment.
+// enough unless another client creates networks at the same moment.
 const rangeTries = 8
 
 // networkTries is how often a create is tried whose own network goes away under

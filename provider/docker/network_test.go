@@ -116,7 +116,7 @@ func TestOwnNetworkReaches(t *testing.T) {
 	}
 }
 
-// TestOwnNetworkPeer holds that a container somebody attaches to the network
+// TestOwnNetworkPeer checks that a foreign container attached to the network
 // does not reach the sandbox over it, and that the host does.
 func TestOwnNetworkPeer(t *testing.T) {
 	t.Parallel()
@@ -191,8 +191,8 @@ func (networksOnly) Create(context.Context, container.Plan) (string, []string, e
 
 func (networksOnly) RemoveNetwork(context.Context, string) error { return nil }
 
-// TestFortyNetworks makes more networks than an engine has ranges for by
-// itself; after that it still has one for somebody else.
+// TestFortyNetworks creates more networks than an engine has default ranges
+// for; after that the engine still has one for another client.
 func TestFortyNetworks(t *testing.T) {
 	r, ctx := wall.New(t), context.Background()
 	p := docker.New(networksOnly{r.Engine}, docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World})

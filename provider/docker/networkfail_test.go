@@ -121,8 +121,8 @@ func TestOwnNetworkOfTheWinner(t *testing.T) {
 	noNetworks(t, r)
 }
 
-// givenUp is an engine at which somebody gives the network of a sandbox up each
-// time that a container was made on it, so many times.
+// givenUp is an engine that removes the network of a sandbox after a container
+// was created on it, the given number of times.
 type givenUp struct {
 	docker.Engine
 	name  string
@@ -239,8 +239,8 @@ func TestSomebodyElsesNetwork(t *testing.T) {
 	}
 }
 
-// TestNetworkInUse holds that a network with somebody else's container on it
-// is not used, and that this is told.
+// TestNetworkInUse checks that a network with a foreign container on it is not
+// used, and that the error says so.
 func TestNetworkInUse(t *testing.T) {
 	t.Parallel()
 	r, ctx := wall.New(t), context.Background()

@@ -42,10 +42,11 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	return &handle{info: info, spec: s, engine: p.engine, guest: c, p: p}, nil
 }
 
-// noticeWithin is how long the engine may take to notice that a container has
-// fallen: some milliseconds at rest, and a second on a machine that is full
-// of work. A container that runs and does not serve is told that much later.
-// Where its first process has ended the engine has until Options.Ready is over.
+// noticeWithin bounds how long the engine may take to notice that a container
+// has ended: some milliseconds at rest, and a second on a busy machine. The
+// error for a container that runs and does not serve comes that much later.
+// When the container's first process has ended, the engine has until
+// Options.Ready expires.
 const noticeWithin = 4 * time.Second
 
 // reach makes the container run and connects to its guest. A container that
@@ -74,8 +75,8 @@ func (p *Provider) reach(ctx context.Context, info sandbox.Info, s sandbox.Spec)
 }
 
 // awaitEnd waits until the engine has noticed the end of the container, whose
-// guest does not answer, and reports whether there was one. Somebody else may
-// have started it again since.
+// guest does not answer, and reports whether it ended. Another client may have
+// started it again since.
 func (p *Provider) awaitEnd(ctx context.Context, info sandbox.Info) (sandbox.Info, bool) {
 	began := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
@@ -119,7 +120,7 @@ func (p *Provider) makeRun(ctx context.Context, info sandbox.Info, s sandbox.Spe
 	case sandbox.StatusRunning:
 		return info, nil
 	case sandbox.StatusPaused:
-		if err := p.Unpause(ctx, info.ID); err != nil { // somebody else may be thawing it
+		if err := p.Unpause(ctx, info.ID); err != nil { // another client may be unpausing it
 			return info, err
 		}
 	default:

@@ -109,7 +109,7 @@ func TestOutlastClient(t *testing.T) {
 	})
 }
 
-// TestOutlastUnread has a command write 1 GB to somebody who never reads.
+// TestOutlastUnread has a command write 1 GB to a client that never reads.
 func TestOutlastUnread(t *testing.T) {
 	t.Parallel()
 	overBoth(t, "unread", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {

@@ -20,9 +20,9 @@ func (c conflicting) Start(context.Context, string) error {
 	return &sandbox.Error{Code: sandbox.CodeBusy, Op: "start container", Message: "conflict", Retryable: true, Err: c.err}
 }
 
-// TestRemovedBeforeItsStart holds what a Create says whose container somebody
-// removes between its making and its start, in the engine's own words: that it
-// has none, and not that there is one.
+// TestRemovedBeforeItsStart checks the error of Create when the container is
+// removed between its creation and its start: the engine's own words must lead
+// to "there is none", not to "there is one".
 func TestRemovedBeforeItsStart(t *testing.T) {
 	t.Parallel()
 	r, ctx := wall.New(t), context.Background()

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-// TestCertificatesAreShown holds that the fake shows the folder of our own
-// certificates as other walls do: commands read it, nobody writes it, and file
-// operations do not know it.
+// TestCertificatesAreShown checks that the fake shows the folder of our own
+// certificates as other providers do: commands can read it, none can write it,
+// and file operations do not see it.
 func TestCertificatesAreShown(t *testing.T) {
 	p := fake.New(fake.Options{Deadline: leak.Patience})
 	s := faked.Spec("trust")

@@ -103,7 +103,7 @@ func New(o Options) *Provider { return NewEngine(o).Provider() }
 type box struct {
 	spec sandbox.Spec
 	root *memfsVolume // what lies outside of mounts, from creation to removal
-	info sandbox.Info // as it is told when it does not run
+	info sandbox.Info // as reported while the container does not run
 	boot *boot        // nil when it does not run
 }
 
@@ -223,8 +223,8 @@ func (e *Engine) find(op, name string) (*box, sandbox.Info, error) {
 	return b, e.infoLocked(b), nil
 }
 
-// The methods below do what somebody does behind a provider's back with the
-// engine's own tools. No fault applies to them. An unknown name is CodeNotFound.
+// The methods below act as a user does with the engine's own tools, without
+// the provider. No fault applies to them. An unknown name is CodeNotFound.
 
 // Stop ends the sandbox and everything in it and keeps it.
 func (e *Engine) Stop(name string) error {

@@ -119,8 +119,8 @@ func fileMutants() []mutant { return append(contentMutants(), changeMutants()...
 
 type writing = func(f sandbox.Files, ctx context.Context, name string, r io.Reader, o sandbox.WriteOptions) error
 
-// inTwoSteps are files of which all writes but the first leave half of a file,
-// until somebody has looked at one.
+// inTwoSteps are files of which all writes but the first leave half of a file
+// until one is read.
 func inTwoSteps() brokenFiles {
 	var writes atomic.Int32
 	var half atomic.Bool

@@ -54,8 +54,8 @@ func fileRig(t testing.TB) fstests.Rig {
 	}
 }
 
-// swapping exchanges two names by a command inside until it is told to stop. It
-// moves nothing into a folder that somebody has made meanwhile, or that the other
+// swapping exchanges two names by a command inside until stop is called. It
+// moves nothing into a folder that was created meanwhile, or that the other
 // name leads to.
 func swapping(sb sandbox.Sandbox, x, y string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -58,8 +58,8 @@ func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 }
 
 // Close kills the commands of the handle that are not detached and its shells,
-// closes its connections, and returns when their processes are gone. Output
-// that nobody reads does not hold it up.
+// closes its connections, and returns when their processes have ended. Unread
+// output does not delay it.
 func (h *handle) Close() error {
 	h.e.mu.Lock()
 	h.once.Do(func() { close(h.closed) })

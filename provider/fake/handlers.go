@@ -167,7 +167,7 @@ func (s *shellProc) pour(h *memfsHandle) (io.ReadWriteCloser, error) {
 		return nil, &fs.PathError{Op: "open", Path: "pipe", Err: err}
 	}
 	go func() {
-		io.Copy(in, onlyReader{h}) // until nobody reads any more
+		io.Copy(in, onlyReader{h}) // until the reader closes
 		in.Close()
 		h.Close()
 	}()

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
-// limitMutants break how limits are told.
+// limitMutants break the report of exceeded limits.
 func limitMutants() []mutant {
 	telling := func(change func(*sandbox.Exit)) func(*providertest.Harness) {
 		return with(broken{

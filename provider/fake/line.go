@@ -91,7 +91,7 @@ func (l *line) attend(ctx context.Context) {
 	}()
 }
 
-// closeInput ends the line's input, of which nobody else reads the rest.
+// closeInput ends the line's input and discards the unread rest.
 func (l *line) closeInput() {
 	if l.stdin != nil {
 		l.stdin.close()

@@ -49,8 +49,8 @@ type memfsHandle struct {
 	closed bool
 }
 
-// Open opens a regular file or a device. A pipe is EOPNOTSUPP, because nobody
-// could be at its other end.
+// Open opens a regular file or a device. A pipe is EOPNOTSUPP, because it has
+// no process at its other end.
 func (v memfsView) Open(name string, flags memfsFlag, perm fs.FileMode) (*memfsHandle, error) {
 	v.f.disk.mu.Lock()
 	defer v.f.disk.mu.Unlock()

@@ -89,7 +89,7 @@ func (s *memfsStaged) Commit() error {
 	s.closed = true
 	at, err := s.v.target(s.name, s.only)
 	if err == nil && at.dir.n.vol != s.n.vol {
-		err = syscall.EXDEV // somebody moved the folder to another volume's
+		err = syscall.EXDEV // the folder was moved to another volume
 	}
 	if err != nil {
 		s.n.release()

@@ -24,7 +24,7 @@ const (
 // An FS is what one sandbox sees. It is safe for concurrent use.
 type memfsFS struct {
 	disk   *memfsDisk
-	uid    int // who works here; nobody else does
+	uid    int // the only user of the view
 	root   *mount
 	mounts map[*node]*mount // by the node that a mount covers; guarded by Disk.mu
 }

@@ -31,7 +31,7 @@ func newNetwork() *network {
 	return &network{next: firstPort, listeners: map[uint16]*listener{}, conns: map[*conn]bool{}}
 }
 
-// A listener is a port of the loopback that somebody listens on.
+// A listener is a listening port of the loopback interface.
 type listener struct {
 	n        *network
 	h        *handle

@@ -57,10 +57,11 @@ func (p *pipe) close() {
 	p.in.Close()
 }
 
-// feed copies r to the pipe until its end or until nobody reads any more. It
-// may stay in r.Read after the command has ended; that is its caller's reader.
+// feed copies r to the pipe until r ends or the pipe has no reader any more.
+// It may stay in r.Read after the command has ended; that reader belongs to
+// the caller.
 func (p *pipe) feed(r io.Reader) {
-	io.Copy(p.in, onlyReader{r}) // nobody learns how it ended
+	io.Copy(p.in, onlyReader{r}) // the result is not reported
 	p.release()
 }
 
@@ -102,7 +103,7 @@ func (w *writer) pass(p *Proc) any {
 	return &writer{p, w.pipe}
 }
 
-// Write ends the process by PIPE when nobody can read.
+// Write ends the process by SIGPIPE when the pipe has no reader.
 func (w *writer) Write(b []byte) (int, error) {
 	w.p.checkpoint()
 	stop := context.AfterFunc(w.p.ctx, func() { w.pipe.in.SetWriteDeadline(time.Unix(0, 1)) })

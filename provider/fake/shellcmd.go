@@ -166,7 +166,7 @@ func (s *shellProc) pipeline(hc interp.HandlerContext, places []string) int {
 	return status
 }
 
-// output hands on what a substitution writes until nobody can write any more.
+// output forwards what a substitution writes until the last writer has closed.
 func (s *shellProc) output(hc interp.HandlerContext, places []string) int {
 	to, err := newPipe()
 	if err != nil {

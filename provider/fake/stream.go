@@ -23,7 +23,7 @@ func newStream(crlf bool) *stream {
 }
 
 // drain copies until the stream has ended. A nil w discards, and so does one
-// that has failed: the program must not hang because nobody listens.
+// that has failed: the program must not hang for lack of a reader.
 func (s *stream) drain(w io.Writer) {
 	for {
 		select {

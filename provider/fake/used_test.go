@@ -22,7 +22,7 @@ func (t telling) Used(ctx context.Context) (sandbox.Rusage, error) {
 	return t.tell(u)
 }
 
-// useMutants break how use is told.
+// useMutants break the report of resource usage.
 func useMutants() []mutant {
 	const check = "a running command tells what it has used"
 	as := func(tell func(sandbox.Rusage) (sandbox.Rusage, error)) broken {

@@ -49,7 +49,8 @@ func put(v memfsView, name string, perm fs.FileMode, content string) error {
 	return h.Close()
 }
 
-// must is for what cannot fail on files that nobody else knows yet.
+// must panics on an error of an operation that cannot fail because no other
+// code knows the files yet.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-// TestSwitchedOff holds that what Options.Without switches off is told by
-// Features and answers CodeUnsupported.
+// TestSwitchedOff checks that Features reports what Options.Without switches
+// off, and that its use answers CodeUnsupported.
 func TestSwitchedOff(t *testing.T) {
 	off := sandbox.Features{TTY: true, Shells: true, Files: true, Dial: true, Listen: true, Usage: true}
 	p, sb := box(t, fake.Options{Without: off})

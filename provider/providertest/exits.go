@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// exitChecks hold how the end of a program is told.
+// exitChecks check how the end of a program is reported.
 func exitChecks() []Check {
 	return []Check{
 		{Name: "every exit status comes through", run: exitStatuses},

@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// featureChecks hold that features say what is so, and that what is absent is
-// told as CodeUnsupported.
+// featureChecks check that the features match what the provider does, and that
+// the use of an absent one returns CodeUnsupported.
 func featureChecks() []Check {
 	return []Check{
 		{Name: "the name is the word of the settings", run: nameUsable},

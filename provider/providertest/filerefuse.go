@@ -21,7 +21,7 @@ func fileRefusalChecks() []Check {
 	}
 }
 
-// fileEndChecks hold what is told when there is nobody to serve.
+// fileEndChecks check the errors of file operations when nothing serves them.
 func fileEndChecks() []Check {
 	return []Check{
 		{Name: "a file operation under an ended context does nothing", run: onFiles(fileEnded)},

@@ -194,7 +194,7 @@ func netOutlives(n *netRig) {
 	}
 }
 
-// refused holds that nobody is reached at addr through sb.
+// refused checks that a connection through sb to addr reaches no listener.
 func (n *netRig) refused(sb sandbox.Sandbox, addr string) {
 	n.Helper()
 	n.within(n.h.Patience, "Dial", func() {
@@ -236,8 +236,8 @@ func netInside(n *netRig) {
 		n, _ := io.ReadFull(c, text) // less shows
 		accepted <- string(text[:n])
 	}()
-	// The host, and another sandbox, may have somebody at the same port; this
-	// listener it is not.
+	// The host, or another sandbox, may have a listener of its own at the same
+	// port; it must not be this one.
 	if c, err := net.Dial("tcp", addr); err == nil {
 		io.WriteString(c, "evil  ")
 		c.Close()

@@ -84,8 +84,8 @@ func slowReader(r *rig) {
 	}
 }
 
-// cancelUnread cancels while the reader is stuck: the processes must be gone
-// although nobody took what they wrote.
+// cancelUnread cancels while the reader is stuck: the processes must end
+// although their output was never read.
 func cancelUnread(r *rig) {
 	_, sb := r.box("a")
 	ctx, cancel := context.WithCancel(r.ctx)

@@ -331,7 +331,7 @@ func (g *gate) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// awaitReached watches until somebody waits at g.
+// awaitReached waits until a write is blocked at g.
 func (r *rig) awaitReached(g *gate) {
 	r.Helper()
 	select {

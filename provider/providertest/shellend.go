@@ -132,7 +132,7 @@ func lineKilled(r *rig) {
 		r.Fatalf("Kill: %v", err)
 	}
 	r.shellKilled(sb, sh, p, marker)
-	// After its end a line is nobody's concern.
+	// Once a line has ended, Kill, Signal and Resize do nothing.
 	done := r.line(r.ctx, sh, "cd /tmp", sandbox.Command{})
 	r.exit(done)
 	r.within(r.h.Patience, "Kill, Signal and Resize after the end", func() {

@@ -41,7 +41,7 @@ func lineOutputs(r *rig) {
 	if exit := r.exit(p); exit.Code != 0 || p.stdout.String() != all {
 		r.Errorf("all bytes through cat: %+v, %d bytes, want %d", exit, len(p.stdout.String()), len(all))
 	}
-	// Nobody needs to listen.
+	// A command needs no writer for its output.
 	q, err := sh.Run(r.ctx, "echo dropped; echo too >&2", sandbox.Command{})
 	if err != nil {
 		r.Fatalf("Run: %v", err)

@@ -65,7 +65,7 @@ func needStop(h Harness) string {
 	return ""
 }
 
-// behindChecks hold what happens when somebody else touches a sandbox.
+// behindChecks check what happens when another client changes a sandbox.
 func behindChecks() []Check {
 	needPause := func(h Harness) string {
 		if h.Behind.Pause == nil {

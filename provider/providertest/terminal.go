@@ -7,7 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// terminalChecks hold what a pseudo-terminal does, or that its absence is told.
+// terminalChecks check what a pseudo-terminal does, or that its absence is
+// reported.
 func terminalChecks() []Check {
 	return []Check{
 		{Name: "a terminal has its size and can be resized", run: terminalResize},

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// troubleChecks hold that engine trouble is told as such: never as "there is
-// none", never by waiting for ever.
+// troubleChecks check that trouble of the engine is reported as such: never as
+// "there is none", and never by waiting for ever.
 func troubleChecks() []Check {
 	return []Check{
 		{Name: "an engine that is down is unavailable, not empty", needs: needDown, run: engineDown, alone: true},

@@ -220,7 +220,7 @@ func hostAddresses(port int) []string {
 func wayAlone(w *wayRig) {
 	_, other := w.box("b")
 	w.refused(other, w.addr)
-	if c, err := net.Dial("tcp", w.addr); err == nil { // the host may have somebody else at the port
+	if c, err := net.Dial("tcp", w.addr); err == nil { // another process may listen at that port of the host
 		defer c.Close()
 		w.silent(c)
 	}
@@ -241,8 +241,8 @@ func (w *wayRig) silent(c net.Conn) {
 	})
 }
 
-// over holds that nobody answers at the way out any more, and that c, which
-// has been open there, has ended.
+// over checks that the egress proxy has stopped listening, and that c, which
+// was open there, has ended.
 func (w *wayRig) over(c net.Conn, through *netRig) {
 	w.Helper()
 	w.within(w.h.Patience, "the end of the way out", func() {
