@@ -170,8 +170,8 @@ func (s *subject) unnamed(named []bool) {
 	}
 }
 
-// excludedBy reports whether the line may leave the wall as far as its text
-// goes, and why or why not.
+// excludedBy reports whether the text of the line allows it to run outside the
+// sandbox, and why or why not.
 func (s *subject) excludedBy(commands []Simple) (bool, string) {
 	switch {
 	case len(s.excluded) == 0:
@@ -218,7 +218,8 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 	return true, fmt.Sprintf("every command is named by commands.excluded, the last by %s %q", by.field, by.source)
 }
 
-// confined reports whether a line with such a construct stays inside the wall.
+// confined reports whether a line with such a construct must stay in the
+// sandbox.
 func confined(k lineKind) bool {
 	switch k {
 	case lineSubstitution, processSubst, lineHeredoc, heredocQuoted, hereString, lineRedirection,

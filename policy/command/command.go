@@ -11,9 +11,9 @@
 // command in it, while one blocked command at any depth denies the whole line.
 // What the text does not determine is never allowed.
 //
-// The policy is a filter in front of the wall. It saves questions and
-// accidents; it does not replace the wall, because programs do things that
-// their arguments do not tell.
+// The policy is a filter in front of the sandbox. It saves questions and
+// accidents; it does not replace the sandbox, because programs do things that
+// their arguments do not show.
 package command
 
 import (
@@ -27,7 +27,7 @@ type Rules struct {
 	Allow         []string     // commands that run without asking
 	Block         []string     // commands that never run
 	SubagentBlock []string     // commands that never run for a sub-agent
-	Excluded      []string     // commands that may leave the wall
+	Excluded      []string     // commands that may run outside the sandbox
 	Paths         *path.Policy // judges files; nil knows the sensitive files below Home and no roots
 	Home          string       // absolute folder that ~ stands for where commands run; empty is unknown
 }
@@ -98,7 +98,7 @@ func read(r Rules) (*Policy, error) {
 // Input is one line to be judged.
 type Input struct {
 	Text     string   // as a shell gets it
-	Dir      string   // working directory inside the wall, absolute; empty is unknown
+	Dir      string   // working directory inside the sandbox, absolute; empty is unknown
 	Env      []string // names of variables that the caller sets for it, beyond those of the settings
 	Subagent bool     // the caller is a sub-agent
 }
@@ -109,7 +109,7 @@ type Decision struct {
 	Reasons        []policy.Reason `json:"reasons"`        // strictest first, then in the order of the text; bounded
 	Warnings       []policy.Reason `json:"warnings"`       // what strictness strict would deny, in the order of the text; none asks for anything
 	Commands       []Simple        `json:"commands"`       // every simple command, in the order of the text
-	Excluded       bool            `json:"excluded"`       // as far as its text goes, the line may leave the wall
+	Excluded       bool            `json:"excluded"`       // the text of the line allows it to run outside the sandbox
 	ExcludedReason string          `json:"excludedReason"` // why, or why not
 }
 

@@ -14,7 +14,7 @@ type mark int
 
 const (
 	plain   mark = iota
-	never        // no rule allows it and it never leaves the wall; asked about unless strictness is permissive
+	never        // no rule allows it and it never runs outside the sandbox; asked about unless strictness is permissive
 	unknown      // as never, and asked about at every strictness: the text does not determine what runs
 	deny         // denied at every strictness
 )

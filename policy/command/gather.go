@@ -36,8 +36,8 @@ func (q *fileQuestions) below(w lineWord, dirs []string) {
 	}
 }
 
-// serves reports whether a command gives whole folders to whoever asks over
-// the network.
+// serves reports whether a command offers whole folders to any client on the
+// network.
 func serves(k *call) bool {
 	switch k.family {
 	case "python", "pypy":

@@ -26,8 +26,8 @@ var logged = []string{
 // then do what they do everywhere.
 var passed = []string{"env", "timeout", "nice", "nohup", "stdbuf", "setsid", "xargs", "find", "bash", "ionice", "chrt", "taskset", "time", "flock"}
 
-// A stage is a file system with a real bash and nothing else that is real but
-// wrappers, in which lines are run behind a wall.
+// A stage is a file system with a real bash and otherwise nothing but
+// wrappers, in which lines run isolated.
 type stage struct {
 	dir string
 }

@@ -82,8 +82,8 @@ func newTables() *tables {
 }
 
 func compileTable(check string, rows []row) table {
-	// A map that grows would cost as much as all else here, and most programs
-	// have one row.
+	// A map that grows would cost as much as the rest of this function, and most
+	// programs have one row.
 	t := table{check: check, byName: make(map[string][]*row, 3*len(rows))}
 	single := make([]*row, 0, 3*len(rows))
 	for i := range rows {

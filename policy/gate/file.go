@@ -6,9 +6,9 @@ import (
 	policypath "github.com/bulkhead-dev/sandbox/policy/path"
 )
 
-// Changes returns the refusal of every change of a file by the file tools and by
-// whoever uses files without a tool, where workspaceAccess is ro: the error by
-// which the tool write is refused. Otherwise it returns nil.
+// Changes returns the refusal of every change of a file, by the file tools and
+// by callers that use files without a tool, where workspaceAccess is ro: the
+// error by which the tool write is refused. Otherwise it returns nil.
 func (g *Gate) Changes() error { return g.tools.Changes().Err() }
 
 // File judges an operation of the file tools on the absolute path inside, and

@@ -1,10 +1,11 @@
-// Package gate is the one chain of decisions that a call passes before
-// anything is made for it, whoever calls: may the tool be used, may the
-// command run, is the operation within what was granted. It is made of the settings of one agent and only computes.
+// Package gate is the one chain of decisions that every call passes before
+// anything is created for it: may the tool be used, may the command run, is
+// the operation within the grant. It is built from the settings of one agent
+// and only computes.
 //
-// A judgement comes before walls: it is the same whatever the command would
-// run in. What a wall changes is what becomes of "ask", see
-// [Gate.Effective]. A denial stays one everywhere.
+// A judgement does not depend on the provider: it is the same whatever sandbox
+// the command would run in. A sandbox only changes the effect of "ask", see
+// [Gate.Effective]. A denial is one everywhere.
 package gate
 
 import (
@@ -150,9 +151,9 @@ func (g *Gate) command(c *Call) command.Decision {
 	return g.commands.Judge(command.Input{Text: c.Line, Dir: dir, Env: c.Env, Subagent: c.Subagent})
 }
 
-// Effective says what becomes of a judgement where the command would run:
-// inside a wall that limits what it can do, a question need not be asked when
-// commands.autoAllowIfSandboxed says so. note tells when that was the case.
+// Effective returns the verdict where the command would run: inside a sandbox
+// that limits what the command can do, no question is asked when
+// commands.autoAllowIfSandboxed says so. note says so in that case.
 func (g *Gate) Effective(j Judgement, inWall bool) (v policy.Verdict, note string) {
 	if j.Verdict == policy.Ask && inWall && g.auto {
 		return policy.Allow, "allowed without asking because it runs inside a wall and commands.autoAllowIfSandboxed is true"

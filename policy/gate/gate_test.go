@@ -28,8 +28,8 @@ func gateOf(t *testing.T, settings string) *gate.Gate {
 	return g
 }
 
-// TestChain holds what the links make of a call together, and what becomes of
-// it inside of a wall and outside.
+// TestChain checks what the links decide about a call together, and the effect
+// inside and outside of a sandbox.
 func TestChain(t *testing.T) {
 	const asks = `"commands": {"autoAllowIfSandboxed": false}`
 	tests := []struct {
@@ -103,8 +103,8 @@ func TestRefusalNamesThePart(t *testing.T) {
 	}
 }
 
-// TestVariablesStayInside holds that a command which may leave the wall does
-// so only with harmless variables of the call.
+// TestVariablesStayInside checks that a command which may run outside the
+// sandbox does so only with harmless variables of the call.
 func TestVariablesStayInside(t *testing.T) {
 	g := gateOf(t, `"commands": {"excluded": ["docker*"]}`)
 	for name, want := range map[string]bool{"TERM": true, "LD_PRELOAD": false, "DOCKER_HOST": false, "X": false} {

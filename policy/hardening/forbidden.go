@@ -64,8 +64,9 @@ func ours(p string, role sandbox.Role, w World) bool {
 	})
 }
 
-// anothers checks p against the folders that hold workspaces. What lies there
-// and is not our own is another sandbox's, whoever asks and with any role.
+// anothers checks p against the folders that hold workspaces. A path there
+// that is not our own belongs to another sandbox, for every caller and every
+// role.
 func anothers(p string, role sandbox.Role, w World) string {
 	for _, dir := range w.Workspaces {
 		if below(p, dir) && !ours(p, role, w) {

@@ -31,8 +31,8 @@ type World struct {
 	Sensitive []string
 
 	// Listening are canonical paths of the sockets at which a daemon of this
-	// project listens. Whoever reaches one may be its administrator, so none is
-	// part of any mount, and no switch opens it.
+	// project listens. A client that reaches one may be its administrator, so
+	// none is part of any mount, and no switch opens it.
 	Listening []string
 
 	// Via returns every place that is passed on the way from a host path to
@@ -95,7 +95,7 @@ func networkOf(s sandbox.Spec) error {
 }
 
 // seccompOf checks the profile of s. Only the docker provider must have one:
-// other walls bring their own filter.
+// other providers bring their own filter.
 func seccompOf(s sandbox.Spec) error {
 	const field = "docker.seccompProfile"
 	if s.Security.Seccomp != "" {

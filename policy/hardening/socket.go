@@ -8,8 +8,8 @@ import (
 // UnixSocket refuses a socket of the host that no sandbox may reach, judged by
 // its spelling and by the canonical path that w knows for it: a container
 // engine's, our own, and those in the workspaces of other sandboxes. There is
-// no switch for it. One that is reached by a link is refused too: whoever can
-// exchange the link chooses the socket.
+// no switch for it. It also refuses a socket reached by a link, because a
+// program that can exchange the link chooses the socket.
 func UnixSocket(field, socket string, w World) error {
 	if err := shape(field, socket); err != nil {
 		return err

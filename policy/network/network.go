@@ -2,8 +2,8 @@
 //
 // A host is made canonical once, by [Canonical] or [ParseTarget], and from
 // then on only that value is used: to decide, to log, to resolve and to dial.
-// Who reads the text a second time may read something else. A proxy does
-// this:
+// Code that parses the text a second time may parse it differently. A proxy
+// does this:
 //
 //  1. h, port, err := ParseTarget(what the program asked for)
 //  2. p.Judge(h, port): deny or ask ends it here. Nothing is looked up before,

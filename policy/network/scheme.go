@@ -107,8 +107,8 @@ func (r *Rule) cutPath(text string) (rest string, err error) {
 // limited reports whether r means some requests only.
 func (r *Rule) limited() bool { return r.methods != "" || r.path != "" }
 
-// meets reports whether r, as one that allows, means the request. A path has to
-// lie below that of the rule for who decodes it and for who does not.
+// meets reports whether r, as one that allows, matches the request. A path has
+// to lie below that of the rule both decoded and undecoded.
 func (r *Rule) meets(q *query) bool {
 	if r.methods != "" && (q.method == "" || !strings.Contains(r.methods, ","+q.method+",")) {
 		return false

@@ -20,8 +20,8 @@ import (
 )
 
 // Host is the host that stands for the workspace in a browser. Its domain is
-// reserved and never resolves; requests for it are answered by whoever drives
-// the browser and reach no network.
+// reserved and never resolves; the program that drives the browser answers
+// requests for it, and they reach no network.
 const WorkspaceHost = "workspace.invalid"
 
 // Origin is the origin of every file of the workspace in a browser.

@@ -9,8 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// maxNames bounds the names of a shell's glob, which is more than a path has
-// room for in practice.
+// maxNames bounds the names of a shell's glob; real paths have fewer.
 const maxNames = 128
 
 // JudgeGlob judges what a shell may put in place of a glob: the strictest of
