@@ -153,8 +153,8 @@ func BenchmarkJudge(b *testing.B) {
 	}
 }
 
-// TestChanges holds that a read-only workspace denies changes by whoever uses no
-// tool as it denies the tool write, and that the lists of tools say nothing of it.
+// TestChanges checks that a read-only workspace denies changes without a tool
+// as it denies the tool write, and that the lists of tools do not affect that.
 func TestChanges(t *testing.T) {
 	for _, o := range []toolpolicy.Options{
 		{ReadOnly: true, ReadOnlyLayer: "agents.defaults"},
