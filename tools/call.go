@@ -89,7 +89,7 @@ func with[T any](ctx context.Context, c *call, input []byte, fn func(context.Con
 	return fn(ctx, in)
 }
 
-// request is the call as the conductor wants it.
+// request returns the call as a request to the manager.
 func (c *call) request() manager.Request {
 	s := c.session
 	return manager.Request{Who: s.Who, Flags: s.Flags, Subagent: s.Subagent, Ask: s.Ask, Tool: c.tool}

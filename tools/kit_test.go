@@ -76,8 +76,8 @@ func TestToolsOfASession(t *testing.T) {
 	}
 }
 
-// TestOutsideOfWalls holds that without a wall nothing is done, but for commands
-// where settings let them run on the host.
+// TestOutsideOfWalls checks that without a sandbox nothing is done, except for
+// commands where settings let them run on the host.
 func TestOutsideOfWalls(t *testing.T) {
 	for name, settings := range map[string]string{
 		"mode":             `"mode": "off"`,

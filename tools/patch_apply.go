@@ -24,9 +24,9 @@ type readerFunc func(path string) ([]byte, error)
 // Read implements [Reader].
 func (f readerFunc) Read(path string) ([]byte, error) { return f(path) }
 
-// A Result is what a patch makes of files. Whoever carries it out writes all
-// that is to be written first, and then takes away what [Result.Removed] names:
-// files may have changed names with each other.
+// A Result is the effect of a patch on files. The caller writes all files
+// first, and then removes those that [Result.Removed] names: files may have
+// exchanged names.
 type patchResult struct {
 	Changes []patchChange // in the order of the patch
 }

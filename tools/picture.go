@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// The bounds of a picture that agents are shown. Who is sent it decodes it, so
-// a few bytes must not stand for very many pixels.
+// The bounds of a picture for agents. The recipient decodes it, so a few bytes
+// must not stand for very many pixels.
 const (
 	pictureMaxBytes = 5 << 20
 	maxSide         = 16384    // pixels of one side

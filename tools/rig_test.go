@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// A rig is the tools of a session on some wall.
+// A rig is the tools of a session on some provider.
 type rig struct {
 	*Kit
 	t       testing.TB
@@ -37,7 +37,7 @@ type rig struct {
 
 const plain = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
 
-// nowhere has no images, which such walls do not need.
+// nowhere has no images, which such providers do not need.
 type nowhere struct{}
 
 func (nowhere) Volumes(context.Context, string) ([]string, error) { return nil, nil }
@@ -48,8 +48,9 @@ func (nowhere) Ensure(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }
 
-// answering has sandboxes that tell whether they stand, as walls with a guest
-// do: the conductor keeps their handles from call to call, and so their shells.
+// answering has sandboxes that report whether they run, as providers with a
+// guest do: the manager keeps their handles from call to call, and so their
+// shells.
 type answering struct{ sandbox.Provider }
 
 func (p answering) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
@@ -68,7 +69,7 @@ func (s standing) Files(ctx context.Context) (sandbox.Files, error) {
 	return s.Sandbox.(sandbox.FileServer).Files(ctx)
 }
 
-// newRig has a wall in memory.
+// newRig has a provider in memory.
 func newRig(t testing.TB, settings string, change ...func(*Options)) *rig {
 	t.Helper()
 	return raised(t, rigOptions(t, settings), change...)

@@ -2,10 +2,10 @@
 // of folders, paths, and lines that match. It is for agents to read, so every
 // answer is bounded, says what there is in all, and how to see more of it.
 //
-// The package is pure. What it shows comes from a sandbox and stays as it is
-// but for what would break the form: names that could be taken for other lines
-// are quoted, and bytes that are no UTF-8 are replaced, which the answer says.
-// Whoever writes to a terminal makes it safe for that.
+// The package is pure. What it shows comes from a sandbox and stays unchanged
+// except for what would break the format: names that could be taken for other
+// lines are quoted, and bytes that are no UTF-8 are replaced, which the answer
+// says. A caller that writes to a terminal must make it safe for that.
 
 package tools
 

@@ -3,9 +3,9 @@
 // out is said by package tools/schema; everything is done inside the sandbox of
 // the session, and nothing of the host is ever opened.
 //
-// A [Kit] holds the tools of one session. It decides nothing: which tools there
-// are is asked of the settings at each call, by the rules that the conductor's
-// gate has, and the gate judges each call again when it is carried out.
+// A [Kit] holds the tools of one session. It decides nothing: the settings say
+// at each call which tools exist, by the rules of the manager's gate, and the
+// gate judges each call again when it runs.
 package tools
 
 import (
@@ -39,7 +39,7 @@ var _ Conductor = (*manager.Manager)(nil)
 type Options struct {
 	Manager Conductor
 	// Running holds shells and commands in the background; nil has neither, and
-	// so neither exec nor process. It is closed by whoever made it.
+	// so neither exec nor process. Its creator closes it.
 	Running *running.House
 	// Browser opens a session in the browser of a scope; nil has none.
 	Browser func(ctx context.Context, who config.Who) (browser.Session, error)
@@ -73,16 +73,16 @@ func New(o Options) *Tools {
 	return &Tools{o: o, looks: keylock.Turns{Most: maxLooks}, pages: display.NewTabs(o.Browser)}
 }
 
-// Look is for who looks through folders of the sandbox name beside the tools: it
-// waits until there is room among the calls that do, or ctx ends. Who has looked
-// calls release, once.
+// Look is for callers that look through folders of the sandbox name beside the
+// tools: it waits until few enough calls do so, or until ctx ends. The caller
+// must call release once.
 func (t *Tools) Look(ctx context.Context, name string) (release func(), err error) {
 	return t.looks.Enter(ctx, name)
 }
 
 // Close ends the browser sessions that calls have left open. What runs in the
-// background belongs to its house. Calls that are at it are waited for, at most
-// until ctx ends.
+// background belongs to [Options.Running]. Close waits for running calls until
+// ctx ends.
 func (t *Tools) Close(ctx context.Context) error { return t.pages.Close(ctx) }
 
 // EndSession ends the browser session that calls of a session have left open.
@@ -106,10 +106,11 @@ type Kit struct {
 	session Session
 }
 
-// For returns the tools of a session. It makes nothing. An error says that the
-// session cannot be: its names or settings are wrong. A session that settings
-// leave outside of walls, without letting its commands run on the host, gets a
-// kit without tools, and every call of it is the error that says why.
+// For returns the tools of a session. It creates nothing. It returns an error
+// if the session cannot exist: its names or settings are wrong. A session that
+// settings leave without a sandbox, without letting its commands run on the
+// host, gets a kit without tools, and every call of it returns the error that
+// says why.
 func (t *Tools) For(_ context.Context, s Session) (*Kit, error) {
 	if _, err := t.o.Manager.Usable(s.Who, s.Flags); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local"
 )
 
-// onWalls runs a test on each real wall.
+// onWalls runs a test on each real provider.
 func onWalls(t *testing.T, settings string, fn func(t *testing.T, r *rig)) {
 	t.Run("docker", func(t *testing.T) { fn(t, newDocker(t, settings)) })
 	t.Run("local", func(t *testing.T) { fn(t, newLocal(t, settings)) })
@@ -76,7 +76,7 @@ func cleared(t testing.TB, engine *container.Engine, instance string) {
 	}
 }
 
-// newLocal has walls of bubblewrap.
+// newLocal has sandboxes of bubblewrap.
 func newLocal(t testing.TB, more string) *rig {
 	t.Helper()
 	testenv.Require(t, "local")

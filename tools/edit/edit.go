@@ -1,6 +1,6 @@
-// Package edit replaces exact pieces of a text: several edits in their order as
-// one step, all of them or none. It says where something almost is that is not
-// there, because whoever asked has to mend the edit.
+// Package edit replaces exact pieces of a text: several edits in their order
+// as one step, all of them or none. For a piece that is not found it reports
+// the nearest match, so that the caller can correct the edit.
 //
 // The package is pure. It works on bytes, so a file that is no valid text comes
 // out as it went in but for what was replaced. A byte order mark, the line

@@ -157,7 +157,7 @@ func (c *command) begin(ctx context.Context) (Status, error) {
 	return c.status(), nil
 }
 
-// admit makes room for a command.
+// admit registers a command within the bounds.
 func (h *House) admit(ctx context.Context, req manager.Request, o StartOptions) (*command, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -278,7 +278,8 @@ func (c *command) failure(err error) *sandbox.Error {
 	return &sandbox.Error{Code: sandbox.CodeInternal, Op: "run", Resource: c.id, Message: "the command failed", Err: err}
 }
 
-// crowd forgets what ended first where too many linger. The lock is held.
+// crowd forgets the commands that ended first when too many are kept. The lock
+// is held.
 func (h *House) crowd(who config.Who) {
 	have := h.sessions[who]
 	if have == nil {

@@ -63,8 +63,8 @@ func (i *input) Read(p []byte) (int, error) {
 	}
 }
 
-// write adds data as a whole, when there is room for it, and says with eof that
-// this was all.
+// write adds data as a whole, once it fits, and closes the input if eof is
+// set.
 func (i *input) write(ctx context.Context, data []byte, eof bool) error {
 	if len(data) > maxPending {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "write", Field: "data", Message: "is too much at once", Hint: "write at most 1 MiB at a time"}

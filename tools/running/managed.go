@@ -7,10 +7,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// managed is the conductor that a manager is.
+// managed is a manager as a manager client.
 type managed struct{ *manager.Manager }
 
-// Managed returns the conductor that m is.
+// Managed returns m as a [Conductor].
 func Managed(m *manager.Manager) Conductor { return managed{m} }
 
 // OpenShell implements [Conductor].

@@ -72,7 +72,7 @@ func newOutput(life context.Context, keep int64, take func(int64) bool) *output 
 }
 
 // room makes the ring of a stream larger for n bytes more, if it can be, and
-// returns how many fit at once so that attached ones lose nothing.
+// returns how many fit at once so that attached clients lose nothing.
 func (o *output) room(stream, n int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,8 +115,8 @@ func (o *output) add(stream int, p []byte) {
 	o.tell()
 }
 
-// await waits until half a ring more would make no attached client lose
-// output.
+// await waits until no attached client would lose output if half a ring more
+// were written.
 func (o *output) await(stream int) {
 	var timer *time.Timer
 	for {

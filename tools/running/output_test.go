@@ -76,7 +76,7 @@ func (s *slowly) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// TestAttachLosesNothing holds that a command waits for who is attached.
+// TestAttachLosesNothing checks that a command waits for an attached client.
 func TestAttachLosesNothing(t *testing.T) {
 	r := newRig(t, plain, func(o *running.Options) { o.Keep = 8 << 10 })
 	s := r.start("s", "sh", "-c", "echo up; read x; seq 1 50000")

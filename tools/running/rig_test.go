@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// A rig is a house on a manager whose wall is in memory.
+// A rig is a [running.House] on a manager whose provider is in memory.
 type rig struct {
 	*running.House
 	t      *testing.T
@@ -35,7 +35,7 @@ type rig struct {
 
 const plain = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
 
-// nowhere has no images, which such walls do not need.
+// nowhere has no images, which such providers do not need.
 type nowhere struct{}
 
 func (nowhere) Volumes(context.Context, string) ([]string, error) { return nil, nil }
@@ -46,8 +46,8 @@ func (nowhere) Ensure(context.Context, string, []string) (string, error) {
 	return "", errors.New("no images")
 }
 
-// answering is a provider whose handles tell whether they still answer, as those
-// of real walls do: only such a handle is kept from line to line.
+// answering is a provider whose handles report whether they still answer, as
+// those of real providers do: only such a handle is kept from line to line.
 type answering struct{ *fake.Provider }
 
 type answerer struct{ sandbox.Sandbox }

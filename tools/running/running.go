@@ -1,15 +1,16 @@
 // Package running keeps what outlives one call of a session: its shells, and
 // its commands in the background and on terminals.
 //
-// A [House] finds everything by who asks and by an id of 128 random bits, so
-// what belongs to another session is not found, in the same words as what never
-// was. It decides nothing about what may run: that is the conductor's part,
-// which judges each line and each command anew.
+// A [House] looks everything up by the caller's session and an id of 128
+// random bits, so what belongs to another session is not found, with the same
+// error as what never existed. It decides nothing about what may run: the
+// manager judges each line and each command anew.
 //
-// Everything is in memory and bounded: output is kept in rings, whose sizes are
-// taken from a tenant's share; so is the number of shells and commands of a
-// session and of a tenant. Who wants more gets [sandbox.CodeBudgetExceeded].
-// What runs ends with the program; nothing survives a restart.
+// Everything is in memory and bounded: output is kept in rings, whose sizes
+// are taken from a tenant's share; so is the number of shells and commands of
+// a session and of a tenant. A caller that wants more gets
+// [sandbox.CodeBudgetExceeded]. What runs ends with the program; nothing
+// survives a restart.
 package running
 
 import (
@@ -68,8 +69,8 @@ type Options struct {
 	Memory          int64 // the same of all commands, a quarter of it for such as begin; usually 256 MiB
 }
 
-// least is what a ring has at least, in bytes; whoever gets no more memory
-// keeps less of the output.
+// least is the minimum size of a ring, in bytes; a command that gets no more
+// memory keeps less of the output.
 const least = 4 << 10
 
 // A House holds shells and commands. It is safe for concurrent use, and has to
@@ -103,7 +104,7 @@ type tenant struct {
 
 var errClosing = errors.New("the program ends")
 
-// New returns a house without shells and commands.
+// New returns a House without shells and commands.
 func New(o Options) *House {
 	usual(&o.ShellsPerSession, 8)
 	usual(&o.CommandsPerSession, 16)
@@ -136,7 +137,7 @@ func usual[T int | int64 | time.Duration](n *T, value T) {
 	}
 }
 
-// sweeping forgets what is over, until the house is closed.
+// sweeping forgets what has ended, until h is closed.
 func (h *House) sweeping() {
 	defer close(h.swept)
 	every := min(max(min(h.o.IdleShell, h.o.Linger)/4, 10*time.Millisecond), time.Minute)

@@ -29,8 +29,9 @@ type ShellInfo struct {
 	Busy    bool      `json:"busy"` // a line runs or waits for its turn
 }
 
-// A shellKey finds a shell within its session. Who is judged in another way has
-// another main shell: what one leaves there the other would run.
+// A shellKey finds a shell within its session. Requests that are judged
+// differently have different main shells: what one leaves in its shell the
+// other would run.
 type shellKey struct{ id, judged string }
 
 // A shell is one that stays. What is not fixed is guarded by House.mu.
@@ -55,11 +56,12 @@ var (
 	errSessionEnded = errors.New("the session was ended")
 )
 
-// judgedAs is in what way the lines of a request are judged.
+// judgedAs returns a key of the settings under which the lines of a request are
+// judged.
 func judgedAs(req manager.Request) string {
 	text, err := json.Marshal([]any{req.Tool, req.Subagent, req.Unsandboxed, req.Ask, req.MustExist, req.Flags})
 	if err != nil {
-		return rand.Text() // unique to this caller
+		return rand.Text() // equal to no other key
 	}
 	return string(text)
 }
@@ -68,9 +70,10 @@ func judgedAs(req manager.Request) string {
 func newID() string { return strings.ToLower(rand.Text()) }
 
 // Line runs a line in the session's shell id, see [manager.Shell.Run]. The
-// shell "main", or empty, is opened when it is needed. Of req counts who asks
-// and how that is judged: Flags, Tool, Subagent, Unsandboxed, Ask, MustExist. Who
-// is judged otherwise has another shell "main", and does not find the others.
+// shell "main", or empty, is opened when it is needed. Of req only the session
+// and the settings that affect the judgement count: Flags, Tool, Subagent,
+// Unsandboxed, Ask, MustExist. A request that is judged differently has
+// another shell "main", and does not find the other shells.
 func (h *House) Line(ctx context.Context, req manager.Request, id string, l manager.Line) (manager.Outcome, error) {
 	id = cmp.Or(id, Main)
 	for {

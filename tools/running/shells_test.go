@@ -162,7 +162,8 @@ func TestShellsAreBounded(t *testing.T) {
 	}
 }
 
-// TestClose holds that the house takes nothing new, and ends everything.
+// TestClose checks that a closed House accepts nothing new, and ends
+// everything.
 func TestClose(t *testing.T) {
 	r := newRig(t, plain)
 	s := r.start("s", "cat")
