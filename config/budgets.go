@@ -41,10 +41,10 @@ func budgetOf(b grant.Budget) *BudgetSettings {
 	}
 }
 
-// boundTenant takes those bounds of a tenant out of the layers that are wider
-// than what a weaker layer says, and tells so. A tenant's account serves all
-// its agents, so one agent's entry must not open it beyond what the settings of
-// all say; and the strictest being in force does not depend on who asks.
+// boundTenant removes those bounds of a tenant from the layers that are wider
+// than what a weaker layer says, and reports each as a Notice. A tenant's
+// account serves all its agents, so one agent's entry must not widen it beyond
+// the settings for all; and the strictest bound is in force for every agent.
 func boundTenant(layers []layer) ([]layer, []Notice) {
 	var notices []Notice
 	least := map[string]int64{}

@@ -98,7 +98,7 @@ func (b *Builder) Workspace(dir string) *Builder {
 // Enabled says whether anything is sandboxed.
 func (b *Builder) Enabled(on bool) *Builder { b.layer.Enabled = &on; return b }
 
-// Provider sets the kind of wall: docker, local, auto, or one of
+// Provider sets the provider: docker, local, auto, or one of
 // [Builder.Providers].
 func (b *Builder) Provider(name string) *Builder { b.layer.Provider = &name; return b }
 
@@ -201,13 +201,13 @@ func (b *Builder) BlockForSubagents(rules ...string) *Builder {
 	return b.add(&b.commands().SubagentBlock, rules)
 }
 
-// ExcludeCommand has commands run outside of the wall, where AllowUnsandboxed
-// permits it.
+// ExcludeCommand has commands run outside of the sandbox, where
+// AllowUnsandboxed permits it.
 func (b *Builder) ExcludeCommand(rules ...string) *Builder {
 	return b.add(&b.commands().Excluded, rules)
 }
 
-// AllowUnsandboxed says whether anything may run outside of a wall at all.
+// AllowUnsandboxed says whether anything may run outside of a sandbox at all.
 func (b *Builder) AllowUnsandboxed(on bool) *Builder {
 	b.commands().AllowUnsandboxed = &on
 	return b

@@ -98,8 +98,8 @@ func always(notices ...Notice) []conditional {
 	return out
 }
 
-// withoutWall is what of the network settings is no wall beside a network of
-// the engine. The lists of rules are refused there.
+// withoutWall returns the network settings that isolate nothing beside a
+// network of the engine. The lists of rules are refused there.
 func withoutWall(network string) []ineffective {
 	var out []ineffective
 	for _, name := range []string{"allowPrivate", "allowPublic", "ask", "limits"} {

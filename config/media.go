@@ -117,8 +117,9 @@ func (p *problems) media(m *MediaSettings) {
 	}
 }
 
-// tenantFolder refuses a tenant that is a piece of a part: who may choose a name
-// could choose that of another folder.
+// tenantFolder refuses a folder in which the tenant is only a piece of a path
+// element: a tenant whose name is well chosen would then get the folder of
+// another.
 func (p *problems) tenantFolder(at, folder string) {
 	for part := range strings.SplitSeq(folder, "/") {
 		if part != tenantPart && strings.Contains(strings.ReplaceAll(part, "${", ""), "{") {

@@ -2,9 +2,9 @@
 // such as WebFetch(domain:example.com), Read(~/x/**), Edit(/src/**) or
 // Bash(npm run test:*), and says what they are in settings.
 //
-// Nothing is dropped in silence. What an allow cannot open is a [Notice]. A
-// deny that cannot be held is an error, as is an ask that would be lost, since
-// whoever wrote it counts on it.
+// Nothing is dropped silently. What an allow cannot open is a [Notice]. A deny
+// that cannot be enforced is an error, as is an ask that would be lost, since
+// its author relies on it.
 
 package config
 

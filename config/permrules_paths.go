@@ -12,9 +12,9 @@ import (
 // Rules write "//x" for an absolute path, "~/x" for one in the home, "/x" for
 // one in the folder of the settings file, and "./x" or "x" for one in the
 // working folder, which in a sandbox is the workspace. What follows is a
-// pattern of the kind that gitignore has: a name without a slash is meant in
-// every folder. A deny takes that; an allow takes a path only, as a wall
-// cannot open what matches a pattern.
+// pattern of the kind that gitignore has: a name without a slash matches in
+// every folder. A deny accepts a pattern; an allow accepts a path only,
+// because a sandbox cannot open what matches a pattern.
 func (im *permrulesImporter) path(content string, has, write bool) {
 	if !has || content == "*" || content == "**" {
 		im.everyFile()

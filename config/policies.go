@@ -18,16 +18,17 @@ import (
 // and settings do not say.
 type Inside struct {
 	FoldCase bool              // names that differ in case are one file there
-	Home     string            // the host's home, where walls may show it at its place; empty is unknown
+	Home     string            // the host's home, where sandboxes may show it at its place; empty is unknown
 	HostHome string            // the host's home, for the folders of the host that settings mount; empty is unknown
 	Env      map[string]string // replaces $VAR in rules for files
 }
 
-// PathPolicy returns what the settings of one call say about files, by their
-// names inside. ~ in a rule is the home inside and, unless the wall is sure
-// not to show it, that of the host. A rule that cannot be expanded is
-// [sandbox.CodeValidation] with its place: a deny must not go missing. What may be written there is the workspace, the home and the
-// temporary folders of the sandbox; the wall decides about all else anyway.
+// PathPolicy returns the policy that the settings of one call set for files,
+// by their names inside. ~ in a rule is the home inside and, unless the
+// provider is sure not to show it, that of the host. A rule that cannot be
+// expanded is [sandbox.CodeValidation] with its place: a deny must not go
+// missing. The workspace, the home and the temporary folders of the sandbox
+// are writable; the sandbox itself decides about every other path.
 func PathPolicy(r Resolved, in Inside) (*policypath.Policy, error) {
 	_, folders, err := memoryFolders(r, nil, true)
 	if err != nil {

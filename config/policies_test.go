@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// TestPathPolicyExpands holds that rules for files mean the files that the
-// wall takes them for: variables are replaced, ~ is the home inside and that
-// of the host.
+// TestPathPolicyExpands checks that rules for files match the files that the
+// sandbox applies them to: variables are replaced, ~ is the home inside and
+// that of the host.
 func TestPathPolicyExpands(t *testing.T) {
 	tests := []struct {
 		name, settings string

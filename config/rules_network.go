@@ -38,11 +38,12 @@ func networkErrors(r Resolved) []error {
 	return secretErrors(r)
 }
 
-// walled reports whether the way out is the only one: with any network of the
-// engine, programs can leave the proxy aside.
+// walled reports whether the egress proxy is the only route out: with any
+// network of the engine, programs can bypass the proxy.
 func (r Resolved) walled() bool { return r.Docker.Network == "" || r.Docker.Network == "none" }
 
-// aroundRules refuses rules for hosts that would look like a wall and be none.
+// aroundRules refuses rules for hosts that would look enforced and would not
+// be.
 func aroundRules(r Resolved, name string, given bool) error {
 	if !given || r.walled() {
 		return nil

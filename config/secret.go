@@ -123,8 +123,8 @@ func badSecretName(name string) (why, hint string) {
 	return "", ""
 }
 
-// reservedVariable reports whether a stand-in in the variable would break the
-// programs inside or their way out. name is in upper case.
+// reservedVariable reports whether a placeholder in the variable would break
+// the programs inside or their use of the egress proxy. name is in upper case.
 func reservedVariable(name string) bool {
 	for _, prefix := range []string{"LD_", "DYLD_", "BASH_", "SANDBOX_", "LC_", "GIT_CONFIG_"} {
 		if strings.HasPrefix(name, prefix) {
@@ -157,7 +157,7 @@ func (p *problems) secrets(secrets map[string]SecretSettings, at string) {
 	}
 }
 
-// A BoundSecret is one secret of a call, made ready for who reads it.
+// A BoundSecret is one secret of a call, prepared for its reader.
 type BoundSecret struct {
 	Name  string
 	Hosts []string     // canonical, as host or host:port, sorted

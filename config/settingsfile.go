@@ -1,9 +1,9 @@
 // Settingsfile: this part of the package finds and reads the settings file, and sees its changes.
 //
-// Settings decide what a sandbox may do, so whoever can write the file can
-// open the wall: a file that others than root and ourselves could have
-// written is refused, not read with a warning. What the bytes mean is the
-// business of package config, which reads no files.
+// Settings decide what a sandbox may do, so a user who can write the file can
+// open the sandbox: a file that users other than root and ourselves could have
+// written is refused, not read with a warning. Package config, which reads no
+// files, interprets the content.
 
 package config
 

@@ -18,9 +18,9 @@ const maxTries = 5
 // [config.Parse] is one.
 type settingsfileParse func(name string, data []byte) (*Settings, error)
 
-// A Source is a settings file whose changes are seen by the next who asks. It
-// looks at the file's state whenever it is asked, which takes a microsecond,
-// and reads only what has changed; it needs no goroutine and holds nothing
+// A Source is a settings file whose changes take effect at the next call. Each
+// call examines the file's state, which takes a microsecond, and reads the
+// file only when it has changed; a Source needs no goroutine and holds nothing
 // open. It is safe for concurrent use.
 type Source struct {
 	path  string // absolute

@@ -28,7 +28,7 @@ type TenantRules struct {
 // and are safe for concurrent use.
 type Tenants struct {
 	closed bool
-	rest   TenantRules // of who is not listed
+	rest   TenantRules // of tenants that are not listed
 	listed map[string]TenantRules
 }
 
