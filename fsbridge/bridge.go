@@ -73,9 +73,9 @@ func (b *Bridge) Locate(path string) (Place, error) {
 	return b.table.Locate(path)
 }
 
-// Inside returns a view that takes paths inside alone: a path of the host names
-// nothing there. It is for callers who may not learn what the host calls their
-// folders.
+// Inside returns a view that takes paths inside alone: a path of the host
+// names nothing there. It is for callers that must not learn the paths of
+// their folders on the host.
 func (b *Bridge) Inside() *Bridge {
 	inside := *b
 	inside.inside = true
@@ -90,10 +90,10 @@ func (b *Bridge) Paying(t Toll) *Bridge {
 	return &paying
 }
 
-// OnDisk returns a view, and so is every view of that, that tells the machine's
-// full disk from a bound of the sandbox: shared says of a folder of the host that
-// is mounted whether it lies on a disk with others, which no quota bounds. It is
-// asked when there is no room.
+// OnDisk returns a view whose errors distinguish the machine's full disk from
+// a bound of the sandbox; so do all views derived from it. shared reports
+// whether a mounted folder of the host lies on a disk with others, which no
+// quota bounds. It is called when there is no room.
 func (b *Bridge) OnDisk(shared func(host string) bool) *Bridge {
 	telling := *b
 	telling.shared = shared
@@ -112,7 +112,7 @@ func (b *Bridge) Refusing(refusal error) *Bridge {
 	return &refusing
 }
 
-// room returns err, or what is the matter where it is the machine that has no
+// room returns err, or a more precise error if it is the machine that has no
 // room at p.
 func (b *Bridge) room(p Place, err error) error {
 	var known *sandbox.Error

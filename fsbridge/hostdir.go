@@ -1,8 +1,8 @@
 // Hostdir: this part of the package serves a folder of the host with the interface that a
 // sandbox's files have, so that trees move between the two by the same code.
 //
-// Everything goes through os.Root: whatever links lie in the folder, and
-// whoever exchanges them meanwhile, nothing outside of it is read or written.
+// Everything goes through os.Root: nothing outside of the folder is read or
+// written, whatever links lie in it and even if they are exchanged meanwhile.
 // A link that stays in the folder is followed like anywhere else.
 
 package fsbridge

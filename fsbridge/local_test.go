@@ -19,9 +19,9 @@ import (
 // unprivileged is who runs the commands of a local sandbox when the test is root.
 const unprivileged = 54321
 
-// A local is a sandbox without walls for testing scripts: it runs commands as
-// an unprivileged user straight on this machine, with a PATH of its own. Like
-// an engine that carries JSON it passes arguments as valid UTF-8 only.
+// A local is a sandbox without isolation for testing scripts: it runs commands
+// as an unprivileged user straight on this machine, with a PATH of its own.
+// Like an engine that carries JSON it passes arguments as valid UTF-8 only.
 type local struct {
 	bin string // folder in which commands are looked up
 }

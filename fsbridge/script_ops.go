@@ -25,8 +25,8 @@ func (f *scriptFiles) Remove(ctx context.Context, path string, recursive bool) e
 	return f.at(ctx, "remove", path, removeScript, nil, flag(recursive))
 }
 
-// Clear implements [sandbox.Clearer]: the folders of the tree are opened to their
-// owner, who is the sandbox's user, one before the other.
+// Clear implements [sandbox.Clearer]: it makes the folders of the tree
+// accessible to their owner, the user of the sandbox, one after the other.
 func (f *scriptFiles) Clear(ctx context.Context, path string) error {
 	return f.at(ctx, "clear", path, clearScript, nil)
 }

@@ -50,7 +50,7 @@ func (f *scriptFiles) Read(ctx context.Context, path string, offset, limit int64
 	return s, nil
 }
 
-// A stream is the content of one file on its way out.
+// A stream is the content of one file that is being read.
 type stream struct {
 	pipe   *io.PipeReader
 	cancel context.CancelFunc

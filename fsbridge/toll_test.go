@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
-// gate is a toll that counts, and refuses every call once it is closed.
+// gate counts operations, and refuses all of them once it is closed.
 type gate struct {
 	closed  error
 	files   int
@@ -29,8 +29,8 @@ func (g *gate) Names(out, in int64) error {
 func (g *gate) In(r io.Reader) io.Reader  { return io.TeeReader(r, &g.in) }
 func (g *gate) Out(r io.Reader) io.Reader { return io.TeeReader(r, &g.out) }
 
-// TestToll holds that every view of a bridge that is paid for is paid for, and
-// that nothing at all is done by who may not.
+// TestToll checks that every view of a metered bridge is metered, and that a
+// caller without budget causes no operation at all.
 func TestToll(t *testing.T) {
 	rig := localRig(t, toolbox(t, "dash"))
 	g := &gate{}

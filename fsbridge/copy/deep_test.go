@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeepFolders holds that folders which are deeper than any path are left
-// out and named once, and that all else arrives.
+// TestDeepFolders checks that folders which are deeper than any path are left
+// out and named once, and that everything else arrives.
 func TestDeepFolders(t *testing.T) {
 	from, to := newFolder(t), newFolder(t)
 	must(t, os.MkdirAll(filepath.Join(from.dir, "top"), 0o755))

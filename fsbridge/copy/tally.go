@@ -30,8 +30,8 @@ type Count struct {
 	Bytes   int64 `json:"bytes"` // content of files
 }
 
-// A Left is something that was not taken along. The path was chosen by
-// whoever fills the tree: make it safe before showing it.
+// A Left is a file that was not copied. The author of the tree chose its path:
+// make it safe before showing it.
 type Left struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`

@@ -1,12 +1,12 @@
 // Tarstream: this part of the package moves trees in and out of a sandbox as tar archives.
 //
-// Archives stream: nothing is held but the entry that passes. What comes from
-// a sandbox or from a user is not trusted: on the way in every name is
-// relative and stays below the destination, links point below it, only
-// folders, regular files and links are made, and counts and sizes are
-// bounded. On top of that the files' transport confines every operation to
-// its mount. On the way out a file that grows or shrinks meanwhile is cut or
-// refused, never a malformed archive.
+// Archives stream: only the current entry is held. Content from a sandbox or a
+// user is not trusted. While unpacking, every name is relative and stays below
+// the destination, links point below it, only folders, regular files and links
+// are created, and counts and sizes are bounded. In addition the files'
+// transport confines every operation to its mount. While packing, a file that
+// grows or shrinks meanwhile is cut or refused, and never makes a malformed
+// archive.
 
 package copy
 
