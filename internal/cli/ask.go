@@ -25,8 +25,8 @@ type prompt struct {
 	out *os.File
 }
 
-// approver returns the approver of this call: the person at the terminal, or
-// [nobody], which denies.
+// approver returns the approver of this call: the person at the terminal.
+// Without a terminal the approver denies.
 func (a *app) approver() sandbox.Approver {
 	if !isTerminal(a.Stdin) || !isTerminal(a.Stderr) {
 		return nobody{}

@@ -210,7 +210,7 @@ func (a *app) tell(v any, text string) error {
 	return err
 }
 
-// pid is that of this process, for who wants to end it.
+// pid returns the id of this process, for a user who wants to end it.
 func pid() int { return os.Getpid() }
 
 // fields writes one line for each pair of name and value; empty values are

@@ -93,7 +93,8 @@ func TestBrowserJSONKeys(t *testing.T) {
 	}
 }
 
-// TestNothingIsSaidOfABrowserOfTheHost holds that its walls are not made up.
+// TestNothingIsSaidOfABrowserOfTheHost checks that no isolation is claimed for
+// a browser of the host.
 func TestNothingIsSaidOfABrowserOfTheHost(t *testing.T) {
 	f := withBrowser(newFakeLife())
 	f.desk.started = display.Started{Version: "Chrome 156", NotIsolated: true, Network: "none", Sandbox: true}

@@ -137,7 +137,7 @@ func checkText(j gate.Judgement, rules bool) string {
 	return b.String()
 }
 
-// part is as much of a text as a line of a table has room for.
+// part returns as much of a text as fits into a line of a table.
 func part(s string) string {
 	s = termsafe.Line(s)
 	if len(s) > maxPart {

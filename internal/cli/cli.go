@@ -162,7 +162,7 @@ func (a *app) hosted() (Options, error) {
 	return o, err
 }
 
-// conduct calls fn with a conductor and lets go of it afterwards.
+// conduct calls fn with a manager client and closes it afterwards.
 func (a *app) conduct(o Options, fn func(Conductor) error) error {
 	var err error
 	if o.Host, err = a.globals.daemon(); err != nil {

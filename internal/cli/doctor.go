@@ -24,7 +24,8 @@ type Check struct {
 	Fix    string `json:"fix"`    // empty when there is nothing to fix
 }
 
-// An Attempt is one way out that was tried from inside a sandbox.
+// An Attempt is one connection to the outside that was tried from inside a
+// sandbox.
 type Attempt struct {
 	Name    string `json:"name"`
 	What    string `json:"what"`

@@ -196,7 +196,7 @@ func itemRow(i evidence.Item) []string {
 	return []string{shownTime(r.Time), kind, r.Agent, r.Session, id, verdict, what, rule}
 }
 
-// passage is what is shown of the data of a decision of the way out.
+// passage holds what is shown of a decision of the egress proxy.
 type passage struct {
 	Phase, Verdict, Method, Host, Path, Rule, Error string
 	Port                                            uint16

@@ -46,7 +46,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// A fake is a backend and a conductor whose answers a test sets.
+// A fake is a backend and a manager client whose answers a test sets.
 type fake struct {
 	options Options // of the last call
 	err     error   // of making anything

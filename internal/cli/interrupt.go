@@ -209,8 +209,8 @@ func (in *interrupts) stop() {
 	in.cancel(context.Canceled)
 }
 
-// lend has a signal no longer end anything: who has it hears of it on the
-// channel, of several that come at once only once. back gives it back.
+// lend keeps a signal from ending anything: it arrives on the channel instead,
+// and several at once arrive only once. back undoes that.
 func (in *interrupts) lend(s syscall.Signal) (heard <-chan struct{}, back func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -223,7 +223,7 @@ func (in *interrupts) lend(s syscall.Signal) (heard <-chan struct{}, back func()
 	}
 }
 
-// handOn tells who has a signal of it, and whether anybody has.
+// handOn passes a signal to its borrower, and reports whether there is one.
 func (in *interrupts) handOn(s syscall.Signal) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -102,7 +102,7 @@ func (a *app) listTable(rows []manager.Row, foreign bool) *table {
 	return t
 }
 
-// imageCell is empty for a wall that is compared and has no image.
+// imageCell is empty for a compared sandbox without an image.
 func imageCell(r manager.Row) string {
 	if r.Image == "" && r.ImageMatch == nil && r.ConfigMatch != nil {
 		return ""

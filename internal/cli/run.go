@@ -188,7 +188,7 @@ func freshSession() string {
 	return "run-" + hex.EncodeToString(b[:])
 }
 
-// A runner is the way in which a conductor runs a request.
+// A runner is the way in which a manager client runs a request.
 type runner func(Conductor, context.Context, manager.Request) (manager.Outcome, error)
 
 // start connects the streams, runs the request and turns its outcome into

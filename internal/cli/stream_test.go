@@ -58,7 +58,7 @@ func TestStreamIsWhatIsWrittenWhole(t *testing.T) {
 	}
 }
 
-// TestStreamHoldsLittle holds that a long list goes out as it comes.
+// TestStreamHoldsLittle checks that a long list is printed while it arrives.
 func TestStreamHoldsLittle(t *testing.T) {
 	text := strings.Repeat("x", 1000)
 	for _, format := range []string{"json", "table"} {
