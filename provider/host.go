@@ -59,7 +59,7 @@ func (*Host) List(context.Context, sandbox.Filter) ([]sandbox.Info, error) { ret
 // Remove implements [sandbox.Provider].
 func (*Host) Remove(context.Context, string) error { return nil }
 
-// Open starts a guest that works in the workspace of s. Unlike that of a wall
+// Open starts a guest that works in the workspace of s. Unlike other providers
 // it needs no Create before.
 func (p *Host) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
 	fail := func(message string, err error) error {
@@ -131,7 +131,7 @@ func command(c sandbox.Command, s sandbox.Spec) (sandbox.Command, error) {
 	return c, err
 }
 
-// onHost returns the folder of the host that dir means: what a wall would
+// onHost returns the folder of the host that dir means: what a sandbox would
 // mount at or above it, else the folder of that name.
 func onHost(dir string, s sandbox.Spec) (string, error) {
 	best := sandbox.Mount{}

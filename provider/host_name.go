@@ -1,11 +1,11 @@
-// Host: this part of the package runs commands on the host itself: there is no wall.
+// The host provider runs commands on the host itself, without isolation.
 //
-// It exists for sessions that settings leave outside on purpose. What it
-// shares with walls is the guest, so that commands, their time limits and the
+// It exists for sessions that settings leave outside on purpose. It shares the
+// guest with the other providers, so that commands, their time limits and the
 // end of their process trees are the same; the guest, and with it everything
-// it starts, is the user that runs us and ends with us. Nothing is isolated:
-// of a Spec only the workspace, the environment and the limits of a command
-// hold, and nothing below docker of the settings does.
+// it starts, runs as our own user and ends with us. Nothing is isolated: of a
+// Spec only the workspace, the environment and the limits of a command hold,
+// and nothing below docker of the settings does.
 
 package provider
 

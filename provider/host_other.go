@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A Provider stands for commands without a wall where there is no guest that
-// could look after them: every call fails with [sandbox.CodeUnsupported].
+// A Host stands for commands without a sandbox on systems without a guest that
+// could supervise them: every call fails with [sandbox.CodeUnsupported].
 type Host struct{ sandbox.Provider }
 
 // New returns a Provider.

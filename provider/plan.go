@@ -22,9 +22,9 @@ type Plan struct {
 	// when the provider has no rules for paths.
 	Judge func(op sandbox.Operation, inside string) sandbox.Verdict
 
-	// Closes is for a provider without Judge that closes some paths by mounts
-	// of its own: what it does not allow is closed, and of all else it says
-	// nothing.
+	// Closes is for a provider without Judge that closes some paths by mounts of
+	// its own: what it does not allow is closed, and it says nothing about any
+	// other path.
 	Closes func(op sandbox.Operation, inside string) sandbox.Verdict
 }
 

@@ -1,6 +1,6 @@
-// Package provider maps names to kinds of wall. The map is an explicit list
-// that the program's wiring hands over: nothing registers itself, so what a
-// program can build is visible in one line of its main package.
+// Package provider maps names to providers. The map is an explicit list that
+// the program's wiring hands over: nothing registers itself, so what a program
+// can build is visible in one line of its main package.
 package provider
 
 import (
@@ -23,11 +23,11 @@ const AutoName = "auto"
 const HostName = "host"
 
 // probeTimeout bounds one probe, so that an engine that accepts connections
-// and never answers cannot stall the choice. It is long, because a wall on a
-// machine with much to do takes seconds, and must not count as missing.
+// and never answers cannot stall the choice. It is long, because a provider on
+// a busy machine takes seconds, and must not count as missing.
 const probeTimeout = 15 * time.Second
 
-// A Prober can tell cheaply whether its wall could be built now. Probe
+// A Prober can report cheaply whether it could build a sandbox now. Probe
 // returns nil when it could and the reason otherwise. A provider without it
 // counts as usable.
 type Prober interface {
@@ -41,8 +41,8 @@ type OptionProber interface {
 	ProbeWith(ctx context.Context, options map[string]any) error
 }
 
-// Probe asks p whether its wall could be built now with these options, where p
-// can tell.
+// Probe asks p whether it could build a sandbox now with these options, if p
+// is a [Prober].
 func Probe(ctx context.Context, p sandbox.Provider, options map[string]any) error {
 	switch pr := p.(type) {
 	case OptionProber:

@@ -133,8 +133,8 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// TestAutoEndOfContext holds that a caller who gives up is never handed
-// another, perhaps weaker wall.
+// TestAutoEndOfContext checks that a caller that gives up never gets another,
+// perhaps weaker provider.
 func TestAutoEndOfContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	hanging := probed{named{name: "docker"}, func(ctx context.Context) error {

@@ -1,5 +1,5 @@
-// Within: this part of the package holds what walls with our guest inside have in common: what
-// a Spec says for every command, and the lines that are run at each start.
+// Providers with our guest inside share the code here: the settings of a Spec
+// that hold for every command, and the lines that run at each start.
 
 package provider
 

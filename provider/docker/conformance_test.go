@@ -17,9 +17,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
-// TestConformance runs the suite of all walls on the real engine, with
-// "make test-all" over both ways to the guest. TestRelay and others use the
-// relay in every run.
+// TestConformance runs the suite of all providers on the real engine, with
+// "make test-all" over both transports to the guest. TestRelay and others use
+// the relay in every run.
 func TestConformance(t *testing.T) {
 	t.Run("socket", func(t *testing.T) { conformance(t, func(s sandbox.Spec) sandbox.Spec { return s }) })
 	t.Run("relay", func(t *testing.T) {

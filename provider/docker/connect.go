@@ -100,8 +100,8 @@ func sealedBefore(dir string, t time.Time) bool {
 	return st.Uid == 0 && t.After(sealed)
 }
 
-// socketDir is the host folder in which the guest makes its socket, or ""
-// when sockets cannot cross this wall.
+// socketDir is the host folder in which the guest makes its socket, or "" when
+// sockets cannot cross the sandbox's boundary.
 func socketDir(s sandbox.Spec) string {
 	for _, m := range s.Mounts {
 		if m.Role == sandbox.RoleSocket {

@@ -18,7 +18,8 @@ type crowdTime struct {
 	turns    float64       // 99th percentile of how often every caller was served while one waited
 }
 
-// crowd runs /bin/true by many callers at once, each several times in a row.
+// crowd runs /bin/true from many concurrent callers, each several times in a
+// row.
 func (s *scene) crowd(callers, each int) crowdTime {
 	s.t.Helper()
 	times, passed := make([]time.Duration, callers*each), make([]int64, callers*each)

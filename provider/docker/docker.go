@@ -1,10 +1,10 @@
-// Package docker builds walls out of Docker containers.
+// Package docker builds sandboxes out of Docker containers.
 //
-// A container is created from a pure plan (package container), runs the
-// guest as its first process, and is reached through the guest's socket in
-// a mounted folder, or, where sockets cannot cross the wall, through a
-// relay over one exec stream. Every Create and Open applies the rules of
-// package hardening once more, whatever the caller has checked before.
+// A container is created from a pure plan (package container), runs the guest
+// as its first process, and is reached through the guest's socket in a mounted
+// folder or, where sockets cannot cross the boundary, through a relay over one
+// exec stream. Every Create and Open applies the rules of package hardening
+// once more, whatever the caller has checked before.
 package docker
 
 import (
@@ -90,7 +90,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// A Provider is the wall named "docker". It is safe for concurrent use.
+// A Provider is the provider named "docker". It is safe for concurrent use.
 type Provider struct {
 	engine Engine
 	opts   Options
@@ -143,9 +143,9 @@ func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, erro
 	return p.engine.Inspect(ctx, name)
 }
 
-// List implements [sandbox.Provider]. A network of ours whose container is
-// gone stands for its sandbox, as [sandbox.StatusMissing], so that whoever
-// sweeps finds it.
+// List implements [sandbox.Provider]. A network of ours whose container was
+// removed stands for its sandbox, as [sandbox.StatusMissing], so that a
+// sweeper finds it.
 func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
 	// A container that is made after the networks were listed is seen; one
 	// that is gone by then has taken its network along.
@@ -170,9 +170,9 @@ func (p *Provider) Pause(ctx context.Context, name string) error {
 	return p.engine.Pause(ctx, name)
 }
 
-// Unpause implements [sandbox.Pauser]. A running sandbox is left alone. The
-// engine is asked to thaw at once and only then, where it refuses, what state
-// the sandbox is in: whoever thaws one waits for it.
+// Unpause implements [sandbox.Pauser]. It leaves a running sandbox alone. It
+// asks the engine to unpause first, and asks for the state of the sandbox only
+// when the engine refuses, because the caller is waiting.
 func (p *Provider) Unpause(ctx context.Context, name string) error {
 	err := p.engine.Unpause(ctx, name)
 	if err == nil || sandbox.IsNotFound(err) || ctx.Err() != nil {

@@ -89,7 +89,7 @@ func TestLateGuest(t *testing.T) {
 		if sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 			t.Errorf("got %v", err)
 		}
-		// Each relay waits some seconds, so that there is no room for many.
+		// Each relay waits some seconds, so only a few fit into the time.
 		if n := e.asked.Load(); n > 3 || time.Since(begin) > 2*patience {
 			t.Errorf("%d relays in %v", n, time.Since(begin))
 		}

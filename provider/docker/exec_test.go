@@ -163,7 +163,7 @@ func TestExec(t *testing.T) {
 	})
 }
 
-// full fills the sandbox with processes until it has room for hardly another.
+// full fills the sandbox with processes until hardly another fits.
 func full(t *testing.T, sb sandbox.Sandbox) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

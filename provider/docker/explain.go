@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
-// Plan implements [provider.Planner]. It tells what is closed in folders of
-// people; all else the Spec says by itself. A folder that the first use makes is
-// planned with when it is there.
+// Plan implements [provider.Planner]. It reports what is closed in folders of
+// people; the Spec itself says everything else. A folder that the first use
+// creates is part of the plan once it exists.
 func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, error) {
 	notes := p.limitNotes(ctx, s)
 	c, err := p.protection(ctx, s, nil)

@@ -9,9 +9,10 @@ import (
 )
 
 // Files implements [sandbox.FileServer]. Paths are absolute ones inside, and
-// each is kept to its mount of the Spec; a
-// read-only one is read-only here whoever owns what is in it. The files end with the handle. A
-// container whose guest has none is [sandbox.CodeUnsupported].
+// each is confined to its mount of the Spec; a read-only mount is read-only
+// here whatever the owner of its files. The files end with the handle. For a
+// container whose guest serves no files, Files returns
+// [sandbox.CodeUnsupported].
 func (h *handle) Files(context.Context) (sandbox.Files, error) {
 	table, err := fsbridge.NewMountTable(h.spec.Mounts, h.spec.Tmpfs)
 	if err != nil {

@@ -289,7 +289,7 @@ type zeroes struct{}
 
 func (zeroes) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestForwardFailures holds the errors of a real wall.
+// TestForwardFailures checks the errors of a real sandbox.
 func TestForwardFailures(t *testing.T) {
 	t.Parallel()
 	overBoth(t, "fail", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {

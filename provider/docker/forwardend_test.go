@@ -49,7 +49,7 @@ print(c.makefile().read())'`); out != "you said something" || code != 0 {
 	})
 }
 
-// flooder sends for ever to whoever connects, and reads nothing.
+// flooder sends for ever to every client, and reads nothing.
 const flooder = `
 import socket, threading
 s = socket.socket()
@@ -101,8 +101,8 @@ func TestForwardUnread(t *testing.T) {
 	})
 }
 
-// TestForwardWallFalls ends the wall, the session and the program in the
-// middle of a stream. Both ends hear of it in bounded time.
+// TestForwardWallFalls ends the sandbox, the session and the program in the
+// middle of a stream. Both ends notice it in bounded time.
 func TestForwardWallFalls(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(w *wall.Wall, s sandbox.Spec, sb sandbox.Sandbox, p sandbox.Process) error{

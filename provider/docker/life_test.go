@@ -257,7 +257,8 @@ func TestSomebodyElses(t *testing.T) {
 	}
 }
 
-// TestRefusedAtCreate holds that the provider itself refuses, whoever calls.
+// TestRefusedAtCreate checks that the provider itself refuses, for every
+// caller.
 func TestRefusedAtCreate(t *testing.T) {
 	t.Parallel()
 	r := wall.New(t)

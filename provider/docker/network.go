@@ -74,11 +74,11 @@ func (p *Provider) refuseOthersOwn(ctx context.Context, s sandbox.Spec) error {
 	return nil
 }
 
-// ownNetwork returns the id of the network of s: one that a create which was
-// killed has left, or a new one. Another process may make it at the same
-// time. It begins with the same range then, of which the engine is the judge;
-// who comes second takes the network of the first, and the name of the
-// container decides which of both goes on.
+// ownNetwork returns the id of the network of s: one that a killed create has
+// left, or a new one. Another process may create it at the same time. It then
+// begins with the same range, and the engine accepts only one; the second
+// process takes the network of the first, and the name of the container
+// decides which of both goes on.
 func (p *Provider) ownNetwork(ctx context.Context, s sandbox.Spec, hash string) (string, error) {
 	routes, err := p.opts.Routes()
 	if err != nil {

@@ -60,8 +60,8 @@ func processesOf(t testing.TB, pid int, counts func(words []string) bool) map[in
 	return found
 }
 
-// soon waits until ok says that it is so, at least for patience: whoever waits
-// holds that it comes, not how fast.
+// soon waits until ok returns true, at least for patience: its callers check
+// that the event comes, not how fast.
 func soon(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	within = max(within, patience)
@@ -101,9 +101,9 @@ func waited(t testing.TB, p sandbox.Process, within time.Duration, code sandbox.
 	}
 }
 
-// TestOutlastFall lets the wall fall in the middle of a command: the command
+// TestOutlastFall ends the sandbox in the middle of a command: the command
 // ends with an error in bounded time, its processes are gone, and the next
-// call works where there still is a wall.
+// call works where there still is a sandbox.
 func TestOutlastFall(t *testing.T) {
 	t.Parallel()
 	cli := func(args ...string) func(*wall.Wall, sandbox.Sandbox) error {

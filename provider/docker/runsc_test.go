@@ -12,7 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
-// gvisor changes s so that it runs on runsc, where no socket crosses the wall.
+// gvisor changes s so that it runs on runsc, where no socket crosses the
+// boundary.
 func gvisor(r *wall.Wall, s sandbox.Spec) sandbox.Spec {
 	r.T.Helper()
 	p, err := r.Engine.Posture(context.Background())
@@ -30,8 +31,8 @@ func gvisor(r *wall.Wall, s sandbox.Spec) sandbox.Spec {
 	return s
 }
 
-// TestRunsc holds that the wall works on gVisor, over the relay, with the
-// posture that fits it: a kernel of its own instead of our filter.
+// TestRunsc checks that the sandbox works on gVisor, over the relay, with the
+// hardening that fits it: a kernel of its own instead of our filter.
 func TestRunsc(t *testing.T) {
 	t.Parallel()
 	r := wall.New(t)

@@ -30,7 +30,7 @@ func shellContext(t testing.TB, ctx context.Context, s sandbox.Shell, text strin
 	return out.String(), errOut.String(), exit
 }
 
-// withoutSocket is s opened where sockets do not cross the wall.
+// withoutSocket is s opened where sockets do not cross the boundary.
 func withoutSocket(s sandbox.Spec) sandbox.Spec {
 	s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
 	return s

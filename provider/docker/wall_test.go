@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
-// TestInside looks at the wall from inside.
+// TestInside examines the sandbox from inside.
 func TestInside(t *testing.T) {
 	t.Setenv("HOST_SECRET_OF_TEST", "leak-me")
 	r := wall.New(t)
@@ -171,7 +171,7 @@ func TestTracing(t *testing.T) {
 	must(t, other.Signal(ctx, "KILL"))
 }
 
-// TestInspect looks at the wall from the engine's side.
+// TestInspect examines the sandbox through the engine.
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	r := wall.New(t)

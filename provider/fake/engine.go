@@ -1,4 +1,4 @@
-// Package fake is a wall in memory, for tests.
+// Package fake is a provider in memory, for tests.
 //
 // An [Engine] is the world: it holds the sandboxes, their processes and the
 // faults that a test injects. A [Provider] is one program's connection to it,
@@ -110,7 +110,7 @@ type box struct {
 // A boot is one run of a sandbox, from its start to its end.
 type boot struct {
 	ended   chan struct{}  // closed by Engine.stopLocked
-	onStart chan struct{}  // holds one token: whoever has it runs the OnStart lines
+	onStart chan struct{}  // holds one token: the caller that has it runs the OnStart lines
 	started time.Time      // fixed
 	thawed  chan struct{}  // closed unless paused; guarded by Engine.mu
 	paused  bool           // guarded by Engine.mu
@@ -175,7 +175,8 @@ func (e *Engine) startLocked(b *box) error {
 	return nil
 }
 
-// stopLocked ends everything in b. The commands learn that their wall fell.
+// stopLocked ends everything in b. The commands report that their sandbox
+// failed.
 func (e *Engine) stopLocked(b *box) {
 	if b.boot == nil {
 		return

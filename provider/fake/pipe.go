@@ -51,7 +51,7 @@ func newPipe() (*pipe, error) {
 	return &pipe{out, in, newShare(func() { in.Close() })}, nil
 }
 
-// close ends the pipe, whoever holds it.
+// close ends the pipe for all its holders.
 func (p *pipe) close() {
 	p.out.Close()
 	p.in.Close()
@@ -65,7 +65,7 @@ func (p *pipe) feed(r io.Reader) {
 	p.release()
 }
 
-// A reader is a process's end of a pipe for reading. Whoever made the pipe
+// A reader is a process's end of a pipe for reading. The creator of the pipe
 // closes it.
 type reader struct {
 	p    *Proc
@@ -86,7 +86,7 @@ func (r *reader) Read(b []byte) (int, error) {
 			r.p.yield(func() { r.file.SetReadDeadline(time.Time{}) })
 			continue
 		case errors.Is(err, os.ErrClosed):
-			err = io.EOF // whoever it belonged to has ended
+			err = io.EOF // the process it belonged to has ended
 		}
 		return n, err
 	}
@@ -131,7 +131,7 @@ func (p *Proc) yield(again func()) {
 	case <-time.After(time.Millisecond):
 	}
 	again()
-	select { // whoever is killed after this wakes it once more
+	select { // a process that is killed after this wakes it once more
 	case <-p.dead:
 		runtime.Goexit()
 	default:

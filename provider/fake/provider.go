@@ -228,7 +228,8 @@ func matches(f sandbox.Filter, i sandbox.Info) bool {
 		(f.Name == "" || f.Name == i.Name)
 }
 
-// validate refuses what every wall refuses. The full rules are hardening's.
+// validate refuses what every provider refuses. Package hardening has the full
+// rules.
 func validate(s sandbox.Spec) error {
 	refuse := func(code sandbox.Code, field, message string) error {
 		return &sandbox.Error{Code: code, Op: "create", Resource: s.Name, Field: field, Message: message}

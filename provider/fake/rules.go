@@ -27,7 +27,7 @@ func (p *Proc) Judge(op sandbox.Operation, path string) sandbox.Verdict {
 	return p.tree.handle.Judge(op, path)
 }
 
-// Witness lets the wall see that it has refused v to the process.
+// Witness reports to the sandbox that it has refused v to the process.
 func (p *Proc) Witness(v sandbox.Violation) {
 	e := p.engine()
 	e.mu.Lock()

@@ -15,7 +15,7 @@ import (
 type shell struct {
 	h    *handle
 	id   string
-	turn chan struct{} // holds one token: whoever has it runs a line
+	turn chan struct{} // holds one token: the caller that has it runs a line
 	shut chan struct{} // closed by Close
 
 	mu     sync.Mutex

@@ -44,7 +44,7 @@ func TestShellJobs(t *testing.T) {
 	say(t, sh, "false | true; echo $?; set -o pipefail; (exit 3) | true | :; echo $?; set +o pipefail; false | :; echo $?", 0, "0\n3\n0\n")
 	say(t, sh, "set -eo pipefail; false || (exit 4) | : || echo failed; set +eo pipefail", 0, "failed\n")
 	say(t, sh, "yes | head -n 1; x=$(yes | head -n 2 | wc -l); echo $x", 0, "y\n2\n")
-	say(t, sh, "echo $(echo a; (sleep 0.02; echo b) &)", 0, "a b\n") // whoever can write is waited for
+	say(t, sh, "echo $(echo a; (sleep 0.02; echo b) &)", 0, "a b\n") // every process that can write is waited for
 }
 
 // TestFunctionsOutliveTheShell holds that what a shell keeps works in the next

@@ -11,7 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
-// wayOutMutants break what the way out of a sandbox needs of its wall.
+// wayOutMutants break what the egress proxy of a sandbox needs of its
+// provider.
 func wayOutMutants() []mutant {
 	return []mutant{
 		{"a connection drops bytes", "a way out carries plain HTTP to an allowed host", with(broken{

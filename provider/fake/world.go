@@ -96,8 +96,8 @@ func (e *Engine) mountAll(b *box) (*memfsFS, error) {
 	return f, nil
 }
 
-// folderLocked returns what lies at source on the host. The first who asks
-// owns a folder that is not there yet.
+// folderLocked returns what lies at source on the host. The first caller owns
+// a folder that does not exist yet.
 func (e *Engine) folderLocked(source string, uid int) *memfsVolume {
 	v := e.folders[source]
 	if v == nil {

@@ -51,7 +51,7 @@ func closeDetached(r *rig) {
 	marker := newMarker()
 	c := r.h.Programs.Sleep(marker)
 	c.Detach = true
-	// Not gathered: whoever detaches does not read on.
+	// Not gathered: a detaching client does not read on.
 	if _, err := sb.Start(r.ctx, c); err != nil {
 		r.Fatalf("Start: %v", err)
 	}

@@ -1,4 +1,4 @@
-// Package providertest is the conformance suite for every kind of wall.
+// Package providertest is the conformance suite for every provider.
 //
 // A provider's own test calls [Run] with a [Harness] that says how to make
 // the provider and a Spec for it. Each sentence of the contracts in the root

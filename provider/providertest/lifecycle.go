@@ -240,7 +240,7 @@ func removeEnds(r *rig) {
 	if err := r.p.Remove(r.ctx, s.Name); err != nil {
 		r.Fatalf("Remove: %v", err)
 	}
-	// The result of the command is lost with the wall, or it was killed.
+	// The result of the command is lost with the sandbox, or it was killed.
 	if exit, err := r.wait(p); err != nil {
 		r.wantCode("Wait after Remove", err, sandbox.CodeUnavailable, sandbox.CodeNotFound)
 	} else if exit.Code == 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// limitChecks hold that each limit of a command bites, and that the end of the
-// command names it. How long output may be and how long a command may take is
-// up to the caller of a provider, who is package manager.
+// limitChecks check that each limit of a command is enforced, and that the end
+// of the command names it. The caller of a provider, package manager, bounds
+// the length of the output and the duration of a command.
 func limitChecks() []Check {
 	return []Check{
 		{Name: "a command beyond its memory is ended and told so", run: limitMemory},

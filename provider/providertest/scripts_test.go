@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-// onHost runs a portable program on the machine itself: the scripts are
-// tested without a wall, in every shell that is there.
+// onHost runs a portable program on the machine itself: the scripts are tested
+// without a sandbox, in every shell that is installed.
 func onHost(t *testing.T, c sandbox.Command, stdin string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errOut bytes.Buffer

@@ -93,12 +93,13 @@ func behindChecks() []Check {
 	}
 }
 
-// lost holds that p, whose wall fell, says so and does not make up a result.
+// lost checks that p, whose sandbox failed, says so and does not make up a
+// result.
 func (r *rig) lost(p sandbox.Process) {
 	r.Helper()
 	exit, err := r.wait(p)
 	if err == nil && exit.Signal == "KILL" {
-		return // it saw its program killed before the wall was gone
+		return // it saw its program killed before the sandbox was gone
 	}
 	r.wantCode("Wait of a command whose wall fell", err, sandbox.CodeUnavailable)
 }

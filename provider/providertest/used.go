@@ -45,8 +45,8 @@ func usedWhileRunning(r *rig) {
 	r.exit(idle)
 }
 
-// used asks a command what it has used, again where the wall did not answer in
-// its time: the machine may have others to serve.
+// used asks a command for its usage, and asks again if the sandbox did not
+// answer in time: the machine may be busy.
 func (r *rig) used(p running) sandbox.Rusage {
 	r.Helper()
 	m, ok := p.Process.(sandbox.Metered)

@@ -30,7 +30,7 @@ func wayOutChecks() []Check {
 	}
 }
 
-// A wayRig is a sandbox with a way out to a small internet.
+// A wayRig is a sandbox with an egress proxy to a small internet.
 type wayRig struct {
 	*netRig
 	net   *internet.Internet
@@ -227,7 +227,7 @@ func wayAlone(w *wayRig) {
 	wayHTTP(w)
 }
 
-// silent holds that whoever is behind c does not fetch for us.
+// silent checks that the peer of c does not fetch for us.
 func (w *wayRig) silent(c net.Conn) {
 	w.Helper()
 	at := w.net.At("http", internet.Files)
