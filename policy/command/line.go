@@ -1,5 +1,5 @@
-// Line: this part of the package reads what an agent wants a shell to run, and says which
-// programs that would be.
+// The line files parse a shell command line and list the programs that it
+// would run.
 //
 // [Parse] reads the text once, as bash does, and finds every simple command:
 // in lists, pipelines, compound commands, functions, substitutions and

@@ -1,4 +1,4 @@
-// Visit: this part of the package decides which addresses a browser may open.
+// The visit files decide which addresses a browser may open.
 //
 // An address is parsed once. [Rules.Judge] returns the one spelling that is
 // opened, shown and logged, so that no other code parses the text again and

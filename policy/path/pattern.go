@@ -1,7 +1,7 @@
-// Pattern: this part of the package reads the globs of path rules: the words of doublestar, of
-// which it makes patterns without braces, cut at their slashes. It is pure;
-// who judges a path by them, who looks on the host what they match, and who
-// writes them in other words, builds on the same reading.
+// This file parses the globs of path rules. It uses the syntax of doublestar
+// and expands a glob into patterns without braces, split at their slashes. It
+// does no I/O. The code that judges paths, the code that looks up matches on
+// the host and the code that translates patterns use the same parser.
 
 package path
 
