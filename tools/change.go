@@ -1,5 +1,5 @@
-// Change: this part of the package carries changes of several files out, all of them or none. It
-// works through [sandbox.Files], so wherever the files are.
+// The change files apply changes of several files, all of them or none. They
+// use [sandbox.Files] and so do not depend on where the files are.
 //
 // There is no transaction below: files are written one after another, and when
 // a later one fails the earlier ones are restored. The error says, for each

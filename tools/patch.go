@@ -1,6 +1,6 @@
-// Patch: this part of the package reads patches and says what they make of files. It takes two
-// forms into one model: unified diffs, as git and diff write them, and the form
-// between "*** Begin Patch" and "*** End Patch" that agents write.
+// The patch files parse patches and compute their effect on files. They parse
+// two formats into one model: unified diffs, as git and diff write them, and
+// the format between "*** Begin Patch" and "*** End Patch" that agents write.
 //
 // A patch is carried out as a whole or not at all, and nothing is guessed. A
 // hunk goes where its lines stand; if that is not the place that it names, it

@@ -1,5 +1,5 @@
-// Picture: this part of the package says how large a picture is, by its beginning and without
-// decoding it. It is pure; what it reads is untrusted.
+// The picture files read the size of a picture from its header, without
+// decoding it. They do no I/O; the data is untrusted.
 
 package tools
 

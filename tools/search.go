@@ -1,7 +1,7 @@
-// Search: this part of the package looks for lines in the files of a sandbox, through
+// The search files look for lines in the files of a sandbox, through
 // [sandbox.Files]. Files and patterns are untrusted: everything is bounded,
-// regular expressions are those of RE2, and links below the place where the
-// search begins are not followed.
+// regular expressions are those of RE2, and links below the start of the
+// search are not followed.
 
 package tools
 

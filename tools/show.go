@@ -1,6 +1,6 @@
-// Show: this part of the package writes what tools answer with: numbered lines of files, entries
-// of folders, paths, and lines that match. It is for agents to read, so every
-// answer is bounded, says what there is in all, and how to see more of it.
+// The show files render the answers of tools: numbered lines of files, entries
+// of folders, paths, and matching lines. Agents read them, so every answer is
+// bounded, says how much there is in total, and how to see more of it.
 //
 // The package is pure. What it shows comes from a sandbox and stays unchanged
 // except for what would break the format: names that could be taken for other

@@ -1,7 +1,7 @@
-// Near: this part of the package says where in a text something almost is that was looked for
-// and is not there, and what the difference is: line endings, blanks,
-// indentation, letters. It is what an agent needs to mend an edit or a patch
-// that does not fit, without reading the whole file again.
+// The near files find the nearest match of a text that is missing, and name
+// the difference: line endings, blanks, indentation, letters. With it an agent
+// can correct an edit or a patch that does not fit, without reading the whole
+// file again.
 //
 // The package is pure. Texts and what is looked for are untrusted: time and
 // memory grow with their sizes and never with the product of both, whatever
