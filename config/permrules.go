@@ -1,6 +1,6 @@
-// Permrules: this part of the package reads permission rules as agents on the host keep them,
+// The permrules files read permission rules as agents on the host keep them,
 // such as WebFetch(domain:example.com), Read(~/x/**), Edit(/src/**) or
-// Bash(npm run test:*), and says what they are in settings.
+// Bash(npm run test:*), and translate them into settings.
 //
 // Nothing is dropped silently. What an allow cannot open is a [Notice]. A deny
 // that cannot be enforced is an error, as is an ask that would be lost, since

@@ -1,4 +1,5 @@
-// Settingsfile: this part of the package finds and reads the settings file, and sees its changes.
+// The settingsfile files locate and read the settings file, and detect its
+// changes.
 //
 // Settings decide what a sandbox may do, so a user who can write the file can
 // open the sandbox: a file that users other than root and ourselves could have
