@@ -1,5 +1,5 @@
-// Fserr: this part of the package names what goes wrong in a file operation of a sandbox, the
-// same way for every transport.
+// This file defines the errors of file operations of a sandbox, the same for
+// every transport.
 //
 // The cause of each error is the errno of the kernel, so that callers can
 // tell cases apart with errors.Is: fs.ErrNotExist, fs.ErrExist (which ENOTEMPTY

@@ -1,6 +1,6 @@
-// Fsinfo: this part of the package describes files of a sandbox, the same way for every
-// transport. What it is given comes from inside and may be anything; the
-// transports check names before, with [IsName].
+// This file describes files of a sandbox, the same way for every transport.
+// Its input comes from inside and is untrusted; the transports check names
+// first, with [IsName].
 
 package fsbridge
 

@@ -1,5 +1,5 @@
-// Hostdir: this part of the package serves a folder of the host with the interface that a
-// sandbox's files have, so that trees move between the two by the same code.
+// The hostdir files serve a folder of the host with the interface that a
+// sandbox's files have, so that the same code copies trees between the two.
 //
 // Everything goes through os.Root: nothing outside of the folder is read or
 // written, whatever links lie in it and even if they are exchanged meanwhile.

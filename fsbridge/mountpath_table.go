@@ -1,4 +1,4 @@
-// Mountpath: this part of the package decides which mount of a sandbox a path belongs to.
+// The mountpath files decide which mount of a sandbox a path belongs to.
 //
 // Callers name files by the path inside (/workspace/a.txt), by the path on
 // the host that is mounted there (<workspaces>/x/a.txt), or relative to the

@@ -1,4 +1,4 @@
-// Script: this part of the package does file operations in a sandbox with shell scripts.
+// The script files do file operations in a sandbox with shell scripts.
 //
 // Every operation is one command, `sh -c SCRIPT sandbox-fs ARGUMENTS`, run
 // inside the sandbox with the sandbox's own identity. It needs a POSIX shell

@@ -1,4 +1,4 @@
-// Tarstream: this part of the package moves trees in and out of a sandbox as tar archives.
+// The tarstream files copy trees into and out of a sandbox as tar archives.
 //
 // Archives stream: only the current entry is held. Content from a sandbox or a
 // user is not trusted. While unpacking, every name is relative and stays below
