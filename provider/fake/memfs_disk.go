@@ -1,7 +1,7 @@
-// Memfs: this part of the package is a file system in memory with the rules of Linux, as far as
-// tests of sandboxes need them: modes and owners, symbolic and hard links,
+// The memfs files are a file system in memory with the rules of Linux, as far
+// as tests of sandboxes need them: modes and owners, symbolic and hard links,
 // pipes and devices as mere names, mounts, read-only mounts and mounts of a
-// bounded size. What fails, fails with the errno of the kernel.
+// bounded size. Operations fail with the errno of the kernel.
 //
 // A [Disk] holds volumes. An [FS] is what one sandbox sees: a root volume
 // with other volumes mounted into it. A [View] does operations, either freely

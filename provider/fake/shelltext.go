@@ -1,5 +1,4 @@
-// Shelltext: this part of the package makes shell texts ready for an interpreter that knows no
-// processes.
+// This file prepares shell texts for an interpreter that has no processes.
 //
 // The interpreter of mvdan.cc/sh runs subshells, pipelines and background
 // commands as goroutines of its own, about which its handlers learn nothing, and
