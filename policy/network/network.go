@@ -7,7 +7,7 @@
 //
 //  1. h, port, err := ParseTarget(what the program asked for)
 //  2. p.Judge(h, port): deny or ask ends it here. Nothing is looked up before,
-//     because a lookup is itself a way out.
+//     because a lookup itself sends data out of the sandbox.
 //  3. When h is a name, look it up once, and ask p.JudgeDial about each address.
 //  4. Dial an address that was allowed, and no other; h.String() is the name
 //     for TLS and for the Host header.
