@@ -30,7 +30,7 @@ func newInput(data []byte, over bool, hold func(n int64) bool) *input {
 	return &input{data: data, over: over, hold: hold, changed: make(chan struct{})}
 }
 
-// tell wakes those who wait. The lock is held.
+// tell wakes all waiters. The lock is held.
 func (i *input) tell() {
 	close(i.changed)
 	i.changed = make(chan struct{})

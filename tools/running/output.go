@@ -148,7 +148,8 @@ func (o *output) await(stream int) {
 	}
 }
 
-// slow are those attached who have more than n bytes to read. The lock is held.
+// slow returns the attached clients that have more than n bytes left to read.
+// The lock is held.
 func (o *output) slow(n int64) []*reader {
 	var out []*reader
 	for r := range o.attached {
@@ -167,7 +168,7 @@ func (o *output) wait() <-chan struct{} {
 	return o.changed
 }
 
-// tell wakes those who wait. The lock is held.
+// tell wakes all waiters. The lock is held.
 func (o *output) tell() {
 	if o.changed != nil {
 		close(o.changed)
