@@ -16,7 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// unprivileged is who runs the commands of a local sandbox when the test is root.
+// unprivileged is the user that runs the commands of a local sandbox when the
+// test runs as root.
 const unprivileged = 54321
 
 // A local is a sandbox without isolation for testing scripts: it runs commands

@@ -95,7 +95,7 @@ func TestWithoutSync(t *testing.T) {
 	if err := b.CreateExclusive(t.Context(), work+"/g", strings.NewReader("y"), 0); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("the second creation: %v", err)
 	}
-	// Who chose scripts gets no write that is less than one of the guest.
+	// A caller that chose scripts gets no write that is weaker than the guest's.
 	strict, err := fsbridge.OpenBy(t.Context(), sandbox.FSScript, &local{bin: toolbox(t, "dash", "sync", "link")}, mounts, nil)
 	must(t, err)
 	err = strict.Write(t.Context(), work+"/f", strings.NewReader("y"), sandbox.WriteOptions{})

@@ -71,7 +71,8 @@ func linkOutside(r *rig) {
 		r.refused("rename to "+name, r.Files.Rename(r.ctx, r.dir+"/mine", r.dir+name), true)
 	}
 	for _, o := range r.ops() {
-		// Who follows this link decides where it leads: perhaps into the mount.
+		// The process that follows this link determines where it leads: perhaps into the
+		// mount.
 		_ = o.run(r.dir + "/cwd" + r.out + "/file")
 	}
 	if after := r.sh(`cd "$1"; ls -laR`, r.out); after != before {
