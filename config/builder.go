@@ -122,7 +122,7 @@ func (b *Builder) FSTransport(t sandbox.FSTransport) *Builder { b.layer.FSTransp
 // Mode sets which sessions are sandboxed.
 func (b *Builder) Mode(m sandbox.Mode) *Builder { b.layer.Mode = &m; return b }
 
-// Scope sets who shares a sandbox.
+// Scope sets which calls share a sandbox.
 func (b *Builder) Scope(s sandbox.Scope) *Builder { b.layer.Scope = &s; return b }
 
 // Image sets the image of containers.
