@@ -181,9 +181,9 @@ func limitOpenFiles(r *rig) {
 	r.holdHit(exit, sandbox.LimitOpenFiles, sandbox.UnitFiles, bound)
 }
 
-// lookedAt waits until the wall has looked at what p holds. The contract is that
-// this is seen while it lasts, and nothing can be watched that says when; but
-// whoever looks answers questions about the use of p too, each with another look,
+// lookedAt waits until the sandbox has measured what p holds. The contract is
+// that this is seen while it lasts, and no event says when; but the code that
+// measures answers questions about the use of p too, each with another look,
 // and what is bounded is due in one that comes long after the last. The first
 // such look may have begun long ago, and the answer may come in the middle of the
 // second: the third answer after a while says that this is over.
