@@ -41,7 +41,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local"
-	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
@@ -262,7 +262,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 		Begin:        h.o.Begin,
 		Control:      h.records.control,
 		Host: manager.Host{
-			Home: h.world.Home, Env: h.env, WSL: preflight.IsWSL(preflight.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
+			Home: h.world.Home, Env: h.env, WSL: launch.IsWSL(launch.Release()), CPUs: runtime.NumCPU(), Memory: hostMemory(), Sensitive: h.world.Sensitive,
 			Guest: sync.OnceValues(h.guest), Trust: h.state.Trust, TrustWith: h.trusted, CanBound: h.canBound,
 			Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
 				return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name) // as package reach does

@@ -13,7 +13,7 @@ trap 'rm -f "$overlay"' EXIT
     separator=
     while IFS= read -r file; do
         case $file in
-            provider/local/seatbelt/* | provider/local/sandboxexec/*) continue ;;
+            provider/local/plan/* | provider/local/sandboxexec/*) continue ;;
         esac
         printf '%s"%s":""' "$separator" "$file" # an empty place deletes it
         separator=,

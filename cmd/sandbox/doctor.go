@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local"
-	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/prune"
 )
 
@@ -113,7 +113,7 @@ func wallChecks(o cli.Options, options map[string]any) []doctor.WallCheck {
 			return doctor.Fail, e.Field + ": " + e.Message, e.Hint
 		}})
 	}
-	for _, c := range preflight.Checks() {
+	for _, c := range launch.Checks() {
 		out = append(out, doctor.WallCheck{Name: c.Name, Look: func(ctx context.Context) (doctor.Status, string, string) {
 			f := c.Look(ctx, host)
 			return doctor.Status(f.Status), f.Detail, f.Fix

@@ -20,8 +20,8 @@ var pure = []string{
 	"./policy/network", "./confighash",
 	"./internal/jsonschema",
 	"./grant", "./policy/hardening",
-	"./policy/...", "./registry/pool", "./provider/local/bwrap", "./provider/local/plan",
-	"./provider/local/seatbelt", "./provider/seccomp/...", "./tenant", "./internal/termsafe", "./toolpolicy",
+	"./policy/...", "./registry/pool", "./provider/local/plan", "./provider/local/plan",
+	"./provider/local/plan", "./provider/seccomp/...", "./tenant", "./internal/termsafe", "./toolpolicy",
 	"./tools/edit", "./tools/schema",
 }
 

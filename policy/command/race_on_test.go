@@ -1,5 +1,5 @@
 //go:build race
 
-package command_test
+package command
 
 const raceEnabled = true

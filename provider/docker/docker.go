@@ -22,8 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/local/scan"
-	"github.com/bulkhead-dev/sandbox/provider/local/stub"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 )
 
 // Engine is what the provider needs of a Docker engine; *container.Engine is one.
@@ -97,9 +96,9 @@ type Provider struct {
 
 	turns keylock.Turns // by sandbox name: one Create or Open brings up at a time
 
-	stubs     func() (*stub.Dir, error)
+	stubs     func() (*hostscan.Placeholders, error)
 	protected sync.Mutex
-	scanners  map[string]*scan.Scanner // by sandbox name
+	scanners  map[string]*hostscan.Scanner // by sandbox name
 }
 
 // New returns a Provider on the engine.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/provider/local/protect"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 )
 
 // guard is what a handle knows of the protection of its container.
@@ -95,7 +95,7 @@ func (h *handle) mounts(ctx context.Context) (map[string]bool, error) {
 }
 
 // ready is Fits for a start through the handle: an error where nothing may run.
-func (h *handle) ready(ctx context.Context) (*protection, protect.Facts, error) {
+func (h *handle) ready(ctx context.Context) (*protection, hostscan.Facts, error) {
 	h.guard.mu.Lock()
 	fresh := h.guard.none || time.Since(h.guard.at) < freshFor
 	h.guard.mu.Unlock()
@@ -105,13 +105,13 @@ func (h *handle) ready(ctx context.Context) (*protection, protect.Facts, error) 
 			err = &sandbox.Error{Code: sandbox.CodeBusy, Op: "start", Resource: h.info.Name, Message: why, Hint: "apply it with: sandbox recreate " + h.info.Name}
 		}
 		if err != nil {
-			return nil, protect.Facts{}, err
+			return nil, hostscan.Facts{}, err
 		}
 	}
 	h.guard.mu.Lock()
 	defer h.guard.mu.Unlock()
 	if h.guard.now == nil {
-		return nil, protect.Facts{}, nil
+		return nil, hostscan.Facts{}, nil
 	}
 	return h.guard.now, h.guard.now.before(h.guard.mounted), nil
 }
@@ -129,7 +129,7 @@ const holdWithin = 2 * time.Minute
 
 // watched returns p, after whose end it is looked for what it has made for git
 // on the host.
-func (h *handle) watched(p sandbox.Process, c *protection, before protect.Facts) sandbox.Process {
+func (h *handle) watched(p sandbox.Process, c *protection, before hostscan.Facts) sandbox.Process {
 	if c == nil {
 		return p
 	}
@@ -141,7 +141,7 @@ type process struct {
 	sandbox.Process
 	h      *handle
 	c      *protection
-	before protect.Facts
+	before hostscan.Facts
 	once   sync.Once
 	mu     sync.Mutex
 	found  []sandbox.Violation

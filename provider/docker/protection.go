@@ -11,10 +11,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/provider/local/protect"
-	"github.com/bulkhead-dev/sandbox/provider/local/scan"
-	"github.com/bulkhead-dev/sandbox/provider/local/world"
 )
 
 // A protection is what has to be closed for writing in the folders of people
@@ -28,10 +26,10 @@ type protection struct {
 	mounts []sandbox.Mount // in order, parents first
 	masks  []mask          // likewise
 	rules  map[string]string
-	facts  protect.Facts
-	search scan.Request
-	ruled  scan.Request // for what the patterns of rules mean
-	denies []plan.Deny  // what rules close by path
+	facts  hostscan.Facts
+	search hostscan.Request
+	ruled  hostscan.Request // for what the patterns of rules mean
+	denies []plan.Deny      // what rules close by path
 	opens  []plan.Open
 	notes  []string
 }
@@ -55,7 +53,7 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec, masked func(i
 	}
 	at := p.opts.World()
 	c := &protection{rules: map[string]string{}}
-	q := protect.Request{Home: p.opts.Home}
+	q := hostscan.ProtectRequest{Home: p.opts.Home}
 	ours := func(dir string) bool {
 		return slices.ContainsFunc(at.Workspaces, func(w string) bool { return below(dir, w) })
 	}
@@ -100,8 +98,8 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec, masked func(i
 	c.search.Roots = slices.Compact(c.search.Roots)
 	slices.Sort(q.Writable)
 	q.Writable = slices.Compact(q.Writable)
-	c.search.Find = protect.Finds()
-	q.Git = protect.UserGit(q.Home, os.Getenv)
+	c.search.Find = hostscan.Finds()
+	q.Git = hostscan.UserGit(q.Home, os.Getenv)
 	return c, c.look(ctx, p, s, q, masked)
 }
 
@@ -110,13 +108,13 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec, masked func(i
 func (c *protection) rule(s sandbox.Spec) {
 	slices.Sort(c.ruled.Roots)
 	c.ruled.Roots = slices.Compact(c.ruled.Roots)
-	denies, globs := world.Denied(s)
+	denies, globs := hostscan.Denied(s)
 	for _, d := range denies {
 		if slices.ContainsFunc(c.views, func(v plan.View) bool { return below(d.Path, v.Source) || below(v.Source, d.Path) }) {
 			c.denies = append(c.denies, d)
 		}
 	}
-	c.opens = world.Opens(s)
+	c.opens = hostscan.Opens(s)
 	c.ruled.Globs, c.ruled.Denied = globs, c.denies
 	for _, o := range c.opens {
 		if o.Read {
@@ -151,18 +149,18 @@ func (c *protection) match(ctx context.Context, p *Provider, name string, masked
 const rulesSuffix = " rules"
 
 // look fills in what the host says.
-func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q protect.Request, masked func(string) bool) error {
-	var rules protect.Rules
+func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q hostscan.ProtectRequest, masked func(string) bool) error {
+	var rules hostscan.Rules
 	if len(c.search.Roots) > 0 {
 		found, err := p.scanner(s.Name).Scan(ctx, c.search)
 		if err != nil {
 			return err
 		}
 		q.Found = found.Found
-		if c.facts, err = protect.Look(q); err != nil {
+		if c.facts, err = hostscan.Look(q); err != nil {
 			return err
 		}
-		rules = protect.Decide(c.facts)
+		rules = hostscan.Decide(c.facts)
 	}
 	matched, err := c.match(ctx, p, s.Name, masked)
 	if err != nil {
@@ -181,7 +179,7 @@ func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q pr
 		c.added = append(c.added, v.Target)
 	}
 	w := plan.World{Views: c.views, Denies: slices.Concat(c.denies, matched, rules.Denies), Opens: c.opens}
-	if _, c.plan, err = plan.Draw(w, world.Disk{Stub: stubs.Is}); err != nil {
+	if _, c.plan, err = plan.Draw(w, hostscan.Disk{Stub: stubs.Is}); err != nil {
 		return err
 	}
 	c.notes = slices.Concat(c.notes, rules.Notes, c.plan.Notes)
@@ -322,16 +320,16 @@ func (c *protection) lost(mounted map[string]bool) (place, rule string, grave bo
 // nested reports whether the host's path lies in a repository below a folder
 // that is mounted, and not in one that is it.
 func (c *protection) nested(host string) bool {
-	return slices.ContainsFunc(c.facts.Repos, func(r protect.Repo) bool {
+	return slices.ContainsFunc(c.facts.Repos, func(r hostscan.Repo) bool {
 		return below(host, r.Place) && !slices.Contains(c.search.Roots, r.Place)
 	})
 }
 
 // before returns the facts about repositories that mounts close: what becomes of
 // others is looked through when a command has ended.
-func (c *protection) before(mounted map[string]bool) protect.Facts {
+func (c *protection) before(mounted map[string]bool) hostscan.Facts {
 	f := c.facts
-	f.Repos = slices.DeleteFunc(slices.Clone(f.Repos), func(r protect.Repo) bool {
+	f.Repos = slices.DeleteFunc(slices.Clone(f.Repos), func(r hostscan.Repo) bool {
 		return !slices.Contains(c.search.Roots, r.Place) && slices.ContainsFunc(c.mounts, func(m sandbox.Mount) bool {
 			readOnly, there := mounted[m.Target]
 			return below(m.Source, r.Place) && m.ReadOnly && !(there && readOnly)
@@ -342,7 +340,7 @@ func (c *protection) before(mounted map[string]bool) protect.Facts {
 
 // hold looks for what code inside has made for git on the host, takes away what
 // would run something, and returns what it has found.
-func (c *protection) hold(ctx context.Context, p *Provider, name string, before protect.Facts) ([]sandbox.Violation, error) {
+func (c *protection) hold(ctx context.Context, p *Provider, name string, before hostscan.Facts) ([]sandbox.Violation, error) {
 	if len(c.search.Roots) == 0 {
 		return nil, nil
 	}
@@ -350,10 +348,10 @@ func (c *protection) hold(ctx context.Context, p *Provider, name string, before 
 	if err != nil {
 		return nil, err
 	}
-	list, err := protect.Hold(before, found.Found)
+	list, err := hostscan.Hold(before, found.Found)
 	var out []sandbox.Violation
 	for _, one := range list {
-		rule := protect.RulePlanted + ": " + one.Why
+		rule := hostscan.RulePlanted + ": " + one.Why
 		if one.Held != "" {
 			rule += "; it is kept as " + path.Base(one.Held)
 		}

@@ -17,9 +17,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/provider/local/scan"
-	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 )
 
 // What a mount closes has to be there, so what is missing is made for as long as
@@ -49,8 +48,8 @@ func (p *Provider) recordOf(name string) string {
 }
 
 // openStubs opens the records of stubs.
-func (p *Provider) openStubs() (*stub.Dir, error) {
-	d, err := stub.Open(filepath.Join(p.opts.Protection, "stubs"))
+func (p *Provider) openStubs() (*hostscan.Placeholders, error) {
+	d, err := hostscan.OpenPlaceholders(filepath.Join(p.opts.Protection, "stubs"))
 	if err == nil {
 		d.Owned = true
 	}
@@ -59,14 +58,14 @@ func (p *Provider) openStubs() (*stub.Dir, error) {
 
 // scanner returns what looks through the folders of a sandbox, which remembers
 // what it saw.
-func (p *Provider) scanner(name string) *scan.Scanner {
+func (p *Provider) scanner(name string) *hostscan.Scanner {
 	p.protected.Lock()
 	defer p.protected.Unlock()
 	if p.scanners == nil {
-		p.scanners = map[string]*scan.Scanner{}
+		p.scanners = map[string]*hostscan.Scanner{}
 	}
 	if p.scanners[name] == nil {
-		p.scanners[name] = scan.New(scan.Limits{})
+		p.scanners[name] = hostscan.New(hostscan.Limits{})
 	}
 	return p.scanners[name]
 }

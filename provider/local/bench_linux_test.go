@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // BenchmarkPlan is what each command costs before it starts.
@@ -36,7 +36,7 @@ func BenchmarkPlan(b *testing.B) {
 		Filesystem: sandbox.FilesystemRules{DenyRead: rules, DenyWrite: rules},
 	}
 	p := New(Options{State: b.TempDir()})
-	pl := newPlanner(newSite(p, record.Definition{Name: s.Name}), s)
+	pl := newPlanner(newSite(p, launch.Definition{Name: s.Name}), s)
 	for b.Loop() {
 		if _, err := pl.plan(context.Background()); err != nil {
 			b.Fatal(err)

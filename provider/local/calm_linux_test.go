@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
-	"github.com/bulkhead-dev/sandbox/provider/local/calm"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // calmPlanner returns a planner that no longer looks, and its workspace.
@@ -41,7 +41,7 @@ func calmPlanner(t testing.TB) (*planner, string) {
 	p := New(Options{State: filepath.Join(base, "state"), World: func() hardening.World {
 		return hardening.World{Home: home, Workspaces: []string{filepath.Join(base, "workspaces")}}
 	}})
-	pl := newPlanner(newSite(p, record.Definition{Name: s.Name}), s)
+	pl := newPlanner(newSite(p, launch.Definition{Name: s.Name}), s)
 	t.Cleanup(pl.close)
 	for range 8 {
 		if _, err := pl.plan(context.Background()); err != nil {
@@ -102,7 +102,7 @@ func TestMountElsewhereLeavesTheHostCalm(t *testing.T) {
 		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
 			t.Fatal(err)
 		}
-		if got != calm.Quiet {
+		if got != hostscan.Quiet {
 			t.Fatalf("state %d after a mount that no rule is about", got)
 		}
 	}

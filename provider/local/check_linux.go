@@ -11,15 +11,14 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
-	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
 // prove compares what the kernel says is mounted in the wall with the plan.
 // Nothing but the guest has run in it yet.
 func (w *wall) prove() error {
-	host, err := mountwatch.Mounts()
+	host, err := hostscan.MountTable()
 	if err != nil {
 		return err
 	}
@@ -32,7 +31,7 @@ func (w *wall) prove() error {
 	if err != nil {
 		return err
 	}
-	return bwrap.Prove(w.plan, mask, host, inside)
+	return plan.SelfCheck(w.plan, mask, host, inside)
 }
 
 // check asks the guest, which has tried the wall from inside as a command of

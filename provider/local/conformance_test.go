@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider/local"
-	"github.com/bulkhead-dev/sandbox/provider/local/procs"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
@@ -67,7 +67,7 @@ func (r *rig) kill(t testing.TB, p sandbox.Provider, name string) {
 	defer done()
 	info, err := p.Inspect(ctx, name)
 	must(t, err)
-	id, err := procs.Of(info.PID)
+	id, err := launch.Of(info.PID)
 	must(t, err)
 	must(t, id.Kill(ctx))
 }

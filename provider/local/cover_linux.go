@@ -3,7 +3,6 @@ package local
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
@@ -24,7 +23,7 @@ type lying struct {
 // coverOf looks at what the mounts of p are going to lie on.
 func coverOf(p plan.Plan) cover {
 	var c cover
-	c.closed, c.ways = bwrap.Covered(p)
+	c.closed, c.ways = plan.Covered(p)
 	for _, path := range c.closed {
 		c.lies = append(c.lies, lyingAt(path))
 	}
@@ -53,7 +52,7 @@ func (w *wall) lost() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bwrap.Lost(w.plan, w.cover.built, now)
+	return plan.Lost(w.plan, w.cover.built, now)
 }
 
 // covers reports whether each mount lies on what is now at its place on the

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local"
-	"github.com/bulkhead-dev/sandbox/provider/local/procs"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // doomedEnv makes the test binary the program that puts up a wall and waits
@@ -96,7 +96,7 @@ func killedOrchestrator(t *testing.T, sweep bool) {
 	if _, err := fmt.Sscan(text, &pid); err != nil {
 		t.Fatal(err)
 	}
-	first, err := procs.Of(pid)
+	first, err := launch.Of(pid)
 	must(t, err)
 	stubs := listing(t, r.home)
 	p := r.provider(t)
@@ -176,7 +176,7 @@ func TestTwoProgramsOnOneState(t *testing.T) {
 	r.leaks(t)
 }
 
-func alive(t *testing.T, id procs.ID) bool {
+func alive(t *testing.T, id launch.ID) bool {
 	t.Helper()
 	up, err := id.Alive()
 	must(t, err)

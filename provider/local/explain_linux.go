@@ -7,11 +7,9 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
-	"github.com/bulkhead-dev/sandbox/provider/local/world"
 )
 
 // Plan implements [provider.Planner]. Folders of ours that the first use
@@ -24,7 +22,7 @@ func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, err
 	if err != nil {
 		return provider.Plan{}, err
 	}
-	out := provider.Plan{Layers: layers(s, set), Notes: append(Notes(s), limitNotes(s, preflight.RealHost(set.bwrap).Filters)...)}
+	out := provider.Plan{Layers: layers(s, set), Notes: append(Notes(s), limitNotes(s, launch.RealHost(set.bwrap).Filters)...)}
 	made, err := p.foresee(ctx, s)
 	if err != nil {
 		return out, err
@@ -69,7 +67,7 @@ func (p *Provider) Command(ctx context.Context, s sandbox.Spec, argv ...string) 
 	if err != nil {
 		return nil, err
 	}
-	args := bwrap.Args(made.plan, bwrap.Options{
+	args := plan.BwrapArgs(made.plan, plan.BwrapOptions{
 		MaskFile: mask, UID: s.UID, GID: s.GID, Hostname: hostname, Env: map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir},
 		Workdir: s.Workdir, BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
 	})
@@ -78,7 +76,7 @@ func (p *Provider) Command(ctx context.Context, s sandbox.Spec, argv ...string) 
 
 // foresee plans the wall of s without a definition of it.
 func (p *Provider) foresee(ctx context.Context, s sandbox.Spec) (planned, error) {
-	site := newSite(p, record.Definition{Name: s.Name, Owner: s.Owner, Kind: s.Kind})
+	site := newSite(p, launch.Definition{Name: s.Name, Owner: s.Owner, Kind: s.Kind})
 	return newPlanner(site, s).planOn(ctx, wished{ours: ourFolders(s)})
 }
 
@@ -95,7 +93,7 @@ func ourFolders(s sandbox.Spec) []string {
 
 // A wished host is this one with our folders in it.
 type wished struct {
-	world.Disk
+	hostscan.Disk
 	ours []string
 }
 

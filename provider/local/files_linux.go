@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/provider/local/world"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 )
 
 // Files implements [sandbox.FileServer]. Paths are absolute ones inside, and
@@ -48,7 +48,7 @@ func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
 	if f.seat == s {
 		return s, f.served, nil
 	}
-	table, err := fsbridge.NewMountTable(world.Mounts(f.h.spec, s.wall.world), f.h.spec.Tmpfs)
+	table, err := fsbridge.NewMountTable(hostscan.Mounts(f.h.spec, s.wall.world), f.h.spec.Tmpfs)
 	if err == nil {
 		f.served, err = f.serve(s, table)
 	}

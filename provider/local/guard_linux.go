@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
-	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
 // guardAfter is how long a wall stands before it has a guard. What is over by
@@ -25,7 +25,7 @@ const guardAfter = 50 * time.Millisecond
 type guarding struct {
 	mu    sync.Mutex
 	soon  *time.Timer
-	guard *mountwatch.Guard
+	guard *hostscan.Guard
 	over  bool
 }
 
@@ -99,7 +99,7 @@ func (w *wall) guarded() (enough bool) {
 // as /etc/passwd, which many programs replace. The next command finds a new
 // wall all the same.
 func (w *wall) public(target string) bool {
-	if !bwrap.ShowsOnly(w.plan, target) {
+	if !plan.ShowsOnly(w.plan, target) {
 		return false
 	}
 	// Of what is missing it is not known what comes in its place.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // A handle is an open local sandbox. It has a seat in one wall for what comes
@@ -41,7 +41,7 @@ type seat struct {
 func (h *handle) Info() sandbox.Info {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return infoOf(h.site.def, []record.Wall{h.seat.wall.noted})
+	return infoOf(h.site.def, []launch.Record{h.seat.wall.noted})
 }
 
 // sit takes a seat in the wall that is wanted now. The caller has its turn.

@@ -9,15 +9,15 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // noBwrap says that there is no bubblewrap at path, and how to get it.
 func noBwrap(path string, cause error) error {
 	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: path, Message: "there is no bubblewrap, of which local walls are made", Err: cause}
-	for _, c := range preflight.Checks() {
+	for _, c := range launch.Checks() {
 		if c.Name == "bwrap" {
-			e.Hint = c.Look(context.Background(), preflight.RealHost(path)).Fix
+			e.Hint = c.Look(context.Background(), launch.RealHost(path)).Fix
 		}
 	}
 	return e
@@ -48,7 +48,7 @@ func (p *Provider) findBwrap(named string) (string, error) {
 // refuseRelease refuses kernels that only look like Linux: no wall can be
 // built on them, whatever else is installed.
 func refuseRelease(release string) error {
-	if !preflight.IsWSL1(release) {
+	if !launch.IsWSL1(release) {
 		return nil
 	}
 	return &sandbox.Error{
@@ -59,7 +59,7 @@ func refuseRelease(release string) error {
 
 // explainBwrap adds to e what bubblewrap's words mean for the machine.
 func explainBwrap(e *sandbox.Error, stderr string) *sandbox.Error {
-	why, fix := preflight.RealHost("").Explain(stderr)
+	why, fix := launch.RealHost("").Explain(stderr)
 	e.Message += ": " + why
 	e.Hint = fix
 	return e
@@ -87,11 +87,11 @@ func (p *Provider) ProbeWith(ctx context.Context, options map[string]any) error 
 	if err := p.trusted(host.Bwrap, nil); err != nil {
 		return err
 	}
-	for _, c := range preflight.Checks() {
+	for _, c := range launch.Checks() {
 		if err := ended(ctx, "probe"); err != nil {
 			return err
 		}
-		if f := c.Look(ctx, host); f.Status == preflight.Fail {
+		if f := c.Look(ctx, host); f.Status == launch.StatusFail {
 			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "probe", Resource: c.Name, Message: termsafe.Line(f.Detail), Hint: f.Fix}
 		}
 	}

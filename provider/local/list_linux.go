@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // Inspect implements [sandbox.Provider].
@@ -63,7 +63,7 @@ func matches(i sandbox.Info, f sandbox.Filter) bool {
 }
 
 // infoOf describes a sandbox. Of several walls the newest counts.
-func infoOf(def record.Definition, walls []record.Wall) sandbox.Info {
+func infoOf(def launch.Definition, walls []launch.Record) sandbox.Info {
 	i := sandbox.Info{
 		Name: def.Name, ID: def.ID, Kind: def.Kind, Provider: "local", Owner: def.Owner, Status: sandbox.StatusStopped,
 		ConfigHash: def.ConfigHash, Format: def.Format, CreatedAt: def.CreatedAt,
@@ -92,6 +92,6 @@ func (p *Provider) UsageOf(ctx context.Context, name string) (sandbox.Usage, err
 	if err != nil {
 		return sandbox.Usage{}, err
 	}
-	walls = slices.DeleteFunc(walls, func(w record.Wall) bool { return w.Process.PID == 0 })
+	walls = slices.DeleteFunc(walls, func(w launch.Record) bool { return w.Process.PID == 0 })
 	return usageOf(walls, 0)
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
-	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 )
 
 // format is the version of the definitions.
@@ -36,8 +35,8 @@ type Provider struct {
 
 	// defs opens the folder of definitions when it is first needed, and stubs
 	// the records of what was made on the host for walls to be put on.
-	defs  func() (*record.Dir, error)
-	stubs func() (*stub.Dir, error)
+	defs  func() (*launch.Records, error)
+	stubs func() (*hostscan.Placeholders, error)
 
 	mu     sync.Mutex
 	sites  map[string]*site // by the sandbox's name
@@ -60,9 +59,13 @@ func New(o Options) *Provider {
 		o.World = func() hardening.World { return hardening.World{} }
 	}
 	p := &Provider{o: o, sites: map[string]*site{}}
-	p.defs = sync.OnceValues(func() (*record.Dir, error) { return record.Open(filepath.Join(o.State, "local", "sandboxes")) })
-	p.stubs = sync.OnceValues(func() (*stub.Dir, error) { return stub.Open(filepath.Join(o.State, "local", "stubs")) })
-	p.release = sync.OnceValue(preflight.Release)
+	p.defs = sync.OnceValues(func() (*launch.Records, error) {
+		return launch.OpenRecords(filepath.Join(o.State, "local", "sandboxes"))
+	})
+	p.stubs = sync.OnceValues(func() (*hostscan.Placeholders, error) {
+		return hostscan.OpenPlaceholders(filepath.Join(o.State, "local", "stubs"))
+	})
+	p.release = sync.OnceValue(launch.Release)
 	p.bwrap, p.bwrapErr = exec.LookPath("bwrap")
 	return p
 }
@@ -122,8 +125,8 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err := p.sweep(ctx, defs); err != nil {
 		return sandbox.Info{}, err
 	}
-	def := record.Definition{
-		Format: format, ID: record.NewID(), Name: s.Name, Kind: s.Kind, Owner: s.Owner, ConfigHash: hash,
+	def := launch.Definition{
+		Format: format, ID: launch.NewID(), Name: s.Name, Kind: s.Kind, Owner: s.Owner, ConfigHash: hash,
 		CreatedAt: p.o.Now().UTC().Round(0),
 	}
 	slot, err := defs.Claim(ctx, s.Name)
@@ -146,7 +149,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err := p.adopt(st, w); err != nil {
 		return sandbox.Info{}, err
 	}
-	return infoOf(def, []record.Wall{w.noted}), nil
+	return infoOf(def, []launch.Record{w.noted}), nil
 }
 
 // check refuses what no wall may have, and what a local one cannot do.
@@ -197,7 +200,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 
 // sweep is Sweep, once. A stub that cannot be removed keeps nobody from
 // building walls.
-func (p *Provider) sweep(ctx context.Context, defs *record.Dir) (err error) {
+func (p *Provider) sweep(ctx context.Context, defs *launch.Records) (err error) {
 	p.swept.Do(func() {
 		var undone error
 		if err, undone = p.clear(ctx, defs); undone != nil {
@@ -220,7 +223,7 @@ func (p *Provider) Sweep(ctx context.Context) error {
 }
 
 // clear does a sweep; undone says which stubs are still there.
-func (p *Provider) clear(ctx context.Context, defs *record.Dir) (err, undone error) {
+func (p *Provider) clear(ctx context.Context, defs *launch.Records) (err, undone error) {
 	if err := defs.Sweep(ctx); err != nil {
 		return err, nil
 	}
@@ -235,7 +238,7 @@ func (p *Provider) clear(ctx context.Context, defs *record.Dir) (err, undone err
 }
 
 // hold has the stubs made that a plan needs.
-func (p *Provider) hold(ctx context.Context, needed []plan.Stub) (*stub.Held, error) {
+func (p *Provider) hold(ctx context.Context, needed []plan.Stub) (*hostscan.Held, error) {
 	stubs, err := p.stubs()
 	if err != nil {
 		return nil, err
@@ -244,7 +247,7 @@ func (p *Provider) hold(ctx context.Context, needed []plan.Stub) (*stub.Held, er
 }
 
 // site returns what this process has of the sandbox def.
-func (p *Provider) site(def record.Definition) *site {
+func (p *Provider) site(def launch.Definition) *site {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.sites[def.Name]

@@ -25,7 +25,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/local/preflight"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
@@ -106,10 +106,10 @@ var _ provider.OptionChecker = (*Provider)(nil)
 // Host returns this machine as the checks of package preflight see it for
 // walls with these options, as Spec.Options has them. The error says that an
 // option is not valid.
-func Host(options map[string]any) (preflight.Host, error) {
+func Host(options map[string]any) (launch.Host, error) {
 	s, err := parseSettings(options)
-	h := preflight.RealHost(s.bwrap)
-	h.Without = preflight.Without{DisableUserns: s.withoutDisableUserns, Seccomp: s.withoutSeccomp, Landlock: s.withoutLandlock}
+	h := launch.RealHost(s.bwrap)
+	h.Without = launch.Without{DisableUserns: s.withoutDisableUserns, Seccomp: s.withoutSeccomp, Landlock: s.withoutLandlock}
 	return h, err
 }
 

@@ -19,12 +19,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/provider/local/protect"
-	"github.com/bulkhead-dev/sandbox/provider/local/scan"
-	"github.com/bulkhead-dev/sandbox/provider/local/world"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
@@ -33,15 +30,15 @@ import (
 type planned struct {
 	plan  plan.Plan
 	world plan.World
-	at    world.Place
+	at    hostscan.Place
 	key   string
 	look  uint64 // the number of the look at the host that has found it so
 	// sockets of the host that are reached through the guest, at their paths.
 	sockets []string
 	// facts are the git repositories that the plan protects, and search is how
 	// they were looked for.
-	facts  protect.Facts
-	search scan.Request
+	facts  hostscan.Facts
+	search hostscan.Request
 	// filters and config are what [confinement] makes of the plan.
 	filters [][]byte
 	config  []byte
@@ -54,7 +51,7 @@ func (p planned) judge(op sandbox.Operation, path string) sandbox.Verdict {
 	}
 	v := p.plan.Judge(op, path)
 	if !v.Allowed && !v.Builtin && v.HostPath != "" && p.at.Ours(v.HostPath) {
-		v.Rule, v.Builtin = world.RuleOurs, true
+		v.Rule, v.Builtin = hostscan.RuleOurs, true
 	}
 	return v
 }
@@ -66,8 +63,8 @@ type planner struct {
 	spec sandbox.Spec
 
 	mu      sync.Mutex
-	picture *world.Picture
-	at      world.Place // what picture was made with
+	picture *hostscan.Picture
+	at      hostscan.Place // what picture was made with
 	last    planned
 	looks   uint64 // at the host, so far
 	// looked is when the look for a new wall began, as long as nothing has run
@@ -79,11 +76,11 @@ type planner struct {
 
 // seen is what was found on the host, beside what package plan asks for.
 type seen struct {
-	found scan.Result
-	facts protect.Facts
+	found hostscan.Result
+	facts hostscan.Facts
 
-	sockets []string    // that are listed and there
-	system  scan.Result // sockets in the system's folders, where any are listed
+	sockets []string        // that are listed and there
+	system  hostscan.Result // sockets in the system's folders, where any are listed
 }
 
 // same reports whether o is what was found.
@@ -99,7 +96,7 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	return p.planOn(ctx, world.Disk{Stub: stubs.Is})
+	return p.planOn(ctx, hostscan.Disk{Stub: stubs.Is})
 }
 
 // planOn is plan on a host that may differ from what is on the disk.
@@ -119,7 +116,7 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 		}
 		p.picture = &pic
 	}
-	if err := world.Unmoved(p.picture.World.Views); err != nil {
+	if err := hostscan.Unmoved(p.picture.World.Views); err != nil {
 		return planned{}, err
 	}
 	now, err := p.search(ctx)
@@ -225,15 +222,15 @@ func (p *planner) search(ctx context.Context) (seen, error) {
 	if in.Own == "" && len(in.Writable) == 0 {
 		return now, nil
 	}
-	in.Found, in.Git = found.Found, protect.UserGit(in.Home, os.Getenv)
-	now.facts, err = protect.Look(in)
+	in.Found, in.Git = found.Found, hostscan.UserGit(in.Home, os.Getenv)
+	now.facts, err = hostscan.Look(in)
 	return now, err
 }
 
 // make computes a new plan from what was found.
 func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	w := p.picture.World
-	rules := protect.Decide(now.facts)
+	rules := hostscan.Decide(now.facts)
 	w.Views = slices.Concat(w.Views, rules.Views)
 	set, err := parseSettings(p.spec.Options)
 	if err != nil {
@@ -241,7 +238,7 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	}
 	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec, rules.Denies, ownSockets(p.spec, set)), rules.Denies)
 	w.Denies = append(w.Denies, now.system.Denies()...)
-	w, err = world.ShowSockets(w, now.sockets)
+	w, err = hostscan.ShowSockets(w, now.sockets)
 	if err != nil {
 		return planned{}, err
 	}
@@ -261,26 +258,26 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 }
 
 // look asks for what does not change while the handle is open.
-func (p *planner) look() (world.Picture, error) {
+func (p *planner) look() (hostscan.Picture, error) {
 	facts := p.site.p.o.World()
-	views, links, err := world.System()
+	views, links, err := hostscan.System()
 	if err != nil {
-		return world.Picture{}, err
+		return hostscan.Picture{}, err
 	}
 	spec, hosts, err := p.site.p.hosts(p.spec)
 	if err != nil {
-		return world.Picture{}, err
+		return hostscan.Picture{}, err
 	}
 	views = append(views, hosts...)
-	p.at = world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: outside(facts)}
-	pic, err := world.Of(spec, p.at, views, links)
-	pic.World.Tell = world.Telling()
+	p.at = hostscan.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: outside(facts)}
+	pic, err := hostscan.Of(spec, p.at, views, links)
+	pic.World.Tell = hostscan.Telling()
 	return pic, err
 }
 
 // keyOf names a plan by everything that the wall is made from.
 func keyOf(p plan.Plan) string {
-	return strings.Join(bwrap.Args(p, bwrap.Options{BlockFD: -1, InfoFD: -1, StatusFD: -1}), "\x00")
+	return strings.Join(plan.BwrapArgs(p, plan.BwrapOptions{BlockFD: -1, InfoFD: -1, StatusFD: -1}), "\x00")
 }
 
 // defaultPath is where programs are looked for inside.
@@ -308,7 +305,7 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	}
 	o.Filters, o.Config = pl.filters, pl.config
 	made := pl.plan
-	options := bwrap.Options{
+	options := plan.BwrapOptions{
 		MaskFile: mask, UID: spec.UID, GID: spec.GID, Hostname: hostname,
 		Env:     map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir},
 		BlockFD: -1, InfoFD: -1, StatusFD: -1, DisableUserns: !set.withoutDisableUserns,
@@ -316,7 +313,7 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	if !strings.HasPrefix(o.Bwrap, launch.Stage+"/") {
 		inTree := options
 		inTree.MaskFile, inTree.Root = launch.TreeMask, launch.TreeRoot
-		o.Tree = &launch.Tree{Ops: made.Ops, Mask: mask, Args: bwrap.Args(plan.Plan{Ops: launch.Late(made.Ops)}, inTree)}
+		o.Tree = &launch.Tree{Ops: made.Ops, Mask: mask, Args: plan.BwrapArgs(plan.Plan{Ops: launch.Late(made.Ops)}, inTree)}
 	}
 	if os.Geteuid() == 0 {
 		o.Down = &launch.Down{UID: spec.UID, GID: spec.GID}
@@ -332,7 +329,7 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 		}
 	}
 	options.MaskFile = mask
-	o.Args = bwrap.Args(made, options)
+	o.Args = plan.BwrapArgs(made, options)
 	return o, nil
 }
 

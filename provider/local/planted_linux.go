@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/protect"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 )
 
 // holdWithin bounds the look for git repositories that ends a command.
@@ -37,9 +37,9 @@ func (w *wall) hold() ([]sandbox.Violation, error) {
 	w.planted.mu.Lock()
 	defer w.planted.mu.Unlock()
 	found, err := w.site.scanner.Scan(ctx, w.search)
-	var list []protect.Planted
+	var list []hostscan.Planted
 	if err == nil {
-		list, err = protect.Hold(w.facts, found.Found)
+		list, err = hostscan.Hold(w.facts, found.Found)
 	}
 	w.planted.err = err
 	var out []sandbox.Violation
@@ -52,7 +52,7 @@ func (w *wall) hold() ([]sandbox.Violation, error) {
 			w.planted.told = map[string]bool{}
 		}
 		w.planted.told[key] = true
-		rule := protect.RulePlanted + ": " + p.Why
+		rule := hostscan.RulePlanted + ": " + p.Why
 		if p.Held != "" {
 			rule += "; it is kept as " + path.Base(p.Held)
 		}

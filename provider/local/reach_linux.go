@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/procs"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // Dial implements [sandbox.Dialer]: it connects to an address inside the
@@ -52,14 +51,14 @@ func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 	h.mu.Lock()
 	w := h.seat.wall.noted
 	h.mu.Unlock()
-	return usageOf([]record.Wall{w}, h.spec.Resources.PIDs)
+	return usageOf([]launch.Record{w}, h.spec.Resources.PIDs)
 }
 
 // usageOf sums up walls.
-func usageOf(walls []record.Wall, pids int64) (sandbox.Usage, error) {
+func usageOf(walls []launch.Record, pids int64) (sandbox.Usage, error) {
 	u := sandbox.Usage{PIDsLimit: pids}
 	for _, w := range walls {
-		c, err := procs.Tree(w.Process.PID)
+		c, err := launch.CostOf(w.Process.PID)
 		if err != nil {
 			return u, sandbox.Errorf(sandbox.CodeUnavailable, "usage", "the wall has ended: %w", err)
 		}

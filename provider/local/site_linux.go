@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
-	"github.com/bulkhead-dev/sandbox/provider/local/scan"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // maxWalls bounds the walls of one sandbox in one process. Each handle has
@@ -18,9 +18,9 @@ const maxWalls = 16
 // run on in one that has been replaced.
 type site struct {
 	p       *Provider
-	def     record.Definition
-	scanner *scan.Scanner
-	sockets *scan.Scanner // of the system's folders, for sockets alone
+	def     launch.Definition
+	scanner *hostscan.Scanner
+	sockets *hostscan.Scanner // of the system's folders, for sockets alone
 
 	begun *early // what the next wall may be made of; belongs to who has the turn
 
@@ -29,8 +29,8 @@ type site struct {
 	over  bool    // no wall may be added
 }
 
-func newSite(p *Provider, def record.Definition) *site {
-	return &site{p: p, def: def, scanner: scan.New(scan.Limits{}), sockets: scan.New(scan.Limits{})}
+func newSite(p *Provider, def launch.Definition) *site {
+	return &site{p: p, def: def, scanner: hostscan.New(hostscan.Limits{}), sockets: hostscan.New(hostscan.Limits{})}
 }
 
 // open returns a handle on the wall that s asks for now, which may have been
@@ -67,7 +67,7 @@ func (s *site) wallFor(ctx context.Context, spec sandbox.Spec, pl planned) (*wal
 	w, err := s.build(ctx, spec, pl, slot)
 	if err == nil && slot.Gone() {
 		w.discard()
-		err = record.NotFound("open", s.def.Name)
+		err = launch.NotFound("open", s.def.Name)
 	}
 	if err != nil {
 		slot.Release()
@@ -101,7 +101,7 @@ func (s *site) find(key string) (*wall, error) {
 
 // raise builds the wall that spec asks for now, which may have been begun. The
 // caller has its turn.
-func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *record.Slot, e *early) (w *wall, err error) {
+func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *launch.Slot, e *early) (w *wall, err error) {
 	s.begun = e
 	defer func() { s.begun = nil }()
 	err = newPlanner(s, spec).retry(ctx, func(pl planned) error {

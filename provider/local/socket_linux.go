@@ -20,9 +20,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/server"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/provider/local/scan"
-	"github.com/bulkhead-dev/sandbox/provider/local/world"
 )
 
 const (
@@ -288,7 +287,7 @@ func (p *planner) searchSockets(ctx context.Context, now *seen) (err error) {
 	if now.sockets, err = standing(p.picture.Sockets); err != nil {
 		return err
 	}
-	now.system, err = p.site.sockets.Scan(ctx, scan.Request{Roots: world.SocketRoots(p.picture.World.Views)})
+	now.system, err = p.site.sockets.Scan(ctx, hostscan.Request{Roots: hostscan.SocketRoots(p.picture.World.Views)})
 	return err
 }
 
@@ -296,11 +295,11 @@ func (p *planner) searchSockets(ctx context.Context, now *seen) (err error) {
 // none; a rule that closes it counts all the same. Neither is one that only
 // holds the place of what protection closes, nor is any where each connection
 // is judged: it would close the sandbox's own.
-func closedNow(found scan.Result, s sandbox.Spec, protection []plan.Deny, judged bool) []plan.Deny {
+func closedNow(found hostscan.Result, s sandbox.Spec, protection []plan.Deny, judged bool) []plan.Deny {
 	ours := func(p string) bool {
 		return slices.ContainsFunc(protection, func(d plan.Deny) bool { return d.Socket && d.Path == p })
 	}
 	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
-		return d.Rule == scan.RuleSocket && (judged || slices.Contains(s.Filesystem.AllowUnixSockets, d.Path) || ours(d.Path))
+		return d.Rule == hostscan.RuleSocket && (judged || slices.Contains(s.Filesystem.AllowUnixSockets, d.Path) || ours(d.Path))
 	})
 }

@@ -10,10 +10,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
-	"github.com/bulkhead-dev/sandbox/provider/local/mountwatch"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
-	"github.com/bulkhead-dev/sandbox/provider/local/stub"
 )
 
 // guestInside is the guest's binary as the wall shows it.
@@ -24,11 +22,11 @@ type wall struct {
 	*launch.Wall
 	planned
 	site  *site
-	slot  *record.Slot
-	stubs *stub.Held
+	slot  *launch.Slot
+	stubs *hostscan.Held
 	cover cover
-	watch *mountwatch.Watch // nil until the wall is made ready
-	noted record.Wall
+	watch *hostscan.MountWatch // nil until the wall is made ready
+	noted launch.Record
 	relay *relay // to sockets of the host, or nil
 
 	users   int  // seats; guarded by the site
@@ -156,7 +154,7 @@ func (w *wall) discard() {
 
 // build puts up a wall as pl says and makes it ready for commands. On an error
 // nothing of it is left but the slot.
-func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *record.Slot) (_ *wall, err error) {
+func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *launch.Slot) (_ *wall, err error) {
 	ctx, done := context.WithTimeout(ctx, s.p.o.Ready)
 	defer done()
 	defer func() { err = explain(ctx, spec.Name, err) }()
@@ -182,7 +180,7 @@ func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *r
 			w.discard()
 		}
 	}()
-	w.noted = record.Wall{Process: lw.First(), StartedAt: s.p.o.Now().UTC().Round(0)}
+	w.noted = launch.Record{Process: lw.First(), StartedAt: s.p.o.Now().UTC().Round(0)}
 	if err := slot.Started(w.noted); err != nil {
 		return nil, err
 	}
@@ -206,7 +204,7 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 	for _, what := range c.Hello().Degraded {
 		w.site.p.o.Warn(spec.Name, "weaker here: "+termsafe.Line(what))
 	}
-	if w.watch, err = mountwatch.Open(w.First().PID); err != nil {
+	if w.watch, err = hostscan.OpenMountWatch(w.First().PID); err != nil {
 		return err
 	}
 	if err := w.verify(ctx, c); err != nil {

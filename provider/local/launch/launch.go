@@ -23,8 +23,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/bulkhead-dev/sandbox/provider/local/procs"
 )
 
 const (
@@ -69,7 +67,7 @@ type Wall struct {
 	channel *os.File // over which connections are passed
 	stderr  *tail
 
-	first procs.ID // the guest, as the host numbers it
+	first ID // the guest, as the host numbers it
 
 	ended chan struct{} // closed when bubblewrap is gone, and all it started
 	once  sync.Once
@@ -154,7 +152,7 @@ func (w *Wall) learn(ctx context.Context, info *os.File) error {
 		w.awaitComplaint(ctx)
 		return errors.New("it ended before it built the wall")
 	}
-	w.first, err = procs.Child(said.Child, w.bwrap.pid)
+	w.first, err = childProcs(said.Child, w.bwrap.pid)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		w.awaitComplaint(ctx)
 	}
@@ -184,7 +182,7 @@ func (w *Wall) awaitComplaint(ctx context.Context) {
 }
 
 // First is the wall's first process, the guest, as the host numbers it.
-func (w *Wall) First() procs.ID { return w.first }
+func (w *Wall) First() ID { return w.first }
 
 // Ended is closed when nothing of the wall runs any more.
 func (w *Wall) Ended() <-chan struct{} { return w.ended }

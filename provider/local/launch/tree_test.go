@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/provider/local/bwrap"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
@@ -70,7 +69,7 @@ func grown(t *testing.T, down *launch.Down) (o launch.Order, work string) {
 		{Kind: plan.OpRemountRo, Target: "/"},
 	}
 	o.Args = []string{"--no-such-option"}
-	o.Tree = &launch.Tree{Ops: ops, Mask: mask, Args: bwrap.Args(plan.Plan{Ops: launch.Late(ops)}, bwrap.Options{
+	o.Tree = &launch.Tree{Ops: ops, Mask: mask, Args: plan.BwrapArgs(plan.Plan{Ops: launch.Late(ops)}, plan.BwrapOptions{
 		Root: launch.TreeRoot, MaskFile: launch.TreeMask, UID: uid, GID: gid, Env: map[string]string{"PATH": "/usr/bin:/bin"}, DisableUserns: true,
 	})}
 	return o, work

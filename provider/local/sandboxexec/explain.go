@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider"
-	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
 // Plan implements [provider.Planner].
@@ -39,7 +39,7 @@ func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, err
 		out.Steps = append(out.Steps, provider.Step{Does: closes(g.Read), Target: g.Pattern, Rule: g.Rule})
 	}
 	out.Notes = append(out.Notes, protected.Notes...)
-	j, err := seatbelt.NewJudge(pl.tagged("explain"))
+	j, err := plan.NewJudge(pl.tagged("explain"))
 	if err != nil {
 		return out, err
 	}

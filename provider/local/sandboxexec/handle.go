@@ -14,7 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
 // A handle is an open sandbox.
@@ -30,7 +30,7 @@ type handle struct {
 	over    bool
 
 	judging sync.Mutex
-	judge   *seatbelt.Judge // of the last command
+	judge   *plan.Judge // of the last command
 	last    profiled
 }
 
@@ -44,7 +44,7 @@ const defaultPath = "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin:/usr/sbin:/s
 type confinement struct {
 	pl    profiled
 	text  string
-	judge *seatbelt.Judge
+	judge *plan.Judge
 	seen  *sighting
 }
 
@@ -63,8 +63,8 @@ func (h *handle) confine(ctx context.Context) (confinement, error) {
 	h.mu.Unlock()
 	c := confinement{pl: pl, seen: h.p.watch.sighting()}
 	rules := pl.tagged(c.seen.tag, ports...)
-	if c.text, err = seatbelt.Profile(rules); err == nil {
-		c.judge, err = seatbelt.NewJudge(rules)
+	if c.text, err = plan.Profile(rules); err == nil {
+		c.judge, err = plan.NewJudge(rules)
 	}
 	if err != nil {
 		c.seen.drop()
@@ -78,7 +78,7 @@ func (h *handle) confine(ctx context.Context) (confinement, error) {
 
 // command is argv under the profile.
 func (h *handle) command(c confinement, dir string, env map[string]string, argv []string) (*exec.Cmd, error) {
-	args, err := seatbelt.Args(c.text, argv)
+	args, err := plan.SeatbeltArgs(c.text, argv)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func (h *handle) Close() error {
 
 // runTrial runs argv under the profile and returns what it says.
 func (p *Provider) runTrial(ctx context.Context, profile string, argv []string) (stdout, stderr string, err error) {
-	args, err := seatbelt.Args(profile, argv)
+	args, err := plan.SeatbeltArgs(profile, argv)
 	if err != nil {
 		return "", "", err
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
 // A process is a command, or a line of a shell.
@@ -24,7 +24,7 @@ type process struct {
 	out, err *carrier
 	in       *os.File // write end of its input; nil for an empty one
 	seen     *sighting
-	judge    *seatbelt.Judge
+	judge    *plan.Judge
 
 	ending sync.Once
 	killed chan struct{} // closed when it is to end at once

@@ -9,22 +9,21 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/provider/local/protect"
-	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
-	"github.com/bulkhead-dev/sandbox/provider/local/world"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
 // A profiled sandbox is what sandbox-exec has to enforce.
 type profiled struct {
-	rules   seatbelt.Rules
+	rules   plan.Rules
 	workdir string          // where commands start: the workspace's own place
 	mounts  []sandbox.Mount // that have another name inside elsewhere
 }
 
 // profile says what a sandbox of macOS allows. tmp is a folder of the sandbox's
 // own, which is home and place for temporary files.
-func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp string) (profiled, error) {
-	p := profiled{rules: seatbelt.Rules{Tmp: []string{tmp}, Sockets: s.Filesystem.AllowUnixSockets, Listen: s.Egress.AllowLocalBinding}}
+func profile(s sandbox.Spec, pic hostscan.Picture, protected hostscan.Rules, tmp string) (profiled, error) {
+	p := profiled{rules: plan.Rules{Tmp: []string{tmp}, Sockets: s.Filesystem.AllowUnixSockets, Listen: s.Egress.AllowLocalBinding}}
 	for _, m := range s.Mounts {
 		switch {
 		case m.Role == sandbox.RoleBind && m.Source != m.Target:
@@ -57,8 +56,8 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 		if below(p.workdir, d.Path) {
 			return p, &sandbox.Error{Code: sandbox.CodeValidation, Op: "plan", Resource: d.Path, Message: "the workspace lies in what " + d.Rule + " closes"}
 		}
-		c := seatbelt.Deny{Path: d.Path, Read: d.Read, Rule: d.Rule}
-		if d.Rule == world.RuleOurs && below(tmp, d.Path) {
+		c := plan.SeatbeltDeny{Path: d.Path, Read: d.Read, Rule: d.Rule}
+		if d.Rule == hostscan.RuleOurs && below(tmp, d.Path) {
 			c.Except = []string{tmp}
 		}
 		p.rules.Denies = append(p.rules.Denies, c)
@@ -70,7 +69,7 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 	}
 	p.rules.Yields = slices.DeleteFunc(p.rules.Yields, func(path string) bool { return firm[path] })
 	for _, o := range pic.World.Opens {
-		p.rules.Opens = append(p.rules.Opens, seatbelt.Open{Path: o.Path, Read: o.Read, Write: o.Write, Rule: o.Rule})
+		p.rules.Opens = append(p.rules.Opens, plan.SeatbeltOpen{Path: o.Path, Read: o.Read, Write: o.Write, Rule: o.Rule})
 	}
 	if len(pic.World.Tmpfs) > len(s.Tmpfs) {
 		// On Linux memory is laid over it.
@@ -78,7 +77,7 @@ func profile(s sandbox.Spec, pic world.Picture, protected protect.Rules, tmp str
 			Message: "it would show our own state folder, which cannot be covered on macOS", Hint: "allow folders beside it"}
 	}
 	for _, g := range pic.Scan.Globs {
-		p.rules.Globs = append(p.rules.Globs, seatbelt.Glob{Pattern: g.Pattern, Read: g.Read, Rule: g.Rule})
+		p.rules.Globs = append(p.rules.Globs, plan.Glob{Pattern: g.Pattern, Read: g.Read, Rule: g.Rule})
 	}
 	return p, nil
 }
@@ -93,7 +92,7 @@ func (p *profiled) show(path string, write bool) {
 
 // tagged returns the rules for one command: refusals are logged with the tag,
 // and the ports can be connected to.
-func (p profiled) tagged(tag string, ports ...int) seatbelt.Rules {
+func (p profiled) tagged(tag string, ports ...int) plan.Rules {
 	r := p.rules
 	r.Tag, r.Ports = tag, ports
 	return r

@@ -7,15 +7,13 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
-	"github.com/bulkhead-dev/sandbox/provider/local/protect"
-	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
-	"github.com/bulkhead-dev/sandbox/provider/local/world"
 )
 
 // TestProfile is what macOS is told of a Spec.
 func TestProfile(t *testing.T) {
-	at := world.Place{Home: "/Users/me", Workspaces: []string{"/Users/me/state/workspaces"}, Sensitive: []string{"/Users/me/state"}}
+	at := hostscan.Place{Home: "/Users/me", Workspaces: []string{"/Users/me/state/workspaces"}, Sensitive: []string{"/Users/me/state"}}
 	base := sandbox.Spec{
 		Name: "sbx-a", Tmpfs: []sandbox.Tmpfs{{Target: "/tmp", Size: 1}},
 		Mounts: []sandbox.Mount{{Source: "/Users/me/state/workspaces/sbx-a", Target: sandbox.WorkspaceDir, Role: sandbox.RoleWorkspace}},
@@ -49,11 +47,11 @@ func TestProfile(t *testing.T) {
 			s := base
 			s.Mounts = append([]sandbox.Mount(nil), base.Mounts...)
 			tt.change(&s)
-			pic, err := world.Of(s, at, nil, nil)
+			pic, err := hostscan.Of(s, at, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := profile(s, pic, protect.Rules{Denies: []plan.Deny{{Path: "/Users/me/.zshrc"}}}, "/private/tmp/sbx-a")
+			p, err := profile(s, pic, hostscan.Rules{Denies: []plan.Deny{{Path: "/Users/me/.zshrc"}}}, "/private/tmp/sbx-a")
 			if tt.bad != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.bad) {
 					t.Errorf("got %v", err)
@@ -63,7 +61,7 @@ func TestProfile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, err := seatbelt.Profile(p.tagged("t"))
+			text, err := plan.Profile(p.tagged("t"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,15 +96,15 @@ func TestProfileOpens(t *testing.T) {
 			ReopenWrite: []string{"/workspace/private/notes/out", "/agent/private/notes"},
 		},
 	}
-	pic, err := world.Of(s, world.Place{Home: "/Users/me", Sensitive: []string{"/Users/me/state"}}, nil, nil)
+	pic, err := hostscan.Of(s, hostscan.Place{Home: "/Users/me", Sensitive: []string{"/Users/me/state"}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := profile(s, pic, protect.Rules{}, "/private/tmp/sbx-a")
+	p, err := profile(s, pic, hostscan.Rules{}, "/private/tmp/sbx-a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := seatbelt.NewJudge(p.tagged("t"))
+	j, err := plan.NewJudge(p.tagged("t"))
 	if err != nil {
 		t.Fatal(err)
 	}

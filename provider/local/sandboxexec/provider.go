@@ -18,11 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
-	"github.com/bulkhead-dev/sandbox/provider/local/protect"
-	"github.com/bulkhead-dev/sandbox/provider/local/record"
-	"github.com/bulkhead-dev/sandbox/provider/local/scan"
-	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
-	"github.com/bulkhead-dev/sandbox/provider/local/world"
+	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
 const format = "1"
@@ -48,15 +46,15 @@ type Options struct {
 type Provider struct {
 	o     Options
 	turns keylock.Turns
-	defs  func() (*record.Dir, error)
+	defs  func() (*launch.Records, error)
 	watch *watch
 }
 
 // New returns a Provider. Nothing is looked at before the first call.
 func New(o Options) *Provider {
-	o.Exec, o.Log = cmp.Or(o.Exec, seatbelt.Exec), cmp.Or(o.Log, seatbelt.Log)
-	return &Provider{o: o, watch: newWatch(o.Log, "sbx."+rand.Text()[:16]+"."), defs: sync.OnceValues(func() (*record.Dir, error) {
-		return record.Open(filepath.Join(o.State, "local", "sandboxes"))
+	o.Exec, o.Log = cmp.Or(o.Exec, plan.Exec), cmp.Or(o.Log, plan.Log)
+	return &Provider{o: o, watch: newWatch(o.Log, "sbx."+rand.Text()[:16]+"."), defs: sync.OnceValues(func() (*launch.Records, error) {
+		return launch.OpenRecords(filepath.Join(o.State, "local", "sandboxes"))
 	})}
 }
 
@@ -99,7 +97,7 @@ func (p *Provider) Inspect(_ context.Context, name string) (sandbox.Info, error)
 	return infoOf(def), nil
 }
 
-func infoOf(def record.Definition) sandbox.Info {
+func infoOf(def launch.Definition) sandbox.Info {
 	return sandbox.Info{
 		Name: def.Name, ID: def.ID, Kind: def.Kind, Provider: "local", Owner: def.Owner, Status: sandbox.StatusRunning,
 		ConfigHash: def.ConfigHash, Format: def.Format, CreatedAt: def.CreatedAt, StartedAt: def.CreatedAt,
@@ -156,8 +154,8 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	def := record.Definition{
-		Format: format, ID: record.NewID(), Name: s.Name, Kind: s.Kind, Owner: s.Owner, ConfigHash: hash, CreatedAt: p.o.Now().UTC().Round(0),
+	def := launch.Definition{
+		Format: format, ID: launch.NewID(), Name: s.Name, Kind: s.Kind, Owner: s.Owner, ConfigHash: hash, CreatedAt: p.o.Now().UTC().Round(0),
 	}
 	if err := defs.Commit(ctx, slot, def); err != nil {
 		_ = defs.Abandon(s.Name, slot) // the first error counts
@@ -222,28 +220,28 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 func (p *Provider) tmp(name string) string { return filepath.Join(p.o.State, "local", "tmp", name) }
 
 // picture is what the rules ask for on the host as it is at the call.
-func (p *Provider) picture(ctx context.Context, s sandbox.Spec) (world.Picture, protect.Rules, error) {
+func (p *Provider) picture(ctx context.Context, s sandbox.Spec) (hostscan.Picture, hostscan.Rules, error) {
 	facts := p.o.World()
-	pic, err := world.Of(s, world.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: p.o.Outside(facts)}, nil, nil)
+	pic, err := hostscan.Of(s, hostscan.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: p.o.Outside(facts)}, nil, nil)
 	if err != nil {
-		return pic, protect.Rules{}, err
+		return pic, hostscan.Rules{}, err
 	}
-	if err := world.Unmoved(pic.World.Views); err != nil {
-		return pic, protect.Rules{}, err
+	if err := hostscan.Unmoved(pic.World.Views); err != nil {
+		return pic, hostscan.Rules{}, err
 	}
-	found, err := scan.New(scan.Limits{}).Scan(ctx, pic.Scan)
+	found, err := hostscan.New(hostscan.Limits{}).Scan(ctx, pic.Scan)
 	if err != nil {
-		return pic, protect.Rules{}, err
+		return pic, hostscan.Rules{}, err
 	}
 	found.Sockets = nil // the profile lets nothing connect to any that is not listed
 	pic.World.Denies = append(slices.Clip(pic.World.Denies), found.Denies()...)
 	q := pic.Protect
-	q.Found, q.Git = found.Found, protect.UserGit(q.Home, os.Getenv)
-	seen, err := protect.Look(q)
+	q.Found, q.Git = found.Found, hostscan.UserGit(q.Home, os.Getenv)
+	seen, err := hostscan.Look(q)
 	if err != nil {
-		return pic, protect.Rules{}, err
+		return pic, hostscan.Rules{}, err
 	}
-	return pic, protect.Decide(seen), nil
+	return pic, hostscan.Decide(seen), nil
 }
 
 // profile says what is allowed now, but for ports and tag, and makes the folder
@@ -274,7 +272,7 @@ echo tried`
 
 // trial has sandbox-exec enforce the profile of s once, and holds from inside that
 // closed files which are there cannot be opened. Nothing else runs before that.
-func (p *Provider) trial(ctx context.Context, s sandbox.Spec) (pl profiled, j *seatbelt.Judge, err error) {
+func (p *Provider) trial(ctx context.Context, s sandbox.Spec) (pl profiled, j *plan.Judge, err error) {
 	if err := p.Probe(ctx); err != nil {
 		return pl, nil, err
 	}
@@ -282,9 +280,9 @@ func (p *Provider) trial(ctx context.Context, s sandbox.Spec) (pl profiled, j *s
 		return pl, nil, err
 	}
 	rules := pl.tagged("trial")
-	text, err := seatbelt.Profile(rules)
+	text, err := plan.Profile(rules)
 	if err == nil {
-		j, err = seatbelt.NewJudge(rules)
+		j, err = plan.NewJudge(rules)
 	}
 	if err != nil {
 		return pl, nil, err

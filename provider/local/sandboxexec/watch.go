@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
 // Bounds of following the log.
@@ -87,7 +87,7 @@ func (w *watch) set(live bool, why error) {
 // launch starts the program. The caller has the lock.
 func (w *watch) launch() {
 	fail := func(err error) { w.why = err; close(w.known) }
-	args, err := seatbelt.LogArgs(w.prefix)
+	args, err := plan.LogArgs(w.prefix)
 	if err != nil {
 		fail(err)
 		return
@@ -125,7 +125,7 @@ func (w *watch) launch() {
 
 // read takes the lines of the log to whom they concern.
 func (w *watch) read(r io.Reader) {
-	in := bufio.NewReaderSize(r, seatbelt.MaxLogLine+1)
+	in := bufio.NewReaderSize(r, plan.MaxLogLine+1)
 	for {
 		line, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) { // none of ours
@@ -134,9 +134,9 @@ func (w *watch) read(r io.Reader) {
 			}
 			continue
 		}
-		if seatbelt.LogReady(line) {
+		if plan.LogReady(line) {
 			w.set(true, nil)
-		} else if refusal, ok := seatbelt.ParseRefusal(bytes.TrimSpace(line)); ok {
+		} else if refusal, ok := plan.ParseRefusal(bytes.TrimSpace(line)); ok {
 			w.mu.Lock()
 			s := w.tags[refusal.Tag]
 			w.mu.Unlock()
@@ -175,10 +175,10 @@ type sighting struct {
 	w    *watch
 	tag  string
 	mu   sync.Mutex
-	seen []seatbelt.Refusal
+	seen []plan.Refusal
 }
 
-func (s *sighting) add(r seatbelt.Refusal) {
+func (s *sighting) add(r plan.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.seen) < maxSeen {
@@ -186,7 +186,7 @@ func (s *sighting) add(r seatbelt.Refusal) {
 	}
 }
 
-func (s *sighting) list() []seatbelt.Refusal {
+func (s *sighting) list() []plan.Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen[:len(s.seen):len(s.seen)]

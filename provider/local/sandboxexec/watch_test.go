@@ -14,7 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/violation"
-	"github.com/bulkhead-dev/sandbox/provider/local/seatbelt"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
 func seen(p sandbox.Process) (out []string) {
@@ -43,7 +43,7 @@ func TestViolations(t *testing.T) {
 	}, "\n")+"\n")
 	want := []string{
 		fmt.Sprintf("path read %s/id %q true cat", ssh, "filesystem.denyRead: "+ssh),
-		fmt.Sprintf("path write %s/new %q false touch", r.home, seatbelt.RuleUnlisted),
+		fmt.Sprintf("path write %s/new %q false touch", r.home, plan.RuleUnlisted),
 		fmt.Sprintf("network connect *:443 %q true curl", ruleProxy),
 	}
 	failed := r.run(h, "false")
@@ -76,7 +76,7 @@ func TestViolations(t *testing.T) {
 func TestForged(t *testing.T) {
 	r := newRig(t)
 	h := r.open(r.spec("a"))
-	long := `{"eventMessage":"` + strings.Repeat("x", 2*seatbelt.MaxLogLine) + "\"}\n"
+	long := `{"eventMessage":"` + strings.Repeat("x", 2*plan.MaxLogLine) + "\"}\n"
 	r.file("log", long+`{"eventMessage":"Sandbox: cat(7) deny(1) file-read-data /x\n`+r.p.watch.prefix+`guess","processID":0}`+"\n")
 	r.file("refuse", "cat(7) deny(1) file-read-data /Users/x\n")
 	if list := seen(r.run(h, "false").p); len(list) != 1 {

@@ -1,0 +1,261 @@
+package hostscan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"golang.org/x/sys/unix"
+)
+
+type inode struct{ dev, ino uint64 }
+
+// A wanted is a denied file that has more names than one.
+type wanted struct {
+	origin
+	links uint64
+	names map[string]bool // the denied ones, true where reading is
+	other map[string]bool // those found besides
+}
+
+// want notes a denied file whose other names are to be found.
+func (w *walk) want(st *unix.Stat_t, o origin) {
+	if st.Nlink < 2 {
+		return
+	}
+	key := inode{uint64(st.Dev), st.Ino}
+	f := w.wanted[key]
+	if f == nil {
+		f = &wanted{origin: o, names: map[string]bool{}, other: map[string]bool{}}
+		w.wanted[key] = f
+	}
+	if o.read && !f.read {
+		f.origin = o
+	}
+	f.links = max(f.links, uint64(st.Nlink))
+	f.names[o.path] = f.names[o.path] || o.read
+}
+
+// A relied is a denied folder whose link counts were not looked at this time.
+type relied struct {
+	path string
+	n    *node
+	origin
+}
+
+// links wants the files of the denied folder n that have several names.
+func (w *walk) links(fd int, p string, n *node, o origin) error {
+	switch now := time.Now(); {
+	case len(n.files) == 0:
+	case !n.trusted || now.Sub(n.looked) > linkAge:
+		n.looked = now
+		if err := w.count(fd, p, n); err != nil {
+			return err
+		}
+	default:
+		w.relied = append(w.relied, relied{p, n, o})
+	}
+	w.wantLinked(p, n, o)
+	return nil
+}
+
+// count looks which files of the denied folder n have several names.
+func (w *walk) count(fd int, p string, n *node) error {
+	n.linked = nil
+	for _, name := range n.files {
+		var st unix.Stat_t
+		switch err := hostpath.Stat(fd, name, &st); {
+		case err == nil && st.Nlink > 1:
+			n.linked = append(n.linked, linked{name, st})
+		case err != nil && !hostpath.Gone(err) && !closedTo(err):
+			return w.lost(join(p, name), err)
+		}
+	}
+	return nil
+}
+
+func (w *walk) wantLinked(p string, n *node, o origin) {
+	for _, l := range n.linked {
+		if at := join(p, l.name); !w.opens(at, &o) {
+			o.path = at
+			w.want(&l.st, o)
+		}
+	}
+}
+
+// recount looks at link counts that were relied on. A new name is made in
+// some folder, which has changed by that: so it is done when a folder was read.
+func (w *walk) recount() error {
+	if w.out.Listed == 0 {
+		return nil
+	}
+	for _, r := range w.relied {
+		fd, err := hostpath.Folder(r.path, hostpath.PathOnly)
+		if err != nil {
+			if hostpath.Gone(err) {
+				continue
+			}
+			return w.lost(r.path, err)
+		}
+		r.n.looked = time.Now()
+		err = w.count(fd, r.path, r.n)
+		unix.Close(fd)
+		if err != nil {
+			return err
+		}
+		w.wantLinked(r.path, r.n, r.origin)
+	}
+	return nil
+}
+
+// aliases looks for the other names of denied files in every folder that this
+// scan came by.
+func (w *walk) aliases() error {
+	if err := w.recount(); err != nil {
+		return err
+	}
+	inos := map[uint64]bool{}
+	for key, f := range w.wanted {
+		if err := w.nearly(key, f); err != nil {
+			return err
+		}
+		if uint64(len(f.names)) < f.links {
+			inos[key.ino] = true
+		}
+	}
+	if len(inos) == 0 {
+		return nil
+	}
+	for _, r := range w.roots { // one may be a file
+		var st unix.Stat_t
+		if err := unix.Lstat(r, &st); err == nil && kindOf(uint32(st.Mode)) == unix.DT_REG {
+			if err := w.alias(r, &st); err != nil {
+				return err
+			}
+		}
+	}
+	for p, n := range w.s.trees {
+		if err := w.search(strings.TrimSuffix(p, "\x00"), n, inos); err != nil {
+			return err
+		}
+	}
+	for _, f := range w.wanted {
+		if seen := uint64(len(f.names) + len(f.other)); seen < f.links {
+			w.out.Unseen += int(f.links - seen)
+		}
+	}
+	return nil
+}
+
+// nearly reports the names of a file that must not be read which are themselves
+// denied for writing alone.
+func (w *walk) nearly(key inode, f *wanted) error {
+	for p, read := range f.names {
+		if f.read && !read {
+			if err := w.another(p, key, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// search looks for the inodes in n, which lies at p, and below it.
+func (w *walk) search(p string, n *node, inos map[uint64]bool) error {
+	if n.scan != w.id {
+		return nil // not visited this time: gone, or no longer asked for
+	}
+	if err := w.within(p, 0); err != nil {
+		return err
+	}
+	for _, l := range n.linked {
+		if err := w.alias(join(p, l.name), &l.st); err != nil {
+			return err
+		}
+	}
+	if look := !n.inodes && n.shut == free; look || holds(n.inos, inos) {
+		if err := w.name(p, inos, look); err != nil {
+			return err
+		}
+	}
+	for _, s := range n.subs {
+		if err := w.search(join(p, s.name), s.node, inos); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func holds(list []uint64, inos map[uint64]bool) bool {
+	for _, i := range list {
+		if inos[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// name reads the folder at p again for the names behind the inodes. All says
+// that the folder does not tell inodes, so that every file is asked.
+func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
+	fd, err := hostpath.Folder(p, unix.O_RDONLY)
+	if err != nil {
+		if hostpath.Gone(err) {
+			return nil
+		}
+		return w.lost(p, err)
+	}
+	defer unix.Close(fd)
+	err = list(fd, w.names(), func(name []byte, kind uint8, ino uint64) error {
+		if kind != unix.DT_REG && kind != unix.DT_UNKNOWN || !all && !inos[ino] {
+			return nil
+		}
+		var st unix.Stat_t
+		switch err := hostpath.Stat(fd, string(name), &st); {
+		case err == nil && kindOf(uint32(st.Mode)) == unix.DT_REG:
+			return w.alias(join(p, string(name)), &st)
+		case err != nil && !hostpath.Gone(err):
+			return w.lost(join(p, string(name)), err)
+		}
+		return nil
+	})
+	return w.explain(p, err)
+}
+
+// alias reports the file at p if it is a wanted one under another name.
+func (w *walk) alias(p string, st *unix.Stat_t) error {
+	key := inode{uint64(st.Dev), st.Ino}
+	f := w.wanted[key]
+	if f == nil || f.other[p] {
+		return nil
+	}
+	if _, denied := f.names[p]; denied {
+		return nil
+	}
+	f.other[p] = true
+	return w.another(p, key, f)
+}
+
+// another reports p as a further name of the file f, whose inode is key.
+func (w *walk) another(p string, key inode, f *wanted) error {
+	if len(w.out.Aliases)+len(w.out.Hits) >= w.s.limits.Hits {
+		return w.over(p, fmt.Sprintf("more than %d files match", w.s.limits.Hits))
+	}
+	w.out.Aliases = append(w.out.Aliases, Alias{Path: p, Of: f.path, Dev: key.dev, Ino: key.ino, Read: f.read, Rule: f.rule})
+	return nil
+}
+
+// explain makes an error of the system at p one of ours.
+func (w *walk) explain(p string, err error) error {
+	var ours *sandbox.Error
+	switch {
+	case err == nil || errors.As(err, &ours):
+		return err
+	case hostpath.Gone(err):
+		return nil
+	}
+	return w.lost(p, err)
+}

@@ -1,0 +1,131 @@
+//go:build linux
+
+package hostscan
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxMounts bounds in bytes what the kernel says of our mounts.
+	maxMounts = 4 << 20
+	// firstMounts is about what it says on a machine with a few containers.
+	firstMounts = 16 << 10
+)
+
+// errMounts says that it cannot be told where folders lie.
+var errMounts = errors.New("what is mounted cannot be read")
+
+// mounts tell whether watched folders lie where they did when they were
+// watched. A machine with an engine mounts for every command in a container,
+// so what counts are mounts at the watched places alone.
+type mounts struct {
+	fd     int // of mountinfo, which can be polled
+	known  []byte
+	is     bool            // known is what was mounted since before the first watch
+	above  map[string]bool // watched folders, and those that they lie in
+	counts func(point string) bool
+}
+
+func openMounts(counts func(point string) bool) (*mounts, error) {
+	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &mounts{fd: fd, above: map[string]bool{}, counts: counts}, nil
+}
+
+// forget says that more is watched. What lay over it then is not known until
+// everything has stood still once.
+func (m *mounts) forget() { m.known, m.is = nil, false }
+
+// watched notes one more folder.
+func (m *mounts) watched(p string) {
+	m.forget()
+	for ; !m.above[p]; p = path.Dir(p) {
+		m.above[p] = true
+	}
+}
+
+// same reports whether watched folders still lie where they did; stirred says
+// that something was mounted or unmounted since it was asked last. What came
+// and went again meanwhile has changed nothing below it unseen.
+func (m *mounts) same(stirred bool) bool {
+	switch {
+	case stirred && !m.is:
+		return false // some may have been watched under what was there for a moment
+	case !stirred && m.is:
+		return true
+	}
+	now, err := m.read()
+	if err != nil {
+		return false
+	}
+	if m.is {
+		return bytes.Equal(now, m.known)
+	}
+	again := []unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLPRI}}
+	if n, err := unix.Poll(again, 0); err != nil || n != 0 {
+		return false
+	}
+	m.known, m.is = now, true
+	return true
+}
+
+// read returns the lines about mounts that count, as the kernel has them. They
+// hold numbers of devices, which are given to others only after the last
+// watch on them has said so.
+func (m *mounts) read() ([]byte, error) {
+	text := make([]byte, 0, firstMounts)
+	for {
+		if len(text) == cap(text) {
+			if len(text) >= maxMounts {
+				return nil, errMounts
+			}
+			text = append(make([]byte, 0, 2*cap(text)), text...)
+		}
+		n, err := unix.Pread(m.fd, text[len(text):cap(text)], int64(len(text)))
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, os.NewSyscallError("pread", err)
+		case n == 0:
+			return m.filter(text)
+		}
+		text = text[:len(text)+n]
+	}
+}
+
+// filter leaves out the lines about mounts that do not count.
+func (m *mounts) filter(text []byte) ([]byte, error) {
+	var kept []byte
+	for line := range bytes.Lines(text) {
+		fields := bytes.Fields(line)
+		if len(fields) < 5 || line[len(line)-1] != '\n' {
+			return nil, io.ErrUnexpectedEOF
+		}
+		point := plain(string(fields[4]))
+		if m.above[point] || m.counts(point) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept, nil
+}
+
+// plain resolves what mountinfo writes in octal: blanks and the backslash.
+func plain(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#").Replace(s)
+}
+
+func (m *mounts) close() { unix.Close(m.fd) }

@@ -1,0 +1,109 @@
+package hostscan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+	"golang.org/x/sys/unix"
+)
+
+// hit looks at the match m in the folder fd, which lies at p, and reports it.
+func (w *walk) hit(fd int, p string, m match) error {
+	at := join(p, m.name)
+	var st unix.Stat_t
+	if err := hostpath.Stat(fd, m.name, &st); err != nil {
+		if hostpath.Gone(err) {
+			return nil
+		}
+		if !closedTo(err) { // a folder whose names can be read and nothing more
+			return w.lost(at, err)
+		}
+	}
+	if len(w.out.Hits) >= w.s.limits.Hits {
+		return w.over(at, fmt.Sprintf("more than %d files match", w.s.limits.Hits))
+	}
+	h := Hit{
+		Path: at, Kind: kind(&st), Dev: uint64(st.Dev), Ino: st.Ino, Links: uint64(st.Nlink),
+		Read: m.read, Yields: m.read && w.s.match.globs[m.glob].Yields, Rule: w.s.match.globs[m.glob].Rule,
+	}
+	if h.Yields {
+		if firm := w.s.match.firm(p, m.name, kindOf(uint32(st.Mode)) == unix.DT_DIR, m.fold); firm >= 0 {
+			h.Firm = w.s.match.globs[firm].Rule
+		}
+	}
+	o := origin{path: at, rule: h.Rule, read: h.Read, yields: h.Yields}
+	switch h.Kind {
+	case plan.File:
+		w.want(&st, o)
+	case plan.Link:
+		w.follow(&h)
+		if h.To != "" {
+			w.denied = append(w.denied, plan.Deny{Path: h.To, Read: h.Read, Yields: h.Yields, Rule: h.Rule})
+		}
+	}
+	w.out.Hits = append(w.out.Hits, h)
+	return nil
+}
+
+// follow notes where a link leads, if that is inside of what is shown.
+func (w *walk) follow(h *Hit) {
+	to, err := hostpath.Canonical(h.Path)
+	if err != nil { // a loop, or something that we cannot reach
+		return
+	}
+	inside := false
+	for _, r := range w.roots {
+		if within(r, to) {
+			return // it is or holds what is shown; closing it would close everything
+		}
+		inside = inside || within(to, r)
+	}
+	if !inside {
+		return
+	}
+	h.To = to
+	var st unix.Stat_t
+	if unix.Lstat(to, &st) == nil {
+		h.ToDev, h.ToIno = uint64(st.Dev), st.Ino
+	}
+}
+
+// within reports whether p is dir or lies below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+func kind(st *unix.Stat_t) plan.Kind {
+	switch kindOf(uint32(st.Mode)) {
+	case unix.DT_REG:
+		return plan.File
+	case unix.DT_DIR:
+		return plan.Dir
+	case unix.DT_LNK:
+		return plan.Link
+	case unix.DT_SOCK:
+		return plan.Socket
+	}
+	return plan.Other
+}
+
+// result puts the findings in order. A root inside another one, and what lies
+// above several, is met more than once.
+func (w *walk) result() Result {
+	r := w.out
+	slices.SortFunc(r.Hits, func(a, b Hit) int { return cmp.Compare(a.Path, b.Path) })
+	r.Hits = slices.CompactFunc(r.Hits, func(a, b Hit) bool { return a.Path == b.Path })
+	slices.SortFunc(r.Aliases, func(a, b Alias) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Of, b.Of))
+	})
+	r.Aliases = slices.Compact(r.Aliases)
+	for _, list := range []*[]string{&r.Sockets, &r.Found, &r.Unreadable, &r.Skipped} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return r
+}

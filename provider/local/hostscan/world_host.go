@@ -1,0 +1,137 @@
+package hostscan
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+)
+
+// System returns what every wall shows of this host.
+func System() (views []plan.View, links []plan.Symlink, err error) {
+	for _, dir := range systemFolders() {
+		st, err := os.Lstat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, nil, err
+		case st.Mode()&fs.ModeSymlink != 0:
+			to, err := os.Readlink(dir)
+			if err != nil {
+				return nil, nil, err
+			}
+			links = append(links, plan.Symlink{Target: dir, To: to})
+		case st.IsDir():
+			views = append(views, plan.View{Source: dir, Target: dir, Optional: true, Why: "programs and settings of the system"})
+		}
+	}
+	return views, links, nil
+}
+
+// Telling returns the files of /proc that tell of the host's users and kernel,
+// in whatever namespace they are read, and may be read by anybody. The names
+// of keys are one user's own, not one wall's.
+func Telling() []string {
+	var there []string
+	for _, p := range []string{"/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug"} {
+		if st, err := os.Lstat(p); err == nil && st.Mode().IsRegular() {
+			there = append(there, p)
+		}
+	}
+	return there
+}
+
+// A Disk is a [plan.Host] that looks at the host's disk.
+type Disk struct {
+	// Stub reports whether what is at path is only there to keep the path
+	// from being taken. Nil knows of none.
+	Stub func(path string) bool
+}
+
+// Kind implements [plan.Host].
+func (d Disk) Kind(path string) (plan.Kind, error) {
+	var st unix.Stat_t // the plain call: a plan asks for some hundred paths
+	err := hostpath.Retry(func() error { return unix.Lstat(path, &st) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return plan.Missing, nil
+	case errors.Is(err, fs.ErrPermission):
+		return plan.Missing, unreachable(path)
+	case err != nil:
+		return plan.Missing, &os.PathError{Op: "lstat", Path: path, Err: err}
+	case d.Stub != nil && mayBeStub(&st) && d.Stub(path):
+		return plan.Missing, nil
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return plan.File, nil
+	case unix.S_IFDIR:
+		return plan.Dir, nil
+	case unix.S_IFLNK:
+		return plan.Link, nil
+	case unix.S_IFSOCK:
+		return plan.Socket, nil
+	}
+	return plan.Other, nil
+}
+
+// mayBeStub spares the records of stubs a look for what is none at a glance. A
+// folder may be one whatever its count of links: stubs lie in stubs, and file
+// systems count links of folders each in its own way.
+func mayBeStub(st *unix.Stat_t) bool {
+	kind := st.Mode & unix.S_IFMT
+	return kind == unix.S_IFDIR || kind == unix.S_IFSOCK || kind == unix.S_IFREG && st.Size <= maxSize
+}
+
+// unreachable returns nil for a path below a folder of somebody else that does
+// not let us pass: nothing that we start can get there either. Below a folder
+// of our own that is an error, because code inside could open it again.
+func unreachable(p string) error {
+	for dir := path.Dir(p); ; dir = path.Dir(dir) {
+		st, err := os.Lstat(dir)
+		if errors.Is(err, fs.ErrPermission) && dir != "/" {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
+			return nil
+		}
+		return &sandbox.Error{
+			Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: dir, Message: "it cannot be told what is in the folder, and code inside could open it",
+			Hint: "make it passable: chmod u+x " + dir,
+		}
+	}
+}
+
+// Names implements [plan.Host].
+func (d Disk) Names(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+// Link implements [plan.Host].
+func (d Disk) Link(path string) (plan.Target, error) {
+	text, err := os.Readlink(path)
+	if err != nil {
+		return plan.Target{}, err
+	}
+	real, err := hostpath.Canonical(path)
+	return plan.Target{Text: text, Real: real}, err
+}

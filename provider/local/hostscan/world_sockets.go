@@ -1,0 +1,112 @@
+package hostscan
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+)
+
+const socketField = "filesystem.allowUnixSockets"
+
+// maxSocketPath is what the kernel takes as the path of a Unix socket.
+const maxSocketPath = 107
+
+// ListedSockets returns the sockets of the host that settings open, sorted.
+func listedSockets(f sandbox.FilesystemRules) ([]string, error) {
+	var out []string
+	for _, s := range f.AllowUnixSockets {
+		if !path.IsAbs(s) || path.Clean(s) != s || isGlob(s) || path.Dir(s) == "/" || len(s) > maxSocketPath {
+			return nil, &sandbox.Error{
+				Code: sandbox.CodeValidation, Op: "plan", Field: socketField, Resource: s,
+				Message: fmt.Sprintf("a socket is named by an absolute, clean path of at most %d bytes, in a folder and without patterns", maxSocketPath),
+			}
+		}
+		out = append(out, s)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// place decides how the listed sockets are reached. In a folder that a view
+// shows they have their place already and are shown as they are; everywhere
+// else the guest listens in their place.
+func (p *Picture) place(listed []string) {
+	for _, s := range listed {
+		if _, shown := top(p.World, path.Dir(s)); !shown {
+			p.Sockets = append(p.Sockets, s)
+			continue
+		}
+		// To connect takes no right to write to the mount.
+		p.World.Views = append(slices.Clip(p.World.Views), plan.View{Source: s, Target: s, Socket: true, Optional: true, Why: socketField + ": " + s})
+	}
+}
+
+// ShowSockets returns w with a folder of memory for each of the sockets, in
+// which the guest can listen at the path that the socket has on the host.
+//
+// A socket in a folder that a view of git's shows has no such place, and one
+// that a rule closes must have none: both are errors.
+func ShowSockets(w plan.World, sockets []string) (plan.World, error) {
+	w.Tmpfs = slices.Clone(w.Tmpfs)
+	for _, s := range sockets {
+		dir := path.Dir(s)
+		target, view := top(w, dir)
+		if view {
+			return w, &sandbox.Error{
+				Code: sandbox.CodeCapabilityBlocked, Op: "plan", Field: socketField, Resource: s,
+				Message: "the socket lies in a folder that the wall shows: " + target,
+				Hint:    "have the service listen in a folder of its own, which the wall does not show",
+			}
+		}
+		for _, d := range w.Denies {
+			if under(s, d.Path) {
+				return w, &sandbox.Error{
+					Code: sandbox.CodePermissionDeny, Op: "plan", Field: socketField, Resource: s,
+					Message: "a rule closes the socket, and a deny beats every allow: " + d.Rule, Hint: "take one of the two out of the settings",
+				}
+			}
+		}
+		if target != dir {
+			w.Tmpfs = append(w.Tmpfs, sandbox.Tmpfs{Target: dir, Size: coverSize, Mode: 0o755, Owned: true})
+		}
+	}
+	return w, nil
+}
+
+// top returns the target of what lies at the inside path p, and whether that
+// is a view.
+func top(w plan.World, p string) (target string, view bool) {
+	longest := func(t string, isView bool) {
+		if under(p, t) && (len(t) > len(target) || len(t) == len(target) && isView) {
+			target, view = t, isView
+		}
+	}
+	for _, t := range w.Tmpfs {
+		longest(t.Target, false)
+	}
+	for _, v := range w.Views {
+		longest(v.Target, true)
+	}
+	for _, l := range w.Symlinks { // /bin, which is what usr/bin is
+		longest(l.Target, true)
+	}
+	return target, view
+}
+
+// SocketRoots are the system's folders in which services might listen, among
+// those that roots name as searched already not included. They are searched
+// for sockets alone: patterns of people do not mean what the system has.
+func SocketRoots(views []plan.View) []string {
+	var out []string
+	for _, v := range views {
+		if v.Source == v.Target && (v.Source == "/etc" || v.Source == "/opt" || strings.HasPrefix(v.Source, "/opt/")) {
+			out = append(out, v.Source)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

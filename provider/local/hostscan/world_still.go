@@ -1,0 +1,28 @@
+package hostscan
+
+import (
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider/local/plan"
+)
+
+// Unmoved refuses a view whose source leads elsewhere than when it was judged:
+// a link was put in its way. One that has gone is the planner's business.
+func Unmoved(views []plan.View) error {
+	for _, v := range views {
+		if direct(v.Source) {
+			continue
+		}
+		real, err := hostpath.Canonical(v.Source)
+		if err != nil {
+			return err
+		}
+		if real != v.Source {
+			return &sandbox.Error{
+				Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: v.Source, Hint: "name the folder itself",
+				Message: "it leads to " + real + " now: a link was put in its way after it was resolved",
+			}
+		}
+	}
+	return nil
+}

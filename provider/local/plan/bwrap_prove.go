@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
+
+// Prove compares what stands with what p asked for, and is an error where they
+// differ. Both texts are those of mountinfo in proc(5): inside is that of the
+// first process of the wall, host that of a process outside, read before or
+// after. It is for after the wall was built and before anything runs in it.
+//
+// bwrap mounts by path and follows links. A program that still runs in an
+// older wall on the same folders can put a link where a folder was between
+// plan and mount, and so have a folder of the host mounted that no rule
+// allows, or a mask fall elsewhere. What is mounted is told by the kernel with
+// its path in the file system, which no link can forge.
+func SelfCheck(p Plan, maskFile, host, inside string) error {
+	outer, err := parseMounts(host)
+	if err != nil {
+		return err
+	}
+	inner, err := parseMounts(inside)
+	if err != nil {
+		return err
+	}
+	at := make(map[string]bwrapMounted, len(inner))
+	for _, m := range inner {
+		at[m.point] = m // the last one lies on top
+	}
+	for _, op := range p.Ops {
+		if why := differs(op, maskFile, outer, at); why != "" {
+			return &sandbox.Error{
+				Code: sandbox.CodeUnavailable, Op: "prove the wall", Resource: op.Target, Retryable: true,
+				Message: fmt.Sprintf("%s %q is not as planned: %s", op.Kind, op.Target, why),
+				Hint:    "something changed folders while the wall was built; try again",
+			}
+		}
+	}
+	return nil
+}
+
+// differs says in what the mount of op is not what op says, or nothing.
+func differs(op Op, maskFile string, outer []bwrapMounted, at map[string]bwrapMounted) string {
+	if op.Kind == OpDir || op.Kind == OpSymlink {
+		return "" // no mounts; what is mounted on them is proven
+	}
+	m, ok := at[op.Target]
+	if !ok {
+		return "nothing is mounted there"
+	}
+	source := op.Source
+	switch op.Kind {
+	case OpMaskFile:
+		source = maskFile
+		fallthrough
+	case OpBind, OpRoBind:
+		want, ok := locate(outer, source)
+		if !ok || m.device != want.device || m.root != want.root {
+			return fmt.Sprintf("%q is mounted there instead of %q", m.root, source)
+		}
+		if op.Kind != OpBind && !m.readOnly {
+			return "it is writable"
+		}
+	case OpMaskDir:
+		if m.kind != "tmpfs" || !m.readOnly {
+			return "it is no read-only memory"
+		}
+	case OpRemountRo:
+		if !m.readOnly {
+			return "it is writable"
+		}
+	case OpProc:
+		if m.kind != "proc" {
+			return "it is " + m.kind
+		}
+	default:
+		if m.kind != "tmpfs" {
+			return "it is " + m.kind
+		}
+	}
+	return ""
+}
+
+// A mounted is one line of mountinfo.
+type bwrapMounted struct {
+	id       string // the kernel's number of the mount, nobody else's as long as it stands
+	device   string
+	root     string // what of the file system is mounted
+	point    string
+	readOnly bool
+	kind     string // of the file system
+}
+
+// locate says in which file system, and where there, the host path p lies.
+func locate(mounts []bwrapMounted, p string) (found bwrapMounted, ok bool) {
+	for _, m := range mounts {
+		if m.point != "/" && p != m.point && !strings.HasPrefix(p, m.point+"/") {
+			continue
+		}
+		if !ok || len(m.point) >= len(found.point) {
+			found, ok = m, true
+		}
+	}
+	found.root = path.Join(found.root, strings.TrimPrefix(p, strings.TrimSuffix(found.point, "/")))
+	return found, ok
+}
+
+// parseMounts reads a mountinfo: "36 35 98:0 /root /point rw,nosuid shared:1 -
+// ext4 /dev/x rw", where spaces and such in paths are octal escapes.
+func parseMounts(text string) ([]bwrapMounted, error) {
+	var list []bwrapMounted
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		dash := slices.Index(f, "-")
+		if len(f) < 7 || dash < 6 || dash+1 >= len(f) {
+			return nil, sandbox.Errorf(sandbox.CodeInternal, "prove the wall", "a line of mountinfo cannot be read: %.200q", line)
+		}
+		list = append(list, bwrapMounted{
+			id: f[0], device: f[2], root: unescape(f[3]), point: unescape(f[4]),
+			readOnly: slices.Contains(strings.Split(f[5], ","), "ro"), kind: f[dash+1],
+		})
+	}
+	return list, nil
+}
+
+// unescape resolves the octal escapes of mountinfo.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) && octal(s[i+1]) && octal(s[i+2]) && octal(s[i+3]) {
+			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
+			i += 3
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func octal(c byte) bool { return '0' <= c && c <= '7' }
