@@ -279,7 +279,7 @@ func sh(script string) sandbox.Command {
 }
 
 // inside counts the processes of the guest's namespace that are neither the
-// guest nor stages, as the host sees them.
+// guest nor shims, as the host sees them.
 func (g *guest) inside() []string {
 	g.t.Helper()
 	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", g.pid()))
@@ -299,7 +299,7 @@ func (g *guest) inside() []string {
 		if err != nil || strings.HasPrefix(string(cmdline), "sandbox-guest\x00stage") {
 			continue
 		}
-		if strings.HasPrefix(string(cmdline), "sandbox-guest\x00init") { // is about to be a stage
+		if strings.HasPrefix(string(cmdline), "sandbox-guest\x00init") { // is about to be a shim
 			continue
 		}
 		found = append(found, strings.ReplaceAll(string(cmdline), "\x00", " "))

@@ -20,7 +20,7 @@ import (
 )
 
 // TestCommandsAreApart has one command try to reach another of the same
-// user, the guest and the stages.
+// user, the guest and the shims.
 func TestCommandsAreApart(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
@@ -99,7 +99,7 @@ func TestGuestOutlivesItsUser(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			must(t, p.Kill(context.Background()))
-			_, _ = p.Wait() // its stage may have been killed
+			_, _ = p.Wait() // its shim may have been killed
 			g.empty(10 * time.Second)
 		})
 	}
@@ -188,7 +188,7 @@ func TestForkBomb(t *testing.T) {
 			begin := time.Now()
 			must(t, p.Kill(context.Background()))
 			t.Logf("ended in %v", time.Since(begin))
-			// A first attempt that fails takes the stage, and the end is not
+			// A first attempt that fails takes the shim, and the end is not
 			// known then.
 			if exit, err := p.Wait(); err != nil || exit.Signal != "KILL" {
 				t.Errorf("exit %+v, %v", exit, err)

@@ -38,7 +38,7 @@ func childrenOf(t testing.TB, pid int) (list []int) {
 	return list
 }
 
-// TestStageKilledDuringLaunch holds that a program whose stage died before it
+// TestStageKilledDuringLaunch holds that a program whose shim died before it
 // could report is not left running: its client has heard of a failure. A long
 // PATH stretches the moment between fork and exec.
 func TestStageKilledDuringLaunch(t *testing.T) {

@@ -47,7 +47,7 @@ func children(t testing.TB, pid int) int {
 	return n
 }
 
-// rest has the guest run something, and waits until it has its one spare stage:
+// rest has the guest run something, and waits until it has its one spare shim:
 // the first is begun while it serves already.
 func (g *guest) rest(c *client.Client) {
 	g.t.Helper()
@@ -64,7 +64,7 @@ func (g *guest) restBeside(c *client.Client, n int) {
 // TestNames holds that people find the guest in a list of processes.
 func TestNames(t *testing.T) {
 	g := startGuest(t)
-	g.rest(g.client(client.Options{})) // there is a stage, and it has its name
+	g.rest(g.client(client.Options{})) // there is a shim, and it has its name
 	found, err := filepath.Glob("/proc/[0-9]*/status")
 	must(t, err)
 	n := 0

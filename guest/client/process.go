@@ -106,7 +106,7 @@ func (p *process) frame(f wire.Frame) (last bool, err error) {
 }
 
 // failed is the error of a command that could not be started, or whose end
-// the guest does not know because its stage was killed.
+// the guest does not know because its shim was killed.
 func (p *process) failed(m wire.Failed) error {
 	if p.running {
 		return &sandbox.Error{Code: sandbox.CodeExecution, Op: "run", Message: "the end of the command is not known: " + wire.Quote(m.Text)}

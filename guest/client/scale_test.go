@@ -28,12 +28,12 @@ func (g *guest) footprint() leak.Footprint {
 	return f
 }
 
-// threads is how many the guest and a stage may have. A Go program gives none
+// threads is how many the guest and a shim may have. A Go program gives none
 // back, and makes the more of them the busier the machine is; one that every
 // command leaves would make a thousand.
 const threads = 100
 
-// settled waits until only the guest and one stage are left, and what they
+// settled waits until only the guest and one shim are left, and what they
 // take has gone down to most.
 func (g *guest) settled(most leak.Footprint) {
 	g.t.Helper()
@@ -228,7 +228,7 @@ func latencies(t testing.TB, c *client.Client, callers, commands int) []time.Dur
 	return all
 }
 
-// idleBound is what the guest and its stages may take when nothing runs.
+// idleBound is what the guest and its shims may take when nothing runs.
 const idleBound = 6 << 20
 
 // TestIdleMemory checks what an idle sandbox costs: the resident memory of all

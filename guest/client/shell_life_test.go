@@ -251,7 +251,7 @@ func TestShellEnds(t *testing.T) {
 	}
 	g.empty(5 * time.Second)
 	eventually(t, 10*time.Second, "descriptors are given back", func() bool {
-		return descriptors(t, os.Getpid()) <= own && descriptors(t, g.pid()) <= theirs+16 // idle stages
+		return descriptors(t, os.Getpid()) <= own && descriptors(t, g.pid()) <= theirs+16 // idle shims
 	})
 	s := openShell(t, c, sandbox.ShellOptions{})
 	p, _ := begin(t, context.Background(), s, "sleep 1000 & echo ready; sleep 1000", sandbox.Command{})

@@ -119,7 +119,7 @@ func TestLimits(t *testing.T) {
 	if got = run(t, c, sh("grep core /proc/self/limits | tr -s ' '")); got.stdout != want {
 		t.Errorf("got %+v, want %q", got, want)
 	}
-	// Limits of one command are not those of the next from the same stage.
+	// Limits of one command are not those of the next from the same shim.
 	if got = run(t, c, sh("ulimit -t")); got.stdout != "unlimited\n" {
 		t.Errorf("got %+v", got)
 	}

@@ -32,7 +32,7 @@ func beside(n int, f func(i int)) {
 func TestLargeRequestsNeedNoThreads(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
-	beside(48, func(int) { run(t, c, sh("sleep 0.3")) }) // so many stages are ready
+	beside(48, func(int) { run(t, c, sh("sleep 0.3")) }) // so many shims are ready
 	before := g.threads()
 	var args []string
 	for i := range 16 {

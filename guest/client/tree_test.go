@@ -107,7 +107,7 @@ func TestContextKillsTree(t *testing.T) {
 				p, _ := start(t, ctx, c, cmd)
 				cancel()
 				exit, err := p.Wait()
-				must(t, err) // a first attempt that fails takes the stage, and the end is not known then
+				must(t, err) // a first attempt that fails takes the shim, and the end is not known then
 				if exit.Signal != "KILL" && exit.Signal != "TERM" && grace == 0 {
 					t.Errorf("exit %+v", exit)
 				}
@@ -129,7 +129,7 @@ func TestExitEndsTree(t *testing.T) {
 		"background child has written":  "f=$(mktemp -u); (echo child; : >$f; exec sleep 1000) & until [ -e $f ]; do sleep 0.01; done; rm $f; echo done",
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := run(t, c, sh(script)) // fails with its stage: see TestContextKillsTree
+			got := run(t, c, sh(script)) // fails with its shim: see TestContextKillsTree
 			if !strings.HasSuffix(got.stdout, "done\n") || got.exit.Code != 0 {
 				t.Errorf("got %+v", got)
 			}
@@ -142,7 +142,7 @@ func TestExitEndsTree(t *testing.T) {
 }
 
 // TestKillSparesSuccessor: the killer of what a command left behind must not
-// meet the next command of the same stage.
+// meet the next command of the same shim.
 func TestKillSparesSuccessor(t *testing.T) {
 	long(t)
 	g := startGuest(t)

@@ -211,7 +211,7 @@ func (o *auditor) look(table *meterTable, now time.Time) bool {
 	}
 	for m, w := range due {
 		use := w.use(table)
-		// A command that was gone before the table was read has a stage
+		// A command that was gone before the table was read has a shim
 		// that may be another's by now.
 		if !o.watches(m, w) {
 			continue

@@ -22,20 +22,20 @@ type command struct {
 
 	launched chan struct{} // closed when the program runs or could not be started
 	gone     chan struct{} // closed when no process of it is left
-	killing  sync.Mutex    // held while processes are looked for below the stage
+	killing  sync.Mutex    // held while processes are looked for below the shim
 
 	inbox   *wire.Inbox // standard input, nil when not carried
 	input   *input      // nil when not carried
 	outputs [3]*output  // by channel, nil when not carried
 	credits [3]*wire.Credits
 
-	body    []byte     // the request for the stage, until that has it
+	body    []byte     // the request for the shim, until that has it
 	asked   *stageProc // has the request already, or nil
 	streams *streams
 	witness *witness // nil where attempts are not observed
 	before  scarcity // when it began
 	audit   *audit   // nil where no limit has to be reported
-	counted bool     // it needs a stage whose processes ask before they make others
+	counted bool     // it needs a shim whose processes ask before they make others
 	forks   *forks   // nil where each may, or where a line is asked
 	asks    asks     // what it has used so far
 	endless bool     // outputs end with the last answer only: what carries them may change
@@ -43,7 +43,7 @@ type command struct {
 	mu      sync.Mutex
 	stage   *stageProc
 	pid     int     // of the program; 0 before it runs and after it was reaped
-	spent   spent   // by what its stage had reaped before; settled with stage
+	spent   spent   // by what its shim had reaped before; settled with stage
 	detach  bool    // of the request
 	stopped [3]bool // by channel: the client does not want the output
 	runs    bool    // orders are followed at once
@@ -246,8 +246,8 @@ func (m *command) await() (wire.Exit, error) {
 	return exit, nil
 }
 
-// vacate gives the stage back. A killer that is still at work finds its
-// victims by their stage, so it must come to its end before the stage may
+// vacate gives the shim back. A killer that is still at work finds its
+// victims by their shim, so it must come to its end before the shim may
 // have another command.
 func (m *command) vacate() {
 	close(m.gone)
@@ -268,7 +268,7 @@ func (m *command) outlive(program int) {
 	m.closeStreams()
 }
 
-// lost cleans up after a stage that died under its command, by the hand of
+// lost cleans up after a shim that died under its command, by the hand of
 // user code where nothing keeps commands from signalling it. What was below
 // it is below us now.
 func (m *command) lost() {
@@ -280,7 +280,7 @@ func (m *command) lost() {
 	m.answer(wire.TypeFailed, failure(wire.KindInternal, errors.New("the stage of the command was killed")).Encode())
 }
 
-// sweep ends what a stage that died has left to us.
+// sweep ends what a shim that died has left to us.
 func (m *command) sweep() {
 	srv := m.conn.srv
 	m.stage.close()

@@ -45,7 +45,7 @@ func threadsFor(c wire.Config) int {
 
 // A room is what processes and threads of our user there may be.
 type room struct {
-	commands uint64 // from stages on; 0 is as many as for us
+	commands uint64 // from shims on; 0 is as many as for us
 	threads  int    // that have to be made before there are commands
 }
 

@@ -44,7 +44,7 @@ func newEyes(c wire.Config) (*eyes, error) {
 	return &eyes{observer: o, resolve: o.Resolve, resolvers: make(chan struct{}, maxResolvers)}, nil
 }
 
-// open looks at the listener of a new stage from now on. Where e is nil it is
+// open looks at the listener of a new shim from now on. Where e is nil it is
 // asked about new processes alone.
 func (e *eyes) open(s *stageProc, listener int) error {
 	if err := unix.SetNonblock(listener, true); err != nil {
@@ -56,7 +56,7 @@ func (e *eyes) open(s *stageProc, listener int) error {
 	return nil
 }
 
-// watch answers the calls of a stage's processes until the last one is gone.
+// watch answers the calls of a shim's processes until the last one is gone.
 func (e *eyes) watch(s *stageProc, listener *os.File) {
 	conn, err := listener.SyscallConn()
 	if err != nil {

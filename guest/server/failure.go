@@ -42,7 +42,7 @@ func scarce(err error) bool {
 	return false
 }
 
-// stepFailure translates what a stage reported.
+// stepFailure translates what a shim reported.
 func stepFailure(r shimReport) *wire.Failed {
 	errno := syscall.Errno(r.Errno)
 	kind := wire.KindInternal

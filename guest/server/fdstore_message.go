@@ -28,7 +28,7 @@ const (
 	fdstoreTell = 'T'
 
 	fdstoreReady   = 'R' // from the store: its process number
-	fdstoreDone    = 'A' // from the holder
+	fdstoreDone    = 'A' // from the store
 	fdstoreProgram = 'S' // from what becomes the shell: the program's name
 	fdstoreFailed  = 'F' // from what did not become the shell: errno
 )

@@ -22,7 +22,7 @@ type forks struct {
 	m     *command
 	audit *audit
 	bound int64
-	ours  int // processes of our own below the stage, which do not count
+	ours  int // processes of our own below the shim, which do not count
 
 	mu    sync.Mutex
 	tree  *meterTree
@@ -53,7 +53,7 @@ func newForks(m *command, a *audit, ours int) *forks {
 	return f
 }
 
-// below says which stage the processes are below, before any of them asks.
+// below says which shim the processes are below, before any of them asks.
 func (f *forks) below(stage int) {
 	if f == nil {
 		return

@@ -216,7 +216,7 @@ func TestKillOfOneThatWaits(t *testing.T) {
 				c.srv.gate.enter(p)
 				before = append(before, p)
 			}
-			// A start of it would crash: there is no stage.
+			// A start of it would crash: there is no shim.
 			if err := c.start(wire.Frame{Stream: 7, Payload: wire.Start{Args: []string{"true"}}.Encode()}); err != nil {
 				t.Fatal(err)
 			}

@@ -13,11 +13,11 @@ import (
 // is long because a program may lie on a slow disk.
 const launchWithin = time.Minute
 
-// unhurried is the size in bytes of a request that the socket of a stage
+// unhurried is the size in bytes of a request that the socket of a shim
 // may not take at once.
 const unhurried = 64 << 10
 
-// prepare makes the request for the stage and opens the streams. It does
+// prepare makes the request for the shim and opens the streams. It does
 // not wait for anything.
 func (m *command) prepare() *wire.Failed {
 	srv := m.conn.srv
@@ -33,7 +33,7 @@ func (m *command) prepare() *wire.Failed {
 	return nil
 }
 
-// launchOn has a stage start the program with streams that are there
+// launchOn has a shim start the program with streams that are there
 // already.
 func (m *command) launchOn(st *streams) *wire.Failed {
 	body, refused := m.conn.srv.nursery.maker.Request(m.start)
@@ -45,7 +45,7 @@ func (m *command) launchOn(st *streams) *wire.Failed {
 	return m.launch()
 }
 
-// hurry gives the request to a stage if that takes no waiting: one is ready
+// hurry gives the request to a shim if that takes no waiting: one is ready
 // and its socket holds the whole of it. It saves a short command the way
 // through another goroutine.
 func (m *command) hurry() {
@@ -64,24 +64,24 @@ func (m *command) hurry() {
 	m.asked = proc
 }
 
-// stages is the pool of the stages that the command may have.
+// stages is the pool of the shims that the command may have.
 func (m *command) stages() *pool { return m.conn.srv.poolFor(m.counted) }
 
-// own has what the processes of a stage do count as the command's.
+// own has what the processes of a shim do count as the command's.
 func (m *command) own(proc *stageProc) {
 	proc.witness.Store(m.witness)
 	m.forks.below(proc.pid)
 	proc.forks.Store(m.forks)
 }
 
-// giveBack gives back a stage without processes.
+// giveBack gives back a shim without processes.
 func (m *command) giveBack(proc *stageProc) {
 	proc.witness.Store(nil)
 	proc.forks.Store(nil)
 	m.conn.srv.poolFor(proc.counts).put(proc)
 }
 
-// launch has a stage start the program.
+// launch has a shim start the program.
 func (m *command) launch() *wire.Failed {
 	srv, proc := m.conn.srv, m.asked
 	if proc == nil {
@@ -109,7 +109,7 @@ func (m *command) launch() *wire.Failed {
 	return nil
 }
 
-// takeStage takes a stage and sends it the request. A stage that died while
+// takeStage takes a shim and sends it the request. A shim that died while
 // it was idle has not taken the request, and the next one is tried.
 func (m *command) takeStage() (*stageProc, error) {
 	for tries := 0; ; tries++ {

@@ -41,7 +41,7 @@ func (b meterBounds) Near(u meterUse) bool {
 // A Tree counts for one command. It remembers what it has seen of processes
 // that are gone. It is not safe for concurrent use.
 type meterTree struct {
-	root   int // the stage
+	root   int // the shim
 	bounds meterBounds
 	o      meterOptions
 

@@ -9,7 +9,7 @@ import (
 
 const stage = 10 // the root in these tests
 
-// at makes a table of the stage, which has reaped so many ticks, and procs.
+// at makes a table of the shim, which has reaped so many ticks, and procs.
 func at(reaped uint64, procs ...stat) *meterTable {
 	t := &meterTable{procs: append([]stat{{pid: 1}, {pid: stage, parent: 1, reaped: reaped}, {pid: 99, parent: 1, own: 1e6, rss: 1 << 40}}, procs...)}
 	t.sort()
@@ -51,7 +51,7 @@ func TestTime(t *testing.T) {
 		}, 36},
 		{"a process on its way to another parent", []*meterTable{
 			at(0, busy(20, stage, 5), busy(21, 20, 30)),
-			at(0, busy(21, 20, 31)), // its parent is gone, and it is not the stage's yet
+			at(0, busy(21, 20, 31)), // its parent is gone, and it is not the shim's yet
 			at(5, busy(21, stage, 32)),
 		}, 37},
 	} {

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// maxIdle stages are kept for the next commands while there is work.
+	// maxIdle shims are kept for the next commands while there is work.
 	maxIdle = 64
 	// quiet is how long no command, and no line of a shell, may have ended
-	// before the pool shrinks to one stage.
+	// before the pool shrinks to one shim.
 	quiet = 2 * time.Second
 )
 
-// A pool keeps stages for the next commands: one at rest, and after many
+// A pool keeps shims for the next commands: one at rest, and after many
 // commands at once as many as they were, for a while. Its methods are safe
 // for concurrent use.
 type pool struct {
@@ -30,7 +30,7 @@ type pool struct {
 	closed  bool
 	trim    *time.Timer
 	armed   bool // trim runs
-	busy    bool // a stage came back, or other work ended, since it was armed
+	busy    bool // a shim came back, or other work ended, since it was armed
 }
 
 func newPool(start func() (*stageProc, error), rest func()) *pool {
@@ -40,10 +40,10 @@ func newPool(start func() (*stageProc, error), rest func()) *pool {
 	return p
 }
 
-// open lets stages be taken. It is called once.
+// open lets shims be taken. It is called once.
 func (p *pool) open() { close(p.opened) }
 
-// ready returns a stage if there is one, or nil.
+// ready returns a shim if there is one, or nil.
 func (p *pool) ready() *stageProc {
 	select {
 	case <-p.opened:
@@ -61,7 +61,7 @@ func (p *pool) ready() *stageProc {
 	return s
 }
 
-// take returns a stage, one that is ready if there is one. Before the pool is
+// take returns a shim, one that is ready if there is one. Before the pool is
 // open it waits.
 func (p *pool) take() (*stageProc, error) {
 	<-p.opened
@@ -71,7 +71,7 @@ func (p *pool) take() (*stageProc, error) {
 	return p.start()
 }
 
-// put gives a stage back whose command and descendants are gone.
+// put gives a shim back whose command and descendants are gone.
 func (p *pool) put(s *stageProc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *pool) put(s *stageProc) {
 	p.note()
 }
 
-// worked notes the end of work that needed no stage, such as a line of a
+// worked notes the end of work that needed no shim, such as a line of a
 // shell: memory is given back after that too.
 func (p *pool) worked() {
 	p.mu.Lock()
@@ -122,13 +122,13 @@ func (p *pool) warm() {
 	}()
 }
 
-// forget drops the stage pid, which has died while it was idle.
+// forget drops the shim pid, which has died while it was idle.
 func (p *pool) forget(pid int) {
 	p.drop(pid)
 	p.warm()
 }
 
-// drop is forget that puts no stage in its place.
+// drop is forget that puts no shim in its place.
 func (p *pool) drop(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +141,7 @@ func (p *pool) drop(pid int) {
 	}
 }
 
-// shrink lets go of all stages but one once it is quiet.
+// shrink lets go of all shims but one once it is quiet.
 func (p *pool) shrink() {
 	p.mu.Lock()
 	if p.busy && !p.closed {
@@ -159,7 +159,7 @@ func (p *pool) shrink() {
 	p.rest()
 }
 
-// close lets go of all stages.
+// close lets go of all shims.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -69,7 +69,7 @@ func awaitOutside(fd *os.File) error {
 }
 
 // reap collects every child that has ended. It reports whether one of them
-// was not a stage: where one stray was, there may be more.
+// was not a shim: where one stray was, there may be more.
 func (s *Server) reap() (strays bool) {
 	for {
 		n := s.nursery
@@ -116,7 +116,7 @@ func (s *Server) end() {
 	}
 }
 
-// busy reports whether anything but stages runs below us. Stages whose
+// busy reports whether anything but shims runs below us. Shims whose
 // commands have ended go by themselves.
 func (s *Server) busy() bool {
 	s.reap()

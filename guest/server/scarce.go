@@ -124,7 +124,7 @@ func full(env []string, dir string) *wire.LimitHit {
 // maxNamed is how many of the processes that a command has left are named.
 const maxNamed = 5
 
-// leftBehind says which processes are left below a stage. Ones that are about
+// leftBehind says which processes are left below a shim. Ones that are about
 // to end by themselves may be among them.
 func (s *Server) leftBehind(stage int) (left wire.Left) {
 	s.walk(func() {

@@ -27,7 +27,7 @@ type Server struct {
 	nursery *nursery
 	eyes    *eyes // nil: attempts are not observed
 	pool    *pool
-	counted *pool // of stages whose processes are counted; empty until a command needs one
+	counted *pool // of shims whose processes are counted; empty until a command needs one
 	gate    *gate
 	auditor *auditor
 	null    *os.File
@@ -102,7 +102,7 @@ type outfit struct {
 }
 
 // furnish makes what commands need. The Server takes requests as soon as all of
-// that is there, and lets commands start when it returns: the first stage comes
+// that is there, and lets commands start when it returns: the first shim comes
 // first, and sets its filter meanwhile.
 func (s *Server) furnish(o outfit) error {
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
@@ -141,14 +141,14 @@ func (s *Server) furnish(o outfit) error {
 	return s.settle(first, o.warmed)
 }
 
-// stage makes a stage for the pool, which may miss one while the Server is still
+// stage makes a shim for the pool, which may miss one while the Server is still
 // being furnished: the first can be killed.
 func (s *Server) stage(counts bool) (*stageProc, error) {
 	<-s.furnished
 	return s.nursery.start(counts)
 }
 
-// poolFor returns the pool of stages for commands whose processes are counted,
+// poolFor returns the pool of shims for commands whose processes are counted,
 // or for all others.
 func (s *Server) poolFor(counted bool) *pool {
 	if counted {
@@ -157,9 +157,9 @@ func (s *Server) poolFor(counted bool) *pool {
 	return s.pool
 }
 
-// settle lets commands start, once the first stage and all threads are there. A
+// settle lets commands start, once the first shim and all threads are there. A
 // wall that cannot have its filter is not to be served; where there is none,
-// the stage is not waited for.
+// the shim is not waited for.
 func (s *Server) settle(first *stageProc, warmed <-chan struct{}) error {
 	if first == nil {
 		s.pool.warm()

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// BenchmarkTrue is a command on a stage that waits for it, without guest
+// BenchmarkTrue is a command on a shim that waits for it, without guest
 // and client around it.
 func BenchmarkTrue(b *testing.B) {
 	r := newRig(b, wire.Start{})
@@ -23,7 +23,7 @@ func BenchmarkTrue(b *testing.B) {
 	}
 }
 
-// BenchmarkFork is what it costs to make a stage and to let it go.
+// BenchmarkFork is what it costs to make a shim and to let it go.
 func BenchmarkFork(b *testing.B) {
 	for b.Loop() {
 		newRig(b, wire.Start{}).end()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestStagesWithoutCgo runs the tests of stages as the guest is built. A stage
+// TestStagesWithoutCgo runs the tests of shims as the guest is built. A shim
 // is a fork that has unmapped everything but the program's code, which a program
 // with a C library in it does not survive.
 func TestStagesWithoutCgo(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nice lets the guest and the stages run before what they have to keep in
+// nice lets the guest and the shims run before what they have to keep in
 // check. Inside a container it decides among its own processes only.
 const nice = 10
 
@@ -86,7 +86,7 @@ func confine(b *workbench, r *request) (uint32, syscall.Errno) {
 	return 0, 0
 }
 
-// streams puts the three descriptors in place. All others of a stage close
+// streams puts the three descriptors in place. All others of a shim close
 // on exec.
 //
 //go:norace

@@ -23,13 +23,13 @@ type shimConfinement struct {
 	// kernel cannot do that.
 	Landlock           bool
 	Readable, Writable []string
-	// Filter is a program for seccomp(2), as it lies in memory. Stages get it
+	// Filter is a program for seccomp(2), as it lies in memory. Shims get it
 	// at birth, and make none of the calls that a filter of commands is about.
 	Filter []byte
-	// Observe makes a listener for the Filter of each stage.
+	// Observe makes a listener for the Filter of each shim.
 	Observe bool
 	// Processes is the limit of processes and threads of our user, from each
-	// stage on; 0 leaves the one that there is.
+	// shim on; 0 leaves the one that there is.
 	Processes uint64
 }
 
@@ -103,7 +103,7 @@ func (c shimConfinement) ruleset() (int, error) {
 	return fd, nil
 }
 
-// setFilter puts the filter where stages find it.
+// setFilter puts the filter where shims find it.
 func (m *shimMaker) setFilter(c shimConfinement) error {
 	const room = countingAt - filterAt
 	if len(c.Filter)%8 != 0 || len(c.Filter) > room {
@@ -180,12 +180,12 @@ func unlistened(filter []byte) []byte {
 	return own
 }
 
-// Filters reports whether stages get a filter. Those that count do.
+// Filters reports whether shims get a filter. Those that count do.
 func (m *shimMaker) Filters() bool { return m.birth.filter != 0 }
 
-// AwaitFilter waits, as long as the socket allows, until a new stage has set
+// AwaitFilter waits, as long as the socket allows, until a new shim has set
 // its filter, and returns the listener of that, or -1 where none is made.
-// control is the guest's end of the socket of a stage that gets a filter, and
+// control is the guest's end of the socket of a shim that gets a filter, and
 // counts is as it was for Fork.
 func (m *shimMaker) AwaitFilter(control int, counts bool) (listener int, err error) {
 	var one [1]byte

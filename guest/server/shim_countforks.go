@@ -103,6 +103,6 @@ func isFork(arch uint32, number int32) bool {
 	return false
 }
 
-// Counts reports whether stages can be made whose processes ask a listener
+// Counts reports whether shims can be made whose processes ask a listener
 // before each process that they make.
 func (m *shimMaker) Counts() bool { return m.counting != 0 }

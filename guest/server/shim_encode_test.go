@@ -15,7 +15,7 @@ import (
 
 const testAt = 0x7f0000020000
 
-// decoded is a request as the kernel would read it in the stage.
+// decoded is a request as the kernel would read it in the shim.
 type decoded struct {
 	request
 	t    testing.TB
@@ -112,7 +112,7 @@ func TestEncodeBounds(t *testing.T) {
 	}
 }
 
-// FuzzEncode holds for whatever a client sends that a stage gets nothing but
+// FuzzEncode holds for whatever a client sends that a shim gets nothing but
 // addresses of strings in the request itself, and the strings that were sent.
 func FuzzEncode(f *testing.F) {
 	f.Add(wire.Start{Args: []string{"x", "y"}, Env: []string{"A=1"}, Dir: "/"}.Encode())

@@ -21,9 +21,9 @@ func beforeFork()
 //go:linkname afterFork syscall.runtime_AfterFork
 func afterFork()
 
-// A Maker makes stages, and requests for them.
+// A Maker makes shims, and requests for them.
 type shimMaker struct {
-	memory []byte     // what becomes a stage's own memory; the guest writes the birth only
+	memory []byte     // what becomes a shim's own memory; the guest writes the birth only
 	base   wire.Start // what commands are laid over
 	birth  birth
 	hard   map[int]uint64 // hard limits, which commands inherit
@@ -31,7 +31,7 @@ type shimMaker struct {
 	counting uintptr // instructions of the filter at countingAt; 0: there is none
 }
 
-// NewMaker returns a Maker of stages whose commands are laid over base, held
+// NewMaker returns a Maker of shims whose commands are laid over base, held
 // by c, and read null where there is nothing to read. It is made once in a
 // process and never given back.
 func newMaker(base wire.Start, null int, c shimConfinement) (*shimMaker, error) {
@@ -64,7 +64,7 @@ func newMaker(base wire.Start, null int, c shimConfinement) (*shimMaker, error) 
 	return m, m.setFilter(c)
 }
 
-// Request returns what a stage has to be sent for s, with the descriptors
+// Request returns what a shim has to be sent for s, with the descriptors
 // of standard input, output and error attached to its first byte. The
 // report is the failure, if there is one.
 func (m *shimMaker) Request(s wire.Start) ([]byte, *shimReport) {
@@ -72,13 +72,13 @@ func (m *shimMaker) Request(s wire.Start) ([]byte, *shimReport) {
 	return encode(s, m.base, at, func(resource int) uint64 { return m.hard[resource] })
 }
 
-// Fork makes a stage that takes requests from the Unix stream socket control
+// Fork makes a shim that takes requests from the Unix stream socket control
 // and writes reports into the pipe reports; both descriptors stay the
 // caller's. It must not be called by two at once.
 //
-// Where there is a filter the stage tells when it is set, see
+// Where there is a filter the shim tells when it is set, see
 // [Maker.AwaitFilter]. Nothing may be sent to it before. With counts the
-// listener is asked before each process that the stage and its descendants
+// listener is asked before each process that the shim and its descendants
 // make; precondition: Counts reports true.
 func (m *shimMaker) Fork(control, reports int, counts bool) (pid int, err error) {
 	bench := (*workbench)(unsafe.Pointer(&m.memory[0]))

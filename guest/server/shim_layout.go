@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A stage keeps three pieces of memory beside its code: a workbench, one
+// A shim keeps three pieces of memory beside its code: a workbench, one
 // page that it shares with the child between fork and exec, and the request
 // it works on. They lie in one stretch of addresses that the guest reserves
-// once and that each stage has for itself, so that the guest can put
-// addresses into a request that are right in the stage. The distances are
+// once and that each shim has for itself, so that the guest can put
+// addresses into a request that are right in the shim. The distances are
 // multiples of every page size.
 const (
 	slot        = 64 << 10
@@ -26,7 +26,7 @@ const (
 	keepResting = slot    // of the request's memory, between two commands
 )
 
-// Descriptors of a stage beside 0, 1 and 2, which are /dev/null.
+// Descriptors of a shim beside 0, 1 and 2, which are /dev/null.
 const (
 	controlFD = 3 + iota // the socket that requests come from
 	reportsFD            // the pipe that reports go to
@@ -34,7 +34,7 @@ const (
 	othersFD             // the first one that is free
 )
 
-// A workbench is where a stage, which has no heap and hardly a stack, keeps
+// A workbench is where a shim, which has no heap and hardly a stack, keeps
 // what it works with. There is no pointer in it whose change the garbage
 // collector would want to know of.
 type workbench struct {
@@ -49,8 +49,8 @@ type workbench struct {
 	thread  [64]byte // see anchor
 }
 
-// A birth is what a new stage has to know; the guest writes it before it
-// forks. The descriptors are the guest's, which the stage still has then.
+// A birth is what a new shim has to know; the guest writes it before it
+// forks. The descriptors are the guest's, which the shim still has then.
 type birth struct {
 	fds        [othersFD]int // what to have, by number; -1: nothing
 	nofile     int           // upper end of the descriptors, for kernels without close_range(2)
@@ -79,7 +79,7 @@ type outcome struct{ step, errno uint32 }
 
 // A request is the first part of what the guest sends: what the child uses
 // between fork and exec, with every string a C string already. Addresses
-// are those of the stage.
+// are those of the shim.
 type request struct {
 	size       uintptr // of the whole request
 	argv, envv uintptr // addresses of lists for execve(2)
@@ -141,7 +141,7 @@ const (
 	stepExecGone // the program is not there
 )
 
-// A Report is what a stage tells the guest.
+// A Report is what a shim tells the guest.
 type shimReport struct {
 	Kind   byte
 	Empty  bool
@@ -151,7 +151,7 @@ type shimReport struct {
 	Status uint32 // wait status, as from wait4(2)
 	MaxRSS uint64 // bytes, of the program
 
-	// What all processes that the stage has ever reaped have used, with those
+	// What all processes that the shim has ever reaped have used, with those
 	// that they have waited for. The difference between two reports is what
 	// was reaped in between.
 	User   uint64 // nanoseconds

@@ -13,10 +13,10 @@ const (
 	lastSignal    = 64
 	sigactionSize = 8 // bytes of the kernel's signal set
 	umask         = 0o022
-	reach         = 2 << 10 // of the stack that a stage uses, both ways; a chain of nosplit functions has 800 bytes
+	reach         = 2 << 10 // of the stack that a shim uses, both ways; a chain of nosplit functions has 800 bytes
 )
 
-// live is the whole life of a stage. It ends with the guest's end of the
+// live is the whole life of a shim. It ends with the guest's end of the
 // socket.
 //
 //go:norace
@@ -33,9 +33,9 @@ func live(b *workbench) {
 	}
 }
 
-// shed gives up the guest's memory: nothing of it is a stage's business, and
+// shed gives up the guest's memory: nothing of it is a shim's business, and
 // a small process forks fast. What is left is the code, the pages of the
-// stack that are in use, the command line and the stage's own memory.
+// stack that are in use, the command line and the shim's own memory.
 //
 //go:norace
 //go:nosplit
@@ -73,7 +73,7 @@ func unmap(from, to uintptr) bool {
 	return errno == 0
 }
 
-// furnish gives the stage its descriptors, and closes all others. They
+// furnish gives the shim its descriptors, and closes all others. They
 // close on exec but for the first three.
 //
 //go:norace
@@ -111,15 +111,15 @@ func furnish(b *workbench) bool {
 	return true
 }
 
-// settle makes the process what a stage is: a subreaper under its own name,
+// settle makes the process what a shim is: a subreaper under its own name,
 // deaf to signals, which stay blocked, and, with its children, the first
 // choice of the out-of-memory killer as far as the kernel lets it. The
 // handlers are the guest's and have to go; a signal that is not ignored here
 // is not ignored in a command either.
 //
 // Among processes with the same oom_score_adj the kernel takes the largest,
-// and a stage is smaller than nearly every program; what is spared is the
-// guest. A process must be dumpable to write its oom_score_adj. A stage is
+// and a shim is smaller than nearly every program; what is spared is the
+// guest. A process must be dumpable to write its oom_score_adj. A shim is
 // for a moment, with nothing in it yet; where there is Landlock no command
 // can use that.
 //

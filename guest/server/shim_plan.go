@@ -14,7 +14,7 @@ import (
 // defaultPath is searched when the environment of a command has no PATH.
 const shimDefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// encode lays s over base and returns the request for it, as a stage wants
+// encode lays s over base and returns the request for it, as a shim wants
 // it: complete, bounded, and with nothing in it that is not the guest's own
 // computation but bytes of strings. at is the address the request will have;
 // hard tells the hard limit of a resource. The returned report is the

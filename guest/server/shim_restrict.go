@@ -10,7 +10,7 @@ import (
 )
 
 // restrict sets the filter of system calls, which all children inherit. A
-// stage that cannot do so does not serve.
+// shim that cannot do so does not serve.
 //
 //go:norace
 //go:nosplit

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// ownSpans returns what a stage keeps of the guest's address space beside
+// ownSpans returns what a shim keeps of the guest's address space beside
 // its memory and its stack: the code and the constants, and the words of the
 // command line. The last span begins where there is nothing to unmap any
 // more. The fourth place is left to the memory.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A rig is a stage of the test process.
+// A rig is a shim of the test process.
 type rig struct {
 	t       testing.TB
 	maker   *shimMaker
@@ -44,7 +44,7 @@ func newRig(t testing.TB, base wire.Start) *rig {
 	return r
 }
 
-// end lets go of the stage and holds that it ends.
+// end lets go of the shim and holds that it ends.
 func (r *rig) end() {
 	if r.pid == 0 {
 		return
@@ -142,7 +142,7 @@ func TestStage(t *testing.T) {
 }
 
 // TestStageFailures holds that every step says of itself that it failed, and
-// that the stage is there for the next command afterwards.
+// that the shim is there for the next command afterwards.
 func TestStageFailures(t *testing.T) {
 	r := newRig(t, wire.Start{Env: []string{"PATH=/nowhere:/usr/bin:/bin"}})
 	dir := t.TempDir()
@@ -173,7 +173,7 @@ func TestStageFailures(t *testing.T) {
 	}
 }
 
-// TestStageKeepsLittle looks at a stage from outside: it has nothing of the
+// TestStageKeepsLittle looks at a shim from outside: it has nothing of the
 // memory and the descriptors of the process that made it.
 func TestStageKeepsLittle(t *testing.T) {
 	r := newRig(t, wire.Start{})
@@ -213,7 +213,7 @@ func TestStageKeepsLittle(t *testing.T) {
 }
 
 // TestStageWaitsForAll holds that what leaves its parent and its session
-// stays below the stage, and that the stage says when it is gone.
+// stays below the shim, and that the shim says when it is gone.
 func TestStageWaitsForAll(t *testing.T) {
 	r := newRig(t, wire.Start{Env: []string{"PATH=/usr/bin:/bin"}})
 	fifo := filepath.Join(t.TempDir(), "fifo")

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stageEnd bounds how long a stage that was ended may take to be gone.
+// stageEnd bounds how long a shim that was ended may take to be gone.
 const stageEnd = 10 * time.Second
 
-// stageBirth bounds how long a new stage may take to set its filter.
+// stageBirth bounds how long a new shim may take to set its filter.
 const stageBirth = 10 * time.Second
 
-// A stageProc is the guest's handle to one stage process. One command at a
+// A stageProc is the guest's handle to one shim process. One command at a
 // time owns it.
 type stageProc struct {
 	pid     int
@@ -33,29 +33,29 @@ type stageProc struct {
 	forks   atomic.Pointer[forks] // decides about new processes; nil: all are allowed
 }
 
-// A nursery makes stages and knows which processes are stages.
+// A nursery makes shims and knows which processes are shims.
 type nursery struct {
 	maker *shimMaker
-	eyes  *eyes // nil: attempts are not observed; set before a stage is finished
+	eyes  *eyes // nil: attempts are not observed; set before a shim is finished
 
-	births sync.Mutex // of stages with a filter
+	births sync.Mutex // of shims with a filter
 
-	mu   sync.Mutex            // held over fork, so that the reaper meets no unknown stage
-	live map[int]chan struct{} // closed when the stage was reaped
+	mu   sync.Mutex            // held over fork, so that the reaper meets no unknown shim
+	live map[int]chan struct{} // closed when the shim was reaped
 }
 
 func newNursery(maker *shimMaker) *nursery {
 	return &nursery{maker: maker, live: map[int]chan struct{}{}}
 }
 
-// is reports whether pid is a living stage.
+// is reports whether pid is a living shim.
 func (n *nursery) is(pid int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.live[pid] != nil
 }
 
-// await waits until the stage pid was reaped, so that its children are ours.
+// await waits until the shim pid was reaped, so that its children are ours.
 // The end of its socket comes a little earlier.
 func (n *nursery) await(pid int) {
 	n.mu.Lock()
@@ -70,7 +70,7 @@ func (n *nursery) await(pid int) {
 	}
 }
 
-// kill ends a stage that does not do its work, unless it has been reaped.
+// kill ends a shim that does not do its work, unless it has been reaped.
 func (n *nursery) kill(pid int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +79,7 @@ func (n *nursery) kill(pid int) {
 	}
 }
 
-// start makes a stage, which takes a request at once. With counts its processes
+// start makes a shim, which takes a request at once. With counts its processes
 // ask before they make others.
 func (n *nursery) start(counts bool) (*stageProc, error) {
 	s, err := n.begin(counts)
@@ -92,7 +92,7 @@ func (n *nursery) start(counts bool) (*stageProc, error) {
 	return s, nil
 }
 
-// begin starts a stage. The caller has to finish it.
+// begin starts a shim. The caller has to finish it.
 func (n *nursery) begin(counts bool) (*stageProc, error) {
 	control, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -118,7 +118,7 @@ func (n *nursery) begin(counts bool) (*stageProc, error) {
 	return s, nil
 }
 
-// finish waits until a stage that was begun takes a request, and lets go of it
+// finish waits until a shim that was begun takes a request, and lets go of it
 // when it does not.
 func (n *nursery) finish(s *stageProc) error {
 	err := n.restricted(s)
@@ -128,7 +128,7 @@ func (n *nursery) finish(s *stageProc) error {
 	return err
 }
 
-// restricted waits until a new stage has its filter. It is a wait in a system
+// restricted waits until a new shim has its filter. It is a wait in a system
 // call, for what a birth takes, and of one goroutine at a time.
 func (n *nursery) restricted(s *stageProc) error {
 	if !n.maker.Filters() && !s.counts {
@@ -157,17 +157,17 @@ func (n *nursery) fork(control, reports int, counts bool) (int, error) {
 	return pid, err
 }
 
-// errUnsent means that the stage has not seen the request.
+// errUnsent means that the shim has not seen the request.
 var errUnsent = errors.New("the stage did not take the request")
 
-// errStuck means that the stage has seen a part of the request.
+// errStuck means that the shim has seen a part of the request.
 var errStuck = errors.New("the stage does not take the request")
 
 // sendAgain is the time between two attempts to send more of a request.
 const sendAgain = 100 * time.Microsecond
 
 // request sends a command with its three streams. Only where the body is
-// larger than what a socket holds it waits for the stage, at most for
+// larger than what a socket holds it waits for the shim, at most for
 // launchWithin, and not in a system call: that would take a thread.
 func (s *stageProc) request(body []byte, fds [3]int) error {
 	s.wake()
@@ -193,7 +193,7 @@ func (s *stageProc) request(body []byte, fds [3]int) error {
 	return nil
 }
 
-// report waits for the stage's next report.
+// report waits for the shim's next report.
 func (s *stageProc) report() (shimReport, error) {
 	var b [reportLen]byte
 	if _, err := io.ReadFull(s.reports, b[:]); err != nil {
@@ -220,7 +220,7 @@ func (s *stageProc) wake() {
 	_ = unix.Kill(s.pid, unix.SIGCONT) // gone already is met elsewhere
 }
 
-// close lets go of the stage, which then ends by itself.
+// close lets go of the shim, which then ends by itself.
 func (s *stageProc) close() {
 	s.once.Do(func() {
 		unix.Close(s.ctl)

@@ -7,7 +7,7 @@ import "golang.org/x/sys/unix"
 // Where there are no subreapers (some versions of gVisor) a process whose
 // parent ends becomes a child of process 1, and its command can be determined
 // by its session alone. When a command ends, every process is ended that is
-// neither below a stage nor in the session of a command that still runs. One
+// neither below a shim nor in the session of a command that still runs. One
 // that left its parent and its session both is thus ended with the next command
 // that ends, whichever that is: no command may leave anything behind, and a
 // daemon of another one is the price. Hello says so.
@@ -25,7 +25,7 @@ func (s *Server) leaveSession(program int) {
 	delete(s.sessions, program)
 }
 
-// claimed reports whether pid is a stage or belongs to a running command.
+// claimed reports whether pid is a shim or belongs to a running command.
 func (s *Server) claimed(pid int) bool {
 	if s.nursery.is(pid) {
 		return true

@@ -89,8 +89,8 @@ func (s *Server) lastLook(m *command) {
 	}
 }
 
-// killTree ends everything below a stage. When that does not work in time
-// the stage itself is ended, so that what is left becomes ours to sweep.
+// killTree ends everything below a shim. When that does not work in time
+// the shim itself is ended, so that what is left becomes ours to sweep.
 func (s *Server) killTree(proc *stageProc, gone <-chan struct{}, limit time.Duration) {
 	proc.wake()
 	var err error
@@ -106,8 +106,8 @@ func (s *Server) killTree(proc *stageProc, gone <-chan struct{}, limit time.Dura
 	}
 }
 
-// sweep ends all our descendants that do not belong to a living stage:
-// leftovers of a stage that was killed, and of engine execs.
+// sweep ends all our descendants that do not belong to a living shim:
+// leftovers of a shim that was killed, and of engine execs.
 func (s *Server) sweep() {
 	except := s.nursery.is
 	if !s.keepsTrees {

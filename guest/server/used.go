@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// A spent is the processor time, in nanoseconds, of what a stage had reaped
+// A spent is the processor time, in nanoseconds, of what a shim had reaped
 // at some moment.
 type spent struct{ user, system uint64 }
 
@@ -19,7 +19,7 @@ func (s spent) until(r shimReport) (user, system uint64) {
 	return r.User - min(r.User, s.user), r.System - min(r.System, s.system)
 }
 
-// exitOf translates what wait4 said of a program whose stage had reaped others
+// exitOf translates what wait4 said of a program whose shim had reaped others
 // before. It costs what everything cost that was reaped since.
 func exitOf(r shimReport, before spent) wire.Exit {
 	status := syscall.WaitStatus(r.Status)
@@ -140,7 +140,7 @@ func (m *command) tellUse(table *meterTable) {
 		})
 	}
 	u := a.tree.Look(table)
-	if m.isGone() { // its stage may be another's by now; its end says what it was
+	if m.isGone() { // its shim may be another's by now; its end says what it was
 		return
 	}
 	a.note(u)

@@ -103,7 +103,7 @@ func (m *command) testify(w *witness, f *forks) {
 	}
 }
 
-// unasked has each process of m make others as it likes, as long as the stage
+// unasked has each process of m make others as it likes, as long as the shim
 // is that of m.
 func (m *command) unasked() {
 	m.mu.Lock()
