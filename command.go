@@ -15,10 +15,10 @@ type Command struct {
 	Bare bool              // Env is all there is: nothing of the sandbox's own environment
 	Dir  string            // working directory inside; empty is the Spec's Workdir
 
-	// Stdin is read until its end; nil is an empty input. Stdout and
-	// Stderr receive the bytes as they come and may block: the program
-	// then waits, nothing is buffered without bound. Nil discards. With a
-	// TTY everything arrives on Stdout.
+	// Stdin is read until its end; nil is an empty input. Stdout and Stderr
+	// receive the output while the command runs and may block: the program then
+	// waits, and nothing is buffered without bound. Nil discards. With a TTY
+	// all output arrives on Stdout.
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
@@ -28,10 +28,10 @@ type Command struct {
 	Grace  time.Duration // between SIGTERM and SIGKILL when ctx ends; zero kills at once
 	Detach bool          // the command outlives the handle that started it
 
-	// AsOf is the moment from which on changes on the host count for what is
-	// closed to the command: a provider that looks at the host before each
-	// command need not look again after it has done so for the sandbox's
-	// start, if that was not before AsOf. Zero is the moment of Start.
+	// AsOf is the time since which changes on the host count for the paths that
+	// are closed to the command. A provider that examines the host before each
+	// command need not do so again if it has examined the host at or after
+	// AsOf. Zero is the time of Start.
 	AsOf time.Time
 }
 
@@ -59,7 +59,7 @@ type Process interface {
 	Kill(ctx context.Context) error
 }
 
-// Metered is implemented by processes that tell what they have used so far. A
+// Metered is implemented by processes that report what they have used so far. A
 // provider that cannot determine the usage does not implement it, or returns
 // [CodeUnsupported].
 type Metered interface {
@@ -75,7 +75,7 @@ type Metered interface {
 	Used(ctx context.Context) (Rusage, error)
 }
 
-// An Exit tells how a program ended.
+// An Exit describes how a program ended.
 type Exit struct {
 	Code   int    // exit status; 128+n when signal n ended it
 	Signal string // name of that signal ("KILL"), or empty
@@ -86,23 +86,24 @@ type Exit struct {
 	// whole tree; for the others see [Limits].
 	Limit *LimitHit
 
-	// Left is the processes that the command had left running when its program
-	// ended, and which were ended with it; nil for none.
+	// Left describes the processes that were still running when the command's
+	// program ended, and which were then killed; nil for none.
 	Left *Left
 
-	// Restarted is set for a line of a [Shell] with which the shell ended,
-	// or which found it gone: the state is that of the last line before
-	// that came to its end.
+	// Restarted is set for a line of a [Shell] that ended the shell, or that
+	// found it gone. The state is then that of the last line before it that ran
+	// to its end.
 	Restarted bool
 }
 
-// Left is processes that were ended with the command that had started them.
+// Left describes processes that were killed at the end of the command that had
+// started them.
 type Left struct {
 	Count int      `json:"count"`
 	Names []string `json:"names"` // of the first ones: "sleep (41)"
 }
 
-// String is the processes in one line for people.
+// String returns the processes in one line for people.
 func (l Left) String() string {
 	text := strconv.Itoa(l.Count) + " background processes were ended with the command"
 	if l.Count == 1 {
@@ -193,19 +194,19 @@ type Shell interface {
 	// assigns.
 	//
 	// The end of ctx, Kill and a shell that ends itself end every process of
-	// the shell. The next line finds a new shell in the state that was kept
-	// after the last line that came to its end; see Exit.Restarted. What bash
-	// counts by itself ($_, PIPESTATUS, RANDOM, SECONDS) may be that after an
-	// earlier line, since which no line could have changed anything else. A
-	// state of more than 16 MiB may not be kept, the one before it is then.
-	// Exit.Usage of a line is zero, because the costs of a shell are not
-	// divided among its lines.
+	// the shell. The next line runs in a new shell with the state after the
+	// last line that ran to its end; see Exit.Restarted. Variables that bash
+	// sets by itself ($_, PIPESTATUS, RANDOM, SECONDS) may have their values
+	// from an earlier line, since which no line could have changed anything
+	// else. A state of more than 16 MiB may not be kept; the new shell then has
+	// the one before it. Exit.Usage of a line is zero, because the costs of a
+	// shell are not divided among its lines.
 	//
-	// Limits of memory and processes hold for the shell with all that its
-	// lines have left running, and that of processor time for each line; they
-	// are looked at while a line runs, and a line beyond one ends the shell.
-	// Between lines the kernel's bounds of single processes hold alone, of
-	// which that of processor time counts all lines of the shell's process.
+	// Limits of memory and processes apply to the shell with everything that
+	// its lines have left running, and that of processor time to each line.
+	// They are checked while a line runs, and a line that exceeds one ends the
+	// shell. Between lines only the kernel's limits of single processes apply,
+	// of which that of processor time counts all lines of the shell's process.
 	Run(ctx context.Context, line string, c Command) (Process, error)
 
 	// Close ends the shell and everything it has left running.

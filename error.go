@@ -35,7 +35,7 @@ const (
 	CodeTimeout Code = "PROVIDER.TIMEOUT"
 	// The command could not be executed.
 	CodeExecution Code = "TOOL.EXECUTION_FAILED"
-	// Anything else; the goal is none.
+	// Any other failure. There should be none.
 	CodeInternal Code = "UNKNOWN.INTERNAL"
 )
 
@@ -114,7 +114,8 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// IsNotFound reports whether err says for certain that the thing does not exist.
+// IsNotFound reports whether err says for certain that the object does not
+// exist.
 func IsNotFound(err error) bool { return CodeOf(err) == CodeNotFound }
 
 // Errorf returns an *Error of the given code. A %w verb sets its cause.

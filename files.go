@@ -21,8 +21,8 @@ type Files interface {
 	// Mkdir makes one folder, whose parent must exist.
 	Mkdir(ctx context.Context, path string, perm fs.FileMode) error
 
-	// Remove removes a file, a link itself, an empty folder, or with
-	// recursive a whole tree. Nothing there is [CodeNotFound].
+	// Remove removes a file, a link itself, an empty folder, or with recursive
+	// a whole tree. It returns [CodeNotFound] if there is nothing at path.
 	Remove(ctx context.Context, path string, recursive bool) error
 
 	// Rename replaces what is at to, as rename(2) does.
@@ -40,15 +40,15 @@ type Files interface {
 // another path.
 type LinkRefuser interface {
 	// WithoutLinks returns a view that follows no link below a mount, neither
-	// on the way nor at the end of a path, nor one by which the mount itself
-	// is reached; a link there is [CodeCapabilityBlocked]. What acts on a name
+	// on the way nor at the end of a path, nor one by which the mount itself is
+	// reached; a link there is [CodeCapabilityBlocked]. What acts on a name
 	// (Remove, Rename) acts on a link itself. The view takes paths inside
-	// alone. Where the transport cannot see to that the error is
-	// [CodeUnsupported].
+	// alone. WithoutLinks returns [CodeUnsupported] if the transport cannot
+	// guarantee that.
 	WithoutLinks() (Files, error)
 }
 
-// A Clearer is a [Files] that can remove trees that resist.
+// A Clearer is a [Files] that can remove trees with inaccessible folders.
 type Clearer interface {
 	// Clear removes path and all below it, as Remove with recursive does, and
 	// opens folders that their owner, the sandbox's user, has made inaccessible
@@ -56,7 +56,7 @@ type Clearer interface {
 	Clear(ctx context.Context, path string) error
 }
 
-// WriteOptions are the rarer wishes of a write.
+// WriteOptions are the optional settings of a write.
 type WriteOptions struct {
 	Perm      fs.FileMode // for a new file; zero is 0644
 	Exclusive bool        // fail when the file exists

@@ -55,8 +55,8 @@ func TimeHit(used, bound time.Duration) *LimitHit {
 	return h
 }
 
-// String is the hit in one line for people: "limits.processes: 65 processes,
-// bound 64".
+// String returns the hit in one line for people: "limits.processes: 65
+// processes, bound 64".
 func (h LimitHit) String() string {
 	switch {
 	case h.Limit == LimitDisk && h.Unit == UnitFiles:
@@ -83,11 +83,11 @@ func (h LimitHit) String() string {
 	return fmt.Sprintf("%s: %d %s, bound %d", h.Limit, h.Current, h.Unit, h.Bound)
 }
 
-// Hint says what can be done about it where settings have set the limit.
+// Hint returns what the user can do about a limit that settings have set.
 func (h LimitHit) Hint() string { return h.HintFor(h.Limit) }
 
-// HintFor is Hint where the limit was set by something else, which it names as
-// who set it knows it: a flag.
+// HintFor is Hint for a limit that was not set by settings. set is the name by
+// which the user knows it, such as that of a flag.
 func (h LimitHit) HintFor(set string) string {
 	switch h.Limit {
 	case LimitTimeout:
@@ -130,12 +130,12 @@ type Waited struct {
 	Millis      int64 `json:"waitedMs"` // of all together
 }
 
-// Long reports whether people are to know.
+// Long reports whether the wait was long enough to report.
 func (w *Waited) Long() bool {
 	return w != nil && time.Duration(w.Millis)*time.Millisecond >= WaitedLong
 }
 
-// String is the wait in one line for people.
+// String returns the wait in one line for people.
 func (w Waited) String() string {
 	text := strconv.Itoa(w.Connections) + " connections"
 	if w.Connections == 1 {
@@ -144,5 +144,5 @@ func (w Waited) String() string {
 	return "network.limits.connections made " + text + " wait for " + (time.Duration(w.Millis) * time.Millisecond).Round(100*time.Millisecond).String() + " in all"
 }
 
-// Hint says what to do about it.
+// Hint returns what the user can do about the wait.
 func (w Waited) Hint() string { return "raise it in the settings, or open fewer connections at a time" }

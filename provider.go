@@ -17,14 +17,14 @@ type Provider interface {
 	// Features says what the provider can do.
 	Features() Features
 
-	// Inspect tells what is known of the sandbox name. It returns an error
-	// with [CodeNotFound] only when the provider has answered that there
-	// is none; no answer is [CodeUnavailable] or [CodeTimeout].
+	// Inspect returns what is known of the sandbox name. It returns
+	// [CodeNotFound] only when the provider has answered that there is none,
+	// and [CodeUnavailable] or [CodeTimeout] when there was no answer.
 	Inspect(ctx context.Context, name string) (Info, error)
 
-	// Create builds and starts the sandbox that s describes. When it
-	// returns an error nothing is left behind, also when ctx has ended.
-	// A sandbox of that name that exists already is [CodeBusy].
+	// Create builds and starts the sandbox that s describes. When it returns an
+	// error nothing is left behind, also when ctx has ended. It returns
+	// [CodeBusy] if a sandbox of that name exists already.
 	Create(ctx context.Context, s Spec) (Info, error)
 
 	// Open returns a handle to the sandbox s.Name, which must exist. A
@@ -38,8 +38,8 @@ type Provider interface {
 	// List returns the sandboxes that match f in one call to the backend.
 	List(ctx context.Context, f Filter) ([]Info, error)
 
-	// Remove ends everything in the sandbox and removes it. Removing what
-	// is gone is not an error.
+	// Remove ends everything in the sandbox and removes it. It returns nil if
+	// there is no such sandbox.
 	Remove(ctx context.Context, name string) error
 }
 
@@ -83,8 +83,8 @@ type Sandbox interface {
 	Close() error
 }
 
-// Optional abilities of a Sandbox, asked for by type assertion. Absent
-// means [CodeUnsupported], never silence.
+// Optional abilities of a Sandbox, found by type assertion. A caller that needs
+// a missing one fails with [CodeUnsupported].
 type (
 	// A Dialer connects to an address inside the sandbox.
 	Dialer interface {

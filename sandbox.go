@@ -6,8 +6,8 @@
 // [Spec] describes it completely; a [Provider] builds it; a [Sandbox] is the
 // open handle through which [Command] values are started.
 //
-// The package imports the standard library only and does nothing by itself.
-// Everything that touches the world lives in the packages below it.
+// The package imports the standard library only and does nothing by itself. All
+// code with side effects lives in the packages below it.
 package sandbox
 
 import (
@@ -92,7 +92,7 @@ const (
 	StatusUnknown Status = "unknown"
 )
 
-// Hostname is what every sandbox calls itself.
+// Hostname is the host name inside every sandbox.
 const Hostname = "sandbox"
 
 // Paths inside every sandbox.

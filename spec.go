@@ -6,8 +6,8 @@ import "time"
 // hash: raising it makes every existing sandbox count as changed.
 const SpecFormat = 1
 
-// A Spec is the fully resolved, deterministic description of one sandbox:
-// plain data without references to the world. Equal Specs describe equal
+// A Spec is the fully resolved, deterministic description of one sandbox: plain
+// data without references to live objects. Equal Specs describe equal
 // sandboxes. The config hash is taken over it (see package confighash).
 type Spec struct {
 	Format   int    `json:"format"`
@@ -45,8 +45,9 @@ type Spec struct {
 
 	Filesystem FilesystemRules `json:"filesystem"`
 	// Grants open what Filesystem does not allow, and nothing that it denies.
-	// They are given while a sandbox is in use and bind late, per handle: a
-	// wall is built anew with them, but no sandbox made anew.
+	// They are given while a sandbox is in use and take effect per handle: the
+	// mounts and rules are set up anew with them, but the sandbox is not
+	// recreated.
 	Grants []Grant     `json:"-"`
 	Egress EgressRules `json:"egress"`
 
@@ -113,7 +114,7 @@ const (
 	ImageVolume  FromImage = "volume"  // also the mode of the folder, because the image declares a volume there
 )
 
-// Security holds the settings that keep code in.
+// Security holds the settings that confine code.
 type Security struct {
 	CapDrop         []string `json:"capDrop"`
 	NoNewPrivileges bool     `json:"noNewPrivileges"`
@@ -144,12 +145,12 @@ type Ulimit struct {
 // Limits bound one command. Zero means unbounded. Exit.Limit names the limit
 // that a command has reached.
 //
-// Memory, CPUSeconds and Processes hold for all processes of a command
+// Memory, CPUSeconds and Processes apply to all processes of a command
 // together, also those that left it for another session or parent. They are
-// looked at many times a second; a command that is beyond one is ended with its
-// whole tree. As a second line the kernel bounds each single process:
-// CPUSeconds by RLIMIT_CPU, and Memory by RLIMIT_DATA at twice its value, at
-// least 512 MiB beyond it.
+// checked many times a second; a command that exceeds one is ended with its
+// whole tree. In addition the kernel bounds each single process: CPUSeconds by
+// RLIMIT_CPU, and Memory by RLIMIT_DATA at twice its value, at least 512 MiB
+// beyond it.
 type Limits struct {
 	Timeout        time.Duration `json:"timeout,omitempty"`
 	MaxOutputBytes int64         `json:"maxOutputBytes,omitempty"` // kept of each stream when captured; the rest is counted
@@ -160,19 +161,19 @@ type Limits struct {
 	// count: these are bounded with the sandbox as a whole.
 	Memory int64 `json:"memory,omitempty"`
 
-	// CPUSeconds is processor time in seconds, of processes that have ended
-	// too. Not seen is that of processes which end between two looks while
+	// CPUSeconds is processor time in seconds, including that of ended
+	// processes. It does not count processes that end between two checks while
 	// their parent ignores SIGCHLD.
 	CPUSeconds int64 `json:"cpuSeconds,omitempty"`
 
-	// FileSize is in bytes, of one file. A write beyond it fails with EFBIG
-	// and SIGXFSZ, which ends a program that does not say otherwise. Only of
-	// that signal Exit.Limit tells, or of a shell's status for it.
+	// FileSize is in bytes, of one file. A write beyond it fails with EFBIG and
+	// SIGXFSZ, which ends a program that does not handle it. Exit.Limit reports
+	// only that signal, or a shell's status for it.
 	FileSize int64 `json:"fileSize,omitempty"`
 
-	// OpenFiles is for each single process: opening one more fails with
-	// EMFILE. Exit.Limit tells of it when the command has failed and a
-	// process was seen to have as many.
+	// OpenFiles is for each single process: opening one more fails with EMFILE.
+	// Exit.Limit reports it when the command has failed and a process was seen
+	// to have as many.
 	OpenFiles int64 `json:"openFiles,omitempty"`
 
 	// Processes counts processes, not threads, and those that have ended but
@@ -206,7 +207,8 @@ type FilesystemRules struct {
 	ReopenWrite []string `json:"reopenWrite,omitempty"`
 }
 
-// EgressRules say which hosts can be reached. Nothing allowed means nothing.
+// EgressRules say which hosts can be reached. Without an allowed host, none
+// can.
 type EgressRules struct {
 	AllowedDomains    []string `json:"allowedDomains,omitempty"`
 	DeniedDomains     []string `json:"deniedDomains,omitempty"`
@@ -216,9 +218,9 @@ type EgressRules struct {
 	AllowLocalBinding bool     `json:"allowLocalBinding,omitempty"`
 	HTTPProxyPort     int      `json:"httpProxyPort,omitempty"`
 
-	// Secrets are the variables that hold a stand-in inside, which the proxy
-	// replaces on the way to certain hosts. Values and where they come from
-	// are no part of a Spec.
+	// Secrets are the variables that hold a placeholder inside, which the proxy
+	// replaces in requests to certain hosts. Values and their sources are not
+	// part of a Spec.
 	Secrets []SecretRef `json:"secrets,omitempty"`
 }
 
