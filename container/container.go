@@ -1,6 +1,6 @@
-// Package container speaks to a Docker engine about containers: create,
-// start, pause, exec, inspect, list, remove, statistics and events; and
-// about the networks that belong to one container each.
+// Package container is a client of a Docker engine for containers: create,
+// start, pause, exec, inspect, list, remove, statistics and events; and for the
+// networks that belong to one container each.
 //
 // Every call has a deadline of its own beside the caller's context, and
 // every failure is a *sandbox.Error: [sandbox.CodeNotFound] only when the
@@ -67,11 +67,12 @@ func (e *Engine) Host() string { return e.api.DaemonHost() }
 // Close releases idle connections.
 func (e *Engine) Close() error { return e.api.Close() }
 
-// Create makes a container from p without starting it and returns its id
-// with the engine's warnings. A volume that the image
-// declares and the plan gives no folder is [sandbox.CodeCapabilityBlocked]: the
-// engine would give it a writable, unbounded folder on the host's disk. So is an AppArmor profile at an engine
-// without AppArmor, which would pass it over in silence.
+// Create makes a container from p without starting it and returns its id with
+// the engine's warnings. It returns [sandbox.CodeCapabilityBlocked] for a
+// volume that the image declares and to which the plan gives no folder, because
+// the engine would give it a writable, unbounded folder on the host's disk, and
+// for an AppArmor profile at an engine without AppArmor, which would silently
+// ignore it.
 func (e *Engine) Create(ctx context.Context, p Plan) (id string, warnings []string, err error) {
 	if p.Host.NetworkMode == sandbox.NetworkOwn {
 		return "", nil, sandbox.Errorf(sandbox.CodeInternal, "create container", "%s is to have a network of its own, and none was made", p.Name)
@@ -131,10 +132,10 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 	return e.fail(ctx, "start container", name, e.api.ContainerStart(ctx, name, container.StartOptions{}))
 }
 
-// Pause freezes the container. A runtime gives that up, and thaws what it had
-// frozen, when processes inside do not hold still for long enough; it is asked
-// again a few times, as its authors leave to the caller (runc, pull request
-// 4388), and then that is the error, a retryable one.
+// Pause freezes the container. A runtime gives up, and thaws what it had
+// frozen, when processes inside do not freeze in time. Pause retries a few
+// times, which the runtime leaves to the caller (runc, pull request 4388), and
+// then returns a retryable error.
 func (e *Engine) Pause(ctx context.Context, name string) error {
 	ctx, done := context.WithTimeout(ctx, e.limit.Change)
 	defer done()
@@ -163,8 +164,8 @@ func (e *Engine) Kill(ctx context.Context, name string) error {
 	return e.fail(ctx, "kill container", name, e.api.ContainerKill(ctx, name, "KILL"))
 }
 
-// Remove ends and removes the container with its anonymous volumes.
-// Removing what is gone is not an error.
+// Remove ends and removes the container with its anonymous volumes. It returns
+// nil if there is no such container.
 func (e *Engine) Remove(ctx context.Context, name string) error {
 	ctx, done := context.WithTimeout(ctx, e.limit.Change)
 	defer done()
@@ -175,8 +176,8 @@ func (e *Engine) Remove(ctx context.Context, name string) error {
 	return err
 }
 
-// Inspect tells what the engine knows of a container of ours. One without
-// our labels is reported with an empty Owner.
+// Inspect returns what the engine knows of a container of ours. One without our
+// labels is reported with an empty Owner.
 func (e *Engine) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
 	ctx, done := context.WithTimeout(ctx, e.limit.Query)
 	defer done()

@@ -32,11 +32,12 @@ type Posture struct {
 	MissingLimits []string // limits that the kernel does not enforce
 }
 
-// Uncounted returns why processes in a container of the runtime, which may be empty
-// for the default one, cannot be counted before they are made, and "" where nothing
-// is known to prevent it. A bound of processes is then held by looking from time to
-// time, and a burst passes it for a moment. The guest finds out for itself and says
-// so when a sandbox starts; this is for those who want to know before.
+// Uncounted returns why processes in a container of the runtime, which may be
+// empty for the default one, cannot be counted before they are made, and ""
+// where nothing is known to prevent it. The guest then enforces a limit of
+// processes by polling, and a burst exceeds it for a moment. The guest
+// determines the same by itself and reports it when a sandbox starts; Uncounted
+// is for callers that need to know before.
 func (p Posture) Uncounted(runtime string) string {
 	if runtime == "" {
 		runtime = p.Default

@@ -93,7 +93,7 @@ func (t *tail) String() string {
 
 var _ io.ReadWriteCloser = (*Stream)(nil)
 
-// Usage tells what the container costs now.
+// Usage returns the current resource usage of the container.
 func (e *Engine) Usage(ctx context.Context, name string) (sandbox.Usage, error) {
 	ctx, done := context.WithTimeout(ctx, e.limit.Query)
 	defer done()

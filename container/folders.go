@@ -30,11 +30,12 @@ const labelFolders = labelPrefix + "image-folders"
 // has ended.
 const strayFolders = 10 * time.Minute
 
-// ImageFolders writes what an image has in folders to w, as one tar archive with
-// whole paths, and reports whether there is anything. Folders, files and links
-// are in it, with permission and sticky bits and without owners. It reads them
-// from a container that it makes, in which nothing is mounted, and removes
-// again. Content that is larger than Folder.Size is [sandbox.CodeValidation].
+// ImageFolders writes what an image has in folders to w, as one tar archive
+// with whole paths, and reports whether there is anything. Folders, files and
+// links are in it, with permission and sticky bits and without owners. It reads
+// them from a container that it makes, in which nothing is mounted, and removes
+// again. It returns [sandbox.CodeValidation] for content larger than
+// Folder.Size.
 func (e *Engine) ImageFolders(ctx context.Context, image string, folders []Folder, w io.Writer) (any bool, err error) {
 	const op = "read folders of image"
 	ctx, done := context.WithTimeout(ctx, e.limit.Create)

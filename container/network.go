@@ -51,8 +51,9 @@ func bridgeOptions() map[string]string {
 	return map[string]string{"com.docker.network.bridge.enable_icc": "false"}
 }
 
-// CreateNetwork makes the network of p and returns its id. A network of that
-// name, or one that has some of its range, is [sandbox.CodeBusy].
+// CreateNetwork makes the network of p and returns its id. It returns
+// [sandbox.CodeBusy] if there is a network of that name, or one that overlaps
+// its range.
 func (e *Engine) CreateNetwork(ctx context.Context, p NetworkPlan) (id string, err error) {
 	ctx, done := context.WithTimeout(ctx, e.limit.Create)
 	defer done()
@@ -75,8 +76,8 @@ func (e *Engine) CreateNetwork(ctx context.Context, p NetworkPlan) (id string, e
 // network has some of it. Engines have no code of its own for that.
 func isOverlap(err error) bool { return strings.Contains(strings.ToLower(err.Error()), "overlap") }
 
-// RemoveNetwork removes the network. Removing what is gone is not an error;
-// one that containers are attached to is [sandbox.CodeBusy].
+// RemoveNetwork removes the network. It returns nil if there is no such
+// network, and [sandbox.CodeBusy] if containers are attached to it.
 func (e *Engine) RemoveNetwork(ctx context.Context, id string) error {
 	ctx, done := context.WithTimeout(ctx, e.limit.Change)
 	defer done()

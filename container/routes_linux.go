@@ -7,9 +7,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// HostRoutes returns the destinations of all IPv4 routes of this host, of
-// every routing table: a network over one of them would cut the host off
-// from what is there. Engines look at routes only for ranges that they choose
+// HostRoutes returns the destinations of all IPv4 routes of this host, of every
+// routing table: a network over one of them would cut the host off from that
+// destination. Engines consider routes only for ranges that they choose
 // themselves.
 func HostRoutes() ([]netip.Prefix, error) {
 	data, err := syscall.NetlinkRIB(syscall.RTM_GETROUTE, syscall.AF_INET)

@@ -36,9 +36,9 @@ func pools() []netip.Prefix {
 // Candidates returns up to most ranges that overlap nothing of networks and
 // routes, best first. Where the search begins depends on name alone, so that
 // sandboxes that are made at once seldom try the same range, and one that is
-// made anew mostly gets the range it had. None is left when the result is
-// empty. Of routes those that are shorter than /8 are ways to everywhere and
-// are not looked at.
+// made anew mostly gets the range it had. The result is empty if no range is
+// free. Routes with prefixes shorter than /8 are default routes and are
+// ignored.
 func Candidates(name string, networks, routes []netip.Prefix, most int) []netip.Prefix {
 	taken := make([]netip.Prefix, 0, len(networks)+len(routes))
 	taken = append(taken, networks...)
