@@ -1,4 +1,4 @@
-// Package confighash tells whether two Specs describe the same sandbox.
+// Package confighash determines whether two Specs describe the same sandbox.
 //
 // [Sum] is what a container's label holds and what it is compared with; [Diff]
 // says in the words of the settings what is different. Both are pure.
@@ -35,8 +35,7 @@ import (
 // and extraHosts. It does not for capabilities, ulimits, tmpfs, switches, path
 // rules, which are sets; nil and empty are the same.
 //
-// The error, always [sandbox.CodeInternal], says that s.Options holds what
-// cannot be written as JSON.
+// It returns [sandbox.CodeInternal] if s.Options cannot be written as JSON.
 func Sum(s sandbox.Spec) (string, error) {
 	b, err := json.Marshal(canonical(s))
 	if err != nil {

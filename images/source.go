@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A Source answers in identities, for callers that make sandboxes from
-// images and need to know nothing else of them.
+// A Source returns the ids of images, for callers that make sandboxes from
+// images and need nothing else of them.
 type Source struct {
 	Store    *Store
 	Progress Progress // hears of images being made; nil is silence
@@ -26,10 +26,11 @@ func renewal(img Image) string {
 	return command
 }
 
-// Current returns the id of ref with the setup commands applied, in at most
-// two engine calls. What has to be made first is [sandbox.CodeNotFound]. An image
-// of ours that an older recipe made is used as it is; Progress hears of it. An
-// image for another platform than this machine is [sandbox.CodeValidation].
+// Current returns the id of ref with the setup commands applied, in at most two
+// engine calls. It returns [sandbox.CodeNotFound] if the image has to be made
+// first, and [sandbox.CodeValidation] for an image of another platform than
+// this machine's. An image of ours from an older recipe is used as it is, and
+// reported to Progress.
 func (s Source) Current(ctx context.Context, ref string, setup []string) (string, error) {
 	base, err := s.Store.Inspect(ctx, ref)
 	if err == nil && base.Stale && s.Progress != nil {
@@ -65,7 +66,8 @@ func (s Source) Environment(ctx context.Context, id string) (map[string]string, 
 	return s.Store.Environment(ctx, id)
 }
 
-// Ensure makes what is missing and returns the id; of platforms see Current.
+// Ensure makes what is missing and returns the id; for other platforms see
+// Current.
 func (s Source) Ensure(ctx context.Context, ref string, setup []string) (string, error) {
 	o := Options{Progress: s.Progress}
 	base, err := s.Store.Ensure(ctx, ref, o)

@@ -52,7 +52,7 @@ const (
 	OriginSetup     Origin = "setup"     // an image with setup commands applied
 )
 
-// Options are the wishes of one call.
+// Options are the options of one call.
 type Options struct {
 	// Progress hears what happens while the caller waits; nil is silence.
 	// Callers that share one pull or build all hear it from where they

@@ -38,7 +38,7 @@ type Event struct {
 	Done    bool // the last event of this image, good or bad
 }
 
-// Progress hears events. Implementations must be safe for concurrent use and
+// Progress receives events. Implementations must be safe for concurrent use and
 // should return soon: the work waits for them.
 type Progress interface {
 	Report(e Event)
