@@ -107,8 +107,8 @@ func (d *Dir) Ensure(ctx context.Context, name string) (*Lock, error) {
 	return d.wait(ctx, name, ensureSuffix, (*flock.Flock).TryLock)
 }
 
-// Held reports whether anybody holds the lease of the sandbox name, be it
-// this process. The answer may be out of date at once: decide under
+// Held reports whether any process, this one included, holds the lease of the
+// sandbox name. The answer may be out of date at once: decide under
 // [Dir.TryExclusive]. It is true, too, when the lock cannot be read, since a
 // lease that may exist must protect its sandbox; the error says why.
 func (d *Dir) Held(name string) (bool, error) {

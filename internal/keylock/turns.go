@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// Turns admits so many callers at a time per name. The zero value is ready for
-// use, and safe for concurrent use.
+// Turns admits a bounded number of callers at a time per name. The zero value
+// is ready for use, and safe for concurrent use.
 type Turns struct {
 	Most int // at a time; 0 is one. Not to be changed after the first Enter
 
@@ -24,8 +24,8 @@ type gate struct {
 }
 
 // Enter waits until there is room among those who have entered with name, or
-// ctx ends, which is [sandbox.CodeTimeout]. Where there is room, Enter does not
-// look at ctx. The caller that has entered calls release, once.
+// ctx ends; it returns [sandbox.CodeTimeout] then. If there is room, Enter
+// ignores ctx. The caller that has entered calls release, once.
 func (t *Turns) Enter(ctx context.Context, name string) (release func(), err error) {
 	t.mu.Lock()
 	if t.busy == nil {
