@@ -113,7 +113,7 @@ func TestBuildRefuses(t *testing.T) {
 	refused(t, err, sandbox.CodeInternal, "state.now")
 }
 
-// TestConsentIsFor holds when a consent is needed to build a profile at all.
+// TestConsentIsFor checks when a consent is needed to build a profile at all.
 func TestConsentIsFor(t *testing.T) {
 	read := []grant.Capability{{Kind: grant.FSRead, Path: "/workspace"}}
 	tests := []struct {
@@ -215,7 +215,7 @@ func changed(t *testing.T, change func(*grant.Grant, *grant.Manifest, *grant.Pol
 	return built(t, g, m, p)
 }
 
-// TestProfileTravels holds that a profile which was written and read again is
+// TestProfileTravels checks that a profile which was written and read again is
 // the same one, and that one which was changed on the way is refused.
 func TestProfileTravels(t *testing.T) {
 	p := built(t, aGrant(), aManifest(), aPolicy())
@@ -237,7 +237,7 @@ func TestProfileTravels(t *testing.T) {
 	refused(t, err, sandbox.CodeValidation, "profile.profileHash")
 }
 
-// TestTerms holds that terms that are kept say what is said without them, and
+// TestTerms checks that terms that are kept say what is said without them, and
 // that what callers do with their lists afterwards changes nothing.
 func TestTerms(t *testing.T) {
 	g, m, p := aGrant(), aManifest(), aPolicy()
@@ -262,7 +262,7 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// TestStrictestLimits holds over random limits that a profile's are no more
+// TestStrictestLimits checks over random limits that a profile's are no more
 // than either says, and the default where neither says one.
 func TestStrictestLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 6))

@@ -97,7 +97,7 @@ func TestDeriveRefuses(t *testing.T) {
 	}
 }
 
-// TestDeriveNeverMore holds that whatever is wished for, a derived grant allows
+// TestDeriveNeverMore checks that whatever is wished for, a derived grant allows
 // nothing that its parent does not.
 func TestDeriveNeverMore(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 4))

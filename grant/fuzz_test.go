@@ -113,7 +113,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// FuzzBuild holds that what others hand in is judged and never trips the builder.
+// FuzzBuild checks that what others hand in is judged and never trips the builder.
 func FuzzBuild(f *testing.F) {
 	f.Add("/workspace", "*.x.test", "https", 0, "GET", "git", "a+b", "text/*", int64(1))
 	f.Add("", "10.0.0.0/8", "", 22, "*", "-x", `\Q`, "*/*", int64(-1))
@@ -143,7 +143,7 @@ func FuzzBuild(f *testing.F) {
 	})
 }
 
-// FuzzOperation holds that whatever an agent sends as an operation is judged.
+// FuzzOperation checks that whatever an agent sends as an operation is judged.
 func FuzzOperation(f *testing.F) {
 	for _, text := range []string{
 		`{"kind":"FsRead","path":"/workspace/a","length":5}`, `{"kind":"ProcExec","tool":"git","args":["log"],"timeout":1}`, `{"kind":"TmpAlloc","bytes":9}`,

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// TestGrantNarrows holds that limits and lists of a grant make the profile narrower
+// TestGrantNarrows checks that limits and lists of a grant make the profile narrower
 // than the settings do and never wider, and that the refusal names whose list it is.
 func TestGrantNarrows(t *testing.T) {
 	g := aGrant()

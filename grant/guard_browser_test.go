@@ -52,7 +52,7 @@ func TestGuardBrowserMore(t *testing.T) {
 	}
 }
 
-// TestUploadNeedsReading holds that only what may be read as a file goes to a
+// TestUploadNeedsReading checks that only what may be read as a file goes to a
 // page, and that it counts as writing, which needs consent.
 func TestUploadNeedsReading(t *testing.T) {
 	g, m, p := operator()

@@ -142,7 +142,7 @@ func TestGuardSpace(t *testing.T) {
 	refused(t, guard.Validate(space(101), now()), isBlocked, "profile.limits.maxTmpBytes")
 }
 
-// TestGuardState holds what depends on more than the operation.
+// TestGuardState checks what depends on more than the operation.
 func TestGuardState(t *testing.T) {
 	guard := guarded(t, aGrant(), aManifest(), aPolicy())
 	write := grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/out/a"}
@@ -188,7 +188,7 @@ func TestGuardState(t *testing.T) {
 	refused(t, grant.Validate(&p, read, now()), malformed, "profile.profileHash")
 }
 
-// TestGuardConsent holds that operations need a consent by what they do, when
+// TestGuardConsent checks that operations need a consent by what they do, when
 // the profile as such needed none.
 func TestGuardConsent(t *testing.T) {
 	g, m, p := aGrant(), aManifest(), aPolicy()

@@ -62,7 +62,7 @@ func TestGuardRequests(t *testing.T) {
 	})
 }
 
-// TestVetted holds that what is handed on is spelled in one way.
+// TestVetted checks that what is handed on is spelled in one way.
 func TestVetted(t *testing.T) {
 	guard := guarded(t, aGrant(), aManifest(), aPolicy())
 	tests := []struct {

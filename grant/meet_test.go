@@ -28,8 +28,8 @@ func normal(t testing.TB, list []grant.Capability) []grant.Capability {
 	return out
 }
 
-// TestMeetLaws holds over random lists of a small world, against an oracle that
-// is written without what it checks: the meet allows exactly what both allow;
+// TestMeetLaws checks the laws over random lists of a small world, against an
+// oracle that is written without what it checks: the meet allows exactly what both allow;
 // it is commutative, associative and idempotent; and a normal form allows what
 // the list does and is its own.
 func TestMeetLaws(t *testing.T) {
@@ -56,7 +56,7 @@ func TestMeetLaws(t *testing.T) {
 	}
 }
 
-// TestMeetGrows holds that more on one side never takes from the result, and
+// TestMeetGrows checks that more on one side never takes from the result, and
 // less never adds to it.
 func TestMeetGrows(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 2))
@@ -202,7 +202,7 @@ func TestCapabilityFaults(t *testing.T) {
 	refused(t, err, sandbox.CodeValidation, "capabilities")
 }
 
-// TestMeetIsBounded holds that lists which cross in very many ways are refused
+// TestMeetIsBounded checks that lists which cross in very many ways are refused
 // soon, and as many as may be that do not cross are not.
 func TestMeetIsBounded(t *testing.T) {
 	var ports, names []grant.Capability

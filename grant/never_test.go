@@ -37,7 +37,7 @@ func (p probe) operation() (op grant.Operation, ok bool) {
 	return grant.Operation{}, false
 }
 
-// TestNeverWhatOneForbids holds random parties against every operation of a
+// TestNeverWhatOneForbids checks random parties against every operation of a
 // small world: a guard lets pass exactly what grant, manifest and policy each
 // allow, in the folders of the mappings, and of a refusal it says which of the
 // three it was that lacks it.
@@ -94,7 +94,7 @@ func expected(p probe, g grant.Grant, m grant.Manifest, o grant.Policy) sandbox.
 	return ""
 }
 
-// TestLists holds what lists do to operations that the capabilities allow.
+// TestLists checks what lists do to operations that the capabilities allow.
 func TestLists(t *testing.T) {
 	get := request("GET", "https://api.example.com/")
 	plain := request("GET", "http://x.cdn.example.com/a")

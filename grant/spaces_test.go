@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// TestSpaces holds that a call may use the temporary space that it was allotted
+// TestSpaces checks that a call may use the temporary space that it was allotted
 // without another capability, and nothing beside it.
 func TestSpaces(t *testing.T) {
 	g := aGrant()

@@ -22,7 +22,7 @@ func runs(g *grant.Guard, args ...string) bool {
 	return g.Validate(grant.Operation{Kind: grant.OpProcExec, Tool: "git", Args: args}, now()) == nil
 }
 
-// TestPatternsAreWhole holds that a pattern has to match all of an argument,
+// TestPatternsAreWhole checks that a pattern has to match all of an argument,
 // whatever is written in it.
 func TestPatternsAreWhole(t *testing.T) {
 	tests := []struct{ pattern, yes, no string }{
@@ -64,7 +64,7 @@ func TestPatternsAreWhole(t *testing.T) {
 	}
 }
 
-// TestTemplateWays holds that optional arguments and a rest are found whichever
+// TestTemplateWays checks that optional arguments and a rest are found whichever
 // way through a template it takes, against a check that tries all ways.
 func TestTemplateWays(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 5))
@@ -111,7 +111,7 @@ func fits(tpl []grant.Argument, rest *grant.Argument, args []string) bool {
 		len(args) > 0 && slices.Contains(tpl[0].OneOf, args[0]) && fits(tpl[1:], rest, args[1:])
 }
 
-// TestTemplatesOfBoth holds that arguments have to satisfy a template of the
+// TestTemplatesOfBoth checks that arguments have to satisfy a template of the
 // manifest, and one of the policy where it has one for the program.
 func TestTemplatesOfBoth(t *testing.T) {
 	word := func(w ...string) grant.Template {
@@ -137,7 +137,7 @@ func TestTemplatesOfBoth(t *testing.T) {
 	}
 }
 
-// TestLongTemplate holds that the bound of a template is one that works.
+// TestLongTemplate checks that the bound of a template is one that works.
 func TestLongTemplate(t *testing.T) {
 	tpl := grant.Template{Tool: "git", Rest: &grant.Argument{OneOf: []string{"z"}}}
 	for range 63 {

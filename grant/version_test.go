@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzForms holds the functions against the patterns that say what they mean.
+// FuzzForms checks the functions against the patterns that say what they mean.
 func FuzzForms(f *testing.F) {
 	version := regexp.MustCompile(`^(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}(-[0-9A-Za-z.-]{1,64})?(\+[0-9A-Za-z.-]{1,64})?$`)
 	structural := regexp.MustCompile(`^(grant|manifest|op|wish)(\.[a-zA-Z]{1,32}(\[[0-9]{1,5}\])?){0,4}$`)

@@ -184,7 +184,7 @@ func TestSlots(t *testing.T) {
 	wantLoad(t, q, Load{})
 }
 
-// TestBoundedWaiting holds that a tenant's line is bounded, and only its own.
+// TestBoundedWaiting checks that a tenant's line is bounded, and only its own.
 func TestBoundedWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := order{queue(t, Options{Slots: 1, Waiting: 2}), make(chan string, 10)}

@@ -98,7 +98,7 @@ func TestRequests(t *testing.T) {
 	wantExceeded(t, err, "t", "requestsPerSecond", 0)
 }
 
-// TestBurstOfTheRate holds that a rate without a burst lets as many through at
+// TestBurstOfTheRate checks that a rate without a burst lets as many through at
 // once as in a second.
 func TestBurstOfTheRate(t *testing.T) {
 	k := New(fixed)
@@ -110,7 +110,7 @@ func TestBurstOfTheRate(t *testing.T) {
 	wantExceeded(t, err, "a", "requestsPerSecond", 200*time.Millisecond)
 }
 
-// TestChainIsAllOrNone holds that a refusal of one account leaves nothing in
+// TestChainIsAllOrNone checks that a refusal of one account leaves nothing in
 // the others.
 func TestChainIsAllOrNone(t *testing.T) {
 	k := New(fixed)
@@ -142,7 +142,7 @@ func TestRefusedCalls(t *testing.T) {
 	}
 }
 
-// TestAdopt holds that what is there counts, more than the limits allow too,
+// TestAdopt checks that what is there counts, more than the limits allow too,
 // and that no sum overflows.
 func TestAdopt(t *testing.T) {
 	k := New(fixed)
@@ -170,7 +170,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestChangedLimits holds that lower limits take nothing away and give nothing.
+// TestChangedLimits checks that lower limits take nothing away and give nothing.
 func TestChangedLimits(t *testing.T) {
 	k := New(fixed)
 	release, err := k.Acquire(Want{Sandboxes: 5}, Account{"a", Limits{Sandboxes: 5}})
@@ -206,7 +206,7 @@ func TestKeeperForgets(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce holds that 64 goroutines never have more than the limits at
+// TestManyAtOnce checks that 64 goroutines never have more than the limits at
 // one time, and that all is given back in the end.
 func TestManyAtOnce(t *testing.T) {
 	k := New(time.Now)
@@ -241,7 +241,7 @@ func TestManyAtOnce(t *testing.T) {
 	t.Logf("%d granted, %d refused, at most %d at once", granted.Load(), refused.Load(), most.Load())
 }
 
-// TestKeeperAgainstModel holds any order of calls against plain sums.
+// TestKeeperAgainstModel checks any order of calls against plain sums.
 func TestKeeperAgainstModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 7))
 	for range 200 {

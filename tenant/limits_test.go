@@ -50,7 +50,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestMinIsTheMostWithinBoth holds Min against Within, with small numbers so
+// TestMinIsTheMostWithinBoth checks Min against Within, with small numbers so
 // that many are equal.
 func TestMinIsTheMostWithinBoth(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/journal"
 )
 
-// TestSyncWishes holds which lines ask to be on the disk at once.
+// TestSyncWishes checks which lines ask to be on the disk at once.
 func TestSyncWishes(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -28,7 +28,7 @@ func TestSyncWishes(t *testing.T) {
 	}
 }
 
-// FuzzAudit holds that whatever stands in a record, only what the key has
+// FuzzAudit checks that whatever stands in a record, only what the key has
 // signed for this place counts as signed.
 func FuzzAudit(f *testing.F) {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))

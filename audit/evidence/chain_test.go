@@ -37,7 +37,7 @@ func signedAt(t *testing.T, s *Store, tenant string) []uint64 {
 	return out
 }
 
-// TestCheckpointsComeInTime holds when checkpoints are written, and by whom.
+// TestCheckpointsComeInTime checks when checkpoints are written, and by whom.
 func TestCheckpointsComeInTime(t *testing.T) {
 	dir := t.TempDir()
 	four := open(t, dir, Options{CheckpointEvery: 4})
@@ -78,7 +78,7 @@ func TestCheckpointsComeInTime(t *testing.T) {
 	wantWhole(t, audit(t, four, "acme"), 37, 8, 0)
 }
 
-// TestEveryFileBeginsSigned holds that what rotation leaves can be verified.
+// TestEveryFileBeginsSigned checks that what rotation leaves can be verified.
 func TestEveryFileBeginsSigned(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{MaxFile: 64 << 10, MaxTotal: 192 << 10, CheckpointEvery: 1000})
@@ -94,7 +94,7 @@ func TestEveryFileBeginsSigned(t *testing.T) {
 	}
 }
 
-// TestLargestRecordsInSmallestFiles holds that everything that is taken fits.
+// TestLargestRecordsInSmallestFiles checks that everything that is taken fits.
 func TestLargestRecordsInSmallestFiles(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxFile: 64 << 10, MaxTotal: 16 << 20, CheckpointEvery: 1})
 	name := strings.Repeat("\x01", 255)
@@ -107,7 +107,7 @@ func TestLargestRecordsInSmallestFiles(t *testing.T) {
 	wantWhole(t, audit(t, s, name), 56, audit(t, s, name).Checkpoints, 0)
 }
 
-// TestTenantsAreNoPaths holds that each tenant has a folder of its own whatever
+// TestTenantsAreNoPaths checks that each tenant has a folder of its own whatever
 // the name, and that nothing of that is part of a path.
 func TestTenantsAreNoPaths(t *testing.T) {
 	dir := t.TempDir()
@@ -143,7 +143,7 @@ func TestTenantsAreNoPaths(t *testing.T) {
 	}
 }
 
-// TestOneTenantsTrouble holds that a chain that cannot be written keeps no
+// TestOneTenantsTrouble checks that a chain that cannot be written keeps no
 // other from it, and that counts of others are not written twice.
 func TestOneTenantsTrouble(t *testing.T) {
 	c := newClock()
@@ -220,7 +220,7 @@ func TestManyTenantsInOrder(t *testing.T) {
 	}
 }
 
-// TestOldLayout holds that records from before there were chains are found,
+// TestOldLayout checks that records from before there were chains are found,
 // verified as what they are, and left alone.
 func TestOldLayout(t *testing.T) {
 	dir := t.TempDir()
@@ -300,7 +300,7 @@ func TestWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestManyChains holds that a Store knows the ends of a bounded number of
+// TestManyChains checks that a Store knows the ends of a bounded number of
 // chains, and that those it forgets are signed.
 func TestManyChains(t *testing.T) {
 	dir := t.TempDir()

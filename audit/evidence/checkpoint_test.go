@@ -26,7 +26,7 @@ func some() checkpoint {
 	}
 }
 
-// TestEveryFieldIsSigned holds that no change of any field goes unseen, and
+// TestEveryFieldIsSigned checks that no change of any field goes unseen, and
 // that a signature comes through JSON.
 func TestEveryFieldIsSigned(t *testing.T) {
 	signed := signCheckpoint(some(), checkpointKey(1))
@@ -70,7 +70,7 @@ func TestEveryFieldIsSigned(t *testing.T) {
 	}
 }
 
-// TestFieldsDoNotRunTogether holds that bytes cannot move from one text into
+// TestFieldsDoNotRunTogether checks that bytes cannot move from one text into
 // the next.
 func TestFieldsDoNotRunTogether(t *testing.T) {
 	a, b := some(), some()
@@ -82,7 +82,7 @@ func TestFieldsDoNotRunTogether(t *testing.T) {
 	}
 }
 
-// TestFormIsFixed holds the form that signatures of earlier versions are over.
+// TestFormIsFixed checks the form that signatures of earlier versions are over.
 func TestFormIsFixed(t *testing.T) {
 	const want = "RTJqsQ4EigQkVs34FJREAFqHweyKJA2jrNf79rPxmV3CMiYqxG/AmPBOtppOz23DYqOrAK3+9jw/+5wOsWSiCg=="
 	if got := signCheckpoint(some(), checkpointKey(1)).Sig; got != want {

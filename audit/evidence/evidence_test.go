@@ -225,7 +225,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestKeysAreStable holds the names under which a record is stored and shown.
+// TestKeysAreStable checks the names under which a record is stored and shown.
 func TestKeysAreStable(t *testing.T) {
 	c := newClock()
 	r, err := numbered(Record{Share: Exact}, 1).bounded(c.now)

@@ -25,7 +25,7 @@ func openBelow(t testing.TB, dir string) int {
 	return n
 }
 
-// TestManyTenantsHoldFewFiles holds that what a Store keeps open is bounded
+// TestManyTenantsHoldFewFiles checks that what a Store keeps open is bounded
 // however many tenants there are, and closed with it.
 func TestManyTenantsHoldFewFiles(t *testing.T) {
 	const tenants, most = 60, 40

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestKeyIsWhereTheStateFolderHasIt holds the default of Options.KeyFile.
+// TestKeyIsWhereTheStateFolderHasIt checks the default of Options.KeyFile.
 func TestKeyIsWhereTheStateFolderHasIt(t *testing.T) {
 	state, err := statedir.Open(t.TempDir())
 	if err != nil {
@@ -40,7 +40,7 @@ func TestKeyIsWhereTheStateFolderHasIt(t *testing.T) {
 	}
 }
 
-// TestKeyIsMadeOnce holds that of many that begin at once all sign with one key.
+// TestKeyIsMadeOnce checks that of many that begin at once all sign with one key.
 func TestKeyIsMadeOnce(t *testing.T) {
 	for range 20 {
 		dir := t.TempDir()
@@ -68,7 +68,7 @@ func TestKeyIsMadeOnce(t *testing.T) {
 	}
 }
 
-// TestKeyIsRefused holds that a key which is not as it was made is neither used
+// TestKeyIsRefused checks that a key which is not as it was made is neither used
 // nor replaced, that the error says what to do, and that nothing is recorded.
 func TestKeyIsRefused(t *testing.T) {
 	must := func(err error) {
@@ -122,7 +122,7 @@ func TestKeyIsRefused(t *testing.T) {
 	}
 }
 
-// TestVerifyWithoutTheKey holds that a chain whose key is gone does not count as
+// TestVerifyWithoutTheKey checks that a chain whose key is gone does not count as
 // signed, and that the public key is enough.
 func TestVerifyWithoutTheKey(t *testing.T) {
 	dir := victim(t)

@@ -71,7 +71,7 @@ func countLines(t *testing.T, s *Store) int64 {
 	return r.Records - 1 // the first is a checkpoint
 }
 
-// TestFloodHidesNobodyElse holds what is counted apart: sandboxes, tenants,
+// TestFloodHidesNobodyElse checks what is counted apart: sandboxes, tenants,
 // types, and what was refused from what was done.
 func TestFloodHidesNobodyElse(t *testing.T) {
 	c := newClock()
@@ -98,7 +98,7 @@ func TestExactIsNeverCounted(t *testing.T) {
 	}
 }
 
-// TestCountsNameNobodyFalsely holds whose a count says to be.
+// TestCountsNameNobodyFalsely checks whose a count says to be.
 func TestCountsNameNobodyFalsely(t *testing.T) {
 	s := open(t, t.TempDir(), Options{Now: newClock().Now, Burst: 1, Rate: 1})
 	one := Record{Tenant: "acme", Agent: "main", Session: "s1", Sandbox: "a", Command: "c1"}
@@ -120,7 +120,7 @@ func TestCountsNameNobodyFalsely(t *testing.T) {
 	}
 }
 
-// TestManySandboxesAreBounded holds that memory does not grow with the
+// TestManySandboxesAreBounded checks that memory does not grow with the
 // sandboxes of one second, and that no count is lost by that.
 func TestManySandboxesAreBounded(t *testing.T) {
 	c := newClock()
@@ -146,7 +146,7 @@ func TestManySandboxesAreBounded(t *testing.T) {
 	}
 }
 
-// TestCountsSurviveAFailure holds that counts which could not be written are
+// TestCountsSurviveAFailure checks that counts which could not be written are
 // written later.
 func TestCountsSurviveAFailure(t *testing.T) {
 	c := newClock()
@@ -192,7 +192,7 @@ func mendIt(t *testing.T, dir string) {
 	}
 }
 
-// TestClockSetBack holds that a clock that jumps does not stop the counting.
+// TestClockSetBack checks that a clock that jumps does not stop the counting.
 func TestClockSetBack(t *testing.T) {
 	c := newClock()
 	s := open(t, t.TempDir(), Options{Now: c.Now, Burst: 1, Rate: 1})

@@ -102,7 +102,7 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestNewestIsBounded holds that ends without begins do not gather: the one
+// TestNewestIsBounded checks that ends without begins do not gather: the one
 // that has waited longest is passed on when there are too many.
 func TestNewestIsBounded(t *testing.T) {
 	const n = 20_000

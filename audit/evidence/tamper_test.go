@@ -39,7 +39,7 @@ func change(lines []string, line int, from, to string) []string {
 	return lines
 }
 
-// TestTampering holds that each change is found and that the first broken
+// TestTampering checks that each change is found and that the first broken
 // record is named.
 func TestTampering(t *testing.T) {
 	plain, forged := save, forge
@@ -232,7 +232,7 @@ func TestWhollyAnew(t *testing.T) {
 	}
 }
 
-// TestReportKeysAreStable holds the words of a report as JSON.
+// TestReportKeysAreStable checks the words of a report as JSON.
 func TestReportKeysAreStable(t *testing.T) {
 	dir := victim(t)
 	save(t, dir, "acme", change(load(t, dir, "acme"), 9, "op-5", "op-X"))

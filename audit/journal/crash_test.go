@@ -70,7 +70,7 @@ func startGated(t *testing.T, dir, who string, count, batch, gate int) (*exec.Cm
 	return cmd, in
 }
 
-// TestManyProcesses holds that nothing is lost, doubled or out of order when
+// TestManyProcesses checks that nothing is lost, doubled or out of order when
 // eight processes append at once and files rotate meanwhile.
 func TestManyProcesses(t *testing.T) {
 	const processes, count = 8, 300

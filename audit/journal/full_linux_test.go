@@ -58,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestNewJournalOnAFullDisk holds that a journal that could not begin begins
+// TestNewJournalOnAFullDisk checks that a journal that could not begin begins
 // later without complaint.
 func TestNewJournalOnAFullDisk(t *testing.T) {
 	dir := testenv.Disk(t, "64k")
@@ -81,7 +81,7 @@ func TestNewJournalOnAFullDisk(t *testing.T) {
 	wantWhole(t, j)
 }
 
-// TestReadOnlyDisk holds that a journal can be read where nothing can be
+// TestReadOnlyDisk checks that a journal can be read where nothing can be
 // written.
 func TestReadOnlyDisk(t *testing.T) {
 	dir := testenv.Disk(t, "400k")

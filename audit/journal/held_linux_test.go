@@ -29,7 +29,7 @@ func openBelow(t testing.TB, dir string) int {
 	return n
 }
 
-// TestHeldIsBounded holds that of many journals only a few stay open, none of
+// TestHeldIsBounded checks that of many journals only a few stay open, none of
 // them for long, and none behind a failure.
 func TestHeldIsBounded(t *testing.T) {
 	dir, held := t.TempDir(), patient()
@@ -71,7 +71,7 @@ func TestHeldIsBounded(t *testing.T) {
 	}
 }
 
-// TestPanicGivesTheLockUp holds that a record whose making panics leaves the
+// TestPanicGivesTheLockUp checks that a record whose making panics leaves the
 // journal to others.
 func TestPanicGivesTheLockUp(t *testing.T) {
 	j := open(t, t.TempDir(), Options{})

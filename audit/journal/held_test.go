@@ -174,7 +174,7 @@ func play(t *testing.T, held *Held, happens func(*testing.T, scene)) map[string]
 	return out
 }
 
-// TestBehindOpenFiles holds that a journal whose files are open notices
+// TestBehindOpenFiles checks that a journal whose files are open notices
 // whatever happens to it meanwhile, and leaves the same bytes as one that opens
 // them anew.
 func TestBehindOpenFiles(t *testing.T) {

@@ -144,7 +144,7 @@ func TestRefusedFolders(t *testing.T) {
 	wantCode(t, err, sandbox.CodePermissionDeny, "written by other users")
 }
 
-// TestClockGoesBackwards holds that order is by number and not by time.
+// TestClockGoesBackwards checks that order is by number and not by time.
 func TestClockGoesBackwards(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	o := small(2)

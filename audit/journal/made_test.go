@@ -47,8 +47,8 @@ func wantAnchors(t *testing.T, j *Journal) int {
 	return n
 }
 
-// TestMadeRecordsKnowTheirPlace holds it at the begin of a journal, inside a
-// batch, behind a new header, and behind a seal.
+// TestMadeRecordsKnowTheirPlace checks the place that a Made gets at the begin
+// of a journal, inside a batch, after a new header, and after a seal.
 func TestMadeRecordsKnowTheirPlace(t *testing.T) {
 	j := open(t, t.TempDir(), small(20))
 	fill := strings.Repeat("x", 8<<10)
@@ -74,7 +74,7 @@ func TestMadeRecordsKnowTheirPlace(t *testing.T) {
 	}
 }
 
-// TestMadeByManyProcesses holds it while others write too.
+// TestMadeByManyProcesses checks the same while others write too.
 func TestMadeByManyProcesses(t *testing.T) {
 	j := open(t, t.TempDir(), small(200))
 	var all []*exec.Cmd
@@ -130,7 +130,7 @@ func TestBackFromATail(t *testing.T) {
 	wantWhole(t, j)
 }
 
-// TestMadeThatFails holds that nothing of an append stays, and that one that
+// TestMadeThatFails checks that nothing of an append stays, and that one that
 // makes nothing leaves no line.
 func TestMadeThatFails(t *testing.T) {
 	j := open(t, t.TempDir(), small(2))
@@ -154,7 +154,7 @@ func TestMadeThatFails(t *testing.T) {
 	}
 }
 
-// TestVerifyEach holds that what is asked about are the records that are as
+// TestVerifyEach checks that what is asked about are the records that are as
 // they were written, and that an answer is damage of the line.
 func TestVerifyEach(t *testing.T) {
 	j := open(t, t.TempDir(), small(2))
@@ -177,7 +177,7 @@ func TestVerifyEach(t *testing.T) {
 	}
 }
 
-// TestBackwardLeavesOutWhatIsNewer holds that whole files behind Last are not
+// TestBackwardLeavesOutWhatIsNewer checks that whole files behind Last are not
 // read.
 func TestBackwardLeavesOutWhatIsNewer(t *testing.T) {
 	j := open(t, t.TempDir(), small(20))

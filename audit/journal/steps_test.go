@@ -135,7 +135,7 @@ func TestCrashWhileClearing(t *testing.T) {
 	}
 }
 
-// TestLinkForTheLock holds that nothing is written when the lock is not ours.
+// TestLinkForTheLock checks that nothing is written when the lock is not ours.
 func TestLinkForTheLock(t *testing.T) {
 	j := open(t, t.TempDir(), small(2))
 	appendNotes(t, j, "a", 0, 1, "")

@@ -38,7 +38,7 @@ func keptAs(t testing.TB, g *rig, b evidence.Begin, how evidence.End) evidence.I
 	return operations(t, g.store, b.Tenant)[e.ID()]
 }
 
-// TestLargeTexts holds that whatever the texts are, the records can be written,
+// TestLargeTexts checks that whatever the texts are, the records can be written,
 // the tenant's own can be found, and no effect is lost without being counted.
 func TestLargeTexts(t *testing.T) {
 	for name, s := range map[string]string{
@@ -66,7 +66,7 @@ func TestLargeTexts(t *testing.T) {
 	}
 }
 
-// TestLongPath holds that of one long path as much is kept as fits, and all of
+// TestLongPath checks that of one long path as much is kept as fits, and all of
 // the rest.
 func TestLongPath(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
@@ -81,7 +81,7 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
-// TestCallersEnd holds that what the caller has handed over is not changed.
+// TestCallersEnd checks that what the caller has handed over is not changed.
 func TestCallersEnd(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
 	b, how := large(strings.Repeat("y", 600))
@@ -91,7 +91,7 @@ func TestCallersEnd(t *testing.T) {
 	}
 }
 
-// FuzzBound holds that every text fits into a record as data.
+// FuzzBound checks that every text fits into a record as data.
 func FuzzBound(f *testing.F) {
 	f.Add("x", uint16(10))
 	f.Add("<", uint16(60000))

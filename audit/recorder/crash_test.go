@@ -309,7 +309,7 @@ func TestKilledRecovery(t *testing.T) {
 	}
 }
 
-// TestRecoveryStopsHalfway holds that a recovery which ends behind its write and
+// TestRecoveryStopsHalfway checks that a recovery which ends behind its write and
 // before it has cleaned up is done again without writing anything twice.
 func TestRecoveryStopsHalfway(t *testing.T) {
 	dir := t.TempDir()

@@ -168,7 +168,7 @@ func TestLost(t *testing.T) {
 	wantStatus(t, operations(t, g.store, "acme"), running.ID(), evidence.OK)
 }
 
-// TestRequired holds that nothing begins when it cannot be put on record, and
+// TestRequired checks that nothing begins when it cannot be put on record, and
 // that the refusal is on record later.
 func TestRequired(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
@@ -207,7 +207,7 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// TestStandstill holds that a sink which stands still keeps operations waiting
+// TestStandstill checks that a sink which stands still keeps operations waiting
 // for a moment once and then no more, and other tenants not at all.
 func TestStandstill(t *testing.T) {
 	const wait = 256 * time.Millisecond
@@ -285,7 +285,7 @@ func TestEndIsKept(t *testing.T) {
 	}
 }
 
-// TestOneBadRecord holds that a record which a sink refuses for what it is keeps
+// TestOneBadRecord checks that a record which a sink refuses for what it is keeps
 // no other from being written.
 func TestOneBadRecord(t *testing.T) {
 	dir := t.TempDir()
@@ -331,7 +331,7 @@ func (p *pickyKeeper) Write(ctx context.Context, rs ...evidence.Record) error {
 	return nil
 }
 
-// TestCallback holds that a function is called in order, one at a time.
+// TestCallback checks that a function is called in order, one at a time.
 func TestCallback(t *testing.T) {
 	var got []string // by one goroutine at a time, which -race holds
 	c := NewCallback("callback", func(_ context.Context, r evidence.Record) { got = append(got, fmt.Sprint(r.Type, r.Command)) })

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
-// TestFloodOfRefusals holds that refusals without end are counted rather than
+// TestFloodOfRefusals checks that refusals without end are counted rather than
 // kept, begins with their ends, and that what was done stays on record.
 func TestFloodOfRefusals(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})

@@ -92,7 +92,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestRecoverOnFullDisk holds that what cannot be written as aborted is written
+// TestRecoverOnFullDisk checks that what cannot be written as aborted is written
 // by the next one.
 func TestRecoverOnFullDisk(t *testing.T) {
 	dir, fill := tinyDisk(t)

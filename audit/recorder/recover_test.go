@@ -55,7 +55,7 @@ func parse(t testing.TB, text string) iter.Seq2[evidence.Record, error] {
 	}
 }
 
-// TestUnended holds which begins have no end; the records come newest first.
+// TestUnended checks which begins have no end; the records come newest first.
 func TestUnended(t *testing.T) {
 	for _, tt := range []struct{ name, records, want string }{
 		{"nothing", "", ""},
@@ -88,7 +88,7 @@ func TestUnended(t *testing.T) {
 	}
 }
 
-// TestUnendedFails holds that what cannot be read leaves the file for the next
+// TestUnendedFails checks that what cannot be read leaves the file for the next
 // one.
 func TestUnendedFails(t *testing.T) {
 	_, err := unended(func(yield func(evidence.Record, error) bool) { yield(evidence.Record{}, errNoDisk) }, ours, time.Time{})
@@ -97,7 +97,7 @@ func TestUnendedFails(t *testing.T) {
 	}
 }
 
-// TestUnendedIsBounded holds that nothing is looked for far behind the start of
+// TestUnendedIsBounded checks that nothing is looked for far behind the start of
 // the writer, and that what was written late is found.
 func TestUnendedIsBounded(t *testing.T) {
 	since := time.Now()
@@ -122,7 +122,7 @@ func TestUnendedIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzUnended holds that whatever lies in the chain names only operations of the
+// FuzzUnended checks that whatever lies in the chain names only operations of the
 // writer, by ids that are some.
 func FuzzUnended(f *testing.F) {
 	f.Add("begin", []byte(`{"id":"11111111111111111111111111111111","writer":"w"}`), "end", []byte(`{"id":"11111111111111111111111111111111"}`))

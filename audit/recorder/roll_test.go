@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
-// TestReadClaim holds what writer files mean, and that what cannot be read
+// TestReadClaim checks what writer files mean, and that what cannot be read
 // means more.
 func TestReadClaim(t *testing.T) {
 	const head = `{"since":"2026-01-02T03:04:05Z"}` + "\n"
@@ -65,7 +65,7 @@ func FuzzReadClaim(f *testing.F) {
 	})
 }
 
-// TestRoll holds that every tenant is on the roll before its begin is written.
+// TestRoll checks that every tenant is on the roll before its begin is written.
 func TestRoll(t *testing.T) {
 	dir := t.TempDir()
 	var at atomic.Int64
@@ -114,7 +114,7 @@ func TestRoll(t *testing.T) {
 	}
 }
 
-// TestRecoverStrangers holds that recovery follows no link, takes away what was
+// TestRecoverStrangers checks that recovery follows no link, takes away what was
 // left before a file had its name, and lets lie what is none of its files.
 func TestRecoverStrangers(t *testing.T) {
 	dir := t.TempDir()
@@ -153,7 +153,7 @@ func TestRecoverStrangers(t *testing.T) {
 	}
 }
 
-// TestRecoverAllTenants holds that a file which cannot be read costs no end:
+// TestRecoverAllTenants checks that a file which cannot be read costs no end:
 // all tenants are looked through.
 func TestRecoverAllTenants(t *testing.T) {
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
-// TestBeginAndEnd holds what is kept of one operation, and that it is on disk
+// TestBeginAndEnd checks what is kept of one operation, and that it is on disk
 // before the operation runs.
 func TestBeginAndEnd(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
@@ -48,7 +48,7 @@ func TestBeginAndEnd(t *testing.T) {
 	}
 }
 
-// TestRefused holds that a refusal is written whole and at once.
+// TestRefused checks that a refusal is written whole and at once.
 func TestRefused(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
 	if err := g.Refused(t.Context(), write("acme"), evidence.End{Code: sandbox.CodeDenyTool, Rule: "tools.deny[0]"}, true); err != nil {
@@ -67,7 +67,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStatus holds what becomes of an end without one, or with one that there
+// TestStatus checks what becomes of an end without one, or with one that there
 // is not.
 func TestStatus(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
@@ -90,7 +90,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestEndAfterContext holds that an end is written although its context has
+// TestEndAfterContext checks that an end is written although its context has
 // ended, and that a begin that is required is not.
 func TestEndAfterContext(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
@@ -106,7 +106,7 @@ func TestEndAfterContext(t *testing.T) {
 	wantStatus(t, operations(t, g.store, "acme"), e.ID(), evidence.OK)
 }
 
-// TestGivenID holds that an id of the caller stays when it is one.
+// TestGivenID checks that an id of the caller stays when it is one.
 func TestGivenID(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
 	b := write("acme")
@@ -160,7 +160,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestClose holds that what runs can still be ended, and that nothing is left
+// TestClose checks that what runs can still be ended, and that nothing is left
 // of a writer that has ended everything.
 func TestClose(t *testing.T) {
 	g := newRig(t, t.TempDir(), Options{})
@@ -196,7 +196,7 @@ func writers(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// TestOptions holds what is refused.
+// TestOptions checks what is refused.
 func TestOptions(t *testing.T) {
 	log := (&logBook{}).logger()
 	keeper := NewFile("file", openStore(t, t.TempDir()))
@@ -222,7 +222,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestMemory holds that the newest records stay, in order.
+// TestMemory checks that the newest records stay, in order.
 func TestMemory(t *testing.T) {
 	m, err := NewMemory("memory", 3)
 	if err != nil {

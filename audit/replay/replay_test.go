@@ -126,7 +126,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeAsks holds what is asked about each kind of operation.
+// TestJudgeAsks checks what is asked about each kind of operation.
 func TestJudgeAsks(t *testing.T) {
 	page := evidence.Request{Scheme: "https", Host: "a.example", Port: 443}
 	tests := []struct {
@@ -163,7 +163,7 @@ func TestJudgeAsks(t *testing.T) {
 	}
 }
 
-// TestStrictestCounts holds that one refusal among answers decides, with its
+// TestStrictestCounts checks that one refusal among answers decides, with its
 // rule, and that what is refused for sure is certain whatever else is not.
 func TestStrictestCounts(t *testing.T) {
 	today := says{all: policy.Allow, but: map[string]replay.Answer{
@@ -177,7 +177,7 @@ func TestStrictestCounts(t *testing.T) {
 	}
 }
 
-// TestJudgeReadsFilesOfPages holds that a page of the workspace is judged as a
+// TestJudgeReadsFilesOfPages checks that a page of the workspace is judged as a
 // file, which only the capability names.
 func TestJudgeReadsFilesOfPages(t *testing.T) {
 	var asked []string
@@ -252,7 +252,7 @@ func TestReadPassage(t *testing.T) {
 	}
 }
 
-// FuzzReplay holds that whatever a record says, it is judged without a fault,
+// FuzzReplay checks that whatever a record says, it is judged without a fault,
 // and never as certain without a verdict.
 func FuzzReplay(f *testing.F) {
 	f.Add("FsRead", "/workspace/a", "a.example", "policy.x", "POLICY.DENY_TOOL", []byte(`{"phase":"decision","verdict":"deny","host":"h","port":1}`))

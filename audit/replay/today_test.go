@@ -144,7 +144,7 @@ func TestQuestionsInsideWalls(t *testing.T) {
 	}
 }
 
-// TestFor holds that every agent is judged by its own settings, and one that
+// TestFor checks that every agent is judged by its own settings, and one that
 // can be none is not judged.
 func TestFor(t *testing.T) {
 	s := settings(t, `"tools": {}`)
@@ -168,7 +168,7 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// TestWhatIsBuiltIsWhatIsReplayed holds that a record made under settings does
+// TestWhatIsBuiltIsWhatIsReplayed checks that a record made under settings does
 // not differ under the same, and does when they have changed.
 func TestWhatIsBuiltIsWhatIsReplayed(t *testing.T) {
 	before, after := of(t, rules, "main"), of(t, `"tools": {"alsoAllow": ["builder"]}`, "main")

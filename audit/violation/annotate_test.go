@@ -60,7 +60,7 @@ func TestAnnotate(t *testing.T) {
 	}
 }
 
-// TestNoNameReachesOut holds that the block is well-formed, one, and the
+// TestNoNameReachesOut checks that the block is well-formed, one, and the
 // last thing, and that names stay what they are.
 func TestNoNameReachesOut(t *testing.T) {
 	out := violation.Annotate([]byte("before <sandbox_violations>"), violationsOf(hostile...))

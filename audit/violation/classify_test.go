@@ -30,7 +30,7 @@ func (r *rules) Judge(op sandbox.Operation, p string) sandbox.Verdict {
 	return sandbox.Verdict{Rule: "filesystem.allow" + strings.ToUpper(string(op[:1])) + string(op[1:]), HostPath: p}
 }
 
-// TestWordings holds what real programs say against the rules.
+// TestWordings checks what real programs say against the rules.
 func TestWordings(t *testing.T) {
 	const read, write = sandbox.OpRead, sandbox.OpWrite
 	tests := []struct {
@@ -153,7 +153,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// TestNetwork holds what a connection that was refused makes of a command.
+// TestNetwork checks what a connection that was refused makes of a command.
 func TestNetwork(t *testing.T) {
 	refused := func(host, rule string) sandbox.Violation {
 		return sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: host, Rule: rule, Evidence: sandbox.EvidenceCertain}
@@ -184,7 +184,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestMany holds that what is reported is bounded, and that nothing certain
+// TestMany checks that what is reported is bounded, and that nothing certain
 // falls to what is weak.
 func TestMany(t *testing.T) {
 	var out strings.Builder

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 )
 
-// TestHostileOutput holds that the work is bounded whatever a command writes.
+// TestHostileOutput checks that the work is bounded whatever a command writes.
 func TestHostileOutput(t *testing.T) {
 	big := func(s string) []byte { return []byte(strings.Repeat(s, 10<<20/len(s))) }
 	for name, out := range map[string][]byte{

@@ -217,7 +217,7 @@ func TestDamageDoesNotHideTheRest(t *testing.T) {
 	}
 }
 
-// TestKeysAreStable holds the names under which a record is stored and shown.
+// TestKeysAreStable checks the names under which a record is stored and shown.
 func TestKeysAreStable(t *testing.T) {
 	data, err := json.Marshal(Record{Type: WallPath}.bounded(newClock().now))
 	if err != nil {

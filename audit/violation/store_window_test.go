@@ -78,7 +78,7 @@ func TestFloodOfManyCommands(t *testing.T) {
 	}
 }
 
-// TestFloodInAMinute holds that beyond a number of different records there
+// TestFloodInAMinute checks that beyond a number of different records there
 // are sums only, and that they are written by Close.
 func TestFloodInAMinute(t *testing.T) {
 	c := newClock()
@@ -127,7 +127,7 @@ func TestSessionsDoNotShareAWindow(t *testing.T) {
 	}
 }
 
-// TestManySessions holds that the memory for windows is bounded and no count
+// TestManySessions checks that the memory for windows is bounded and no count
 // is lost when one has to go.
 func TestManySessions(t *testing.T) {
 	s := open(t, Options{})

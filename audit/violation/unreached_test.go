@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 )
 
-// TestUnreached holds which hosts are read from what programs say when a name or
+// TestUnreached checks which hosts are read from what programs say when a name or
 // a route is missing, and that other messages name none.
 func TestUnreached(t *testing.T) {
 	for _, tt := range []struct{ said, command, want string }{
@@ -72,7 +72,7 @@ func TestUnreached(t *testing.T) {
 	}
 }
 
-// TestUnreachedBeside holds that a host which the proxy has refused is not
+// TestUnreachedBeside checks that a host which the proxy has refused is not
 // reported a second time, nor what a command says that has succeeded.
 func TestUnreachedBeside(t *testing.T) {
 	seen := sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: "a.example:443", Rule: "network.allowedDomains"}
@@ -102,7 +102,7 @@ func FuzzUnreached(f *testing.F) {
 	})
 }
 
-// TestUnreachedInOutput holds that hosts are read from the end of the output too,
+// TestUnreachedInOutput checks that hosts are read from the end of the output too,
 // where the error output names none and the command has failed.
 func TestUnreachedInOutput(t *testing.T) {
 	const maven = "[ERROR] Could not transfer artifact a:b:pom:1 from/to central (https://repo.maven.apache.org/maven2): repo.maven.apache.org: Temporary failure in name resolution\n"
@@ -138,7 +138,7 @@ func TestUnreachedInOutput(t *testing.T) {
 	}
 }
 
-// TestUnreachedByAddress holds that a program which the proxy has refused an address
+// TestUnreachedByAddress checks that a program which the proxy has refused an address
 // is not said to have left the proxy out.
 func TestUnreachedByAddress(t *testing.T) {
 	f := violation.Classify(nil, violation.Ending{

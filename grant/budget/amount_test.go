@@ -14,7 +14,7 @@ import (
 // numbers are what meets at every edge.
 var numbers = []int64{Unlimited, 0, 1, 7, 8, 1000, math.MaxInt64 - 1, math.MaxInt64}
 
-// TestKindsHaveTheNamesOfJSON holds that errors name what settings name.
+// TestKindsHaveTheNamesOfJSON checks that errors name what settings name.
 func TestKindsHaveTheNamesOfJSON(t *testing.T) {
 	for k := range NumKinds {
 		a := One(k, 7)

@@ -31,7 +31,7 @@ func allowed(chain []Account, want Amount) bool {
 	return true
 }
 
-// TestDrawTakesFromAllOrNone holds it against the oracle.
+// TestDrawTakesFromAllOrNone checks Draw against the oracle.
 func TestDrawTakesFromAllOrNone(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	drawn := 0
@@ -93,7 +93,7 @@ func TestDrawRefusesNegativeAmounts(t *testing.T) {
 	}
 }
 
-// TestPart holds that there is always least, never more than wanted or left,
+// TestPart checks that there is always least, never more than wanted or left,
 // and no more than an eighth beyond least where there is little.
 func TestPart(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
@@ -124,7 +124,7 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestSettleChargesWhatWasUsed holds that reserving and settling comes to
+// TestSettleChargesWhatWasUsed checks that reserving and settling comes to
 // what was used, more than was reserved included.
 func TestSettleChargesWhatWasUsed(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
@@ -138,7 +138,7 @@ func TestSettleChargesWhatWasUsed(t *testing.T) {
 	}
 }
 
-// TestOverdrawnAccountGivesNothing holds that a bound may be set below what
+// TestOverdrawnAccountGivesNothing checks that a bound may be set below what
 // was used.
 func TestOverdrawnAccountGivesNothing(t *testing.T) {
 	chain := []Account{{ID: "a", Bound: Amount{Calls: 5}, Used: Amount{Calls: 9}}}

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// TestWallTime holds that an operation ends with its time, and no sooner.
+// TestWallTime checks that an operation ends with its time, and no sooner.
 func TestWallTime(t *testing.T) {
 	for _, ms := range []int64{1, 7, 60, 1000, 10000} {
 		synctest.Test(t, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestCPUTime(t *testing.T) {
 	}
 }
 
-// TestClocksAddUp holds that an operation pays for all that it started.
+// TestClocksAddUp checks that an operation pays for all that it started.
 func TestClocksAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPurse(bound(budget.CPUMs, 1000))
@@ -89,7 +89,7 @@ func TestClocksAddUp(t *testing.T) {
 	})
 }
 
-// TestFewLooks holds that clocks are read seldom while there is plenty.
+// TestFewLooks checks that clocks are read seldom while there is plenty.
 func TestFewLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPurse(budget.NoBound())
@@ -108,7 +108,7 @@ func TestFewLooks(t *testing.T) {
 	})
 }
 
-// TestClocksFail holds that what cannot be measured does not run on, and is
+// TestClocksFail checks that what cannot be measured does not run on, and is
 // charged with all that was reserved for it.
 func TestClocksFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestClocksFail(t *testing.T) {
 	})
 }
 
-// TestClockHangs holds that what does not answer is no way to run on, nor to
+// TestClockHangs checks that what does not answer is no way to run on, nor to
 // keep an operation from its end.
 func TestClockHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestClockHangs(t *testing.T) {
 	})
 }
 
-// TestClockIsLate holds that a clock that takes its time is asked once and
+// TestClockIsLate checks that a clock that takes its time is asked once and
 // counts when it answers, and that other times end the operation meanwhile.
 func TestClockIsLate(t *testing.T) {
 	for _, tt := range []struct {
@@ -200,7 +200,7 @@ func TestClockIsLate(t *testing.T) {
 	}
 }
 
-// TestClockGoesBack holds that nothing is given back for it.
+// TestClockGoesBack checks that nothing is given back for it.
 func TestClockGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPurse(budget.NoBound())

@@ -108,7 +108,7 @@ func TestStreamsShareABudget(t *testing.T) {
 	end(t, m, p, budget.BytesIn, total)
 }
 
-// TestFewDraws holds that large streams do not ask the accounts for every read.
+// TestFewDraws checks that large streams do not ask the accounts for every read.
 func TestFewDraws(t *testing.T) {
 	p := newPurse(budget.NoBound())
 	m, _ := start(t, p)
@@ -125,7 +125,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestBrokenStreams holds that only what was moved counts, whatever the other
+// TestBrokenStreams checks that only what was moved counts, whatever the other
 // side does.
 func TestBrokenStreams(t *testing.T) {
 	broken := errors.New("broken")
@@ -156,7 +156,7 @@ type liar int
 func (l liar) Read([]byte) (int, error)  { return int(l), nil }
 func (l liar) Write([]byte) (int, error) { return int(l), nil }
 
-// TestAccountsOutOfReach holds that nothing is moved that could not be charged.
+// TestAccountsOutOfReach checks that nothing is moved that could not be charged.
 func TestAccountsOutOfReach(t *testing.T) {
 	p := newPurse(budget.NoBound())
 	m, ctx := start(t, p)

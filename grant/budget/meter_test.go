@@ -70,7 +70,7 @@ func TestUnmetered(t *testing.T) {
 	wantCode(t, m.Watch(budget.GPUMs, func() (time.Duration, error) { return 0, nil }), sandbox.CodeBudgetExceeded, "budget.gpuMs")
 }
 
-// TestShortOperation holds that what ends soon is two draws and costs what it
+// TestShortOperation checks that what ends soon is two draws and costs what it
 // took.
 func TestShortOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestShortOperation(t *testing.T) {
 	})
 }
 
-// TestBusyAccounts holds that an operation goes on while others work on its
+// TestBusyAccounts checks that an operation goes on while others work on its
 // accounts, for as long as what it holds lasts.
 func TestBusyAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestBusyAccounts(t *testing.T) {
 	})
 }
 
-// TestStuckAccounts holds that a stream which waits for the accounts does not
+// TestStuckAccounts checks that a stream which waits for the accounts does not
 // keep the time from running out.
 func TestStuckAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +167,7 @@ type counter struct{ n *atomic.Int64 }
 
 func (c counter) Write(p []byte) (int, error) { c.n.Add(int64(len(p))); return len(p), nil }
 
-// TestEndFollowsTheCaller holds that the end of the caller's context is the
+// TestEndFollowsTheCaller checks that the end of the caller's context is the
 // operation's, and that it is settled all the same.
 func TestEndFollowsTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

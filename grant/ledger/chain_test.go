@@ -59,7 +59,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestChainsMeet holds that agents pay from the session that their grants come
+// TestChainsMeet checks that agents pay from the session that their grants come
 // from, not from one of the same name of another agent, and each for what it was
 // handed.
 func TestChainsMeet(t *testing.T) {
@@ -89,7 +89,7 @@ func TestChainsMeet(t *testing.T) {
 	}
 }
 
-// TestLongIDs holds that keys of any length make ids that differ when they do.
+// TestLongIDs checks that keys of any length make ids that differ when they do.
 func TestLongIDs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, key := range []string{"", "x", strings.Repeat("y", 300), strings.Repeat("y", 301), strings.Repeat("y", 300) + "z"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// TestDamage holds that nothing is granted from an account whose file cannot
+// TestDamage checks that nothing is granted from an account whose file cannot
 // be believed, and that other accounts do not suffer.
 func TestDamage(t *testing.T) {
 	replace := func(make func(path string) error) func(*testing.T, string, []byte) error {
@@ -133,7 +133,7 @@ func mustRead(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestFailedWrite holds that accounts that were charged already get back what
+// TestFailedWrite checks that accounts that were charged already get back what
 // they had when a later one cannot be written.
 func TestFailedWrite(t *testing.T) {
 	a := account(t, open(t, t.TempDir(), Options{}), calls("grant:g", 10), calls("session:s", 10), calls("tenant:t", 10))

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestFullDisk holds that accounts which exist go on, that new ones are refused
+// TestFullDisk checks that accounts which exist go on, that new ones are refused
 // whole, and that they can be made when there is room again.
 func TestFullDisk(t *testing.T) {
 	dir := testenv.Disk(t, "400k")
@@ -41,7 +41,7 @@ func TestFullDisk(t *testing.T) {
 	wantUsed(t, b, 2, 6)
 }
 
-// TestReadOnlyDisk holds that nothing is granted where nothing can be charged.
+// TestReadOnlyDisk checks that nothing is granted where nothing can be charged.
 func TestReadOnlyDisk(t *testing.T) {
 	dir := testenv.Disk(t, "400k")
 	l := open(t, filepath.Join(dir, "budget"), Options{})

@@ -21,7 +21,7 @@
 // no valid slot, or is not an account file, every draw from its account fails
 // until an administrator repairs it.
 //
-// An account whose time has certainly passed, see package past, is removed some
+// An account whose time has certainly passed is removed some
 // minutes later. It cannot be opened again, because a chain that has expired by
 // then is refused, however the clock is set.
 package ledger

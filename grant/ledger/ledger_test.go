@@ -61,7 +61,7 @@ func TestReservation(t *testing.T) {
 	}
 }
 
-// TestRestart holds that what was used stays, whatever bounds come later, and
+// TestRestart checks that what was used stays, whatever bounds come later, and
 // that what was never settled stays charged.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestWhoShares holds that those below one account share it, and that others
+// TestWhoShares checks that those below one account share it, and that others
 // have nothing to do with each other.
 func TestWhoShares(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})

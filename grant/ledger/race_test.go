@@ -164,7 +164,7 @@ func used(t *testing.T, a *Account) int64 {
 	return chain[0].Used.Calls
 }
 
-// TestWaitingEndsWithTheContext holds the lock as another process would.
+// TestWaitingEndsWithTheContext checks the lock as another process would.
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	a := account(t, l, calls("tenant:t", 10))
@@ -200,7 +200,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	spend(t, a, 1)
 }
 
-// TestLockFileIsReplaced holds that a lock file that was removed is made anew.
+// TestLockFileIsReplaced checks that a lock file that was removed is made anew.
 func TestLockFileIsReplaced(t *testing.T) {
 	a := account(t, open(t, t.TempDir(), Options{}), calls("tenant:t", 10))
 	if err := os.Remove(filepath.Join(a.root, lockName)); err != nil {

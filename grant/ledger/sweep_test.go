@@ -85,7 +85,7 @@ func sweep(t *testing.T, l *Ledger, removed, kept, damaged int) {
 	}
 }
 
-// TestOpeningProlongs holds that a later opening keeps an account for longer,
+// TestOpeningProlongs checks that a later opening keeps an account for longer,
 // and an earlier expiry does not take it back.
 func TestOpeningProlongs(t *testing.T) {
 	c := testenv.New(time.Now())
@@ -104,7 +104,7 @@ func TestOpeningProlongs(t *testing.T) {
 	sweep(t, l, 0, 2, 0)
 }
 
-// TestNewAccountsMakeRoom holds that a ledger stays small without a sweep.
+// TestNewAccountsMakeRoom checks that a ledger stays small without a sweep.
 func TestNewAccountsMakeRoom(t *testing.T) {
 	const atOnce, rounds = 200, 10
 	c := testenv.New(time.Now())
@@ -122,7 +122,7 @@ func TestNewAccountsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestFull holds that accounts which do not expire are bounded, and that what
+// TestFull checks that accounts which do not expire are bounded, and that what
 // is there goes on.
 func TestFull(t *testing.T) {
 	l := open(t, t.TempDir(), Options{MaxAccounts: shards})
@@ -162,7 +162,7 @@ func TestRemove(t *testing.T) {
 	wantUsed(t, kept, 2, 2)
 }
 
-// TestClockJumps holds that what was used is not forgotten because the clock is
+// TestClockJumps checks that what was used is not forgotten because the clock is
 // wrong for a while, and that what was forgotten is not opened anew.
 func TestClockJumps(t *testing.T) {
 	const year = 365 * 24 * time.Hour

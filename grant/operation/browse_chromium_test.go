@@ -129,7 +129,7 @@ func TestWithChromium(t *testing.T) {
 	}
 }
 
-// TestRevokedWhileLoading holds that a page which waits for its host ends with
+// TestRevokedWhileLoading checks that a page which waits for its host ends with
 // the grant, within the 200 ms that are promised. The best of some rounds counts:
 // the machine may be busy.
 func TestRevokedWhileLoading(t *testing.T) {

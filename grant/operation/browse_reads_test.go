@@ -21,7 +21,7 @@ func settled(v grant.Vetted) error {
 	return nil
 }
 
-// TestFilesInPages holds that what is in a page of the workspace gets the files
+// TestFilesInPages checks that what is in a page of the workspace gets the files
 // that the call may read, and no others; pages that settings do not allow are
 // none either.
 func TestFilesInPages(t *testing.T) {

@@ -56,7 +56,7 @@ func TestOneSessionOfACall(t *testing.T) {
 	refused(t, err, sandbox.CodeUnavailable, "")
 }
 
-// TestRights holds that a session may write only where the profile has an
+// TestRights checks that a session may write only where the profile has an
 // action that does.
 func TestRights(t *testing.T) {
 	for action, want := range map[string]bool{"screenshot": false, "click": true, "type": true, "upload": true, "download": true, "pdf": false, "wait": false} {
@@ -103,7 +103,7 @@ func TestEveryDocumentIsHeldAgainstTheProfile(t *testing.T) {
 	}
 }
 
-// TestPictures holds that a picture is whole or not there, and that its digest
+// TestPictures checks that a picture is whole or not there, and that its digest
 // is of all of it.
 func TestPictures(t *testing.T) {
 	data := bytes.Repeat([]byte("p"), 1000)
@@ -138,7 +138,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestTypedTextIsNoEvidence holds that what was typed is nowhere in the record.
+// TestTypedTextIsNoEvidence checks that what was typed is nowhere in the record.
 func TestTypedTextIsNoEvidence(t *testing.T) {
 	f := &fakeBrowser{}
 	c := with(t, t.Context(), deal{}, f.opener())
@@ -198,7 +198,7 @@ func flood(f *fakeBrowser) func(context.Context, string) (browser.Page, error) {
 	}
 }
 
-// TestTooMuch holds that a page which is beyond a bound is stopped while it
+// TestTooMuch checks that a page which is beyond a bound is stopped while it
 // loads, and its session with it.
 func TestTooMuch(t *testing.T) {
 	tests := map[string]struct {
@@ -224,7 +224,7 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestTypeOfAPage holds that a page of a type that is not listed is not kept.
+// TestTypeOfAPage checks that a page of a type that is not listed is not kept.
 func TestTypeOfAPage(t *testing.T) {
 	f := &fakeBrowser{}
 	c := with(t, t.Context(), deal{mime: []string{"application/json"}}, f.opener())
@@ -235,7 +235,7 @@ func TestTypeOfAPage(t *testing.T) {
 	refused(t, err, sandbox.CodeNotFound, "")
 }
 
-// TestEnds holds what a running operation comes to when something ends it. Time
+// TestEnds checks what a running operation comes to when something ends it. Time
 // passes only once it runs, so that none ends by its own before.
 func TestEnds(t *testing.T) {
 	revoked := &sandbox.Error{Code: sandbox.CodePermissionDeny, Field: "grant.revoked", Message: "the grant was revoked"}
@@ -305,7 +305,7 @@ func TestClosedByItsGrant(t *testing.T) {
 	}
 }
 
-// TestRevokedBetweenOperations holds that a page ends with the grant although
+// TestRevokedBetweenOperations checks that a page ends with the grant although
 // nothing runs, and that nothing is opened after.
 func TestRevokedBetweenOperations(t *testing.T) {
 	life, end := context.WithCancelCause(t.Context())
@@ -320,7 +320,7 @@ func TestRevokedBetweenOperations(t *testing.T) {
 	refused(t, err, sandbox.CodePermissionDeny, "grant.revoked")
 }
 
-// TestErrors holds that whatever a session says has a code of the table.
+// TestErrors checks that whatever a session says has a code of the table.
 func TestErrors(t *testing.T) {
 	lost := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browse", Message: "lost"}
 	for _, tt := range []struct {

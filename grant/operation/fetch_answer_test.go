@@ -20,7 +20,7 @@ import (
 // most is what an answer of the fuzz test may have.
 const fetchMost = 5000
 
-// FuzzAnswer holds what is true of every answer, whatever a host sends.
+// FuzzAnswer checks what is true of every answer, whatever a host sends.
 func FuzzAnswer(f *testing.F) {
 	const ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 	for _, s := range []string{

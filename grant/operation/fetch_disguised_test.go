@@ -52,7 +52,7 @@ func TestDisguised(t *testing.T) {
 	}
 }
 
-// TestSummary holds what is handed back of an answer: the SHA-256 of all of it,
+// TestSummary checks what is handed back of an answer: the SHA-256 of all of it,
 // which is named, its size, and as many of the first bytes as were asked for.
 func TestSummary(t *testing.T) {
 	w := newWorld(t, rules{})

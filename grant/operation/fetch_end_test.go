@@ -33,7 +33,7 @@ func (w *world) stall(name string, headToo bool) <-chan struct{} {
 	return begun
 }
 
-// TestRevoked holds that a grant that is revoked ends its request at once,
+// TestRevoked checks that a grant that is revoked ends its request at once,
 // wherever that is. The best of some rounds counts: the machine may be busy.
 func TestRevoked(t *testing.T) {
 	const within, rounds = 200 * time.Millisecond, 10
@@ -94,7 +94,7 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// TestReset holds that a connection which breaks midway is no whole answer.
+// TestReset checks that a connection which breaks midway is no whole answer.
 func TestReset(t *testing.T) {
 	both(t, rules{}, func(t *testing.T, w *world, scheme string) {
 		for _, head := range []string{"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\n"} {
@@ -170,7 +170,7 @@ func TestWayClosed(t *testing.T) {
 	})
 }
 
-// TestNoRoom holds that a connection for which there is no room in time fails
+// TestNoRoom checks that a connection for which there is no room in time fails
 // with the limit, also when the proxy answers before it has read a request.
 func TestNoRoom(t *testing.T) {
 	both(t, rules{limits: config.NetworkLimits{Connections: 1}, queue: 20 * time.Millisecond}, func(t *testing.T, w *world, scheme string) {
@@ -196,7 +196,7 @@ func TestNoRoom(t *testing.T) {
 	})
 }
 
-// TestNoRecord holds that nothing leaves without a record where one is required.
+// TestNoRecord checks that nothing leaves without a record where one is required.
 func TestNoRecord(t *testing.T) {
 	both(t, rules{require: true}, func(t *testing.T, w *world, scheme string) {
 		fetchMust(t, w.recorder.Close())
@@ -251,7 +251,7 @@ func TestInside(t *testing.T) {
 	fetchMust(t, again.Close())
 }
 
-// TestRefusedKind holds that an executor does what is its own.
+// TestRefusedKind checks that an executor does what is its own.
 func TestRefusedKind(t *testing.T) {
 	w := newWorld(t, rules{})
 	if _, err := w.Execute(context.Background(), nil, grant.Vetted{Operation: grant.Operation{Kind: grant.OpFsRead}}); sandbox.CodeOf(err) != sandbox.CodeInternal {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// FuzzFollow holds that no address makes a request that another origin could
+// FuzzFollow checks that no address makes a request that another origin could
 // learn something by, or that is more than the one before.
 func FuzzFollow(f *testing.F) {
 	for _, s := range []string{

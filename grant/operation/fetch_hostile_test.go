@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
-// TestHostileAnswers holds what becomes of answers that no honest host gives.
+// TestHostileAnswers checks what becomes of answers that no honest host gives.
 // Over plain HTTP the proxy reads heads first, and answers in the host's place
 // when it does not take them.
 func TestHostileAnswers(t *testing.T) {
@@ -89,7 +89,7 @@ func TestHostileAnswers(t *testing.T) {
 	})
 }
 
-// TestBomb holds that an encoded answer ends before it is read, whatever the
+// TestBomb checks that an encoded answer ends before it is read, whatever the
 // host was asked for.
 func TestBomb(t *testing.T) {
 	w := newWorld(t, rules{})
@@ -117,7 +117,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestEndless holds that a body without end ends at the limit of the profile or
+// TestEndless checks that a body without end ends at the limit of the profile or
 // at the budget, to the byte.
 func TestEndless(t *testing.T) {
 	both(t, rules{}, func(t *testing.T, w *world, scheme string) {
@@ -142,7 +142,7 @@ func TestEndless(t *testing.T) {
 	})
 }
 
-// TestExactly holds that what is allowed to the byte passes.
+// TestExactly checks that what is allowed to the byte passes.
 func TestExactly(t *testing.T) {
 	w := newWorld(t, rules{})
 	bound := budget.NoBound()
@@ -212,7 +212,7 @@ func TestCertificates(t *testing.T) {
 	})
 }
 
-// TestLimitsOfProxy holds that those of the sandbox count for requests too.
+// TestLimitsOfProxy checks that those of the sandbox count for requests too.
 func TestLimitsOfProxy(t *testing.T) {
 	t.Run("size of a request", func(t *testing.T) {
 		w := newWorld(t, rules{limits: config.NetworkLimits{RequestBytes: 10}})

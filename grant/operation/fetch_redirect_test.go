@@ -19,7 +19,7 @@ func (w *world) to(scheme string, code int, target string) string {
 	return w.net.URL(scheme, internet.Redirect, "/?code="+strconv.Itoa(code)+"&to="+url.QueryEscape(target))
 }
 
-// TestRedirect holds what is asked for after each kind of redirect.
+// TestRedirect checks what is asked for after each kind of redirect.
 func TestRedirect(t *testing.T) {
 	tests := []struct {
 		code   int
@@ -55,7 +55,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestNoRedirect holds that other answers are final.
+// TestNoRedirect checks that other answers are final.
 func TestNoRedirect(t *testing.T) {
 	w := newWorld(t, rules{})
 	for _, code := range []int{300, 304, 305, 306} {
@@ -122,7 +122,7 @@ func TestFieldsOfRedirects(t *testing.T) {
 	}
 }
 
-// TestLongChains holds that a loop ends, and that all of it is on record.
+// TestLongChains checks that a loop ends, and that all of it is on record.
 func TestLongChains(t *testing.T) {
 	w := newWorld(t, rules{})
 	w.net.Handle("loop.test", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, r.URL.Path, http.StatusFound) }))
@@ -168,7 +168,7 @@ func TestBadTargets(t *testing.T) {
 	}
 }
 
-// TestRebinding holds that a name which was vetted at one hop is vetted again at
+// TestRebinding checks that a name which was vetted at one hop is vetted again at
 // the next: the address that it has by then is refused by the proxy.
 func TestRebinding(t *testing.T) {
 	for _, address := range []string{"169.254.169.254", "10.0.0.1", "::1", "fd00::1"} {
@@ -191,7 +191,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestRevokedBetweenHops holds that the guard learns at each hop how the call
+// TestRevokedBetweenHops checks that the guard learns at each hop how the call
 // stands.
 func TestRevokedBetweenHops(t *testing.T) {
 	w := newWorld(t, rules{})

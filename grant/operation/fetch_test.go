@@ -44,7 +44,7 @@ func TestAllowed(t *testing.T) {
 	})
 }
 
-// TestSent holds that a host gets what was asked for and nothing else.
+// TestSent checks that a host gets what was asked for and nothing else.
 func TestSent(t *testing.T) {
 	both(t, rules{}, func(t *testing.T, w *world, scheme string) {
 		body := bytes.Repeat([]byte("x"), 300_000)
@@ -95,7 +95,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// TestRefusedByProxy holds that the rules of the sandbox stand, whatever the
+// TestRefusedByProxy checks that the rules of the sandbox stand, whatever the
 // guard allows, and that a host sees nothing of what they refuse.
 func TestRefusedByProxy(t *testing.T) {
 	tests := []struct {

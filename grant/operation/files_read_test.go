@@ -55,7 +55,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadTooMuch holds that nothing of a file that is too large is handed
+// TestReadTooMuch checks that nothing of a file that is too large is handed
 // back, and that a large one is refused before it has cost the budget.
 func TestReadTooMuch(t *testing.T) {
 	r := newRig(t)
@@ -179,7 +179,7 @@ b'`)
 	}
 }
 
-// TestListBounds holds that what is handed back is bounded, and that the digest
+// TestListBounds checks that what is handed back is bounded, and that the digest
 // is of all.
 func TestListBounds(t *testing.T) {
 	r := newRig(t)

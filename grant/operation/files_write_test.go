@@ -76,7 +76,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestWriteBudget holds that nothing is written beyond a budget.
+// TestWriteBudget checks that nothing is written beyond a budget.
 func TestWriteBudget(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

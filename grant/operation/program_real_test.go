@@ -160,7 +160,7 @@ func TestCPUBudgetOfTrees(t *testing.T) {
 	})
 }
 
-// TestByteBudgetOfTrees holds that the bytes of the budget are the last ones,
+// TestByteBudgetOfTrees checks that the bytes of the budget are the last ones,
 // whichever process writes them.
 func TestByteBudgetOfTrees(t *testing.T) {
 	programWalls(t, func(name string, sb sandbox.Sandbox) {

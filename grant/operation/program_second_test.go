@@ -32,7 +32,7 @@ func (b blind) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, e
 	return unseen{p}, nil
 }
 
-// TestSecondLine holds that a program which the guest ends beyond its budget has
+// TestSecondLine checks that a program which the guest ends beyond its budget has
 // used that up, and that one which ends at a limit of its sandbox has not.
 func TestSecondLine(t *testing.T) {
 	for limit, over := range map[int64]bool{0: true, 1: false} {

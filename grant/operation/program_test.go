@@ -40,7 +40,7 @@ func run(tool string, args ...string) grant.Operation {
 	return grant.Operation{Tool: tool, Args: args}
 }
 
-// TestEnvironment holds that a program gets four variables at most, whatever the
+// TestEnvironment checks that a program gets four variables at most, whatever the
 // sandbox and the caller have, and no folder of PATH that is not absolute.
 func TestEnvironment(t *testing.T) {
 	r := programNewRig(memory(t, nil))
@@ -56,7 +56,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestNoShell holds that arguments arrive as they were vetted, in the workspace,
+// TestNoShell checks that arguments arrive as they were vetted, in the workspace,
 // and that there is no input.
 func TestNoShell(t *testing.T) {
 	all := programs()
@@ -97,7 +97,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestNotThere holds that a program which cannot be started is no result, and
+// TestNotThere checks that a program which cannot be started is no result, and
 // leaves no side effect.
 func TestNotThere(t *testing.T) {
 	r := programNewRig(memory(t, nil))
@@ -108,7 +108,7 @@ func TestNotThere(t *testing.T) {
 	}
 }
 
-// TestByteBudget holds that exactly the bytes of the budget are delivered, of
+// TestByteBudget checks that exactly the bytes of the budget are delivered, of
 // both streams together, and that the program ends then.
 func TestByteBudget(t *testing.T) {
 	r := programNewRig(memory(t, programs()))
@@ -140,7 +140,7 @@ func TestByteBudget(t *testing.T) {
 	}
 }
 
-// TestTooMuchOutput holds the profile's own bound.
+// TestTooMuchOutput checks the profile's own bound.
 func TestTooMuchOutput(t *testing.T) {
 	r := programNewRig(memory(t, programs()))
 	r.limits.MaxBytesIn = 10
@@ -159,7 +159,7 @@ func TestTooMuchOutput(t *testing.T) {
 	}
 }
 
-// TestCPUBudget holds that processor time ends a program, and is charged.
+// TestCPUBudget checks that processor time ends a program, and is charged.
 func TestCPUBudget(t *testing.T) {
 	r := programNewRig(memory(t, programs()))
 	r.budget = bound(budget.CPUMs, 500)
@@ -225,7 +225,7 @@ func TestUnmetered(t *testing.T) {
 	}
 }
 
-// TestStops holds that a program ends with its context, and that the cause is
+// TestStops checks that a program ends with its context, and that the cause is
 // what is returned; its own timeout is a result. Time passes only once it runs.
 func TestStops(t *testing.T) {
 	const afterStart = time.Second
@@ -283,7 +283,7 @@ func (f *full) Watch(ctx context.Context) (context.Context, context.CancelFunc) 
 	return ctx, func() { f.ended.Store(true); cancel() }
 }
 
-// TestFullSpace holds that the temporary space is watched, and let go of.
+// TestFullSpace checks that the temporary space is watched, and let go of.
 func TestFullSpace(t *testing.T) {
 	r := programNewRig(memory(t, nil))
 	space := &full{}
@@ -298,7 +298,7 @@ func TestFullSpace(t *testing.T) {
 	}
 }
 
-// TestOtherOperations holds that nothing else is carried out.
+// TestOtherOperations checks that nothing else is carried out.
 func TestOtherOperations(t *testing.T) {
 	r := programNewRig(memory(t, nil))
 	codeIs(t, r.other(t), sandbox.CodeInternal)

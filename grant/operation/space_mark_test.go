@@ -42,7 +42,7 @@ func FuzzParseMark(f *testing.F) {
 	})
 }
 
-// TestPace holds that looking takes a twentieth of the time, within bounds.
+// TestPace checks that looking takes a twentieth of the time, within bounds.
 func TestPace(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		0: 50 * time.Millisecond, time.Millisecond: 50 * time.Millisecond, 10 * time.Millisecond: 200 * time.Millisecond, time.Minute: 5 * time.Second,
@@ -53,7 +53,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestView holds that one look which fails is no end, also where looks are far
+// TestView checks that one look which fails is no end, also where looks are far
 // apart because there is much to look at, and that two seconds of them are.
 func TestView(t *testing.T) {
 	const ms = time.Millisecond

@@ -67,7 +67,7 @@ func TestReleaseAgainstWriter(t *testing.T) {
 	}
 }
 
-// TestReleaseIsBounded holds that a release that cannot succeed ends, says so,
+// TestReleaseIsBounded checks that a release that cannot succeed ends, says so,
 // and is tried again by the next one; and that the end of the call is no reason
 // to leave anything.
 func TestReleaseIsBounded(t *testing.T) {

@@ -76,7 +76,7 @@ func TestAllotBounds(t *testing.T) {
 	}
 }
 
-// TestAllotFails holds that what could not be made leaves nothing, and can be
+// TestAllotFails checks that what could not be made leaves nothing, and can be
 // asked for again.
 func TestAllotFails(t *testing.T) {
 	r := inMemory(t)
@@ -142,7 +142,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestClaim holds that of writes at once none is given what another was.
+// TestClaim checks that of writes at once none is given what another was.
 func TestClaim(t *testing.T) {
 	r := inMemory(t)
 	s := operation.NewSpaceExecutor(r.files, "/tmp")

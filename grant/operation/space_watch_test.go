@@ -139,7 +139,7 @@ func TestWatchBlind(t *testing.T) {
 	}
 }
 
-// TestSwapsAreNoEnd holds that a folder that is removed or exchanged while it
+// TestSwapsAreNoEnd checks that a folder that is removed or exchanged while it
 // is looked at is none that hides something.
 func TestSwapsAreNoEnd(t *testing.T) {
 	for name, err := range map[string]error{

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// TestTableIsWhole holds that each code there is has a row, a status and a line in
+// TestTableIsWhole checks that each code there is has a row, a status and a line in
 // the documentation.
 func TestTableIsWhole(t *testing.T) {
 	rows := map[sandbox.Code]bool{}

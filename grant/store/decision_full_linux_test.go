@@ -39,7 +39,7 @@ func TestDecisionFullDisk(t *testing.T) {
 	wantUse(t, k, "t", "key", "call-1", "call-2")
 }
 
-// TestReadOnlyDisk holds that nothing is granted where nothing can be written.
+// TestReadOnlyDisk checks that nothing is granted where nothing can be written.
 func TestReadOnlyDisk(t *testing.T) {
 	disk := testenv.Disk(t, "64k")
 	k := openDecision(t, filepath.Join(disk, "decisions"))

@@ -115,7 +115,7 @@ func TestTidies(t *testing.T) {
 	}
 }
 
-// TestSweepWhileUsed holds that calls get an answer, and never a damaged entry,
+// TestSweepWhileUsed checks that calls get an answer, and never a damaged entry,
 // while what they ask about is swept. Only what has expired meanwhile is refused.
 func TestSweepWhileUsed(t *testing.T) {
 	dir := t.TempDir()
@@ -151,7 +151,7 @@ func TestSweepWhileUsed(t *testing.T) {
 	}
 }
 
-// TestClockJumps holds that a decision is not used twice because the clock is
+// TestClockJumps checks that a decision is not used twice because the clock is
 // wrong for a while, nor because it is set back after the first use is forgotten.
 func TestDecisionClockJumps(t *testing.T) {
 	const year = 365 * 24 * time.Hour

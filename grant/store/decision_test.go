@@ -95,7 +95,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestFolderGone holds that nothing is granted where nothing can be kept, while
+// TestFolderGone checks that nothing is granted where nothing can be kept, while
 // what this process knows to be a call's stays that.
 func TestFolderGone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "decisions")
@@ -123,7 +123,7 @@ func TestOpenRefusesWhatOthersCanWrite(t *testing.T) {
 	decisionWantCode(t, err, sandbox.CodePermissionDeny, "can be written by other users")
 }
 
-// TestForgets holds that a process that has used many keys has no more memory
+// TestForgets checks that a process that has used many keys has no more memory
 // for them, and answers as before.
 func TestForgets(t *testing.T) {
 	k := openDecision(t, t.TempDir())

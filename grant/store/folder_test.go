@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestOtherProcesses holds that what one process revokes ends in another within
+// TestOtherProcesses checks that what one process revokes ends in another within
 // the promised time. A machine that is busy with other tests may be late now
 // and then, so the quickest of some rounds is what is measured.
 func TestOtherProcesses(t *testing.T) {
@@ -92,7 +92,7 @@ func TestAnyMarkCounts(t *testing.T) {
 	}
 }
 
-// TestDamagedLink holds that a grant whose origin cannot be read is not used.
+// TestDamagedLink checks that a grant whose origin cannot be read is not used.
 func TestDamagedLink(t *testing.T) {
 	for name, data := range map[string]string{
 		"empty": "", "garbage": "{", "another's": `{"id":"h","parent":"p","until":0}` + "\n",
@@ -174,7 +174,7 @@ func TestNewFoldersAreTidied(t *testing.T) {
 	}
 }
 
-// TestFullDisk holds that a grant can be revoked where nothing else can be
+// TestFullDisk checks that a grant can be revoked where nothing else can be
 // written.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -237,7 +237,7 @@ func BenchmarkContext(b *testing.B) {
 	}
 }
 
-// TestClockJumps holds that a revocation is not forgotten because the clock is
+// TestClockJumps checks that a revocation is not forgotten because the clock is
 // wrong for a while, and that a grant is not good again because the clock is set
 // back after its revocation is forgotten.
 func TestClockJumps(t *testing.T) {

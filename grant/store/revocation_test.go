@@ -69,7 +69,7 @@ func TestStoresRefuse(t *testing.T) {
 	})
 }
 
-// TestEndlessFamilies holds that grants whose origin cannot be found out count
+// TestEndlessFamilies checks that grants whose origin cannot be found out count
 // as revoked.
 func TestEndlessFamilies(t *testing.T) {
 	both(t, func(t *testing.T, s store) {
@@ -194,7 +194,7 @@ func TestContextEndsWithTheGrant(t *testing.T) {
 	}
 }
 
-// TestMemoryForgets holds that memory stays bounded while grants come and go.
+// TestMemoryForgets checks that memory stays bounded while grants come and go.
 func TestMemoryForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m Memory

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// TestRevocationsAreBounded holds that one agent's revocations of invented grants use
+// TestRevocationsAreBounded checks that one agent's revocations of invented grants use
 // up neither the tenant's nor another agent's, and that a refused one holds nowhere.
 func TestRevocationsAreBounded(t *testing.T) {
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func TestRevocationsAreBounded(t *testing.T) {
 	}
 }
 
-// TestScopedRevocation holds that a revocation for one agent ends that agent's grants
+// TestScopedRevocation checks that a revocation for one agent ends that agent's grants
 // alone, those that were derived from it with it, while they are held.
 func TestScopedRevocation(t *testing.T) {
 	both(t, func(t *testing.T, s store) {

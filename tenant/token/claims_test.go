@@ -68,7 +68,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestEnds holds that a token is without an end only where that was asked for,
+// TestEnds checks that a token is without an end only where that was asked for,
 // and never outlives what it was made from.
 func TestEnds(t *testing.T) {
 	s := open(t, t.TempDir())

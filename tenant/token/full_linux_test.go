@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestFullDisk holds that no secret is given out that is not kept, and that
+// TestFullDisk checks that no secret is given out that is not kept, and that
 // tokens are good and can be revoked where nothing can be written.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {

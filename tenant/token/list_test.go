@@ -86,7 +86,7 @@ func wantDamaged(t *testing.T, s *Store, name, id, secret, child, other string) 
 	}
 }
 
-// TestForgedChild holds that a record that claims more than its parent's is
+// TestForgedChild checks that a record that claims more than its parent's is
 // refused, however it came there.
 func TestForgedChild(t *testing.T) {
 	s := open(t, t.TempDir())
@@ -191,7 +191,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestClockJumps holds that a token is not lost because the clock is wrong for a
+// TestClockJumps checks that a token is not lost because the clock is wrong for a
 // while, and that one that has expired is not good again when it is set back.
 func TestClockJumps(t *testing.T) {
 	const year = 365 * 24 * time.Hour
@@ -276,7 +276,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestListBelow holds that a list of one token's own has it and those below it,
+// TestListBelow checks that a list of one token's own has it and those below it,
 // in the order of all, and that others are not even checked for it.
 func TestListBelow(t *testing.T) {
 	s := open(t, t.TempDir())

@@ -40,7 +40,7 @@ func TestTyposAreFound(t *testing.T) {
 	}
 }
 
-// TestNumbersKeepTheirWidth holds that small random numbers and sums are as
+// TestNumbersKeepTheirWidth checks that small random numbers and sums are as
 // long as large ones.
 func TestNumbersKeepTheirWidth(t *testing.T) {
 	zero := seal(prefix + strings.Repeat("0", bodyLength))

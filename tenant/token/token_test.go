@@ -126,7 +126,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestRevokedElsewhere holds that what another process revokes is refused by
+// TestRevokedElsewhere checks that what another process revokes is refused by
 // this one at its next look, and a child whose file stays with it.
 func TestRevokedElsewhere(t *testing.T) {
 	s := open(t, t.TempDir())
@@ -150,7 +150,7 @@ func TestRevokedElsewhere(t *testing.T) {
 	}
 }
 
-// TestRevokedWithoutDisk holds that a token that could not be taken off the
+// TestRevokedWithoutDisk checks that a token that could not be taken off the
 // disk is refused here all the same.
 func TestRevokedWithoutDisk(t *testing.T) {
 	s := open(t, t.TempDir())
@@ -185,7 +185,7 @@ func TestDepth(t *testing.T) {
 	wantCode(t, err, sandbox.CodePermissionDeny, "parent")
 }
 
-// TestQuotasAddUp holds that children share what their parent has, however many
+// TestQuotasAddUp checks that children share what their parent has, however many
 // there are and whatever each may have.
 func TestQuotasAddUp(t *testing.T) {
 	s := open(t, t.TempDir())
@@ -230,7 +230,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestOneTenantIsBounded holds that a tenant cannot fill the disk, and that
+// TestOneTenantIsBounded checks that a tenant cannot fill the disk, and that
 // others do not feel it.
 func TestOneTenantIsBounded(t *testing.T) {
 	s := open(t, t.TempDir())
@@ -348,7 +348,7 @@ func TestChildrenAreBounded(t *testing.T) {
 	make1(t, s, child)
 }
 
-// TestForgets holds that a process remembers a bounded number of records.
+// TestForgets checks that a process remembers a bounded number of records.
 func TestForgets(t *testing.T) {
 	s := open(t, t.TempDir())
 	secret, id := make1(t, s, acme())
