@@ -94,7 +94,10 @@ type Deny struct {
 
 // An Open is a path of the host that stays open inside a [Deny] that yields. It
 // shows nothing where no view does, and has no effect where the path is missing,
-// is a link or is reached through one.
+// is a link or is reached through one. The deeper of a Deny and an Open decides,
+// and the Deny where both have one path. In rules for sandbox-exec an Open to
+// write alone has an effect where an Open at or above its path, and below the
+// Deny, opens reading; one to read alone closes writing.
 type Open struct {
 	Path  string // absolute and clean
 	Read  bool   // opens reading

@@ -46,7 +46,7 @@ type Rules struct {
 	// Yields are the paths of Denies inside which Opens are open. A glob yields
 	// to none here: at which depth it matches the profile cannot say.
 	Yields  []string
-	Opens   []SeatbeltOpen
+	Opens   []Open
 	Sockets []string // Unix sockets that may be connected to
 	Ports   []int    // of the loopback interface that may be connected to: those of the egress proxy
 	Listen  bool     // whether programs may listen on the loopback interface
@@ -58,17 +58,6 @@ type SeatbeltDeny struct {
 	Read   bool
 	Except []string // folders below Path that it does not close
 	Rule   string   // as a person finds it in the settings
-}
-
-// An Open has what Readable, Writable and Tmp show of Path stay open inside the
-// denies that yield, for writing where Writable or Tmp has it. The deeper of a
-// deny and an Open decides, and the deny where both have one path. One to write
-// alone has an effect where an Open at or above its path, and below the deny,
-// opens reading; one to read alone closes writing.
-type SeatbeltOpen struct {
-	Path        string
-	Read, Write bool
-	Rule        string // as a person finds it in the settings
 }
 
 // A Glob closes what a pattern matches; its words are those of package
@@ -235,7 +224,7 @@ type seatbeltClosure struct {
 	except  []string
 }
 
-func seatbeltOpened(list []SeatbeltOpen) []string {
+func seatbeltOpened(list []Open) []string {
 	out := make([]string, len(list))
 	for i, o := range list {
 		out[i] = o.Path

@@ -83,7 +83,7 @@ func TestJudgeOpens(t *testing.T) {
 		},
 		Globs:  []Glob{{Pattern: "**/.env", Read: true, Rule: "glob env"}, {Pattern: "/w/a/p*", Read: true, Rule: "glob p"}},
 		Yields: []string{"/w/a", "/w/a/b/c", "/w/a/same", "/ro/x", "/ro/v", "/part/a", "/w/A/Case/in", "/w/a/caf\u00e9", "/w/many"},
-		Opens: []SeatbeltOpen{
+		Opens: []Open{
 			{Path: "/w/a/b/e", Write: true, Rule: "write e"}, {Path: "/w/a/b", Read: true, Rule: "read b"}, {Path: "/w/a/b/c/d", Read: true, Rule: "read d"},
 			{Path: "/w/a/b/c/n", Write: true, Rule: "write n"}, {Path: "/w/a/same", Read: true, Write: true, Rule: "read same"}, {Path: "/w/a/n", Write: true, Rule: "write alone"},
 			{Path: "/w/k/x", Read: true, Write: true, Rule: "read k"}, {Path: "/w/a/pub", Read: true, Rule: "read pub"}, {Path: "/w/a/f", Write: true, Rule: "write f"},
@@ -94,7 +94,7 @@ func TestJudgeOpens(t *testing.T) {
 	}
 	for i := range 20 { // more than a sort leaves in order by luck
 		p := "/w/many/" + string(rune('a'+i))
-		r.Opens = append(r.Opens, SeatbeltOpen{Path: p, Write: true, Rule: "write many"}, SeatbeltOpen{Path: p, Read: true, Rule: "read many"})
+		r.Opens = append(r.Opens, Open{Path: p, Write: true, Rule: "write many"}, Open{Path: p, Read: true, Rule: "read many"})
 	}
 	j, err := NewJudge(r)
 	if err != nil {

@@ -72,7 +72,7 @@ func (r Rules) openings(yielding []seatbeltClosure) ([]placedOpening, error) {
 		}
 	}
 	opens := slices.Clone(r.Opens)
-	slices.SortStableFunc(opens, func(a, b SeatbeltOpen) int {
+	slices.SortStableFunc(opens, func(a, b Open) int {
 		return cmp.Or(cmp.Compare(seatbeltDepth(a.Path), seatbeltDepth(b.Path)), cmp.Compare(a.Path, b.Path), cmp.Compare(number(a.Write), number(b.Write)))
 	})
 	writable := sorted(r.Writable, r.Tmp)
@@ -88,7 +88,7 @@ func (r Rules) openings(yielding []seatbeltClosure) ([]placedOpening, error) {
 		if deepest == 0 {
 			continue // no deny closes it, or one of the same path closes it again
 		}
-		reads := func(q SeatbeltOpen) bool { return q.Read && seatbeltDepth(q.Path) > deepest && inside(o.Path, q.Path) }
+		reads := func(q Open) bool { return q.Read && seatbeltDepth(q.Path) > deepest && inside(o.Path, q.Path) }
 		if !slices.ContainsFunc(opens, reads) {
 			continue
 		}

@@ -123,7 +123,7 @@ func TestOpens(t *testing.T) {
 		Tag: "t", Writable: []string{"/w"},
 		Denies: []SeatbeltDeny{{Path: "/w/a", Read: true}, {Path: "/w/a/b/c", Read: true}, {Path: "/w/k", Read: true}, {Path: "/w/z", Read: true}, {Path: "/w/a/b/fixed"}},
 		Globs:  []Glob{{Pattern: "**/.env", Read: true}}, Yields: []string{"/w/a", "/w/a/b/c", "/w/z"},
-		Opens: []SeatbeltOpen{{Path: "/w/a/b/c/d", Read: true, Write: true}, {Path: "/w/a/b", Read: true, Write: false}, {Path: "/w/a/b/e", Read: false, Write: true}, {Path: "/w/k/x", Read: true, Write: true}, {Path: "/w/z/1", Read: true, Write: false}, {Path: "/w/a/n", Read: false, Write: true}},
+		Opens: []Open{{Path: "/w/a/b/c/d", Read: true, Write: true}, {Path: "/w/a/b", Read: true, Write: false}, {Path: "/w/a/b/e", Read: false, Write: true}, {Path: "/w/k/x", Read: true, Write: true}, {Path: "/w/z/1", Read: true, Write: false}, {Path: "/w/a/n", Read: false, Write: true}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -68,9 +68,7 @@ func profile(s sandbox.Spec, pic hostscan.Picture, protected hostscan.Rules, tmp
 		}
 	}
 	p.rules.Yields = slices.DeleteFunc(p.rules.Yields, func(path string) bool { return firm[path] })
-	for _, o := range pic.World.Opens {
-		p.rules.Opens = append(p.rules.Opens, plan.SeatbeltOpen{Path: o.Path, Read: o.Read, Write: o.Write, Rule: o.Rule})
-	}
+	p.rules.Opens = append(p.rules.Opens, pic.World.Opens...)
 	if len(pic.World.Tmpfs) > len(s.Tmpfs) {
 		// On Linux memory is laid over it.
 		return p, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "plan", Field: "filesystem.allowRead", Resource: pic.World.Tmpfs[len(s.Tmpfs)].Target,
