@@ -135,9 +135,6 @@ func TestEveryWayIn(t *testing.T) {
 	for _, transport := range []string{"auto", "script"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
-			if transport != "auto" {
-				testenv.Exhaustive(t, "every way in again, over another transport of files")
-			}
 			everyWayIn(t, transport)
 		})
 	}
