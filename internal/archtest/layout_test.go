@@ -27,7 +27,7 @@ var small = []string{"egress/outlet", "internal/archtest", "browser/attack", "eg
 // with its path, or with the longest path above it, and imports only from its
 // own layer and the layers below.
 var layers = [][]string{
-	{"cmd", "internal/cli", "internal/bench", "scripts"},
+	{"cmd", "internal/cli", "internal/bench"},
 	{"internal/doctor", "internal/attack", "client"},
 	{"server", "internal/metrics"},
 	{"tools"},
@@ -141,7 +141,7 @@ func TestSize(t *testing.T) {
 	folders := map[string]bool{}
 	for _, p := range ours {
 		rel := below(p.ImportPath)
-		if first, _, _ := strings.Cut(rel, "/"); first != "." && first != "scripts" {
+		if first, _, _ := strings.Cut(rel, "/"); first != "." {
 			folders[first] = true
 		}
 		if len(p.GoFiles) != 1 || p.Name == "main" || rel == "." || slices.Contains(small, rel) {
