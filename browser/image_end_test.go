@@ -29,7 +29,7 @@ func TestImageEndsWithEveryPart(t *testing.T) {
 	}
 }
 
-func TestImageEndsWhenTold(t *testing.T) {
+func TestImageEndsOnSignal(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []string{"TERM", "INT"} {
 		t.Run(signal, func(t *testing.T) {

@@ -169,7 +169,7 @@ func TestImageRefusesToGoWithoutSandbox(t *testing.T) {
 	}
 }
 
-func TestImageGoesWithoutSandboxWhenTold(t *testing.T) {
+func TestImageWithoutSandboxBySetting(t *testing.T) {
 	t.Parallel()
 	b := open(t, seccomp.Profile(), map[string]string{"NO_SANDBOX": "1"})
 	b.ready()

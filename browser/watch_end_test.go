@@ -42,8 +42,8 @@ func TestRevoked(t *testing.T) {
 			case <-time.After(watchWithin):
 				t.Fatal("the watch does not end")
 			}
-			if told := len(said.AllEntries()) > 0; told == gone {
-				t.Errorf("told %v of the password", told)
+			if reported := len(said.AllEntries()) > 0; reported == gone {
+				t.Errorf("told %v of the password", reported)
 			}
 		})
 	}

@@ -144,8 +144,8 @@ func readLine(in *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-// told reads the data of an event.
-func told[T any](op string, e event) (T, error) {
+// reported reads the data of an event.
+func reported[T any](op string, e event) (T, error) {
 	var out T
 	if err := json.Unmarshal(e.data, &out); err != nil {
 		return out, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: "an event of the daemon cannot be read", Err: err}

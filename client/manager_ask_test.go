@@ -34,14 +34,14 @@ func (p person) Approve(_ context.Context, r sandbox.PermissionRequest) (sandbox
 	return p.says, p.err
 }
 
-// A told is a log that says when there is something in it.
-type told struct {
+// A reported is a log that says when there is something in it.
+type reported struct {
 	bytes.Buffer
 	once sync.Once
 	some chan struct{}
 }
 
-func (w *told) Write(b []byte) (int, error) {
+func (w *reported) Write(b []byte) (int, error) {
 	defer w.once.Do(func() { close(w.some) })
 	return w.Buffer.Write(b)
 }
@@ -68,7 +68,7 @@ func newAsked(t *testing.T) *managerRig {
 // TestAsking holds that who runs a command answers what it asks, as far as his
 // token lets him, and that others may else.
 func TestAsking(t *testing.T) {
-	log, said := logrus.New(), &told{some: make(chan struct{})}
+	log, said := logrus.New(), &reported{some: make(chan struct{})}
 	log.SetOutput(said)
 	for _, tt := range []struct {
 		name, as string

@@ -1,4 +1,4 @@
-// Conductor: this part of the package carries out what the command line wants through a daemon:
+// Manager: this part of the package carries out what the command line wants through a daemon:
 // it has the methods of *manager.Manager that the command line uses, with the
 // sandboxes on the daemon's machine. Package daemon/conduct is the other side.
 //
@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// A Conductor is one daemon. It is safe for concurrent use.
+// A Manager is one daemon. It is safe for concurrent use.
 type Manager struct {
 	c *Client
 	o Options

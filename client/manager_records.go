@@ -35,7 +35,7 @@ func (d *Manager) Violations() managerViolations { return managerViolations{d} }
 // daemon decides: those of who asks.
 func (v managerViolations) Query(ctx context.Context, f violation.Filter) iter.Seq2[violation.Record, error] {
 	all := v.d.c.For(f.Tenant, "", "").EachViolation(ctx, violationQuery(f, f.Limit))
-	return managerTold(all, "list violations", f.Limit, maxViolations, violationOf)
+	return managerReported(all, "list violations", f.Limit, maxViolations, violationOf)
 }
 
 // Count implements what [store.Store.Count] says.
@@ -94,9 +94,9 @@ func query(all bool, agent, session, box string, since, until time.Time, limit i
 	return q
 }
 
-// told passes on what a daemon tells, at most limit records unless that is 0,
+// reported passes on what a daemon tells, at most limit records unless that is 0,
 // and never more than most things.
-func managerTold[T, R any](all iter.Seq2[T, error], op string, limit, most int, read func(T) (R, error)) iter.Seq2[R, error] {
+func managerReported[T, R any](all iter.Seq2[T, error], op string, limit, most int, read func(T) (R, error)) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		var none R
 		n, records := 0, 0
@@ -155,7 +155,7 @@ func (e managerEvidence) Query(ctx context.Context, f evidence.Filter) iter.Seq2
 		}
 	}
 	all := e.d.c.For(f.Tenant, "", "").EachEvidence(ctx, q)
-	return managerTold(all, "list evidence", f.Limit, maxEvidence, func(r api.EvidenceRecord) (evidence.Record, error) {
+	return managerReported(all, "list evidence", f.Limit, maxEvidence, func(r api.EvidenceRecord) (evidence.Record, error) {
 		return evidence.Record{
 			Time: r.Time, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Sandbox: r.Sandbox,
 			Command: r.Command, Type: evidence.Type(r.Type), Data: r.Data, Omitted: r.Omitted,

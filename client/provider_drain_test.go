@@ -23,10 +23,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// TestDrainKeepsTheWayOut holds that what runs while a daemon drains has its way
+// TestDrainKeepsEgress holds that what runs while a daemon drains has its way
 // out until its grace is over, connections that come in meanwhile included, and
 // that it ends with it.
-func TestDrainKeepsTheWayOut(t *testing.T) {
+func TestDrainKeepsEgress(t *testing.T) {
 	inner := fake.New(faked.Options())
 	set, err := provider.New(inner)
 	must(t, err)

@@ -82,10 +82,10 @@ func each[T any](ctx context.Context, c *Client, q Request) iter.Seq2[T, error] 
 		err := c.follow(ctx, q, func(e event) (last bool, err error) {
 			switch e.name {
 			case api.EventRecord:
-				r, err := told[T](q.Op, e)
+				r, err := reported[T](q.Op, e)
 				return err == nil && !yield(r, nil), err
 			case api.EventDamaged:
-				d, err := told[api.DamagedPlace](q.Op, e)
+				d, err := reported[api.DamagedPlace](q.Op, e)
 				return err == nil && !yield(none, &Damage{Kind: d.Kind}), err
 			}
 			return e.name == api.EventEnd, nil

@@ -237,9 +237,9 @@ func TestPages(t *testing.T) {
 		t.Errorf("%d pages are closed", r.desk.closed)
 	}
 	gone.Timeout = 2 * time.Second
-	told := []any{"https://one.test/", shot, want, gone, browser.Condition{Text: "never"}, "#c", "#d", "words", "#e", 2, "#f", "folder"}
-	if !reflect.DeepEqual(r.desk.done, told) {
-		t.Errorf("the browser was asked for %v, want %v", r.desk.done, told)
+	reported := []any{"https://one.test/", shot, want, gone, browser.Condition{Text: "never"}, "#c", "#d", "words", "#e", 2, "#f", "folder"}
+	if !reflect.DeepEqual(r.desk.done, reported) {
+		t.Errorf("the browser was asked for %v, want %v", r.desk.done, reported)
 	}
 	b, err := r.c.StartBrowser(r.ctx, r.box, api.StartBrowser{Watch: true, CDP: true})
 	if err != nil || b.Name != "sbx-browser-x" || b.WatchURL == "" || b.CDPURL == "" {

@@ -49,7 +49,7 @@ func (c *Client) watched(ctx context.Context, q Request, to Sinks) (api.Exit, er
 				to.Again()
 			}
 		case api.EventExit:
-			exit, err = told[api.Exit](q.Op, e)
+			exit, err = reported[api.Exit](q.Op, e)
 			return true, err
 		}
 		return false, err
@@ -59,7 +59,7 @@ func (c *Client) watched(ctx context.Context, q Request, to Sinks) (api.Exit, er
 
 // pass passes on a piece of output.
 func pass(op string, e event, to io.Writer) error {
-	o, err := told[api.Output](op, e)
+	o, err := reported[api.Output](op, e)
 	if err != nil || to == nil {
 		return err
 	}
@@ -100,11 +100,11 @@ func (c *Client) UseTool(ctx context.Context, name string, t ToolCall) (api.Tool
 		switch e.name {
 		case api.EventProgress:
 			var p api.ToolProgress
-			if p, err = told[api.ToolProgress](q.Op, e); err == nil && t.Progress != nil {
+			if p, err = reported[api.ToolProgress](q.Op, e); err == nil && t.Progress != nil {
 				t.Progress(p)
 			}
 		case api.EventAnswer:
-			answer, err = told[api.ToolAnswer](q.Op, e)
+			answer, err = reported[api.ToolAnswer](q.Op, e)
 			return true, err
 		}
 		return false, err

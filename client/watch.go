@@ -26,11 +26,11 @@ func (c *Client) WatchFiles(ctx context.Context, name, path string) iter.Seq2[Wa
 			var w WatchEvent
 			switch e.name {
 			case api.EventReady:
-				w.Ready, err = toldAt[api.WatchReady](q.Op, e)
+				w.Ready, err = reportedAt[api.WatchReady](q.Op, e)
 			case api.EventChange:
-				w.Change, err = toldAt[api.Change](q.Op, e)
+				w.Change, err = reportedAt[api.Change](q.Op, e)
 			case api.EventNote:
-				w.Note, err = toldAt[api.WatchNote](q.Op, e)
+				w.Note, err = reportedAt[api.WatchNote](q.Op, e)
 			default:
 				return false, nil
 			}
@@ -42,7 +42,7 @@ func (c *Client) WatchFiles(ctx context.Context, name, path string) iter.Seq2[Wa
 	}
 }
 
-func toldAt[T any](op string, e event) (*T, error) {
-	v, err := told[T](op, e)
+func reportedAt[T any](op string, e event) (*T, error) {
+	v, err := reported[T](op, e)
 	return &v, err
 }

@@ -89,10 +89,10 @@ func TestBrowserSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// TestBrowserNetworkIsTold holds that a network which no rule bounds is not
+// TestBrowserNetworkIsReported holds that a network which no rule bounds is not
 // used in silence.
-func TestBrowserNetworkIsTold(t *testing.T) {
-	told := func(settings string) bool {
+func TestBrowserNetworkIsReported(t *testing.T) {
+	reported := func(settings string) bool {
 		r := resolve(t, inDefaults(settings), ann, config.Overrides{})
 		for _, n := range r.NoEffect {
 			if strings.HasSuffix(n.Path, "browser.network") && strings.Contains(n.Why, "private addresses") {
@@ -101,10 +101,10 @@ func TestBrowserNetworkIsTold(t *testing.T) {
 		}
 		return false
 	}
-	if !told(`"browser":{"enabled":true,"network":"web"}`) {
+	if !reported(`"browser":{"enabled":true,"network":"web"}`) {
 		t.Error("nothing was said")
 	}
-	if told(`"browser":{"enabled":true}`) || told(`"browser":{"network":"web"}`) {
+	if reported(`"browser":{"enabled":true}`) || reported(`"browser":{"network":"web"}`) {
 		t.Error("it was said of a browser that has none")
 	}
 }

@@ -54,12 +54,12 @@ func TestBudgetsMerge(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	var told []string
+	var reported []string
 	for _, n := range greedy.NoEffect {
-		told = append(told, n.Path+" "+n.Value)
+		reported = append(reported, n.Path+" "+n.Value)
 	}
 	const at = "agents.list[1].sandbox.budgets.tenant."
-	if diff := cmp.Diff([]string{at + "calls 2000", at + "cpuMs 1", at + "files -1"}, told); diff != "" {
+	if diff := cmp.Diff([]string{at + "calls 2000", at + "cpuMs 1", at + "files -1"}, reported); diff != "" {
 		t.Errorf("what does not count (-want +got):\n%s", diff)
 	}
 	for path, want := range map[string]string{

@@ -54,7 +54,7 @@ func BuildSpec(r Resolved, f Facts) (sandbox.Spec, error) {
 	world.Canonical = nil // sources are canonical by now
 	world.Via = func(p string) ([]string, error) { return f.Via[p], nil }
 	judged := s
-	judged.Name = cmp.Or(f.Berth, s.Name) // distinguishes its workspace from those of other slots
+	judged.Name = cmp.Or(f.HostIdentity, s.Name) // distinguishes its workspace from those of other slots
 	if err := hardening.Check(judged, world); err != nil {
 		return sandbox.Spec{}, err
 	}

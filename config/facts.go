@@ -22,17 +22,17 @@ type Facts struct {
 
 	UID, GID int // user of the sandbox, unless docker.user names one; never 0
 
-	Berth      string // by which name its own folders are known, where that is a slot of the pool; or empty
-	Workspace  string // host folder that appears as /workspace
-	AgentDir   string // the agent's folder; needed for access ro and rw
-	HomeDir    string // host folder that appears as the home; empty where that lies in memory
-	HomeReason string // why the home lies where it does, for people
-	SocketDir  string // folder of the guest's socket; empty when it is reached otherwise
-	PasswdFile string // minimal user database, or empty
-	GroupFile  string // minimal group database, or empty
-	HostsFile  string // shown as /etc/hosts where there is no network, or empty
-	TrustDir   string // folder of public certificates (statedir.Dir.Trust); needed where secrets are bound
-	Guest      sandbox.GuestRef
+	HostIdentity string // by which name its own folders are known, where that is a slot of the pool; or empty
+	Workspace    string // host folder that appears as /workspace
+	AgentDir     string // the agent's folder; needed for access ro and rw
+	HomeDir      string // host folder that appears as the home; empty where that lies in memory
+	HomeReason   string // why the home lies where it does, for people
+	SocketDir    string // folder of the guest's socket; empty when it is reached otherwise
+	PasswdFile   string // minimal user database, or empty
+	GroupFile    string // minimal group database, or empty
+	HostsFile    string // shown as /etc/hosts where there is no network, or empty
+	TrustDir     string // folder of public certificates (statedir.Dir.Trust); needed where secrets are bound
+	Guest        sandbox.GuestRef
 
 	// TrustEnv are the variables that make programs trust the certificates in
 	// TrustDir, and TrustJava the options of a Java virtual machine that do so;

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/path"
 )
 
-// told writes what rules become: "allowRead=/a denyRead=/b notice=…".
-func told(l permrulesLists) string {
+// reported writes what rules become: "allowRead=/a denyRead=/b notice=…".
+func reported(l permrulesLists) string {
 	var out []string
 	for _, list := range []struct {
 		name   string
@@ -99,7 +99,7 @@ func TestImport(t *testing.T) {
 			want  string
 		}{{PermissionSettings{Allow: []string{tt.rule}}, tt.allow}, {PermissionSettings{Deny: []string{tt.rule}}, tt.deny}} {
 			l, err := importPermrules(c.rules, "/etc/team")
-			got, want := told(l), strings.ReplaceAll(c.want, "te[a]m", "team")
+			got, want := reported(l), strings.ReplaceAll(c.want, "te[a]m", "team")
 			part, failing := strings.CutPrefix(want, "!")
 			note, noting := strings.CutPrefix(want, "notice:")
 			switch {
@@ -120,7 +120,7 @@ func TestImport(t *testing.T) {
 // what they are.
 func TestFolderOfSettings(t *testing.T) {
 	l, err := importPermrules(PermissionSettings{Deny: []string{"Read(/x)", "Read(/*.key)", "Read(/c}d)"}}, "/a[b]")
-	if got, want := told(l), `noRead=/a\[b\]/x noRead=/a\[b\]/*.key noRead=/a\[b\]/c\}d`; err != nil || got != want {
+	if got, want := reported(l), `noRead=/a\[b\]/x noRead=/a\[b\]/*.key noRead=/a\[b\]/c\}d`; err != nil || got != want {
 		t.Errorf("%s %v, want %s", got, err, want)
 	}
 	for _, dir := range []string{"", "relative"} {
@@ -146,8 +146,8 @@ func TestAsk(t *testing.T) {
 
 func TestImportTogether(t *testing.T) {
 	l, err := importPermrules(PermissionSettings{Allow: []string{"Read(//a)", "WebSearch", "Read(//a/**)", "Edit(//b)"}, Deny: []string{"Read(//c)"}}, "")
-	if err != nil || told(l) != "read=/a noRead=/c write=/b notice:"+l.Notices[0].Why {
-		t.Errorf("%s %v", told(l), err)
+	if err != nil || reported(l) != "read=/a noRead=/c write=/b notice:"+l.Notices[0].Why {
+		t.Errorf("%s %v", reported(l), err)
 	}
 	if l.AllowWrite[0].From != "allow[3]" || l.DenyRead[0].From != "deny[0]" || l.Notices[0].From != "allow[1]" || l.Notices[0].Rule != "WebSearch" {
 		t.Errorf("%+v", l)
@@ -165,11 +165,11 @@ func FuzzPermrulesImport(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, rule string) {
 		l, err := importPermrules(PermissionSettings{Deny: []string{rule}}, "/etc/{team}")
-		if err == nil && told(l) == "" {
+		if err == nil && reported(l) == "" {
 			t.Fatalf("%q is lost", rule)
 		}
-		if err != nil && told(l) != "" {
-			t.Fatalf("%q: %s and %v", rule, told(l), err)
+		if err != nil && reported(l) != "" {
+			t.Fatalf("%q: %s and %v", rule, reported(l), err)
 		}
 		var denyRead, denyWrite []string
 		for _, v := range l.DenyRead {
@@ -186,7 +186,7 @@ func FuzzPermrulesImport(f *testing.F) {
 				t.Errorf("%q: %v", rule, err)
 			}
 		}
-		if l, err = importPermrules(PermissionSettings{Allow: []string{rule}}, "/etc/team"); err == nil && told(l) == "" {
+		if l, err = importPermrules(PermissionSettings{Allow: []string{rule}}, "/etc/team"); err == nil && reported(l) == "" {
 			t.Errorf("%q is lost: %s", rule, fmt.Sprint(l))
 		}
 	})

@@ -211,10 +211,10 @@ func TestRulesBesideANetwork(t *testing.T) {
 		}
 	}
 	r := resolve(t, inDefaults(`"preset":"permissive","docker":{"network":"bridge"}`), ann, config.Overrides{})
-	told := slices.ContainsFunc(r.NoEffect, func(n config.Notice) bool {
+	reported := slices.ContainsFunc(r.NoEffect, func(n config.Notice) bool {
 		return strings.HasSuffix(n.Path, "network.allowPublic") && strings.Contains(n.Why, "need not")
 	})
-	if !told {
+	if !reported {
 		t.Errorf("notices: %v", r.NoEffect)
 	}
 	if r = resolve(t, inDefaults(`"docker":{"network":"bridge"},"preset":"strict"`), ann, config.Overrides{}); len(r.Network.AllowedDomains) != 0 {

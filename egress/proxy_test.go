@@ -301,8 +301,8 @@ func TestLimits(t *testing.T) {
 		w.wait(1, func(e egress.Event) bool {
 			return e.Phase == egress.PhaseDecision && e.Rule == "limits.connections" && e.Host == ""
 		})
-		if told := only.Refused(); len(told) != 1 || told[0].Rule != "limits.connections" {
-			t.Errorf("the one command is told of %+v", told)
+		if reported := only.Refused(); len(reported) != 1 || reported[0].Rule != "limits.connections" {
+			t.Errorf("the one command is told of %+v", reported)
 		}
 	})
 	t.Run("bytes", func(t *testing.T) {

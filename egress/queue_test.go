@@ -98,11 +98,11 @@ func TestQueueIsFull(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if told := two.Refused(); len(told) == 0 || told[0].Rule != "limits.connections" {
-		t.Errorf("the command is told of %+v", told)
+	if reported := two.Refused(); len(reported) == 0 || reported[0].Rule != "limits.connections" {
+		t.Errorf("the command is told of %+v", reported)
 	}
-	if told := one.Refused(); len(told) != 0 {
-		t.Errorf("a command that did not ask is told of %+v", told)
+	if reported := one.Refused(); len(reported) != 0 {
+		t.Errorf("a command that did not ask is told of %+v", reported)
 	}
 }
 

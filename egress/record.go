@@ -68,9 +68,9 @@ type Recorder struct {
 	open   sync.RWMutex // read-locked while an item is put into the queue
 	closed bool
 
-	counts recordCounts
-	losses losses
-	said   atomic.Int64 // time of the last log line about a loss, in ns
+	counts  recordCounts
+	dropped dropped
+	said    atomic.Int64 // time of the last log line about a loss, in ns
 }
 
 // An item is an entry of the writer's queue: an event with its attribution, or
@@ -178,7 +178,7 @@ func (r *Recorder) Close() error {
 	}
 	r.open.Unlock()
 	<-r.ended
-	if n := r.losses.waiting(); n > 0 {
+	if n := r.dropped.waiting(); n > 0 {
 		return noEvidence("decisions are missing in the evidence", nil)
 	}
 	return nil

@@ -39,7 +39,7 @@ func TestFullQueue(t *testing.T) {
 func wantLoss(t *testing.T, g *recordRig, kept int, lost int64) {
 	t.Helper()
 	var n int
-	var told int64
+	var reported int64
 	for _, r := range g.proven(t) {
 		if r.Omitted == 0 {
 			n++
@@ -52,10 +52,10 @@ func wantLoss(t *testing.T, g *recordRig, kept int, lost int64) {
 		if r.Tenant != "acme" || r.Sandbox != sbx || r.Session != "chat-42" {
 			t.Errorf("lost of %+v", r)
 		}
-		told += r.Omitted
+		reported += r.Omitted
 	}
-	if n != kept || told != lost {
-		t.Errorf("%d events are on record and %d told to be lost, want %d and %d", n, told, kept, lost)
+	if n != kept || reported != lost {
+		t.Errorf("%d events are on record and %d told to be lost, want %d and %d", n, reported, kept, lost)
 	}
 }
 
@@ -85,9 +85,9 @@ func TestFailingStore(t *testing.T) {
 	}
 }
 
-// TestLossesAreToldAtTheEnd checks that losses are recorded without another
+// TestLossesAreReportedAtTheEnd checks that losses are recorded without another
 // event.
-func TestLossesAreToldAtTheEnd(t *testing.T) {
+func TestLossesAreReportedAtTheEnd(t *testing.T) {
 	g, s := newShaky(t, RecorderOptions{})
 	s.set(errNoDisk, nil)
 	g.Record(allowed())
@@ -181,7 +181,7 @@ func TestSlowStore(t *testing.T) {
 // TestManyLosers checks that memory does not grow with the sandboxes that lose
 // events, and that the sum stays right.
 func TestManyLosers(t *testing.T) {
-	var l losses
+	var l dropped
 	now := time.Now()
 	for i := range 3 * maxLosers {
 		l.add(evidence.Record{Tenant: "acme", Sandbox: string(rune('a' + i)), Type: evidence.TypeEgress}, now)

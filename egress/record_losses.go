@@ -46,7 +46,7 @@ func (r *Recorder) Counters() recordCounters {
 // lost counts an event that is not recorded, and logs that at a limited rate.
 func (r *Recorder) lost(it item, why error) {
 	r.counts.lost.Add(1)
-	r.losses.add(it.record(), r.o.Now())
+	r.dropped.add(it.record(), r.o.Now())
 	now := r.o.Now().UnixNano()
 	if last := r.said.Load(); now-last >= int64(sayEvery) || now < last || last == 0 {
 		if r.said.CompareAndSwap(last, now) {
@@ -59,8 +59,8 @@ func (r *Recorder) lost(it item, why error) {
 // maxLosers bounds the sandboxes whose losses are counted separately.
 const maxLosers = 256
 
-// losses count unrecorded events that are not yet reported in a record.
-type losses struct {
+// dropped count unrecorded events that are not yet reported in a record.
+type dropped struct {
 	mu    sync.Mutex
 	count map[string]loss // by sandbox
 }
@@ -74,11 +74,11 @@ type loss struct {
 }
 
 // add counts a lost record.
-func (l *losses) add(r evidence.Record, now time.Time) { l.join(loss{r, 1, now, now}) }
+func (l *dropped) add(r evidence.Record, now time.Time) { l.join(loss{r, 1, now, now}) }
 
 // join counts lost records. Beyond maxLosers they are counted together,
 // without their sandbox.
-func (l *losses) join(more loss) {
+func (l *dropped) join(more loss) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count == nil {
@@ -107,7 +107,7 @@ func (l *losses) join(more loss) {
 }
 
 // take returns the losses and resets them.
-func (l *losses) take() []loss {
+func (l *dropped) take() []loss {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := slices.SortedFunc(maps.Values(l.count), func(a, b loss) int { return strings.Compare(a.like.Sandbox, b.like.Sandbox) })
@@ -121,14 +121,14 @@ func (x loss) record() evidence.Record {
 }
 
 // giveBack restores losses that could not be recorded.
-func (l *losses) giveBack(all []loss) {
+func (l *dropped) giveBack(all []loss) {
 	for _, x := range all {
 		l.join(x)
 	}
 }
 
 // waiting returns the number of lost events that are not yet reported.
-func (l *losses) waiting() int64 {
+func (l *dropped) waiting() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var n int64

@@ -34,9 +34,9 @@ func (home) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 
 const fakeSecret = "sk-FAKE-0123456789-abcdef-FAKE"
 
-// A passageway is a real proxy with a recorder, and a secret bound to a TLS
+// A recordedProxy is a real proxy with a recorder, and a secret bound to a TLS
 // server.
-type passageway struct {
+type recordedProxy struct {
 	*recordRig
 	plane  *Plane
 	caller *Caller
@@ -46,9 +46,9 @@ type passageway struct {
 	used   chan string  // Authorization fields received by the server
 }
 
-func newPassageway(t *testing.T, g *recordRig) *passageway {
+func newRecordedProxy(t *testing.T, g *recordRig) *recordedProxy {
 	t.Helper()
-	p := &passageway{recordRig: g, used: make(chan string, 8), state: t.TempDir()}
+	p := &recordedProxy{recordRig: g, used: make(chan string, 8), state: t.TempDir()}
 	upstream := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.used <- r.Header.Get("Authorization")
 		w.Header().Set("X-Echo", r.Header.Get("Authorization"))
@@ -93,7 +93,7 @@ func check(t *testing.T, err error) {
 }
 
 // get requests an address with the stand-in as credentials.
-func (p *passageway) get(t *testing.T, address string) (string, error) {
+func (p *recordedProxy) get(t *testing.T, address string) (string, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	check(t, err)
@@ -111,7 +111,7 @@ func (p *passageway) get(t *testing.T, address string) (string, error) {
 // TestRealProxy checks the records of real connections: all decisions in the
 // evidence, the refusal among the violations, and the secret nowhere.
 func TestRealProxy(t *testing.T) {
-	p := newPassageway(t, recordNewRig(t, RecorderOptions{Require: true}, evidence.Options{}))
+	p := newRecordedProxy(t, recordNewRig(t, RecorderOptions{Require: true}, evidence.Options{}))
 	said, err := p.get(t, "https://"+p.server+"/v1/me?page=7")
 	check(t, err)
 	if got := <-p.used; got != "Bearer "+fakeSecret {
@@ -160,7 +160,7 @@ func TestRealProxy(t *testing.T) {
 func TestRealProxyRefuses(t *testing.T) {
 	g, s := newShaky(t, RecorderOptions{})
 	g.Sandbox(sbx, recordWho{Tenant: "acme", Require: true})
-	p := newPassageway(t, g)
+	p := newRecordedProxy(t, g)
 	s.set(errNoDisk, nil)
 	if said, err := p.get(t, "https://"+p.server+"/"); err == nil && !strings.HasPrefix(said, "403") || err != nil && !strings.Contains(err.Error(), "requireEvidence") {
 		t.Errorf("off the record: %s, %v", said, err)

@@ -119,7 +119,7 @@ func (r *Recorder) commit(b *batch) {
 func (r *Recorder) keep(b *batch) map[string]error {
 	ctx, done := context.WithTimeout(context.Background(), r.o.Within)
 	defer done()
-	all := r.losses.take()
+	all := r.dropped.take()
 	var tenants []string
 	parts := map[string]*share{}
 	part := func(tenant string) *share {
@@ -153,13 +153,13 @@ func (r *Recorder) keep(b *batch) map[string]error {
 type share struct {
 	before  []loss
 	items   []item
-	records []evidence.Record // losses and events
+	records []evidence.Record // dropped and events
 }
 
 func (r *Recorder) keepShare(ctx context.Context, s *share) error {
 	err := r.o.Evidence.Append(ctx, s.records...)
 	if err != nil {
-		r.losses.giveBack(s.before)
+		r.dropped.giveBack(s.before)
 		for _, it := range s.items {
 			r.lost(it, err)
 		}
@@ -190,9 +190,9 @@ func (r *Recorder) settle() error {
 	ctx, done := context.WithTimeout(context.Background(), r.o.Within)
 	defer done()
 	var first error
-	for _, x := range r.losses.take() {
+	for _, x := range r.dropped.take() {
 		if err := r.o.Evidence.Append(ctx, x.record()); err != nil {
-			r.losses.giveBack([]loss{x})
+			r.dropped.giveBack([]loss{x})
 			first = cmp.Or(first, err)
 		}
 	}

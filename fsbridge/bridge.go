@@ -29,15 +29,15 @@ type Bridge struct {
 	files     sandbox.Files
 	transport Transport
 	inside    bool  // paths of the host are not recognised
-	toll      Toll  // or nil
+	meter     Meter // or nil
 	watch     Watch // or nil
 	shared    func(host string) bool
 	refusal   error // of every change; nil where changes are made
 }
 
-// A Toll is paid for what is done through a [Bridge]. It is safe for concurrent
+// A Meter is paid for what is done through a [Bridge]. It is safe for concurrent
 // use. Errors of it, and of what its readers return, end the operation.
-type Toll interface {
+type Meter interface {
 	// Open is asked before each operation.
 	Open() error
 	// File is asked before a file is written.
@@ -84,9 +84,9 @@ func (b *Bridge) Inside() *Bridge {
 
 // Paying returns a view of which everything is paid for, and so is every view
 // of that.
-func (b *Bridge) Paying(t Toll) *Bridge {
+func (b *Bridge) Paying(t Meter) *Bridge {
 	paying := *b
-	paying.toll = t
+	paying.meter = t
 	return &paying
 }
 
@@ -127,11 +127,11 @@ func (b *Bridge) room(p Place, err error) error {
 
 // place is the place of an operation, which may be done.
 func (b *Bridge) place(path string) (Place, error) {
-	if b.toll != nil {
-		if err := b.toll.Open(); err != nil {
+	if b.meter != nil {
+		if err := b.meter.Open(); err != nil {
 			return Place{}, err
 		}
-		if err := b.toll.Names(int64(len(path)), 0); err != nil {
+		if err := b.meter.Names(int64(len(path)), 0); err != nil {
 			return Place{}, err
 		}
 	}
@@ -198,10 +198,10 @@ func (b *Bridge) read(ctx context.Context, path string, offset, limit int64) (io
 		return nil, err
 	}
 	r, err := b.files.Read(ctx, p.Path(), offset, limit)
-	if err != nil || b.toll == nil {
+	if err != nil || b.meter == nil {
 		return r, err
 	}
-	return paid{b.toll.In(r), r}, nil
+	return paid{b.meter.In(r), r}, nil
 }
 
 // paid is content that is counted when it is read.
@@ -220,11 +220,11 @@ func (b *Bridge) write(ctx context.Context, path string, r io.Reader, o sandbox.
 	if err != nil {
 		return err
 	}
-	if b.toll != nil {
-		if err := b.toll.File(); err != nil {
+	if b.meter != nil {
+		if err := b.meter.File(); err != nil {
 			return err
 		}
-		r = b.toll.Out(r)
+		r = b.meter.Out(r)
 	}
 	return b.room(p, b.files.Write(ctx, p.Path(), r, o))
 }
@@ -319,14 +319,14 @@ func (b *Bridge) readDir(ctx context.Context, path string) ([]fs.DirEntry, error
 		return nil, err
 	}
 	list, err := b.files.ReadDir(ctx, p.Path())
-	if err != nil || b.toll == nil {
+	if err != nil || b.meter == nil {
 		return list, err
 	}
 	n := 0
 	for _, d := range list {
 		n += len(d.Name())
 	}
-	if err := b.toll.Names(0, int64(n)); err != nil {
+	if err := b.meter.Names(0, int64(n)); err != nil {
 		return nil, err
 	}
 	return list, nil
@@ -372,10 +372,10 @@ func (b *Bridge) readLink(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	target, err := l.ReadLink(ctx, p.Path())
-	if err != nil || b.toll == nil {
+	if err != nil || b.meter == nil {
 		return target, err
 	}
-	if err := b.toll.Names(0, int64(len(target))); err != nil {
+	if err := b.meter.Names(0, int64(len(target))); err != nil {
 		return "", err
 	}
 	return target, nil
@@ -395,8 +395,8 @@ func (b *Bridge) symlink(ctx context.Context, target, path string) error {
 	if err != nil {
 		return err
 	}
-	if b.toll != nil {
-		if err := b.toll.Names(int64(len(target)), 0); err != nil {
+	if b.meter != nil {
+		if err := b.meter.Names(int64(len(target)), 0); err != nil {
 			return err
 		}
 	}

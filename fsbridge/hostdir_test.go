@@ -171,15 +171,15 @@ func TestWriteKeepsModesAndReplacesLinks(t *testing.T) {
 
 // failing gives some bytes and then an error.
 type failing struct {
-	then func() error
-	told bool
+	then     func() error
+	reported bool
 }
 
 func (r *failing) Read(p []byte) (int, error) {
-	if r.told {
+	if r.reported {
 		return 0, r.then()
 	}
-	r.told = true
+	r.reported = true
 	return copy(p, "half"), nil
 }
 

@@ -203,16 +203,16 @@ func TestFullDisk(t *testing.T) {
 	table, err := fsbridge.NewMountTable(mounts, []sandbox.Tmpfs{{Target: "/tmp"}})
 	must(t, err)
 	plain := fsbridge.New(table, fullFiles{}, fsbridge.Transport{})
-	told := plain.OnDisk(func(host string) bool { return host == "/host/shared" })
+	reported := plain.OnDisk(func(host string) bool { return host == "/host/shared" })
 	for _, tt := range []struct {
 		b    *fsbridge.Bridge
 		path string
 		want sandbox.Code
 	}{
-		{told, "/workspace/f", sandbox.CodeBudgetExceeded},
-		{told, "/data/f", sandbox.CodeUnavailable},
-		{told.Inside(), "/data/f", sandbox.CodeUnavailable},
-		{told, "/tmp/f", sandbox.CodeBudgetExceeded},
+		{reported, "/workspace/f", sandbox.CodeBudgetExceeded},
+		{reported, "/data/f", sandbox.CodeUnavailable},
+		{reported.Inside(), "/data/f", sandbox.CodeUnavailable},
+		{reported, "/tmp/f", sandbox.CodeBudgetExceeded},
 		{plain, "/data/f", sandbox.CodeBudgetExceeded},
 	} {
 		err := tt.b.Write(t.Context(), tt.path, strings.NewReader("x"), sandbox.WriteOptions{})
@@ -221,7 +221,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.path, err, tt.want)
 		}
 	}
-	if err := told.Mkdir(t.Context(), "/data/d", 0o700); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded { // a quota says so itself
+	if err := reported.Mkdir(t.Context(), "/data/d", 0o700); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded { // a quota says so itself
 		t.Errorf("a quota of the disk: %v", err)
 	}
 }

@@ -182,12 +182,12 @@ func withOutput(err error, job buildJob, output string) error {
 	if job.phase != PhaseSetup || output == "" || !errors.As(err, &e) {
 		return err
 	}
-	told := *e
-	if told.Err == nil {
-		told.Err = errors.New("the setup commands did not end")
+	reported := *e
+	if reported.Err == nil {
+		reported.Err = errors.New("the setup commands did not end")
 	}
-	told.Err = fmt.Errorf("%w; their last output:\n%s", told.Err, output)
-	return &told
+	reported.Err = fmt.Errorf("%w; their last output:\n%s", reported.Err, output)
+	return &reported
 }
 
 // uncolour takes off the red that the engine puts around what a command wrote

@@ -9,32 +9,32 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
-// A berth is by whose name container, workspace, socket folder and user of a
+// A hostIdentity is by whose name container, workspace, socket folder and user of a
 // sandbox are known on this host: its own, or that of the slot of the pool
 // which it has claimed.
-type berth struct {
+type hostIdentity struct {
 	name  string
 	owner sandbox.Owner // of the user id
 }
 
-// slotBerth is that of a slot that was made for the tenant, also when it is
+// slotIdentity is that of a slot that was made for the tenant, also when it is
 // claimed.
-func slotBerth(slot, instance, tenant string) berth {
-	return berth{slot, sandbox.Owner{Instance: instance, Tenant: tenant, ScopeKey: slot}}
+func slotIdentity(slot, instance, tenant string) hostIdentity {
+	return hostIdentity{slot, sandbox.Owner{Instance: instance, Tenant: tenant, ScopeKey: slot}}
 }
 
-// berthOf returns that of the sandbox name of o.
-func (m *Manager) berthOf(name string, o sandbox.Owner) (berth, error) {
+// identityOf returns that of the sandbox name of o.
+func (m *Manager) identityOf(name string, o sandbox.Owner) (hostIdentity, error) {
 	c, ok, err := m.records.ClaimOf(name)
 	switch {
 	case err != nil:
-		return berth{}, err
+		return hostIdentity{}, err
 	case !ok:
-		return berth{name, o}, nil
+		return hostIdentity{name, o}, nil
 	case !c.Owner.Same(o):
-		return berth{}, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "resolve", Resource: name, Message: "the slot of the sandbox was claimed by another tenant or scope"}
+		return hostIdentity{}, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "resolve", Resource: name, Message: "the slot of the sandbox was claimed by another tenant or scope"}
 	}
-	return slotBerth(c.Slot, o.Instance, c.SlotTenant()), nil
+	return slotIdentity(c.Slot, o.Instance, c.SlotTenant()), nil
 }
 
 // home is the name of the sandbox's berth.
@@ -56,15 +56,15 @@ type bindable interface {
 	Bind(sb sandbox.Sandbox, s sandbox.Spec, as sandbox.Info) (sandbox.Sandbox, error)
 }
 
-// A berthed provider knows sandboxes that have claimed a slot by their own
+// An identified provider knows sandboxes that have claimed a slot by their own
 // names and lists them under those. It lists slots without a claim as slots.
-type berthed struct {
+type identified struct {
 	bindable
 	records *registry.Store
 }
 
-// berthAll returns set with every provider that can bind late berthed.
-func berthAll(set *provider.Set, records *registry.Store) (*provider.Set, error) {
+// identifyAll returns set with every provider that can bind late berthed.
+func identifyAll(set *provider.Set, records *registry.Store) (*provider.Set, error) {
 	var all []sandbox.Provider
 	for _, name := range set.Names() {
 		p, err := set.Get(name)
@@ -72,7 +72,7 @@ func berthAll(set *provider.Set, records *registry.Store) (*provider.Set, error)
 			return nil, err
 		}
 		if b, ok := p.(bindable); ok {
-			p = berthed{b, records}
+			p = identified{b, records}
 		}
 		all = append(all, p)
 	}
@@ -93,7 +93,7 @@ func become(info sandbox.Info, c registry.Claim) sandbox.Info {
 }
 
 // Inspect implements [sandbox.Provider].
-func (s berthed) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
+func (s identified) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
 	c, ok, err := s.records.ClaimOf(name)
 	if err != nil {
 		return sandbox.Info{}, err
@@ -109,7 +109,7 @@ func (s berthed) Inspect(ctx context.Context, name string) (sandbox.Info, error)
 }
 
 // Create implements [sandbox.Provider].
-func (s berthed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Info, error) {
+func (s identified) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Info, error) {
 	name := spec.Name
 	var err error
 	if spec.Name, err = home(s.records, name); err != nil {
@@ -123,7 +123,7 @@ func (s berthed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Info, e
 }
 
 // Open implements [sandbox.Provider].
-func (s berthed) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+func (s identified) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	c, ok, err := s.records.ClaimOf(spec.Name)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (s berthed) Open(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, 
 }
 
 // List implements [sandbox.Provider].
-func (s berthed) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
+func (s identified) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
 	all := f
 	all.Tenant = ""                 // labels of a slot name no tenant, also when one has claimed it
 	if f.Kind != sandbox.KindPool { // which is what the labels of claimed ones say too
@@ -196,30 +196,30 @@ func (s berthed) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, er
 }
 
 // Remove implements [sandbox.Provider].
-func (s berthed) Remove(ctx context.Context, name string) error {
-	return s.at(name, func(berth string) error { return s.bindable.Remove(ctx, berth) })
+func (s identified) Remove(ctx context.Context, name string) error {
+	return s.at(name, func(hostIdentity string) error { return s.bindable.Remove(ctx, hostIdentity) })
 }
 
 // Pause implements [sandbox.Pauser].
-func (s berthed) Pause(ctx context.Context, name string) error {
-	return s.at(name, func(berth string) error { return s.bindable.Pause(ctx, berth) })
+func (s identified) Pause(ctx context.Context, name string) error {
+	return s.at(name, func(hostIdentity string) error { return s.bindable.Pause(ctx, hostIdentity) })
 }
 
 // Unpause implements [sandbox.Pauser].
-func (s berthed) Unpause(ctx context.Context, name string) error {
-	return s.at(name, func(berth string) error { return s.bindable.Unpause(ctx, berth) })
+func (s identified) Unpause(ctx context.Context, name string) error {
+	return s.at(name, func(hostIdentity string) error { return s.bindable.Unpause(ctx, hostIdentity) })
 }
 
 // UsageOf tells what the sandbox name costs now.
-func (s berthed) UsageOf(ctx context.Context, name string) (u sandbox.Usage, err error) {
-	err = s.at(name, func(berth string) error { u, err = s.bindable.UsageOf(ctx, berth); return err })
+func (s identified) UsageOf(ctx context.Context, name string) (u sandbox.Usage, err error) {
+	err = s.at(name, func(hostIdentity string) error { u, err = s.bindable.UsageOf(ctx, hostIdentity); return err })
 	return u, err
 }
 
-func (s berthed) at(name string, do func(berth string) error) error {
-	berth, err := home(s.records, name)
+func (s identified) at(name string, do func(hostIdentity string) error) error {
+	hostIdentity, err := home(s.records, name)
 	if err != nil {
 		return err
 	}
-	return do(berth)
+	return do(hostIdentity)
 }

@@ -42,7 +42,7 @@ func (m *Manager) scratchpad(ctx context.Context, res config.Resolved) (browser.
 	if err != nil {
 		return none, err
 	}
-	at, err := m.berthOf(w.spec.Name, m.owner(res))
+	at, err := m.identityOf(w.spec.Name, m.owner(res))
 	if err != nil {
 		return none, err
 	}

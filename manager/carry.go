@@ -31,7 +31,7 @@ func (o *order) carry(ctx context.Context, c *operation.Call) (operation.Output,
 	}
 	var out operation.Output
 	err := o.m.bring(ctx, o.admission, func(l *live) error {
-		if l.want.gate.Place != InWall {
+		if l.want.gate.Place != Sandboxed {
 			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "operate", Field: l.want.gate.Field,
 				Message: "operations under grants are carried out in sandboxes alone: " + l.want.gate.Reason, Hint: "have the settings put the session into a sandbox"}
 		}

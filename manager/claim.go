@@ -26,7 +26,7 @@ func (m *Manager) mayClaim(res config.Resolved, p sandbox.Provider) (ok bool, mi
 	if res.Pool.Most() <= 0 || res.Kind != "" && res.Kind != sandbox.KindSandbox {
 		return false, nil
 	}
-	if _, ok := p.(berthed); !ok {
+	if _, ok := p.(identified); !ok {
 		return false, missed(pool.NoSlots)
 	}
 	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
@@ -221,7 +221,7 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *keylock
 		return nil, err
 	}
 	b := *w
-	b.sketch, b.berth = false, n.rec.Name
+	b.sketch, b.hostIdentity = false, n.rec.Name
 	b.spec = w.asOn(w.spec.Name, *n.rec.Spec)
 	if b.hash, err = confighash.Sum(b.spec); err != nil {
 		return nil, err
@@ -286,7 +286,7 @@ func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, 
 	m.poolObserver().Attempted(nil, took)
 	attempt := m.attempt(w, took)
 	info := become(n.Info(), c)
-	sb, err := w.provider.(berthed).Bind(n.Sandbox, w.spec, info)
+	sb, err := w.provider.(identified).Bind(n.Sandbox, w.spec, info)
 	if err != nil {
 		return nil, err
 	}

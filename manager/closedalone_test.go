@@ -21,10 +21,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// TestNobodyElseUsesTheWayOut holds that a way out is its sandbox's alone:
+// TestEgressBelongsToItsSandbox holds that a way out is its sandbox's alone:
 // there is no port of the host, no socket and no file that would lead to it,
 // and neither another sandbox nor the host reaches its port.
-func TestNobodyElseUsesTheWayOut(t *testing.T) {
+func TestEgressBelongsToItsSandbox(t *testing.T) {
 	onForts(t, func(f *fort) {
 		ports := listening(f.t, "self")
 		paths := f.openPaths()

@@ -174,8 +174,8 @@ func TestSecretIsTakenAway(t *testing.T) {
 		line := `curl -s -o answer -w '%{http_code}\n' -H "Authorization: Bearer $TOKEN" ` + url
 		r, err := f.try(nil, line+"; "+line+"; cat answer >&2")
 		must(f.t, err)
-		if told := string(r.Stderr); !strings.Contains(told, "cannot be had") || strings.Contains(told, filepath.Dir(file)) {
-			f.t.Errorf("the inside is told %q", told)
+		if reported := string(r.Stderr); !strings.Contains(reported, "cannot be had") || strings.Contains(reported, filepath.Dir(file)) {
+			f.t.Errorf("the inside is told %q", reported)
 		}
 		answers := strings.Fields(string(r.Stdout))
 		if len(answers) != 2 || answers[0] != "200" || answers[1] == "200" {

@@ -42,10 +42,10 @@ for family, kind, proto in ((socket.AF_INET, socket.SOCK_RAW, 1), (socket.AF_PAC
 END
 true`
 
-// TestNoOtherWayOut holds that the proxy is the only way: there is no
+// TestNoOtherEgress holds that the proxy is the only way: there is no
 // interface but lo, no route, no resolver and no datagram that leaves. The name
 // of a host with a rule has an address of the loopback interface.
-func TestNoOtherWayOut(t *testing.T) {
+func TestNoOtherEgress(t *testing.T) {
 	t.Parallel()
 	onForts(t, func(f *fort) {
 		out := f.script(strings.ReplaceAll(noOtherWay, "URL", f.net.URL("http", internet.Files, "/greeting.txt")))

@@ -46,7 +46,7 @@ type fort struct {
 
 // onForts runs a test on both kinds of walls, and with "make test-all" on
 // containers that are reached through a relay. TestClosedFromOutside and
-// TestNobodyElseUsesTheWayOut reach them so in every run.
+// TestEgressBelongsToItsSandbox reach them so in every run.
 func onForts(t *testing.T, test func(*fort), prepare ...func(*fort, *statedir.Dir)) {
 	for _, kind := range []string{"docker", "relay", "local"} {
 		t.Run(kind, func(t *testing.T) {

@@ -23,7 +23,7 @@ type Control struct {
 	Revocations Revocations
 	Keys        Keys
 	Accounts    Accounts
-	Witness     Witness
+	Recorder    Recorder
 	Fetch       Fetch
 	Browse      Browse
 	Observe     operation.Observer // nil: no observer
@@ -58,9 +58,9 @@ type Entry interface {
 	End(ctx context.Context, end evidence.End) error
 }
 
-// A Witness records operations. With require, an error means that the operation
+// A Recorder records operations. With require, an error means that the operation
 // may not be carried out; without it, failures are reported elsewhere.
-type Witness interface {
+type Recorder interface {
 	Begin(ctx context.Context, b evidence.Begin, require bool) (Entry, error)
 	// Refused records an operation that was not begun.
 	Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error

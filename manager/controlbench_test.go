@@ -39,7 +39,7 @@ func BenchmarkOperation(b *testing.B) {
 	must(b, err)
 	defer ctl.Close()
 	quiet := ctl.Control
-	quiet.Witness = silent{}
+	quiet.Recorder = silent{}
 	kinds := map[string]*manager.Control{"evidence": &ctl.Control, "without": &quiet}
 	c := &controlled{wall: "docker"}
 	for _, name := range []string{"evidence", "without"} {

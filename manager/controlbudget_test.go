@@ -93,7 +93,7 @@ func TestBudgetsAreShared(t *testing.T) {
 				}
 			}
 		}
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		c.verified()
 	})
 }

@@ -20,24 +20,24 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// A toldPair is begin and end of one operation on record.
-type toldPair struct {
+// A reportedPair is begin and end of one operation on record.
+type reportedPair struct {
 	begin *evidence.Begin
 	end   *evidence.End
 	ends  int
 }
 
-// commandsTold returns what is on record of commands without a grant, in the
+// commandsReported returns what is on record of commands without a grant, in the
 // order in which they began.
-func (c *controlled) commandsTold() (out []*toldPair) {
+func (c *controlled) commandsReported() (out []*reportedPair) {
 	c.t.Helper()
-	must(c.t, c.ctl.Witness.Flush(context.Background())) // a record that is not required is written with a delay
-	of := map[string]*toldPair{}
+	must(c.t, c.ctl.Recorder.Flush(context.Background())) // a record that is not required is written with a delay
+	of := map[string]*reportedPair{}
 	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{AllTenants: true}) {
 		must(c.t, err)
 		p := of[r.Command]
 		if p == nil {
-			p = &toldPair{}
+			p = &reportedPair{}
 			of[r.Command] = p
 		}
 		switch r.Type {
@@ -89,7 +89,7 @@ func TestCommandsAreOnRecord(t *testing.T) {
 				must(c.t, c.Files(ctx, manager.Request{Who: c.who}, func(s manager.Share) error {
 					return s.Write(ctx, "/workspace/other", strings.NewReader(secret), sandbox.WriteOptions{})
 				}))
-				pairs := c.commandsTold()
+				pairs := c.commandsReported()
 				if len(pairs) != 4 {
 					c.t.Fatalf("%d commands are on record, want 4", len(pairs))
 				}
@@ -116,7 +116,7 @@ func TestCommandsAreOnRecord(t *testing.T) {
 						c.t.Errorf("%d: what is not allowed: %v", i, err)
 					}
 				}
-				pairs = c.commandsTold()
+				pairs = c.commandsReported()
 				if len(pairs) != 8 {
 					c.t.Fatalf("%d commands are on record, want 8", len(pairs))
 				}
@@ -135,7 +135,7 @@ func TestCommandsAreOnRecord(t *testing.T) {
 						c.t.Errorf("what was refused is in %s", name)
 					}
 				}
-				must(c.t, c.ctl.Witness.Close())
+				must(c.t, c.ctl.Recorder.Close())
 				c.verified()
 			})
 		})
@@ -172,7 +172,7 @@ func TestContentsAreNotOnRecord(t *testing.T) {
 			c.typed(secret)
 		}
 		must(c.t, c.recorder.Flush(context.Background()))
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		if found := c.kept(secret); len(found) > 0 {
 			c.t.Errorf("contents are in %q", found)
 		}

@@ -55,7 +55,7 @@ func TestFullDisk(t *testing.T) {
 			must(c.t, os.Remove(fill))
 			must(c.t, second(c.operate(op)))
 		}
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		for id, how := range c.ended() {
 			if len(how) != 1 {
 				c.t.Errorf("operation %s has %d ends", id, len(how))

@@ -30,7 +30,7 @@ import (
 type controlled struct {
 	*outward
 	ctl    *control.Control
-	desk   *display.Desk
+	desk   *display.Display
 	wall   string
 	serial int
 	again  func() // starts the program anew; nil where it cannot be
@@ -85,7 +85,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	var err error
 	c.ctl, err = control.Open(control.Options{
 		State: state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", c.evidence)},
-		Fetch: control.Fetch(c.net.Authority.Pool), Browse: control.Browse(func() (*display.Desk, error) { return c.desk, nil }),
+		Fetch: control.Fetch(c.net.Authority.Pool), Browse: control.Browse(func() (*display.Display, error) { return c.desk, nil }),
 		Wait: leak.Patience, // nothing is lost because operations overtake who writes
 	})
 	must(c.t, err)
@@ -145,7 +145,7 @@ func (c *controlled) operate(op manager.Operation) (manager.Performed, error) {
 // pair returns begin and end on record of an operation.
 func (c *controlled) pair(id string) (b evidence.Begin, e evidence.End) {
 	c.t.Helper()
-	must(c.t, c.ctl.Witness.Flush(context.Background())) // a record that is not required is written with a delay
+	must(c.t, c.ctl.Recorder.Flush(context.Background())) // a record that is not required is written with a delay
 	begins, ends := 0, 0
 	for r, err := range c.evidence.Query(context.Background(), evidence.Filter{Tenant: tenant, Command: id}) {
 		must(c.t, err)
@@ -221,7 +221,7 @@ func TestOperations(t *testing.T) {
 				c.onRecord(op, done)
 			}
 		}
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		c.verified()
 	})
 }
@@ -299,7 +299,7 @@ func TestBrowserOperations(t *testing.T) {
 		if done, _ := c.operate(op); done.Code != sandbox.CodePermissionDeny {
 			c.t.Errorf("after the end of the call: %+v", done)
 		}
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		c.verified()
 	})
 }

@@ -65,7 +65,7 @@ func TestSettingsReachTheNextOperation(t *testing.T) {
 			c.t.Errorf("with a broken file: %+v", done)
 		}
 		must(c.t, second(c.operate(c.operation(read))))
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		c.verified()
 	}, func(c *controlled, o *manager.Options, _ *statedir.Dir) {
 		must(c.t, os.WriteFile(name, []byte(c.settingsFor("")), 0o600))

@@ -83,14 +83,14 @@ func TestNothingRunsThatIsNotOnRecord(t *testing.T) {
 		if got := strings.TrimSpace(string(done.Output.Data)); got != "a" || c.net.Hits(internet.Files) != hits {
 			c.t.Errorf("something was carried out: %q, %d requests", got, c.net.Hits(internet.Files)-hits)
 		}
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		c.verified()
 	}, failable(f))
 }
 
-// TestLossesAreTold lets the record fail where it is not required: operations
+// TestLossesAreReported lets the record fail where it is not required: operations
 // go on, the log tells, and so does the record as soon as it can.
-func TestLossesAreTold(t *testing.T) {
+func TestLossesAreReported(t *testing.T) {
 	t.Parallel()
 	f := &failingSink{}
 	onControlled(t, "", func(c *controlled) {
@@ -114,7 +114,7 @@ func TestLossesAreTold(t *testing.T) {
 			}
 			return nil
 		})
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		kept, lost := c.balance()
 		if kept+lost != 2*done {
 			c.t.Errorf("%d records are kept and %d are told to be lost, of %d operations", kept, lost, done)

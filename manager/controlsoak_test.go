@@ -43,9 +43,9 @@ func (s *soak) heard(op manager.Operation, done manager.Performed, err error) {
 	if done.Code == sandbox.CodeInternal {
 		s.loud[fmt.Sprintf("%s: %.300v", op.Do.Kind, err)]++
 	}
-	told := done
-	told.Output = operation.Output{} // which is the tool's own
-	if text, err := json.Marshal(told); err != nil || !done.OK && (strings.Contains(string(text), someName) || strings.Contains(string(text), someContent)) {
+	reported := done
+	reported.Output = operation.Output{} // which is the tool's own
+	if text, err := json.Marshal(reported); err != nil || !done.OK && (strings.Contains(string(text), someName) || strings.Contains(string(text), someContent)) {
 		s.loud[fmt.Sprintf("leak of %s: %.300s, %v", op.Do.Kind, text, err)]++
 	}
 	if done.OK != (err == nil) || done.OK != (done.Code == "") {
@@ -97,7 +97,7 @@ func TestSoak(t *testing.T) {
 	}
 	took := time.Since(began)
 	must(t, c.Manager.Close())
-	must(t, c.ctl.Witness.Close())
+	must(t, c.ctl.Recorder.Close())
 	s.paired(g)
 	t.Logf("%d operations in %v: %v", len(s.ids), took.Round(time.Millisecond), s.codes)
 	for text, n := range s.loud {

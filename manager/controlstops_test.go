@@ -140,7 +140,7 @@ func (c *controlled) stopped(by stoppedBy, op manager.Operation, runs func() boo
 // machine that is busy; after is doubled where it was not.
 func (c *controlled) failed(by stoppedBy, done manager.Performed, effect grant.SideEffect, after *time.Duration) bool {
 	c.t.Helper()
-	must(c.t, c.ctl.Witness.Flush(context.Background()))
+	must(c.t, c.ctl.Recorder.Flush(context.Background()))
 	_, e := c.pair(done.ID)
 	if by.stop == nil && len(e.Effects) == 0 && *after < 30*time.Second {
 		*after *= 2
@@ -208,7 +208,7 @@ func TestProgramsAreStopped(t *testing.T) {
 			}
 			c.tell("a program, "+by.name, took, by.within)
 		}
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		c.verified()
 	})
 }
@@ -262,7 +262,7 @@ func TestRequestsAreStopped(t *testing.T) {
 				c.tell(string(kind)+", "+by.name, took, by.within)
 			}
 		}
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		c.verified()
 	})
 }
@@ -293,7 +293,7 @@ func TestStoppedWhileItIsMade(t *testing.T) {
 			}
 			c.t.Logf("%s with 20ms, and nothing there: %q after %v", do.Kind, done.Code, took.Round(time.Millisecond))
 		}
-		must(c.t, c.ctl.Witness.Close())
+		must(c.t, c.ctl.Recorder.Close())
 		c.verified()
 	})
 }
@@ -321,7 +321,7 @@ func TestCallerGaveUp(t *testing.T) {
 				if done.Code != code {
 					t.Errorf("%s with %v: %v", do.Kind, ctx.Err(), err)
 				}
-				must(t, c.ctl.Witness.Flush(context.Background()))
+				must(t, c.ctl.Recorder.Flush(context.Background()))
 				c.pair(done.ID)
 			}
 		}
@@ -353,7 +353,7 @@ func TestTimedOutOperations(t *testing.T) {
 			if done.OK || done.Code != sandbox.CodeTimeout || !done.Retryable || done.Message == "" {
 				t.Errorf("%+v, %v", done, err)
 			}
-			must(t, c.ctl.Witness.Flush(context.Background()))
+			must(t, c.ctl.Recorder.Flush(context.Background()))
 			if _, end := c.pair(done.ID); end.Status != evidence.Failed || end.Code != sandbox.CodeTimeout || end.Rule != tt.rule {
 				t.Errorf("on record is %+v", end)
 			}

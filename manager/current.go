@@ -15,9 +15,9 @@ type reload struct {
 	provider string // of Options
 	log      logrus.FieldLogger
 
-	mu   sync.Mutex
-	last *config.Settings // what read returned, which permanent permissions may have added to
-	told string           // the problem that the log has
+	mu       sync.Mutex
+	last     *config.Settings // what read returned, which permanent permissions may have added to
+	reported string           // the problem that the log has
 }
 
 // newReload returns the reload of o, nil where nothing is read again.
@@ -62,8 +62,8 @@ func (r *reload) into(settings *atomic.Pointer[config.Settings]) {
 		if s == nil { // nothing good is known, which is not the defaults
 			return
 		}
-	} else if r.told != "" {
-		r.told = ""
+	} else if r.reported != "" {
+		r.reported = ""
 		r.log.Info("the settings can be read again")
 	}
 	if s != r.last {
@@ -81,13 +81,13 @@ func (r *reload) problem() string {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.told
+	return r.reported
 }
 
 // tell logs a problem once for as long as it stays the same.
 func (r *reload) tell(err error) {
-	if text := err.Error(); text != r.told {
-		r.told = text
+	if text := err.Error(); text != r.reported {
+		r.reported = text
 		r.log.WithError(err).Error("the settings cannot be read again; those read before stay in force")
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A departure is how one command of a live sandbox begins, and what it may
+// A started is how one command of a live sandbox begins, and what it may
 // reach of the world.
-type departure interface {
+type started interface {
 	start(ctx context.Context, c sandbox.Command) (sandbox.Process, error)
 	// end takes the egress session from a command that has ended, and returns what it
 	// was refused. It may be called again.
@@ -19,7 +19,7 @@ type departure interface {
 
 // depart makes the command of req ready to begin in l: a program of its own, or
 // a line of a shell that stays.
-func (m *Manager) depart(ctx context.Context, l *live, req *Request) (departure, error) {
+func (m *Manager) depart(ctx context.Context, l *live, req *Request) (started, error) {
 	if l.shell != nil {
 		return l.shell.depart(ctx, l, req)
 	}

@@ -291,7 +291,7 @@ func (m *Manager) forget(ctx context.Context, w *want, cause error) error {
 	if _, err := w.provider.Inspect(ctx, w.spec.Name); !sandbox.IsNotFound(err) {
 		return nil
 	}
-	return errors.Join(m.removeHome(ctx, w.berth), m.records.Of(w.provider.Name()).Delete(w.spec.Kind, w.spec.Name))
+	return errors.Join(m.removeHome(ctx, w.hostIdentity), m.records.Of(w.provider.Name()).Delete(w.spec.Kind, w.spec.Name))
 }
 
 func (m *Manager) newRecord(s sandbox.Spec, info sandbox.Info) registry.Record {

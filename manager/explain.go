@@ -128,17 +128,17 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	}
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
-		e.Gate = Gate{Place: Nowhere, Reason: "nothing can be run as things are"}
+		e.Gate = Gate{Place: Refused, Reason: "nothing can be run as things are"}
 		m.answer(ctx, &e, res, q, nil, nil)
 		return e, nil
 	}
 	e.Gate, e.NoEffect = w.gate, noticesOf(res.NoEffectWith(runtime.GOOS, w.provider.Name(), heldBy(w.provider)...))
-	if w.gate.Place != OnHost {
+	if w.gate.Place != Unsandboxed {
 		e.NoEffect = append(e.NoEffect, noticesOf(append(optionsWithoutEffect(res, w.provider), noImageNotice(res, w.provider)...))...)
 		e.Notes = append(e.Notes, unheldNotes(w.provider, w.spec)...)
 	}
 	e.describe(w)
-	if w.gate.Place == OnHost {
+	if w.gate.Place == Unsandboxed {
 		m.answer(ctx, &e, res, q, nil, nil)
 		e.Next = "run on the host, without a wall"
 		e.Notes = append(e.Notes, "there is no wall: of all settings only the workspace, docker.env, the commands and the limits of a command hold")

@@ -21,12 +21,12 @@ import (
 
 // facts finds out what the world says about res. It returns the agent's
 // folder besides, from which a scratch workspace is seeded.
-func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Provider, at berth, i intent) (config.Facts, string, error) {
+func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Provider, at hostIdentity, i intent) (config.Facts, string, error) {
 	f := config.Facts{
 		Instance: m.state.Instance(), Provider: p.Name(),
 		HostCPUs: m.host.CPUs, HostMemory: m.host.Memory,
 		Home: m.host.Home, Env: m.host.Env, Sensitive: m.host.Sensitive,
-		Berth: at.name, Canonical: map[string]string{}, Via: map[string][]string{},
+		HostIdentity: at.name, Canonical: map[string]string{}, Via: map[string][]string{},
 	}
 	if p.Features().Images { // other walls have a filter of their own
 		f.Seccomp = filter(res)
@@ -234,7 +234,7 @@ func (m *Manager) refuseBeforeImage(ctx context.Context, res config.Resolved, p 
 const noImage = "(not made yet)"
 
 // folders finds workspace, agent's folder and owner.
-func (m *Manager) folders(res config.Resolved, at berth, i intent, f *config.Facts) (agentDir string, err error) {
+func (m *Manager) folders(res config.Resolved, at hostIdentity, i intent, f *config.Facts) (agentDir string, err error) {
 	claim := m.owners.Lookup
 	if i == effects {
 		claim = m.owners.Claim

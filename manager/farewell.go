@@ -22,10 +22,10 @@ func (m *Manager) frozen(h *handle) bool {
 	return err == nil && rec.Frozen
 }
 
-// farewell does end, which waits for a guest, beside the caller, and returns
+// drainAndClose does end, which waits for a guest, beside the caller, and returns
 // what it has returned. Where frozen reports true before that, it returns nil
 // at once; done is closed when end has come to its end all the same.
-func farewell(frozen func() bool, end func() error) (done <-chan struct{}, err error) {
+func drainAndClose(frozen func() bool, end func() error) (done <-chan struct{}, err error) {
 	over := make(chan struct{})
 	var result error
 	go func() {
@@ -53,7 +53,7 @@ func (h *handles) end(n *handle) {
 	h.mu.Lock()
 	delete(h.all, n)
 	h.mu.Unlock()
-	done, _ := farewell(func() bool { return h.frozen(n) }, func() error {
+	done, _ := drainAndClose(func() bool { return h.frozen(n) }, func() error {
 		n.ways.close()
 		return n.Close()
 	})

@@ -9,7 +9,7 @@ import (
 
 // A guest is waited for, but no longer than until it is frozen. One that answers
 // costs no look at a record.
-func TestFarewell(t *testing.T) {
+func TestEndWithin(t *testing.T) {
 	failed := errors.New("failed")
 	for what, tt := range map[string]struct {
 		ends, freezes time.Duration
@@ -26,7 +26,7 @@ func TestFarewell(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				looks := 0
-				done, err := farewell(func() bool { looks++; return time.Since(began) >= tt.freezes }, func() error {
+				done, err := drainAndClose(func() bool { looks++; return time.Since(began) >= tt.freezes }, func() error {
 					time.Sleep(tt.ends)
 					return failed
 				})

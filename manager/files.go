@@ -32,7 +32,7 @@ type Share struct {
 // ctx: settings bound commands, and how long a copy takes depends on its size.
 func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) error {
 	return m.lendFiles(ctx, req, func(a *admission, l *live) error {
-		if l.want.gate.Place == OnHost {
+		if l.want.gate.Place == Unsandboxed {
 			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "files", Message: "this session has no sandbox whose files could be reached",
 				Hint: "its workspace is a folder of this machine: " + workspaceOf(l.spec)}
 		}
@@ -61,7 +61,7 @@ func (m *Manager) lendFiles(ctx context.Context, req Request, fn func(*admission
 	if err == nil && req.Changes {
 		err = a.ruling.gate.Changes()
 	}
-	var spent *spending
+	var spent *usage
 	if err == nil {
 		spent, err = m.spend(ctx, firstOf(req))
 	}

@@ -28,7 +28,7 @@ type fileWatch struct {
 	m *Manager
 	a *admission
 	l *live
-	w Witness // nil where settings want no record
+	w Recorder // nil where settings want no record
 
 	base evidence.Begin // what is the same of all
 

@@ -50,11 +50,11 @@ func TestFilesAreOnRecord(t *testing.T) {
 	onControlled(t, `, "evidence": {"commands": true}`, func(c *controlled) {
 		ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer done()
-		lent := func(fn func(manager.Share) error) []*toldPair {
+		lent := func(fn func(manager.Share) error) []*reportedPair {
 			c.t.Helper()
-			before := len(c.commandsTold())
+			before := len(c.commandsReported())
 			must(c.t, c.Files(ctx, manager.Request{Who: c.who, Tool: "write"}, fn))
-			return c.commandsTold()[before:]
+			return c.commandsReported()[before:]
 		}
 		pairs := lent(func(s manager.Share) error {
 			_, err := s.Stat(ctx, "a") // as tools do before they write
@@ -135,7 +135,7 @@ func TestFilesAreOnRecord(t *testing.T) {
 		if list := stopped.taken(); len(list) > 0 {
 			c.t.Errorf("violations of what was let pass: %+v", list)
 		}
-		before := len(c.commandsTold())
+		before := len(c.commandsReported())
 		for range 2 { // the second in a call of its own
 			err := c.Files(ctx, manager.Request{Who: c.who, Tool: "write"}, func(s manager.Share) error {
 				return s.Write(ctx, "/etc/shadow", strings.NewReader("x"), sandbox.WriteOptions{})
@@ -148,12 +148,12 @@ func TestFilesAreOnRecord(t *testing.T) {
 		if len(list) != 2 || list[0].Resource != "/etc/shadow" || list[0].Op != sandbox.OpWrite || list[0].Rule == "" || list[0].Session != "s" {
 			c.t.Errorf("the violations are %+v", list)
 		}
-		for _, p := range c.commandsTold()[before:] {
+		for _, p := range c.commandsReported()[before:] {
 			if p.end.Status != evidence.Denied || p.end.Code != sandbox.CodeCapabilityBlocked || p.begin.Request.Path != "/etc/shadow" || len(p.end.Effects) > 0 {
 				c.t.Errorf("refused, and on record %+v, %+v", p.begin, p.end)
 			}
 		}
-		if n := len(c.commandsTold()) - before; n != 2 {
+		if n := len(c.commandsReported()) - before; n != 2 {
 			c.t.Errorf("%d operations are on record, want 2", n)
 		}
 	}, func(_ *controlled, o *manager.Options, _ *statedir.Dir) { o.Violations = &stopped })
@@ -182,7 +182,7 @@ func TestEndsByLimitsAreAborted(t *testing.T) {
 			c.t.Fatalf("%v", err)
 		}
 		var got []string
-		for _, p := range c.commandsTold() {
+		for _, p := range c.commandsReported() {
 			got = append(got, string(p.end.Status)+" "+string(p.end.Code))
 			if p.end.Duration <= 0 || p.end.Detail == "" {
 				c.t.Errorf("%+v", p.end)

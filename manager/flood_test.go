@@ -26,7 +26,7 @@ func (noKeys) Use(_, _, call string, _ time.Time) (string, error) { return call,
 func TestFloodOfGrants(t *testing.T) {
 	t.Parallel()
 	c, _ := onLocal(t, "")
-	c.ctl.Control.Witness, c.ctl.Control.Keys = silent{}, noKeys{}
+	c.ctl.Control.Recorder, c.ctl.Control.Keys = silent{}, noKeys{}
 	const most = 64
 	manager.KeepCalls(c.Manager, most)
 	first := c.operation(grant.Operation{Kind: grant.OpProcExec, Tool: "echo", Args: []string{"a"}})
@@ -66,8 +66,8 @@ func TestSpentCall(t *testing.T) {
 	t.Parallel()
 	c, _ := onLocal(t, `, "budgets": {"tenant": {"calls": 1}}`)
 	op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
-	w := &counting{Witness: c.ctl.Control.Witness}
-	c.ctl.Control.Witness = w
+	w := &counting{Recorder: c.ctl.Control.Recorder}
+	c.ctl.Control.Recorder = w
 	if _, err := c.operate(op); err != nil {
 		t.Fatal(err)
 	}
@@ -85,16 +85,16 @@ func TestSpentCall(t *testing.T) {
 
 // counting is a recorder that counts the entries it receives.
 type counting struct {
-	manager.Witness
+	manager.Recorder
 	begun, refused int
 }
 
 func (w *counting) Begin(ctx context.Context, b evidence.Begin, require bool) (manager.Entry, error) {
 	w.begun++
-	return w.Witness.Begin(ctx, b, require)
+	return w.Recorder.Begin(ctx, b, require)
 }
 
 func (w *counting) Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error {
 	w.refused++
-	return w.Witness.Refused(ctx, b, end, require)
+	return w.Recorder.Refused(ctx, b, end, require)
 }

@@ -13,7 +13,7 @@ import (
 // keeps to the default root; a folder that settings name instead may serve
 // others too. Whose a forgotten workspace was is not known, so a sweep for
 // one tenant leaves them.
-func (b *broom) forgotten(ctx context.Context) error {
+func (b *sweeper) forgotten(ctx context.Context) error {
 	if b.o.Tenant != "" {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (b *broom) forgotten(ctx context.Context) error {
 
 // forgottenHomes removes homes on the disk that neither a record nor a sandbox
 // names any more: what a killed process left of a sandbox that it was making.
-func (b *broom) forgottenHomes(ctx context.Context) error {
+func (b *sweeper) forgottenHomes(ctx context.Context) error {
 	if b.o.Tenant != "" {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (b *broom) forgottenHomes(ctx context.Context) error {
 }
 
 // forgottenIn removes those of a store, which holds what the word says.
-func (b *broom) forgottenIn(ctx context.Context, store *workspace.Store, what string) error {
+func (b *sweeper) forgottenIn(ctx context.Context, store *workspace.Store, what string) error {
 	entries, err := store.Scratch(ctx)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (b *broom) forgottenIn(ctx context.Context, store *workspace.Store, what st
 }
 
 // forget removes the workspace e unless a record names it or it is in use.
-func (b *broom) forget(ctx context.Context, store *workspace.Store, e workspace.Entry) (gone bool, err error) {
+func (b *sweeper) forget(ctx context.Context, store *workspace.Store, e workspace.Entry) (gone bool, err error) {
 	c, claimed, err := b.m.records.ClaimOn(e.Name)
 	if err != nil {
 		return false, err
@@ -104,5 +104,5 @@ func (b *broom) forget(ctx context.Context, store *workspace.Store, e workspace.
 	if err := store.Remove(ctx, e.Path); err != nil || !claimed {
 		return true, err
 	}
-	return true, b.m.leaveBerth(name)
+	return true, b.m.leaveIdentity(name)
 }

@@ -18,11 +18,11 @@ const hostName = provider.HostName
 // A Place is where the commands of a session run.
 type Place string
 
-// The places. Nowhere means that they are refused.
+// The places. Refused means that they are refused.
 const (
-	InWall  Place = "wall"
-	OnHost  Place = "host"
-	Nowhere Place = "nowhere"
+	Sandboxed   Place = "wall"
+	Unsandboxed Place = "host"
+	Refused     Place = "nowhere"
 )
 
 // A Gate says where the commands of a session run, and why.
@@ -52,7 +52,7 @@ type outing struct {
 	excluded bool // commands.excluded matches all of it
 }
 
-// passage is the one decision about running without a wall. wall says why the
+// placement is the one decision about running without a wall. wall says why the
 // wall cannot be built, nil when that is not known to be so; host, whether
 // this program can run commands without one.
 //
@@ -61,8 +61,8 @@ type outing struct {
 // wall is missing, and a call that asks for it; and all of them only when
 // commands.allowUnsandboxed says so as well. Otherwise an excluded command
 // runs inside like any other, and everything else is refused.
-func passage(res config.Resolved, at platform, wall error, host bool, o outing) Gate {
-	g := Gate{Place: Nowhere}
+func placement(res config.Resolved, at platform, wall error, host bool, o outing) Gate {
+	g := Gate{Place: Refused}
 	stays := "" // why an excluded command runs inside all the same
 	if o.excluded && !o.asked {
 		switch {
@@ -84,7 +84,7 @@ func passage(res config.Resolved, at platform, wall error, host bool, o outing) 
 	case o.excluded && stays == "":
 		g.Field, g.Reason = "commands.excluded", "commands.excluded matches every command of the line"
 	case wall == nil:
-		return Gate{Place: InWall, Reason: res.Reason + stays}
+		return Gate{Place: Sandboxed, Reason: res.Reason + stays}
 	case res.FailIfUnavailable:
 		g.Field, g.Reason = "failIfUnavailable", "the wall cannot be built and failIfUnavailable is true"
 		return g
@@ -97,15 +97,15 @@ func passage(res config.Resolved, at platform, wall error, host bool, o outing) 
 	case !host:
 		g.Reason += ", and this program cannot run commands without a wall"
 	default:
-		g.Place, g.Reason = OnHost, g.Reason+", and commands.allowUnsandboxed is true"
+		g.Place, g.Reason = Unsandboxed, g.Reason+", and commands.allowUnsandboxed is true"
 	}
 	return g
 }
 
-// passage is where the commands of res run as far as settings decide.
-func (m *Manager) passage(res config.Resolved) Gate {
+// placement is where the commands of res run as far as settings decide.
+func (m *Manager) placement(res config.Resolved) Gate {
 	_, noHost := m.providers.Get(hostName)
-	return passage(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil, outing{})
+	return placement(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil, outing{})
 }
 
 // refusal is the error for commands that run nowhere. Where a wall was wanted
@@ -135,28 +135,28 @@ type place struct {
 // that runs outside of a sandbox.
 func (m *Manager) enter(ctx context.Context, res config.Resolved, o outing, i intent) (place, error) {
 	host, noHost := m.providers.Get(hostName)
-	g := passage(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil, o)
+	g := placement(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil, o)
 	var p sandbox.Provider
 	var why string
 	var wall error
-	if g.Place == InWall || g.Place == Nowhere && i == observe {
+	if g.Place == Sandboxed || g.Place == Refused && i == observe {
 		p, why, wall = m.choose(ctx, res)
-		if wall == nil && g.Place == InWall && !res.FailIfUnavailable {
+		if wall == nil && g.Place == Sandboxed && !res.FailIfUnavailable {
 			wall = probe(ctx, p, res.ProviderOptions)
 		}
-		if g.Place == InWall && sandbox.CodeOf(wall) == sandbox.CodeUnavailable {
-			g = passage(res, platform{runtime.GOOS, m.host.WSL}, wall, noHost == nil, o)
+		if g.Place == Sandboxed && sandbox.CodeOf(wall) == sandbox.CodeUnavailable {
+			g = placement(res, platform{runtime.GOOS, m.host.WSL}, wall, noHost == nil, o)
 		}
 	}
 	switch {
-	case g.Place == OnHost:
+	case g.Place == Unsandboxed:
 		if i == effects {
 			m.log.Warnf("commands of session %q run on the host without a wall: %s", res.Session, g.Reason)
 		}
 		return place{host, g.Reason, g}, nil
 	case wall != nil:
 		return place{gate: g}, wall
-	case g.Place == Nowhere && i == effects:
+	case g.Place == Refused && i == effects:
 		return place{gate: g}, g.refusal(nil)
 	}
 	return place{p, why, g}, nil

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
-// TestPassage checks which calls may run without a sandbox: only those that two
+// TestPlacement checks which calls may run without a sandbox: only those that two
 // settings permit to.
-func TestPassage(t *testing.T) {
+func TestPlacement(t *testing.T) {
 	missing := errors.New("no bubblewrap")
 	tests := []struct {
 		name, settings string
@@ -24,34 +24,34 @@ func TestPassage(t *testing.T) {
 		wsl            bool
 		call           outing
 	}{
-		{"defaults", ``, nil, false, InWall, "", "mode is all", false, outing{}},
-		{"defaults, no wall", ``, missing, false, Nowhere, "failIfUnavailable", "failIfUnavailable is true", false, outing{}},
-		{"allowed, with a wall", `"commands": {"allowUnsandboxed": true}`, nil, false, InWall, "", "mode is all", false, outing{}},
-		{"allowed, no wall", `"commands": {"allowUnsandboxed": true}`, missing, false, Nowhere, "failIfUnavailable", "failIfUnavailable is true", false, outing{}},
-		{"need not be, no wall", `"failIfUnavailable": false`, missing, false, Nowhere, "failIfUnavailable", "allowUnsandboxed is false", false, outing{}},
-		{"need not be and allowed, no wall", `"failIfUnavailable": false, "commands": {"allowUnsandboxed": true}`, missing, false, OnHost, "failIfUnavailable", "no bubblewrap", false, outing{}},
-		{"need not be and allowed, with a wall", `"failIfUnavailable": false, "commands": {"allowUnsandboxed": true}`, nil, false, InWall, "", "", false, outing{}},
-		{"not enabled", `"enabled": false`, nil, false, Nowhere, "enabled", "allowUnsandboxed is false", false, outing{}},
-		{"not enabled, no wall either", `"enabled": false`, missing, false, Nowhere, "enabled", "enabled is false", false, outing{}},
-		{"not enabled and allowed", `"enabled": false, "commands": {"allowUnsandboxed": true}`, nil, false, OnHost, "enabled", "enabled is false", false, outing{}},
-		{"off and allowed", `"mode": "off", "commands": {"allowUnsandboxed": true}`, nil, false, OnHost, "mode", "mode is off", false, outing{}},
-		{"main session and allowed", `"mode": "non-main", "commands": {"allowUnsandboxed": true}`, nil, false, OnHost, "mode", "main session", false, outing{}},
-		{"platform", `"enabledPlatforms": ["darwin"]`, nil, false, Nowhere, "enabledPlatforms", "does not name linux", false, outing{}},
-		{"in windows", `"enabledPlatforms": ["wsl"]`, nil, false, InWall, "", "", true, outing{}},
-		{"in windows, linux alone", `"enabledPlatforms": ["linux"]`, nil, false, Nowhere, "enabledPlatforms", "does not name wsl", true, outing{}},
-		{"not in windows", `"enabledPlatforms": ["wsl"]`, nil, false, Nowhere, "enabledPlatforms", "does not name linux", false, outing{}},
-		{"platform and allowed", `"enabledPlatforms": ["darwin"], "commands": {"allowUnsandboxed": true}`, nil, false, OnHost, "enabledPlatforms", "does not name linux", false, outing{}},
-		{"allowed, and no way", `"enabled": false, "commands": {"allowUnsandboxed": true}`, nil, true, Nowhere, "enabled", "cannot run commands without a wall", false, outing{}},
-		{"excluded", ``, nil, false, InWall, "", "commands.excluded matches, but commands.allowUnsandboxed is false", false, outing{excluded: true}},
-		{"excluded and allowed", `"commands": {"allowUnsandboxed": true}`, nil, false, OnHost, "commands.excluded", "matches every command", false, outing{excluded: true}},
-		{"excluded and allowed, no wall", `"commands": {"allowUnsandboxed": true}`, missing, false, OnHost, "commands.excluded", "matches every command", false, outing{excluded: true}},
-		{"excluded and allowed, and no way", `"commands": {"allowUnsandboxed": true}`, nil, true, InWall, "", "cannot run commands without a wall", false, outing{excluded: true}},
-		{"excluded, no wall", ``, missing, false, Nowhere, "failIfUnavailable", "failIfUnavailable is true", false, outing{excluded: true}},
-		{"asked for", ``, nil, false, Nowhere, "dangerouslyDisableSandbox", "allowUnsandboxed is false", false, outing{asked: true}},
-		{"asked for and excluded", ``, nil, false, Nowhere, "dangerouslyDisableSandbox", "allowUnsandboxed is false", false, outing{asked: true, excluded: true}},
-		{"asked for and allowed", `"commands": {"allowUnsandboxed": true}`, nil, false, OnHost, "dangerouslyDisableSandbox", "allowUnsandboxed is true", false, outing{asked: true}},
-		{"asked for and allowed, and no way", `"commands": {"allowUnsandboxed": true}`, nil, true, Nowhere, "dangerouslyDisableSandbox", "cannot run commands without a wall", false, outing{asked: true}},
-		{"asked for, not enabled", `"enabled": false`, nil, false, Nowhere, "enabled", "allowUnsandboxed is false", false, outing{asked: true}},
+		{"defaults", ``, nil, false, Sandboxed, "", "mode is all", false, outing{}},
+		{"defaults, no wall", ``, missing, false, Refused, "failIfUnavailable", "failIfUnavailable is true", false, outing{}},
+		{"allowed, with a wall", `"commands": {"allowUnsandboxed": true}`, nil, false, Sandboxed, "", "mode is all", false, outing{}},
+		{"allowed, no wall", `"commands": {"allowUnsandboxed": true}`, missing, false, Refused, "failIfUnavailable", "failIfUnavailable is true", false, outing{}},
+		{"need not be, no wall", `"failIfUnavailable": false`, missing, false, Refused, "failIfUnavailable", "allowUnsandboxed is false", false, outing{}},
+		{"need not be and allowed, no wall", `"failIfUnavailable": false, "commands": {"allowUnsandboxed": true}`, missing, false, Unsandboxed, "failIfUnavailable", "no bubblewrap", false, outing{}},
+		{"need not be and allowed, with a wall", `"failIfUnavailable": false, "commands": {"allowUnsandboxed": true}`, nil, false, Sandboxed, "", "", false, outing{}},
+		{"not enabled", `"enabled": false`, nil, false, Refused, "enabled", "allowUnsandboxed is false", false, outing{}},
+		{"not enabled, no wall either", `"enabled": false`, missing, false, Refused, "enabled", "enabled is false", false, outing{}},
+		{"not enabled and allowed", `"enabled": false, "commands": {"allowUnsandboxed": true}`, nil, false, Unsandboxed, "enabled", "enabled is false", false, outing{}},
+		{"off and allowed", `"mode": "off", "commands": {"allowUnsandboxed": true}`, nil, false, Unsandboxed, "mode", "mode is off", false, outing{}},
+		{"main session and allowed", `"mode": "non-main", "commands": {"allowUnsandboxed": true}`, nil, false, Unsandboxed, "mode", "main session", false, outing{}},
+		{"platform", `"enabledPlatforms": ["darwin"]`, nil, false, Refused, "enabledPlatforms", "does not name linux", false, outing{}},
+		{"in windows", `"enabledPlatforms": ["wsl"]`, nil, false, Sandboxed, "", "", true, outing{}},
+		{"in windows, linux alone", `"enabledPlatforms": ["linux"]`, nil, false, Refused, "enabledPlatforms", "does not name wsl", true, outing{}},
+		{"not in windows", `"enabledPlatforms": ["wsl"]`, nil, false, Refused, "enabledPlatforms", "does not name linux", false, outing{}},
+		{"platform and allowed", `"enabledPlatforms": ["darwin"], "commands": {"allowUnsandboxed": true}`, nil, false, Unsandboxed, "enabledPlatforms", "does not name linux", false, outing{}},
+		{"allowed, and no way", `"enabled": false, "commands": {"allowUnsandboxed": true}`, nil, true, Refused, "enabled", "cannot run commands without a wall", false, outing{}},
+		{"excluded", ``, nil, false, Sandboxed, "", "commands.excluded matches, but commands.allowUnsandboxed is false", false, outing{excluded: true}},
+		{"excluded and allowed", `"commands": {"allowUnsandboxed": true}`, nil, false, Unsandboxed, "commands.excluded", "matches every command", false, outing{excluded: true}},
+		{"excluded and allowed, no wall", `"commands": {"allowUnsandboxed": true}`, missing, false, Unsandboxed, "commands.excluded", "matches every command", false, outing{excluded: true}},
+		{"excluded and allowed, and no way", `"commands": {"allowUnsandboxed": true}`, nil, true, Sandboxed, "", "cannot run commands without a wall", false, outing{excluded: true}},
+		{"excluded, no wall", ``, missing, false, Refused, "failIfUnavailable", "failIfUnavailable is true", false, outing{excluded: true}},
+		{"asked for", ``, nil, false, Refused, "dangerouslyDisableSandbox", "allowUnsandboxed is false", false, outing{asked: true}},
+		{"asked for and excluded", ``, nil, false, Refused, "dangerouslyDisableSandbox", "allowUnsandboxed is false", false, outing{asked: true, excluded: true}},
+		{"asked for and allowed", `"commands": {"allowUnsandboxed": true}`, nil, false, Unsandboxed, "dangerouslyDisableSandbox", "allowUnsandboxed is true", false, outing{asked: true}},
+		{"asked for and allowed, and no way", `"commands": {"allowUnsandboxed": true}`, nil, true, Refused, "dangerouslyDisableSandbox", "cannot run commands without a wall", false, outing{asked: true}},
+		{"asked for, not enabled", `"enabled": false`, nil, false, Refused, "enabled", "allowUnsandboxed is false", false, outing{asked: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestPassage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g := passage(res, platform{"linux", tt.wsl}, tt.wall, !tt.noHost, tt.call)
+			g := placement(res, platform{"linux", tt.wsl}, tt.wall, !tt.noHost, tt.call)
 			if g.Place != tt.want || g.Field != tt.field || !strings.Contains(g.Reason, tt.reason) {
 				t.Errorf("got %+v", g)
 			}

@@ -117,7 +117,7 @@ func (m *Manager) clear(c *call, held holdings) error {
 		return err
 	}
 	err = m.bring(ctx, a, func(l *live) error {
-		if l.want.gate.Place != InWall { // what has these names on the host was never ours
+		if l.want.gate.Place != Sandboxed { // what has these names on the host was never ours
 			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "release temporary space", Field: l.want.gate.Field,
 				Message: "the session is in no sandbox any more, so its temporary space stays there for now: " + l.want.gate.Reason}
 		}

@@ -21,7 +21,7 @@ var errNoHomes = errors.New("this program keeps none there")
 // homeDir returns the host folder of the home of the sandbox at, where that
 // lies on the disk, and why it lies where it does. Only sandboxes with an image
 // have such a home: what runs programs of the host has a home in memory.
-func (m *Manager) homeDir(res config.Resolved, p sandbox.Provider, at berth) (dir, reason string, err error) {
+func (m *Manager) homeDir(res config.Resolved, p sandbox.Provider, at hostIdentity) (dir, reason string, err error) {
 	possible := errNoHomes
 	switch {
 	case !p.Features().Images:
@@ -74,8 +74,8 @@ func homeError(err error) error {
 
 // removeHome removes the home on the disk of the sandbox at the berth of that
 // name, if it has one. The sandbox is gone.
-func (m *Manager) removeHome(ctx context.Context, berth string) error {
-	return homeStores(m.homeStores).remove(ctx, berth)
+func (m *Manager) removeHome(ctx context.Context, hostIdentity string) error {
+	return homeStores(m.homeStores).remove(ctx, hostIdentity)
 }
 
 // homeStores returns the stores of homes that there are.
@@ -87,13 +87,13 @@ type homeStores func() ([]*workspace.Store, error)
 func (m *Manager) homeStoresOnce() homeStores { return sync.OnceValues(m.homeStores) }
 
 // remove removes the home at the berth of that name from the store that has it.
-func (h homeStores) remove(ctx context.Context, berth string) error {
+func (h homeStores) remove(ctx context.Context, hostIdentity string) error {
 	stores, err := h()
 	if err != nil {
 		return err
 	}
 	for _, store := range stores {
-		path, err := store.Path(berth)
+		path, err := store.Path(hostIdentity)
 		if err != nil {
 			return err
 		}

@@ -201,7 +201,7 @@ func TestEndedCall(t *testing.T) {
 func TestPanickingOperation(t *testing.T) {
 	t.Parallel()
 	c, _ := onLocal(t, "")
-	c.ctl.Control.Witness = panicking{}
+	c.ctl.Control.Recorder = panicking{}
 	op := c.operation(write("a"))
 	func() {
 		defer func() {

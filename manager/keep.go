@@ -225,7 +225,7 @@ func (m *Manager) usableBy(res config.Resolved) (u Usable, err error) {
 	if u.policy, err = config.ToolPolicy(res); err != nil {
 		return Usable{}, err
 	}
-	g := m.passage(res)
+	g := m.placement(res)
 	u.Place, u.Reason = g.Place, g.Reason
 	return u, nil
 }

@@ -25,8 +25,8 @@ type live struct {
 	scratch  bool                // the workspace is ours, not the agent's own folder
 	egress   sandbox.EgressRules // for the commands of this call
 	ways     *ways               // nil outside of walls
-	seen     *testimony          // of this call, for the record; or nil
-	spent    *spending           // of this call, by who pays for it; or nil
+	seen     *outputDigest       // of this call, for the record; or nil
+	spent    *usage              // of this call, by who pays for it; or nil
 	counted  *count              // of this call, for metrics; or nil
 	shell    *Shell              // whose line the command is; or nil
 	handle   *handle             // nil outside of walls

@@ -172,8 +172,8 @@ type Manager struct {
 	freezer *freezer
 	pool    *slots
 	grants  *grants
-	names   *standing[string] // see Name
-	usables *standing[Usable] // see Usable
+	names   *settingsCache[string] // see Name
+	usables *settingsCache[Usable] // see Usable
 
 	// writable are the folders that settings let sandboxes write to, as they
 	// are spelled. Not to be changed.

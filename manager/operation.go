@@ -112,7 +112,7 @@ func (o *order) run(ctx context.Context) (metered, error) {
 		return o.refuse(ctx, err)
 	}
 	require := o.admission.res.RequireEvidence
-	entry, err := o.c.Witness.Begin(ctx, o.beginning(), require)
+	entry, err := o.c.Recorder.Begin(ctx, o.beginning(), require)
 	if err = gaveUp(ctx, err); err != nil {
 		return metered{Performed: o.finish(Performed{}, err)}, err
 	}
@@ -325,7 +325,7 @@ func (o *order) keep() int64 {
 func (o *order) refuse(ctx context.Context, err error) (metered, error) {
 	require := o.admission != nil && o.admission.res.RequireEvidence
 	done := metered{Performed: o.finish(Performed{}, err)}
-	if lost := o.c.Witness.Refused(ctx, o.beginning(), o.ending(done, err), require); lost != nil {
+	if lost := o.c.Recorder.Refused(ctx, o.beginning(), o.ending(done, err), require); lost != nil {
 		o.m.log.WithError(lost).Warn("a refusal is not on record")
 	}
 	return done, err

@@ -114,9 +114,9 @@ func TestRunsOutside(t *testing.T) {
 			}
 			e, err := m.Explain(context.Background(), someone, nil, manager.Questions{})
 			must(t, err)
-			want := map[string]manager.Place{"host": manager.OnHost, "local": manager.InWall}[tt.where]
+			want := map[string]manager.Place{"host": manager.Unsandboxed, "local": manager.Sandboxed}[tt.where]
 			if want == "" {
-				want = manager.Nowhere
+				want = manager.Refused
 			}
 			if e.Gate.Place != want || e.Gate.Reason == "" {
 				t.Errorf("explained: %+v", e.Gate)

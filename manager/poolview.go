@@ -186,7 +186,7 @@ func (m *Manager) slotProvider(ctx context.Context, name string) (sandbox.Provid
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := b.(berthed); !ok {
+		if _, ok := b.(identified); !ok {
 			continue
 		}
 		_, err = b.Inspect(ctx, name)

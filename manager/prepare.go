@@ -21,7 +21,7 @@ func (m *Manager) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 		return err
 	}
 	own := workspace.Owner{UID: s.UID, GID: s.GID}
-	if _, err := store.Ensure(ctx, w.berth, own, w.quota); err != nil {
+	if _, err := store.Ensure(ctx, w.hostIdentity, own, w.quota); err != nil {
 		return err
 	}
 	return m.seed(ctx, w, store, own)
@@ -41,7 +41,7 @@ func (m *Manager) seed(ctx context.Context, w *want, store *workspace.Store, own
 	if w.agentDir == "" {
 		return nil
 	}
-	report, err := store.Seed(ctx, w.berth, w.agentDir, own)
+	report, err := store.Seed(ctx, w.hostIdentity, w.agentDir, own)
 	for _, s := range report.Skipped {
 		m.log.WithField("sandbox", w.spec.Name).Warnf("not seeded: %s: %s", termsafe.Line(s.Path), s.Reason)
 	}

@@ -59,8 +59,8 @@ func (m *Manager) sweepHost(ctx context.Context) error {
 	return errs
 }
 
-// A broom carries what one sweep needs.
-type broom struct {
+// A sweeper carries what one sweep needs.
+type sweeper struct {
 	m     *Manager
 	o     PruneOptions
 	grace time.Duration
@@ -73,7 +73,7 @@ type broom struct {
 }
 
 func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration) (Pruned, error) {
-	b := &broom{m: m, o: o, grace: grace, rules: map[string]prune.Rules{}, homes: m.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
+	b := &sweeper{m: m, o: o, grace: grace, rules: map[string]prune.Rules{}, homes: m.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
 	records, problems, err := m.records.List("")
 	if err != nil {
 		return b.out, err
@@ -150,7 +150,7 @@ func (m *Manager) recordOf(info sandbox.Info) registry.Record {
 
 // sweep plans for each agent's sandboxes by that agent's rules, and for
 // those that no record names, and carries the plans out.
-func (b *broom) sweep(ctx context.Context, p sandbox.Provider, records []registry.Record, infos []sandbox.Info) error {
+func (b *sweeper) sweep(ctx context.Context, p sandbox.Provider, records []registry.Record, infos []sandbox.Info) error {
 	groups := map[string][]registry.Record{}
 	var slots []registry.Record
 	for _, r := range records {
@@ -194,7 +194,7 @@ func (b *broom) sweep(ctx context.Context, p sandbox.Provider, records []registr
 	return slotsErr
 }
 
-func (b *broom) plan(p sandbox.Provider, rules prune.Rules, infos []sandbox.Info, records []registry.Record) []prune.Removal {
+func (b *sweeper) plan(p sandbox.Provider, rules prune.Rules, infos []sandbox.Info, records []registry.Record) []prune.Removal {
 	return prune.Plan(prune.Input{
 		Instance: b.m.state.Instance(), Provider: p.Name(), Known: true, Live: infos, Records: records,
 		Rules: rules, Leased: b.m.leased, Now: b.m.now(),
@@ -202,7 +202,7 @@ func (b *broom) plan(p sandbox.Provider, rules prune.Rules, infos []sandbox.Info
 }
 
 // rulesOf are the rules of an agent's settings with the options laid over.
-func (b *broom) rulesOf(agent string) (prune.Rules, error) {
+func (b *sweeper) rulesOf(agent string) (prune.Rules, error) {
 	if r, ok := b.rules[agent]; ok {
 		return r, nil
 	}
@@ -227,7 +227,7 @@ func (m *Manager) resolveAgent(agent string) (config.Resolved, error) {
 }
 
 // carryOut applies a plan and notes the result.
-func (b *broom) carryOut(ctx context.Context, p sandbox.Provider, plan []prune.Removal) {
+func (b *sweeper) carryOut(ctx context.Context, p sandbox.Provider, plan []prune.Removal) {
 	if b.o.DryRun {
 		for _, r := range plan {
 			b.out.Removed = append(b.out.Removed, b.removed(p, r))
@@ -246,7 +246,7 @@ func (b *broom) carryOut(ctx context.Context, p sandbox.Provider, plan []prune.R
 }
 
 // removed returns the report of a removal by p.
-func (b *broom) removed(p sandbox.Provider, r prune.Removal) Removed {
+func (b *sweeper) removed(p sandbox.Provider, r prune.Removal) Removed {
 	out := Removed{Name: r.Name, Reason: reasonOf(r)}
 	if b.both[r.Name] {
 		out.Provider = p.Name()
@@ -257,7 +257,7 @@ func (b *broom) removed(p sandbox.Provider, r prune.Removal) Removed {
 func reasonOf(r prune.Removal) string { return string(r.Reason) + ": " + r.Detail }
 
 // sweepOne removes one sandbox with what belongs to it on the host.
-func (b *broom) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Removal) error {
+func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Removal) error {
 	m := b.m
 	if r.Kind == sandbox.KindPool {
 		return m.removeSlot(ctx, p, r.Name)
@@ -268,9 +268,9 @@ func (b *broom) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remova
 	if err != nil {
 		return err
 	}
-	berth := r.Name
+	hostIdentity := r.Name
 	if claimed {
-		berth = claim.Slot
+		hostIdentity = claim.Slot
 	}
 	if r.Reason != prune.Missing {
 		if err := p.Remove(ctx, r.Name); err != nil {
@@ -278,14 +278,14 @@ func (b *broom) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remova
 		}
 	}
 	if p.Features().Images { // other providers have homes in memory
-		if err := b.homes.remove(ctx, berth); err != nil {
+		if err := b.homes.remove(ctx, hostIdentity); err != nil {
 			return err
 		}
 	}
 	if m.another(p, r.Kind, r.Name) {
 		return nil // what is on the host belongs to that one, too
 	}
-	if err := m.state.RemoveSocketDir(berth); err != nil {
+	if err := m.state.RemoveSocketDir(hostIdentity); err != nil {
 		return err
 	}
 	if b.o.Workspaces && r.Record != nil {
@@ -296,7 +296,7 @@ func (b *broom) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remova
 	if !claimed {
 		return nil
 	}
-	return m.leaveBerth(r.Name)
+	return m.leaveIdentity(r.Name)
 }
 
 // removeScratch removes the scratch workspace of the sandbox name. Any other
@@ -311,18 +311,18 @@ func (m *Manager) removeScratch(ctx context.Context, agent, name, path string) e
 	if err != nil {
 		return err
 	}
-	berth, err := home(m.records, name)
+	hostIdentity, err := home(m.records, name)
 	if err != nil {
 		return err
 	}
-	own, err := store.Path(berth)
+	own, err := store.Path(hostIdentity)
 	if err != nil || own != path {
 		return err
 	}
 	if err := store.Remove(ctx, path); err != nil {
 		return err
 	}
-	return m.leaveBerth(name)
+	return m.leaveIdentity(name)
 }
 
 func (m *Manager) leased(name string) bool {

@@ -15,7 +15,7 @@ import (
 // its container is gone; and when the pool does not want it any more. The
 // keeper of the pool does the last by Refill. planSlots leaves out slots that
 // are claimed.
-func (b *broom) planSlots(ctx context.Context, p sandbox.Provider, slots []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
+func (b *sweeper) planSlots(ctx context.Context, p sandbox.Provider, slots []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
 	var plan []prune.Removal
 	var free []registry.Record
 	for _, r := range slots {
@@ -46,7 +46,7 @@ func (b *broom) planSlots(ctx context.Context, p sandbox.Provider, slots []regis
 
 // unwanted are the free slots that the next Refill would remove. Without an
 // answer to what is wanted there are none.
-func (b *broom) unwanted(ctx context.Context, free []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
+func (b *sweeper) unwanted(ctx context.Context, free []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
 	wants, partial, err := newSnapshot(b.m).m.findPoolWants(ctx, b.m.current())
 	if err != nil || partial {
 		return nil, err

@@ -53,9 +53,9 @@ func reaches(o *outward) {
 	}
 }
 
-// TestBlockedByTheWayOut holds that a command which fails because of a refusal
+// TestBlockedByEgress holds that a command which fails because of a refusal
 // is blocked, with the host and the rule, and one that succeeds is not.
-func TestBlockedByTheWayOut(t *testing.T) {
+func TestBlockedByEgress(t *testing.T) {
 	t.Parallel()
 	onWalls(t, func(o *outward) {
 		r, err := o.try(o.allowing(internet.Files), o.get(internet.Other, "/"))
@@ -118,8 +118,8 @@ func TestRulesAreLive(t *testing.T) {
 	})
 }
 
-// TestNoWayOutByDefault holds that nothing is opened where nothing is allowed.
-func TestNoWayOutByDefault(t *testing.T) {
+// TestNoEgressByDefault holds that nothing is opened where nothing is allowed.
+func TestNoEgressByDefault(t *testing.T) {
 	t.Parallel()
 	onWalls(t, func(o *outward) {
 		r, err := o.try(nil, "env; cat /proc/net/tcp")

@@ -329,7 +329,7 @@ func (m *Manager) poolWant(ctx context.Context, res config.Resolved) (*poolWant,
 	if err != nil {
 		return nil, "", err
 	}
-	if _, ok := at.provider.(berthed); !ok || at.gate.Place != InWall {
+	if _, ok := at.provider.(identified); !ok || at.gate.Place != Sandboxed {
 		return nil, "", nil
 	}
 	w, err := m.describe(ctx, res, at.provider, sketch)
@@ -398,7 +398,7 @@ func (m *Manager) startSlot(ctx context.Context, from poolWant) error {
 // describeSlot is what a slot is made from: what its sandboxes are, without
 // what they get late. Nothing is seeded into it.
 func (m *Manager) describeSlot(ctx context.Context, from poolWant, name string) (*want, error) {
-	at := slotBerth(name, m.state.Instance(), "")
+	at := slotIdentity(name, m.state.Instance(), "")
 	return m.describeAt(ctx, from.res, from.provider, at, effects, func(w *want) {
 		s := &w.spec
 		s.Name, s.Kind = name, sandbox.KindPool

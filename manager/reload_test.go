@@ -99,7 +99,7 @@ func TestExplainFollowsTheFile(t *testing.T) {
 func TestBrokenFileChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newReloading(t, settingsWith(`"commands": {"block": ["reach:*"]}`))
-	told := func() int { return strings.Count(r.log.String(), "cannot be read again") }
+	reported := func() int { return strings.Count(r.log.String(), "cannot be read again") }
 	for i, text := range []string{`{"agents": `, `{"agents": {"lits": []}}`} {
 		r.write(text)
 		for range 3 {
@@ -107,7 +107,7 @@ func TestBrokenFileChangesNothing(t *testing.T) {
 				t.Errorf("with %s: %v", text, err)
 			}
 		}
-		if n := told(); n != i+1 {
+		if n := reported(); n != i+1 {
 			t.Errorf("the log was told %d times of %d problems: %s", n, i+1, r.log)
 		}
 	}
@@ -118,7 +118,7 @@ func TestBrokenFileChangesNothing(t *testing.T) {
 	if err := r.judged(r.m, []string{"reach"}); sandbox.CodeOf(err) != sandbox.CodeDenyTool {
 		t.Errorf("without the file: %v", err)
 	}
-	if told() != 3 || !strings.Contains(r.log.String(), "was removed") {
+	if reported() != 3 || !strings.Contains(r.log.String(), "was removed") {
 		t.Errorf("the log does not tell of the file that is gone: %s", r.log)
 	}
 	r.write(settingsWith(`"tools": {"deny": ["cron"]}`))

@@ -42,25 +42,25 @@ func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 		return err
 	}
 	m.gone(name)
-	berth, err := home(m.records, name)
+	hostIdentity, err := home(m.records, name)
 	if err != nil {
 		return err
 	}
 	if p.Features().Images { // other providers have homes in memory
-		if err := m.removeHome(ctx, berth); err != nil {
+		if err := m.removeHome(ctx, hostIdentity); err != nil {
 			return err
 		}
 	}
 	if m.another(p, kind, name) {
 		return m.records.Of(p.Name()).Delete(kind, name) // what is on the host belongs to that one, too
 	}
-	if err := m.state.RemoveSocketDir(berth); err != nil {
+	if err := m.state.RemoveSocketDir(hostIdentity); err != nil {
 		m.log.WithError(err).Warn("cannot remove the socket folder")
 	}
 	if err := m.records.Of(p.Name()).Delete(kind, name); err != nil {
 		return err
 	}
-	return m.leaveBerth(name)
+	return m.leaveIdentity(name)
 }
 
 // another reports whether a provider other than p has a sandbox of that name on

@@ -14,22 +14,22 @@ import (
 
 // A want is what a request asks for, ready to be compared with what exists.
 type want struct {
-	res        config.Resolved
-	settings   *config.Settings // that res was made from; nil where nothing is opened
-	spec       sandbox.Spec
-	hash       string
-	provider   sandbox.Provider
-	why        string // why this provider
-	gate       Gate
-	berth      string     // by which name container and workspace are known
-	sketch     bool       // spec names a user and folders that may not be there: for a slot of the pool
-	began      time.Time  // when a slot of the pool was looked for
-	miss       *pool.Miss // why no slot of the pool is claimed, where settings keep one; or nil
-	shape      string     // of the slots that it could have been, where one was looked for
-	agentDir   string     // canonical folder of the agent, to seed from; may be empty
-	quota      int64      // bytes of the scratch workspace; 0 is unbounded
-	homeReason string     // why the home lies where it does
-	warned     []string   // what the gate warns about in the command
+	res          config.Resolved
+	settings     *config.Settings // that res was made from; nil where nothing is opened
+	spec         sandbox.Spec
+	hash         string
+	provider     sandbox.Provider
+	why          string // why this provider
+	gate         Gate
+	hostIdentity string     // by which name container and workspace are known
+	sketch       bool       // spec names a user and folders that may not be there: for a slot of the pool
+	began        time.Time  // when a slot of the pool was looked for
+	miss         *pool.Miss // why no slot of the pool is claimed, where settings keep one; or nil
+	shape        string     // of the slots that it could have been, where one was looked for
+	agentDir     string     // canonical folder of the agent, to seed from; may be empty
+	quota        int64      // bytes of the scratch workspace; 0 is unbounded
+	homeReason   string     // why the home lies where it does
+	warned       []string   // what the gate warns about in the command
 
 	// egress are the rules for hosts that hold for the commands of this call,
 	// also where those in spec are older.
@@ -103,7 +103,7 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 	if err != nil {
 		return nil, err
 	}
-	at, err := m.berthOf(name, m.owner(res))
+	at, err := m.identityOf(name, m.owner(res))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 }
 
 // describeAt is describe for the berth at, after change.
-func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox.Provider, at berth, i intent, change func(*want)) (_ *want, err error) {
+func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox.Provider, at hostIdentity, i intent, change func(*want)) (_ *want, err error) {
 	if err := provider.Trouble(p); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox
 	if err != nil {
 		return nil, err
 	}
-	w := &want{res: res, provider: p, berth: at.name, sketch: i == sketch, agentDir: agentDir, quota: int64(res.WorkspaceQuota), homeReason: f.HomeReason}
+	w := &want{res: res, provider: p, hostIdentity: at.name, sketch: i == sketch, agentDir: agentDir, quota: int64(res.WorkspaceQuota), homeReason: f.HomeReason}
 	if w.spec, err = config.BuildSpec(res, f); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Of returns the containers of browsers that m keeps.
-func Of(m *Manager) display.House { return house{m} }
+func Of(m *Manager) display.Backend { return house{m} }
 
 type house struct{ m *Manager }
 

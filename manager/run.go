@@ -43,7 +43,7 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 		if err := l.spent.only(budget.Calls, budget.WallMs); err != nil {
 			return err
 		}
-		if l.want.gate.Place != InWall {
+		if l.want.gate.Place != Sandboxed {
 			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "lend", Field: l.want.gate.Field, Message: "this session has no sandbox: " + l.want.gate.Reason}
 		}
 		return fn(l.Sandbox, l.spec)
@@ -55,7 +55,7 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 	counted := m.counting(req, grant.DomainProc, req.resource(), grant.EffectProcess)
 	defer func() { counted.end(err) }()
 	a, err := m.admit(ctx, req, call)
-	var spent *spending
+	var spent *usage
 	if err == nil {
 		spent, err = m.spend(ctx, firstOf(req))
 	}
@@ -64,7 +64,7 @@ func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func
 		return err
 	}
 	ctx = spent.context(ctx)
-	return spent.end(m.witnessed(ctx, a, func(t *testimony) error {
+	return spent.end(m.witnessed(ctx, a, func(t *outputDigest) error {
 		return m.bring(ctx, a, func(l *live) error {
 			l.seen, l.spent, l.counted, counted.up = t, spent, counted, true
 			t.brought(l)
@@ -111,12 +111,12 @@ func (m *Manager) bring(ctx context.Context, a *admission, fn func(*live) error)
 	}
 	at, err := m.enter(ctx, a.res, r.outing, effects)
 	if err != nil {
-		if req.Unsandboxed && at.gate.Place == Nowhere && at.gate.Reason != "" {
+		if req.Unsandboxed && at.gate.Place == Refused && at.gate.Reason != "" {
 			m.tellEscape(ctx, r, at.gate)
 		}
 		return err
 	}
-	if err := m.consent(ctx, r, at.gate.Place == InWall); err != nil {
+	if err := m.consent(ctx, r, at.gate.Place == Sandboxed); err != nil {
 		return err
 	}
 	w, err := m.resolve(ctx, a.res, req.Flags, at, effects)
@@ -125,7 +125,7 @@ func (m *Manager) bring(ctx context.Context, a *admission, fn func(*live) error)
 	}
 	w.settings, w.warned = a.settings, r.judged.Warned()
 	m.pruneIfDue(ctx, w)
-	if w.gate.Place == OnHost {
+	if w.gate.Place == Unsandboxed {
 		return m.lendHost(ctx, w, req, fn)
 	}
 	live, err := m.ensure(ctx, w, req.MustExist)
@@ -236,7 +236,7 @@ func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) err
 		return err
 	}
 	at, err := m.enter(ctx, res, o, observe)
-	if err != nil || at.gate.Place != InWall {
+	if err != nil || at.gate.Place != Sandboxed {
 		return err // lend decides what then
 	}
 	if _, err = at.provider.Inspect(ctx, name); sandbox.IsNotFound(err) {

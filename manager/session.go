@@ -82,7 +82,7 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 		return s, err
 	}
 	s.Name, s.Created, s.Workspace, s.Sandbox = s.live.name(), s.live.created, workspaceOf(s.live.spec), s.live.Sandbox
-	if s.Place != InWall {
+	if s.Place != Sandboxed {
 		return s, nil
 	}
 	if s.Browser, err = m.sessionBrowser(ctx, a.res, req); err != nil {
@@ -96,7 +96,7 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 // stand makes the workspace ready and the sandbox stand: used, started, thawed,
 // made anew or made, as lifecycle decides.
 func (m *Manager) stand(ctx context.Context, w *want, req Request) (*live, error) {
-	if w.gate.Place == OnHost {
+	if w.gate.Place == Unsandboxed {
 		return m.openHost(ctx, w)
 	}
 	if req.MustExist {

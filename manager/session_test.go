@@ -20,7 +20,7 @@ func TestOpen(t *testing.T) {
 	s, err := m.Open(ctx, manager.Request{Who: who("whole")})
 	must(t, err)
 	defer s.Close()
-	if s.Place != manager.InWall || !s.Created || s.Browser != nil || s.Workspace == "" || s.Tools.Judge("exec").Verdict != policy.Allow {
+	if s.Place != manager.Sandboxed || !s.Created || s.Browser != nil || s.Workspace == "" || s.Tools.Judge("exec").Verdict != policy.Allow {
 		t.Errorf("%+v", s)
 	}
 	mustRun(t, m, "whole", "echo hello >note")
@@ -53,7 +53,7 @@ func TestOpen(t *testing.T) {
 		}
 		u, err := m.Usable(o, nil)
 		must(t, err)
-		if u.Place != manager.Nowhere || u.Reason == "" {
+		if u.Place != manager.Refused || u.Reason == "" {
 			t.Errorf("usable: %+v", u)
 		}
 	})
@@ -74,7 +74,7 @@ func TestFind(t *testing.T) {
 	mine.Tenant = "acme"
 	p, err := m.Ready(ctx, manager.Request{Who: mine})
 	must(t, err)
-	if !p.Created || p.Place != manager.InWall {
+	if !p.Created || p.Place != manager.Sandboxed {
 		t.Errorf("ready: %+v", p)
 	}
 	if again, err := m.Ready(ctx, manager.Request{Who: mine}); err != nil || again.Created || again.Name != p.Name {

@@ -162,7 +162,7 @@ func TestShellOfATool(t *testing.T) {
 	}
 	u, err := m.Usable(who("s"), nil)
 	must(t, err)
-	if u.Place != manager.InWall || u.Tool("exec").Verdict != policy.Deny || u.Tool("read").Verdict != policy.Allow {
+	if u.Place != manager.Sandboxed || u.Tool("exec").Verdict != policy.Deny || u.Tool("read").Verdict != policy.Allow {
 		t.Errorf("usable: %+v", u)
 	}
 }

@@ -27,7 +27,7 @@ type seat struct {
 // receives the request and carries it out when it is thawed; leave does not
 // wait for that.
 func (at *seat) leave() error {
-	_, err := farewell(func() bool { return at.handle != nil && at.frozen(at.handle) }, at.inner.Close)
+	_, err := drainAndClose(func() bool { return at.handle != nil && at.frozen(at.handle) }, at.inner.Close)
 	at.exit.end()
 	at.release()
 	return err
@@ -179,7 +179,7 @@ func export(ctx context.Context, in sandbox.Shell, env map[string]string) error 
 }
 
 // depart makes the shell ready to run a line in l.
-func (s *Shell) depart(ctx context.Context, l *live, req *Request) (departure, error) {
+func (s *Shell) depart(ctx context.Context, l *live, req *Request) (started, error) {
 	if err := s.settle(ctx, l, req); err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (m *Manager) syncSkills(ctx context.Context, l *live) error {
 	if err != nil {
 		return err
 	}
-	if own, err := store.Path(w.berth); err != nil || own != target {
+	if own, err := store.Path(w.hostIdentity); err != nil || own != target {
 		return err // a sandbox that is kept as it was made has an older workspace
 	}
 	turn, err := m.leases.Ensure(ctx, l.name())
@@ -63,7 +63,7 @@ func (m *Manager) syncSkills(ctx context.Context, l *live) error {
 		return err
 	}
 	defer turn.Release()
-	report, stamp, err := store.SyncSkills(ctx, w.berth, w.agentDir, workspace.Owner{UID: l.spec.UID, GID: l.spec.GID})
+	report, stamp, err := store.SyncSkills(ctx, w.hostIdentity, w.agentDir, workspace.Owner{UID: l.spec.UID, GID: l.spec.GID})
 	for _, s := range report.Skipped {
 		m.log.WithField("sandbox", l.name()).Warnf("skill not copied: %s: %s", termsafe.Line(s.Path), s.Reason)
 	}

@@ -307,9 +307,9 @@ func (m *Manager) clearSlot(ctx context.Context, p sandbox.Provider, name string
 	return m.records.Delete(sandbox.KindPool, name)
 }
 
-// leaveBerth removes the claim of a sandbox that is gone, when its workspace is
+// leaveIdentity removes the claim of a sandbox that is gone, when its workspace is
 // gone too: as long as there is one, the sandbox is to find it again.
-func (m *Manager) leaveBerth(name string) error {
+func (m *Manager) leaveIdentity(name string) error {
 	c, ok, err := m.records.ClaimOf(name)
 	if err != nil || !ok {
 		return err

@@ -15,9 +15,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
-// A spending meters what one call uses, for the account that is charged beside
+// A usage meters what one call uses, for the account that is charged beside
 // grants and settings. A nil one has no account, and counts nothing.
-type spending struct {
+type usage struct {
 	m     *Manager
 	meter *budget.Meter
 	ctx   context.Context // ends when something is used up
@@ -35,7 +35,7 @@ func (m *Manager) payer(ctx context.Context) (Payer, error) {
 // spend begins to count what a call uses that is done with ctx, of which first
 // is known beforehand. Where nothing is left of that it is refused, before
 // anything is made for it. end has to be called.
-func (m *Manager) spend(ctx context.Context, first budget.Amount) (*spending, error) {
+func (m *Manager) spend(ctx context.Context, first budget.Amount) (*usage, error) {
 	p, err := m.payer(ctx)
 	if err != nil || p.Source == nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (m *Manager) spend(ctx context.Context, first budget.Amount) (*spending, er
 	if err != nil {
 		return nil, err
 	}
-	return &spending{m: m, meter: count, ctx: ctx, bound: p.Bound}, nil
+	return &usage{m: m, meter: count, ctx: ctx, bound: p.Bound}, nil
 }
 
 // firstOf is what a request uses for being made: a call, and what goes in with
@@ -123,11 +123,11 @@ func (m *Manager) Unpaid(ctx context.Context) error {
 	if err != nil || p.Source == nil {
 		return err
 	}
-	return (&spending{bound: p.Bound}).only()
+	return (&usage{bound: p.Bound}).only()
 }
 
 // only refuses bounds on anything but kinds, also such that leave nothing.
-func (s *spending) only(kinds ...budget.Kind) error {
+func (s *usage) only(kinds ...budget.Kind) error {
 	if s == nil {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s *spending) only(kinds ...budget.Kind) error {
 }
 
 // context is the one that the call is carried out in, instead of ctx.
-func (s *spending) context(ctx context.Context) context.Context {
+func (s *usage) context(ctx context.Context) context.Context {
 	if s == nil {
 		return ctx
 	}
@@ -149,7 +149,7 @@ func (s *spending) context(ctx context.Context) context.Context {
 
 // within is ctx, ended also when something is used up. The returned function
 // must be called.
-func (s *spending) within(ctx context.Context) (context.Context, func()) {
+func (s *usage) within(ctx context.Context) (context.Context, func()) {
 	if s == nil {
 		return ctx, func() {}
 	}
@@ -162,7 +162,7 @@ func (s *spending) within(ctx context.Context) (context.Context, func()) {
 }
 
 // end settles what was used. It returns what why says of err.
-func (s *spending) end(err error) error {
+func (s *usage) end(err error) error {
 	if s == nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (s *spending) end(err error) error {
 // why is err, or in its place what has ended the call. A call that came to its
 // end all the same has succeeded where it was only slow; where it did not get
 // all the bytes or files that it wanted it has not.
-func (s *spending) why(err error) error {
+func (s *usage) why(err error) error {
 	if s == nil || s.ctx.Err() == nil {
 		return err
 	}
@@ -194,7 +194,7 @@ var wholeKinds = []string{"budget." + budget.BytesIn.String(), "budget." + budge
 
 // command has the streams of a command in l counted, and gets ready to count its
 // processor time where that has a bound: what cannot be counted is not begun.
-func (s *spending) command(l *live, c *sandbox.Command) (*stopwatch, error) {
+func (s *usage) command(l *live, c *sandbox.Command) (*stopwatch, error) {
 	if s == nil {
 		return nil, nil
 	}
@@ -220,7 +220,7 @@ func (s *spending) command(l *live, c *sandbox.Command) (*stopwatch, error) {
 	return w, nil
 }
 
-func (s *spending) counted(w io.Writer) io.Writer {
+func (s *usage) counted(w io.Writer) io.Writer {
 	if w == nil {
 		w = io.Discard
 	}
@@ -228,18 +228,18 @@ func (s *spending) counted(w io.Writer) io.Writer {
 }
 
 // files is the bridge with what is read and written through it counted.
-func (s *spending) files(b *fsbridge.Bridge) *fsbridge.Bridge {
+func (s *usage) files(b *fsbridge.Bridge) *fsbridge.Bridge {
 	if s == nil {
 		return b
 	}
-	return b.Paying(toll{s})
+	return b.Paying(meter{s})
 }
 
-// A toll is paid for files.
-type toll struct{ *spending }
+// A meter is paid for files.
+type meter struct{ *usage }
 
 // Open implements [fsbridge.Toll].
-func (t toll) Open() error {
+func (t meter) Open() error {
 	if t.ctx.Err() != nil {
 		return context.Cause(t.ctx)
 	}
@@ -247,10 +247,10 @@ func (t toll) Open() error {
 }
 
 // File implements [fsbridge.Toll].
-func (t toll) File() error { return t.meter.Add(budget.Files, 1) }
+func (t meter) File() error { return t.meter.Add(budget.Files, 1) }
 
 // Names implements [fsbridge.Toll].
-func (t toll) Names(out, in int64) error {
+func (t meter) Names(out, in int64) error {
 	if err := t.meter.Add(budget.BytesOut, out); err != nil {
 		return err
 	}
@@ -258,27 +258,27 @@ func (t toll) Names(out, in int64) error {
 }
 
 // In implements [fsbridge.Toll].
-func (t toll) In(r io.Reader) io.Reader { return t.meter.Reader(budget.BytesIn, r) }
+func (t meter) In(r io.Reader) io.Reader { return t.meter.Reader(budget.BytesIn, r) }
 
 // Out implements [fsbridge.Toll].
-func (t toll) Out(r io.Reader) io.Reader { return t.meter.Reader(budget.BytesOut, r) }
+func (t meter) Out(r io.Reader) io.Reader { return t.meter.Reader(budget.BytesOut, r) }
 
 // source is src with what comes from it counted as files that are written.
-func (s *spending) source(src media.Source) media.Source {
+func (s *usage) source(src media.Source) media.Source {
 	if s == nil {
 		return src
 	}
-	return paidSource{src, toll{s}}
+	return paidSource{src, meter{s}}
 }
 
 type paidSource struct {
 	media.Source
-	toll toll
+	meter meter
 }
 
 // Open implements [media.Source].
 func (p paidSource) Open(ctx context.Context, ref string) (io.ReadCloser, media.Info, error) {
-	if err := p.toll.File(); err != nil {
+	if err := p.meter.File(); err != nil {
 		return nil, media.Info{}, err
 	}
 	r, info, err := p.Source.Open(ctx, ref)
@@ -288,7 +288,7 @@ func (p paidSource) Open(ctx context.Context, ref string) (io.ReadCloser, media.
 	return struct {
 		io.Reader
 		io.Closer
-	}{p.toll.Out(r), r}, info, nil
+	}{p.meter.Out(r), r}, info, nil
 }
 
 // A stopwatch shows the processor time of a command with all that it has

@@ -50,7 +50,7 @@ func (m *Manager) StageFor(ctx context.Context, req Request, refs []string) ([]m
 	if err != nil {
 		return nil, err
 	}
-	if at.gate.Place != InWall {
+	if at.gate.Place != Sandboxed {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: opStage, Message: "this session has no sandbox whose workspace files could be staged in", Hint: "it runs on the host: " + at.gate.Reason}
 	}
 	spent, err := m.spend(ctx, budget.One(budget.Calls, 1))
@@ -85,7 +85,7 @@ func (m *Manager) declareStaging(ctx context.Context, a *admission, refs []strin
 }
 
 // stage does it, for an admitted call inside of walls.
-func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, spent *spending, refs []string) ([]media.Staged, error) {
+func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, spent *usage, refs []string) ([]media.Staged, error) {
 	from := config.MediaOf(a.settings, a.res.Tenant)
 	src, err := m.mediaSource(a.settings, from)
 	if err != nil {
@@ -145,7 +145,7 @@ func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, flag
 	if f.Listening, err = m.listening(); err != nil {
 		return none, err
 	}
-	at, err := m.berthOf(name, m.owner(res))
+	at, err := m.identityOf(name, m.owner(res))
 	if err != nil {
 		return none, err
 	}

@@ -6,15 +6,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// standingMost bounds for how many sessions a [standing] remembers.
-const standingMost = 256
+// settingsCacheMax bounds for how many sessions a [standing] remembers.
+const settingsCacheMax = 256
 
-// A standing caches what settings say of sessions, which changes with the
+// A settingsCache caches what settings say of sessions, which changes with the
 // settings alone: a client of a daemon needs it with each request, and laying
 // the settings over each other takes longer than the rest of the request. It is
 // safe for concurrent use. Callers share the cached values and must not change
 // them.
-type standing[T any] struct {
+type settingsCache[T any] struct {
 	mu       sync.Mutex
 	settings *config.Settings // that all that is known follows from
 	known    map[config.Who]T
@@ -22,7 +22,7 @@ type standing[T any] struct {
 
 // of returns what say makes of the settings for who, from memory where it has
 // said it of these settings before. An error is not remembered.
-func (s *standing[T]) of(settings *config.Settings, who config.Who, say func(config.Resolved) (T, error)) (T, error) {
+func (s *settingsCache[T]) of(settings *config.Settings, who config.Who, say func(config.Resolved) (T, error)) (T, error) {
 	s.mu.Lock()
 	v, ok := s.known[who]
 	ok = ok && s.settings == settings
@@ -36,7 +36,7 @@ func (s *standing[T]) of(settings *config.Settings, who config.Who, say func(con
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.settings != settings || s.known == nil || len(s.known) >= standingMost {
+	if s.settings != settings || s.known == nil || len(s.known) >= settingsCacheMax {
 		s.settings, s.known = settings, map[config.Who]T{}
 	}
 	s.known[who] = v

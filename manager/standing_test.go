@@ -25,7 +25,7 @@ func session(n int) config.Who {
 // TestStandingFollowsTheSettings holds that each settings are asked once for
 // each session, and that none are answered for by others.
 func TestStandingFollowsTheSettings(t *testing.T) {
-	var s standing[string]
+	var s settingsCache[string]
 	asked := 0
 	say := func(res config.Resolved) (string, error) {
 		asked++
@@ -54,18 +54,18 @@ func TestStandingFollowsTheSettings(t *testing.T) {
 }
 
 func TestStandingIsBounded(t *testing.T) {
-	var s standing[string]
+	var s settingsCache[string]
 	settings := parsed(t, "one-")
-	for i := range 3 * standingMost {
+	for i := range 3 * settingsCacheMax {
 		got, err := s.of(settings, session(i), func(res config.Resolved) (string, error) { return res.Session, nil })
-		if err != nil || got != session(i).Session || len(s.known) > standingMost {
+		if err != nil || got != session(i).Session || len(s.known) > settingsCacheMax {
 			t.Fatalf("%d: %q, %v, with %d known", i, got, err, len(s.known))
 		}
 	}
 }
 
 func TestStandingForgetsErrors(t *testing.T) {
-	var s standing[string]
+	var s settingsCache[string]
 	settings, boom := parsed(t, "one-"), errors.New("boom")
 	for range 2 {
 		if _, err := s.of(settings, session(1), func(config.Resolved) (string, error) { return "", boom }); !errors.Is(err, boom) {
@@ -80,7 +80,7 @@ func TestStandingForgetsErrors(t *testing.T) {
 // TestStandingWhileSettingsChange checks that no caller gets what follows from
 // other settings than those that it passed.
 func TestStandingWhileSettingsChange(t *testing.T) {
-	var s standing[string]
+	var s settingsCache[string]
 	all := []*config.Settings{parsed(t, "one-"), parsed(t, "two-")}
 	var wg sync.WaitGroup
 	for g := range 4 {

@@ -18,12 +18,12 @@ type statement struct {
 	a     *admission
 	entry Entry
 	start time.Time
-	seen  *testimony
+	seen  *outputDigest
 }
 
 // witnessed calls fn. It records a begin before and an end after it where the
 // settings require that for calls without a grant.
-func (m *Manager) witnessed(ctx context.Context, a *admission, fn func(*testimony) error) error {
+func (m *Manager) witnessed(ctx context.Context, a *admission, fn func(*outputDigest) error) error {
 	if !a.res.RecordsCommands() {
 		return fn(nil)
 	}
@@ -48,7 +48,7 @@ func (m *Manager) declare(ctx context.Context, a *admission, b evidence.Begin) (
 	if err != nil {
 		return nil, err
 	}
-	return &statement{m: m, a: a, entry: entry, start: m.now(), seen: &testimony{}}, nil
+	return &statement{m: m, a: a, entry: entry, start: m.now(), seen: &outputDigest{}}, nil
 }
 
 // end puts the end on record and returns the error of the call, which is that
@@ -68,7 +68,7 @@ func (s *statement) end(ctx context.Context, err error) error {
 
 // witness returns the recorder of the commands of a, nil where they are not
 // recorded.
-func (m *Manager) witness(a *admission) (Witness, error) {
+func (m *Manager) witness(a *admission) (Recorder, error) {
 	if !a.res.RecordsCommands() {
 		return nil, nil
 	}
@@ -86,7 +86,7 @@ func (m *Manager) witness(a *admission) (Witness, error) {
 		m.log.WithError(err).Error("what is run is not on record")
 		return nil, nil
 	}
-	return c.Witness, nil
+	return c.Recorder, nil
 }
 
 // refusedCommand puts on record that a call without a grant was refused.
@@ -95,7 +95,7 @@ func (m *Manager) refusedCommand(ctx context.Context, a *admission, refusal erro
 	if w == nil || err != nil {
 		return
 	}
-	end := (&testimony{}).end(refusal)
+	end := (&outputDigest{}).end(refusal)
 	end.Time = m.now()
 	end.Detail, end.Resource = "refused before it was begun", "" // which quote the command
 	if err := w.Refused(ctx, caused(ctx, m.commandBeginning(a)), end, a.res.RequireEvidence); err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
-// A testimony collects what one call without a grant did, for the record. A nil
+// An outputDigest collects what one call without a grant did, for the record. A nil
 // one collects nothing.
-type testimony struct {
+type outputDigest struct {
 	mu     sync.Mutex
 	begun  bool
 	out    *evidence.Hash
@@ -27,7 +27,7 @@ type testimony struct {
 }
 
 // aborted notes that the call was ended before it had come to its end.
-func (t *testimony) aborted(code sandbox.Code, why string) {
+func (t *outputDigest) aborted(code sandbox.Code, why string) {
 	if t == nil {
 		return
 	}
@@ -38,7 +38,7 @@ func (t *testimony) aborted(code sandbox.Code, why string) {
 
 // done notes what an operation on a file has done, and whether its caller has
 // given up meanwhile.
-func (t *testimony) done(e evidence.Effect, err error, gone bool) {
+func (t *outputDigest) done(e evidence.Effect, err error, gone bool) {
 	if err != nil && gone {
 		t.aborted(sandbox.CodeOf(err), "the caller gave up")
 	}
@@ -46,7 +46,7 @@ func (t *testimony) done(e evidence.Effect, err error, gone bool) {
 }
 
 // also notes an effect of what was carried out, or of what was begun of it.
-func (t *testimony) also(e evidence.Effect, err error) {
+func (t *outputDigest) also(e evidence.Effect, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil || e.BytesIn+e.BytesOut > 0 {
@@ -56,7 +56,7 @@ func (t *testimony) also(e evidence.Effect, err error) {
 }
 
 // hear has what the command writes pass by.
-func (t *testimony) hear(c *sandbox.Command) {
+func (t *outputDigest) hear(c *sandbox.Command) {
 	if t == nil {
 		return
 	}
@@ -75,7 +75,7 @@ func both(w io.Writer, h *evidence.Hash) io.Writer {
 }
 
 // saw notes how the command ended, all of whose output has been delivered.
-func (t *testimony) saw(program string, exit sandbox.Exit) {
+func (t *outputDigest) saw(program string, exit sandbox.Exit) {
 	if t == nil {
 		return
 	}
@@ -85,7 +85,7 @@ func (t *testimony) saw(program string, exit sandbox.Exit) {
 }
 
 // end is what is to be said of the end; err is that of the call.
-func (t *testimony) end(err error) evidence.End {
+func (t *outputDigest) end(err error) evidence.End {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := grant.Audit(err)
@@ -107,7 +107,7 @@ func (t *testimony) end(err error) evidence.End {
 }
 
 // brought notes how the sandbox was made for this call, where a pool is kept.
-func (t *testimony) brought(l *live) {
+func (t *outputDigest) brought(l *live) {
 	if t == nil || !l.claimed && l.miss == nil {
 		return
 	}

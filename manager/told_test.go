@@ -33,9 +33,9 @@ func (n *notebook) Append(ctx context.Context, rs ...violation.Record) error {
 	return n.fails
 }
 
-// TestRefusalsAreToldOnce holds that each refusal is recorded, with what was
+// TestRefusalsAreReportedOnce holds that each refusal is recorded, with what was
 // to be run and once, whoever refused; and that what ran is not.
-func TestRefusalsAreToldOnce(t *testing.T) {
+func TestRefusalsAreReportedOnce(t *testing.T) {
 	t.Parallel()
 	const asks = `"commands": {"autoAllowIfSandboxed": false, "strictness": "strict", "allow": ["true"]}`
 	tests := []struct {

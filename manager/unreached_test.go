@@ -9,11 +9,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// TestUnreachedIsTold checks that a command which fails for want of a name or a
+// TestUnreachedIsReported checks that a command which fails for want of a name or a
 // route gets a notice that names the host and the rule which keeps it away:
 // without any rules, beside rules for others, and where a program does not ask
 // the proxy for a host that they allow. Other failures get no notice.
-func TestUnreachedIsTold(t *testing.T) {
+func TestUnreachedIsReported(t *testing.T) {
 	t.Parallel()
 	onWalls(t, func(o *outward) {
 		plain := "env -u HTTPS_PROXY -u https_proxy -u ALL_PROXY -u all_proxy -u HTTP_PROXY -u http_proxy "
@@ -47,10 +47,10 @@ func TestUnreachedIsTold(t *testing.T) {
 	})
 }
 
-// TestAddressIsTold checks that for a host which the rules allow, but whose
+// TestAddressIsReported checks that for a host which the rules allow, but whose
 // address they do not, the notice names the address and what would have to name
 // it.
-func TestAddressIsTold(t *testing.T) {
+func TestAddressIsReported(t *testing.T) {
 	t.Parallel()
 	onWalls(t, func(o *outward) {
 		at := o.net.At("http", "127.0.0.1")

@@ -20,7 +20,7 @@ type judge func(op sandbox.Operation, inside string) sandbox.Verdict
 // be nil.
 func (e *Explanation) plan(ctx context.Context, w *want) (wall, closes judge) {
 	of := w.provider
-	if b, wrapped := of.(berthed); wrapped {
+	if b, wrapped := of.(identified); wrapped {
 		of = b.bindable
 	}
 	p, ok := of.(provider.Planner)
@@ -98,9 +98,9 @@ func (m *Manager) answerCommand(ctx context.Context, g *gate.Gate, res config.Re
 	j := g.Judge(gate.Call{Line: text})
 	at, err := m.enter(ctx, res, outing{excluded: j.Excluded}, observe)
 	if err != nil && at.gate.Reason == "" {
-		at.gate = Gate{Place: Nowhere, Reason: err.Error()}
+		at.gate = Gate{Place: Refused, Reason: err.Error()}
 	}
-	v, note := g.Effective(j, at.gate.Place == InWall)
+	v, note := g.Effective(j, at.gate.Place == Sandboxed)
 	reason := j.Summary()
 	if r, ok := j.Decisive(); ok && r.Hint != "" {
 		reason += "; instead: " + r.Hint

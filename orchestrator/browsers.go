@@ -9,13 +9,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// browsers is the browser display of a House, made on first use.
+// browsers is the browser display of a Orchestrator, made on first use.
 type browsers struct {
-	open func() (*display.Desk, error)
+	open func() (*display.Display, error)
 	used atomic.Bool
 }
 
-func (h *House) newDesk() (*display.Desk, error) {
+func (h *Orchestrator) newDisplay() (*display.Display, error) {
 	m, err := h.Manager()
 	if err != nil {
 		return nil, err
@@ -25,8 +25,8 @@ func (h *House) newDesk() (*display.Desk, error) {
 
 // Browsers returns the display that drives the browsers of sessions, the same
 // one each time, because one display owns what a browser serves. It ends with
-// the House.
-func (h *House) Browsers() (*display.Desk, error) {
+// the Orchestrator.
+func (h *Orchestrator) Browsers() (*display.Display, error) {
 	h.browsers.used.Store(true)
 	return h.browsers.open()
 }

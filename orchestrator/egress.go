@@ -24,7 +24,7 @@ type opened struct {
 }
 
 // newExit prepares an exit.
-func (h *House) newExit() *exit {
+func (h *Orchestrator) newExit() *exit {
 	t := &exit{authority: sync.OnceValues(func() (*egress.Authority, error) { return egress.Open(h.state.Egress()) })}
 	t.open = sync.OnceValues(func() (opened, error) {
 		upstream, err := egress.UpstreamFrom(func(name string) string { return h.env[name] })

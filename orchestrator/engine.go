@@ -57,7 +57,7 @@ func (e engine) source(progress about.Progress) manager.Images {
 }
 
 // containers returns the provider of Docker containers.
-func (h *House) containers() sandbox.Provider {
+func (h *Orchestrator) containers() sandbox.Provider {
 	if h.engine.Engine == nil {
 		return provider.Unusable("docker", h.engine.missing)
 	}
@@ -70,8 +70,8 @@ func (h *House) containers() sandbox.Provider {
 
 // Images makes and finds images; the error says why there is no engine to hold
 // any.
-func (h *House) Images() (*images.Store, error) { return h.engine.images, h.engine.missing }
+func (h *Orchestrator) Images() (*images.Store, error) { return h.engine.images, h.engine.missing }
 
 // Engine returns the Docker engine; the error says why there is none. It ends with the
-// House.
-func (h *House) Engine() (*container.Engine, error) { return h.engine.Engine, h.engine.missing }
+// Orchestrator.
+func (h *Orchestrator) Engine() (*container.Engine, error) { return h.engine.Engine, h.engine.missing }

@@ -2,7 +2,7 @@
 
 package orchestrator
 
-// With the tag sandbox_front a House has local walls alone: it links no engine's
+// With the tag sandbox_front a Orchestrator has local walls alone: it links no engine's
 // client, no proxy and no evidence. See cmd/sandbox.
 
 import (
@@ -34,28 +34,28 @@ func errFront() error {
 }
 
 // containers returns a provider that nothing comes to; see the Begin of Options.
-func (*House) containers() sandbox.Provider {
+func (*Orchestrator) containers() sandbox.Provider {
 	return provider.Unusable("docker", errFront())
 }
 
 // An exit is none: who may reach hosts is handed on; see the Begin of Options.
 type exit struct{}
 
-func (*House) newExit() *exit { return nil }
+func (*Orchestrator) newExit() *exit { return nil }
 
 func (*exit) outlet() (outlet.Outlet, error) { return nil, errFront() }
 func (*exit) close() error                   { return nil }
 
 // trusted is none: who trusts a company's certificates is handed on; see the
 // Begin of Options.
-func (*House) trusted(context.Context, []byte, string, bool) (manager.Trusted, error) {
+func (*Orchestrator) trusted(context.Context, []byte, string, bool) (manager.Trusted, error) {
 	return manager.Trusted{}, errFront()
 }
 
 // records are none: what has to be on record is handed on; see the Begin of Options.
 type records struct{}
 
-func (*House) newRecords() *records { return nil }
+func (*Orchestrator) newRecords() *records { return nil }
 
 func (*records) control() (*manager.Control, error) { return nil, errFront() }
 func (*records) close() error                       { return nil }
@@ -63,6 +63,6 @@ func (*records) close() error                       { return nil }
 // browsers are none: they run in containers.
 type browsers struct{ open func() (struct{}, error) }
 
-func (*House) newDesk() (struct{}, error) { return struct{}{}, errFront() }
+func (*Orchestrator) newDisplay() (struct{}, error) { return struct{}{}, errFront() }
 
 func (*browsers) close() error { return nil }

@@ -37,7 +37,7 @@ func StateFolder(dir string) (string, error) {
 }
 
 // OpenState opens the state folder that dir, which may be empty, names as in
-// Options, and nothing else of a House.
+// Options, and nothing else of a Orchestrator.
 func OpenState(dir string) (*statedir.Dir, error) {
 	path, err := StateFolder(dir)
 	if err != nil {

@@ -71,10 +71,10 @@ type Options struct {
 	Begin func(context.Context, config.Resolved, manager.Request) error
 }
 
-// A House holds the parts that belong to one state folder. It is safe for
+// A Orchestrator holds the parts that belong to one state folder. It is safe for
 // concurrent use. Any number of them, in any number of programs, may share the
 // folder.
-type House struct {
+type Orchestrator struct {
 	o        Options
 	names    []string // of the providers beside the built-in ones
 	source   *config.Source
@@ -106,13 +106,13 @@ type House struct {
 // only the operations that use that engine. Errors are of type
 // *[sandbox.Error]: CodeValidation for a settings file that is not valid,
 // CodeUnavailable for a state folder that cannot be used.
-func Open(o Options) (*House, error) {
+func Open(o Options) (*Orchestrator, error) {
 	if o.Log == nil {
 		silent := logrus.New()
 		silent.SetOutput(io.Discard)
 		o.Log = silent
 	}
-	h := &House{o: o, env: environment(os.Environ())}
+	h := &Orchestrator{o: o, env: environment(os.Environ())}
 	var err error
 	if h.names, err = namesOf(o.Providers); err != nil {
 		return nil, err
@@ -147,18 +147,18 @@ func Open(o Options) (*House, error) {
 		return nil, err
 	}
 	h.manager = sync.OnceValues(h.newManager)
-	h.browsers.open = sync.OnceValues(h.newDesk)
+	h.browsers.open = sync.OnceValues(h.newDisplay)
 	return h, nil
 }
 
-// Manager returns the manager, the same one each time. It ends with the House.
-func (h *House) Manager() (*manager.Manager, error) {
+// Manager returns the manager, the same one each time. It ends with the Orchestrator.
+func (h *Orchestrator) Manager() (*manager.Manager, error) {
 	h.made.Store(true)
 	return h.manager()
 }
 
 // Settings are those in force now; with an error, the last good ones.
-func (h *House) Settings() (*config.Settings, error) {
+func (h *Orchestrator) Settings() (*config.Settings, error) {
 	s, err := h.source.Current()
 	if s == nil {
 		s = h.bare
@@ -167,7 +167,7 @@ func (h *House) Settings() (*config.Settings, error) {
 }
 
 // parse reads a settings file, over what the environment gives.
-func (h *House) parse(name string, data []byte) (*config.Settings, error) {
+func (h *Orchestrator) parse(name string, data []byte) (*config.Settings, error) {
 	s, err := config.ParseWith(name, data, h.names)
 	if err == nil {
 		s.Environment = config.FromEnvironment(h.env)
@@ -177,30 +177,30 @@ func (h *House) parse(name string, data []byte) (*config.Settings, error) {
 
 // current are the settings in force now, the last good ones where they cannot be
 // read again.
-func (h *House) current() *config.Settings {
+func (h *Orchestrator) current() *config.Settings {
 	s, _ := h.Settings() // the manager tells of the error
 	return s
 }
 
 // State is the state folder.
-func (h *House) State() *statedir.Dir { return h.state }
+func (h *Orchestrator) State() *statedir.Dir { return h.state }
 
 // Walls returns the providers.
-func (h *House) Walls() *provider.Set { return h.walls }
+func (h *Orchestrator) Walls() *provider.Set { return h.walls }
 
 // Approvals is where questions about permissions wait for an answer.
-func (h *House) Approvals() *manager.ApprovalQueue { return h.desk }
+func (h *Orchestrator) Approvals() *manager.ApprovalQueue { return h.desk }
 
 // World is what no sandbox may see, with the folders that sandboxes can write, as
 // they lead now.
-func (h *House) World() hardening.World { return h.worldNow() }
+func (h *Orchestrator) World() hardening.World { return h.worldNow() }
 
-// Violations opens the record of violations, the same one each time. It ends with the House.
-func (h *House) Violations() (*violation.Store, error) { return h.violations.store() }
+// Violations opens the record of violations, the same one each time. It ends with the Orchestrator.
+func (h *Orchestrator) Violations() (*violation.Store, error) { return h.violations.store() }
 
 // endWalls ends every wall that ends with us. It may be called again; a provider
 // of the program's own is closed once.
-func (h *House) endWalls() {
+func (h *Orchestrator) endWalls() {
 	if h.walls == nil {
 		return
 	}
@@ -217,7 +217,7 @@ func (h *House) endWalls() {
 }
 
 // end lets go of every wall that ends with us, and of the engine.
-func (h *House) end() {
+func (h *Orchestrator) end() {
 	h.endWalls()
 	h.records.close() // a repeat after Close, which logs its errors
 	h.engine.close()
@@ -226,7 +226,7 @@ func (h *House) end() {
 // Close ends what the manager runs, every sandbox that ends with this program
 // and every egress proxy, and writes the records that are still pending.
 // Containers stay. Close logs what it could not write.
-func (h *House) Close() {
+func (h *Orchestrator) Close() {
 	h.once.Do(func() {
 		if err := h.browsers.close(); err != nil {
 			h.o.Log.WithError(err).Warn("a way into a browser has not ended in order")
@@ -250,7 +250,7 @@ func (h *House) Close() {
 	})
 }
 
-func (h *House) newManager() (*manager.Manager, error) {
+func (h *Orchestrator) newManager() (*manager.Manager, error) {
 	o := manager.Options{
 		Settings:     h.settings,
 		CommandFlags: h.o.CommandFlags,
@@ -289,7 +289,7 @@ func (h *House) newManager() (*manager.Manager, error) {
 }
 
 // local returns the provider of walls without an engine.
-func (h *House) local() sandbox.Provider {
+func (h *Orchestrator) local() sandbox.Provider {
 	return local.New(local.Options{
 		State: h.state.Path(),
 		World: h.worldNow,
@@ -298,7 +298,7 @@ func (h *House) local() sandbox.Provider {
 }
 
 // guest finds the guest binary and installs it into the state folder.
-func (h *House) guest() (sandbox.GuestRef, error) {
+func (h *Orchestrator) guest() (sandbox.GuestRef, error) {
 	path, err := statedir.FindGuest()
 	if err != nil {
 		return sandbox.GuestRef{}, err
@@ -316,7 +316,7 @@ func (n noImages) Ensure(context.Context, string, []string) (string, error)  { r
 // look finds out what of this host no sandbox may see, and where our own
 // workspaces lie. Of settings somewhere else than in our own folder the file
 // counts and not the folder, which may well be a project's.
-func (h *House) look() (hardening.World, error) {
+func (h *Orchestrator) look() (hardening.World, error) {
 	w := hardening.World{Canonical: hostpath.Canonical}
 	var err error
 	if w.Home, err = home(); err != nil {
@@ -355,7 +355,7 @@ func (h *House) look() (hardening.World, error) {
 
 // canBound returns why folders of sandboxes cannot be bounded here, or nil. An
 // engine on another machine sees no mount of this one.
-func (h *House) canBound() error {
+func (h *Orchestrator) canBound() error {
 	if address := h.engine.address(); address != "" && !strings.HasPrefix(address, "unix://") {
 		return errors.New("the engine may be on another machine")
 	}
@@ -365,7 +365,7 @@ func (h *House) canBound() error {
 // worldNow is the world with the sockets at which a daemon listens and the
 // folders that sandboxes can write, as they lead now: links change. Where
 // they cannot be found out every mount is refused.
-func (h *House) worldNow() hardening.World {
+func (h *Orchestrator) worldNow() hardening.World {
 	w := h.world
 	var err error
 	if w.Listening, err = h.state.Listening(); err != nil {

@@ -21,7 +21,7 @@ type Registration struct {
 	// that of a built-in provider is taken.
 	Name string
 
-	// New makes the provider, once, when the House is opened. It must not wait
+	// New makes the provider, once, when the Orchestrator is opened. It must not wait
 	// for anything far away: a provider that cannot be used now is one whose
 	// calls fail with [sandbox.CodeUnavailable], not one that cannot be made. The
 	// name of the provider has to be that of the registration.
@@ -30,7 +30,7 @@ type Registration struct {
 	// for held that it ignores. It may be a [provider.OptionChecker], without
 	// which it has no options; a [provider.Prober], which failIfUnavailable asks;
 	// a [provider.Planner], for explain; and an [io.Closer], which is closed once,
-	// with the House.
+	// with the Orchestrator.
 	New func(Deps) (sandbox.Provider, error)
 }
 
@@ -77,7 +77,7 @@ func namesOf(list []Registration) ([]string, error) {
 
 // providers makes the providers: the built-in ones, and those of the options in
 // their order. Where one cannot be made, those before it are closed.
-func (h *House) providers() (_ *provider.Set, err error) {
+func (h *Orchestrator) providers() (_ *provider.Set, err error) {
 	all := []sandbox.Provider{h.containers(), h.local(), provider.NewHost(os.Environ())}
 	defer func() {
 		if err != nil {
@@ -95,7 +95,7 @@ func (h *House) providers() (_ *provider.Set, err error) {
 }
 
 // register makes the provider of one registration.
-func (h *House) register(r Registration) (sandbox.Provider, error) {
+func (h *Orchestrator) register(r Registration) (sandbox.Provider, error) {
 	fail := func(code sandbox.Code, hint, message string, cause error) error {
 		return &sandbox.Error{Code: code, Op: "register provider", Field: "provider", Resource: r.Name, Message: message, Hint: hint, Err: cause}
 	}

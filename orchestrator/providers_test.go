@@ -88,7 +88,7 @@ func fieldOf(err error) string {
 
 // TestOwnProvider holds that a provider of a program's own is used like the
 // built-in ones: by settings, by a flag and by the program, listed, explained,
-// kept in settings that are edited, recreated, pruned, and closed with the House.
+// kept in settings that are edited, recreated, pruned, and closed with the Orchestrator.
 func TestOwnProvider(t *testing.T) {
 	ctx, dir, closed := context.Background(), t.TempDir(), 0
 	file := filepath.Join(dir, "sandbox.json")

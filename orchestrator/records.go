@@ -24,7 +24,7 @@ type records struct {
 }
 
 // newRecords prepares a records.
-func (h *House) newRecords() *records {
+func (h *Orchestrator) newRecords() *records {
 	r := &records{}
 	r.openStore = sync.OnceValues(func() (*evidence.Store, error) {
 		kept, err := h.evidenceOptions()
@@ -48,7 +48,7 @@ func (h *House) newRecords() *records {
 
 // evidenceOptions returns what the settings of all say about evidence: one
 // record serves all tenants.
-func (h *House) evidenceOptions() (evidence.Options, error) {
+func (h *Orchestrator) evidenceOptions() (evidence.Options, error) {
 	res, err := config.Resolve(h.settings, config.Who{Agent: config.DefaultAgent, Session: config.DefaultSession}, nil)
 	if err != nil {
 		return evidence.Options{}, err
@@ -87,12 +87,12 @@ func (r *records) close() error {
 }
 
 // Evidence opens the record of operations, the same one each time. It ends
-// with the House.
-func (h *House) Evidence() (*evidence.Store, error) { return h.records.store() }
+// with the Orchestrator.
+func (h *Orchestrator) Evidence() (*evidence.Store, error) { return h.records.store() }
 
 // Control opens what operations under grants need, the same one each time. It
-// ends with the House.
-func (h *House) Control() (*control.Control, error) {
+// ends with the Orchestrator.
+func (h *Orchestrator) Control() (*control.Control, error) {
 	h.records.controlled.Store(true)
 	return h.records.openControl()
 }

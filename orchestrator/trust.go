@@ -12,7 +12,7 @@ import (
 
 // trusted says what sandboxes of the image trust beside the roots of the image,
 // or of this machine where there is none, and makes the folder with it.
-func (h *House) trusted(ctx context.Context, ca []byte, image string, make bool) (manager.Trusted, error) {
+func (h *Orchestrator) trusted(ctx context.Context, ca []byte, image string, make bool) (manager.Trusted, error) {
 	t := manager.Trusted{Dir: egress.CompanyDir(h.state.Egress(), image, ca), Java: egress.JavaOptions}
 	var env map[string]string // of the image
 	if image != "" {

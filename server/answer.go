@@ -80,9 +80,9 @@ func (q *request) write(status int, content string, data []byte) {
 	}
 }
 
-// told returns err as the caller may see it, and logs err where the log is the
+// reported returns err as the caller may see it, and logs err where the log is the
 // place for it.
-func (q *request) told(err error) api.Problem {
+func (q *request) reported(err error) api.Problem {
 	p, _ := q.s.Problem(err, q.admin(), q.id)
 	switch {
 	case errors.Is(err, context.Canceled) && q.r.Context().Err() != nil:
@@ -97,7 +97,7 @@ func (q *request) told(err error) api.Problem {
 
 // problem writes an error.
 func (q *request) problem(err error) {
-	p := q.told(err)
+	p := q.reported(err)
 	_, h := q.s.Problem(err, q.admin(), q.id)
 	if q.w.begun() {
 		panic(http.ErrAbortHandler) // it would look like a whole answer

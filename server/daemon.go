@@ -129,9 +129,9 @@ type Server struct {
 	draining atomic.Bool
 	life     context.Context // of all requests; ends when they are cut off
 	cut      context.CancelCauseFunc
-	ebb      context.Context // context of requests whose result no client waits for; ends when a drain begins
+	drain    context.Context // context of requests whose result no client waits for; ends when a drain begins
 	turn     context.CancelCauseFunc
-	busy     crowd
+	busy     inFlight
 	present  present
 	bodies   held // that are read whole
 	answers  held
@@ -149,7 +149,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, mux: http.NewServeMux()}
 	s.life, s.cut = context.WithCancelCause(context.Background())
-	s.ebb, s.turn = context.WithCancelCause(s.life)
+	s.drain, s.turn = context.WithCancelCause(s.life)
 	if s.present.most = s.o.AtOnce; s.present.most <= 0 {
 		s.present.most = 4096
 	}

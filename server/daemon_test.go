@@ -115,9 +115,9 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// TestARoleThatIsTooLittleIsToldHowToGetMore holds that the refusal of a route
+// TestRefusalNamesTheRole holds that the refusal of a route
 // for admins has a hint that names the role.
-func TestARoleThatIsTooLittleIsToldHowToGetMore(t *testing.T) {
+func TestRefusalNamesTheRole(t *testing.T) {
 	only := echo()
 	only[0].Role = token.Admin
 	srv := serve(t, server.Options{Resources: []resource.Resource{only}, Identify: func(*http.Request) (auth.Caller, error) {

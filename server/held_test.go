@@ -28,7 +28,7 @@ func aTenant(r *http.Request) (auth.Caller, error) {
 // others.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	much := api.Health{Status: strings.Repeat("a", 12<<20)}
-	told := make(chan error, 4)
+	reported := make(chan error, 4)
 	elsewhere := func(write func()) { // writes from another goroutine, as handlers do that answer many requests
 		done := make(chan struct{})
 		go func() {
@@ -58,7 +58,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		Do: func(c *resource.Call) (any, error) {
 			e := c.Events()
 			defer e.Close()
-			told <- e.Send("x", much)
+			reported <- e.Send("x", much)
 			return resource.Sent{}, nil
 		},
 	}, {
@@ -111,7 +111,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 			}
 		}
 		cut("/v1/events")
-		if <-told == nil {
+		if <-reported == nil {
 			t.Errorf("%s is not read, and events are told", path)
 		}
 		cut("/streamed")
@@ -124,7 +124,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 			return res.StatusCode == 200
 		})
 		if path == "/v1/events" {
-			<-told // of the client that has gone
+			<-reported // of the client that has gone
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (q *request) handOn(c *resource.Call, who *auth.Caller) error {
 	defer cancel(nil)
 	end := q.s.life
 	if follows := q.m.mount.Follows; follows != nil && follows(q.r) {
-		end = q.s.ebb
+		end = q.s.drain
 	}
 	defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
 	ctx, done := who.Watch(ctx)

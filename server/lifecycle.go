@@ -97,20 +97,20 @@ func (s *Server) hangUp(ctx context.Context) {
 	}
 }
 
-// A crowd counts running requests.
-type crowd struct {
+// An inFlight counts running requests.
+type inFlight struct {
 	mu   sync.Mutex
 	n    int
 	gone []chan struct{} // closed when none is running
 }
 
-func (c *crowd) enter() {
+func (c *inFlight) enter() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++
 }
 
-func (c *crowd) leave() {
+func (c *inFlight) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.n--; c.n > 0 {
@@ -123,7 +123,7 @@ func (c *crowd) leave() {
 }
 
 // empty returns a channel that is closed as soon as no request is running.
-func (c *crowd) empty() <-chan struct{} {
+func (c *inFlight) empty() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := make(chan struct{})

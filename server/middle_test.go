@@ -171,11 +171,11 @@ func TestNobodySaysWhoAsks(t *testing.T) {
 func TestPrivateTextsAreForAdmins(t *testing.T) {
 	s, err := server.New(server.Options{Log: quiet(), Identify: anAdmin, Private: []string{"/var/lib/secret"}})
 	must(t, err)
-	told := &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "cannot write", Resource: "/var/lib/secret/registry", Retryable: true}
-	if p, _ := s.Problem(told, true, "r"); p.Resource != told.Resource {
+	reported := &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "cannot write", Resource: "/var/lib/secret/registry", Retryable: true}
+	if p, _ := s.Problem(reported, true, "r"); p.Resource != reported.Resource {
 		t.Errorf("an admin sees %+v", p)
 	}
-	p, h := s.Problem(told, false, "r")
+	p, h := s.Problem(reported, false, "r")
 	if text := fmt.Sprint(p); strings.Contains(text, "secret") || p.Status != 503 || h.Get("Retry-After") == "" {
 		t.Errorf("a tenant sees %+v, %v", p, h)
 	}

@@ -157,7 +157,7 @@ func (q *request) do(who *auth.Caller) error {
 			c.Admit = func(ctx context.Context) (func(), error) { return a.Command(ctx, c.Caller, c.Who.Tenant) }
 		}
 	}
-	c.RequestID, c.TraceParent, c.Problem = q.id, q.trace, q.told
+	c.RequestID, c.TraceParent, c.Problem = q.id, q.trace, q.reported
 	if q.m.mount != nil {
 		return q.handOn(c, who)
 	}
@@ -209,7 +209,7 @@ func (q *request) life(who *auth.Caller, limit time.Duration) (context.Context, 
 	}
 	end := q.s.life
 	if q.route.Follows {
-		end = q.s.ebb
+		end = q.s.drain
 	}
 	stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
 	ends := []func(){func() { cancel(nil) }, func() { stop() }}

@@ -41,15 +41,15 @@ func TestLoops(t *testing.T) {
 		if steady != 10 || own != 57 || fails != 10 || panics != 10 || slow != 10 {
 			t.Errorf("rounds: steady %d, own %d, fails %d, panics %d, slow %d", steady, own, fails, panics, slow)
 		}
-		told := map[string]int{}
+		reported := map[string]int{}
 		for _, e := range heard.AllEntries() {
-			told[e.Data["loop"].(string)]++
+			reported[e.Data["loop"].(string)]++
 			if e.Level != logrus.WarnLevel || strings.Contains(e.Message, "steady") {
 				t.Errorf("told %+v", e)
 			}
 		}
-		if told["fails"] != 1 || told["steady"] != 0 {
-			t.Errorf("told %v", told)
+		if reported["fails"] != 1 || reported["steady"] != 0 {
+			t.Errorf("told %v", reported)
 		}
 	})
 }

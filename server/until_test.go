@@ -21,12 +21,12 @@ import (
 // TestUntilTheAnswerIsRead holds that the bounds on answers are released when
 // the answer has been read and not when it is returned, and always once.
 func TestUntilTheAnswerIsRead(t *testing.T) {
-	told := make(chan string, 4)
+	reported := make(chan string, 4)
 	table := table{}
 	add := func(id string, do func(*resource.Call) (any, error)) {
 		table = append(table, resource.Route{ID: id, Method: "GET", Path: "/v1/" + id, Tag: "test", Summary: "Hold", Response: api.Health{}, Role: token.Session, Do: func(c *resource.Call) (any, error) {
-			c.Until(func() { told <- "first" })
-			c.Until(func() { told <- "second" })
+			c.Until(func() { reported <- "first" })
+			c.Until(func() { reported <- "second" })
 			return do(c)
 		}})
 	}
@@ -42,11 +42,11 @@ func TestUntilTheAnswerIsRead(t *testing.T) {
 	ended := func(id string) {
 		t.Helper()
 		for _, want := range []string{"second", "first"} {
-			if got := <-told; got != want {
+			if got := <-reported; got != want {
 				t.Errorf("%s: %s, want %s", id, got, want)
 			}
 		}
-		if len(told) > 0 {
+		if len(reported) > 0 {
 			t.Errorf("%s: told once more", id)
 		}
 	}
@@ -64,7 +64,7 @@ func TestUntilTheAnswerIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case got := <-told:
+	case got := <-reported:
 		t.Errorf("%s was told before the answer was read", got)
 	default:
 	}

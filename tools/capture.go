@@ -27,7 +27,7 @@ type capture struct {
 
 	mu       sync.Mutex
 	progress func(Progress)
-	told     time.Time
+	reported time.Time
 	line     []byte // that is written, the beginning of it
 	last     []byte // that was written before
 	lines    int64
@@ -66,8 +66,8 @@ func (s stream) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	s.to.add(p, c.kept)
 	c.follow(p)
-	if now := time.Now(); now.Sub(c.told) >= progressEvery {
-		c.told = now
+	if now := time.Now(); now.Sub(c.reported) >= progressEvery {
+		c.reported = now
 		line := c.line
 		if len(bytes.TrimSpace(line)) == 0 {
 			line = c.last

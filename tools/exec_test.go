@@ -144,13 +144,13 @@ func TestExecTimesOut(t *testing.T) {
 	}
 }
 
-func TestProgressIsTold(t *testing.T) {
+func TestProgressIsReported(t *testing.T) {
 	r := newRig(t, plain)
-	var told []Progress
-	a, err := r.Call(deadline(t), "exec", in(t, obj{"command": "echo one; printf two"}), func(p Progress) { told = append(told, p) })
+	var reported []Progress
+	a, err := r.Call(deadline(t), "exec", in(t, obj{"command": "echo one; printf two"}), func(p Progress) { reported = append(reported, p) })
 	must(t, err)
-	if len(told) == 0 || told[0].Bytes < 3 || told[0].Message == "" {
-		t.Errorf("%+v, then %+v", told, a)
+	if len(reported) == 0 || reported[0].Bytes < 3 || reported[0].Message == "" {
+		t.Errorf("%+v, then %+v", reported, a)
 	}
 }
 

@@ -95,13 +95,13 @@ func (t *target) all(low int, want []string, loose bool) iter.Seq[int] {
 	}
 }
 
-// maxTold is how many places a message lists.
-const maxTold = 5
+// maxReported is how many places a message lists.
+const maxReported = 5
 
 // some returns the first places, and how many there are.
 func some(places iter.Seq[int]) (first []int, count int) {
 	for at := range places {
-		if count++; len(first) < maxTold {
+		if count++; len(first) < maxReported {
 			first = append(first, at)
 		}
 	}
@@ -187,7 +187,7 @@ func (t *target) insertion(h patchHunk, low int) (int, error) {
 		return 0, err
 	}
 	if len(after) > 1 {
-		return 0, t.ambiguous(h, after[:min(len(after), maxTold)], len(after))
+		return 0, t.ambiguous(h, after[:min(len(after), maxReported)], len(after))
 	}
 	return after[0] + 1, nil
 }
@@ -214,7 +214,7 @@ func (t *target) anchored(h patchHunk, want []string, low int) (match, error) {
 		case len(places) == 1:
 			return match{at: places[0], loose: loose}, nil
 		case len(places) > 1:
-			return match{}, t.ambiguous(h, places[:min(len(places), maxTold)], len(places))
+			return match{}, t.ambiguous(h, places[:min(len(places), maxReported)], len(places))
 		}
 	}
 	return match{}, t.missed(h, want, after[0])

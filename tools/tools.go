@@ -166,14 +166,14 @@ func (k *Kit) listed(u manager.Usable, name string) error {
 	if _, ok := schema.Find(name); !ok {
 		return &sandbox.Error{Code: sandbox.CodeDenyTool, Op: "tool", Resource: shown(name), Message: "there is no tool " + shown(name)}
 	}
-	if u.Place == manager.Nowhere {
+	if u.Place == manager.Refused {
 		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: name,
 			Message: "this session is not sandboxed (" + u.Reason + "), so it has no tools", Hint: "change the setting, or use another session; see: sandbox explain"}
 	}
 	if err := u.Tool(name).Err(); err != nil {
 		return err
 	}
-	switch onHost := u.Place == manager.OnHost; {
+	switch onHost := u.Place == manager.Unsandboxed; {
 	case (name == "exec" || name == "process") && k.tools.o.Running == nil:
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: name, Message: "commands cannot be run here"}
 	case name == "browser" && k.tools.o.Browser == nil:

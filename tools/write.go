@@ -156,7 +156,7 @@ func (c *call) patch(ctx context.Context, in schema.ApplyPatch) (Answer, error) 
 	if err != nil {
 		return Answer{}, err
 	}
-	return Answer{Text: told(d), Data: d}, nil
+	return Answer{Text: reported(d), Data: d}, nil
 }
 
 // steps are the changes of files that a patch comes to.
@@ -186,8 +186,8 @@ func steps(r *patchResult, load func(string) (*changeContent, error)) ([]changeF
 	return out, nil
 }
 
-// told returns the summary of a patch, in the style of patch programs.
-func told(d schema.PatchResult) string {
+// reported returns the summary of a patch, in the style of patch programs.
+func reported(d schema.PatchResult) string {
 	var out []string
 	for _, f := range d.Files {
 		sign := "M"

@@ -22,9 +22,9 @@ const sumEvery = 10 * time.Second
 // A tally says how many records may still be kept, and counts those that were
 // not and of which nothing was written yet.
 type tally struct {
-	room float64   // records that may be kept at the time at
-	at   time.Time // of the last look
-	told time.Time // when a record last reported omissions; zero: none recently
+	room     float64   // records that may be kept at the time at
+	at       time.Time // of the last look
+	reported time.Time // when a record last reported omissions; zero: none recently
 
 	like    Record // one of those that were not kept
 	omitted int64
@@ -47,10 +47,10 @@ func (l *ledger) take(now time.Time, rs []Record) (out, counts []Record) {
 	}
 	for k, t := range l.tallies {
 		l.refill(t, now)
-		if since := now.Sub(t.told); !t.told.IsZero() && (since >= sumEvery || since < 0) { // clocks can be set back
+		if since := now.Sub(t.reported); !t.reported.IsZero() && (since >= sumEvery || since < 0) { // clocks can be set back
 			counts = append(counts, t.sum(now)...)
 		}
-		if t.told.IsZero() && t.room >= float64(l.burst) {
+		if t.reported.IsZero() && t.room >= float64(l.burst) {
 			delete(l.tallies, k)
 		}
 	}
@@ -69,8 +69,8 @@ func (l *ledger) take(now time.Time, rs []Record) (out, counts []Record) {
 		case t.room >= 1:
 			t.room--
 			out = append(out, r)
-		case t.told.IsZero(): // at once, should we not come to write the count
-			t.told = now
+		case t.reported.IsZero(): // at once, should we not come to write the count
+			t.reported = now
 			first := r.Omit(1, Omission{Reason: OmittedFlood, Since: r.Time, Until: r.Time})
 			out, counts = append(out, first), append(counts, first)
 		default:
@@ -139,11 +139,11 @@ func (t *tally) omit(r Record, n int64, first, last time.Time) {
 // forgets the count.
 func (t *tally) sum(now time.Time) []Record {
 	if t.omitted == 0 {
-		t.told = time.Time{}
+		t.reported = time.Time{}
 		return nil
 	}
 	r := t.like.Omit(t.omitted, Omission{Reason: OmittedFlood, Since: t.first, Until: t.last})
-	t.omitted, t.like, t.told = 0, Record{}, now
+	t.omitted, t.like, t.reported = 0, Record{}, now
 	return []Record{r}
 }
 
@@ -164,7 +164,7 @@ func (l *ledger) giveBack(counts []Record) {
 	for _, r := range counts {
 		t := l.tallies[keyOf(r)]
 		if t == nil { // it had to make room
-			t = &tally{room: float64(l.burst), at: r.Time, told: r.Time}
+			t = &tally{room: float64(l.burst), at: r.Time, reported: r.Time}
 			l.tallies[keyOf(r)] = t
 		}
 		o, ok := r.omission()

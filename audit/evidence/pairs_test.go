@@ -52,7 +52,7 @@ func cut(w string) (tenant, rest string, ok bool) {
 }
 
 // Items as text, in the notation of the records: "b+e:1" is a whole operation.
-func told(all iter.Seq2[evidence.Item, error]) string {
+func reported(all iter.Seq2[evidence.Item, error]) string {
 	var out []string
 	for i, err := range all {
 		var d *journal.Damage
@@ -95,7 +95,7 @@ func TestNewest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := told(evidence.Newest(newest(tt.records))); got != tt.want {
+			if got := reported(evidence.Newest(newest(tt.records))); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})

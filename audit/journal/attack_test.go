@@ -135,8 +135,8 @@ func wantGoesOn(t *testing.T, j *Journal, had int, before, after string) {
 	if after == "" {
 		after = before
 	}
-	if told := kinds(verify(t, j)); !strings.HasPrefix(told, after) && !strings.HasSuffix(told, after) && !strings.Contains(told, "stranger") {
-		t.Errorf("after an append verify tells %q, want %q", told, after)
+	if reported := kinds(verify(t, j)); !strings.HasPrefix(reported, after) && !strings.HasSuffix(reported, after) && !strings.Contains(reported, "stranger") {
+		t.Errorf("after an append verify tells %q, want %q", reported, after)
 	}
 	if err := j.Rotate(t.Context()); err != nil {
 		t.Error(err)

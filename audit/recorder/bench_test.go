@@ -16,7 +16,7 @@ func BenchmarkOperation(b *testing.B) {
 		require bool
 	}{{"required", true}, {"not required", false}} {
 		b.Run(bm.name, func(b *testing.B) {
-			w := benchWitness(b)
+			w := benchRecorder(b)
 			begin, how := write("acme"), wrote()
 			ctx := context.Background()
 			var took []time.Duration
@@ -42,7 +42,7 @@ func BenchmarkOperation(b *testing.B) {
 // BenchmarkParallel measures 64 goroutines: those that wait at the same time
 // share a write.
 func BenchmarkParallel(b *testing.B) {
-	w := benchWitness(b)
+	w := benchRecorder(b)
 	begin, how := write("acme"), wrote()
 	b.ReportAllocs()
 	b.SetParallelism(32)
@@ -62,7 +62,7 @@ func BenchmarkParallel(b *testing.B) {
 
 // BenchmarkNothingToRecover measures what every start costs.
 func BenchmarkNothingToRecover(b *testing.B) {
-	w := benchWitness(b)
+	w := benchRecorder(b)
 	e, err := w.Begin(context.Background(), write("acme"), true)
 	if err != nil {
 		b.Fatal(err)
@@ -75,7 +75,7 @@ func BenchmarkNothingToRecover(b *testing.B) {
 	}
 }
 
-func benchWitness(b *testing.B) *Witness {
+func benchRecorder(b *testing.B) *Recorder {
 	b.Helper()
 	dir := b.TempDir()
 	w, err := Open(Options{

@@ -17,7 +17,7 @@ const ruleRequired = "requireEvidence"
 
 // An Entry is an operation that has begun. Its End must be called.
 type Entry struct {
-	w       *Witness
+	w       *Recorder
 	id      string
 	require bool
 	like    evidence.Record // of the begin, without data
@@ -31,9 +31,9 @@ type Entry struct {
 // With require, an error means that the operation must not run: a Keeper has
 // not accepted the begin in time, there is no Keeper, or ctx has ended; the
 // code is then [sandbox.CodeUnavailable] and the Field "requireEvidence". The
-// Witness itself records that refusal as soon as it can. Without require, Begin
-// returns an error only when the Witness is closed.
-func (w *Witness) Begin(ctx context.Context, b evidence.Begin, require bool) (*Entry, error) {
+// Recorder itself records that refusal as soon as it can. Without require, Begin
+// returns an error only when the Recorder is closed.
+func (w *Recorder) Begin(ctx context.Context, b evidence.Begin, require bool) (*Entry, error) {
 	if err := w.enter(); err != nil {
 		return nil, err
 	}
@@ -61,9 +61,9 @@ func (w *Witness) Begin(ctx context.Context, b evidence.Begin, require bool) (*E
 // once, as [evidence.Minor]: requests cost nothing, so a caller that repeats a
 // forbidden request without end would otherwise push records of completed
 // operations out of the files. The Status of end is [proof.Denied] unless end
-// sets another. Without require, Refused returns an error only when the Witness
+// sets another. Without require, Refused returns an error only when the Recorder
 // is closed.
-func (w *Witness) Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error {
+func (w *Recorder) Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error {
 	if err := w.enter(); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (e *Entry) End(ctx context.Context, end evidence.End) error {
 }
 
 // entry returns an operation and the record of its begin.
-func (w *Witness) entry(b evidence.Begin, require bool) (*Entry, evidence.Record, error) {
+func (w *Recorder) entry(b evidence.Begin, require bool) (*Entry, evidence.Record, error) {
 	now := w.o.Now()
 	if !isID(b.ID) {
 		b.ID = NewID()
@@ -167,7 +167,7 @@ func endRecord(begin evidence.Record, end evidence.End) (evidence.Record, error)
 }
 
 // offer gives records to all sinks and waits for none.
-func (w *Witness) offer(rs ...evidence.Record) {
+func (w *Recorder) offer(rs ...evidence.Record) {
 	for _, m := range w.rings {
 		_ = m.Write(context.Background(), rs...) // which does not fail
 	}
@@ -178,7 +178,7 @@ func (w *Witness) offer(rs ...evidence.Record) {
 
 // deliver gives records to all sinks and waits for the Keepers. The error says
 // which of them has not taken them in time.
-func (w *Witness) deliver(ctx context.Context, require bool, rs ...evidence.Record) error {
+func (w *Recorder) deliver(ctx context.Context, require bool, rs ...evidence.Record) error {
 	for _, m := range w.rings {
 		_ = m.Write(ctx, rs...) // which does not fail
 	}
@@ -189,8 +189,8 @@ func (w *Witness) deliver(ctx context.Context, require bool, rs ...evidence.Reco
 			o.offer(rs)
 			continue
 		}
-		x := wait{outlet: o, done: make(chan error, 1)}
-		if x.lane = w.place(ctx, require, o, &job{records: rs, done: x.done}); x.lane == nil {
+		x := wait{sinkWriter: o, done: make(chan error, 1)}
+		if x.queue = w.place(ctx, require, o, &job{records: rs, done: x.done}); x.queue == nil {
 			o.lose(rs)
 			failed = notTaken(o, errFull)
 			continue
@@ -201,8 +201,8 @@ func (w *Witness) deliver(ctx context.Context, require bool, rs ...evidence.Reco
 		return noEvidence("no sink keeps records", nil)
 	}
 	for _, x := range waits {
-		if err := await(ctx, x.done, x.lane.limit(require, w.o.Wait)); err != nil && failed == nil {
-			failed = notTaken(x.outlet, err)
+		if err := await(ctx, x.done, x.queue.limit(require, w.o.Wait)); err != nil && failed == nil {
+			failed = notTaken(x.sinkWriter, err)
 		}
 	}
 	return failed
@@ -210,14 +210,14 @@ func (w *Witness) deliver(ctx context.Context, require bool, rs ...evidence.Reco
 
 // A wait is what a caller waits for.
 type wait struct {
-	outlet *outlet
-	lane   *lane
-	done   chan error
+	sinkWriter *sinkWriter
+	queue      *queue
+	done       chan error
 }
 
 // place finds a place for a job, after a retry of the waiting records if
 // necessary. It returns nil when there is none.
-func (w *Witness) place(ctx context.Context, require bool, o *outlet, j *job) *lane {
+func (w *Recorder) place(ctx context.Context, require bool, o *sinkWriter, j *job) *queue {
 	l, again := o.put(j)
 	if l != nil {
 		return l
@@ -238,7 +238,7 @@ func (w *Witness) place(ctx context.Context, require bool, o *outlet, j *job) *l
 }
 
 // limit says how long a caller waits for a sink.
-func (l *lane) limit(require bool, wait time.Duration) time.Duration {
+func (l *queue) limit(require bool, wait time.Duration) time.Duration {
 	if require {
 		return l.within
 	}
@@ -262,6 +262,6 @@ func await(ctx context.Context, done <-chan error, limit time.Duration) error {
 	}
 }
 
-func notTaken(o *outlet, err error) error {
+func notTaken(o *sinkWriter, err error) error {
 	return noEvidence(fmt.Sprintf("the operation cannot be put on record in %s", o.sink.Name()), err)
 }

@@ -151,7 +151,7 @@ func TestLost(t *testing.T) {
 	}
 	g.file.set(nil, nil)
 	end(t, g.begin(t, true), wrote())
-	told := map[evidence.Type]int64{}
+	reported := map[evidence.Type]int64{}
 	for _, r := range records(t, g.store, "acme") {
 		var o evidence.Omission
 		if r.Omitted == 0 {
@@ -160,10 +160,10 @@ func TestLost(t *testing.T) {
 		if err := json.Unmarshal(r.Data, &o); err != nil || o.Reason != evidence.OmittedLost || o.Since.IsZero() || o.Until.Before(o.Since) || r.Agent != "main" {
 			t.Errorf("told %+v, %v", r, err)
 		}
-		told[r.Type] += r.Omitted
+		reported[r.Type] += r.Omitted
 	}
-	if told[evidence.TypeBegin] != 12 || told[evidence.TypeEnd] != 3 {
-		t.Errorf("told %v", told)
+	if reported[evidence.TypeBegin] != 12 || reported[evidence.TypeEnd] != 3 {
+		t.Errorf("told %v", reported)
 	}
 	wantStatus(t, operations(t, g.store, "acme"), running.ID(), evidence.OK)
 }
@@ -353,9 +353,9 @@ func TestCallback(t *testing.T) {
 // TestCallbackPanics checks that a panic costs only the record at hand, and
 // that another record reports the loss.
 func TestCallbackPanics(t *testing.T) {
-	calls, told := 0, int64(0)
+	calls, reported := 0, int64(0)
 	g := newRig(t, t.TempDir(), Options{}, NewCallback("callback", func(_ context.Context, r evidence.Record) {
-		if told += r.Omitted; r.Omitted > 0 {
+		if reported += r.Omitted; r.Omitted > 0 {
 			return
 		}
 		if calls++; calls%3 == 0 {
@@ -368,8 +368,8 @@ func TestCallbackPanics(t *testing.T) {
 	if err := g.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if c := g.sinkCount(t, "callback"); calls != 30 || told != 10 || c.Lost != 10 || c.Written != 20 {
-		t.Errorf("%d calls, told of %d, counters %+v", calls, told, c)
+	if c := g.sinkCount(t, "callback"); calls != 30 || reported != 10 || c.Lost != 10 || c.Written != 20 {
+		t.Errorf("%d calls, told of %d, counters %+v", calls, reported, c)
 	}
 	if g.log.count("panics") == 0 {
 		t.Error("the log does not know")
@@ -380,14 +380,14 @@ func TestCallbackPanics(t *testing.T) {
 // caller, and that the records it misses are bounded, counted and reported.
 func TestCallbackBlocks(t *testing.T) {
 	stuck, in := make(chan struct{}), make(chan struct{}, 1)
-	var kept, told int64
+	var kept, reported int64
 	g := newRig(t, t.TempDir(), Options{Queue: 16}, NewCallback("callback", func(_ context.Context, r evidence.Record) {
 		select {
 		case in <- struct{}{}:
 		default:
 		}
 		<-stuck
-		if told += r.Omitted; r.Omitted == 0 {
+		if reported += r.Omitted; r.Omitted == 0 {
 			kept++
 		}
 	}))
@@ -408,7 +408,7 @@ func TestCallbackBlocks(t *testing.T) {
 	if err := g.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if kept != 16 || told != 186 {
-		t.Errorf("kept %d, told of %d", kept, told)
+	if kept != 16 || reported != 186 {
+		t.Errorf("kept %d, told of %d", kept, reported)
 	}
 }

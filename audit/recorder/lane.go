@@ -19,13 +19,13 @@ const (
 // [Options.Wait] is longer.
 const writeWithin = 5 * time.Second
 
-// A lane is a queue before a sink. The caller that adds a job to an idle lane
+// A queue is a queue before a sink. The caller that adds a job to an idle lane
 // starts a goroutine that writes the queued jobs batch by batch; the goroutine
 // ends when the queue is empty, or after a failure. Jobs that could not be
 // written stay in order and are retried with the next ones. The lock of the
-// outlet guards the contents. An empty lane is removed.
-type lane struct {
-	*outlet
+// sinkWriter guards the contents. An empty lane is removed.
+type queue struct {
+	*sinkWriter
 	tenant string
 
 	jobs    []*job
@@ -36,7 +36,7 @@ type lane struct {
 	next    chan struct{} // as ended, for callers that arrived during a write, which may fail for reasons that no longer apply
 	failing error         // how the last write ended
 	careful int           // so many jobs are written one by one: one of them was refused
-	losses  losses
+	dropped dropped
 }
 
 // A job is what is written together.
@@ -55,7 +55,7 @@ func (j *job) answer(err error) {
 // put adds a job if there is a place for it. Begins leave half of the places to
 // ends, because a missing end later counts as an operation whose program died.
 // The caller holds the lock.
-func (l *lane) put(j *job) bool {
+func (l *queue) put(j *job) bool {
 	if l.keeps && l.tenant != j.records[0].Tenant {
 		return false
 	}
@@ -78,7 +78,7 @@ func (l *lane) put(j *job) bool {
 
 // start starts the writing goroutine when it is not running. The caller holds
 // the lock.
-func (l *lane) start() {
+func (l *queue) start() {
 	if !l.writing {
 		l.writing, l.began = true, time.Now()
 		go l.drain()
@@ -86,13 +86,13 @@ func (l *lane) start() {
 }
 
 // drain writes what waits.
-func (l *lane) drain() {
+func (l *queue) drain() {
 	for more := true; more; {
 		l.mu.Lock()
 		l.began = time.Now()
 		b := l.batch()
 		l.mu.Unlock()
-		err := l.write(append(b.told, b.records...))
+		err := l.write(append(b.reported, b.records...))
 		if err != nil {
 			l.tell(err)
 		}
@@ -105,23 +105,23 @@ func (l *lane) drain() {
 // A batch is written at once: records that report losses, followed by the
 // records of the first jobs.
 type batch struct {
-	jobs    int
-	there   int // jobs that waited when it was taken
-	records []evidence.Record
-	lost    []loss
-	told    []evidence.Record
+	jobs     int
+	there    int // jobs that waited when it was taken
+	records  []evidence.Record
+	lost     []loss
+	reported []evidence.Record
 }
 
 // batch returns what is written next. The jobs stay in the queue until it is.
-func (l *lane) batch() batch {
+func (l *queue) batch() batch {
 	if l.ended == nil {
 		l.ended, l.next = l.next, nil
 	}
 	b := batch{there: len(l.jobs)}
 	if l.careful == 0 {
-		b.lost, b.told = l.losses.take()
+		b.lost, b.reported = l.dropped.take()
 	}
-	if l.most == 1 && len(b.told) > 0 {
+	if l.most == 1 && len(b.reported) > 0 {
 		return b
 	}
 	size := 0
@@ -142,10 +142,10 @@ func (l *lane) batch() batch {
 // queue. A batch that failed stays and waits for the next record; jobs that can
 // never be written are removed. Callers that arrived during the write get the
 // result of a later attempt: the disk may have room by then.
-func (l *lane) settle(b batch, err error) (more bool) {
+func (l *queue) settle(b batch, err error) (more bool) {
 	panicked, refused := errors.Is(err, errPanic), sandbox.CodeOf(err) == sandbox.CodeValidation
 	if err != nil && !panicked {
-		l.losses.giveBack(b.lost)
+		l.dropped.giveBack(b.lost)
 	}
 	l.failing = err
 	switch {
@@ -169,16 +169,16 @@ func (l *lane) settle(b batch, err error) (more bool) {
 		tellEnd(&l.ended)
 		return true
 	}
-	if len(l.jobs) == 0 && len(l.losses) == 0 {
+	if len(l.jobs) == 0 && len(l.dropped) == 0 {
 		return l.stop()
 	}
 	return true
 }
 
 // stop marks the lane as idle.
-func (l *lane) stop() (more bool) {
+func (l *queue) stop() (more bool) {
 	l.writing = false
-	if len(l.jobs) == 0 && len(l.losses) == 0 {
+	if len(l.jobs) == 0 && len(l.dropped) == 0 {
 		delete(l.lanes, l.tenant)
 	}
 	tellEnd(&l.ended)
@@ -196,7 +196,7 @@ func tellEnd(ended *chan struct{}) {
 }
 
 // drop takes the first jobs out of the queue and answers them.
-func (l *lane) drop(jobs int, err error) {
+func (l *queue) drop(jobs int, err error) {
 	for _, j := range l.jobs[:jobs] {
 		l.waiting -= len(j.records)
 		l.count.Waiting -= int64(len(j.records))
@@ -210,19 +210,19 @@ func (l *lane) drop(jobs int, err error) {
 }
 
 // lose counts records that the sink will never get.
-func (l *lane) lose(rs []evidence.Record) {
+func (l *queue) lose(rs []evidence.Record) {
 	for _, r := range rs {
 		if l.keeps && r.Tenant != l.tenant { // one of too many
 			r = evidence.Record{Time: r.Time, Type: r.Type, Share: r.Share}
 		}
-		l.losses.add(r)
+		l.dropped.add(r)
 	}
 	l.count.Lost += int64(len(rs))
 }
 
 // patience says how long a caller waits for what need not be written: hardly,
 // where the sink has failed or stands still.
-func (l *lane) patience(most time.Duration) time.Duration {
+func (l *queue) patience(most time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failing != nil || l.writing && time.Since(l.began) >= most {
@@ -234,7 +234,7 @@ func (l *lane) patience(most time.Duration) time.Duration {
 // flush starts a write of the queue, and returns a channel that is closed when
 // that has ended; the failure of a write that is already running does not close
 // it. The caller holds the lock.
-func (l *lane) flush() chan struct{} {
+func (l *queue) flush() chan struct{} {
 	ended := &l.ended
 	if l.writing {
 		ended = &l.next
@@ -242,7 +242,7 @@ func (l *lane) flush() chan struct{} {
 	if *ended == nil {
 		*ended = make(chan struct{})
 	}
-	told := *ended
+	reported := *ended
 	l.start()
-	return told
+	return reported
 }

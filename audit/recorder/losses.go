@@ -12,9 +12,9 @@ import (
 // maxLosers bounds the tenants whose losses are counted apart.
 const maxLosers = 256
 
-// losses counts records that a sink did not get and that have not been reported
+// dropped counts records that a sink did not get and that have not been reported
 // to it yet. The lock of the lane guards it.
-type losses map[loser]loss
+type dropped map[loser]loss
 
 type loser struct {
 	tenant string
@@ -29,7 +29,7 @@ type loss struct {
 }
 
 // add counts a record that is lost.
-func (l losses) add(r evidence.Record) {
+func (l dropped) add(r evidence.Record) {
 	if r.Omitted > 0 {
 		return // a record of losses, which are given back
 	}
@@ -39,7 +39,7 @@ func (l losses) add(r evidence.Record) {
 
 // join adds lost records. When there are too many tenants, their records are
 // counted together without naming the tenants.
-func (l losses) join(more loss) {
+func (l dropped) join(more loss) {
 	key := loser{more.like.Tenant, more.like.Type}
 	if _, ok := l[key]; !ok && len(l) >= maxLosers {
 		key.tenant, more.like = "", evidence.Record{Type: more.like.Type, Share: more.like.Share}
@@ -67,7 +67,7 @@ func (l losses) join(more loss) {
 }
 
 // take returns the losses with records that report them, and clears l.
-func (l losses) take() ([]loss, []evidence.Record) {
+func (l dropped) take() ([]loss, []evidence.Record) {
 	if len(l) == 0 {
 		return nil, nil
 	}
@@ -83,14 +83,14 @@ func (l losses) take() ([]loss, []evidence.Record) {
 }
 
 // giveBack adds losses back that could not be reported.
-func (l losses) giveBack(all []loss) {
+func (l dropped) giveBack(all []loss) {
 	for _, x := range all {
 		l.join(x)
 	}
 }
 
 // waiting returns the number of lost records that have not been reported yet.
-func (l losses) waiting() int64 {
+func (l dropped) waiting() int64 {
 	var n int64
 	for _, x := range l {
 		n += x.n

@@ -23,10 +23,10 @@ const (
 	wakeEvery = time.Second      // between two tries because of other lanes
 )
 
-// An outlet is a sink with its pending jobs: one queue, or, for a Keeper, one
+// A sinkWriter is a sink with its pending jobs: one queue, or, for a Keeper, one
 // queue per tenant, so that a failure with one tenant's records does not delay
 // the records of another.
-type outlet struct {
+type sinkWriter struct {
 	sink  Sink
 	keeps bool
 	most  int // records in a batch
@@ -39,14 +39,14 @@ type outlet struct {
 	now    func() time.Time
 
 	mu    sync.Mutex // guards what is in the lanes, too
-	lanes map[string]*lane
+	lanes map[string]*queue
 	said  time.Time // when a failure was last logged
 	woke  time.Time // when the other lanes were last retried because one lane succeeded
 	count SinkCounters
 }
 
-func newOutlet(s Sink, o Options, before func([]evidence.Record) error) *outlet {
-	out := &outlet{sink: s, most: maxBatch, room: o.Queue, within: o.within(), log: o.Log, now: o.Now, lanes: map[string]*lane{}}
+func newSinkWriter(s Sink, o Options, before func([]evidence.Record) error) *sinkWriter {
+	out := &sinkWriter{sink: s, most: maxBatch, room: o.Queue, within: o.within(), log: o.Log, now: o.Now, lanes: map[string]*queue{}}
 	if _, out.keeps = s.(Keeper); out.keeps {
 		out.before = before
 	}
@@ -60,10 +60,10 @@ func newOutlet(s Sink, o Options, before func([]evidence.Record) error) *outlet 
 // put passes a job, whose records belong to one tenant, to the sink. When there
 // is no room, the lane is nil and the channel is closed when the caller should
 // try again.
-func (o *outlet) put(j *job) (*lane, <-chan struct{}) {
+func (o *sinkWriter) put(j *job) (*queue, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := o.lane(j.records[0].Tenant)
+	l := o.queue(j.records[0].Tenant)
 	if l.put(j) {
 		return l, nil
 	}
@@ -71,23 +71,23 @@ func (o *outlet) put(j *job) (*lane, <-chan struct{}) {
 }
 
 // offer gives records to the sink, or loses them when there is no place.
-func (o *outlet) offer(rs []evidence.Record) {
+func (o *sinkWriter) offer(rs []evidence.Record) {
 	if l, _ := o.put(&job{records: rs}); l == nil {
 		o.lose(rs)
 	}
 }
 
 // lose counts records that the sink will never get, and logs the loss.
-func (o *outlet) lose(rs []evidence.Record) {
+func (o *sinkWriter) lose(rs []evidence.Record) {
 	o.mu.Lock()
-	o.lane(rs[0].Tenant).lose(rs)
+	o.queue(rs[0].Tenant).lose(rs)
 	o.mu.Unlock()
 	o.tell(errFull)
 }
 
-// lane returns the lane of a tenant. Beyond a maximum number of lanes, tenants
+// queue returns the lane of a tenant. Beyond a maximum number of lanes, tenants
 // share one.
-func (o *outlet) lane(tenant string) *lane {
+func (o *sinkWriter) queue(tenant string) *queue {
 	if !o.keeps {
 		tenant = ""
 	}
@@ -97,7 +97,7 @@ func (o *outlet) lane(tenant string) *lane {
 		l = o.lanes[tenant]
 	}
 	if l == nil {
-		l = &lane{outlet: o, tenant: tenant, losses: losses{}}
+		l = &queue{sinkWriter: o, tenant: tenant, dropped: dropped{}}
 		o.lanes[tenant] = l
 	}
 	return l
@@ -105,13 +105,13 @@ func (o *outlet) lane(tenant string) *lane {
 
 // wake retries the lanes with pending records, because another lane has just
 // succeeded. The caller holds the lock.
-func (o *outlet) wake() {
+func (o *sinkWriter) wake() {
 	if time.Since(o.woke) < wakeEvery {
 		return
 	}
 	o.woke = time.Now()
 	for _, l := range o.lanes {
-		if len(l.jobs) > 0 || len(l.losses) > 0 {
+		if len(l.jobs) > 0 || len(l.dropped) > 0 {
 			l.start()
 		}
 	}
@@ -119,7 +119,7 @@ func (o *outlet) wake() {
 
 // flush waits until no lane is writing, and returns an error when records are
 // still pending.
-func (o *outlet) flush(ctx context.Context) error {
+func (o *sinkWriter) flush(ctx context.Context) error {
 	o.mu.Lock()
 	var ends []chan struct{}
 	for _, l := range o.lanes {
@@ -135,14 +135,14 @@ func (o *outlet) flush(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var cause error
-	var untold int64
+	var unreported int64
 	for _, l := range o.lanes {
-		untold += l.losses.waiting()
+		unreported += l.dropped.waiting()
 		if len(l.jobs) > 0 && cause == nil {
 			cause = l.failing
 		}
 	}
-	if n := o.count.Waiting + untold; n > 0 {
+	if n := o.count.Waiting + unreported; n > 0 {
 		if cause == nil {
 			cause = ctx.Err()
 		}
@@ -152,7 +152,7 @@ func (o *outlet) flush(ctx context.Context) error {
 }
 
 // tell logs a failure, at a limited rate.
-func (o *outlet) tell(why error) {
+func (o *sinkWriter) tell(why error) {
 	now := o.now()
 	o.mu.Lock()
 	since := now.Sub(o.said)
@@ -169,14 +169,14 @@ func (o *outlet) tell(why error) {
 }
 
 // counters returns what happened so far.
-func (o *outlet) counters() SinkCounters {
+func (o *sinkWriter) counters() SinkCounters {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.count
 }
 
 // write gives records to the sink.
-func (o *outlet) write(rs []evidence.Record) (err error) {
+func (o *sinkWriter) write(rs []evidence.Record) (err error) {
 	if len(rs) == 0 {
 		return nil
 	}

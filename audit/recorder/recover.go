@@ -31,7 +31,7 @@ const abortedDetail = "the program that ran it has ended without telling how"
 // once; one of them handles each dead writer, while it holds the lock of that
 // writer's file, and when it is killed the next one continues. Without dead
 // writers the cost is that of reading a folder.
-func (w *Witness) Recover(ctx context.Context) (aborted int, err error) {
+func (w *Recorder) Recover(ctx context.Context) (aborted int, err error) {
 	if len(w.keepers) == 0 {
 		return 0, nil
 	}
@@ -63,7 +63,7 @@ func (w *Witness) Recover(ctx context.Context) (aborted int, err error) {
 }
 
 // recoverFile recovers one writer file, unless a process holds its lock.
-func (w *Witness) recoverFile(ctx context.Context, name string, made bool) (aborted int, err error) {
+func (w *Recorder) recoverFile(ctx context.Context, name string, made bool) (aborted int, err error) {
 	path := filepath.Join(w.o.Writers, name)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +105,8 @@ func (w *Witness) recoverFile(ctx context.Context, name string, made bool) (abor
 
 // Living reports whether a writer is alive, given its id and the folder of
 // writers. An operation without an end goes on if the writer is alive;
-// otherwise the next program that opens a Witness records it as aborted. Living
-// also returns true while a Witness is recording that.
+// otherwise the next program that opens a Recorder records it as aborted. Living
+// also returns true while a Recorder is recording that.
 func Living(dir, writer string) (bool, error) {
 	const op = "look for a writer of evidence"
 	if !isID(writer) {
@@ -129,7 +129,7 @@ func Living(dir, writer string) (bool, error) {
 }
 
 // abort writes the ends that are missing of a dead writer in one Keeper.
-func (w *Witness) abort(ctx context.Context, k Keeper, writer string, c claim) (aborted int, err error) {
+func (w *Recorder) abort(ctx context.Context, k Keeper, writer string, c claim) (aborted int, err error) {
 	filters := []evidence.Filter{{AllTenants: true}}
 	if !c.all {
 		filters = filters[:0]
@@ -161,7 +161,7 @@ func (w *Witness) abort(ctx context.Context, k Keeper, writer string, c claim) (
 
 // abortions returns the ends, marked as aborted, of operations whose programs
 // died without recording one.
-func (w *Witness) abortions(begins []evidence.Record) ([]evidence.Record, error) {
+func (w *Recorder) abortions(begins []evidence.Record) ([]evidence.Record, error) {
 	now := w.o.Now().UTC()
 	var ends []evidence.Record
 	for _, b := range begins {
@@ -178,7 +178,7 @@ func (w *Witness) abortions(begins []evidence.Record) ([]evidence.Record, error)
 
 // announce sends the ends that were found missing to the sinks that keep
 // nothing.
-func (w *Witness) announce(ends []evidence.Record) {
+func (w *Recorder) announce(ends []evidence.Record) {
 	for _, m := range w.rings {
 		_ = m.Write(context.Background(), ends...) // which does not fail
 	}
@@ -200,7 +200,7 @@ const pastSince = 4096
 // more than once. Memory grows with the operations of this writer.
 func unended(all iter.Seq2[evidence.Record, error], writer string, since time.Time) ([]evidence.Record, error) {
 	var open []evidence.Record
-	told := map[string]bool{} // ids of ends, and of begins that were found
+	reported := map[string]bool{} // ids of ends, and of begins that were found
 	old := 0
 	for r, err := range all {
 		var damage *journal.Damage
@@ -226,11 +226,11 @@ func unended(all iter.Seq2[evidence.Record, error], writer string, since time.Ti
 		}
 		switch {
 		case r.Type == evidence.TypeEnd:
-			told[is.ID] = true
+			reported[is.ID] = true
 		case r.Type == evidence.TypeBegin && is.Writer != writer:
-			delete(told, is.ID) // its end was not ours
-		case r.Type == evidence.TypeBegin && !told[is.ID]:
-			told[is.ID] = true
+			delete(reported, is.ID) // its end was not ours
+		case r.Type == evidence.TypeBegin && !reported[is.ID]:
+			reported[is.ID] = true
 			r.Command, r.Data = is.ID, nil
 			open = append(open, r)
 		}

@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-// A rig is a Witness over a folder of records, beside a memory.
+// A rig is a Recorder over a folder of records, beside a memory.
 type rig struct {
-	*Witness
+	*Recorder
 	dir    string
 	store  *evidence.Store
 	file   *shaky
@@ -37,7 +37,7 @@ type rig struct {
 	log    *logBook
 }
 
-// newRig opens a Witness over the folder dir, which may hold what others left.
+// newRig opens a Recorder over the folder dir, which may hold what others left.
 func newRig(t testing.TB, dir string, o Options, more ...Sink) *rig {
 	t.Helper()
 	g := &rig{dir: dir, log: &logBook{}, store: openStore(t, dir)}
@@ -51,7 +51,7 @@ func newRig(t testing.TB, dir string, o Options, more ...Sink) *rig {
 	}
 	o.Sinks = append([]Sink{g.file, g.memory}, more...)
 	o.Writers, o.Log = filepath.Join(dir, "writers"), g.log.logger()
-	if g.Witness, err = Open(o); err != nil {
+	if g.Recorder, err = Open(o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -63,7 +63,7 @@ func newRig(t testing.TB, dir string, o Options, more ...Sink) *rig {
 	return g
 }
 
-// nextRig opens the next Witness over the folder dir and recovers all that others
+// nextRig opens the next Recorder over the folder dir and recovers all that others
 // left, however busy the machine: [Open] leaves what takes long to the next one.
 func nextRig(t testing.TB, dir string) *rig {
 	t.Helper()

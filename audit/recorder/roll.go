@@ -38,11 +38,11 @@ type line struct {
 	All    bool      `json:"all,omitempty"` // any tenant may be concerned
 }
 
-// A roll is the file of a writer: the kernel holds its lock as long as the
+// An openSet is the file of a writer: the kernel holds its lock as long as the
 // writer lives, and its lines say where to look for the operations that the
 // writer has begun. A tenant is entered before the first begin of that tenant
 // is written.
-type roll struct {
+type openSet struct {
 	dir, id string
 	sync    bool
 
@@ -56,7 +56,7 @@ type roll struct {
 }
 
 // enter sees to it that the tenants of begins among rs are on the roll.
-func (r *roll) enter(rs []evidence.Record) error {
+func (r *openSet) enter(rs []evidence.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rec := range rs {
@@ -74,7 +74,7 @@ func (r *roll) enter(rs []evidence.Record) error {
 }
 
 // add puts a tenant on the roll, and a time when clocks were set back.
-func (r *roll) add(tenant string, at time.Time) error {
+func (r *openSet) add(tenant string, at time.Time) error {
 	if r.over {
 		return errors.New("the writer has ended")
 	}
@@ -108,7 +108,7 @@ func (r *roll) add(tenant string, at time.Time) error {
 
 // begin makes the file under another name, locks it and names it: under its own
 // name it is never seen without the lock.
-func (r *roll) begin(at time.Time) error {
+func (r *openSet) begin(at time.Time) error {
 	if _, err := statedir.MakePrivate(r.dir); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (r *roll) begin(at time.Time) error {
 }
 
 // make returns no file when a concurrent sweep removed the new one.
-func (r *roll) make(since time.Time) (*os.File, error) {
+func (r *openSet) make(since time.Time) (*os.File, error) {
 	made := filepath.Join(r.dir, madePrefix+r.id)
 	f, err := os.OpenFile(made, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *roll) make(since time.Time) (*os.File, error) {
 
 // write appends a line. It first terminates an incomplete line that a full disk
 // has left; an unreadable line means every tenant.
-func (r *roll) write(l line) error {
+func (r *openSet) write(l line) error {
 	data, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (r *roll) write(l line) error {
 	return nil
 }
 
-func (r *roll) syncDir() error {
+func (r *openSet) syncDir() error {
 	if !r.sync {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (r *roll) syncDir() error {
 }
 
 // end removes and closes the file of a writer that has no open operations.
-func (r *roll) end() error {
+func (r *openSet) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true

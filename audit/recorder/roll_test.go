@@ -102,7 +102,7 @@ func TestRoll(t *testing.T) {
 	}
 	g.file.set(nil, nil)
 	for n := range maxTenants + 10 {
-		if err := g.roll.enter([]evidence.Record{{Type: evidence.TypeBegin, Tenant: fmt.Sprint(n), Time: now}}); err != nil {
+		if err := g.openSet.enter([]evidence.Record{{Type: evidence.TypeBegin, Tenant: fmt.Sprint(n), Time: now}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ type File struct {
 var _ Keeper = (*File)(nil)
 
 // NewFile returns a File. The caller keeps ownership of the store and closes it
-// after the Witness.
+// after the Recorder.
 func NewFile(name string, store *evidence.Store) *File { return &File{name, store} }
 
 // Name implements Sink.

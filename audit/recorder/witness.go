@@ -8,8 +8,8 @@
 // that, and reports them in a record as soon as one can be written.
 //
 // When a program dies, the ends of its running operations are unknown. Each
-// Witness holds the lock of a file of its own while it is open; the next
-// Witness that opens looks through the files without a lock holder, and records
+// Recorder holds the lock of a file of its own while it is open; the next
+// Recorder that opens looks through the files without a lock holder, and records
 // the missing ends as aborted. Readers pair begins and ends by the id of the
 // operation; see pairs in package evidence.
 package recorder
@@ -34,7 +34,7 @@ const (
 	DefaultWait  = time.Second
 )
 
-// Options are what a Witness needs.
+// Options are what a Recorder needs.
 type Options struct {
 	Sinks []Sink
 	// Writers is the folder of the files of programs that write evidence, see
@@ -57,13 +57,13 @@ type Options struct {
 // within is how long what has to be written may take.
 func (o Options) within() time.Duration { return max(writeWithin, o.Wait) }
 
-// A Witness writes begins and ends. It is safe for concurrent use. Its errors
+// A Recorder writes begins and ends. It is safe for concurrent use. Its errors
 // are of type *[sandbox.Error].
-type Witness struct {
+type Recorder struct {
 	o       Options
 	id      string
-	roll    *roll
-	outlets []*outlet
+	openSet *openSet
+	outlets []*sinkWriter
 	rings   []*Memory
 	keepers []Keeper
 
@@ -74,11 +74,11 @@ type Witness struct {
 	open   int // operations that run
 }
 
-// Open returns a Witness and records the missing ends of programs that have
-// died, see [Witness.Recover]. When the recovery fails or takes longer than
+// Open returns a Recorder and records the missing ends of programs that have
+// died, see [Recorder.Recover]. When the recovery fails or takes longer than
 // five seconds, or [Options.Wait] if that is longer, Open logs the failure, and
-// the next Witness continues it.
-func Open(o Options) (*Witness, error) {
+// the next Recorder continues it.
+func Open(o Options) (*Recorder, error) {
 	const op = "open the record of operations"
 	if o.Log == nil {
 		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "there is no log")
@@ -95,8 +95,8 @@ func Open(o Options) (*Witness, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	w := &Witness{o: o, id: NewID()}
-	w.roll = &roll{dir: o.Writers, id: w.id, sync: o.Sync}
+	w := &Recorder{o: o, id: NewID()}
+	w.openSet = &openSet{dir: o.Writers, id: w.id, sync: o.Sync}
 	for _, s := range o.Sinks {
 		switch s := s.(type) {
 		case nil:
@@ -107,7 +107,7 @@ func Open(o Options) (*Witness, error) {
 		case Keeper:
 			w.keepers = append(w.keepers, s)
 		}
-		w.outlets = append(w.outlets, newOutlet(s, o, w.roll.enter))
+		w.outlets = append(w.outlets, newSinkWriter(s, o, w.openSet.enter))
 	}
 	if len(w.keepers) > 0 && o.Writers == "" {
 		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "there is no folder for the files of writers")
@@ -120,11 +120,11 @@ func Open(o Options) (*Witness, error) {
 	return w, nil
 }
 
-// Writer returns the id of this Witness, that begins carry.
-func (w *Witness) Writer() string { return w.id }
+// Writer returns the id of this Recorder, that begins carry.
+func (w *Recorder) Writer() string { return w.id }
 
 // Flush waits until all sinks have what is there, and returns why one has not.
-func (w *Witness) Flush(ctx context.Context) error {
+func (w *Recorder) Flush(ctx context.Context) error {
 	var errs []error
 	for _, o := range w.outlets {
 		errs = append(errs, o.flush(ctx))
@@ -135,10 +135,10 @@ func (w *Witness) Flush(ctx context.Context) error {
 // Close refuses new operations and writes pending records, within five seconds,
 // or [Options.Wait] if that is longer. Running operations can still be ended;
 // the last end writes the rest. The error names the sinks and what they lack.
-// As long as records that must be kept are pending, the Witness counts as
+// As long as records that must be kept are pending, the Recorder counts as
 // alive, so that no other program records finished operations as aborted. Close
 // can be called again.
-func (w *Witness) Close() error {
+func (w *Recorder) Close() error {
 	w.mu.Lock()
 	w.closed = true
 	idle := w.open == 0
@@ -153,13 +153,13 @@ func (w *Witness) Close() error {
 		}
 	}
 	if idle && kept == nil {
-		return errors.Join(missing, w.roll.end())
+		return errors.Join(missing, w.openSet.end())
 	}
 	return missing
 }
 
-// enter counts an operation, unless the Witness is closed.
-func (w *Witness) enter() error {
+// enter counts an operation, unless the Recorder is closed.
+func (w *Recorder) enter() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -170,7 +170,7 @@ func (w *Witness) enter() error {
 }
 
 // leave counts an operation that has ended.
-func (w *Witness) leave() {
+func (w *Recorder) leave() {
 	w.mu.Lock()
 	w.open--
 	last := w.closed && w.open == 0
@@ -201,7 +201,7 @@ func noEvidence(message string, cause error) error {
 	}
 }
 
-// Counters are the statistics of a Witness since it was opened. They only grow,
+// Counters are the statistics of a Recorder since it was opened. They only grow,
 // except for Waiting.
 type Counters struct {
 	Begun   int64          `json:"begun"`   // operations
@@ -221,7 +221,7 @@ type SinkCounters struct {
 }
 
 // Counters returns what happened so far.
-func (w *Witness) Counters() Counters {
+func (w *Recorder) Counters() Counters {
 	c := Counters{Begun: w.begun.Load(), Ended: w.ended.Load(), Refused: w.refused.Load(), Aborted: w.aborted.Load()}
 	for _, o := range w.outlets {
 		c.Sinks = append(c.Sinks, o.counters())

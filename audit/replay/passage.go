@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-// A Passage is a decision of the egress proxy, with the fields of an Event of
+// A Placement is a decision of the egress proxy, with the fields of an Event of
 // package egress that are needed to judge it again.
-type Passage struct {
+type Placement struct {
 	Phase    string         `json:"phase"`    // decision, or end of what one allowed
 	Protocol string         `json:"protocol"` // http, https for requests inside TLS, connect, socks5
 	Method   string         `json:"method"`
@@ -25,9 +25,9 @@ type Passage struct {
 	Message  string         `json:"message"`
 }
 
-// ReadPassage reads the data of a record of type egress.
-func ReadPassage(data []byte) (Passage, error) {
-	var p Passage
+// ReadPlacement reads the data of a record of type egress.
+func ReadPlacement(data []byte) (Placement, error) {
+	var p Placement
 	if err := json.Unmarshal(data, &p); err != nil {
 		return p, err
 	}
@@ -41,7 +41,7 @@ func ReadPassage(data []byte) (Passage, error) {
 }
 
 // Decision reports whether p is one, rather than the end of what one allowed.
-func (p Passage) Decision() bool { return p.Phase == "decision" }
+func (p Placement) Decision() bool { return p.Phase == "decision" }
 
 // Whose identifies the owner and the time of a record.
 type Whose struct {
@@ -49,29 +49,29 @@ type Whose struct {
 	Tenant, Agent, Session, CommandID string
 }
 
-// JudgePassage judges one recorded decision of the egress proxy by today's
+// JudgePlacement judges one recorded decision of the egress proxy by today's
 // policy.
-func JudgePassage(p Passage, w Whose, t Today) Result {
+func JudgePlacement(p Placement, w Whose, t Today) Result {
 	r := passed(p, w)
 	r.Today.Version = t.Version()
 	switch why := p.stays(); {
 	case why != "":
 		r.same(why)
 	default:
-		r.compare([]Answer{t.Passage(p)})
+		r.compare([]Answer{t.Placement(p)})
 		p.temper(&r)
 	}
 	return r
 }
 
-// UnknownPassage is [Unknown] for a decision of the egress proxy.
-func UnknownPassage(p Passage, w Whose, err error) Result {
+// UnknownPlacement is [Unknown] for a decision of the egress proxy.
+func UnknownPlacement(p Placement, w Whose, err error) Result {
 	r := passed(p, w)
 	r.unknown(err)
 	return r
 }
 
-func passed(p Passage, w Whose) Result {
+func passed(p Placement, w Whose) Result {
 	return Result{
 		Type: TypeEgress, ID: w.CommandID, Time: w.Time, Tenant: w.Tenant, Agent: w.Agent, Session: w.Session, Kind: p.Protocol,
 		What:     strings.TrimSpace(p.Method + " " + target(p.Host, int(p.Port)) + p.Path),
@@ -80,7 +80,7 @@ func passed(p Passage, w Whose) Result {
 }
 
 // stays returns why a refusal does not depend on the policy, or "".
-func (p Passage) stays() string {
+func (p Placement) stays() string {
 	if p.Verdict != policy.Deny {
 		return ""
 	}
@@ -96,7 +96,7 @@ func (p Passage) stays() string {
 }
 
 // temper clears the parts of the result that the record does not support.
-func (p Passage) temper(r *Result) {
+func (p Placement) temper(r *Result) {
 	asked := strings.HasPrefix(p.Rule, "network.ask")
 	switch {
 	case r.Today.Verdict == policy.Ask && (asked || p.Verdict == policy.Ask):
@@ -110,4 +110,4 @@ func (p Passage) temper(r *Result) {
 }
 
 // tunnel reports whether p is a connection that was opened for anything.
-func (p Passage) tunnel() bool { return p.Protocol == "connect" || p.Protocol == "socks5" }
+func (p Placement) tunnel() bool { return p.Protocol == "connect" || p.Protocol == "socks5" }

@@ -35,7 +35,7 @@ type Today interface {
 	Command(name string) Answer               // the program of one without a grant, without arguments
 	Space(bytes int64) Answer                 // temporary
 	Size(bytes int64) Answer                  // written or sent at once
-	Passage(p Passage) Answer                 // of a command, through the egress proxy
+	Placement(p Placement) Answer             // of a command, through the egress proxy
 }
 
 // An Answer is what the policy says to one question.

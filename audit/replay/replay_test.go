@@ -31,15 +31,15 @@ func (s says) answer(question string) replay.Answer {
 	return replay.Answer{Verdict: s.all, Rule: "rule of " + question}
 }
 
-func (s says) Version() string                           { return s.version }
-func (s says) Tool(name string) replay.Answer            { return s.answer("tool " + name) }
-func (s says) File(k grant.Kind, p string) replay.Answer { return s.answer(string(k) + " " + p) }
-func (s says) Browser(action string) replay.Answer       { return s.answer("browser " + action) }
-func (s says) Program(name string) replay.Answer         { return s.answer("program " + name) }
-func (s says) Command(name string) replay.Answer         { return s.answer("command " + name) }
-func (s says) Space(int64) replay.Answer                 { return s.answer("space") }
-func (s says) Size(int64) replay.Answer                  { return s.answer("size") }
-func (s says) Passage(p replay.Passage) replay.Answer    { return s.answer("passage " + p.Host) }
+func (s says) Version() string                            { return s.version }
+func (s says) Tool(name string) replay.Answer             { return s.answer("tool " + name) }
+func (s says) File(k grant.Kind, p string) replay.Answer  { return s.answer(string(k) + " " + p) }
+func (s says) Browser(action string) replay.Answer        { return s.answer("browser " + action) }
+func (s says) Program(name string) replay.Answer          { return s.answer("program " + name) }
+func (s says) Command(name string) replay.Answer          { return s.answer("command " + name) }
+func (s says) Space(int64) replay.Answer                  { return s.answer("space") }
+func (s says) Size(int64) replay.Answer                   { return s.answer("size") }
+func (s says) Placement(p replay.Placement) replay.Answer { return s.answer("passage " + p.Host) }
 func (s says) Request(r replay.Request) replay.Answer {
 	return s.answer(strings.Join([]string{"request", r.Method, r.Scheme, r.Host}, " "))
 }
@@ -187,7 +187,7 @@ func TestJudgeReadsFilesOfPages(t *testing.T) {
 	}
 }
 
-func TestJudgePassage(t *testing.T) {
+func TestJudgePlacement(t *testing.T) {
 	allow, ask, deny := says{all: policy.Allow}, says{all: policy.Ask}, says{all: policy.Deny}
 	tests := []struct {
 		name, protocol   string
@@ -214,14 +214,14 @@ func TestJudgePassage(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := replay.Passage{Phase: "decision", Protocol: tt.protocol, Host: "a.example", Port: 443, Verdict: tt.recorded, Rule: tt.rule}
-			r := replay.JudgePassage(p, replay.Whose{Tenant: "acme"}, tt.today)
+			p := replay.Placement{Phase: "decision", Protocol: tt.protocol, Host: "a.example", Port: 443, Verdict: tt.recorded, Rule: tt.rule}
+			r := replay.JudgePlacement(p, replay.Whose{Tenant: "acme"}, tt.today)
 			if r.Today.Verdict != tt.verdict || r.Differs != tt.differs || r.Certain != tt.certain || r.Why == "" {
 				t.Errorf("today %s, differs %v, certain %v, %q", r.Today.Verdict, r.Differs, r.Certain, r.Why)
 			}
 		})
 	}
-	none := replay.JudgePassage(replay.Passage{Verdict: policy.Deny, Rule: "request"}, replay.Whose{}, allow)
+	none := replay.JudgePlacement(replay.Placement{Verdict: policy.Deny, Rule: "request"}, replay.Whose{}, allow)
 	if none.Differs || !none.Certain {
 		t.Errorf("what was no host differs: %+v", none)
 	}
@@ -231,7 +231,7 @@ func TestUnknown(t *testing.T) {
 	err := errors.New("no such agent")
 	for _, r := range []replay.Result{
 		replay.Unknown(replay.Operation{Begin: write()}, err),
-		replay.UnknownPassage(replay.Passage{Host: "a", Verdict: policy.Deny}, replay.Whose{}, err),
+		replay.UnknownPlacement(replay.Placement{Host: "a", Verdict: policy.Deny}, replay.Whose{}, err),
 	} {
 		if r.Differs || r.Certain || r.Today.Verdict != "" || !strings.Contains(r.Why, "no such agent") {
 			t.Errorf("%+v", r)
@@ -239,14 +239,14 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-func TestReadPassage(t *testing.T) {
+func TestReadPlacement(t *testing.T) {
 	good := `{"id":7,"phase":"decision","protocol":"connect","host":"a.example","port":443,"addr":"192.0.2.7:443","verdict":"allow","rule":"r","later":1}`
-	p, err := replay.ReadPassage([]byte(good))
+	p, err := replay.ReadPlacement([]byte(good))
 	if err != nil || !p.Decision() || p.Port != 443 || p.Addr != netip.MustParseAddrPort("192.0.2.7:443") {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for _, bad := range []string{``, `[]`, `{}`, `{"phase":"decision"}`, `{"phase":"other","verdict":"allow"}`, `{"phase":"end","verdict":"yes"}`, `{"phase":"decision","verdict":"allow","port":70000}`, `{"phase":"decision","verdict":"allow","addr":"x"}`} {
-		if p, err := replay.ReadPassage([]byte(bad)); err == nil {
+		if p, err := replay.ReadPlacement([]byte(bad)); err == nil {
 			t.Errorf("%s is read as %+v", bad, p)
 		}
 	}
@@ -265,8 +265,8 @@ func FuzzReplay(f *testing.F) {
 				t.Fatalf("%+v", r)
 			}
 		}
-		if p, err := replay.ReadPassage(data); err == nil {
-			if r := replay.JudgePassage(p, replay.Whose{}, says{all: policy.Ask}); r.Today.Verdict == "" || r.Why == "" {
+		if p, err := replay.ReadPlacement(data); err == nil {
+			if r := replay.JudgePlacement(p, replay.Whose{}, says{all: policy.Ask}); r.Today.Verdict == "" || r.Why == "" {
 				t.Fatalf("%+v", r)
 			}
 		}

@@ -68,8 +68,8 @@ func (j *judge) pathsCount() bool {
 	return false
 }
 
-// Passage implements [replay.Today].
-func (j *judge) Passage(p Passage) Answer {
+// Placement implements [replay.Today].
+func (j *judge) Placement(p Placement) Answer {
 	host, err := network.Canonical(p.Host)
 	if err != nil {
 		return refused(err)

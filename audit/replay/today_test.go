@@ -102,28 +102,28 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestPassages(t *testing.T) {
+func TestPlacements(t *testing.T) {
 	j := of(t, rules, "main")
 	public, private := netip.MustParseAddrPort("93.184.216.34:443"), netip.MustParseAddrPort("10.0.0.5:443")
 	tests := []struct {
 		name   string
-		p      replay.Passage
+		p      replay.Placement
 		want   policy.Verdict
 		unsure bool
 	}{
-		{"a request", replay.Passage{Protocol: "http", Host: "c.example", Port: 80, Method: "GET", Path: "/pub/x"}, policy.Allow, false},
-		{"another path", replay.Passage{Protocol: "http", Host: "c.example", Port: 80, Method: "GET", Path: "/x"}, policy.Deny, false},
-		{"a request inside TLS", replay.Passage{Protocol: "https", Host: "a.example", Port: 443, Method: "GET", Path: "/"}, policy.Allow, false},
-		{"a tunnel for web only", replay.Passage{Protocol: "connect", Host: "a.example", Port: 443}, policy.Allow, true},
-		{"a tunnel to nowhere", replay.Passage{Protocol: "connect", Host: "z.example", Port: 443}, policy.Deny, false},
-		{"a public address", replay.Passage{Protocol: "connect", Host: "intra.example", Port: 443, Addr: public}, policy.Allow, true},
-		{"a private address", replay.Passage{Protocol: "connect", Host: "intra.example", Port: 443, Addr: private}, policy.Deny, false},
-		{"no host", replay.Passage{Protocol: "connect", Host: `"a b"`, Port: 443}, policy.Deny, false},
-		{"a strange protocol", replay.Passage{Protocol: "gopher", Host: "a.example", Port: 70}, policy.Deny, false},
+		{"a request", replay.Placement{Protocol: "http", Host: "c.example", Port: 80, Method: "GET", Path: "/pub/x"}, policy.Allow, false},
+		{"another path", replay.Placement{Protocol: "http", Host: "c.example", Port: 80, Method: "GET", Path: "/x"}, policy.Deny, false},
+		{"a request inside TLS", replay.Placement{Protocol: "https", Host: "a.example", Port: 443, Method: "GET", Path: "/"}, policy.Allow, false},
+		{"a tunnel for web only", replay.Placement{Protocol: "connect", Host: "a.example", Port: 443}, policy.Allow, true},
+		{"a tunnel to nowhere", replay.Placement{Protocol: "connect", Host: "z.example", Port: 443}, policy.Deny, false},
+		{"a public address", replay.Placement{Protocol: "connect", Host: "intra.example", Port: 443, Addr: public}, policy.Allow, true},
+		{"a private address", replay.Placement{Protocol: "connect", Host: "intra.example", Port: 443, Addr: private}, policy.Deny, false},
+		{"no host", replay.Placement{Protocol: "connect", Host: `"a b"`, Port: 443}, policy.Deny, false},
+		{"a strange protocol", replay.Placement{Protocol: "gopher", Host: "a.example", Port: 70}, policy.Deny, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if a := j.Passage(tt.p); a.Verdict != tt.want || (a.Unsure != "") != tt.unsure {
+			if a := j.Placement(tt.p); a.Verdict != tt.want || (a.Unsure != "") != tt.unsure {
 				t.Errorf("%+v", a)
 			}
 		})

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// An arrivals is a host that records the requested paths.
-type arrivals struct {
+// A forwarded is a host that records the requested paths.
+type forwarded struct {
 	mu   sync.Mutex
 	seen []string
 }
 
 // ServeHTTP implements [http.Handler].
-func (a *arrivals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *forwarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.seen = append(a.seen, r.URL.Path)
 	a.mu.Unlock()
@@ -24,7 +24,7 @@ func (a *arrivals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // has reports whether the path was requested.
-func (a *arrivals) has(path string) bool {
+func (a *forwarded) has(path string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Contains(a.seen, path)

@@ -49,7 +49,7 @@ var somewhere = netip.MustParseAddr("93.184.215.14")
 func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
-	arrived := &arrivals{}
+	arrived := &forwarded{}
 	r.net.Handle(evil, attacker())
 	r.net.Handle("public.test", arrived)
 	r.net.Handle(somewhere.String(), arrived)

@@ -73,10 +73,10 @@ func addressesOf(hosts []string, ports ...int) (out []string) {
 // reaching returns a page of the attacker in a browser with a canary, and the
 // ports that must not be reached: the canary's, that of the protocol, the trap
 // on the host, and the CDP proxy's own.
-func reaching(t *testing.T) (r *rig, c *client, k *canary, arrived *arrivals, ports []int) {
+func reaching(t *testing.T) (r *rig, c *client, k *canary, arrived *forwarded, ports []int) {
 	t.Helper()
 	r = on(t, "", "")
-	arrived = &arrivals{}
+	arrived = &forwarded{}
 	r.net.Handle(evil, attacker())
 	r.net.Handle(allowed, arrived)
 	here := internet.Reply{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}

@@ -55,7 +55,7 @@ const (
 // through the real egress proxy, and a trap on the host's loopback that must
 // not be reached.
 type rig struct {
-	*display.Desk
+	*display.Display
 	t    testing.TB
 	m    *manager.Manager
 	net  *internet.Internet
@@ -76,8 +76,8 @@ func on(t testing.TB, browser, rest string) *rig {
 	r.m = r.newManager(wall.New(t), settings(browser, rest))
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	r.Desk = display.New(manager.Of(r.m), log)
-	t.Cleanup(func() { r.Desk.Close() })
+	r.Display = display.New(manager.Of(r.m), log)
+	t.Cleanup(func() { r.Display.Close() })
 	return r
 }
 

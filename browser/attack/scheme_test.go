@@ -76,7 +76,7 @@ func harmless(address string) bool {
 func TestSchemesOfClients(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
-	arrived := &arrivals{}
+	arrived := &forwarded{}
 	r.net.Handle(evil, attacker())
 	r.net.Handle(allowed, arrived)
 	c := r.client(t, r.of("a", evil, allowed))
@@ -156,7 +156,7 @@ func TestPageEndsTheBrowser(t *testing.T) {
 func TestSchemesOfPages(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
-	arrived := &arrivals{}
+	arrived := &forwarded{}
 	r.net.Handle(evil, attacker())
 	r.net.Handle(allowed, arrived)
 	c := r.client(t, r.of("a", evil, allowed))

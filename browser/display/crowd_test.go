@@ -12,13 +12,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
-// crowdState names the state folder for a test binary that runs as a further
+// concurrentState names the state folder for a test binary that runs as a further
 // program that starts the browser.
-const crowdState = "SANDBOX_DESK_TEST_CROWD"
+const concurrentState = "SANDBOX_DESK_TEST_CROWD"
 
-// TestCrowd checks that many callers and programs that start the browser of a
+// TestManyAtOnce checks that many callers and programs that start the browser of a
 // scope at once get the same container with one Chromium.
-func TestCrowd(t *testing.T) {
+func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
@@ -29,7 +29,7 @@ func TestCrowd(t *testing.T) {
 	for i := range others {
 		crowd.Go(func() {
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestCrowdMember$", "-test.v")
-			cmd.Env = append(os.Environ(), crowdState+"="+r.state)
+			cmd.Env = append(os.Environ(), concurrentState+"="+r.state)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("another program: %v: %s", err, out)
@@ -71,11 +71,11 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestCrowdMember is a helper process of TestCrowd, which starts it and checks
+// TestOneOfMany is a helper process of TestManyAtOnce, which starts it and checks
 // its output; on its own it does nothing.
-func TestCrowdMember(t *testing.T) {
+func TestOneOfMany(t *testing.T) {
 	t.Parallel()
-	state := os.Getenv(crowdState)
+	state := os.Getenv(concurrentState)
 	if state == "" {
 		return
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// A House creates and removes containers of browsers. The manager is one. It
+// A Backend creates and removes containers of browsers. The manager is one. It
 // is safe for concurrent use.
-type House interface {
+type Backend interface {
 	// Resolve returns the settings of a request.
 	Resolve(r Request) (config.Resolved, error)
 	// Name returns the name of the container of the request's scope.
@@ -42,16 +42,16 @@ type House interface {
 	Folders(ctx context.Context, r Request) (Folders, error)
 }
 
-// An Opened is a container opened by a House.
+// An Opened is a container opened by a Backend.
 type Opened interface {
 	browser.Container
 	Created() bool   // created by this call of Open
 	Network() string // none, own, or the name of a network of the engine
 }
 
-// A Desk runs the browsers of scopes. It is safe for concurrent use.
-type Desk struct {
-	house   House
+// A Display runs the browsers of scopes. It is safe for concurrent use.
+type Display struct {
+	house   Backend
 	log     logrus.FieldLogger
 	bridges *browser.ProxySet
 	stays   stays
@@ -61,13 +61,13 @@ type Desk struct {
 	watches map[string]*viewing // by the name of the container
 }
 
-// New returns a Desk without open browsers.
-func New(house House, log logrus.FieldLogger) *Desk {
-	return &Desk{house: house, log: log, bridges: browser.NewProxySet(), shares: map[*browser.Proxy]*shared{}, watches: map[string]*viewing{}}
+// New returns a Display without open browsers.
+func New(house Backend, log logrus.FieldLogger) *Display {
+	return &Display{house: house, log: log, bridges: browser.NewProxySet(), shares: map[*browser.Proxy]*shared{}, watches: map[string]*viewing{}}
 }
 
 // Close ends every CDP proxy and every watched display. Browsers keep running.
-func (d *Desk) Close() error {
+func (d *Display) Close() error {
 	d.bridges.CloseAll()
 	d.mu.Lock()
 	var names []string
@@ -83,14 +83,14 @@ func (d *Desk) Close() error {
 
 // Folders returns the host folders that pictures and pages of the workspace
 // depend on.
-func (d *Desk) Folders(ctx context.Context, r Request) (Folders, error) {
+func (d *Display) Folders(ctx context.Context, r Request) (Folders, error) {
 	return d.house.Folders(ctx, r)
 }
 
 // Start starts the browser of a scope and returns when it answers. A browser
 // that does not answer in time is removed, and the error contains the last
 // lines of its log.
-func (d *Desk) Start(ctx context.Context, r Request) (Started, error) {
+func (d *Display) Start(ctx context.Context, r Request) (Started, error) {
 	begin := time.Now()
 	c, v, err := d.open(ctx, r, always)
 	if err != nil {
@@ -118,7 +118,7 @@ const (
 )
 
 // open opens the container of a scope with a browser that answers.
-func (d *Desk) open(ctx context.Context, r Request, w wish) (Opened, browser.Version, error) {
+func (d *Display) open(ctx context.Context, r Request, w wish) (Opened, browser.Version, error) {
 	none := browser.Version{}
 	res, err := d.house.Resolve(r)
 	if err != nil {
@@ -144,7 +144,7 @@ func (d *Desk) open(ctx context.Context, r Request, w wish) (Opened, browser.Ver
 
 // clear removes a browser that does not start, unless its container is used
 // elsewhere.
-func (d *Desk) clear(ctx context.Context, r Request) error {
+func (d *Display) clear(ctx context.Context, r Request) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer done()
 	_, _, err := d.house.Remove(ctx, r, false)
@@ -155,7 +155,7 @@ func (d *Desk) clear(ctx context.Context, r Request) error {
 }
 
 // Session starts the browser and opens a clean profile in it.
-func (d *Desk) Session(ctx context.Context, r Request, rights browser.Rights) (browser.Session, error) {
+func (d *Display) Session(ctx context.Context, r Request, rights browser.Rights) (browser.Session, error) {
 	c, _, err := d.open(ctx, r, onUse)
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (s *session) Close() error { return errors.Join(s.Session.Close(), s.contai
 // Stop removes the browser of a scope with all its data, and its CDP proxies.
 // A missing browser is no error. The error is [sandbox.CodeBusy] if the
 // browser is in use elsewhere, unless force is set.
-func (d *Desk) Stop(ctx context.Context, r Request, force bool) (removed bool, name string, err error) {
+func (d *Display) Stop(ctx context.Context, r Request, force bool) (removed bool, name string, err error) {
 	if name, err = d.house.Name(r); err != nil {
 		return false, "", err
 	}

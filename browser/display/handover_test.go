@@ -21,7 +21,7 @@ func TestWayIsHandedOn(t *testing.T) {
 	ctx := patient(t)
 	req, address := r.shopping("a")
 	second := newDesk(t, newManager(t, wall.At(t, r.state), r.net, settings("", "")))
-	tab := func(d *display.Desk) context.Context {
+	tab := func(d *display.Display) context.Context {
 		t.Helper()
 		s, err := d.Serve(ctx, req)
 		must(t, err)
@@ -33,9 +33,9 @@ func TestWayIsHandedOn(t *testing.T) {
 		must(t, chromedp.Do(tab, chromedp.Navigate(address), chromedp.Click("#press")))
 		return tab
 	}
-	tab(r.Desk)
+	tab(r.Display)
 	other := tab(second)
-	must(t, r.Desk.Close())
+	must(t, r.Display.Close())
 	before := r.net.Hits(internet.Files)
 	until(t, "the second reaches the host", func() bool {
 		return chromedp.Do(other, chromedp.Navigate(address), chromedp.Click("#press")) == nil

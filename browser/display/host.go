@@ -15,14 +15,14 @@ import (
 // A hostBrowser is a browser of the host, which runs without isolation. The
 // settings have allowed that explicitly.
 type hostBrowser struct {
-	d        *Desk
+	d        *Display
 	r        Request
 	addr     string // of its DevTools protocol
 	settings browser.Settings
 }
 
 // openHost connects to the host's browser, which has to run already.
-func (d *Desk) openHost(ctx context.Context, r Request, res config.Resolved) (Opened, browser.Version, error) {
+func (d *Display) openHost(ctx context.Context, r Request, res config.Resolved) (Opened, browser.Version, error) {
 	none := browser.Version{}
 	u, err := url.Parse(res.Browser.HostCDPURL)
 	if err != nil {

@@ -102,8 +102,8 @@ func (r *rig) neighbour(session string) (stop func() int) {
 	var work sync.WaitGroup
 	work.Go(func() {
 		defer s.Close()
-		told := sync.OnceFunc(func() { close(first) })
-		defer told()
+		reported := sync.OnceFunc(func() { close(first) })
+		defer reported()
 		for visits < 190 && ctx.Err() == nil { // a session has 200
 			p, err := s.Navigate(ctx, "page.html")
 			if ctx.Err() != nil {
@@ -114,7 +114,7 @@ func (r *rig) neighbour(session string) (stop func() int) {
 				return
 			}
 			visits++
-			told()
+			reported()
 		}
 	})
 	<-first

@@ -34,10 +34,10 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-// A rig is a Desk on the real engine, whose browsers may reach the hosts of
+// A rig is a Display on the real engine, whose browsers may reach the hosts of
 // the test as far as settings allow.
 type rig struct {
-	*display.Desk
+	*display.Display
 	t     testing.TB
 	m     *manager.Manager
 	net   *internet.Internet
@@ -53,11 +53,11 @@ func on(t testing.TB, browser, rest string) *rig {
 	w := wall.New(t)
 	r.state = w.State.Path()
 	r.m = newManager(t, w, r.net, settings(browser, rest))
-	r.Desk = newDesk(t, r.m)
+	r.Display = newDesk(t, r.m)
 	return r
 }
 
-func newDesk(t testing.TB, m *manager.Manager) *display.Desk {
+func newDesk(t testing.TB, m *manager.Manager) *display.Display {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	d := display.New(manager.Of(m), log)

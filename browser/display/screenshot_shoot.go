@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 )
 
-// A screenshotOpener opens a clean profile in the browser of a scope; [Desk]
+// A screenshotOpener opens a clean profile in the browser of a scope; [Display]
 // is one.
 type screenshotOpener interface {
 	Session(ctx context.Context, r Request, rights browser.Rights) (browser.Session, error)

@@ -19,7 +19,7 @@ const goneEvery = time.Second
 // have closed it, or with the container. While it runs, a call with other
 // egress rules gets [sandbox.CodeBusy]: the clients share one egress listener,
 // which cannot attribute a request to one of them.
-func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
+func (d *Display) Serve(ctx context.Context, r Request) (Served, error) {
 	c, _, err := d.open(ctx, r, onUse)
 	if err != nil {
 		return Served{}, err
@@ -57,7 +57,7 @@ func (d *Desk) Serve(ctx context.Context, r Request) (Served, error) {
 }
 
 // leading returns the options of a CDP proxy for the browser in c.
-func (d *Desk) leading(r Request, c Opened) browser.ProxyOptions {
+func (d *Display) leading(r Request, c Opened) browser.ProxyOptions {
 	o := browser.ProxyOptions{Sources: c.Settings().Sources, Log: d.log.WithField("sandbox", c.Name())}
 	if host, ok := c.(*hostBrowser); ok {
 		o.Upstream = func(context.Context) (browser.Upstream, error) { return hostUpstream{host}, nil }
@@ -70,7 +70,7 @@ func (d *Desk) leading(r Request, c Opened) browser.ProxyOptions {
 
 // upstream opens the browser for one client of a CDP proxy. It does not
 // recreate a removed container: its removal was deliberate.
-func (d *Desk) upstream(ctx context.Context, r Request, name string) (browser.Upstream, error) {
+func (d *Display) upstream(ctx context.Context, r Request, name string) (browser.Upstream, error) {
 	return d.stays.enter(ctx, name, d.log, func(ctx context.Context) (Opened, error) {
 		c, _, err := d.open(ctx, r, notAnew)
 		if sandbox.IsNotFound(err) {
@@ -86,7 +86,7 @@ func removed(name string) error {
 
 // gone returns when the container of r no longer exists. It takes no lease, so
 // an idle proxy does not protect a browser from being pruned.
-func (d *Desk) gone(ctx context.Context, r Request) error {
+func (d *Display) gone(ctx context.Context, r Request) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func (d *Desk) gone(ctx context.Context, r Request) error {
 
 // A share is one Served of a proxy.
 type share struct {
-	d      *Desk
+	d      *Display
 	name   string
 	bridge *browser.Proxy
 	once   sync.Once
@@ -120,7 +120,7 @@ type shared struct {
 }
 
 // share adds a Served of a proxy to c.
-func (d *Desk) share(c browser.Container, b *browser.Proxy) (*share, error) {
+func (d *Display) share(c browser.Container, b *browser.Proxy) (*share, error) {
 	rules := c.Settings().Rules
 	d.mu.Lock()
 	all := d.shares[b]

@@ -131,11 +131,11 @@ func keepWay(opening context.Context, c browser.Container, log logrus.FieldLogge
 	go func() {
 		defer close(done)
 		var busy sync.Once
-		told := sync.OnceFunc(func() { close(first) })
-		defer told()
+		reported := sync.OnceFunc(func() { close(first) })
+		defer reported()
 		for {
 			_, end, ok, err := c.Way(ctx, browser.ProxyPort)
-			told()
+			reported()
 			switch {
 			case err == nil && !ok:
 				return

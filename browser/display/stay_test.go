@@ -122,9 +122,9 @@ func TestWhoGoesTakesNothingAlong(t *testing.T) {
 	}
 }
 
-// A keeper is a House of one container, with fixed settings.
+// A keeper is a Backend of one container, with fixed settings.
 type keeper struct {
-	House
+	Backend
 	room    *answering
 	removed atomic.Int64
 }

@@ -16,7 +16,7 @@ import (
 // it if control is set. A browser has one watch at a time: a later one ends
 // the earlier one and revokes its passwords. The container is leased until the
 // watch ends.
-func (d *Desk) Watch(ctx context.Context, r Request, control bool) (Watched, error) {
+func (d *Display) Watch(ctx context.Context, r Request, control bool) (Watched, error) {
 	c, _, err := d.open(ctx, r, always)
 	if err != nil {
 		return Watched{}, err
@@ -139,7 +139,7 @@ func (r *room) Write(p []byte) (int, error) {
 }
 
 // supersede ends the current watch of a browser and registers next.
-func (d *Desk) supersede(name string, next *viewing) {
+func (d *Display) supersede(name string, next *viewing) {
 	d.mu.Lock()
 	last := d.watches[name]
 	if next != nil {

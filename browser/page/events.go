@@ -164,7 +164,7 @@ func (t *tab) received(n int64) {
 	if n <= 0 {
 		return
 	}
-	t.session.told(n)
+	t.session.reported(n)
 	over := false
 	limit := t.session.settings.Limits.PageBytes
 	t.mu.Lock()

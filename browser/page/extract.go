@@ -190,7 +190,7 @@ func flatten(nodes []*accessibility.Node, most int) (out []browser.Node, more bo
 		}
 		delete(byID, p.node.NodeID)
 		depth := p.depth
-		if n := told(p.node); n.Role != "" {
+		if n := reported(p.node); n.Role != "" {
 			if len(out) == most {
 				return out, true
 			}
@@ -208,7 +208,7 @@ func flatten(nodes []*accessibility.Node, most int) (out []browser.Node, more bo
 }
 
 // A node without a role is not returned to callers.
-func told(n *accessibility.Node) browser.Node {
+func reported(n *accessibility.Node) browser.Node {
 	out := browser.Node{Role: word(n.Role), Name: word(n.Name), Value: word(n.Value)}
 	switch {
 	case n.Ignored, out.Role == "InlineTextBox", out.Role == "none",

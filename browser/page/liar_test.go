@@ -77,13 +77,13 @@ func (l *liar) serve(w http.ResponseWriter, r *http.Request) {
 		_ = json.Unmarshal(data, &c)
 		l.mu.Lock()
 		l.asked = append(l.asked, c)
-		answer, told := l.answers[c.Method]
+		answer, reported := l.answers[c.Method]
 		l.mu.Unlock()
 		select {
 		case l.heard <- struct{}{}:
 		default:
 		}
-		if !told {
+		if !reported {
 			answer = usual(c.Method)
 		}
 		if answer != "" {

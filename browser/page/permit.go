@@ -191,7 +191,7 @@ func (t *tab) lead(ctx context.Context, do func() error) error {
 }
 
 // The caller's Received gets the number of received bytes.
-func (s *session) told(n int64) {
+func (s *session) reported(n int64) {
 	if s.rights.Received != nil {
 		s.rights.Received(n)
 	}

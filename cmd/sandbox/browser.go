@@ -11,7 +11,7 @@ import (
 )
 
 // Browsers implements cli.Backend.
-func (backend) Browsers(o cli.Options) (cli.BrowserDesk, func(), error) {
+func (backend) Browsers(o cli.Options) (cli.BrowserDisplay, func(), error) {
 	if o.Host.Remote() {
 		d, err := remote(o.Host)
 		if err != nil {
@@ -28,13 +28,13 @@ func (backend) Browsers(o cli.Options) (cli.BrowserDesk, func(), error) {
 		h.Close()
 		return nil, nil, err
 	}
-	return ownDesk{d}, h.Close, nil
+	return ownDisplay{d}, h.Close, nil
 }
 
-// An ownDesk is that of this machine.
-type ownDesk struct{ *display.Desk }
+// An ownDisplay is that of this machine.
+type ownDisplay struct{ *display.Display }
 
 // Shoot implements cli.BrowserDesk.
-func (d ownDesk) Shoot(ctx context.Context, r display.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
+func (d ownDisplay) Shoot(ctx context.Context, r display.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
 	return display.Take(ctx, d, r, target, shot)
 }

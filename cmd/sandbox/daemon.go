@@ -36,16 +36,16 @@ import (
 
 // daemonParts are what the daemon is made of.
 type daemonParts struct {
-	house     *orchestrator.House
-	manager   *manager.Manager
-	admission *admission.Admission
-	tokens    *token.Store
-	answers   *resource.Answers
-	server    *httpserver.Server
-	figures   *prometheus.Registry
-	conduct   *serverremote.Resource
-	asker     *mcp.Asker
-	ends      []func() // of what was made, in that order
+	orch       *orchestrator.Orchestrator
+	manager    *manager.Manager
+	admission  *admission.Admission
+	tokens     *token.Store
+	answers    *resource.Answers
+	server     *httpserver.Server
+	figures    *prometheus.Registry
+	useManager *serverremote.Resource
+	asker      *mcp.Asker
+	ends       []func() // of what was made, in that order
 }
 
 // newDaemon makes the parts.
@@ -63,26 +63,26 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	if ho.Observe, err = metrics.New(d.figures, metrics.Options{}); err != nil {
 		return d, err
 	}
-	if d.house, err = orchestrator.Open(ho); err != nil {
+	if d.orch, err = orchestrator.Open(ho); err != nil {
 		return d, err
 	}
-	d.ends = append(d.ends, d.house.Close)
-	accounts, err := ledger.Open(d.house.State().Budget(), ledger.Options{})
+	d.ends = append(d.ends, d.orch.Close)
+	accounts, err := ledger.Open(d.orch.State().Budget(), ledger.Options{})
 	if err != nil {
 		return d, err
 	}
 	rules := admission.Rules(d.settings)
 	d.admission, err = admission.New(admission.Options{
 		Keeper: tenant.New(time.Now), Rules: rules, Turns: d.turns, Log: o.Log,
-		Dir: filepath.Join(d.house.State().Path(), "admission"), Ledger: accounts,
+		Dir: filepath.Join(d.orch.State().Path(), "admission"), Ledger: accounts,
 	})
 	if err != nil {
 		return d, err
 	}
-	if d.manager, err = d.house.Manager(); err != nil {
+	if d.manager, err = d.orch.Manager(); err != nil {
 		return d, err
 	}
-	state := d.house.State()
+	state := d.orch.State()
 	if d.tokens, err = token.Open(state.Tokens(), token.AtMost(func(tenant string) int64 { return rules(tenant).Tokens })); err != nil {
 		return d, err
 	}
@@ -94,7 +94,7 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 
 // serve makes the server.
 func (d *daemonParts) serve(o cli.Options, version string) error {
-	kit := agentTools(o, d.manager, d.house.Browsers, nil)
+	kit := agentTools(o, d.manager, d.orch.Browsers, nil)
 	d.ends = append(d.ends, kit.end)
 	resources, err := d.resources(o, kit)
 	if err != nil {
@@ -124,12 +124,12 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resource, error) {
 	m := d.manager
 	boxes := resource.NewSandboxes(resource.Options{Manager: m, Answers: d.answers, Log: o.Log})
-	keeper, err := d.house.Browsers()
+	keeper, err := d.orch.Browsers()
 	if err != nil {
 		return nil, err
 	}
 	pages := serverremote.NewBrowsers(keeper, m, o.Log)
-	d.conduct = serverremote.New(m, stream.Options{})
+	d.useManager = serverremote.New(m, stream.Options{})
 	d.ends = append(d.ends, boxes.Close, func() {
 		ctx, done := context.WithTimeout(context.Background(), mcpDrain)
 		defer done()
@@ -137,25 +137,25 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resourc
 			o.Log.WithError(err).Warn("a page of a browser has not ended in order")
 		}
 	})
-	violations, err := d.house.Violations()
+	violations, err := d.orch.Violations()
 	if err != nil {
 		return nil, err
 	}
-	evidence, err := d.house.Evidence()
+	evidence, err := d.orch.Evidence()
 	if err != nil {
 		return nil, err
 	}
 	return []resource.Resource{
-		boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit.tools), resource.NewShells(m, kit.house, stream.Options{}),
+		boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit.tools), resource.NewShells(m, kit.orch, stream.Options{}),
 		resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{}),
-		resource.NewApprovals(d.house.Approvals()), resource.NewViolations(violations), resource.NewEvidence(evidence),
-		resource.NewGrants(m, d.registrar), resource.NewTokens(d.tokens), resource.NewMedia(m), pages, d.conduct,
+		resource.NewApprovals(d.orch.Approvals()), resource.NewViolations(violations), resource.NewEvidence(evidence),
+		resource.NewGrants(m, d.registrar), resource.NewTokens(d.tokens), resource.NewMedia(m), pages, d.useManager,
 	}, nil
 }
 
 // mounts are the handlers that speak protocols of their own.
 func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]httpserver.Mount, error) {
-	set, err := realWalls(d.house.Walls())
+	set, err := realWalls(d.orch.Walls())
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]htt
 	return []httpserver.Mount{
 		{Pattern: "/mcp", Whole: true, Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
 		{Pattern: "/v1/walls/", Admin: true, Unpaid: true, Handler: providers},
-		{Pattern: api.LentPath + "/", Handler: d.conduct.Lent()},
+		{Pattern: api.LentPath + "/", Handler: d.useManager.Lent()},
 	}, nil
 }
 
@@ -200,12 +200,12 @@ func callerOf(r *http.Request) string { return httpserver.TicketOf(r.Context()).
 // /v1/walls. Those of our own are the manager's alone, which would take what is
 // in no record of its for an orphan.
 func (d *daemonParts) declared(instance string) bool {
-	return instance != d.house.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
+	return instance != d.orch.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
 }
 
 // private returns the paths that no remote caller may learn.
 func (d *daemonParts) private() []string {
-	return []string{d.house.State().Path(), d.house.World().Home}
+	return []string{d.orch.State().Path(), d.orch.World().Home}
 }
 
 // bind says whose tools a session of the Model Context Protocol has.

@@ -107,7 +107,7 @@ func (d *daemonParts) wallStands(ctx context.Context) error {
 		names = []string{"docker", "local"}
 	}
 	for _, name := range names {
-		p, getErr := d.house.Walls().Get(name)
+		p, getErr := d.orch.Walls().Get(name)
 		if err = getErr; err != nil {
 			continue
 		}
@@ -121,7 +121,7 @@ func (d *daemonParts) wallStands(ctx context.Context) error {
 
 // writes writes and removes a file in the state folder.
 func (d *daemonParts) writes(context.Context) error {
-	f, err := os.CreateTemp(d.house.State().Path(), ".ready-*")
+	f, err := os.CreateTemp(d.orch.State().Path(), ".ready-*")
 	if err != nil {
 		return err
 	}
@@ -137,4 +137,4 @@ func (d *daemonParts) writes(context.Context) error {
 
 // registrar takes grants back and derives lesser ones. It is opened when the
 // first asks for it.
-func (d *daemonParts) registrar() (resource.Registrar, error) { return d.house.Control() }
+func (d *daemonParts) registrar() (resource.Registrar, error) { return d.orch.Control() }

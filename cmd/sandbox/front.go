@@ -30,7 +30,7 @@ func whole() error { return handOver(engineName, "speaks to engines") }
 // the engine's address would close are the whole program's to know. So it does
 // with one that may reach hosts, whose proxy the front does not link, with one
 // that trusts a company's certificates, and with one that has to be on record.
-func begin(h func() *orchestrator.House) func(context.Context, config.Resolved, manager.Request) error {
+func begin(h func() *orchestrator.Orchestrator) func(context.Context, config.Resolved, manager.Request) error {
 	return func(ctx context.Context, res config.Resolved, req manager.Request) error {
 		every := time.Duration(res.Prune.Every)
 		soon := time.Now().Add(min(every/10, 10*time.Second)) // it must not become due in here
@@ -44,19 +44,19 @@ func begin(h func() *orchestrator.House) func(context.Context, config.Resolved, 
 	}
 }
 
-// A conductor uses sandboxes of the local providers. The complete program lists
+// A managerOf uses sandboxes of the local providers. The complete program lists
 // and deletes sandboxes.
-type conductor struct{ *manager.Manager }
+type managerOf struct{ *manager.Manager }
 
-// Conductor implements cli.Backend.
-func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
+// Manager implements cli.Backend.
+func (backend) Manager(o cli.Options) (cli.Manager, func(), error) {
 	if o.Host.Remote() { // what speaks to a daemon is linked to the whole program alone
 		return nil, nil, whole()
 	}
 	go command.Prepare()
 	options := optionsOf(o)
-	var h *orchestrator.House
-	options.Begin = begin(func() *orchestrator.House { return h })
+	var h *orchestrator.Orchestrator
+	options.Begin = begin(func() *orchestrator.Orchestrator { return h })
 	h, err := orchestrator.Open(options)
 	if err != nil {
 		return nil, nil, err
@@ -66,39 +66,39 @@ func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
 		h.Close()
 		return nil, nil, err
 	}
-	return conductor{m}, h.Close, nil
+	return managerOf{m}, h.Close, nil
 }
 
-func (conductor) List(context.Context, manager.ListOptions) (manager.Listing, error) {
+func (managerOf) List(context.Context, manager.ListOptions) (manager.Listing, error) {
 	return manager.Listing{}, whole()
 }
 
-func (conductor) Select(context.Context, string, manager.Selector, bool) ([]manager.Row, error) {
+func (managerOf) Select(context.Context, string, manager.Selector, bool) ([]manager.Row, error) {
 	return nil, whole()
 }
 
-func (conductor) Recreate(context.Context, []manager.Row) manager.Recreated {
+func (managerOf) Recreate(context.Context, []manager.Row) manager.Recreated {
 	panic("nobody can have selected anything") // Select does not return any
 }
 
-func (conductor) Prune(context.Context, manager.PruneOptions) (manager.Pruned, error) {
+func (managerOf) Prune(context.Context, manager.PruneOptions) (manager.Pruned, error) {
 	return manager.Pruned{}, whole()
 }
 
-func (conductor) Explain(context.Context, config.Who, *config.SandboxSettings, manager.Questions) (manager.Explanation, error) {
+func (managerOf) Explain(context.Context, config.Who, *config.SandboxSettings, manager.Questions) (manager.Explanation, error) {
 	return manager.Explanation{}, whole()
 }
 
-func (conductor) Stats(context.Context, string) ([]manager.Stat, error) { return nil, whole() }
+func (managerOf) Stats(context.Context, string) ([]manager.Stat, error) { return nil, whole() }
 
-func (conductor) PoolStatus(context.Context) (manager.PoolStatus, error) {
+func (managerOf) PoolStatus(context.Context) (manager.PoolStatus, error) {
 	return manager.PoolStatus{}, whole()
 }
 
-// remoteViolations hands on, as Conductor does with a daemon.
+// remoteViolations hands on, as Manager does with a daemon.
 func remoteViolations(cli.Host) (cli.ViolationStore, func(), error) { return nil, nil, whole() }
 
-// remoteEvidence hands on, as Conductor does with a daemon.
+// remoteEvidence hands on, as Manager does with a daemon.
 func remoteEvidence(cli.Host) (cli.EvidenceStore, func(), error) { return nil, nil, whole() }
 
 // Images implements cli.Backend.
@@ -106,7 +106,7 @@ func (backend) Images(cli.Options) (cli.ImageStore, func(), error) { return nil,
 
 // Browsers implements cli.Backend. Browsers run in containers, and much is
 // linked to speak to one.
-func (backend) Browsers(cli.Options) (cli.BrowserDesk, func(), error) { return nil, nil, whole() }
+func (backend) Browsers(cli.Options) (cli.BrowserDisplay, func(), error) { return nil, nil, whole() }
 
 // Tokens implements cli.Backend.
 func (backend) Tokens(cli.Options) (cli.TokenStore, func(), error) { return nil, nil, whole() }

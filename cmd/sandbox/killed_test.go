@@ -48,10 +48,10 @@ func openNearby() (n *nearby, end func(), err error) {
 	return n, func() { s.Close() }, nil
 }
 
-// TestKilledProgramLeavesNoWayOut kills the program in the middle of a command
+// TestKilledProgramLeavesNoEgress kills the program in the middle of a command
 // that reaches a host, and looks from inside: its port is dead, and the next
 // program has a way of its own, with the rules that hold then.
-func TestKilledProgramLeavesNoWayOut(t *testing.T) {
+func TestKilledProgramLeavesNoEgress(t *testing.T) {
 	t.Parallel()
 	t.Run("docker", func(t *testing.T) { killedProgram(t, newSite(t), "docker") })
 	t.Run("local", func(t *testing.T) {

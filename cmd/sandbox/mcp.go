@@ -59,14 +59,14 @@ func (keptOpen) Close() error { return nil }
 // registry of the shells and processes that they leave open and running.
 type agentKit struct {
 	tools *tools.Tools
-	house *running.House
+	orch  *running.House
 	log   logrus.FieldLogger
 }
 
 // agentTools makes the tools over m, with the display of browsers.
-func agentTools(o cli.Options, m *manager.Manager, browsers func() (*display.Desk, error), flags *config.SandboxSettings) agentKit {
-	k := agentKit{house: running.New(running.Options{Manager: running.Managed(m), Log: o.Log}), log: o.Log}
-	k.tools = tools.New(tools.Options{Manager: m, Running: k.house, Log: o.Log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
+func agentTools(o cli.Options, m *manager.Manager, browsers func() (*display.Display, error), flags *config.SandboxSettings) agentKit {
+	k := agentKit{orch: running.New(running.Options{Manager: running.Managed(m), Log: o.Log}), log: o.Log}
+	k.tools = tools.New(tools.Options{Manager: m, Running: k.orch, Log: o.Log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
 		d, err := browsers()
 		if err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (k agentKit) end() {
 	ctx, done := context.WithTimeout(context.Background(), mcpDrain)
 	defer done()
 	for _, end := range []func() error{
-		func() error { return k.tools.Close(ctx) }, func() error { return k.house.Close(ctx) },
+		func() error { return k.tools.Close(ctx) }, func() error { return k.orch.Close(ctx) },
 	} {
 		if err := end(); err != nil {
 			k.log.WithError(err).Warn("something that calls have left has not ended in order")

@@ -29,10 +29,10 @@ func TestSettingsAreReadAgain(t *testing.T) {
 		}
 	}
 	write(`"something else"`)
-	var told strings.Builder
+	var reported strings.Builder
 	log := logrus.New()
-	log.SetOutput(&told)
-	c, done, err := backend{}.Conductor(cli.Options{ConfigFile: file, StateDir: filepath.Join(dir, "state"), Log: log})
+	log.SetOutput(&reported)
+	c, done, err := backend{}.Manager(cli.Options{ConfigFile: file, StateDir: filepath.Join(dir, "state"), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func TestSettingsAreReadAgain(t *testing.T) {
 		return e.Verdicts[0].Verdict
 	}
 	before := verdict()
-	if strings.Contains(told.String(), "in force") {
-		t.Errorf("the settings that the program began with are told as changed: %s", &told)
+	if strings.Contains(reported.String(), "in force") {
+		t.Errorf("the settings that the program began with are told as changed: %s", &reported)
 	}
 	write(`"make:*"`)
 	if now := verdict(); now != "deny" || before == "deny" {

@@ -70,7 +70,7 @@ func noMemoryLimit(provider string) string {
 }
 
 // reopen returns another handle to the sandbox of s.
-func reopen(ctx context.Context, h *orchestrator.House, s sandbox.Spec) (sandbox.Sandbox, error) {
+func reopen(ctx context.Context, h *orchestrator.Orchestrator, s sandbox.Spec) (sandbox.Sandbox, error) {
 	p, err := h.Walls().Get(s.Provider)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func alone(flags *config.SandboxSettings, r config.Resolved) *config.SandboxSett
 
 // lend makes a sandbox for a session of its own, calls fn with it and
 // removes it.
-func lend(ctx context.Context, h *orchestrator.House, who config.Who, flags *config.SandboxSettings, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
+func lend(ctx context.Context, h *orchestrator.Orchestrator, who config.Who, flags *config.SandboxSettings, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	who.Session = "doctor-" + hex.EncodeToString(id[:])

@@ -118,11 +118,11 @@ func (d *daemonParts) listen(ctx context.Context, state *statedir.Dir, addresses
 // settings are those in force, the last good ones where the file cannot be
 // taken.
 func (d *daemonParts) settings() *config.Settings {
-	s, _ := d.house.Settings() // which the manager tells of
+	s, _ := d.orch.Settings() // which the manager tells of
 	return s
 }
 
 func (d *daemonParts) reload() error {
-	_, err := d.house.Settings()
+	_, err := d.orch.Settings()
 	return err
 }

@@ -28,7 +28,7 @@ type server struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	socket string
-	log    *toldLines
+	log    *reportedLines
 }
 
 // server starts the daemon at a socket and waits until it listens.
@@ -38,7 +38,7 @@ func (s *site) server(socket string, change ...func(*exec.Cmd)) *server {
 	for _, c := range change {
 		c(cmd)
 	}
-	log := newToldLines()
+	log := newReportedLines()
 	cmd.Stderr, cmd.WaitDelay = log, 10*time.Second
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -313,11 +313,11 @@ func TestServeUnderSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	reported, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer told.Close()
+	defer reported.Close()
 	d := s.server(socket, func(cmd *exec.Cmd) {
 		program, err := exec.LookPath("sandbox")
 		if err != nil {
@@ -329,10 +329,10 @@ func TestServeUnderSystemd(t *testing.T) {
 	})
 	hears := func(want string) {
 		t.Helper()
-		told.SetReadDeadline(time.Now().Add(time.Minute))
+		reported.SetReadDeadline(time.Now().Add(time.Minute))
 		buf := make([]byte, 4096)
 		for {
-			n, err := told.Read(buf)
+			n, err := reported.Read(buf)
 			if err != nil {
 				t.Fatalf("systemd never hears %s: %v", want, err)
 			}

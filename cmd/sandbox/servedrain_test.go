@@ -33,7 +33,7 @@ type crowded struct {
 	runs []*bufio.Reader
 }
 
-func newCrowded(t *testing.T, grace string, commands int) *crowded {
+func newBusy(t *testing.T, grace string, commands int) *crowded {
 	s := newSite(t)
 	c := &crowded{site: s, t: t}
 	c.file = s.settings(`, "evidence": {"commands": true}`, `, "daemon": {"drainTimeout": "`+grace+`"}`)
@@ -77,11 +77,11 @@ func (c *crowded) letGo() {
 // new, says so, and loses nothing.
 func TestServeDrainsUnderLoad(t *testing.T) {
 	t.Parallel()
-	c := newCrowded(t, "2m", 6)
+	c := newBusy(t, "2m", 6)
 	var wg sync.WaitGroup
 	wrong := make(chan error, 64)
-	told := make([]int, 8)
-	for i := range told {
+	reported := make([]int, 8)
+	for i := range reported {
 		p := c.in
 		if i%2 == 0 {
 			p = c.out
@@ -92,7 +92,7 @@ func TestServeDrainsUnderLoad(t *testing.T) {
 				var refused *refusal
 				switch {
 				case err == nil:
-					told[i]++
+					reported[i]++
 					continue
 				case errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable && refused.retry != "":
 				default:
@@ -121,11 +121,11 @@ func TestServeDrainsUnderLoad(t *testing.T) {
 		t.Errorf("the daemon has ended with %v", err)
 	}
 	c.d.quiet()
-	c.allThere(told)
+	c.allThere(reported)
 }
 
 // allThere compares the answers that clients received with what was done.
-func (c *crowded) allThere(told []int) {
+func (c *crowded) allThere(reported []int) {
 	c.t.Helper()
 	out, err := c.command("--tenant", "acme", "--session", "a", "exec", "--", "cat", "marks").Output()
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *crowded) allThere(told []int) {
 			c.t.Errorf("what command %d has written is not there", i)
 		}
 	}
-	for i, n := range told {
+	for i, n := range reported {
 		if got := strings.Count(string(out), fmt.Sprintf("load-%d\n", i)); got != n {
 			c.t.Errorf("client %d was told of %d successes, and %d are there", i, n, got)
 		}
@@ -154,7 +154,7 @@ func (c *crowded) allThere(told []int) {
 // and cuts off what is left when the time for that is over.
 func TestServeDrainingAnswers(t *testing.T) {
 	t.Parallel()
-	c := newCrowded(t, "15s", 1) // in which all is asked, also on a busy machine
+	c := newBusy(t, "15s", 1) // in which all is asked, also on a busy machine
 	pr, pw := io.Pipe()
 	late := make(chan error, 1)
 	go func() {
@@ -232,7 +232,7 @@ func refusals(t *testing.T, p *party, requests ...string) map[string]*refusal {
 // begun is on record as aborted by the next one.
 func TestServeEndedTwice(t *testing.T) {
 	t.Parallel()
-	c := newCrowded(t, "5m", 2)
+	c := newBusy(t, "5m", 2)
 	for range 2 {
 		if err := c.d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -274,7 +274,7 @@ func TestServeEndedTwice(t *testing.T) {
 // leave the last good ones in force, and the daemon says so.
 func TestServeReloads(t *testing.T) {
 	t.Parallel()
-	c := newCrowded(t, "1m", 0)
+	c := newBusy(t, "1m", 0)
 	run := func(line string) *refusal {
 		t.Helper()
 		var r *refusal

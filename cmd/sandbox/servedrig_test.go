@@ -21,17 +21,17 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// toldLines keeps what a program says, for as long as it says something.
-type toldLines struct {
+// reportedLines keeps what a program says, for as long as it says something.
+type reportedLines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	read int           // of text, by next
 	more chan struct{} // closed when there is more
 }
 
-func newToldLines() *toldLines { return &toldLines{more: make(chan struct{})} }
+func newReportedLines() *reportedLines { return &reportedLines{more: make(chan struct{})} }
 
-func (l *toldLines) Write(p []byte) (int, error) {
+func (l *reportedLines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text.Write(p)
@@ -40,14 +40,14 @@ func (l *toldLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *toldLines) all() string {
+func (l *reportedLines) all() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
 // next returns the next whole line with that text; those before it are passed.
-func (l *toldLines) next(text string, within time.Duration) (string, bool) {
+func (l *reportedLines) next(text string, within time.Duration) (string, bool) {
 	over := time.After(within)
 	for {
 		l.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // watches files, and agents that are connected and call nothing.
 func TestServeDrainsFollowers(t *testing.T) {
 	t.Parallel()
-	c := newCrowded(t, "10m", 0)
+	c := newBusy(t, "10m", 0)
 	watch, err := c.out.ask("GET", c.path()+"/watch?path=/workspace", nil, "Accept", api.ContentEvents)
 	if err != nil {
 		t.Fatal(err)

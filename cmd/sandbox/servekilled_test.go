@@ -26,13 +26,13 @@ import (
 // and b run commands, c is frozen, and one more comes and goes with each round.
 type killing struct {
 	*site
-	t      *testing.T
-	socket string
-	secret string
-	seed   uint64
-	random *rand.Rand
-	before map[string]api.Sandbox
-	told   map[string]bool // what was reported to clients as a success, by request
+	t        *testing.T
+	socket   string
+	secret   string
+	seed     uint64
+	random   *rand.Rand
+	before   map[string]api.Sandbox
+	reported map[string]bool // what was reported to clients as a success, by request
 }
 
 // A round is the load between two starts of the daemon.
@@ -70,7 +70,7 @@ func TestServeKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.settings(`, "evidence": {"commands": true}, "pool": {"size": 1}`, `, "tenants": {"list": [{"id": "acme", "sandboxes": 4}]}`)
-	k := &killing{site: s, t: t, socket: filepath.Join(t.TempDir(), "d.sock"), secret: s.token("acme"), seed: rand.Uint64(), before: map[string]api.Sandbox{}, told: map[string]bool{}}
+	k := &killing{site: s, t: t, socket: filepath.Join(t.TempDir(), "d.sock"), secret: s.token("acme"), seed: rand.Uint64(), before: map[string]api.Sandbox{}, reported: map[string]bool{}}
 	t.Logf("the seed is %d", k.seed)
 	k.random = rand.New(rand.NewPCG(k.seed, 1))
 	d := s.server(k.socket, tcp)
@@ -161,7 +161,7 @@ func (r *round) loop(p *party, session string, client int, events bool) {
 		r.mu.Lock()
 		switch {
 		case err == nil:
-			r.told[id] = true
+			r.reported[id] = true
 		case errors.Is(err, errCut):
 			r.cuts++
 		default:
@@ -268,7 +268,7 @@ func (r *round) marked() {
 			marks[strings.TrimSpace(line)]++
 		}
 	}
-	for id := range r.told {
+	for id := range r.reported {
 		if marks[id] != 1 {
 			r.t.Errorf("%s was told to be a success, and was done %d times", id, marks[id])
 		}
@@ -278,7 +278,7 @@ func (r *round) marked() {
 			r.t.Errorf("%s was done %d times", id, n)
 		}
 	}
-	r.t.Logf("round %d: %d told, %d done, %d cut, the new sandbox %v", r.n, len(r.told), len(marks), r.cuts, r.born != nil)
+	r.t.Logf("round %d: %d told, %d done, %d cut, the new sandbox %v", r.n, len(r.reported), len(marks), r.cuts, r.born != nil)
 }
 
 // quotas asks for the sandbox again that may have come up or not, and for one
@@ -316,7 +316,7 @@ func (r *round) recorded() {
 			}
 		}
 	}
-	for id := range r.told {
+	for id := range r.reported {
 		if strings.HasPrefix(id, fmt.Sprint(r.n, "-")) && ended[id] != "ok" {
 			r.t.Errorf("%s was told to be a success, and is recorded as %q", id, ended[id])
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 )
 
-// Conductor implements cli.Backend.
-func (backend) Conductor(o cli.Options) (cli.Conductor, func(), error) {
+// Manager implements cli.Backend.
+func (backend) Manager(o cli.Options) (cli.Manager, func(), error) {
 	if o.Host.Remote() {
 		d, err := remote(o.Host)
 		if err != nil {

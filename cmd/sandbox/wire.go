@@ -11,7 +11,7 @@ type backend struct{}
 var _ cli.Backend = backend{}
 
 // open opens the orchestrator of a command.
-func open(o cli.Options) (*orchestrator.House, error) {
+func open(o cli.Options) (*orchestrator.Orchestrator, error) {
 	return orchestrator.Open(optionsOf(o))
 }
 

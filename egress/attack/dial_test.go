@@ -101,9 +101,9 @@ func (home) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
 }
 
-// TestTold checks that no connection is made to a host without a record of it,
+// TestReported checks that no connection is made to a host without a record of it,
 // however early the program disconnects.
-func TestTold(t *testing.T) {
+func TestReported(t *testing.T) {
 	host := listen(t, "")
 	r := newRig(t, setup{rules: []string{"bare.test:" + itoa(host.port), "127.0.0.1:" + itoa(host.port)}})
 	for i, said := range []string{"", "G", "GET / HT", "GET / HTTP/1.1\r\nHost: bare", "\x16", "\x16\x03\x01\x00\x50\x01"} {

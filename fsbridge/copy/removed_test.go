@@ -61,19 +61,19 @@ func TestRemovedMeanwhile(t *testing.T) {
 			if d := cmp.Diff(want, to.tree(t)); d != "" {
 				t.Errorf("-want +got:\n%s", d)
 			}
-			told := []string{}
+			reported := []string{}
 			for _, l := range tally.Left() {
 				if l.Reason == "it was removed while the tree was packed" {
-					told = append(told, l.Path)
+					reported = append(reported, l.Path)
 				}
 			}
 			for _, name := range tt.from {
-				if !slices.Contains(told, "top/"+name) {
+				if !slices.Contains(reported, "top/"+name) {
 					t.Errorf("nobody is told of %s: %v", name, tally.Left())
 				}
 			}
-			if len(told) != len(tt.from) {
-				t.Errorf("told of %q", told)
+			if len(reported) != len(tt.from) {
+				t.Errorf("told of %q", reported)
 			}
 		})
 	}

@@ -50,11 +50,11 @@ func FuzzFollow(f *testing.F) {
 		if (len(next.Data) > 0) != keeps || (next.Method == "PUT") != keeps {
 			t.Errorf("%d: %s with %d bytes", status, next.Method, len(next.Data))
 		}
-		if _, told := next.Header["Authorization"]; told && !same {
+		if _, reported := next.Header["Authorization"]; reported && !same {
 			t.Errorf("%q is told of Authorization", next.URL)
 		}
-		if _, told := next.Header["cOOkie"]; told != same {
-			t.Errorf("%q: cookie %v", next.URL, told)
+		if _, reported := next.Header["cOOkie"]; reported != same {
+			t.Errorf("%q: cookie %v", next.URL, reported)
 		}
 		if u.Fragment != "" || next.Kind != grant.OpNetHTTP {
 			t.Errorf("%+v", next)

@@ -55,12 +55,12 @@ func (e *filesExecutor) Execute(ctx context.Context, c *Call, v grant.Vetted) (O
 	default:
 		err = &sandbox.Error{Code: sandbox.CodeValidation, Op: "files", Field: "op.kind", Message: "this is no operation on files"}
 	}
-	return out, Stopped(ctx, told(v, err))
+	return out, Stopped(ctx, reported(v, err))
 }
 
 // The errors of files become those of operations, where a budget belongs to a
 // call and a full disk is not a budget.
-func told(v grant.Vetted, err error) error {
+func reported(v grant.Vetted, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -204,9 +204,9 @@ func failed(op, name string, err error) error {
 	if !errors.As(err, &e) {
 		return &sandbox.Error{Code: sandbox.CodeExecution, Op: op, Resource: name, Message: "the temporary folder cannot be used", Err: err}
 	}
-	told := *e
-	if told.Op = op; e.Code == sandbox.CodeBudgetExceeded || e.Code == sandbox.CodeInternal || errors.Is(err, fs.ErrExist) {
-		told.Code = sandbox.CodeExecution
+	reported := *e
+	if reported.Op = op; e.Code == sandbox.CodeBudgetExceeded || e.Code == sandbox.CodeInternal || errors.Is(err, fs.ErrExist) {
+		reported.Code = sandbox.CodeExecution
 	}
-	return &told
+	return &reported
 }

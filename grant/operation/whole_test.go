@@ -30,10 +30,10 @@ func TestTableIsWhole(t *testing.T) {
 		if got := c.HTTPStatus(); got != status()[c] {
 			t.Errorf("%s answers %d, want %d", c, got, status()[c])
 		}
-		told := slices.ContainsFunc(strings.Split(string(page), "\n"), func(line string) bool {
+		reported := slices.ContainsFunc(strings.Split(string(page), "\n"), func(line string) bool {
 			return strings.HasPrefix(line, "|") && strings.Contains(line, "`"+string(c)+"`") && strings.Contains(line, strconv.Itoa(status()[c]))
 		})
-		if !told {
+		if !reported {
 			t.Errorf("docs/CONTROL.md does not tell %s with %d", c, status()[c])
 		}
 	}

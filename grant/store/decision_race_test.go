@@ -72,7 +72,7 @@ func TestManyGoroutines(t *testing.T) {
 		for key := range 20 {
 			var wg sync.WaitGroup
 			var mu sync.Mutex
-			told := map[string]int{}
+			reported := map[string]int{}
 			for i := range 64 {
 				wg.Go(func() {
 					k := shared
@@ -84,13 +84,13 @@ func TestManyGoroutines(t *testing.T) {
 						t.Error(err)
 					}
 					mu.Lock()
-					told[by]++
+					reported[by]++
 					mu.Unlock()
 				})
 			}
 			wg.Wait()
-			if len(told) != 1 {
-				t.Errorf("key %d is used by %v", key, told)
+			if len(reported) != 1 {
+				t.Errorf("key %d is used by %v", key, reported)
 			}
 		}
 	}

@@ -220,7 +220,7 @@ func (w *onFirstWrite) Write(b []byte) (int, error) {
 func TestPathThatChanges(t *testing.T) {
 	w := observing().start(t)
 	attempts, r := observed(t, w, probe("flip"))
-	if got, told := findings(t, r.stdout)["opened"]; got != 0 || !told {
+	if got, reported := findings(t, r.stdout)["opened"]; got != 0 || !reported {
 		t.Errorf("%d forbidden files were opened; %s", got, r.stderr)
 	}
 	for _, a := range attempts {

@@ -163,7 +163,7 @@ func TestForwardLateForgotten(t *testing.T) {
 func TestForwardLateFlood(t *testing.T) {
 	const rounds = 2000
 	synctest.Test(t, func(t *testing.T) {
-		told, enough := make(chan struct{}), make(chan struct{})
+		reported, enough := make(chan struct{}), make(chan struct{})
 		c := scripted(t, func(r *wire.Reader, w *wire.Writer) {
 			_, _ = r.Next()
 			_ = w.Write(listening)
@@ -173,12 +173,12 @@ func TestForwardLateFlood(t *testing.T) {
 				_ = w.Write(accepted(wire.FirstAccepted+i, 1, ip4(3)))
 				_ = w.Write(done(wire.FirstAccepted + i))
 			}
-			close(told)
+			close(reported)
 			<-enough
 		})
 		before := runtime.NumGoroutine()
 		must(t, listen(t, c, "tcp", "127.0.0.1:1").Close())
-		<-told
+		<-reported
 		synctest.Wait()
 		if grown := runtime.NumGoroutine() - before; grown > rounds/10 {
 			t.Errorf("%d goroutines wait", grown)

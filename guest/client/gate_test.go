@@ -34,10 +34,10 @@ func TestFailuresMakeWay(t *testing.T) {
 	must(t, execOnce(c))
 }
 
-// TestCancelInTheCrowd cancels commands of which most wait for their turn.
+// TestCancelAmongMany cancels commands of which most wait for their turn.
 // All callers hear of it, and nothing of them runs afterwards; the others
 // are served.
-func TestCancelInTheCrowd(t *testing.T) {
+func TestCancelAmongMany(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -70,9 +70,9 @@ func TestCancelInTheCrowd(t *testing.T) {
 	})
 }
 
-// TestClientGoesWithACrowd has a client go whose commands wait for their
+// TestClientClosesWithManyCommands has a client go whose commands wait for their
 // turn: none of them is left, and none starts later.
-func TestClientGoesWithACrowd(t *testing.T) {
+func TestClientClosesWithManyCommands(t *testing.T) {
 	long(t)
 	g := startGuest(t)
 	c, err := client.New(context.Background(), g.connect(), client.Options{})

@@ -33,10 +33,10 @@ func TestShellGuestKilledAnywhere(t *testing.T) {
 		stateNow(t, s)
 		after := time.Duration(rand.Int64N(int64(60 * time.Millisecond)))
 		killer := time.AfterFunc(after, func() { _ = w.cmd.Process.Signal(syscall.SIGKILL) })
-		told := linesUntilEnd(t, s)
+		reported := linesUntilEnd(t, s)
 		killer.Stop()
 		state := stateNow(t, s)
-		want := told
+		want := reported
 		if state.Stale() {
 			stale++
 			want--
@@ -44,7 +44,7 @@ func TestShellGuestKilledAnywhere(t *testing.T) {
 		next := keptShell(t, heir, sandbox.ShellOptions{}, state)
 		got := line(t, next, `echo $n ${#pad}; [[ "$a" == "$n$pad" && "$b" == "$a" ]]`)
 		if got.stdout != fmt.Sprintln(want, 500_000) || got.exit.Code != 0 || !got.exit.Restarted {
-			t.Errorf("guest %d, killed after %v: told the end of %d lines, stale %v: got %+v", i, after, told, state.Stale(), got)
+			t.Errorf("guest %d, killed after %v: told the end of %d lines, stale %v: got %+v", i, after, reported, state.Stale(), got)
 		}
 		must(t, next.Close())
 		must(t, s.Close())
@@ -54,19 +54,19 @@ func TestShellGuestKilledAnywhere(t *testing.T) {
 
 // linesUntilEnd runs lines until the guest is gone, and returns how many have
 // come to their end.
-func linesUntilEnd(t *testing.T, s sandbox.Shell) (told int) {
+func linesUntilEnd(t *testing.T, s sandbox.Shell) (reported int) {
 	t.Helper()
 	for {
 		p, err := s.Run(context.Background(), "n=$((n + 1)); a=$n$pad b=$n$pad", sandbox.Command{})
 		if err != nil {
-			return told
+			return reported
 		}
 		if exit, err := p.Wait(); err != nil {
-			return told
+			return reported
 		} else if exit.Restarted || exit.Code != 0 {
 			t.Fatalf("got %+v", exit)
 		}
-		told++
+		reported++
 	}
 }
 

@@ -50,7 +50,7 @@ func TestShellUnusual(t *testing.T) {
 		"a trap on children": "trap 'x=$((x+1))' CHLD",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newCalmShell(t)
+			s := newIdleShell(t)
 			s.calm()
 			line(t, s, "x=0")
 			line(t, s, first)
@@ -78,7 +78,7 @@ func TestShellUnusual(t *testing.T) {
 // TestShellUnusualByNow makes a shell unusual with a line whose state is not
 // written yet when the next one comes.
 func TestShellUnusualByNow(t *testing.T) {
-	s := newCalmShell(t)
+	s := newIdleShell(t)
 	s.says("big="+strings.Repeat("b", 300_000), "")
 	for i := range 10 {
 		line(t, s, "x=0") // in a shell that no line has reported as a new one
@@ -102,7 +102,7 @@ func atoi(s string) (n int) {
 // TestShellPrints holds what lines that only write must do as all others do,
 // though they are read as they are, and nothing is opened or closed for them.
 func TestShellPrints(t *testing.T) {
-	s := newCalmShell(t)
+	s := newIdleShell(t)
 	for _, tt := range []struct {
 		text, out, err string
 		code           int

@@ -10,18 +10,18 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// A calmShell is bash in a wall of its own, in which is seen what it opens, that
+// A idleShell is bash in a wall of its own, in which is seen what it opens, that
 // has run builtins.
-type calmShell struct {
+type idleShell struct {
 	sandbox.Shell
 	t   *testing.T
 	pid int
 }
 
-func newCalmShell(t *testing.T) *calmShell {
+func newIdleShell(t *testing.T) *idleShell {
 	t.Helper()
 	w := observing().start(t)
-	s := &calmShell{Shell: openShell(t, w.Client, sandbox.ShellOptions{}), t: t}
+	s := &idleShell{Shell: openShell(t, w.Client, sandbox.ShellOptions{}), t: t}
 	children := readFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", w.cmd.Process.Pid))
 	guest, err := strconv.Atoi(strings.TrimSpace(children))
 	must(t, err)
@@ -31,7 +31,7 @@ func newCalmShell(t *testing.T) *calmShell {
 }
 
 // says runs a line and holds what it writes.
-func (s *calmShell) says(text, want string) {
+func (s *idleShell) says(text, want string) {
 	s.t.Helper()
 	if got := line(s.t, s, text); got.stdout != want || got.stderr != "" || got.exit.Restarted {
 		s.t.Errorf("%s: got %+v, want %q", text, got, want)
@@ -39,7 +39,7 @@ func (s *calmShell) says(text, want string) {
 }
 
 // calm runs builtins until the shell has its outputs.
-func (s *calmShell) calm() {
+func (s *idleShell) calm() {
 	s.t.Helper()
 	for range 200 { // the guest may make a process of its own at any time
 		if s.says("echo calm; echo calm", "calm\ncalm\n"); s.has() {
@@ -50,9 +50,9 @@ func (s *calmShell) calm() {
 }
 
 // has reports whether the shell has its outputs.
-func (s *calmShell) has() bool { return s.fd(250) && s.fd(251) }
+func (s *idleShell) has() bool { return s.fd(250) && s.fd(251) }
 
-func (s *calmShell) fd(n int) bool {
+func (s *idleShell) fd(n int) bool {
 	to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", s.pid, n))
 	return err == nil && strings.HasPrefix(to, "pipe:")
 }
@@ -60,7 +60,7 @@ func (s *calmShell) fd(n int) bool {
 // TestShellOwnOutputs holds what must not change when a shell keeps its outputs
 // from line to line: a line gets its own output, and no other.
 func TestShellOwnOutputs(t *testing.T) {
-	s := newCalmShell(t)
+	s := newIdleShell(t)
 	t.Run("apart and exact", func(t *testing.T) {
 		s.calm()
 		got := line(t, s, `printf 'a\000\377\nno newline'; printf 'e\r\000' >&2; set -- ${x=1}; (exit 3)`)
@@ -144,7 +144,7 @@ func TestShellOwnOutputs(t *testing.T) {
 func TestShellOwnNumbers(t *testing.T) {
 	for name, open := range map[string]string{"a number is somebody's": "250>mine", "both numbers are somebody's": "250>mine 251>too"} {
 		t.Run(name, func(t *testing.T) {
-			s := newCalmShell(t)
+			s := newIdleShell(t)
 			s.says("exec "+open, "")
 			for range 20 {
 				s.says("echo a", "a\n")
@@ -156,7 +156,7 @@ func TestShellOwnNumbers(t *testing.T) {
 		})
 	}
 	t.Run("a shell that cannot let go", func(t *testing.T) {
-		s := newCalmShell(t)
+		s := newIdleShell(t)
 		s.calm()
 		s.says("command() { :; }", "")
 		s.says("sleep 0", "")
@@ -165,14 +165,14 @@ func TestShellOwnNumbers(t *testing.T) {
 		}
 	})
 	t.Run("few numbers", func(t *testing.T) {
-		s := newCalmShell(t)
+		s := newIdleShell(t)
 		s.says("ulimit -n 64", "")
 		for i := range 20 {
 			s.says(fmt.Sprint("echo ", i), fmt.Sprintln(i))
 		}
 	})
 	t.Run("fewer than before", func(t *testing.T) {
-		s := newCalmShell(t)
+		s := newIdleShell(t)
 		s.calm()
 		s.says("ulimit -n 64; echo a", "a\n")
 		for i := range 20 {
@@ -181,7 +181,7 @@ func TestShellOwnNumbers(t *testing.T) {
 		s.says("ls /proc/self/fd | { read a; read b; read c; read d; echo $a $b $c; }", "0 1 2\n")
 	})
 	t.Run("a line that closes everything", func(t *testing.T) {
-		s := newCalmShell(t)
+		s := newIdleShell(t)
 		s.calm()
 		got := line(t, s, "for ((i = 3; i < 255; i++)); do eval \"exec $i>&-\"; done; echo a; x=1")
 		if got.stdout != "a\n" {
@@ -201,7 +201,7 @@ func TestShellOwnNumbers(t *testing.T) {
 		"no builtin": "enable -n exec command", "a trap": "trap 'echo trap >/dev/null' DEBUG; set -T", "an alias": "alias exec=false command=false builtin=false",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newCalmShell(t)
+			s := newIdleShell(t)
 			line(t, s, first)
 			for i := range 8 {
 				if got := line(t, s, fmt.Sprint("echo ", i)); got.stdout != fmt.Sprintln(i) || got.exit != (sandbox.Exit{Usage: got.exit.Usage}) {

@@ -95,7 +95,7 @@ func keepsNone(op string) error {
 
 // State implements StateKeeper.
 func (s keptShell) State(ctx context.Context) (*ShellState, error) {
-	last, whole := s.told()
+	last, whole := s.reported()
 	if err := s.awaitKept(ctx, last); err != nil {
 		return nil, s.c.named(err)
 	}
@@ -136,9 +136,9 @@ func (s keptShell) awaitKept(ctx context.Context, line uint32) error {
 	}
 }
 
-// told returns the last line that has ended, and the last one that was reported
+// reported returns the last line that has ended, and the last one that was reported
 // to have ended with its shell alive.
-func (s *shell) told() (last, whole uint32) {
+func (s *shell) reported() (last, whole uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, whole = s.before, s.whole

@@ -13,11 +13,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestShellToldBeforeItsEnd ends a shell with the line that follows at once:
+// TestShellReportedBeforeItsEnd ends a shell with the line that follows at once:
 // what the line before has done to it is kept, although the shell writes it
 // while the next line is on its way. The same holds for a state that is larger
 // than a pipe.
-func TestShellToldBeforeItsEnd(t *testing.T) {
+func TestShellReportedBeforeItsEnd(t *testing.T) {
 	ends := map[string]func(*testing.T, sandbox.Shell){
 		"killed": func(t *testing.T, s sandbox.Shell) {
 			if got := line(t, s, "kill -9 $$"); got.exit.Code != 137 || !got.exit.Restarted {

@@ -29,7 +29,7 @@ type audit struct {
 // reported.
 func newAudit(limits []wire.Limit) (rest []wire.Limit, a *audit) {
 	a = &audit{limits: limits}
-	told := false
+	reported := false
 	for _, l := range limits {
 		n := int64(min(l.Value, 1<<62))
 		switch l.Kind {
@@ -44,10 +44,10 @@ func newAudit(limits []wire.Limit) (rest []wire.Limit, a *audit) {
 			rest = append(rest, l)
 		default:
 			rest = append(rest, l)
-			told = told || l.Kind == wire.LimitFileSize
+			reported = reported || l.Kind == wire.LimitFileSize
 		}
 	}
-	if !told && a.bounds == (meterBounds{}) {
+	if !reported && a.bounds == (meterBounds{}) {
 		return rest, nil
 	}
 	return rest, a

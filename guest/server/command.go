@@ -29,16 +29,16 @@ type command struct {
 	outputs [3]*output  // by channel, nil when not carried
 	credits [3]*wire.Credits
 
-	body    []byte     // the request for the shim, until that has it
-	asked   *stageProc // has the request already, or nil
-	streams *streams
-	witness *witness // nil where attempts are not observed
-	before  scarcity // when it began
-	audit   *audit   // nil where no limit has to be reported
-	counted bool     // it needs a shim whose processes ask before they make others
-	forks   *forks   // nil where each may, or where a line is asked
-	asks    asks     // what it has used so far
-	endless bool     // outputs end with the last answer only: what carries them may change
+	body         []byte     // the request for the shim, until that has it
+	asked        *stageProc // has the request already, or nil
+	streams      *streams
+	outputDigest *outputDigest // nil where attempts are not observed
+	before       scarcity      // when it began
+	audit        *audit        // nil where no limit has to be reported
+	counted      bool          // it needs a shim whose processes ask before they make others
+	forks        *forks        // nil where each may, or where a line is asked
+	asks         asks          // what it has used so far
+	endless      bool          // outputs end with the last answer only: what carries them may change
 
 	mu      sync.Mutex
 	stage   *stageProc
@@ -58,7 +58,7 @@ func newCommand(c *conn, id uint32, s wire.Start) *command {
 	m.start.Limits, m.audit = newAudit(s.Limits)
 	m.forks = newForks(m, m.audit, 0)
 	m.counted = m.forks != nil
-	m.witness = c.newWitness(id)
+	m.outputDigest = c.newOutputDigest(id)
 	tty := s.Flags&wire.FlagTTY != 0
 	if tty || s.Flags&wire.FlagNoStdin == 0 {
 		m.inbox = wire.NewInbox()
@@ -141,7 +141,7 @@ func (m *command) run(failure *wire.Failed) {
 		return
 	}
 	m.finish()
-	m.witness.close()
+	m.outputDigest.close()
 	m.asks.close()
 	exit = m.audit.ended(exit)
 	if exit.Limit == nil {
@@ -275,7 +275,7 @@ func (m *command) lost() {
 	m.sweep()
 	close(m.gone)
 	m.finish()
-	m.witness.close()
+	m.outputDigest.close()
 	m.asks.close()
 	m.answer(wire.TypeFailed, failure(wire.KindInternal, errors.New("the stage of the command was killed")).Encode())
 }

@@ -26,14 +26,14 @@ const (
 	settleWithin = 5 * time.Second
 )
 
-// eyes look at what the commands of a sandbox try. A nil one sees nothing.
-type eyes struct {
+// callNotifier look at what the commands of a sandbox try. A nil one sees nothing.
+type callNotifier struct {
 	observer  *notifierObserver
 	resolve   func(*notifierSighting) []wire.Attempt // the observer's
 	resolvers chan struct{}                          // holds a token for each that is at work
 }
 
-func newEyes(c wire.Config) (*eyes, error) {
+func newCallNotifier(c wire.Config) (*callNotifier, error) {
 	if !c.Observe {
 		return nil, nil
 	}
@@ -41,12 +41,12 @@ func newEyes(c wire.Config) (*eyes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &eyes{observer: o, resolve: o.Resolve, resolvers: make(chan struct{}, maxResolvers)}, nil
+	return &callNotifier{observer: o, resolve: o.Resolve, resolvers: make(chan struct{}, maxResolvers)}, nil
 }
 
 // open looks at the listener of a new shim from now on. Where e is nil it is
 // asked about new processes alone.
-func (e *eyes) open(s *stageProc, listener int) error {
+func (e *callNotifier) open(s *stageProc, listener int) error {
 	if err := unix.SetNonblock(listener, true); err != nil {
 		unix.Close(listener)
 		return err
@@ -57,7 +57,7 @@ func (e *eyes) open(s *stageProc, listener int) error {
 }
 
 // watch answers the calls of a shim's processes until the last one is gone.
-func (e *eyes) watch(s *stageProc, listener *os.File) {
+func (e *callNotifier) watch(s *stageProc, listener *os.File) {
 	conn, err := listener.SyscallConn()
 	if err != nil {
 		return // it is closed
@@ -69,9 +69,9 @@ func (e *eyes) watch(s *stageProc, listener *os.File) {
 	fork := func(thread int) bool { return s.forks.Load().allow(thread) }
 	for {
 		var seen *notifierSighting
-		var w *witness
+		var w *outputDigest
 		rerr := conn.Read(func(fd uintptr) bool {
-			seen, err = observer.Take(int(fd), fork, func() { w = s.witness.Load().begin() })
+			seen, err = observer.Take(int(fd), fork, func() { w = s.outputDigest.Load().begin() })
 			return !errors.Is(err, errNone)
 		})
 		switch {
@@ -90,7 +90,7 @@ func (e *eyes) watch(s *stageProc, listener *os.File) {
 
 // follow finds out what a sighting was about, and reports it to w. It returns
 // false when that took so long that another resolver has taken over.
-func (e *eyes) follow(seen *notifierSighting, w *witness, other func()) bool {
+func (e *callNotifier) follow(seen *notifierSighting, w *outputDigest, other func()) bool {
 	defer w.end()
 	if !e.enter() {
 		return true
@@ -105,7 +105,7 @@ func (e *eyes) follow(seen *notifierSighting, w *witness, other func()) bool {
 }
 
 // enter takes a token of the resolvers, unless all are stuck.
-func (e *eyes) enter() bool {
+func (e *callNotifier) enter() bool {
 	select {
 	case e.resolvers <- struct{}{}:
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-func newTestWitness(send func(wire.Attempt)) *witness {
-	return &witness{told: map[string]bool{}, idle: make(chan struct{}), send: send}
+func newTestOutputDigest(send func(wire.Attempt)) *outputDigest {
+	return &outputDigest{reported: map[string]bool{}, idle: make(chan struct{}), send: send}
 }
 
 // TestStuckResolver holds that a path which takes long is followed to its end,
@@ -21,17 +21,17 @@ func TestStuckResolver(t *testing.T) { synctest.Test(t, testStuckResolver) }
 
 func testStuckResolver(t *testing.T) {
 	hang, relieved := make(chan struct{}), make(chan struct{})
-	e := &eyes{resolvers: make(chan struct{}, maxResolvers), resolve: func(*notifierSighting) []wire.Attempt {
+	e := &callNotifier{resolvers: make(chan struct{}, maxResolvers), resolve: func(*notifierSighting) []wire.Attempt {
 		<-hang
 		return []wire.Attempt{{Path: "/late"}}
 	}}
-	told := make(chan wire.Attempt, 1)
-	w := newTestWitness(func(m wire.Attempt) { told <- m })
+	reported := make(chan wire.Attempt, 1)
+	w := newTestOutputDigest(func(m wire.Attempt) { reported <- m })
 	goesOn := make(chan bool, 1)
 	go func() { goesOn <- e.follow(nil, w.begin(), func() { close(relieved) }) }()
 	<-relieved
 	close(hang)
-	if m := <-told; m.Path != "/late" {
+	if m := <-reported; m.Path != "/late" {
 		t.Errorf("%+v", m)
 	}
 	if <-goesOn {
@@ -45,14 +45,14 @@ func testStuckResolver(t *testing.T) {
 // TestAllResolversStuck holds that calls are let go on when no path can be
 // followed any more.
 func TestAllResolversStuck(t *testing.T) {
-	e := &eyes{resolvers: make(chan struct{}, maxResolvers), resolve: func(*notifierSighting) []wire.Attempt {
+	e := &callNotifier{resolvers: make(chan struct{}, maxResolvers), resolve: func(*notifierSighting) []wire.Attempt {
 		t.Error("there are more resolvers than may be")
 		return nil
 	}}
 	for range maxResolvers {
 		e.resolvers <- struct{}{}
 	}
-	w := newTestWitness(nil)
+	w := newTestOutputDigest(nil)
 	begin := time.Now()
 	if !e.follow(nil, w.begin(), nil) || time.Since(begin) < patience {
 		t.Error("nobody looks after the stage any more")
@@ -67,11 +67,11 @@ func TestAllResolversStuck(t *testing.T) {
 	}
 }
 
-func TestWitness(t *testing.T) { synctest.Test(t, testWitness) }
+func TestOutputDigest(t *testing.T) { synctest.Test(t, testOutputDigest) }
 
-func testWitness(t *testing.T) {
-	var told []string
-	w := newTestWitness(func(m wire.Attempt) { told = append(told, m.Path) })
+func testOutputDigest(t *testing.T) {
+	var reported []string
+	w := newTestOutputDigest(func(m wire.Attempt) { reported = append(reported, m.Path) })
 	for i := range 200 {
 		if w.begin() == nil {
 			break
@@ -80,11 +80,11 @@ func testWitness(t *testing.T) {
 		w.tell(wire.Attempt{Path: "/" + strconv.Itoa(i)})
 		w.end()
 	}
-	if len(told) != wire.MaxAttempts || w.begin() != nil {
-		t.Errorf("%d were told", len(told))
+	if len(reported) != wire.MaxAttempts || w.begin() != nil {
+		t.Errorf("%d were told", len(reported))
 	}
 
-	w = newTestWitness(func(wire.Attempt) {})
+	w = newTestOutputDigest(func(wire.Attempt) {})
 	last := w.begin()
 	closed := make(chan struct{})
 	go func() {
@@ -103,7 +103,7 @@ func testWitness(t *testing.T) {
 	<-closed
 	w.close() // again
 
-	var nobody *witness
+	var nobody *outputDigest
 	if nobody.begin() != nil {
 		t.Error("nobody has begun")
 	}

@@ -25,12 +25,12 @@ func (s *Server) leave(c *conn) {
 	delete(s.talking, c)
 }
 
-// farewell tells every client that the sandbox is stopping, and closes their
+// drainAndClose tells every client that the sandbox is stopping, and closes their
 // connections. It runs before the first process is ended, so that a client
 // learns that the end of its commands is not known, and not that they were
 // killed, as if a client had asked for that. It takes little more than
 // lastWordWithin, also when a client does not read.
-func (s *Server) farewell() {
+func (s *Server) drainAndClose() {
 	s.mu.Lock()
 	s.stopping = true
 	talking := make([]*conn, 0, len(s.talking))
@@ -38,12 +38,12 @@ func (s *Server) farewell() {
 		talking = append(talking, c)
 	}
 	s.mu.Unlock()
-	var told sync.WaitGroup
+	var reported sync.WaitGroup
 	for _, c := range talking {
-		told.Go(func() {
+		reported.Go(func() {
 			c.lastWord(wire.GoAway{Min: wire.MinVersion, Max: wire.Version, Reason: "the sandbox is being stopped", Stopping: true})
 			c.f.Close() // no Exit gets out from here on
 		})
 	}
-	told.Wait()
+	reported.Wait()
 }

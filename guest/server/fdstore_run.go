@@ -100,7 +100,7 @@ func runFdstore(limits []fdstoreLimit, bare bool) int {
 	if bare {
 		env = nil
 	}
-	told, err := receiveTold()
+	reported, err := receiveReport()
 	if err != nil {
 		return fail(socketFD, err)
 	}
@@ -124,7 +124,7 @@ func runFdstore(limits []fdstoreLimit, bare bool) int {
 	if err != nil {
 		return fail(socketFD, err)
 	}
-	for _, fds := range [][2]int{{scriptFD, 0}, {told, 1}} {
+	for _, fds := range [][2]int{{scriptFD, 0}, {reported, 1}} {
 		if err := unix.Dup3(fds[0], fds[1], 0); err != nil {
 			return fail(socket, err)
 		}
@@ -137,8 +137,8 @@ func runFdstore(limits []fdstoreLimit, bare bool) int {
 	return fail(socket, unix.Exec(s.path, s.argv, env))
 }
 
-// receiveTold takes the write end of what the shell tells of its state.
-func receiveTold() (int, error) {
+// receiveReport takes the write end of what the shell tells of its state.
+func receiveReport() (int, error) {
 	var message [maxMessage]byte
 	oob := make([]byte, unix.CmsgSpace(fdSize))
 	n, got, _, _, err := unix.Recvmsg(socketFD, message[:], oob, unix.MSG_CMSG_CLOEXEC)

@@ -40,10 +40,10 @@ func (s *said) types(t testing.TB) (types []wire.Type) {
 	return types
 }
 
-// TestAcceptedIsToldAtOnce checks that Accepted has been sent when the listener
+// TestAcceptedIsReportedAtOnce checks that Accepted has been sent when the listener
 // goes on, so that the client receives none after the listener's end: it could
 // not distinguish that from a forgery.
-func TestAcceptedIsToldAtOnce(t *testing.T) {
+func TestAcceptedIsReportedAtOnce(t *testing.T) {
 	for range 50 {
 		c, s := testConn(), &said{}
 		c.w = wire.NewWriter(s)
@@ -55,12 +55,12 @@ func TestAcceptedIsToldAtOnce(t *testing.T) {
 		if !g.reserve() || !g.admit(fds[0], wire.Endpoint{Family: wire.FamilyUnix}) {
 			t.Fatal("the connection is not carried")
 		}
-		told := s.types(t)
+		reported := s.types(t)
 		unix.Close(fds[1])
 		c.disconnect()
 		c.wg.Wait()
-		if len(told) != 1 || told[0] != wire.TypeAccepted {
-			t.Fatalf("the client was told %#x", told)
+		if len(reported) != 1 || reported[0] != wire.TypeAccepted {
+			t.Fatalf("the client was told %#x", reported)
 		}
 	}
 }

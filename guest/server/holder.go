@@ -16,18 +16,18 @@ import (
 // for it, because that ends the store too, which ends the wait.
 const holdWithin = time.Minute
 
-// errHolder means that the descriptor store does not do its work.
-var errHolder = errors.New("the shell's holder does not answer as it should")
+// errFdstore means that the descriptor store does not do its work.
+var errFdstore = errors.New("the shell's holder does not answer as it should")
 
-// A holder is the guest's end of the socket to the process that holds
+// A fdstoreClient is the guest's end of the socket to the process that holds
 // descriptors for a shell. One goroutine uses it.
-type holder struct {
+type fdstoreClient struct {
 	sock *os.File
 	owed int // Puts that were not acknowledged
 }
 
-// newHolder returns a holder and the other end of its socket.
-func newHolder() (h *holder, theirs int, err error) {
+// newFdstoreClient returns a holder and the other end of its socket.
+func newFdstoreClient() (h *fdstoreClient, theirs int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, -1, err
@@ -37,13 +37,13 @@ func newHolder() (h *holder, theirs int, err error) {
 		unix.Close(pair[1])
 		return nil, -1, err
 	}
-	return &holder{sock: os.NewFile(uintptr(pair[0]), "holder")}, pair[1], nil
+	return &fdstoreClient{sock: os.NewFile(uintptr(pair[0]), "holder")}, pair[1], nil
 }
 
 // greet waits for the process number of the descriptor store and the name of
 // the shell, which come in any order. A shell that could not be started is an
 // unix.Errno.
-func (h *holder) greet() (pid int, program string, err error) {
+func (h *fdstoreClient) greet() (pid int, program string, err error) {
 	if err := h.sock.SetReadDeadline(time.Now().Add(holdWithin)); err != nil {
 		return 0, "", err
 	}
@@ -61,7 +61,7 @@ func (h *holder) greet() (pid int, program string, err error) {
 		case m[0] == fdstoreProgram:
 			program = string(m[1:])
 		default:
-			return 0, "", errHolder
+			return 0, "", errFdstore
 		}
 	}
 	return pid, program, nil
@@ -69,7 +69,7 @@ func (h *holder) greet() (pid int, program string, err error) {
 
 // receive returns the next message, which has at least one byte. The end of the
 // socket is io.EOF, also where something was left unread.
-func (h *holder) receive() ([]byte, error) {
+func (h *fdstoreClient) receive() ([]byte, error) {
 	b := make([]byte, maxMessage)
 	n, err := h.sock.Read(b)
 	if err == nil && n == 0 || errors.Is(err, unix.ECONNRESET) {
@@ -86,7 +86,7 @@ type put struct {
 
 // put sends descriptors to their slots. They may be closed afterwards; they
 // are there once settle has returned.
-func (h *holder) put(puts ...put) error {
+func (h *fdstoreClient) put(puts ...put) error {
 	message := []byte{fdstorePut}
 	var fds []int
 	for _, p := range puts {
@@ -99,13 +99,13 @@ func (h *holder) put(puts ...put) error {
 
 // tell gives what will be the shell its standard output, before anything
 // else is sent.
-func (h *holder) tell(fd int) error { return h.send([]byte{fdstoreTell}, []int{fd}) }
+func (h *fdstoreClient) tell(fd int) error { return h.send([]byte{fdstoreTell}, []int{fd}) }
 
 // drain has the descriptor store read and discard what comes from fd, for as
 // long as a process can write there.
-func (h *holder) drain(fd int) error { return h.send([]byte{fdstoreDrain}, []int{fd}) }
+func (h *fdstoreClient) drain(fd int) error { return h.send([]byte{fdstoreDrain}, []int{fd}) }
 
-func (h *holder) send(message []byte, fds []int) error {
+func (h *fdstoreClient) send(message []byte, fds []int) error {
 	conn, err := h.sock.SyscallConn()
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (h *holder) send(message []byte, fds []int) error {
 }
 
 // settle waits until everything is in its slot.
-func (h *holder) settle() error {
+func (h *fdstoreClient) settle() error {
 	if h.owed == 0 {
 		return nil
 	}
@@ -138,11 +138,11 @@ func (h *holder) settle() error {
 			return err
 		}
 		if len(m) != 1 || m[0] != fdstoreDone {
-			return errHolder
+			return errFdstore
 		}
 	}
 	return nil
 }
 
 // close closes the socket, which ends the descriptor store.
-func (h *holder) close() { h.sock.Close() }
+func (h *fdstoreClient) close() { h.sock.Close() }

@@ -69,14 +69,14 @@ func (m *command) stages() *pool { return m.conn.srv.poolFor(m.counted) }
 
 // own has what the processes of a shim do count as the command's.
 func (m *command) own(proc *stageProc) {
-	proc.witness.Store(m.witness)
+	proc.outputDigest.Store(m.outputDigest)
 	m.forks.below(proc.pid)
 	proc.forks.Store(m.forks)
 }
 
 // giveBack gives back a shim without processes.
 func (m *command) giveBack(proc *stageProc) {
-	proc.witness.Store(nil)
+	proc.outputDigest.Store(nil)
 	proc.forks.Store(nil)
 	m.conn.srv.poolFor(proc.counts).put(proc)
 }

@@ -21,13 +21,13 @@ import (
 // and nothing is hidden: that is subtracted, and so is as much as chance may
 // have added.
 type hidden struct {
-	any   bool
-	begin time.Duration // what the process had been given for its children at first
-	stand time.Duration // for which those stand that were met
-	seen  time.Duration // what was seen of them, which counts already
-	wait  time.Duration // for how long they had waited for a processor by then
-	vary  float64       // the variance of stand, in square seconds
-	told  time.Duration // what is certain to have been hidden
+	any      bool
+	begin    time.Duration // what the process had been given for its children at first
+	stand    time.Duration // for which those stand that were met
+	seen     time.Duration // what was seen of them, which counts already
+	wait     time.Duration // for how long they had waited for a processor by then
+	vary     float64       // the variance of stand, in square seconds
+	reported time.Duration // what is certain to have been hidden
 }
 
 const (
@@ -53,7 +53,7 @@ func (h *hidden) meet(e *entry, between, before, now time.Duration) {
 	sure := h.stand.Seconds() - deviations*math.Sqrt(h.vary)
 	if both := h.seen + h.wait; both > 0 && sure > 0 {
 		used := time.Duration(sure * float64(h.seen) / float64(both) * float64(time.Second))
-		h.told = max(h.told, used-(now-h.begin)-h.seen)
+		h.reported = max(h.reported, used-(now-h.begin)-h.seen)
 	}
 }
 

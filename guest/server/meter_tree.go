@@ -187,7 +187,7 @@ func (t *meterTree) time(tab *meterTable, root stat) time.Duration {
 	t.settle(tab)
 	sum := max(ticks(root.reaped)-t.reaped, t.gone) + t.hidden
 	for _, e := range t.known {
-		sum += e.total() + e.hides.told
+		sum += e.total() + e.hides.reported
 	}
 	if first && t.o.Earlier {
 		t.base = sum
@@ -239,7 +239,7 @@ func (t *meterTree) settle(tab *meterTable) {
 
 // credit adds what was seen of a vanished process to its parent.
 func (t *meterTree) credit(e *entry) {
-	t.hidden += e.hides.told
+	t.hidden += e.hides.reported
 	if p := t.known[e.parent]; p != nil && p.start <= e.start {
 		p.gone += e.total()
 		if e.met && e.first == e.round && p.round == t.round {

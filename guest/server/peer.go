@@ -36,8 +36,8 @@ func (s *Server) fromEngine(fd int) bool {
 	if err != nil || cred.Pid <= 0 {
 		return false
 	}
-	if peersUntold(cred) {
-		s.untold.Store(true)
+	if peersUnreported(cred) {
+		s.unreported.Store(true)
 		return true
 	}
 	dir := "/proc/" + strconv.Itoa(int(cred.Pid))
@@ -54,12 +54,12 @@ func (s *Server) fromEngine(fd int) bool {
 	return peerAlive(fd)
 }
 
-// peersUntold reports whether the runtime does not tell who the peer is.
+// peersUnreported reports whether the runtime does not tell who the peer is.
 // gVisor gives everybody its own number, which on Linux cannot be, because
 // none of our processes connects to itself. There the abstract socket takes
 // everybody, and Hello says so: code that connects can have commands run,
 // which it can do without us, and change the ready tag.
-func peersUntold(cred *unix.Ucred) bool { return int(cred.Pid) == os.Getpid() }
+func peersUnreported(cred *unix.Ucred) bool { return int(cred.Pid) == os.Getpid() }
 
 // peerAlive reports whether the process that connected still runs, true
 // where the kernel cannot tell.

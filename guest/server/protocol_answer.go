@@ -14,9 +14,9 @@ type protocolAnswer struct {
 	complete bool // and the second
 	own      bool // which says that the shell has its own outputs
 
-	before []byte // of the state: what may be the beginning of its mark
-	within bool   // that came
-	told   bool   // and the end of the state
+	before   []byte // of the state: what may be the beginning of its mark
+	within   bool   // that came
+	reported bool   // and the end of the state
 }
 
 // NewAnswer returns an Answer that waits for the marks of token.
@@ -31,8 +31,8 @@ func (a *protocolAnswer) Complete() bool { return a.complete }
 // Own reports whether the shell says that it has its own outputs.
 func (a *protocolAnswer) Own() bool { return a.own }
 
-// Told reports whether the state has come to its end.
-func (a *protocolAnswer) Told() bool { return a.told }
+// Reported reports whether the state has come to its end.
+func (a *protocolAnswer) Reported() bool { return a.reported }
 
 // State takes the next bytes from the shell's standard output, and returns
 // those of the state and what follows its end, which it shares with p. The state
@@ -42,11 +42,11 @@ func (a *protocolAnswer) State(p []byte) (state, rest []byte) {
 	if !a.within {
 		p = a.begin(p)
 	}
-	if !a.within || a.told {
+	if !a.within || a.reported {
 		return nil, nil
 	}
 	if end := bytes.IndexByte(p, 0); end >= 0 {
-		a.told = true
+		a.reported = true
 		return p[:end], p[end+1:]
 	}
 	return p, nil

@@ -19,7 +19,7 @@ const (
 )
 
 // A Dialect is the language of one running shell.
-type protocolDialect struct {
+type protocolShell struct {
 	bash bool
 	dir  string // of the store's descriptors, with a slash
 }
@@ -27,13 +27,13 @@ type protocolDialect struct {
 // For returns the shell protocol of the program, which is "bash" or "sh", with
 // the descriptor store that has the process number holder. It reports false for
 // any other name.
-func forProtocol(program string, holder int) (protocolDialect, bool) {
-	d := protocolDialect{bash: program == "bash", dir: "/proc/" + strconv.Itoa(holder) + "/fd/"}
+func forProtocol(program string, fdstoreClient int) (protocolShell, bool) {
+	d := protocolShell{bash: program == "bash", dir: "/proc/" + strconv.Itoa(fdstoreClient) + "/fd/"}
 	return d, d.bash || program == "sh"
 }
 
 // Packets reports whether the script's pipe has to keep packets apart.
-func (d protocolDialect) Packets() bool { return !d.bash }
+func (d protocolShell) Packets() bool { return !d.bash }
 
 // Outputs says where a line of bash has its outputs from.
 type protocolOutputs uint8
@@ -86,7 +86,7 @@ type protocolScript struct {
 }
 
 // Script returns what to write for l.
-func (d protocolDialect) Script(l protocolLine) protocolScript {
+func (d protocolShell) Script(l protocolLine) protocolScript {
 	redirect := d.redirections(l)
 	if !d.bash {
 		// Not "command eval", which would outlive errors in the line's syntax:
@@ -154,7 +154,7 @@ func setsErrexit(text string) bool {
 
 // print is the script of a line that only writes, as short as it can be. The
 // line can be read as it is, and what it has to write to needs not be closed.
-func (d protocolDialect) print(l protocolLine) string {
+func (d protocolShell) print(l protocolLine) string {
 	errOut := ownStderr
 	if l.Merge {
 		errOut = ownStdout
@@ -186,7 +186,7 @@ func (o protocolOutputs) word() string {
 	return "new"
 }
 
-func (d protocolDialect) fromSlot() string {
+func (d protocolShell) fromSlot() string {
 	slot := d.slot(slotText)
 	if d.bash {
 		return `\builtin eval "$(<` + slot + `)"`
@@ -194,7 +194,7 @@ func (d protocolDialect) fromSlot() string {
 	return `\. ` + slot
 }
 
-func (d protocolDialect) redirections(l protocolLine) string {
+func (d protocolShell) redirections(l protocolLine) string {
 	in, out, errOut, closed := "/dev/null", "|/dev/null", "|/dev/null", ""
 	if l.Stdin {
 		in = d.slot(slotStdin)
@@ -227,7 +227,7 @@ func (d protocolDialect) redirections(l protocolLine) string {
 // Begin returns what to write to have the shell read the prelude, which has
 // been put into the slot for text. With traps it tells those for itself, see
 // [MayTrap].
-func (d protocolDialect) Begin(token string, traps bool) protocolScript {
+func (d protocolShell) Begin(token string, traps bool) protocolScript {
 	null := " </dev/null >|/dev/null 2>&1\n"
 	if d.bash {
 		return protocolScript{Writes: []string{`\builtin . ` + d.slot(slotText) + null + d.askAll("begin", "", token, traps) + "\n"}}
@@ -235,7 +235,7 @@ func (d protocolDialect) Begin(token string, traps bool) protocolScript {
 	return protocolScript{Writes: []string{`\. ` + d.slot(slotText) + null, asking + token + "\n", "\n"}}
 }
 
-func (d protocolDialect) slot(n int) string { return d.dir + strconv.Itoa(n) }
+func (d protocolShell) slot(n int) string { return d.dir + strconv.Itoa(n) }
 
 // quote makes s one word of any POSIX shell.
 func quote(s string) string {
@@ -255,7 +255,7 @@ func askProtocol(function, word, token string) string {
 // meanwhile does so elsewhere. A shell that cannot answer must not begin either:
 // what bashAnswer looks at is looked at here. No [[ stands here, which bash 5.2
 // does not parse after one that was wrong, until something else was.
-func (d protocolDialect) askAll(word, mend, token string, traps bool) string {
+func (d protocolShell) askAll(word, mend, token string, traps bool) string {
 	if !traps {
 		return askProtocol("__sandbox", word+mend, token)
 	}

@@ -113,7 +113,7 @@ func TestState(t *testing.T) {
 	const begin = "\x00" + token + "\n"
 	for _, tt := range []struct {
 		name, in, want string
-		told           bool
+		reported       bool
 		rest           string // what follows the state
 	}{
 		{"alone", begin + "a\nb\n\x00", "a\nb\n", true, ""},
@@ -135,8 +135,8 @@ func TestState(t *testing.T) {
 					got += string(state)
 					rest += string(after)
 				}
-				if got != tt.want || a.Told() != tt.told {
-					t.Errorf("in steps of %d: got %q, %v", step, got, a.Told())
+				if got != tt.want || a.Reported() != tt.reported {
+					t.Errorf("in steps of %d: got %q, %v", step, got, a.Reported())
 				}
 				if step > len(tt.in) && rest != tt.rest {
 					t.Errorf("in steps of %d: %q follows", step, rest)

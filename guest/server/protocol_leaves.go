@@ -29,7 +29,7 @@ const (
 )
 
 // Effect returns what is known of a line for a shell whose state is Usual.
-func (d protocolDialect) Effect(text string) protocolEffect {
+func (d protocolShell) Effect(text string) protocolEffect {
 	if !d.bash || len(text) > maxLooked {
 		return protocolChanges
 	}
@@ -211,17 +211,17 @@ func mayTrap(text string) bool { return strings.Contains(text, "trap") || mend(t
 
 // HasTraps reports whether a state that begins with head has a function for the
 // traps that bash has for itself, and whether there is one in it.
-func hasTraps(head []byte) (told, some bool) {
-	rest, told := bytes.CutPrefix(head, []byte(strings.ReplaceAll(trapsHead, `\n`, "\n")))
-	return told, told && !bytes.HasPrefix(rest, []byte("}\n"))
+func hasTraps(head []byte) (reported, some bool) {
+	rest, reported := bytes.CutPrefix(head, []byte(strings.ReplaceAll(trapsHead, `\n`, "\n")))
+	return reported, reported && !bytes.HasPrefix(rest, []byte("}\n"))
 }
 
 // MayEnd reports whether one of the traps on DEBUG, ERR and RETURN in a state
 // that begins with head could end the shell in a later line. One that only
 // prints and assigns does not; of any other that is not known.
 func mayEnd(head []byte) bool {
-	traps, told := bytes.CutPrefix(head, []byte(strings.ReplaceAll(trapsHead, `\n`, "\n")))
-	if !told {
+	traps, reported := bytes.CutPrefix(head, []byte(strings.ReplaceAll(trapsHead, `\n`, "\n")))
+	if !reported {
 		return false
 	}
 	list, _, whole := strings.Cut("\n"+string(traps), "\n}\n")

@@ -134,7 +134,7 @@ grep -Ev '^declare -[-aAirx]+ (_|PIPESTATUS|RANDOM|SRANDOM|SECONDS|EPOCH[A-Z]*|B
 func TestUsual(t *testing.T) {
 	const opts = "checkwinsize:expand_aliases:sourcepath"
 	const set = "braceexpand:hashall:interactive-comments"
-	const told = "__sandbox_traps() {\nbuiltin unset -f __sandbox_traps\n"
+	const reported = "__sandbox_traps() {\nbuiltin unset -f __sandbox_traps\n"
 	for _, tt := range []struct {
 		name, tail string
 		want       bool
@@ -146,8 +146,8 @@ func TestUsual(t *testing.T) {
 		{"an alias", "x\numask 0022\nalias a='b'\n__sandbox_end " + opts + " " + set + "\n", false},
 		{"an alias that looks like an umask", "x\numask 0022\nalias a='\numask 0022'\n__sandbox_end " + opts + " " + set + "\n", false},
 		{"a trap", "x\numask 0022\ntrap -- 'x' EXIT\n__sandbox_end " + opts + " " + set + "\n", false},
-		{"a trap of bash", told + "trap -- 'x' DEBUG\n}\nx\numask 0022\n__sandbox_end " + opts + " " + set + "\n", false},
-		{"no trap of bash", told + "}\nx\numask 0022\n__sandbox_end " + opts + " " + set + "\n", true},
+		{"a trap of bash", reported + "trap -- 'x' DEBUG\n}\nx\numask 0022\n__sandbox_end " + opts + " " + set + "\n", false},
+		{"no trap of bash", reported + "}\nx\numask 0022\n__sandbox_end " + opts + " " + set + "\n", true},
 		{"a function", "x\numask 0022\n#f\nf () \n{ \n    umask 0022\n}\n__sandbox_end " + opts + " " + set + "\n", false},
 		{"a builtin that is disabled", "x\numask 0022\n#echo\n__sandbox_end " + opts + " " + set + "\n", false},
 		{"posix", "x\numask 0022\nbuiltin set +o posix\n__sandbox_end " + opts + " " + set + ":posix\n", false},

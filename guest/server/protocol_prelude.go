@@ -6,7 +6,7 @@ import (
 
 // Prelude returns what a new shell reads before its first line. With restore it
 // takes up the state that lies in the slot for it.
-func (d protocolDialect) Prelude(restore bool) string {
+func (d protocolShell) Prelude(restore bool) string {
 	text := shPrelude
 	more := shRestore
 	if d.bash {

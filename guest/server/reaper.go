@@ -95,7 +95,7 @@ func (s *Server) reap() (strays bool) {
 // end tells the clients, and ends everything that runs: SIGTERM to all, SIGKILL to what is left
 // after the grace period. Process 1 need not find its victims one by one.
 func (s *Server) end() {
-	s.farewell()
+	s.drainAndClose()
 	s.gate.close()
 	s.pool.close()
 	s.counted.close()

@@ -54,7 +54,7 @@ func dialGuest(deadline time.Time) (*os.File, error) {
 		err = unix.Connect(fd, &unix.SockaddrUnix{Name: AbstractName})
 		if err == nil {
 			cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-			if err != nil || cred.Pid != 1 && !peersUntold(cred) {
+			if err != nil || cred.Pid != 1 && !peersUnreported(cred) {
 				unix.Close(fd)
 				return nil, errors.New("the socket of the guest does not belong to process 1")
 			}

@@ -24,17 +24,17 @@ type Server struct {
 	// furnished is closed once the first group of fields is there.
 	furnished chan struct{}
 
-	nursery *nursery
-	eyes    *eyes // nil: attempts are not observed
-	pool    *pool
-	counted *pool // of shims whose processes are counted; empty until a command needs one
-	gate    *gate
-	auditor *auditor
-	null    *os.File
-	nullFD  int
-	cgroup  *cgroup
-	loadFD  int // of /proc/loadavg; -1: it cannot be read
-	proof   *proof
+	nursery      *nursery
+	callNotifier *callNotifier // nil: attempts are not observed
+	pool         *pool
+	counted      *pool // of shims whose processes are counted; empty until a command needs one
+	gate         *gate
+	auditor      *auditor
+	null         *os.File
+	nullFD       int
+	cgroup       *cgroup
+	loadFD       int // of /proc/loadavg; -1: it cannot be read
+	proof        *proof
 
 	frames  sync.Pool // of *[]byte, for output
 	files   *fileServer
@@ -47,7 +47,7 @@ type Server struct {
 	// subreapers. Without them see sweepStrays.
 	keepsTrees bool
 	running    atomic.Int64 // commands
-	untold     atomic.Bool  // the runtime does not say who connects, see peersUntold
+	unreported atomic.Bool  // the runtime does not say who connects, see peersUnreported
 
 	boot     string
 	features []string
@@ -56,7 +56,7 @@ type Server struct {
 	mu       sync.Mutex
 	ready    string
 	talking  map[*conn]struct{} // connections that are served
-	stopping bool               // farewell was called
+	stopping bool               // drainAndClose was called
 	sessions map[int]bool       // of running commands, by their program's pid
 }
 
@@ -128,10 +128,10 @@ func (s *Server) furnish(o outfit) error {
 			return err
 		}
 	}
-	if s.eyes, err = newEyes(o.conf); err != nil {
+	if s.callNotifier, err = newCallNotifier(o.conf); err != nil {
 		return err
 	}
-	s.nursery.eyes = s.eyes
+	s.nursery.callNotifier = s.callNotifier
 	s.cgroup = openCgroup("/sys/fs/cgroup")
 	if s.loadFD, err = unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		s.loadFD = -1
@@ -208,7 +208,7 @@ func (s *Server) hello(version uint16, beside bool) wire.Hello {
 	if beside {
 		h.Features = append(slices.Clip(h.Features), wire.FeaturePass)
 	}
-	if s.untold.Load() {
+	if s.unreported.Load() {
 		h.Degraded = append(slices.Clip(h.Degraded), "the runtime does not tell who connects: code in the sandbox can speak to the guest")
 	}
 	return h

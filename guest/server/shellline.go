@@ -111,7 +111,7 @@ func (l *shellLine) conclude(t wire.Type, payload []byte) {
 	if l.cmd.streams != nil {
 		l.cmd.streams.handedOver()
 	}
-	l.cmd.witness.close()
+	l.cmd.outputDigest.close()
 	close(l.cmd.gone)
 	l.shell.dismiss(l)
 	l.cmd.answer(t, payload)
@@ -159,7 +159,7 @@ func (l *shellLine) give(p *shellProc) error {
 	var drop bool
 	l.from, drop = p.own.next(l.text)
 	effect := p.effect(l)
-	script := p.dialect.Script(protocolLine{
+	script := p.shellProtocol.Script(protocolLine{
 		Outputs: l.from, Drop: drop, Untrap: p.traps && l.shell.state.mayEnd(), Effect: effect, Traps: p.traps, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
 		Stdout: l.cmd.credits[wire.Stdout] != nil, Stderr: l.cmd.credits[wire.Stderr] != nil,
 		Merge: flags&wire.FlagMergeErr != 0,
@@ -181,7 +181,7 @@ func (l *shellLine) give(p *shellProc) error {
 	}
 	p.expect(l.cmd.id, l.shell.state)
 	_, l.cmd.audit = newAudit(l.shell.req.Limits)
-	p.prog.testify(l.cmd.witness, newForks(p.prog, l.cmd.audit, 1))
+	p.prog.testify(l.cmd.outputDigest, newForks(p.prog, l.cmd.audit, 1))
 	p.prog.conn.srv.auditor.watch(p.prog, l.cmd.audit, true)
 	if err := p.say(script); err != nil {
 		l.shell.takeBack(l)
@@ -193,7 +193,7 @@ func (l *shellLine) give(p *shellProc) error {
 // effect returns what the line does at most to the state that is kept, and takes
 // note of one that may change it, or give the shell traps.
 func (p *shellProc) effect(l *shellLine) protocolEffect {
-	effect := p.dialect.Effect(l.text)
+	effect := p.shellProtocol.Effect(l.text)
 	since := l.shell.state.isSince(p.changed)
 	if since {
 		p.traps = !l.shell.state.isUsual()

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calmLines is how many lines in a row must have made no process before a shell
+// quietLines is how many lines in a row must have made no process before a shell
 // takes its outputs: what follows a program is often another one.
-const calmLines = 2
+const quietLines = 2
 
 // own decides where the next line of a shell has its outputs from. To open them
 // costs a line that only prints a third of its time, and as much as everything
@@ -41,7 +41,7 @@ func (o *own) next(text string) (from protocolOutputs, drop bool) {
 		return protocolOpened, o.has || o.drop
 	case o.has:
 		return protocolOwn, false
-	case o.calm >= calmLines && !o.never:
+	case o.calm >= quietLines && !o.never:
 		return protocolTaken, o.drop
 	}
 	return protocolOpened, o.drop

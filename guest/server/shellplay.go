@@ -74,9 +74,9 @@ func (p *shellProc) release() {
 			f.Close() // twice is harmless
 		}
 	}
-	if p.told >= 0 {
-		unix.Close(p.told)
-		p.told = -1
+	if p.reported >= 0 {
+		unix.Close(p.reported)
+		p.reported = -1
 	}
 }
 

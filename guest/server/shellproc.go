@@ -34,22 +34,22 @@ var (
 // A shellProc is one process of a shell, from its start to its end. What
 // is not said to be otherwise belongs to the goroutine of the shell.
 type shellProc struct {
-	pid     int
-	prog    *command // its processes; nothing is carried. Safe for concurrent use
-	hold    *holder
-	script  *os.File // write end
-	control *os.File // read end
-	told    int      // read end of its standard output, for its state; not polled, so that its parts wake no goroutine up. -1 for none
-	text    *os.File // the file in hold.SlotText
-	dialect protocolDialect
-	program string
-	outputs [3]*os.File // read ends of the pipes that the next line gets, by channel
-	own     own
-	given   protocolScript // the last that it was given
-	telling telling
-	changed uint32 // the last line that it was given that may have changed its state
-	traps   bool   // it may have traps of which it tells nothing unless it is asked to
-	buf     []byte
+	pid           int
+	prog          *command // its processes; nothing is carried. Safe for concurrent use
+	hold          *fdstoreClient
+	script        *os.File // write end
+	control       *os.File // read end
+	reported      int      // read end of its standard output, for its state; not polled, so that its parts wake no goroutine up. -1 for none
+	text          *os.File // the file in hold.SlotText
+	shellProtocol protocolShell
+	program       string
+	outputs       [3]*os.File // read ends of the pipes that the next line gets, by channel
+	own           own
+	given         protocolScript // the last that it was given
+	telling       telling
+	changed       uint32 // the last line that it was given that may have changed its state
+	traps         bool   // it may have traps of which it tells nothing unless it is asked to
+	buf           []byte
 
 	exit    wire.Exit // readable once prog.gone is closed, like exitErr
 	exitErr error     // how it ended is not known
@@ -58,7 +58,7 @@ type shellProc struct {
 // startShell starts a process for the shell that was asked for by m. With
 // state, a file, it takes up the state in it and not the environment.
 func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed) {
-	p := &shellProc{buf: make([]byte, controlSize), told: -1}
+	p := &shellProc{buf: make([]byte, controlSize), reported: -1}
 	limits, audit := newAudit(m.Limits) // what has to be looked at is looked at for each line
 	m.Limits = limits
 	p.prog = newCommand(c, 0, shellCommand(m, state != nil))
@@ -116,7 +116,7 @@ func shellCommand(m wire.Shell, bare bool) wire.Start {
 func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 	shell = &streams{}
 	var socket int
-	if p.hold, socket, err = newHolder(); err != nil {
+	if p.hold, socket, err = newFdstoreClient(); err != nil {
 		return shell, control, err
 	}
 	shell.closes = []int{socket}
@@ -139,8 +139,8 @@ func (p *shellProc) openPipes() (shell *streams, control streams, err error) {
 		return shell, control, err
 	}
 	defer unix.Close(state[1])
-	p.told = state[0]
-	if err := unix.SetNonblock(p.told, true); err != nil {
+	p.reported = state[0]
+	if err := unix.SetNonblock(p.reported, true); err != nil {
 		return shell, control, err
 	}
 	return shell, control, p.hold.tell(state[1])
@@ -168,18 +168,18 @@ func (p *shellProc) begin(ends [3]int, restore *os.File) *wire.Failed {
 	known := false
 	if err == nil {
 		p.program = program
-		if p.dialect, known = forProtocol(program, pid); !known {
-			err = errHolder
+		if p.shellProtocol, known = forProtocol(program, pid); !known {
+			err = errFdstore
 		}
 	}
-	if err == nil && p.dialect.Packets() {
+	if err == nil && p.shellProtocol.Packets() {
 		err = keepPackets(p.script)
 	}
 	if err == nil {
 		err = p.fillSlots(ends, restore)
 	}
 	if err == nil {
-		err = p.setText(p.dialect.Prelude(restore != nil))
+		err = p.setText(p.shellProtocol.Prelude(restore != nil))
 	}
 	if err != nil {
 		return failure(wire.KindInternal, err)

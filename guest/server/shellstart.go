@@ -107,7 +107,7 @@ func (s *shell) prepare(p *shellProc, restoring bool) error {
 	}
 	token := randomHex(tokenLen / 2)
 	a := newAnswer(token)
-	if err := p.say(p.dialect.Begin(token, restoring && s.state.hasTraps())); err != nil {
+	if err := p.say(p.shellProtocol.Begin(token, restoring && s.state.hasTraps())); err != nil {
 		return err
 	}
 	s.state.again()

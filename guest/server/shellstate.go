@@ -124,8 +124,8 @@ func (s *shellState) hasTraps() bool {
 	if s.good == nil {
 		return false
 	}
-	told, _ := hasTraps(s.head())
-	return told
+	reported, _ := hasTraps(s.head())
+	return reported
 }
 
 // mayEnd reports whether a trap in what is kept could end the shell in a later

@@ -58,7 +58,7 @@ func (p *shellProc) keepState(a *protocolAnswer, state *shellState) error {
 	switch {
 	case err != nil:
 		return err
-	case !a.Told():
+	case !a.Reported():
 		return errWedged
 	}
 	state.commit()
@@ -68,7 +68,7 @@ func (p *shellProc) keepState(a *protocolAnswer, state *shellState) error {
 // keepLater leaves the state to be taken while the shell has its next line, or
 // has none.
 func (p *shellProc) keepLater(a *protocolAnswer, state *shellState) {
-	if a.Told() {
+	if a.Reported() {
 		state.commit()
 		return
 	}
@@ -135,7 +135,7 @@ func (p *shellProc) finish(a *protocolAnswer, state *shellState) error {
 // into a pipe of any size. The rest of that of the line before comes first.
 func (p *shellProc) take(a *protocolAnswer, state *shellState) error {
 	for range maxPipe / len(p.buf) {
-		n, err := unix.Read(p.told, p.buf)
+		n, err := unix.Read(p.reported, p.buf)
 		switch {
 		case err == unix.EINTR:
 		case err == unix.EAGAIN || n == 0:
@@ -160,7 +160,7 @@ func (p *shellProc) takeRest(b []byte, state *shellState) (left []byte) {
 	t := &p.telling
 	b, left = t.rest.State(b)
 	state.write(b)
-	if !t.rest.Told() {
+	if !t.rest.Reported() {
 		return nil
 	}
 	t.rest = nil

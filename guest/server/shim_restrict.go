@@ -38,9 +38,9 @@ func restrict(b *workbench) bool {
 	}
 	b.rights = rights{size: unsafe.Offsetof(b.rights.fds) + unsafe.Sizeof(b.rights.fds[0]), level: unix.SOL_SOCKET, kind: unix.SCM_RIGHTS}
 	b.rights.fds[0] = int32(fd)
-	told := tell(b, b.rights.size)
+	reported := tell(b, b.rights.size)
 	syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
-	return told
+	return reported
 }
 
 //go:norace

@@ -16,15 +16,15 @@ import (
 //go:nosplit
 func serve(b *workbench) bool {
 	pid := startShim(b)
-	told := send(b)
+	reported := send(b)
 	for i := range b.rights.fds {
 		syscall.RawSyscall(unix.SYS_CLOSE, uintptr(b.rights.fds[i]), 0, 0)
 	}
 	if r := requestOf(b); r.size > keepResting {
 		syscall.RawSyscall(unix.SYS_MADVISE, uintptr(unsafe.Pointer(r)), requestSize, unix.MADV_DONTNEED)
 	}
-	if pid == 0 || !told {
-		return told
+	if pid == 0 || !reported {
+		return reported
 	}
 	awaitProgram(b, pid)
 	if !send(b) || b.report.Empty {

@@ -26,17 +26,17 @@ type stageProc struct {
 	ctl     int      // our end of its socket; not polled: it is written to only
 	reports *os.File // our end of its pipe
 	once    sync.Once
-	// witness receives what the command's processes try. Nil: it is not
+	// outputDigest receives what the command's processes try. Nil: it is not
 	// reported.
-	witness atomic.Pointer[witness]
-	counts  bool                  // its processes ask before they make others
-	forks   atomic.Pointer[forks] // decides about new processes; nil: all are allowed
+	outputDigest atomic.Pointer[outputDigest]
+	counts       bool                  // its processes ask before they make others
+	forks        atomic.Pointer[forks] // decides about new processes; nil: all are allowed
 }
 
 // A nursery makes shims and knows which processes are shims.
 type nursery struct {
-	maker *shimMaker
-	eyes  *eyes // nil: attempts are not observed; set before a shim is finished
+	maker        *shimMaker
+	callNotifier *callNotifier // nil: attempts are not observed; set before a shim is finished
 
 	births sync.Mutex // of shims with a filter
 
@@ -144,7 +144,7 @@ func (n *nursery) restricted(s *stageProc) error {
 	if err != nil || listener < 0 {
 		return err
 	}
-	return n.eyes.open(s, listener)
+	return n.callNotifier.open(s, listener)
 }
 
 func (n *nursery) fork(control, reports int, counts bool) (int, error) {

@@ -9,25 +9,25 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// A witness reports to the client what the processes of one command, or line,
+// An outputDigest reports to the client what the processes of one command, or line,
 // have tried. Its methods are safe for concurrent use, and do nothing for nil.
-type witness struct {
+type outputDigest struct {
 	send func(wire.Attempt)
 
-	mu      sync.Mutex
-	told    map[string]bool // by path
-	pending int             // sightings that are followed
-	over    bool            // nothing is reported any more
-	idle    chan struct{}   // closed when none is followed any more, once over
+	mu       sync.Mutex
+	reported map[string]bool // by path
+	pending  int             // sightings that are followed
+	over     bool            // nothing is reported any more
+	idle     chan struct{}   // closed when none is followed any more, once over
 }
 
-// newWitness returns the witness of a stream; nil where attempts are not
+// newOutputDigest returns the witness of a stream; nil where attempts are not
 // observed, and for the process of a shell, whose lines have streams.
-func (c *conn) newWitness(stream uint32) *witness {
-	if c.srv.eyes == nil || stream == 0 {
+func (c *conn) newOutputDigest(stream uint32) *outputDigest {
+	if c.srv.callNotifier == nil || stream == 0 {
 		return nil
 	}
-	return &witness{told: map[string]bool{}, idle: make(chan struct{}), send: func(m wire.Attempt) {
+	return &outputDigest{reported: map[string]bool{}, idle: make(chan struct{}), send: func(m wire.Attempt) {
 		// A failed write is the connection's end, which its reader sees too.
 		_ = c.w.Write(wire.Frame{Type: wire.TypeAttempt, Stream: stream, Payload: m.Encode()})
 	}}
@@ -35,20 +35,20 @@ func (c *conn) newWitness(stream uint32) *witness {
 
 // begin says that there is something to follow, and returns nil if it is of
 // no interest any more. For each begin there is an end.
-func (w *witness) begin() *witness {
+func (w *outputDigest) begin() *outputDigest {
 	if w == nil {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over || len(w.told) == wire.MaxAttempts {
+	if w.over || len(w.reported) == wire.MaxAttempts {
 		return nil
 	}
 	w.pending++
 	return w
 }
 
-func (w *witness) end() {
+func (w *outputDigest) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.pending--; w.pending == 0 && w.over {
@@ -58,11 +58,11 @@ func (w *witness) end() {
 
 // tell tells an attempt, if it is the first one at its path. It is called
 // between begin and end.
-func (w *witness) tell(m wire.Attempt) {
+func (w *outputDigest) tell(m wire.Attempt) {
 	w.mu.Lock()
-	fresh := !w.told[m.Path] && len(w.told) < wire.MaxAttempts
+	fresh := !w.reported[m.Path] && len(w.reported) < wire.MaxAttempts
 	if fresh {
-		w.told[m.Path] = true
+		w.reported[m.Path] = true
 	}
 	w.mu.Unlock()
 	if fresh {
@@ -72,7 +72,7 @@ func (w *witness) tell(m wire.Attempt) {
 
 // close waits, for a bounded time, until everything that was seen so far has
 // been reported. Later attempts are not reported.
-func (w *witness) close() {
+func (w *outputDigest) close() {
 	if w == nil {
 		return
 	}
@@ -93,11 +93,11 @@ func (w *witness) close() {
 
 // testify reports from now on to w what the processes of m try, and asks f
 // about the processes that they make, as long as the shim is that of m.
-func (m *command) testify(w *witness, f *forks) {
+func (m *command) testify(w *outputDigest, f *forks) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pid != 0 {
-		m.stage.witness.Store(w)
+		m.stage.outputDigest.Store(w)
 		f.below(m.stage.pid)
 		m.stage.forks.Store(f)
 	}

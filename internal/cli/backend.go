@@ -16,9 +16,9 @@ import (
 // command needs it and not before, so that a command which needs little
 // starts quickly. Nothing made here may talk to an engine before it is used.
 type Backend interface {
-	// Conductor returns what runs and keeps account of sandboxes, and a
+	// Manager returns what runs and keeps account of sandboxes, and a
 	// function that lets go of it.
-	Conductor(o Options) (Conductor, func(), error)
+	Manager(o Options) (Manager, func(), error)
 
 	// Images returns what makes and finds images, and a function that lets
 	// go of it.
@@ -26,7 +26,7 @@ type Backend interface {
 
 	// Browsers returns what keeps browsers, and a function that lets go of it
 	// and ends what was let in.
-	Browsers(o Options) (BrowserDesk, func(), error)
+	Browsers(o Options) (BrowserDisplay, func(), error)
 
 	// Violations returns what was tried and stopped, and a function that lets
 	// go of it.
@@ -72,9 +72,9 @@ type Options struct {
 	Progress     about.Progress   // hears what is done to images
 }
 
-// A Conductor brings sandboxes up and keeps account of them;
+// A Manager brings sandboxes up and keeps account of them;
 // *manager.Manager is one.
-type Conductor interface {
+type Manager interface {
 	Runner
 	Keeper
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
-// A BrowserDesk keeps the browsers of scopes: those of this machine, or a
+// A BrowserDisplay keeps the browsers of scopes: those of this machine, or a
 // daemon's.
-type BrowserDesk interface {
+type BrowserDisplay interface {
 	// Start brings the browser up and returns when it answers.
 	Start(ctx context.Context, r display.Request) (display.Started, error)
 
@@ -78,7 +78,7 @@ func (a *app) browserStopCommand() *ucli.Command {
 				return err
 			}
 			r := display.Request{Who: a.globals.who(), Flags: a.globals.layer()}
-			return a.atDesk(func(d BrowserDesk) error {
+			return a.atDisplay(func(d BrowserDisplay) error {
 				removed, name, err := d.Stop(c.Context, r, force)
 				if err != nil {
 					return err
@@ -106,8 +106,8 @@ func (a *app) showStopped(removed bool, name string) error {
 	return err
 }
 
-// atDesk calls fn with what keeps browsers and lets go of it afterwards.
-func (a *app) atDesk(fn func(BrowserDesk) error) error {
+// atDisplay calls fn with what keeps browsers and lets go of it afterwards.
+func (a *app) atDisplay(fn func(BrowserDisplay) error) error {
 	o, err := a.hosted()
 	if err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/display"
 )
 
-// A fakeDesk keeps a browser whose answers a test sets, and remembers what was
+// A fakeDisplay keeps a browser whose answers a test sets, and remembers what was
 // asked of it.
-type fakeDesk struct {
+type fakeDisplay struct {
 	released bool
 	request  display.Request
 	err      error // of everything
@@ -26,36 +26,36 @@ type fakeDesk struct {
 	rights  browser.Rights
 }
 
-func (d *fakeDesk) Start(_ context.Context, r display.Request) (display.Started, error) {
+func (d *fakeDisplay) Start(_ context.Context, r display.Request) (display.Started, error) {
 	d.request = r
 	return d.started, d.err
 }
 
-func (d *fakeDesk) Serve(_ context.Context, r display.Request) (display.Served, error) {
+func (d *fakeDisplay) Serve(_ context.Context, r display.Request) (display.Served, error) {
 	d.request = r
 	return d.served, d.err
 }
 
-func (d *fakeDesk) Watch(_ context.Context, r display.Request, control bool) (display.Watched, error) {
+func (d *fakeDisplay) Watch(_ context.Context, r display.Request, control bool) (display.Watched, error) {
 	d.request, d.control = r, control
 	return d.watched, d.err
 }
 
-func (d *fakeDesk) Session(_ context.Context, r display.Request, rights browser.Rights) (browser.Session, error) {
+func (d *fakeDisplay) Session(_ context.Context, r display.Request, rights browser.Rights) (browser.Session, error) {
 	d.request, d.rights = r, rights
 	return &d.session, d.err
 }
 
-func (d *fakeDesk) Shoot(ctx context.Context, r display.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
+func (d *fakeDisplay) Shoot(ctx context.Context, r display.Request, target string, shot browser.Shot) (browser.Page, browser.Picture, error) {
 	return display.Take(ctx, d, r, target, shot)
 }
 
-func (d *fakeDesk) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
+func (d *fakeDisplay) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
 	d.request, d.force = r, force
 	return d.removed != "", d.removed, d.err
 }
 
-func (d *fakeDesk) Folders(_ context.Context, r display.Request) (display.Folders, error) {
+func (d *fakeDisplay) Folders(_ context.Context, r display.Request) (display.Folders, error) {
 	d.request = r
 	return d.folders, d.err
 }

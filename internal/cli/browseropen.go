@@ -37,7 +37,7 @@ func (a *app) browserOpenCommand() *ucli.Command {
 				return err
 			}
 			r.For = limit.value + spare
-			return a.atDesk(func(d BrowserDesk) error { return a.openBrowser(c.Context, d, r, control, limit.value) })
+			return a.atDisplay(func(d BrowserDisplay) error { return a.openBrowser(c.Context, d, r, control, limit.value) })
 		},
 	}
 }
@@ -56,7 +56,7 @@ type watchedView struct {
 	PID      int       `json:"pid"`     // of the process that lets in
 }
 
-func (a *app) openBrowser(ctx context.Context, d BrowserDesk, r display.Request, control bool, limit time.Duration) error {
+func (a *app) openBrowser(ctx context.Context, d BrowserDisplay, r display.Request, control bool, limit time.Duration) error {
 	w, err := d.Watch(ctx, r, control)
 	if err != nil {
 		return err

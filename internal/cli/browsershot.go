@@ -54,7 +54,7 @@ func (a *app) browserScreenshotCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			return a.atDesk(func(d BrowserDesk) error {
+			return a.atDisplay(func(d BrowserDisplay) error {
 				return a.screenshot(c.Context, d, r, c.Args().First(), shot, f.output.value)
 			})
 		},
@@ -104,7 +104,7 @@ type shotView struct {
 
 // screenshot takes one picture in a session of its own. Whether it can be
 // written there is found out before a page is opened.
-func (a *app) screenshot(ctx context.Context, d BrowserDesk, r display.Request, target string, shot browser.Shot, output string) error {
+func (a *app) screenshot(ctx context.Context, d BrowserDisplay, r display.Request, target string, shot browser.Shot, output string) error {
 	dirs, err := d.Folders(ctx, r)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (a *app) screenshot(ctx context.Context, d BrowserDesk, r display.Request, 
 }
 
 // takeShot has a picture taken.
-func takeShot(ctx context.Context, d BrowserDesk, r display.Request, target string, shot browser.Shot) (v shotView, data []byte, err error) {
+func takeShot(ctx context.Context, d BrowserDisplay, r display.Request, target string, shot browser.Shot) (v shotView, data []byte, err error) {
 	page, picture, err := d.Shoot(ctx, r, target, shot)
 	if err != nil {
 		return v, nil, err

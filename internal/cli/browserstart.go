@@ -43,7 +43,7 @@ func (a *app) browserStartCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			return a.atDesk(func(d BrowserDesk) error {
+			return a.atDisplay(func(d BrowserDisplay) error {
 				if serve {
 					return a.serveBrowser(c.Context, d, r, limit.value)
 				}
@@ -115,7 +115,7 @@ type servedView struct {
 
 // serveBrowser lets clients in until something ends it. What is to be said is
 // said when they can come, and before anything else.
-func (a *app) serveBrowser(ctx context.Context, d BrowserDesk, r display.Request, limit time.Duration) error {
+func (a *app) serveBrowser(ctx context.Context, d BrowserDisplay, r display.Request, limit time.Duration) error {
 	if _, err := d.Start(ctx, r); err != nil { // also where settings start none on use
 		return err
 	}

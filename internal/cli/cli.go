@@ -162,13 +162,13 @@ func (a *app) hosted() (Options, error) {
 	return o, err
 }
 
-// conduct calls fn with a manager client and closes it afterwards.
-func (a *app) conduct(o Options, fn func(Conductor) error) error {
+// useManager calls fn with a manager client and closes it afterwards.
+func (a *app) useManager(o Options, fn func(Manager) error) error {
 	var err error
 	if o.Host, err = a.globals.daemon(); err != nil {
 		return err
 	}
-	m, release, err := a.Backend.Conductor(o)
+	m, release, err := a.Backend.Manager(o)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ const maxComplete = 2 * time.Second
 func (a *app) completeRecorded(ctx context.Context, which string) error {
 	ctx, cancel := context.WithTimeout(ctx, maxComplete)
 	defer cancel()
-	return a.conduct(a.options(), func(m Conductor) error {
+	return a.useManager(a.options(), func(m Manager) error {
 		l, _ := m.List(ctx, manager.ListOptions{Tenant: a.globals.tenant.value}) // what is known is offered also when the engine is down
 		names := map[string]bool{}
 		for _, r := range l.Containers {
@@ -137,8 +137,8 @@ func flagWords(flags []ucli.Flag) (all, valued []string) {
 		if v, ok := f.(ucli.VisibleFlag); ok && !v.IsVisible() {
 			continue
 		}
-		told, ok := f.(ucli.DocGenerationFlag)
-		takes := !ok || told.TakesValue()
+		reported, ok := f.(ucli.DocGenerationFlag)
+		takes := !ok || reported.TakesValue()
 		for _, n := range f.Names() {
 			dashed := "--" + n
 			if len(n) == 1 {

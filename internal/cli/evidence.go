@@ -196,8 +196,8 @@ func itemRow(i evidence.Item) []string {
 	return []string{shownTime(r.Time), kind, r.Agent, r.Session, id, verdict, what, rule}
 }
 
-// passage holds what is shown of a decision of the egress proxy.
-type passage struct {
+// placement holds what is shown of a decision of the egress proxy.
+type placement struct {
 	Phase, Verdict, Method, Host, Path, Rule, Error string
 	Port                                            uint16
 	Status                                          int
@@ -215,7 +215,7 @@ func evidenceCells(r evidence.Record) (verdict, what, rule string) {
 		}
 		return "", fmt.Sprintf("%d more, %s", r.Omitted, why), ""
 	}
-	var p passage
+	var p placement
 	if r.Type != evidence.TypeEgress || json.Unmarshal(r.Data, &p) != nil {
 		return "", string(r.Data), ""
 	}

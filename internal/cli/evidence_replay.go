@@ -113,7 +113,7 @@ func (v *replayCount) judge(judges *replay.Settings, i evidence.Item) (r replay.
 			r = replay.Judge(o, t)
 		}
 	case first.Type == evidence.TypeEgress:
-		p, err := replay.ReadPassage(first.Data)
+		p, err := replay.ReadPlacement(first.Data)
 		if err != nil {
 			v.damaged++
 			return r, false
@@ -123,9 +123,9 @@ func (v *replayCount) judge(judges *replay.Settings, i evidence.Item) (r replay.
 		}
 		w := replay.Whose{Time: first.Time, Tenant: first.Tenant, Agent: first.Agent, Session: first.Session, CommandID: first.Command}
 		if t, err := judges.For(first.Tenant, first.Agent, first.Session); err != nil {
-			r = replay.UnknownPassage(p, w, err)
+			r = replay.UnknownPlacement(p, w, err)
 		} else {
-			r = replay.JudgePassage(p, w, t)
+			r = replay.JudgePlacement(p, w, t)
 		}
 	default:
 		return r, false

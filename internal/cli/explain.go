@@ -48,7 +48,7 @@ func (a *app) explainCommand() *ucli.Command {
 			if err := hosts.add(&flags); err != nil {
 				return err
 			}
-			return a.conduct(a.options(), func(m Conductor) error {
+			return a.useManager(a.options(), func(m Manager) error {
 				e, err := m.Explain(c.Context, a.globals.who(), flags.Layer(), q)
 				if err != nil {
 					return err
@@ -175,7 +175,7 @@ const defaultLayer = "default"
 
 // gateText says where commands run.
 func gateText(g manager.Gate) string {
-	where := map[manager.Place]string{manager.InWall: "in the sandbox", manager.OnHost: "ON THE HOST, WITHOUT A SANDBOX", manager.Nowhere: "nowhere"}[g.Place]
+	where := map[manager.Place]string{manager.Sandboxed: "in the sandbox", manager.Unsandboxed: "ON THE HOST, WITHOUT A SANDBOX", manager.Refused: "nowhere"}[g.Place]
 	return where + ": " + g.Reason
 }
 

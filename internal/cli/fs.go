@@ -92,7 +92,7 @@ func (a *app) share(ctx context.Context, place *placeFlags, op string, changes b
 	if err != nil {
 		return err
 	}
-	return a.conduct(a.options(), func(m Conductor) error {
+	return a.useManager(a.options(), func(m Manager) error {
 		err := m.Files(ctx, manager.Request{Who: a.globals.who(), Flags: layer, Changes: changes}, func(s manager.Share) error {
 			return operation(op, fn(s))
 		})

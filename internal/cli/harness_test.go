@@ -78,7 +78,7 @@ type fake struct {
 	settings  *config.Settings
 	diagnosis Diagnosis
 
-	desk       fakeDesk
+	desk       fakeDisplay
 	violations fakeViolations
 	evidence   fakeEvidence
 	tokens     fakeTokens
@@ -86,7 +86,7 @@ type fake struct {
 	serving    Serving
 }
 
-func (f *fake) Conductor(o Options) (Conductor, func(), error) {
+func (f *fake) Manager(o Options) (Manager, func(), error) {
 	f.options = o
 	return f, func() {}, f.err
 }
@@ -96,7 +96,7 @@ func (f *fake) Images(o Options) (ImageStore, func(), error) {
 	return fakeImages{f}, func() {}, f.err
 }
 
-func (f *fake) Browsers(o Options) (BrowserDesk, func(), error) {
+func (f *fake) Browsers(o Options) (BrowserDisplay, func(), error) {
 	f.options = o
 	return &f.desk, func() { f.desk.released = true }, f.err
 }

@@ -35,7 +35,7 @@ func (a *app) listing(browsers *bool) *ucli.Command {
 				return err
 			}
 			o.Tenant = a.globals.tenant.value
-			return a.conduct(a.options(), func(m Conductor) error {
+			return a.useManager(a.options(), func(m Manager) error {
 				l, err := m.List(c.Context, o)
 				if *browsers {
 					l.Containers = nil

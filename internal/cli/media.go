@@ -62,7 +62,7 @@ func (a *app) mediaStageCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			return a.conduct(a.options(), func(m Conductor) error {
+			return a.useManager(a.options(), func(m Manager) error {
 				staged, err := m.StageFor(c.Context, manager.Request{Who: a.globals.who(), Flags: layer}, refs)
 				if err != nil {
 					return operation(op, err)

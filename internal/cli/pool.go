@@ -25,7 +25,7 @@ func (a *app) poolCommand() *ucli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return a.conduct(a.options(), func(m Conductor) error {
+			return a.useManager(a.options(), func(m Manager) error {
 				s, err := m.PoolStatus(c.Context)
 				if err != nil {
 					return err

@@ -32,7 +32,7 @@ func (a *app) pruneCommand() *ucli.Command {
 				return err
 			}
 			o.Idle, o.MaxAge, o.Tenant = idle.ptr(), maxAge.ptr(), a.globals.tenant.value
-			return a.conduct(a.options(), func(m Conductor) error {
+			return a.useManager(a.options(), func(m Manager) error {
 				p, err := m.Prune(c.Context, o)
 				if err != nil && len(p.Removed)+len(p.Failed) == 0 {
 					return err

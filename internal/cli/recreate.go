@@ -37,7 +37,7 @@ func (a *app) recreateCommand() *ucli.Command {
 			if !force && !isTerminal(a.Stdin) {
 				return usagef("recreate", "standard input is no terminal to ask on; add --force")
 			}
-			return a.conduct(a.options(), func(m Conductor) error {
+			return a.useManager(a.options(), func(m Manager) error {
 				rows, err := m.Select(c.Context, a.globals.tenant.value, s, browsers)
 				if err != nil {
 					return err

@@ -132,7 +132,7 @@ func (a *app) run(c *ucli.Context, f *runFlags, mustExist bool) error {
 	if f.remove && !a.globals.session.given {
 		req.Who.Session = freshSession()
 	}
-	return a.start(c.Context, f, req, Conductor.Run)
+	return a.start(c.Context, f, req, Manager.Run)
 }
 
 // request is what the flags say of a command that is not named yet.
@@ -189,7 +189,7 @@ func freshSession() string {
 }
 
 // A runner is the way in which a manager client runs a request.
-type runner func(Conductor, context.Context, manager.Request) (manager.Outcome, error)
+type runner func(Manager, context.Context, manager.Request) (manager.Outcome, error)
 
 // start connects the streams, runs the request and turns its outcome into
 // an exit status.
@@ -214,10 +214,10 @@ func (a *app) start(ctx context.Context, f *runFlags, req manager.Request, run r
 				o.Log.WithError(err).Warn("the terminal cannot be set to raw mode")
 			}
 		}
-		return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, run, a.leave(t)) })
+		return a.useManager(o, func(m Manager) error { return a.outcome(ctx, m, req, run, a.leave(t)) })
 	}
 	req.Started = a.interrupts.passTo
-	return a.conduct(o, func(m Conductor) error { return a.outcome(ctx, m, req, run, func(bool) {}) })
+	return a.useManager(o, func(m Manager) error { return a.outcome(ctx, m, req, run, func(bool) {}) })
 }
 
 // leave puts the terminal back. A command that was ended from outside has
@@ -232,7 +232,7 @@ func (a *app) leave(t *terminal) func(cut bool) {
 
 // outcome runs req. Before anything is said about it, settle puts the
 // terminal back; it hears whether the command was cut off.
-func (a *app) outcome(ctx context.Context, m Conductor, req manager.Request, run runner, settle func(cut bool)) error {
+func (a *app) outcome(ctx context.Context, m Manager, req manager.Request, run runner, settle func(cut bool)) error {
 	out, err := run(m, ctx, req)
 	ended := out.Exit.Limit != nil && out.Exit.Signal != ""
 	settle(err != nil || out.TimedOut || ended)

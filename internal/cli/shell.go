@@ -54,7 +54,7 @@ func (a *app) shell(c *ucli.Context, f *runFlags, line text) error {
 	} else {
 		req.Command.Grace = shellGrace
 	}
-	return a.start(c.Context, f, req, Conductor.Shell)
+	return a.start(c.Context, f, req, Manager.Shell)
 }
 
 // terminalType is the TERM that a program inside gets: one that every image

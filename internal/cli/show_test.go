@@ -40,7 +40,7 @@ func filled() *fake {
 		},
 		pruned: manager.Pruned{Removed: []manager.Removed{{Name: "sbx-b", Reason: "idle for 2d"}}, Kept: 3},
 		explained: manager.Explanation{
-			Agent: "main", Session: hostile, Sandboxed: true, Reason: "mode is all", Gate: manager.Gate{Place: manager.InWall, Reason: "mode is all"}, Provider: "docker", ProviderReason: "set by default",
+			Agent: "main", Session: hostile, Sandboxed: true, Reason: "mode is all", Gate: manager.Gate{Place: manager.Sandboxed, Reason: "mode is all"}, Provider: "docker", ProviderReason: "set by default",
 			Name: "sbx-default-0123456789abcdef", Scope: sandbox.ScopeSession, ScopeKey: "default", User: "1000:1000", Workspace: "/srv/ws", Image: "sandbox:bookworm-slim",
 			ConfigHash: "2fd4e1", Status: sandbox.StatusMissing, Next: "create: there is none",
 			Settings:     []manager.Setting{{Path: "docker.memory", Value: "2g", Layer: "default"}, {Path: "docker.env.TOKEN", Value: "***", Layer: "agents.defaults", Note: "masked"}},
@@ -205,7 +205,7 @@ func TestFailedRemovalsFailTheCommand(t *testing.T) {
 	}
 }
 
-func TestPruneTakesTheSettingsUnlessTold(t *testing.T) {
+func TestPruneTakesTheSettingsByDefault(t *testing.T) {
 	f := &fake{}
 	call(t, f, "prune")
 	if f.prune != (manager.PruneOptions{}) {

@@ -31,7 +31,7 @@ func (a *app) statsCommand() *ucli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return a.conduct(a.options(), func(m Conductor) error {
+			return a.useManager(a.options(), func(m Manager) error {
 				if watch {
 					return a.watchStats(c.Context, m)
 				}
@@ -47,7 +47,7 @@ func (a *app) statsCommand() *ucli.Command {
 
 // watchStats shows one picture after the other. On a terminal each takes the
 // place of the one before.
-func (a *app) watchStats(ctx context.Context, m Conductor) error {
+func (a *app) watchStats(ctx context.Context, m Manager) error {
 	clear := ""
 	if isTerminal(a.Stdout) && !a.globals.json() {
 		clear = "\x1b[H\x1b[2J"

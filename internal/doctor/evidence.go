@@ -22,10 +22,10 @@ func evidenceKept(ctx context.Context, e *examination) finding {
 		return warn("", "%v", errNotAsked)
 	}
 	kept, err := e.Evidence(ctx)
-	var told *sandbox.Error
+	var reported *sandbox.Error
 	switch {
-	case errors.As(err, &told) && told.Hint != "":
-		return fail(told.Hint, "%s", told.Message)
+	case errors.As(err, &reported) && reported.Hint != "":
+		return fail(reported.Hint, "%s", reported.Message)
 	case err != nil:
 		return fail("make the state folder accessible", "%v", err)
 	case kept.Key == "" && kept.Chains > 0:

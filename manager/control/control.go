@@ -36,10 +36,10 @@ type Options struct {
 // A Control is a [manager.Control] with the folders that it lies in.
 type Control struct {
 	manager.Control
-	Revoked *store.Folder
-	Ledger  *ledger.Ledger
-	Keys    *store.Keys
-	Witness *auditrecorder.Witness
+	Revoked  *store.Folder
+	Ledger   *ledger.Ledger
+	Keys     *store.Keys
+	Recorder *auditrecorder.Recorder
 
 	now func() time.Time
 }
@@ -61,11 +61,11 @@ func Open(o Options) (*Control, error) {
 	if c.Keys, err = store.OpenDecision(o.State.Decisions()); err != nil {
 		return nil, err
 	}
-	if c.Witness, err = auditrecorder.Open(auditrecorder.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Wait: o.Wait, Now: o.Now}); err != nil {
+	if c.Recorder, err = auditrecorder.Open(auditrecorder.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Wait: o.Wait, Now: o.Now}); err != nil {
 		return nil, err
 	}
 	c.Control = manager.Control{
-		Revocations: c.Revoked, Keys: c.Keys, Accounts: c.Ledger, Witness: recorder{c.Witness},
+		Revocations: c.Revoked, Keys: c.Keys, Accounts: c.Ledger, Recorder: recorder{c.Recorder},
 		Fetch: o.Fetch, Browse: o.Browse, Observe: o.Observe,
 	}
 	c.Control.Sweep = c.Sweep
@@ -112,12 +112,12 @@ func (c *Control) Sweep(ctx context.Context) error {
 }
 
 // Close writes what is not on record yet.
-func (c *Control) Close() error { return c.Witness.Close() }
+func (c *Control) Close() error { return c.Recorder.Close() }
 
 // A recorder is a witness as a manager wants it.
-type recorder struct{ w *auditrecorder.Witness }
+type recorder struct{ w *auditrecorder.Recorder }
 
-// Begin implements [manager.Witness].
+// Begin implements [manager.Recorder].
 func (r recorder) Begin(ctx context.Context, b evidence.Begin, require bool) (manager.Entry, error) {
 	e, err := r.w.Begin(ctx, b, require)
 	if err != nil {
@@ -126,7 +126,7 @@ func (r recorder) Begin(ctx context.Context, b evidence.Begin, require bool) (ma
 	return e, nil
 }
 
-// Refused implements [manager.Witness].
+// Refused implements [manager.Recorder].
 func (r recorder) Refused(ctx context.Context, b evidence.Begin, end evidence.End, require bool) error {
 	return r.w.Refused(ctx, b, end, require)
 }

@@ -53,7 +53,7 @@ func fetching(path string) grant.Operation {
 // that it comes from before anything was done with it, and that one which has
 // ended has none.
 func TestDerive(t *testing.T) {
-	h := newHouse(nil)
+	h := newOrchestrator(nil)
 	defer h.close()
 	_, g := granted(time.Now())
 	wish := grant.Wish{ID: "g-child", Call: "call-10", DecisionKey: "d-10", Capabilities: g.Capabilities[:1], Budget: &grant.Budget{Calls: 1, BytesIn: 1 << 20, BytesOut: 4 << 10, WallMs: 60_000}}
@@ -94,7 +94,7 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	counted, err := metrics.New(registry, metrics.Options{})
 	check(err)
-	h := newHouse(counted)
+	h := newOrchestrator(counted)
 	defer h.close()
 	_, g := granted(time.Now())
 	var in, out float64
@@ -166,13 +166,13 @@ func shown(t *testing.T, g prometheus.Gatherer, name, label string) (sum float64
 	return 0
 }
 
-// TestBuiltIsTold holds that a profile that was not to be built is measured,
+// TestBuiltIsReported holds that a profile that was not to be built is measured,
 // too: whoever asks for such ones has a cost.
-func TestBuiltIsTold(t *testing.T) {
+func TestBuiltIsReported(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	counted, err := metrics.New(registry, metrics.Options{})
 	check(err)
-	h := newHouse(counted)
+	h := newOrchestrator(counted)
 	defer h.close()
 	_, g := granted(time.Now())
 	g.Consent = nil
@@ -186,7 +186,7 @@ func TestBuiltIsTold(t *testing.T) {
 
 // TestSweep holds that nothing that still counts is forgotten.
 func TestSweep(t *testing.T) {
-	h := newHouse(nil)
+	h := newOrchestrator(nil)
 	defer h.close()
 	_, g := granted(time.Now())
 	write := grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/reports/a.csv", Data: []byte("text")}

@@ -19,7 +19,7 @@ import (
 // The worked example of docs/CONTROL.md, word for word: a tool fetches a report
 // and keeps it, and what else could be asked is refused.
 func Example() {
-	h := newHouse(nil)
+	h := newOrchestrator(nil)
 	defer h.close()
 	ctx, m, now := context.Background(), h.Manager, time.Now()
 
@@ -53,7 +53,7 @@ func Example() {
 	_ = h.ctl.Revoke(g)
 	ask("after Revoke", g, report)
 
-	_ = h.ctl.Witness.Flush(ctx)
+	_ = h.ctl.Recorder.Flush(ctx)
 	fmt.Println(onRecord(ctx, h.evidence), "operations are on record")
 	// Output:
 	// fetched "quarter,sum\nq3,42\n", <nil>
@@ -133,8 +133,8 @@ func ExampleOpen() {
 	ctl, err := options.Control()
 	check(err)
 	begin := evidence.Begin{Tenant: "acme", Tool: "reporter", Kind: grant.OpNetHTTP}
-	check(ctl.Witness.Refused(context.Background(), begin, evidence.End{Code: sandbox.CodeDenyTool}, true))
-	check(c.Witness.Flush(context.Background()))
+	check(ctl.Recorder.Refused(context.Background(), begin, evidence.End{Code: sandbox.CodeDenyTool}, true))
+	check(c.Recorder.Flush(context.Background()))
 	fmt.Println(len(newest.Records()), "in memory")
 	// Output:
 	// acme begin
@@ -144,7 +144,7 @@ func ExampleOpen() {
 
 // A part of a grant is handed on, and counted.
 func ExampleControl_Derive() {
-	h := newHouse(nil)
+	h := newOrchestrator(nil)
 	defer h.close()
 	ctx, m, c, now := context.Background(), h.Manager, h.ctl, time.Now()
 	manifest, g := granted(now)

@@ -13,7 +13,7 @@ import (
 // Browse drives the browsers of a browser display. It calls keeper when a
 // browser is first needed, because the display is made from the manager that
 // gets the result of Browse.
-func Browse(keeper func() (*display.Desk, error)) manager.Browse {
+func Browse(keeper func() (*display.Display, error)) manager.Browse {
 	return func(life context.Context, who config.Who) manager.Browsing {
 		return operation.NewBrowseExecutor(life, func(ctx context.Context, r browser.Rights) (browser.Session, error) {
 			d, err := keeper()

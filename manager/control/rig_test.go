@@ -74,7 +74,7 @@ type house struct {
 	release  []func() error // in the order in which they are called
 }
 
-func newHouse(observe operation.Observer) *house {
+func newOrchestrator(observe operation.Observer) *house {
 	dir, state, kept, log, _ := setting()
 	h := &house{evidence: kept}
 	recorder, err := egress.NewRecorder(egress.RecorderOptions{Evidence: h.evidence, Log: log})

@@ -42,9 +42,9 @@ func (k *call) scripts(options, file string) []lineWord {
 	return k.operands[:1]
 }
 
-// scriptUntold reports whether a variable is part of the script of sed or the
+// scriptUnreported reports whether a variable is part of the script of sed or the
 // program of awk.
-func scriptUntold(k *call) bool {
+func scriptUnreported(k *call) bool {
 	for _, w := range k.scripts("-e --expression --source", "-f --file") {
 		if !w.Static {
 			return true
@@ -54,7 +54,7 @@ func scriptUntold(k *call) bool {
 }
 
 // sedScript reads the script of sed; of one with a variable in it nothing is
-// known, which scriptUntold tells.
+// known, which scriptUnreported tells.
 func sedScript(k *call) sedReader {
 	var text strings.Builder
 	for _, w := range k.scripts("-e --expression", "-f --file") {

@@ -34,7 +34,7 @@ func interpreterRows() []row {
 		{rule: "script-file", programs: "sed gsed mawk nawk", options: "-f --file", severity: medium, message: "takes its script from a file", hint: own},
 		{rule: "script-file", programs: "awk gawk", options: "-f --file -E --exec", severity: medium, message: "takes its script from a file", hint: own},
 		{rule: "awk-program", programs: "awk gawk mawk nawk original-awk", when: awkActs, severity: medium, mark: never, message: "runs commands or writes files from its program (system, pipes, getline, >)", hint: "let awk print, and do the rest in the shell"},
-		{rule: "script-untold", programs: "sed gsed awk gawk mawk nawk original-awk", when: scriptUntold, severity: medium, message: "runs a script that has a variable in it", hint: "put the script in single quotes, and give values with -v"},
+		{rule: "script-untold", programs: "sed gsed awk gawk mawk nawk original-awk", when: scriptUnreported, severity: medium, message: "runs a script that has a variable in it", hint: "put the script in single quotes, and give values with -v"},
 		{rule: "awk-load", programs: "gawk awk", options: "-l --load -i --include", severity: high, mark: never, message: "loads other code", hint: own},
 		{rule: "sort-output", programs: "sort", options: "-o --output", severity: medium, mark: never, message: "writes a file", hint: "use a redirection"},
 		{rule: "starts-program", programs: "sort", options: "--compress-program", severity: high, mark: never, message: "starts another program", hint: own},

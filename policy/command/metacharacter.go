@@ -107,16 +107,16 @@ func (s *subject) where(o lineOperator) string {
 // denySigns denies every sign that the shell acts upon, and returns the kinds
 // of construct of which nothing else is to be said.
 func (s *subject) denySigns() map[lineKind]bool {
-	told := map[lineKind]bool{}
+	reported := map[lineKind]bool{}
 	s.signsOf(func(e sign, o lineOperator, does string) {
-		told[e.kind] = e.kind != lineExpansion
+		reported[e.kind] = e.kind != lineExpansion
 		s.report(finding{
 			check: "metacharacter", rule: string(e.kind), severity: policy.Medium, mark: deny, span: o.Span,
 			message: s.where(o) + " " + does + ", which strictness strict refuses",
 			hint:    e.hint + ", or have somebody set commands.strictness to restricted",
 		})
 	})
-	return told
+	return reported
 }
 
 // warnings returns what strict would deny, under the strictnesses that warn.
@@ -141,9 +141,9 @@ func (s *subject) warnings() []policy.Reason {
 // checkMetacharacter reports each kind of construct once, with how often it
 // is there.
 func checkMetacharacter(s *subject) {
-	var told map[lineKind]bool
+	var reported map[lineKind]bool
 	if s.strictness == Strict {
-		told = s.denySigns()
+		reported = s.denySigns()
 	}
 	if len(s.Features) == 0 {
 		return
@@ -166,7 +166,7 @@ func checkMetacharacter(s *subject) {
 	}
 	for _, c := range constructs() {
 		n := count[c.kind]
-		if n.n == 0 || told[c.kind] {
+		if n.n == 0 || reported[c.kind] {
 			continue
 		}
 		message := fmt.Sprintf("%s: %s", c.message, quote(n.span.Of(s.Text)))

@@ -338,9 +338,9 @@ func onDisk(k *call) bool {
 	return !named || k.Open
 }
 
-// killsUntold reports whether a target of kill is calculated, or is a group of
+// killsUnreported reports whether a target of kill is calculated, or is a group of
 // processes that the text does not tell: it may be -1.
-func killsUntold(k *call) bool {
+func killsUnreported(k *call) bool {
 	for i, w := range k.all {
 		if !w.Static && (strings.Contains(w.Raw, "$((") || strings.Contains(w.Raw, "$[") || i > 0 && strings.HasPrefix(w.Prefix, "-")) {
 			return true

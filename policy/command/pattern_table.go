@@ -46,7 +46,7 @@ func patternRows() []row {
 
 		// Processes and the machine.
 		{rule: "kill-all", programs: "kill", when: killsAll, severity: critical, mark: deny, message: "signals every process", hint: "name the process"},
-		{rule: "kill-all", programs: "kill", when: killsUntold, severity: high, mark: never, message: "signals what the text does not tell, which may be every process", hint: "name the process"},
+		{rule: "kill-all", programs: "kill", when: killsUnreported, severity: high, mark: never, message: "signals what the text does not tell, which may be every process", hint: "name the process"},
 		{rule: "kill-all", programs: "killall5", severity: critical, mark: deny, message: "kills every process", hint: "name the process"},
 		{rule: "kill-init", programs: "kill", operand: "1", severity: high, mark: never, message: "signals the first process", hint: "name the process"},
 		{rule: "kill-by-name", programs: "pkill killall", severity: medium, message: "signals processes by name, perhaps more than are meant", hint: "kill the process by its number"},

@@ -96,7 +96,7 @@ func TestReasonsNameThePart(t *testing.T) {
 	}
 }
 
-func TestCommandsAreTold(t *testing.T) {
+func TestCommandsAreReported(t *testing.T) {
 	p := newPolicy(t, Rules{Strictness: Normal})
 	d := p.Judge(Input{Text: `FOO=1 timeout 5 git commit -m 'a b' | bash -c "wc -l"`, Dir: caseDir})
 	if len(d.Commands) != 2 {

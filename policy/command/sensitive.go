@@ -204,7 +204,7 @@ func (q *fileQuestions) parts(w lineWord, dirs []string) {
 func (q *fileQuestions) word(op sandbox.Operation, w lineWord, dirs []string) {
 	v := w.Value
 	if !w.Static {
-		q.untold(op, w, dirs)
+		q.unreported(op, w, dirs)
 	}
 	switch {
 	case w.Static:

@@ -24,10 +24,10 @@ func placeOf(dir, name string) string {
 	return resolvePath(dir, name)
 }
 
-// untold asks about a word that the text determines only in part: about the
+// unreported asks about a word that the text determines only in part: about the
 // names behind a variable, as if they lay in any folder, in the root or in a
 // home folder; and about a name of which only the beginning is known.
-func (q *fileQuestions) untold(op sandbox.Operation, w lineWord, dirs []string) {
+func (q *fileQuestions) unreported(op sandbox.Operation, w lineWord, dirs []string) {
 	if i := strings.LastIndexByte(w.Prefix, '/'); len(w.Prefix) > i+2 && w.Prefix[i+1] == '.' && w.Prefix[i+2] != '.' {
 		for _, dir := range dirs {
 			abs := resolvePath(dir, w.Prefix)
@@ -173,7 +173,7 @@ func (q *fileQuestions) indirect() {
 // value asks about the words of a text that may become the name of a file.
 func (q *fileQuestions) value(w lineWord, dir string) {
 	if !w.Static {
-		q.untold(sandbox.OpRead, w, []string{dir})
+		q.unreported(sandbox.OpRead, w, []string{dir})
 		return
 	}
 	for _, name := range strings.Fields(w.Value[:min(len(w.Value), maxPath)]) {

@@ -110,7 +110,7 @@ func TestRefusedArgumentsAreNotQuoted(t *testing.T) {
 	call := gate.Call{Tool: "reporter", Args: args, Operation: &gate.Operation{Guard: guardOf(t), Do: do, State: grant.State{Now: noon()}}}
 	for _, block := range []string{"mkfs:*", "mkfs /dev/canary", "*canary*"} {
 		g := gateOf(t, `"tools": {"alsoAllow": ["reporter"]}, "commands": {"block": ["`+block+`"]}`)
-		told := func(c gate.Call) string {
+		reported := func(c gate.Call) string {
 			j := g.Judge(c)
 			if j.Verdict != policy.Deny {
 				t.Fatalf("%s: %+v", block, j)
@@ -121,10 +121,10 @@ func TestRefusedArgumentsAreNotQuoted(t *testing.T) {
 			}
 			return text
 		}
-		if text := told(call); strings.Contains(text, "canary") {
+		if text := reported(call); strings.Contains(text, "canary") {
 			t.Errorf("%s: an operation: %s", block, text)
 		}
-		if text := told(gate.Call{Args: args}); !strings.Contains(text, "canary") {
+		if text := reported(gate.Call{Args: args}); !strings.Contains(text, "canary") {
 			t.Errorf("%s: a command: %s", block, text)
 		}
 	}

@@ -38,7 +38,7 @@ func TestWarned(t *testing.T) {
 	for _, tt := range []struct {
 		settings string
 		call     gate.Call
-		told     string // warnings of the decision, which check and explain show
+		reported string // warnings of the decision, which check and explain show
 		warned   string // those that reach the one who runs it
 	}{
 		{restricted, gate.Call{Line: "ls | wc; pwd"}, `"|" pipes one command into another, ";" chains commands`, ""},
@@ -59,14 +59,14 @@ func TestWarned(t *testing.T) {
 		{restricted, gate.Call{Line: "ls ä; echo $(id)"}, `";" chains commands, "$(" puts in what a command prints`, `";" chains commands, "$(" puts in what a command prints`},
 	} {
 		j := gateOf(t, tt.settings).Judge(tt.call)
-		var told []string
+		var reported []string
 		for _, w := range j.Warnings {
-			if told = append(told, w.Message); w.Verdict != policy.Allow || w.Severity != policy.Medium || w.Hint == "" || w.Span.Of(j.Text) == "" {
+			if reported = append(reported, w.Message); w.Verdict != policy.Allow || w.Severity != policy.Medium || w.Hint == "" || w.Span.Of(j.Text) == "" {
 				t.Errorf("%+v: %+v", tt.call, w)
 			}
 		}
-		if got := strings.Join(told, ", "); got != tt.told {
-			t.Errorf("%+v: told %q, want %q", tt.call, got, tt.told)
+		if got := strings.Join(reported, ", "); got != tt.reported {
+			t.Errorf("%+v: told %q, want %q", tt.call, got, tt.reported)
 		}
 		if got := strings.Join(j.Warned(), ", "); got != tt.warned {
 			t.Errorf("%+v: warned of %q, want %q", tt.call, got, tt.warned)

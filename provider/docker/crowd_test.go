@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A crowdTime is how long commands of many callers took.
-type crowdTime struct {
+// A concurrentTime is how long commands of many callers took.
+type concurrentTime struct {
 	p50, p99 time.Duration
 	once     time.Duration // to serve every caller once
 	turns    float64       // 99th percentile of how often every caller was served while one waited
@@ -20,7 +20,7 @@ type crowdTime struct {
 
 // crowd runs /bin/true from many concurrent callers, each several times in a
 // row.
-func (s *scene) crowd(callers, each int) crowdTime {
+func (s *scene) crowd(callers, each int) concurrentTime {
 	s.t.Helper()
 	times, passed := make([]time.Duration, callers*each), make([]int64, callers*each)
 	var served atomic.Int64
@@ -39,7 +39,7 @@ func (s *scene) crowd(callers, each int) crowdTime {
 		})
 	}
 	done.Wait()
-	c := crowdTime{once: time.Since(all) / time.Duration(each)}
+	c := concurrentTime{once: time.Since(all) / time.Duration(each)}
 	slices.Sort(times)
 	slices.Sort(passed)
 	c.turns = float64(passed[len(passed)*99/100]) / float64(callers)
@@ -47,10 +47,10 @@ func (s *scene) crowd(callers, each int) crowdTime {
 	return c
 }
 
-// TestCrowdIsServedInTurn holds that while one of 64 callers waits for a
+// TestManyAreServedInTurn holds that while one of 64 callers waits for a
 // command, the others are served about once each: in nearly all cases, and in
 // the best of some rounds, because the machine also decides whose turn it is.
-func TestCrowdIsServedInTurn(t *testing.T) {
+func TestManyAreServedInTurn(t *testing.T) {
 	const callers, each, bound = 64, 10, 1.6
 	s := newScene(t, "crowd", nil)
 	must(t, s.true())

@@ -17,12 +17,12 @@ import (
 
 // guard is what a handle knows of the protection of its container.
 type guard struct {
-	mu      sync.Mutex
-	now     *protection
-	mounted map[string]bool
-	at      time.Time
-	told    map[string]bool // of what was found after commands
-	none    bool            // the Spec mounts no folder of people for writing
+	mu       sync.Mutex
+	now      *protection
+	mounted  map[string]bool
+	at       time.Time
+	reported map[string]bool // of what was found after commands
+	none     bool            // the Spec mounts no folder of people for writing
 }
 
 // freshFor is how long a look at host and container counts: a call of a manager
@@ -174,11 +174,11 @@ func (g *guard) fresh(list []sandbox.Violation) []sandbox.Violation {
 	defer g.mu.Unlock()
 	var out []sandbox.Violation
 	for _, v := range list {
-		if key := v.Resource + "\x00" + v.Rule; !g.told[key] {
-			if g.told == nil {
-				g.told = map[string]bool{}
+		if key := v.Resource + "\x00" + v.Rule; !g.reported[key] {
+			if g.reported == nil {
+				g.reported = map[string]bool{}
 			}
-			g.told[key] = true
+			g.reported[key] = true
 			out = append(out, v)
 		}
 	}

@@ -57,7 +57,7 @@ func (f *files) at(ctx context.Context, op, name string) (memfsView, fsbridge.Pl
 	}
 	view, err := f.h.boot.files.Confined(place.Root.Target)
 	if err != nil {
-		return memfsView{}, fsbridge.Place{}, told(op, name, err)
+		return memfsView{}, fsbridge.Place{}, reported(op, name, err)
 	}
 	if f.plain {
 		view = view.WithoutLinks()
@@ -65,8 +65,8 @@ func (f *files) at(ctx context.Context, op, name string) (memfsView, fsbridge.Pl
 	return view, place, nil
 }
 
-// told gives an error of the file system its code.
-func told(op, name string, err error) error {
+// reported gives an error of the file system its code.
+func reported(op, name string, err error) error {
 	errno := syscall.Errno(0)
 	switch {
 	case err == nil:
@@ -96,7 +96,7 @@ func (f *files) Read(ctx context.Context, name string, offset, limit int64) (io.
 	}
 	info, err := view.Stat(place.Path())
 	if err != nil {
-		return nil, told("read", name, err)
+		return nil, reported("read", name, err)
 	}
 	switch {
 	case info.IsDir():
@@ -106,7 +106,7 @@ func (f *files) Read(ctx context.Context, name string, offset, limit int64) (io.
 	}
 	h, err := view.Open(place.Path(), 0, 0)
 	if err != nil {
-		return nil, told("read", name, err)
+		return nil, reported("read", name, err)
 	}
 	if limit < 0 {
 		limit = info.Size()
@@ -134,12 +134,12 @@ func (c *content) Read(b []byte) (int, error) {
 	c.offset += int64(n)
 	c.left -= int64(n)
 	if err != nil && err != io.EOF {
-		err = told("read", c.name, err)
+		err = reported("read", c.name, err)
 	}
 	return n, err
 }
 
-func (c *content) Close() error { return told("close", c.name, c.file.Close()) }
+func (c *content) Close() error { return reported("close", c.name, c.file.Close()) }
 
 // Write implements [sandbox.Files]. The content has no name until all of it
 // is there.
@@ -154,7 +154,7 @@ func (f *files) Write(ctx context.Context, name string, r io.Reader, o sandbox.W
 	}
 	staged, err := view.Stage(place.Path(), perm, o.Exclusive)
 	if err != nil {
-		return told("write", name, err)
+		return reported("write", name, err)
 	}
 	if r == nil {
 		r = strings.NewReader("")
@@ -163,7 +163,7 @@ func (f *files) Write(ctx context.Context, name string, r io.Reader, o sandbox.W
 		staged.Discard()
 		return err
 	}
-	return told("write", name, staged.Commit())
+	return reported("write", name, staged.Commit())
 }
 
 // fill copies all of r, unless ctx ends, also at the very end.
@@ -174,7 +174,7 @@ func (f *files) fill(ctx context.Context, name string, to io.Writer, r io.Reader
 			return stopped
 		}
 		if _, err := to.Write(b[:n]); err != nil {
-			return told("write", name, err)
+			return reported("write", name, err)
 		}
 		if err == io.EOF {
 			return f.h.step(ctx, "write", StepFileDone)
@@ -197,7 +197,7 @@ func (f *files) Mkdir(ctx context.Context, name string, perm fs.FileMode) error 
 	if perm.Perm() == 0 {
 		perm = 0o755
 	}
-	return told("mkdir", name, view.Mkdir(place.Path(), perm))
+	return reported("mkdir", name, view.Mkdir(place.Path(), perm))
 }
 
 // Remove implements [sandbox.Files].
@@ -206,7 +206,7 @@ func (f *files) Remove(ctx context.Context, name string, recursive bool) error {
 	if err != nil {
 		return err
 	}
-	return told("remove", name, view.Remove(place.Path(), recursive))
+	return reported("remove", name, view.Remove(place.Path(), recursive))
 }
 
 // Clear implements [sandbox.Clearer].
@@ -215,7 +215,7 @@ func (f *files) Clear(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return told("clear", name, view.Clear(place.Path()))
+	return reported("clear", name, view.Clear(place.Path()))
 }
 
 // Rename implements [sandbox.Files].
@@ -231,7 +231,7 @@ func (f *files) Rename(ctx context.Context, from, to string) error {
 	case a.Root != b.Root:
 		return fsbridge.NewError("rename", to, syscall.EXDEV)
 	}
-	return told("rename", from, view.Rename(a.Path(), b.Path()))
+	return reported("rename", from, view.Rename(a.Path(), b.Path()))
 }
 
 // Stat implements [sandbox.Files].
@@ -241,7 +241,7 @@ func (f *files) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	info, err := view.Stat(place.Path())
-	return info, told("stat", name, err)
+	return info, reported("stat", name, err)
 }
 
 // ReadDir implements [sandbox.Files].
@@ -251,7 +251,7 @@ func (f *files) ReadDir(ctx context.Context, name string) ([]fs.DirEntry, error)
 		return nil, err
 	}
 	list, err := view.ReadDir(place.Path())
-	return list, told("readdir", name, err)
+	return list, reported("readdir", name, err)
 }
 
 // Lstat describes a link itself.
@@ -261,7 +261,7 @@ func (f *files) Lstat(ctx context.Context, name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	info, err := view.Lstat(place.Path())
-	return info, told("lstat", name, err)
+	return info, reported("lstat", name, err)
 }
 
 // ReadLink returns what a link points to.
@@ -271,7 +271,7 @@ func (f *files) ReadLink(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	target, err := view.ReadLink(place.Path())
-	return target, told("readlink", name, err)
+	return target, reported("readlink", name, err)
 }
 
 // Symlink makes a link.
@@ -283,5 +283,5 @@ func (f *files) Symlink(ctx context.Context, target, name string) error {
 	if target == "" || strings.IndexByte(target, 0) >= 0 {
 		return fsbridge.NewError("symlink", name, syscall.EINVAL)
 	}
-	return told("symlink", name, view.Symlink(target, place.Path()))
+	return reported("symlink", name, view.Symlink(target, place.Path()))
 }

@@ -110,7 +110,7 @@ func (l *line) settle() {
 		return
 	default:
 	}
-	s.told = true
+	s.reported = true
 	main := l.live.main
 	l.exit = sandbox.Exit{Code: main.code, Signal: main.signal, Usage: madeUpUsage(), Restarted: true}
 	l.exit.Limit = l.live.limitHit(l.exit)

@@ -43,7 +43,7 @@ func without(off sandbox.Features, claim func(*sandbox.Features)) func(*provider
 
 // mutantGroups returns the mutants, those of one subject together.
 func mutantGroups() [][]mutant {
-	return [][]mutant{providerMutants(), commandMutants(), useMutants(), shellMutants(), lineMutants(), fileMutants(), networkMutants(), wayOutMutants(), limitMutants()}
+	return [][]mutant{providerMutants(), commandMutants(), useMutants(), shellMutants(), lineMutants(), fileMutants(), networkMutants(), egressMutants(), limitMutants()}
 }
 
 func mutants() []mutant { return slices.Concat(mutantGroups()...) }

@@ -23,8 +23,8 @@ type shell struct {
 	live   *shellRun // written by the owner of the token only
 
 	// Guarded by the token.
-	kept shellState // after the last line that came to its end
-	told bool       // a line has said that live has ended
+	kept     shellState // after the last line that came to its end
+	reported bool       // a line has said that live has ended
 }
 
 // A shellRun is the processes of a shell, from its start to its end.
@@ -103,7 +103,7 @@ func (s *shell) begin() error {
 		<-main.done
 		run.kill() // a shell takes with it what it has left running
 	}()
-	s.live, s.told = run, false
+	s.live, s.reported = run, false
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (s *shell) start(ctx context.Context, text string, c sandbox.Command) (*lin
 	for {
 		select {
 		case <-s.live.gone:
-			l.restarted = l.restarted || !s.told
+			l.restarted = l.restarted || !s.reported
 			if err := s.begin(); err != nil {
 				l.closeInput()
 				return nil, err

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
-// wayOutMutants break what the egress proxy of a sandbox needs of its
+// egressMutants break what the egress proxy of a sandbox needs of its
 // provider.
-func wayOutMutants() []mutant {
+func egressMutants() []mutant {
 	return []mutant{
 		{"a connection drops bytes", "a way out carries plain HTTP to an allowed host", with(broken{
 			dial: dropping(4096)})},

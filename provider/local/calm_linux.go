@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// calmFor bounds how long a plan holds because nothing was heard of. What
+	// unchangedFor bounds how long a plan holds because nothing was heard of. What
 	// a scan finds by waiting, such as links to files in denied folders, is
 	// found all the same.
-	calmFor = time.Second
+	unchangedFor = time.Second
 	// leastSteady is how many plans in a row must have been the same before
 	// watches are made, and mostSteady is what that grows to where they are
 	// lost again and again.
@@ -38,7 +38,7 @@ func (l *lull) holds() bool {
 	}
 	switch l.watch.Now() {
 	case hostscan.Quiet:
-		return time.Since(l.since) < calmFor
+		return time.Since(l.since) < unchangedFor
 	case hostscan.Lost:
 		l.drop()
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
-// calmPlanner returns a planner that no longer looks, and its workspace.
-func calmPlanner(t testing.TB) (*planner, string) {
+// unchangedPlanner returns a planner that no longer looks, and its workspace.
+func unchangedPlanner(t testing.TB) (*planner, string) {
 	t.Helper()
 	base := t.TempDir()
 	ws, home := filepath.Join(base, "workspaces", "a"), filepath.Join(base, "home")
@@ -51,13 +51,13 @@ func calmPlanner(t testing.TB) (*planner, string) {
 	return pl, base
 }
 
-// watchedPlanner is calmPlanner once the host is watched. A mount of somebody
+// watchedPlanner is unchangedPlanner once the host is watched. A mount of somebody
 // else at the moment in which the watches are made has the planner give them
 // up for a while; so it is tried again.
 func watchedPlanner(t *testing.T) (pl *planner, base string) {
 	t.Helper()
 	if !testenv.WithoutMounts(t, func() bool {
-		pl, base = calmPlanner(t)
+		pl, base = unchangedPlanner(t)
 		return pl.lull.watch != nil && !pl.lull.since.IsZero()
 	}) {
 		testenv.Lack(t, "watch", "folders cannot be watched")
@@ -65,7 +65,7 @@ func watchedPlanner(t *testing.T) (pl *planner, base string) {
 	return pl, base
 }
 
-func TestCalmHostIsNotLookedAt(t *testing.T) {
+func TestUnchangedHostIsNotRead(t *testing.T) {
 	pl, _ := watchedPlanner(t)
 	pl.lull.since = time.Now().Add(time.Hour) // however long the machine takes
 	if !pl.lull.holds() {
@@ -76,7 +76,7 @@ func TestCalmHostIsNotLookedAt(t *testing.T) {
 // TestPlanGivenUp holds that who gives up during the look at the host is told
 // that, and not that the host cannot be looked through.
 func TestPlanGivenUp(t *testing.T) {
-	pl, _ := calmPlanner(t)
+	pl, _ := unchangedPlanner(t)
 	pl.close()
 	ctx, giveUp := context.WithCancel(t.Context())
 	giveUp()
@@ -85,9 +85,9 @@ func TestPlanGivenUp(t *testing.T) {
 	}
 }
 
-// TestMountElsewhereLeavesTheHostCalm holds that an engine at work does not
+// TestMountElsewhereChangesNothing holds that an engine at work does not
 // have every command look at the host.
-func TestMountElsewhereLeavesTheHostCalm(t *testing.T) {
+func TestMountElsewhereChangesNothing(t *testing.T) {
 	testenv.Require(t, "root") // an ordinary user cannot mount
 	pl, base := watchedPlanner(t)
 	at := filepath.Join(base, "engine")
@@ -108,7 +108,7 @@ func TestMountElsewhereLeavesTheHostCalm(t *testing.T) {
 	}
 }
 
-func TestChangeOfCalmHostIsInTheNextPlan(t *testing.T) {
+func TestChangeOfHostIsInTheNextPlan(t *testing.T) {
 	write := func(p string) error { return os.WriteFile(p, nil, 0o644) }
 	for name, do := range map[string]func(ws, home string) error{
 		"a file that a glob matches":    func(ws, _ string) error { return write(ws + "/deep/er/.env") },
@@ -123,7 +123,7 @@ func TestChangeOfCalmHostIsInTheNextPlan(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pl, base := calmPlanner(t)
+			pl, base := unchangedPlanner(t)
 			before := pl.last.key
 			if err := do(filepath.Join(base, "workspaces", "a"), filepath.Join(base, "home")); err != nil {
 				t.Fatal(err)
@@ -139,10 +139,10 @@ func TestChangeOfCalmHostIsInTheNextPlan(t *testing.T) {
 	}
 }
 
-// BenchmarkCalmPlan is what a command costs before it starts while nothing
+// BenchmarkUnchangedPlan is what a command costs before it starts while nothing
 // happens on the host.
-func BenchmarkCalmPlan(b *testing.B) {
-	pl, _ := calmPlanner(b)
+func BenchmarkUnchangedPlan(b *testing.B) {
+	pl, _ := unchangedPlanner(b)
 	for b.Loop() {
 		if _, err := pl.plan(context.Background()); err != nil {
 			b.Fatal(err)
@@ -153,7 +153,7 @@ func BenchmarkCalmPlan(b *testing.B) {
 // TestLookForANewWallServesItsFirstUse holds when the host is looked at again
 // after the look that a new wall was made from.
 func TestLookForANewWallServesItsFirstUse(t *testing.T) {
-	pl, _ := calmPlanner(t)
+	pl, _ := unchangedPlanner(t)
 	pl.close() // nothing is watched from here on
 	ctx := context.Background()
 	looks := func(asOf time.Time) uint64 {
@@ -192,7 +192,7 @@ func TestLookForANewWallServesItsFirstUse(t *testing.T) {
 		t.Errorf("%d looks after something has run, want 1", n)
 	}
 	wall()
-	pl.looked = pl.looked.Add(-2 * calmFor)
+	pl.looked = pl.looked.Add(-2 * unchangedFor)
 	if n := looks(time.Now().Add(-time.Hour)); n != 1 {
 		t.Errorf("%d looks long after the wall was made, want 1", n)
 	}

@@ -68,7 +68,7 @@ func itoa(n int) string {
 	return string(b)
 }
 
-func TestWhatIsTriedIsTold(t *testing.T) {
+func TestWhatIsTriedIsReported(t *testing.T) {
 	r := newRig(t)
 	s := r.spec("a")
 	give(t, s, filepath.Join(workspaceOf(s), ".env"), "secret")

@@ -170,7 +170,7 @@ func (p *planner) retry(ctx context.Context, do func(planned) error) error {
 // first use of that wall, if it is young enough: what changes on the host after
 // asOf may as well have changed after the use began.
 func (p *planner) planFor(ctx context.Context, asOf time.Time) (planned, error) {
-	if looked, last := p.used(); last.key != "" && !asOf.IsZero() && !looked.Before(asOf) && time.Since(looked) < calmFor {
+	if looked, last := p.used(); last.key != "" && !asOf.IsZero() && !looked.Before(asOf) && time.Since(looked) < unchangedFor {
 		return last, nil
 	}
 	return p.plan(ctx)

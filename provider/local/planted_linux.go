@@ -19,9 +19,9 @@ const holdWithin = 2 * time.Minute
 // planted is what the wall knows of git repositories that were made or broken
 // in it.
 type planted struct {
-	mu   sync.Mutex
-	told map[string]bool // by path and reason
-	err  error           // what could not be taken away yet
+	mu       sync.Mutex
+	reported map[string]bool // by path and reason
+	err      error           // what could not be taken away yet
 }
 
 // hold looks for git repositories that code in the wall has made or broken, and
@@ -45,13 +45,13 @@ func (w *wall) hold() ([]sandbox.Violation, error) {
 	var out []sandbox.Violation
 	for _, p := range list {
 		key := p.Path + "\x00" + p.Why
-		if p.Held == "" && w.planted.told[key] {
+		if p.Held == "" && w.planted.reported[key] {
 			continue
 		}
-		if w.planted.told == nil {
-			w.planted.told = map[string]bool{}
+		if w.planted.reported == nil {
+			w.planted.reported = map[string]bool{}
 		}
-		w.planted.told[key] = true
+		w.planted.reported[key] = true
 		rule := hostscan.RulePlanted + ": " + p.Why
 		if p.Held != "" {
 			rule += "; it is kept as " + path.Base(p.Held)

@@ -78,11 +78,11 @@ func TestNoCommandHasGitOnTheHostRunIt(t *testing.T) {
 			if _, err := os.Lstat(filepath.Join(own, "ran")); err == nil {
 				t.Error("git on the host ran what the command has made")
 			}
-			var told []string
+			var reported []string
 			for _, v := range p.(sandbox.Witness).Violations() {
-				told = append(told, v.Resource+": "+v.Rule)
+				reported = append(reported, v.Resource+": "+v.Rule)
 			}
-			if all := strings.Join(told, "\n"); !strings.Contains(all, tc.want) || !strings.Contains(g.warned(), tc.want) {
+			if all := strings.Join(reported, "\n"); !strings.Contains(all, tc.want) || !strings.Contains(g.warned(), tc.want) {
 				t.Errorf("reported %q, warned of %q", all, g.warned())
 			}
 		})

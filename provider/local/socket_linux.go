@@ -84,7 +84,7 @@ func (r *relay) close() {
 
 // serve brings what connects to l to the socket at path.
 func (r *relay) serve(l net.Listener, path string) {
-	var told sync.Once
+	var reported sync.Once
 	for {
 		select {
 		case r.slots <- struct{}{}:
@@ -101,7 +101,7 @@ func (r *relay) serve(l net.Listener, path string) {
 			defer inside.Close()
 			outside, err := reachSocket(r.stop, path, r.world().Listening)
 			if err != nil {
-				told.Do(func() { r.warn(r.name, "cannot reach the socket "+strconv.Quote(path)+": "+err.Error()) })
+				reported.Do(func() { r.warn(r.name, "cannot reach the socket "+strconv.Quote(path)+": "+err.Error()) })
 				return
 			}
 			defer outside.Close()

@@ -223,8 +223,8 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 // has all that commands need, and ends where it cannot have that: what is found
 // of its wall then, from outside, tells nobody why.
 func (w *wall) because(ctx context.Context, c *client.Client, err error) error {
-	var told *launch.Failed
-	if errors.As(err, &told) || c.Ping(ctx) == nil {
+	var reported *launch.Failed
+	if errors.As(err, &reported) || c.Ping(ctx) == nil {
 		return err
 	}
 	return w.Explain(ctx, err)

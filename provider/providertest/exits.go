@@ -17,7 +17,7 @@ func exitChecks() []Check {
 		{Name: "a missing program is an error that is fs.ErrNotExist", run: missingProgram},
 		{Name: "what cannot be executed is an error that is fs.ErrPermission", run: notExecutable},
 		{Name: "wait answers many callers alike", run: waitMany},
-		{Name: "the cost of a command is told", run: rusageTold},
+		{Name: "the cost of a command is told", run: rusageReported},
 	}
 }
 
@@ -131,7 +131,7 @@ func waitMany(r *rig) {
 	r.works(sb)
 }
 
-func rusageTold(r *rig) {
+func rusageReported(r *rig) {
 	_, sb := r.box("a")
 	u := r.exit(r.start(r.ctx, sb, r.h.Programs.True())).Usage
 	if u.MaxRSS <= 0 || u.MaxRSS > 1<<30 {

@@ -193,7 +193,7 @@ func Checks() []Check {
 	for _, group := range [][]Check{
 		lifecycleChecks(), raceChecks(), streamChecks(), exitChecks(), environmentChecks(), limitChecks(),
 		killChecks(), pressureChecks(), terminalChecks(), closeChecks(), featureChecks(),
-		shellChecks(), fileChecks(), networkChecks(), wayOutChecks(),
+		shellChecks(), fileChecks(), networkChecks(), egressChecks(),
 		startChecks(), behindChecks(), troubleChecks(),
 	} {
 		all = append(all, group...)

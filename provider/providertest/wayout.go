@@ -14,19 +14,19 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// wayOutChecks hold that a listener of the sandbox serves as its only way
+// egressChecks hold that a listener of the sandbox serves as its only way
 // out, and for nothing else.
-func wayOutChecks() []Check {
+func egressChecks() []Check {
 	return []Check{
-		{Name: "a way out carries plain HTTP to an allowed host", run: onWayOut(wayHTTP)},
-		{Name: "a way out carries CONNECT to an allowed host", run: onWayOut(wayConnect)},
-		{Name: "a way out carries SOCKS5 to an allowed host", run: onWayOut(waySOCKS)},
-		{Name: "a way out refuses another host with the rule", run: onWayOut(wayRefuses)},
-		{Name: "without a way out nothing is reached", run: onWayOut(wayOnly)},
-		{Name: "a way out serves its own sandbox alone", run: onWayOut(wayAlone)},
-		{Name: "a way out ends with its plane", run: onWayOut(wayEndsWithPlane)},
-		{Name: "a way out ends with its handle", run: onWayOut(wayEndsWithHandle)},
-		{Name: "a way out ends with its sandbox", needs: needStop, run: onWayOut(wayEndsWithSandbox)},
+		{Name: "a way out carries plain HTTP to an allowed host", run: onEgress(wayHTTP)},
+		{Name: "a way out carries CONNECT to an allowed host", run: onEgress(wayConnect)},
+		{Name: "a way out carries SOCKS5 to an allowed host", run: onEgress(waySOCKS)},
+		{Name: "a way out refuses another host with the rule", run: onEgress(wayRefuses)},
+		{Name: "without a way out nothing is reached", run: onEgress(wayOnly)},
+		{Name: "a way out serves its own sandbox alone", run: onEgress(wayAlone)},
+		{Name: "a way out ends with its plane", run: onEgress(wayEndsWithPlane)},
+		{Name: "a way out ends with its handle", run: onEgress(wayEndsWithHandle)},
+		{Name: "a way out ends with its sandbox", needs: needStop, run: onEgress(wayEndsWithSandbox)},
 	}
 }
 
@@ -39,9 +39,9 @@ type wayRig struct {
 	addr  string // of the proxy, inside
 }
 
-// onWayOut makes a check that listens inside as the proxy does, and dials
+// onEgress makes a check that listens inside as the proxy does, and dials
 // there as a program inside does.
-func onWayOut(check func(*wayRig)) func(*rig) {
+func onEgress(check func(*wayRig)) func(*rig) {
 	return onLoopback(func(n *netRig) {
 		w := &wayRig{netRig: n, net: internet.New(n.TB)}
 		w.plane = egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: w.net.Names})})

@@ -189,10 +189,10 @@ func TestAccountsOutliveTheProgram(t *testing.T) {
 	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", echo), "token:"+id, "budget.calls")
 }
 
-// TestOthersAccountsAreNotTold holds that the user of a derived token learns
+// TestOthersAccountsAreNotReported holds that the user of a derived token learns
 // that the budget of an ancestor is too small, but neither which nor how much is
 // left.
-func TestOthersAccountsAreNotTold(t *testing.T) {
+func TestOthersAccountsAreNotReported(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	parent, top := p.token("", calls(12345))
 	child, own := p.token(top, calls(3))

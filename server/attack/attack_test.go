@@ -150,7 +150,7 @@ func (w *world) tries(t *testing.T, all []attempt) (refused int) {
 			if what := w.tells(got, sent); what != "" {
 				t.Errorf("it tells %s: %v %s", what, got.header, got.body)
 			}
-			w.wellTold(t, got)
+			w.wellReported(t, got)
 		})
 	}
 	return refused
@@ -179,8 +179,8 @@ func (w *world) controls(t *testing.T, all []attempt) {
 	}
 }
 
-// wellTold holds that a refusal is a problem with a code.
-func (w *world) wellTold(t *testing.T, s said) {
+// wellReported holds that a refusal is a problem with a code.
+func (w *world) wellReported(t *testing.T, s said) {
 	if s.header.Get("Content-Type") != api.ContentProblem || s.body == "" {
 		return // of net/http, of the protocol below /mcp, or to HEAD
 	}

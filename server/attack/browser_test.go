@@ -40,13 +40,13 @@ func newBrowserWorld(t *testing.T) *world {
 		"ln -s "+theirs+"/secret.html theirs.html; ln -s "+theirs+" folder; ln -s ../"+filepath.Base(theirs)+"/secret.html beside.html")
 	w.ids["folder"] = theirs
 	for who, box := range map[string]string{"a": "mine", "b": "box"} {
-		told := is[api.Browser](t, w.send(w.tokens[who], "POST", "/v1/sandboxes/"+w.ids[box]+"/browser", `{"watch":true,"cdp":true}`), 200)
-		w.ids["browser of "+who], w.ids["bridge of "+who] = told.Name, told.CDPURL
-		u, err := url.Parse(told.CDPURL)
+		reported := is[api.Browser](t, w.send(w.tokens[who], "POST", "/v1/sandboxes/"+w.ids[box]+"/browser", `{"watch":true,"cdp":true}`), 200)
+		w.ids["browser of "+who], w.ids["bridge of "+who] = reported.Name, reported.CDPURL
+		u, err := url.Parse(reported.CDPURL)
 		must(t, err)
 		w.ids["port of "+who], w.ids["at "+who] = u.Port(), u.Host
 		w.ids["key of "+who], w.ids["page of "+who], _ = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-		w.linked(who, told.WatchURL)
+		w.linked(who, reported.WatchURL)
 	}
 	w.drive("b", "box", "navigate", `{"url":"./secret.html"}`)
 	w.drive("a", "mine", "navigate", `{"url":"./page.html"}`)

@@ -88,8 +88,8 @@ func (w *world) bridges(t *testing.T) {
 func (w *world) link(who string) {
 	w.t.Helper()
 	box := map[string]string{"a": "mine", "b": "box"}[who]
-	told := is[api.Browser](w.t, w.send(w.tokens[who], "POST", "/v1/sandboxes/"+w.ids[box]+"/browser", `{"watch":true}`), 200)
-	w.linked(who, told.WatchURL)
+	reported := is[api.Browser](w.t, w.send(w.tokens[who], "POST", "/v1/sandboxes/"+w.ids[box]+"/browser", `{"watch":true}`), 200)
+	w.linked(who, reported.WatchURL)
 }
 
 // linked stores the parts of the link to the display of the tenant who.
@@ -274,8 +274,8 @@ func (w *world) fromInside(t *testing.T) {
 // for them, and those of others do not.
 func (w *world) afterToken(t *testing.T) {
 	lent := w.mint(w.tokens["b"], api.CreateToken{Role: "session", Session: sessionB, TTLSeconds: 3600})
-	told := is[api.Browser](t, w.send(lent.Secret, "POST", "/v1/sandboxes/"+w.ids["box"]+"/browser", `{"watch":true}`), 200)
-	u, err := url.Parse(told.WatchURL)
+	reported := is[api.Browser](t, w.send(lent.Secret, "POST", "/v1/sandboxes/"+w.ids["box"]+"/browser", `{"watch":true}`), 200)
+	u, err := url.Parse(reported.WatchURL)
 	must(t, err)
 	up := func(at string) bool {
 		conn, err := net.DialTimeout("tcp", at, 10*time.Second)

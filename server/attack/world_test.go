@@ -37,8 +37,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	far := newElsewhere(t)
-	told := strings.Replace(settings, "{instance}", far.wall.State.Instance(), 1)
-	w := &world{house: open(t, told), elsewhere: far, tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}, ended: make(chan said, 1)}
+	reported := strings.Replace(settings, "{instance}", far.wall.State.Instance(), 1)
+	w := &world{house: open(t, reported), elsewhere: far, tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}, ended: make(chan said, 1)}
 	w.people()
 	w.things()
 	far.begin(w)

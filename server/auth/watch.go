@@ -42,19 +42,19 @@ func (c Caller) Watch(ctx context.Context) (watched context.Context, stop func()
 func (c Caller) look(ctx context.Context, cancel context.CancelCauseFunc) {
 	every := time.NewTicker(looks)
 	defer every.Stop()
-	for told := 0; ; {
+	for reported := 0; ; {
 		_, err := c.store.Get(c.Token.ID)
 		switch {
 		case err == nil:
-			told = 0
-		case sandbox.CodeOf(err) != sandbox.CodeUnavailable || told+1 >= blind:
+			reported = 0
+		case sandbox.CodeOf(err) != sandbox.CodeUnavailable || reported+1 >= blind:
 			cancel(&sandbox.Error{
 				Code: sandbox.CodePermissionDeny, Op: op, Field: field, Err: err,
 				Message: "the token is not good any more", Hint: "ask who runs the server for a token (sandbox token create)",
 			})
 			return
 		default:
-			told++
+			reported++
 		}
 		select {
 		case <-ctx.Done():

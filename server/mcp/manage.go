@@ -91,7 +91,7 @@ func (x *session) manages() []schema.Tool {
 }
 
 func mayManage(u manager.Usable, name string) error {
-	if u.Place == manager.Nowhere {
+	if u.Place == manager.Refused {
 		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: name, Message: "this session is not sandboxed (" + u.Reason + "), so it has no tools", Hint: "change the setting, or use another session; see: sandbox explain"}
 	}
 	d := u.Tool(name)

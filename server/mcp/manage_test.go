@@ -123,7 +123,7 @@ func TestNameOfTwoProviders(t *testing.T) {
 }
 
 // panicking is a manager that panics.
-type panicking struct{ servermcp.Conductor }
+type panicking struct{ servermcp.Manager }
 
 func (panicking) List(context.Context, manager.ListOptions) (manager.Listing, error) {
 	panic("a secret of ours")

@@ -25,8 +25,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools"
 )
 
-// A Conductor has the methods of a [manager.Manager] that the server uses.
-type Conductor interface {
+// A Manager has the methods of a [manager.Manager] that the server uses.
+type Manager interface {
 	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
 	Ready(ctx context.Context, req manager.Request) (manager.Prepared, error)
@@ -36,11 +36,11 @@ type Conductor interface {
 	Recreate(ctx context.Context, rows []manager.Row) manager.Recreated
 }
 
-var _ Conductor = (*manager.Manager)(nil)
+var _ Manager = (*manager.Manager)(nil)
 
 // Options are the parts and bounds of a [Server]. A zero bound is the default.
 type Options struct {
-	Manager Conductor    // needed
+	Manager Manager      // needed
 	Tools   *tools.Tools // needed
 	Asker   *Asker       // is given the clients that can be asked about permissions; or nil
 	Version string       // of the program

@@ -11,7 +11,7 @@ import (
 
 // A client that is not of the server's user receives nothing of the host, in any
 // part of an error.
-func TestPrivateTextsAreNotTold(t *testing.T) {
+func TestPrivateTextsAreNotReported(t *testing.T) {
 	const private = "/var/lib/state-of-the-host"
 	s := New(Options{Private: []string{private}})
 	for name, e := range map[string]sandbox.Error{
@@ -25,12 +25,12 @@ func TestPrivateTextsAreNotTold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := string(data) + s.protocolError(&e).Error()
-			if strings.Contains(told, private) || strings.Contains(told, "engine.sock") {
-				t.Errorf("the client is told %s", told)
+			reported := string(data) + s.protocolError(&e).Error()
+			if strings.Contains(reported, private) || strings.Contains(reported, "engine.sock") {
+				t.Errorf("the client is told %s", reported)
 			}
-			if !r.IsError || !strings.Contains(told, string(e.Code)) {
-				t.Errorf("the client does not hear what went wrong: %s", told)
+			if !r.IsError || !strings.Contains(reported, string(e.Code)) {
+				t.Errorf("the client does not hear what went wrong: %s", reported)
 			}
 			if own := New(Options{}).problem(&e); strings.Contains(own.Message, "for a reason that only") {
 				t.Errorf("the user of the program is told %+v", own)

@@ -63,14 +63,14 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 	}
 	// Notes from before the end may arrive a little after it; if calls went on,
 	// their number would keep growing.
-	told := int64(-1)
+	reported := int64(-1)
 	leak.Until(t, "no progress is told of", func() bool {
-		before := told
-		told = notes.Load()
-		if told != before {
+		before := reported
+		reported = notes.Load()
+		if reported != before {
 			<-time.After(200 * time.Millisecond)
 		}
-		return told == before
+		return reported == before
 	})
 	late, err := c.CallTool(deadline(t), &mcp.CallToolParams{Name: "write", Arguments: json.RawMessage(`{"path":"/workspace/late","content":"x"}`)})
 	if err == nil && codeOf(t, late) == "" {
@@ -79,8 +79,8 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 	if _, err := c.ReadResource(deadline(t), &mcp.ReadResourceParams{URI: "sandbox:///workspace/late"}); err == nil {
 		t.Error("a later call has written")
 	}
-	if notes.Load() > told+1 { // one may have been under way
-		t.Errorf("progress is told of after the end: %d, then %d", told, notes.Load())
+	if notes.Load() > reported+1 { // one may have been under way
+		t.Errorf("progress is told of after the end: %d, then %d", reported, notes.Load())
 	}
 	leak.Until(t, "nothing is watched for any more", func() bool { return watches.Load() == 0 })
 }

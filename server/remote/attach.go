@@ -30,11 +30,11 @@ func (s *Resource) attach(c *resource.Call) (any, error) {
 	_ = stream.Serve(c.Context(), conn, s.o, func(ctx context.Context, r stream.Request, cmd sandbox.Command) (sandbox.Process, error) {
 		req, run, err := s.request(c, c.Who, r, cmd)
 		if err != nil {
-			return nil, told(c, err)
+			return nil, reported(c, err)
 		}
 		p, err := begin(ctx, c, req, run)
 		if err != nil {
-			return nil, told(c, err)
+			return nil, reported(c, err)
 		}
 		return p, nil
 	})
@@ -93,7 +93,7 @@ func (s *Resource) request(c *resource.Call, who config.Who, r stream.Request, c
 // inside returns an error for sessions without a sandbox.
 func (s *Resource) inside(who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
 	u, err := s.m.Usable(who, flags)
-	if err == nil && u.Place != manager.InWall {
+	if err == nil && u.Place != manager.Sandboxed {
 		err = &sandbox.Error{
 			Code: sandbox.CodeCapabilityBlocked, Op: "serve", Message: "this session has no sandbox: " + u.Reason,
 			Hint: "nothing runs outside of walls over HTTP",
@@ -114,7 +114,7 @@ func begin(ctx context.Context, c *resource.Call, req manager.Request, run runne
 		defer close(p.ended)
 		defer release()
 		p.out, p.err = run(ctx, req)
-		p.err = told(c, p.err)
+		p.err = reported(c, p.err)
 	}()
 	select {
 	case <-p.started:

@@ -123,7 +123,7 @@ func (x *browsersResource) list(c *resource.Call) (any, error) {
 		return nil, err
 	}
 	out := api.BrowserList{Items: []api.Browser{}}
-	b, err := x.told(c.Context(), at.Who)
+	b, err := x.reported(c.Context(), at.Who)
 	switch {
 	case sandbox.IsNotFound(err), sandbox.CodeOf(err) == sandbox.CodeUnsupported:
 	case err != nil:
@@ -134,8 +134,8 @@ func (x *browsersResource) list(c *resource.Call) (any, error) {
 	return out, nil
 }
 
-// told returns the state of the browser of a session's scope.
-func (x *browsersResource) told(ctx context.Context, who config.Who) (api.Browser, error) {
+// reported returns the state of the browser of a session's scope.
+func (x *browsersResource) reported(ctx context.Context, who config.Who) (api.Browser, error) {
 	name, _, err := x.keeper.BrowserName(who, nil)
 	if err != nil {
 		return api.Browser{}, err
@@ -176,7 +176,7 @@ func (x *browsersResource) start(c *resource.Call) (any, error) {
 		return nil, err
 	}
 	out := api.Browser{Name: s.Name, Status: string(sandbox.StatusRunning)}
-	if b, err := x.told(c.Context(), at.Who); err == nil {
+	if b, err := x.reported(c.Context(), at.Who); err == nil {
 		out = b
 	}
 	if err := x.letIn(c, req, in, &out); err != nil {

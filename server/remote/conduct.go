@@ -86,10 +86,10 @@ func (s *Resource) Routes() []resource.Route {
 	}
 }
 
-// told returns err as the caller may see it. For callers other than admins it
+// reported returns err as the caller may see it. For callers other than admins it
 // removes the cause, which is text of other programs or private; of the cause it
 // keeps only the errors that callers of file operations test for.
-func told(c *resource.Call, err error) error {
+func reported(c *resource.Call, err error) error {
 	if err == nil || c != nil && c.Admin() {
 		return err
 	}

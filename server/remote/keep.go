@@ -25,7 +25,7 @@ func (s *Resource) listing(c *resource.Call) (any, error) {
 	l, err := s.m.List(c.Context(), o)
 	out := api.Listing{Containers: shown(c, l.Containers), Browsers: shown(c, l.Browsers)}
 	if err != nil {
-		d := api.Of(told(c, err))
+		d := api.Of(reported(c, err))
 		out.Error = &d
 	}
 	return out, nil

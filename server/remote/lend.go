@@ -58,7 +58,7 @@ func (s *Resource) Lent() http.Handler { return s.mux }
 func (s *Resource) lentMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	resource.Mount(mux, api.LentPath+"/{ticket}/files", s.find, func(r *http.Request, err error) error {
-		return told(server.TicketOf(r.Context()), err)
+		return reported(server.TicketOf(r.Context()), err)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		api.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "serve", Message: "there is no such route"})
@@ -111,7 +111,7 @@ func (s *Resource) lend(c *resource.Call) (any, error) {
 	}
 	heard := false
 	if err != nil {
-		d := api.Of(told(c, err))
+		d := api.Of(reported(c, err))
 		heard = t.Send(api.Lent{Error: &d}) == nil
 	}
 	t.End(heard)

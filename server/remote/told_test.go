@@ -35,21 +35,21 @@ func TestCausesAreForAdmins(t *testing.T) {
 	}{{token.Session, false}, {token.Tenant, false}, {token.Admin, true}} {
 		c := &resource.Call{Caller: auth.Caller{Role: tt.role}, Problem: problem}
 		for _, err := range []error{failed, missing} {
-			text, _ := json.Marshal(api.Of(told(c, err)))
+			text, _ := json.Marshal(api.Of(reported(c, err)))
 			if strings.Contains(string(text), private) != tt.tells {
 				t.Errorf("%s is told %s", tt.role, text)
 			}
 		}
 		var d api.Document
-		text, _ := json.Marshal(api.Of(told(c, missing)))
+		text, _ := json.Marshal(api.Of(reported(c, missing)))
 		if err := json.Unmarshal(text, &d); err != nil || !errors.Is(d.Err(), fs.ErrNotExist) || d.Code != sandbox.CodeNotFound {
 			t.Errorf("a file that is not there is %s for %s", text, tt.role)
 		}
 	}
-	if text, _ := json.Marshal(api.Of(told(nil, failed))); strings.Contains(string(text), private) {
+	if text, _ := json.Marshal(api.Of(reported(nil, failed))); strings.Contains(string(text), private) {
 		t.Errorf("nobody is told %s", text)
 	}
-	if told(nil, nil) != nil {
+	if reported(nil, nil) != nil {
 		t.Error("nothing that went wrong is an error")
 	}
 }

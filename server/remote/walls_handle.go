@@ -63,8 +63,8 @@ func (h *Handler) serveOpen(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(h.ctx, cancel)()
 	places, leave := h.seats.of(h.caller(r))
 	defer leave()
-	told := h.keep(ctx, cancel, p, places, t)
-	t.End(told)
+	reported := h.keep(ctx, cancel, p, places, t)
+	t.End(reported)
 }
 
 // keep opens the sandbox that the client asks for and keeps it open until the

@@ -18,17 +18,17 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// An approvalsDesk holds the open questions; *manager.ApprovalQueue is one.
-type approvalsDesk interface {
+// An approvalQueue holds the open questions; *manager.ApprovalQueue is one.
+type approvalQueue interface {
 	Pending(tenant string) []sandbox.PermissionRequest
 	Answer(tenant, id string, p sandbox.Permission) error
 }
 
 // An approvalsResource has the routes.
-type approvalsResource struct{ desk approvalsDesk }
+type approvalsResource struct{ desk approvalQueue }
 
 // NewApprovals returns the resource.
-func NewApprovals(d approvalsDesk) *approvalsResource { return &approvalsResource{d} }
+func NewApprovals(d approvalQueue) *approvalsResource { return &approvalsResource{d} }
 
 const (
 	maxWait = 50 // seconds

@@ -23,10 +23,10 @@ const (
 	defaultPage = 1000
 	MaxPage     = 10_000
 
-	// maxTold is the size at which a page and the answer of a glob end early, in
+	// maxPageBytes is the size at which a page and the answer of a glob end early, in
 	// bytes of paths and targets: paths of 4 KiB would make hundreds of
 	// megabytes of JSON, in which one byte may take six.
-	maxTold = 4 << 20
+	maxPageBytes = 4 << 20
 )
 
 // List returns a page of the entries of the folder name, ordered by name. A page
@@ -58,7 +58,7 @@ func (s *filesServer) List(ctx context.Context, t Tree, name string, limit int, 
 		entries = entries[:limit]
 		out.Next = base64.RawURLEncoding.EncodeToString([]byte(entries[limit-1].Name()))
 	}
-	told := 0
+	reported := 0
 	for i, e := range entries {
 		info, err := e.Info()
 		if err != nil {
@@ -72,7 +72,7 @@ func (s *filesServer) List(ctx context.Context, t Tree, name string, limit int, 
 			return api.FileList{}, err
 		}
 		out.Items = append(out.Items, f)
-		if told += len(f.Path) + len(f.Name) + len(f.Target); told >= maxTold && i < len(entries)-1 {
+		if reported += len(f.Path) + len(f.Name) + len(f.Target); reported >= maxPageBytes && i < len(entries)-1 {
 			out.Next = base64.RawURLEncoding.EncodeToString([]byte(e.Name()))
 			break
 		}

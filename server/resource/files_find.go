@@ -50,9 +50,9 @@ func (s *filesServer) Glob(ctx context.Context, t Tree, g api.Glob) (api.GlobRes
 	if limit = min(limit, maxMatches); len(found) > limit {
 		found, out.More = found[:limit], true
 	}
-	told := 0
+	reported := 0
 	for i, p := range found {
-		if told += len(p); told >= maxTold && i < len(found)-1 {
+		if reported += len(p); reported >= maxPageBytes && i < len(found)-1 {
 			found, out.More = found[:i+1], true
 			break
 		}

@@ -98,7 +98,7 @@ func Inside(f Finder, who config.Who) (manager.Usable, error) { return InsideWit
 // InsideWith is [Inside] for a call with flags; nil is none.
 func InsideWith(f Finder, who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
 	u, err := f.Usable(who, flags)
-	if err == nil && u.Place != manager.InWall {
+	if err == nil && u.Place != manager.Sandboxed {
 		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "find", Message: "this session has no sandbox: " + u.Reason, Hint: "nothing runs outside of walls over HTTP"}
 	}
 	return u, err

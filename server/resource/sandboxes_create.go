@@ -140,7 +140,7 @@ func (s *sandboxesResource) bring(ctx context.Context, who config.Who, ttl int64
 // ready starts the sandbox.
 func (s *sandboxesResource) ready(ctx context.Context, who config.Who) (manager.Prepared, error) {
 	p, err := s.o.Manager.Ready(ctx, manager.Request{Who: who})
-	if err == nil && p.Place != manager.InWall {
+	if err == nil && p.Place != manager.Sandboxed {
 		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Message: "this session has no sandbox: " + p.Reason}
 	}
 	return p, err
@@ -151,9 +151,9 @@ func (s *sandboxesResource) keep(ctx context.Context, tenant, name, provider str
 	err := s.o.Manager.Extend(ctx, tenant, name, provider, time.Now().Add(time.Duration(ttl)*time.Second))
 	var e *sandbox.Error
 	if errors.As(err, &e) && e.Field == "until" {
-		told := *e
-		told.Field = "ttlSeconds"
-		return &told
+		reported := *e
+		reported.Field = "ttlSeconds"
+		return &reported
 	}
 	return err
 }

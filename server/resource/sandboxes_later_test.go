@@ -46,7 +46,7 @@ func (k *sandboxesSlow) Ready(ctx context.Context, _ manager.Request) (manager.P
 		if none {
 			return manager.Prepared{}, &sandbox.Error{Code: sandbox.CodeBudgetExceeded}
 		}
-		return manager.Prepared{Place: manager.InWall}, nil
+		return manager.Prepared{Place: manager.Sandboxed}, nil
 	case <-ctx.Done():
 		return manager.Prepared{}, ctx.Err()
 	}
@@ -59,7 +59,7 @@ func (k *sandboxesSlow) Extend(_ context.Context, _, _, _ string, until time.Tim
 	return nil
 }
 
-func (k *sandboxesSlow) told() (asked int, kept []time.Duration) {
+func (k *sandboxesSlow) reported() (asked int, kept []time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.asked, slices.Clone(k.kept)
@@ -100,19 +100,19 @@ func TestLaterOnce(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if asked, _ := k.told(); asked != 1 {
+		if asked, _ := k.reported(); asked != 1 {
 			t.Errorf("brought up %d times", asked)
 		}
 		close(k.up)
 		synctest.Wait()
-		if _, kept := k.told(); !slices.Equal(kept, []time.Duration{999 * time.Second}) {
+		if _, kept := k.reported(); !slices.Equal(kept, []time.Duration{999 * time.Second}) {
 			t.Errorf("kept for %v", kept)
 		}
 		if err := post(t, s, "acme", "one", 0); err != nil { // it may have gone since
 			t.Error(err)
 		}
 		synctest.Wait()
-		if asked, kept := k.told(); asked != 2 || len(kept) != 1 || len(s.coming) != 0 {
+		if asked, kept := k.reported(); asked != 2 || len(kept) != 1 || len(s.coming) != 0 {
 			t.Errorf("brought up %d times and kept for %v; left are %v", asked, kept, s.coming)
 		}
 	})
@@ -142,7 +142,7 @@ func TestLaterForTheOthers(t *testing.T) {
 			}
 			close(k.up)
 			synctest.Wait()
-			if _, kept := k.told(); !slices.Equal(k.by, tt.by) || !slices.Equal(kept, tt.kept) || len(s.coming) != 0 {
+			if _, kept := k.reported(); !slices.Equal(k.by, tt.by) || !slices.Equal(kept, tt.kept) || len(s.coming) != 0 {
 				t.Errorf("without %q it came for %v and was kept for %v; left are %v", tt.none, k.by, kept, s.coming)
 			}
 		})
@@ -177,7 +177,7 @@ func TestLaterIsBounded(t *testing.T) {
 		time.Sleep(startWithin + time.Second) // of the bubble: they have failed
 		synctest.Wait()
 		fill()
-		if asked, _ := k.told(); asked != 2*(maxComing+1) {
+		if asked, _ := k.reported(); asked != 2*(maxComing+1) {
 			t.Errorf("brought up %d times", asked)
 		}
 		s.Close()

@@ -143,19 +143,19 @@ func (x *shellsResource) serve(c *Call, start stream.Start) (any, error) {
 		if err != nil {
 			return nil, c.Problem(err).Err("run")
 		}
-		return told{p, c}, nil
+		return problemProcess{p, c}, nil
 	})
 	return Sent{}, nil
 }
 
-// told is a process that returns errors as the caller may see them.
-type told struct {
+// problemProcess is a process that returns errors as the caller may see them.
+type problemProcess struct {
 	sandbox.Process
 	c *Call
 }
 
 // Wait implements sandbox.Process.
-func (t told) Wait() (sandbox.Exit, error) {
+func (t problemProcess) Wait() (sandbox.Exit, error) {
 	e, err := t.Process.Wait()
 	if err != nil {
 		return e, t.c.Problem(err).Err("run")
@@ -164,7 +164,7 @@ func (t told) Wait() (sandbox.Exit, error) {
 }
 
 // Used implements sandbox.Metered.
-func (t told) Used(ctx context.Context) (sandbox.Rusage, error) {
+func (t problemProcess) Used(ctx context.Context) (sandbox.Rusage, error) {
 	if m, ok := t.Process.(sandbox.Metered); ok {
 		return m.Used(ctx)
 	}
@@ -172,7 +172,7 @@ func (t told) Used(ctx context.Context) (sandbox.Rusage, error) {
 }
 
 // Outcome implements stream.Outcomer.
-func (t told) Outcome() any {
+func (t problemProcess) Outcome() any {
 	if o, ok := t.Process.(stream.Outcomer); ok {
 		return o.Outcome()
 	}

@@ -102,9 +102,9 @@ func (s toolcallsResource) call(c *Call) (any, error) {
 	if err != nil && !p.begun() {
 		return nil, err
 	}
-	var told api.ToolAnswer
+	var reported api.ToolAnswer
 	if err == nil {
-		told, err = answer(a)
+		reported, err = answer(a)
 	}
 	e := p.begin()
 	defer e.Close()
@@ -112,7 +112,7 @@ func (s toolcallsResource) call(c *Call) (any, error) {
 		_ = e.Send(api.EventError, c.Problem(c.Why(err))) // or the caller has gone
 		return Sent{}, nil
 	}
-	_ = e.Send(api.EventAnswer, told) // as above, or there is no room for it and the answer is cut
+	_ = e.Send(api.EventAnswer, reported) // as above, or there is no room for it and the answer is cut
 	return Sent{}, nil
 }
 

@@ -107,12 +107,12 @@ func runWatch(ctx context.Context, f sandbox.Files, root string, o WatchOptions,
 	if err == nil {
 		err = h.Ready(len(have.entries))
 	}
-	told := ""
+	reported := ""
 	for err == nil {
-		if have.note != told && have.note != "" {
+		if have.note != reported && have.note != "" {
 			err = h.Note(have.note)
 		}
-		told = have.note
+		reported = have.note
 		if err != nil || !rest(ctx, max(o.Interval, min(resting*took, longestRest))) {
 			break
 		}

@@ -83,9 +83,9 @@ func TestCloseDelivers(t *testing.T) {
 	r.ends(p)
 }
 
-// TestBreaksAreTold holds that a broken connection is an error at the reader,
+// TestBreaksAreReported holds that a broken connection is an error at the reader,
 // which never takes a part for the whole.
-func TestBreaksAreTold(t *testing.T) {
+func TestBreaksAreReported(t *testing.T) {
 	r := newRig(t, ForwardOptions{})
 	l := r.open()
 	p, c := r.pair(l)

@@ -67,8 +67,8 @@ func OpenForward(ctx, life context.Context, ws *websocket.Conn, o Options) (*for
 	}
 }
 
-// told implements side.
-func (l *forwardListener) told(c forwardControl) error {
+// reported implements side.
+func (l *forwardListener) reported(c forwardControl) error {
 	var failed error
 	if c.Error != nil {
 		failed = c.Error.Err()

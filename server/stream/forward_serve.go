@@ -93,8 +93,8 @@ func (s *server) close() (err error) {
 	return err
 }
 
-// told implements side.
-func (s *server) told(c forwardControl) error {
+// reported implements side.
+func (s *server) reported(c forwardControl) error {
 	if c.Type != typeClose || s.asked {
 		return violation("a text that is not the client's, or is told twice")
 	}

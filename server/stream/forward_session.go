@@ -42,7 +42,7 @@ func newSession(ws *websocket.Conn, o Options) *session {
 
 // A side has the parts in which the two sides differ.
 type side interface {
-	told(forwardControl) error
+	reported(forwardControl) error
 	opened(forwardFrame) error
 }
 
@@ -80,7 +80,7 @@ func (s *session) next(buf []byte, to side) error {
 		if json.Unmarshal(buf[:n], &c) != nil {
 			return violation("a text that is no JSON")
 		}
-		return to.told(c)
+		return to.reported(c)
 	}
 	f, err := decodeForward(buf[:n])
 	if err != nil {

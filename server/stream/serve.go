@@ -181,8 +181,8 @@ func (s *served) wait(p sandbox.Process) error {
 func (s *served) fail(err error) error {
 	s.finish()
 	d := api.Of(err)
-	told := s.tell(event{Type: typeError, Error: &d})
-	s.end(told == nil)
+	reported := s.tell(event{Type: typeError, Error: &d})
+	s.end(reported == nil)
 	return err
 }
 

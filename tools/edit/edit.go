@@ -105,13 +105,13 @@ func one(text []byte, e Edit, i int) ([]byte, Change, error) {
 		return []byte(e.New), Change{Places: 1, Line: 1}, nil
 	}
 	old := []byte(e.Old)
-	places, first, told := count(text, old, e.All)
+	places, first, reported := count(text, old, e.All)
 	switch {
 	case places == 0:
 		return nil, Change{}, missed(text, old, i)
 	case places > 1 && !e.All:
 		return nil, Change{}, bad(field(i, "old"), "add lines before or after it until it is the only one, or set all",
-			"old is there %d times, at the lines %s", places, lines(text, told, places))
+			"old is there %d times, at the lines %s", places, lines(text, reported, places))
 	}
 	size := int64(len(text)) + int64(places)*int64(len(e.New)-len(e.Old))
 	if size > MaxText {
@@ -123,7 +123,7 @@ func one(text []byte, e Edit, i int) ([]byte, Change, error) {
 // count returns how many places hold old, where the first is, and some of
 // them. Those that are all replaced do not overlap; for one that has to be the
 // only one, an overlapping second is a second.
-func count(text, old []byte, apart bool) (places, first int, told []int) {
+func count(text, old []byte, apart bool) (places, first int, reported []int) {
 	next := 0
 	for at := range searchNear(text, old) {
 		if apart && at < next {
@@ -132,11 +132,11 @@ func count(text, old []byte, apart bool) (places, first int, told []int) {
 		if next = at + len(old); places == 0 {
 			first = at
 		}
-		if places++; len(told) < maxTold {
-			told = append(told, at)
+		if places++; len(reported) < maxTold {
+			reported = append(reported, at)
 		}
 	}
-	return places, first, told
+	return places, first, reported
 }
 
 // replace writes text with new for each old; size is what comes of it.
@@ -157,14 +157,14 @@ func replace(text, old []byte, new string, size int) []byte {
 func line(text []byte, at int) int { return bytes.Count(text[:at], []byte("\n")) + 1 }
 
 // lines lists the lines of the first places.
-func lines(text []byte, told []int, places int) string {
+func lines(text []byte, reported []int, places int) string {
 	var list []string
-	for _, at := range told {
+	for _, at := range reported {
 		list = append(list, fmt.Sprint(line(text, at)))
 	}
 	s := strings.Join(list, ", ")
-	if places > len(told) {
-		s += fmt.Sprintf(" and %d more", places-len(told))
+	if places > len(reported) {
+		s += fmt.Sprintf(" and %d more", places-len(reported))
 	}
 	return s
 }

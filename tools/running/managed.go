@@ -10,10 +10,10 @@ import (
 // managed is a manager as a manager client.
 type managed struct{ *manager.Manager }
 
-// Managed returns m as a [Conductor].
-func Managed(m *manager.Manager) Conductor { return managed{m} }
+// Managed returns m as a [Manager].
+func Managed(m *manager.Manager) Manager { return managed{m} }
 
-// OpenShell implements [Conductor].
+// OpenShell implements [Manager].
 func (m managed) OpenShell(ctx context.Context, req manager.Request, o sandbox.ShellOptions) (Shell, error) {
 	s, err := m.Manager.OpenShell(ctx, req, o)
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// A Conductor judges and runs; [Managed] makes one of a manager.
-type Conductor interface {
+// A Manager judges and runs; [Managed] makes one of a manager.
+type Manager interface {
 	// Run runs one command, see [manager.Manager.Run].
 	Run(ctx context.Context, req manager.Request) (manager.Outcome, error)
 	// Shell runs the sandbox's shell with arguments, or an interactive one on
@@ -51,7 +51,7 @@ type Shell interface {
 
 // Options are the parts and bounds of a [House]. Of the bounds zero is usual.
 type Options struct {
-	Manager Conductor          // needed
+	Manager Manager            // needed
 	Log     logrus.FieldLogger // nil is silent
 	Now     func() time.Time   // nil is time.Now
 

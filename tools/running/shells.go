@@ -252,13 +252,13 @@ func (h *House) OpenShell(ctx context.Context, req manager.Request, o sandbox.Sh
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	i := s.told()
+	i := s.reported()
 	i.Busy = s.lines > 1 // more than ourselves
 	return i, nil
 }
 
-// told returns the report about s. The lock is held.
-func (s *shell) told() ShellInfo {
+// reported returns the report about s. The lock is held.
+func (s *shell) reported() ShellInfo {
 	i := s.info
 	i.Used, i.Busy = s.used, s.lines > 0
 	return i
@@ -272,7 +272,7 @@ func (h *House) Shells(who config.Who) []ShellInfo {
 	if have := h.sessions[who]; have != nil {
 		for _, s := range have.shells {
 			if s.opened() {
-				out = append(out, s.told())
+				out = append(out, s.reported())
 			}
 		}
 	}

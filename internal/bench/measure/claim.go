@@ -186,7 +186,7 @@ func (s *Session) burst(ctx context.Context) (operation, error) {
 	}
 	return operation{rounds: 3, settle: settleMany, cold: true, ways: []way{
 		{name: report.WayEngine, turn: 1, take: s.plainBurst},
-		{name: report.WayPool, told: claims},
+		{name: report.WayPool, reported: claims},
 	}}, nil
 }
 

@@ -35,12 +35,12 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestMeasureCountsWhatWasTold holds that samples of before the rounds count
+// TestMeasureCountsWhatWasReported holds that samples of before the rounds count
 // once, whatever the rounds.
-func TestMeasureCountsWhatWasTold(t *testing.T) {
+func TestMeasureCountsWhatWasReported(t *testing.T) {
 	s := &Session{Effort: Effort{Percent: 100, Least: 2}, Log: t.Logf}
 	results, err := s.measure(context.Background(), operation{name: "op", rounds: 2, settle: 1, ways: []way{
-		{name: "a", told: []time.Duration{1, 2, 3}},
+		{name: "a", reported: []time.Duration{1, 2, 3}},
 	}})
 	if err != nil || results[0].N != 3 || results[0].P50 != 2 {
 		t.Errorf("%+v, %v", results, err)

@@ -41,7 +41,7 @@ type way struct {
 	lacks string // why it cannot be done; take is nil then
 	// The samples of what can be done only once, before the rounds; take is nil
 	// then.
-	told []time.Duration
+	reported []time.Duration
 }
 
 // An operation is done by all its ways in turns.
@@ -148,7 +148,7 @@ func (s *Session) measure(ctx context.Context, op operation) ([]report.Result, e
 		}
 	}
 	for i, w := range op.ways {
-		took[i] = w.told
+		took[i] = w.reported
 	}
 	for round := range s.Effort.rounds(op.rounds) {
 		if round >= s.Effort.Least && time.Since(begun) > s.Effort.Within {

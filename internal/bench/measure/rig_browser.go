@@ -29,7 +29,7 @@ const browserSettings = `{"agents":{"defaults":{"sandbox":{"prune":{"every":"0s"
 
 // Browsers are the browsers of a rig, brought up as sandbox(1) does it.
 type rigBrowsers struct {
-	*display.Desk
+	*display.Display
 	r *rig
 	m *manager.Manager
 }
@@ -70,9 +70,9 @@ func (r *rig) OpenBrowsers(ctx context.Context) (*rigBrowsers, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.browsers = &rigBrowsers{Desk: display.New(manager.Of(m), log), r: r, m: m}
+	r.browsers = &rigBrowsers{Display: display.New(manager.Of(m), log), r: r, m: m}
 	r.later(func(context.Context) error {
-		r.browsers.Desk.Close()
+		r.browsers.Display.Close()
 		return m.Close()
 	})
 	return r.browsers, nil

@@ -55,7 +55,7 @@ func (r *rig) OpenOperators(ctx context.Context, bytes int) (*rigOperators, erro
 		return nil, err
 	}
 	quiet := c.Control
-	quiet.Witness = silence{}
+	quiet.Recorder = silence{}
 	o := &rigOperators{work: workRig(1)}
 	if o.Recorded, err = r.operator(&c.Control, log); err != nil {
 		return nil, err

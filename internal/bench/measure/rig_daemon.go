@@ -143,9 +143,9 @@ func (d *rigDaemon) Empty() error { return d.r.removeAll(d.instance) }
 
 // secretIn finds the secret in what the program tells of a new token.
 func secretIn(text []byte) (string, error) {
-	var told struct{ Token string }
-	if err := json.Unmarshal(text, &told); err != nil || told.Token == "" {
+	var reported struct{ Token string }
+	if err := json.Unmarshal(text, &reported); err != nil || reported.Token == "" {
 		return "", sandbox.Errorf(sandbox.CodeInternal, "make a token", "what the program tells of it is not understood")
 	}
-	return told.Token, nil
+	return reported.Token, nil
 }

@@ -25,7 +25,7 @@ func (r *rig) Memory(state string) (report.Memory, error) {
 	m := report.Memory{State: state}
 	inside, err := namespaceOf(r.Info.PID)
 	if err != nil {
-		return m, untold(err)
+		return m, unreported(err)
 	}
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -55,7 +55,7 @@ func ownMemory(state string) (report.Memory, error) {
 	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
-		return report.Memory{}, untold(err)
+		return report.Memory{}, unreported(err)
 	}
 	rss, pss, err := parseRollup(string(text))
 	return report.Memory{State: state, Processes: 1, RSS: rss, PSS: pss}, err
@@ -67,7 +67,7 @@ func addProcess(m *report.Memory, pid int) error {
 		return nil
 	}
 	if err != nil {
-		return untold(err)
+		return unreported(err)
 	}
 	if filepath.Base(exe) != "sandbox-guest" {
 		return sandbox.Errorf(sandbox.CodeBusy, "read memory", "the sandbox is not idle: process %d runs %s", pid, filepath.Base(exe))
@@ -77,7 +77,7 @@ func addProcess(m *report.Memory, pid int) error {
 		return nil
 	}
 	if err != nil {
-		return untold(err)
+		return unreported(err)
 	}
 	rss, pss, err := parseRollup(string(text))
 	if err != nil {
@@ -125,6 +125,6 @@ func parseRollup(text string) (rss, pss int64, err error) {
 	return rss, pss, nil
 }
 
-func untold(err error) error {
+func unreported(err error) error {
 	return sandbox.Errorf(sandbox.CodeUnavailable, "read memory", "the kernel does not tell: %w", err)
 }

@@ -18,7 +18,7 @@ import (
 func (d *rigDaemon) RSS() (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", d.PID))
 	if err != nil {
-		return 0, untold(err)
+		return 0, unreported(err)
 	}
 	rss, _, err := parseRollup(string(text))
 	return rss, err

@@ -16,10 +16,10 @@ import (
 // perWall is how many connections each of many sandboxes has.
 const perWall = 10
 
-// wayOut measures one kind of work through the proxy, beside the same program
+// egressProxy measures one kind of work through the proxy, beside the same program
 // on the host without it: n requests a sample, or one download. Both talk to
 // the same server in this program, and so does the proxy.
-func (s *Session) wayOut(work string, n, rounds int) func(context.Context) (operation, error) {
+func (s *Session) egressProxy(work string, n, rounds int) func(context.Context) (operation, error) {
 	return func(ctx context.Context) (operation, error) {
 		op := operation{rounds: rounds, cold: n == 1}
 		out, err := s.prepareLoad(ctx)
@@ -42,11 +42,11 @@ func (s *Session) wayOut(work string, n, rounds int) func(context.Context) (oper
 		for _, g := range s.everyGuest() {
 			w := way{name: g.name, turn: 1, lacks: s.noLocal}
 			if g.sb != nil {
-				addr, wayOut, err := out.Open(ctx, g.sb, g.name)
+				addr, egressProxy, err := out.Open(ctx, g.sb, g.name)
 				if err != nil {
 					return op, errors.Join(err, op.done())
 				}
-				open = append(open, wayOut.Close)
+				open = append(open, egressProxy.Close)
 				load, err := s.Rig.StartLoad(ctx, g.sb, append([]string{"-proxy", addr}, append(args, work)...)...)
 				if err != nil {
 					return op, errors.Join(err, op.done())

@@ -179,9 +179,9 @@ func otherWay(d *launch.Down) *launch.Down {
 	return nil
 }
 
-// TestUnreachableIsTold holds that who finishes a wall can tell that a source
+// TestUnreachableIsReported holds that who finishes a wall can tell that a source
 // has gone from all else that fails.
-func TestUnreachableIsTold(t *testing.T) {
+func TestUnreachableIsReported(t *testing.T) {
 	testenv.Require(t, "root")
 	o := plain(t)
 	b, err := launch.Begin(known(o))

@@ -13,7 +13,7 @@ import (
 )
 
 // A carrier carries what processes write into a pipe to a writer, until it is
-// told that all that counts has been written.
+// reported that all that counts has been written.
 type carrier struct {
 	r    *os.File
 	w    io.Writer
