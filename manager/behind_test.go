@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/sdk"
 	"github.com/bulkhead-dev/sandbox/server/remote"
 )
 
@@ -35,10 +35,10 @@ func behind(t *testing.T, set *provider.Set) *provider.Set {
 		server.Close()
 		<-ended
 	})
-	c, err := client.New("unix:"+sock, client.Options{})
+	c, err := sdk.NewAPI("unix:"+sock, sdk.APIOptions{})
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	p, err := client.OpenProvider(t.Context(), c, "docker", client.ProviderOptions{})
+	p, err := sdk.OpenProvider(t.Context(), c, "docker", sdk.ProviderOptions{})
 	must(t, err)
 	far, err := provider.New(p)
 	must(t, err)

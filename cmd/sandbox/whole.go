@@ -3,8 +3,8 @@
 package main
 
 import (
-	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/sdk"
 )
 
 // Manager implements cli.Backend.
@@ -43,8 +43,8 @@ func (backend) Images(o cli.Options) (cli.ImageStore, func(), error) {
 }
 
 // remote returns what has a daemon do it. It is to be closed.
-func remote(h cli.Host) (*client.Manager, error) {
-	return client.NewManager(h.Address, client.Options{Token: h.Token})
+func remote(h cli.Host) (*sdk.Manager, error) {
+	return sdk.NewManager(h.Address, sdk.APIOptions{Token: h.Token})
 }
 
 // remoteViolations are those that a daemon has on record.

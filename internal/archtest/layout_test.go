@@ -28,7 +28,7 @@ var small = []string{"egress/outlet", "internal/archtest", "browser/attack", "eg
 // own layer and the layers below.
 var layers = [][]string{
 	{"cmd", "internal/cli", "internal/bench"},
-	{"internal/doctor", "internal/attack", "client"},
+	{"internal/doctor", "internal/attack", "sdk"},
 	{"server", "internal/metrics"},
 	{"tools"},
 	{"orchestrator"},

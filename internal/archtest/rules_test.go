@@ -110,7 +110,7 @@ var rules = []rule{
 		except: []string{
 			"./manager/...", "./orchestrator", "./tools/...", "./server/...", "./server/mcp/...", "./internal/doctor/...", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/testenv/served", // serves a manager to tests
-			"./manager/...", "./tools/...", "./server/...", "./server/mcp/...", "./internal/doctor/...", "./client", "./internal/cli/...", "./cmd/sandbox/...",
+			"./manager/...", "./tools/...", "./server/...", "./server/mcp/...", "./internal/doctor/...", "./sdk", "./internal/cli/...", "./cmd/sandbox/...",
 			"./internal/bench/measure", // measure browsers and operations as programs have them
 		},
 		never: []string{"./manager/..."},

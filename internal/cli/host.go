@@ -22,7 +22,7 @@ const maxToken = 4 << 10
 
 // A Host is a daemon that carries a command out; the zero value is none.
 type Host struct {
-	Address string // see client.New; empty is no daemon
+	Address string // see sdk.NewAPI; empty is no daemon
 	Token   string // empty is none
 }
 

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/client"
+	"github.com/bulkhead-dev/sandbox/sdk"
 )
 
 // drainWithin is how long the daemon may take to end before it is killed.
@@ -27,9 +27,9 @@ const drainWithin = time.Minute
 // A Daemon is `sandbox serve` in a process of its own, with a state folder of
 // its own, at a unix socket and at a loopback address.
 type rigDaemon struct {
-	Unix *client.Client // as the daemon's own user
-	TCP  *client.Client // with the token of an admin
-	HTTP *http.Client   // over the unix socket, for other protocols
+	Unix *sdk.API     // as the daemon's own user
+	TCP  *sdk.API     // with the token of an admin
+	HTTP *http.Client // over the unix socket, for other protocols
 	PID  int
 
 	instance string
@@ -85,10 +85,10 @@ func (r *rig) OpenDaemon(ctx context.Context, program, guest string) (*rigDaemon
 
 // connect makes the clients.
 func (d *rigDaemon) connect(socket, tcp, secret string) (err error) {
-	if d.Unix, err = client.New("unix:"+socket, client.Options{}); err != nil {
+	if d.Unix, err = sdk.NewAPI("unix:"+socket, sdk.APIOptions{}); err != nil {
 		return err
 	}
-	if d.TCP, err = client.New(tcp, client.Options{Token: secret}); err != nil {
+	if d.TCP, err = sdk.NewAPI(tcp, sdk.APIOptions{Token: secret}); err != nil {
 		return err
 	}
 	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

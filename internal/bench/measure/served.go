@@ -14,10 +14,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/client"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/sdk"
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
@@ -67,7 +67,7 @@ func managed(m *manager.Manager, args ...string) func(ctx context.Context) error
 }
 
 // asked runs args by a daemon.
-func asked(c *client.Client, name string, args ...string) func(ctx context.Context) error {
+func asked(c *sdk.API, name string, args ...string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		r, err := c.Exec(ctx, name, api.Exec{Args: args})
 		if err == nil && (r.ExitCode != 0 || r.StdoutBytes+r.StderrBytes > 0) {
@@ -78,8 +78,8 @@ func asked(c *client.Client, name string, args ...string) func(ctx context.Conte
 }
 
 // streamed runs args by a daemon that answers with events, to the last one.
-func streamed(c *client.Client, name string, args ...string) func(ctx context.Context) error {
-	q := client.Request{
+func streamed(c *sdk.API, name string, args ...string) func(ctx context.Context) error {
+	q := sdk.Request{
 		Op: "exec", Method: http.MethodPost, Path: api.Prefix + "/sandboxes/" + url.PathEscape(name) + "/exec",
 		Header: http.Header{"Accept": {api.ContentEvents}}, JSON: api.Exec{Args: args},
 	}

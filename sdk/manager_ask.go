@@ -1,0 +1,87 @@
+package sdk
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/server/api"
+)
+
+const (
+	askWithin = 45 // seconds that a daemon may wait for a question
+	askRest   = 200 * time.Millisecond
+	maxAsked  = 100 // questions that a daemon may have waiting, of which we know
+)
+
+// Asking has a asked what waits for an answer of a session, while a command of it
+// runs through the conductor that it returns. What a does not answer waits for
+// others, as [API.Approvals] tells it.
+func (d *Manager) Asking(a sandbox.Approver, log logrus.FieldLogger) *Manager {
+	asks := *d
+	asks.approver, asks.log = a, log
+	return &asks
+}
+
+// answering has questions of who answered until stop is called, which waits for
+// it to end.
+func (d *Manager) answering(ctx context.Context, who config.Who) (stop func()) {
+	if d.approver == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.answerAll(ctx, who)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+func (d *Manager) answerAll(ctx context.Context, who config.Who) {
+	c := d.as(who)
+	var known []string
+	for ctx.Err() == nil {
+		l, err := c.Approvals(ctx, askWithin, known...)
+		if err != nil && ctx.Err() == nil {
+			d.log.WithError(err).Warn("what the command asks is not known; somebody else may answer")
+			return
+		}
+		var now []string
+		for _, q := range l.Items[:min(len(l.Items), maxAsked)] {
+			now = append(now, q.ID)
+			if !slices.Contains(known, q.ID) && q.Agent == who.Agent && q.Session == who.Session {
+				d.answer(ctx, c, q)
+			}
+		}
+		known = now
+		select {
+		case <-ctx.Done():
+		case <-time.After(askRest):
+		}
+	}
+}
+
+// answer asks one question. Nobody's answer leaves it to others.
+func (d *Manager) answer(ctx context.Context, c *API, q api.Approval) {
+	within, cancel := context.WithDeadline(ctx, q.Expires)
+	defer cancel()
+	p, err := d.approver.Approve(within, sandbox.PermissionRequest{
+		ID: q.ID, Tenant: q.Tenant, Agent: q.Agent, Session: q.Session, Sandbox: q.Sandbox, Kind: q.Kind, Operation: sandbox.Operation(q.Operation),
+		Resource: q.Resource, Command: q.Command, Reason: q.Reason, Expires: q.Expires,
+	})
+	if err != nil {
+		return
+	}
+	err = c.AnswerApproval(ctx, q.ID, api.AnswerApproval{Permission: string(p)})
+	if err != nil && ctx.Err() == nil {
+		d.log.WithError(err).Warn("the answer does not count; somebody else may answer")
+	}
+}

@@ -1,0 +1,48 @@
+package sdk
+
+import (
+	"context"
+	"iter"
+	"net/http"
+
+	"github.com/bulkhead-dev/sandbox/server/api"
+)
+
+// A WatchEvent is what a watch tells: exactly one is there. Names of files come
+// from inside of the sandbox and may hold anything.
+type WatchEvent struct {
+	Ready  *api.WatchReady // the first one: what happens from now on is told
+	Change *api.Change
+	Note   *api.WatchNote // what the watch cannot see
+}
+
+// WatchFiles tells what changes at path and below it, which is the workspace
+// when it is empty. The sandbox is in use until the loop ends. A watch has no end
+// of its own: an error is the last, also the end of ctx.
+func (c *API) WatchFiles(ctx context.Context, name, path string) iter.Seq2[WatchEvent, error] {
+	q := Request{Op: "watch files", Method: http.MethodGet, Path: one(name, "/watch"), Query: values("path", path), Again: true}
+	return func(yield func(WatchEvent, error) bool) {
+		err := c.follow(ctx, q, func(e event) (last bool, err error) {
+			var w WatchEvent
+			switch e.name {
+			case api.EventReady:
+				w.Ready, err = reportedAt[api.WatchReady](q.Op, e)
+			case api.EventChange:
+				w.Change, err = reportedAt[api.Change](q.Op, e)
+			case api.EventNote:
+				w.Note, err = reportedAt[api.WatchNote](q.Op, e)
+			default:
+				return false, nil
+			}
+			return err == nil && !yield(w, nil), err
+		})
+		if err != nil {
+			yield(WatchEvent{}, err)
+		}
+	}
+}
+
+func reportedAt[T any](op string, e event) (*T, error) {
+	v, err := reported[T](op, e)
+	return &v, err
+}
