@@ -20,19 +20,6 @@ type PermissionSettings struct {
 	Ask   []string `json:"ask,omitempty" doc:"What is asked about, written in the same way: hosts and files that no rule allows. Any other rule is an error."`
 }
 
-// ImportPermissions returns the settings that permission rules are, and what
-// they cannot express. A path like /x lies in dir, the absolute folder of the
-// settings file; where dir is empty it is an error. Errors are joined
-// *sandbox.Error values of code CodeValidation, with "permissions.deny[0]" in
-// Field.
-func ImportPermissions(p PermissionSettings, dir string) (*SandboxSettings, []Notice, error) {
-	lists, err := importLists(p, dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	return added(lists).settings, notices(lists, ""), nil
-}
-
 // importLists reads permission rules.
 func importLists(p PermissionSettings, dir string) (permrulesLists, error) {
 	var errs []error

@@ -97,16 +97,3 @@ func TestPermissionErrors(t *testing.T) {
 		t.Errorf("made by a program: %v", err)
 	}
 }
-
-func TestImportPermissions(t *testing.T) {
-	s, notices, err := config.ImportPermissions(config.PermissionSettings{Allow: []string{"Read(//a)", "WebSearch"}, Deny: []string{"WebFetch"}}, "")
-	if err != nil || !slices.Equal(s.Filesystem.AllowRead, []string{"/a"}) || !slices.Equal(s.Network.DeniedDomains, []string{"*"}) || s.Commands != nil {
-		t.Errorf("%+v %v", s, err)
-	}
-	if len(notices) != 1 || notices[0].Path != "permissions.allow[1]" {
-		t.Errorf("%+v", notices)
-	}
-	if _, _, err := config.ImportPermissions(config.PermissionSettings{Deny: []string{"Read(/x)"}}, ""); sandbox.CodeOf(err) != sandbox.CodeValidation {
-		t.Error(err)
-	}
-}

@@ -26,11 +26,6 @@ type pumpPair struct {
 	Meter           *meter // counts bytes and holds the limits, the idle time included
 }
 
-// bothPump is [pumpPair.Run] without bytes to send first.
-func bothPump(ctx context.Context, inside, outside net.Conn, m *meter) (in, out int64, err error) {
-	return pumpPair{Inside: inside, Outside: outside, Meter: m}.Run(ctx)
-}
-
 // Run copies bytes until both directions have ended, and closes both
 // connections before it returns. It clears their deadlines. in and out count
 // the bytes written to the other side.

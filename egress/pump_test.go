@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"testing"
@@ -74,4 +75,9 @@ func TestBothWays(t *testing.T) {
 	if c := m.Counts(); c.In != 6 || c.Out != 1<<20 {
 		t.Errorf("%+v", c)
 	}
+}
+
+// bothPump is [pumpPair.Run] without bytes to send first.
+func bothPump(ctx context.Context, inside, outside net.Conn, m *meter) (in, out int64, err error) {
+	return pumpPair{Inside: inside, Outside: outside, Meter: m}.Run(ctx)
 }

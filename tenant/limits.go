@@ -114,17 +114,6 @@ func (l Limits) normal() Limits {
 	return l
 }
 
-// Min returns the stricter of two limits, kind by kind.
-func Min(a, b Limits) Limits {
-	va, vb := a.normal().values(), b.normal().values()
-	for k := range va {
-		if va[k] < 0 || vb[k] >= 0 && vb[k] < va[k] {
-			va[k] = vb[k]
-		}
-	}
-	return fromValues(va)
-}
-
 // Within reports whether l allows nothing that most does not; when it does, k
 // is the first kind of which it allows more.
 func (l Limits) Within(most Limits) (k Kind, ok bool) {

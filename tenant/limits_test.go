@@ -50,29 +50,6 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestMinIsTheMostWithinBoth checks Min against Within, with small numbers so
-// that many are equal.
-func TestMinIsTheMostWithinBoth(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 20000 {
-		a, b := someLimits(r), someLimits(r)
-		least := Min(a, b)
-		if k, ok := least.Within(a); !ok {
-			t.Fatalf("%v of the least of %+v and %+v is more: %+v", k, a, b, least)
-		}
-		if k, ok := least.Within(b); !ok {
-			t.Fatalf("%v of the least of %+v and %+v is more: %+v", k, a, b, least)
-		}
-		if least != Min(b, a) || least.normal() != least || least.Check() != nil {
-			t.Fatalf("the least of %+v and %+v is %+v", a, b, least)
-		}
-		_, aIn := a.Within(b)
-		if aIn != (least == a.normal()) {
-			t.Fatalf("%+v within %+v is %v, and their least %+v", a, b, aIn, least)
-		}
-	}
-}
-
 func someLimits(r *rand.Rand) Limits {
 	for {
 		var v [NumKinds]int64

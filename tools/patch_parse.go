@@ -47,22 +47,6 @@ func parsePatch(text []byte, dir string) (*patch, error) {
 	return &r.patch, nil
 }
 
-// Paths returns every path that the patch reads, writes or removes, once each,
-// in the order of the patch.
-func (p *patch) Paths() []string {
-	var out []string
-	seen := map[string]bool{}
-	for _, f := range p.Files {
-		for _, name := range []string{f.Path, f.To} {
-			if name != "" && !seen[name] {
-				seen[name] = true
-				out = append(out, name)
-			}
-		}
-	}
-	return out
-}
-
 // A reader goes through the lines of a patch.
 type reader struct {
 	lines []string // without newlines

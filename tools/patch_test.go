@@ -306,3 +306,17 @@ func TestMode(t *testing.T) {
 		t.Errorf("got %+v", r.Changes)
 	}
 }
+
+// Paths returns every path that the patch reads, writes or removes, once each,
+// in the order of the patch.
+func (p *patch) Paths() []string {
+	var out []string
+	for _, f := range p.Files {
+		for _, name := range []string{f.Path, f.To} {
+			if name != "" && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}

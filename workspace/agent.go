@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
-// EnsureAgent makes the agent's folder dir when it is missing, with its
+// EnsureAllowedAgent makes the agent's folder dir when it is missing, with its
 // parents, and returns its canonical path. For the accesses none and ro
 // nothing else about it matters here.
 //
@@ -24,14 +24,10 @@ import (
 // is refused: no sandbox runs as root, and taking an existing folder away
 // from its owner is the operator's decision. So is, without root, a folder
 // that belongs to another user.
-func EnsureAgent(dir string, access sandbox.Access, scope Owner) (string, Owner, error) {
-	return EnsureAllowedAgent(dir, access, scope, nil)
-}
-
-// EnsureAllowedAgent is [EnsureAgent] with a say of the caller: allow is
-// called with the canonical path that dir leads to, before anything is made
-// or given away, and its error ends the call. An error without a code of its
-// own becomes [sandbox.CodeCapabilityBlocked].
+//
+// allow, unless it is nil, is called with the canonical path that dir leads
+// to, before anything is made or given away, and its error ends the call. An
+// error without a code of its own becomes [sandbox.CodeCapabilityBlocked].
 //
 // The folder is then reached and made along that very path without following
 // any link: one that is put in the way meanwhile is refused.

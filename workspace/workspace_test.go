@@ -263,7 +263,7 @@ func TestEnsureAgent(t *testing.T) {
 	t.Run("made when missing", func(t *testing.T) {
 		d := dir()
 		for _, access := range []sandbox.Access{sandbox.AccessNone, sandbox.AccessRO} {
-			got, owner, err := EnsureAgent(d, access, o)
+			got, owner, err := EnsureAllowedAgent(d, access, o, nil)
 			if want, _ := filepath.EvalSymlinks(d); err != nil || got != want || owner != o {
 				t.Errorf("%s: %s, %v, %v", access, got, owner, err)
 			}
@@ -272,7 +272,7 @@ func TestEnsureAgent(t *testing.T) {
 	t.Run("made for writing", func(t *testing.T) {
 		d := dir()
 		for range 2 {
-			_, owner, err := EnsureAgent(d, sandbox.AccessRW, o)
+			_, owner, err := EnsureAllowedAgent(d, sandbox.AccessRW, o, nil)
 			if st := stat(t, d); err != nil || owner != o || int(st.Uid) != o.UID || int(st.Gid) != o.GID {
 				t.Errorf("%v, %v, uid %d", owner, err, st.Uid)
 			}
@@ -284,7 +284,7 @@ func TestEnsureAgent(t *testing.T) {
 		if err := os.Symlink(d, link); err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := EnsureAgent(link, sandbox.AccessRO, o)
+		got, _, err := EnsureAllowedAgent(link, sandbox.AccessRO, o, nil)
 		if want, _ := filepath.EvalSymlinks(d); err != nil || got != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
@@ -292,17 +292,17 @@ func TestEnsureAgent(t *testing.T) {
 	t.Run("a file", func(t *testing.T) {
 		f := filepath.Join(t.TempDir(), "file")
 		write(t, f, "")
-		_, _, err := EnsureAgent(f, sandbox.AccessRO, o)
+		_, _, err := EnsureAllowedAgent(f, sandbox.AccessRO, o, nil)
 		wantError(t, err, sandbox.CodeValidation, "not a folder")
 	})
 	t.Run("relative", func(t *testing.T) {
-		_, _, err := EnsureAgent("agents", sandbox.AccessRO, o)
+		_, _, err := EnsureAllowedAgent("agents", sandbox.AccessRO, o, nil)
 		wantError(t, err, sandbox.CodeValidation, "not an absolute path")
 	})
 	t.Run("existing folder of root", func(t *testing.T) {
 		needRoot(t)
 		d := t.TempDir()
-		_, _, err := EnsureAgent(d, sandbox.AccessRW, o)
+		_, _, err := EnsureAllowedAgent(d, sandbox.AccessRW, o, nil)
 		wantError(t, err, sandbox.CodeValidation, fmt.Sprintf("(sudo chown -R %d:%d %s)", o.UID, o.GID, d))
 		if st := stat(t, d); st.Uid != 0 {
 			t.Error("it was taken away from root")

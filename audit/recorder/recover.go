@@ -103,31 +103,6 @@ func (w *Recorder) recoverFile(ctx context.Context, name string, made bool) (abo
 	return aborted, nil
 }
 
-// Living reports whether a writer is alive, given its id and the folder of
-// writers. An operation without an end goes on if the writer is alive;
-// otherwise the next program that opens a Recorder records it as aborted. Living
-// also returns true while a Recorder is recording that.
-func Living(dir, writer string) (bool, error) {
-	const op = "look for a writer of evidence"
-	if !isID(writer) {
-		return false, sandbox.Errorf(sandbox.CodeValidation, op, "a writer's id is 32 hex digits")
-	}
-	path := filepath.Join(dir, writer)
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, statedir.Unavailable(op, path, err)
-	}
-	err = tryLock(f, unix.LOCK_SH)
-	held := errors.Is(err, errHeld)
-	if held {
-		err = nil
-	}
-	return held, statedir.Unavailable(op, path, errors.Join(err, letGo(f)))
-}
-
 // abort writes the ends that are missing of a dead writer in one Keeper.
 func (w *Recorder) abort(ctx context.Context, k Keeper, writer string, c claim) (aborted int, err error) {
 	filters := []evidence.Filter{{AllTenants: true}}

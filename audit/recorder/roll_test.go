@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 )
 
@@ -178,32 +177,5 @@ func TestRecoverAllTenants(t *testing.T) {
 	}
 	if aborted == 0 || int64(aborted) != g.Counters().Aborted {
 		t.Errorf("%d were aborted, counters %+v", aborted, g.Counters())
-	}
-}
-
-// TestLiving checks which writers are alive: none before an operation begins,
-// none that was killed, and none under a name that is not an id.
-func TestLiving(t *testing.T) {
-	dir := t.TempDir()
-	folder := filepath.Join(dir, "writers")
-	want := func(writer string, want bool) {
-		t.Helper()
-		if lives, err := Living(folder, writer); lives != want || err != nil {
-			t.Errorf("%s lives: %v, %v", writer, lives, err)
-		}
-	}
-	work(t, dir, 20)
-	want(writers(t, dir)[0], false)
-	g := newRig(t, dir, Options{})
-	want(g.Writer(), false)
-	e := g.begin(t, true)
-	want(g.Writer(), true)
-	end(t, e, wrote())
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
-	want(g.Writer(), false)
-	if _, err := Living(folder, "../evidence"); sandbox.CodeOf(err) != sandbox.CodeValidation {
-		t.Error(err)
 	}
 }

@@ -4,44 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
-
-// noSandbox is a name that no sandbox has.
-const noSandbox = "sbx-doctor"
-
-// ProviderCheck returns the check of a provider that a program has beside the
-// built-in ones: whether it takes these options, as providerOptions has them,
-// and whether it answers. Its name is "provider-NAME".
-func ProviderCheck(p sandbox.Provider, options map[string]any) WallCheck {
-	return WallCheck{Name: "provider-" + p.Name(), Provider: p.Name(), Look: func(ctx context.Context) (Status, string, string) {
-		if err := provider.CheckOptions(p, options); err != nil {
-			return failed(err)
-		}
-		if _, probes := p.(provider.Prober); probes {
-			if err := provider.Probe(ctx, p, options); err != nil {
-				return failed(err)
-			}
-		} else if _, err := p.Inspect(ctx, noSandbox); err != nil && !sandbox.IsNotFound(err) {
-			return failed(err)
-		}
-		h, ok := p.(provider.Holder)
-		if !ok {
-			return OK, "it answers", ""
-		}
-		var held []string
-		for _, name := range h.Holds() {
-			held = append(held, string(name))
-		}
-		if len(held) == 0 {
-			return Warn, "it answers, and enforces no setting", "implement Holds for what its sandboxes enforce"
-		}
-		return OK, "it answers, and enforces " + strings.Join(held, ", "), ""
-	}}
-}
 
 // OptionsCheck returns the check of providerOptions for a built-in provider
 // without any.

@@ -51,3 +51,6 @@ func TestEveryday(t *testing.T) {
 		}
 	}
 }
+
+// Strictnesses returns every strictness, the loosest one first.
+func Strictnesses() []Strictness { return []Strictness{Permissive, Normal, Restricted, Strict} }

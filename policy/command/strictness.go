@@ -18,9 +18,6 @@ const (
 	Strict     Strictness = "strict"
 )
 
-// Strictnesses returns all of them, from mild to strict.
-func Strictnesses() []Strictness { return []Strictness{Permissive, Normal, Restricted, Strict} }
-
 func (s Strictness) validate() error {
 	switch s {
 	case Permissive, Normal, Restricted, Strict:

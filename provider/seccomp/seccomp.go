@@ -28,7 +28,7 @@ var canonicalBrowser string
 func Profile() string { return profile }
 
 // Browser returns the filter for containers of browsers: [Profile] and what
-// Chromium's own sandbox is made of, see [ForBrowser], without [ForDebuggers].
+// Chromium's own sandbox is made of, without the calls of debuggers.
 //
 // It is a trade. Code that has taken over a process of a page is held by that
 // sandbox, which is tighter than the container: no files, no network, few

@@ -169,21 +169,3 @@ func older(a, b Slot) int {
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
 }
-
-// Pick returns the slots that a claim of shape may try, the best one first.
-// It decides nothing: the caller that makes the claim's record first has the
-// slot, and a caller that is too late tries the next one, or starts cold.
-func Pick(shape string, slots []Slot, claims []Claim) []Slot {
-	claimed := map[string]bool{}
-	for _, c := range claims {
-		claimed[c.Slot] = true
-	}
-	var out []Slot
-	for _, s := range slots {
-		if s.Shape == shape && s.State == Ready && !claimed[s.Name] {
-			out = append(out, s)
-		}
-	}
-	slices.SortFunc(out, older)
-	return out
-}

