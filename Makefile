@@ -78,7 +78,7 @@ test-all: TEST_FLAGS = -race -count=1 -vet=off -timeout 90m
 test-all: test ## run every test with every shell, transport and user, mutants and soaks; takes an hour or more
 
 schemas: ## write docs/schemas anew from the types
-	$(GO) test ./internal/jsonschema/published -run TestCommitted -update
+	$(GO) test ./server/resource -run TestCommitted -update
 
 openapi: ## write docs/openapi.json anew from the routes
 	$(GO) test ./cmd/sandbox -run TestOpenAPIIsFresh -update

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestImageIsWatchedWithPasswordOnly checks that the VNC server accepts the
@@ -39,7 +39,7 @@ func TestImageIsWatchedWithPasswordOnly(t *testing.T) {
 	}
 	// The browser goes on, and so does the server when there are passwords
 	// again.
-	leak.Until(t, "somebody is let in again", func() bool {
+	testenv.Until(t, "somebody is let in again", func() bool {
 		// Once is not enough: each server that starts writes a file of its own.
 		b.sh(`cd /run/sandbox-browser && echo once-more >new && mv new vnc.passwd`)
 		return b.watch("once-mor")
@@ -59,7 +59,7 @@ func (b *box) watch(password string) bool {
 	}
 	defer conn.Close()
 	// A server that is about to end may accept and send nothing.
-	stop := time.AfterFunc(leak.Patience, func() { conn.Close() })
+	stop := time.AfterFunc(testenv.Patience, func() { conn.Close() })
 	defer stop.Stop()
 	read := func(n int) []byte {
 		buf := make([]byte, n)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 	"go.uber.org/goleak"
 )
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 	testenv.AtOnce(3)
 	// The server of net/http sleeps half a second after closing a connection
 	// for writing; the tests close them meanwhile.
-	leak.Main(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	testenv.Main(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
 // patience bounds every wait for an event that takes a moment on an idle

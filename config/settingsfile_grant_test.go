@@ -11,7 +11,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestAllowPermanent(t *testing.T) {
@@ -117,7 +116,7 @@ func TestAllowPermanentAtOnce(t *testing.T) {
 				return AllowPermanent(file, "main", permission(sandbox.OpRead, fmt.Sprint("/data/", i)))
 			}
 			err := allow()
-			for end := time.Now().Add(leak.Patience); sandbox.CodeOf(err) == sandbox.CodeBusy && time.Now().Before(end); {
+			for end := time.Now().Add(testenv.Patience); sandbox.CodeOf(err) == sandbox.CodeBusy && time.Now().Before(end); {
 				err = allow() // each of the others may have waited for the disk
 			}
 			if err != nil {

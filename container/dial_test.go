@@ -24,7 +24,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // certificates makes a folder of ca.pem, cert.pem and key.pem, the certificate
@@ -84,7 +84,7 @@ func serveEngine(t *testing.T, l net.Listener) {
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
-		leak.None(t)
+		testenv.None(t)
 	})
 }
 

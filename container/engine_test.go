@@ -19,7 +19,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // engineAt returns an Engine that talks to h.
@@ -35,7 +35,7 @@ func engineAt(t *testing.T, h http.HandlerFunc, d container.Deadlines) *containe
 		e.Close()
 		srv.CloseClientConnections()
 		srv.Close()
-		leak.None(t)
+		testenv.None(t)
 	})
 	return e
 }

@@ -14,7 +14,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -42,7 +42,7 @@ func TestClose(t *testing.T) {
 	io.WriteString(upload, "POST http://web.test:"+port+"/ HTTP/1.1\r\nHost: web.test:"+port+"\r\nContent-Length: 99999\r\n\r\nabc")
 	<-began
 	silent := w.dial()
-	leak.Until(t, "all four are taken", func() bool { return w.plane.Counters().Connections == 4 })
+	testenv.Until(t, "all four are taken", func() bool { return w.plane.Counters().Connections == 4 })
 	w.way.Close()
 	<-w.way.Done()
 	for name, conn := range map[string]net.Conn{"tunnel": tunnel, "request": request, "upload": upload, "silent": silent} {

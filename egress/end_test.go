@@ -11,7 +11,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestProgramLeaves checks that the host's connection ends when the program
@@ -61,7 +60,7 @@ func TestNothingPasses(t *testing.T) {
 	if resp, b := w.raw(fmt.Sprintf(head, "/never", 0)); resp.StatusCode != 504 {
 		t.Errorf("no answer: %s %q", resp.Status, b)
 	}
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		conn := w.dial()
 		fmt.Fprintf(conn, head, "/half", 0)
 		b, err := io.ReadAll(conn)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -319,7 +319,7 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("head", func(t *testing.T) {
 		w := openWithin(t, time.Second, allow(port, host))
-		leak.Success(t, func() error { // a connection without any request gets no response
+		testenv.Success(t, func() error { // a connection without any request gets no response
 			conn := w.dial()
 			io.WriteString(conn, "GET http://"+host+"/ HTTP/1.1\r\nHost:")
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

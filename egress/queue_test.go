@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestQueue checks that connections beyond limits.connections are queued and
@@ -66,7 +66,7 @@ func TestQueueIsFull(t *testing.T) {
 	})
 	one, two := w.way.Caller("one"), w.way.Caller("two")
 	w.dial() // sends nothing and keeps the only place
-	leak.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
+	testenv.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
 	proxy, err := url.Parse(two.Env()["http_proxy"])
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestQueueEnds(t *testing.T) {
 		l.Connections = 1
 		w = open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Sandbox, o.Limits = name, l })
 		first = w.dial()
-		leak.Until(t, "the first is served", func() bool { return w.plane.Counters().Open == 1 })
+		testenv.Until(t, "the first is served", func() bool { return w.plane.Counters().Open == 1 })
 		second = w.dial()
 		io.WriteString(second, get)
 		return w, first, second
@@ -134,13 +134,13 @@ func TestQueueEnds(t *testing.T) {
 		t.Errorf("waited for too long: %s", got)
 	}
 	w, first, second := waiting("box", egress.Limits{BytesOut: 10})
-	leak.Until(t, "the second waits", func() bool { return w.plane.Counters().Waiting == 1 })
+	testenv.Until(t, "the second waits", func() bool { return w.plane.Counters().Waiting == 1 })
 	io.WriteString(first, get)
 	if got := answer(second); got != "limits.bytesOut" {
 		t.Errorf("beyond a limit: %s", got)
 	}
 	w, _, second = waiting("box", egress.Limits{})
-	leak.Until(t, "the second waits", func() bool { return w.plane.Counters().Waiting == 1 })
+	testenv.Until(t, "the second waits", func() bool { return w.plane.Counters().Waiting == 1 })
 	w.way.Close()
 	if b, err := io.ReadAll(second); len(b) != 0 {
 		t.Errorf("closed: %q %v", b, err)
@@ -162,17 +162,17 @@ func TestQueueCreditsTheWait(t *testing.T) {
 	queued := func(field string) {
 		t.Helper()
 		first := w.dial() // sends nothing and keeps the only place
-		leak.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
+		testenv.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
 		conn := w.dial()
-		leak.Until(t, "the other one waits", func() bool { return w.plane.Counters().Waiting == 1 })
+		testenv.Until(t, "the other one waits", func() bool { return w.plane.Counters().Waiting == 1 })
 		began := time.Now()
-		leak.Until(t, "it has waited", func() bool { return time.Since(began) >= wait })
+		testenv.Until(t, "it has waited", func() bool { return time.Since(began) >= wait })
 		first.Close()
 		io.WriteString(conn, "GET http://"+host+"/ HTTP/1.1\r\nHost: "+host+field+"\r\nConnection: close\r\n\r\n")
 		if b, err := io.ReadAll(conn); err != nil || !bytes.HasPrefix(b, []byte("HTTP/1.1 200 ")) {
 			t.Fatalf("%q %v", b, err)
 		}
-		leak.Until(t, "it has ended", func() bool { return w.plane.Counters().Open == 0 })
+		testenv.Until(t, "it has ended", func() bool { return w.plane.Counters().Open == 0 })
 	}
 	queued("")
 	if got := one.Waited(); got.Connections != 1 || got.Time < wait || got.Time > time.Minute {
@@ -193,7 +193,7 @@ func TestQueueCreditsTheWait(t *testing.T) {
 		t.Errorf("the command of the credentials: %+v", got)
 	}
 	w.dial() // is served at once, and nothing more is noted
-	leak.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
+	testenv.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
 	if got := two.Waited(); got.Connections != 1 {
 		t.Errorf("one that did not wait counts: %+v", got)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // helperEnv names the folder for the test binary as a helper process.
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, decideForever(dir))
 		os.Exit(1)
 	}
-	leak.Main(m)
+	testenv.Main(m)
 }
 
 // decideForever prints which decisions may pass, as soon as it knows.
@@ -36,7 +36,7 @@ func decideForever(dir string) error {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	r, err := NewRecorder(RecorderOptions{Evidence: kept, Log: log, Require: true, Within: leak.Patience})
+	r, err := NewRecorder(RecorderOptions{Evidence: kept, Log: log, Require: true, Within: testenv.Patience})
 	if err != nil {
 		return err
 	}

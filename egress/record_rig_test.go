@@ -14,7 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/violation"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -47,10 +47,10 @@ func recordNewRig(t testing.TB, o RecorderOptions, eo evidence.Options) *recordR
 		o.Violations = g.violations
 	}
 	if o.Wait == 0 {
-		o.Wait = leak.Patience // nothing is lost because the machine is busy
+		o.Wait = testenv.Patience // nothing is lost because the machine is busy
 	}
 	if o.Within == 0 {
-		o.Within = leak.Patience
+		o.Within = testenv.Patience
 	}
 	if o.Log == nil {
 		o.Log = g.log.logger()

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
@@ -18,9 +18,9 @@ import (
 // machine in many spellings, redirects out of the list, and connections past
 // the proxy. A trap reports every arrival.
 func (s *stage) elsewhere(t *testing.T) {
-	trap := internet.NewTrap(t, "127.0.0.1")
-	traps := []*internet.Trap{trap}
-	if six := internet.NewTrap(t, "::1"); six != nil {
+	trap := testenv.NewTrap(t, "127.0.0.1")
+	traps := []*testenv.Trap{trap}
+	if six := testenv.NewTrap(t, "::1"); six != nil {
 		traps = append(traps, six)
 	}
 	port := ":" + strconv.Itoa(trap.Port())
@@ -52,7 +52,7 @@ func (s *stage) elsewhere(t *testing.T) {
 				if got.code == 0 {
 					t.Errorf("%s to %s: %s", from, target, got.out)
 				}
-				s.wantRefused(t, got, internet.Other)
+				s.wantRefused(t, got, testenv.Other)
 			}
 		}
 		s.untouched(t)
@@ -111,9 +111,9 @@ func inTheImage() []tool {
 		perl = `perl -MHTTP::Tiny -e 'my $r = HTTP::Tiny->new->get($ARGV[0]); print $r->{reason}, " ", $r->{content}; exit !$r->{success}' `
 	)
 	return []tool{
-		{name: "apt", allowed: apt + `"$FILES/greeting.txt" /tmp/apt && cat /tmp/apt`, says: internet.Content, refused: apt + `"$OTHER/greeting.txt" /tmp/apt-other`},
-		{name: "apt over plain http", allowed: apt + `"$FILES_PLAIN/greeting.txt" /tmp/apt-plain && cat /tmp/apt-plain`, says: internet.Content, refused: apt + `"$OTHER_PLAIN/greeting.txt" /tmp/apt-other`},
-		{name: "perl over plain http", allowed: perl + `"$FILES_PLAIN/greeting.txt"`, says: internet.Content, refused: perl + `"$OTHER_PLAIN/greeting.txt"`},
+		{name: "apt", allowed: apt + `"$FILES/greeting.txt" /tmp/apt && cat /tmp/apt`, says: testenv.Content, refused: apt + `"$OTHER/greeting.txt" /tmp/apt-other`},
+		{name: "apt over plain http", allowed: apt + `"$FILES_PLAIN/greeting.txt" /tmp/apt-plain && cat /tmp/apt-plain`, says: testenv.Content, refused: apt + `"$OTHER_PLAIN/greeting.txt" /tmp/apt-other`},
+		{name: "perl over plain http", allowed: perl + `"$FILES_PLAIN/greeting.txt"`, says: testenv.Content, refused: perl + `"$OTHER_PLAIN/greeting.txt"`},
 	}
 }
 
@@ -121,10 +121,10 @@ func inTheImage() []tool {
 func (s *stage) openssl(t *testing.T) {
 	const line = `p=${HTTPS_PROXY#http://}; p=${p#*@}; printf 'GET /greeting.txt HTTP/1.0\r\nHost: files.test\r\n\r\n' |
 openssl s_client -quiet -verify_quiet -CAfile /workspace/ca.crt -proxy "${p%/}" -connect "${FILES#https://}" -ign_eof -servername `
-	if got := s.run(t, "openssl", line+internet.Files); !strings.Contains(got.out, strings.TrimSpace(internet.Content)) {
+	if got := s.run(t, "openssl", line+testenv.Files); !strings.Contains(got.out, strings.TrimSpace(testenv.Content)) {
 		t.Errorf("the allowed host: exit %d:\n%s", got.code, got.out)
 	}
-	if got := s.run(t, "openssl", line+internet.Other); strings.Contains(got.out, strings.TrimSpace(internet.Content)) || s.net.Hits(internet.Other) > 0 {
+	if got := s.run(t, "openssl", line+testenv.Other); strings.Contains(got.out, strings.TrimSpace(testenv.Content)) || s.net.Hits(testenv.Other) > 0 {
 		t.Errorf("another server name than asked for: exit %d:\n%s", got.code, got.out)
 	}
 }
@@ -138,8 +138,8 @@ func (s *stage) bash(t *testing.T) {
 		t.Errorf("a server of the host was reached: %s", got.out)
 	}
 	got = s.run(t, "bash", `p=${HTTP_PROXY#http://}; p=${p#*@}; p=${p%/}; export P="${p##*:}"
-bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$P"; printf "GET http://`+s.net.At("http", internet.Files)+`/greeting.txt HTTP/1.0\r\nHost: `+s.net.At("http", internet.Files)+`\r\n\r\n" >&3; cat <&3'`)
-	if !strings.Contains(got.out, strings.TrimSpace(internet.Content)) {
+bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$P"; printf "GET http://`+s.net.At("http", testenv.Files)+`/greeting.txt HTTP/1.0\r\nHost: `+s.net.At("http", testenv.Files)+`\r\n\r\n" >&3; cat <&3'`)
+	if !strings.Contains(got.out, strings.TrimSpace(testenv.Content)) {
 		t.Errorf("a request by hand: %s", got.out)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
@@ -34,7 +33,7 @@ func boundStage(t *testing.T) *stage {
 	toolsMust(t, err)
 	spec := w.Spec("secrets")
 	spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: trust, Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust})
-	s := &stage{net: internet.New(t), sb: openLocal(t, w, spec), bound: true}
+	s := &stage{net: testenv.NewInternet(t), sb: openLocal(t, w, spec), bound: true}
 	file := filepath.Join(t.TempDir(), "token")
 	toolsMust(t, os.WriteFile(file, []byte(value+"\n"), 0o600))
 	binding := secret.Binding{Name: "API_TOKEN", From: secret.Source{File: file}}
@@ -73,7 +72,7 @@ func TestToolsTrustTheProxy(t *testing.T) {
 func (s *stage) secret(t *testing.T) {
 	var mu sync.Mutex
 	var sent []string
-	s.net.Handle(internet.Echo, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.net.Handle(testenv.Echo, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, r.Header.Get("Authorization"))

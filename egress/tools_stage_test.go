@@ -17,7 +17,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -29,14 +28,14 @@ const patience = 3 * time.Minute
 // others, like internet.Other, are refused.
 func allowedHosts() []string {
 	return []string{
-		internet.Files, internet.Index, internet.Registry, internet.Modules, internet.Git,
-		internet.Echo, internet.Redirect, internet.Slow, internet.Upgrade,
+		testenv.Files, testenv.Index, testenv.Registry, testenv.Modules, testenv.Git,
+		testenv.Echo, testenv.Redirect, testenv.Slow, testenv.Upgrade,
 	}
 }
 
 // A stage is a sandbox without network, and its egress session.
 type stage struct {
-	net   *internet.Internet
+	net   *testenv.Internet
 	sb    sandbox.Sandbox
 	plane *Plane
 	way   *Way
@@ -52,7 +51,7 @@ type stage struct {
 // workspace.
 func newStage(t *testing.T, sb sandbox.Sandbox, workspace string) *stage {
 	t.Helper()
-	s := &stage{net: internet.New(t), sb: sb}
+	s := &stage{net: testenv.NewInternet(t), sb: sb}
 	toolsMust(t, os.WriteFile(filepath.Join(workspace, "ca.crt"), s.net.Authority.PEM, 0o644))
 	// wget reads no variable for its authorities, only a file of settings.
 	toolsMust(t, os.WriteFile(filepath.Join(workspace, "wgetrc"), []byte("ca_certificate="+sandbox.WorkspaceDir+"/ca.crt\n"), 0o644))
@@ -139,8 +138,8 @@ func (s *stage) env(t *testing.T, c *Caller) map[string]string {
 		env["WGETRC"] = sandbox.WorkspaceDir + "/wgetrc"
 	}
 	for name, host := range map[string]string{
-		"FILES": internet.Files, "OTHER": internet.Other, "INDEX": internet.Index, "REGISTRY": internet.Registry,
-		"MODULES": internet.Modules, "GIT": internet.Git, "REDIRECT": internet.Redirect, "ECHO": internet.Echo,
+		"FILES": testenv.Files, "OTHER": testenv.Other, "INDEX": testenv.Index, "REGISTRY": testenv.Registry,
+		"MODULES": testenv.Modules, "GIT": testenv.Git, "REDIRECT": testenv.Redirect, "ECHO": testenv.Echo,
 	} {
 		env[name] = s.net.URL("https", host, "")
 		env[name+"_PLAIN"] = s.net.URL("http", host, "")

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
@@ -31,19 +30,19 @@ func onEveryWall() []tool {
 	const urllib = `python3 -c 'import sys,urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' `
 	return []tool{
 		// curl shows the reason of a refused CONNECT only when it is asked to talk.
-		{name: "curl", allowed: `curl -sS "$FILES/greeting.txt"`, says: internet.Content, refused: `curl -sSv "$OTHER/greeting.txt"`},
-		{name: "curl over plain http", allowed: `curl -sS "$FILES_PLAIN/greeting.txt"`, says: internet.Content, refused: `curl -sS --fail-with-body "$OTHER_PLAIN/greeting.txt"`},
-		{name: "curl over socks5", mute: true, says: internet.Content,
+		{name: "curl", allowed: `curl -sS "$FILES/greeting.txt"`, says: testenv.Content, refused: `curl -sSv "$OTHER/greeting.txt"`},
+		{name: "curl over plain http", allowed: `curl -sS "$FILES_PLAIN/greeting.txt"`, says: testenv.Content, refused: `curl -sS --fail-with-body "$OTHER_PLAIN/greeting.txt"`},
+		{name: "curl over socks5", mute: true, says: testenv.Content,
 			allowed: `curl -sS --proxy "socks5h://${HTTP_PROXY#http://}" "$FILES/greeting.txt"`,
 			refused: `curl -sS --proxy "socks5h://${HTTP_PROXY#http://}" "$OTHER/greeting.txt"`},
-		{name: "git clone", mute: true, says: internet.Content,
-			allowed: `rm -rf /tmp/clone && git clone -q "$GIT` + internet.Repository + `" /tmp/clone && cat /tmp/clone/README`,
-			refused: `git clone -q "$OTHER` + internet.Repository + `" /tmp/other`},
-		{name: "git clone over plain http", says: internet.Content,
-			allowed: `rm -rf /tmp/plain && git clone -q "$GIT_PLAIN` + internet.Repository + `" /tmp/plain && cat /tmp/plain/README`,
-			refused: `git clone -q "$OTHER_PLAIN` + internet.Repository + `" /tmp/other`},
-		{name: "urllib", allowed: urllib + `"$FILES/greeting.txt"`, says: internet.Content, refused: urllib + `"$OTHER/greeting.txt"`},
-		{name: "urllib over plain http", allowed: urllib + `"$FILES_PLAIN/greeting.txt"`, says: internet.Content, refused: urllib + `"$OTHER_PLAIN/greeting.txt"`},
+		{name: "git clone", mute: true, says: testenv.Content,
+			allowed: `rm -rf /tmp/clone && git clone -q "$GIT` + testenv.Repository + `" /tmp/clone && cat /tmp/clone/README`,
+			refused: `git clone -q "$OTHER` + testenv.Repository + `" /tmp/other`},
+		{name: "git clone over plain http", says: testenv.Content,
+			allowed: `rm -rf /tmp/plain && git clone -q "$GIT_PLAIN` + testenv.Repository + `" /tmp/plain && cat /tmp/plain/README`,
+			refused: `git clone -q "$OTHER_PLAIN` + testenv.Repository + `" /tmp/other`},
+		{name: "urllib", allowed: urllib + `"$FILES/greeting.txt"`, says: testenv.Content, refused: urllib + `"$OTHER/greeting.txt"`},
+		{name: "urllib over plain http", allowed: urllib + `"$FILES_PLAIN/greeting.txt"`, says: testenv.Content, refused: urllib + `"$OTHER_PLAIN/greeting.txt"`},
 	}
 }
 
@@ -55,27 +54,27 @@ func onTheHost() []tool {
 		pip      = `PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_RETRIES=1 PIP_BREAK_SYSTEM_PACKAGES=1 ` + testenv.SystemPython + ` -m pip `
 		npm      = `mkdir -p /tmp/npm && cd /tmp/npm && npm install --no-audit --no-fund --no-update-notifier --fetch-retries=0 `
 		goTool   = `export GOFLAGS=-modcacherw GOTOOLCHAIN=local GOSUMDB=off GOPATH=/tmp/gopath GOCACHE=/tmp/gocache; rm -rf /tmp/mod && mkdir /tmp/mod && cd /tmp/mod && go mod init example && `
-		module   = internet.PackageModule + `@v1.0.0`
-		source   = `"$(go list -m -f '{{.Dir}}' ` + internet.PackageModule + `)"/greeting.go`
+		module   = testenv.PackageModule + `@v1.0.0`
+		source   = `"$(go list -m -f '{{.Dir}}' ` + testenv.PackageModule + `)"/greeting.go`
 		wget     = `wget -nv -t 1 -O - `
 	)
 	return []tool{
-		{name: "wget", allowed: wget + `"$FILES/greeting.txt"`, says: internet.Content, refused: wget + `"$OTHER/greeting.txt"`},
-		{name: "wget over plain http", allowed: wget + `"$FILES_PLAIN/greeting.txt"`, says: internet.Content, refused: wget + `"$OTHER_PLAIN/greeting.txt"`},
-		{name: "requests", allowed: requests + `"$FILES/greeting.txt"`, says: internet.Content, refused: requests + `"$OTHER/greeting.txt"`},
-		{name: "pip install", says: internet.PackageSays,
+		{name: "wget", allowed: wget + `"$FILES/greeting.txt"`, says: testenv.Content, refused: wget + `"$OTHER/greeting.txt"`},
+		{name: "wget over plain http", allowed: wget + `"$FILES_PLAIN/greeting.txt"`, says: testenv.Content, refused: wget + `"$OTHER_PLAIN/greeting.txt"`},
+		{name: "requests", allowed: requests + `"$FILES/greeting.txt"`, says: testenv.Content, refused: requests + `"$OTHER/greeting.txt"`},
+		{name: "pip install", says: testenv.PackageSays,
 			allowed: pip + `install --no-deps --target /tmp/py --index-url "$INDEX/simple" greeting && PYTHONPATH=/tmp/py ` + testenv.SystemPython + ` -c 'import greeting; print(greeting.say())'`,
 			refused: pip + `install --no-deps --target /tmp/no --index-url "$OTHER/simple" greeting`},
 		{name: "pip download", says: "greeting-1.0-py3-none-any.whl",
 			allowed: pip + `download --no-deps -d /tmp/wheels --index-url "$INDEX/simple" greeting && ls /tmp/wheels`,
 			refused: pip + `download --no-deps -d /tmp/wheels --index-url "$OTHER/simple" greeting`},
-		{name: "npm install", says: internet.PackageSays, mute: true,
+		{name: "npm install", says: testenv.PackageSays, mute: true,
 			allowed: npm + `--registry "$REGISTRY/" greeting && node -e 'console.log(require("greeting").say())'`,
 			refused: npm + `--cache /tmp/fresh --registry "$OTHER/" greeting`},
-		{name: "go mod download", says: internet.PackageSays,
-			allowed: goTool + `GOPROXY="$MODULES" go mod edit -require ` + module + ` && GOPROXY="$MODULES" go mod download ` + internet.PackageModule + ` && cat ` + source,
-			refused: goTool + `go clean -modcache && go mod edit -require ` + module + ` && GOPROXY="$OTHER" go mod download ` + internet.PackageModule},
-		{name: "go get", says: internet.PackageSays,
+		{name: "go mod download", says: testenv.PackageSays,
+			allowed: goTool + `GOPROXY="$MODULES" go mod edit -require ` + module + ` && GOPROXY="$MODULES" go mod download ` + testenv.PackageModule + ` && cat ` + source,
+			refused: goTool + `go clean -modcache && go mod edit -require ` + module + ` && GOPROXY="$OTHER" go mod download ` + testenv.PackageModule},
+		{name: "go get", says: testenv.PackageSays,
 			allowed: goTool + `GOPROXY="$MODULES" go get ` + module + ` && cat ` + source,
 			refused: goTool + `go clean -modcache && GOPROXY="$OTHER" go get ` + module},
 	}
@@ -100,7 +99,7 @@ func (s *stage) try(t *testing.T, tt tool) {
 	if !tt.mute && !strings.Contains(got.out, "Blocked by sandbox: "+rule) && !strings.Contains(got.out, "rule: "+rule) {
 		t.Errorf("the other host: its rule is not shown:\n%s", got.out)
 	}
-	s.wantRefused(t, got, internet.Other)
+	s.wantRefused(t, got, testenv.Other)
 	if len(s.recorded(id)) < len(got.refused) {
 		t.Errorf("refused %+v, recorded %+v", got.refused, s.recorded(id))
 	}
@@ -124,10 +123,10 @@ func (s *stage) wantRefused(t *testing.T, got outcome, host string) {
 // untouched checks that the other host was neither reached nor looked up.
 func (s *stage) untouched(t *testing.T) {
 	t.Helper()
-	if n := s.net.Hits(internet.Other); n != 0 {
+	if n := s.net.Hits(testenv.Other); n != 0 {
 		t.Errorf("the other host was reached %d times", n)
 	}
-	if slices.Contains(s.net.Names.Asked(), internet.Other) {
+	if slices.Contains(s.net.Names.Asked(), testenv.Other) {
 		t.Error("the other host was looked up")
 	}
 }
@@ -151,14 +150,14 @@ func (s *stage) nodeFetch(t *testing.T) {
 	const fetch = `node -e 'fetch(process.argv[1]).then(async r => { console.log(r.status, r.statusText, await r.text()); process.exit(r.ok ? 0 : 3) }, e => { console.log(e, e.cause); process.exit(4) })' `
 	if version := s.run(t, "node", "node --version").out; !honoursProxies(version) {
 		t.Logf("node %s reads no proxy variables; fetch must reach nothing", strings.TrimSpace(version))
-		before := s.net.Hits(internet.Files)
-		if got := s.run(t, "node", fetch+`"$FILES/greeting.txt"`); got.code != 4 || s.net.Hits(internet.Files) != before {
+		before := s.net.Hits(testenv.Files)
+		if got := s.run(t, "node", fetch+`"$FILES/greeting.txt"`); got.code != 4 || s.net.Hits(testenv.Files) != before {
 			t.Errorf("exit %d:\n%s", got.code, got.out)
 		}
 		return
 	}
-	s.try(t, tool{name: "node fetch", allowed: fetch + `"$FILES/greeting.txt"`, says: internet.Content, refused: fetch + `"$OTHER/greeting.txt"`, mute: true})
-	s.try(t, tool{name: "node fetch of plain http", allowed: fetch + `"$FILES_PLAIN/greeting.txt"`, says: internet.Content, refused: fetch + `"$OTHER_PLAIN/greeting.txt"`})
+	s.try(t, tool{name: "node fetch", allowed: fetch + `"$FILES/greeting.txt"`, says: testenv.Content, refused: fetch + `"$OTHER/greeting.txt"`, mute: true})
+	s.try(t, tool{name: "node fetch of plain http", allowed: fetch + `"$FILES_PLAIN/greeting.txt"`, says: testenv.Content, refused: fetch + `"$OTHER_PLAIN/greeting.txt"`})
 }
 
 // honoursProxies reports whether a release of node reads NODE_USE_ENV_PROXY:

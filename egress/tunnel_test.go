@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -142,7 +142,7 @@ func TestProtocols(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
 		w := openWithin(t, time.Second, allow(port, "web.test:"+port))
 		var br *bufio.Reader
-		leak.Success(t, func() error { // the tunnel opens within the time for its first bytes
+		testenv.Success(t, func() error { // the tunnel opens within the time for its first bytes
 			conn := w.dial()
 			fmt.Fprintf(conn, "CONNECT web.test:%[1]s HTTP/1.1\r\nHost: web.test:%[1]s\r\n\r\n", port)
 			br = bufio.NewReader(conn)

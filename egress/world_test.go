@@ -17,13 +17,13 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
 // patience bounds every wait of a test.
-const patience = leak.Patience
+const patience = testenv.Patience
 
 // names resolves the names of a test, and counts lookups.
 type names struct {

@@ -16,7 +16,6 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 const testLabel = "dev.bulkhead.sandbox.test"
@@ -294,7 +293,7 @@ func TestEngineSetupCancelled(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	// The engine notices the hang-up on its own time.
-	leak.Until(t, "nothing is left", func() bool { return leftovers(t, c, id) == 0 })
+	testenv.Until(t, "nothing is left", func() bool { return leftovers(t, c, id) == 0 })
 }
 
 func TestEngineErrors(t *testing.T) {

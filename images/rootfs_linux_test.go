@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,7 +68,7 @@ func TestToolIsKilledWithItsChildren(t *testing.T) {
 	if err == nil || child == 0 {
 		t.Fatalf("child %d, %v", child, err)
 	}
-	leak.Until(t, "the child ends", func() bool {
+	testenv.Until(t, "the child ends", func() bool {
 		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
 		zombie := strings.Contains(string(stat), ") Z ") // and waits for the process that adopted it
 		return zombie || syscall.Kill(child, 0) != nil

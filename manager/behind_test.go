@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/sdk"
@@ -49,7 +49,7 @@ func behind(t *testing.T, set *provider.Set) *provider.Set {
 // of sandboxes that are behind a daemon, as it is of those beside it.
 func TestReachBehindDaemon(t *testing.T) {
 	t.Parallel()
-	o := &outward{t: t, net: internet.New(t), who: who("s")}
+	o := &outward{t: t, net: testenv.NewInternet(t), who: who("s")}
 	r := newRig(t)
 	r.change = func(opts *manager.Options) {
 		opts.Providers = behind(t, opts.Providers)
@@ -60,20 +60,20 @@ func TestReachBehindDaemon(t *testing.T) {
 
 	// Around the proxy there is nothing: not an address that no rule names, not
 	// this machine, not a name.
-	trap := internet.NewTrap(t, "127.0.0.1")
-	before := o.net.Hits(internet.Files)
-	for _, url := range []string{"http://127.0.0.9:" + strconv.Itoa(o.net.Port("http")) + "/greeting.txt", "http://" + trap.At() + "/", o.net.URL("http", internet.Files, "/greeting.txt")} {
-		res, err := o.try(o.allowing(internet.Files), "curl -sS --noproxy '*' --max-time 20 '"+url+"'")
+	trap := testenv.NewTrap(t, "127.0.0.1")
+	before := o.net.Hits(testenv.Files)
+	for _, url := range []string{"http://127.0.0.9:" + strconv.Itoa(o.net.Port("http")) + "/greeting.txt", "http://" + trap.At() + "/", o.net.URL("http", testenv.Files, "/greeting.txt")} {
+		res, err := o.try(o.allowing(testenv.Files), "curl -sS --noproxy '*' --max-time 20 '"+url+"'")
 		must(t, err)
 		if res.ExitCode == 0 || len(res.Stdout) > 0 {
 			t.Errorf("%s around the proxy: status %d, %s", url, res.ExitCode, res.Stdout)
 		}
 	}
-	if n := o.net.Hits(internet.Files) - before; n != 0 {
+	if n := o.net.Hits(testenv.Files) - before; n != 0 {
 		t.Errorf("%d requests came around the proxy", n)
 	}
 	// And through it, this machine is not allowed by any name.
-	res, err := o.try(o.allowing(internet.Files), "curl -sS -i --noproxy '' --max-time 20 'http://"+trap.At()+"/'")
+	res, err := o.try(o.allowing(testenv.Files), "curl -sS -i --noproxy '' --max-time 20 'http://"+trap.At()+"/'")
 	must(t, err)
 	if got := string(res.Stdout); !strings.HasPrefix(got, "HTTP/1.1 403 Blocked by sandbox") {
 		t.Errorf("this machine through the proxy: status %d, %s", res.ExitCode, got)
@@ -82,8 +82,8 @@ func TestReachBehindDaemon(t *testing.T) {
 		t.Errorf("nothing came through the proxy: %+v", c)
 	}
 	// Much, and many at once.
-	line := "for i in $(seq 20); do curl -sS --max-time 60 '" + o.net.URL("http", internet.Files, "/zeros?n=1048577") + "' | wc -c & done; wait"
-	res, err = o.try(o.allowing(internet.Files), line)
+	line := "for i in $(seq 20); do curl -sS --max-time 60 '" + o.net.URL("http", testenv.Files, "/zeros?n=1048577") + "' | wc -c & done; wait"
+	res, err = o.try(o.allowing(testenv.Files), line)
 	must(t, err)
 	if got := strings.Fields(string(res.Stdout)); len(got) != 20 || strings.Count(string(res.Stdout), "1048577") != 20 {
 		t.Errorf("20 downloads at once brought %q: %s", got, res.Stderr)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
 // TestClosedFromOutside ends the proxy in the middle of everything: nothing
@@ -111,14 +110,14 @@ func TestClosedWithTheWall(t *testing.T) {
 // still holds that no more requests come than one that was under way.
 func (f *fort) still() {
 	f.t.Helper()
-	before := f.net.Hits(internet.Files)
+	before := f.net.Hits(testenv.Files)
 	for range 100 {
 		info, err := f.rig.engine.Inspect(context.Background(), f.name)
 		if err != nil || info.Status != sandbox.StatusPaused {
 			f.t.Fatalf("%+v, %v", info, err)
 		}
 	}
-	if n := f.net.Hits(internet.Files) - before; n > 1 {
+	if n := f.net.Hits(testenv.Files) - before; n > 1 {
 		f.t.Errorf("%d requests came from a frozen sandbox", n)
 	}
 }

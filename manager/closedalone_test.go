@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -43,7 +42,7 @@ func TestEgressBelongsToItsSandbox(t *testing.T) {
 		p.next(1, "200")
 		f.who.Session = "another"
 		f.reloadNothing()
-		if out := f.inside("curl -sS --max-time 20 -x http://127.0.0.1:" + port + " " + f.net.URL("http", internet.Files, "/greeting.txt") + " 2>&1; true"); !strings.Contains(out, "onnect") || strings.Contains(out, internet.Content) {
+		if out := f.inside("curl -sS --max-time 20 -x http://127.0.0.1:" + port + " " + f.net.URL("http", testenv.Files, "/greeting.txt") + " 2>&1; true"); !strings.Contains(out, "onnect") || strings.Contains(out, testenv.Content) {
 			f.t.Errorf("another sandbox at the port: %s", out)
 		}
 	})
@@ -120,8 +119,8 @@ func (f *fort) hostCannot(port, proxy string) {
 	}
 	testenv.Require(f.t, "root")
 	cmd := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "curl", "-sS", "--max-time", "20",
-		"-x", proxy, f.net.URL("http", internet.Files, "/greeting.txt"))
-	if out, _ := cmd.CombinedOutput(); strings.Contains(string(out), internet.Content) {
+		"-x", proxy, f.net.URL("http", testenv.Files, "/greeting.txt"))
+	if out, _ := cmd.CombinedOutput(); strings.Contains(string(out), testenv.Content) {
 		f.t.Errorf("an ordinary user of the host: %s", out)
 	}
 }
@@ -227,13 +226,13 @@ func TestOthersCredentialsOpenNothing(t *testing.T) {
 		p := f.poll()
 		proxy := f.inside("cat proxy")
 		for _, x := range []string{strings.TrimSpace(proxy), "http://127.0.0.1:" + portOfProxy(f.t, proxy), "http://nobody:wrong@127.0.0.1:" + portOfProxy(f.t, proxy)} {
-			out := f.inside("curl -s -o /dev/null -w '%{http_code} ' -x '" + x + "' " + f.net.URL("http", internet.Files, "/greeting.txt") +
-				"; curl -s -o /dev/null -w '%{http_code}' -x '" + x + "' " + f.net.URL("http", internet.Other, "/greeting.txt"))
+			out := f.inside("curl -s -o /dev/null -w '%{http_code} ' -x '" + x + "' " + f.net.URL("http", testenv.Files, "/greeting.txt") +
+				"; curl -s -o /dev/null -w '%{http_code}' -x '" + x + "' " + f.net.URL("http", testenv.Other, "/greeting.txt"))
 			if out != "200 403" {
 				f.t.Errorf("with the proxy %s: %s", x, out)
 			}
 		}
-		if n := f.net.Hits(internet.Other); n != 0 {
+		if n := f.net.Hits(testenv.Other); n != 0 {
 			f.t.Errorf("%d requests came through", n)
 		}
 		p.next(1, "200")

@@ -26,7 +26,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
 // TestResolverFails takes the resolver away in the ways that happen, and gives
@@ -34,25 +33,25 @@ import (
 func TestResolverFails(t *testing.T) {
 	t.Parallel()
 	for what, tt := range map[string]struct {
-		reply  internet.Reply
+		reply  testenv.Reply
 		status string
 	}{
-		"down":     {internet.Reply{Err: errors.New("connection refused")}, "502"},
-		"SERVFAIL": {internet.Reply{Err: &net.DNSError{Err: "server misbehaving", Name: internet.Files, IsTemporary: true}}, "502"},
-		"NXDOMAIN": {internet.Reply{}, "502"},
-		"hanging":  {internet.Reply{Hang: true}, "504"},
+		"down":     {testenv.Reply{Err: errors.New("connection refused")}, "502"},
+		"SERVFAIL": {testenv.Reply{Err: &net.DNSError{Err: "server misbehaving", Name: testenv.Files, IsTemporary: true}}, "502"},
+		"NXDOMAIN": {testenv.Reply{}, "502"},
+		"hanging":  {testenv.Reply{Hang: true}, "504"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f := newFort(t, "local")
 			p := f.pollTunnels()
-			f.net.Names.Set(internet.Files, tt.reply)
+			f.net.Names.Set(testenv.Files, tt.reply)
 			n := 10
 			if tt.reply.Hang {
 				n = 3
 			}
 			p.refused(n, tt.status)
-			f.net.Names.Set(internet.Files, internet.Reply{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}})
+			f.net.Names.Set(testenv.Files, testenv.Reply{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}})
 			p.next(3, "200")
 		})
 	}
@@ -122,8 +121,8 @@ func TestUpstreamProxyDies(t *testing.T) {
 	var behind *relayProxy
 	var past atomic.Int64
 	f := newFort(t, "local", func(f *fort, _ *statedir.Dir) {
-		for _, name := range []string{internet.Files, held} {
-			f.net.Names.Set(name, internet.Reply{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{1, 2, 3, 4})}})
+		for _, name := range []string{testenv.Files, held} {
+			f.net.Names.Set(name, testenv.Reply{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{1, 2, 3, 4})}})
 		}
 		f.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 			if !to.Addr().IsLoopback() {
@@ -246,7 +245,7 @@ func TestEvidenceOnAFullDisk(t *testing.T) {
 						smallDisk(t, dir)
 					})
 					f.reloadWith(func(s *config.SandboxSettings) {
-						s.Network, s.RequireEvidence = f.allowing(internet.Files, held).Network, &required
+						s.Network, s.RequireEvidence = f.allowing(testenv.Files, held).Network, &required
 					})
 					p := f.poll()
 					fill(t, filepath.Join(dir, "filler"))

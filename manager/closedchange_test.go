@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestSettingsThatTakeAway holds that settings which take something from a
@@ -17,7 +17,7 @@ import (
 func TestSettingsThatTakeAway(t *testing.T) {
 	files := func(f *fort, change func(*config.NetworkSettings)) {
 		f.reloadWith(func(s *config.SandboxSettings) {
-			s.Network = f.allowing(internet.Files, held).Network
+			s.Network = f.allowing(testenv.Files, held).Network
 			change(s.Network)
 		})
 	}
@@ -27,19 +27,19 @@ func TestSettingsThatTakeAway(t *testing.T) {
 		old    string // the same for the one that runs
 		held   bool   // what is under way to another host goes on
 	}{
-		"another host":   {func(f *fort) { f.reload(internet.Other) }, "403", "403", false},
+		"another host":   {func(f *fort) { f.reload(testenv.Other) }, "403", "403", false},
 		"one of two":     {func(f *fort) { f.reload(held) }, "403", "403", true},
-		"the held one":   {func(f *fort) { f.reload(internet.Files) }, "200", "200", false},
+		"the held one":   {func(f *fort) { f.reload(testenv.Files) }, "200", "200", false},
 		"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, "", "000", false},
 		"a denial": {func(f *fort) {
-			files(f, func(n *config.NetworkSettings) { n.DeniedDomains = []string{internet.Files} })
+			files(f, func(n *config.NetworkSettings) { n.DeniedDomains = []string{testenv.Files} })
 		}, "403", "403", true},
 		"a limit": {func(f *fort) {
 			files(f, func(n *config.NetworkSettings) { n.Limits = &config.NetworkLimitSettings{BytesIn: new(config.Size(1))} })
 		}, "429", "000", false},
 		"without a record": {func(f *fort) {
 			f.reloadWith(func(s *config.SandboxSettings) {
-				s.Network, s.RequireEvidence = f.allowing(internet.Files, held).Network, new(true)
+				s.Network, s.RequireEvidence = f.allowing(testenv.Files, held).Network, new(true)
 			})
 		}, "200", "000", false},
 	} {
@@ -50,7 +50,7 @@ func TestSettingsThatTakeAway(t *testing.T) {
 				tt.reload(f)
 				line := `test -z "$HTTP_PROXY"`
 				if tt.status != "" {
-					line = f.get(internet.Files, "/greeting.txt") + " >/dev/null 2>&1; " + f.get(internet.Files, "/greeting.txt") + " | head -1"
+					line = f.get(testenv.Files, "/greeting.txt") + " >/dev/null 2>&1; " + f.get(testenv.Files, "/greeting.txt") + " | head -1"
 				}
 				r, err := f.try(nil, line)
 				must(f.t, err)
@@ -83,14 +83,14 @@ func TestSettingsThatGive(t *testing.T) {
 	onForts(t, func(f *fort) {
 		before := f.load()
 		p := f.poll()
-		f.reload(internet.Files, held, internet.Other)
-		if got := f.fetch(nil, internet.Other, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+		f.reload(testenv.Files, held, testenv.Other)
+		if got := f.fetch(nil, testenv.Other, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") {
 			f.t.Errorf("the next command: %s", got)
 		}
 		p.next(3, "200")
 		// Settings that then take away reach what the first ones left running.
-		f.reload(internet.Other)
-		if got := f.fetch(nil, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 403") {
+		f.reload(testenv.Other)
+		if got := f.fetch(nil, testenv.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 403") {
 			f.t.Errorf("the one after it: %s", got)
 		}
 		p.shut("403")
@@ -112,7 +112,7 @@ func TestFlagsTakeNothingAway(t *testing.T) {
 			f.t.Errorf("%+v", r)
 		}
 		p.next(3, "200")
-		if got := f.fetch(f.allowing(internet.Other), internet.Other, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+		if got := f.fetch(f.allowing(testenv.Other), testenv.Other, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") {
 			f.t.Errorf("what another call's flags open: %s", got)
 		}
 		p.next(3, "200")

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // noOtherWay tries what leads out of a machine with a network, and prints what
@@ -48,14 +48,14 @@ true`
 func TestNoOtherEgress(t *testing.T) {
 	t.Parallel()
 	onForts(t, func(f *fort) {
-		out := f.script(strings.ReplaceAll(noOtherWay, "URL", f.net.URL("http", internet.Files, "/greeting.txt")))
+		out := f.script(strings.ReplaceAll(noOtherWay, "URL", f.net.URL("http", testenv.Files, "/greeting.txt")))
 		if strings.TrimSpace(out) != "" {
 			f.t.Errorf("inside: %s", out)
 		}
 		if asked := f.net.Names.Asked(); len(asked) != 0 {
 			f.t.Errorf("looked up: %q", asked)
 		}
-		if n := f.net.Hits(internet.Files); n != 0 {
+		if n := f.net.Hits(testenv.Files); n != 0 {
 			f.t.Errorf("%d requests came through", n)
 		}
 		f.again()

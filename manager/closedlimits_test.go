@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -41,12 +41,12 @@ func TestNetworkLimitsBite(t *testing.T) {
 					f := newFort(t, kind)
 					f.net.Handle("silent.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 					f.reloadWith(func(s *config.SandboxSettings) {
-						s.Network = f.allowing(internet.Files, internet.Echo, held, "silent.test").Network
+						s.Network = f.allowing(testenv.Files, testenv.Echo, held, "silent.test").Network
 						s.Network.Limits = &tt.limits
 					})
 					line := strings.NewReplacer(
-						"FILES", f.net.URL("http", internet.Files, "/greeting.txt"), "ZEROS", f.net.URL("http", internet.Files, "/zeros?n=1000000"),
-						"HELD", f.net.URL("http", held, "/"), "ECHO", f.net.URL("http", internet.Echo, "/"), "SILENT", f.net.URL("http", "silent.test", "/"),
+						"FILES", f.net.URL("http", testenv.Files, "/greeting.txt"), "ZEROS", f.net.URL("http", testenv.Files, "/zeros?n=1000000"),
+						"HELD", f.net.URL("http", held, "/"), "ECHO", f.net.URL("http", testenv.Echo, "/"), "SILENT", f.net.URL("http", "silent.test", "/"),
 					).Replace(tt.line)
 					r, err := f.try(nil, line)
 					must(t, err)

@@ -24,8 +24,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -65,7 +63,7 @@ func testOf(t *testing.T) string {
 }
 
 func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *fort {
-	f := &fort{kind: kind, outward: &outward{t: t, net: internet.New(t), who: who("s")}}
+	f := &fort{kind: kind, outward: &outward{t: t, net: testenv.NewInternet(t), who: who("s")}}
 	f.net.Handle(held, http.HandlerFunc(f.hold))
 	f.net.Watch(f.see)
 	open := func(opts *manager.Options, state *statedir.Dir) {
@@ -102,7 +100,7 @@ func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *
 // begin makes the sandbox, which may reach the usual host and the one that
 // holds what it answers.
 func (f *fort) begin() {
-	f.reload(internet.Files, held)
+	f.reload(testenv.Files, held)
 	f.lendTo(func(sb sandbox.Sandbox) { f.name = sb.Info().Name })
 }
 
@@ -193,7 +191,7 @@ func (f *fort) pollTunnels() *poller { return f.pollWith("-p -w '%{http_connect}
 
 func (f *fort) pollWith(options string) *poller {
 	f.t.Helper()
-	url := "'" + f.net.URL("http", internet.Files, "/greeting.txt?try=") + "'$i"
+	url := "'" + f.net.URL("http", testenv.Files, "/greeting.txt?try=") + "'$i"
 	line := `echo "$HTTP_PROXY" > proxy; ` + "curl -sN -o /dev/null --max-time 300 '" + f.net.URL("http", held, "/") + `' & i=0
 while [ $i -lt 20000 ]; do i=$((i+1)); curl -s -o /dev/null --max-time 30 ` + options + " " + url + `; done`
 	p, before := &poller{f: f, done: make(chan struct{})}, f.listeners()
@@ -305,7 +303,7 @@ func (f *fort) nothingUnderWay() {
 // within waits for what has to come.
 func (f *fort) within(what string, ok func() bool) {
 	f.t.Helper()
-	leak.Until(f.t, what, ok)
+	testenv.Until(f.t, what, ok)
 }
 
 // A load is what this process has open for ways out.
@@ -350,7 +348,7 @@ func (f *fort) load() (l load) {
 // left holds that nothing is left of a way out beyond what there was before.
 func (f *fort) left(before load) {
 	f.t.Helper()
-	leak.Success(f.t, func() error {
+	testenv.Success(f.t, func() error {
 		if now := f.load(); now.listeners > before.listeners || now.goroutines > before.goroutines {
 			stacks := make([]byte, 1<<20)
 			return fmt.Errorf("left %+v, there was %+v\n%s", now, before, stacks[:runtime.Stack(stacks, true)])
@@ -362,11 +360,11 @@ func (f *fort) left(before load) {
 // again holds that the next command reaches what it may, and nothing else.
 func (f *fort) again() {
 	f.t.Helper()
-	if got := f.fetch(nil, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+	if got := f.fetch(nil, testenv.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") {
 		f.t.Errorf("afterwards: %s", got)
 	}
-	before := f.net.Hits(internet.Other)
-	if got := f.fetch(nil, internet.Other, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 403") || f.net.Hits(internet.Other) != before {
+	before := f.net.Hits(testenv.Other)
+	if got := f.fetch(nil, testenv.Other, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 403") || f.net.Hits(testenv.Other) != before {
 		f.t.Errorf("afterwards, another host: %s", got)
 	}
 }

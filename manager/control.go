@@ -16,8 +16,8 @@ import (
 )
 
 // Control is what operations under grants need beside sandboxes: the
-// revocations, the use of budgets, and the recorder of what happened. Package
-// manager/control makes one on a state folder. Fetch, Browse, Observe and Sweep
+// revocations, the use of budgets, and the recorder of what happened. The function
+// orchestrator.OpenOperations makes one on a state folder. Fetch, Browse, Observe and Sweep
 // may be nil.
 type Control struct {
 	Revocations Revocations

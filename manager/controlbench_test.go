@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 // silent is a witness that keeps nothing.
@@ -35,7 +35,7 @@ func BenchmarkOperation(b *testing.B) {
 	must(b, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	ctl, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", store)}})
+	ctl, err := orchestrator.OpenOperations(orchestrator.OperationsOptions{State: r.state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", store)}})
 	must(b, err)
 	defer ctl.Close()
 	quiet := ctl.Control

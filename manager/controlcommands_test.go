@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -148,7 +148,7 @@ func TestContentsAreNotOnRecord(t *testing.T) {
 	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		const secret = "0perate-c4n4ry"
-		get := c.net.URL("http", internet.Files, "/greeting.txt")
+		get := c.net.URL("http", testenv.Files, "/greeting.txt")
 		for _, do := range []grant.Operation{
 			{Kind: grant.OpFsWrite, Path: "/workspace/a", Data: []byte(secret)},
 			{Kind: grant.OpFsRead, Path: "/workspace/a"},
@@ -159,7 +159,7 @@ func TestContentsAreNotOnRecord(t *testing.T) {
 			{Kind: grant.OpProcExec, Tool: "sh", Args: []string{secret + "\x00"}},
 			{Kind: grant.OpNetHTTP, Method: "GET", URL: get + "?q=" + secret, Header: map[string]string{"X-Test": secret}},
 			{Kind: grant.OpNetHTTP, Method: "POST", URL: get + "?q=" + secret, Data: []byte(secret)},
-			{Kind: grant.OpNetHTTP, Method: "GET", URL: "http://u:" + secret + "@" + internet.Files + "/"},
+			{Kind: grant.OpNetHTTP, Method: "GET", URL: "http://u:" + secret + "@" + testenv.Files + "/"},
 			{Kind: grant.OpNetHTTP, Method: "GET", URL: get + "/%zz" + secret},
 			{Kind: grant.OpBrowserNav, URL: get + "?q=" + secret},
 			{Kind: grant.OpBrowserType, Selector: "input", Text: secret},
@@ -186,7 +186,7 @@ func TestContentsAreNotOnRecord(t *testing.T) {
 // typed types a text into a page, and reads it from there.
 func (c *controlled) typed(text string) {
 	c.t.Helper()
-	c.net.Handle(internet.Files, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c.net.Handle(testenv.Files, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		io.WriteString(w, `<input><p></p><script>document.querySelector("input").oninput = e => document.querySelector("p").textContent = "typed " + e.target.value</script>`)
 	}))
@@ -196,7 +196,7 @@ func (c *controlled) typed(text string) {
 	op.Manifest.Capabilities = append(op.Manifest.Capabilities, page)
 	var done manager.Performed
 	for _, do := range []grant.Operation{
-		{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/form?q="+text)}, {Kind: grant.OpBrowserType, Selector: "input", Text: text}, {Kind: grant.OpBrowserExtract},
+		{Kind: grant.OpBrowserNav, URL: c.net.URL("http", testenv.Files, "/form?q="+text)}, {Kind: grant.OpBrowserType, Selector: "input", Text: text}, {Kind: grant.OpBrowserExtract},
 	} {
 		op.Do = do
 		var err error

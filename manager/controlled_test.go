@@ -20,16 +20,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 // A controlled rig is a manager that carries out operations under grants.
 type controlled struct {
 	*outward
-	ctl    *control.Control
+	ctl    *orchestrator.Control
 	desk   *display.Display
 	wall   string
 	serial int
@@ -43,7 +41,7 @@ const tenant = "acme"
 func (c *controlled) settingsFor(extra string) string {
 	return fmt.Sprintf(`{"agents": {"defaults": {"sandbox": {"provider": %q, "tools": {"alsoAllow": ["reporter"]},
 		"browser": {"enabled": true, "autoStartTimeout": "60s"},
-		"network": {"allowedDomains": [%q, %q]}%s}}}}`, c.wall, c.net.Allowed(internet.Files)[0], c.net.Allowed(internet.Files)[1], extra)
+		"network": {"allowedDomains": [%q, %q]}%s}}}}`, c.wall, c.net.Allowed(testenv.Files)[0], c.net.Allowed(testenv.Files)[1], extra)
 }
 
 // onControlled runs a test on both kinds of walls. extra is more of the
@@ -62,7 +60,7 @@ func onControlled(t *testing.T, extra string, test func(*controlled), more ...fu
 		}
 	}
 	t.Run("docker", func(t *testing.T) {
-		c := &controlled{outward: &outward{t: t, net: internet.New(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "docker"}
+		c := &controlled{outward: &outward{t: t, net: testenv.NewInternet(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "docker"}
 		r := newRig(t)
 		r.change = func(opts *manager.Options) { prepare(c)(opts, r.state) }
 		c.again = func() { c.Manager = r.manager("") }
@@ -71,7 +69,7 @@ func onControlled(t *testing.T, extra string, test func(*controlled), more ...fu
 		test(c)
 	})
 	t.Run("local", func(t *testing.T) {
-		c := &controlled{outward: &outward{t: t, net: internet.New(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
+		c := &controlled{outward: &outward{t: t, net: testenv.NewInternet(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
 		c.Manager = newWalled(t, prepare(c)).Manager
 		c.browsers()
 		test(c)
@@ -83,10 +81,10 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	log := logrus.New()
 	log.SetOutput(&c.log)
 	var err error
-	c.ctl, err = control.Open(control.Options{
+	c.ctl, err = orchestrator.OpenOperations(orchestrator.OperationsOptions{
 		State: state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", c.evidence)},
-		Fetch: control.Fetch(c.net.Authority.Pool), Browse: control.Browse(func() (*display.Display, error) { return c.desk, nil }),
-		Wait: leak.Patience, // nothing is lost because operations overtake who writes
+		Fetch: orchestrator.Fetch(c.net.Authority.Pool), Browse: orchestrator.Browse(func() (*display.Display, error) { return c.desk, nil }),
+		Wait: testenv.Patience, // nothing is lost because operations overtake who writes
 	})
 	must(c.t, err)
 	c.t.Cleanup(func() { c.ctl.Close() })
@@ -106,7 +104,7 @@ func (c *controlled) everything() []grant.Capability {
 	return []grant.Capability{
 		{Kind: grant.FSRead, Path: "/workspace"}, {Kind: grant.FSList, Path: "/workspace"}, {Kind: grant.FSWrite, Path: "/workspace"},
 		{Kind: grant.FSWrite, Path: "/tmp"}, {Kind: grant.FSRead, Path: "/tmp"},
-		{Kind: grant.NetHTTP, Host: internet.Files, Scheme: "http", Port: c.net.Port("http"), Methods: []string{"GET"}},
+		{Kind: grant.NetHTTP, Host: testenv.Files, Scheme: "http", Port: c.net.Port("http"), Methods: []string{"GET"}},
 		{Kind: grant.Browser, Actions: []string{"open", "screenshot", "extract"}},
 		{Kind: grant.Process, Tool: "echo"}, {Kind: grant.Process, Tool: "sleep"}, {Kind: grant.Process, Tool: "yes"},
 		{Kind: grant.Temp, Bytes: 1 << 20},
@@ -170,8 +168,8 @@ func (c *controlled) each() []grant.Operation {
 		{Kind: grant.OpFsWrite, Path: "/workspace/report.txt", Data: []byte("text"), Overwrite: true},
 		{Kind: grant.OpFsRead, Path: "/workspace/report.txt"},
 		{Kind: grant.OpFsList, Path: "/workspace"},
-		{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")},
-		{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/greeting.txt")},
+		{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", testenv.Files, "/greeting.txt")},
+		{Kind: grant.OpBrowserNav, URL: c.net.URL("http", testenv.Files, "/greeting.txt")},
 		{Kind: grant.OpBrowserScreenshot},
 		{Kind: grant.OpProcExec, Tool: "echo", Args: []string{"a", "b"}},
 		{Kind: grant.OpTmpAlloc, Bytes: 64 << 10},
@@ -270,7 +268,7 @@ func TestBrowserOperations(t *testing.T) {
 		if c.wall != "docker" {
 			return // browsers live in containers
 		}
-		op := c.operation(grant.Operation{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/greeting.txt")})
+		op := c.operation(grant.Operation{Kind: grant.OpBrowserNav, URL: c.net.URL("http", testenv.Files, "/greeting.txt")})
 		op.Keep = 1 << 20
 		for _, do := range []grant.Operation{op.Do, {Kind: grant.OpBrowserScreenshot}, {Kind: grant.OpBrowserExtract}} {
 			op.Do = do
@@ -285,7 +283,7 @@ func TestBrowserOperations(t *testing.T) {
 					c.t.Errorf("no picture: %.20q", done.Output.Data)
 				}
 			case grant.OpBrowserExtract:
-				if !strings.Contains(string(done.Output.Data), strings.TrimSpace(internet.Content)) {
+				if !strings.Contains(string(done.Output.Data), strings.TrimSpace(testenv.Content)) {
 					c.t.Errorf("the text is %q", done.Output.Data)
 				}
 			}

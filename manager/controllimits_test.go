@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
@@ -18,7 +18,7 @@ import (
 func TestProfileSettings(t *testing.T) {
 	t.Parallel()
 	get := func(c *controlled) grant.Operation {
-		return grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")}
+		return grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", testenv.Files, "/greeting.txt")}
 	}
 	write := func(path, text string) func(*controlled) grant.Operation {
 		return func(*controlled) grant.Operation {

@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -35,7 +34,7 @@ func TestSettingsReachTheNextOperation(t *testing.T) {
 			do    grant.Operation
 			code  sandbox.Code
 		}{
-			{"a host", strings.Replace(all, `"`+internet.Files+`"`, `"elsewhere.test"`, 1), grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")}, sandbox.CodeCapabilityBlocked},
+			{"a host", strings.Replace(all, `"`+testenv.Files+`"`, `"elsewhere.test"`, 1), grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", testenv.Files, "/greeting.txt")}, sandbox.CodeCapabilityBlocked},
 			{"a path", c.settingsFor(`, "filesystem": {"denyRead": ["/workspace/report.txt"]}`), read, sandbox.CodeCapabilityBlocked},
 			{"a tool", strings.Replace(all, `"alsoAllow": ["reporter"]`, `"deny": ["reporter"]`, 1), read, sandbox.CodeDenyTool},
 			{"a program", c.settingsFor(`, "commands": {"block": ["echo a:*"]}`), grant.Operation{Kind: grant.OpProcExec, Tool: "echo", Args: []string{"a"}}, sandbox.CodeDenyTool},
@@ -56,7 +55,7 @@ func TestSettingsReachTheNextOperation(t *testing.T) {
 			}
 		}
 		c.t.Logf("from the write to the refusal it took %v at most (100ms at rest)", slowest.Round(time.Microsecond))
-		if slowest > leak.Patience {
+		if slowest > testenv.Patience {
 			c.t.Error("that is too long")
 		}
 		write("{") // the last good ones go on

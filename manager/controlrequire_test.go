@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -54,12 +54,12 @@ func TestNothingRunsThatIsNotOnRecord(t *testing.T) {
 	onControlled(t, `, "requireEvidence": true`, func(c *controlled) {
 		write := grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/a", Data: []byte("a")}
 		must(c.t, second(c.operate(c.operation(write))))
-		hits := c.net.Hits(internet.Files)
+		hits := c.net.Hits(testenv.Files)
 		f.fails.Store(true)
 		for _, do := range []grant.Operation{
 			{Kind: grant.OpFsWrite, Path: "/workspace/b", Data: []byte("b")},
 			{Kind: grant.OpProcExec, Tool: "sh", Args: []string{"-c", "touch /workspace/b"}},
-			{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")},
+			{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", testenv.Files, "/greeting.txt")},
 			{Kind: grant.OpTmpAlloc, Bytes: 4096},
 		} {
 			op := c.shell("true")
@@ -80,8 +80,8 @@ func TestNothingRunsThatIsNotOnRecord(t *testing.T) {
 		f.fails.Store(false)
 		done, err := c.operate(c.shell("ls /workspace"))
 		must(c.t, err)
-		if got := strings.TrimSpace(string(done.Output.Data)); got != "a" || c.net.Hits(internet.Files) != hits {
-			c.t.Errorf("something was carried out: %q, %d requests", got, c.net.Hits(internet.Files)-hits)
+		if got := strings.TrimSpace(string(done.Output.Data)); got != "a" || c.net.Hits(testenv.Files) != hits {
+			c.t.Errorf("something was carried out: %q, %d requests", got, c.net.Hits(testenv.Files)-hits)
 		}
 		must(c.t, c.ctl.Recorder.Close())
 		c.verified()

@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -24,7 +24,7 @@ func newControlledFake(t *testing.T, programs map[string]fake.Program, settings 
 	t.Helper()
 	g := newGuarded(t, sandbox.Deny)
 	g.wall = fake.New(fake.Options{Name: "local", Rules: rulesOf, Programs: programs})
-	c := &controlled{outward: &outward{t: t, burst: 1 << 20, net: internet.New(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
+	c := &controlled{outward: &outward{t: t, burst: 1 << 20, net: testenv.NewInternet(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
 	g.change = func(o *manager.Options) {
 		c.open(o, g.state)
 		c.control(o, g.state)
@@ -42,13 +42,13 @@ func newControlledFake(t *testing.T, programs map[string]fake.Program, settings 
 
 // witnessed is the Control of another start of the program on the state folder of c,
 // which goes on; its evidence goes through the sinks that wrap makes.
-func (c *controlled) witnessed(wrap func(recorder.Keeper) recorder.Sink) *control.Control {
+func (c *controlled) witnessed(wrap func(recorder.Keeper) recorder.Sink) *orchestrator.Control {
 	c.t.Helper()
 	log := logrus.New()
 	log.SetOutput(&c.log)
-	ctl, err := control.Open(control.Options{
+	ctl, err := orchestrator.OpenOperations(orchestrator.OperationsOptions{
 		State: c.state, Log: log, Sinks: []recorder.Sink{wrap(recorder.NewFile("file", c.evidence))},
-		Fetch: control.Fetch(c.net.Authority.Pool),
+		Fetch: orchestrator.Fetch(c.net.Authority.Pool),
 	})
 	must(c.t, err)
 	c.t.Cleanup(func() { ctl.Close() })

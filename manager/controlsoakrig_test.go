@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -44,11 +44,11 @@ func (b *babbler) path() string {
 }
 
 func (b *babbler) url() string {
-	ok := b.c.net.URL("http", internet.Files, "/greeting.txt")
-	return pick(b, ok, ok, ok+"?q="+someContent, ok+"#"+someContent, "", "/", "http://", "://"+someName, "http://"+someName+".test/?"+someContent, "https://"+internet.Files, "ftp://"+internet.Files,
-		"http://u:"+someContent+"@"+internet.Files+"/", "http://127.0.0.1/"+someContent, "http://[::1"+someName, "http://"+internet.Files+":99999/", "http://"+strings.Repeat(someName, 300), "http://"+someName+"\x00/", "javascript:"+someContent,
-		"data:text/plain,"+someContent, "http://"+internet.Other+"/"+someContent, "file:///"+someName, "http://%zz"+someContent, ok+"/%zz"+someContent, "http://xn--a"+someName+"/", "http://0x7f.1/", ok+"\r\n"+someContent,
-		b.c.net.URL("http", internet.Redirect, "/?to=http%3A%2F%2F"+someName+".test%2F"+someContent))
+	ok := b.c.net.URL("http", testenv.Files, "/greeting.txt")
+	return pick(b, ok, ok, ok+"?q="+someContent, ok+"#"+someContent, "", "/", "http://", "://"+someName, "http://"+someName+".test/?"+someContent, "https://"+testenv.Files, "ftp://"+testenv.Files,
+		"http://u:"+someContent+"@"+testenv.Files+"/", "http://127.0.0.1/"+someContent, "http://[::1"+someName, "http://"+testenv.Files+":99999/", "http://"+strings.Repeat(someName, 300), "http://"+someName+"\x00/", "javascript:"+someContent,
+		"data:text/plain,"+someContent, "http://"+testenv.Other+"/"+someContent, "file:///"+someName, "http://%zz"+someContent, ok+"/%zz"+someContent, "http://xn--a"+someName+"/", "http://0x7f.1/", ok+"\r\n"+someContent,
+		b.c.net.URL("http", testenv.Redirect, "/?to=http%3A%2F%2F"+someName+".test%2F"+someContent))
 }
 
 func (b *babbler) number() int64 {
@@ -114,7 +114,7 @@ func (b *babbler) do() grant.Operation {
 // capability is any capability, malformed ones too.
 func (b *babbler) capability() grant.Capability {
 	return grant.Capability{Kind: pick(b, grant.FSRead, grant.FSWrite, grant.NetHTTP, grant.Process, grant.Temp, grant.GPU, "", grant.Kind(someName)), Path: pick(b, "", "", "/workspace", b.path()),
-		Host: pick(b, "", "", "*", internet.Files, "*."+someName, "[", "http://"+someName), Port: int(pick(b, 0, 0, 80, -1, 70000)), Methods: pick(b, nil, nil, []string{"GET"}, []string{"*"}, []string{""}),
+		Host: pick(b, "", "", "*", testenv.Files, "*."+someName, "[", "http://"+someName), Port: int(pick(b, 0, 0, 80, -1, 70000)), Methods: pick(b, nil, nil, []string{"GET"}, []string{"*"}, []string{""}),
 		Actions: pick(b, nil, nil, []string{"open"}, []string{someName}), Tool: pick(b, "", "", "echo", someName, "/x"), Bytes: pick(b, int64(0), b.number())}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -217,7 +217,7 @@ func TestProgramsAreStopped(t *testing.T) {
 // path was asked for.
 func (c *controlled) hang() (asked func(path string) bool) {
 	var paths sync.Map
-	c.net.Handle(internet.Files, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c.net.Handle(testenv.Files, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		paths.Store(r.URL.Path, nil)
 		w.Header().Set("Content-Type", "text/plain")
 		w.Write([]byte("."))
@@ -235,7 +235,7 @@ func TestRequestsAreStopped(t *testing.T) {
 	t.Parallel()
 	onControlled(t, "", func(c *controlled) {
 		if c.wall == "docker" { // makes the browser
-			_, err := c.operate(c.operation(grant.Operation{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/greeting.txt")}))
+			_, err := c.operate(c.operation(grant.Operation{Kind: grant.OpBrowserNav, URL: c.net.URL("http", testenv.Files, "/greeting.txt")}))
 			must(c.t, err)
 		}
 		asked := c.hang()
@@ -253,7 +253,7 @@ func TestRequestsAreStopped(t *testing.T) {
 				for len(took) < 2 {
 					c.serial++
 					path := fmt.Sprintf("/hangs-%d", c.serial) // a request of the one before may come late
-					do.URL = c.net.URL("http", internet.Files, path)
+					do.URL = c.net.URL("http", testenv.Files, path)
 					done, d := c.stopped(by, c.operation(do), func() bool { return asked(path) })
 					if c.failed(by, done, grant.EffectNetwork, &after) {
 						took = append(took, d)
@@ -275,7 +275,7 @@ func TestStoppedWhileItIsMade(t *testing.T) {
 	onControlled(t, "", func(c *controlled) {
 		for i, do := range []grant.Operation{
 			{Kind: grant.OpFsList, Path: "/workspace"}, {Kind: grant.OpProcExec, Tool: "sh", Args: []string{"-c", "sleep 1000"}},
-			{Kind: grant.OpBrowserNav, URL: c.net.URL("http", internet.Files, "/greeting.txt")},
+			{Kind: grant.OpBrowserNav, URL: c.net.URL("http", testenv.Files, "/greeting.txt")},
 		} {
 			if do.Kind == grant.OpBrowserNav && c.wall == "local" {
 				continue // browsers live in containers

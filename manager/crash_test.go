@@ -13,7 +13,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
@@ -241,7 +240,7 @@ func TestTwoProcesses(t *testing.T) {
 // waitFor asks until there is an answer.
 func waitFor[T any](t testing.TB, ask func() *T) (answer *T) {
 	t.Helper()
-	leak.Until(t, "an answer", func() bool {
+	testenv.Until(t, "an answer", func() bool {
 		answer = ask()
 		return answer != nil
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 // childWork names the file with the operations that a child carries out, over
@@ -36,7 +36,7 @@ func childOperates() {
 	must(r.t, err)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	ctl, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", store)}})
+	ctl, err := orchestrator.OpenOperations(orchestrator.OperationsOptions{State: r.state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", store)}})
 	must(r.t, err)
 	r.change = func(o *manager.Options) { o.Control = func() (*manager.Control, error) { return &ctl.Control, nil } }
 	m := r.manager(os.Getenv(childSet))

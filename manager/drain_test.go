@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -24,7 +23,7 @@ func TestFrozenIsNotWaitedFor(t *testing.T) {
 		t.Run(map[bool]string{true: "no network", false: "way out"}[rules == ""], func(t *testing.T) {
 			r := newRig(t)
 			if rules != "" {
-				net := internet.New(t)
+				net := testenv.NewInternet(t)
 				r.change = func(opts *manager.Options) { (&outward{t: t, net: net}).open(opts, r.state) }
 			}
 			shell, program := leftFrozen(r, settings(rules))
@@ -62,7 +61,7 @@ func leftFrozen(r *rig, text string) (shell, program time.Duration) {
 		t.Errorf("the sandbox is %s", got.Status)
 	}
 	next := r.manager(text)
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		out, o := mustRun(t, next, "s", `for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline; echo; done 2>/dev/null | grep '^sleep 7541' || true`)
 		if o.Created {
 			t.Fatal("the sandbox is another one")

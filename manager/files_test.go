@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -152,7 +152,7 @@ func TestExplainTellsTheFileTransport(t *testing.T) {
 		t.Errorf("before there is one: %+v, %s", e.Files, e.Status)
 	}
 	_, o := mustRun(t, m, "a", "true")
-	leak.Success(t, func() error { // the report may lack it while the guest takes long to answer
+	testenv.Success(t, func() error { // the report may lack it while the guest takes long to answer
 		if e := explain(); e.Files.Transport != "guest" && e.Files.Transport != "script" || !e.Files.Durable {
 			return fmt.Errorf("while it runs: %+v", e.Files)
 		}

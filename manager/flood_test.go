@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -65,7 +65,7 @@ func TestFloodOfGrants(t *testing.T) {
 func TestSpentCall(t *testing.T) {
 	t.Parallel()
 	c, _ := onLocal(t, `, "budgets": {"tenant": {"calls": 1}}`)
-	op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
+	op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", testenv.Files, "/greeting.txt")})
 	w := &counting{Recorder: c.ctl.Control.Recorder}
 	c.ctl.Control.Recorder = w
 	if _, err := c.operate(op); err != nil {

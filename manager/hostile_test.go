@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
@@ -26,7 +25,7 @@ import (
 // folder.
 func onLocal(t *testing.T, extra string) (*controlled, *statedir.Dir) {
 	t.Helper()
-	c := &controlled{outward: &outward{t: t, net: internet.New(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
+	c := &controlled{outward: &outward{t: t, net: testenv.NewInternet(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
 	var kept *statedir.Dir
 	c.Manager = newWalled(t, func(opts *manager.Options, state *statedir.Dir) {
 		kept = state
@@ -181,7 +180,7 @@ func TestEndedCall(t *testing.T) {
 		done, err := c.operate(op)
 		ended <- end{done, err}
 	}()
-	leak.Until(t, "the call runs", func() bool { return manager.Running(c.Manager, tenant, op.Grant.ID) > 0 })
+	testenv.Until(t, "the call runs", func() bool { return manager.Running(c.Manager, tenant, op.Grant.ID) > 0 })
 	must(t, c.EndCall(tenant, op.Grant.ID))
 	if e := <-ended; e.done.Code != sandbox.CodePermissionDeny || time.Since(start) > 50*time.Second {
 		t.Errorf("after %s: %v (%+v)", time.Since(start), e.err, e.done)
@@ -221,7 +220,7 @@ func TestPanickingOperation(t *testing.T) {
 func TestBudgetsOfNow(t *testing.T) {
 	t.Parallel()
 	c, _ := onLocal(t, "")
-	op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
+	op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", testenv.Files, "/greeting.txt")})
 	if _, err := c.operate(op); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +238,7 @@ func TestBudgetsOfNobody(t *testing.T) {
 	t.Parallel()
 	for _, bound := range []string{"agent", "session"} {
 		c, _ := onLocal(t, `, "budgets": {"`+bound+`": {"calls": 0}}`)
-		op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", internet.Files, "/greeting.txt")})
+		op := c.operation(grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: c.net.URL("http", testenv.Files, "/greeting.txt")})
 		op.Grant.Agent, op.Grant.Session = "", ""
 		c.refused("beyond the budget of the "+bound, op, sandbox.CodeBudgetExceeded)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -65,7 +65,7 @@ func TestJavaOptionsOfTheImage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	tag := r.imageWith("ENV JAVA_TOOL_OPTIONS=-Xmx1g NO_PROXY=.corp.test HTTP_PROXY=http://proxy.corp.test")
-	o := &outward{t: t, net: internet.New(t), who: who("s")}
+	o := &outward{t: t, net: testenv.NewInternet(t), who: who("s")}
 	r.change = func(opts *manager.Options) { o.open(opts, r.state) }
 	o.Manager = r.manager(`{"agents": {"defaults": {"sandbox": {"docker": {"image": "` + tag + `"}}}}}`)
 	const line = `echo "$JAVA_TOOL_OPTIONS"; echo "$NO_PROXY"; echo "$HTTP_PROXY"`

@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -129,7 +128,7 @@ func (w *walled) kill(sb sandbox.Sandbox) {
 	}
 	must(w.t, syscall.Kill(pid, syscall.SIGKILL))
 	pinger := sb.(interface{ Ping(context.Context) error })
-	leak.Until(w.t, "the wall dies", func() bool { return pinger.Ping(context.Background()) != nil })
+	testenv.Until(w.t, "the wall dies", func() bool { return pinger.Ping(context.Background()) != nil })
 }
 
 // said runs a line of a shell.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestNamesInside holds that the name of a host with a tcp:// rule resolves
@@ -40,7 +40,7 @@ func TestNamesInside(t *testing.T) {
 		}
 		db, cache := serve("from db"), serve("from cache")
 		for _, name := range []string{"db.example", "cache.example"} {
-			o.net.Names.Set(name, internet.Reply{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
+			o.net.Names.Set(name, testenv.Reply{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
 		}
 		rules := func(list ...string) *config.SandboxSettings {
 			return &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: append(list, "tcp://127.0.0.1:1-65535")}}

@@ -24,9 +24,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
 // An outward rig is a manager whose sandboxes may reach the hosts of the
@@ -35,7 +35,7 @@ type outward struct {
 	burst int // of the evidence; 0 is the usual
 	*manager.Manager
 	t          *testing.T
-	net        *internet.Internet
+	net        *testenv.Internet
 	state      *statedir.Dir
 	evidence   *evidence.Store
 	violations *violation.Store
@@ -54,14 +54,14 @@ type outward struct {
 // onWalls runs a test on both kinds of walls.
 func onWalls(t *testing.T, test func(*outward)) {
 	t.Run("docker", func(t *testing.T) {
-		o := &outward{t: t, net: internet.New(t), who: who("s")}
+		o := &outward{t: t, net: testenv.NewInternet(t), who: who("s")}
 		r := newRig(t)
 		r.change = func(opts *manager.Options) { o.open(opts, r.state) }
 		o.Manager = r.manager("")
 		test(o)
 	})
 	t.Run("local", func(t *testing.T) {
-		o := &outward{t: t, net: internet.New(t), who: config.Who{Agent: "main", Session: "s"}}
+		o := &outward{t: t, net: testenv.NewInternet(t), who: config.Who{Agent: "main", Session: "s"}}
 		o.Manager = newWalled(t, o.open).Manager
 		test(o)
 	})
@@ -90,7 +90,7 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 		o.violations.Close()
 	})
 	opts.Control = sync.OnceValues(func() (*manager.Control, error) {
-		c, err := control.Open(control.Options{State: state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("evidence", o.evidence)}})
+		c, err := orchestrator.OpenOperations(orchestrator.OperationsOptions{State: state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("evidence", o.evidence)}})
 		if err != nil {
 			return nil, err
 		}

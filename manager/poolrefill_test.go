@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
@@ -69,7 +69,7 @@ func TestRefillIsDueAtOnce(t *testing.T) {
 		if _, o := mustRun(t, m, fmt.Sprint("s", i), "true"); !o.Claimed {
 			t.Fatalf("%d: %+v, %+v", i, o, o.Miss)
 		}
-		leak.Until(t, "a full pool", func() bool {
+		testenv.Until(t, "a full pool", func() bool {
 			e, err := keeper.Explain(context.Background(), who("next"), nil, manager.Questions{})
 			return err == nil && e.Pool.Ready == 1
 		})
@@ -159,7 +159,7 @@ func TestDemandRaisesThePool(t *testing.T) {
 		if _, o := mustRun(t, m, fmt.Sprint("s", i), "true"); o.Claimed != (i > 0) || i == 0 && (o.Miss == nil || o.Miss.Reason != "empty" || o.Miss.MadeMS <= 0) {
 			t.Errorf("%d: %+v, %+v", i, o, o.Miss)
 		}
-		leak.Until(t, "what was claimed is on record", func() bool {
+		testenv.Until(t, "what was claimed is on record", func() bool {
 			s, err := m.PoolStatus(context.Background())
 			must(t, err)
 			return len(s.Claims) == i+1

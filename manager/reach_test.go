@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -30,23 +30,23 @@ func TestReach(t *testing.T) {
 
 // reaches holds it of one wall.
 func reaches(o *outward) {
-	allowed := o.allowing(internet.Files)
-	if got := o.fetch(allowed, internet.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") || !strings.HasSuffix(got, internet.Content) {
+	allowed := o.allowing(testenv.Files)
+	if got := o.fetch(allowed, testenv.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") || !strings.HasSuffix(got, testenv.Content) {
 		o.t.Errorf("allowed: %s", got)
 	}
-	got := o.fetch(allowed, internet.Other, "/greeting.txt")
-	if !strings.HasPrefix(got, "HTTP/1.1 403 Blocked by sandbox: network.allowedDomains") || strings.Contains(got, internet.Content) {
+	got := o.fetch(allowed, testenv.Other, "/greeting.txt")
+	if !strings.HasPrefix(got, "HTTP/1.1 403 Blocked by sandbox: network.allowedDomains") || strings.Contains(got, testenv.Content) {
 		o.t.Errorf("not allowed: %s", got)
 	}
-	if n := o.net.Hits(internet.Other); n > 0 {
+	if n := o.net.Hits(testenv.Other); n > 0 {
 		o.t.Errorf("%d requests came through", n)
 	}
-	if slices.ContainsFunc(o.net.Names.Asked(), func(name string) bool { return strings.HasPrefix(name, internet.Other) }) {
+	if slices.ContainsFunc(o.net.Names.Asked(), func(name string) bool { return strings.HasPrefix(name, testenv.Other) }) {
 		o.t.Error("a name was looked up that is not allowed")
 	}
 	want := []string{
-		"allow " + o.net.At("http", internet.Files) + " network.allowedDomains[0]: " + internet.Files,
-		"deny " + o.net.At("http", internet.Other) + " network.allowedDomains",
+		"allow " + o.net.At("http", testenv.Files) + " network.allowedDomains[0]: " + testenv.Files,
+		"deny " + o.net.At("http", testenv.Other) + " network.allowedDomains",
 	}
 	if d := o.decisions(); !slices.Equal(slices.Sorted(slices.Values(d)), want) {
 		o.t.Errorf("on record: %q", d)
@@ -58,14 +58,14 @@ func reaches(o *outward) {
 func TestBlockedByEgress(t *testing.T) {
 	t.Parallel()
 	onWalls(t, func(o *outward) {
-		r, err := o.try(o.allowing(internet.Files), o.get(internet.Other, "/"))
+		r, err := o.try(o.allowing(testenv.Files), o.get(testenv.Other, "/"))
 		must(o.t, err)
-		if r.Blocked || len(r.Violations) != 1 || r.Violations[0].Resource != o.net.At("http", internet.Other) {
+		if r.Blocked || len(r.Violations) != 1 || r.Violations[0].Resource != o.net.At("http", testenv.Other) {
 			o.t.Errorf("a command that succeeds: %+v", r)
 		}
-		r, err = o.try(o.allowing(internet.Files), o.get(internet.Other, "/")+"; exit 7")
+		r, err = o.try(o.allowing(testenv.Files), o.get(testenv.Other, "/")+"; exit 7")
 		must(o.t, err)
-		if !r.Blocked || r.BlockedResource != o.net.At("http", internet.Other) || !strings.Contains(r.BlockedReason, "network.allowedDomains") {
+		if !r.Blocked || r.BlockedResource != o.net.At("http", testenv.Other) || !strings.Contains(r.BlockedReason, "network.allowedDomains") {
 			o.t.Errorf("a command that fails: %+v", r)
 		}
 	})
@@ -82,12 +82,12 @@ func TestRulesAreLive(t *testing.T) {
 		if r.ExitCode != 0 {
 			o.t.Fatalf("without rules there is a proxy: %+v", r)
 		}
-		if got := o.fetch(o.allowing(internet.Files), internet.Files, "/greeting.txt"); !strings.Contains(got, " 200 ") {
+		if got := o.fetch(o.allowing(testenv.Files), testenv.Files, "/greeting.txt"); !strings.Contains(got, " 200 ") {
 			o.t.Fatal(got)
 		}
 		started, ended := make(chan struct{}), make(chan string, 1)
 		go func() { // has its rules for as long as it runs
-			r, err := o.try(o.allowing(internet.Files), "until test -e /tmp/go; do sleep 0.05; done; "+o.get(internet.Files, "/greeting.txt")+"; "+o.get(internet.Other, "/"), func(r *manager.Request) {
+			r, err := o.try(o.allowing(testenv.Files), "until test -e /tmp/go; do sleep 0.05; done; "+o.get(testenv.Files, "/greeting.txt")+"; "+o.get(testenv.Other, "/"), func(r *manager.Request) {
 				r.Started = func(sandbox.Process) { close(started) }
 			})
 			if err != nil {
@@ -97,12 +97,12 @@ func TestRulesAreLive(t *testing.T) {
 			ended <- string(r.Stdout)
 		}()
 		<-started
-		if got := o.fetch(o.allowing(internet.Other), internet.Other, "/greeting.txt"); !strings.Contains(got, " 200 ") {
+		if got := o.fetch(o.allowing(testenv.Other), testenv.Other, "/greeting.txt"); !strings.Contains(got, " 200 ") {
 			o.t.Errorf("a host more: %s", got)
 		}
-		secret := o.allowing(internet.Echo)
-		secret.Network.Secrets = map[string]config.SecretSettings{"TOKEN": {Hosts: []string{o.net.At("http", internet.Echo)}, From: config.SecretSource{Env: "OUTER_TOKEN"}}}
-		r, err = o.try(secret, `test -n "$TOKEN" && cat /tmp/kept "$SSL_CERT_FILE" >/dev/null && curl -sS -i --max-time 60 -H "X-Token: $TOKEN" `+o.net.URL("http", internet.Echo, "/"))
+		secret := o.allowing(testenv.Echo)
+		secret.Network.Secrets = map[string]config.SecretSettings{"TOKEN": {Hosts: []string{o.net.At("http", testenv.Echo)}, From: config.SecretSource{Env: "OUTER_TOKEN"}}}
+		r, err = o.try(secret, `test -n "$TOKEN" && cat /tmp/kept "$SSL_CERT_FILE" >/dev/null && curl -sS -i --max-time 60 -H "X-Token: $TOKEN" `+o.net.URL("http", testenv.Echo, "/"))
 		must(o.t, err)
 		if r.ExitCode != 0 || !strings.Contains(string(r.Stdout), " 200 ") {
 			o.t.Errorf("a secret: %d %s %s", r.ExitCode, r.Stdout, r.Stderr)
@@ -155,7 +155,7 @@ func TestAsking(t *testing.T) {
 			onWalls(t, func(o *outward) {
 				o.answer = tt.answer
 				flags := ask(o)
-				twice := o.get(internet.Files, "/greeting.txt") + "; " + o.get(internet.Files, "/greeting.txt")
+				twice := o.get(testenv.Files, "/greeting.txt") + "; " + o.get(testenv.Files, "/greeting.txt")
 				r, err := o.try(flags, twice+"; exit 7", asking)
 				must(o.t, err)
 				if said := strings.Contains(r.BlockedReason, "; permission was asked for and denied: do without it"); r.ExitCode != 7 || said != (tt.answer == sandbox.Deny) || r.Blocked != said {
@@ -165,10 +165,10 @@ func TestAsking(t *testing.T) {
 					o.t.Fatalf("%d of two, %d questions: %s", n, o.questions(), r.Stdout)
 				}
 				q := o.asked[0]
-				if q.Kind != sandbox.ResourceNetwork || q.Operation != sandbox.OpConnect || q.Resource != o.net.At("http", internet.Files) || q.Session != "s" || q.Command[0] != "sh" {
+				if q.Kind != sandbox.ResourceNetwork || q.Operation != sandbox.OpConnect || q.Resource != o.net.At("http", testenv.Files) || q.Session != "s" || q.Command[0] != "sh" {
 					o.t.Errorf("asked %+v", q)
 				}
-				o.fetch(flags, internet.Files, "/greeting.txt", asking)
+				o.fetch(flags, testenv.Files, "/greeting.txt", asking)
 				if o.questions() != tt.again {
 					o.t.Errorf("%d questions after the second command, want %d", o.questions(), tt.again)
 				}
@@ -178,7 +178,7 @@ func TestAsking(t *testing.T) {
 	t.Run("nobody", func(t *testing.T) {
 		onWalls(t, func(o *outward) {
 			o.answer = sandbox.AllowSession
-			if got := o.fetch(ask(o), internet.Files, "/greeting.txt"); !strings.Contains(got, " 403 ") || o.questions() != 0 {
+			if got := o.fetch(ask(o), testenv.Files, "/greeting.txt"); !strings.Contains(got, " 403 ") || o.questions() != 0 {
 				o.t.Errorf("%d questions: %s", o.questions(), got)
 			}
 		})

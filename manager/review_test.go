@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
@@ -305,7 +305,7 @@ func TestRunWhileBeingRemoved(t *testing.T) {
 		_, o := mustRun(t, m, "s", "true")
 		done := make(chan error, 1)
 		go func() { done <- r.engine.Remove(context.Background(), o.Name) }()
-		leak.Success(t, func() error {
+		testenv.Success(t, func() error {
 			out, _, err := run(m, "s", fmt.Sprintf("echo %d", i))
 			var e *sandbox.Error
 			if errors.As(err, &e) && e.Code == sandbox.CodeBusy && e.Retryable {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestWaitOfConnections holds that a command whose connections waited because of
@@ -24,12 +24,12 @@ func TestWaitOfConnections(t *testing.T) {
 			if r.URL.Path == "/slow" {
 				io.WriteString(w, "begun ")
 				w.(http.Flusher).Flush()
-				leak.Until(o.t, "the other one is on its way", func() bool {
+				testenv.Until(o.t, "the other one is on its way", func() bool {
 					sent, err := filepath.Glob(filepath.Join(o.state.Workspaces(), "*", "sent"))
 					return err == nil && len(sent) == 1
 				})
 				began := time.Now()
-				leak.Until(o.t, "the other one has waited", func() bool { return time.Since(began) >= 1500*time.Millisecond })
+				testenv.Until(o.t, "the other one has waited", func() bool { return time.Since(began) >= 1500*time.Millisecond })
 			}
 			io.WriteString(w, "ok\n")
 		}))

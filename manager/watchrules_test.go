@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestRulesTakenAwayMeanwhile holds that hosts which the settings no longer allow are
@@ -21,7 +21,7 @@ func TestRulesTakenAwayMeanwhile(t *testing.T) {
 		held   bool   // what is under way to another host goes on
 	}{
 		"the usual host": {func(f *fort) { f.reload(held) }, "403", true},
-		"the held one":   {func(f *fort) { f.reload(internet.Files) }, "200", false},
+		"the held one":   {func(f *fort) { f.reload(testenv.Files) }, "200", false},
 		"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, "000", false},
 	} {
 		t.Run(what, func(t *testing.T) {

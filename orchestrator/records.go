@@ -11,14 +11,13 @@ import (
 	auditrecorder "github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/control"
 )
 
 // records opens the evidence, and what puts operations and commands on
 // record there, when the first of them is needed: most commands need neither.
 type records struct {
 	openStore   func() (*evidence.Store, error) // the same answer every time, like openControl
-	openControl func() (*control.Control, error)
+	openControl func() (*Control, error)
 
 	stored, controlled atomic.Bool
 }
@@ -33,14 +32,14 @@ func (h *Orchestrator) newRecords() *records {
 		}
 		return evidence.Open(h.state.Evidence(), kept)
 	})
-	r.openControl = sync.OnceValues(func() (*control.Control, error) {
+	r.openControl = sync.OnceValues(func() (*Control, error) {
 		store, err := r.store()
 		if err != nil {
 			return nil, err
 		}
-		return control.Open(control.Options{
+		return OpenOperations(OperationsOptions{
 			State: h.state, Log: h.o.Log, Sinks: []auditrecorder.Sink{auditrecorder.NewFile("evidence", store)},
-			Fetch: control.Fetch(nil), Browse: control.Browse(h.Browsers), Observe: h.o.Observe,
+			Fetch: Fetch(nil), Browse: Browse(h.Browsers), Observe: h.o.Observe,
 		})
 	})
 	return r
@@ -92,7 +91,7 @@ func (h *Orchestrator) Evidence() (*evidence.Store, error) { return h.records.st
 
 // Control opens what operations under grants need, the same one each time. It
 // ends with the Orchestrator.
-func (h *Orchestrator) Control() (*control.Control, error) {
+func (h *Orchestrator) Control() (*Control, error) {
 	h.records.controlled.Store(true)
 	return h.records.openControl()
 }

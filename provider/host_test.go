@@ -17,11 +17,10 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 func open(t *testing.T) (sandbox.Sandbox, string) {
 	t.Helper()
@@ -92,14 +91,14 @@ func TestTreesEnd(t *testing.T) {
 			} else {
 				sb.Close()
 			}
-			leak.Until(t, "the escapee ends", func() bool { return unix.Kill(pid, 0) != nil })
+			testenv.Until(t, "the escapee ends", func() bool { return unix.Kill(pid, 0) != nil })
 		})
 	}
 }
 
 func waitForPID(t *testing.T, file string) (pid int) {
 	t.Helper()
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
@@ -39,7 +39,7 @@ func TestStamp(t *testing.T) {
 		}
 		return stamp(t, s)
 	}
-	leak.Until(t, "a look just after a change", func() bool {
+	testenv.Until(t, "a look just after a change", func() bool {
 		now := time.Now()
 		for _, sub := range []string{"containers", "browsers"} {
 			if err := os.Chtimes(filepath.Join(root, sub), time.Time{}, now); err != nil {

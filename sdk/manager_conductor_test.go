@@ -15,7 +15,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/sdk"
@@ -288,7 +288,7 @@ func TestLentToOne(t *testing.T) {
 		t.Errorf("whom it is lent to: %v", err)
 	}
 	talk.End(true)
-	leak.Until(t, "given back it answers no more", func() bool { return stat("acme-s1", "s1") != nil })
+	testenv.Until(t, "given back it answers no more", func() bool { return stat("acme-s1", "s1") != nil })
 	r.code("given back", stat("acme-s1", "s1"), sandbox.CodeUnavailable)
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/sdk"
 	serverremote "github.com/bulkhead-dev/sandbox/server/remote"
 )
@@ -54,7 +54,7 @@ func TestListenersAreBounded(t *testing.T) {
 	y.code("one more", err, sandbox.CodeBudgetExceeded)
 	y.room(y.remote, "b").listen() // another sandbox has its own
 	must(t, all[0].Close())
-	leak.Success(t, func() error { // until the place of one that has ended is given back
+	testenv.Success(t, func() error { // until the place of one that has ended is given back
 		l, err := one.Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			y.code("when one has ended", err, sandbox.CodeBudgetExceeded)

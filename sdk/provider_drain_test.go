@@ -12,8 +12,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/sdk"
@@ -65,7 +65,7 @@ func TestDrainKeepsEgress(t *testing.T) {
 	defer over()
 	drained := make(chan error, 1)
 	go func() { drained <- d.Drain(drain, 10*time.Minute) }()
-	leak.Until(t, "nothing new is taken", func() bool { return p.Probe(t.Context()) != nil })
+	testenv.Until(t, "nothing new is taken", func() bool { return p.Probe(t.Context()) != nil })
 	program, err := inner.Open(t.Context(), s)
 	must(t, err)
 	defer program.Close()

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/sdk"
@@ -156,7 +156,7 @@ func TestHandlesEnd(t *testing.T) {
 			t.Errorf("%s goes on", what)
 		}
 	}
-	leak.Until(t, "a start through a handle that has ended is refused", func() bool {
+	testenv.Until(t, "a start through a handle that has ended is refused", func() bool {
 		_, err := sb.Start(context.Background(), sandbox.Command{Args: []string{"true"}})
 		return sandbox.CodeOf(err) == sandbox.CodeUnavailable
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/sdk"
 	"github.com/bulkhead-dev/sandbox/server/remote"
 	"github.com/bulkhead-dev/sandbox/server/resource"
@@ -47,7 +47,7 @@ func newRig(t *testing.T, wall string) *rig {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
 	r := &rig{T: t, ctx: ctx, desk: &desk{}}
-	var c *control.Control
+	var c *orchestrator.Control
 	provider := "local"
 	if wall == "docker" {
 		provider = wall
@@ -61,7 +61,7 @@ func newRig(t *testing.T, wall string) *rig {
 			r.ok(err)
 			r.violations, err = violation.Open(filepath.Join(t.TempDir(), "violations"), violation.Options{})
 			r.ok(err)
-			c, err = control.Open(control.Options{State: o.State, Log: o.Log, Sinks: []recorder.Sink{recorder.NewFile("file", r.evidence)}})
+			c, err = orchestrator.OpenOperations(orchestrator.OperationsOptions{State: o.State, Log: o.Log, Sinks: []recorder.Sink{recorder.NewFile("file", r.evidence)}})
 			r.ok(err)
 			t.Cleanup(func() { c.Close(); r.evidence.Close(); r.violations.Close() })
 			o.Control = func() (*manager.Control, error) { return &c.Control, nil }
@@ -73,7 +73,7 @@ func newRig(t *testing.T, wall string) *rig {
 	return r
 }
 
-func (r *rig) resources(s *served.Rig, c *control.Control) []resource.Resource {
+func (r *rig) resources(s *served.Rig, c *orchestrator.Control) []resource.Resource {
 	m := s.Manager
 	answers, err := resource.Open(r.TempDir())
 	r.ok(err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -209,7 +209,7 @@ func TestExecEndsWithItsCaller(t *testing.T) {
 		t.Fatalf("got %+v", e)
 	}
 	s.stop()
-	leak.Until(t, "the command has ended", func() bool { return sleepers(h, name) == 0 })
+	testenv.Until(t, "the command has ended", func() bool { return sleepers(h, name) == 0 })
 }
 
 // A client that does not read makes the program wait, and is cut off.
@@ -218,7 +218,7 @@ func TestExecCutsOffWhoDoesNotRead(t *testing.T) {
 	name := h.made("", "s").Name
 	s := h.stream("", "/v1/sandboxes/"+name+"/exec", `{"line":"while true; do echo 0123456789012345678901234567890123456789; done"}`)
 	s.begun()
-	leak.Until(t, "the command has ended", func() bool { return len(h.engine.Processes(name)) == 0 })
+	testenv.Until(t, "the command has ended", func() bool { return len(h.engine.Processes(name)) == 0 })
 	if last := s.last(); last.name == api.EventExit {
 		t.Errorf("the stream ends with %+v", last)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/auth"
@@ -119,7 +119,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 			t.Errorf("another tenant: %d", res.StatusCode)
 		}
 		c.Close()
-		leak.Until(t, "what was read counts no more", func() bool {
+		testenv.Until(t, "what was read counts no more", func() bool {
 			res, _ := ask(t, srv, "GET", "/v1/whole", "", "Test-Tenant", "acme")
 			return res.StatusCode == 200
 		})

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/apicheck"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/resource"
@@ -213,7 +213,7 @@ func TestSlowBodyIsCutOff(t *testing.T) {
 func TestDocumentIsTheTable(t *testing.T) {
 	h := open(t, plan{})
 	document := h.send("", "GET", "/openapi.json", nil).body
-	described := apicheck.Operations(t, document)
+	described := served.Operations(t, document)
 	served := map[string]string{}
 	for _, r := range h.server.Routes() {
 		served[r.Method+" "+strings.ReplaceAll(r.Path, "...}", "}")] = r.ID

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
@@ -44,7 +44,7 @@ func TestTenantsLeaveConnections(t *testing.T) {
 		t.Errorf("an admin: %d", got.StatusCode)
 	}
 	ends[0]()
-	leak.Until(t, "what has ended counts no more", func() bool {
+	testenv.Until(t, "what has ended counts no more", func() bool {
 		return h.send(a, "GET", "/v1/sandboxes/"+box.Name, nil).StatusCode == 200
 	})
 }

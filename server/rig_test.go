@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/apicheck"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
@@ -30,7 +30,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // A house is a daemon with an in-memory provider, which listens at two real
 // sockets.
@@ -44,7 +44,7 @@ type house struct {
 	unix    *http.Client // of an admin
 	tcp     *http.Client // for callers with a token
 	addr    string
-	check   *apicheck.Checker
+	check   *served.Checker
 }
 
 // A plan changes the options of a house.
@@ -153,7 +153,7 @@ func (h *house) serve(p plan) {
 	must(t, err)
 	document, err := h.server.Document()
 	must(t, err)
-	h.check = apicheck.New(t, document)
+	h.check = served.NewAPICheck(t, document)
 	h.unix = h.listen("unix", filepath.Join(t.TempDir(), "d.sock"))
 	h.tcp = h.listen("tcp", "127.0.0.1:0")
 	t.Cleanup(func() {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,7 +54,7 @@ func ensureQuota(t *testing.T, s *Store, quota int64) string {
 // long; the store's error then says that the caller may try again.
 func remove(t *testing.T, s *Store, path string) {
 	t.Helper()
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		err := s.Remove(t.Context(), path)
 		var e *sandbox.Error
 		if err != nil && !(errors.As(err, &e) && e.Code == sandbox.CodeBusy && e.Retryable) {

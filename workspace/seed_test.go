@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func seed(t *testing.T, s *Store, agent string) SeedReport {
@@ -256,9 +256,9 @@ func TestSeedRacesWithTheSandbox(t *testing.T) {
 			}
 		}
 	}()
-	leak.Until(t, "it is swapped", func() bool { return swaps.Load() > 0 })
+	testenv.Until(t, "it is swapped", func() bool { return swaps.Load() > 0 })
 	began, during := time.Now(), int64(0) // swaps while it is seeded
-	for round := 0; (round < 30 || during < 100) && time.Since(began) < leak.Patience; round++ {
+	for round := 0; (round < 30 || during < 100) && time.Since(began) < testenv.Patience; round++ {
 		write(t, filepath.Join(agent, "skills/d/0"), fmt.Sprint("seed ", round))
 		before := swaps.Load()
 		if _, err := s.Seed(t.Context(), "sbx-a", agent, someone()); err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func syncSkills(t *testing.T, s *Store, agent string) (SeedReport, string) {
@@ -35,7 +35,7 @@ func stampNow(t *testing.T, agent, ws string) string {
 func settled(t *testing.T, s *Store, agent, ws string) string {
 	t.Helper()
 	var stamp string
-	leak.Until(t, "the clock goes on", func() bool {
+	testenv.Until(t, "the clock goes on", func() bool {
 		_, stamp = syncSkills(t, s, agent)
 		return stamp != ""
 	})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // helper is what the test binary does as another process: it appends notes in
@@ -141,7 +141,7 @@ func wantInOrder(t *testing.T, j *Journal, dropped uint64) (got, damage []string
 // waitFor waits until the process has appended and returns how much there is.
 func waitFor(t *testing.T, j *Journal, who string) (n int64) {
 	t.Helper()
-	leak.Until(t, who+" appends", func() bool {
+	testenv.Until(t, who+" appends", func() bool {
 		for rec, err := range j.Records(context.Background(), Range{Backward: true}) {
 			n = int64(rec.Seq)
 			return err == nil && strings.Contains(string(rec.Data), `"`+who+`"`)

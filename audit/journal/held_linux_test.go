@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // openBelow counts the descriptors of this process that lead below dir, also
@@ -44,7 +44,7 @@ func TestHeldIsBounded(t *testing.T) {
 		t.Errorf("%d descriptors of %d journals, want %d", n, len(all), 3*maxHeld)
 	}
 	held.expire() // which a timer calls
-	leak.Until(t, "the descriptors are closed", func() bool { return openBelow(t, dir) == 0 })
+	testenv.Until(t, "the descriptors are closed", func() bool { return openBelow(t, dir) == 0 })
 	for _, j := range all[:5] {
 		appendNotes(t, j, "a", 2, 4, "")
 	}
@@ -143,7 +143,7 @@ func TestRotatedAndClearedByAnotherProcess(t *testing.T) {
 				gate.Close()
 			}
 		}
-		leak.Until(t, "the others append", func() bool { // a busy writer leaves them hardly a moment
+		testenv.Until(t, "the others append", func() bool { // a busy writer leaves them hardly a moment
 			select {
 			case err := <-ended:
 				must(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, helper(what))
 		os.Exit(1)
 	}
-	leak.Main(m)
+	testenv.Main(m)
 }
 
 // A rig is a Recorder over a folder of records, beside a memory.
@@ -47,7 +47,7 @@ func newRig(t testing.TB, dir string, o Options, more ...Sink) *rig {
 		t.Fatal(err)
 	}
 	if o.Wait == 0 {
-		o.Wait = leak.Patience // what is written is there when the call returns, however busy the machine
+		o.Wait = testenv.Patience // what is written is there when the call returns, however busy the machine
 	}
 	o.Sinks = append([]Sink{g.file, g.memory}, more...)
 	o.Writers, o.Log = filepath.Join(dir, "writers"), g.log.logger()

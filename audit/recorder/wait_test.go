@@ -5,14 +5,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestLongWait checks that a long Wait for evidence that is not required also
 // applies to evidence that is required.
 func TestLongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const stands = 2 * leak.Patience
+		const stands = 2 * testenv.Patience
 		g := newRig(t, t.TempDir(), Options{Wait: stands + time.Second})
 		gate := make(chan struct{})
 		g.file.set(nil, gate)

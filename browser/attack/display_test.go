@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // An eye is a connection to the VNC server inside, by the bare protocol.
@@ -32,7 +32,7 @@ var errRefused = errors.New("the password is refused")
 func look(t testing.TB, c browser.Container, password string) (*eye, error) {
 	t.Helper()
 	var conn net.Conn
-	leak.Success(t, func() (err error) { // the browser may answer before the server does
+	testenv.Success(t, func() (err error) { // the browser may answer before the server does
 		conn, err = c.Dial(patient(t), "tcp", "127.0.0.1:5900")
 		return err
 	})

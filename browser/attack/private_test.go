@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // private are addresses that are not routed on the internet.
@@ -53,8 +53,8 @@ func TestPrivateAddresses(t *testing.T) {
 	r.net.Handle(evil, attacker())
 	r.net.Handle("public.test", arrived)
 	r.net.Handle(somewhere.String(), arrived)
-	r.net.Names.Set("public.test", internet.Reply{Addrs: []netip.Addr{somewhere}})
-	r.net.Names.Set(evil, internet.Reply{Addrs: []netip.Addr{somewhere}})
+	r.net.Names.Set("public.test", testenv.Reply{Addrs: []netip.Addr{somewhere}})
+	r.net.Names.Set(evil, testenv.Reply{Addrs: []netip.Addr{somewhere}})
 	hosts := map[string]string{}
 	listed := []string{evil, "public.test", somewhere.String()}
 	n := 0
@@ -66,7 +66,7 @@ func TestPrivateAddresses(t *testing.T) {
 		}
 		n++
 		byName := "n" + itoa(n) + ".test"
-		r.net.Names.Set(byName, internet.Reply{Addrs: []netip.Addr{addr}})
+		r.net.Names.Set(byName, testenv.Reply{Addrs: []netip.Addr{addr}})
 		hosts[name+", by name"] = byName
 		listed = append(listed, byName)
 	}

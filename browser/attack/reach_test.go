@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/browser/display"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // techniques are requests that a page can make without navigating; each is the
@@ -79,8 +79,8 @@ func reaching(t *testing.T) (r *rig, c *client, k *canary, arrived *forwarded, p
 	arrived = &forwarded{}
 	r.net.Handle(evil, attacker())
 	r.net.Handle(allowed, arrived)
-	here := internet.Reply{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
-	r.net.Names.Set("changing.test", here, internet.Reply{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.2")}}, here)
+	here := testenv.Reply{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
+	r.net.Names.Set("changing.test", here, testenv.Reply{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.2")}}, here)
 	req := r.of("a", evil, allowed, "loop.test", "changing.test")
 	c = r.client(t, req)
 	k = newCanary(t, r.inside(t, req))

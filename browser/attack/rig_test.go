@@ -28,8 +28,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/policy"
@@ -38,7 +36,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testenv.AtOnce(3)
-	leak.Main(m)
+	testenv.Main(m)
 }
 
 // patience bounds every wait.
@@ -58,8 +56,8 @@ type rig struct {
 	*display.Display
 	t    testing.TB
 	m    *manager.Manager
-	net  *internet.Internet
-	trap *internet.Trap
+	net  *testenv.Internet
+	trap *testenv.Trap
 
 	mu     sync.Mutex
 	events []egress.Event
@@ -72,7 +70,7 @@ type rig struct {
 func on(t testing.TB, browser, rest string) *rig {
 	t.Helper()
 	testenv.Require(t, "browser")
-	r := &rig{t: t, net: internet.New(t), trap: internet.NewTrap(t, "127.0.0.1")}
+	r := &rig{t: t, net: testenv.NewInternet(t), trap: testenv.NewTrap(t, "127.0.0.1")}
 	r.m = r.newManager(wall.New(t), settings(browser, rest))
 	log := logrus.New()
 	log.SetOutput(io.Discard)

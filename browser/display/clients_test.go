@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
 // shop is a page with a cookie, a button and something to look at.
@@ -32,13 +31,13 @@ const shop = `<!doctype html><title>Shop</title>
 
 // shopping returns a request that allows the page at the address.
 func (r *rig) shopping(session string) (req display.Request, address string) {
-	r.net.Handle(internet.Files, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	r.net.Handle(testenv.Files, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		io.WriteString(w, shop)
 	}))
 	req = of(session)
-	req.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: r.net.Allowed(internet.Files)}}
-	return req, r.net.URL("http", internet.Files, "/shop")
+	req.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: r.net.Allowed(testenv.Files)}}
+	return req, r.net.URL("http", testenv.Files, "/shop")
 }
 
 // checkPicture checks that a PNG has the size and more than one colour.
@@ -99,7 +98,7 @@ func TestPlaywright(t *testing.T) {
 			checkPicture(t, data, 640, 480)
 		})
 	}
-	if r.net.Hits(internet.Other) != 0 {
+	if r.net.Hits(testenv.Other) != 0 {
 		t.Error("a host was reached that no rule names")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/display"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // inside finds the processes of a container, as the host sees them.
@@ -23,7 +23,7 @@ func inside(t testing.TB, name string) (belongs func(pid int) bool) {
 	t.Helper()
 	out, err := exec.Command("docker", "inspect", "--format", "{{.Id}}", name).Output()
 	must(t, err)
-	return leak.Container(strings.TrimSpace(string(out)))
+	return testenv.Container(strings.TrimSpace(string(out)))
 }
 
 // processes returns the processes of a container whose command line contains

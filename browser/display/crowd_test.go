@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
@@ -79,7 +79,7 @@ func TestOneOfMany(t *testing.T) {
 	if state == "" {
 		return
 	}
-	d := newDesk(t, newManager(t, wall.At(t, state), internet.New(t), settings("", "")))
+	d := newDesk(t, newManager(t, wall.At(t, state), testenv.NewInternet(t), settings("", "")))
 	s, err := d.Start(patient(t), of("a"))
 	must(t, err)
 	t.Logf("member has %s, created %v", s.Name, s.Created)

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestStartAndStop checks the result of starting a browser, and that it is
@@ -123,29 +123,29 @@ func TestSessionReachesWhatRulesLet(t *testing.T) {
 	r := on(t, "", "")
 	ctx := patient(t)
 	req := of("a")
-	req.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: r.net.Allowed(internet.Files)}}
+	req.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: r.net.Allowed(testenv.Files)}}
 	s, err := r.Session(ctx, req, browser.Rights{})
 	must(t, err)
 	defer s.Close()
-	p, err := s.Navigate(ctx, r.net.URL("http", internet.Files, "/greeting.txt"))
+	p, err := s.Navigate(ctx, r.net.URL("http", testenv.Files, "/greeting.txt"))
 	must(t, err)
-	if p.Status != 200 || r.net.Hits(internet.Files) == 0 {
+	if p.Status != 200 || r.net.Hits(testenv.Files) == 0 {
 		t.Errorf("page %+v", p)
 	}
 	c, err := s.Extract(ctx, browser.Extraction{Text: true})
 	must(t, err)
-	if !strings.Contains(c.Text, strings.TrimSpace(internet.Content)) {
+	if !strings.Contains(c.Text, strings.TrimSpace(testenv.Content)) {
 		t.Errorf("text %q", c.Text)
 	}
-	if _, err := s.Navigate(ctx, r.net.URL("http", internet.Other, "/greeting.txt")); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+	if _, err := s.Navigate(ctx, r.net.URL("http", testenv.Other, "/greeting.txt")); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
 		t.Errorf("the other host: %v", err)
 	}
-	if r.net.Hits(internet.Other) != 0 {
+	if r.net.Hits(testenv.Other) != 0 {
 		t.Error("the other host was reached")
 	}
 	// A name that only the proxy resolves to a private address is refused in
 	// the same way.
-	r.net.Names.Set("inner.test", internet.Reply{Addrs: []netip.Addr{netip.MustParseAddr("10.1.2.3")}})
+	r.net.Names.Set("inner.test", testenv.Reply{Addrs: []netip.Addr{netip.MustParseAddr("10.1.2.3")}})
 	named := of("b")
 	named.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"inner.test"}}}
 	other, err := r.Session(ctx, named, browser.Rights{})

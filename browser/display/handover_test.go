@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp/remote"
 
 	"github.com/bulkhead-dev/sandbox/browser/display"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
@@ -36,11 +36,11 @@ func TestWayIsHandedOn(t *testing.T) {
 	tab(r.Display)
 	other := tab(second)
 	must(t, r.Display.Close())
-	before := r.net.Hits(internet.Files)
+	before := r.net.Hits(testenv.Files)
 	until(t, "the second reaches the host", func() bool {
 		return chromedp.Do(other, chromedp.Navigate(address), chromedp.Click("#press")) == nil
 	})
-	if r.net.Hits(internet.Files) == before {
+	if r.net.Hits(testenv.Files) == before {
 		t.Error("the page came from nowhere")
 	}
 }

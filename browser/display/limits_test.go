@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // Pages that use as many resources as they can get, once they have loaded.
@@ -136,7 +136,7 @@ func TestLimitsHold(t *testing.T) {
 	ctx := patient(t)
 	stop := r.neighbour("neighbour")
 	hog, _ := r.shopping("hog")
-	r.net.Handle(internet.Files, http.HandlerFunc(hogs))
+	r.net.Handle(testenv.Files, http.HandlerFunc(hogs))
 	started, err := r.Start(ctx, hog)
 	must(t, err)
 	g := groupOf(t, started.Name)
@@ -154,7 +154,7 @@ func TestLimitsHold(t *testing.T) {
 			s, err := r.Session(ctx, hog, browser.Rights{})
 			must(t, err)
 			// Whether the page still answers then is up to the kernel.
-			_, _ = s.Navigate(ctx, r.net.URL("http", internet.Files, "/"+c.name))
+			_, _ = s.Navigate(ctx, r.net.URL("http", testenv.Files, "/"+c.name))
 			until(t, "the limit is reached", c.full)
 			if n := g.read("memory", "memory.max_usage_in_bytes", "memory.peak", ""); n > memory {
 				t.Errorf("it had %d bytes", n)
@@ -170,7 +170,7 @@ func TestLimitsHold(t *testing.T) {
 					return false
 				}
 				defer s.Close()
-				p, err := s.Navigate(ctx, r.net.URL("http", internet.Files, "/"))
+				p, err := s.Navigate(ctx, r.net.URL("http", testenv.Files, "/"))
 				if err != nil {
 					t.Logf("not yet: %v", err)
 				}

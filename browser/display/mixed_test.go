@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestHostBrowsersAreNotMixedUp checks that a request whose settings name one
@@ -106,7 +106,7 @@ func TestWhatIsOpenOutlivesItsCall(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
 	req := of("a")
-	req.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: r.net.Allowed(internet.Files)}}
+	req.Flags = &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: r.net.Allowed(testenv.Files)}}
 	ctx, cancel := context.WithCancel(patient(t))
 	s, err := r.Session(ctx, req, browser.Rights{})
 	must(t, err)
@@ -115,7 +115,7 @@ func TestWhatIsOpenOutlivesItsCall(t *testing.T) {
 	must(t, err)
 	defer served.Close()
 	cancel()
-	if _, err := s.Navigate(patient(t), r.net.URL("http", internet.Files, "/greeting.txt")); err != nil {
+	if _, err := s.Navigate(patient(t), r.net.URL("http", testenv.Files, "/greeting.txt")); err != nil {
 		t.Error(err)
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
@@ -73,7 +73,7 @@ func TestOrphanedSessionMember(t *testing.T) {
 	if state == "" {
 		return
 	}
-	d := newDesk(t, newManager(t, wall.At(t, state), internet.New(t), settings("", "")))
+	d := newDesk(t, newManager(t, wall.At(t, state), testenv.NewInternet(t), settings("", "")))
 	ctx := patient(t)
 	s, err := d.Session(ctx, of("a"), browser.Rights{})
 	must(t, err)

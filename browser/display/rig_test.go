@@ -22,8 +22,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -31,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testenv.AtOnce(3)
-	leak.Main(m)
+	testenv.Main(m)
 }
 
 // A rig is a Display on the real engine, whose browsers may reach the hosts of
@@ -40,7 +38,7 @@ type rig struct {
 	*display.Display
 	t     testing.TB
 	m     *manager.Manager
-	net   *internet.Internet
+	net   *testenv.Internet
 	state string
 }
 
@@ -49,7 +47,7 @@ type rig struct {
 func on(t testing.TB, browser, rest string) *rig {
 	t.Helper()
 	testenv.Require(t, "browser")
-	r := &rig{t: t, net: internet.New(t)}
+	r := &rig{t: t, net: testenv.NewInternet(t)}
 	w := wall.New(t)
 	r.state = w.State.Path()
 	r.m = newManager(t, w, r.net, settings(browser, rest))
@@ -75,7 +73,7 @@ func settings(browser, rest string) string {
 	return `{"agents":{"defaults":{"sandbox":{"browser":{"enabled":true,"autoStartTimeout":"60s"` + browser + `}` + rest + `}}}}`
 }
 
-func newManager(t testing.TB, w *wall.Wall, n *internet.Internet, text string) *manager.Manager {
+func newManager(t testing.TB, w *wall.Wall, n *testenv.Internet, text string) *manager.Manager {
 	t.Helper()
 	parsed, err := config.Parse("test", []byte(text))
 	must(t, err)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // A forged container contains a browser that lies.
@@ -116,7 +116,7 @@ func TestForgedBrowser(t *testing.T) {
 			ctx := hourglass{t.Context(), make(chan struct{})}
 			end := sync.OnceFunc(func() { close(ctx.empty) })
 			over.Store(&end)
-			defer time.AfterFunc(leak.Patience, end).Stop() // which none waits for
+			defer time.AfterFunc(testenv.Patience, end).Stop() // which none waits for
 			s, err := Open(ctx, &forged{at: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(n))}, browser.Rights{}, Options{})
 			if err == nil {
 				s.Close()
@@ -127,7 +127,7 @@ func TestForgedBrowser(t *testing.T) {
 			}
 			server.CloseClientConnections()
 			server.Close()
-			leak.None(t, before)
+			testenv.None(t, before)
 		})
 	}
 }

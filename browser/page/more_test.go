@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestWindows checks that no window opened by a page is loaded, however the
@@ -124,7 +124,7 @@ func TestNoGoroutineStays(t *testing.T) {
 	other := p.open(t)
 	visited(t, other, "http://site.test/")
 	other.Close()
-	leak.None(t, before)
+	testenv.None(t, before)
 }
 
 // TestSessionsSideBySide checks that sessions of one browser neither disturb

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // browserSite is a site whose settings let it have browsers.
@@ -185,7 +184,7 @@ func killedBrowser(t *testing.T, s *site, moments ...float64) {
 				if got := s.tree(); !slices.Equal(got, want) {
 					t.Errorf("the state folder has %q", slices.DeleteFunc(got, func(path string) bool { return slices.Contains(want, path) }))
 				}
-				leak.Success(t, func() error {
+				testenv.Success(t, func() error {
 					if left := s.programs(); len(left) > 0 {
 						return fmt.Errorf("these run on: %q", left)
 					}

@@ -17,11 +17,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
-	"github.com/bulkhead-dev/sandbox/internal/metrics"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/provider"
-	httpserver "github.com/bulkhead-dev/sandbox/server"
+	servers "github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/admission"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/auth"
@@ -41,7 +40,7 @@ type daemonParts struct {
 	admission  *admission.Admission
 	tokens     *token.Store
 	answers    *resource.Answers
-	server     *httpserver.Server
+	server     *servers.Server
 	figures    *prometheus.Registry
 	useManager *serverremote.Resource
 	asker      *mcp.Asker
@@ -60,7 +59,7 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	d.asker = mcp.NewAsker(true) // and questions wait for an answer, see /v1/approvals
 	ho.Approver = d.asker
 	ho.Accounting = func() (manager.Accounting, error) { return d.admission, nil }
-	if ho.Observe, err = metrics.New(d.figures, metrics.Options{}); err != nil {
+	if ho.Observe, err = servers.NewMetrics(d.figures, servers.MetricsOptions{}); err != nil {
 		return d, err
 	}
 	if d.orch, err = orchestrator.Open(ho); err != nil {
@@ -100,7 +99,7 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	if err != nil {
 		return err
 	}
-	requests, err := metrics.NewRequests(d.figures)
+	requests, err := servers.NewRequests(d.figures)
 	if err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	if err != nil {
 		return err
 	}
-	d.server, err = httpserver.New(httpserver.Options{
+	d.server, err = servers.New(servers.Options{
 		Log: o.Log, Resources: resources, Mounts: mounts,
 		Identify:  func(r *http.Request) (auth.Caller, error) { return auth.Identify(d.tokens, r) },
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
@@ -154,7 +153,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resourc
 }
 
 // mounts are the handlers that speak protocols of their own.
-func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]httpserver.Mount, error) {
+func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]servers.Mount, error) {
 	set, err := realWalls(d.orch.Walls())
 	if err != nil {
 		return nil, err
@@ -168,7 +167,7 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]htt
 			}
 		})
 	}
-	return []httpserver.Mount{
+	return []servers.Mount{
 		{Pattern: "/mcp", Whole: true, Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
 		{Pattern: "/v1/walls/", Admin: true, Unpaid: true, Handler: providers},
 		{Pattern: api.LentPath + "/", Handler: d.useManager.Lent()},
@@ -194,7 +193,7 @@ func realWalls(all *provider.Set) (*provider.Set, error) {
 
 // callerOf returns the id of the caller of a request to a mount, as its token
 // names it.
-func callerOf(r *http.Request) string { return httpserver.TicketOf(r.Context()).Caller.ID() }
+func callerOf(r *http.Request) string { return servers.TicketOf(r.Context()).Caller.ID() }
 
 // declared reports whether sandboxes of that instance may be made through
 // /v1/walls. Those of our own are the manager's alone, which would take what is
@@ -210,7 +209,7 @@ func (d *daemonParts) private() []string {
 
 // bind says whose tools a session of the Model Context Protocol has.
 func (d *daemonParts) bind(r *http.Request) (mcp.Binding, error) {
-	t := httpserver.TicketOf(r.Context())
+	t := servers.TicketOf(r.Context())
 	if _, err := resource.Inside(d.manager, t.Who); err != nil {
 		return mcp.Binding{}, err
 	}
@@ -235,9 +234,9 @@ func (d *daemonParts) turns() admission.Turns {
 }
 
 // bounds are those of requests by the settings as they are now.
-func (d *daemonParts) bounds() httpserver.Bounds {
+func (d *daemonParts) bounds() servers.Bounds {
 	set := config.DaemonOf(d.settings())
-	return httpserver.Bounds{Timeout: set.RequestTimeout, Body: set.MaxBody}
+	return servers.Bounds{Timeout: set.RequestTimeout, Body: set.MaxBody}
 }
 
 // grace is how long requests may go on after the daemon was asked to end.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	httpserver "github.com/bulkhead-dev/sandbox/server"
+	servers "github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
@@ -29,8 +29,8 @@ type refiller interface {
 }
 
 // loops are what the daemon does in the background.
-func (d *daemonParts) loops() []httpserver.Loop {
-	out := []httpserver.Loop{
+func (d *daemonParts) loops() []servers.Loop {
+	out := []servers.Loop{
 		{Name: "prune", Every: 5 * time.Minute, Within: sweepWithin, Do: d.prune},
 		{Name: "freeze", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
 			_, next, err := d.manager.FreezeIdle(ctx)
@@ -50,10 +50,10 @@ func (d *daemonParts) loops() []httpserver.Loop {
 		}},
 	}
 	if r, ok := any(d.manager).(refiller); ok {
-		out = append(out, httpserver.Loop{Name: "pool", Every: time.Minute, Within: sweepWithin, Due: r.RefillDue(), Paced: true, Do: func(ctx context.Context) (time.Duration, error) {
+		out = append(out, servers.Loop{Name: "pool", Every: time.Minute, Within: sweepWithin, Due: r.RefillDue(), Paced: true, Do: func(ctx context.Context) (time.Duration, error) {
 			_, next, err := r.Refill(ctx)
 			return next, err
-		}}, httpserver.Loop{Name: "claims", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
+		}}, servers.Loop{Name: "claims", Every: time.Minute, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
 			return time.Millisecond, r.WatchPool(ctx) // which ends with its time, and begins again
 		}})
 	}
@@ -87,8 +87,8 @@ func (d *daemonParts) prune(ctx context.Context) (time.Duration, error) {
 }
 
 // checks are what has to be there to serve.
-func (d *daemonParts) checks() []httpserver.Check {
-	return []httpserver.Check{{Name: "provider", Look: d.wallStands}, {Name: "state", Look: d.writes}, {Name: "settings", Look: d.taken, Advice: true}}
+func (d *daemonParts) checks() []servers.Check {
+	return []servers.Check{{Name: "provider", Look: d.wallStands}, {Name: "state", Look: d.writes}, {Name: "settings", Look: d.taken, Advice: true}}
 }
 
 // taken says why the settings cannot be taken in as they are now. The last good

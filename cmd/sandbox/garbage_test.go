@@ -18,7 +18,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/apicheck"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -46,7 +46,7 @@ func TestGarbage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: apicheck.New(t, document).Wrap(srv.Client().Transport)}
+	client := &http.Client{Transport: served.NewAPICheck(t, document).Wrap(srv.Client().Transport)}
 	within := time.Minute // for the first request, which makes a sandbox; then for streams that go on
 	ask := func(method, path, body string, header ...string) (int, []byte) {
 		ctx, done := context.WithTimeout(t.Context(), within)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // A site is a state folder of a test's own and the program to use it with.
@@ -235,7 +234,7 @@ func TestClosedOutputEndsWhatRunsInside(t *testing.T) {
 		t.Errorf("status %d and %q, want 141 and nothing said", got, said.String())
 	}
 	// The guest sees to the end of what a client that has gone left.
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		if ps := s.inside(); strings.Contains(ps, "yes") {
 			return fmt.Errorf("still inside:\n%s", ps)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
-	httpserver "github.com/bulkhead-dev/sandbox/server"
+	servers "github.com/bulkhead-dev/sandbox/server"
 )
 
 // socketName is the daemon's socket in the state folder.
@@ -38,7 +38,7 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := httpserver.Lock(filepath.Join(state.Path(), "daemon.lock"))
+	unlock, err := servers.Lock(filepath.Join(state.Path(), "daemon.lock"))
 	if err != nil {
 		return err
 	}
@@ -57,11 +57,11 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 	if err != nil {
 		return err
 	}
-	defer httpserver.Close(listeners)
+	defer servers.Close(listeners)
 	addresses := []string{}
 	for _, l := range listeners {
 		at := l.Addr().Network() + ":" + l.Addr().String()
-		if !httpserver.Loopback(l) {
+		if !servers.Loopback(l) {
 			o.Log.WithField("address", at).Warn("other machines can reach this, and nothing on the way is encrypted: put a proxy with TLS before it")
 		}
 		addresses = append(addresses, at)
@@ -70,7 +70,7 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 		o.Log.WithError(err).Warn("not every sandbox that there is can be counted; it is tried again each minute")
 	}
 	s.Ready(addresses)
-	return httpserver.Run(ctx, httpserver.ServiceOptions{
+	return servers.Run(ctx, servers.ServiceOptions{
 		Server: d.server, Listeners: listeners, Grace: d.grace, Log: o.Log,
 		Hangups: s.Hangups, Reload: d.reload, Loops: d.loops(),
 	})
@@ -81,19 +81,19 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 // sandboxes show and recorded before any of them is opened, so that no program
 // lets a sandbox have one.
 func (d *daemonParts) listen(ctx context.Context, state *statedir.Dir, addresses []string) (all []net.Listener, err error) {
-	handed, err := httpserver.Handed()
+	handed, err := servers.Handed()
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			httpserver.Close(handed)
+			servers.Close(handed)
 		}
 	}()
 	if len(handed) == 0 && len(addresses) == 0 {
 		addresses = []string{"unix:" + filepath.Join(state.Path(), socketName)}
 	}
-	paths, err := httpserver.Paths(handed, addresses)
+	paths, err := servers.Paths(handed, addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (d *daemonParts) listen(ctx context.Context, state *statedir.Dir, addresses
 	if err := state.SetListening(paths); err != nil {
 		return nil, err
 	}
-	opened, err := httpserver.Open(addresses)
+	opened, err := servers.Open(addresses)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestAbandoned has programs request hosts that accept no connection, and
@@ -32,7 +32,7 @@ func TestAbandoned(t *testing.T) {
 			began <- struct{}{}
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}, internet.Echo},
+		}, testenv.Echo},
 		"TLS": {func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
 			if err != nil {

@@ -8,21 +8,21 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestFields checks which fields of a request reach the host.
 func TestFields(t *testing.T) {
-	r := newRig(t, setup{secret: []string{internet.Echo}})
-	at := r.net.At("http", internet.Echo)
+	r := newRig(t, setup{secret: []string{testenv.Echo}})
+	at := r.net.At("http", testenv.Echo)
 	for name, k := range map[string]*talk{
-		"direct": newTalk(r.dial()), "tunnel": r.connect(at), "intercepted": r.intercepted(internet.Echo),
+		"direct": newTalk(r.dial()), "tunnel": r.connect(at), "intercepted": r.intercepted(testenv.Echo),
 	} {
 		url, host := "", at
 		if name == "direct" {
 			url = "http://" + at
 		} else if name == "intercepted" {
-			host = r.net.At("https", internet.Echo)
+			host = r.net.At("https", testenv.Echo)
 		}
 		fmt.Fprintf(k, "POST %s/x?y HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Basic YTpi\r\nPROXY-CONNECTION: keep-alive\r\nKeep-Alive: 5\r\nTE: trailers, chunked\r\n"+
 			"Connection: X-Hop, Cookie,  X-Blank \r\nConnection: X-Second\r\nX-Hop: a\r\nX-Blank: a\r\nX-Second: a\r\nCookie: a\r\nUpgrade: h2c\r\nExpect: 100-continue\r\n"+
@@ -47,12 +47,12 @@ func TestFields(t *testing.T) {
 // TestAbsoluteInTunnel checks that within a tunnel only the Host field may
 // name the host, even the right one.
 func TestAbsoluteInTunnel(t *testing.T) {
-	r := newRig(t, setup{secret: []string{internet.Files}})
+	r := newRig(t, setup{secret: []string{testenv.Files}})
 	for _, c := range carriers() {
 		if !c.fixed {
 			continue
 		}
-		k, at := c.open(r), r.net.At(c.scheme, internet.Files)
+		k, at := c.open(r), r.net.At(c.scheme, testenv.Files)
 		fmt.Fprintf(k, "GET http://%s/greeting.txt HTTP/1.1\r\nHost: %s\r\n\r\n", at, at)
 		if status, body, closes := k.answer("GET"); status != 400 || !closes {
 			t.Errorf("%s: %d %s", c.name, status, body)
@@ -63,7 +63,7 @@ func TestAbsoluteInTunnel(t *testing.T) {
 // TestUnasked checks that "100 Continue" is not sent for a refused request.
 func TestUnasked(t *testing.T) {
 	r := newRig(t, setup{})
-	at := r.net.At("http", internet.Other)
+	at := r.net.At("http", testenv.Other)
 	for _, length := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
 		k := newTalk(r.dial())
 		fmt.Fprintf(k, "POST http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\nExpect: 100-Continue\r\n%[2]s\r\n\r\n", at, length)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // FuzzProxy sends arbitrary bytes to the proxy, at each point where a program
@@ -31,7 +31,7 @@ func FuzzProxy(f *testing.F) {
 		f.Add(byte(0), []byte("GET http://"+host+"/ HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), false)
 		f.Add(byte(0), append([]byte{5, 1, 0, 5, 1, 0, 3, byte(len(host))}, host+"\x00\x50"...), false)
 	}
-	r := newRig(f, setup{secret: []string{internet.Files}})
+	r := newRig(f, setup{secret: []string{testenv.Files}})
 	n := 0
 	f.Fuzz(func(t *testing.T, place byte, text []byte, fixed bool) {
 		r.t = t
@@ -66,7 +66,7 @@ func fuzzed(t *testing.T, r *rig, c carrier) net.Conn {
 	if !c.fixed {
 		return conn
 	}
-	at := r.net.At(c.scheme, internet.Files)
+	at := r.net.At(c.scheme, testenv.Files)
 	io.WriteString(conn, "CONNECT "+at+" HTTP/1.1\r\n\r\n")
 	if _, err := io.ReadFull(conn, make([]byte, len("HTTP/1.1 200 Connection established\r\n\r\n"))); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func fuzzed(t *testing.T, r *rig, c carrier) net.Conn {
 	if c.scheme == "http" {
 		return conn
 	}
-	over := tls.Client(conn, &tls.Config{ServerName: internet.Files, RootCAs: r.ours})
+	over := tls.Client(conn, &tls.Config{ServerName: testenv.Files, RootCAs: r.ours})
 	must(t, over.Handshake())
 	return over
 }

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // greet answers like internet.Files, and ends the connection when it is asked to.
@@ -26,7 +26,7 @@ func greet() http.Handler {
 		if strings.Contains(r.URL.RawQuery, "close") {
 			w.Header().Set("Connection", "close")
 		}
-		io.WriteString(w, internet.Content)
+		io.WriteString(w, testenv.Content)
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // A spoken is an HTTP conversation. In the sent text {u} is the beginning of a
@@ -142,9 +142,9 @@ type carrier struct {
 func carriers() []carrier {
 	return []carrier{
 		{"direct", "http", false, func(r *rig) *talk { return newTalk(r.dial()) }},
-		{"CONNECT", "http", true, func(r *rig) *talk { return r.connect(r.net.At("http", internet.Files)) }},
-		{"SOCKS", "http", true, func(r *rig) *talk { k, _ := r.socks(internet.Files, r.net.Port("http")); return k }},
-		{"intercepted", "https", true, func(r *rig) *talk { return r.intercepted(internet.Files) }},
+		{"CONNECT", "http", true, func(r *rig) *talk { return r.connect(r.net.At("http", testenv.Files)) }},
+		{"SOCKS", "http", true, func(r *rig) *talk { k, _ := r.socks(testenv.Files, r.net.Port("http")); return k }},
+		{"intercepted", "https", true, func(r *rig) *talk { return r.intercepted(testenv.Files) }},
 	}
 }
 
@@ -152,17 +152,17 @@ func carriers() []carrier {
 func (c carrier) fill(r *rig, text string) string {
 	u := ""
 	if !c.fixed {
-		u = "http://" + r.net.At(c.scheme, internet.Files)
+		u = "http://" + r.net.At(c.scheme, testenv.Files)
 	}
-	return strings.NewReplacer("{u}", u, "{h}", r.net.At(c.scheme, internet.Files), "{o}", r.net.At(c.scheme, internet.Other)).Replace(text)
+	return strings.NewReplacer("{u}", u, "{h}", r.net.At(c.scheme, testenv.Files), "{o}", r.net.At(c.scheme, testenv.Other)).Replace(text)
 }
 
 func TestRefusedHeads(t *testing.T) {
-	r := newRig(t, setup{secret: []string{internet.Files}})
+	r := newRig(t, setup{secret: []string{testenv.Files}})
 	for name, text := range refusedHeads() {
 		for _, c := range carriers() {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
-				hits, before, k := r.net.Hits(internet.Files), r.count(), c.open(r)
+				hits, before, k := r.net.Hits(testenv.Files), r.count(), c.open(r)
 				sent := c.fill(r, text)
 				method, _, _ := strings.Cut(sent, " ")
 				go io.WriteString(k, sent) // the proxy may close it before everything is sent
@@ -180,7 +180,7 @@ func TestRefusedHeads(t *testing.T) {
 				if e := r.refusals(before, 1)[0]; e.Rule != rule {
 					t.Errorf("%+v", e)
 				}
-				if n := r.net.Hits(internet.Files); n != hits {
+				if n := r.net.Hits(testenv.Files); n != hits {
 					t.Errorf("%d requests reached the host", n-hits)
 				}
 			})
@@ -225,11 +225,11 @@ func TestConversations(t *testing.T) {
 }
 
 func testConversations(t *testing.T, framed bool) {
-	r := newRig(t, setup{framed: framed, secret: []string{internet.Files}})
+	r := newRig(t, setup{framed: framed, secret: []string{testenv.Files}})
 	for name, s := range conversations() {
 		for _, c := range carriers() {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
-				hits, k := r.net.Hits(internet.Files), c.open(r)
+				hits, k := r.net.Hits(testenv.Files), c.open(r)
 				defer k.Close()
 				go io.WriteString(k, strings.ReplaceAll(c.fill(r, s.send), "{p}", itoa(r.net.Port(c.scheme))))
 				for _, want := range s.answers {
@@ -246,7 +246,7 @@ func testConversations(t *testing.T, framed bool) {
 						t.Errorf("there is another answer: %q", rest)
 					}
 				}
-				if n := r.net.Hits(internet.Files) - hits; n != s.reach {
+				if n := r.net.Hits(testenv.Files) - hits; n != s.reach {
 					t.Errorf("%d requests reached the host, want %d", n, s.reach)
 				}
 			})
@@ -260,8 +260,8 @@ func TestPipelinedElsewhere(t *testing.T) {
 	r := newRig(t, setup{})
 	k := newTalk(r.dial())
 	for range 3 {
-		fmt.Fprintf(k, "GET http://%[1]s/greeting.txt HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.net.At("http", internet.Files))
-		fmt.Fprintf(k, "GET http://%[1]s/greeting.txt HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.net.At("http", internet.Other))
+		fmt.Fprintf(k, "GET http://%[1]s/greeting.txt HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.net.At("http", testenv.Files))
+		fmt.Fprintf(k, "GET http://%[1]s/greeting.txt HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.net.At("http", testenv.Other))
 		fmt.Fprintf(k, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.trap.At())
 	}
 	for range 3 {

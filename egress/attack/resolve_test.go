@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -36,16 +36,16 @@ func (r *rig) ask(t *testing.T, name string, port int) map[string]int {
 
 // TestAnswers checks the handling of resolver answers. All names are allowed.
 func TestAnswers(t *testing.T) {
-	many := func(of string, last ...string) internet.Reply {
+	many := func(of string, last ...string) testenv.Reply {
 		list := make([]netip.Addr, 1000, 1001)
 		for i := range list {
 			list[i] = netip.MustParseAddr(of)
 		}
-		return internet.Reply{Addrs: append(list, addrs(last...).Addrs...)}
+		return testenv.Reply{Addrs: append(list, addrs(last...).Addrs...)}
 	}
 	r := newRig(t, setup{rules: []string{"*.a.test"}})
 	for name, tt := range map[string]struct {
-		reply internet.Reply
+		reply testenv.Reply
 		want  int
 	}{
 		"trap":        {addrs(trapAddr), 403},
@@ -61,15 +61,15 @@ func TestAnswers(t *testing.T) {
 		"unspecified": {addrs("0.0.0.0", "::"), 403},
 		"multicast":   {addrs("224.0.0.1", "ff02::1"), 403},
 		"broadcast":   {addrs("255.255.255.255"), 403},
-		"invalid":     {internet.Reply{Addrs: []netip.Addr{{}}}, 403},
+		"invalid":     {testenv.Reply{Addrs: []netip.Addr{{}}}, 403},
 		"mixed":       {addrs(trapAddr, "127.0.0.1", "10.0.0.1"), 200},
 		"many":        {many("127.0.0.1"), 200},
 		"manytraps":   {many(trapAddr), 403},
 		"hidden":      {many(trapAddr, "127.0.0.1"), 200},
-		"nothing":     {internet.Reply{}, 502},
-		"failing":     {internet.Reply{Err: errors.New("\x1b[31mnot \r\nnow\xff")}, 502},
-		"nxdomain":    {internet.Reply{Err: &net.DNSError{Err: "no such host", Name: "\x1b[2J", IsNotFound: true}}, 502},
-		"both":        {internet.Reply{Addrs: addrs("127.0.0.1").Addrs, Err: errors.New("half an answer")}, 502},
+		"nothing":     {testenv.Reply{}, 502},
+		"failing":     {testenv.Reply{Err: errors.New("\x1b[31mnot \r\nnow\xff")}, 502},
+		"nxdomain":    {testenv.Reply{Err: &net.DNSError{Err: "no such host", Name: "\x1b[2J", IsNotFound: true}}, 502},
+		"both":        {testenv.Reply{Addrs: addrs("127.0.0.1").Addrs, Err: errors.New("half an answer")}, 502},
 	} {
 		host := name + ".a.test"
 		r.net.Names.Set(host, tt.reply)
@@ -94,7 +94,7 @@ func TestAnswers(t *testing.T) {
 // TestNextAddress checks that after an allowed address that does not answer no
 // forbidden one is tried.
 func TestNextAddress(t *testing.T) {
-	trap := internet.NewTrap(t, trapAddr)
+	trap := testenv.NewTrap(t, trapAddr)
 	closed := fmt.Sprintf("127.0.0.1:%d", trap.Port()) // a port without a listener
 	r := newRig(t, setup{rules: []string{"next.test", closed}})
 	r.net.Names.Set("next.test", addrs("127.0.0.1", trapAddr, "::ffff:127.0.0.2"))
@@ -202,12 +202,12 @@ func TestUnlooked(t *testing.T) {
 func TestRedirects(t *testing.T) {
 	r := newRig(t, setup{})
 	for _, to := range []string{
-		"http://" + r.trap.At() + "/", "http://" + r.net.At("http", internet.Other) + "/", "//" + r.trap.At() + "/", "http://169.254.169.254/latest/meta-data",
+		"http://" + r.trap.At() + "/", "http://" + r.net.At("http", testenv.Other) + "/", "//" + r.trap.At() + "/", "http://169.254.169.254/latest/meta-data",
 		"file:///etc/passwd", "http://files.test@" + r.trap.At(),
 	} {
 		for _, code := range []int{301, 302, 303, 307, 308} {
 			k := newTalk(r.dial())
-			at := r.net.At("http", internet.Redirect)
+			at := r.net.At("http", testenv.Redirect)
 			fmt.Fprintf(k, "GET http://%s/?code=%d&to=%s HTTP/1.1\r\nHost: %s\r\n\r\n", at, code, to, at)
 			if status, body, _ := k.answer("GET"); status != code {
 				t.Errorf("%s: %d %s", to, status, body)
@@ -251,7 +251,7 @@ func TestMethodsOfTunnels(t *testing.T) {
 	r := newRig(t, setup{})
 	for _, method := range []string{"connect", "Connect", "CONNECT2", "TUNNEL"} {
 		k := newTalk(r.dial())
-		fmt.Fprintf(k, "%s %s HTTP/1.1\r\n\r\n", method, r.net.At("http", internet.Files))
+		fmt.Fprintf(k, "%s %s HTTP/1.1\r\n\r\n", method, r.net.At("http", testenv.Files))
 		if status, body, _ := k.answer("GET"); status != 400 {
 			t.Errorf("%s: %d %s", method, status, body)
 		}

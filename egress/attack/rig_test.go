@@ -18,13 +18,12 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 const (
 	// patience bounds every wait.
@@ -39,8 +38,8 @@ const (
 // it must not reach, and the recorded events.
 type rig struct {
 	t       testing.TB
-	net     *internet.Internet
-	trap    *internet.Trap
+	net     *testenv.Internet
+	trap    *testenv.Trap
 	plane   *egress.Plane
 	way     *egress.Way
 	addr    string
@@ -68,11 +67,11 @@ type setup struct {
 // internet.Other, and the loopback address of their ports alone.
 func newRig(t testing.TB, s setup) *rig {
 	t.Helper()
-	r := &rig{t: t, net: internet.New(t), trap: internet.NewTrap(t, trapAddr)}
+	r := &rig{t: t, net: testenv.NewInternet(t), trap: testenv.NewTrap(t, trapAddr)}
 	r.change = sync.NewCond(&r.mu)
 	r.net.Names.Set("trap.test", addrs(trapAddr))
 	o := s.options
-	o.Allowed = append(r.net.Allowed(internet.Files, internet.Echo, internet.Redirect, internet.Upgrade, internet.Slow, "trap.test", "*.files.test"), s.rules...)
+	o.Allowed = append(r.net.Allowed(testenv.Files, testenv.Echo, testenv.Redirect, testenv.Upgrade, testenv.Slow, "trap.test", "*.files.test"), s.rules...)
 	o.Denied = append(o.Denied, s.denied...)
 	p, err := network.New(o)
 	must(t, err)
@@ -170,11 +169,11 @@ func (r *rig) holds() {
 	if n := r.trap.Hits(); n != 0 {
 		r.t.Errorf("%d connections reached the trap", n)
 	}
-	if n := r.net.Hits(internet.Other); n != 0 {
+	if n := r.net.Hits(testenv.Other); n != 0 {
 		r.t.Errorf("%d requests reached a host that no rule names", n)
 	}
 	for _, name := range r.net.Names.Asked() {
-		if !strings.HasSuffix(name, ".test") || name == internet.Other || strings.HasSuffix(name, "."+internet.Other) {
+		if !strings.HasSuffix(name, ".test") || name == testenv.Other || strings.HasSuffix(name, "."+testenv.Other) {
 			r.t.Errorf("%q was looked up", name)
 		}
 	}

@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // drip sends text repeatedly, a byte at a time, until the other side closes
@@ -40,7 +39,7 @@ func drip(k *talk, text string) (answer []byte, took time.Duration) {
 func TestSlow(t *testing.T) {
 	host := listen(t, "220 the host speaks first\r\n")
 	rules := []string{"bare.test:" + itoa(host.port), "127.0.0.1:" + itoa(host.port)}
-	r := newRig(t, setup{rules: rules, secret: []string{internet.Files}})
+	r := newRig(t, setup{rules: rules, secret: []string{testenv.Files}})
 	at := "bare.test:" + itoa(host.port)
 	tunnel := func() *talk { return r.connect(at) }
 	direct := func() *talk { return newTalk(r.dial()) }
@@ -62,10 +61,10 @@ func TestSlow(t *testing.T) {
 		"hello of TLS":          {tunnel, string(half), "\x00", "\x15\x03"},
 		"word of a tunnel":      {tunnel, "", "A", ""},
 		"request in a tunnel":   {tunnel, "GET / HTTP/1.1\r\n", "X: y\r\n", "HTTP/1.1 408"},
-		"silent where read":     {func() *talk { return r.connect(r.net.At("https", internet.Files)) }, "", "", ""},
-		"hello where read":      {func() *talk { return r.connect(r.net.At("https", internet.Files)) }, string(whole(sni(internet.Files))[:20]), "\x00", "\x15\x03"},
-		"request in TLS":        {func() *talk { return r.intercepted(internet.Files) }, "GET / HTTP/1.1\r\n", "X: y\r\n", "HTTP/1.1 408"},
-		"second flight of TLS":  {func() *talk { return r.connect(r.net.At("https", internet.Files)) }, string(whole(sni(internet.Files))), "", "\x15\x03"},
+		"silent where read":     {func() *talk { return r.connect(r.net.At("https", testenv.Files)) }, "", "", ""},
+		"hello where read":      {func() *talk { return r.connect(r.net.At("https", testenv.Files)) }, string(whole(sni(testenv.Files))[:20]), "\x00", "\x15\x03"},
+		"request in TLS":        {func() *talk { return r.intercepted(testenv.Files) }, "GET / HTTP/1.1\r\n", "X: y\r\n", "HTTP/1.1 408"},
+		"second flight of TLS":  {func() *talk { return r.connect(r.net.At("https", testenv.Files)) }, string(whole(sni(testenv.Files))), "", "\x15\x03"},
 		"half of the preface":   {tunnel, "PRI * HTTP/2.0\r\n", "", "HTTP/1.1 408"},
 		"lines of half a field": {direct, "GET http://files.test/ HTTP/1.1\r\nX: ", "y", "HTTP/1.1 408"},
 	} {
@@ -93,8 +92,8 @@ func TestSlow(t *testing.T) {
 // and checks that they all end and leave nothing.
 func TestFlood(t *testing.T) {
 	r := newRig(t, setup{change: func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{Connections: 20} }})
-	heads := []string{"", "G", "\x05", "\x05\x01\x00", "CONNECT " + r.net.At("http", internet.Files) + " HTTP/1.1\r\n\r\n", "\x16\x03",
-		"POST http://" + r.net.At("http", internet.Echo) + "/ HTTP/1.1\r\nHost: " + r.net.At("http", internet.Echo) + "\r\nContent-Length: 1000\r\n\r\nx"}
+	heads := []string{"", "G", "\x05", "\x05\x01\x00", "CONNECT " + r.net.At("http", testenv.Files) + " HTTP/1.1\r\n\r\n", "\x16\x03",
+		"POST http://" + r.net.At("http", testenv.Echo) + "/ HTTP/1.1\r\nHost: " + r.net.At("http", testenv.Echo) + "\r\nContent-Length: 1000\r\n\r\nx"}
 	for round := range 3 {
 		conns := make([]net.Conn, 0, 200)
 		for i := range 200 {
@@ -114,7 +113,7 @@ func TestFlood(t *testing.T) {
 		r.drained()
 	}
 	k := newTalk(r.dial())
-	fmt.Fprintf(k, "GET http://%[1]s/greeting.txt HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.net.At("http", internet.Files))
+	fmt.Fprintf(k, "GET http://%[1]s/greeting.txt HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.net.At("http", testenv.Files))
 	if status, body, _ := k.answer("GET"); status != 200 {
 		t.Errorf("after the flood: %d %s", status, body)
 	}
@@ -129,7 +128,7 @@ func (r *rig) drained() {
 	r.mu.Lock()
 	dialed := r.dialed
 	r.mu.Unlock()
-	leak.Success(r.t, func() error {
+	testenv.Success(r.t, func() error {
 		if c := r.plane.Counters(); c.Connections+c.TurnedAway < dialed || c.Open > 0 {
 			return fmt.Errorf("%d connections were dialed, and the proxy counts %+v", dialed, c)
 		}
@@ -165,7 +164,7 @@ func testHalfOpen(t *testing.T, framed bool) {
 	}
 	for range 50 { // disconnected while the host is slow
 		k := newTalk(r.dial())
-		fmt.Fprintf(k, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.net.At("http", internet.Slow))
+		fmt.Fprintf(k, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\n\r\n", r.net.At("http", testenv.Slow))
 		k.Close()
 	}
 	r.drained()

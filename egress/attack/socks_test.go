@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestSOCKS checks the replies to invalid handshakes.
@@ -29,9 +29,9 @@ func TestSOCKS(t *testing.T) {
 		"the trap, compatible":       {none + "\x05\x01\x00\x04" + strings.Repeat("\x00", 12) + "\x7f\x00\x00\x02" + port, offer + reply(2)},
 		"loopback of IPv6":           {none + "\x05\x01\x00\x04" + strings.Repeat("\x00", 15) + "\x01" + port, offer + reply(2)},
 		"no address at all":          {none + "\x05\x01\x00\x01\x00\x00\x00\x00" + port, offer + reply(2)},
-		"another host":               {none + name(internet.Other, plain), offer + reply(2)},
-		"port 0":                     {none + name(internet.Files, "\x00\x00"), offer + reply(2)},
-		"port 25":                    {none + name(internet.Files, "\x00\x19"), offer + reply(2)},
+		"another host":               {none + name(testenv.Other, plain), offer + reply(2)},
+		"port 0":                     {none + name(testenv.Files, "\x00\x00"), offer + reply(2)},
+		"port 25":                    {none + name(testenv.Files, "\x00\x19"), offer + reply(2)},
 		"kind 0":                     {none + "\x05\x01\x00\x00" + plain, offer + reply(8)},
 		"kind 2":                     {none + "\x05\x01\x00\x02" + plain, offer + reply(8)},
 		"name of no bytes":           {none + name("", plain), offer + reply(2)},
@@ -48,10 +48,10 @@ func TestSOCKS(t *testing.T) {
 		"GSSAPI only":                {"\x05\x01\x01", "\x05\xff"},
 		"254 methods":                {"\x05\xfe" + strings.Repeat("\x03", 254), "\x05\xff"},
 		"malformed credentials":      {password + "\x05\x01a\x01b", "\x05\x02"},
-		"enormous credentials":       {password + "\x01\xff" + strings.Repeat("\x1b", 255) + "\xff" + strings.Repeat("\x00", 255) + name(internet.Other, plain), "\x05\x02\x01\x00" + reply(2)},
-		"empty credentials":          {password + "\x01\x00\x00" + name(internet.Other, plain), "\x05\x02\x01\x00" + reply(2)},
-		"credentials not asked for":  {none + "\x01\x01a\x01b" + name(internet.Other, plain), offer + reply(1)},
-		"data before the reply":      {none + name(internet.Other, plain) + "GET / HTTP/1.1\r\n\r\n", offer + reply(2)},
+		"enormous credentials":       {password + "\x01\xff" + strings.Repeat("\x1b", 255) + "\xff" + strings.Repeat("\x00", 255) + name(testenv.Other, plain), "\x05\x02\x01\x00" + reply(2)},
+		"empty credentials":          {password + "\x01\x00\x00" + name(testenv.Other, plain), "\x05\x02\x01\x00" + reply(2)},
+		"credentials not asked for":  {none + "\x01\x01a\x01b" + name(testenv.Other, plain), offer + reply(1)},
+		"data before the reply":      {none + name(testenv.Other, plain) + "GET / HTTP/1.1\r\n\r\n", offer + reply(2)},
 		"a part of a greeting":       {"\x05\x09\x00", ""},
 		"a part of a request":        {none + "\x05\x01\x00\x03\xffab", offer},
 		"greeting of SOCKS 4":        {"\x04\x01\x00\x50\x7f\x00\x00\x02a\x00", "HTTP/1.1 400"},

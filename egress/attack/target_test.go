@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-func addrs(list ...string) internet.Reply {
+func addrs(list ...string) testenv.Reply {
 	var out []netip.Addr
 	for _, a := range list {
 		out = append(out, netip.MustParseAddr(a))
 	}
-	return internet.Reply{Addrs: out}
+	return testenv.Reply{Addrs: out}
 }
 
 // spellings returns hosts that must not be reached, in every spelling. The
@@ -173,7 +173,7 @@ func TestSpellingsOfOne(t *testing.T) {
 		at := fmt.Sprintf("%s:%d", host, r.net.Port("http"))
 		k := newTalk(r.dial())
 		fmt.Fprintf(k, "GET http://%s/greeting.txt HTTP/1.1\r\nHost: files.test:%d\r\n\r\n", at, r.net.Port("http"))
-		if status, body, _ := k.answer("GET"); status != 200 || body != internet.Content {
+		if status, body, _ := k.answer("GET"); status != 200 || body != testenv.Content {
 			t.Errorf("%q: %d %s", host, status, body)
 		}
 	}

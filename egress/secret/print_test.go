@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // TestNothingIsPrinted checks that no usual printed form of a Set, or of a
 // struct with one, contains a value.

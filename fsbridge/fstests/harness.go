@@ -18,7 +18,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // A Harness tells the suite about one transport.
@@ -95,11 +94,11 @@ func Run(t *testing.T, h Harness) {
 					return
 				}
 				var err error
-				for end := time.Now().Add(leak.Patience); time.Now().Before(end); {
+				for end := time.Now().Add(testenv.Patience); time.Now().Before(end); {
 					if h.Settle != nil { // a connection may become idle after the last call
 						h.Settle()
 					}
-					if err = leak.Find(leak.Patience/100, before, guards()); err == nil {
+					if err = testenv.Find(testenv.Patience/100, before, guards()); err == nil {
 						return
 					}
 				}

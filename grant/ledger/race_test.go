@@ -15,7 +15,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestManyCallers lets 64 goroutines draw all that there is, each through an
@@ -124,7 +124,7 @@ func TestKilled(t *testing.T) {
 	for range rounds {
 		cmd, out := startHelper(t, dir, "kill", budget.Unlimited, goroutines, 1)
 		// With pauses: a reader holds the lock that the process waits for.
-		leak.Until(t, "the process draws", func() bool { return used(t, tenant) >= before+100 })
+		testenv.Until(t, "the process draws", func() bool { return used(t, tenant) >= before+100 })
 		cmd.Process.Kill()
 		cmd.Wait()
 		done := int64(strings.Count(out.String(), "u"))

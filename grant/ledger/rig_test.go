@@ -16,7 +16,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // helperEnv makes the test binary a process that draws; see helper.
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	leak.Main(m)
+	testenv.Main(m)
 }
 
 // bg is a context that never ends.

@@ -15,21 +15,21 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/page"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 )
 
 // A town is a real browser with hosts that it can reach, all of which the rules
 // allow: what is refused the profile refuses.
 type town struct {
 	*chromium.Container
-	net  *internet.Internet
+	net  *testenv.Internet
 	hang chan struct{} // a request to hang.test is there
 }
 
 func newTown(t *testing.T) *town {
 	t.Helper()
-	w := &town{net: internet.New(t), hang: make(chan struct{}, 1)}
+	w := &town{net: testenv.NewInternet(t), hang: make(chan struct{}, 1)}
 	serve := func(name, body string) {
 		w.net.Handle(name, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/file" {

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // BenchmarkRequest compares a request through guard, meter and proxy with one of
@@ -25,7 +25,7 @@ func BenchmarkRequest(b *testing.B) {
 				},
 			}}
 			for b.Loop() {
-				resp, err := direct.Get(w.net.URL(scheme, internet.Files, "/greeting.txt"))
+				resp, err := direct.Get(w.net.URL(scheme, testenv.Files, "/greeting.txt"))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -35,7 +35,7 @@ func BenchmarkRequest(b *testing.B) {
 		})
 		b.Run(scheme+"/fetch", func(b *testing.B) {
 			for b.Loop() {
-				if err := w.once(g, w.net.URL(scheme, internet.Files, "/greeting.txt"), int64(len(internet.Content))); err != nil {
+				if err := w.once(g, w.net.URL(scheme, testenv.Files, "/greeting.txt"), int64(len(testenv.Content))); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -44,7 +44,7 @@ func BenchmarkRequest(b *testing.B) {
 	b.Run("https/fetch/1MiB", func(b *testing.B) {
 		b.SetBytes(1 << 20)
 		for b.Loop() {
-			if err := w.once(g, w.net.URL("https", internet.Files, "/zeros?n=1048576"), 1<<20); err != nil {
+			if err := w.once(g, w.net.URL("https", testenv.Files, "/zeros?n=1048576"), 1<<20); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/store"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // stall makes a host that begins a response and then stalls; it signals each
@@ -124,7 +124,7 @@ func TestReset(t *testing.T) {
 func TestNowhere(t *testing.T) {
 	// Only the name that does not resolve has to be waited for.
 	both(t, rules{lookup: 50 * time.Millisecond}, func(t *testing.T, w *world, scheme string) {
-		w.net.Names.Set("hangs.test", internet.Reply{Hang: true})
+		w.net.Names.Set("hangs.test", testenv.Reply{Hang: true})
 		w.nowhere(scheme, "hangs.test:8080", tooLate)
 	})
 	both(t, rules{}, func(t *testing.T, w *world, scheme string) {
@@ -162,7 +162,7 @@ func TestWayClosed(t *testing.T) {
 		d := w.do(wish{url: w.net.URL(scheme, "stall.test", "/")})
 		wg.Wait()
 		w.wants(d, noHost, "ended before")
-		d = w.do(wish{url: w.net.URL(scheme, internet.Files, "/greeting.txt")})
+		d = w.do(wish{url: w.net.URL(scheme, testenv.Files, "/greeting.txt")})
 		w.wants(d, noHost, "closed")
 		if !retryable(d.err) || len(d.effects) != 0 {
 			t.Errorf("%v, %+v", d.err, d.effects)
@@ -185,7 +185,7 @@ func TestNoRoom(t *testing.T) {
 		})
 		<-begun
 		for range 20 {
-			d := w.do(wish{url: w.net.URL(scheme, internet.Files, "/greeting.txt")})
+			d := w.do(wish{url: w.net.URL(scheme, testenv.Files, "/greeting.txt")})
 			w.wants(d, noBudget, "limits.connections")
 			if !retryable(d.err) || scheme == "https" && len(d.effects) != 0 { // a plain answer of 503 could be the host's
 				t.Errorf("%v, %+v", d.err, d.effects)
@@ -200,9 +200,9 @@ func TestNoRoom(t *testing.T) {
 func TestNoRecord(t *testing.T) {
 	both(t, rules{require: true}, func(t *testing.T, w *world, scheme string) {
 		fetchMust(t, w.recorder.Close())
-		d := w.do(wish{url: w.net.URL(scheme, internet.Files, "/greeting.txt")})
+		d := w.do(wish{url: w.net.URL(scheme, testenv.Files, "/greeting.txt")})
 		w.wants(d, noHost, "requireEvidence")
-		if !retryable(d.err) || len(d.effects) != 0 || w.net.Hits(internet.Files) != 0 {
+		if !retryable(d.err) || len(d.effects) != 0 || w.net.Hits(testenv.Files) != 0 {
 			t.Errorf("%v, %+v", d.err, d.effects)
 		}
 	})
@@ -211,7 +211,7 @@ func TestNoRecord(t *testing.T) {
 func TestFetchManyAtOnce(t *testing.T) {
 	w := newWorld(t, rules{})
 	results := make(chan error, 64)
-	url := w.net.URL("https", internet.Files, "/zeros?n=100000")
+	url := w.net.URL("https", testenv.Files, "/zeros?n=100000")
 	g := guardOf(t, nil)
 	for range cap(results) {
 		go func() { results <- w.once(g, url, 100000) }()

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestHostileAnswers checks what becomes of answers that no honest host gives.
@@ -199,7 +199,7 @@ func TestCertificates(t *testing.T) {
 	})
 	t.Run("none at all", func(t *testing.T) {
 		w := newWorld(t, rules{})
-		d := w.do(wish{url: "https://" + w.net.At("http", internet.Files) + "/"})
+		d := w.do(wish{url: "https://" + w.net.At("http", testenv.Files) + "/"})
 		w.wants(d, noHost, "no TLS")
 		if retryable(d.err) {
 			t.Errorf("%v", d.err)
@@ -216,11 +216,11 @@ func TestCertificates(t *testing.T) {
 func TestLimitsOfProxy(t *testing.T) {
 	t.Run("size of a request", func(t *testing.T) {
 		w := newWorld(t, rules{limits: config.NetworkLimits{RequestBytes: 10}})
-		d := w.do(wish{method: "POST", url: w.net.URL("http", internet.Echo, "/"), data: make([]byte, 11)})
+		d := w.do(wish{method: "POST", url: w.net.URL("http", testenv.Echo, "/"), data: make([]byte, 11)})
 		w.wants(d, isBlocked, "limits.requestBytes")
 	})
 	both(t, rules{limits: config.NetworkLimits{BytesIn: 100_000}}, func(t *testing.T, w *world, scheme string) {
-		url := w.net.URL(scheme, internet.Files, "/zeros?n=200000")
+		url := w.net.URL(scheme, testenv.Files, "/zeros?n=200000")
 		d := w.do(wish{url: url})
 		w.wants(d, noHost, "ended before")
 		d = w.do(wish{url: url})

@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // to is the address of a redirect to another one.
 func (w *world) to(scheme string, code int, target string) string {
-	return w.net.URL(scheme, internet.Redirect, "/?code="+strconv.Itoa(code)+"&to="+url.QueryEscape(target))
+	return w.net.URL(scheme, testenv.Redirect, "/?code="+strconv.Itoa(code)+"&to="+url.QueryEscape(target))
 }
 
 // TestRedirect checks what is asked for after each kind of redirect.
@@ -59,7 +59,7 @@ func TestRedirect(t *testing.T) {
 func TestNoRedirect(t *testing.T) {
 	w := newWorld(t, rules{})
 	for _, code := range []int{300, 304, 305, 306} {
-		d := w.do(wish{url: w.to("https", code, w.net.URL("https", internet.Files, "/greeting.txt"))})
+		d := w.do(wish{url: w.to("https", code, w.net.URL("https", testenv.Files, "/greeting.txt"))})
 		w.wants(d, "", "")
 		if d.Response.Status != code || d.Response.Hops != 0 || d.Response.Header["Location"] == nil {
 			t.Errorf("%+v", d.Response)
@@ -77,7 +77,7 @@ func TestFieldsOfRedirects(t *testing.T) {
 		"Accept": "text/plain", "Accept-Language": "de", "User-Agent": "mine",
 	}
 	harmless := []string{"Accept", "Accept-Encoding", "Accept-Language", "User-Agent"}
-	at := func(scheme string) string { return w.net.URL(scheme, internet.Echo, "/x") }
+	at := func(scheme string) string { return w.net.URL(scheme, testenv.Echo, "/x") }
 	for name, q := range map[string]struct {
 		start string
 		all   bool
@@ -90,7 +90,7 @@ func TestFieldsOfRedirects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			var fields []string
-			w.net.Handle(internet.Echo, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			w.net.Handle(testenv.Echo, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				switch r.URL.RawQuery {
 				case "again":
 					http.Redirect(rw, r, "/y", http.StatusFound)
@@ -163,7 +163,7 @@ func TestBadTargets(t *testing.T) {
 		}
 		wantStatuses(t, d, 302)
 	}
-	if n := w.net.Hits(internet.Files); n != 0 {
+	if n := w.net.Hits(testenv.Files); n != 0 {
 		t.Errorf("%d requests", n)
 	}
 }
@@ -173,14 +173,14 @@ func TestBadTargets(t *testing.T) {
 func TestRebinding(t *testing.T) {
 	for _, address := range []string{"169.254.169.254", "10.0.0.1", "::1", "fd00::1"} {
 		w := newWorld(t, rules{})
-		trap := internet.NewTrap(t, "127.0.0.1")
+		trap := testenv.NewTrap(t, "127.0.0.1")
 		good, bad := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr(address)
 		w.net.Handle("rebind.test", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Connection", "close") // the proxy would ask the host again over the connection to the vetted address
 			http.Redirect(rw, r, "/again", http.StatusFound)
 		}))
 		for _, scheme := range []string{"http", "https"} {
-			w.net.Names.Set("rebind.test", internet.Reply{Addrs: []netip.Addr{good}}, internet.Reply{Addrs: []netip.Addr{bad}})
+			w.net.Names.Set("rebind.test", testenv.Reply{Addrs: []netip.Addr{good}}, testenv.Reply{Addrs: []netip.Addr{bad}})
 			d := w.do(wish{url: w.net.URL(scheme, "rebind.test", "/")})
 			w.wants(d, isBlocked, "address")
 			wantStatuses(t, d, 302)
@@ -195,7 +195,7 @@ func TestRebinding(t *testing.T) {
 // stands.
 func TestRevokedBetweenHops(t *testing.T) {
 	w := newWorld(t, rules{})
-	d := w.do(wish{url: w.to("https", 302, w.net.URL("https", internet.Files, "/")), revoked: true})
+	d := w.do(wish{url: w.to("https", 302, w.net.URL("https", testenv.Files, "/")), revoked: true})
 	w.wants(d, noGrant, "grant.revoked")
 	wantStatuses(t, d, 302)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // patience bounds every wait of a test.
@@ -47,7 +47,7 @@ const (
 type world struct {
 	*fetchExecutor
 	t        testing.TB
-	net      *internet.Internet
+	net      *testenv.Internet
 	evidence *evidence.Store
 	recorder *egress.Recorder
 	outlet   *egress.Server
@@ -73,7 +73,7 @@ type rules struct {
 
 func newWorld(t testing.TB, r rules) *world {
 	t.Helper()
-	w := &world{t: t, net: internet.New(t), inside: new(Inside)}
+	w := &world{t: t, net: testenv.NewInternet(t), inside: new(Inside)}
 	var err error
 	w.evidence, err = evidence.Open(t.TempDir(), evidence.Options{})
 	fetchMust(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // both runs a test for either scheme.
@@ -25,18 +25,18 @@ func both(t *testing.T, r rules, test func(*testing.T, *world, string)) {
 
 func TestAllowed(t *testing.T) {
 	both(t, rules{}, func(t *testing.T, w *world, scheme string) {
-		url := w.net.URL(scheme, internet.Files, "/greeting.txt")
+		url := w.net.URL(scheme, testenv.Files, "/greeting.txt")
 		d := w.do(wish{url: url, keep: 5})
 		w.wants(d, "", "")
-		if string(d.Data) != "hello" || !d.Truncated || d.Type != "text/plain" || d.Digest != evidence.DigestOf([]byte(internet.Content)) {
+		if string(d.Data) != "hello" || !d.Truncated || d.Type != "text/plain" || d.Digest != evidence.DigestOf([]byte(testenv.Content)) {
 			t.Errorf("%+v", d.Output)
 		}
 		if d.Response.URL != url || d.Response.Status != 200 || d.Response.Hops != 0 || d.Response.Header["Content-Type"][0] != "text/plain" {
 			t.Errorf("%+v", d.Response)
 		}
 		want := evidence.Effect{
-			Kind: grant.EffectNetwork, Method: "GET", Host: w.net.At(scheme, internet.Files), Status: 200,
-			BytesIn: int64(len(internet.Content)), Digest: evidence.DigestOf([]byte(internet.Content)),
+			Kind: grant.EffectNetwork, Method: "GET", Host: w.net.At(scheme, testenv.Files), Status: 200,
+			BytesIn: int64(len(testenv.Content)), Digest: evidence.DigestOf([]byte(testenv.Content)),
 		}
 		if !slices.Equal(d.effects, []evidence.Effect{want}) {
 			t.Errorf("%+v", d.effects)
@@ -49,11 +49,11 @@ func TestSent(t *testing.T) {
 	both(t, rules{}, func(t *testing.T, w *world, scheme string) {
 		body := bytes.Repeat([]byte("x"), 300_000)
 		d := w.do(wish{
-			method: "POST", url: w.net.URL(scheme, internet.Echo, "/a%2Fb?q=1#part"), data: body,
+			method: "POST", url: w.net.URL(scheme, testenv.Echo, "/a%2Fb?q=1#part"), data: body,
 			header: map[string]string{"content-type": "text/plain", "AUTHORIZATION": "Bearer t", "X-Own": "ü"},
 		})
 		w.wants(d, "", "")
-		host := w.net.At(scheme, internet.Echo)
+		host := w.net.At(scheme, testenv.Echo)
 		want := "POST /a%2Fb?q=1\nHost: " + host + "\nAccept-Encoding: identity\r\nAuthorization: Bearer t\r\nConnection: close\r\nContent-Length: 300000\r\n" +
 			"Content-Type: text/plain\r\nUser-Agent: sandbox\r\nX-Own: ü\r\n\n"
 		head, rest, _ := strings.Cut(string(d.Data), "\r\n\n")
@@ -71,8 +71,8 @@ func TestSent(t *testing.T) {
 // by the id of the operation.
 func TestRecorded(t *testing.T) {
 	w := newWorld(t, rules{allowed: []string{"files.test"}})
-	w.do(wish{url: w.net.URL("https", internet.Files, "/greeting.txt"), id: "operation-7"})
-	d := w.do(wish{url: w.net.URL("https", internet.Echo, "/"), id: "operation-8"})
+	w.do(wish{url: w.net.URL("https", testenv.Files, "/greeting.txt"), id: "operation-7"})
+	d := w.do(wish{url: w.net.URL("https", testenv.Echo, "/"), id: "operation-8"})
 	w.wants(d, isBlocked, "network.allowedDomains")
 	fetchMust(t, w.recorder.Flush(context.Background()))
 	verdicts := map[string]string{}
@@ -107,13 +107,13 @@ func TestRefusedByProxy(t *testing.T) {
 		host    string
 		rule    string
 	}{
-		{"host of http", []string{"files.test"}, nil, "http", "GET", internet.Echo, "network.allowedDomains"},
-		{"host of https", []string{"files.test"}, nil, "https", "GET", internet.Echo, "network.allowedDomains"},
-		{"denied host", []string{"*.test"}, []string{"echo.test"}, "https", "GET", internet.Echo, "network.deniedDomains[0]"},
-		{"port", []string{"echo.test:1"}, nil, "https", "GET", internet.Echo, "network.allowedDomains"},
-		{"method", []string{"GET http://echo.test:HTTP"}, nil, "http", "POST", internet.Echo, "request"},
-		{"plain where TLS is allowed", []string{"https://echo.test:HTTP"}, nil, "http", "GET", internet.Echo, "protocol"},
-		{"TLS where plain is allowed", []string{"http://echo.test:HTTPS"}, nil, "https", "GET", internet.Echo, "protocol"},
+		{"host of http", []string{"files.test"}, nil, "http", "GET", testenv.Echo, "network.allowedDomains"},
+		{"host of https", []string{"files.test"}, nil, "https", "GET", testenv.Echo, "network.allowedDomains"},
+		{"denied host", []string{"*.test"}, []string{"echo.test"}, "https", "GET", testenv.Echo, "network.deniedDomains[0]"},
+		{"port", []string{"echo.test:1"}, nil, "https", "GET", testenv.Echo, "network.allowedDomains"},
+		{"method", []string{"GET http://echo.test:HTTP"}, nil, "http", "POST", testenv.Echo, "request"},
+		{"plain where TLS is allowed", []string{"https://echo.test:HTTP"}, nil, "http", "GET", testenv.Echo, "protocol"},
+		{"TLS where plain is allowed", []string{"http://echo.test:HTTPS"}, nil, "https", "GET", testenv.Echo, "protocol"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,27 +140,27 @@ func TestRefusedByGuard(t *testing.T) {
 		code   sandbox.Code
 		rule   string
 	}{
-		"host": {w.net.URL("https", internet.Echo, "/"), func(p *grant.Policy) {
-			p.Capabilities = []grant.Capability{{Kind: grant.NetHTTP, Host: internet.Redirect, Methods: []string{"*"}}}
+		"host": {w.net.URL("https", testenv.Echo, "/"), func(p *grant.Policy) {
+			p.Capabilities = []grant.Capability{{Kind: grant.NetHTTP, Host: testenv.Redirect, Methods: []string{"*"}}}
 		}, isBlocked, "policy.capabilities"},
-		"host denied": {w.net.URL("https", internet.Echo, "/"), func(p *grant.Policy) { p.Denied.Domains = []string{internet.Echo} }, isBlocked, "policy.denied.domains"},
-		"host listed": {w.net.URL("https", internet.Echo, "/"), func(p *grant.Policy) { p.Lists.Domains = []string{internet.Redirect} }, isBlocked, "policy.lists.domains"},
+		"host denied": {w.net.URL("https", testenv.Echo, "/"), func(p *grant.Policy) { p.Denied.Domains = []string{testenv.Echo} }, isBlocked, "policy.denied.domains"},
+		"host listed": {w.net.URL("https", testenv.Echo, "/"), func(p *grant.Policy) { p.Lists.Domains = []string{testenv.Redirect} }, isBlocked, "policy.lists.domains"},
 		"not granted": {"https://example.com/", nil, noGrant, "grant.capabilities"},
 		"port":        {"https://files.test:25/", nil, noGrant, "grant.capabilities"},
-		"scheme": {w.net.URL("http", internet.Files, "/"), func(p *grant.Policy) {
+		"scheme": {w.net.URL("http", testenv.Files, "/"), func(p *grant.Policy) {
 			p.Capabilities = []grant.Capability{{Kind: grant.NetHTTP, Host: "*.test", Scheme: "https", Port: w.net.Port("https"), Methods: []string{"GET"}}}
 		}, isBlocked, "policy.capabilities"},
 		"metadata": {"http://169.254.169.254/latest/meta-data/", nil, noGrant, "grant.capabilities"},
 		"loopback": {w.net.URL("http", "127.0.0.1", "/"), nil, noGrant, "grant.capabilities"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := w.net.URL("https", internet.Redirect, "/?to="+strings.ReplaceAll(q.to, "&", "%26"))
+			start := w.net.URL("https", testenv.Redirect, "/?to="+strings.ReplaceAll(q.to, "&", "%26"))
 			d := w.do(wish{url: start, guard: q.change})
 			if sandbox.CodeOf(d.err) != q.code || field(d.err) != q.rule {
 				t.Errorf("%v, want %s by %s", d.err, q.code, q.rule)
 			}
 			wantStatuses(t, d, 302) // what was done until then
-			if w.net.Hits(internet.Echo)+w.net.Hits(internet.Files) != 0 {
+			if w.net.Hits(testenv.Echo)+w.net.Hits(testenv.Files) != 0 {
 				t.Error("the redirect was followed")
 			}
 		})
@@ -182,12 +182,12 @@ func TestHEADandNothing(t *testing.T) {
 	if d.Response.Header["Content-Length"][0] != "99999999" || d.Digest.Size != 0 {
 		t.Errorf("%+v", d.Output)
 	}
-	d = w.do(wish{method: "HEAD", url: w.net.URL("https", internet.Files, "/greeting.txt"), guard: text})
+	d = w.do(wish{method: "HEAD", url: w.net.URL("https", testenv.Files, "/greeting.txt"), guard: text})
 	w.wants(d, "", "")
 	d = w.do(wish{method: "DELETE", url: w.net.URL("https", "bare.test", "/"), guard: text})
 	w.wants(d, "", "")
 	wantStatuses(t, d, 204)
 	html := func(p *grant.Policy) { p.Lists.MIME = []string{"text/html"} }
-	d = w.do(wish{method: "HEAD", url: w.net.URL("https", internet.Files, "/greeting.txt"), guard: html})
+	d = w.do(wish{method: "HEAD", url: w.net.URL("https", testenv.Files, "/greeting.txt"), guard: html})
 	w.wants(d, isBlocked, "policy.lists.mime")
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -36,7 +36,7 @@ const secret = "geheimnis"
 type rig struct {
 	t      *testing.T
 	sb     sandbox.Sandbox
-	net    *internet.Internet
+	net    *testenv.Internet
 	inside *operation.Inside
 	do     map[grant.Domain]operation.Executor
 	ledger *ledger.Ledger
@@ -49,7 +49,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, net: internet.New(t), inside: new(operation.Inside)}
+	r := &rig{t: t, net: testenv.NewInternet(t), inside: new(operation.Inside)}
 	var err error
 	r.ledger, err = ledger.Open(t.TempDir(), ledger.Options{})
 	must(t, err)

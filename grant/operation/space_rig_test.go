@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
@@ -26,7 +26,7 @@ func unwatched() []goleak.Option {
 	}
 }
 
-func TestMain(m *testing.M) { leak.Main(m, unwatched()...) }
+func TestMain(m *testing.M) { testenv.Main(m, unwatched()...) }
 
 func spaceMust(t testing.TB, err error) {
 	t.Helper()

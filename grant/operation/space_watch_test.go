@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // spaceWalls runs a check that executes code inside the sandbox over each rig.
@@ -179,5 +179,5 @@ func (c *counting) ReadDir(ctx context.Context, path string) ([]fs.DirEntry, err
 func (c *counting) wait(t *testing.T, n int64) {
 	t.Helper()
 	want := c.n.Load() + n
-	leak.Until(t, "somebody looks", func() bool { return c.n.Load() >= want })
+	testenv.Until(t, "somebody looks", func() bool { return c.n.Load() >= want })
 }

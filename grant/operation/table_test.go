@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/store"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // A row is one way to fail, with the expected error.
@@ -205,7 +205,7 @@ func blocks() []row {
 		}, code: code, rule: "policy.lists.mime", resource: canary},
 		{name: "host, by the proxy", provoke: func(r *rig) error { return r.run(ask(r.at("no"))) }, code: code, rule: "network.deniedDomains[0]: " + host("no"), resource: host("no")},
 		{name: "address of a host", provoke: func(r *rig) error {
-			r.net.Names.Set(host("metadata"), internet.Reply{Addrs: []netip.Addr{netip.MustParseAddr("169.254.169.254")}})
+			r.net.Names.Set(host("metadata"), testenv.Reply{Addrs: []netip.Addr{netip.MustParseAddr("169.254.169.254")}})
 			return r.run(ask(r.at("metadata")))
 		}, code: code, rule: "address", resource: host("metadata")},
 	}

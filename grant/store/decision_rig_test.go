@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // helperEnv makes the test binary a process that uses keys; see helper.
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	leak.Main(m)
+	testenv.Main(m)
 }
 
 // decisionHelper is the body of the test binary as another process: it says

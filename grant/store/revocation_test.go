@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestFamily checks that a revocation applies to all derived grants, for
@@ -102,7 +102,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		c := s.Watch(ctx, "g")
 		cancel()
 		h := hubOf(s)
-		leak.Until(t, "it waits no more", func() bool { return len(h.waiting()) == 0 })
+		testenv.Until(t, "it waits no more", func() bool { return len(h.waiting()) == 0 })
 		must(t, s.Revoke("g", time.Time{}))
 		wantNoSignal(t, "g", c)
 	})

@@ -14,7 +14,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"go.uber.org/goleak"
 )
 
@@ -226,7 +226,7 @@ func TestFilesLeakNothing(t *testing.T) {
 		t.Errorf("left: %v, %v", entries, err)
 	}
 	c.Close()
-	leak.None(t, known)
+	testenv.None(t, known)
 }
 
 // TestUnreadFiles opens many files without reading them: they delay neither

@@ -12,7 +12,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"go.uber.org/goleak"
 )
 
@@ -217,7 +217,7 @@ func TestForwardLeavesNothing(t *testing.T) {
 		t.Errorf("the guest has %d bytes", rss)
 	}
 	c.Close()
-	leak.None(t, known)
+	testenv.None(t, known)
 }
 
 // queueFull listens and accepts nothing, at a TCP port and at a socket, with

@@ -11,7 +11,7 @@ import (
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestFailuresMakeWay has more commands fail to start than may start at once.
@@ -92,6 +92,6 @@ func TestClientClosesWithManyCommands(t *testing.T) {
 	done.Wait()
 	other := g.client(client.Options{})
 	must(t, execOnce(other))
-	g.settled(leak.Footprint{Descriptors: 100, Resident: 16 << 20})
+	g.settled(testenv.Footprint{Descriptors: 100, Resident: 16 << 20})
 	must(t, execOnce(other))
 }

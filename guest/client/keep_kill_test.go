@@ -12,7 +12,6 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
@@ -101,7 +100,7 @@ func TestShellWallsLeaveNothing(t *testing.T) {
 		move()
 	}
 	eventually(t, 10*time.Second, "descriptors are closed", func() bool { return descriptors(t, syscall.Getpid()) <= open })
-	leak.None(t, known)
+	testenv.None(t, known)
 }
 
 // TestShellKeptThousand opens shells from states, and ends them in several

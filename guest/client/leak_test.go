@@ -13,7 +13,6 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
@@ -118,7 +117,7 @@ func TestManyCommands(t *testing.T) {
 		return descriptors(t, os.Getpid()) <= own && descriptors(t, g.pid()) <= theirs
 	})
 	c.Close()
-	leak.None(t, known)
+	testenv.None(t, known)
 }
 
 // TestIdleFootprint checks what an idle sandbox costs.

@@ -13,7 +13,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"go.uber.org/goleak"
 )
 
@@ -183,7 +183,7 @@ func TestPassedEnds(t *testing.T) {
 			}
 			c.Close()
 			eventually(t, 10*time.Second, "nothing stays open", func() bool { return descriptors(t, os.Getpid()) <= before })
-			leak.None(t, known)
+			testenv.None(t, known)
 		})
 	}
 }

@@ -14,16 +14,15 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
 // footprint adds up the processes of the guest's namespace.
-func (g *guest) footprint() leak.Footprint {
+func (g *guest) footprint() testenv.Footprint {
 	g.t.Helper()
-	inside, err := leak.Namespace(g.pid())
+	inside, err := testenv.Namespace(g.pid())
 	must(g.t, err)
-	f, err := leak.Of(inside)
+	f, err := testenv.Of(inside)
 	must(g.t, err)
 	return f
 }
@@ -35,10 +34,10 @@ const threads = 100
 
 // settled waits until only the guest and one shim are left, and what they
 // take has gone down to most.
-func (g *guest) settled(most leak.Footprint) {
+func (g *guest) settled(most testenv.Footprint) {
 	g.t.Helper()
 	most.Processes, most.Threads = 2, threads
-	var now leak.Footprint
+	var now testenv.Footprint
 	defer func() { g.t.Logf("at rest: %v", now) }()
 	eventually(g.t, 30*time.Second, "the guest comes to rest", func() bool {
 		now = g.footprint()
@@ -73,7 +72,7 @@ func TestTenThousand(t *testing.T) {
 		must(t, execOnce(c))
 	}
 	own := descriptors(t, os.Getpid())
-	g.settled(leak.Footprint{Descriptors: 100, Resident: 8 << 20})
+	g.settled(testenv.Footprint{Descriptors: 100, Resident: 8 << 20})
 	before := g.footprint()
 	begin := time.Now()
 	for i := range commands {
@@ -88,7 +87,7 @@ func TestTenThousand(t *testing.T) {
 		t.Errorf("%d descriptors, there were %d", now, own)
 	}
 	c.Close()
-	leak.None(t, known)
+	testenv.None(t, known)
 }
 
 // TestThousandAtOnce runs that many commands at the same time (400, unless with
@@ -105,7 +104,7 @@ func TestThousandAtOnce(t *testing.T) {
 	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
-	most := leak.Footprint{Descriptors: 100, Resident: 16 << 20}
+	most := testenv.Footprint{Descriptors: 100, Resident: 16 << 20}
 	g.crowd(c, testenv.Rounds(100, 400, 1000))
 	g.settled(most)
 	most.Descriptors = g.footprint().Descriptors
@@ -241,5 +240,5 @@ func TestIdleMemory(t *testing.T) {
 	for range 500 {
 		must(t, execOnce(c))
 	}
-	g.settled(leak.Footprint{Descriptors: 100, Resident: idleBound})
+	g.settled(testenv.Footprint{Descriptors: 100, Resident: idleBound})
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"go.uber.org/goleak"
 )
 
@@ -263,7 +262,7 @@ func TestShellEnds(t *testing.T) {
 	codeIs(t, err, sandbox.CodeUnavailable)
 	must(t, s.Close())
 	g.empty(5 * time.Second)
-	leak.None(t, known)
+	testenv.None(t, known)
 }
 
 // TestShellsApart holds that the shells of two sessions cannot get at each

@@ -17,7 +17,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // TestShellInnocentLine holds that a line which meets a shell that was
@@ -155,7 +154,7 @@ func pidOf(t *testing.T, g *guest, begin string) int {
 // the one that the others descend from.
 func pidIn(t *testing.T, one int, begin string) int {
 	t.Helper()
-	belongs, err := leak.Namespace(one)
+	belongs, err := testenv.Namespace(one)
 	must(t, err)
 	entries, err := os.ReadDir("/proc")
 	must(t, err)

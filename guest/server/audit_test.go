@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // asked are limits of every kind, as a client sends them.
@@ -127,9 +127,9 @@ func TestAuditorRests(t *testing.T) {
 		t.Fatal("a command with bounds is not looked at")
 	}
 	close(m.gone)
-	leak.Until(t, "a command that is gone is looked at no more", func() bool { return !running() })
+	testenv.Until(t, "a command that is gone is looked at no more", func() bool { return !running() })
 	m.gone = make(chan struct{})
 	o.watch(m, a, false)
 	o.release(m)
-	leak.Until(t, "a command that was let go of is looked at no more", func() bool { return !running() })
+	testenv.Until(t, "a command that was let go of is looked at no more", func() bool { return !running() })
 }

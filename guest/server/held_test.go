@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestHeldFramesGoOut holds that frames which are held back arrive though
@@ -32,7 +32,7 @@ func TestHeldFramesGoOut(t *testing.T) {
 			}
 		}
 		if i%10 == 0 {
-			leak.Until(t, "it rests", func() bool { return !h.armed.Load() })
+			testenv.Until(t, "it rests", func() bool { return !h.armed.Load() })
 		}
 	}
 }

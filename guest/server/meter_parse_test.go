@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestMeterParse(t *testing.T) {
@@ -131,7 +130,7 @@ func TestReadHeadless(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	var s stat
-	leak.Until(t, "the first thread has ended, and the other one has all it wants", func() bool {
+	testenv.Until(t, "the first thread has ended, and the other one has all it wants", func() bool {
 		var tab meterTable
 		if err := tab.Read(); err != nil {
 			t.Fatal(err)

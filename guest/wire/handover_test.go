@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,7 +73,7 @@ func open(t testing.TB) int {
 
 func settled(t testing.TB, want int) {
 	t.Helper()
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		if n := open(t); n > want {
 			return fmt.Errorf("%d descriptors are open, there were %d", n, want)
 		}

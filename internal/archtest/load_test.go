@@ -158,7 +158,7 @@ func TestRules(t *testing.T) {
 		{"client elsewhere", module + "/manager", []string{"github.com/docker/docker/client"}, []string{"github.com/docker/docker/client"}},
 		{"client at home", module + "/container", []string{"github.com/docker/docker/client"}, nil},
 		{"metrics elsewhere", module + "/manager", []string{"github.com/prometheus/client_golang/prometheus"}, []string{"github.com/prometheus/client_golang/prometheus"}},
-		{"metrics at home", module + "/internal/metrics", []string{"github.com/prometheus/client_golang/prometheus"}, nil},
+		{"metrics at home", module + "/server", []string{"github.com/prometheus/client_golang/prometheus"}, nil},
 		{"guest with a library", module + "/guest/server", []string{"github.com/sirupsen/logrus"}, []string{"github.com/sirupsen/logrus"}},
 		{"guest with a web server", module + "/cmd/sandbox-guest", []string{"net/http"}, []string{"net/http"}},
 		{"prune with a provider", module + "/prune", []string{module + "/provider"}, []string{module + "/provider"}},

@@ -16,13 +16,13 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/attack"
 	"github.com/bulkhead-dev/sandbox/internal/attack/probe"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
 func TestMain(m *testing.M) {
 	// The engine's client keeps idle connections for a while.
-	leak.Main(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
+	testenv.Main(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
 		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
 

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/bench/measure"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
@@ -95,7 +94,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 // measure makes the sandbox, measures, and takes it away again.
-func (o options) measure(ctx context.Context, say func(string, ...any)) (rep report.Report, err error) {
+func (o options) measure(ctx context.Context, say func(string, ...any)) (rep measure.Report, err error) {
 	if o.guest == "" {
 		if o.guest, err = statedir.FindGuest(); err != nil {
 			return rep, err
@@ -139,7 +138,7 @@ func (o options) sandbox() string {
 }
 
 // judge says which budgets are missed and returns the exit status.
-func (o options) judge(rep report.Report, say func(string, ...any)) int {
+func (o options) judge(rep measure.Report, say func(string, ...any)) int {
 	status := 0
 	for _, v := range rep.Verdicts {
 		if o.check && !v.Holds(o.slack) {

@@ -18,7 +18,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/internal/bench/measure"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
@@ -59,7 +58,7 @@ func TestSmallRun(t *testing.T) {
 		json: filepath.Join(t.TempDir(), "report.json"), doc: filepath.Join(t.TempDir(), "doc.md"),
 		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 2, Boxes: 2, Making: time.Minute, Resting: 100 * time.Millisecond},
 	}
-	if err := os.WriteFile(o.doc, []byte("above\n"+report.Begin+"\n"+report.End+"\nbelow\n"), 0o644); err != nil {
+	if err := os.WriteFile(o.doc, []byte("above\n"+measure.Begin+"\n"+measure.End+"\nbelow\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	name := ""
@@ -108,7 +107,7 @@ func program(t *testing.T) string {
 }
 
 // checkResults looks at every row that a run must have.
-func checkResults(t *testing.T, rep report.Report) {
+func checkResults(t *testing.T, rep measure.Report) {
 	t.Helper()
 	ways := map[string][]string{}
 	for _, res := range rep.Results {
@@ -122,37 +121,37 @@ func checkResults(t *testing.T, rep report.Report) {
 			t.Errorf("%s by %s is %+v", res.Op, res.Way, res.Summary)
 		}
 	}
-	all := []string{report.WayEngine, report.WaySocket, report.WayRelay, report.WayHost}
-	withLocal := append(slices.Clone(all), report.WayLocal)
+	all := []string{measure.WayEngine, measure.WaySocket, measure.WayRelay, measure.WayHost}
+	withLocal := append(slices.Clone(all), measure.WayLocal)
 	want := map[string][]string{
-		report.OpPing: all[:3], report.OpBuiltin: append(slices.Clone(all[:3]), report.WayLocal), report.OpAssign: append(slices.Clone(all[:3]), report.WayLocal),
-		report.OpStart: all[:2],
-		report.OpExec:  withLocal, report.OpRested: withLocal, report.OpWallStart: {report.WayHand, report.WayLocal},
+		measure.OpPing: all[:3], measure.OpBuiltin: append(slices.Clone(all[:3]), measure.WayLocal), measure.OpAssign: append(slices.Clone(all[:3]), measure.WayLocal),
+		measure.OpStart: all[:2],
+		measure.OpExec:  withLocal, measure.OpRested: withLocal, measure.OpWallStart: {measure.WayHand, measure.WayLocal},
 	}
 	for _, op := range []string{
-		report.OpStat, report.OpList, report.OpRead4K, report.OpRead1M, report.OpRead64M,
-		report.OpWrite4K, report.OpWrite1M, report.OpWrite64M, report.OpCallers16, report.OpCallers64,
+		measure.OpStat, measure.OpList, measure.OpRead4K, measure.OpRead1M, measure.OpRead64M,
+		measure.OpWrite4K, measure.OpWrite1M, measure.OpWrite64M, measure.OpCallers16, measure.OpCallers64,
 	} {
 		want[op] = all
 	}
-	for _, op := range []string{report.OpRequest, report.OpConnect, report.OpTunnel, report.OpFetch} {
-		want[op] = []string{report.WayHost, report.WayLocal, report.WaySocket, report.WayRelay}
+	for _, op := range []string{measure.OpRequest, measure.OpConnect, measure.OpTunnel, measure.OpFetch} {
+		want[op] = []string{measure.WayHost, measure.WayLocal, measure.WaySocket, measure.WayRelay}
 	}
-	want[report.OpBrowser] = []string{report.WayEngine, report.WaySocket}
-	want[report.OpDevTools] = want[report.OpBrowser]
-	want[report.OpShot], want[report.OpPage] = []string{report.WaySocket}, []string{report.WaySocket}
-	want[report.OpOperate] = []string{report.WaySilent, report.WaySocket}
-	want[report.OpProfile], want[report.OpGuard] = []string{report.WayHost}, []string{report.WayHost}
-	want[report.OpClaim] = []string{report.WayEngine, report.WayExec, report.WayPool, report.WayFrozen, report.WayManager}
-	want[report.OpBurst] = []string{report.WayEngine, report.WayPool}
-	want[report.OpServed] = []string{report.WayEngine, report.WayManager, report.WayHTTP, report.WaySSE, report.WayTCP}
-	want[report.OpTool] = []string{report.WayEngine, report.WayHTTP, report.WayMCP}
-	want[report.OpServed1M] = []string{report.WayEngine, report.WayHTTP}
-	want[report.OpOneShot], want[report.OpProgram] = []string{report.WayHand, report.WayLocal}, []string{report.WayHost}
-	for _, op := range []string{report.OpUserOnce, report.OpUserRepo, report.OpRootOnce, report.OpRootRepo} {
-		want[op] = []string{report.WayHand, report.WayLocal}
+	want[measure.OpBrowser] = []string{measure.WayEngine, measure.WaySocket}
+	want[measure.OpDevTools] = want[measure.OpBrowser]
+	want[measure.OpShot], want[measure.OpPage] = []string{measure.WaySocket}, []string{measure.WaySocket}
+	want[measure.OpOperate] = []string{measure.WaySilent, measure.WaySocket}
+	want[measure.OpProfile], want[measure.OpGuard] = []string{measure.WayHost}, []string{measure.WayHost}
+	want[measure.OpClaim] = []string{measure.WayEngine, measure.WayExec, measure.WayPool, measure.WayFrozen, measure.WayManager}
+	want[measure.OpBurst] = []string{measure.WayEngine, measure.WayPool}
+	want[measure.OpServed] = []string{measure.WayEngine, measure.WayManager, measure.WayHTTP, measure.WaySSE, measure.WayTCP}
+	want[measure.OpTool] = []string{measure.WayEngine, measure.WayHTTP, measure.WayMCP}
+	want[measure.OpServed1M] = []string{measure.WayEngine, measure.WayHTTP}
+	want[measure.OpOneShot], want[measure.OpProgram] = []string{measure.WayHand, measure.WayLocal}, []string{measure.WayHost}
+	for _, op := range []string{measure.OpUserOnce, measure.OpUserRepo, measure.OpRootOnce, measure.OpRootRepo} {
+		want[op] = []string{measure.WayHand, measure.WayLocal}
 	}
-	want[report.OpHold] = []string{report.WayHost, report.WayLocal}
+	want[measure.OpHold] = []string{measure.WayHost, measure.WayLocal}
 	for op, names := range want {
 		if got := strings.Join(ways[op], " "); got != strings.Join(names, " ") {
 			t.Errorf("%s was measured by %q, want %v", op, got, names)
@@ -172,7 +171,7 @@ func checkResults(t *testing.T, rep report.Report) {
 }
 
 // checkHanded looks at what the program prints and writes.
-func checkHanded(t *testing.T, o options, rep report.Report, out string) {
+func checkHanded(t *testing.T, o options, rep measure.Report, out string) {
 	t.Helper()
 	if out != rep.Text() {
 		t.Errorf("it prints %q", out)
@@ -184,7 +183,7 @@ func checkHanded(t *testing.T, o options, rep report.Report, out string) {
 	if s := string(doc); !strings.Contains(s, strings.TrimSpace(rep.Text())) || !strings.HasPrefix(s, "above\n") || !strings.HasSuffix(s, "\nbelow\n") {
 		t.Errorf("the document is %q", s)
 	}
-	var back report.Report
+	var back measure.Report
 	text, err := os.ReadFile(o.json)
 	if err == nil {
 		err = json.Unmarshal(text, &back)
@@ -241,7 +240,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 	t.Parallel()
 	e := needs(t)
 	dir := passable(t)
-	o := options{slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: dir, only: report.OpClaim,
+	o := options{slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: dir, only: measure.OpClaim,
 		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 1, Boxes: 1, Making: time.Minute, Resting: 100 * time.Millisecond}}
 	ctx, fail := context.WithCancelCause(t.Context())
 	broken := errors.New("the row fails")
@@ -293,7 +292,7 @@ func TestSignalLeavesNothing(t *testing.T) {
 				if _, rest, ok := strings.Cut(lines.Text(), "making the container "); ok {
 					name = rest
 				}
-				if strings.HasSuffix(lines.Text(), report.OpExec) {
+				if strings.HasSuffix(lines.Text(), measure.OpExec) {
 					if err := c.Process.Signal(sig); err != nil {
 						t.Fatal(err)
 					}
@@ -331,24 +330,24 @@ func TestUsage(t *testing.T) {
 }
 
 func TestCheckJudges(t *testing.T) {
-	kept := report.Verdict{Budget: "a", Limit: 2, Value: 1, Outcome: report.Met}
-	missed := report.Verdict{Budget: "b", Limit: 2, Value: 3, Outcome: report.Missed}
-	left := report.Verdict{Budget: "c", Limit: 2, Outcome: report.NotMeasured}
+	kept := measure.Verdict{Budget: "a", Limit: 2, Value: 1, Outcome: measure.Met}
+	missed := measure.Verdict{Budget: "b", Limit: 2, Value: 3, Outcome: measure.Missed}
+	left := measure.Verdict{Budget: "c", Limit: 2, Outcome: measure.NotMeasured}
 	tests := []struct {
 		name     string
 		o        options
-		verdicts []report.Verdict
+		verdicts []measure.Verdict
 		want     int
 	}{
-		{"all kept", options{check: true, slack: 1}, []report.Verdict{kept}, 0},
-		{"one missed", options{check: true, slack: 1}, []report.Verdict{kept, missed}, 1},
-		{"missed within slack", options{check: true, slack: 1.5}, []report.Verdict{kept, missed}, 0},
-		{"not measured", options{check: true, slack: 9}, []report.Verdict{left}, 1},
-		{"nobody asked", options{slack: 1}, []report.Verdict{missed, left}, 0},
+		{"all kept", options{check: true, slack: 1}, []measure.Verdict{kept}, 0},
+		{"one missed", options{check: true, slack: 1}, []measure.Verdict{kept, missed}, 1},
+		{"missed within slack", options{check: true, slack: 1.5}, []measure.Verdict{kept, missed}, 0},
+		{"not measured", options{check: true, slack: 9}, []measure.Verdict{left}, 1},
+		{"nobody asked", options{slack: 1}, []measure.Verdict{missed, left}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := tt.o.judge(report.Report{Verdicts: tt.verdicts}, t.Logf)
+			got := tt.o.judge(measure.Report{Verdicts: tt.verdicts}, t.Logf)
 			if got != tt.want {
 				t.Errorf("exit status %d", got)
 			}

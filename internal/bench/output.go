@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
+	"github.com/bulkhead-dev/sandbox/internal/bench/measure"
 )
 
 // hand prints the report and writes it where the flags say.
-func (o options) hand(rep report.Report, stdout io.Writer) error {
+func (o options) hand(rep measure.Report, stdout io.Writer) error {
 	if _, err := io.WriteString(stdout, rep.Text()); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (o options) hand(rep report.Report, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text, err := report.Splice(string(old), rep.Text())
+	text, err := measure.Splice(string(old), rep.Text())
 	if err != nil {
 		return err
 	}

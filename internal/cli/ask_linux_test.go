@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -106,7 +106,7 @@ func TestQuestionAboutAHost(t *testing.T) {
 // waitTyped waits until something typed can be read.
 func waitTyped(t *testing.T, f *os.File) {
 	t.Helper()
-	leak.Until(t, "something arrives at the terminal", func() bool {
+	testenv.Until(t, "something arrives at the terminal", func() bool {
 		n, err := pending(f)
 		return err != nil || n > 0
 	})

@@ -16,7 +16,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
@@ -25,7 +24,7 @@ var update = flag.Bool("update", false, "write golden files")
 
 func TestMain(m *testing.M) {
 	testenv.HearSignals()
-	leak.Main(m)
+	testenv.Main(m)
 }
 
 // golden compares got with testdata/NAME.golden.

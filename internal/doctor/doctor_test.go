@@ -25,10 +25,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/doctor"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
@@ -349,7 +348,7 @@ func TestGuest(t *testing.T) {
 	w.guest = testenv.Guest(t)
 	d := w.deps()
 	d.Host.Output = doctor.RealHost().Output
-	d.Deadline = leak.Patience
+	d.Deadline = testenv.Patience
 	if c := lookFor(t, doctor.Run(t.Context(), d), "guest"); c.Status != doctor.OK || !strings.Contains(c.Detail, "SHA-256") {
 		t.Errorf("%s %q", c.Status, c.Detail)
 	}
@@ -362,7 +361,7 @@ func TestRealHost(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d := doctor.Deps{Host: h, StateDir: dir, Deadline: leak.Patience}
+	d := doctor.Deps{Host: h, StateDir: dir, Deadline: testenv.Patience}
 	r := doctor.Run(t.Context(), d)
 	if c := lookFor(t, r, "state-folder"); c.Status != doctor.OK {
 		t.Errorf("state-folder: %s %q", c.Status, c.Detail)
@@ -384,7 +383,7 @@ func TestRealEngine(t *testing.T) {
 	}
 	e := container.New(api, testenv.Patient())
 	defer e.Close()
-	r := doctor.Run(t.Context(), doctor.Deps{Host: doctor.RealHost(), EngineAddress: e.Host(), Posture: e.Posture, Deadline: leak.Patience})
+	r := doctor.Run(t.Context(), doctor.Deps{Host: doctor.RealHost(), EngineAddress: e.Host(), Posture: e.Posture, Deadline: testenv.Patience})
 	for _, name := range []string{"engine", "engine-address", "api-version", "seccomp", "clock"} {
 		if c := lookFor(t, r, name); c.Status != doctor.OK {
 			t.Errorf("%s: %s %q", name, c.Status, c.Detail)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // childEnv makes the test binary act as another process: "DIR MODE NAME".
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		runChild(strings.Fields(spec))
 		return
 	}
-	leak.Main(m)
+	testenv.Main(m)
 }
 
 func runChild(spec []string) {

@@ -14,7 +14,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 // buildProgram compiles a tiny static program for goarch.
@@ -39,7 +38,7 @@ func buildProgram(t testing.TB, goarch, text string) string {
 func settle(t testing.TB, paths ...string) {
 	t.Helper()
 	for _, p := range paths {
-		leak.Until(t, p+" is old enough", func() bool { return identifyPath(p).settled(time.Now()) })
+		testenv.Until(t, p+" is old enough", func() bool { return identifyPath(p).settled(time.Now()) })
 	}
 }
 

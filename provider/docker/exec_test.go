@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
@@ -62,7 +62,7 @@ func TestExec(t *testing.T) {
 		for name, c := range map[string]sandbox.Command{"71": {}, "72": {Grace: 300 * time.Millisecond}} {
 			ctx, cancel := context.WithCancel(t.Context())
 			p := start(ctx, c, `trap '' TERM; sleep "$1" & sleep "$1"`, name)
-			leak.Until(t, "it runs", func() bool { return running(name) })
+			testenv.Until(t, "it runs", func() bool { return running(name) })
 			cancel()
 			if exit, err := p.Wait(); err != nil || exit.Code == 0 {
 				t.Errorf("%s: %+v, %v", name, exit, err)
@@ -139,7 +139,7 @@ func TestExec(t *testing.T) {
 	t.Run("it is ended in a container without room for processes", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := start(ctx, sandbox.Command{}, `sleep "$1"`, "76")
-		leak.Until(t, "it runs", func() bool { return running("76") })
+		testenv.Until(t, "it runs", func() bool { return running("76") })
 		stop := full(t, sb)
 		cancel()
 		if exit, err := p.Wait(); err != nil || exit.Code == 0 {
@@ -152,7 +152,7 @@ func TestExec(t *testing.T) {
 	})
 	t.Run("a container that ends", func(t *testing.T) {
 		p := start(t.Context(), sandbox.Command{}, `sleep "$1"`, "75")
-		leak.Until(t, "it runs", func() bool { return running("75") })
+		testenv.Until(t, "it runs", func() bool { return running("75") })
 		must(t, w.Engine.Remove(context.Background(), sb.Info().ID))
 		if exit, err := p.Wait(); err == nil && exit.Code == 0 {
 			t.Errorf("%+v, %v", exit, err)
@@ -170,7 +170,7 @@ func full(t *testing.T, sb sandbox.Sandbox) (stop func()) {
 	in, input := io.Pipe()
 	p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", `(while :; do sleep 1000 & done) 2>/dev/null; read x`}, Stdin: in})
 	must(t, err)
-	leak.Until(t, "the sandbox is full", func() bool {
+	testenv.Until(t, "the sandbox is full", func() bool {
 		u, err := sb.Usage(t.Context())
 		return err == nil && u.PIDsLimit > 0 && u.PIDs >= u.PIDsLimit-1
 	})

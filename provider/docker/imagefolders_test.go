@@ -22,7 +22,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
@@ -103,7 +103,7 @@ func TestImageFolders(t *testing.T) {
 		must(t, sb.Close())
 		if start == "first" {
 			must(t, r.Engine.Kill(t.Context(), s.Name))
-			leak.Until(t, "the container has ended", func() bool {
+			testenv.Until(t, "the container has ended", func() bool {
 				info, err := r.Engine.Inspect(t.Context(), s.Name)
 				return err == nil && info.Status == sandbox.StatusStopped
 			})

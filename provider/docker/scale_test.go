@@ -12,7 +12,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"go.uber.org/goleak"
 )
@@ -36,12 +35,12 @@ func newScene(t testing.TB, key string, change func(*sandbox.Spec)) *scene {
 		change(&s)
 	}
 	sb := w.Create(s)
-	return &scene{t: t, sb: sb, inside: leak.Container(sb.Info().ID)}
+	return &scene{t: t, sb: sb, inside: testenv.Container(sb.Info().ID)}
 }
 
-func (s *scene) footprint() leak.Footprint {
+func (s *scene) footprint() testenv.Footprint {
 	s.t.Helper()
-	f, err := leak.Of(s.inside)
+	f, err := testenv.Of(s.inside)
 	must(s.t, err)
 	if f.Processes == 0 {
 		s.t.Fatal("no process of the container is to be seen")
@@ -56,10 +55,10 @@ const threads = 100
 
 // settled waits until only the guest and one stage are left, and what they
 // take has gone down to most.
-func (s *scene) settled(most leak.Footprint) leak.Footprint {
+func (s *scene) settled(most testenv.Footprint) testenv.Footprint {
 	s.t.Helper()
 	most.Processes, most.Threads = 2, threads
-	var now leak.Footprint
+	var now testenv.Footprint
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		if now = s.footprint(); now.Within(most) {
 			s.t.Logf("at rest: %v", now)
@@ -121,7 +120,7 @@ func TestThousandConcurrent(t *testing.T) {
 	}
 	close(release)
 	done.Wait()
-	s.settled(leak.Footprint{Descriptors: 100, Resident: 12 << 20})
+	s.settled(testenv.Footprint{Descriptors: 100, Resident: 12 << 20})
 }
 
 // TestTwentyThousandInContainer runs commands one after the other, and looks for
@@ -136,7 +135,7 @@ func TestTwentyThousandInContainer(t *testing.T) {
 	}
 	known := goleak.IgnoreCurrent()
 	own := ownDescriptors(t)
-	before := s.settled(leak.Footprint{Descriptors: 100, Resident: idleBound})
+	before := s.settled(testenv.Footprint{Descriptors: 100, Resident: idleBound})
 	begin := time.Now()
 	for i := range commands {
 		if err := s.true(); err != nil {
@@ -149,7 +148,7 @@ func TestTwentyThousandInContainer(t *testing.T) {
 	if now := ownDescriptors(t); now > own {
 		t.Errorf("%d descriptors, there were %d", now, own)
 	}
-	leak.None(t, known)
+	testenv.None(t, known)
 }
 
 func ownDescriptors(t testing.TB) int {

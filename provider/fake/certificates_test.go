@@ -6,8 +6,8 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -15,7 +15,7 @@ import (
 // certificates as other providers do: commands can read it, none can write it,
 // and file operations do not see it.
 func TestCertificatesAreShown(t *testing.T) {
-	p := fake.New(fake.Options{Deadline: leak.Patience})
+	p := fake.New(fake.Options{Deadline: testenv.Patience})
 	s := faked.Spec("trust")
 	s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/host/egress/trust", Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust})
 	host := p.Engine().Folder("/host/egress/trust", 0)

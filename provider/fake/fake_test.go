@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // TestFaults holds what each fault does to a call and what it leaves behind.
 func TestFaults(t *testing.T) {
@@ -97,7 +97,7 @@ func TestHealOnlyOne(t *testing.T) {
 func box(t *testing.T, o fake.Options) (*fake.Provider, sandbox.Sandbox) {
 	t.Helper()
 	if o.Deadline == 0 {
-		o.Deadline = leak.Patience
+		o.Deadline = testenv.Patience
 	}
 	p := fake.New(o)
 	s := faked.Spec(t.Name())

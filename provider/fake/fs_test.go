@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fstests"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -20,7 +20,7 @@ func TestFileSuite(t *testing.T) {
 
 // fileRig is a sandbox of the fake with the places that the suite works in.
 func fileRig(t testing.TB) fstests.Rig {
-	p := fake.New(fake.Options{Deadline: leak.Patience})
+	p := fake.New(fake.Options{Deadline: testenv.Patience})
 	s := faked.Spec("files")
 	s.Mounts = []sandbox.Mount{
 		{Source: "/host/work", Target: sandbox.WorkspaceDir, Role: sandbox.RoleWorkspace},

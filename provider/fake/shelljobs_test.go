@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -89,7 +89,7 @@ func TestShellLeaksNothing(t *testing.T) {
 	lines(10)
 	before := open()
 	lines(200)
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		if n := open(); n > before {
 			return fmt.Errorf("%d descriptors are open, %d were", n, before)
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -116,7 +116,7 @@ func TestFaultsInside(t *testing.T) {
 
 // TestWhatOutlivesWhat holds which files outlast a restart and a removal.
 func TestWhatOutlivesWhat(t *testing.T) {
-	p := fake.New(fake.Options{Deadline: leak.Patience})
+	p := fake.New(fake.Options{Deadline: testenv.Patience})
 	ctx := t.Context()
 	s := faked.Spec("a")
 	open := func() sandbox.Sandbox {
@@ -178,7 +178,7 @@ func TestWhatOutlivesWhat(t *testing.T) {
 
 // TestImpossibleMount holds that a Spec that cannot be put together makes nothing.
 func TestImpossibleMount(t *testing.T) {
-	p := fake.New(fake.Options{Deadline: leak.Patience})
+	p := fake.New(fake.Options{Deadline: testenv.Patience})
 	s := faked.Spec("a")
 	s.Tmpfs = append(s.Tmpfs, sandbox.Tmpfs{Target: "/etc/passwd/x", Size: 1})
 	_, err := p.Create(t.Context(), s)

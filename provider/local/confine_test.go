@@ -17,7 +17,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 )
 
 func TestLimitsOfTheSpec(t *testing.T) {
@@ -122,7 +121,7 @@ func TestFilesFollowTheWall(t *testing.T) {
 	if _, err := f.Stat(context.Background(), "/workspace/a"); err != nil {
 		t.Error(err)
 	}
-	leak.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
+	testenv.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestRefusedSettings(t *testing.T) {

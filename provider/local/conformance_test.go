@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
@@ -95,7 +95,7 @@ func (r *rig) leaks(t testing.TB) {
 	if bytes.Contains(mounts, []byte(r.state.Path())) {
 		t.Errorf("mounts are left:\n%s", mounts)
 	}
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		if of := r.processes(t); len(of) > 0 {
 			return fmt.Errorf("processes are left: %q", of)
 		}

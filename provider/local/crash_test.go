@@ -16,7 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "doomed:", beDoomed(order))
 		os.Exit(1)
 	}
-	leak.Main(m)
+	testenv.Main(m)
 }
 
 func beDoomed(order string) error {
@@ -105,7 +105,7 @@ func killedOrchestrator(t *testing.T, sweep bool) {
 	}
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	leak.Until(t, "the wall ends", func() bool { return !alive(t, first) })
+	testenv.Until(t, "the wall ends", func() bool { return !alive(t, first) })
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusStopped || info.PID != 0 {
 		t.Errorf("after the kill: %+v, %v", info, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 )
 
@@ -64,7 +64,7 @@ func (g *guardRig) start(t testing.TB, script string, detach bool) sandbox.Proce
 	must(t, err)
 	select {
 	case <-out.seen:
-	case <-time.After(leak.Patience):
+	case <-time.After(testenv.Patience):
 		t.Fatal("it does not start")
 	}
 	return p
@@ -120,7 +120,7 @@ func TestWallEndsWithAMask(t *testing.T) {
 				t.Errorf("the command is told %v", err)
 			}
 			t.Logf("it took %v", time.Since(began))
-			leak.Until(t, "somebody is warned", func() bool { return strings.Contains(g.warned(), g.env) })
+			testenv.Until(t, "somebody is warned", func() bool { return strings.Contains(g.warned(), g.env) })
 			if out, code := sh(t, g.sb, "cat .env || echo closed"); e.name != "removed" && (code != 0 || !strings.HasSuffix(out, "closed")) {
 				t.Errorf("the next command reads %d %q", code, out)
 			}
@@ -139,8 +139,8 @@ func TestDetachedCommandEndsWithAMask(t *testing.T) {
 			g := newGuardRig(t, nil)
 			g.start(t, "echo ready; exec sleep 100", true)
 			e.do(t, g)
-			leak.Until(t, "the wall ends", func() bool { return len(g.processes(t)) == 0 })
-			leak.Until(t, "somebody is warned", func() bool { return strings.Contains(g.warned(), g.env) })
+			testenv.Until(t, "the wall ends", func() bool { return len(g.processes(t)) == 0 })
+			testenv.Until(t, "somebody is warned", func() bool { return strings.Contains(g.warned(), g.env) })
 			if _, err := g.sb.Start(context.Background(), sandbox.Command{Args: []string{"true"}}); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), g.env) {
 				t.Errorf("who had left it there is told %v", err)
 			}
@@ -163,7 +163,7 @@ func TestShellEndsWithAMask(t *testing.T) {
 			line(t, shell, "x=kept; sleep 1000 &")
 			line(t, shell, "true") // which begins when the state after the one before is kept
 			e.do(t, g)
-			leak.Until(t, "the wall ends", func() bool { return len(g.processes(t)) == 0 })
+			testenv.Until(t, "the wall ends", func() bool { return len(g.processes(t)) == 0 })
 			out, exit := line(t, shell, "echo $x; jobs; cat .env 2>&-")
 			if out != "kept" || !exit.Restarted {
 				t.Errorf("the next line says %q, %+v", out, exit)
@@ -178,7 +178,7 @@ func TestIdleWallEndsInSilence(t *testing.T) {
 	g := newGuardRig(t, nil)
 	sh(t, g.sb, "true")
 	ends[0].do(t, g)
-	leak.Until(t, "the wall ends", func() bool { return len(g.processes(t)) == 0 })
+	testenv.Until(t, "the wall ends", func() bool { return len(g.processes(t)) == 0 })
 	if out, code := sh(t, g.sb, "cat .env"); code == 0 {
 		t.Errorf("it reads %q", out)
 	}
@@ -237,11 +237,11 @@ func TestGuardLeavesNothing(t *testing.T) {
 	for range 3 {
 		g := newGuardRig(t, nil)
 		g.start(t, "echo ready; exec sleep 100", false)
-		leak.Until(t, "there is a guard", func() bool { return watching() >= before+3 })
+		testenv.Until(t, "there is a guard", func() bool { return watching() >= before+3 })
 		ends[0].do(t, g)
-		leak.Until(t, "the guard has let go", func() bool { return watching() == before })
+		testenv.Until(t, "the guard has let go", func() bool { return watching() == before })
 		g.start(t, "echo ready; exec sleep 100", true)
-		leak.Until(t, "there is another one", func() bool { return watching() >= before+3 })
+		testenv.Until(t, "there is another one", func() bool { return watching() >= before+3 })
 		must(t, g.sb.Close())
 		must(t, g.p.Close())
 		if n := watching(); n != before {
@@ -270,7 +270,7 @@ func TestPublicFileReplacedEndsNothing(t *testing.T) {
 				})
 				p := g.start(t, "cat "+file+" >seen; echo ready; until test -e go; do sleep 0.01; done", false)
 				first := g.sb.Info().PID
-				leak.Until(t, "there is a guard", func() bool { return guards() > 0 })
+				testenv.Until(t, "there is a guard", func() bool { return guards() > 0 })
 				switch e.name {
 				case "replaced":
 					must(t, os.WriteFile(file+".new", []byte("new"), mode))

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // workspaceOf is the host folder behind the workspace of s.
@@ -125,7 +125,7 @@ func TestOldCommandsEndWithTheOldWall(t *testing.T) {
 	if exit, err := p.Wait(); err != nil || exit.Code != 0 || out.String() != "done\n" {
 		t.Errorf("the old command: %+v, %v, %q", exit, err, out.String())
 	}
-	leak.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
+	testenv.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestMissingPathThatIsClosedStaysMissing(t *testing.T) {
@@ -151,7 +151,7 @@ func TestMissingPathThatIsClosedStaysMissing(t *testing.T) {
 	}
 	must(t, sb.Close())
 	must(t, r.provider(t).Remove(t.Context(), s.Name))
-	leak.Until(t, "nothing is left behind", func() bool {
+	testenv.Until(t, "nothing is left behind", func() bool {
 		for _, p := range []string{"deploy", ".ssh", "a"} {
 			if _, err := os.Lstat(filepath.Join(open, p)); err == nil {
 				return false
@@ -226,7 +226,7 @@ func TestShellMovesIntoANewWall(t *testing.T) {
 	if !strings.HasPrefix(out, "kept\n") || strings.Contains(out, "secret") || exit.Code == 0 || !exit.Restarted {
 		t.Errorf("%q, %+v", out, exit)
 	}
-	leak.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
+	testenv.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestHangingBwrap(t *testing.T) {
@@ -248,7 +248,7 @@ exec -a bwrap sleep 1000
 		_, err := p.Create(ctx, s)
 		created <- err
 	}()
-	leak.Until(t, "the program hangs", func() bool { return slices.Contains(r.processes(t), "bwrap 1000 ") })
+	testenv.Until(t, "the program hangs", func() bool { return slices.Contains(r.processes(t), "bwrap 1000 ") })
 	giveUp()
 	if err := <-created; sandbox.CodeOf(err) != sandbox.CodeTimeout {
 		t.Errorf("Create: %v", err)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
@@ -187,13 +187,13 @@ func TestConnectionsToSocketsEndWithTheWall(t *testing.T) {
 	line := `perl -MSocket -e 'my @s; for (1..100) { socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, sockaddr_un($ARGV[0])) or die; push @s, $s } sleep 1000' ` + at.path
 	command, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", line}, Stdout: io.Discard})
 	must(t, err)
-	leak.Until(t, "all connections come", func() bool { _, open := at.count(0, 0); return open == 64 })
+	testenv.Until(t, "all connections come", func() bool { _, open := at.count(0, 0); return open == 64 })
 	if calls, _ := at.count(0, 0); calls != 64 {
 		t.Errorf("%d connections were made at once", calls)
 	}
 	must(t, p.Close())
 	_, _ = command.Wait()
-	leak.Until(t, "the connections go", func() bool { _, open := at.count(0, 0); return open == 0 })
+	testenv.Until(t, "the connections go", func() bool { _, open := at.count(0, 0); return open == 0 })
 }
 
 func TestManyBytesThroughASocket(t *testing.T) {

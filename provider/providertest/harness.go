@@ -22,7 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // A Harness tells the suite about one provider. New and Spec are required.
@@ -142,7 +142,7 @@ func leavesNothing(t testing.TB) {
 		if t.Failed() {
 			return // a check that gave up leaves what it waited for
 		}
-		if err := leak.Find(leak.Patience, before); err != nil {
+		if err := testenv.Find(testenv.Patience, before); err != nil {
 			t.Errorf("goroutines are left: %v", err)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // onHost runs a portable program on the machine itself: the scripts are tested
@@ -113,7 +113,7 @@ func TestTreeAndCount(t *testing.T) {
 		}
 		cmd.Wait()
 	})
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		if n := len(carriers(t, marker)); n != TreeSize {
 			return fmt.Errorf("%d carriers, want %d", n, TreeSize)
 		}
@@ -140,7 +140,7 @@ func TestTermScripts(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{TB: t, h: Harness{Patience: leak.Patience}}
+	r := &rig{TB: t, h: Harness{Patience: testenv.Patience}}
 	r.await(ready, "ready")
 	cmd.Process.Signal(syscall.SIGTERM)
 	r.await(ready, "term")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -33,7 +33,7 @@ func egressChecks() []Check {
 // A wayRig is a sandbox with an egress proxy to a small internet.
 type wayRig struct {
 	*netRig
-	net   *internet.Internet
+	net   *testenv.Internet
 	plane *egress.Plane
 	way   *egress.Way
 	addr  string // of the proxy, inside
@@ -43,10 +43,10 @@ type wayRig struct {
 // there as a program inside does.
 func onEgress(check func(*wayRig)) func(*rig) {
 	return onLoopback(func(n *netRig) {
-		w := &wayRig{netRig: n, net: internet.New(n.TB)}
+		w := &wayRig{netRig: n, net: testenv.NewInternet(n.TB)}
 		w.plane = egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: w.net.Names})})
 		n.Cleanup(func() { w.plane.Close() })
-		p, err := network.New(network.Options{Allowed: w.net.Allowed(internet.Files)})
+		p, err := network.New(network.Options{Allowed: w.net.Allowed(testenv.Files)})
 		if err != nil {
 			n.Fatal(err)
 		}
@@ -95,13 +95,13 @@ func (w *wayRig) body(a *http.Response) string {
 // wantGreeting holds that the answer is the file of the internet.
 func (w *wayRig) wantGreeting(a *http.Response) {
 	w.Helper()
-	if text := w.body(a); a.StatusCode != http.StatusOK || text != internet.Content {
-		w.Errorf("%s, %q; want %q", a.Status, text, internet.Content)
+	if text := w.body(a); a.StatusCode != http.StatusOK || text != testenv.Content {
+		w.Errorf("%s, %q; want %q", a.Status, text, testenv.Content)
 	}
 }
 
 func wayHTTP(w *wayRig) {
-	at := w.net.At("http", internet.Files)
+	at := w.net.At("http", testenv.Files)
 	c := w.dial(w.addr)
 	r := bufio.NewReader(c)
 	for range 2 { // the second on the same connection
@@ -116,12 +116,12 @@ func wayHTTP(w *wayRig) {
 // throughTLS fetches the greeting through a tunnel that stands.
 func (w *wayRig) throughTLS(c net.Conn) {
 	w.Helper()
-	s := tls.Client(c, &tls.Config{ServerName: internet.Files, RootCAs: w.net.Authority.Pool})
-	w.wantGreeting(w.ask(s, bufio.NewReader(s), "GET /greeting.txt HTTP/1.1", "Host: "+internet.Files, "Connection: close"))
+	s := tls.Client(c, &tls.Config{ServerName: testenv.Files, RootCAs: w.net.Authority.Pool})
+	w.wantGreeting(w.ask(s, bufio.NewReader(s), "GET /greeting.txt HTTP/1.1", "Host: "+testenv.Files, "Connection: close"))
 }
 
 func wayConnect(w *wayRig) {
-	at := w.net.At("https", internet.Files)
+	at := w.net.At("https", testenv.Files)
 	c := w.dial(w.addr)
 	if a := w.ask(c, bufio.NewReader(c), "CONNECT "+at+" HTTP/1.1", "Host: "+at); a.StatusCode != http.StatusOK {
 		w.Fatalf("CONNECT: %s", a.Status)
@@ -158,11 +158,11 @@ func (w *wayRig) socks(c net.Conn, name string, port int) byte {
 
 func waySOCKS(w *wayRig) {
 	c := w.dial(w.addr)
-	if code := w.socks(c, internet.Files, w.net.Port("https")); code != 0 {
+	if code := w.socks(c, testenv.Files, w.net.Port("https")); code != 0 {
 		w.Fatalf("the allowed host: reply %d", code)
 	}
 	w.throughTLS(c)
-	if code := w.socks(w.dial(w.addr), internet.Other, w.net.Port("https")); code != 2 {
+	if code := w.socks(w.dial(w.addr), testenv.Other, w.net.Port("https")); code != 2 {
 		w.Errorf("another host: reply %d, want 2", code)
 	}
 }
@@ -170,8 +170,8 @@ func waySOCKS(w *wayRig) {
 func wayRefuses(w *wayRig) {
 	const rule = "network.allowedDomains"
 	for _, line := range []string{
-		"GET http://" + w.net.At("http", internet.Other) + "/greeting.txt",
-		"CONNECT " + w.net.At("https", internet.Other),
+		"GET http://" + w.net.At("http", testenv.Other) + "/greeting.txt",
+		"CONNECT " + w.net.At("https", testenv.Other),
 	} {
 		host := strings.TrimPrefix(strings.TrimSuffix(strings.Fields(line)[1], "/greeting.txt"), "http://")
 		c := w.dial(w.addr)
@@ -181,7 +181,7 @@ func wayRefuses(w *wayRig) {
 		}
 		c.Close()
 	}
-	if n := w.net.Hits(internet.Other); n != 0 || len(w.net.Names.Asked()) != 0 {
+	if n := w.net.Hits(testenv.Other); n != 0 || len(w.net.Names.Asked()) != 0 {
 		w.Errorf("the other host was reached %d times, and these were looked up: %q", n, w.net.Names.Asked())
 	}
 }
@@ -192,15 +192,15 @@ func wayOnly(w *wayRig) {
 	if got := w.output(w.sb, w.h.Programs.Interfaces()); got != "lo" {
 		w.Errorf("interfaces and routes inside are %q, want only lo", got)
 	}
-	trap := internet.NewTrap(w.TB, "127.0.0.1")
+	trap := testenv.NewTrap(w.TB, "127.0.0.1")
 	for _, addr := range append(hostAddresses(trap.Port()), trap.At(), "192.0.2.1:80", "10.0.0.1:53") {
 		w.refused(w.sb, addr)
 	}
-	_, err := w.Dial(w.ctx, "tcp", w.net.At("http", internet.Files))
+	_, err := w.Dial(w.ctx, "tcp", w.net.At("http", testenv.Files))
 	if err == nil {
 		w.Error("a name was looked up inside")
 	}
-	if n := w.net.Hits(internet.Files); n != 0 {
+	if n := w.net.Hits(testenv.Files); n != 0 {
 		w.Errorf("the host was reached %d times", n)
 	}
 }
@@ -230,12 +230,12 @@ func wayAlone(w *wayRig) {
 // silent checks that the peer of c does not fetch for us.
 func (w *wayRig) silent(c net.Conn) {
 	w.Helper()
-	at := w.net.At("http", internet.Files)
+	at := w.net.At("http", testenv.Files)
 	io.WriteString(c, "GET http://"+at+"/greeting.txt HTTP/1.1\r\nHost: "+at+"\r\nConnection: close\r\n\r\n")
 	c.(*net.TCPConn).CloseWrite()
 	c.SetReadDeadline(time.Now().Add(time.Second)) // a stranger may have nothing to say to that
 	w.within(w.h.Patience, "the end of a stranger", func() {
-		if text, _ := io.ReadAll(c); strings.Contains(string(text), internet.Content) {
+		if text, _ := io.ReadAll(c); strings.Contains(string(text), testenv.Content) {
 			w.Error("the way out serves the host")
 		}
 	})
@@ -257,7 +257,7 @@ func (w *wayRig) over(c net.Conn, through *netRig) {
 // tunnel opens a connection to the allowed host that stays.
 func (w *wayRig) tunnel(through *netRig) net.Conn {
 	w.Helper()
-	at := w.net.At("https", internet.Files)
+	at := w.net.At("https", testenv.Files)
 	c := through.dial(w.addr)
 	if a := w.ask(c, bufio.NewReader(c), "CONNECT "+at+" HTTP/1.1", "Host: "+at); a.StatusCode != http.StatusOK {
 		w.Fatalf("CONNECT: %s", a.Status)

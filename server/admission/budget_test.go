@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server"
@@ -258,7 +258,7 @@ func TestTimeEndsACommand(t *testing.T) {
 	p := pays(t, "", t.TempDir())
 	secret, id := p.token("", most(func(b *budget.Amount) { b.WallMs = 10_000 })) // it counts from before the program starts
 	p.Want(200, secret, "POST", p.box+"/tools/exec", `{"command":"sleep 600","background":true}`)
-	leak.Until(t, "it ends", func() bool {
+	testenv.Until(t, "it ends", func() bool {
 		return strings.Contains(p.Ask("acme", "POST", p.box+"/tools/process", `{"action":"list"}`).Body, `"state":"failed"`)
 	})
 	p.exceeded(p.Ask(secret, "POST", p.box+"/exec", echo), "token:"+id, "budget.wallMs")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/server/auth"
@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // local is a user of this machine.
 var local = auth.Caller{Role: token.Admin, Local: true}

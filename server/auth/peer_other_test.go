@@ -5,5 +5,5 @@ package auth
 import (
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )

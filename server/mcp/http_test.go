@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	servermcp "github.com/bulkhead-dev/sandbox/server/mcp"
 	"github.com/bulkhead-dev/sandbox/tenant"
 )
@@ -120,7 +120,7 @@ func TestCallsEndWithTheirCaller(t *testing.T) {
 			}
 		}()
 	}
-	leak.Until(t, "both run", func() bool { return r.inside("sleep 1000") == 2 })
+	testenv.Until(t, "both run", func() bool { return r.inside("sleep 1000") == 2 })
 	select {
 	case res := <-begun:
 		t.Fatalf("control: it ends by itself: %+v", res)
@@ -135,7 +135,7 @@ func TestCallsEndWithTheirCaller(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("the call goes on")
 	}
-	leak.Until(t, "it is the one session", func() bool { return h.Open() == 1 })
+	testenv.Until(t, "it is the one session", func() bool { return h.Open() == 1 })
 }
 
 // TestRefusalsSayWhen holds that the refusal of a session contains a time to
@@ -179,7 +179,7 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("%d sessions are open", n)
 	}
 	must(t, c.Close())
-	leak.Until(t, "the session goes", func() bool { return h.Open() == 0 })
+	testenv.Until(t, "the session goes", func() bool { return h.Open() == 0 })
 }
 
 // TestSessionsBelongToTheirCallers holds that the id of a session is of no use
@@ -249,7 +249,7 @@ func TestHTTPSessionsAreBounded(t *testing.T) {
 		t.Error("there are more than all sessions")
 	}
 	must(t, h.Close())
-	leak.Until(t, "no session is open after the end", func() bool { return h.Open() == 0 }) // one may still be in its first request
+	testenv.Until(t, "no session is open after the end", func() bool { return h.Open() == 0 }) // one may still be in its first request
 	if err := open("bob"); err == nil {
 		t.Error("a session was opened after the end")
 	}
@@ -313,11 +313,11 @@ func TestSessionThatBeginsTooLate(t *testing.T) {
 		}
 		ended <- err
 	}()
-	leak.Until(t, "the session begins", func() bool { return h.Open() == 1 })
+	testenv.Until(t, "the session begins", func() bool { return h.Open() == 1 })
 	must(t, h.Close())
 	_, err = io.WriteString(write, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 	must(t, err)
 	must(t, write.Close())
 	<-ended // however that ends; goleak holds that nothing of it is left
-	leak.Until(t, "the session goes", func() bool { return h.Open() == 0 })
+	testenv.Until(t, "the session goes", func() bool { return h.Open() == 0 })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	servermcp "github.com/bulkhead-dev/sandbox/server/mcp"
 	"github.com/bulkhead-dev/sandbox/tools"
@@ -46,7 +46,7 @@ func TestResourcesAreCalls(t *testing.T) {
 			_, _ = c.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: map[string]any{"command": "sleep 1000"}})
 		}
 	}()
-	leak.Until(t, "a call is too many while another runs", func() bool { return read() != nil })
+	testenv.Until(t, "a call is too many while another runs", func() bool { return read() != nil })
 	if err := read(); err == nil || !strings.Contains(err.Error(), "too many calls") {
 		t.Error(err)
 	}
@@ -55,7 +55,7 @@ func TestResourcesAreCalls(t *testing.T) {
 	}
 	stop()
 	<-ended
-	leak.Until(t, "it is read again afterwards", func() bool { return read() == nil })
+	testenv.Until(t, "it is read again afterwards", func() bool { return read() == nil })
 }
 
 func TestResources(t *testing.T) {

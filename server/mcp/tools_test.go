@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	servermcp "github.com/bulkhead-dev/sandbox/server/mcp"
@@ -223,7 +223,7 @@ func TestCancelKills(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("a call that was cancelled has an answer")
 	}
-	leak.Until(t, "the command ends", func() bool { return r.inside("sleep 1000") == 0 })
+	testenv.Until(t, "the command ends", func() bool { return r.inside("sleep 1000") == 0 })
 	if res := call(t, c, "exec", `{"command":"echo again"}`); !strings.Contains(text(res), "again") {
 		t.Errorf("%q", text(res))
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestCallsEndWithTheRightToThem holds that running calls end when their caller
@@ -48,7 +48,7 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 		}
 		answer <- res
 	}()
-	leak.Until(t, "it tells of progress", func() bool { return notes.Load() > 2 })
+	testenv.Until(t, "it tells of progress", func() bool { return notes.Load() > 2 })
 	if n := watches.Load(); n != 1 {
 		t.Errorf("it is watched for %d times", n)
 	}
@@ -64,7 +64,7 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 	// Notes from before the end may arrive a little after it; if calls went on,
 	// their number would keep growing.
 	reported := int64(-1)
-	leak.Until(t, "no progress is told of", func() bool {
+	testenv.Until(t, "no progress is told of", func() bool {
 		before := reported
 		reported = notes.Load()
 		if reported != before {
@@ -82,5 +82,5 @@ func TestCallsEndWithTheRightToThem(t *testing.T) {
 	if notes.Load() > reported+1 { // one may have been under way
 		t.Errorf("progress is told of after the end: %d, then %d", reported, notes.Load())
 	}
-	leak.Until(t, "nothing is watched for any more", func() bool { return watches.Load() == 0 })
+	testenv.Until(t, "nothing is watched for any more", func() bool { return watches.Load() == 0 })
 }

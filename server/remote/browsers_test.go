@@ -16,14 +16,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // A desk is an in-memory [Desk] that records its calls and their sessions.
 type desk struct {
@@ -248,7 +248,7 @@ func TestAllWaysOrNone(t *testing.T) {
 			}
 		}
 	}
-	leak.Until(t, "there is room for the fourth way", func() bool {
+	testenv.Until(t, "there is room for the fourth way", func() bool {
 		return r.Ask("acme", "POST", base, `{"cdp":true}`).Status == 200
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/resource"
@@ -88,7 +88,7 @@ func TestRoom(t *testing.T) {
 				wg.Go(func() { r.Want(200, "acme", tt.method, base+tt.path, tt.body) })
 			}
 			for left := all; left > 0; left-- { // a waiting request proceeds when another one ends
-				leak.Success(t, func() error {
+				testenv.Success(t, func() error {
 					if come, held, _ := l.count(); come < all || held < min(left, tt.most) {
 						return fmt.Errorf("%d have come, %d are held, %d are left", come, held, left)
 					}

@@ -32,7 +32,7 @@ type grantsPerformer interface {
 }
 
 // A Registrar revokes grants and registers derived ones; *control.Control of
-// package manager/control is one.
+// package orchestrator opens one.
 type Registrar interface {
 	Derive(g grant.Grant, w grant.Wish) (grant.Grant, error)
 	// Revoke revokes the grant with g's tenant and ID, and remembers that until

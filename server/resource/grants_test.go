@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
@@ -30,7 +30,7 @@ type grantsRig struct {
 
 func grantsNewRig(t *testing.T, wall string) *grantsRig {
 	r := &grantsRig{}
-	var c *control.Control
+	var c *orchestrator.Control
 	provider := "local"
 	if wall == "docker" {
 		provider = wall
@@ -41,7 +41,7 @@ func grantsNewRig(t *testing.T, wall string) *grantsRig {
 		if r.evidence, err = evidence.Open(filepath.Join(t.TempDir(), "evidence"), evidence.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		c, err = control.Open(control.Options{State: o.State, Log: o.Log, Sinks: []recorder.Sink{recorder.NewFile("file", r.evidence)}})
+		c, err = orchestrator.OpenOperations(orchestrator.OperationsOptions{State: o.State, Log: o.Log, Sinks: []recorder.Sink{recorder.NewFile("file", r.evidence)}})
 		if err != nil {
 			t.Fatal(err)
 		}

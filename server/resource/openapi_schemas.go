@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/jsonschema"
-	"github.com/bulkhead-dev/sandbox/internal/jsonschema/published"
 )
 
 // schemas makes the components of types: one for each struct with a name and
@@ -119,7 +118,7 @@ func openapiDescribe(s map[string]any, f reflect.StructField) {
 func words(s map[string]any, t reflect.Type, f reflect.StructField) {
 	if enum := f.Tag.Get("enum"); enum != "" {
 		s["enum"] = strings.Split(enum, ",")
-	} else if words := published.Words(t); words != nil {
+	} else if words := wordsPublished(t); words != nil {
 		s["enum"] = words
 	}
 	openapiBound(s, f, "min", "minimum", true)

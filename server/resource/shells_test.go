@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/resource"
@@ -271,7 +271,7 @@ func typeIn(t *testing.T, w io.Writer, keys string) {
 // gone waits until no process inside sleeps for so many seconds.
 func (r shellsRig) gone(seconds string) {
 	r.T.Helper()
-	leak.Success(r.T, func() error {
+	testenv.Success(r.T, func() error {
 		out := r.Run("acme", "s1", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; true")
 		if strings.Contains(out, "sleep "+seconds) {
 			return fmt.Errorf("it still runs: %q", out)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/resource"
@@ -168,7 +168,7 @@ func TestNotGoodAnyMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leak.Until(t, "it has expired", func() bool {
+	testenv.Until(t, "it has expired", func() bool {
 		_, err := r.Tokens.Get(id)
 		return err != nil
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func TestBothWays(t *testing.T) {
@@ -166,7 +166,7 @@ func TestLinger(t *testing.T) {
 
 func (r *rig) until(what string, so func() bool) {
 	r.Helper()
-	leak.Until(r, what, so)
+	testenv.Until(r, what, so)
 }
 
 // TestBounds holds that the number of connections stays within its bound, and

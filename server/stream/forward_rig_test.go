@@ -13,13 +13,13 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // patience is the longest wait for an event, on a busy machine.
 const patience = 60 * time.Second
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // A rig is a listener behind a server, with its client.
 type rig struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
@@ -39,7 +39,7 @@ func (l *lines) String() string {
 
 func (l *lines) await(t *testing.T, text string) {
 	t.Helper()
-	leak.Success(t, func() error {
+	testenv.Success(t, func() error {
 		if so := l.String(); !strings.Contains(so, text) {
 			return fmt.Errorf("%q did not come; so far %.200q", text, so)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
@@ -142,7 +142,7 @@ func (r *rig) awaitServed() error {
 // awaitRunning watches until exactly n processes run inside.
 func (r *rig) awaitRunning(n int) {
 	r.Helper()
-	leak.Success(r, func() error {
+	testenv.Success(r, func() error {
 		if got := len(r.engine.Processes(r.name)); got != n {
 			return fmt.Errorf("%d processes run, want %d", got, n)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
@@ -201,7 +201,7 @@ func TestReaderThatWaits(t *testing.T) {
 func still(t *testing.T, n *atomic.Int64) {
 	t.Helper()
 	last, same := n.Load(), 0
-	leak.Until(t, "it comes to rest", func() bool {
+	testenv.Until(t, "it comes to rest", func() bool {
 		if now := n.Load(); now != last || now == 0 {
 			last, same = now, 0
 		} else {

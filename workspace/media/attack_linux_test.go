@@ -11,7 +11,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 	"golang.org/x/sys/unix"
 )
@@ -194,7 +193,7 @@ func TestSourceSwapped(t *testing.T) {
 			defer stop()
 			staged, refused := 0, 0
 			began := time.Now()
-			for i := 0; i < 400 || (staged < 5 || refused < 5) && time.Since(began) < leak.Patience; i++ {
+			for i := 0; i < 400 || (staged < 5 || refused < 5) && time.Since(began) < testenv.Patience; i++ {
 				got, err := r.stage(t, ref)
 				switch sandbox.CodeOf(err) {
 				case "":
@@ -235,7 +234,7 @@ func TestWorkspaceSwapped(t *testing.T) {
 			stop := flip(t, at, at+"-evil")
 			staged, refused := 0, 0
 			began := time.Now()
-			for i := 0; i < 400 || (staged < 5 || refused < 5) && time.Since(began) < leak.Patience; i++ {
+			for i := 0; i < 400 || (staged < 5 || refused < 5) && time.Since(began) < testenv.Patience; i++ {
 				switch _, err := r.stage(t, ref); sandbox.CodeOf(err) {
 				case "":
 					staged++

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // A script is a server that a test makes up: what it answers to a request of
 // a kind, or nothing.

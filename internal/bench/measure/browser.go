@@ -16,7 +16,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 // page is what is looked at.
@@ -70,8 +69,8 @@ func (s *Session) browserStart(_ context.Context, b *rigBrowsers) (operation, er
 	}
 	remove := func(ctx context.Context) error { return s.Rig.Remove(ctx, name) }
 	return operation{rounds: 10, cold: true, settle: 500 * time.Millisecond, ways: []way{
-		{name: report.WayEngine, turn: 1, take: timed(plain, remove)},
-		{name: report.WaySocket, turn: 1, take: timed(ours, stop)},
+		{name: WayEngine, turn: 1, take: timed(plain, remove)},
+		{name: WaySocket, turn: 1, take: timed(ours, stop)},
 	}, done: func() error { return sweep(remove, stop) }}, nil
 }
 
@@ -113,7 +112,7 @@ func (s *Session) browserShot(open bool) func(context.Context, *rigBrowsers) (op
 			}
 			return err
 		}
-		return operation{rounds: 10, done: done, ways: []way{{name: report.WaySocket, turn: 4, take: timed(shoot, look)}}}, nil
+		return operation{rounds: 10, done: done, ways: []way{{name: WaySocket, turn: 4, take: timed(shoot, look)}}}, nil
 	}
 }
 
@@ -140,7 +139,7 @@ func (s *Session) browserTrip(ctx context.Context, b *rigBrowsers) (operation, e
 		return operation{}, errors.Join(err, done())
 	}
 	op := operation{rounds: 30, done: func() error { return errors.Join(served.Close(), done()) }}
-	for _, w := range []struct{ name, url string }{{report.WayEngine, "http://" + addr + "/"}, {report.WaySocket, served.HTTPURL}} {
+	for _, w := range []struct{ name, url string }{{WayEngine, "http://" + addr + "/"}, {WaySocket, served.HTTPURL}} {
 		at, err := debugger(ctx, w.url)
 		if err != nil {
 			return op, errors.Join(err, op.done())

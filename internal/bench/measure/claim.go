@@ -12,7 +12,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -78,11 +77,11 @@ func (s *Session) claim(ctx context.Context) (operation, error) {
 		return []time.Duration{at.Sub(begun)}, err
 	}
 	return operation{rounds: claimRounds, cold: true, ways: []way{
-		{name: report.WayEngine, turn: 1, take: s.plainFirst},
-		{name: report.WayExec, turn: 1, take: s.execFirst},
-		{name: report.WayPool, turn: 1, take: claims},
-		{name: report.WayFrozen, turn: 1, take: frozen(m, goesOn)},
-		{name: report.WayManager, turn: 1, take: goesOn},
+		{name: WayEngine, turn: 1, take: s.plainFirst},
+		{name: WayExec, turn: 1, take: s.execFirst},
+		{name: WayPool, turn: 1, take: claims},
+		{name: WayFrozen, turn: 1, take: frozen(m, goesOn)},
+		{name: WayManager, turn: 1, take: goesOn},
 	}}, nil
 }
 
@@ -179,14 +178,14 @@ func (s *Session) burst(ctx context.Context) (operation, error) {
 		return firstOutput(ctx, p.Manager, fmt.Sprintf("burst-%d", i), true)
 	})
 	if err != nil {
-		return operation{}, named(report.OpBurst, report.WayPool, err)
+		return operation{}, named(OpBurst, WayPool, err)
 	}
 	if err := p.Empty(); err != nil {
 		return operation{}, err
 	}
 	return operation{rounds: 3, settle: settleMany, cold: true, ways: []way{
-		{name: report.WayEngine, turn: 1, take: s.plainBurst},
-		{name: report.WayPool, reported: claims},
+		{name: WayEngine, turn: 1, take: s.plainBurst},
+		{name: WayPool, reported: claims},
 	}}, nil
 }
 

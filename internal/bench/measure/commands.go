@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 // truePath is the program whose run costs nothing but fork and exec.
@@ -30,19 +29,19 @@ func (s *Session) ping(context.Context) (operation, error) {
 		return operation{}, wrong("the sandbox cannot be pinged")
 	}
 	return operation{rounds: 100, ways: []way{
-		{name: report.WayEngine, turn: 10, take: timed(s.Rig.Plain.Ping, nil)},
-		{name: report.WaySocket, turn: 20, take: timed(socket.Ping, nil)},
-		{name: report.WayRelay, turn: 20, take: timed(relay.Ping, nil)},
+		{name: WayEngine, turn: 10, take: timed(s.Rig.Plain.Ping, nil)},
+		{name: WaySocket, turn: 20, take: timed(socket.Ping, nil)},
+		{name: WayRelay, turn: 20, take: timed(relay.Ping, nil)},
 	}}, nil
 }
 
 // exec runs /bin/true with its output captured, as every caller does.
 func (s *Session) exec(context.Context) (operation, error) {
 	op := operation{rounds: 100, ways: []way{
-		{name: report.WayEngine, turn: 3, take: timed(s.plainExec(truePath), nil)},
-		{name: report.WaySocket, turn: 15, take: timed(start(s.Rig.Socket, truePath), nil)},
-		{name: report.WayRelay, turn: 15, take: timed(start(s.Rig.Relay, truePath), nil)},
-		{name: report.WayHost, turn: 15, take: timed(hostExec(truePath), nil)},
+		{name: WayEngine, turn: 3, take: timed(s.plainExec(truePath), nil)},
+		{name: WaySocket, turn: 15, take: timed(start(s.Rig.Socket, truePath), nil)},
+		{name: WayRelay, turn: 15, take: timed(start(s.Rig.Relay, truePath), nil)},
+		{name: WayHost, turn: 15, take: timed(hostExec(truePath), nil)},
 	}}
 	return s.locally(op, 15, func(l *rigLocal) sample { return timed(start(l.Sandbox, truePath), nil) }), nil
 }
@@ -105,7 +104,7 @@ func (s *Session) assignment(ctx context.Context) (operation, error) { return s.
 
 func (s *Session) line(ctx context.Context, text string) (operation, error) {
 	op := operation{rounds: 60, ways: []way{
-		{name: report.WayEngine, turn: 3, take: timed(s.plainExec("sh", "-c", text), nil)},
+		{name: WayEngine, turn: 3, take: timed(s.plainExec("sh", "-c", text), nil)},
 	}}
 	var open []sandbox.Shell
 	op.done = func() error {
@@ -117,7 +116,7 @@ func (s *Session) line(ctx context.Context, text string) (operation, error) {
 	}
 	guests := s.guests()
 	if s.local != nil {
-		guests = append(guests, guestWay{report.WayLocal, s.local.Sandbox})
+		guests = append(guests, guestWay{WayLocal, s.local.Sandbox})
 	}
 	for _, g := range guests {
 		sh, err := g.sb.OpenShell(ctx, sandbox.ShellOptions{ID: "bench-" + g.name})
@@ -133,7 +132,7 @@ func (s *Session) line(ctx context.Context, text string) (operation, error) {
 		op.ways = append(op.ways, w)
 	}
 	if s.local == nil {
-		op.ways = append(op.ways, way{name: report.WayLocal, lacks: s.noLocal})
+		op.ways = append(op.ways, way{name: WayLocal, lacks: s.noLocal})
 	}
 	return op, nil
 }
@@ -161,7 +160,7 @@ type guestWay struct {
 }
 
 func (s *Session) guests() []guestWay {
-	return []guestWay{{report.WaySocket, s.Rig.Socket}, {report.WayRelay, s.Rig.Relay}}
+	return []guestWay{{WaySocket, s.Rig.Socket}, {WayRelay, s.Rig.Relay}}
 }
 
 // callers lets n callers run /bin/true at once, each several times in a row.
@@ -171,10 +170,10 @@ func (s *Session) callers(n int) func(context.Context) (operation, error) {
 	return func(context.Context) (operation, error) {
 		each := s.Effort.Callers
 		return operation{rounds: 10, settle: settleMany, cold: true, ways: []way{
-			{name: report.WayEngine, turn: 1, take: together(n, 1, s.plainExec(truePath))},
-			{name: report.WaySocket, turn: 1, take: together(n, each, start(s.Rig.Socket, truePath))},
-			{name: report.WayRelay, turn: 1, take: together(n, each, start(s.Rig.Relay, truePath))},
-			{name: report.WayHost, turn: 1, take: together(n, each, hostExec(truePath))},
+			{name: WayEngine, turn: 1, take: together(n, 1, s.plainExec(truePath))},
+			{name: WaySocket, turn: 1, take: together(n, each, start(s.Rig.Socket, truePath))},
+			{name: WayRelay, turn: 1, take: together(n, each, start(s.Rig.Relay, truePath))},
+			{name: WayHost, turn: 1, take: together(n, each, hostExec(truePath))},
 		}}, nil
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -41,7 +40,7 @@ func (s *Session) profile(context.Context) (operation, error) {
 		}
 		return []time.Duration{took}, err
 	}
-	return operation{rounds: 50, ways: []way{{name: report.WayHost, turn: 20, take: take}}}, nil
+	return operation{rounds: 50, ways: []way{{name: WayHost, turn: 20, take: take}}}, nil
 }
 
 // guard holds operations against a profile, one after the other.
@@ -73,7 +72,7 @@ func (s *Session) guard(context.Context) (operation, error) {
 		_, err := g.Check(op, grant.State{Now: begun})
 		return []time.Duration{time.Since(begun)}, err
 	}
-	return operation{rounds: 50, ways: []way{{name: report.WayHost, turn: 40, take: take}}}, nil
+	return operation{rounds: 50, ways: []way{{name: WayHost, turn: 40, take: take}}}, nil
 }
 
 // underGrant reads a file under a grant, with begin and end on record and without.
@@ -95,7 +94,7 @@ func (s *Session) underGrant(ctx context.Context) (operation, error) {
 		}
 	}
 	return operation{rounds: 60, ways: []way{
-		{name: report.WaySilent, turn: 10, take: read(o.Silent)},
-		{name: report.WaySocket, turn: 10, take: read(o.Recorded)},
+		{name: WaySilent, turn: 10, take: read(o.Silent)},
+		{name: WaySocket, turn: 10, take: read(o.Recorded)},
 	}}, nil
 }

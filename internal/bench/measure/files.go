@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 // inside is the path in the sandbox of a name in the workspace.
@@ -38,7 +37,7 @@ type fileSample func(f sandbox.Files) sample
 // server over each way, and by host.
 func (s *Session) withFiles(ctx context.Context, bytes int, plain sample, guest fileSample, host sample) (operation, error) {
 	rounds, engine, others := turns(bytes)
-	op := operation{rounds: rounds, ways: []way{{name: report.WayEngine, turn: engine, take: plain}}}
+	op := operation{rounds: rounds, ways: []way{{name: WayEngine, turn: engine, take: plain}}}
 	if bytes >= 1<<20 {
 		op.bytes = int64(bytes) // of less the rate says nothing
 	}
@@ -54,7 +53,7 @@ func (s *Session) withFiles(ctx context.Context, bytes int, plain sample, guest 
 		}
 		op.ways = append(op.ways, w)
 	}
-	op.ways = append(op.ways, way{name: report.WayHost, turn: others, take: host})
+	op.ways = append(op.ways, way{name: WayHost, turn: others, take: host})
 	return op, nil
 }
 

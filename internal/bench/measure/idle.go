@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
@@ -21,13 +20,13 @@ const makers = 6
 // idle fills a daemon with sandboxes, each of which runs a command, and then
 // tells what it takes while they do nothing. It makes as many as there is time
 // for.
-func (s *Session) idle(ctx context.Context) (*report.Idle, error) {
-	s.Log("%s", report.OpIdle)
+func (s *Session) idle(ctx context.Context) (*reportIdle, error) {
+	s.Log("%s", opIdle)
 	d, _, err := s.servedBox(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := &report.Idle{Wanted: s.Effort.Boxes}
+	out := &reportIdle{Wanted: s.Effort.Boxes}
 	if err := d.Unix.Close(); err != nil { // of our own connections none is to be counted
 		return nil, err
 	}
@@ -58,7 +57,7 @@ func (s *Session) idle(ctx context.Context) (*report.Idle, error) {
 }
 
 // rest lets the daemon be for a while.
-func (s *Session) rest(ctx context.Context, d *rigDaemon, out *report.Idle) error {
+func (s *Session) rest(ctx context.Context, d *rigDaemon, out *reportIdle) error {
 	if err := d.Unix.Close(); err != nil { // as before
 		return err
 	}

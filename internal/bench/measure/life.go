@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 // operations lists everything that is measured, in the order of the table.
@@ -17,10 +15,10 @@ func (s *Session) operations() []prepared {
 	all := slices.Concat(s.oneBox(), s.withDaemon(), s.others())
 	if s.Program != "" {
 		all = append(all,
-			prepared{report.OpOneShot, s.oneShot},
-			prepared{report.OpUserOnce, s.once(ordinary, false)}, prepared{report.OpUserRepo, s.once(ordinary, true)},
-			prepared{report.OpRootOnce, s.once(0, false)}, prepared{report.OpRootRepo, s.once(0, true)},
-			prepared{report.OpProgram, s.program})
+			prepared{OpOneShot, s.oneShot},
+			prepared{OpUserOnce, s.once(ordinary, false)}, prepared{OpUserRepo, s.once(ordinary, true)},
+			prepared{OpRootOnce, s.once(0, false)}, prepared{OpRootRepo, s.once(0, true)},
+			prepared{OpProgram, s.program})
 	}
 	return all
 }
@@ -30,67 +28,67 @@ func (s *Session) withDaemon() []prepared {
 	if s.Program == "" {
 		return nil
 	}
-	return []prepared{{report.OpServed, s.served}, {report.OpTool, s.tool}, {report.OpServed1M, s.servedRead}}
+	return []prepared{{OpServed, s.served}, {OpTool, s.tool}, {OpServed1M, s.servedRead}}
 }
 
 // oneBox lists what is done in the rig's container, and with ones like it.
 func (s *Session) oneBox() []prepared {
 	return []prepared{
-		{report.OpPing, s.ping},
-		{report.OpExec, s.exec},
-		{report.OpRested, s.rested},
-		{report.OpBuiltin, s.builtin},
-		{report.OpAssign, s.assignment},
-		{report.OpStat, s.stat},
-		{report.OpRead4K, s.read(4 << 10)},
-		{report.OpWrite4K, s.write(4 << 10)},
-		{report.OpRead1M, s.read(1 << 20)},
-		{report.OpWrite1M, s.write(1 << 20)},
-		{report.OpRead64M, s.read(s.Effort.Large)},
-		{report.OpWrite64M, s.write(s.Effort.Large)},
-		{report.OpList, s.list},
-		{report.OpCallers16, s.callers(16)},
-		{report.OpCallers64, s.callers(64)},
-		{report.OpStart, s.start},
-		{report.OpClaim, s.claim},
-		{report.OpBurst, s.burst},
+		{OpPing, s.ping},
+		{OpExec, s.exec},
+		{OpRested, s.rested},
+		{OpBuiltin, s.builtin},
+		{OpAssign, s.assignment},
+		{OpStat, s.stat},
+		{OpRead4K, s.read(4 << 10)},
+		{OpWrite4K, s.write(4 << 10)},
+		{OpRead1M, s.read(1 << 20)},
+		{OpWrite1M, s.write(1 << 20)},
+		{OpRead64M, s.read(s.Effort.Large)},
+		{OpWrite64M, s.write(s.Effort.Large)},
+		{OpList, s.list},
+		{OpCallers16, s.callers(16)},
+		{OpCallers64, s.callers(64)},
+		{OpStart, s.start},
+		{OpClaim, s.claim},
+		{OpBurst, s.burst},
 	}
 }
 
 // others lists everything else.
 func (s *Session) others() []prepared {
 	return []prepared{
-		{report.OpWallStart, s.wallStart},
-		{report.OpDecide, s.decide},
-		{report.OpDecide64K, s.decideLong},
-		{report.OpProfile, s.profile},
-		{report.OpGuard, s.guard},
-		{report.OpOperate, s.underGrant},
-		{report.OpRequest, s.egressProxy("request", 20, 60)},
-		{report.OpConnect, s.egressProxy("connect", 20, 30)},
-		{report.OpTunnel, s.egressProxy("tunnel", 1, 8)},
-		{report.OpFetch, s.egressProxy("fetch", 1, 8)},
-		{report.OpHold, s.hold},
-		{report.OpBrowser, s.withBrowsers(s.browserStart, report.WayEngine, report.WaySocket)},
-		{report.OpShot, s.withBrowsers(s.browserShot(false), report.WaySocket)},
-		{report.OpPage, s.withBrowsers(s.browserShot(true), report.WaySocket)},
-		{report.OpDevTools, s.withBrowsers(s.browserTrip, report.WayEngine, report.WaySocket)},
+		{OpWallStart, s.wallStart},
+		{opDecide, s.decide},
+		{opDecide64K, s.decideLong},
+		{OpProfile, s.profile},
+		{OpGuard, s.guard},
+		{OpOperate, s.underGrant},
+		{OpRequest, s.egressProxy("request", 20, 60)},
+		{OpConnect, s.egressProxy("connect", 20, 30)},
+		{OpTunnel, s.egressProxy("tunnel", 1, 8)},
+		{OpFetch, s.egressProxy("fetch", 1, 8)},
+		{OpHold, s.hold},
+		{OpBrowser, s.withBrowsers(s.browserStart, WayEngine, WaySocket)},
+		{OpShot, s.withBrowsers(s.browserShot(false), WaySocket)},
+		{OpPage, s.withBrowsers(s.browserShot(true), WaySocket)},
+		{OpDevTools, s.withBrowsers(s.browserTrip, WayEngine, WaySocket)},
 	}
 }
 
 // memory measures what the guest takes before it has done anything, after
 // many commands, and with a relay beside it, each time after some seconds of
 // rest. The relay stays open.
-func (s *Session) memory(ctx context.Context) ([]report.Memory, error) {
+func (s *Session) memory(ctx context.Context) ([]reportMemory, error) {
 	s.Log("memory")
-	var all []report.Memory
+	var all []reportMemory
 	for _, step := range []struct {
 		state string
 		do    func(ctx context.Context) error
 	}{
-		{report.MemoryFresh, func(context.Context) error { return nil }},
-		{report.MemoryUsed, s.manyCommands},
-		{report.MemoryRelay, s.Rig.OpenRelay},
+		{memoryFresh, func(context.Context) error { return nil }},
+		{memoryUsed, s.manyCommands},
+		{memoryRelay, s.Rig.OpenRelay},
 	} {
 		if err := step.do(ctx); err != nil {
 			return nil, named("memory", step.state, err)
@@ -152,8 +150,8 @@ func (s *Session) start(context.Context) (operation, error) {
 		return err
 	}
 	return operation{rounds: 20, cold: true, ways: []way{
-		{name: report.WayEngine, turn: 1, take: timed(engine, remove)},
-		{name: report.WaySocket, turn: 1, take: timed(guest, remove)},
+		{name: WayEngine, turn: 1, take: timed(engine, remove)},
+		{name: WaySocket, turn: 1, take: timed(guest, remove)},
 	}}, nil
 }
 
@@ -166,5 +164,5 @@ func (s *Session) program(context.Context) (operation, error) {
 		}
 		return err
 	}
-	return operation{rounds: 50, cold: true, ways: []way{{name: report.WayHost, turn: 1, take: timed(do, nil)}}}, nil
+	return operation{rounds: 50, cold: true, ways: []way{{name: WayHost, turn: 1, take: timed(do, nil)}}}, nil
 }

@@ -8,13 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 // locally adds the local sandbox to the ways of op, or why there is none.
 func (s *Session) locally(op operation, turn int, take func(l *rigLocal) sample) operation {
-	w := way{name: report.WayLocal, turn: turn, lacks: s.noLocal}
+	w := way{name: WayLocal, turn: turn, lacks: s.noLocal}
 	if s.local != nil {
 		w.take = take(s.local)
 	}
@@ -39,10 +37,10 @@ func (s *Session) openLocal(ctx context.Context) {
 func (s *Session) wallStart(context.Context) (operation, error) {
 	op := operation{rounds: 40, cold: true}
 	if s.local == nil {
-		op.ways = []way{{name: report.WayHand, lacks: s.noLocal}}
+		op.ways = []way{{name: WayHand, lacks: s.noLocal}}
 		return s.locally(op, 1, nil), nil
 	}
-	op.ways = []way{{name: report.WayHand, turn: 1, take: timed(hostExec(s.local.Hand...), nil)}}
+	op.ways = []way{{name: WayHand, turn: 1, take: timed(hostExec(s.local.Hand...), nil)}}
 	spec, err := s.Rig.LocalSpec("first")
 	if err != nil {
 		return op, err
@@ -68,7 +66,7 @@ func (s *Session) wallStart(context.Context) (operation, error) {
 // already, its wall is not: that ends with each call.
 func (s *Session) oneShot(context.Context) (operation, error) {
 	if s.local == nil {
-		return operation{ways: []way{{name: report.WayHand, lacks: s.noLocal}, {name: report.WayLocal, lacks: s.noLocal}}}, nil
+		return operation{ways: []way{{name: WayHand, lacks: s.noLocal}, {name: WayLocal, lacks: s.noLocal}}}, nil
 	}
 	settings := filepath.Join(s.Rig.StateDir(), "bench-settings.json")
 	if err := os.WriteFile(settings, []byte("{}\n"), 0o600); err != nil {
@@ -82,7 +80,7 @@ func (s *Session) oneShot(context.Context) (operation, error) {
 		return silent(0, &out, &errOut, c.Run())
 	}
 	return operation{rounds: 60, cold: true, ways: []way{
-		{name: report.WayHand, turn: 1, take: timed(hostExec(s.local.Hand...), nil)},
-		{name: report.WayLocal, turn: 1, take: timed(program, nil)},
+		{name: WayHand, turn: 1, take: timed(hostExec(s.local.Hand...), nil)},
+		{name: WayLocal, turn: 1, take: timed(program, nil)},
 	}}, nil
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 const (
@@ -75,12 +74,12 @@ type Session struct {
 	local   *rigLocal // nil where the local provider does not work
 	noLocal string    // why
 
-	held []report.Memory // of operations that measure memory too
+	held []reportMemory // of operations that measure memory too
 }
 
 // Run measures everything. The results are in the order of the operations.
-func (s *Session) Run(ctx context.Context) (report.Report, error) {
-	rep := report.Report{Machine: s.Rig.Machine(), Mode: s.Effort.Name}
+func (s *Session) Run(ctx context.Context) (Report, error) {
+	rep := Report{Machine: s.Rig.Machine(), Mode: s.Effort.Name}
 	begun := time.Now()
 	var err error
 	if s.payload, err = newPayloads(s.Rig, s.Effort.Large); err != nil {
@@ -106,9 +105,9 @@ func (s *Session) Run(ctx context.Context) (report.Report, error) {
 		rep.Results = append(rep.Results, results...)
 	}
 	rep.Memory = append(rep.Memory, s.held...)
-	if s.Program != "" && (s.Only == nil || s.Only(report.OpIdle)) {
+	if s.Program != "" && (s.Only == nil || s.Only(opIdle)) {
 		if rep.Idle, err = s.idle(ctx); err != nil {
-			return rep, named(report.OpIdle, "", err)
+			return rep, named(opIdle, "", err)
 		}
 	}
 	rep.Took = time.Since(begun).Seconds()
@@ -122,7 +121,7 @@ type prepared struct {
 	make func(ctx context.Context) (operation, error)
 }
 
-func (s *Session) operate(ctx context.Context, p prepared) ([]report.Result, error) {
+func (s *Session) operate(ctx context.Context, p prepared) ([]reportResult, error) {
 	s.Log("%s", p.name)
 	op, err := p.make(ctx)
 	if err != nil {
@@ -139,7 +138,7 @@ func (s *Session) operate(ctx context.Context, p prepared) ([]report.Result, err
 }
 
 // measure takes one turn of each way to warm up, and then the rounds.
-func (s *Session) measure(ctx context.Context, op operation) ([]report.Result, error) {
+func (s *Session) measure(ctx context.Context, op operation) ([]reportResult, error) {
 	took := make([][]time.Duration, len(op.ways))
 	begun := time.Now()
 	for i := range op.ways {
@@ -163,9 +162,9 @@ func (s *Session) measure(ctx context.Context, op operation) ([]report.Result, e
 			took[i] = append(took[i], times...)
 		}
 	}
-	results := make([]report.Result, len(op.ways))
+	results := make([]reportResult, len(op.ways))
 	for i, w := range op.ways {
-		results[i] = report.Result{Op: op.name, Way: w.name, Bytes: op.bytes, Summary: report.Summarize(took[i]), Unsupported: w.lacks}
+		results[i] = reportResult{Op: op.name, Way: w.name, Bytes: op.bytes, Summary: summarizeReport(took[i]), Unsupported: w.lacks}
 	}
 	return results, nil
 }

@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 // ordinary is the user of the rows for ordinary users: an id that no user of
@@ -128,7 +126,7 @@ func typed(folder string) ([]string, error) {
 func (s *Session) once(uid int, repository bool) func(context.Context) (operation, error) {
 	return func(ctx context.Context) (operation, error) {
 		lacks := func(why string) operation {
-			return operation{ways: []way{{name: report.WayHand, lacks: why}, {name: report.WayLocal, lacks: why}}}
+			return operation{ways: []way{{name: WayHand, lacks: why}, {name: WayLocal, lacks: why}}}
 		}
 		if s.local == nil {
 			return lacks(s.noLocal), nil
@@ -156,8 +154,8 @@ func (s *Session) once(uid int, repository bool) func(context.Context) (operatio
 			args = append(args[:8:8], "repository", "run", "--workspace", c.repository, "--", truePath)
 		}
 		return operation{rounds: 60, cold: true, ways: []way{
-			{name: report.WayHand, turn: 1, take: timed(c.command(s.Guest, hand...), nil)},
-			{name: report.WayLocal, turn: 1, take: timed(c.command(s.Guest, args...), nil)},
+			{name: WayHand, turn: 1, take: timed(c.command(s.Guest, hand...), nil)},
+			{name: WayLocal, turn: 1, take: timed(c.command(s.Guest, args...), nil)},
 		}}, nil
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
@@ -77,7 +77,7 @@ func TestExecEndsWithItsContext(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	leak.None(t, before)
+	testenv.None(t, before)
 }
 
 func TestNoSuchContainer(t *testing.T) {

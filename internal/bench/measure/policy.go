@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
@@ -39,7 +38,7 @@ func (s *Session) decide(context.Context) (operation, error) {
 		}
 		return []time.Duration{took}, nil
 	}
-	return operation{rounds: 50, ways: []way{{name: report.WayHost, turn: 20, take: take}}}, nil
+	return operation{rounds: 50, ways: []way{{name: WayHost, turn: 20, take: take}}}, nil
 }
 
 // decideLong judges lines of 64 KiB that were made to be costly, each in turn.
@@ -61,7 +60,7 @@ func (s *Session) decideLong(context.Context) (operation, error) {
 		}
 		return []time.Duration{took}, nil
 	}
-	return operation{rounds: 20, ways: []way{{name: report.WayHost, turn: len(lines), take: take}}}, nil
+	return operation{rounds: 20, ways: []way{{name: WayHost, turn: len(lines), take: take}}}, nil
 }
 
 // longLines are lines of 64 KiB at most.

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/manager/control"
+	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
@@ -50,7 +50,7 @@ func (r *rig) OpenOperators(ctx context.Context, bytes int) (*rigOperators, erro
 	if err != nil {
 		return nil, err
 	}
-	c, err := control.Open(control.Options{State: r.state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("evidence", store)}})
+	c, err := orchestrator.OpenOperations(orchestrator.OperationsOptions{State: r.state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("evidence", store)}})
 	if err != nil {
 		return nil, err
 	}

@@ -8,18 +8,16 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 // Machine describes the class of this machine.
-func (r *rig) Machine() report.Machine {
+func (r *rig) Machine() reportMachine {
 	runtimeName := r.Posture.Default
 	if r.Spec.Runtime != "" {
 		runtimeName = r.Spec.Runtime
 	}
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // without it the model is not known
-	return report.Machine{
+	return reportMachine{
 		Cores: runtime.NumCPU(), Processor: modelOf(string(cpuinfo)), Memory: r.Posture.Memory,
 		Kernel: kernel(), Go: runtime.Version(),
 		Engine: r.Posture.Version, API: r.Posture.APIVersion, Runtime: runtimeName,

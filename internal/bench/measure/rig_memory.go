@@ -14,15 +14,14 @@ import (
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 // Memory adds up what our processes in the sandbox hold: the guest, its shims,
 // and the relay if there is one. The figures are those of the host's kernel. It
 // returns [sandbox.CodeBusy] if the sandbox has any other process, because it
 // is not idle then.
-func (r *rig) Memory(state string) (report.Memory, error) {
-	m := report.Memory{State: state}
+func (r *rig) Memory(state string) (reportMemory, error) {
+	m := reportMemory{State: state}
 	inside, err := namespaceOf(r.Info.PID)
 	if err != nil {
 		return m, unreported(err)
@@ -51,17 +50,17 @@ func (r *rig) Memory(state string) (report.Memory, error) {
 
 // OwnMemory is what this program itself holds, after what it can give back is
 // given back.
-func ownMemory(state string) (report.Memory, error) {
+func ownMemory(state string) (reportMemory, error) {
 	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
-		return report.Memory{}, unreported(err)
+		return reportMemory{}, unreported(err)
 	}
 	rss, pss, err := parseRollup(string(text))
-	return report.Memory{State: state, Processes: 1, RSS: rss, PSS: pss}, err
+	return reportMemory{State: state, Processes: 1, RSS: rss, PSS: pss}, err
 }
 
-func addProcess(m *report.Memory, pid int) error {
+func addProcess(m *reportMemory, pid int) error {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if gone(err) {
 		return nil

@@ -15,7 +15,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/sdk"
 	"github.com/bulkhead-dev/sandbox/server/api"
@@ -49,11 +48,11 @@ func (s *Session) served(ctx context.Context) (operation, error) {
 		return operation{}, err
 	}
 	return operation{rounds: 80, ways: []way{
-		{name: report.WayEngine, turn: 2, take: timed(s.plainExec(truePath), nil)},
-		{name: report.WayManager, turn: 15, take: timed(managed(m, truePath), nil)},
-		{name: report.WayHTTP, turn: 15, take: timed(asked(d.Unix, name, truePath), nil)},
-		{name: report.WaySSE, turn: 15, take: timed(streamed(d.Unix, name, truePath), nil)},
-		{name: report.WayTCP, turn: 15, take: timed(asked(d.TCP, name, truePath), nil)},
+		{name: WayEngine, turn: 2, take: timed(s.plainExec(truePath), nil)},
+		{name: WayManager, turn: 15, take: timed(managed(m, truePath), nil)},
+		{name: WayHTTP, turn: 15, take: timed(asked(d.Unix, name, truePath), nil)},
+		{name: WaySSE, turn: 15, take: timed(streamed(d.Unix, name, truePath), nil)},
+		{name: WayTCP, turn: 15, take: timed(asked(d.TCP, name, truePath), nil)},
 	}}, nil
 }
 
@@ -148,9 +147,9 @@ func (s *Session) tool(ctx context.Context) (operation, error) {
 		return worded(out.String(), false, err)
 	}
 	return operation{rounds: 60, done: c.Close, ways: []way{
-		{name: report.WayEngine, turn: 2, take: timed(plainly, nil)},
-		{name: report.WayHTTP, turn: 10, take: timed(overHTTP, nil)},
-		{name: report.WayMCP, turn: 10, take: timed(overMCP, nil)},
+		{name: WayEngine, turn: 2, take: timed(plainly, nil)},
+		{name: WayHTTP, turn: 10, take: timed(overHTTP, nil)},
+		{name: WayMCP, turn: 10, take: timed(overMCP, nil)},
 	}}, nil
 }
 
@@ -200,7 +199,7 @@ func (s *Session) servedRead(ctx context.Context) (operation, error) {
 		return err
 	}
 	return operation{bytes: size, rounds: 60, ways: []way{
-		{name: report.WayEngine, turn: 2, take: timed(plainly, same)},
-		{name: report.WayHTTP, turn: 6, take: timed(overHTTP, same)},
+		{name: WayEngine, turn: 2, take: timed(plainly, same)},
+		{name: WayHTTP, turn: 6, take: timed(overHTTP, same)},
 	}}, nil
 }

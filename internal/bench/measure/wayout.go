@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/bench/report"
 )
 
 // perWall is how many connections each of many sandboxes has.
@@ -38,7 +37,7 @@ func (s *Session) egressProxy(work string, n, rounds int) func(context.Context) 
 			return op, err
 		}
 		open = append(open, host.Close)
-		op.ways = []way{{name: report.WayHost, turn: 1, take: once(host)}}
+		op.ways = []way{{name: WayHost, turn: 1, take: once(host)}}
 		for _, g := range s.everyGuest() {
 			w := way{name: g.name, turn: 1, lacks: s.noLocal}
 			if g.sb != nil {
@@ -80,7 +79,7 @@ func (s *Session) prepareLoad(ctx context.Context) (*rigOutside, error) {
 // everyGuest returns the local sandbox, which may be missing, and the
 // container.
 func (s *Session) everyGuest() []guestWay {
-	l := guestWay{name: report.WayLocal}
+	l := guestWay{name: WayLocal}
 	if s.local != nil {
 		l.sb = s.local.Sandbox
 	}
@@ -122,7 +121,7 @@ func closeAll(open []func() error) error {
 func (s *Session) hold(ctx context.Context) (operation, error) {
 	op := operation{rounds: 10, settle: settleMany, cold: true}
 	if s.local == nil {
-		op.ways = []way{{name: report.WayHost, lacks: s.noLocal}, {name: report.WayLocal, lacks: s.noLocal}}
+		op.ways = []way{{name: WayHost, lacks: s.noLocal}, {name: WayLocal, lacks: s.noLocal}}
 		return op, nil
 	}
 	out, err := s.prepareLoad(ctx)
@@ -149,8 +148,8 @@ func (s *Session) hold(ctx context.Context) (operation, error) {
 		return op, errors.Join(err, op.done())
 	}
 	op.ways = []way{
-		{name: report.WayHost, turn: 1, take: s.meet(out, direct)},
-		{name: report.WayLocal, turn: 1, take: s.meet(out, through)},
+		{name: WayHost, turn: 1, take: s.meet(out, direct)},
+		{name: WayLocal, turn: 1, take: s.meet(out, through)},
 	}
 	return op, nil
 }
@@ -206,7 +205,7 @@ func (s *Session) allMeet(ctx context.Context, out *rigOutside, all []*rigLoad, 
 // server in it, is larger while all connections are open. What the server
 // alone takes is known from the direct ones and left out.
 func (s *Session) holding(ctx context.Context, out *rigOutside, direct, through []*rigLoad) error {
-	var grown [2]report.Memory
+	var grown [2]reportMemory
 	for i, all := range [][]*rigLoad{direct, through} {
 		if _, err := s.allMeet(ctx, out, all, nil); err != nil { // what is made once is there then
 			return err
@@ -215,13 +214,13 @@ func (s *Session) holding(ctx context.Context, out *rigOutside, direct, through 
 		if err != nil {
 			return err
 		}
-		var during report.Memory
+		var during reportMemory
 		var duringErr error
 		if _, err := s.allMeet(ctx, out, all, func() { during, duringErr = ownMemory("") }); err != nil || duringErr != nil {
 			return errors.Join(err, duringErr)
 		}
-		grown[i] = report.Memory{RSS: during.RSS - before.RSS, PSS: during.PSS - before.PSS}
+		grown[i] = reportMemory{RSS: during.RSS - before.RSS, PSS: during.PSS - before.PSS}
 	}
-	s.held = append(s.held, report.Memory{State: report.MemoryHold, Processes: 1, RSS: grown[1].RSS - grown[0].RSS, PSS: grown[1].PSS - grown[0].PSS})
+	s.held = append(s.held, reportMemory{State: memoryHold, Processes: 1, RSS: grown[1].RSS - grown[0].RSS, PSS: grown[1].PSS - grown[0].PSS})
 	return nil
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/internet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
@@ -36,7 +35,7 @@ const Image = "sandbox-browser:bookworm-slim"
 type Options struct {
 	Change func(*browser.Settings) // of the settings; nil leaves the defaults
 	Spec   func(*sandbox.Spec)     // of the container; nil leaves it
-	Net    *internet.Internet      // what can be reached, as far as rules let; nil is nothing
+	Net    *testenv.Internet       // what can be reached, as far as rules let; nil is nothing
 	Idle   bool                    // the browser is not started
 }
 
@@ -122,7 +121,7 @@ func (c *Container) shape() {
 	}
 }
 
-func newOutlet(t testing.TB, w *wall.Wall, n *internet.Internet) *egress.Server {
+func newOutlet(t testing.TB, w *wall.Wall, n *testenv.Internet) *egress.Server {
 	t.Helper()
 	ev, err := evidence.Open(w.State.Evidence(), evidence.Options{})
 	must(t, err)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
@@ -45,13 +45,13 @@ func Harness() providertest.Harness {
 		},
 		Down:     func(testing.TB) sandbox.Provider { return Faulty(fake.Down()) },
 		Hanging:  func(testing.TB) sandbox.Provider { return Faulty(fake.Hang()) },
-		Patience: leak.Patience,
+		Patience: testenv.Patience,
 	}
 }
 
 // Options are those of a fake that has the programs of the harness.
 func Options() fake.Options {
-	return fake.Options{Deadline: leak.Patience, Programs: inside()}
+	return fake.Options{Deadline: testenv.Patience, Programs: inside()}
 }
 
 // Faulty is a fake with a fault.

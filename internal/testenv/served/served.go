@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/apicheck"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 	"github.com/bulkhead-dev/sandbox/server"
@@ -126,7 +125,7 @@ func (r *Rig) serve() {
 	transport := &http.Transport{DialContext: r.Dial}
 	document, err := resource.Document(r.Server.Routes())
 	r.must(err)
-	r.client = &http.Client{Transport: apicheck.New(r.T, document).Wrap(transport), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	r.client = &http.Client{Transport: NewAPICheck(r.T, document).Wrap(transport), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	r.T.Cleanup(func() {
 		transport.CloseIdleConnections()
 		ctx, done := context.WithTimeout(context.Background(), waitAtMost)

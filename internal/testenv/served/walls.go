@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -35,7 +35,7 @@ func (r *Rig) wall(o Options, mo *manager.Options) {
 	default:
 		st, err := statedir.Open(filepath.Join(r.T.TempDir(), "state"))
 		r.must(err)
-		r.Engine = fake.NewEngine(fake.Options{Name: "local", Programs: o.Programs, Deadline: leak.Patience})
+		r.Engine = fake.NewEngine(fake.Options{Name: "local", Programs: o.Programs, Deadline: testenv.Patience})
 		set, err := provider.New(answering{r.Engine.Provider()})
 		r.must(err)
 		r.State, mo.Providers, mo.Images = st, set, nowhere{}

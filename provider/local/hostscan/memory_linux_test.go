@@ -10,7 +10,7 @@ import (
 	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
 )
@@ -34,7 +34,7 @@ func (x *tree) tick() {
 		return st.Ctim.Nano()
 	}
 	begin := probe()
-	leak.Until(x.t, "the clock of the file system goes on", func() bool { return probe() > begin })
+	testenv.Until(x.t, "the clock of the file system goes on", func() bool { return probe() > begin })
 }
 
 func TestRemembersWhatHasNotChanged(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 )
 
@@ -29,7 +29,7 @@ func guarded(t *testing.T, w *hostscan.MountWatch, dir string, look func() bool)
 // looks once by itself, and its files have been news to the poller.
 func settled(t *testing.T, looks <-chan struct{}) (n int) {
 	t.Helper()
-	for wait := leak.Patience; ; wait = 50 * time.Millisecond {
+	for wait := testenv.Patience; ; wait = 50 * time.Millisecond {
 		select {
 		case <-looks:
 			n++
@@ -148,7 +148,7 @@ func TestGuardEnds(t *testing.T) {
 	g.Close()
 	g.Close()
 	w.Close()
-	leak.None(t, before)
+	testenv.None(t, before)
 	if g, err := w.Guard(nil, func() bool { return true }); err == nil {
 		g.Close()
 		t.Error("a watch that was closed has a guard")
@@ -167,7 +167,7 @@ func TestGuardOfTheEnded(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	leak.Until(t, "the process ends", func() bool {
+	testenv.Until(t, "the process ends", func() bool {
 		_, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 		return err != nil
 	})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func TestCommand(t *testing.T) {
@@ -82,7 +82,7 @@ func TestTreesEnd(t *testing.T) {
 			if err != nil || end == "itself" && exit.Code != 3 || end != "itself" && exit.Signal != "KILL" {
 				t.Errorf("%+v, %v", exit, err)
 			}
-			leak.Until(t, "the process ends", func() bool { return !alive(pid) })
+			testenv.Until(t, "the process ends", func() bool { return !alive(pid) })
 		})
 	}
 }
@@ -93,7 +93,7 @@ func TestSignal(t *testing.T) {
 	var out bytes.Buffer
 	p, err := h.Start(t.Context(), sandbox.Command{Args: []string{"sh", "-c", "trap 'echo term; exit 4' TERM; >ready; while :; do sleep 0.05; done"}, Stdout: &out})
 	must(t, err)
-	leak.Until(t, "the trap is set", func() bool { _, err := os.Stat(filepath.Join(r.workspaces, "a", "ready")); return err == nil })
+	testenv.Until(t, "the trap is set", func() bool { _, err := os.Stat(filepath.Join(r.workspaces, "a", "ready")); return err == nil })
 	if err := p.Signal(t.Context(), "NONE"); sandbox.CodeOf(err) != sandbox.CodeValidation {
 		t.Error(err)
 	}
@@ -116,7 +116,7 @@ func TestGroupEndsWithUs(t *testing.T) {
 	must(t, err)
 	pid := r.pidIn(filepath.Join(s.Mounts[0].Source, "pid"))
 	must(t, p.(*process).group.held.Close())
-	leak.Until(t, "the command ends", func() bool { return !alive(pid) })
+	testenv.Until(t, "the command ends", func() bool { return !alive(pid) })
 	if exit, err := p.Wait(); err != nil || exit.Signal != "KILL" {
 		t.Errorf("%+v, %v", exit, err)
 	}

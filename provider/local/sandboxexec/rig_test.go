@@ -15,11 +15,11 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // standIn is in the place of sandbox-exec: it enforces nothing, keeps each
 // profile, and logs what the file "refuse" says as refused by it, in the words of
@@ -193,7 +193,7 @@ func alive(pid int) bool {
 
 func (r *rig) pidIn(file string) (pid int) {
 	r.Helper()
-	leak.Success(r, func() error {
+	testenv.Success(r, func() error {
 		b, err := os.ReadFile(file)
 		if err == nil {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(b)))

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/leak"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestShellKeeps holds what stays from line to line, and what a line writes.
@@ -141,7 +141,7 @@ func TestShellEnds(t *testing.T) {
 			if got.out != "before\n" || got.exit.Code != tt.code || got.exit.Signal != tt.signal || !got.exit.Restarted {
 				t.Errorf("%+v, %q", got.exit, got.out)
 			}
-			leak.Until(t, "the process ends", func() bool { return !alive(pid) })
+			testenv.Until(t, "the process ends", func() bool { return !alive(pid) })
 			r.says(sh, `echo "$x ${y-unset} $PWD"`, "kept unset /\n")
 		})
 	}
@@ -163,12 +163,12 @@ func TestShellKilled(t *testing.T) {
 	if exit, err := p.Wait(); err != nil || exit.Signal != "KILL" || !exit.Restarted {
 		t.Errorf("%+v, %v", exit, err)
 	}
-	leak.Until(t, "both end", func() bool { return !alive(first) && !alive(second) })
+	testenv.Until(t, "both end", func() bool { return !alive(first) && !alive(second) })
 	r.says(sh, "echo $x", "kept\n")
 
 	p, err = sh.Run(t.Context(), "trap 'exit 7' TERM; >"+at+"/ready; while :; do sleep 0.05; done", sandbox.Command{})
 	must(t, err)
-	leak.Until(t, "the trap is set", func() bool { _, err := os.Stat(at + "/ready"); return err == nil })
+	testenv.Until(t, "the trap is set", func() bool { _, err := os.Stat(at + "/ready"); return err == nil })
 	must(t, p.Signal(t.Context(), "TERM"))
 	if exit, err := p.Wait(); err != nil || exit.Code != 7 || !exit.Restarted {
 		t.Errorf("%+v, %v", exit, err)
@@ -193,9 +193,9 @@ func TestShellBackground(t *testing.T) {
 		return st.Size()
 	}
 	now := size()
-	leak.Until(t, "it goes on", func() bool { return size() > now+100 })
+	testenv.Until(t, "it goes on", func() bool { return size() > now+100 })
 	must(t, sh.Close())
-	leak.Until(t, "it ends", func() bool { return !alive(pid) })
+	testenv.Until(t, "it ends", func() bool { return !alive(pid) })
 	if _, err := sh.Run(t.Context(), ":", sandbox.Command{}); sandbox.CodeOf(err) != sandbox.CodeNotFound {
 		t.Errorf("a line in a closed shell: %v", err)
 	}
