@@ -138,6 +138,9 @@ func (q *request) do(who *auth.Caller) error {
 		if c.Who, err = who.Who(q.r); err != nil {
 			return err
 		}
+		if c.Settings, err = resource.SettingsOf(q.r, c.Caller, q.route); err != nil {
+			return err
+		}
 		q.w.hold = func(n int64) (func(), error) { return q.s.holdAnswer(account(c), n) }
 		a := q.s.o.Admission
 		if a == nil && len(who.Budgeted()) > 0 {

@@ -15,9 +15,10 @@ import (
 
 // Headers of requests and answers, of this project and standard ones.
 const (
-	HeaderTenant      = "Sandbox-Tenant"  // on whose behalf; admins choose
-	HeaderAgent       = "Sandbox-Agent"   // the agent that calls; [config.DefaultAgent] without
-	HeaderSession     = "Sandbox-Session" // the conversation; [config.DefaultSession] without
+	HeaderTenant      = "Sandbox-Tenant"   // on whose behalf; admins choose
+	HeaderAgent       = "Sandbox-Agent"    // the agent that calls; [config.DefaultAgent] without
+	HeaderSession     = "Sandbox-Session"  // the conversation; [config.DefaultSession] without
+	HeaderSettings    = "Sandbox-Settings" // settings of this call alone, a [Flags] as JSON; for admins
 	HeaderRequestID   = "X-Request-Id"
 	HeaderTraceparent = "Traceparent"
 	HeaderIdempotency = "Idempotency-Key"

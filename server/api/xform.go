@@ -34,7 +34,7 @@ type Use struct {
 
 // Flags are the settings of one call.
 type Flags struct {
-	Settings  json.RawMessage `json:"settings"`            // as agents.defaults.sandbox of a settings file
+	Settings  json.RawMessage `json:"settings,omitempty"`  // as agents.defaults.sandbox of a settings file
 	Workspace *string         `json:"workspace,omitempty"` // a folder of the daemon's machine
 }
 
@@ -52,6 +52,9 @@ func FlagsOf(s *config.SandboxSettings) (*Flags, error) {
 func (f *Flags) Layer() (*config.SandboxSettings, error) {
 	if f == nil {
 		return nil, nil
+	}
+	if len(f.Settings) == 0 {
+		return &config.SandboxSettings{Workspace: f.Workspace}, nil
 	}
 	if !json.Valid(f.Settings) { // which a settings file need not be
 		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "read flags", Field: "flags", Message: "the settings are no JSON"}

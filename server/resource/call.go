@@ -23,6 +23,10 @@ type Call struct {
 	Caller auth.Caller
 	Who    config.Who // the names on whose behalf it is called, of those that the caller may use
 
+	// Settings are laid over those of the daemon for this call alone; nil is
+	// none. Only calls of admins have them.
+	Settings *config.SandboxSettings
+
 	RequestID   string // of the caller, or made
 	TraceParent string // ours, in the caller's trace; see https://www.w3.org/TR/trace-context/
 

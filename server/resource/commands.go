@@ -45,7 +45,7 @@ func NewCommands(m commandsRunner) commandsResource { return commandsResource{m}
 
 // Routes implements [Resource].
 func (s commandsResource) Routes() []Route {
-	return []Route{{
+	return takingSettings([]Route{{
 		ID: "exec", Method: "POST", Path: "/v1/sandboxes/{name}/exec", Tag: "commands", Role: token.Session,
 		Summary: "Run a command",
 		Doc: "With Accept: text/event-stream the answer is a stream of what the command writes, and ends with how it ended. " +
@@ -53,7 +53,7 @@ func (s commandsResource) Routes() []Route {
 			"The command ends when the caller goes.",
 		Request: api.Exec{}, Response: api.ExecResult{}, Stream: true, Events: eventsCommands(), Body: commandsMaxBody, Timeout: Endless,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusNotImplemented, http.StatusGatewayTimeout}, Do: s.exec,
-	}}
+	}})
 }
 
 // eventsCommands returns the events of a streamed command.
@@ -77,6 +77,7 @@ func (s commandsResource) exec(c *Call) (any, error) {
 		return nil, err
 	}
 	req, err := requestOf(in, at, c.Admin())
+	req.Flags = c.Settings
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ const pathDoc = "The path is the one inside the sandbox without its first slash,
 
 // Routes implements [Resource].
 func (x *filesResource) Routes() []Route {
-	return append(x.contents(), x.changes()...)
+	return takingSettings(append(x.contents(), x.changes()...))
 }
 
 var conditions = []Param{
@@ -142,7 +142,7 @@ func (x *filesResource) with(c *Call, room *keylock.Turns, fn func(t Tree, scope
 		c.Until(leave) // the answer is held in memory until the client has read it
 	}
 	tool := toolOf(c)
-	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool(tool), Changes: tool == "write"}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
+	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool(tool), Changes: tool == "write"}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
 }
 
 // toolOf returns the tool of an agent that does the same.

@@ -39,7 +39,7 @@ type lookupSandbox struct {
 // Find returns the sandbox {name} of the path.
 func Find(c *Call, f Finder) (lookupSandbox, error) {
 	name := c.Path("name")
-	rec, err := f.Recorded(c.Context(), c.Who.Tenant, name, c.Text("provider"))
+	rec, err := f.Recorded(c.Context(), c.Who.Tenant, name, providerOf(c))
 	if sandbox.IsNotFound(err) {
 		return lookupSandbox{}, notFound(name) // the error of the provider could name things that the caller must not know
 	}
@@ -47,7 +47,7 @@ func Find(c *Call, f Finder) (lookupSandbox, error) {
 		return lookupSandbox{}, err
 	}
 	s := lookupSandbox{Name: name, Record: rec, Who: config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}}
-	if own, err := f.Name(c.Who, nil); err == nil && own == name {
+	if own, err := f.Name(c.Who, c.Settings); err == nil && own == name {
 		s.Who = c.Who
 		return s, nil
 	}
@@ -55,6 +55,23 @@ func Find(c *Call, f Finder) (lookupSandbox, error) {
 		return lookupSandbox{}, notFound(name)
 	}
 	return s, nil
+}
+
+// providerOf returns the provider by which a call distinguishes sandboxes of one
+// name: that of the query, or else the one that its settings name.
+func providerOf(c *Call) string {
+	if name := c.Text("provider"); name != "" {
+		return name
+	}
+	return providerIn(c.Settings)
+}
+
+// providerIn returns the provider that s names, or "".
+func providerIn(s *config.SandboxSettings) string {
+	if s == nil || s.Provider == nil || *s.Provider == "auto" {
+		return ""
+	}
+	return *s.Provider
 }
 
 // Own is [Find] for callers that change the sandbox as a whole: pause or remove
@@ -88,7 +105,7 @@ func InWall(c *Call, f Finder) (lookupSandbox, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Usable, err = Inside(f, s.Who)
+	s.Usable, err = InsideWith(f, s.Who, c.Settings)
 	return s, err
 }
 

@@ -130,6 +130,9 @@ func (b *builder) params(r Route) []any {
 	for _, h := range r.Header {
 		out = append(out, param("header", h))
 	}
+	if r.Settings {
+		out = append(out, doc{"$ref": "#/components/parameters/Settings"})
+	}
 	if r.Role != "" {
 		for _, name := range []string{"Tenant", "Agent", "Session"} {
 			out = append(out, doc{"$ref": "#/components/parameters/" + name})
@@ -174,6 +177,7 @@ func parameters() doc {
 		"Tenant":      header(api.HeaderTenant, "On whose behalf; admins choose, others have their own"),
 		"Agent":       header(api.HeaderAgent, "Who speaks; main without"),
 		"Session":     header(api.HeaderSession, "The conversation; default without"),
+		"Settings":    header(api.HeaderSettings, `Settings of this call alone, for admins: {"settings":{…},"workspace":"…"} in ASCII, with settings as agents.defaults.sandbox of a settings file and a folder of the daemon's machine as the workspace. Every call about the sandbox sends the same; other settings make another sandbox`),
 		"RequestID":   header(api.HeaderRequestID, "Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records"),
 		"Traceparent": header(api.HeaderTraceparent, "W3C Trace Context; the answer has our place in the trace"),
 	}

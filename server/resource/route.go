@@ -56,6 +56,10 @@ type Route struct {
 	Query  []Param
 	Header []Param // that this route reads, beside those of every route
 
+	// Settings lets admins send the header [api.HeaderSettings]; [Call].Settings
+	// has what it says. Other routes refuse the header.
+	Settings bool
+
 	Status  int   // of success; 0 is 200, or 204 for an answer without a body
 	Also    []int // other statuses of success that have the same body, such as 200 beside 201
 	Errors  []int // statuses of problems, beside those that every route may have

@@ -88,15 +88,15 @@ func (s *sandboxesResource) Routes() []Route {
 			Doc:    "Answers 201 where it was made for this request, 200 where it was there, and 202 where nobody waits for it.",
 			Status: http.StatusCreated, Also: []int{http.StatusOK, http.StatusAccepted}, Errors: []int{http.StatusConflict, http.StatusNotImplemented, http.StatusGatewayTimeout},
 			Header: []Param{{Name: api.HeaderIdempotency, Doc: "The same key with the same request has the same answer for 24 hours", Length: 128}},
-			Do:     s.create,
+			Do:     s.create, Settings: true,
 		},
 		{
 			ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Tag: tag, Role: token.Session,
 			Summary: "List sandboxes, in order of their names", Response: api.SandboxPage{}, Query: listParams(), Do: s.list,
 		},
-		{ID: "getSandbox", Method: "GET", Path: one, Tag: tag, Role: token.Session, Summary: "Tell of one sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: missing, Do: s.get},
+		{ID: "getSandbox", Settings: true, Method: "GET", Path: one, Tag: tag, Role: token.Session, Summary: "Tell of one sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: missing, Do: s.get},
 		{
-			ID: "deleteSandbox", Method: "DELETE", Path: one, Tag: tag, Role: token.Session, Summary: "Remove a sandbox",
+			ID: "deleteSandbox", Settings: true, Method: "DELETE", Path: one, Tag: tag, Role: token.Session, Summary: "Remove a sandbox",
 			Query: []Param{
 				whichProvider,
 				{Name: "force", Type: Boolean, Doc: "End what runs in it; without, a sandbox in use is refused"},
@@ -105,13 +105,13 @@ func (s *sandboxesResource) Routes() []Route {
 			Errors: busy, Do: s.remove,
 		},
 		{
-			ID: "recreateSandbox", Method: "POST", Path: one + "/recreate", Tag: tag, Role: token.Session, Timeout: startWithin,
+			ID: "recreateSandbox", Settings: true, Method: "POST", Path: one + "/recreate", Tag: tag, Role: token.Session, Timeout: startWithin,
 			Summary: "Remove a sandbox and make it anew; its workspace stays", Request: api.Recreate{}, Response: api.Sandbox{}, Errors: busy, Do: s.recreate,
 		},
-		{ID: "pauseSandbox", Method: "POST", Path: one + "/pause", Tag: tag, Role: token.Session, Summary: "Freeze a sandbox until its next use", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.pause},
-		{ID: "resumeSandbox", Method: "POST", Path: one + "/resume", Tag: tag, Role: token.Session, Summary: "Thaw a sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.resume},
-		{ID: "extendSandbox", Method: "POST", Path: one + "/extend", Tag: tag, Role: token.Session, Summary: "Say how long a sandbox is kept from now on", Query: []Param{whichProvider}, Request: api.Extend{}, Response: api.Sandbox{}, Errors: missing, Do: s.extend},
-		{ID: "sandboxUsage", Method: "GET", Path: one + "/usage", Tag: tag, Role: token.Session, Summary: "Tell what a sandbox costs", Query: []Param{whichProvider}, Response: api.Usage{}, Errors: missing, Do: s.usage},
+		{ID: "pauseSandbox", Settings: true, Method: "POST", Path: one + "/pause", Tag: tag, Role: token.Session, Summary: "Freeze a sandbox until its next use", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.pause},
+		{ID: "resumeSandbox", Settings: true, Method: "POST", Path: one + "/resume", Tag: tag, Role: token.Session, Summary: "Thaw a sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.resume},
+		{ID: "extendSandbox", Settings: true, Method: "POST", Path: one + "/extend", Tag: tag, Role: token.Session, Summary: "Say how long a sandbox is kept from now on", Query: []Param{whichProvider}, Request: api.Extend{}, Response: api.Sandbox{}, Errors: missing, Do: s.extend},
+		{ID: "sandboxUsage", Settings: true, Method: "GET", Path: one + "/usage", Tag: tag, Role: token.Session, Summary: "Tell what a sandbox costs", Query: []Param{whichProvider}, Response: api.Usage{}, Errors: missing, Do: s.usage},
 		{ID: "listUsage", Method: "GET", Path: "/v1/usage", Tag: tag, Role: token.Session, Summary: "Tell what the caller's sandboxes cost", Response: api.UsageList{}, Do: s.usages},
 	}
 }

@@ -35,7 +35,8 @@ func (s *sandboxesResource) create(c *Call) (any, error) {
 		Who  config.Who
 		TTL  int64
 		Wait bool
-	}{who, in.TTLSeconds, in.Wait == nil || *in.Wait})
+		With string `json:",omitempty"` // settings of the call
+	}{who, in.TTLSeconds, in.Wait == nil || *in.Wait, c.Request.Header.Get(api.HeaderSettings)})
 	if err != nil {
 		return nil, err
 	}
@@ -103,21 +104,21 @@ func keyOf(c *Call, in api.CreateSandbox) (string, error) {
 
 // make starts the sandbox, or has it started in the background.
 func (s *sandboxesResource) make(c *Call, who config.Who, in api.CreateSandbox) (status int, made api.Sandbox, err error) {
-	if _, err := Inside(s.o.Manager, who); err != nil {
+	if _, err := InsideWith(s.o.Manager, who, c.Settings); err != nil {
 		return 0, made, err
 	}
-	name, err := s.o.Manager.Name(who, nil)
+	name, err := s.o.Manager.Name(who, c.Settings)
 	if err != nil {
 		return 0, made, err
 	}
 	if in.Wait != nil && !*in.Wait {
-		return s.later(asker{ctx: c.Context(), id: c.Caller.ID(), who: who}, name, in)
+		return s.later(asker{ctx: c.Context(), id: c.Caller.ID(), who: who, settings: c.Settings}, name, in)
 	}
-	p, err := s.bring(c.Context(), who, in.TTLSeconds)
+	p, err := s.bring(c, who, in.TTLSeconds)
 	if err != nil {
 		return 0, made, err
 	}
-	row, err := s.o.Manager.Find(c.Context(), who.Tenant, p.Name, "")
+	row, err := s.o.Manager.Find(c.Context(), who.Tenant, p.Name, providerOf(c))
 	if err != nil {
 		return 0, made, err
 	}
@@ -129,17 +130,17 @@ func (s *sandboxesResource) make(c *Call, who config.Who, in api.CreateSandbox) 
 }
 
 // bring starts the sandbox, and has it kept for ttl seconds.
-func (s *sandboxesResource) bring(ctx context.Context, who config.Who, ttl int64) (manager.Prepared, error) {
-	p, err := s.ready(ctx, who)
+func (s *sandboxesResource) bring(c *Call, who config.Who, ttl int64) (manager.Prepared, error) {
+	p, err := s.ready(c.Context(), who, c.Settings)
 	if err == nil && ttl > 0 {
-		err = s.keep(ctx, who.Tenant, p.Name, "", ttl)
+		err = s.keep(c.Context(), who.Tenant, p.Name, providerOf(c), ttl)
 	}
 	return p, err
 }
 
 // ready starts the sandbox.
-func (s *sandboxesResource) ready(ctx context.Context, who config.Who) (manager.Prepared, error) {
-	p, err := s.o.Manager.Ready(ctx, manager.Request{Who: who})
+func (s *sandboxesResource) ready(ctx context.Context, who config.Who, settings *config.SandboxSettings) (manager.Prepared, error) {
+	p, err := s.o.Manager.Ready(ctx, manager.Request{Who: who, Flags: settings})
 	if err == nil && p.Place != manager.Sandboxed {
 		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Message: "this session has no sandbox: " + p.Reason}
 	}
@@ -178,11 +179,11 @@ func (s *sandboxesResource) recreate(c *Call) (any, error) {
 	if err := s.o.Manager.Remove(c.Context(), row, manager.RemoveOptions{Force: in.Force}); err != nil {
 		return nil, err
 	}
-	p, err := s.bring(c.Context(), at.Who, 0)
+	p, err := s.bring(c, at.Who, 0)
 	if err != nil {
 		return nil, err
 	}
-	if row, err = s.o.Manager.Find(c.Context(), at.Who.Tenant, p.Name, ""); err != nil {
+	if row, err = s.o.Manager.Find(c.Context(), at.Who.Tenant, p.Name, providerOf(c)); err != nil {
 		return nil, err
 	}
 	return brought(c, row, p), nil

@@ -29,6 +29,8 @@ type asker struct {
 	ctx context.Context // of a request, whose end does not end the start
 	id  string          // of a token or a user
 	who config.Who
+
+	settings *config.SandboxSettings // of the request; nil is none
 }
 
 // later starts the sandbox in the background, once for all requests that ask for
@@ -123,13 +125,13 @@ func (s *sandboxesResource) come(by asker, name string, one *ahead) (next *asker
 	ctx, done := context.WithTimeout(context.WithoutCancel(by.ctx), startWithin)
 	defer done()
 	defer context.AfterFunc(s.life, done)()
-	p, err := s.ready(ctx, by.who)
+	p, err := s.ready(ctx, by.who, by.settings)
 	for {
 		ttl, next := s.wanted(by.who.Tenant, name, one, err != nil)
 		if ttl == 0 {
 			return next, err
 		}
-		err = s.keep(ctx, by.who.Tenant, p.Name, "", ttl)
+		err = s.keep(ctx, by.who.Tenant, p.Name, providerIn(by.settings), ttl)
 	}
 }
 

@@ -73,7 +73,7 @@ const (
 
 // Routes implements [Resource].
 func (x *shellsResource) Routes() []Route {
-	return append([]Route{{
+	return takingSettings(append([]Route{{
 		ID: "listShells", Method: http.MethodGet, Path: shellsBase + "/shells", Tag: "shells", Role: token.Session,
 		Summary: "List the shells of the session", Response: api.ShellList{}, Errors: []int{404}, Do: x.list,
 	}, {
@@ -90,12 +90,12 @@ func (x *shellsResource) Routes() []Route {
 			"The line ends when the caller goes, and the next one finds the shell as it was before it.",
 		Request: api.RunLine{}, Response: api.ExecResult{}, Stream: true, Events: eventsCommands(), Body: shellsMaxBody, Timeout: Endless,
 		Errors: []int{404, 409, 501, 504}, Do: x.run,
-	}}, x.sockets()...)
+	}}, x.sockets()...))
 }
 
 // shellsRequest returns the request to the manager for an existing sandbox.
 func shellsRequest(c *Call, at lookupSandbox) manager.Request {
-	return manager.Request{Who: at.Who, MustExist: true, Tool: c.Tool("exec")}
+	return manager.Request{Who: at.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool("exec")}
 }
 
 func (x *shellsResource) list(c *Call) (any, error) {

@@ -36,7 +36,7 @@ func (s toolcallsResource) Routes() []Route {
 	const tag, path = "tools", "/v1/sandboxes/{name}/tools"
 	ask := Param{Name: "ask", Type: Boolean, Doc: "Have somebody asked where a rule stops it that a permission opens, see /v1/approvals"}
 	sub := Param{Name: "subagent", Type: Boolean, Doc: "A sub-agent asks, for which there is a stricter list"}
-	return []Route{
+	return takingSettings([]Route{
 		{ID: "listTools", Method: "GET", Path: path, Tag: tag, Role: token.Session, Summary: "List the tools of the session", Response: api.ToolList{}, Do: s.list},
 		{
 			ID: "callTool", Method: "POST", Path: path + "/{tool}", Tag: tag, Role: token.Session, Summary: "Call a tool",
@@ -49,7 +49,7 @@ func (s toolcallsResource) Routes() []Route {
 			},
 			Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusNotImplemented, http.StatusGatewayTimeout}, Do: s.call,
 		},
-	}
+	})
 }
 
 // kit returns the tools of the sandbox's session.
@@ -58,7 +58,7 @@ func (s toolcallsResource) kit(c *Call) (*tools.Kit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.kits.For(c.Context(), tools.Session{Who: at.Who, Ask: c.True("ask"), Subagent: c.True("subagent")})
+	return s.kits.For(c.Context(), tools.Session{Who: at.Who, Flags: c.Settings, Ask: c.True("ask"), Subagent: c.True("subagent")})
 }
 
 func (s toolcallsResource) list(c *Call) (any, error) {

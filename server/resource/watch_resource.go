@@ -23,12 +23,12 @@ type WatchResource struct {
 
 // NewResource returns the resource.
 func NewWatchResource(l filesLender, o WatchOptions) *WatchResource {
-	return &WatchResource{lender: l, o: o, seats: newSeats(watchMost)}
+	return &WatchResource{lender: l, o: o, seats: newSeats(watchMost, "watch", "watches of", "end one of them, or watch a folder that holds both")}
 }
 
 // Routes implements [Resource].
 func (x *WatchResource) Routes() []Route {
-	return []Route{{
+	return takingSettings([]Route{{
 		ID: "watchFiles", Method: http.MethodGet, Path: api.Prefix + "/sandboxes/{name}/watch", Tag: "files", Role: token.Session,
 		Summary: "Hear what changes below a path",
 		Doc: "It is looked for changes about once a second, so what comes and goes in between is not told, and a file is modified when its size or time has changed. " +
@@ -42,7 +42,7 @@ func (x *WatchResource) Routes() []Route {
 			{Name: api.EventError, Data: api.Problem{}, Doc: "Why the watch has ended; the last event"},
 		},
 		ResponseContent: []string{api.ContentEvents}, Do: x.watch,
-	}}
+	}})
 }
 
 func (x *WatchResource) watch(c *Call) (any, error) {
@@ -67,7 +67,7 @@ func (x *WatchResource) watch(c *Call) (any, error) {
 	defer stop()
 	h, o := &hearer{call: c}, x.o
 	o.Turn = func(ctx context.Context) (func(), error) { return x.looks.Enter(ctx, box.Name) }
-	err = x.lender.Files(ctx, manager.Request{Who: box.Who, MustExist: true, Tool: c.Tool("read")}, func(s manager.Share) error {
+	err = x.lender.Files(ctx, manager.Request{Who: box.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool("read")}, func(s manager.Share) error {
 		return runWatch(ctx, s.Bridge.Inside(), at, o, h)
 	})
 	if h.events == nil {

@@ -7,16 +7,21 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// watchSeats bound how many watches of one sandbox may run at a time.
+// watchSeats bound how many things of one kind, such as watches, may be open at
+// one sandbox at a time.
 type watchSeats struct {
-	most int
+	most           int
+	op, what, hint string // for the error
 
 	mu    sync.Mutex
 	taken map[string]int
 }
 
-// newSeats returns seats for so many watches of each sandbox.
-func newSeats(most int) *watchSeats { return &watchSeats{most: most, taken: map[string]int{}} }
+// newSeats returns so many seats for each sandbox. what names in the plural that
+// which takes them, with the preposition, such as "watches of".
+func newSeats(most int, op, what, hint string) *watchSeats {
+	return &watchSeats{most: most, op: op, what: what, hint: hint, taken: map[string]int{}}
+}
 
 // Take takes a seat at a sandbox, which leave releases; leave may be called more
 // than once. Where none is free the error is [sandbox.CodeBudgetExceeded].
@@ -24,8 +29,8 @@ func (s *watchSeats) Take(name string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken[name] >= s.most {
-		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "watch", Resource: name, Retryable: true,
-			Message: "there are " + strconv.Itoa(s.most) + " watches of this sandbox already", Hint: "end one of them, or watch a folder that holds both"}
+		return nil, &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: s.op, Resource: name, Retryable: true,
+			Message: "there are " + strconv.Itoa(s.most) + " " + s.what + " this sandbox already", Hint: s.hint}
 	}
 	s.taken[name]++
 	return sync.OnceFunc(func() {
