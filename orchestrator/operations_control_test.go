@@ -19,7 +19,7 @@ import (
 // TestDocument holds that the Go code of the document is that of the examples,
 // which run. The settings that it shows are those that they run with.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("example_test.go")
+	text, err := os.ReadFile("operations_example_test.go")
 	check(err)
 	code := plain(string(text))
 	for nth := range 4 {
