@@ -1,11 +1,11 @@
 // Sftp: this part of the package takes media from other machines, for package media: with the
 // host's ssh(1), and the protocol that scp(1) has spoken since OpenSSH 9.0.
 //
-// Of that protocol it speaks what reading one file needs, by itself rather
-// than with scp: so content streams and can be bounded, a path is never
-// expanded or seen by a shell, on neither side, and no file is written on the
-// way. Which machines, whose keys and which folders are settings; a ref names
-// one of them and adds nothing to ssh's arguments.
+// It speaks that protocol by package sftp rather than with scp: so content
+// streams and can be bounded, a path is never expanded or seen by a shell, on
+// neither side, and no file is written on the way. Which machines, whose keys
+// and which folders are settings; a ref names one of them and adds nothing to
+// ssh's arguments.
 
 package media
 
@@ -90,6 +90,7 @@ func (r *Remote) Open(ctx context.Context, ref string) (io.ReadCloser, Info, err
 	}
 	s, err := newSession(l.out, l.in)
 	if err == nil {
+		l.session = s
 		var f *file
 		if f, err = s.open(folder, rel); err == nil {
 			return &open{file: f, line: l, ref: ref}, Info{Name: path.Base(rel), Size: f.size}, nil
@@ -126,6 +127,7 @@ type line struct {
 	cmd       *exec.Cmd
 	in        io.WriteCloser
 	out       io.ReadCloser
+	session   *session // or nil
 	complaint *tail
 	cancel    context.CancelFunc
 	ended     func() error // why the caller's context has ended, or nil
@@ -165,6 +167,9 @@ func (l *line) end() {
 		_ = l.in.Close()
 		l.cancel()
 		_ = l.cmd.Wait() // it was killed, or has said why it ended
+		if l.session != nil {
+			l.session.Close()
+		}
 	})
 }
 

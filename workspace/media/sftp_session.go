@@ -3,7 +3,9 @@ package media
 import (
 	"errors"
 	"io"
-	"io/fs"
+	"os"
+
+	"github.com/pkg/sftp"
 )
 
 const (
@@ -13,94 +15,52 @@ const (
 
 // Reasons for which a server's file is not taken.
 var (
-	errLink    = errors.New("is reached over a link")
-	errNoFile  = errors.New("is no regular file")
-	errRefused = errors.New("the server refuses it")
+	errLink      = errors.New("is reached over a link")
+	errNoFile    = errors.New("is no regular file")
+	errRefused   = errors.New("the server refuses it")
+	errMalformed = errors.New("the server's answer is malformed")
 )
 
-// A session speaks the protocol with one server, for one file. It is for one
-// goroutine. It trusts nothing that the server says: each packet is bounded,
-// must answer something that was asked, and be of a kind that answers it.
-type session struct {
-	r    io.Reader
-	w    io.Writer
-	next uint32 // id of the next request
-}
+// The type of a file in the mode that the protocol carries.
+const (
+	modeType = 0o170000
+	modeFile = 0o100000
+)
 
-// newSession agrees with the server on the version.
-func newSession(r io.Reader, w io.Writer) (*session, error) {
-	s := &session{r: r, w: w}
-	if _, err := w.Write(newRequest(kindInit, version).bytes()); err != nil {
-		return nil, err
-	}
-	p, err := readPacket(r)
+// A session reads one file from one server. It is for one goroutine. The
+// package sftp bounds each packet and matches answers with requests; the
+// methods here refuse the answers that it passes on and that no honest server
+// gives, such as a success without a result.
+type session struct{ c *sftp.Client }
+
+// newSession agrees with the server on the version. Close may be called once
+// the server has ended.
+func newSession(r io.Reader, w io.WriteCloser) (*session, error) {
+	c, err := sftp.NewClientPipe(r, w, sftp.UseFstat(true))
 	if err != nil {
 		return nil, err
 	}
-	if p.kind != kindVersion || p.id != version {
-		return nil, errMalformed
-	}
-	return s, nil
+	return &session{c}, nil
 }
 
-// send sends what build adds to a request and returns the request's id.
-func (s *session) send(kind byte, build func(*request)) (uint32, error) {
-	id := s.next
-	s.next++
-	q := newRequest(kind, id)
-	build(q)
-	_, err := s.w.Write(q.bytes())
-	return id, err
-}
+// Close waits for the goroutine that reads from the server.
+func (s *session) Close() { _ = s.c.Close() }
 
-// ask sends a request and returns its answer, which must be of the kind want.
-func (s *session) ask(kind byte, build func(*request), want byte) (fields, error) {
-	id, err := s.send(kind, build)
-	if err != nil {
-		return fields{}, err
+// unquoted replaces a status of the server, whose words are not repeated.
+func unquoted(err error) error {
+	if _, ok := errors.AsType[*sftp.StatusError](err); ok {
+		return errRefused
 	}
-	p, err := readPacket(s.r)
-	switch {
-	case err != nil:
-		return fields{}, err
-	case p.id != id:
-		return fields{}, errMalformed
-	case p.kind == kindStatus:
-		return fields{}, status(p.body)
-	case p.kind != want:
-		return fields{}, errMalformed
-	}
-	return p.body, nil
-}
-
-// status turns a status into an error; success answers nothing that is asked
-// here. The server's own words are left out.
-func status(f fields) error {
-	code := f.uint32()
-	switch {
-	case f.bad || code == 0:
-		return errMalformed
-	case code == 1:
-		return io.EOF
-	case code == 2:
-		return fs.ErrNotExist
-	case code == 3:
-		return fs.ErrPermission
-	}
-	return errRefused
+	return err
 }
 
 // real returns what the path p leads to.
 func (s *session) real(p string) (string, error) {
-	f, err := s.ask(kindRealpath, func(q *request) { q.text(p) }, kindName)
-	if err != nil {
-		return "", err
+	got, err := s.c.RealPath(p)
+	if err == nil && got == "" {
+		err = errMalformed
 	}
-	n, name := f.uint32(), f.text()
-	if f.bad || n != 1 {
-		return "", errMalformed
-	}
-	return string(name), nil
+	return got, unquoted(err)
 }
 
 // open opens the regular file at prefix + "/" + rel, no part of rel being a
@@ -123,57 +83,59 @@ func (s *session) open(prefix, rel string) (*file, error) {
 	if got != top+"/"+rel {
 		return nil, errLink
 	}
-	if _, err := s.attrs(kindLstat, p); err != nil { // before it is opened: a pipe would wait
+	if _, err := sizeOf(s.c.Lstat(p)); err != nil { // before it is opened: a pipe would wait
 		return nil, err
 	}
-	f, err := s.ask(kindOpen, func(q *request) { q.text(p).uint32(openRead).uint32(0) }, kindHandle)
+	f, err := s.c.Open(p)
 	if err != nil {
-		return nil, err
+		return nil, unquoted(err)
 	}
-	handle := string(f.text())
-	if f.bad || len(handle) > maxHandle {
+	if f == nil {
 		return nil, errMalformed
 	}
-	size, err := s.attrs(kindFstat, handle)
+	size, err := sizeOf(f.Stat())
 	if err != nil {
 		return nil, err
 	}
-	return &file{s: s, handle: handle, size: size, early: map[uint32]packet{}}, nil
+	return &file{f: f, size: size}, nil
 }
 
-// attrs returns the size of what is named, which must be a regular file.
-func (s *session) attrs(kind byte, what string) (int64, error) {
-	f, err := s.ask(kind, func(q *request) { q.text(what) }, kindAttrs)
+// sizeOf returns the size of what fi describes, which must be a regular file.
+func sizeOf(fi os.FileInfo, err error) (int64, error) {
 	if err != nil {
-		return 0, err
+		return 0, unquoted(err)
 	}
-	size, mode, ok := f.attrs()
-	if !ok {
+	if fi == nil {
 		return 0, errMalformed
 	}
-	if mode&modeType != modeFile {
+	attrs, ok := fi.Sys().(*sftp.FileStat)
+	switch {
+	case !ok || attrs == nil || attrs.Size >= 1<<62:
+		return 0, errMalformed
+	case attrs.Mode&modeType != modeFile:
 		return 0, errNoFile
 	}
-	return size, nil
+	return int64(attrs.Size), nil
 }
 
 // A file is read from its beginning to its end, with several reads under way.
+// Each read is one block long: package sftp asks again for what a server left
+// out of a block, and takes a shorter answer to a longer read for the end of
+// the file.
 type file struct {
-	s      *session
-	handle string
-	size   int64 // bytes, when it was opened
+	f    *sftp.File
+	size int64 // bytes, when it was opened
 
-	asked []span            // under way, in order of their places
-	early map[uint32]packet // answers to others of asked than the first
-	at    int64             // where the next read begins
-	left  []byte            // came, not yet handed over
-	err   error             // what all further reads return
+	asked []<-chan block // under way, in order of their places
+	at    int64          // where the next read begins
+	left  []byte         // read, not yet handed over
+	err   error          // what all further reads return
 }
 
-// A span is one read under way.
-type span struct {
-	id uint32
-	at int64
+// A block is the result of one read. An error comes after its bytes.
+type block struct {
+	data []byte
+	err  error
 }
 
 // Read implements [io.Reader].
@@ -182,84 +144,32 @@ func (f *file) Read(p []byte) (int, error) {
 		if f.err != nil {
 			return 0, f.err
 		}
-		f.left, f.err = f.block()
+		b := f.next()
+		f.left, f.err = b.data, unquoted(b.err)
 	}
 	n := copy(p, f.left)
 	f.left = f.left[n:]
 	return n, nil
 }
 
-// block returns the next bytes of the file.
-func (f *file) block() ([]byte, error) {
+// next returns the next block of the file. Once one has an error, the others
+// end with the session.
+func (f *file) next() block {
 	// One read goes beyond the size, so that a file that grew is noticed.
 	for len(f.asked) < window && (f.at <= f.size || len(f.asked) == 0) {
-		at := f.at
-		id, err := f.s.send(kindRead, func(q *request) { q.text(f.handle).uint64(uint64(at)).uint32(blockSize) })
-		if err != nil {
-			return nil, err
-		}
-		f.asked = append(f.asked, span{id, at})
+		result, at := make(chan block, 1), f.at
+		go func() {
+			data := make([]byte, blockSize)
+			n, err := f.f.ReadAt(data, at)
+			if n < blockSize && err == nil { // a success without data
+				err = errMalformed
+			}
+			result <- block{data[:n], err}
+		}()
+		f.asked = append(f.asked, result)
 		f.at += blockSize
 	}
 	first := f.asked[0]
-	p, err := f.answer(first.id)
-	if err != nil {
-		return nil, err
-	}
 	f.asked = f.asked[1:]
-	if p.kind == kindStatus {
-		return nil, status(p.body)
-	}
-	data := p.body.text()
-	if p.kind != kindData || p.body.bad || len(data) == 0 || len(data) > blockSize {
-		return nil, errMalformed
-	}
-	if len(data) < blockSize {
-		// What was asked for beyond begins at the wrong place.
-		if err := f.forget(); err != nil {
-			return nil, err
-		}
-		f.at = first.at + int64(len(data))
-	}
-	return data, nil
-}
-
-// forget waits for the answers to all that is under way, without looking.
-func (f *file) forget() error {
-	for _, s := range f.asked {
-		if _, err := f.answer(s.id); err != nil {
-			return err
-		}
-	}
-	f.asked = nil
-	clear(f.early)
-	return nil
-}
-
-// answer returns the answer to the request id. A server may answer in any
-// order, so others are kept, no more than are under way.
-func (f *file) answer(id uint32) (packet, error) {
-	for {
-		if p, ok := f.early[id]; ok {
-			delete(f.early, id)
-			return p, nil
-		}
-		p, err := readPacket(f.s.r)
-		if err != nil {
-			return packet{}, err
-		}
-		if _, twice := f.early[p.id]; twice || !f.waits(p.id) {
-			return packet{}, errMalformed
-		}
-		f.early[p.id] = p
-	}
-}
-
-func (f *file) waits(id uint32) bool {
-	for _, s := range f.asked {
-		if s.id == id {
-			return true
-		}
-	}
-	return false
+	return <-first
 }

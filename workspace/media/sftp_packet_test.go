@@ -2,7 +2,6 @@ package media
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 )
 
@@ -25,19 +24,12 @@ const (
 
 const (
 	version   = 3
-	openRead  = 1
 	maxPacket = 256 << 10 // bytes; what OpenSSH sends at most
-	maxHandle = 256       // bytes, by the protocol
 
 	attrSize  = 0x1
 	attrIDs   = 0x2
 	attrPerms = 0x4
-	modeType  = 0o170000
-	modeFile  = 0o100000
 )
-
-// errMalformed says that the other side does not speak the protocol.
-var errMalformed = errors.New("the server's answer is malformed")
 
 // A packet is one message of the server, without length and id.
 type packet struct {
@@ -86,27 +78,12 @@ func (f *fields) text() []byte {
 	return f.take(int(n))
 }
 
-// attrs reads the size and the mode of a file; ok is false unless both are
-// there and the size is one.
-func (f *fields) attrs() (size int64, mode uint32, ok bool) {
-	flags := f.uint32()
-	if flags&attrSize == 0 || flags&attrPerms == 0 {
-		return 0, 0, false
-	}
-	n := f.uint64()
-	if flags&attrIDs != 0 {
-		f.take(8)
-	}
-	mode = f.uint32()
-	return int64(n), mode, !f.bad && n < 1<<62
-}
-
 // readPacket reads one packet of at most maxPacket bytes. A version packet
 // has no id and counts its number as one.
 func readPacket(r io.Reader) (packet, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return packet{}, cut(err)
+		return packet{}, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n < 5 || n > maxPacket {
@@ -114,20 +91,11 @@ func readPacket(r io.Reader) (packet, error) {
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return packet{}, cut(err)
+		return packet{}, err
 	}
 	p := packet{kind: body[0], body: fields{rest: body[1:]}}
 	p.id = p.body.uint32()
 	return p, nil
-}
-
-// cut tells the end of the connection from that of a file, which the server
-// tells by a status.
-func cut(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // A request is a packet of ours that is being built.
