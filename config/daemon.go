@@ -12,7 +12,7 @@ type Daemon struct {
 	DrainTimeout   time.Duration
 	MaxBody        int64    // bytes
 	Hosts          []string // names of the daemon beyond its own, without ports
-	Instances      []string // of orchestrators on other machines that have sandboxes made here
+	Instances      []string // has no effect; see the setting
 
 	FairSlots   int
 	FairWaiting int

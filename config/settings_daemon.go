@@ -6,7 +6,7 @@ type DaemonSettings struct {
 	DrainTimeout   *Duration     `json:"drainTimeout,omitempty" doc:"How long requests may go on after the daemon was asked to end; default 30s."`
 	MaxBody        *Size         `json:"maxBody,omitempty" min:"1024" max:"1073741824" doc:"Bytes of the body of a request, those that carry files excepted; default 1m."`
 	Hosts          []string      `json:"hosts,omitempty" form:"hostName" doc:"Names without a port under which clients reach the daemon over TCP, beyond localhost and the address that it listens at."`
-	Instances      []string      `json:"instances,omitempty" doc:"Instances of orchestrators on other machines whose sandboxes administrators may have made here through /v1/walls. Not the daemon's own: what carries that and is in no record of the daemon is swept as an orphan."`
+	Instances      []string      `json:"instances,omitempty" doc:"Has no effect: the paths below /v1/walls are gone. Accepted in this version, and refused in the next."`
 	Fair           *FairSettings `json:"fair,omitempty" doc:"How commands of many tenants take turns when they begin."`
 }
 

@@ -52,6 +52,7 @@ func methods(c *sdk.API) map[string]func(context.Context) {
 		"pauseSandbox":    func(x context.Context) { c.PauseSandbox(x, box) },
 		"resumeSandbox":   func(x context.Context) { c.ResumeSandbox(x, box) },
 		"extendSandbox":   func(x context.Context) { c.ExtendSandbox(x, box, 1) },
+		"dialPort":        func(x context.Context) { c.DialPort(x, box, 80) },
 		"exec":            func(x context.Context) { c.Exec(x, box, api.Exec{}) },
 		"attach":          func(x context.Context) { c.Attach(x, box, sandbox.Command{}) },
 		"openTerminal":    func(x context.Context) { c.OpenTerminal(x, box, sandbox.Command{}) },

@@ -6,20 +6,17 @@ import (
 	"context"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
-	"github.com/bulkhead-dev/sandbox/provider"
 	servers "github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/admission"
 	"github.com/bulkhead-dev/sandbox/server/api"
@@ -88,6 +85,9 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	if d.answers, err = resource.Open(filepath.Join(state.Path(), "answers")); err != nil {
 		return d, err
 	}
+	if len(config.DaemonOf(d.settings()).Instances) > 0 {
+		o.Log.Warn("daemon.instances has no effect, because the paths below /v1/walls are gone; remove it: the next version refuses it")
+	}
 	return d, d.serve(o, version)
 }
 
@@ -154,52 +154,16 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resourc
 
 // mounts are the handlers that speak protocols of their own.
 func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]servers.Mount, error) {
-	set, err := realWalls(d.orch.Walls())
-	if err != nil {
-		return nil, err
-	}
 	agents := mcp.New(mcp.Options{Manager: d.manager, Tools: kit.tools, Asker: d.asker, Version: version, Log: o.Log, Private: d.private()}).Handler(d.bind)
-	providers := serverremote.NewWalls(serverremote.Options{Providers: set, Instances: d.declared, Caller: callerOf})
-	for _, end := range []func() error{agents.Close, providers.Close} {
-		d.ends = append(d.ends, func() {
-			if err := end(); err != nil {
-				o.Log.WithError(err).Warn("something that was served has not ended in order")
-			}
-		})
-	}
+	d.ends = append(d.ends, func() {
+		if err := agents.Close(); err != nil {
+			o.Log.WithError(err).Warn("something that was served has not ended in order")
+		}
+	})
 	return []servers.Mount{
 		{Pattern: "/mcp", Whole: true, Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
-		{Pattern: "/v1/walls/", Admin: true, Unpaid: true, Handler: providers},
 		{Pattern: api.LentPath + "/", Handler: d.useManager.Lent()},
 	}, nil
-}
-
-// realWalls returns all providers of a set except the one that does not
-// isolate: no request over HTTP runs a command outside a sandbox, whoever the
-// caller is.
-func realWalls(all *provider.Set) (*provider.Set, error) {
-	var walls []sandbox.Provider
-	for _, name := range all.Names() {
-		p, err := all.Get(name)
-		if err != nil {
-			return nil, err
-		}
-		if name != provider.Name {
-			walls = append(walls, p)
-		}
-	}
-	return provider.New(walls...)
-}
-
-// callerOf returns the id of the caller of a request to a mount, as its token
-// names it.
-func callerOf(r *http.Request) string { return servers.TicketOf(r.Context()).Caller.ID() }
-
-// declared reports whether sandboxes of that instance may be made through
-// /v1/walls. Those of our own are the manager's alone, which would take what is
-// in no record of its for an orphan.
-func (d *daemonParts) declared(instance string) bool {
-	return instance != d.orch.State().Instance() && slices.Contains(config.DaemonOf(d.settings()).Instances, instance)
 }
 
 // private returns the paths that no remote caller may learn.

@@ -89,7 +89,7 @@ func paths() []attempt {
 		name("a name with the tenant before it", "/v1/sandboxes/"+victim+"%2f{box}"),
 		name("two slashes", "/v1//sandboxes/{box}"),
 		name("below a mount", "/mcp/../v1/sandboxes/{box}"),
-		name("below the walls", "/v1/walls/../sandboxes/{box}"),
+		name("below the usage", "/v1/usage/../sandboxes/{box}"),
 		to("a file above", file+"../../secret.txt", 403, 404, 422),
 		to("a file above with escapes", file+"%2e%2e/%2e%2e/etc/passwd", 403, 404, 422),
 		to("a file above with escaped slashes", file+"..%2f..%2f..%2fetc%2fpasswd", 403, 404, 422),

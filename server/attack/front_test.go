@@ -85,9 +85,9 @@ func credentials() []attempt {
 		plain("a token in the path", "none", "/v1/sandboxes/{token of b}"),
 		plain("a token in another header", "none", box, "X-Api-Key", "{token of b}", "Proxy-Authorization", "Bearer {token of b}"),
 		plain("no token for the tools of agents", "none", "/mcp"),
-		plain("no token for the walls", "none", "/v1/walls/docker"),
+		plain("no token for a port", "none", box+"/ports/80"),
 		plain("no token for what nobody serves", "none", "/v1/else"),
-		{name: "the walls", ask: ask{as: "a", path: "/v1/walls/docker"}, want: []int{403}, right: ask{as: "admin"}, okay: []int{200, 404, 405, 501}},
+		{name: "settings of a call", ask: ask{as: "a", path: "/v1/sandboxes/{mine}", header: []string{"Sandbox-Settings", `{"workspace":"/"}`}}, want: []int{403}, right: ask{as: "a", header: []string{}}},
 	}
 }
 

@@ -32,6 +32,7 @@ func lasting() []attempt {
 	}
 	return []attempt{
 		socket("attach to it", box+"/attach", 404, ask{}),
+		{name: "connect to a port of it", ask: ask{as: "a", path: box + "/ports/9", header: upgrade()}, want: []int{404}, right: ask{as: "b"}, okay: []int{503}}, // there nothing listens
 		socket("a terminal in it", box+"/pty", 404, ask{}),
 		socket("its terminal", box+"/pty?id={terminal}", 404, ask{}),
 		socket("its terminal by one's own sandbox", own+"/pty?id={terminal}", 404, ask{as: "b", path: box + "/pty?id={terminal}"}),

@@ -34,7 +34,7 @@ const settings = `{
     {"id": "small", "sandboxes": 1, "commands": 1, "requestsPerSecond": 200, "tokens": 3},
     {"id": "slow", "requestsPerSecond": 2, "requestBurst": 2}
   ]},
-  "daemon": {"drainTimeout": "5s", "instances": ["{instance}"]}
+  "daemon": {"drainTimeout": "5s"}
 }`
 
 // alone is the settings of a daemon with local sandboxes, with an agent whose

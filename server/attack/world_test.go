@@ -31,22 +31,17 @@ type world struct {
 
 	running *bufio.Reader // the output of a command that runs
 	ended   chan said     // of the one that waits for a permission
-
-	elsewhere *elsewhere
 }
 
 func newWorld(t *testing.T) *world {
-	far := newElsewhere(t)
-	reported := strings.Replace(settings, "{instance}", far.wall.State.Instance(), 1)
-	w := &world{house: open(t, reported), elsewhere: far, tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}, ended: make(chan said, 1)}
+	w := &world{house: open(t, settings), tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}, ended: make(chan said, 1)}
 	w.people()
 	w.things()
-	far.begin(w)
 	w.hidden = map[string]string{
 		"the secret": secret, "the tenant": victim, "the session": sessionB, "a folder of the host": w.state,
 		"the container": is[api.Sandbox](t, w.send(w.tokens["b"], "GET", "/v1/sandboxes/"+w.ids["box"], ""), 200).ID,
 	}
-	for _, name := range []string{"box", "shell", "terminal", "question", "token", "mcp", "cursor", "key", "handle", "far"} {
+	for _, name := range []string{"box", "shell", "terminal", "question", "token", "mcp", "cursor", "key"} {
 		if w.ids[name] == "" {
 			t.Fatalf("there is no %s", name)
 		}
@@ -213,7 +208,6 @@ func (w *world) untouched() {
 		t.Error("the violations are gone")
 	}
 	is[api.TokenList](t, w.send(w.tokens["b-session"], "GET", "/v1/tokens", ""), 200)
-	w.elsewhere.untouched(w)
 	select {
 	case got := <-w.ended:
 		t.Errorf("what waited for a permission has ended: %+v", got)
