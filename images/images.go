@@ -106,7 +106,7 @@ type Store struct {
 	getenv   func(string) string
 	look     func(string) (string, error)
 	now      func() time.Time
-	platform ocispec.Platform
+	platform about.Platform
 	newID    func() string
 	rootfs   func(ctx context.Context, p plan, log func(line string), w io.Writer) error
 }

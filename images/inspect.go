@@ -9,7 +9,8 @@ import (
 
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
 // Inspect returns what the engine knows about ref, a reference or an ID, in
@@ -27,7 +28,7 @@ func (s *Store) Inspect(ctx context.Context, ref string) (Image, error) {
 		return Image{}, engineError(ctx, op, ref, err)
 	}
 	img := Image{Ref: ref, ID: r.ID, Size: r.Size, Tags: r.RepoTags,
-		Platform: ocispec.Platform{OS: r.Os, Architecture: r.Architecture, Variant: r.Variant, OSVersion: r.OsVersion}}
+		Platform: about.Platform{OS: r.Os, Architecture: r.Architecture, Variant: r.Variant, OSVersion: r.OsVersion}}
 	if t, err := time.Parse(time.RFC3339Nano, r.Created); err == nil {
 		img.Created = t
 	}

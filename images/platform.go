@@ -3,19 +3,18 @@ package images
 import (
 	"runtime"
 
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
 // ownPlatform is what containers of this machine run: the guest is a program of
 // this processor, and engines run Linux.
-func ownPlatform() ocispec.Platform {
-	return ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH}
+func ownPlatform() about.Platform {
+	return about.Platform{OS: "linux", Architecture: runtime.GOARCH}
 }
 
 // showPlatform writes a platform as the command line of engines does.
-func showPlatform(p ocispec.Platform) string {
+func showPlatform(p about.Platform) string {
 	s := p.OS + "/" + p.Architecture
 	if p.Variant != "" {
 		s += "/" + p.Variant

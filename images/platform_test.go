@@ -10,25 +10,26 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
 // TestPlatform holds that no sandbox is made from an image for another platform,
 // and that the error names both, on each way to an image.
 func TestPlatform(t *testing.T) {
-	amd, arm := ocispec.Platform{OS: "linux", Architecture: "amd64"}, ocispec.Platform{OS: "linux", Architecture: "arm64"}
+	amd, arm := about.Platform{OS: "linux", Architecture: "amd64"}, about.Platform{OS: "linux", Architecture: "arm64"}
 	tests := map[string]struct {
-		image, machine ocispec.Platform
+		image, machine about.Platform
 		says           string // empty: it is taken
 	}{
 		"same":             {amd, amd, ""},
-		"not told":         {ocispec.Platform{}, amd, ""},
-		"variant":          {ocispec.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}, arm, ""},
-		"32 bits":          {ocispec.Platform{OS: "linux", Architecture: "386"}, amd, ""},
-		"32 bits of arm":   {ocispec.Platform{OS: "linux", Architecture: "arm", Variant: "v7"}, arm, ""},
-		"arm on amd":       {ocispec.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}, amd, "is made for linux/arm64/v8, and this machine runs linux/amd64"},
+		"not told":         {about.Platform{}, amd, ""},
+		"variant":          {about.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}, arm, ""},
+		"32 bits":          {about.Platform{OS: "linux", Architecture: "386"}, amd, ""},
+		"32 bits of arm":   {about.Platform{OS: "linux", Architecture: "arm", Variant: "v7"}, arm, ""},
+		"arm on amd":       {about.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}, amd, "is made for linux/arm64/v8, and this machine runs linux/amd64"},
 		"amd on arm":       {amd, arm, "is made for linux/amd64, and this machine runs linux/arm64"},
-		"small arm on amd": {ocispec.Platform{OS: "linux", Architecture: "arm"}, amd, "is made for linux/arm,"},
-		"other system":     {ocispec.Platform{OS: "windows", Architecture: "amd64"}, amd, "is made for windows/amd64"},
+		"small arm on amd": {about.Platform{OS: "linux", Architecture: "arm"}, amd, "is made for linux/arm,"},
+		"other system":     {about.Platform{OS: "windows", Architecture: "amd64"}, amd, "is made for windows/amd64"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

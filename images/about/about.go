@@ -3,11 +3,7 @@
 // that a program that builds no images does not load one.
 package about
 
-import (
-	"time"
-
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-)
+import "time"
 
 const (
 	// DefaultImage is the image of a sandbox when settings name none. It
@@ -35,7 +31,17 @@ type Image struct {
 
 	// Platform is what its programs run on. In a list, and where the engine
 	// does not tell, it is zero.
-	Platform ocispec.Platform
+	Platform Platform
+}
+
+// A Platform is what programs run on, in the words of the OCI image
+// specification. The type of that specification is not used: its package
+// compiles regular expressions before main begins.
+type Platform struct {
+	OS           string // "linux"
+	Architecture string // "amd64"
+	Variant      string // "v8" of "arm64", or empty
+	OSVersion    string // of Windows, or empty
 }
 
 // Origin says how an image was made, as far as its labels show. The builder of
