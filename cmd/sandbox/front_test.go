@@ -51,13 +51,28 @@ func (r *frontRig) run(t *testing.T, env []string, args ...string) (string, int)
 	return string(out), c.ProcessState.ExitCode()
 }
 
-// TestFrontIsLean checks that nothing brings an engine's client or Prometheus
-// into the front.
+// TestFrontIsLean checks that nothing brings an engine's client, Prometheus, or
+// the regular expressions of image digests into the front.
 func TestFrontIsLean(t *testing.T) {
 	t.Parallel()
 	for _, pkg := range links(t, "sandbox_front", "/provider/local") {
-		if strings.HasPrefix(pkg, "github.com/docker/docker/") || strings.HasPrefix(pkg, "github.com/prometheus/") {
+		if strings.HasPrefix(pkg, "github.com/docker/docker/") || strings.HasPrefix(pkg, "github.com/prometheus/") || strings.HasPrefix(pkg, "github.com/opencontainers/") {
 			t.Errorf("the front links %s", pkg)
+		}
+	}
+}
+
+// TestRuntimeStartsPlainly checks that the runtime of the front and of the guest
+// does not look for limits of a control group before main.
+func TestRuntimeStartsPlainly(t *testing.T) {
+	t.Parallel()
+	for pkg, tag := range map[string]string{".": "sandbox_front", "../sandbox-guest": ""} {
+		out, err := exec.Command("go", "list", "-tags", tag, "-f", "{{.DefaultGODEBUG}}", pkg).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", pkg, err, out)
+		}
+		if !strings.Contains(string(out), "containermaxprocs=0") {
+			t.Errorf("%s starts with %q", pkg, out)
 		}
 	}
 }

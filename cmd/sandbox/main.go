@@ -19,7 +19,7 @@ import (
 const gcPercent = 800
 
 // stack is how deep in bytes the calls of a command go.
-const stack = 60 << 10
+const stack = 124 << 10
 
 func main() {
 	grow(0)
