@@ -38,7 +38,7 @@ func everybody(s *Settings) []Who {
 }
 
 // ownProviders is the hint for a name that no provider has.
-const ownProviders = "a Go program adds a provider with orchestrator.Options.Providers; see docs/PROVIDERS.md"
+const ownProviders = "a Go program adds a provider with orchestrator.Options.Providers; see docs/providers.md"
 
 // maxProviderName is the most letters that the name of a provider may have.
 const maxProviderName = 32

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server"
 )
 
-// The worked example of docs/CONTROL.md, word for word: a tool fetches a report
+// The worked example of docs/grants.md, word for word: a tool fetches a report
 // and keeps it, and what else could be asked is refused.
 func ExampleOpenOperations() {
 	h := newOrchestrator(nil)

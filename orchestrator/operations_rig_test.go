@@ -38,7 +38,7 @@ import (
 )
 
 // page is the document that explains operations under grants.
-const page = "../docs/CONTROL.md"
+const page = "../docs/grants.md"
 
 // block returns the nth piece of code of a language that the document shows.
 func block(language string, nth int) string {

@@ -109,14 +109,14 @@ func TestProviderOfTheExampleIsShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../docs/PROVIDERS.md")
+	page, err := os.ReadFile("../docs/providers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, text, _ := strings.Cut(string(source), "\n// daytona makes")
 	text, _, ok := strings.Cut("// daytona makes"+text, "\n\n// A program with a provider")
 	if !ok || !strings.Contains(string(page), text) {
-		t.Error("docs/PROVIDERS.md does not show the provider of the example")
+		t.Error("docs/providers.md does not show the provider of the example")
 	}
 	if n := strings.Count(text, "\n") + 1; n > 60 {
 		t.Errorf("the provider has %d lines", n)

@@ -20,7 +20,7 @@ func TestTableIsWhole(t *testing.T) {
 	for _, w := range slices.Concat(denials(), blocks(), amounts(), failures()) {
 		rows[w.code] = true
 	}
-	page, err := os.ReadFile("../../docs/CONTROL.md")
+	page, err := os.ReadFile("../../docs/grants.md")
 	must(t, err)
 	all := codes(t)
 	for _, c := range all {
@@ -34,7 +34,7 @@ func TestTableIsWhole(t *testing.T) {
 			return strings.HasPrefix(line, "|") && strings.Contains(line, "`"+string(c)+"`") && strings.Contains(line, strconv.Itoa(status()[c]))
 		})
 		if !reported {
-			t.Errorf("docs/CONTROL.md does not tell %s with %d", c, status()[c])
+			t.Errorf("docs/grants.md does not tell %s with %d", c, status()[c])
 		}
 	}
 	if len(rows) != len(all) || len(status()) != len(all) || len(all) < 12 {

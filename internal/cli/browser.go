@@ -50,7 +50,7 @@ func (a *app) browserCommand() *ucli.Command {
 		Usage:     "use the browser of a session: Chromium in a container of its own",
 		UsageText: "sandbox browser (start | list | screenshot | open | stop) [flags]",
 		Description: "The settings have to allow a browser: \"browser\": {\"enabled\": true}. Its pages reach what the rules of\n" +
-			"\"network\" allow, and nothing else. docs/BROWSER.md says what holds them.",
+			"\"network\" allow, and nothing else. docs/browser.md says what holds them.",
 		Subcommands: []*ucli.Command{
 			a.browserStartCommand(), a.browserListCommand(), a.browserScreenshotCommand(), a.browserOpenCommand(), a.browserStopCommand(),
 		},

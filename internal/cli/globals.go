@@ -108,7 +108,7 @@ func (g *globals) checkProvider(command string) error {
 	}
 	return &usageError{
 		command: command, message: fmt.Sprintf("--provider cannot be %q: it must be one of %s", g.provider.value, strings.Join(providerWords(), ", ")),
-		hint: "a Go program adds a provider with orchestrator.Options.Providers; see docs/PROVIDERS.md",
+		hint: "a Go program adds a provider with orchestrator.Options.Providers; see docs/providers.md",
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
-const document = "../../docs/POLICY.md"
+const document = "../../docs/policy.md"
 
-var update = flag.Bool("update", false, "write the tables of docs/POLICY.md")
+var update = flag.Bool("update", false, "write the tables of docs/policy.md")
 
 // TestDocumentTables holds that the document shows the tables of the checks
 // as they are.

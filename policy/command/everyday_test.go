@@ -19,7 +19,7 @@ func everyday(t testing.TB) []string {
 }
 
 // TestEveryday holds how seldom everyday lines are asked about. The numbers
-// are those of docs/POLICY.md.
+// are those of docs/policy.md.
 func TestEveryday(t *testing.T) {
 	lines := everyday(t)
 	if len(lines) != 100 {

@@ -8,10 +8,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// TestDocumentCases holds that every case of docs/EGRESS.md gets the answer
+// TestDocumentCases holds that every case of docs/network.md gets the answer
 // that stands there, and that every rule which the document names is one.
 func TestDocumentCases(t *testing.T) {
-	text, err := os.ReadFile("../../docs/EGRESS.md")
+	text, err := os.ReadFile("../../docs/network.md")
 	if err != nil {
 		t.Fatal(err)
 	}
