@@ -20,7 +20,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # says nothing about the engines and programs that tests run.
 TEST_FLAGS ?= -race -count=1 -vet=off -timeout 45m
 # Which Go benchmarks, and what else the program of `make bench` is told; with
-# DOC=1 it puts its table into docs/PERFORMANCE.md.
+# DOC=1 it puts its table into docs/performance.md.
 BENCH ?= .
 BENCH_FLAGS ?=
 DOC ?=
@@ -95,7 +95,7 @@ fuzz: build ## run every fuzz target for FUZZTIME (1m) each; PKGS=./policy/... f
 
 bench: image browser-image ## compare with the plain engine (DOC=1 records it, BENCH_FLAGS=--quick is short)
 	$(GO) build -trimpath -o $(BIN)/sandbox-bench ./internal/bench
-	$(BIN)/sandbox-bench $(if $(DOC),--doc docs/PERFORMANCE.md) $(BENCH_FLAGS)
+	$(BIN)/sandbox-bench $(if $(DOC),--doc docs/performance.md) $(BENCH_FLAGS)
 
 gobench: image browser-image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=packages)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 45m $(PKGS)

@@ -127,7 +127,7 @@ func (r rule) broken(p pkg, standard map[string]bool) []string {
 	return bad
 }
 
-// TestDeps holds the directions of docs/ARCHITECTURE.md.
+// TestDeps holds the directions of docs/architecture.md.
 func TestDeps(t *testing.T) {
 	ours, standard := load(t)
 	for _, r := range rules {

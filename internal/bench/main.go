@@ -2,7 +2,7 @@
 
 // Command bench measures what commands and files in a sandbox cost, beside
 // the plain engine API on the same container and in the same run. See
-// docs/PERFORMANCE.md for the method, and "make bench" for the usual call.
+// docs/performance.md for the method, and "make bench" for the usual call.
 package main
 
 import (
