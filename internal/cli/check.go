@@ -25,12 +25,13 @@ const maxPart = 60
 
 func (a *app) checkCommand() *ucli.Command {
 	strictness, dir, tool := text{}, text{check: absolute}, text{check: notEmpty}
+	rules := text{check: oneOf(checksWithRules()...)}
 	env := texts{check: checkEnv}
 	var subagent bool
 	return &ucli.Command{
 		Name:      "check",
 		Usage:     "say what the policy makes of a command, without running anything",
-		UsageText: "sandbox check [flags] -- COMMAND [arguments]",
+		UsageText: "sandbox check [flags] -- COMMAND [arguments]\nsandbox check --rules CHECK",
 		Description: "One argument is a line for a shell; several are a program and its arguments.\n" +
 			"This is the gate alone, as the settings have it: inside a wall a question is answered by\n" +
 			"commands.autoAllowIfSandboxed, which sandbox explain --command shows.\n" +
@@ -41,8 +42,15 @@ func (a *app) checkCommand() *ucli.Command {
 			&ucli.GenericFlag{Name: "e", Usage: "as with the variable `NAME` set by the call; a value behind it does not matter", Value: &env},
 			&ucli.GenericFlag{Name: "tool", Usage: "as a use of `TOOL` by an agent", Value: &tool},
 			&ucli.BoolFlag{Name: "subagent", Usage: "as a sub-agent", Destination: &subagent},
+			&ucli.GenericFlag{Name: "rules", Usage: "in place of a command: show the built-in table of `CHECK`: " + strings.Join(checksWithRules(), ", "), Value: &rules},
 		},
 		Action: func(c *ucli.Context) error {
+			if rules.given {
+				if c.Args().Present() {
+					return usagef(c.Command.Name, "--rules shows a table and judges no command: leave out %q", c.Args().First())
+				}
+				return a.showRules(rules.value)
+			}
 			call := gate.Call{Tool: tool.value, Dir: dir.value, Subagent: subagent}
 			for _, v := range env.values {
 				name, _, _ := strings.Cut(v, "=")
