@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image playwright sshd inspector redocly check test test-all lint fuzz bench gobench demo demo-server schemas openapi cover clean
+.PHONY: help build setup image browser-image playwright sshd inspector redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -79,6 +79,9 @@ test-all: test ## run every test with every shell, transport and user, mutants a
 
 schemas: ## write docs/schemas anew from the types
 	$(GO) test ./server/resource -run TestCommitted -update
+
+settings-docs: ## write the tables of docs/settings*.md anew from the schema
+	$(GO) test ./config -run TestSettingsPages -update
 
 openapi: ## write docs/openapi.json anew from the routes
 	$(GO) test ./cmd/sandbox -run TestOpenAPIIsFresh -update
