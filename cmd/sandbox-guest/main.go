@@ -9,12 +9,6 @@
 //	sandbox-guest hold     start a persistent shell, and hold descriptors for it (internal)
 //	sandbox-guest probe    try one known escape, for sandbox doctor --attack
 //	sandbox-guest version  print the protocol version
-//
-// The runtime does not look for a limit of processors in the control group: it
-// would read the whole table of mounts before the first command, and the guest
-// bounds its processors by itself.
-//
-//go:debug containermaxprocs=0
 package main
 
 import (

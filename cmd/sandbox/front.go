@@ -6,12 +6,6 @@
 // program that loads an engine's client before it runs one command spends a
 // tenth of its time on that, which a command in a local sandbox need not.
 
-// The runtime reads the table of mounts and the control group's files for the
-// number of processors otherwise. The front runs one command and ends; the
-// programs that serve have another main file and do read them.
-
-//go:debug containermaxprocs=0
-
 package main
 
 import (

@@ -62,21 +62,6 @@ func TestFrontIsLean(t *testing.T) {
 	}
 }
 
-// TestRuntimeStartsPlainly checks that the runtime of the front and of the guest
-// does not look for limits of a control group before main.
-func TestRuntimeStartsPlainly(t *testing.T) {
-	t.Parallel()
-	for pkg, tag := range map[string]string{".": "sandbox_front", "../sandbox-guest": ""} {
-		out, err := exec.Command("go", "list", "-tags", tag, "-f", "{{.DefaultGODEBUG}}", pkg).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", pkg, err, out)
-		}
-		if !strings.Contains(string(out), "containermaxprocs=0") {
-			t.Errorf("%s starts with %q", pkg, out)
-		}
-	}
-}
-
 // TestEngineIsLean holds that nothing brings what serves into the program
 // that runs commands in containers.
 func TestEngineIsLean(t *testing.T) {
