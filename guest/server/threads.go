@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"time"
 )
 
 const (
@@ -28,11 +29,16 @@ const (
 	maxProcs = 4
 	// gcPercent makes the smallest heap that is collected 1 MiB.
 	gcPercent = 25
+	// collectAfter is how long the guest leaves its heap alone at the start. It
+	// reaches 1 MiB by the time that the first command starts, which would wait
+	// for the collection; a sandbox for one command has ended before there is one.
+	collectAfter = time.Second
 )
 
-// warmUp makes so many threads, of which the process never needs more.
+// warmUp makes so many threads, of which the process never needs more. After a
+// time it has the heap be collected early.
 func warmUp(threads int) {
-	debug.SetGCPercent(gcPercent)
+	time.AfterFunc(collectAfter, func() { debug.SetGCPercent(gcPercent) })
 	if n := runtime.GOMAXPROCS(0); n > maxProcs { // setting it stops the world
 		runtime.GOMAXPROCS(maxProcs)
 	}
