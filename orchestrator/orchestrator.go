@@ -50,8 +50,14 @@ import (
 // sandbox uses without flags.
 type Options struct {
 	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
-	StateDir   string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
-	Provider   string // of every call that names none by its Flags, whatever the settings say; empty leaves it to them
+
+	// Settings, unless nil, are in force in place of every settings file, and
+	// exclude ConfigFile. Permissions that are allowed for good cannot be kept
+	// then. The caller does not change them afterwards.
+	Settings *config.Settings
+
+	StateDir string // empty: $SANDBOX_STATE_DIR, or the folder in the user's state folder
+	Provider string // of every call that names none by its Flags, whatever the settings say; empty leaves it to them
 
 	// Providers are kinds of sandboxes beside the built-in ones, which settings
 	// name like those.
@@ -117,8 +123,19 @@ func Open(o Options) (*Orchestrator, error) {
 	if h.names, err = namesOf(o.Providers); err != nil {
 		return nil, err
 	}
-	if h.source, err = config.NewSource(o.ConfigFile, h.parse); err != nil {
-		return nil, err
+	switch {
+	case o.Settings == nil:
+		if h.source, err = config.NewSource(o.ConfigFile, h.parse); err != nil {
+			return nil, err
+		}
+	case o.ConfigFile != "":
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeValidation, Op: "open orchestrator", Field: "ConfigFile", Message: "settings in Go and a settings file exclude each other", Hint: "leave one out",
+		}
+	default:
+		given := *o.Settings
+		given.Environment = config.FromEnvironment(h.env)
+		h.o.Settings = &given
 	}
 	if given := config.FromEnvironment(h.env); given != nil || len(h.names) > 0 {
 		h.bare = &config.Settings{Environment: given, Providers: h.names}
@@ -126,7 +143,9 @@ func Open(o Options) (*Orchestrator, error) {
 	if h.settings, err = h.Settings(); err != nil {
 		return nil, err
 	}
-	h.file = h.source.Path()
+	if h.source != nil {
+		h.file = h.source.Path()
+	}
 	if h.state, err = OpenState(o.StateDir); err != nil {
 		return nil, err
 	}
@@ -159,6 +178,9 @@ func (h *Orchestrator) Manager() (*manager.Manager, error) {
 
 // Settings are those in force now; with an error, the last good ones.
 func (h *Orchestrator) Settings() (*config.Settings, error) {
+	if h.source == nil {
+		return h.o.Settings, nil
+	}
 	s, err := h.source.Current()
 	if s == nil {
 		s = h.bare
@@ -272,9 +294,11 @@ func (h *Orchestrator) newManager() (*manager.Manager, error) {
 		Violations: h.violations,
 		Observer:   h.o.Observe,
 		Approver:   h.desk,
-		Permanent: func(agent string, g sandbox.Grant) error {
+	}
+	if h.source != nil {
+		o.Permanent = func(agent string, g sandbox.Grant) error {
 			return config.AllowPermanent(h.o.ConfigFile, agent, g, h.names...)
-		},
+		}
 	}
 	if h.o.Accounting != nil {
 		var err error

@@ -1,9 +1,3 @@
-// Package sdk is the Go API for programs. An [API] speaks to a daemon over HTTP
-// and has a method for each operation of its OpenAPI document.
-//
-// Errors are *sandbox.Error with the code that the daemon gave. A daemon that
-// cannot be reached, or an answer that is none of ours, is CodeUnavailable.
-// That something does not exist is said only when the daemon said so.
 package sdk
 
 import (
@@ -33,6 +27,11 @@ type APIOptions struct {
 	Silence time.Duration // after which a stream of events counts as cut off; zero is a minute, of which daemons use a quarter
 
 	Stream stream.Options
+
+	// settings is the value of the header [api.HeaderSettings]; empty is none.
+	settings string
+	// dial connects to the daemon in place of its address; nil is none.
+	dial func(context.Context, string, string) (net.Conn, error)
 }
 
 // An API speaks to one daemon. It is safe for concurrent use.
@@ -70,8 +69,11 @@ func NewAPI(host string, o APIOptions) (*API, error) {
 		return nil, wrongHost(host, "the token holds characters that no token has", "")
 	}
 	c.base = base
+	if o.dial == nil {
+		o.dial = dialer(socket)
+	}
 	c.transport = &http.Transport{
-		DialContext:           dialer(socket),
+		DialContext:           o.dial,
 		MaxIdleConns:          64,
 		MaxIdleConnsPerHost:   64,
 		IdleConnTimeout:       time.Minute,

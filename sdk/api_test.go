@@ -12,12 +12,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/sdk"
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
-
-func TestMain(m *testing.M) { testenv.Main(m) }
 
 func TestAddresses(t *testing.T) {
 	const secret = "sbt_secret"

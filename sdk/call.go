@@ -140,7 +140,7 @@ func suffix(query url.Values) string {
 
 func (c *API) headers(h, more http.Header) {
 	for name, value := range map[string]string{
-		api.HeaderTenant: c.o.Tenant, api.HeaderAgent: c.o.Agent, api.HeaderSession: c.o.Session,
+		api.HeaderTenant: c.o.Tenant, api.HeaderAgent: c.o.Agent, api.HeaderSession: c.o.Session, api.HeaderSettings: c.o.settings,
 	} {
 		if value != "" {
 			h.Set(name, value)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 
@@ -16,14 +17,11 @@ import (
 // octets is the kind of content of a file.
 const octets = "application/octet-stream"
 
-// inside is the part of an address that names a file: the path inside without
-// its first slash, of which everything that could mean something else is
-// escaped. Relative paths are in the workspace.
-func inside(path string) string {
-	if !strings.HasPrefix(path, "/") {
-		path = sandbox.WorkspaceDir + "/" + path
-	}
-	parts := strings.Split(path[1:], "/")
+// inside is the part of an address that names a file: the path inside, cleaned
+// and without its first slash, of which everything that could mean something
+// else is escaped. Relative paths are in the workspace.
+func inside(name string) string {
+	parts := strings.Split(path.Clean(absolute(name))[1:], "/")
 	for i, p := range parts {
 		parts[i] = url.PathEscape(p)
 	}
@@ -133,6 +131,11 @@ func (c *API) MoveFile(ctx context.Context, name string, r api.MoveFile) (api.Fi
 // MakeFolder makes a folder.
 func (c *API) MakeFolder(ctx context.Context, name string, r api.MakeFolder) (api.File, error) {
 	return post[api.File](ctx, c, "make folder", one(name, "/files:mkdir"), r)
+}
+
+// MakeLink makes a symbolic link.
+func (c *API) MakeLink(ctx context.Context, name string, r api.MakeLink) (api.File, error) {
+	return post[api.File](ctx, c, "make link", one(name, "/files:symlink"), r)
 }
 
 // Glob finds files by their names.

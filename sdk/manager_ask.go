@@ -33,11 +33,17 @@ func (d *Manager) answering(ctx context.Context, who config.Who) (stop func()) {
 	if d.approver == nil {
 		return func() {}
 	}
+	return answering(ctx, d.as(who), who, d.approver, d.log)
+}
+
+// answering has by asked what calls of who ask of the daemon of c, until stop is
+// called, which waits for that to end. What by does not answer waits for others.
+func answering(ctx context.Context, c *API, who config.Who, by sandbox.Approver, log logrus.FieldLogger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		d.answerAll(ctx, who)
+		answerAll(ctx, c, who, by, log)
 	}()
 	return func() {
 		cancel()
@@ -45,20 +51,21 @@ func (d *Manager) answering(ctx context.Context, who config.Who) (stop func()) {
 	}
 }
 
-func (d *Manager) answerAll(ctx context.Context, who config.Who) {
-	c := d.as(who)
+func answerAll(ctx context.Context, c *API, who config.Who, by sandbox.Approver, log logrus.FieldLogger) {
+	bare := *c
+	bare.o.settings = "" // which have no effect on questions
 	var known []string
 	for ctx.Err() == nil {
-		l, err := c.Approvals(ctx, askWithin, known...)
+		l, err := bare.Approvals(ctx, askWithin, known...)
 		if err != nil && ctx.Err() == nil {
-			d.log.WithError(err).Warn("what the command asks is not known; somebody else may answer")
+			log.WithError(err).Warn("what the command asks is not known; somebody else may answer")
 			return
 		}
 		var now []string
 		for _, q := range l.Items[:min(len(l.Items), maxAsked)] {
 			now = append(now, q.ID)
 			if !slices.Contains(known, q.ID) && q.Agent == who.Agent && q.Session == who.Session {
-				d.answer(ctx, c, q)
+				answer(ctx, &bare, q, by, log)
 			}
 		}
 		known = now
@@ -69,11 +76,11 @@ func (d *Manager) answerAll(ctx context.Context, who config.Who) {
 	}
 }
 
-// answer asks one question. Nobody's answer leaves it to others.
-func (d *Manager) answer(ctx context.Context, c *API, q api.Approval) {
+// answer asks one question. One that by does not answer is left to others.
+func answer(ctx context.Context, c *API, q api.Approval, by sandbox.Approver, log logrus.FieldLogger) {
 	within, cancel := context.WithDeadline(ctx, q.Expires)
 	defer cancel()
-	p, err := d.approver.Approve(within, sandbox.PermissionRequest{
+	p, err := by.Approve(within, sandbox.PermissionRequest{
 		ID: q.ID, Tenant: q.Tenant, Agent: q.Agent, Session: q.Session, Sandbox: q.Sandbox, Kind: q.Kind, Operation: sandbox.Operation(q.Operation),
 		Resource: q.Resource, Command: q.Command, Reason: q.Reason, Expires: q.Expires,
 	})
@@ -82,6 +89,6 @@ func (d *Manager) answer(ctx context.Context, c *API, q api.Approval) {
 	}
 	err = c.AnswerApproval(ctx, q.ID, api.AnswerApproval{Permission: string(p)})
 	if err != nil && ctx.Err() == nil {
-		d.log.WithError(err).Warn("the answer does not count; somebody else may answer")
+		log.WithError(err).Warn("the answer does not count; another approver may answer")
 	}
 }

@@ -28,10 +28,17 @@ func (c *API) AttachWith(ctx context.Context, name string, cmd sandbox.Command, 
 
 // connect runs a command over the WebSocket at path.
 func (c *API) connect(ctx context.Context, op, path string, query url.Values, cmd sandbox.Command, o AttachOptions) (*stream.Process, http.Header, error) {
+	return c.connectLine(ctx, op, path, query, cmd, "", o)
+}
+
+// connectLine is connect for a line of the shell, where it is not empty, in
+// place of the arguments of cmd.
+func (c *API) connectLine(ctx context.Context, op, path string, query url.Values, cmd sandbox.Command, line string, o AttachOptions) (*stream.Process, http.Header, error) {
 	r, err := stream.RequestOf(cmd)
 	if err != nil {
 		return nil, nil, err
 	}
+	r.Line = stream.Text(line)
 	r.TimeoutSeconds = max(o.Timeout, 0).Seconds()
 	if o.Tool != "" || o.Ask {
 		r.Extra, err = json.Marshal(struct {

@@ -74,6 +74,7 @@ func methods(c *sdk.API) map[string]func(context.Context) {
 		"removeFile":      func(x context.Context) { c.RemoveFile(x, box, "a", false) },
 		"moveFile":        func(x context.Context) { c.MoveFile(x, box, api.MoveFile{}) },
 		"makeFolder":      func(x context.Context) { c.MakeFolder(x, box, api.MakeFolder{}) },
+		"makeLink":        func(x context.Context) { c.MakeLink(x, box, api.MakeLink{}) },
 		"globFiles":       func(x context.Context) { c.Glob(x, box, api.Glob{}) },
 		"packArchive":     func(x context.Context) { c.PackArchive(x, box, "a") },
 		"unpackArchive":   func(x context.Context) { c.UnpackArchive(x, box, "a", strings.NewReader("")) },

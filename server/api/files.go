@@ -31,6 +31,13 @@ type MoveFile struct {
 type MakeFolder struct {
 	Path    string `json:"path" required:"true" maxlen:"4096"`
 	Parents bool   `json:"parents,omitempty" doc:"Make those above it, and be content with one that is there"`
+	Mode    string `json:"mode,omitempty" maxlen:"4" doc:"Its permissions in octal; 0755 without"`
+}
+
+// MakeLink makes a symbolic link.
+type MakeLink struct {
+	Path   string `json:"path" required:"true" maxlen:"4096" doc:"Where nothing may be yet"`
+	Target string `json:"target" required:"true" maxlen:"4096" doc:"What the link says; it is not looked at"`
 }
 
 // Glob finds files by their names.

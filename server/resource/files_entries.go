@@ -192,10 +192,16 @@ func (s *filesServer) Mkdir(ctx context.Context, t Tree, m api.MakeFolder) (api.
 	if err != nil {
 		return api.File{}, err
 	}
+	perm := fs.FileMode(0o755)
+	if m.Mode != "" {
+		if perm, err = modeOf(m.Mode); err != nil {
+			return api.File{}, err
+		}
+	}
 	if m.Parents {
-		err = mkdirAll(ctx, t, name)
+		err = fsbridge.MkdirAll(ctx, t, name, perm)
 	} else {
-		err = t.Mkdir(ctx, name, 0o755)
+		err = t.Mkdir(ctx, name, perm)
 	}
 	if errors.Is(err, fs.ErrExist) && !m.Parents {
 		err = &sandbox.Error{Code: sandbox.CodeBusy, Op: "mkdir", Field: "path", Resource: termsafe.Line(name),
@@ -205,4 +211,29 @@ func (s *filesServer) Mkdir(ctx context.Context, t Tree, m api.MakeFolder) (api.
 		return api.File{}, err
 	}
 	return s.Stat(ctx, t, name, true)
+}
+
+// Symlink makes a link.
+func (s *filesServer) Symlink(ctx context.Context, t Tree, scope string, m api.MakeLink) (api.File, error) {
+	name, err := checked("path", m.Path)
+	if err != nil {
+		return api.File{}, err
+	}
+	if m.Target == "" || !utf8.ValidString(m.Target) || strings.ContainsRune(m.Target, 0) {
+		return api.File{}, malformed("target", "the target is empty or no valid text", "")
+	}
+	back, err := s.changing(ctx, scope, name)
+	if err != nil {
+		return api.File{}, err
+	}
+	defer back()
+	err = t.Symlink(ctx, m.Target, name)
+	if errors.Is(err, fs.ErrExist) {
+		err = &sandbox.Error{Code: sandbox.CodeBusy, Op: "symlink", Field: "path", Resource: termsafe.Line(name),
+			Message: termsafe.Line(name) + " is there already", Hint: "remove it first", Err: err}
+	}
+	if err != nil {
+		return api.File{}, err
+	}
+	return s.Stat(ctx, t, name, false)
 }

@@ -16,10 +16,6 @@ const (
 	maxMatches     = 10_000
 )
 
-func mkdirAll(ctx context.Context, t Tree, name string) error {
-	return fsbridge.MkdirAll(ctx, t, name, 0o755)
-}
-
 // Glob returns the paths inside that match, without following links.
 func (s *filesServer) Glob(ctx context.Context, t Tree, g api.Glob) (api.GlobResult, error) {
 	out := api.GlobResult{Paths: []string{}}

@@ -63,6 +63,11 @@ func putOptions(r *http.Request) (fs.FileMode, error) {
 	if text == "" {
 		return 0, nil
 	}
+	return modeOf(text)
+}
+
+// modeOf reads permissions in octal.
+func modeOf(text string) (fs.FileMode, error) {
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode == 0 || mode > 0o777 {
 		return 0, malformed("mode", "the mode is no octal number from 1 to 777", "for example 0644")

@@ -118,6 +118,11 @@ func (x *filesResource) changes() []Route {
 		Summary: "Make a folder", Request: api.MakeFolder{}, Response: api.File{}, Status: http.StatusCreated,
 		Errors: []int{403, 404, 409, 503, 504}, Timeout: changeTime, Do: x.mkdir,
 	}, {
+		ID: "makeLink", Method: http.MethodPost, Path: filesBase + "/files:symlink", Tag: "files", Role: token.Session,
+		Summary: "Make a symbolic link", Request: api.MakeLink{}, Response: api.File{}, Status: http.StatusCreated,
+		Doc:    "The target is not looked at: what follows the link later decides, and does not follow it out of its mount.",
+		Errors: []int{403, 404, 409, 501, 503, 504}, Timeout: changeTime, Do: x.symlink,
+	}, {
 		ID: "globFiles", Method: http.MethodPost, Path: filesBase + "/files:glob", Tag: "files", Role: token.Session,
 		Summary: "Find files by their names", Request: api.Glob{}, Response: api.GlobResult{},
 		Errors: []int{403, 404, 409, 429, 503, 504}, Timeout: changeTime, Do: x.glob,
@@ -232,6 +237,14 @@ func (x *filesResource) mkdir(c *Call) (any, error) {
 		return nil, err
 	}
 	return within(x, c, nil, func(t Tree, _ string) (api.File, error) { return x.server.Mkdir(c.Context(), t, m) })
+}
+
+func (x *filesResource) symlink(c *Call) (any, error) {
+	m, err := Body[api.MakeLink](c)
+	if err != nil {
+		return nil, err
+	}
+	return within(x, c, nil, func(t Tree, scope string) (api.File, error) { return x.server.Symlink(c.Context(), t, scope, m) })
 }
 
 func (x *filesResource) glob(c *Call) (any, error) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 	"github.com/bulkhead-dev/sandbox/tools"
@@ -57,6 +58,10 @@ func (s toolcallsResource) kit(c *Call) (*tools.Kit, error) {
 	at, err := InWall(c, s.finder)
 	if err != nil {
 		return nil, err
+	}
+	if c.Settings != nil && c.Path("tool") == "browser" {
+		// The browser of a session is one for all its calls.
+		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "browser", Field: api.HeaderSettings, Message: "a browser has the settings of its session alone", Hint: "leave the settings of the call out"}
 	}
 	return s.kits.For(c.Context(), tools.Session{Who: at.Who, Flags: c.Settings, Ask: c.True("ask"), Subagent: c.True("subagent")})
 }
