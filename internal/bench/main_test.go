@@ -180,7 +180,7 @@ func checkHanded(t *testing.T, o options, rep measure.Report, out string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := string(doc); !strings.Contains(s, strings.TrimSpace(rep.Text())) || !strings.HasPrefix(s, "above\n") || !strings.HasSuffix(s, "\nbelow\n") {
+	if s := string(doc); !strings.Contains(s, strings.TrimSpace(rep.Page())) || !strings.HasPrefix(s, "above\n") || !strings.HasSuffix(s, "\nbelow\n") {
 		t.Errorf("the document is %q", s)
 	}
 	var back measure.Report

@@ -33,7 +33,7 @@ func (o options) hand(rep measure.Report, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text, err := measure.Splice(string(old), rep.Text())
+	text, err := measure.Splice(string(old), rep.Page())
 	if err != nil {
 		return err
 	}

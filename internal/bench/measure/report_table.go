@@ -26,6 +26,58 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
+// Page writes the report for a page of the documentation: the machine, one
+// table of all operations, and of the rest a line each. [Report.Text] has the
+// other percentiles, the rates and each budget. It ends with a line break.
+func (r *Report) Page() string {
+	var b strings.Builder
+	b.WriteString(r.Machine.text() + "\n")
+	fmt.Fprintf(&b, "One %s run of %.0f s. Times are in milliseconds; × divides the p50 of the engine, or of the host where that is marked, by this p50.\n\n", r.Mode, r.Took)
+	b.WriteString("| operation | way | p50 | p99 | × |\n|---|---|---|---|---|\n")
+	last := ""
+	for _, res := range r.Results {
+		name := res.Op
+		if name == last {
+			name = ""
+		}
+		last = res.Op
+		if res.N == 0 {
+			fmt.Fprintf(&b, "| %s | %s | not supported | | |\n", name, res.Way)
+			continue
+		}
+		ratio := ""
+		switch {
+		case res.Ratio > 0:
+			ratio = digits(res.Ratio)
+		case res.Direct > 0:
+			ratio = digits(res.Direct) + " (host)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, res.Way, digits(milliseconds(res.P50)), digits(milliseconds(res.P99)), ratio)
+	}
+	b.WriteByte('\n')
+	for _, m := range r.Memory {
+		fmt.Fprintf(&b, "Memory, %s: %s MiB (PSS) in %d processes.\n", m.State, digits(mib(m.PSS)), m.Processes)
+	}
+	if r.Idle != nil {
+		b.WriteString(r.Idle.text())
+	}
+	var missed []string
+	for _, v := range r.Verdicts {
+		if v.Outcome != Met {
+			missed = append(missed, fmt.Sprintf("%s: %s, %s (%s)", v.Budget, v.ValueText(), v.LimitText(), v.Outcome))
+		}
+	}
+	fmt.Fprintf(&b, "\n%d of %d budgets are met.", len(r.Verdicts)-len(missed), len(r.Verdicts))
+	if len(missed) > 0 {
+		b.WriteString(" The others:\n")
+		for _, m := range missed {
+			b.WriteString("\n- " + m)
+		}
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
 func (m reportMachine) text() string {
 	return fmt.Sprintf("%d cores (%s), %.0f GiB of memory, Linux %s, Docker %s (API %s, %s, %s, cgroup %s), workspace on %s, %s; load before: %.1f.",
 		m.Cores, m.Processor, float64(m.Memory)/(1<<30), m.Kernel, m.Engine, m.API, m.Storage, m.Runtime, m.Cgroup, m.Workspace, m.Go, m.Load)

@@ -80,8 +80,24 @@ func example() Report {
 
 func TestTextIsTheGoldenTable(t *testing.T) {
 	r := example()
-	got := r.Text()
-	path := filepath.Join("testdata", "table.golden")
+	golden(t, "table.golden", r.Text())
+}
+
+// TestPageIsTheGoldenTable checks the form for the documentation, which has
+// one table.
+func TestPageIsTheGoldenTable(t *testing.T) {
+	r := example()
+	got := r.Page()
+	golden(t, "page.golden", got)
+	if n := strings.Count(got, "\n|---"); n != 1 {
+		t.Errorf("%d tables, want 1", n)
+	}
+}
+
+// golden compares got with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
