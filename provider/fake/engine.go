@@ -1,25 +1,21 @@
-// Package fake is a provider in memory, for tests.
+// Package fake is a small provider in memory, for tests of what uses a provider.
 //
 // An [Engine] is the world: it holds the sandboxes, their processes and the
 // faults that a test injects. A [Provider] is one program's connection to it,
 // so a test that lets its program "die" makes a second Provider of the same
 // Engine and sees what the first one left. Programs inside a sandbox are Go
 // functions (see [Program]); a handful of usual ones is built in, and a test
-// registers its own by name.
+// registers its own by name. Shells speak the language of mvdan.cc/sh; files
+// lie in memory.
 //
-// The fake keeps the contracts of the root package and passes the suite of
-// package providertest. It has one process table, streams without buffers
-// between a program and its reader, signals, process trees and pausing; a file
-// system in memory (package memfs) that programs and sandbox.Files share;
-// shells, whose language is that of mvdan.cc/sh and whose files, processes and
-// signals are the fake's (package shelltext); and a loopback. The sources of
-// mounts are folders in the engine's memory as well, see [Engine.Folder]:
-// nothing of the machine is read or written but nameless pipes. It isolates
-// nothing and must never run anything but tests: programs are functions of the
-// test itself.
+// It is no emulation of a machine: it has one user, no limits but that of
+// processor time, no traps, no job control and no network. Tests that need
+// those use a real provider. It isolates nothing: programs are functions of
+// the test itself.
 package fake
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,32 +33,25 @@ type Options struct {
 	Programs map[string]Program
 	// Deadline bounds every call of a Provider; zero is 10 seconds.
 	Deadline time.Duration
-	// Without switches off what is true here: TTY, Shells, Files, Dial,
-	// Listen and Usage answer CodeUnsupported then. The others are ignored.
-	Without sandbox.Features
 	// CheckOptions judges the options of the provider, see
 	// [provider.OptionChecker]; nil refuses all of them.
 	CheckOptions func(options map[string]any) error
 	// Rules judge paths; nil allows everything.
 	Rules Rules
-	// Now is the clock that stamps sandboxes and files; nil is time.Now.
-	Now func() time.Time
 }
 
 // An Engine holds sandboxes. It is safe for concurrent use.
 type Engine struct {
 	name     string
 	deadline time.Duration
-	now      func() time.Time
-	without  sandbox.Features   // what is switched off
 	programs map[string]Program // not written after NewEngine
 	rules    Rules              // or nil
 	options  func(map[string]any) error
-	disk     *memfsDisk
+	disk     sync.RWMutex // guards all nodes
 
 	mu      sync.Mutex
 	boxes   map[string]*box
-	folders map[string]*memfsVolume // of the host, by the source of mounts
+	folders map[string]*node // of the host, by the source of mounts
 	nextID  int
 	nextPID int
 	faults  []*injection
@@ -71,28 +60,10 @@ type Engine struct {
 // NewEngine returns an engine without sandboxes.
 func NewEngine(o Options) *Engine {
 	e := &Engine{
-		name:     o.Name,
-		deadline: o.Deadline,
-		now:      o.Now,
-		programs: builtins(),
-		rules:    o.Rules,
-		boxes:    make(map[string]*box),
-		folders:  make(map[string]*memfsVolume),
-		nextPID:  1,
-		without:  o.Without,
-		options:  o.CheckOptions,
-	}
-	if e.name == "" {
-		e.name = "fake"
-	}
-	if e.deadline == 0 {
-		e.deadline = 10 * time.Second
-	}
-	if e.now == nil {
-		e.now = time.Now
+		name: cmp.Or(o.Name, "fake"), deadline: cmp.Or(o.Deadline, 10*time.Second), programs: builtins(),
+		rules: o.Rules, options: o.CheckOptions, boxes: map[string]*box{}, folders: map[string]*node{}, nextPID: 1,
 	}
 	maps.Copy(e.programs, o.Programs)
-	e.disk = newDisk(e.now)
 	return e
 }
 
@@ -102,7 +73,7 @@ func New(o Options) *Provider { return NewEngine(o).Provider() }
 // A box is one sandbox. Its fields are guarded by Engine.mu.
 type box struct {
 	spec sandbox.Spec
-	root *memfsVolume // what lies outside of mounts, from creation to removal
+	root *node        // what lies outside of mounts, from creation to removal
 	info sandbox.Info // as reported while the container does not run
 	boot *boot        // nil when it does not run
 }
@@ -116,10 +87,8 @@ type boot struct {
 	paused  bool           // guarded by Engine.mu
 	lines   bool           // OnStart lines were run; guarded by the token
 	procs   map[*Proc]bool // guarded by Engine.mu
-	notes   map[string]int // counters of [Proc.Note]; guarded by Engine.mu
 	trees   map[*tree]bool // guarded by Engine.mu
-	files   *memfsFS       // fixed
-	network *network       // fixed
+	files   view           // fixed
 }
 
 // reserve makes a stopped box for s. A name that is taken is CodeBusy.
@@ -130,10 +99,10 @@ func (e *Engine) reserve(s sandbox.Spec, hash string) (*box, error) {
 		return nil, failure(sandbox.CodeBusy, "create", s.Name, "a sandbox of that name exists")
 	}
 	e.nextID++
-	b := &box{spec: s, root: e.image(s), info: sandbox.Info{
+	b := &box{spec: s, root: image(s), info: sandbox.Info{
 		Name: s.Name, ID: fmt.Sprintf("fake-%d", e.nextID), Kind: s.Kind, Provider: e.name,
 		Owner: s.Owner, Status: sandbox.StatusStopped, Image: s.Image, ImageID: s.ImageID,
-		ConfigHash: hash, Format: fmt.Sprint(s.Format), CreatedAt: e.now(),
+		ConfigHash: hash, Format: fmt.Sprint(s.Format), CreatedAt: time.Now(),
 	}}
 	e.boxes[s.Name] = b
 	return b, nil
@@ -154,20 +123,9 @@ func (e *Engine) startLocked(b *box) error {
 	if b.boot != nil {
 		return nil
 	}
-	files, err := e.mountAll(b)
-	if err != nil {
-		return err
-	}
 	t := &boot{
-		ended:   make(chan struct{}),
-		onStart: make(chan struct{}, 1),
-		started: e.now(),
-		thawed:  make(chan struct{}),
-		procs:   make(map[*Proc]bool),
-		notes:   make(map[string]int),
-		trees:   make(map[*tree]bool),
-		files:   files,
-		network: newNetwork(),
+		ended: make(chan struct{}), onStart: make(chan struct{}, 1), started: time.Now(), thawed: make(chan struct{}),
+		procs: map[*Proc]bool{}, trees: map[*tree]bool{}, files: e.mountLocked(b),
 	}
 	close(t.thawed)
 	t.onStart <- struct{}{}
@@ -182,10 +140,9 @@ func (e *Engine) stopLocked(b *box) {
 		return
 	}
 	close(b.boot.ended)
-	b.boot.network.close()
 	for t := range b.boot.trees {
 		t.lost = true
-		t.killLocked()
+		t.kill()
 	}
 	b.boot = nil
 }
@@ -304,7 +261,7 @@ func (e *Engine) Processes(name string) []ProcessInfo {
 func (t *boot) table() []ProcessInfo {
 	list := make([]ProcessInfo, 0, len(t.procs))
 	for p := range t.procs {
-		list = append(list, ProcessInfo{PID: p.pid, Args: slices.Clone(p.shown)})
+		list = append(list, ProcessInfo{PID: p.pid, Args: slices.Clone(p.Args)})
 	}
 	slices.SortFunc(list, func(a, b ProcessInfo) int { return a.PID - b.PID })
 	return list

@@ -10,11 +10,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/faked"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -39,8 +37,6 @@ func TestFaults(t *testing.T) {
 		{"down", fake.Down(), sandbox.CodeUnavailable, ""},
 		{"hang", fake.Hang(), sandbox.CodeTimeout, ""},
 		{"hang between", fake.HangAt(fake.StepReady), sandbox.CodeTimeout, ""},
-		{"slow", fake.SlowAt(fake.StepStart, time.Second), "", sandbox.StatusRunning},
-		{"slower than the deadline", fake.SlowAt(fake.StepStart, time.Minute), sandbox.CodeTimeout, ""},
 		{"another step", fake.FailAt(fake.StepRemove, boom), "", sandbox.StatusRunning},
 	}
 	for _, tt := range tests {
@@ -48,32 +44,19 @@ func TestFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := fake.New(fake.Options{})
 				heal := p.Engine().Inject(tt.fault)
-				_, err := p.Create(t.Context(), faked.Spec("a"))
+				_, err := p.Create(t.Context(), spec("a"))
 				if got := sandbox.CodeOf(err); got != tt.code {
 					t.Errorf("Create: %v, want code %q", err, tt.code)
 				}
 				heal()
 				// Another connection sees what the first one left.
-				info, err := p.Engine().Provider().Inspect(t.Context(), faked.Spec("a").Name)
+				info, err := p.Engine().Provider().Inspect(t.Context(), spec("a").Name)
 				if tt.left == "" && !sandbox.IsNotFound(err) || tt.left != "" && info.Status != tt.left {
 					t.Errorf("left behind: %+v, %v; want status %q", info, err, tt.left)
 				}
-				p.Remove(t.Context(), faked.Spec("a").Name)
+				p.Remove(t.Context(), spec("a").Name)
 			})
 		})
-	}
-}
-
-func TestTimes(t *testing.T) {
-	p := fake.New(fake.Options{})
-	p.Engine().Inject(fake.Times(2, fake.Down()))
-	var failed []bool
-	for range 4 {
-		_, err := p.List(t.Context(), sandbox.Filter{})
-		failed = append(failed, err != nil)
-	}
-	if want := []bool{true, true, false, false}; !slices.Equal(failed, want) {
-		t.Errorf("failed %v, want %v", failed, want)
 	}
 }
 
@@ -100,7 +83,7 @@ func box(t *testing.T, o fake.Options) (*fake.Provider, sandbox.Sandbox) {
 		o.Deadline = testenv.Patience
 	}
 	p := fake.New(o)
-	s := faked.Spec(t.Name())
+	s := spec(t.Name())
 	if _, err := p.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +112,6 @@ func TestPrograms(t *testing.T) {
 		{"false", []string{"false"}, "", 1, "", ""},
 		{"echo", []string{"echo", "a", "b"}, "", 0, "a b\n", ""},
 		{"cat", []string{"/bin/cat"}, "text", 0, "text", ""},
-		{"exit", []string{"exit", "300"}, "", 44, "", ""},
-		{"exit without status", []string{"exit"}, "", 0, "", ""},
-		{"exit with a word", []string{"exit", "x"}, "", 2, "", "exit: x: numeric argument required\n"},
 		{"sleep", []string{"sleep", "0", "0.001"}, "", 0, "", ""},
 		{"sleep with a word", []string{"sleep", "long"}, "", 1, "", "sleep: invalid time interval \"long\"\n"},
 		{"pwd", []string{"pwd"}, "", 0, "/workspace\n", ""},
@@ -197,7 +177,7 @@ func TestPauseFreezes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ticks = make(chan int)
 		p := fake.New(o)
-		s := faked.Spec("a")
+		s := spec("a")
 		if _, err := p.Create(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -295,4 +275,27 @@ func ExampleProvider() {
 	// hello from /workspace
 	// 4 <nil>
 	// PROVIDER.UNAVAILABLE: inspect: the engine does not answer (start the engine)
+}
+
+// spec returns what a sandbox of the fake is made from.
+func spec(key string) sandbox.Spec {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(key))
+	return sandbox.Spec{
+		Format: sandbox.SpecFormat, Name: "sbx-" + name, Kind: sandbox.KindSandbox, Provider: "fake",
+		Owner: sandbox.Owner{
+			Instance: "0123456789abcdef", Tenant: "acme", Agent: "main",
+			Session: key, Scope: sandbox.ScopeSession, ScopeKey: key,
+		},
+		Image: "sandbox:test", ImageID: "sha256:0", Workdir: sandbox.WorkspaceDir,
+		UID: 1000, GID: 1000, Network: "none",
+		Mounts:    []sandbox.Mount{{Source: "/host/work/" + key, Target: sandbox.WorkspaceDir, Role: sandbox.RoleWorkspace}},
+		Tmpfs:     []sandbox.Tmpfs{{Target: "/tmp", Size: 64 << 20, Exec: true, Mode: 0o1777}},
+		Security:  sandbox.Security{CapDrop: []string{"ALL"}, NoNewPrivileges: true},
+		Resources: sandbox.Resources{Memory: 1 << 30, MemorySwap: 1 << 30, NanoCPUs: 1e9, PIDs: 512},
+	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 )
@@ -36,7 +34,6 @@ const (
 	StepFile      Step = "file"  // before each operation of Files
 	StepFileData  Step = "data"  // before each piece of content that Files read or write
 	StepFileDone  Step = "place" // a write has all its content, and the old file is still there
-	StepNetwork   Step = "network"
 )
 
 // A Fault is asked before each step and fails it by returning an error. It
@@ -131,38 +128,6 @@ func Down() Fault {
 		e := failure(sandbox.CodeUnavailable, string(s), name, "the engine does not answer")
 		e.Hint, e.Retryable = "start the engine", true
 		return e
-	}
-}
-
-// SlowAt delays one step by d.
-func SlowAt(at Step, d time.Duration) Fault {
-	return func(ctx context.Context, s Step, _ string) error {
-		if s != at {
-			return nil
-		}
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// Times lets f act on the first n errors that it would give and then no more.
-func Times(n int64, f Fault) Fault {
-	var used atomic.Int64
-	return func(ctx context.Context, s Step, name string) error {
-		if used.Load() >= n {
-			return nil
-		}
-		err := f(ctx, s, name)
-		if err != nil && used.Add(1) > n {
-			return nil
-		}
-		return err
 	}
 }
 

@@ -1,11 +1,11 @@
 package fake
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
-	"strings"
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -32,9 +32,6 @@ func (f *files) WithoutLinks() (sandbox.Files, error) { return &files{f.h, f.tab
 // Files implements [sandbox.FileServer]. Mounts and tmpfs of the Spec that
 // the sandbox was made from are served.
 func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
-	if err := h.lacks(h.e.without.Files, "open files"); err != nil {
-		return nil, err
-	}
 	if err := h.step(ctx, "open files", StepFile); err != nil {
 		return nil, err
 	}
@@ -45,28 +42,19 @@ func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
 	return &files{h: h, table: table}, nil
 }
 
-// at begins an operation: it finds the mount of a path and a view that stays
-// in it.
-func (f *files) at(ctx context.Context, op, name string) (memfsView, fsbridge.Place, error) {
+// do runs one operation with the path of name and a view that stays in the
+// mount of name, and gives the operation's error its code.
+func (f *files) do(ctx context.Context, op, name string, run func(v view, p string) error) error {
 	if err := f.h.step(ctx, op, StepFile); err != nil {
-		return memfsView{}, fsbridge.Place{}, err
+		return err
 	}
 	place, err := f.table.Inside(name)
 	if err != nil {
-		return memfsView{}, fsbridge.Place{}, err
+		return err
 	}
-	view, err := f.h.boot.files.Confined(place.Root.Target)
-	if err != nil {
-		return memfsView{}, fsbridge.Place{}, reported(op, name, err)
-	}
-	if f.plain {
-		view = view.WithoutLinks()
-	}
-	return view, place, nil
-}
-
-// reported gives an error of the file system its code.
-func reported(op, name string, err error) error {
+	v := f.h.boot.files
+	v.within, v.plain = place.Root.Target, f.plain
+	err = run(v, place.Path())
 	errno := syscall.Errno(0)
 	switch {
 	case err == nil:
@@ -80,208 +68,156 @@ func reported(op, name string, err error) error {
 	case errors.As(err, &errno):
 		return fsbridge.NewError(op, name, errno)
 	}
-	return &sandbox.Error{Code: sandbox.CodeInternal, Op: op, Resource: termsafe.Line(name), Message: "a strange error", Err: err}
+	return err
 }
 
-// Read implements [sandbox.Files].
-func (f *files) Read(ctx context.Context, name string, offset, limit int64) (io.ReadCloser, error) {
-	view, place, err := f.at(ctx, "read", name)
-	if err != nil {
-		return nil, err
-	}
+// Read implements [sandbox.Files]. The content is that of the moment.
+func (f *files) Read(ctx context.Context, name string, offset, limit int64) (r io.ReadCloser, err error) {
 	if offset < 0 {
 		return nil, &sandbox.Error{
 			Code: sandbox.CodeValidation, Op: "read", Field: "offset", Resource: termsafe.Line(name), Message: "the offset is negative",
 		}
 	}
-	info, err := view.Stat(place.Path())
-	if err != nil {
-		return nil, reported("read", name, err)
-	}
-	switch {
-	case info.IsDir():
-		return nil, fsbridge.NewError("read", name, syscall.EISDIR)
-	case !info.Mode().IsRegular():
-		return nil, fsbridge.Irregular("read", name)
-	}
-	h, err := view.Open(place.Path(), 0, 0)
-	if err != nil {
-		return nil, reported("read", name, err)
-	}
-	if limit < 0 {
-		limit = info.Size()
-	}
-	return &content{f: f, ctx: ctx, name: name, file: h, offset: offset, left: limit}, nil
+	err = f.do(ctx, "read", name, func(v view, p string) error {
+		data, err := v.read(p)
+		data = data[min(offset, int64(len(data))):]
+		if limit >= 0 {
+			data = data[:min(limit, int64(len(data)))]
+		}
+		r = &content{f.h, ctx, bytes.NewReader(data)}
+		return err
+	})
+	return r, err
 }
 
 // A content is a file that is being read.
 type content struct {
-	f            *files
-	ctx          context.Context // of the Read that it belongs to
-	name         string
-	file         *memfsHandle
-	offset, left int64
+	h   *handle
+	ctx context.Context // of the Read that it belongs to
+	r   io.Reader
 }
 
 func (c *content) Read(b []byte) (int, error) {
-	if err := c.f.h.step(c.ctx, "read", StepFileData); err != nil {
+	if err := c.h.step(c.ctx, "read", StepFileData); err != nil {
 		return 0, err
 	}
-	if c.left == 0 {
-		return 0, io.EOF
-	}
-	n, err := c.file.ReadAt(b[:min(int64(len(b)), c.left, chunkSize)], c.offset)
-	c.offset += int64(n)
-	c.left -= int64(n)
-	if err != nil && err != io.EOF {
-		err = reported("read", c.name, err)
-	}
-	return n, err
+	return c.r.Read(b)
 }
 
-func (c *content) Close() error { return reported("close", c.name, c.file.Close()) }
+func (c *content) Close() error { return nil }
 
 // Write implements [sandbox.Files]. The content has no name until all of it
 // is there.
 func (f *files) Write(ctx context.Context, name string, r io.Reader, o sandbox.WriteOptions) error {
-	view, place, err := f.at(ctx, "write", name)
-	if err != nil {
-		return err
+	if r == nil {
+		r = bytes.NewReader(nil)
 	}
 	perm := o.Perm.Perm()
 	if perm == 0 {
 		perm = 0o644
 	}
-	staged, err := view.Stage(place.Path(), perm, o.Exclusive)
-	if err != nil {
-		return reported("write", name, err)
-	}
-	if r == nil {
-		r = strings.NewReader("")
-	}
-	if err := f.fill(ctx, name, staged, r); err != nil {
-		staged.Discard()
-		return err
-	}
-	return reported("write", name, staged.Commit())
-}
-
-// fill copies all of r, unless ctx ends, also at the very end.
-func (f *files) fill(ctx context.Context, name string, to io.Writer, r io.Reader) error {
-	for b := make([]byte, chunkSize); ; {
-		n, err := r.Read(b)
-		if stopped := f.h.step(ctx, "write", StepFileData); stopped != nil {
-			return stopped
+	return f.do(ctx, "write", name, func(v view, p string) error {
+		if _, err := v.stat(p, true); o.Exclusive && err == nil {
+			return syscall.EEXIST
 		}
-		if _, err := to.Write(b[:n]); err != nil {
-			return reported("write", name, err)
+		data, err := io.ReadAll(&source{f.h, ctx, r})
+		if err == nil {
+			err = f.h.step(ctx, "write", StepFileDone)
 		}
-		if err == io.EOF {
-			return f.h.step(ctx, "write", StepFileDone)
-		}
-		if err != nil {
-			return &sandbox.Error{
+		if _, coded := errors.AsType[*sandbox.Error](err); err != nil && !coded {
+			err = &sandbox.Error{
 				Code: sandbox.CodeExecution, Op: "write", Field: "content", Resource: termsafe.Line(name),
 				Message: "the content could not be read; " + termsafe.Line(name) + " is unchanged", Err: err,
 			}
 		}
+		if err != nil {
+			return err
+		}
+		return v.replace(p, data, perm, o.Exclusive)
+	})
+}
+
+// A source is content that is being written.
+type source struct {
+	h   *handle
+	ctx context.Context
+	r   io.Reader
+}
+
+func (s *source) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	if stopped := s.h.step(s.ctx, "write", StepFileData); stopped != nil {
+		return n, stopped
 	}
+	return n, err
 }
 
 // Mkdir implements [sandbox.Files].
 func (f *files) Mkdir(ctx context.Context, name string, perm fs.FileMode) error {
-	view, place, err := f.at(ctx, "mkdir", name)
-	if err != nil {
-		return err
-	}
 	if perm.Perm() == 0 {
 		perm = 0o755
 	}
-	return reported("mkdir", name, view.Mkdir(place.Path(), perm))
+	return f.do(ctx, "mkdir", name, func(v view, p string) error { return v.mkdir(p, perm.Perm()) })
 }
 
 // Remove implements [sandbox.Files].
 func (f *files) Remove(ctx context.Context, name string, recursive bool) error {
-	view, place, err := f.at(ctx, "remove", name)
-	if err != nil {
-		return err
-	}
-	return reported("remove", name, view.Remove(place.Path(), recursive))
+	return f.do(ctx, "remove", name, func(v view, p string) error { return v.remove(p, recursive, false) })
 }
 
 // Clear implements [sandbox.Clearer].
 func (f *files) Clear(ctx context.Context, name string) error {
-	view, place, err := f.at(ctx, "clear", name)
-	if err != nil {
-		return err
-	}
-	return reported("clear", name, view.Clear(place.Path()))
+	return f.do(ctx, "clear", name, func(v view, p string) error { return v.remove(p, true, true) })
 }
 
 // Rename implements [sandbox.Files].
 func (f *files) Rename(ctx context.Context, from, to string) error {
-	view, a, err := f.at(ctx, "rename", from)
+	target, err := f.table.Inside(to)
 	if err != nil {
 		return err
 	}
-	_, b, err := f.at(ctx, "rename", to)
-	switch {
-	case err != nil:
-		return err
-	case a.Root != b.Root:
-		return fsbridge.NewError("rename", to, syscall.EXDEV)
-	}
-	return reported("rename", from, view.Rename(a.Path(), b.Path()))
+	return f.do(ctx, "rename", from, func(v view, p string) error {
+		if !below(v.within, target.Path()) {
+			return syscall.EXDEV
+		}
+		return v.rename(p, target.Path())
+	})
 }
 
 // Stat implements [sandbox.Files].
-func (f *files) Stat(ctx context.Context, name string) (fs.FileInfo, error) {
-	view, place, err := f.at(ctx, "stat", name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := view.Stat(place.Path())
-	return info, reported("stat", name, err)
-}
-
-// ReadDir implements [sandbox.Files].
-func (f *files) ReadDir(ctx context.Context, name string) ([]fs.DirEntry, error) {
-	view, place, err := f.at(ctx, "readdir", name)
-	if err != nil {
-		return nil, err
-	}
-	list, err := view.ReadDir(place.Path())
-	return list, reported("readdir", name, err)
+func (f *files) Stat(ctx context.Context, name string) (info fs.FileInfo, err error) {
+	err = f.do(ctx, "stat", name, func(v view, p string) (err error) { info, err = v.stat(p, false); return })
+	return info, err
 }
 
 // Lstat describes a link itself.
-func (f *files) Lstat(ctx context.Context, name string) (fs.FileInfo, error) {
-	view, place, err := f.at(ctx, "lstat", name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := view.Lstat(place.Path())
-	return info, reported("lstat", name, err)
+func (f *files) Lstat(ctx context.Context, name string) (info fs.FileInfo, err error) {
+	err = f.do(ctx, "lstat", name, func(v view, p string) (err error) { info, err = v.stat(p, true); return })
+	return info, err
+}
+
+// ReadDir implements [sandbox.Files].
+func (f *files) ReadDir(ctx context.Context, name string) (list []fs.DirEntry, err error) {
+	err = f.do(ctx, "readdir", name, func(v view, p string) (err error) { list, err = v.readDir(p); return })
+	return list, err
 }
 
 // ReadLink returns what a link points to.
-func (f *files) ReadLink(ctx context.Context, name string) (string, error) {
-	view, place, err := f.at(ctx, "readlink", name)
-	if err != nil {
-		return "", err
-	}
-	target, err := view.ReadLink(place.Path())
-	return target, reported("readlink", name, err)
+func (f *files) ReadLink(ctx context.Context, name string) (target string, err error) {
+	err = f.do(ctx, "readlink", name, func(v view, p string) error {
+		_, _, n, err := v.locked(p)
+		if err == nil && n.mode.Type() != fs.ModeSymlink {
+			err = syscall.EINVAL
+		}
+		if err == nil {
+			target = n.target
+		}
+		return err
+	})
+	return target, err
 }
 
 // Symlink makes a link.
 func (f *files) Symlink(ctx context.Context, target, name string) error {
-	view, place, err := f.at(ctx, "symlink", name)
-	if err != nil {
-		return err
-	}
-	if target == "" || strings.IndexByte(target, 0) >= 0 {
-		return fsbridge.NewError("symlink", name, syscall.EINVAL)
-	}
-	return reported("symlink", name, view.Symlink(target, place.Path()))
+	return f.do(ctx, "symlink", name, func(v view, p string) error { return v.symlink(target, p) })
 }

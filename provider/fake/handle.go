@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 )
@@ -28,9 +29,6 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	if err := h.step(ctx, "start", StepExec); err != nil {
 		return nil, err
 	}
-	if err := h.lacks(c.TTY != nil && h.e.without.TTY, "start with a terminal"); err != nil {
-		return nil, err
-	}
 	p, err := h.launch(ctx, c)
 	if err != nil {
 		return nil, err // not p: a nil *command would be a Process that is not nil
@@ -41,9 +39,6 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 // Usage implements [sandbox.Sandbox]: the process count is true, the rest is
 // made up from it.
 func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
-	if err := h.lacks(h.e.without.Usage, "usage"); err != nil {
-		return sandbox.Usage{}, err
-	}
 	if err := h.step(ctx, "usage", StepUsage); err != nil {
 		return sandbox.Usage{}, err
 	}
@@ -51,22 +46,22 @@ func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 	defer h.e.mu.Unlock()
 	pids := int64(len(h.boot.procs)) + 1
 	return sandbox.Usage{
-		CPU:    h.e.now().Sub(h.boot.started) / 1000,
+		CPU:    time.Since(h.boot.started) / 1000,
 		Memory: pids << 20, MemoryLimit: h.box.Resources.Memory,
 		PIDs: pids, PIDsLimit: h.box.Resources.PIDs,
 	}, nil
 }
 
 // Close kills the commands of the handle that are not detached and its shells,
-// closes its connections, and returns when their processes have ended. Unread
+// and returns when their processes have ended. Unread
 // output does not delay it.
 func (h *handle) Close() error {
 	h.e.mu.Lock()
 	h.once.Do(func() { close(h.closed) })
 	var mine []*tree
 	for t := range h.boot.trees {
-		if t.handle == h && !t.detach {
-			t.killLocked()
+		if t.h == h && !t.detach {
+			t.kill()
 			mine = append(mine, t)
 		}
 	}
@@ -74,7 +69,6 @@ func (h *handle) Close() error {
 	for _, t := range mine {
 		<-t.gone
 	}
-	h.boot.network.closeOf(h)
 	return nil
 }
 
@@ -104,14 +98,6 @@ func (h *handle) step(ctx context.Context, op string, s Step) error {
 	}
 	if h.ended() {
 		return fell(op, h.spec.Name)
-	}
-	return nil
-}
-
-// lacks is the error for what was switched off.
-func (h *handle) lacks(off bool, op string) error {
-	if off {
-		return failure(sandbox.CodeUnsupported, op, h.spec.Name, "this provider was told not to have that")
 	}
 	return nil
 }

@@ -39,13 +39,9 @@ func (p *Provider) CheckOptions(options map[string]any) error {
 	return p.e.options(options)
 }
 
-// Features: everything but images, less what [Options] switch off.
+// Features returns everything but images and the network.
 func (p *Provider) Features() sandbox.Features {
-	off := p.e.without
-	return sandbox.Features{
-		Persistent: true, Pause: true, TTY: !off.TTY, Shells: !off.Shells, Files: !off.Files,
-		Dial: !off.Dial, Listen: !off.Listen, Usage: !off.Usage,
-	}
+	return sandbox.Features{Persistent: true, Pause: true, TTY: true, Shells: true, Files: true, Usage: true}
 }
 
 // Probe fails when the engine is down.

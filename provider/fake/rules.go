@@ -24,12 +24,12 @@ var _ sandbox.Judge = (*handle)(nil)
 // Judge says what the rules of the process's handle make of an operation. The
 // rules are not enforced: a program that minds them asks.
 func (p *Proc) Judge(op sandbox.Operation, path string) sandbox.Verdict {
-	return p.tree.handle.Judge(op, path)
+	return p.tree.h.Judge(op, path)
 }
 
 // Witness reports to the sandbox that it has refused v to the process.
 func (p *Proc) Witness(v sandbox.Violation) {
-	e := p.engine()
+	e := p.tree.h.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v.Evidence, v.PID = sandbox.EvidenceCertain, p.pid
@@ -38,7 +38,7 @@ func (p *Proc) Witness(v sandbox.Violation) {
 
 // Violations implements [sandbox.Witness].
 func (c *command) Violations() []sandbox.Violation {
-	e := c.handle.e
+	e := c.h.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(c.seen)

@@ -25,8 +25,12 @@ func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	r := newRig(t)
-	providertest.Run(t, providertest.Harness{
+	providertest.Run(t, newRig(t).harness())
+}
+
+// harness is the local provider as the suite sees it.
+func (r *rig) harness() providertest.Harness {
+	return providertest.Harness{
 		New:  func(t testing.TB) sandbox.Provider { return r.provider(t) },
 		Spec: func(_ testing.TB, key string) sandbox.Spec { return r.spec(key) },
 		Behind: providertest.Behind{
@@ -57,7 +61,7 @@ func TestConformance(t *testing.T) {
 			"paused behind our back":         "a local wall cannot be frozen: who stops its first process does not stop the others",
 			"an engine that hangs times out": "only Create and Open ask a program, see TestHangingBwrap; the other calls read our own files",
 		},
-	})
+	}
 }
 
 // kill ends the wall of the sandbox name as the kernel's OOM killer might.
