@@ -17,20 +17,23 @@ import (
 
 // An engine is what this program has of the Docker engine.
 type engine struct {
-	*container.Engine               // nil when its address is no good
-	missing           error         // why
-	images            *images.Store // nil like Engine
+	*container.Engine                 // nil when its address is no good
+	missing           error           // why
+	images            *images.Store   // nil like Engine
+	ids               *images.Watched // nil like Engine
 }
 
 // connect prepares a connection to the engine and does not talk to it yet.
-func connect(state *statedir.Dir) engine {
+func connect(state *statedir.Dir, progress about.Progress) engine {
 	api, err := container.Dial()
 	if err != nil {
 		return engine{missing: err}
 	}
+	store := images.New(api, images.Config{LockDir: filepath.Join(state.Locks(), "images")})
 	return engine{
 		Engine: container.New(api, container.Deadlines{}),
-		images: images.New(api, images.Config{LockDir: filepath.Join(state.Locks(), "images")}),
+		images: store,
+		ids:    images.Source{Store: store, Progress: progress}.Watched(),
 	}
 }
 
@@ -44,16 +47,17 @@ func (e engine) address() string {
 
 func (e engine) close() {
 	if e.Engine != nil {
+		e.ids.Close()
 		e.Engine.Close()
 	}
 }
 
 // source answers for images.
-func (e engine) source(progress about.Progress) manager.Images {
-	if e.images == nil {
+func (e engine) source() manager.Images {
+	if e.ids == nil {
 		return noImages{e.missing}
 	}
-	return images.Source{Store: e.images, Progress: progress}
+	return e.ids
 }
 
 // containers returns the provider of Docker containers.

@@ -19,7 +19,7 @@ import (
 // An engine is none.
 type engine struct{}
 
-func connect(*statedir.Dir) engine { return engine{} }
+func connect(*statedir.Dir, about.Progress) engine { return engine{} }
 
 // address is where the engine of this machine listens. Where another one is
 // named the whole program runs; see the Begin of Options.
@@ -27,7 +27,7 @@ func (engine) address() string { return "unix:///var/run/docker.sock" }
 
 func (engine) close() {}
 
-func (engine) source(about.Progress) manager.Images { return noImages{errFront()} }
+func (engine) source() manager.Images { return noImages{errFront()} }
 
 func errFront() error {
 	return sandbox.Errorf(sandbox.CodeInternal, "start", "this program is built as a front, with the tag sandbox_front, and knows no engine")

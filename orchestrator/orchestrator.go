@@ -149,7 +149,7 @@ func Open(o Options) (*Orchestrator, error) {
 	if h.state, err = OpenState(o.StateDir); err != nil {
 		return nil, err
 	}
-	h.engine = connect(h.state)
+	h.engine = connect(h.state, h.o.Progress)
 	h.records = h.newRecords()
 	h.violations = newRecorder(h.state.Violations())
 	h.exit = h.newExit()
@@ -280,7 +280,7 @@ func (h *Orchestrator) newManager() (*manager.Manager, error) {
 		State:        h.state,
 		Providers:    h.walls,
 		Provider:     h.o.Provider,
-		Images:       h.engine.source(h.o.Progress),
+		Images:       h.engine.source(),
 		Begin:        h.o.Begin,
 		Control:      h.records.control,
 		Host: manager.Host{
