@@ -41,7 +41,7 @@ func (unobserved) Refilled(time.Duration)              {}
 
 // missed notes that the sandbox of w was made, or was not for err, although a
 // pool is kept.
-func (m *Manager) missed(w *want, l *live, began time.Time, err error) {
+func (m *Manager) missed(w *want, l *acquired, began time.Time, err error) {
 	took := time.Since(began)
 	miss := w.miss.Took(took)
 	if l != nil {

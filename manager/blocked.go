@@ -16,7 +16,7 @@ import (
 // A lookout keeps the end of what a command says, where the wall has rules
 // against which it can be held.
 type lookout struct {
-	live *live
+	live *acquired
 	dir  string
 	tail *tail  // nil when nothing is looked for in it
 	said *tail  // the output, where the error output is apart and hosts are looked for; or nil
@@ -30,7 +30,7 @@ type lookout struct {
 // lookOut has the end of the error output of the command kept, which on a terminal is
 // its only output, and where hosts are looked for that of its output, too. It returns
 // what to run instead.
-func lookOut(l *live, req Request) (*lookout, sandbox.Command) {
+func lookOut(l *acquired, req Request) (*lookout, sandbox.Command) {
 	c := req.Command
 	o := &lookout{live: l, dir: cmp.Or(c.Dir, l.spec.Workdir), unjudged: req.unjudged, line: cmp.Or(req.line, strings.Join(c.Args, " "))}
 	if _, ok := l.Sandbox.(sandbox.Judge); !ok && !closed(l) || req.unjudged {
@@ -84,7 +84,7 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 }
 
 // closed reports whether a sandbox has no network of its own.
-func closed(l *live) bool {
+func closed(l *acquired) bool {
 	return l.spec.Network == "none" && l.ways != nil
 }
 

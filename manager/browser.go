@@ -69,14 +69,14 @@ func (m *Manager) declareBrowser(ctx context.Context, settings *config.Settings,
 	if !res.RecordsCommands() {
 		return nil, nil
 	}
-	a := &admission{settings: settings, res: res, req: Request{Who: req.Who, Tool: req.Tool}}
-	b := m.commandBeginning(a)
+	p := &pipeline{m: m, settings: settings, res: res, req: Request{Who: req.Who, Tool: req.Tool}}
+	b := p.beginning()
 	b.Kind, b.Capability = evidence.Browser, "browser:container"
 	var err error
 	if b.Sandbox, err = config.Name(res.Browser.ContainerPrefix, m.owner(res)); err != nil {
 		return nil, err
 	}
-	return m.declare(ctx, a, b)
+	return p.begin(ctx, b)
 }
 
 // browserProvider returns what makes containers: a browser lives in one

@@ -20,7 +20,7 @@ import (
 // [browser.Container].
 type Browser struct {
 	m        *Manager
-	live     *live
+	live     *acquired
 	res      config.Resolved // of the scope, not of the container
 	settings browser.Settings
 	begun    *statement // on record; or nil

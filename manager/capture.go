@@ -39,7 +39,7 @@ func (m *Manager) capture(ctx context.Context, req Request, call gate.Call) (san
 	}
 	var out Outcome
 	var stdout, stderr captured
-	err := m.lend(ctx, req, call, func(l *live) (err error) {
+	err := m.pipeline(req, call).run(ctx, func(l *acquired) (err error) {
 		stdout.limit, stderr.limit = l.spec.Limits.MaxOutputBytes, l.spec.Limits.MaxOutputBytes
 		req.Command.Stdout, req.Command.Stderr = &stdout, &stderr
 		again := req.Again

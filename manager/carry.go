@@ -30,7 +30,7 @@ func (o *order) carry(ctx context.Context, c *operation.Call) (operation.Output,
 		return e.Execute(ctx, c, o.vetted)
 	}
 	var out operation.Output
-	err := o.m.bring(ctx, o.admission, func(l *live) error {
+	err := o.steps.use(ctx, func(l *acquired) error {
 		if l.want.gate.Place != Sandboxed {
 			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "operate", Field: l.want.gate.Field,
 				Message: "operations under grants are carried out in sandboxes alone: " + l.want.gate.Reason, Hint: "have the settings put the session into a sandbox"}
@@ -45,7 +45,7 @@ func (o *order) carry(ctx context.Context, c *operation.Call) (operation.Output,
 }
 
 // inside makes the executor of an operation in the sandbox.
-func (o *order) inside(ctx context.Context, l *live, c *operation.Call) (operation.Executor, error) {
+func (o *order) inside(ctx context.Context, l *acquired, c *operation.Call) (operation.Executor, error) {
 	bridge, err := o.m.filesUnderGrant(ctx, l)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (o *order) meterable() error {
 	if o.payer.Source != nil {
 		bound = budget.Min(bound, o.payer.Bound)
 	}
-	if o.vetted.Domain == grant.DomainProc && o.admission.res.Docker.GPUs != "" && bound.GPUMs != budget.Unlimited {
+	if o.vetted.Domain == grant.DomainProc && o.steps.res.Docker.GPUs != "" && bound.GPUMs != budget.Unlimited {
 		return budget.Unmetered(budget.GPUMs)
 	}
 	return nil
@@ -104,7 +104,7 @@ func (o *order) meterable() error {
 // fetch carries a request out. It leaves by the rules and addresses, and onto
 // the record, of what the sandbox's own commands reach.
 func (o *order) fetch(ctx context.Context, c *operation.Call) (operation.Output, error) {
-	m, res, r := o.m, o.admission.res, o.admission.ruling
+	m, res, r := o.m, o.steps.res, o.steps.ruling
 	if m.out == nil || o.c.Fetch == nil {
 		return operation.Output{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "operate", Field: "network.allowedDomains", Message: "this program reaches no hosts", Hint: "give the manager a way out"}
 	}
@@ -134,7 +134,7 @@ func (o *order) browse(ctx context.Context) (operation.Executor, error) {
 	if o.c.Browse == nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "operate", Field: "browser", Message: "this program drives no browser", Hint: "give the Control a Browse"}
 	}
-	if err := o.m.consent(ctx, o.admission.ruling, false); err != nil {
+	if err := o.m.consent(ctx, o.steps.ruling, false); err != nil {
 		return nil, err
 	}
 	c := o.call

@@ -73,7 +73,7 @@ func (m *Manager) known(res config.Resolved, name string) pool.Reason {
 // claim makes a slot of the pool the sandbox that w sketches. Without a sandbox
 // and error there is none to be had: the want that it returns is w, described
 // whole, and says why. The caller holds the ensure lock of the name.
-func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*live, *want, error) {
+func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*acquired, *want, error) {
 	var miss *pool.Miss
 	switch why := m.known(w.res, w.spec.Name); {
 	case mustExist: // nothing is made
@@ -86,7 +86,7 @@ func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*live, *w
 		if err != nil {
 			return nil, nil, err
 		}
-		var l *live
+		var l *acquired
 		if l, miss, err = m.claimOne(ctx, w, held); l != nil {
 			return l, nil, nil
 		}
@@ -112,7 +112,7 @@ func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*live, *w
 }
 
 // claimOne tries slots until one is claimed or none is left, and says why then.
-func (m *Manager) claimOne(ctx context.Context, w *want, held *keylock.Lock) (*live, *pool.Miss, error) {
+func (m *Manager) claimOne(ctx context.Context, w *want, held *keylock.Lock) (*acquired, *pool.Miss, error) {
 	shape, err := shapeOf(w)
 	if err != nil {
 		return nil, nil, err
@@ -200,7 +200,7 @@ const slotPatience = 15 * time.Second
 // it has to outlast a loss of power is seen to while the sandbox is used
 // already. Where nothing is claimed, and that is not for the slot's sake, it is
 // given back as it was: a caller without quota takes none away from others.
-func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *keylock.Lock) (_ *live, err error) {
+func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *keylock.Lock) (_ *acquired, err error) {
 	turn, err := m.leases.TryEnsure(n.rec.Name)
 	if err != nil {
 		n.Close()
@@ -272,7 +272,7 @@ func (m *Manager) slotAnswers(ctx context.Context, n *slot) error {
 }
 
 // bind gives the claimed slot n to the session of w.
-func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, keep func() error, held *keylock.Lock) (*live, error) {
+func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, keep func() error, held *keylock.Lock) (*acquired, error) {
 	if w.agentDir != "" && w.scratch() {
 		store, err := m.workspaces(w.res)
 		if err == nil {
@@ -292,7 +292,7 @@ func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, 
 	}
 	h := m.handles.put(&handle{Sandbox: sb, name: w.spec.Name, hash: w.hash, limits: w.spec.Limits, granted: w.granted, terms: w.terms()})
 	m.log.WithField("sandbox", w.spec.Name).Infof("claimed %s", c.Slot)
-	return &live{
+	return &acquired{
 		Sandbox: sb, provider: w.provider, spec: w.spec, want: w, created: true, claimed: true, scratch: w.scratch(), egress: w.egress,
 		ways: &h.ways, handle: h, held: held, letGo: func() { m.handles.release(h) },
 		settle: m.settle(func() error {

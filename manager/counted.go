@@ -19,17 +19,29 @@ type count struct {
 	late  bool // the command was ended at its time limit
 }
 
-// counting begins to count a call of req; effect is what it does, and resource
-// what it uses.
-func (m *Manager) counting(req Request, domain grant.Domain, resource operation.Resource, effect grant.SideEffect) *count {
-	return &count{m: m, began: time.Now(), ended: operation.Ended{
-		Tenant: req.Who.Tenant, Tool: req.Tool, Domain: domain, Resource: resource, Effects: []grant.SideEffect{effect},
+// counting begins to count a call of req.
+func (m *Manager) counting(req Request) *count {
+	c := &count{m: m, began: time.Now(), ended: operation.Ended{
+		Tenant: req.Who.Tenant, Tool: req.Tool, Domain: grant.DomainProc, Resource: req.resource(), Effects: []grant.SideEffect{grant.EffectProcess},
 	}}
+	if req.files {
+		c.ended.Domain, c.ended.Effects = grant.DomainFS, []grant.SideEffect{grant.EffectFilesystem}
+	}
+	return c
 }
 
-// resource is what a request for a command uses.
+// ready notes that the sandbox of the call is ready.
+func (c *count) ready() {
+	if c != nil {
+		c.up = true
+	}
+}
+
+// resource is what a request uses.
 func (r *Request) resource() operation.Resource {
 	switch {
+	case r.files:
+		return operation.ResourceFile
 	case r.line != "":
 		return operation.ResourceLine
 	case len(r.Command.Args) > 0:

@@ -21,7 +21,7 @@ const goingPatience = 10 * time.Second
 // ensure brings the wanted sandbox up and returns it under a shared lease.
 // Callers in all processes take turns for one name, so that two of them
 // make one sandbox.
-func (m *Manager) ensure(ctx context.Context, w *want, mustExist bool) (*live, error) {
+func (m *Manager) ensure(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
 	l := m.warm(ctx, w)
 	if l == nil {
 		var err error
@@ -39,7 +39,7 @@ func (m *Manager) ensure(ctx context.Context, w *want, mustExist bool) (*live, e
 	return l, nil
 }
 
-func (m *Manager) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*live, error) {
+func (m *Manager) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
 	turn, err := m.leases.Ensure(ctx, w.spec.Name)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (m *Manager) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*l
 }
 
 // ensureWaiting does ensureOnce until nothing takes the sandbox away meanwhile.
-func (m *Manager) ensureWaiting(ctx context.Context, w *want, mustExist bool) (*live, error) {
+func (m *Manager) ensureWaiting(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
 	patience, done := context.WithTimeout(ctx, goingPatience)
 	defer done()
 	for {
@@ -92,7 +92,7 @@ func vanishing(err error) bool {
 
 // ensureOnce looks, decides and acts, under a shared lease from the first
 // look on: neither prune nor remove can take away what is being made.
-func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *live, err error) {
+func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *acquired, err error) {
 	name := w.spec.Name
 	leased, err := m.leases.Held(name)
 	if err != nil {
@@ -221,7 +221,7 @@ func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, lease
 
 // wake opens a sandbox that exists. One that does not run has its host
 // folders made ready first: after a reboot, say, they may not be mounted.
-func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock, a lifecycleAction) (*live, error) {
+func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock, a lifecycleAction) (*acquired, error) {
 	if a != lifecycleUse {
 		if err := m.prepareAll(ctx, w, spec); err != nil {
 			return nil, err
@@ -231,7 +231,7 @@ func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 }
 
 // open opens the existing sandbox as spec describes it.
-func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock) (*live, error) {
+func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock) (*acquired, error) {
 	sb, err := w.provider.Open(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -250,12 +250,12 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 		hash = w.wanted // which differs where rules came late
 	}
 	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, hash: hash, limits: spec.Limits, granted: w.granted, private: w.private, terms: w.terms()})
-	return &live{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, held: held, letGo: func() { m.handles.release(h) }}, nil
+	return &acquired{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, held: held, letGo: func() { m.handles.release(h) }}, nil
 }
 
 // create makes the sandbox and its record. The record is written first, so
 // that what a crash leaves behind is known by name.
-func (m *Manager) create(ctx context.Context, w *want, held *keylock.Lock) (*live, error) {
+func (m *Manager) create(ctx context.Context, w *want, held *keylock.Lock) (*acquired, error) {
 	if err := m.prepareAll(ctx, w, w.spec); err != nil {
 		return nil, err
 	}

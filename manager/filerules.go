@@ -12,7 +12,7 @@ import (
 // files opens the files of the sandbox for a caller. All file operations of all
 // fronts go through it, so what a command may not name is closed to them too,
 // and what explain says of a path is what they get.
-func (m *Manager) files(ctx context.Context, l *live) (*fsbridge.Bridge, error) {
+func (m *Manager) files(ctx context.Context, l *acquired) (*fsbridge.Bridge, error) {
 	b, err := l.bridge(ctx)
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (m *Manager) files(ctx context.Context, l *live) (*fsbridge.Bridge, error) 
 // filesUnderGrant is files for an operation under a grant. Where workspaceAccess
 // is ro its profile leaves it the temporary space of the call to write in, and no
 // other place.
-func (m *Manager) filesUnderGrant(ctx context.Context, l *live) (*fsbridge.Bridge, error) {
+func (m *Manager) filesUnderGrant(ctx context.Context, l *acquired) (*fsbridge.Bridge, error) {
 	b, err := l.bridge(ctx)
 	if err != nil {
 		return nil, err

@@ -6,8 +6,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
-	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/grant/operation"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
@@ -31,7 +29,9 @@ type Share struct {
 // An error of fn is returned as it is. There is no time limit but that of
 // ctx: settings bound commands, and how long a copy takes depends on its size.
 func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) error {
-	return m.lendFiles(ctx, req, func(a *admission, l *live) error {
+	req.files = true
+	p := m.pipeline(req, gate.Call{Tool: req.Tool})
+	return p.runFiles(ctx, func(l *acquired) error {
 		if l.want.gate.Place == Unsandboxed {
 			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "files", Message: "this session has no sandbox whose files could be reached",
 				Hint: "its workspace is a folder of this machine: " + workspaceOf(l.spec)}
@@ -44,7 +44,7 @@ func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) 
 		if err != nil {
 			return err
 		}
-		watched, f, err := m.watchFiles(l, a, l.spent.files(bridge))
+		watched, f, err := m.watchFiles(l, p, l.spent.files(bridge))
 		if err != nil {
 			return err
 		}
@@ -52,43 +52,29 @@ func (m *Manager) Files(ctx context.Context, req Request, fn func(Share) error) 
 	})
 }
 
-// lendFiles is lend for files. What is done with them is on record, operation by
-// operation; here only what kept them from being lent.
-func (m *Manager) lendFiles(ctx context.Context, req Request, fn func(*admission, *live) error) (err error) {
-	counted := m.counting(req, grant.DomainFS, operation.ResourceFile, grant.EffectFilesystem)
-	defer func() { counted.end(err) }()
-	a, err := m.admit(ctx, req, gate.Call{Tool: req.Tool})
-	if err == nil && req.Changes {
-		err = a.ruling.gate.Changes()
-	}
-	var spent *usage
-	if err == nil {
-		spent, err = m.spend(ctx, firstOf(req))
-	}
-	if err != nil {
-		m.refusedCommand(ctx, a, err)
+// runFiles is run for files. What is done with them is on record, operation by
+// operation; here only what kept them from being reached.
+func (p *pipeline) runFiles(ctx context.Context, use func(*acquired) error) (err error) {
+	p.counted = p.m.counting(p.req)
+	defer func() { p.counted.end(err) }()
+	if ctx, err = p.admit(ctx); err != nil {
 		return err
 	}
-	ctx = spent.context(ctx)
-	if _, err := m.witness(a); err != nil {
-		return spent.end(err)
+	if _, err := p.recorder(); err != nil {
+		return p.spent.end(err)
 	}
-	lent := false
-	err = m.bring(ctx, a, func(l *live) error {
-		l.spent, counted.up, lent = spent, true, true
-		return spent.why(fn(a, l))
-	})
-	if err != nil && !lent {
-		if s, lost := m.declare(ctx, a, m.commandBeginning(a)); lost == nil {
-			err = s.end(ctx, err)
+	err = p.use(ctx, use)
+	if err != nil && p.sandbox == nil {
+		if lost := p.record(ctx); lost == nil {
+			err = p.entry.end(ctx, err)
 		}
 	}
-	return spent.end(err)
+	return p.spent.end(err)
 }
 
 // exposedBy returns the folders that some sandbox of these settings can
 // write, every scratch workspace and the mounts of l included.
-func (m *Manager) exposedBy(l *live) ([]string, error) {
+func (m *Manager) exposedBy(l *acquired) ([]string, error) {
 	out, err := m.exposed()
 	if err != nil {
 		return nil, err

@@ -26,8 +26,8 @@ const (
 // own, and each that was refused as a violation too.
 type fileWatch struct {
 	m *Manager
-	a *admission
-	l *live
+	p *pipeline
+	l *acquired
 	w Recorder // nil where settings want no record
 
 	base evidence.Begin // what is the same of all
@@ -84,11 +84,11 @@ func (f *fileWatch) Begin(ctx context.Context, op fsbridge.Op, path, to string) 
 		}
 		b := f.beginning(op, path, to)
 		b.Capability, b.Request.Path = "fs.more", ""
-		rest, err := f.m.declare(ctx, f.a, b)
+		rest, err := f.p.begin(ctx, b)
 		f.rest = rest
 		return h, err
 	}
-	s, err := f.m.declare(ctx, f.a, f.beginning(op, path, to))
+	s, err := f.p.begin(ctx, f.beginning(op, path, to))
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +115,11 @@ func (f *fileWatch) end(ctx context.Context, err error) error {
 		_ = rest.end(ctx, nil) // which each operation has returned that could not be carried out
 	}
 	if f.w != nil && begun == 0 && looked != "" {
-		s, lost := f.m.declare(ctx, f.a, f.beginning(fsbridge.OpStat, looked, ""))
+		s, lost := f.p.begin(ctx, f.beginning(fsbridge.OpStat, looked, ""))
 		if lost == nil {
 			lost = s.end(ctx, err)
 		}
-		if err == nil && f.a.res.RequireEvidence {
+		if err == nil && f.p.res.RequireEvidence {
 			err = lost
 		}
 	}
@@ -210,7 +210,7 @@ func (f *fileWatch) violated(ctx context.Context, h *fileHearing, err error) {
 		}
 	}
 	meta := violation.Meta{
-		Time: f.m.now(), Tenant: f.l.spec.Owner.Tenant, Agent: f.a.req.Who.Agent, Session: f.a.req.Who.Session, Sandbox: f.l.name(),
+		Time: f.m.now(), Tenant: f.l.spec.Owner.Tenant, Agent: f.p.req.Who.Agent, Session: f.p.req.Who.Session, Sandbox: f.l.name(),
 		Command: "fs " + string(h.op) + " " + h.path,
 	}
 	f.m.tell(ctx, f.l.name(), []violation.Record{violation.FromWall(sandbox.Violation{
@@ -220,14 +220,14 @@ func (f *fileWatch) violated(ctx context.Context, h *fileHearing, err error) {
 
 // watchFiles has what is done with b on record; end has to be called when it is
 // lent no more.
-func (m *Manager) watchFiles(l *live, a *admission, b *fsbridge.Bridge) (*fsbridge.Bridge, *fileWatch, error) {
-	w, err := m.witness(a)
+func (m *Manager) watchFiles(l *acquired, p *pipeline, b *fsbridge.Bridge) (*fsbridge.Bridge, *fileWatch, error) {
+	w, err := p.recorder()
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &fileWatch{m: m, a: a, l: l, w: w, open: map[*fileHearing]bool{}}
+	f := &fileWatch{m: m, p: p, l: l, w: w, open: map[*fileHearing]bool{}}
 	if w != nil {
-		f.base = m.commandBeginning(a)
+		f.base = p.beginning()
 		f.base.Sandbox = l.name()
 	}
 	return b.Watched(f), f, nil

@@ -24,7 +24,7 @@ func fits(ctx context.Context, sb sandbox.Sandbox) (why string, grave bool, err 
 // fitting returns l, or a new sandbox in its place where it does not fit any
 // more. One that others use is kept, unless that would leave open what was
 // closed. The lease of l is held.
-func (m *Manager) fitting(ctx context.Context, w *want, l *live, leased bool) (*live, error) {
+func (m *Manager) fitting(ctx context.Context, w *want, l *acquired, leased bool) (*acquired, error) {
 	why, grave, err := fits(ctx, l.Sandbox)
 	switch {
 	case err != nil:

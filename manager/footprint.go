@@ -54,7 +54,7 @@ type Payer struct {
 }
 
 // createHeld is create for a sandbox that is accounted for.
-func (m *Manager) createHeld(ctx context.Context, w *want, held *keylock.Lock) (*live, error) {
+func (m *Manager) createHeld(ctx context.Context, w *want, held *keylock.Lock) (*acquired, error) {
 	if m.accounting == nil {
 		return m.create(ctx, w, held)
 	}
@@ -84,7 +84,7 @@ func (m *Manager) gone(name string) {
 }
 
 // turn waits until a command may begin in a sandbox.
-func (m *Manager) turn(ctx context.Context, l *live) (release func(), err error) {
+func (m *Manager) turn(ctx context.Context, l *acquired) (release func(), err error) {
 	if m.accounting == nil {
 		return func() {}, nil
 	}

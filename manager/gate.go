@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 
@@ -178,27 +177,9 @@ func probe(ctx context.Context, p sandbox.Provider, options map[string]any) erro
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "probe", Resource: p.Name(), Message: "the wall cannot be built", Hint: "see what it needs with: sandbox doctor", Retryable: true, Err: err}
 }
 
-// lendHost is lend for a session outside of walls: there is no sandbox to
-// find, record or remove, only a workspace.
-func (m *Manager) lendHost(ctx context.Context, w *want, req Request, fn func(*live) error) error {
-	l, err := m.openHost(ctx, w)
-	if err != nil {
-		return err
-	}
-	err = fn(l)
-	l.close()
-	if req.Remove {
-		m.grants.drop(w.spec.Owner)
-	}
-	if req.Remove && l.scratch {
-		return errors.Join(err, m.removeScratch(context.WithoutCancel(ctx), w.spec.Owner.Agent, l.name(), workspaceOf(l.spec)))
-	}
-	return err
-}
-
 // openHost makes the workspace of a session outside of walls ready, and opens
 // what runs its commands.
-func (m *Manager) openHost(ctx context.Context, w *want) (*live, error) {
+func (m *Manager) openHost(ctx context.Context, w *want) (*acquired, error) {
 	held, err := m.leases.Shared(ctx, w.spec.Name)
 	if err != nil {
 		return nil, err
@@ -212,5 +193,5 @@ func (m *Manager) openHost(ctx context.Context, w *want) (*live, error) {
 		held.Release()
 		return nil, err
 	}
-	return &live{Sandbox: sb, provider: w.provider, spec: w.spec, want: w, scratch: w.scratch(), held: held, letGo: func() { sb.Close() }}, nil
+	return &acquired{Sandbox: sb, provider: w.provider, spec: w.spec, want: w, scratch: w.scratch(), held: held, letGo: func() { sb.Close() }}, nil
 }

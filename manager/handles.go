@@ -37,9 +37,10 @@ type handles struct {
 
 type handle struct {
 	sandbox.Sandbox
-	name   string
-	hash   string         // of what it was opened for, when that is what the sandbox is, else of the sandbox
-	limits sandbox.Limits // of its commands, which the hash leaves out
+	name     string
+	provider string         // that opened it
+	hash     string         // of what it was opened for, when that is what the sandbox is, else of the sandbox
+	limits   sandbox.Limits // of its commands, which the hash leaves out
 
 	granted []sandbox.Grant // what was permitted, which the hash leaves out too
 	private bool            // permitted to one command alone
@@ -194,12 +195,12 @@ func (m *Manager) Close() error {
 // warm returns the wanted sandbox when a handle to it is open, it is as
 // wanted, and it answers. It takes no engine call and no turn: the shared
 // lease alone keeps the sandbox from being removed.
-func (m *Manager) warm(ctx context.Context, w *want) *live {
+func (m *Manager) warm(ctx context.Context, w *want) *acquired {
 	h, ok := m.handles.get(w.spec.Name)
 	if !ok {
 		return nil
 	}
-	l := &live{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, letGo: func() { m.handles.release(h) }}
+	l := &acquired{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, letGo: func() { m.handles.release(h) }}
 	var err error
 	if l.held, err = m.leases.Shared(ctx, h.name); err != nil {
 		l.letGo()

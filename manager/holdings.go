@@ -112,11 +112,12 @@ func (m *Manager) letGo(c *call) error {
 func (m *Manager) clear(c *call, held holdings) error {
 	ctx, done := context.WithTimeout(context.Background(), letGoWithin)
 	defer done()
-	a, err := m.admit(ctx, Request{Who: whoOf(c.grant), MustExist: true}, gate.Call{})
+	p := m.pipeline(Request{Who: whoOf(c.grant), MustExist: true}, gate.Call{})
+	err := p.judge(ctx)
 	if err != nil {
 		return err
 	}
-	err = m.bring(ctx, a, func(l *live) error {
+	err = p.use(ctx, func(l *acquired) error {
 		if l.want.gate.Place != Sandboxed { // what has these names on the host was never ours
 			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "release temporary space", Field: l.want.gate.Field,
 				Message: "the session is in no sandbox any more, so its temporary space stays there for now: " + l.want.gate.Reason}

@@ -35,7 +35,7 @@ func (m *Manager) Ready(ctx context.Context, req Request) (Prepared, error) {
 		return p, err
 	}
 	req.bare = true
-	err := m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
+	err := m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(l *acquired) error {
 		p = Prepared{Name: l.name(), Created: l.created, Claimed: l.claimed, Miss: l.miss, Place: l.want.gate.Place, Reason: l.want.gate.Reason, Workspace: workspaceOf(l.spec)}
 		return nil
 	})

@@ -71,7 +71,7 @@ func (s *calls) agree(line []grant.Grant) error {
 // bounds that the settings of the order have.
 func (c *call) pay(ctx context.Context, o *order) error {
 	c.mu.Lock()
-	same := c.settings == o.admission.settings && c.account != nil
+	same := c.settings == o.steps.settings && c.account != nil
 	c.mu.Unlock()
 	if same {
 		return nil
@@ -90,7 +90,7 @@ func (c *call) pay(ctx context.Context, o *order) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settings, c.account, c.bound = o.admission.settings, account, bound
+	c.settings, c.account, c.bound = o.steps.settings, account, bound
 	return nil
 }
 
@@ -149,8 +149,8 @@ func (o *order) chain(line []grant.Grant) ([]ledger.Limit, error) {
 		who := whoOf(line[i])
 		line[i].Agent, line[i].Session = who.Agent, who.Session
 	}
-	b, err := bounds(o.admission.res, line, func(agent string) (config.Resolved, error) {
-		return config.Resolve(o.admission.settings, config.Who{Tenant: o.who.Tenant, Agent: agent, Session: o.who.Session}, nil)
+	b, err := bounds(o.steps.res, line, func(agent string) (config.Resolved, error) {
+		return config.Resolve(o.steps.settings, config.Who{Tenant: o.who.Tenant, Agent: agent, Session: o.who.Session}, nil)
 	})
 	if err != nil {
 		return nil, err

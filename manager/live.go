@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
-// A live sandbox is an open handle with the lease that protects it.
-type live struct {
+// An acquired sandbox is an open handle with the lease that protects it.
+type acquired struct {
 	sandbox.Sandbox
 	provider sandbox.Provider
 	spec     sandbox.Spec // what it was made from, as far as known
@@ -34,10 +34,10 @@ type live struct {
 	held     *keylock.Lock
 }
 
-func (l *live) name() string { return l.spec.Name }
+func (l *acquired) name() string { return l.spec.Name }
 
 // bridge opens the files of the sandbox, behind no rules: see [Manager.files].
-func (l *live) bridge(ctx context.Context) (*fsbridge.Bridge, error) {
+func (l *acquired) bridge(ctx context.Context) (*fsbridge.Bridge, error) {
 	by := l.want.res.FSTransport
 	if by == sandbox.FSScript && l.handle != nil {
 		if b := l.handle.scripts.Load(); b != nil {
@@ -55,7 +55,7 @@ func (l *live) bridge(ctx context.Context) (*fsbridge.Bridge, error) {
 }
 
 // settled waits until what was claimed for this call is kept for good.
-func (l *live) settled() error {
+func (l *acquired) settled() error {
 	if l.settle == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (l *live) settled() error {
 }
 
 // close lets go of the handle, then of the lease.
-func (l *live) close() {
+func (l *acquired) close() {
 	_ = l.settled() // who runs something has asked before
 	l.letGo()
 	l.held.Release()

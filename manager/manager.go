@@ -217,6 +217,7 @@ type Request struct {
 
 	line     string // what a shell was given to run, where Command starts that shell
 	unjudged bool   // what the command says is not held against the rules
+	files    bool   // it is for files and runs no command
 	bare     bool   // it brings a sandbox up and does nothing in it, which is no call that is paid for
 }
 

@@ -17,7 +17,7 @@ const nothing = "there is nothing to permit"
 // opening finds what has to be permitted for v to go well: the path of the
 // host, or the folder in which it is to be made when there is none yet. It
 // returns why nothing can be permitted otherwise.
-func opening(l *live, v sandbox.Violation) (g sandbox.Grant, why string) {
+func opening(l *acquired, v sandbox.Violation) (g sandbox.Grant, why string) {
 	place, err := hostpath.Canonical(v.HostPath)
 	if err != nil {
 		return g, nothing

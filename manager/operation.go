@@ -67,11 +67,11 @@ type order struct {
 	who  config.Who
 	call *call
 
-	admission *admission
-	payer     Payer // beside the accounts of grants and settings
-	guard     *grant.Guard
-	vetted    grant.Vetted
-	start     time.Time
+	steps  *pipeline
+	payer  Payer // beside the accounts of grants and settings
+	guard  *grant.Guard
+	vetted grant.Vetted
+	start  time.Time
 }
 
 // Operate carries out one operation under a grant:
@@ -111,7 +111,7 @@ func (o *order) run(ctx context.Context) (metered, error) {
 	if err := gaveUp(ctx, o.admit(ctx)); err != nil {
 		return o.refuse(ctx, err)
 	}
-	require := o.admission.res.RequireEvidence
+	require := o.steps.res.RequireEvidence
 	entry, err := o.c.Recorder.Begin(ctx, o.beginning(), require)
 	if err = gaveUp(ctx, err); err != nil {
 		return metered{Performed: o.finish(Performed{}, err)}, err
@@ -128,19 +128,13 @@ func (o *order) run(ctx context.Context) (metered, error) {
 
 // admit judges the operation by grant, manifest and settings as they are now.
 func (o *order) admit(ctx context.Context) error {
-	settings := o.m.current()
-	o.admission = &admission{settings: settings, req: o.request()}
+	o.steps = o.m.pipeline(o.request(), gate.Call{})
 	if err := validWho(o.who); err != nil {
 		return err
 	}
-	var err error
-	if o.admission.res, err = config.Resolve(settings, o.who, nil); err != nil {
+	err := o.steps.configure(ctx)
+	if err != nil {
 		return err
-	}
-	if o.m.begin != nil {
-		if err := o.m.begin(ctx, o.admission.res, o.admission.req); err != nil {
-			return err
-		}
 	}
 	if o.call, err = o.m.calls.enter(ctx, o); err != nil {
 		return err
@@ -153,7 +147,7 @@ func (o *order) admit(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	o.admission.ruling, err = o.m.judge(ctx, settings, o.admission.res, o.admission.req, o.asked(state))
+	o.steps.ruling, err = o.m.judge(ctx, o.steps.settings, o.steps.res, o.steps.req, o.asked(state))
 	o.observe(func(w operation.Observer) { w.Validated(time.Since(began)) })
 	if err != nil {
 		return err
@@ -164,14 +158,14 @@ func (o *order) admit(ctx context.Context) error {
 	if err := o.call.affords(ctx, o.payer); err != nil {
 		return err
 	}
-	o.vetted = o.admission.ruling.judged.Vetted
+	o.vetted = o.steps.ruling.judged.Vetted
 	return nil
 }
 
 // asked is what the gate is asked.
 func (o *order) asked(s grant.State) gate.Call {
 	c := gate.Call{Tool: o.req.Grant.Tool, Operation: &gate.Operation{Guard: o.guard, Do: o.req.Do, State: s}}
-	c.Args = o.admission.req.Command.Args
+	c.Args = o.steps.req.Command.Args
 	return c
 }
 
@@ -235,7 +229,7 @@ func (o *order) meter(ctx context.Context) (metered, error) {
 	}
 	call := &operation.Call{ID: o.id, Guard: o.guard, Meter: count, Keep: o.keep(), State: func() grant.State { return o.call.state(o.m.now(), o.writes()) }}
 	call.Allowed = func(v grant.Vetted) error {
-		return o.admission.ruling.gate.Allows(v, o.guard.Profile().Mappings.Root)
+		return o.steps.ruling.gate.Allows(v, o.guard.Profile().Mappings.Root)
 	}
 	out, err := o.carry(ctx, call)
 	err = o.cause(ctx, err)
@@ -323,7 +317,7 @@ func (o *order) keep() int64 {
 
 // refuse records an operation that is not begun.
 func (o *order) refuse(ctx context.Context, err error) (metered, error) {
-	require := o.admission != nil && o.admission.res.RequireEvidence
+	require := o.steps != nil && o.steps.res.RequireEvidence
 	done := metered{Performed: o.finish(Performed{}, err)}
 	if lost := o.c.Recorder.Refused(ctx, o.beginning(), o.ending(done, err), require); lost != nil {
 		o.m.log.WithError(lost).Warn("a refusal is not on record")
@@ -338,7 +332,7 @@ func (o *order) finish(done Performed, err error) Performed {
 		done.Profile = o.guard.Profile().Hash
 	}
 	if needsWall(o.vetted.Domain) {
-		done.Sandbox = o.admission.ruling.sandbox
+		done.Sandbox = o.steps.ruling.sandbox
 	}
 	return shown(done, err)
 }

@@ -107,7 +107,7 @@ func (t *outputDigest) end(err error) evidence.End {
 }
 
 // brought notes how the sandbox was made for this call, where a pool is kept.
-func (t *outputDigest) brought(l *live) {
+func (t *outputDigest) brought(l *acquired) {
 	if t == nil || !l.claimed && l.miss == nil {
 		return
 	}

@@ -22,7 +22,7 @@ const (
 // An asking is one command that may be run again with more permissions.
 type asking struct {
 	m       *Manager
-	live    *live
+	live    *acquired
 	req     Request
 	input   *repeater
 	once    []sandbox.Grant // for this command alone
@@ -33,7 +33,7 @@ type asking struct {
 
 // runAsking runs the command and asks for permission as long as it is blocked
 // by something that can be permitted.
-func (m *Manager) runAsking(ctx context.Context, l *live, req Request) (Outcome, error) {
+func (m *Manager) runAsking(ctx context.Context, l *acquired, req Request) (Outcome, error) {
 	if !req.Ask {
 		return m.run(ctx, l, req)
 	}
@@ -51,7 +51,7 @@ func (m *Manager) runAsking(ctx context.Context, l *live, req Request) (Outcome,
 }
 
 // run runs the command in l, with its input from the start.
-func (a *asking) run(ctx context.Context, l *live) (Outcome, error) {
+func (a *asking) run(ctx context.Context, l *acquired) (Outcome, error) {
 	req := a.req
 	in, ok := a.input.next()
 	if !ok {

@@ -74,14 +74,14 @@ func (p *prepared) get(o *order) (*grant.Terms, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.of == nil || p.settings != o.admission.settings || len(p.of) >= maxPrepared {
-		p.settings, p.of = o.admission.settings, map[preparedFor]preparation{}
+	if p.of == nil || p.settings != o.steps.settings || len(p.of) >= maxPrepared {
+		p.settings, p.of = o.steps.settings, map[preparedFor]preparation{}
 	}
-	key := preparedFor{o.who.Agent, o.req.Manifest.Tool, o.admission.res.Sandboxed}
+	key := preparedFor{o.who.Agent, o.req.Manifest.Tool, o.steps.res.Sandboxed}
 	if have, ok := p.of[key]; ok && have.manifest == text {
 		return have.terms, nil
 	}
-	rules, err := config.GrantPolicy(o.admission.res, o.m.host.Inside(o.admission.res), o.req.Manifest)
+	rules, err := config.GrantPolicy(o.steps.res, o.m.host.Inside(o.steps.res), o.req.Manifest)
 	if err != nil {
 		return nil, err
 	}

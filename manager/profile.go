@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/store"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
 // Profile tells what a call may do: what its grant, its manifest and the
@@ -28,8 +29,8 @@ func (m *Manager) Profile(_ context.Context, req Operation) (grant.Profile, erro
 	if err := validWho(o.who); err != nil {
 		return none, err
 	}
-	o.admission = &admission{settings: m.current(), req: o.request()}
-	if o.admission.res, err = config.Resolve(o.admission.settings, o.who, nil); err != nil {
+	o.steps = m.pipeline(o.request(), gate.Call{})
+	if o.steps.res, err = config.Resolve(o.steps.settings, o.who, nil); err != nil {
 		return none, err
 	}
 	now := m.now()

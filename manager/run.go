@@ -8,7 +8,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
@@ -24,7 +23,7 @@ func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 	if req.Command.AsOf.IsZero() {
 		req.Command.AsOf = time.Now()
 	}
-	err := m.lend(ctx, req, callOf(req), func(l *live) (err error) {
+	err := m.pipeline(req, callOf(req)).run(ctx, func(l *acquired) (err error) {
 		out, err = m.runAsking(ctx, l, req)
 		return err
 	})
@@ -39,7 +38,7 @@ func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 // Commands that fn runs are not judged, so Lend is for tests of the isolation
 // itself; commands of an agent go through Run, Shell and Capture.
 func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
-	return m.lend(ctx, req, gate.Call{Tool: req.Tool}, func(l *live) error {
+	return m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(l *acquired) error {
 		if err := l.spent.only(budget.Calls, budget.WallMs); err != nil {
 			return err
 		}
@@ -50,108 +49,15 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 	})
 }
 
-// lend is the chain of steps around whatever fn does with the live sandbox.
-func (m *Manager) lend(ctx context.Context, req Request, call gate.Call, fn func(*live) error) (err error) {
-	counted := m.counting(req, grant.DomainProc, req.resource(), grant.EffectProcess)
-	defer func() { counted.end(err) }()
-	a, err := m.admit(ctx, req, call)
-	var spent *usage
-	if err == nil {
-		spent, err = m.spend(ctx, firstOf(req))
-	}
-	if err != nil {
-		m.refusedCommand(ctx, a, err)
-		return err
-	}
-	ctx = spent.context(ctx)
-	return spent.end(m.witnessed(ctx, a, func(t *outputDigest) error {
-		return m.bring(ctx, a, func(l *live) error {
-			l.seen, l.spent, l.counted, counted.up = t, spent, counted, true
-			t.brought(l)
-			return spent.why(fn(l))
-		})
-	}))
-}
-
-// An admission is a request that the gate lets pass.
-type admission struct {
-	settings *config.Settings
-	res      config.Resolved
-	req      Request
-	ruling   *ruling
-}
-
-// admit finds the settings of a request and judges it by them. An admission
-// that comes with an error says as much as is known.
-func (m *Manager) admit(ctx context.Context, req Request, call gate.Call) (*admission, error) {
-	a := &admission{settings: m.current(), req: req}
-	var err error
-	if a.res, err = config.Resolve(a.settings, req.Who, req.Flags); err != nil {
-		return a, err
-	}
-	if err := sandbox.CheckEnv(req.Command.Env); err != nil {
-		return a, err
-	}
-	if m.begin != nil {
-		if err := m.begin(ctx, a.res, req); err != nil {
-			return a, err
-		}
-	}
-	a.ruling, err = m.judge(ctx, a.settings, a.res, req, call)
-	return a, err
-}
-
-// bring brings the sandbox of an admitted request up and lends it to fn.
-func (m *Manager) bring(ctx context.Context, a *admission, fn func(*live) error) error {
-	req, r := a.req, a.ruling
-	if req.MustExist {
-		if err := m.exists(ctx, a.res, r.outing); err != nil {
-			return err
-		}
-	}
-	at, err := m.enter(ctx, a.res, r.outing, effects)
-	if err != nil {
-		if req.Unsandboxed && at.gate.Place == Refused && at.gate.Reason != "" {
-			m.tellEscape(ctx, r, at.gate)
-		}
-		return err
-	}
-	if err := m.consent(ctx, r, at.gate.Place == Sandboxed); err != nil {
-		return err
-	}
-	w, err := m.resolve(ctx, a.res, req.Flags, at, effects)
-	if err != nil {
-		return err
-	}
-	w.settings, w.warned = a.settings, r.judged.Warned()
-	m.pruneIfDue(ctx, w)
-	if w.gate.Place == Unsandboxed {
-		return m.lendHost(ctx, w, req, fn)
-	}
-	live, err := m.ensure(ctx, w, req.MustExist)
-	if err != nil {
-		return err
-	}
-	live.rules = r.gate
-	err = errors.Join(fn(live), live.settled())
-	m.record(live)
-	live.close()
-	if !req.Remove {
-		return err
-	}
-	m.grants.drop(live.spec.Owner)
-	return errors.Join(err, m.discard(context.WithoutCancel(ctx), live))
-}
-
 // run executes the command and records what was stopped of it.
-func (m *Manager) run(ctx context.Context, live *live, req Request) (Outcome, error) {
+func (m *Manager) run(ctx context.Context, live *acquired, req Request) (Outcome, error) {
 	out, err := m.execute(ctx, live, req)
 	m.tellStopped(ctx, live, req, out)
 	return out, err
 }
 
 // execute starts the command in the live sandbox and waits for its end.
-func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome, error) {
+func (m *Manager) execute(ctx context.Context, live *acquired, req Request) (Outcome, error) {
 	out := Outcome{Name: live.name(), Created: live.created, Claimed: live.claimed, Miss: live.miss, Warnings: live.want.warned}
 	ctx, done := live.spent.within(ctx)
 	defer done()
@@ -210,7 +116,7 @@ func (m *Manager) execute(ctx context.Context, live *live, req Request) (Outcome
 }
 
 // timeLimit turns an error that came from the command's own limit into an outcome.
-func (m *Manager) timeLimit(ctx context.Context, live *live, out *Outcome, limit time.Duration, err error) error {
+func (m *Manager) timeLimit(ctx context.Context, live *acquired, out *Outcome, limit time.Duration, err error) error {
 	if errors.Is(context.Cause(ctx), errTimeLimit) {
 		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)
 		live.counted.timedOut()
@@ -222,7 +128,7 @@ func (m *Manager) timeLimit(ctx context.Context, live *live, out *Outcome, limit
 
 // record notes that the sandbox was used just now. A failure is logged:
 // the command has run, and its result stands.
-func (m *Manager) record(l *live) {
+func (m *Manager) record(l *acquired) {
 	if err := m.records.Of(l.provider.Name()).Touch(l.spec.Kind, l.name(), m.now()); err != nil && !sandbox.IsNotFound(err) {
 		m.log.WithError(err).WithField("sandbox", l.name()).Warn("cannot note the last use")
 	}
@@ -237,7 +143,7 @@ func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) err
 	}
 	at, err := m.enter(ctx, res, o, observe)
 	if err != nil || at.gate.Place != Sandboxed {
-		return err // lend decides what then
+		return err // resolve decides what then
 	}
 	if _, err = at.provider.Inspect(ctx, name); sandbox.IsNotFound(err) {
 		return noSandbox(sandbox.KindSandbox, name)
@@ -248,7 +154,7 @@ func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) err
 // discard removes the sandbox that a request made for itself alone, with its
 // scratch workspace, in one turn, so that no other call can come in between. It
 // leaves a sandbox that another call uses meanwhile.
-func (m *Manager) discard(ctx context.Context, l *live) error {
+func (m *Manager) discard(ctx context.Context, l *acquired) error {
 	ctx, done := context.WithTimeout(ctx, 60*time.Second)
 	defer done()
 	turn, err := m.leases.Ensure(ctx, l.name())

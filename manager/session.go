@@ -29,8 +29,7 @@ type Session struct {
 
 	m     *Manager
 	once  sync.Once
-	live  *live
-	begun *statement // on record; or nil
+	steps *pipeline
 }
 
 // Open makes everything that a session works with ready, each part after those
@@ -47,20 +46,17 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 	if err := onlySession(req); err != nil {
 		return nil, err
 	}
-	a, err := m.admit(ctx, req, gate.Call{Tool: req.Tool}) // settings of all → of the agent → of this call
+	p := m.pipeline(req, gate.Call{Tool: req.Tool})
+	err = p.judge(ctx) // settings of all → of the agent → of this call
 	if err == nil {
 		err = m.Unpaid(ctx) // commands that run in it directly are not counted
 	}
 	if err != nil {
-		m.refusedCommand(ctx, a, err)
+		p.refused(ctx, err)
 		return nil, err
 	}
-	at, err := m.enter(ctx, a.res, a.ruling.outing, effects) // is it sandboxed, and by what; or refused
-	if err != nil {
-		return nil, err
-	}
-	s = &Session{m: m, Who: req.Who, Place: at.gate.Place, Reason: at.gate.Reason}
-	if s.begun, err = m.declare(ctx, a, m.commandBeginning(a)); err != nil {
+	s = &Session{m: m, Who: req.Who, steps: p}
+	if err := p.record(ctx); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -69,42 +65,26 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 			s = nil
 		}
 	}()
-	if s.Tools, err = config.ToolPolicy(a.res); err != nil {
+	if s.Tools, err = config.ToolPolicy(p.res); err != nil {
 		return s, err
 	}
-	w, err := m.resolve(ctx, a.res, req.Flags, at, effects) // settings and facts → Spec and its hash
-	if err != nil {
+	if err = p.resolve(ctx); err != nil { // where it runs; settings and facts → Spec and its hash
 		return s, err
 	}
-	w.settings = a.settings
-	m.pruneIfDue(ctx, w) // removes first what is no longer needed
-	if s.live, err = m.stand(ctx, w, req); err != nil {
+	if err = p.ensure(ctx); err != nil { // removes first what is no longer needed
 		return s, err
 	}
-	s.Name, s.Created, s.Workspace, s.Sandbox = s.live.name(), s.live.created, workspaceOf(s.live.spec), s.live.Sandbox
+	l := p.sandbox
+	s.Place, s.Reason = p.want.gate.Place, p.want.gate.Reason
+	s.Name, s.Created, s.Workspace, s.Sandbox = l.name(), l.created, workspaceOf(l.spec), l.Sandbox
 	if s.Place != Sandboxed {
 		return s, nil
 	}
-	if s.Browser, err = m.sessionBrowser(ctx, a.res, req); err != nil {
+	if s.Browser, err = m.sessionBrowser(ctx, p.res, req); err != nil {
 		return s, err
 	}
-	s.live.rules = a.ruling.gate
-	s.Files, err = m.files(ctx, s.live)
+	s.Files, err = m.files(ctx, l)
 	return s, err
-}
-
-// stand makes the workspace ready and the sandbox stand: used, started, thawed,
-// made anew or made, as lifecycle decides.
-func (m *Manager) stand(ctx context.Context, w *want, req Request) (*live, error) {
-	if w.gate.Place == Unsandboxed {
-		return m.openHost(ctx, w)
-	}
-	if req.MustExist {
-		if err := m.exists(ctx, w.res, outing{}); err != nil {
-			return nil, err
-		}
-	}
-	return m.ensure(ctx, w, req.MustExist)
 }
 
 // sessionBrowser opens the container of the session's browser where settings
@@ -126,11 +106,10 @@ func (s *Session) end(cause error) error {
 		if s.Browser != nil {
 			errs = append(errs, s.Browser.Close())
 		}
-		if s.live != nil {
-			s.m.record(s.live)
-			s.live.close()
+		if s.steps.sandbox != nil {
+			errs = append(errs, s.steps.release(context.Background(), nil))
 		}
-		errs = append(errs, s.begun.end(context.Background(), cause))
+		errs = append(errs, s.steps.entry.end(context.Background(), cause))
 	})
 	return errors.Join(errs...)
 }

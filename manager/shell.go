@@ -27,7 +27,7 @@ func (m *Manager) Shell(ctx context.Context, req Request) (Outcome, error) {
 	}
 	req, call := shellCall(req, interactive)
 	var out Outcome
-	err := m.lend(ctx, req, call, func(l *live) (err error) {
+	err := m.pipeline(req, call).run(ctx, func(l *acquired) (err error) {
 		if interactive {
 			l.spec.Limits.Timeout = 0
 			// How a person leaves a shell says nothing about what was stopped in it.

@@ -62,7 +62,7 @@ func (m *Manager) OpenShell(ctx context.Context, req Request, o sandbox.ShellOpt
 	s.turn <- struct{}{}
 	opening := req
 	opening.bare = true
-	err := m.lend(ctx, opening, gate.Call{Tool: req.Tool, Dir: o.Dir}, func(l *live) error {
+	err := m.pipeline(opening, gate.Call{Tool: req.Tool, Dir: o.Dir}).run(ctx, func(l *acquired) error {
 		return s.settle(ctx, l, &req)
 	})
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Shell) Run(ctx context.Context, line Line) (Outcome, error) {
 	call := gate.Call{Tool: req.Tool, Line: line.Text}
 	s.anew = false
 	var out Outcome
-	err := s.m.lend(ctx, req, call, func(l *live) (err error) {
+	err := s.m.pipeline(req, call).run(ctx, func(l *acquired) (err error) {
 		l.shell = s
 		out, err = s.m.runAsking(ctx, l, req)
 		return err

@@ -34,7 +34,7 @@ func (at *seat) leave() error {
 }
 
 // fits reports whether the shell can go on in l.
-func (at *seat) fits(l *live) bool {
+func (at *seat) fits(l *acquired) bool {
 	if l.handle == nil {
 		return at.handle == nil && at.hash == l.want.hash && at.limits == l.spec.Limits
 	}
@@ -50,13 +50,13 @@ const lastPatience = 15 * time.Second
 // handle. A handle that did not answer in time was forgotten, which on a busy
 // machine says nothing about the sandbox; the handle of a sandbox that is gone
 // never answers.
-func (at *seat) stays(ctx context.Context, l *live) bool {
+func (at *seat) stays(ctx context.Context, l *acquired) bool {
 	return at.handle != nil && l.handle != nil && at.handle.alike(l.handle) && at.handle.answers(ctx, lastPatience)
 }
 
 // settle makes sure that the shell is in l, and that what the shell connects to
 // is attributed to req. The caller has the turn, or has the shell alone.
-func (s *Shell) settle(ctx context.Context, l *live, req *Request) error {
+func (s *Shell) settle(ctx context.Context, l *acquired, req *Request) error {
 	old := s.at()
 	if old != nil && old.exit.stands() && (old.fits(l) || old.stays(ctx, l)) {
 		if old.exit != nil {
@@ -99,7 +99,7 @@ func (c *caller) stands() bool {
 }
 
 // sit opens the shell in l, in the state of the old one where walls can do that.
-func (s *Shell) sit(ctx context.Context, l *live, req *Request, old *seat) (at *seat, err error) {
+func (s *Shell) sit(ctx context.Context, l *acquired, req *Request, old *seat) (at *seat, err error) {
 	at = &seat{name: l.name(), handle: l.handle, hash: l.want.hash, limits: l.spec.Limits, frozen: s.m.frozen}
 	box := l.Sandbox
 	if l.handle != nil {
@@ -179,7 +179,7 @@ func export(ctx context.Context, in sandbox.Shell, env map[string]string) error 
 }
 
 // depart makes the shell ready to run a line in l.
-func (s *Shell) depart(ctx context.Context, l *live, req *Request) (started, error) {
+func (s *Shell) depart(ctx context.Context, l *acquired, req *Request) (started, error) {
 	if err := s.settle(ctx, l, req); err != nil {
 		return nil, err
 	}

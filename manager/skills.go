@@ -42,7 +42,7 @@ func (s *skillStamps) note(target, stamp string) {
 //
 // An error means that skills could not be read or written on this machine; what code
 // inside has put in their place is left alone and logged.
-func (m *Manager) syncSkills(ctx context.Context, l *live) error {
+func (m *Manager) syncSkills(ctx context.Context, l *acquired) error {
 	w, target := l.want, workspaceOf(l.spec)
 	if w.agentDir == "" || l.created || !w.scratch() || target == "" {
 		return nil

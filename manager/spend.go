@@ -194,7 +194,7 @@ var wholeKinds = []string{"budget." + budget.BytesIn.String(), "budget." + budge
 
 // command has the streams of a command in l counted, and gets ready to count its
 // processor time where that has a bound: what cannot be counted is not begun.
-func (s *usage) command(l *live, c *sandbox.Command) (*stopwatch, error) {
+func (s *usage) command(l *acquired, c *sandbox.Command) (*stopwatch, error) {
 	if s == nil {
 		return nil, nil
 	}

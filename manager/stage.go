@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/workspace"
 	"github.com/bulkhead-dev/sandbox/workspace/media"
@@ -36,17 +37,11 @@ func (m *Manager) Stage(ctx context.Context, who config.Who, refs []string) ([]m
 // StageFor is [Manager.Stage] for the session and the flags of a request, of which
 // nothing else counts.
 func (m *Manager) StageFor(ctx context.Context, req Request, refs []string) ([]media.Staged, error) {
-	a := &admission{settings: m.current(), req: Request{Who: req.Who, Flags: req.Flags}}
-	var err error
-	if a.res, err = config.Resolve(a.settings, req.Who, req.Flags); err != nil {
+	p := m.pipeline(Request{Who: req.Who, Flags: req.Flags}, gate.Call{})
+	if err := p.configure(ctx); err != nil {
 		return nil, err
 	}
-	if m.begin != nil {
-		if err := m.begin(ctx, a.res, a.req); err != nil {
-			return nil, err
-		}
-	}
-	at, err := m.enter(ctx, a.res, outing{}, effects)
+	at, err := m.enter(ctx, p.res, outing{}, effects)
 	if err != nil {
 		return nil, err
 	}
@@ -57,41 +52,41 @@ func (m *Manager) StageFor(ctx context.Context, req Request, refs []string) ([]m
 	if err != nil {
 		return nil, err
 	}
-	begun, err := m.declareStaging(ctx, a, refs)
+	begun, err := p.beginStaging(ctx, refs)
 	if err != nil {
 		return nil, spent.end(err)
 	}
-	staged, err := m.stage(spent.context(ctx), a, at.provider, spent, refs)
+	staged, err := m.stage(spent.context(ctx), p, at.provider, spent, refs)
 	if err = begun.end(ctx, spent.end(err)); err != nil {
 		return nil, err
 	}
 	return staged, nil
 }
 
-// declareStaging puts on record that files are staged, where the settings want
+// beginStaging puts on record that files are staged, where the settings want
 // that of calls without a grant.
-func (m *Manager) declareStaging(ctx context.Context, a *admission, refs []string) (*statement, error) {
-	if !a.res.RecordsCommands() {
+func (p *pipeline) beginStaging(ctx context.Context, refs []string) (*statement, error) {
+	if !p.res.RecordsCommands() {
 		return nil, nil
 	}
-	b := m.commandBeginning(a)
+	b := p.beginning()
 	b.Kind, b.Capability, b.Request = grant.OpFsWrite, "files:media", evidence.Request{Args: len(refs)}
 	b.Inputs = inputs(grant.Operation{Kind: grant.OpFsWrite, Path: media.InboundDir, Args: refs})
 	var err error
-	if b.Sandbox, err = config.Name(a.res.Docker.ContainerPrefix, m.owner(a.res)); err != nil {
+	if b.Sandbox, err = config.Name(p.res.Docker.ContainerPrefix, p.m.owner(p.res)); err != nil {
 		return nil, err
 	}
-	return m.declare(ctx, a, b)
+	return p.begin(ctx, b)
 }
 
 // stage does it, for an admitted call inside of walls.
-func (m *Manager) stage(ctx context.Context, a *admission, p sandbox.Provider, spent *usage, refs []string) ([]media.Staged, error) {
-	from := config.MediaOf(a.settings, a.res.Tenant)
-	src, err := m.mediaSource(a.settings, from)
+func (m *Manager) stage(ctx context.Context, call *pipeline, p sandbox.Provider, spent *usage, refs []string) ([]media.Staged, error) {
+	from := config.MediaOf(call.settings, call.res.Tenant)
+	src, err := m.mediaSource(call.settings, from)
 	if err != nil {
 		return nil, err
 	}
-	spec, held, err := m.readyWorkspace(ctx, a.res, a.req.Flags, p)
+	spec, held, err := m.readyWorkspace(ctx, call.res, call.req.Flags, p)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type started interface {
 
 // depart makes the command of req ready to begin in l: a program of its own, or
 // a line of a shell that stays.
-func (m *Manager) depart(ctx context.Context, l *live, req *Request) (started, error) {
+func (m *Manager) depart(ctx context.Context, l *acquired, req *Request) (started, error) {
 	if l.shell != nil {
 		return l.shell.depart(ctx, l, req)
 	}
@@ -32,7 +32,7 @@ func (m *Manager) depart(ctx context.Context, l *live, req *Request) (started, e
 
 // An alone is a command with a process tree of its own.
 type alone struct {
-	live *live
+	live *acquired
 	*caller
 }
 

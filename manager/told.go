@@ -61,7 +61,7 @@ func (m *Manager) tellEscape(ctx context.Context, r *ruling, g Gate) {
 
 // tellStopped records what a wall stopped of a command, and the limit that the
 // command has reached.
-func (m *Manager) tellStopped(ctx context.Context, l *live, req Request, out Outcome) {
+func (m *Manager) tellStopped(ctx context.Context, l *acquired, req Request, out Outcome) {
 	if len(out.Violations) == 0 && out.Exit.Limit == nil {
 		return
 	}

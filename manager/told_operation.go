@@ -43,7 +43,7 @@ func (o *order) beginning() evidence.Begin {
 		b.Request.Path = path.Join(sandbox.WorkspaceDir, file)
 	}
 	if needsWall(o.vetted.Domain) {
-		b.Sandbox = o.admission.ruling.sandbox
+		b.Sandbox = o.steps.ruling.sandbox
 	}
 	return b
 }

@@ -15,7 +15,7 @@ const rulesEvery = time.Second
 // watchRules has the egress session of l, by which a command of req reaches hosts, lose what
 // the settings take away while the command runs. stop ends that; it may be called
 // again.
-func (m *Manager) watchRules(l *live, req *Request) (stop func()) {
+func (m *Manager) watchRules(l *acquired, req *Request) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	who, flags, before := req.Who, req.Flags, l.want.terms()

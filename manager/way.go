@@ -61,7 +61,7 @@ type caller struct {
 // reach gives the command of req its egress session from l: it sets the
 // variables that lead there, and returns what has to end with the command. It
 // returns nil where the rules allow nothing and there is no approver.
-func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, error) {
+func (m *Manager) reach(ctx context.Context, l *acquired, req *Request) (*caller, error) {
 	rules := l.egress
 	rules.Ask = false
 	_, able := l.Sandbox.(sandbox.Listener)
@@ -101,7 +101,7 @@ func (m *Manager) reach(ctx context.Context, l *live, req *Request) (*caller, er
 
 // javaOptions returns the options for Java virtual machines that hold in l without
 // ours: those of the call, else of the sandbox, else of its image.
-func (m *Manager) javaOptions(ctx context.Context, l *live, call map[string]string) (string, error) {
+func (m *Manager) javaOptions(ctx context.Context, l *acquired, call map[string]string) (string, error) {
 	for _, env := range []map[string]string{call, l.spec.Env} {
 		if options, set := env[config.JavaVariable]; set {
 			return options, nil
@@ -321,7 +321,7 @@ func (w *ways) close() {
 }
 
 // openWay opens an egress session of l by the rules.
-func (m *Manager) openWay(ctx context.Context, l *live, rules sandbox.EgressRules) (*way, error) {
+func (m *Manager) openWay(ctx context.Context, l *acquired, rules sandbox.EgressRules) (*way, error) {
 	inside, ok := l.Sandbox.(sandbox.Listener)
 	if !ok || m.out == nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "open the way out", Field: "network.allowedDomains", Resource: l.name(),
@@ -379,7 +379,7 @@ func hostsFile(s sandbox.Spec) string {
 
 // secrets returns those of the call. They need the folder of certificates
 // inside, which sandboxes that an older program made may lack.
-func (m *Manager) secrets(l *live) ([]config.BoundSecret, error) {
+func (m *Manager) secrets(l *acquired) ([]config.BoundSecret, error) {
 	bound, err := l.want.res.BoundSecrets(m.host.Home, m.host.Env)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,183 @@
+package manager
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
+)
+
+// A pipeline carries one request through the steps that every call takes:
+//
+//	judge → resolve → ensure → run → record
+//
+// [Manager.Run], Capture, Shell, Lend, Ready and the lines of shells are
+// callers of [pipeline.run]. Files, Open and Operate put what they do on record
+// in another way and call the same steps. A pipeline is used once, by one
+// goroutine at a time.
+type pipeline struct {
+	m       *Manager
+	req     Request
+	asked   gate.Call
+	counted *count // or nil
+
+	settings *config.Settings // by configure
+	res      config.Resolved  // by configure
+	ruling   *ruling          // by judge
+	spent    *usage           // by judge; nil where the call is not charged
+	entry    *statement       // by record; nil where the call is not recorded
+	want     *want            // by resolve
+	sandbox  *acquired        // by ensure
+}
+
+// pipeline returns the pipeline of a request. The gate decides about asked.
+func (m *Manager) pipeline(req Request, asked gate.Call) *pipeline {
+	return &pipeline{m: m, req: req, asked: asked, settings: m.current()}
+}
+
+// run carries the request out: use gets its sandbox while that is acquired.
+// The record has a begin before the sandbox is made ready and an end, with the
+// error of the call, after it is released.
+func (p *pipeline) run(ctx context.Context, use func(*acquired) error) (err error) {
+	p.counted = p.m.counting(p.req)
+	defer func() { p.counted.end(err) }()
+	if ctx, err = p.admit(ctx); err != nil {
+		return err
+	}
+	if err = p.record(ctx); err == nil {
+		err = p.entry.end(ctx, p.use(ctx, use))
+	}
+	return p.spent.end(err)
+}
+
+// use resolves the request, acquires its sandbox, calls fn with it, and
+// releases it.
+func (p *pipeline) use(ctx context.Context, fn func(*acquired) error) error {
+	if err := p.resolve(ctx); err != nil {
+		return err
+	}
+	if err := p.ensure(ctx); err != nil {
+		return err
+	}
+	return p.release(ctx, p.spent.why(fn(p.sandbox)))
+}
+
+// admit judges the request and finds the account that is charged. It records a
+// refusal. The returned context ends when a budget is used up.
+func (p *pipeline) admit(ctx context.Context) (context.Context, error) {
+	err := p.judge(ctx)
+	if err == nil && p.req.Changes {
+		err = p.ruling.gate.Changes()
+	}
+	if err == nil {
+		p.spent, err = p.m.spend(ctx, firstOf(p.req))
+	}
+	if err != nil {
+		p.refused(ctx, err)
+		return ctx, err
+	}
+	return p.spent.context(ctx), nil
+}
+
+// judge finds the settings of the request and has the gate decide by them.
+// With an error, the fields that were found until then are set.
+func (p *pipeline) judge(ctx context.Context) error {
+	err := p.configure(ctx)
+	if err == nil {
+		p.ruling, err = p.m.judge(ctx, p.settings, p.res, p.req, p.asked)
+	}
+	return err
+}
+
+// configure finds what the settings say about the request.
+func (p *pipeline) configure(ctx context.Context) (err error) {
+	if p.res, err = config.Resolve(p.settings, p.req.Who, p.req.Flags); err != nil {
+		return err
+	}
+	if err := sandbox.CheckEnv(p.req.Command.Env); err != nil {
+		return err
+	}
+	if p.m.begin != nil {
+		return p.m.begin(ctx, p.res, p.req)
+	}
+	return nil
+}
+
+// resolve finds where the request runs, obtains the permission that the gate
+// asks for, and describes the sandbox.
+func (p *pipeline) resolve(ctx context.Context) error {
+	m := p.m
+	if p.req.MustExist {
+		if err := m.exists(ctx, p.res, p.ruling.outing); err != nil {
+			return err
+		}
+	}
+	at, err := m.enter(ctx, p.res, p.ruling.outing, effects)
+	if err != nil {
+		if p.req.Unsandboxed && at.gate.Place == Refused && at.gate.Reason != "" {
+			m.tellEscape(ctx, p.ruling, at.gate)
+		}
+		return err
+	}
+	if err := m.consent(ctx, p.ruling, at.gate.Place == Sandboxed); err != nil {
+		return err
+	}
+	if p.want, err = m.resolve(ctx, p.res, p.req.Flags, at, effects); err != nil {
+		return err
+	}
+	p.want.settings, p.want.warned = p.settings, p.ruling.judged.Warned()
+	return nil
+}
+
+// ensure makes the sandbox ready, or the workspace of a session without one,
+// and acquires it. It removes first what is due to be pruned.
+func (p *pipeline) ensure(ctx context.Context) (err error) {
+	p.m.pruneIfDue(ctx, p.want)
+	if p.want.gate.Place == Unsandboxed {
+		p.sandbox, err = p.m.openHost(ctx, p.want)
+	} else {
+		p.sandbox, err = p.m.ensure(ctx, p.want, p.req.MustExist)
+	}
+	if err != nil {
+		return err
+	}
+	l := p.sandbox
+	if p.want.gate.Place == Sandboxed {
+		l.rules = p.ruling.gate
+	}
+	l.spent, l.counted = p.spent, p.counted
+	l.counted.ready()
+	if p.entry != nil {
+		l.seen = p.entry.seen
+		l.seen.brought(l)
+	}
+	return nil
+}
+
+// release notes the last use of the sandbox and lets go of it. It removes the
+// sandbox where the request says so. It returns err, the error of its use, with
+// what went wrong besides.
+func (p *pipeline) release(ctx context.Context, err error) error {
+	m, l, sandboxed := p.m, p.sandbox, p.want.gate.Place == Sandboxed
+	if lost := l.settled(); lost != nil {
+		err = errors.Join(err, lost)
+	}
+	if sandboxed {
+		m.record(l)
+	}
+	l.close()
+	if !p.req.Remove {
+		return err
+	}
+	m.grants.drop(l.spec.Owner)
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case sandboxed:
+		return errors.Join(err, m.discard(ctx, l))
+	case l.scratch:
+		return errors.Join(err, m.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec)))
+	}
+	return err
+}
