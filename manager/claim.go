@@ -290,7 +290,7 @@ func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, 
 	if err != nil {
 		return nil, err
 	}
-	h := m.handles.put(&handle{Sandbox: sb, name: w.spec.Name, hash: w.hash, limits: w.spec.Limits, granted: w.granted, terms: w.terms()})
+	h := m.handles.put(&handle{Sandbox: sb, name: w.spec.Name, provider: w.provider.Name(), hash: w.hash, limits: w.spec.Limits, granted: w.granted, terms: w.terms()})
 	m.log.WithField("sandbox", w.spec.Name).Infof("claimed %s", c.Slot)
 	return &acquired{
 		Sandbox: sb, provider: w.provider, spec: w.spec, want: w, created: true, claimed: true, scratch: w.scratch(), egress: w.egress,

@@ -249,7 +249,7 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 	if hash == w.hash {
 		hash = w.wanted // which differs where rules came late
 	}
-	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, hash: hash, limits: spec.Limits, granted: w.granted, private: w.private, terms: w.terms()})
+	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, provider: w.provider.Name(), hash: hash, limits: spec.Limits, granted: w.granted, private: w.private, terms: w.terms()})
 	return &acquired{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, held: held, letGo: func() { m.handles.release(h) }}, nil
 }
 

@@ -17,6 +17,13 @@ type pinger interface {
 	Ping(ctx context.Context) error
 }
 
+// A connected sandbox is a handle that knows without asking whether its
+// connection to the guest is open. While it is, the sandbox exists: the guest is
+// its first process, and another container cannot have the same name.
+type connected interface {
+	Connected() bool
+}
+
 // pingPatience is how long an open handle may take to answer before the
 // sandbox is looked at anew: it may be frozen, or gone.
 const pingPatience = 250 * time.Millisecond
@@ -125,6 +132,19 @@ func (h *handles) revoke(n *handle) {
 			other.ways.close()
 		}
 	}
+}
+
+// connected reports whether a kept handle of the provider to the sandbox name
+// has an open connection.
+func (h *handles) connected(provider, name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.open[name]
+	if n == nil || n.provider != provider {
+		return false
+	}
+	c, ok := n.Sandbox.(connected)
+	return ok && c.Connected()
 }
 
 // share counts one more user of n, which has one.

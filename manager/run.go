@@ -134,8 +134,9 @@ func (m *Manager) record(l *acquired) {
 	}
 }
 
-// exists asks for the sandbox of a request before anything is made for it:
-// neither an image nor a folder nor a user id.
+// exists returns an error if there is no sandbox for a request, before anything
+// is made for it: neither an image nor a folder nor a user id. An open
+// connection to the guest says that there is one; otherwise the provider is asked.
 func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) error {
 	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
 	if err != nil {
@@ -144,6 +145,9 @@ func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) err
 	at, err := m.enter(ctx, res, o, observe)
 	if err != nil || at.gate.Place != Sandboxed {
 		return err // resolve decides what then
+	}
+	if m.handles.connected(at.provider.Name(), name) {
+		return nil
 	}
 	if _, err = at.provider.Inspect(ctx, name); sandbox.IsNotFound(err) {
 		return noSandbox(sandbox.KindSandbox, name)

@@ -48,6 +48,17 @@ func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 // Ping reports whether the guest answers.
 func (h *handle) Ping(ctx context.Context) error { return h.guest.Ping(ctx) }
 
+// Connected reports whether the connection to the guest is open, without a word
+// to it: also a guest that is frozen and does not answer is connected.
+func (h *handle) Connected() bool {
+	select {
+	case <-h.guest.Done():
+		return false
+	default:
+		return true
+	}
+}
+
 func (h *handle) Close() error { return h.guest.Close() }
 
 // Cut ends the connection at once, without waiting until the guest has ended
