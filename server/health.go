@@ -31,15 +31,15 @@ type health struct{ s *Server }
 func (h health) Routes() []resource.Route {
 	const tag = "daemon"
 	routes := []resource.Route{
-		{ID: "health", Method: "GET", Path: "/healthz", Tag: tag, Exempt: true, Summary: "Say that the process runs", Response: api.Health{}, Do: func(*resource.Call) (any, error) {
+		{ID: "health", Method: "GET", Path: "/healthz", Tag: tag, Exempt: true, Summary: "Report that the process runs", Response: api.Health{}, Do: func(*resource.Call) (any, error) {
 			return api.Health{Status: "ok"}, nil
 		}},
-		{ID: "readiness", Method: "GET", Path: "/readyz", Tag: tag, Exempt: true, Role: token.Session, Summary: "Say whether everything is there that serving needs", Response: api.Readiness{}, Status: http.StatusOK, Do: h.ready},
-		{ID: "openapi", Method: "GET", Path: "/openapi.json", Tag: tag, Exempt: true, Role: token.Session, Summary: "Describe all this", Response: anything{}, Do: h.document},
+		{ID: "readiness", Method: "GET", Path: "/readyz", Tag: tag, Exempt: true, Role: token.Session, Summary: "Report whether the daemon can serve", Response: api.Readiness{}, Status: http.StatusOK, Do: h.ready},
+		{ID: "openapi", Method: "GET", Path: "/openapi.json", Tag: tag, Exempt: true, Role: token.Session, Summary: "Return the OpenAPI document", Response: anything{}, Do: h.document},
 	}
 	if h.s.o.Metrics != nil {
 		routes = append(routes, resource.Route{
-			ID: "metrics", Method: "GET", Path: "/metrics", Tag: tag, Exempt: true, Role: token.Admin, Summary: "Tell the figures of this process, for Prometheus",
+			ID: "metrics", Method: "GET", Path: "/metrics", Tag: tag, Exempt: true, Role: token.Admin, Summary: "Return the metrics of this process, for Prometheus",
 			ResponseContent: []string{"text/plain"}, Do: h.metrics,
 		})
 	}

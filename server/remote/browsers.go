@@ -103,7 +103,7 @@ func (x *browsersResource) Routes() []resource.Route {
 		Summary: "List the browsers of the session", Response: api.BrowserList{}, Errors: []int{404}, Do: x.list,
 	}, {
 		ID: "startBrowser", Method: http.MethodPost, Path: base, Tag: "browser", Role: token.Session,
-		Summary: "Bring the browser up", Doc: "It answers when the browser does. The addresses that are asked for are good for an hour, not longer than the token of who asks, at the machine of the server, and hold secrets.",
+		Summary: "Start the browser", Doc: "It answers when the browser does. The addresses that are asked for are good for an hour, not longer than the token of who asks, at the machine of the server, and hold secrets.",
 		Request: api.StartBrowser{}, Response: api.Browser{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.start,
 	}, {
 		ID: "stopBrowser", Method: http.MethodDelete, Path: base, Tag: "browser", Role: token.Session,
@@ -112,7 +112,7 @@ func (x *browsersResource) Routes() []resource.Route {
 		Errors: []int{404, 409}, Timeout: starting, Do: x.stop,
 	}, {
 		ID: "driveBrowser", Method: http.MethodPost, Path: base + "/{action}", Tag: "browser", Role: token.Session,
-		Summary: "Do something with the page of the session", Doc: "The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.",
+		Summary: "Act on the page of the session", Doc: "The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.",
 		Request: api.DriveBrowser{}, Response: api.BrowserAnswer{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.drive,
 	}}, x.ofSessions()...)
 }

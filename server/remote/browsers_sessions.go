@@ -19,7 +19,7 @@ func (x *browsersResource) ofSessions() []resource.Route {
 	some := []int{409, 429, 501}
 	return []resource.Route{{
 		ID: "startSessionBrowser", Method: http.MethodPost, Path: base + "start", Tag: tag, Role: token.Session,
-		Summary: "Bring the browser of the session up, as sandbox browser start does",
+		Summary: "Start the browser of the session, as sandbox browser start does",
 		Request: api.Browse{}, Response: api.BrowserStarted{}, Errors: some, Timeout: starting, Do: x.startOf,
 	}, {
 		ID: "stopSessionBrowser", Method: http.MethodPost, Path: base + "stop", Tag: tag, Role: token.Session,

@@ -66,7 +66,7 @@ func (s *Resource) Routes() []resource.Route {
 		},
 		{
 			ID: "lendFiles", Method: "GET", Path: "/v1/lend", Tag: tag, Role: token.Session, Socket: true, Timeout: resource.Endless,
-			Summary: "Lend the files of the session's sandbox for as long as the WebSocket is open", Errors: missing, Do: s.lend,
+			Summary: "Serve the files of the session's sandbox while the WebSocket is open", Errors: missing, Do: s.lend,
 		},
 		{
 			ID: "listing", Method: "GET", Path: "/v1/listing", Tag: tag, Role: token.Session, Summary: "List sandboxes and browsers as sandbox list does",
@@ -75,14 +75,14 @@ func (s *Resource) Routes() []resource.Route {
 				{Name: "foreign", Type: resource.Boolean, Doc: "Those of other instances; for admins"},
 			}, Response: api.Listing{}, Do: s.listing,
 		},
-		{ID: "selectSandboxes", Method: "POST", Path: "/v1/select", Tag: tag, Role: token.Session, Summary: "Tell which sandboxes a recreate would remove", Request: api.Selection{}, Response: api.Selected{}, Do: s.selected},
+		{ID: "selectSandboxes", Method: "POST", Path: "/v1/select", Tag: tag, Role: token.Session, Summary: "List the sandboxes that a recreate would remove", Request: api.Selection{}, Response: api.Selected{}, Do: s.selected},
 		{
 			ID: "recreateSandboxes", Method: "POST", Path: "/v1/recreate", Tag: tag, Role: token.Session, Summary: "Remove sandboxes, so that their next use makes them anew",
 			Request: api.RecreateForm{}, Response: api.ClearedForm{}, Timeout: longest, Do: s.recreate,
 		},
-		{ID: "prune", Method: "POST", Path: "/v1/prune", Tag: tag, Role: token.Admin, Summary: "Remove what nobody uses", Request: api.Prune{}, Response: api.ClearedForm{}, Timeout: longest, Do: s.prune},
-		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Say what a session gets and why", Request: api.Explain{}, Response: manager.Explanation{}, Body: maxFlags, Do: s.explain},
-		{ID: "pool", Method: "GET", Path: "/v1/pool", Tag: tag, Role: token.Admin, Summary: "Say which sandboxes are kept ready, and why others were made", Response: manager.PoolStatus{}, Do: s.pool},
+		{ID: "prune", Method: "POST", Path: "/v1/prune", Tag: tag, Role: token.Admin, Summary: "Remove unused sandboxes", Request: api.Prune{}, Response: api.ClearedForm{}, Timeout: longest, Do: s.prune},
+		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Explain what a session gets and why", Request: api.Explain{}, Response: manager.Explanation{}, Body: maxFlags, Do: s.explain},
+		{ID: "pool", Method: "GET", Path: "/v1/pool", Tag: tag, Role: token.Admin, Summary: "Report which sandboxes are kept ready, and why others were made", Response: manager.PoolStatus{}, Do: s.pool},
 	}
 }
 

@@ -58,7 +58,7 @@ func (x *filesResource) contents() []Route {
 	}, conditions...)
 	return []Route{{
 		ID: "readFile", Method: http.MethodGet, Path: filesBase + "/files/{path...}", Tag: "files", Role: token.Session,
-		Summary: "Read a file, or tell what is in a folder",
+		Summary: "Read a file, or list a folder",
 		Doc: pathDoc + "Without list and stat the answer is the content. With list it is a page of the folder in order of names; with stat the one entry, " +
 			"a link not followed unless follow is given. The ETag of a content up to 1 MiB is its SHA-256; that of a larger one is weak.",
 		Query: []Param{
@@ -82,13 +82,13 @@ func (x *filesResource) contents() []Route {
 		Body:   x.server.limits.File, Timeout: transferTime, Do: x.put,
 	}, {
 		ID: "packArchive", Method: http.MethodGet, Path: filesBase + "/archive", Tag: "files", Role: token.Session,
-		Summary: "Take a folder or file out as a tar archive",
+		Summary: "Read a folder or file as a tar archive",
 		Doc:     "Of a folder the names are those that are in it. Links are kept as links when they stay in the tree; pipes, sockets and devices are left out, and so is what is removed meanwhile.",
 		Query:   []Param{pathParam}, ResponseContent: []string{ContentTar},
 		Errors: []int{403, 404, 409, 429, 503, 504}, Timeout: transferTime, Do: x.pack,
 	}, {
 		ID: "unpackArchive", Method: http.MethodPut, Path: filesBase + "/archive", Tag: "files", Role: token.Session,
-		Summary: "Put what a tar archive holds into a folder",
+		Summary: "Extract a tar archive into a folder",
 		Doc:     "The folder is made when it is missing. Links that lead out, pipes, sockets and devices are left out and told; a name that leads out ends it, and what came before is there then.",
 		Query:   []Param{pathParam}, RequestContent: ContentTar, Response: api.UnpackedArchive{},
 		Errors: []int{403, 404, 409, 413, 429, 503, 504},

@@ -69,7 +69,7 @@ const (
 func (x *grantsResource) Routes() []Route {
 	return []Route{{
 		ID: "checkGrant", Method: http.MethodPost, Path: api.Prefix + "/grants/check", Tag: "grants", Role: token.Tenant,
-		Summary: "Tell what a call under a grant may do", Doc: "What grant, manifest and settings come to now. Nothing is begun and nothing used up.",
+		Summary: "Explain what a call under a grant may do", Doc: "What grant, manifest and settings come to now. Nothing is begun and nothing used up.",
 		Request: api.CheckGrant{}, Response: api.CheckedGrant{}, Errors: []int{501, 503}, Do: x.check,
 	}, {
 		ID: "deriveGrant", Method: http.MethodPost, Path: api.Prefix + "/grants/derive", Tag: "grants", Role: token.Tenant,
@@ -77,7 +77,7 @@ func (x *grantsResource) Routes() []Route {
 		Request: api.DeriveGrant{}, Response: api.DerivedGrant{}, Status: http.StatusCreated, Errors: []int{501, 503}, Do: x.derive,
 	}, {
 		ID: "revokeGrant", Method: http.MethodDelete, Path: api.Prefix + "/grants/{id}", Tag: "grants", Role: token.Tenant,
-		Summary: "Take a grant back", Doc: "And with it all that were or will be derived from it. What runs under them ends. It is done when the answer comes.",
+		Summary: "Revoke a grant", Doc: "And with it all that were or will be derived from it. What runs under them ends. It is done when the answer comes.",
 		Query:  []Param{{Name: "expires", Length: 64, Doc: "When the grant ends by itself, as 2026-11-21T06:12:15Z; until then this is remembered. Without it this is remembered for 366 days"}},
 		Errors: []int{501, 503}, Do: x.revoke,
 	}, {

@@ -43,7 +43,7 @@ func (e *recordsEvidence) Routes() []Route {
 	}
 	return []Route{{
 		ID: "listEvidence", Method: http.MethodGet, Path: api.Prefix + "/evidence", Tag: "records", Role: token.Session,
-		Summary: "List what was done", Doc: "The newest first. Texts come from inside of sandboxes and may hold anything. " + streamDoc,
+		Summary: "List records of evidence", Doc: "The newest first. Texts come from inside of sandboxes and may hold anything. " + streamDoc,
 		Query: append([]Param{limitParam(), {Name: "type", Enum: types, Doc: "Only of this type; all but checkpoints without"},
 			{Name: "command", Length: 128, Doc: "Only of the run or operation with this id"}}, scopeParams()...),
 		Response: api.EvidenceList{}, Errors: []int{503, 504}, Timeout: reading, Stream: true, Events: recordEvents(api.EvidenceRecord{}), Do: e.list,
@@ -58,7 +58,7 @@ func (e *recordsEvidence) Routes() []Route {
 		Response: api.OperationList{}, Errors: []int{503, 504}, Timeout: reading, Do: e.operations,
 	}, {
 		ID: "verifyEvidence", Method: http.MethodGet, Path: api.Prefix + "/evidence/verify", Tag: "records", Role: token.Tenant,
-		Summary: "Check that nothing on record is missing or changed", Doc: "The tenant's own records. A report that something is not as it was written is an answer, not a problem.",
+		Summary: "Verify the chains of evidence", Doc: "The tenant's own records. A report that something is not as it was written is an answer, not a problem.",
 		Query: []Param{
 			{Name: "all", Type: Boolean, Doc: "Every tenant's; for admins"},
 			{Name: "key", Length: 128, Repeat: true, Doc: "Only signatures of this public key in base64 count, or of another one that is given"},

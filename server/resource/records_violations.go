@@ -33,12 +33,12 @@ func (v *recordsViolations) Routes() []Route {
 	)
 	return []Route{{
 		ID: "listViolations", Method: http.MethodGet, Path: api.Prefix + "/violations", Tag: "records", Role: token.Session,
-		Summary: "List what was tried and stopped", Doc: "The newest first. Texts come from inside of sandboxes and may hold anything. " + streamDoc,
+		Summary: "List violations", Doc: "The newest first. Texts come from inside of sandboxes and may hold anything. " + streamDoc,
 		Query: append([]Param{limitParam()}, filter...), Response: api.ViolationList{}, Errors: []int{503, 504},
 		Stream: true, Events: recordEvents(api.ViolationRecord{}), Timeout: reading, Do: v.list,
 	}, {
 		ID: "clearViolations", Method: http.MethodDelete, Path: api.Prefix + "/violations", Tag: "records", Role: token.Tenant,
-		Summary: "Forget what was tried and stopped", Doc: "Of the tenant, as far as the filters select. How many, when and by whom stays on record.",
+		Summary: "Remove violations", Doc: "Of the tenant, as far as the filters select. How many, when and by whom stays on record.",
 		Query: filter, Response: api.Cleared{}, Errors: []int{503, 504}, Do: v.clear,
 	}}
 }

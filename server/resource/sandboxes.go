@@ -84,7 +84,7 @@ func (s *sandboxesResource) Routes() []Route {
 	return []Route{
 		{
 			ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Tag: tag, Role: token.Session, Timeout: startWithin,
-			Summary: "Bring the sandbox of a session up", Request: api.CreateSandbox{}, Response: api.Sandbox{},
+			Summary: "Make or start the sandbox of a session", Request: api.CreateSandbox{}, Response: api.Sandbox{},
 			Doc:    "Answers 201 where it was made for this request, 200 where it was there, and 202 where nobody waits for it.",
 			Status: http.StatusCreated, Also: []int{http.StatusOK, http.StatusAccepted}, Errors: []int{http.StatusConflict, http.StatusNotImplemented, http.StatusGatewayTimeout},
 			Header: []Param{{Name: api.HeaderIdempotency, Doc: "The same key with the same request has the same answer for 24 hours", Length: 128}},
@@ -94,7 +94,7 @@ func (s *sandboxesResource) Routes() []Route {
 			ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Tag: tag, Role: token.Session,
 			Summary: "List sandboxes, in order of their names", Response: api.SandboxPage{}, Query: listParams(), Do: s.list,
 		},
-		{ID: "getSandbox", Settings: true, Method: "GET", Path: one, Tag: tag, Role: token.Session, Summary: "Tell of one sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: missing, Do: s.get},
+		{ID: "getSandbox", Settings: true, Method: "GET", Path: one, Tag: tag, Role: token.Session, Summary: "Get a sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: missing, Do: s.get},
 		{
 			ID: "deleteSandbox", Settings: true, Method: "DELETE", Path: one, Tag: tag, Role: token.Session, Summary: "Remove a sandbox",
 			Query: []Param{
@@ -110,9 +110,9 @@ func (s *sandboxesResource) Routes() []Route {
 		},
 		{ID: "pauseSandbox", Settings: true, Method: "POST", Path: one + "/pause", Tag: tag, Role: token.Session, Summary: "Freeze a sandbox until its next use", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.pause},
 		{ID: "resumeSandbox", Settings: true, Method: "POST", Path: one + "/resume", Tag: tag, Role: token.Session, Summary: "Thaw a sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.resume},
-		{ID: "extendSandbox", Settings: true, Method: "POST", Path: one + "/extend", Tag: tag, Role: token.Session, Summary: "Say how long a sandbox is kept from now on", Query: []Param{whichProvider}, Request: api.Extend{}, Response: api.Sandbox{}, Errors: missing, Do: s.extend},
-		{ID: "sandboxUsage", Settings: true, Method: "GET", Path: one + "/usage", Tag: tag, Role: token.Session, Summary: "Tell what a sandbox costs", Query: []Param{whichProvider}, Response: api.Usage{}, Errors: missing, Do: s.usage},
-		{ID: "listUsage", Method: "GET", Path: "/v1/usage", Tag: tag, Role: token.Session, Summary: "Tell what the caller's sandboxes cost", Response: api.UsageList{}, Do: s.usages},
+		{ID: "extendSandbox", Settings: true, Method: "POST", Path: one + "/extend", Tag: tag, Role: token.Session, Summary: "Set how long a sandbox is kept from now on", Query: []Param{whichProvider}, Request: api.Extend{}, Response: api.Sandbox{}, Errors: missing, Do: s.extend},
+		{ID: "sandboxUsage", Settings: true, Method: "GET", Path: one + "/usage", Tag: tag, Role: token.Session, Summary: "Report what a sandbox uses", Query: []Param{whichProvider}, Response: api.Usage{}, Errors: missing, Do: s.usage},
+		{ID: "listUsage", Method: "GET", Path: "/v1/usage", Tag: tag, Role: token.Session, Summary: "Report what the caller's sandboxes use", Response: api.UsageList{}, Do: s.usages},
 	}
 }
 

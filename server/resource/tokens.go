@@ -49,11 +49,11 @@ func (x *tokensResource) Routes() []Route {
 		Request: api.CreateToken{}, Response: api.NewToken{}, Status: http.StatusCreated, Errors: []int{404, 503}, Do: x.create,
 	}, {
 		ID: "getToken", Method: http.MethodGet, Path: api.Prefix + "/tokens/{id}", Tag: "tokens", Role: token.Session,
-		Summary: "Tell of a token", Doc: "Without its secret. It is the caller's own, or was made from that; admins are told of any.",
+		Summary: "Get a token", Doc: "Without its secret. It is the caller's own, or was made from that; admins are told of any.",
 		Response: api.Token{}, Errors: []int{404, 503}, Do: x.get,
 	}, {
 		ID: "revokeToken", Method: http.MethodDelete, Path: api.Prefix + "/tokens/{id}", Tag: "tokens", Role: token.Session,
-		Summary: "Take a token back", Doc: "And with it all that were made from it. It is the caller's own, or was made from that.",
+		Summary: "Revoke a token", Doc: "And with it all that were made from it. It is the caller's own, or was made from that.",
 		Response: api.Revoked{}, Errors: []int{404, 503}, Do: x.revoke,
 	}}
 }

@@ -30,7 +30,7 @@ func NewWatchResource(l filesLender, o WatchOptions) *WatchResource {
 func (x *WatchResource) Routes() []Route {
 	return takingSettings([]Route{{
 		ID: "watchFiles", Method: http.MethodGet, Path: api.Prefix + "/sandboxes/{name}/watch", Tag: "files", Role: token.Session,
-		Summary: "Hear what changes below a path",
+		Summary: "Watch what changes below a path",
 		Doc: "It is looked for changes about once a second, so what comes and goes in between is not told, and a file is modified when its size or time has changed. " +
 			"The sandbox is in use while it is watched. Links are not followed.",
 		Query:  []Param{{Name: "path", Length: 4095, Doc: "Inside; relative ones are in the workspace, which it is without"}},
