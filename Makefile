@@ -83,8 +83,8 @@ schemas: ## write docs/schemas anew from the types
 settings-docs: ## write the tables of docs/settings*.md anew from the schema
 	$(GO) test ./config -run TestSettingsPages -update
 
-openapi: ## write docs/openapi.json anew from the routes
-	$(GO) test ./cmd/sandbox -run TestOpenAPIIsFresh -update
+openapi: ## write docs/openapi.json and docs/routes.md anew from the routes
+	$(GO) test ./cmd/sandbox -run "TestOpenAPIIsFresh|TestRoutesPageIsFresh" -update
 
 lint: ## gofmt, vet and staticcheck, and build and vet for macOS
 	@unformatted="$$(gofmt -l .)" || exit 1; \
