@@ -4,7 +4,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"time"
@@ -198,10 +197,6 @@ type Explain struct {
 // ReadExplain parses the body of the request.
 func ReadExplain(b []byte) (Explain, error) {
 	var q Explain
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&q); err != nil || jsonschema.HasHalf(b) {
-		return q, &sandbox.Error{Code: sandbox.CodeValidation, Op: "explain", Message: "the request is no JSON that is understood here"}
-	}
-	return q, nil
+	err := jsonschema.Decode(b, &q)
+	return q, err
 }

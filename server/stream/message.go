@@ -1,11 +1,8 @@
 package stream
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -199,18 +196,11 @@ func (r Request) check() error {
 
 // decode reads exactly one JSON value, without members that v does not have.
 func decode(b []byte, v any) error {
-	if jsonschema.HasHalf(b) {
-		return invalid("", "a frame has an escape that is half a character")
+	err := jsonschema.Decode(b, v)
+	if e, ok := errors.AsType[*sandbox.Error](err); ok {
+		return invalid(e.Field, "a frame is not understood: "+e.Message)
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return invalid("", "a frame is no JSON that is understood here: "+strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return invalid("", "a frame has something after its JSON")
-	}
-	return nil
+	return err
 }
 
 func invalid(field, message string) error {
