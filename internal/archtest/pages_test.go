@@ -1,4 +1,4 @@
-package main
+package archtest
 
 import (
 	"os"
@@ -10,9 +10,6 @@ import (
 
 // maxPage is how long a page of docs may be, in bytes.
 const maxPage = 12 << 10
-
-// unwritten are pages that are older than the bounds of TestPages.
-var unwritten = map[string]bool{"architecture.md": true, "performance.md": true}
 
 // TestPages checks that every page in docs says first what its reader can do
 // after reading it, is no longer than maxPage, and that each relative link of
@@ -30,9 +27,6 @@ func TestPages(t *testing.T) {
 	}
 	for _, path := range pages {
 		text := readText(t, path)
-		if unwritten[filepath.Base(path)] {
-			continue
-		}
 		if len(text) > maxPage {
 			t.Errorf("%s has %d bytes, want %d at most", path, len(text), maxPage)
 		}
@@ -51,6 +45,35 @@ func TestPages(t *testing.T) {
 	}
 	if links < 50 {
 		t.Errorf("only %d links were found", links)
+	}
+}
+
+// TestNamedPages checks that each page of docs that a program, a script or the
+// Makefile names is there. The sources of file tests name pages of their own.
+func TestNamedPages(t *testing.T) {
+	t.Parallel()
+	names := 0
+	err := filepath.WalkDir("../..", func(path string, e os.DirEntry, err error) error {
+		switch name := e.Name(); {
+		case err != nil:
+			return err
+		case e.IsDir() && (name == ".git" || name == "bin" || name == "node_modules" || name == "testdata" || name == "fstests"):
+			return filepath.SkipDir
+		case e.IsDir() || strings.HasSuffix(name, "_test.go"):
+			return nil
+		case filepath.Ext(name) != ".go" && filepath.Ext(name) != ".sh" && name != "Makefile":
+			return nil
+		}
+		for _, page := range named.FindAllString(readText(t, path), -1) {
+			names++
+			if _, err := os.Stat("../../" + page); err != nil {
+				t.Errorf("%s names %s, which is not there", path, page)
+			}
+		}
+		return nil
+	})
+	if err != nil || names < 5 {
+		t.Errorf("%d names of pages were found, %v", names, err)
 	}
 }
 
@@ -74,6 +97,7 @@ func TestLinks(t *testing.T) {
 
 var (
 	opens   = regexp.MustCompile(`^# [^\n]+\n\nAfter (reading )?this page,? you`)
+	named   = regexp.MustCompile(`\bdocs/[A-Za-z-]+\.md`)
 	linked  = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
