@@ -17,7 +17,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/sdk"
 	"github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/remote"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
@@ -51,12 +50,12 @@ func newAsked(t *testing.T) *managerRig {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*managerPatience)
 	t.Cleanup(cancel)
 	desk := manager.NewApprovalQueue(manager.ApprovalQueueOptions{})
-	var c *remote.Resource
+	var c *resource.Sessions
 	return &managerRig{T: t, ctx: ctx, Rig: served.New(t, served.Options{
 		Settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}}}}}`,
 		Change:   func(o *manager.Options) { o.Approver = desk },
 		Resources: func(r *served.Rig) []resource.Resource {
-			c = remote.New(r.Manager, stream.Options{})
+			c = resource.NewSessions(r.Manager, stream.Options{})
 			return []resource.Resource{c, resource.NewApprovals(desk)}
 		},
 		Daemon: func(o *server.Options) {

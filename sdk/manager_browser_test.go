@@ -10,17 +10,16 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
-	"github.com/bulkhead-dev/sandbox/server/remote"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
 // A desk has a browser in memory and notes the last request.
 type managerDesk struct {
-	remote.Desk // what nobody asks for here
-	asked       display.Request
-	force       bool
-	target      string
-	shot        browser.Shot
+	resource.Desk // what nobody asks for here
+	asked         display.Request
+	force         bool
+	target        string
+	shot          browser.Shot
 }
 
 func (d *managerDesk) Start(_ context.Context, r display.Request) (display.Started, error) {
@@ -63,7 +62,7 @@ func (openPage) Close() error { return nil }
 func TestBrowsers(t *testing.T) {
 	x := &managerDesk{}
 	r := &managerRig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
-		b := remote.NewBrowsers(x, r.Manager, r.Log)
+		b := resource.NewBrowsers(x, r.Manager, r.Log)
 		t.Cleanup(func() {
 			if err := b.Close(context.Background()); err != nil {
 				t.Error(err)

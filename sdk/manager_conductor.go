@@ -1,6 +1,6 @@
 // Manager: this part of the package carries out what the command line wants through a daemon:
 // it has the methods of *manager.Manager that the command line uses, with the
-// sandboxes on the daemon's machine. Package daemon/conduct is the other side.
+// sandboxes on the daemon's machine.
 //
 // Who asks is the client's; on whose behalf, each request says. What is
 // settled on the daemon's machine alone is refused with CodeUnsupported and a

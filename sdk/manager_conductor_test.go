@@ -21,7 +21,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/sdk"
 	"github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/remote"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
@@ -42,7 +41,7 @@ func managerNewRig(t *testing.T, wall string) *managerRig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*managerPatience)
 	t.Cleanup(cancel)
-	var c *remote.Resource
+	var c *resource.Sessions
 	return &managerRig{T: t, ctx: ctx, Rig: served.New(t, served.Options{
 		Wall: wall,
 		Resources: func(r *served.Rig) []resource.Resource {
@@ -52,7 +51,7 @@ func managerNewRig(t *testing.T, wall string) *managerRig {
 			}
 			boxes := resource.NewSandboxes(resource.Options{Manager: r.Manager, Answers: answers, Log: r.Log})
 			t.Cleanup(boxes.Close)
-			c = remote.New(r.Manager, stream.Options{})
+			c = resource.NewSessions(r.Manager, stream.Options{})
 			return []resource.Resource{boxes, resource.NewCommands(r.Manager), c}
 		},
 		Daemon: func(o *server.Options) {

@@ -17,7 +17,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/sdk"
-	"github.com/bulkhead-dev/sandbox/server/remote"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 	"github.com/bulkhead-dev/sandbox/tools"
@@ -80,7 +79,7 @@ func (r *rig) resources(s *served.Rig, c *orchestrator.Control) []resource.Resou
 	boxes := resource.NewSandboxes(resource.Options{Manager: m, Answers: answers, Log: s.Log})
 	house := running.New(running.Options{Manager: running.Managed(m), Log: s.Log})
 	kits := tools.New(tools.Options{Manager: m, Running: house, Log: s.Log})
-	pages := remote.NewBrowsers(r.desk, m, s.Log)
+	pages := resource.NewBrowsers(r.desk, m, s.Log)
 	r.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), patience)
 		defer done()

@@ -38,18 +38,13 @@ func (s *Server) hosts() []string {
 	return s.o.Hosts()
 }
 
-type ticketKey struct{}
-
 // A Ticket is what a [Mount] has to know of a request: the caller, the names on
 // whose behalf it calls, and the id of the request. It is a [resource.Call]
 // without a route.
 type Ticket = resource.Call
 
 // TicketOf returns the ticket of a request that arrived at a [Mount], or nil.
-func TicketOf(ctx context.Context) *Ticket {
-	t, _ := ctx.Value(ticketKey{}).(*Ticket)
-	return t
-}
+func TicketOf(ctx context.Context) *Ticket { return resource.CallOf(ctx) }
 
 // handOn passes the request to the handler of a mount.
 func (q *request) handOn(c *resource.Call, who *auth.Caller) error {
@@ -69,7 +64,7 @@ func (q *request) handOn(c *resource.Call, who *auth.Caller) error {
 	defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
 	ctx, done := who.Watch(ctx)
 	defer done()
-	r := q.r.WithContext(context.WithValue(ctx, ticketKey{}, c))
+	r := q.r.WithContext(resource.WithCall(ctx, c))
 	r.Body = q.patient(c, r.Body, q.m.mount.Whole)
 	if p, ok := r.Body.(*patient); ok && q.m.mount.Whole {
 		p.refuse = q.w.fail // its handler would call everything a bad request

@@ -22,7 +22,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/auth"
 	"github.com/bulkhead-dev/sandbox/server/mcp"
-	serverremote "github.com/bulkhead-dev/sandbox/server/remote"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 	"github.com/bulkhead-dev/sandbox/tenant"
@@ -39,7 +38,7 @@ type daemonParts struct {
 	answers    *resource.Answers
 	server     *servers.Server
 	figures    *prometheus.Registry
-	useManager *serverremote.Resource
+	useManager *resource.Sessions
 	asker      *mcp.Asker
 	ends       []func() // of what was made, in that order
 }
@@ -127,8 +126,8 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resourc
 	if err != nil {
 		return nil, err
 	}
-	pages := serverremote.NewBrowsers(keeper, m, o.Log)
-	d.useManager = serverremote.New(m, stream.Options{})
+	pages := resource.NewBrowsers(keeper, m, o.Log)
+	d.useManager = resource.NewSessions(m, stream.Options{})
 	d.ends = append(d.ends, boxes.Close, func() {
 		ctx, done := context.WithTimeout(context.Background(), mcpDrain)
 		defer done()

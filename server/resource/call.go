@@ -42,6 +42,19 @@ type Call struct {
 	ends  []func() // see Until
 }
 
+type callKey struct{}
+
+// WithCall returns a context with the call, for a handler that is no route.
+func WithCall(ctx context.Context, c *Call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// CallOf returns the call of a context that [WithCall] has returned, or nil.
+func CallOf(ctx context.Context) *Call {
+	c, _ := ctx.Value(callKey{}).(*Call)
+	return c
+}
+
 // Admin reports whether the caller may name every tenant.
 func (c *Call) Admin() bool { return c.Caller.Role == token.Admin }
 

@@ -1,4 +1,4 @@
-package remote
+package resource_test
 
 import (
 	"bytes"
@@ -22,8 +22,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
-
-func TestMain(m *testing.M) { testenv.Main(m) }
 
 // A desk is an in-memory [Desk] that records its calls and their sessions.
 type desk struct {
@@ -146,7 +144,7 @@ func newRig(t *testing.T) (*served.Rig, *desk, string) { return newRigWith(t, ""
 func newRigWith(t *testing.T, settings string) (*served.Rig, *desk, string) {
 	d := &desk{}
 	r := served.New(t, served.Options{Settings: settings, Resources: func(r *served.Rig) []resource.Resource {
-		x := NewBrowsers(d, r.Manager, r.Log)
+		x := resource.NewBrowsers(d, r.Manager, r.Log)
 		t.Cleanup(func() {
 			if err := x.Close(context.Background()); err != nil {
 				t.Error(err)
@@ -329,7 +327,7 @@ func TestSharedBrowser(t *testing.T) {
 }
 
 // A poor keeper has no payer to charge.
-type poor struct{ browsersKeeper }
+type poor struct{ resource.BrowsersKeeper }
 
 func (poor) Spend(context.Context, func(context.Context) error, ...budget.Kind) error {
 	return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "spend", Message: "the budget is used up"}
@@ -340,7 +338,7 @@ func (poor) Spend(context.Context, func(context.Context) error, ...budget.Kind) 
 func TestWhatIsDoneIsPaidFor(t *testing.T) {
 	d := &desk{}
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
-		x := NewBrowsers(d, poor{r.Manager}, r.Log)
+		x := resource.NewBrowsers(d, poor{BrowsersKeeper: r.Manager}, r.Log)
 		t.Cleanup(func() {
 			if err := x.Close(context.Background()); err != nil {
 				t.Error(err)

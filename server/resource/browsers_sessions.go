@@ -1,4 +1,4 @@
-package remote
+package resource
 
 import (
 	"context"
@@ -8,16 +8,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
 // ofSessions returns the routes for the command line: they name the session
 // instead of its sandbox, which need not exist, and take flags.
-func (x *browsersResource) ofSessions() []resource.Route {
-	const base, tag = api.Prefix + "/browser/", "conduct"
+func (x *browsersResource) ofSessions() []Route {
+	const base, tag = api.Prefix + "/browser/", "sessions"
 	some := []int{409, 429, 501}
-	return []resource.Route{{
+	return []Route{{
 		ID: "startSessionBrowser", Method: http.MethodPost, Path: base + "start", Tag: tag, Role: token.Session,
 		Summary: "Start the browser of the session, as sandbox browser start does",
 		Request: api.Browse{}, Response: api.BrowserStarted{}, Errors: some, Timeout: starting, Do: x.startOf,
@@ -35,15 +34,15 @@ func (x *browsersResource) ofSessions() []resource.Route {
 
 // asked reads which browser is meant. It refuses sessions without a sandbox, and
 // agents whose tools include no browser.
-func (x *browsersResource) asked(c *resource.Call) (in api.Browse, req display.Request, scope sandbox.Scope, err error) {
-	if in, err = resource.Body[api.Browse](c); err != nil {
+func (x *browsersResource) asked(c *Call) (in api.Browse, req display.Request, scope sandbox.Scope, err error) {
+	if in, err = Body[api.Browse](c); err != nil {
 		return in, req, "", err
 	}
 	req.Who = c.Who
 	if req.Flags, err = Layer(c, in.Flags); err != nil {
 		return in, req, "", err
 	}
-	u, err := resource.InsideWith(x.keeper, c.Who, req.Flags)
+	u, err := InsideWith(x.keeper, c.Who, req.Flags)
 	if err != nil {
 		return in, req, "", err
 	}
@@ -53,7 +52,7 @@ func (x *browsersResource) asked(c *resource.Call) (in api.Browse, req display.R
 	return in, req, u.Scope, err
 }
 
-func (x *browsersResource) startOf(c *resource.Call) (any, error) {
+func (x *browsersResource) startOf(c *Call) (any, error) {
 	_, req, _, err := x.asked(c)
 	if err != nil {
 		return nil, err
@@ -69,10 +68,10 @@ func (x *browsersResource) startOf(c *resource.Call) (any, error) {
 	return api.BrowserStarted(s), nil
 }
 
-func (x *browsersResource) stopOf(c *resource.Call) (any, error) {
+func (x *browsersResource) stopOf(c *Call) (any, error) {
 	in, req, scope, err := x.asked(c)
 	if err == nil {
-		err = resource.Unshared(c, req.Who, scope, "")
+		err = Unshared(c, req.Who, scope, "")
 	}
 	if err != nil {
 		return nil, err
@@ -84,13 +83,13 @@ func (x *browsersResource) stopOf(c *resource.Call) (any, error) {
 	return api.BrowserStopped{Removed: removed, Name: name}, nil
 }
 
-func (x *browsersResource) pictureOf(c *resource.Call) (any, error) {
+func (x *browsersResource) pictureOf(c *Call) (any, error) {
 	in, req, _, err := x.asked(c)
 	if err != nil {
 		return nil, err
 	}
 	if in.Target == "" {
-		return nil, resource.Invalid("target", "is missing")
+		return nil, Invalid("target", "is missing")
 	}
 	release, err := c.Admitted(c.Context())
 	if err != nil {

@@ -1,4 +1,4 @@
-package remote
+package resource
 
 import (
 	"encoding/json"
@@ -13,7 +13,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/auth"
-	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
@@ -33,30 +32,30 @@ func TestCausesAreForAdmins(t *testing.T) {
 		role  token.Role
 		tells bool
 	}{{token.Session, false}, {token.Tenant, false}, {token.Admin, true}} {
-		c := &resource.Call{Caller: auth.Caller{Role: tt.role}, Problem: problem}
+		c := &Call{Caller: auth.Caller{Role: tt.role}, Problem: problem}
 		for _, err := range []error{failed, missing} {
-			text, _ := json.Marshal(api.Of(reported(c, err)))
+			text, _ := json.Marshal(api.Of(reportedTo(c, err)))
 			if strings.Contains(string(text), private) != tt.tells {
 				t.Errorf("%s is told %s", tt.role, text)
 			}
 		}
 		var d api.Document
-		text, _ := json.Marshal(api.Of(reported(c, missing)))
+		text, _ := json.Marshal(api.Of(reportedTo(c, missing)))
 		if err := json.Unmarshal(text, &d); err != nil || !errors.Is(d.Err(), fs.ErrNotExist) || d.Code != sandbox.CodeNotFound {
 			t.Errorf("a file that is not there is %s for %s", text, tt.role)
 		}
 	}
-	if text, _ := json.Marshal(api.Of(reported(nil, failed))); strings.Contains(string(text), private) {
+	if text, _ := json.Marshal(api.Of(reportedTo(nil, failed))); strings.Contains(string(text), private) {
 		t.Errorf("nobody is told %s", text)
 	}
-	if reported(nil, nil) != nil {
+	if reportedTo(nil, nil) != nil {
 		t.Error("nothing that went wrong is an error")
 	}
 }
 
 // One tenant cannot take all the leases on files from others.
 func TestLentToOneTenant(t *testing.T) {
-	s := New(nil, stream.Options{})
+	s := NewSessions(nil, stream.Options{})
 	for range maxLentTo {
 		if _, err := s.register(&lent{owner: owner{who: config.Who{Tenant: "greedy"}}}); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package remote_test
+package resource_test
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/remote"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
@@ -26,7 +25,7 @@ import (
 func serve(t *testing.T, wall, settings string) *served.Rig {
 	t.Helper()
 	return served.New(t, served.Options{Wall: wall, Settings: `{"agents": {"defaults": {"sandbox": {` + settings + `}}}}`, Resources: func(r *served.Rig) []resource.Resource {
-		return []resource.Resource{remote.New(r.Manager, stream.Options{})}
+		return []resource.Resource{resource.NewSessions(r.Manager, stream.Options{})}
 	}})
 }
 
@@ -144,9 +143,9 @@ func lend(t *testing.T, r *served.Rig, as, session string) string {
 // does not read the answer is held in memory twice at most, and that other
 // requests proceed.
 func TestListingsTakeTurns(t *testing.T) {
-	var c *remote.Resource
+	var c *resource.Sessions
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
-		c = remote.New(r.Manager, stream.Options{})
+		c = resource.NewSessions(r.Manager, stream.Options{})
 		return []resource.Resource{c}
 	}, Daemon: func(o *server.Options) {
 		o.Mounts = append(o.Mounts, server.Mount{Pattern: api.LentPath + "/", Handler: c.Lent()})

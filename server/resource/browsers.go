@@ -2,7 +2,7 @@
 // and stops the browser, drives one page that stays open from call to call, and
 // lets a person or a program connect where the settings allow that.
 
-package remote
+package resource
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -33,9 +32,9 @@ type Desk interface {
 	Stop(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error)
 }
 
-// A browsersKeeper reports on browsers; *manager.Manager is one.
-type browsersKeeper interface {
-	resource.Finder
+// A BrowsersKeeper reports on browsers; *manager.Manager is one.
+type BrowsersKeeper interface {
+	Finder
 	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
 	BrowserName(who config.Who, flags *config.SandboxSettings) (name string, p sandbox.Provider, err error)
 	Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error
@@ -46,7 +45,7 @@ type browsersKeeper interface {
 // to be closed.
 type browsersResource struct {
 	desk   Desk
-	keeper browsersKeeper
+	keeper BrowsersKeeper
 	log    logrus.FieldLogger
 	pages  *display.Tabs
 
@@ -56,7 +55,7 @@ type browsersResource struct {
 }
 
 // NewBrowsers returns the resource.
-func NewBrowsers(d Desk, k browsersKeeper, log logrus.FieldLogger) *browsersResource {
+func NewBrowsers(d Desk, k BrowsersKeeper, log logrus.FieldLogger) *browsersResource {
 	x := &browsersResource{desk: d, keeper: k, log: log, lives: map[config.Who][]display.Life{}}
 	x.pages = display.NewTabs(func(ctx context.Context, who config.Who) (browser.Session, error) {
 		return d.Session(ctx, display.Request{Who: who}, browser.Rights{Write: true})
@@ -96,9 +95,9 @@ const (
 	maxLives = 4
 )
 
-// Routes implements [resource.Resource].
-func (x *browsersResource) Routes() []resource.Route {
-	return append([]resource.Route{{
+// Routes implements [Resource].
+func (x *browsersResource) Routes() []Route {
+	return append([]Route{{
 		ID: "listBrowsers", Method: http.MethodGet, Path: base, Tag: "browser", Role: token.Session,
 		Summary: "List the browsers of the session", Response: api.BrowserList{}, Errors: []int{404}, Do: x.list,
 	}, {
@@ -108,7 +107,7 @@ func (x *browsersResource) Routes() []resource.Route {
 	}, {
 		ID: "stopBrowser", Method: http.MethodDelete, Path: base, Tag: "browser", Role: token.Session,
 		Summary: "Remove the browser with all profiles in it", Doc: "The workspace stays. That there is none is no failure. One that other sessions share takes a token for all of them.",
-		Query:  []resource.Param{{Name: "force", Type: resource.Boolean, Doc: "Also when it is in use"}},
+		Query:  []Param{{Name: "force", Type: Boolean, Doc: "Also when it is in use"}},
 		Errors: []int{404, 409}, Timeout: starting, Do: x.stop,
 	}, {
 		ID: "driveBrowser", Method: http.MethodPost, Path: base + "/{action}", Tag: "browser", Role: token.Session,
@@ -117,13 +116,13 @@ func (x *browsersResource) Routes() []resource.Route {
 	}}, x.ofSessions()...)
 }
 
-func (x *browsersResource) list(c *resource.Call) (any, error) {
-	at, err := resource.Find(c, x.keeper)
+func (x *browsersResource) list(c *Call) (any, error) {
+	at, err := Find(c, x.keeper)
 	if err != nil {
 		return nil, err
 	}
 	out := api.BrowserList{Items: []api.Browser{}}
-	b, err := x.reported(c.Context(), at.Who)
+	b, err := x.described(c.Context(), at.Who)
 	switch {
 	case sandbox.IsNotFound(err), sandbox.CodeOf(err) == sandbox.CodeUnsupported:
 	case err != nil:
@@ -134,8 +133,8 @@ func (x *browsersResource) list(c *resource.Call) (any, error) {
 	return out, nil
 }
 
-// reported returns the state of the browser of a session's scope.
-func (x *browsersResource) reported(ctx context.Context, who config.Who) (api.Browser, error) {
+// described returns the state of the browser of a session's scope.
+func (x *browsersResource) described(ctx context.Context, who config.Who) (api.Browser, error) {
 	name, _, err := x.keeper.BrowserName(who, nil)
 	if err != nil {
 		return api.Browser{}, err
@@ -147,12 +146,12 @@ func (x *browsersResource) reported(ctx context.Context, who config.Who) (api.Br
 	return api.Browser{Name: row.Name, Status: string(row.Status), CreatedAt: row.CreatedAt.UTC()}, nil
 }
 
-func (x *browsersResource) start(c *resource.Call) (any, error) {
-	in, err := resource.Body[api.StartBrowser](c)
+func (x *browsersResource) start(c *Call) (any, error) {
+	in, err := Body[api.StartBrowser](c)
 	if err != nil {
 		return nil, err
 	}
-	at, err := resource.InWall(c, x.keeper)
+	at, err := InWall(c, x.keeper)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +175,7 @@ func (x *browsersResource) start(c *resource.Call) (any, error) {
 		return nil, err
 	}
 	out := api.Browser{Name: s.Name, Status: string(sandbox.StatusRunning)}
-	if b, err := x.reported(c.Context(), at.Who); err == nil {
+	if b, err := x.described(c.Context(), at.Who); err == nil {
 		out = b
 	}
 	if err := x.letIn(c, req, in, &out); err != nil {
@@ -186,7 +185,7 @@ func (x *browsersResource) start(c *resource.Call) (any, error) {
 }
 
 // letIn opens the requested connections, all or none.
-func (x *browsersResource) letIn(c *resource.Call, req display.Request, in api.StartBrowser, out *api.Browser) (err error) {
+func (x *browsersResource) letIn(c *Call, req display.Request, in api.StartBrowser, out *api.Browser) (err error) {
 	var opened []display.Life
 	defer func() {
 		if err != nil {
@@ -224,7 +223,7 @@ func (x *browsersResource) letIn(c *resource.Call, req display.Request, in api.S
 // it is closed, or the token that asked for it is no longer valid: the
 // connection needs no secret other than its own. Where the session has too many
 // it returns an error, and the caller closes the connection.
-func (x *browsersResource) keep(c *resource.Call, who config.Who, l display.Life) error {
+func (x *browsersResource) keep(c *Call, who config.Who, l display.Life) error {
 	x.mu.Lock()
 	open := slices.DeleteFunc(x.lives[who], over) // a later watch has ended the earlier
 	full := x.closed || len(open) >= maxLives
@@ -277,8 +276,8 @@ func (x *browsersResource) forget(who config.Who, l display.Life) {
 	}
 }
 
-func (x *browsersResource) stop(c *resource.Call) (any, error) {
-	at, err := resource.Own(c, x.keeper)
+func (x *browsersResource) stop(c *Call) (any, error) {
+	at, err := Own(c, x.keeper)
 	if err != nil {
 		return nil, err
 	}

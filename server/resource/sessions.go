@@ -1,11 +1,12 @@
-// Package remote serves what the command line of another machine needs beside
-// the other resources: a command with its streams over a WebSocket, the files of
-// a session for as long as a socket is open, and the manager's answers about
-// sandboxes in full. Package client has the client.
+// This file holds the resource for programs that name a session instead of its
+// sandbox, such as the command line of another machine: a command with its
+// streams over a WebSocket, the files of a session for as long as a socket is
+// open, and the manager's answers about sandboxes in full.
 //
-// Flags of a call override settings, so only admins may give them. Nothing here
-// runs outside of a sandbox, for any caller.
-package remote
+// Settings of a call override those of the daemon, so only admins may give them.
+// Nothing here runs outside of a sandbox, for any caller.
+
+package resource
 
 import (
 	"context"
@@ -17,15 +18,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Conductor prepares sandboxes and records what they do; *manager.Manager is
+// A sessionsManager prepares sandboxes and records what they do; *manager.Manager is
 // one.
-type Conductor interface {
-	resource.Finder
+type sessionsManager interface {
+	Finder
 	Run(ctx context.Context, r manager.Request) (manager.Outcome, error)
 	Shell(ctx context.Context, r manager.Request) (manager.Outcome, error)
 	Files(ctx context.Context, r manager.Request, fn func(manager.Share) error) error
@@ -37,9 +37,9 @@ type Conductor interface {
 	PoolStatus(ctx context.Context) (manager.PoolStatus, error)
 }
 
-// A Resource has the routes. It is safe for concurrent use.
-type Resource struct {
-	m Conductor
+// Sessions has the routes. It is safe for concurrent use.
+type Sessions struct {
+	m sessionsManager
 	o stream.Options
 
 	mux   *http.ServeMux // serves lent files
@@ -48,31 +48,31 @@ type Resource struct {
 	lent  map[string]*lent
 }
 
-// New returns the resource. The caller mounts [Resource.Lent] beside its routes.
-func New(m Conductor, o stream.Options) *Resource {
-	s := &Resource{m: m, o: o, lent: map[string]*lent{}, looks: keylock.Turns{Most: maxLooks}}
+// NewSessions returns the resource. The caller mounts [Sessions.Lent] beside its routes.
+func NewSessions(m sessionsManager, o stream.Options) *Sessions {
+	s := &Sessions{m: m, o: o, lent: map[string]*lent{}, looks: keylock.Turns{Most: maxLentLooks}}
 	s.mux = s.lentMux()
 	return s
 }
 
-// Routes implements [resource.Resource].
-func (s *Resource) Routes() []resource.Route {
-	const tag = "conduct"
+// Routes implements [Resource].
+func (s *Sessions) Routes() []Route {
+	const tag = "sessions"
 	missing := []int{http.StatusNotFound, http.StatusConflict}
-	return []resource.Route{
+	return []Route{
 		{
-			ID: "attachSession", Method: "GET", Path: "/v1/attach", Tag: tag, Role: token.Session, Socket: true, Timeout: resource.Endless,
+			ID: "attachSession", Method: "GET", Path: "/v1/attach", Tag: tag, Role: token.Session, Socket: true, Timeout: Endless,
 			Summary: "Run a command in the session's sandbox, which is made when missing, over a WebSocket", Errors: missing, Do: s.attach,
 		},
 		{
-			ID: "lendFiles", Method: "GET", Path: "/v1/lend", Tag: tag, Role: token.Session, Socket: true, Timeout: resource.Endless,
+			ID: "lendFiles", Method: "GET", Path: "/v1/lend", Tag: tag, Role: token.Session, Socket: true, Timeout: Endless,
 			Summary: "Serve the files of the session's sandbox while the WebSocket is open", Errors: missing, Do: s.lend,
 		},
 		{
 			ID: "listing", Method: "GET", Path: "/v1/listing", Tag: tag, Role: token.Session, Summary: "List sandboxes and browsers as sandbox list does",
-			Query: []resource.Param{
-				{Name: "all", Type: resource.Boolean, Doc: "Every tenant's; for admins"},
-				{Name: "foreign", Type: resource.Boolean, Doc: "Those of other instances; for admins"},
+			Query: []Param{
+				{Name: "all", Type: Boolean, Doc: "Every tenant's; for admins"},
+				{Name: "foreign", Type: Boolean, Doc: "Those of other instances; for admins"},
 			}, Response: api.Listing{}, Do: s.listing,
 		},
 		{ID: "selectSandboxes", Method: "POST", Path: "/v1/select", Tag: tag, Role: token.Session, Summary: "List the sandboxes that a recreate would remove", Request: api.Selection{}, Response: api.Selected{}, Do: s.selected},
@@ -86,10 +86,10 @@ func (s *Resource) Routes() []resource.Route {
 	}
 }
 
-// reported returns err as the caller may see it. For callers other than admins it
+// reportedTo returns err as the caller may see it. For callers other than admins it
 // removes the cause, which is text of other programs or private; of the cause it
 // keeps only the errors that callers of file operations test for.
-func reported(c *resource.Call, err error) error {
+func reportedTo(c *Call, err error) error {
 	if err == nil || c != nil && c.Admin() {
 		return err
 	}
@@ -104,7 +104,7 @@ func reported(c *resource.Call, err error) error {
 
 // Layer reads the flags of a call, and refuses them from callers that may not
 // give any.
-func Layer(c *resource.Call, f *api.Flags) (*config.SandboxSettings, error) {
+func Layer(c *Call, f *api.Flags) (*config.SandboxSettings, error) {
 	if f == nil {
 		return nil, nil
 	}

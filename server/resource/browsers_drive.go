@@ -1,4 +1,4 @@
-package remote
+package resource
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
 // An action is one operation on a page, with its required and its optional
@@ -68,9 +67,9 @@ func wait(ctx context.Context, s browser.Session, in api.DriveBrowser, _ *api.Br
 	c := browser.Condition{Text: in.Text, Timeout: time.Duration(in.TimeoutSeconds) * time.Second}
 	switch {
 	case (in.Selector == "") == (in.Text == ""):
-		return resource.Invalid("selector", "or text has to be there, and not both")
+		return Invalid("selector", "or text has to be there, and not both")
 	case in.Gone && in.Selector == "":
-		return resource.Invalid("gone", "goes with selector")
+		return Invalid("gone", "goes with selector")
 	case in.Gone:
 		c.Gone = in.Selector
 	default:
@@ -92,21 +91,21 @@ func (a action) check(in api.DriveBrowser) error {
 	} {
 		needed := slices.Contains(a.needs, f.name)
 		if f.set && !needed && !slices.Contains(a.takes, f.name) {
-			return resource.Invalid(f.name, "does not go with this action")
+			return Invalid(f.name, "does not go with this action")
 		}
 		if needed && !f.set {
-			return resource.Invalid(f.name, "is missing")
+			return Invalid(f.name, "is missing")
 		}
 	}
 	return nil
 }
 
-func (x *browsersResource) drive(c *resource.Call) (any, error) {
-	in, err := resource.Body[api.DriveBrowser](c)
+func (x *browsersResource) drive(c *Call) (any, error) {
+	in, err := Body[api.DriveBrowser](c)
 	if err != nil {
 		return nil, err
 	}
-	at, err := resource.InWall(c, x.keeper)
+	at, err := InWall(c, x.keeper)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +124,7 @@ func (x *browsersResource) drive(c *resource.Call) (any, error) {
 	}
 	do, ok := actions()[name]
 	if !ok {
-		return nil, resource.Hide("action", name)
+		return nil, Hide("action", name)
 	}
 	if err := do.check(in); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package remote
+package resource
 
 import (
 	"slices"
@@ -7,7 +7,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
 const (
@@ -17,27 +16,27 @@ const (
 
 // listing returns the caller's sandboxes. For a provider that does not answer it
 // returns what the records hold, with the error.
-func (s *Resource) listing(c *resource.Call) (any, error) {
+func (s *Sessions) listing(c *Call) (any, error) {
 	o := manager.ListOptions{Tenant: c.Who.Tenant, All: c.True("all"), Foreign: c.True("foreign")}
 	if (o.All || o.Foreign) && !c.Admin() {
 		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "list", Field: "all", Message: "this is for admins"}
 	}
 	l, err := s.m.List(c.Context(), o)
-	out := api.Listing{Containers: shown(c, l.Containers), Browsers: shown(c, l.Browsers)}
+	out := api.Listing{Containers: shownRows(c, l.Containers), Browsers: shownRows(c, l.Browsers)}
 	if err != nil {
-		d := api.Of(reported(c, err))
+		d := api.Of(reportedTo(c, err))
 		out.Error = &d
 	}
 	return out, nil
 }
 
-// shown returns the rows that the caller may see, with the fields that it may
+// shownRows returns the rows that the caller may see, with the fields that it may
 // see.
-func shown(c *resource.Call, rows []manager.Row) []manager.Row {
+func shownRows(c *Call, rows []manager.Row) []manager.Row {
 	out := []manager.Row{}
 	for _, r := range rows {
 		if !c.Admin() {
-			if !resource.Allowed(c, r.Tenant, r.Agent, r.Session, r.Scope) {
+			if !Allowed(c, r.Tenant, r.Agent, r.Session, r.Scope) {
 				continue
 			}
 			r.Workspace = ""
@@ -47,8 +46,8 @@ func shown(c *resource.Call, rows []manager.Row) []manager.Row {
 	return out
 }
 
-func (s *Resource) selected(c *resource.Call) (any, error) {
-	q, err := resource.Body[api.Selection](c)
+func (s *Sessions) selected(c *Call) (any, error) {
+	q, err := Body[api.Selection](c)
 	if err != nil {
 		return nil, err
 	}
@@ -56,13 +55,13 @@ func (s *Resource) selected(c *resource.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.Selected{Items: shown(c, rows)}, nil
+	return api.Selected{Items: shownRows(c, rows)}, nil
 }
 
 // recreate removes the sandboxes that the caller names and may name. It ignores
 // sandboxes that no longer exist.
-func (s *Resource) recreate(c *resource.Call) (any, error) {
-	q, err := resource.Body[api.RecreateForm](c)
+func (s *Sessions) recreate(c *Call) (any, error) {
+	q, err := Body[api.RecreateForm](c)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +70,7 @@ func (s *Resource) recreate(c *resource.Call) (any, error) {
 		return nil, err
 	}
 	rows := slices.DeleteFunc(append(slices.Clone(l.Containers), l.Browsers...), func(r manager.Row) bool {
-		return !slices.Contains(q.Names, r.Name) || !resource.Allowed(c, r.Tenant, r.Agent, r.Session, r.Scope)
+		return !slices.Contains(q.Names, r.Name) || !Allowed(c, r.Tenant, r.Agent, r.Session, r.Scope)
 	})
 	out := s.m.Recreate(c.Context(), rows)
 	return cleared(out.Removed, 0, out.Failed), nil
@@ -81,8 +80,8 @@ func cleared(removed []manager.Removed, kept int, failed []manager.Failed) api.C
 	return api.ClearedForm{Removed: append([]manager.Removed{}, removed...), Kept: kept, Failed: append([]manager.Failed{}, failed...)}
 }
 
-func (s *Resource) prune(c *resource.Call) (any, error) {
-	q, err := resource.Body[api.Prune](c)
+func (s *Sessions) prune(c *Call) (any, error) {
+	q, err := Body[api.Prune](c)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +93,7 @@ func (s *Resource) prune(c *resource.Call) (any, error) {
 	return cleared(out.Removed, out.Kept, out.Failed), nil
 }
 
-func (s *Resource) explain(c *resource.Call) (any, error) {
+func (s *Sessions) explain(c *Call) (any, error) {
 	b, err := c.Raw()
 	if err != nil {
 		return nil, err
@@ -110,4 +109,4 @@ func (s *Resource) explain(c *resource.Call) (any, error) {
 	return s.m.Explain(c.Context(), c.Who, flags, manager.Questions{Tool: q.Tool, Command: q.Command, Path: q.Path, Host: q.Host, Method: q.Method})
 }
 
-func (s *Resource) pool(c *resource.Call) (any, error) { return s.m.PoolStatus(c.Context()) }
+func (s *Sessions) pool(c *Call) (any, error) { return s.m.PoolStatus(c.Context()) }

@@ -1,4 +1,4 @@
-package remote
+package resource
 
 import (
 	"context"
@@ -11,9 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/server"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
@@ -23,10 +21,10 @@ const (
 	// maxLentTo is the same bound for one tenant, so that it leaves some to
 	// others.
 	maxLentTo = 128
-	// maxLooks is how many requests list folders of one sandbox at a time; others
+	// maxLentLooks is how many requests list folders of one sandbox at a time; others
 	// wait. Names of odd bytes are six times as long in JSON, so that one folder
 	// can take 200 MB.
-	maxLooks = 2
+	maxLentLooks = 2
 )
 
 // A lent is a sandbox whose files a client may use.
@@ -43,7 +41,7 @@ type owner struct {
 	token string // id; empty is a user of this machine
 }
 
-func ownerOf(c *resource.Call) owner {
+func ownerOf(c *Call) owner {
 	o := owner{who: c.Who}
 	if c.Caller.Token != nil {
 		o.token = c.Caller.Token.ID
@@ -53,12 +51,12 @@ func ownerOf(c *resource.Call) owner {
 
 // Lent returns the handler for lent files, to be mounted at [api.LentPath] and
 // below.
-func (s *Resource) Lent() http.Handler { return s.mux }
+func (s *Sessions) Lent() http.Handler { return s.mux }
 
-func (s *Resource) lentMux() *http.ServeMux {
+func (s *Sessions) lentMux() *http.ServeMux {
 	mux := http.NewServeMux()
-	resource.Mount(mux, api.LentPath+"/{ticket}/files", s.find, func(r *http.Request, err error) error {
-		return reported(server.TicketOf(r.Context()), err)
+	Mount(mux, api.LentPath+"/{ticket}/files", s.find, func(r *http.Request, err error) error {
+		return reportedTo(CallOf(r.Context()), err)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		api.Write(w, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "serve", Message: "there is no such route"})
@@ -68,8 +66,8 @@ func (s *Resource) lentMux() *http.ServeMux {
 
 // find returns the files that a request is about, after waiting for its turn.
 // Files lent to other owners look as if they did not exist.
-func (s *Resource) find(r *http.Request) (sandbox.Files, context.Context, func(), error) {
-	c := server.TicketOf(r.Context())
+func (s *Sessions) find(r *http.Request) (sandbox.Files, context.Context, func(), error) {
+	c := CallOf(r.Context())
 	s.mu.Lock()
 	l := s.lent[r.PathValue("ticket")]
 	s.mu.Unlock()
@@ -79,7 +77,7 @@ func (s *Resource) find(r *http.Request) (sandbox.Files, context.Context, func()
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(l.ctx, cancel)
 	done := func() { stop(); cancel() }
-	if !resource.Lists(r) {
+	if !Lists(r) {
 		return l.files, ctx, done, nil
 	}
 	leave, err := s.looks.Enter(ctx, l.name)
@@ -92,10 +90,10 @@ func (s *Resource) find(r *http.Request) (sandbox.Files, context.Context, func()
 
 // lend lends the files of the session's sandbox until the client closes the
 // connection.
-func (s *Resource) lend(c *resource.Call) (any, error) {
+func (s *Sessions) lend(c *Call) (any, error) {
 	conn, err := websocket.Accept(c.Writer, c.Request, nil)
 	if err != nil {
-		return resource.Sent{}, nil // it has answered
+		return Sent{}, nil // it has answered
 	}
 	t := stream.NewTalk(conn, s.o)
 	ctx, cancel := context.WithCancel(c.Context())
@@ -111,14 +109,14 @@ func (s *Resource) lend(c *resource.Call) (any, error) {
 	}
 	heard := false
 	if err != nil {
-		d := api.Of(reported(c, err))
+		d := api.Of(reportedTo(c, err))
 		heard = t.Send(api.Lent{Error: &d}) == nil
 	}
 	t.End(heard)
-	return resource.Sent{}, nil
+	return Sent{}, nil
 }
 
-func (s *Resource) keep(ctx context.Context, c *resource.Call, t *stream.Talk, ask api.Lend) error {
+func (s *Sessions) keep(ctx context.Context, c *Call, t *stream.Talk, ask api.Lend) error {
 	flags, err := Layer(c, ask.Flags)
 	if err != nil {
 		return err
@@ -150,7 +148,7 @@ func (s *Resource) keep(ctx context.Context, c *resource.Call, t *stream.Talk, a
 	})
 }
 
-func (s *Resource) register(l *lent) (string, error) {
+func (s *Sessions) register(l *lent) (string, error) {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // does not fail
 	ticket := hex.EncodeToString(b[:])

@@ -1,4 +1,4 @@
-package remote
+package resource
 
 import (
 	"bytes"
@@ -14,31 +14,30 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
-	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // attach serves a command in the sandbox of the session. It takes over the
 // connection: from then on it reports errors over the socket.
-func (s *Resource) attach(c *resource.Call) (any, error) {
+func (s *Sessions) attach(c *Call) (any, error) {
 	conn, err := websocket.Accept(c.Writer, c.Request, nil)
 	if err != nil {
-		return resource.Sent{}, nil // it has answered
+		return Sent{}, nil // it has answered
 	}
 	// Serve sends the error to the client; the manager has recorded what was
 	// run.
 	_ = stream.Serve(c.Context(), conn, s.o, func(ctx context.Context, r stream.Request, cmd sandbox.Command) (sandbox.Process, error) {
 		req, run, err := s.request(c, c.Who, r, cmd)
 		if err != nil {
-			return nil, reported(c, err)
+			return nil, reportedTo(c, err)
 		}
 		p, err := begin(ctx, c, req, run)
 		if err != nil {
-			return nil, reported(c, err)
+			return nil, reportedTo(c, err)
 		}
 		return p, nil
 	})
-	return resource.Sent{}, nil
+	return Sent{}, nil
 }
 
 // longestGrace is how long a command may go on after it was ended, such as by
@@ -49,14 +48,14 @@ const longestGrace = 10 * time.Second
 type runner func(context.Context, manager.Request) (manager.Outcome, error)
 
 // request returns the request to the manager.
-func (s *Resource) request(c *resource.Call, who config.Who, r stream.Request, cmd sandbox.Command) (manager.Request, runner, error) {
+func (s *Sessions) request(c *Call, who config.Who, r stream.Request, cmd sandbox.Command) (manager.Request, runner, error) {
 	var u api.Use
 	req := manager.Request{Who: who, Command: cmd}
 	if len(r.Extra) > 0 {
 		d := json.NewDecoder(bytes.NewReader(r.Extra))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&u); err != nil {
-			return req, nil, resource.Invalid("extra", "is not how a sandbox is used")
+			return req, nil, Invalid("extra", "is not how a sandbox is used")
 		}
 	}
 	var err error
@@ -69,14 +68,14 @@ func (s *Resource) request(c *resource.Call, who config.Who, r stream.Request, c
 	}
 	run := s.m.Run
 	switch {
-	case u.Remove && !resource.Allowed(c, who.Tenant, who.Agent, who.Session, inside.Scope):
+	case u.Remove && !Allowed(c, who.Tenant, who.Agent, who.Session, inside.Scope):
 		return req, nil, &sandbox.Error{
 			Code: sandbox.CodePermissionDeny, Op: "serve", Field: "remove", Message: "others share this sandbox", Hint: "this needs a token for all who share it",
 		}
 	case r.Detach:
-		return req, nil, resource.Invalid("detach", "commands over this route end with their socket")
+		return req, nil, Invalid("detach", "commands over this route end with their socket")
 	case r.Line != "" && len(r.Args) > 0:
-		return req, nil, resource.Invalid("line", "exactly one of args and line is needed")
+		return req, nil, Invalid("line", "exactly one of args and line is needed")
 	case r.Line != "":
 		req.Command.Args, run = []string{"-c", string(r.Line)}, s.m.Shell
 	case u.Shell:
@@ -86,12 +85,12 @@ func (s *Resource) request(c *resource.Call, who config.Who, r stream.Request, c
 	if !c.Admin() {
 		req.Command.Grace = min(req.Command.Grace, longestGrace)
 	}
-	req.Timeout = resource.Timeout(r.TimeoutSeconds, inside.Timeout, c.Admin())
+	req.Timeout = Timeout(r.TimeoutSeconds, inside.Timeout, c.Admin())
 	return req, run, nil
 }
 
 // inside returns an error for sessions without a sandbox.
-func (s *Resource) inside(who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
+func (s *Sessions) inside(who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
 	u, err := s.m.Usable(who, flags)
 	if err == nil && u.Place != manager.Sandboxed {
 		err = &sandbox.Error{
@@ -103,7 +102,7 @@ func (s *Resource) inside(who config.Who, flags *config.SandboxSettings) (manage
 }
 
 // begin starts a request and returns as soon as its command runs, or cannot.
-func begin(ctx context.Context, c *resource.Call, req manager.Request, run runner) (sandbox.Process, error) {
+func begin(ctx context.Context, c *Call, req manager.Request, run runner) (sandbox.Process, error) {
 	release, err := c.Admitted(ctx)
 	if err != nil {
 		return nil, err
@@ -114,7 +113,7 @@ func begin(ctx context.Context, c *resource.Call, req manager.Request, run runne
 		defer close(p.ended)
 		defer release()
 		p.out, p.err = run(ctx, req)
-		p.err = reported(c, p.err)
+		p.err = reportedTo(c, p.err)
 	}()
 	select {
 	case <-p.started:
