@@ -119,19 +119,6 @@ func (g *Guard) Validate(op Operation, s State) error {
 	return err
 }
 
-// Validate compiles the profile and checks one operation against it. A caller
-// with several operations keeps the guard of [Compile].
-func Validate(p *Profile, op Operation, s State) error {
-	if p == nil {
-		return denied("profile", "", "there is no profile, so nothing is allowed", "ask for a grant")
-	}
-	g, err := Compile(*p)
-	if err != nil {
-		return err
-	}
-	return g.Validate(op, s)
-}
-
 // Check judges an operation before it runs, and returns it as it may be done.
 func (g *Guard) Check(op Operation, s State) (Vetted, error) {
 	v, err := g.judge(op, s)

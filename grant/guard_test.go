@@ -181,11 +181,12 @@ func TestGuardState(t *testing.T) {
 			}
 		})
 	}
-	refused(t, grant.Validate(nil, read, now()), noGrant, "profile")
 	p := guard.Profile()
-	refused(t, grant.Validate(&p, read, now()), "", "")
+	_, err := grant.Compile(p)
+	refused(t, err, "", "")
 	p.Tool = "other"
-	refused(t, grant.Validate(&p, read, now()), malformed, "profile.profileHash")
+	_, err = grant.Compile(p)
+	refused(t, err, malformed, "profile.profileHash")
 }
 
 // TestGuardConsent checks that operations need a consent by what they do, when

@@ -136,7 +136,7 @@ func (c *call) grep(ctx context.Context, in schema.Grep) (Answer, error) {
 	found := newFindings(in)
 	bounded, done := context.WithTimeoutCause(ctx, lookFor, errLooked)
 	defer done()
-	var tally searchTally
+	var tally schema.Searched
 	err = c.looking(ctx, func(f *fsbridge.Bridge) (err error) {
 		tally, err = runSearch(bounded, f, q, found.add)
 		return err
@@ -147,7 +147,7 @@ func (c *call) grep(ctx context.Context, in schema.Grep) (Answer, error) {
 		}
 		tally.Stopped = fmt.Sprintf("the search was ended after %s; search a part of the tree, or use a glob", lookFor)
 	}
-	return found.answer(schema.Searched(tally)), nil
+	return found.answer(tally), nil
 }
 
 // findings collect what a search finds, as text and as data.

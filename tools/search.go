@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
 // The bounds of one search.
@@ -44,18 +45,6 @@ type searchLine struct {
 	Hit    bool
 }
 
-// A Tally is what a search has come to.
-type searchTally struct {
-	Files      int   `json:"files" doc:"Files that were searched."`
-	Bytes      int64 `json:"bytes" doc:"Bytes that were read."`
-	Binary     int   `json:"binary" doc:"Files that were left out because they are no text."`
-	Unreadable int   `json:"unreadable" doc:"Files and folders that could not be read."`
-	Repository int   `json:"repository" doc:"Folders named .git that were left out."`
-	Partial    int   `json:"partial" doc:"Files of which only the beginning was searched, or a line of which was matched only by its beginning."`
-
-	Stopped string `json:"stopped,omitempty" doc:"Why the search ended before everything was searched."`
-}
-
 // Compile returns the expression of a pattern.
 func compileSearch(pattern string, literal, ignoreCase bool) (*regexp.Regexp, error) {
 	if literal {
@@ -75,12 +64,12 @@ func compileSearch(pattern string, literal, ignoreCase bool) (*regexp.Regexp, er
 // Run gives the lines of the query to each, in the order of a walk, until each
 // returns false, which is no error. An error is one of the root, or the end of
 // ctx; what cannot be read below the root is counted.
-func runSearch(ctx context.Context, f sandbox.Files, q searchQuery, each func(searchLine) bool) (searchTally, error) {
+func runSearch(ctx context.Context, f sandbox.Files, q searchQuery, each func(searchLine) bool) (schema.Searched, error) {
 	if q.Glob != "" {
 		var e *sandbox.Error
 		if errors.As(fsbridge.CheckPattern(q.Glob), &e) {
 			e.Op, e.Field = "grep", "glob"
-			return searchTally{}, e
+			return schema.Searched{}, e
 		}
 	}
 	s := &searcher{ctx: ctx, files: f, query: q, each: each}
@@ -105,7 +94,7 @@ type searcher struct {
 	files   sandbox.Files
 	query   searchQuery
 	each    func(searchLine) bool
-	tally   searchTally
+	tally   schema.Searched
 	entries int
 	scan    scanner
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
 func searchMust(t testing.TB, err error) {
@@ -34,7 +35,7 @@ func searchFiles(t testing.TB, content map[string]string) (sandbox.Files, string
 }
 
 // found runs a search and writes its lines as grep does.
-func found(t testing.TB, f sandbox.Files, pattern string, q searchQuery) ([]string, searchTally) {
+func found(t testing.TB, f sandbox.Files, pattern string, q searchQuery) ([]string, schema.Searched) {
 	t.Helper()
 	var err error
 	q.Match, err = compileSearch(pattern, false, false)

@@ -147,7 +147,6 @@ func denials() []row {
 	const code, tool = sandbox.CodePermissionDeny, sandbox.CodeDenyTool
 	return []row{
 		{name: "no grant", provoke: builds(func(g *grant.Grant, _ *grant.Manifest) { *g = grant.Grant{} }), code: code, rule: "grant"},
-		{name: "no profile", provoke: func(*rig) error { return grant.Validate(nil, read("/x"), grant.State{}) }, code: code, rule: "profile"},
 		{name: "not granted", provoke: runs(ask("https://" + canary + ".example/")), code: code, rule: "grant.capabilities", resource: canary},
 		{name: "expired", provoke: stands(func(s *grant.State) { s.Now = s.Now.Add(2 * time.Hour) }), code: code, rule: "grant.expires", resource: canary},
 		{name: "revoked", provoke: revoked(false), code: code, rule: "id", resource: canary},
@@ -163,7 +162,9 @@ func denials() []row {
 			m.Capabilities = m.Capabilities[1:]
 			p, err := grant.Build(aGrant(budget.NoBound()), m, aPolicy(), time.Now())
 			must(r.t, err)
-			return grant.Validate(&p, read(inWorkspace("there")), grant.State{Now: time.Now()})
+			guard, err := grant.Compile(p)
+			must(r.t, err)
+			return guard.Validate(read(inWorkspace("there")), grant.State{Now: time.Now()})
 		}, code: tool, rule: "manifest.capabilities", resource: canary},
 		{name: "argument", provoke: runs(exec("echo", secret)), code: tool, rule: "manifest.commands", resource: "echo"},
 		{name: "program not listed", provoke: func(r *rig) error {

@@ -149,3 +149,7 @@ func TestDocumentExamples(t *testing.T) {
 		}
 	}
 }
+
+// SafeVariables returns the names of variables that allow and exclude rules
+// ignore.
+func SafeVariables() []string { return strings.Fields(safeVariables) }

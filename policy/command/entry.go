@@ -43,10 +43,6 @@ func Entries() []Entry {
 	return out
 }
 
-// SafeVariables returns the names of variables that allow and exclude rules
-// ignore; a name may end in *.
-func SafeVariables() []string { return strings.Fields(safeVariables) }
-
 // condition describes what has to hold besides the program.
 func (r *row) condition() string {
 	var parts []string
