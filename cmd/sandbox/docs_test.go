@@ -62,9 +62,6 @@ func TestDocs(t *testing.T) {
 		}
 		for _, b := range consoleBlocks(string(page)) {
 			blocks++
-			if pending[name] {
-				continue
-			}
 			t.Run(fmt.Sprintf("%s:%d", name, b.line), func(t *testing.T) {
 				b.run(t, name, bin)
 			})
@@ -74,9 +71,6 @@ func TestDocs(t *testing.T) {
 		t.Error("no page has a console block")
 	}
 }
-
-// pending are pages whose blocks have not been written for TestDocs yet.
-var pending = map[string]bool{"README.md": true}
 
 // A consoleBlock is one block of a page, which begins at a line.
 type consoleBlock struct {
