@@ -8,13 +8,17 @@ import (
 	"testing"
 )
 
-// maxPage is how long a page of docs may be, in bytes.
-const maxPage = 12 << 10
+// How long a page of docs and README.md may be, in bytes.
+const (
+	maxPage   = 12 << 10
+	maxReadme = 10 << 10
+)
 
 // TestPages checks that every page in docs says first what its reader can do
 // after reading it, is no longer than maxPage, and that each relative link of
 // the pages and of the files at the top leads to a file, and to a heading of
-// it where it names one.
+// it where it names one. README.md is no longer than maxReadme and links to
+// every page.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	top, err := filepath.Glob("../../*.md")
@@ -32,6 +36,15 @@ func TestPages(t *testing.T) {
 		}
 		if !opens.MatchString(text) {
 			t.Errorf("%s does not begin with what its reader can do: After this page you …", path)
+		}
+	}
+	readme := readText(t, "../../README.md")
+	if len(readme) > maxReadme {
+		t.Errorf("README.md has %d bytes, want %d at most", len(readme), maxReadme)
+	}
+	for _, path := range pages {
+		if !strings.Contains(readme, "](docs/"+filepath.Base(path)) {
+			t.Errorf("README.md does not link to docs/%s", filepath.Base(path))
 		}
 	}
 	links := 0
