@@ -28,6 +28,8 @@ type Provider struct {
 	turns keylock.Turns // by sandbox name: one call brings up or takes away at a time
 	swept sync.Once
 
+	filters *filters
+
 	release func() string // of the kernel
 
 	bwrap    string // in PATH when the Provider was made
@@ -59,6 +61,7 @@ func New(o Options) *Provider {
 		o.World = func() hardening.World { return hardening.World{} }
 	}
 	p := &Provider{o: o, sites: map[string]*site{}}
+	p.filters = newFilters()
 	p.defs = sync.OnceValues(func() (*launch.Records, error) {
 		return launch.OpenRecords(filepath.Join(o.State, "local", "sandboxes"))
 	})
@@ -176,6 +179,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err := ended(ctx, "open"); err != nil {
 		return nil, err
 	}
+	go p.filters.prepare(s)
 	e := p.early(s)
 	defer e.end()
 	defs, err := p.defs()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -236,7 +235,8 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec, rules.Denies, ownSockets(p.spec, set)), rules.Denies)
+	own := ownSockets(p.spec, set)
+	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec, rules.Denies, own), rules.Denies)
 	w.Denies = append(w.Denies, now.system.Denies()...)
 	w, err = hostscan.ShowSockets(w, now.sockets)
 	if err != nil {
@@ -249,7 +249,7 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	made.Notes = slices.Concat(made.Notes, rules.Notes)
 	made.Notes = append(made.Notes, socketNotes(p.picture.Sockets, now.sockets)...)
 	pl := planned{plan: made, world: w, at: p.at, look: p.looks, sockets: now.sockets, facts: now.facts, search: p.picture.Scan}
-	if pl.filters, pl.config, err = confinement(p.spec, set, pl); err != nil {
+	if pl.filters, pl.config, err = p.site.p.filters.confinement(p.spec, set, own, pl); err != nil {
 		return planned{}, err
 	}
 	pl.key = strings.Join(slices.Concat(pl.sockets, []string{keyOf(made), string(pl.config)}), "\x00")
@@ -334,8 +334,9 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 }
 
 // confinement returns the filters of the wall as a whole, and what the guest
-// is told of those that it puts on each command.
-func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte, config []byte, err error) {
+// is told of those that it puts on each command. Own says that commands have
+// [ownSockets].
+func (f *filters) confinement(spec sandbox.Spec, set settings, own bool, pl planned) (filters [][]byte, config []byte, err error) {
 	c := wire.Config{
 		Landlock: !set.withoutLandlock, Readable: pl.plan.Readable(), Writable: pl.plan.Writable(), Checks: checksOf(pl.plan.Probes),
 	}
@@ -346,15 +347,18 @@ func confinement(spec sandbox.Spec, set settings, pl planned) (filters [][]byte,
 		c.Processes = uint32(n)
 	}
 	if !set.withoutSeccomp {
-		arch, err := seccomp.ArchOf(runtime.GOARCH)
+		whole, err := f.whole()
 		if err != nil {
 			return nil, nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "%w", err)
 		}
-		filters = [][]byte{seccomp.Wall(arch).Bytes()}
+		filters = [][]byte{whole}
 		c.Observe = set.observe
-		c.Filter = seccomp.Command(arch, seccomp.Options{
-			Observe: set.observe, UnixSockets: pl.connects(), OwnSockets: ownSockets(spec, set), Trace: !set.withoutLandlock,
-		}).Bytes()
+		c.Filter, err = f.command(seccomp.Options{
+			Observe: set.observe, UnixSockets: pl.connects(), OwnSockets: own, Trace: !set.withoutLandlock,
+		})
+		if err != nil {
+			return nil, nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "%w", err)
+		}
 	}
 	return filters, c.Encode(), nil
 }
