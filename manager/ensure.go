@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -230,8 +231,18 @@ func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 	return m.open(ctx, w, spec, rec, held)
 }
 
-// open opens the existing sandbox as spec describes it.
+// open opens the existing sandbox as spec describes it. Its record is touched
+// meanwhile, also where the provider then fails; that of a frozen one waits,
+// since it must not say that a sandbox runs which could not be opened.
 func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock) (*acquired, error) {
+	touch := func() error { return m.records.Of(w.provider.Name()).Touch(spec.Kind, spec.Name, m.now()) }
+	if rec != nil && !rec.Frozen {
+		now := touch
+		touched := make(chan error, 1)
+		go func() { touched <- now() }()
+		touch = sync.OnceValue(func() error { return <-touched })
+		defer touch() // the caller gives the sandbox up afterwards, and may remove it
+	}
 	sb, err := w.provider.Open(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -239,7 +250,7 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 	if rec == nil {
 		err = m.records.Put(m.newRecord(spec, sb.Info()))
 	} else {
-		err = m.records.Of(w.provider.Name()).Touch(spec.Kind, spec.Name, m.now())
+		err = touch()
 	}
 	if err != nil {
 		sb.Close()
