@@ -13,7 +13,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
@@ -53,7 +55,10 @@ func (backend) Manager(o cli.Options) (cli.Manager, func(), error) {
 	if o.Host.Remote() { // what speaks to a daemon is linked to the whole program alone
 		return nil, nil, whole()
 	}
-	go command.Prepare()
+	go func() {
+		command.Prepare()
+		_, _ = confighash.Sum(sandbox.Spec{}) // has encoding/json look at the types of a Spec
+	}()
 	options := optionsOf(o)
 	var h *orchestrator.Orchestrator
 	options.Begin = begin(func() *orchestrator.Orchestrator { return h })

@@ -25,7 +25,7 @@ type program struct {
 // newProgram returns an empty program with room for the steps of a tree of that
 // many mounts: growing a list step by step touches three times the memory.
 func newProgram(mounts int) *program {
-	return &program{steps: make([]step, 0, 64+8*mounts), keep: make([]any, 0, 64+8*mounts)}
+	return &program{steps: make([]step, 0, 128+10*mounts), keep: make([]any, 0, 128+10*mounts)}
 }
 
 // A step is one system call.
