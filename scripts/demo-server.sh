@@ -18,7 +18,7 @@ if ! curl --help all 2>/dev/null | grep -q -- '--json'; then
 	exit 2
 fi
 # A daemon of the user's must not take part.
-unset SANDBOX_HOST SANDBOX_TOKEN NOTIFY_SOCKET LISTEN_FDS LISTEN_PID LISTEN_FDNAMES
+unset SANDBOX_SERVER SANDBOX_HOST SANDBOX_TOKEN NOTIFY_SOCKET LISTEN_FDS LISTEN_PID LISTEN_FDNAMES
 export SANDBOX_CONFIG SANDBOX_STATE_DIR
 dir=$(mktemp -d "${TMPDIR:-/tmp}/sandbox-demo.XXXXXX") || exit 2
 SANDBOX_CONFIG=$dir/sandbox.json

@@ -151,5 +151,5 @@ func loopback(name string) bool {
 
 // wrongHost leaves out what was given: it may hold a secret.
 func wrongHost(_, message, hint string) error {
-	return &sandbox.Error{Code: sandbox.CodeValidation, Op: "reach daemon", Field: "host", Message: message, Hint: hint}
+	return &sandbox.Error{Code: sandbox.CodeValidation, Op: "reach daemon", Field: "address", Message: message, Hint: hint}
 }

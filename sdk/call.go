@@ -211,6 +211,6 @@ func broken(ctx context.Context, op string, err error) error {
 	}
 	return &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: op, Message: "the daemon does not answer", Retryable: true, Err: err,
-		Hint: "is it running (`sandbox serve`), and is --host right?",
+		Hint: "is it running (`sandbox serve`), and is --server right?",
 	}
 }

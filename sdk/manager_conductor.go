@@ -54,8 +54,8 @@ func (d *Manager) as(who config.Who) *API {
 // elsewhere is the error of what is not done from afar.
 func elsewhere(op, what string) error {
 	return &sandbox.Error{
-		Code: sandbox.CodeUnsupported, Op: op, Field: "host", Message: what + " is not possible through a daemon",
-		Hint: "do it on the daemon's machine, without --host and $SANDBOX_HOST",
+		Code: sandbox.CodeUnsupported, Op: op, Field: "server", Message: what + " is not possible through a daemon",
+		Hint: "do it on the daemon's machine, without --server and $SANDBOX_SERVER",
 	}
 }
 

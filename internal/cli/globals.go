@@ -21,7 +21,7 @@ const (
 // globals are the values of the flags that every command has. They may be
 // given before or after the command's name; the last one counts.
 type globals struct {
-	config, stateDir, provider, tenant, agent, session, format, logLevel, host, tokenFile text
+	config, stateDir, provider, tenant, agent, session, format, logLevel, server, tokenFile text
 }
 
 func newGlobals() *globals {
@@ -39,8 +39,8 @@ func newGlobals() *globals {
 
 // flagsFor returns the flags of the command c: one that has an -o of its own
 // keeps it, and --format is written out behind its name. One that asks about a
-// --host (explain, for one) keeps that, too, and the daemon's is written before
-// its name.
+// --host (explain, for one) keeps that too: behind its name that flag does not
+// mean the daemon.
 func (g *globals) flagsFor(c *ucli.Command) []ucli.Flag {
 	own := map[string]bool{}
 	for _, f := range c.Flags {
@@ -77,11 +77,12 @@ func (g *globals) flags() []ucli.Flag {
 		{&g.agent, "agent", nil, "`ID` of the agent, who speaks"},
 		{&g.session, "session", nil, "`KEY` of the conversation"},
 		{&g.format, "format", []string{formatShort}, "`FORM` of the output, table or json"},
-		{&g.host, "host", nil, "`ADDRESS` of a daemon that is to do it: unix:PATH, tcp:HOST:PORT or https://HOST; default $SANDBOX_HOST"},
-		{&g.tokenFile, "token-file", nil, "`FILE` with the token for --host; default the token in $SANDBOX_TOKEN"},
+		{&g.server, "server", nil, "`ADDRESS` of a daemon that is to do it: unix:PATH, tcp:HOST:PORT or https://HOST; default $SANDBOX_SERVER"},
+		{&g.server, oldServerFlag, nil, "another name of --server"},
+		{&g.tokenFile, "token-file", nil, "`FILE` with the token for --server; default the token in $SANDBOX_TOKEN"},
 		{&g.logLevel, "log-level", nil, "least `LEVEL` of log lines on standard error: error, warning, info, debug"},
 	} {
-		out = append(out, &ucli.GenericFlag{Name: f.name, Aliases: f.aliases, Usage: f.usage, Category: "Global", Value: f.value})
+		out = append(out, &ucli.GenericFlag{Name: f.name, Aliases: f.aliases, Usage: f.usage, Category: "Global", Value: f.value, Hidden: f.name == oldServerFlag})
 	}
 	return out
 }

@@ -11,10 +11,13 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// The variables that stand for --host and for what --token-file holds.
+// The variables that stand for --server and for what --token-file holds, and the
+// older names of the flag and its variable, which are accepted too.
 const (
-	hostVariable  = "SANDBOX_HOST"
-	tokenVariable = "SANDBOX_TOKEN"
+	serverVariable    = "SANDBOX_SERVER"
+	oldServerVariable = "SANDBOX_HOST"
+	oldServerFlag     = "host"
+	tokenVariable     = "SANDBOX_TOKEN"
 )
 
 // maxToken is the most bytes that a file with a token may have.
@@ -41,18 +44,18 @@ var (
 
 // reasons say of commands that a daemon does not carry out why that is so.
 var reasons = map[string]string{
-	"browser open":          "its link is good on the daemon's machine alone; run it there, without --host and $" + hostVariable,
-	"browser start --serve": "its address is good on the daemon's machine alone; run it there, without --host and $" + hostVariable,
-	"evidence replay":       "its settings are what records are held against; run it on the daemon's machine, without --host and $" + hostVariable,
+	"browser open":          "its link is good on the daemon's machine alone; run it there, without --server and $" + serverVariable,
+	"browser start --serve": "its address is good on the daemon's machine alone; run it there, without --server and $" + serverVariable,
+	"evidence replay":       "its settings are what records are held against; run it on the daemon's machine, without --server and $" + serverVariable,
 }
 
-// address is that of the daemon, or empty. An empty --host is none, whatever
-// the variable says.
+// address is that of the daemon, or empty. An empty --server is none, whatever
+// the variables say; SANDBOX_SERVER counts before the older name.
 func (g *globals) address() string {
-	if g.host.given {
-		return g.host.value
+	if g.server.given {
+		return g.server.value
 	}
-	return os.Getenv(hostVariable)
+	return cmp.Or(os.Getenv(serverVariable), os.Getenv(oldServerVariable))
 }
 
 // daemon is where the command is carried out.
@@ -107,7 +110,7 @@ func (a *app) guard(name string, do ucli.ActionFunc) ucli.ActionFunc {
 			text *text
 		}{{"config", &a.globals.config}, {"state-dir", &a.globals.stateDir}} {
 			if f.text.given {
-				return usagef(name, "--%s is for this machine and cannot be combined with --host or $%s", f.name, hostVariable)
+				return usagef(name, "--%s is for this machine and cannot be combined with --server or $%s", f.name, serverVariable)
 			}
 		}
 		return do(c)
@@ -117,7 +120,7 @@ func (a *app) guard(name string, do ucli.ActionFunc) ucli.ActionFunc {
 // notRemote is the error of a command that no daemon carries out.
 func notRemote(name string) error {
 	return &sandbox.Error{
-		Code: sandbox.CodeUnsupported, Op: name, Field: "host", Message: `"sandbox ` + name + `" is not possible through a daemon`,
-		Hint: cmp.Or(reasons[name], "run it on the daemon's machine, without --host and $"+hostVariable),
+		Code: sandbox.CodeUnsupported, Op: name, Field: "server", Message: `"sandbox ` + name + `" is not possible through a daemon`,
+		Hint: cmp.Or(reasons[name], "run it on the daemon's machine, without --server and $"+serverVariable),
 	}
 }
