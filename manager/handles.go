@@ -57,6 +57,8 @@ type handle struct {
 
 	scripts atomic.Pointer[fsbridge.Bridge] // its files over scripts, once its utilities were looked for
 
+	used atomic.Pointer[time.Time] // the last use that is on record; nil is unknown
+
 	users int  // guarded by handles.mu, like what follows
 	kept  bool // for the next command
 }
@@ -241,9 +243,11 @@ func (m *Manager) warm(ctx context.Context, w *want) *acquired {
 // It thaws a sandbox that is noted as frozen. The caller has its lease, so no
 // other call freezes it any more.
 func (m *Manager) ready(ctx context.Context, w *want, h *handle) bool {
-	frozen, err := m.records.Of(w.provider.Name()).Use(w.spec.Kind, h.name, m.now())
+	frozen, last, err := m.records.Of(w.provider.Name()).Use(w.spec.Kind, h.name, m.now())
 	if err == nil && frozen {
 		err = m.thaw(ctx, w.provider, w.spec.Kind, h.name)
+	} else if err == nil {
+		h.used.Store(&last)
 	}
 	return err == nil && m.answers(ctx, h)
 }

@@ -106,7 +106,8 @@ type Options struct {
 	// each call.
 	Provider string
 
-	// Begin hears of every call with what its settings came to, before
+	// Begin hears of every call with what its settings came to, which it must not
+	// change, before
 	// anything is done about it; its error ends the call. nil is nothing.
 	Begin func(context.Context, config.Resolved, Request) error
 
@@ -165,15 +166,17 @@ type Manager struct {
 	skills       *skillStamps
 	begin        func(context.Context, config.Resolved, Request) error // or nil
 
-	records *registry.Store
-	leases  *keylock.Dir
-	owners  *workspace.Owners
-	handles *handles
-	freezer *freezer
-	pool    *slots
-	grants  *grants
-	names   *settingsCache[string] // see Name
-	usables *settingsCache[Usable] // see Usable
+	records   *registry.Store
+	leases    *keylock.Dir
+	owners    *workspace.Owners
+	handles   *handles
+	freezer   *freezer
+	pool      *slots
+	grants    *grants
+	names     *settingsCache[string]          // see Name
+	layered   *settingsCache[config.Resolved] // see resolved
+	described *descriptions
+	usables   *settingsCache[Usable] // see Usable
 
 	// writable are the folders that settings let sandboxes write to, as they
 	// are spelled. Not to be changed.

@@ -28,7 +28,7 @@ func New(o Options) (*Manager, error) {
 	settings.Store(laidOver(o.Settings, o.Provider))
 	m := &Manager{
 		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, observer: o.Observer, out: o.Out, gates: &gates{}, accounting: o.Accounting, control: o.Control, calls: &calls{}, prepared: &prepared{}, skills: &skillStamps{}, state: o.State, providers: providers, images: o.Images, volumes: &sync.Map{}, imageJava: &sync.Map{}, host: o.Host, log: o.Log, commandFlags: o.CommandFlags, now: o.Now, begin: o.Begin,
-		records: records, leases: keylock.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, freezer: &freezer{}, pool: newSlots(), grants: &grants{}, names: &settingsCache[string]{}, usables: &settingsCache[Usable]{},
+		records: records, leases: keylock.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, freezer: &freezer{}, pool: newSlots(), grants: &grants{}, names: &settingsCache[string]{}, layered: &settingsCache[config.Resolved]{}, described: &descriptions{}, usables: &settingsCache[Usable]{},
 	}
 	m.writable = config.Following(m.current, func(s *config.Settings) ([]string, error) {
 		return config.WritableFolders(s, o.Host.Home, o.Host.Env)

@@ -93,7 +93,7 @@ func (p *pipeline) judge(ctx context.Context) error {
 
 // configure finds what the settings say about the request.
 func (p *pipeline) configure(ctx context.Context) (err error) {
-	if p.res, err = config.Resolve(p.settings, p.req.Who, p.req.Flags); err != nil {
+	if p.res, err = p.m.resolved(p.settings, p.req.Who, p.req.Flags); err != nil {
 		return err
 	}
 	if err := sandbox.CheckEnv(p.req.Command.Env); err != nil {

@@ -107,10 +107,10 @@ func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.P
 	if err != nil {
 		return nil, err
 	}
-	return m.describeAt(ctx, res, p, at, i, func(*want) {})
+	return m.describeAt(ctx, res, p, at, i, nil)
 }
 
-// describeAt is describe for the berth at, after change.
+// describeAt is describe for the host identity at, after change, which may be nil.
 func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox.Provider, at hostIdentity, i intent, change func(*want)) (_ *want, err error) {
 	if err := provider.Trouble(p); err != nil {
 		return nil, err
@@ -126,28 +126,45 @@ func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox
 		return nil, err
 	}
 	w := &want{res: res, provider: p, hostIdentity: at.name, sketch: i == sketch, agentDir: agentDir, quota: int64(res.WorkspaceQuota), homeReason: f.HomeReason}
-	if w.spec, err = config.BuildSpec(res, f); err != nil {
-		return nil, err
-	}
-	if !p.Features().Images {
-		if res.Origin("docker.image") == "flag" {
-			return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: "docker.image", Resource: res.Docker.Image,
-				Message: "the provider " + p.Name() + " runs programs of this host and has no images", Hint: "leave --image out, or use another provider"}
+	of := descriptionKey{provider: p.Name(), identity: at.name, kind: res.Kind, intent: i}
+	var known bool
+	if w.spec, w.hash, known = m.described.get(of, res, f); !known {
+		if w.spec, err = buildSpec(res, p, f, given); err != nil {
+			return nil, err
 		}
-		w.spec.Image = "" // what settings say for other providers is no part of this sandbox
-	}
-	w.spec.Options = maps.Clone(given)
-	if err := refuseUnheld(res, p, w.spec); err != nil {
-		return nil, err
+		if w.hash, err = confighash.Sum(w.spec); err != nil {
+			return nil, err
+		}
+		m.described.put(of, description{res: res, facts: f, spec: w.spec, hash: w.hash})
 	}
 	w.egress = w.spec.Egress
 	if res.Kind != sandbox.KindBrowser { // a browser gets no grants of paths
-		w.permit(m.grants.list(w.spec.Owner))
+		w.permit(m.grants.list(w.spec.Owner)) // which are no part of the hash
 	}
-	change(w)
-	w.hash, err = confighash.Sum(w.spec)
+	if change != nil {
+		change(w)
+		w.hash, err = confighash.Sum(w.spec)
+	}
 	w.wanted = w.hash
 	return w, err
+}
+
+// buildSpec builds the Spec of a sandbox of the provider from settings and facts
+// alone. given are the options of the provider.
+func buildSpec(res config.Resolved, p sandbox.Provider, f config.Facts, given map[string]any) (sandbox.Spec, error) {
+	s, err := config.BuildSpec(res, f)
+	if err != nil {
+		return s, err
+	}
+	if !p.Features().Images {
+		if res.Origin("docker.image") == "flag" {
+			return s, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: "docker.image", Resource: res.Docker.Image,
+				Message: "the provider " + p.Name() + " runs programs of this host and has no images", Hint: "leave --image out, or use another provider"}
+		}
+		s.Image = "" // what settings say for other providers is no part of this sandbox
+	}
+	s.Options = maps.Clone(given)
+	return s, refuseUnheld(res, p, s)
 }
 
 // hashWithout returns the hash of the same session without flags, or "?" when

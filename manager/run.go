@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/policy/gate"
+	"github.com/bulkhead-dev/sandbox/registry"
 )
 
 // errTimeLimit is the cause of a context that ends at the command's limit.
@@ -126,9 +127,16 @@ func (m *Manager) timeLimit(ctx context.Context, live *acquired, out *Outcome, l
 	return err
 }
 
-// record notes that the sandbox was used just now. A failure is logged:
-// the command has run, and its result stands.
+// record notes that the sandbox was used just now, unless what is on record says
+// so: it was read or written when the call acquired the sandbox, and the
+// lease has kept others from freezing it since. A failure is logged: the
+// command has run, and its result stands.
 func (m *Manager) record(l *acquired) {
+	if l.handle != nil {
+		if last := l.handle.used.Load(); last != nil && registry.Recent(*last, m.now()) {
+			return
+		}
+	}
 	if err := m.records.Of(l.provider.Name()).Touch(l.spec.Kind, l.name(), m.now()); err != nil && !sandbox.IsNotFound(err) {
 		m.log.WithError(err).WithField("sandbox", l.name()).Warn("cannot note the last use")
 	}

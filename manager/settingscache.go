@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// settingsCacheMax bounds for how many sessions a [standing] remembers.
+// settingsCacheMax bounds for how many sessions a [settingsCache] remembers.
 const settingsCacheMax = 256
 
 // A settingsCache caches what settings say of sessions, which changes with the
@@ -50,4 +50,12 @@ func saying[T any](settings *config.Settings, who config.Who, flags *config.Sand
 		return v, err
 	}
 	return say(res)
+}
+
+// resolved is [config.Resolve], from memory where there are no flags.
+func (m *Manager) resolved(settings *config.Settings, who config.Who, flags *config.SandboxSettings) (config.Resolved, error) {
+	if flags != nil {
+		return config.Resolve(settings, who, flags)
+	}
+	return m.layered.of(settings, who, func(res config.Resolved) (config.Resolved, error) { return res, nil })
 }

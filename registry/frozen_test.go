@@ -22,7 +22,7 @@ func TestFrozen(t *testing.T) {
 	}
 	use := func(at time.Time, want bool) {
 		t.Helper()
-		if frozen, err := s.Use(sandbox.KindSandbox, name, at); frozen != want || err != nil {
+		if frozen, _, err := s.Use(sandbox.KindSandbox, name, at); frozen != want || err != nil {
 			t.Fatalf("Use = %v, %v; want %v", frozen, err, want)
 		}
 	}
@@ -44,7 +44,7 @@ func TestFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	use(made.Add(time.Minute), false) // also where the touch has moved nothing
-	if _, err := s.Use(sandbox.KindSandbox, "sbx-gone", made); !sandbox.IsNotFound(err) {
+	if _, _, err := s.Use(sandbox.KindSandbox, "sbx-gone", made); !sandbox.IsNotFound(err) {
 		t.Errorf("of no record: %v", err)
 	}
 }

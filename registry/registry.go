@@ -257,22 +257,39 @@ func (s *Store) Touch(kind sandbox.Kind, name string, now time.Time) error {
 	return s.change(kind, name, func(f *file) bool { return f.touch(now) })
 }
 
-// Use is Touch for who is about to use the sandbox. Where it is recorded as
-// frozen nothing is written and frozen is true: the caller thaws it, and
-// touches the record then.
-func (s *Store) Use(kind sandbox.Kind, name string, now time.Time) (frozen bool, err error) {
+// Use is Touch for a caller that is about to use the sandbox. Where it is
+// recorded as frozen nothing is written and frozen is true: the caller thaws it,
+// and touches the record then. Otherwise last is the last use that is on record
+// now. The caller holds a lease, without which a sandbox is not frozen, so that
+// Use takes the lock of the record only where it writes.
+func (s *Store) Use(kind sandbox.Kind, name string, now time.Time) (frozen bool, last time.Time, err error) {
+	f, err := s.read(kind, name)
+	if err != nil {
+		return false, time.Time{}, err
+	}
+	if !f.Record.Frozen && Recent(f.Record.LastUsedAt, now) {
+		return false, f.Record.LastUsedAt, nil
+	}
 	err = s.change(kind, name, func(f *file) bool {
 		frozen = f.Record.Frozen
-		return !frozen && f.touch(now)
+		changed := !frozen && f.touch(now)
+		last = f.Record.LastUsedAt
+		return changed
 	})
-	return frozen, err
+	return frozen, last, err
+}
+
+// Recent reports whether a use at now is noted by a record whose last use is
+// last: the record is not written for it.
+func Recent(last, now time.Time) bool {
+	since := now.Sub(last)
+	return since < TouchResolution && since > -maxSkew
 }
 
 // touch notes a use at now and reports whether that changes anything worth
 // writing.
 func (f *file) touch(now time.Time) bool {
-	since := now.Sub(f.Record.LastUsedAt)
-	recent := since < TouchResolution && since > -maxSkew
+	recent := Recent(f.Record.LastUsedAt, now)
 	if recent && !f.Record.Frozen {
 		return false
 	}
