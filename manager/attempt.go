@@ -25,8 +25,8 @@ type PoolObserver interface {
 }
 
 // poolObserver returns what counts, which may be nothing.
-func (m *Manager) poolObserver() PoolObserver {
-	if o, ok := m.observer.(PoolObserver); ok {
+func (k *poolKeeper) poolObserver() PoolObserver {
+	if o, ok := k.m.observer.(PoolObserver); ok {
 		return o
 	}
 	return unobserved{}
@@ -41,35 +41,35 @@ func (unobserved) Refilled(time.Duration)              {}
 
 // missed notes that the sandbox of w was made, or was not for err, although a
 // pool is kept.
-func (m *Manager) missed(w *want, l *acquired, began time.Time, err error) {
+func (k *poolKeeper) missed(w *want, l *acquired, began time.Time, err error) {
 	took := time.Since(began)
 	miss := w.miss.Took(took)
 	if l != nil {
 		l.miss = &miss
 	}
-	m.poolObserver().Attempted(&miss, took)
-	log := m.log.WithField("sandbox", w.spec.Name).WithField("reason", string(miss.Reason)).WithField("made", took.Round(time.Millisecond))
+	k.poolObserver().Attempted(&miss, took)
+	log := k.m.log.WithField("sandbox", w.spec.Name).WithField("reason", string(miss.Reason)).WithField("made", took.Round(time.Millisecond))
 	if err != nil {
 		log.Infof("no slot of the pool was claimed, and it could not be made: %s", miss.Detail)
 	} else {
 		log.Infof("made, and no slot of the pool claimed: %s", miss.Detail)
 	}
-	a := m.attempt(w, took)
+	a := k.attempt(w, took)
 	a.Miss, a.Code = &miss, sandbox.CodeOf(err)
-	m.logAttempt(a)
+	k.logAttempt(a)
 }
 
 // attempt is what goes on record of the sandbox of w.
-func (m *Manager) attempt(w *want, took time.Duration) registry.Attempt {
+func (k *poolKeeper) attempt(w *want, took time.Duration) registry.Attempt {
 	o := w.spec.Owner
-	return registry.Attempt{Time: m.now(), Sandbox: w.spec.Name, Tenant: o.Tenant, Agent: o.Agent, Shape: w.shape, Took: took}
+	return registry.Attempt{Time: k.m.now(), Sandbox: w.spec.Name, Tenant: o.Tenant, Agent: o.Agent, Shape: w.shape, Took: took}
 }
 
 // logAttempt puts a on record. Where that fails fewer slots may be kept than
 // demand wants, and the sandbox is there all the same.
-func (m *Manager) logAttempt(a registry.Attempt) {
-	if err := m.records.LogAttempt(a); err != nil {
-		m.pool.report(m.log, "attempts", err, "what becomes of the pool is not on record")
+func (k *poolKeeper) logAttempt(a registry.Attempt) {
+	if err := k.m.records.LogAttempt(a); err != nil {
+		k.report(k.m.log, "attempts", err, "what becomes of the pool is not on record")
 	}
-	m.pool.wake(a.Time) // it counts as demand
+	k.wake(a.Time) // it counts as demand
 }

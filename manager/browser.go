@@ -12,6 +12,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
+// A browsers finds the providers and folders of browsers' containers.
+type browsers struct{ m *Manager }
+
 // A BrowserRequest says whose browser is wanted.
 type BrowserRequest struct {
 	Who   config.Who
@@ -38,25 +41,25 @@ func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser
 			Message: "the settings have no browser for agent " + res.Agent, Hint: "set browser.enabled to true"}
 	}
 	if req.Tool != "" {
-		if _, err := m.judge(ctx, settings, res, Request{Who: req.Who, Flags: req.Flags, Tool: req.Tool}, gate.Call{Tool: req.Tool}); err != nil {
+		if _, err := m.gates.judge(ctx, settings, res, Request{Who: req.Who, Flags: req.Flags, Tool: req.Tool}, gate.Call{Tool: req.Tool}); err != nil {
 			return nil, err
 		}
 	}
-	p, why, err := m.browserProvider(res)
+	p, why, err := m.browsers.browserProvider(res)
 	if err != nil {
 		return nil, err
 	}
-	begun, err := m.declareBrowser(ctx, settings, res, req)
+	begun, err := m.browsers.declareBrowser(ctx, settings, res, req)
 	if err != nil {
 		return nil, err
 	}
-	w, err := m.resolve(ctx, forBrowser(res), req.Flags, place{provider: p, why: why}, effects)
+	w, err := m.describer.resolve(ctx, forBrowser(res), req.Flags, place{provider: p, why: why}, effects)
 	if err != nil {
 		return nil, begun.end(ctx, err)
 	}
 	w.settings = settings
-	m.pruneIfDue(ctx, w)
-	l, err := m.ensure(ctx, w, req.MustExist)
+	m.pruner.pruneIfDue(ctx, w)
+	l, err := m.builder.ensure(ctx, w, req.MustExist)
 	if err != nil {
 		return nil, begun.end(ctx, err)
 	}
@@ -65,15 +68,15 @@ func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser
 
 // declareBrowser puts on record that a browser's container is opened, where the
 // settings want that of calls without a grant.
-func (m *Manager) declareBrowser(ctx context.Context, settings *config.Settings, res config.Resolved, req BrowserRequest) (*statement, error) {
+func (bs *browsers) declareBrowser(ctx context.Context, settings *config.Settings, res config.Resolved, req BrowserRequest) (*statement, error) {
 	if !res.RecordsCommands() {
 		return nil, nil
 	}
-	p := &pipeline{m: m, settings: settings, res: res, req: Request{Who: req.Who, Tool: req.Tool}}
+	p := &pipeline{m: bs.m, settings: settings, res: res, req: Request{Who: req.Who, Tool: req.Tool}}
 	b := p.beginning()
 	b.Kind, b.Capability = evidence.Browser, "browser:container"
 	var err error
-	if b.Sandbox, err = config.Name(res.Browser.ContainerPrefix, m.owner(res)); err != nil {
+	if b.Sandbox, err = config.Name(res.Browser.ContainerPrefix, bs.m.describer.owner(res)); err != nil {
 		return nil, err
 	}
 	return p.begin(ctx, b)
@@ -81,12 +84,12 @@ func (m *Manager) declareBrowser(ctx context.Context, settings *config.Settings,
 
 // browserProvider returns what makes containers: a browser lives in one
 // whatever walls commands have, unless settings name another provider.
-func (m *Manager) browserProvider(res config.Resolved) (sandbox.Provider, string, error) {
+func (bs *browsers) browserProvider(res config.Resolved) (sandbox.Provider, string, error) {
 	name := res.Provider
 	if name == "auto" {
 		name = "docker"
 	}
-	p, err := m.providers.Get(name)
+	p, err := bs.m.providers.Get(name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -104,10 +107,10 @@ func (m *Manager) BrowserName(who config.Who, flags *config.SandboxSettings) (na
 	if err != nil {
 		return "", nil, err
 	}
-	if p, _, err = m.browserProvider(res); err != nil {
+	if p, _, err = m.browsers.browserProvider(res); err != nil {
 		return "", nil, err
 	}
-	name, err = config.Name(res.Browser.ContainerPrefix, m.owner(res))
+	name, err = config.Name(res.Browser.ContainerPrefix, m.describer.owner(res))
 	return name, p, err
 }
 
@@ -125,21 +128,21 @@ func (m *Manager) RemoveBrowser(ctx context.Context, who config.Who, flags *conf
 	}
 	removed = err == nil
 	// What is gone may have left something behind all the same.
-	err = m.remove(ctx, p, sandbox.KindBrowser, name)
+	err = m.builder.remove(ctx, p, sandbox.KindBrowser, name)
 	if force && sandbox.CodeOf(err) == sandbox.CodeBusy {
-		err = m.removeUsed(ctx, p, name)
+		err = m.browsers.removeUsed(ctx, p, name)
 	}
 	return name, removed && err == nil, err
 }
 
 // removeUsed removes a browser that is in use, in its turn.
-func (m *Manager) removeUsed(ctx context.Context, p sandbox.Provider, name string) error {
-	turn, err := m.leases.Ensure(ctx, name)
+func (bs *browsers) removeUsed(ctx context.Context, p sandbox.Provider, name string) error {
+	turn, err := bs.m.leases.Ensure(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer turn.Release()
-	return m.removeNow(ctx, p, sandbox.KindBrowser, name)
+	return bs.m.builder.removeNow(ctx, p, sandbox.KindBrowser, name)
 }
 
 // BrowserExists tells whether the scope has a browser's container, without

@@ -76,7 +76,7 @@ func (b *Browser) Way(ctx context.Context, port int) (netip.AddrPort, func(), bo
 	if !opens(rules) || b.settings.Direct {
 		return none, func() {}, false, nil
 	}
-	w, err := b.live.ways.own(func() (*way, error) { return b.m.openWay(ctx, b.live, rules) })
+	w, err := b.live.ways.own(func() (*way, error) { return b.m.executor.openWay(ctx, b.live, rules) })
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return none, nil, false, &sandbox.Error{Code: sandbox.CodeBusy, Op: "open the way out", Resource: b.Name(), Retryable: true,
 			Message: "another program already serves the browser's way out", Err: err}
@@ -129,7 +129,7 @@ func addressOf(w *way) (netip.AddrPort, error) {
 
 // Workspace implements [browser.Container].
 func (b *Browser) Workspace(ctx context.Context) (browser.Workspace, error) {
-	return b.m.scratchpad(ctx, b.res)
+	return b.m.browsers.scratchpad(ctx, b.res)
 }
 
 // Close implements [browser.Container].
@@ -143,7 +143,7 @@ func (b *Browser) Close() error {
 		for _, end := range ends {
 			end()
 		}
-		b.m.record(b.live)
+		b.m.builder.record(b.live)
 		b.live.close()
 		err = b.begun.end(context.Background(), nil)
 	})

@@ -23,44 +23,44 @@ func (m *Manager) BrowserWorkspace(ctx context.Context, who config.Who, flags *c
 	if err != nil {
 		return browser.Workspace{}, err
 	}
-	return m.scratchpad(ctx, res)
+	return m.browsers.scratchpad(ctx, res)
 }
 
 // Exposed are the folders of the host that some sandbox can write, canonical:
 // code in there can have put links below them.
-func (m *Manager) Exposed() ([]string, error) { return m.exposed() }
+func (m *Manager) Exposed() ([]string, error) { return m.describer.exposed() }
 
 // scratchpad finds the workspace of the sandbox of res, and makes it where that
 // is ours to make.
-func (m *Manager) scratchpad(ctx context.Context, res config.Resolved) (browser.Workspace, error) {
+func (bs *browsers) scratchpad(ctx context.Context, res config.Resolved) (browser.Workspace, error) {
 	none := browser.Workspace{}
-	p, _, err := m.browserProvider(res)
+	p, _, err := bs.browserProvider(res)
 	if err != nil {
 		return none, err
 	}
-	w, err := m.describe(ctx, res, p, observe)
+	w, err := bs.m.describer.describe(ctx, res, p, observe)
 	if err != nil {
 		return none, err
 	}
-	at, err := m.identityOf(w.spec.Name, m.owner(res))
+	at, err := bs.m.describer.identityOf(w.spec.Name, bs.m.describer.owner(res))
 	if err != nil {
 		return none, err
 	}
 	var f config.Facts
-	f.Home, f.Env, f.Sensitive = m.host.Home, m.host.Env, m.host.Sensitive
+	f.Home, f.Env, f.Sensitive = bs.m.host.Home, bs.m.host.Env, bs.m.host.Sensitive
 	f.Via = map[string][]string{}
-	if f.Exposed, err = m.exposed(); err != nil {
+	if f.Exposed, err = bs.m.describer.exposed(); err != nil {
 		return none, err
 	}
-	if f.Listening, err = m.listening(); err != nil {
+	if f.Listening, err = bs.m.describer.listening(); err != nil {
 		return none, err
 	}
 	// A scope gets its user when it is first used, and the folder with it.
-	if _, err := m.folders(res, at, effects, &f); err != nil {
+	if _, err := bs.m.describer.folders(res, at, effects, &f); err != nil {
 		return none, err
 	}
 	w.spec.UID, w.spec.GID = f.UID, f.GID
-	if err := m.prepare(ctx, w, w.spec); err != nil {
+	if err := bs.m.builder.prepare(ctx, w, w.spec); err != nil {
 		return none, err
 	}
 	tools, err := config.ToolPolicy(res)

@@ -41,7 +41,7 @@ type Trusted struct {
 // secrets, trust. So authorities refuses a file that other users could
 // have written, as for a settings file, and never uses a part of a file that it
 // cannot parse to its end.
-func (m *Manager) authorities(res config.Resolved, exposed []string) ([]byte, error) {
+func (d *describer) authorities(res config.Resolved, exposed []string) ([]byte, error) {
 	named := res.Docker.CAFile
 	if named == "" {
 		return nil, nil
@@ -52,7 +52,7 @@ func (m *Manager) authorities(res config.Resolved, exposed []string) ([]byte, er
 		}
 		return &sandbox.Error{Code: code, Op: "resolve", Field: caField, Resource: resource, Message: message, Hint: hint, Err: cause}
 	}
-	file, err := hostpath.Expand(named, m.host.Home, m.host.Env)
+	file, err := hostpath.Expand(named, d.m.host.Home, d.m.host.Env)
 	if err != nil {
 		return nil, refused(sandbox.CodeValidation, named, "the file cannot be named", "write /… or ~/…", err)
 	}
@@ -88,11 +88,11 @@ func (m *Manager) Authorities(who config.Who, flags *config.SandboxSettings) (fi
 	if err != nil {
 		return "", nil, err
 	}
-	exposed, err := m.exposed()
+	exposed, err := m.describer.exposed()
 	if err != nil {
 		return res.Docker.CAFile, nil, err
 	}
-	certificates, err = m.authorities(res, exposed)
+	certificates, err = m.describer.authorities(res, exposed)
 	return res.Docker.CAFile, certificates, err
 }
 
@@ -182,18 +182,18 @@ func clipped(s string) string {
 
 // company finds what sandboxes of res trust with the certificates in ca, and with
 // effects makes it.
-func (m *Manager) company(ctx context.Context, ca []byte, i intent, f *config.Facts) error {
+func (d *describer) company(ctx context.Context, ca []byte, i intent, f *config.Facts) error {
 	if len(ca) == 0 {
 		return nil
 	}
-	if m.host.TrustWith == nil {
+	if d.m.host.TrustWith == nil {
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: caField, Message: "this program has no folder of certificates for sandboxes", Hint: "leave the setting out"}
 	}
 	image := f.ImageID
 	if image == noImage {
 		image = ""
 	}
-	t, err := m.host.TrustWith(ctx, ca, image, i == effects)
+	t, err := d.m.host.TrustWith(ctx, ca, image, i == effects)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 // calls are the tool calls whose operations this program carries out. A call
 // is known by its grant, from its first operation until the grant ends.
 type calls struct {
+	m     *Manager
 	mu    sync.Mutex
 	of    map[string]*call
 	swept time.Time
@@ -43,7 +44,7 @@ func (s *calls) enter(ctx context.Context, o *order) (*call, error) {
 		return nil, err
 	}
 	if c == nil {
-		n, err := o.m.newCall(ctx, o, text)
+		n, err := o.m.calls.newCall(ctx, o, text)
 		if err != nil {
 			return nil, err
 		}

@@ -50,7 +50,7 @@ func (m *Manager) capture(ctx context.Context, req Request, call gate.Call) (san
 				again()
 			}
 		}
-		out, err = m.runAsking(ctx, l, req)
+		out, err = m.executor.runAsking(ctx, l, req)
 		return err
 	})
 	return sandbox.Result{

@@ -108,7 +108,7 @@ func (o *order) fetch(ctx context.Context, c *operation.Call) (operation.Output,
 	if m.out == nil || o.c.Fetch == nil {
 		return operation.Output{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "operate", Field: "network.allowedDomains", Message: "this program reaches no hosts", Hint: "give the manager a way out"}
 	}
-	if err := m.consent(ctx, r, false); err != nil {
+	if err := m.approvals.consent(ctx, r, false); err != nil {
 		return operation.Output{}, err
 	}
 	e, end, err := o.c.Fetch(func(inside sandbox.Listener) (outlet.Way, error) {
@@ -134,7 +134,7 @@ func (o *order) browse(ctx context.Context) (operation.Executor, error) {
 	if o.c.Browse == nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "operate", Field: "browser", Message: "this program drives no browser", Hint: "give the Control a Browse"}
 	}
-	if err := o.m.consent(ctx, o.steps.ruling, false); err != nil {
+	if err := o.m.approvals.consent(ctx, o.steps.ruling, false); err != nil {
 		return nil, err
 	}
 	c := o.call
@@ -144,7 +144,7 @@ func (o *order) browse(ctx context.Context) (operation.Executor, error) {
 		return nil, errCallEnded(c)
 	}
 	if c.held.browser == nil {
-		c.held.browser = o.c.Browse(o.m.watch(o.c, c), o.who)
+		c.held.browser = o.c.Browse(o.m.calls.watch(o.c, c), o.who)
 	}
 	return c.held.browser, nil
 }

@@ -18,22 +18,28 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
+// A poolKeeper keeps slots of the pool started, and claims them for requests.
+type poolKeeper struct {
+	*slots
+	m *Manager
+}
+
 // mayClaim reports whether a sandbox of res may be a slot of the pool: settings
 // keep one, the sandbox was never made before, so that no workspace waits for
 // it, and there is something to claim. Where settings keep a pool and it may not,
 // miss says why.
-func (m *Manager) mayClaim(res config.Resolved, p sandbox.Provider) (ok bool, miss *pool.Miss) {
+func (k *poolKeeper) mayClaim(res config.Resolved, p sandbox.Provider) (ok bool, miss *pool.Miss) {
 	if res.Pool.Most() <= 0 || res.Kind != "" && res.Kind != sandbox.KindSandbox {
 		return false, nil
 	}
 	if _, ok := p.(identified); !ok {
 		return false, missed(pool.NoSlots)
 	}
-	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
+	name, err := config.Name(res.Docker.ContainerPrefix, k.m.describer.owner(res))
 	if err != nil {
 		return false, missed(pool.Returning)
 	}
-	if why := m.known(res, name); why != "" {
+	if why := k.known(res, name); why != "" {
 		return false, missed(why)
 	}
 	return true, nil
@@ -47,16 +53,16 @@ func missed(r pool.Reason) *pool.Miss {
 
 // known says why the sandbox name is no new one, and is empty where nothing is
 // known of it: no claim, no record, no workspace.
-func (m *Manager) known(res config.Resolved, name string) pool.Reason {
-	if _, claimed, err := m.records.ClaimOf(name); err != nil {
+func (k *poolKeeper) known(res config.Resolved, name string) pool.Reason {
+	if _, claimed, err := k.m.records.ClaimOf(name); err != nil {
 		return pool.DamagedClaim
 	} else if claimed {
 		return pool.Returning
 	}
-	if _, err := m.records.Look(sandbox.KindSandbox, name); !sandbox.IsNotFound(err) {
+	if _, err := k.m.records.Look(sandbox.KindSandbox, name); !sandbox.IsNotFound(err) {
 		return pool.Returning
 	}
-	store, err := m.workspaces(res)
+	store, err := k.m.describer.workspaces(res)
 	if err != nil {
 		return pool.Returning
 	}
@@ -73,21 +79,21 @@ func (m *Manager) known(res config.Resolved, name string) pool.Reason {
 // claim makes a slot of the pool the sandbox that w sketches. Without a sandbox
 // and error there is none to be had: the want that it returns is w, described
 // whole, and says why. The caller holds the ensure lock of the name.
-func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*acquired, *want, error) {
+func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acquired, *want, error) {
 	var miss *pool.Miss
-	switch why := m.known(w.res, w.spec.Name); {
+	switch why := k.known(w.res, w.spec.Name); {
 	case mustExist: // nothing is made
 	case w.private:
 		miss = missed(pool.Permitted)
 	case why != "": // it was made meanwhile
 		miss = missed(why)
 	default:
-		held, err := m.leases.Shared(ctx, w.spec.Name)
+		held, err := k.m.leases.Shared(ctx, w.spec.Name)
 		if err != nil {
 			return nil, nil, err
 		}
 		var l *acquired
-		if l, miss, err = m.claimOne(ctx, w, held); l != nil {
+		if l, miss, err = k.claimOne(ctx, w, held); l != nil {
 			return l, nil, nil
 		}
 		held.Release()
@@ -96,9 +102,9 @@ func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*acquired
 		}
 	}
 	if miss != nil && miss.Reason.Wanted() {
-		m.pool.wake(m.now()) // the keeper may be us
+		k.wake(k.m.now()) // the keeper may be us
 	}
-	whole, err := m.describe(ctx, w.res, w.provider, effects)
+	whole, err := k.m.describer.describe(ctx, w.res, w.provider, effects)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,41 +118,41 @@ func (m *Manager) claim(ctx context.Context, w *want, mustExist bool) (*acquired
 }
 
 // claimOne tries slots until one is claimed or none is left, and says why then.
-func (m *Manager) claimOne(ctx context.Context, w *want, held *keylock.Lock) (*acquired, *pool.Miss, error) {
+func (k *poolKeeper) claimOne(ctx context.Context, w *want, held *keylock.Lock) (*acquired, *pool.Miss, error) {
 	shape, err := shapeOf(w)
 	if err != nil {
 		return nil, nil, err
 	}
 	w.shape = shape
-	next := func() (*slot, error) { return m.pool.take(w.provider.Name(), shape), nil }
-	if !m.keepsPool() {
-		next = m.recordedSlots(ctx, w, shape)
+	next := func() (*slot, error) { return k.take(w.provider.Name(), shape), nil }
+	if !k.keepsPool() {
+		next = k.recordedSlots(ctx, w, shape)
 	}
 	var lost pool.Reason // why the last one that was tried is not ours
 	for {
 		n, err := next()
 		if n == nil || err != nil {
-			return nil, m.whyMiss(w, shape, lost), err
+			return nil, k.whyMiss(w, shape, lost), err
 		}
 		if miss, differs := pool.Differ(*n.rec.Spec, w.asOn(n.rec.Name, *n.rec.Spec)); differs {
-			m.giveBack(n)
+			k.giveBack(n)
 			return nil, &miss, nil
 		}
-		l, err := m.claimSlot(ctx, w, n, held)
+		l, err := k.claimSlot(ctx, w, n, held)
 		if l != nil {
-			m.pool.wake(m.now()) // again, for when the slot still looked as if it were being claimed
+			k.wake(k.m.now()) // again, for when the slot still looked as if it were being claimed
 		}
 		if err == nil || !errors.Is(err, errSlotLost) {
 			return l, nil, err
 		}
-		lost = m.lostBy(n.rec.Name, err)
-		m.log.WithField("slot", n.rec.Name).Debugf("not claimed: %v", err)
+		lost = k.lostBy(n.rec.Name, err)
+		k.m.log.WithField("slot", n.rec.Name).Debugf("not claimed: %v", err)
 	}
 }
 
 // lostBy says why a slot could not be claimed, by the error of the attempt.
-func (m *Manager) lostBy(slot string, err error) pool.Reason {
-	_, claimed, claimErr := m.records.ClaimOn(slot)
+func (k *poolKeeper) lostBy(slot string, err error) pool.Reason {
+	_, claimed, claimErr := k.m.records.ClaimOn(slot)
 	switch {
 	case claimErr != nil:
 		return pool.DamagedClaim
@@ -158,9 +164,9 @@ func (m *Manager) lostBy(slot string, err error) pool.Reason {
 
 // giveBack lets others have a slot that was not claimed. Who keeps the pool has
 // it open; others open one when they want it.
-func (m *Manager) giveBack(n *slot) {
-	if m.keepsPool() {
-		m.pool.put(n)
+func (k *poolKeeper) giveBack(n *slot) {
+	if k.keepsPool() {
+		k.put(n)
 	} else {
 		n.Close()
 	}
@@ -200,8 +206,8 @@ const slotPatience = 15 * time.Second
 // it has to outlast a loss of power is seen to while the sandbox is used
 // already. Where nothing is claimed, and that is not for the slot's sake, it is
 // given back as it was: a caller without quota takes none away from others.
-func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *keylock.Lock) (_ *acquired, err error) {
-	turn, err := m.leases.TryEnsure(n.rec.Name)
+func (k *poolKeeper) claimSlot(ctx context.Context, w *want, n *slot, held *keylock.Lock) (_ *acquired, err error) {
+	turn, err := k.m.leases.TryEnsure(n.rec.Name)
 	if err != nil {
 		n.Close()
 		return nil, errors.Join(errSlotLost, err)
@@ -214,10 +220,10 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *keylock
 		case claimed, errors.Is(err, errSlotLost):
 			n.Close()
 		default:
-			m.giveBack(n)
+			k.giveBack(n)
 		}
 	}()
-	if err := m.slotAnswers(ctx, n); err != nil {
+	if err := k.slotAnswers(ctx, n); err != nil {
 		return nil, err
 	}
 	b := *w
@@ -228,20 +234,20 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *keylock
 	}
 	b.wanted = b.hash
 	c := registry.Claim{
-		Slot: n.rec.Name, Name: b.spec.Name, Owner: b.spec.Owner, SlotHash: n.rec.ConfigHash, Hash: b.hash, ClaimedAt: m.now().UTC(),
+		Slot: n.rec.Name, Name: b.spec.Name, Owner: b.spec.Owner, SlotHash: n.rec.ConfigHash, Hash: b.hash, ClaimedAt: k.m.now().UTC(),
 		ForAny: n.rec.Tenant == "",
 	}
 	if b.scratch() {
 		c.Workspace = workspaceOf(b.spec)
 	}
 	settle := func(bool) {}
-	if m.accounting != nil {
-		if settle, err = m.accounting.Hold(ctx, b.footprint()); err != nil {
+	if k.m.accounting != nil {
+		if settle, err = k.m.accounting.Hold(ctx, b.footprint()); err != nil {
 			return nil, err
 		}
 	}
-	m.pool.step("claim")
-	keep, err := m.records.Claim(c)
+	k.step("claim")
+	keep, err := k.m.records.Claim(c)
 	settle(err == nil)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
 		return nil, errors.Join(errSlotLost, err)
@@ -250,14 +256,14 @@ func (m *Manager) claimSlot(ctx context.Context, w *want, n *slot, held *keylock
 		return nil, err
 	}
 	claimed = true
-	m.pool.wake(m.now())
-	m.pool.step("claimed")
-	return m.bind(ctx, &b, n, c, keep, held)
+	k.wake(k.m.now())
+	k.step("claimed")
+	return k.bind(ctx, &b, n, c, keep, held)
 }
 
 // slotAnswers is an error unless the slot answers: errSlotLost, or the end of
 // ctx, which tells nothing of the slot.
-func (m *Manager) slotAnswers(ctx context.Context, n *slot) error {
+func (k *poolKeeper) slotAnswers(ctx context.Context, n *slot) error {
 	p, ok := n.Sandbox.(pinger)
 	if !ok {
 		return errSlotLost
@@ -272,41 +278,41 @@ func (m *Manager) slotAnswers(ctx context.Context, n *slot) error {
 }
 
 // bind gives the claimed slot n to the session of w.
-func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, keep func() error, held *keylock.Lock) (*acquired, error) {
+func (k *poolKeeper) bind(ctx context.Context, w *want, n *slot, c registry.Claim, keep func() error, held *keylock.Lock) (*acquired, error) {
 	if w.agentDir != "" && w.scratch() {
-		store, err := m.workspaces(w.res)
+		store, err := k.m.describer.workspaces(w.res)
 		if err == nil {
-			err = m.seed(ctx, w, store, workspace.Owner{UID: w.spec.UID, GID: w.spec.GID})
+			err = k.m.builder.seed(ctx, w, store, workspace.Owner{UID: w.spec.UID, GID: w.spec.GID})
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	took := time.Since(w.began)
-	m.poolObserver().Attempted(nil, took)
-	attempt := m.attempt(w, took)
+	k.poolObserver().Attempted(nil, took)
+	attempt := k.attempt(w, took)
 	info := become(n.Info(), c)
 	sb, err := w.provider.(identified).Bind(n.Sandbox, w.spec, info)
 	if err != nil {
 		return nil, err
 	}
-	h := m.handles.put(&handle{Sandbox: sb, name: w.spec.Name, provider: w.provider.Name(), hash: w.hash, limits: w.spec.Limits, granted: w.granted, terms: w.terms()})
-	m.log.WithField("sandbox", w.spec.Name).Infof("claimed %s", c.Slot)
+	h := k.m.handles.put(&handle{Sandbox: sb, name: w.spec.Name, provider: w.provider.Name(), hash: w.hash, limits: w.spec.Limits, granted: w.granted, terms: w.terms()})
+	k.m.log.WithField("sandbox", w.spec.Name).Infof("claimed %s", c.Slot)
 	return &acquired{
 		Sandbox: sb, provider: w.provider, spec: w.spec, want: w, created: true, claimed: true, scratch: w.scratch(), egress: w.egress,
-		ways: &h.ways, handle: h, held: held, letGo: func() { m.handles.release(h) },
-		settle: m.settle(func() error {
-			m.pool.step("settle")
+		ways: &h.ways, handle: h, held: held, letGo: func() { k.m.handles.release(h) },
+		settle: k.settle(func() error {
+			k.step("settle")
 			if err := keep(); err != nil {
 				return err
 			}
-			m.pool.step("kept")
-			if err := m.records.Put(m.newRecord(w.spec, info)); err != nil {
+			k.step("kept")
+			if err := k.m.records.Put(k.m.builder.newRecord(w.spec, info)); err != nil {
 				return err
 			}
-			m.pool.step("recorded")
-			m.logAttempt(attempt)
-			return m.records.Delete(sandbox.KindPool, c.Slot)
+			k.step("recorded")
+			k.logAttempt(attempt)
+			return k.m.records.Delete(sandbox.KindPool, c.Slot)
 		}),
 	}, nil
 }
@@ -314,15 +320,15 @@ func (m *Manager) bind(ctx context.Context, w *want, n *slot, c registry.Claim, 
 // settle does do beside the caller, and returns what waits for its end. It
 // begins when that is called, or after a moment, and few do so at a time: what
 // is forced to the disk holds up those who claim meanwhile.
-func (m *Manager) settle(do func() error) (wait func() error) {
+func (k *poolKeeper) settle(do func() error) (wait func() error) {
 	done, now := make(chan error, 1), make(chan struct{})
 	go func() {
 		select {
 		case <-now:
 		case <-time.After(settleAfter):
 		}
-		m.pool.settling <- struct{}{}
-		defer func() { <-m.pool.settling }()
+		k.settling <- struct{}{}
+		defer func() { <-k.settling }()
 		done <- do()
 	}()
 	return sync.OnceValue(func() error {
@@ -339,8 +345,8 @@ const settleAfter = 200 * time.Millisecond
 const settleAtOnce = 4
 
 // keepsPool reports whether this program refills the pool.
-func (m *Manager) keepsPool() bool {
-	m.pool.mu.Lock()
-	defer m.pool.mu.Unlock()
-	return m.pool.keeps
+func (k *poolKeeper) keepsPool() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.keeps
 }

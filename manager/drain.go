@@ -17,8 +17,8 @@ const (
 
 // frozen reports whether the sandbox behind h is noted as frozen. Its guest
 // gives no answer then, and nothing in it runs.
-func (m *Manager) frozen(h *handle) bool {
-	rec, err := m.records.Of(h.Info().Provider).Look(h.Info().Kind, h.name)
+func (z *freezer) frozen(h *handle) bool {
+	rec, err := z.m.records.Of(h.Info().Provider).Look(h.Info().Kind, h.name)
 	return err == nil && rec.Frozen
 }
 

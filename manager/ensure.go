@@ -16,32 +16,36 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
+// A builder makes sandboxes, opens those that exist, and removes them. It takes
+// turns with the builders of other processes by the leases.
+type builder struct{ m *Manager }
+
 // goingPatience bounds the wait for a sandbox that another process is removing.
 const goingPatience = 10 * time.Second
 
 // ensure brings the wanted sandbox up and returns it under a shared lease.
 // Callers in all processes take turns for one name, so that two of them
 // make one sandbox.
-func (m *Manager) ensure(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
-	l := m.warm(ctx, w)
+func (b *builder) ensure(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
+	l := b.warm(ctx, w)
 	if l == nil {
 		var err error
-		if l, err = m.ensureInTurn(ctx, w, mustExist); err != nil {
+		if l, err = b.ensureInTurn(ctx, w, mustExist); err != nil {
 			return nil, err
 		}
 	}
 	if l.want == nil {
 		l.want = w
 	}
-	if err := m.syncSkills(ctx, l); err != nil {
+	if err := b.syncSkills(ctx, l); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (m *Manager) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
-	turn, err := m.leases.Ensure(ctx, w.spec.Name)
+func (b *builder) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
+	turn, err := b.m.leases.Ensure(ctx, w.spec.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -49,25 +53,25 @@ func (m *Manager) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*a
 	began, fresh := time.Now(), w.sketch
 	if w.sketch {
 		w.began = began
-		l, described, err := m.claim(ctx, w, mustExist)
+		l, described, err := b.m.pool.claim(ctx, w, mustExist)
 		if err != nil || l != nil {
 			return l, err
 		}
 		w = described
 	}
-	l, err := m.ensureWaiting(ctx, w, mustExist)
+	l, err := b.ensureWaiting(ctx, w, mustExist)
 	if w.miss != nil && (err == nil && l.created || err != nil && fresh && !mustExist) {
-		m.missed(w, l, began, err)
+		b.m.pool.missed(w, l, began, err)
 	}
 	return l, err
 }
 
 // ensureWaiting does ensureOnce until nothing takes the sandbox away meanwhile.
-func (m *Manager) ensureWaiting(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
+func (b *builder) ensureWaiting(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
 	patience, done := context.WithTimeout(ctx, goingPatience)
 	defer done()
 	for {
-		l, err := m.ensureOnce(ctx, w, mustExist)
+		l, err := b.ensureOnce(ctx, w, mustExist)
 		if err == nil {
 			l.want = w
 		}
@@ -93,13 +97,13 @@ func vanishing(err error) bool {
 
 // ensureOnce looks, decides and acts, under a shared lease from the first
 // look on: neither prune nor remove can take away what is being made.
-func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *acquired, err error) {
+func (b *builder) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *acquired, err error) {
 	name := w.spec.Name
-	leased, err := m.leases.Held(name)
+	leased, err := b.m.leases.Held(name)
 	if err != nil {
 		return nil, err
 	}
-	held, err := m.leases.Shared(ctx, name)
+	held, err := b.m.leases.Shared(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -108,47 +112,47 @@ func (m *Manager) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *a
 			held.Release()
 		}
 	}()
-	have, rec, err := m.look(ctx, w)
+	have, rec, err := b.look(ctx, w)
 	if err != nil {
 		return nil, err
 	}
 	w = w.late(hashOf(have), rec)
-	d, err := decideAction(m.input(w, have, rec, leased))
+	d, err := decideAction(b.input(w, have, rec, leased))
 	if err != nil {
 		return nil, err
 	}
-	m.log.WithField("sandbox", name).Debugf("%s: %s", d.Action, d.Reason)
+	b.m.log.WithField("sandbox", name).Debugf("%s: %s", d.Action, d.Reason)
 	switch d.Action {
 	case lifecycleUse, lifecycleStart, lifecycleUnpause:
-		l, err := m.wake(ctx, w, w.spec, rec, held, d.Action)
+		l, err := b.wake(ctx, w, w.spec, rec, held, d.Action)
 		if err != nil {
 			return nil, err
 		}
-		return m.fitting(ctx, w, l, leased)
+		return b.fitting(ctx, w, l, leased)
 	case keepAndHint:
-		m.log.Warnf("%s%s; to apply the new settings: %s", d.Reason, m.changes(w, rec), d.Hint)
+		b.m.log.Warnf("%s%s; to apply the new settings: %s", d.Reason, b.changes(w, rec), d.Hint)
 		spec := kept(w, rec)
 		spec.Grants = w.spec.Grants
-		l, err := m.wake(ctx, w, spec, rec, held, d.Wake)
+		l, err := b.wake(ctx, w, spec, rec, held, d.Wake)
 		if err != nil {
 			return nil, err
 		}
-		return m.fitting(ctx, w, l, leased)
+		return b.fitting(ctx, w, l, leased)
 	case lifecycleRefuse:
 		refusal := d.Refusal(name)
-		refusal.Message += m.changes(w, rec)
+		refusal.Message += b.changes(w, rec)
 		return nil, refusal
 	}
 	if mustExist && d.Action == lifecycleCreate {
 		return nil, noSandbox(w.spec.Kind, name)
 	}
 	if d.Action == lifecycleRecreate {
-		m.log.WithField("sandbox", name).Infof("recreate it: %s%s", d.Reason, m.changes(w, rec))
-		if held, err = m.replace(ctx, w, held); err != nil {
+		b.m.log.WithField("sandbox", name).Infof("recreate it: %s%s", d.Reason, b.changes(w, rec))
+		if held, err = b.replace(ctx, w, held); err != nil {
 			return nil, err
 		}
 	}
-	return m.createHeld(ctx, w, held)
+	return b.createHeld(ctx, w, held)
 }
 
 func hashOf(have *sandbox.Info) string {
@@ -167,12 +171,12 @@ func noSandbox(kind sandbox.Kind, name string) error {
 
 // replace removes the sandbox under the exclusive lease and returns a new
 // shared one. It fails if another caller took the lease meanwhile.
-func (m *Manager) replace(ctx context.Context, w *want, held *keylock.Lock) (*keylock.Lock, error) {
+func (b *builder) replace(ctx context.Context, w *want, held *keylock.Lock) (*keylock.Lock, error) {
 	held.Release()
-	if err := m.removeLocked(ctx, w.provider, w.spec.Kind, w.spec.Name); err != nil {
+	if err := b.removeLocked(ctx, w.provider, w.spec.Kind, w.spec.Name); err != nil {
 		return held, err
 	}
-	return m.leases.Shared(ctx, w.spec.Name)
+	return b.m.leases.Shared(ctx, w.spec.Name)
 }
 
 // kept is what a sandbox that is kept was made from, as far as that is known.
@@ -184,7 +188,7 @@ func kept(w *want, rec *registry.Record) sandbox.Spec {
 }
 
 // look asks what exists under the wanted name and what is recorded of it.
-func (m *Manager) look(ctx context.Context, w *want) (*sandbox.Info, *registry.Record, error) {
+func (b *builder) look(ctx context.Context, w *want) (*sandbox.Info, *registry.Record, error) {
 	info, err := w.provider.Inspect(ctx, w.spec.Name)
 	if err != nil && !sandbox.IsNotFound(err) {
 		return nil, nil, err
@@ -193,23 +197,23 @@ func (m *Manager) look(ctx context.Context, w *want) (*sandbox.Info, *registry.R
 	if err == nil {
 		have = &info
 	}
-	rec, err := m.records.Of(w.provider.Name()).Get(w.spec.Kind, w.spec.Name)
+	rec, err := b.m.records.Of(w.provider.Name()).Get(w.spec.Kind, w.spec.Name)
 	switch {
 	case err == nil:
 		return have, &rec, nil
 	case errors.Is(err, registry.ErrNewer):
 		return nil, nil, err
 	case !sandbox.IsNotFound(err):
-		m.log.WithError(err).Warn("a record cannot be read and is rebuilt from labels")
+		b.m.log.WithError(err).Warn("a record cannot be read and is rebuilt from labels")
 	}
 	return have, nil, nil
 }
 
-func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, leased bool) lifecycleInput {
+func (b *builder) input(w *want, have *sandbox.Info, rec *registry.Record, leased bool) lifecycleInput {
 	in := lifecycleInput{
-		Flags: m.commandFlags,
+		Flags: b.m.commandFlags,
 		Owner: w.spec.Owner, Kind: w.spec.Kind, WantHash: w.hash, Drift: w.res.DriftPolicy,
-		Known: true, Have: have, Leased: leased, Now: m.now(),
+		Known: true, Have: have, Leased: leased, Now: b.m.now(),
 	}
 	if w.settingsHash != nil && have != nil && have.ConfigHash != w.hash {
 		in.SettingsHash = w.settingsHash()
@@ -222,20 +226,20 @@ func (m *Manager) input(w *want, have *sandbox.Info, rec *registry.Record, lease
 
 // wake opens a sandbox that exists. One that does not run has its host
 // folders made ready first: after a reboot, say, they may not be mounted.
-func (m *Manager) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock, a lifecycleAction) (*acquired, error) {
+func (b *builder) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock, a lifecycleAction) (*acquired, error) {
 	if a != lifecycleUse {
-		if err := m.prepareAll(ctx, w, spec); err != nil {
+		if err := b.prepareAll(ctx, w, spec); err != nil {
 			return nil, err
 		}
 	}
-	return m.open(ctx, w, spec, rec, held)
+	return b.open(ctx, w, spec, rec, held)
 }
 
 // open opens the existing sandbox as spec describes it. Its record is touched
 // meanwhile, also where the provider then fails; that of a frozen one waits,
 // since it must not say that a sandbox runs which could not be opened.
-func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock) (*acquired, error) {
-	touch := func() error { return m.records.Of(w.provider.Name()).Touch(spec.Kind, spec.Name, m.now()) }
+func (b *builder) open(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock) (*acquired, error) {
+	touch := func() error { return b.m.records.Of(w.provider.Name()).Touch(spec.Kind, spec.Name, b.m.now()) }
 	if rec != nil && !rec.Frozen {
 		now := touch
 		touched := make(chan error, 1)
@@ -248,7 +252,7 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 		return nil, err
 	}
 	if rec == nil {
-		err = m.records.Put(m.newRecord(spec, sb.Info()))
+		err = b.m.records.Put(b.newRecord(spec, sb.Info()))
 	} else {
 		err = touch()
 	}
@@ -260,30 +264,30 @@ func (m *Manager) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 	if hash == w.hash {
 		hash = w.wanted // which differs where rules came late
 	}
-	h := m.handles.put(&handle{Sandbox: sb, name: spec.Name, provider: w.provider.Name(), hash: hash, limits: spec.Limits, granted: w.granted, private: w.private, terms: w.terms()})
-	return &acquired{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, held: held, letGo: func() { m.handles.release(h) }}, nil
+	h := b.m.handles.put(&handle{Sandbox: sb, name: spec.Name, provider: w.provider.Name(), hash: hash, limits: spec.Limits, granted: w.granted, private: w.private, terms: w.terms()})
+	return &acquired{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, held: held, letGo: func() { b.m.handles.release(h) }}, nil
 }
 
 // create makes the sandbox and its record. The record is written first, so
 // that what a crash leaves behind is known by name.
-func (m *Manager) create(ctx context.Context, w *want, held *keylock.Lock) (*acquired, error) {
-	if err := m.prepareAll(ctx, w, w.spec); err != nil {
+func (b *builder) create(ctx context.Context, w *want, held *keylock.Lock) (*acquired, error) {
+	if err := b.prepareAll(ctx, w, w.spec); err != nil {
 		return nil, err
 	}
-	rec := m.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: m.now()})
-	if err := m.records.Put(rec); err != nil {
+	rec := b.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: b.m.now()})
+	if err := b.m.records.Put(rec); err != nil {
 		return nil, err
 	}
 	// The one of a sandbox that was removed before went with it.
 	if path := hostsFile(w.spec); path != "" {
 		if err := statedir.MakeHosts(path, w.spec.ExtraHosts); err != nil {
-			return nil, errors.Join(err, m.forget(ctx, w, err))
+			return nil, errors.Join(err, b.forget(ctx, w, err))
 		}
 	}
 	if _, err := w.provider.Create(ctx, w.spec); err != nil {
-		return nil, errors.Join(err, m.forget(ctx, w, err))
+		return nil, errors.Join(err, b.forget(ctx, w, err))
 	}
-	l, err := m.open(ctx, w, w.spec, &rec, held)
+	l, err := b.open(ctx, w, w.spec, &rec, held)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +297,7 @@ func (m *Manager) create(ctx context.Context, w *want, held *keylock.Lock) (*acq
 
 // forget deletes the record of a sandbox whose create failed, and its home,
 // unless one of that name exists all the same.
-func (m *Manager) forget(ctx context.Context, w *want, cause error) error {
+func (b *builder) forget(ctx context.Context, w *want, cause error) error {
 	if sandbox.CodeOf(cause) == sandbox.CodeBusy {
 		return nil
 	}
@@ -302,11 +306,11 @@ func (m *Manager) forget(ctx context.Context, w *want, cause error) error {
 	if _, err := w.provider.Inspect(ctx, w.spec.Name); !sandbox.IsNotFound(err) {
 		return nil
 	}
-	return errors.Join(m.removeHome(ctx, w.hostIdentity), m.records.Of(w.provider.Name()).Delete(w.spec.Kind, w.spec.Name))
+	return errors.Join(b.m.pruner.removeHome(ctx, w.hostIdentity), b.m.records.Of(w.provider.Name()).Delete(w.spec.Kind, w.spec.Name))
 }
 
-func (m *Manager) newRecord(s sandbox.Spec, info sandbox.Info) registry.Record {
-	now := m.now()
+func (b *builder) newRecord(s sandbox.Spec, info sandbox.Info) registry.Record {
+	now := b.m.now()
 	created := info.CreatedAt
 	if created.IsZero() {
 		created = now
@@ -326,7 +330,7 @@ const shownChanges = 2
 // wanted: the first ones, settings before mounts that follow from them, and how
 // many more there are, which explain lists. It says if any of them tightens
 // isolation.
-func (m *Manager) changes(w *want, rec *registry.Record) string {
+func (b *builder) changes(w *want, rec *registry.Record) string {
 	var parts []string
 	all := slices.Clone(drift(rec, w))
 	slices.SortStableFunc(all, func(a, b confighash.Change) int {

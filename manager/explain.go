@@ -119,17 +119,17 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		e.Problems = append(e.Problems, "the settings are those before the last change: "+why)
 	}
 	e.explainTenant(settings, who.Tenant)
-	e.Browser = m.explainBrowser(ctx, res, flags)
+	e.Browser = m.browsers.explainBrowser(ctx, res, flags)
 	e.Dangerous = append(e.Dangerous, browserDangers(res)...)
-	at, err := m.enter(ctx, res, outing{}, observe)
+	at, err := m.gates.enter(ctx, res, outing{}, observe)
 	var w *want
 	if err == nil {
-		w, err = m.resolve(ctx, res, flags, at, observe)
+		w, err = m.describer.resolve(ctx, res, flags, at, observe)
 	}
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
 		e.Gate = Gate{Place: Refused, Reason: "nothing can be run as things are"}
-		m.answer(ctx, &e, res, q, nil, nil)
+		m.explainer.answer(ctx, &e, res, q, nil, nil)
 		return e, nil
 	}
 	e.Gate, e.NoEffect = w.gate, noticesOf(res.NoEffectWith(runtime.GOOS, w.provider.Name(), heldBy(w.provider)...))
@@ -139,14 +139,14 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	}
 	e.describe(w)
 	if w.gate.Place == Unsandboxed {
-		m.answer(ctx, &e, res, q, nil, nil)
+		m.explainer.answer(ctx, &e, res, q, nil, nil)
 		e.Next = "run on the host, without a wall"
 		e.Notes = append(e.Notes, "there is no wall: of all settings only the workspace, docker.env, the commands and the limits of a command hold")
 		return e, nil
 	}
 	wall, closes := e.plan(ctx, w)
-	m.answer(ctx, &e, res, q, wall, closes)
-	if err := m.explainNext(ctx, w, &e); err != nil {
+	m.explainer.answer(ctx, &e, res, q, wall, closes)
+	if err := m.explainer.explainNext(ctx, w, &e); err != nil {
 		e.Status = sandbox.StatusUnknown
 		e.Problems = append(e.Problems, err.Error())
 	}
@@ -170,12 +170,12 @@ func (e *Explanation) describe(w *want) {
 }
 
 // explainNext says what the next run would find and do.
-func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) error {
-	leased, err := m.leases.Held(w.spec.Name)
+func (x *explainer) explainNext(ctx context.Context, w *want, e *Explanation) error {
+	leased, err := x.m.leases.Held(w.spec.Name)
 	if err != nil {
 		return err
 	}
-	have, rec, err := m.look(ctx, w)
+	have, rec, err := x.m.builder.look(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -185,9 +185,9 @@ func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) erro
 		e.Drift = append(e.Drift, drift(rec, w)...)
 	}
 	if w.spec.Kind != sandbox.KindBrowser { // whose container serves no files
-		e.Files = m.explainFiles(ctx, w, have, rec)
+		e.Files = x.explainFiles(ctx, w, have, rec)
 	}
-	d, err := decideAction(m.input(w.late(hashOf(have), rec), have, rec, leased))
+	d, err := decideAction(x.m.builder.input(w.late(hashOf(have), rec), have, rec, leased))
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (m *Manager) explainNext(ctx context.Context, w *want, e *Explanation) erro
 		e.Next += "; " + d.Hint
 	}
 	if d.Action == lifecycleCreate {
-		return m.explainPool(w, e)
+		return x.m.pool.explainPool(w, e)
 	}
 	return nil
 }

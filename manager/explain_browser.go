@@ -154,7 +154,7 @@ func browserValues(res config.Resolved) []Setting {
 // explainBrowser says what browser the session gets, and what its next use
 // would find and do. It changes nothing; what cannot be found out is among the
 // problems of the plan.
-func (m *Manager) explainBrowser(ctx context.Context, res config.Resolved, flags *config.SandboxSettings) BrowserPlan {
+func (bs *browsers) explainBrowser(ctx context.Context, res config.Resolved, flags *config.SandboxSettings) BrowserPlan {
 	p := browserPlan(res)
 	if p.Uses != browserContainer {
 		return p
@@ -164,17 +164,17 @@ func (m *Manager) explainBrowser(ctx context.Context, res config.Resolved, flags
 		p.Problems = append(p.Problems, err.Error())
 		return p
 	}
-	provider, why, err := m.browserProvider(res)
+	provider, why, err := bs.browserProvider(res)
 	if err != nil {
 		return fail(err)
 	}
-	w, err := m.resolve(ctx, forBrowser(res), flags, place{provider: provider, why: why}, observe)
+	w, err := bs.m.describer.resolve(ctx, forBrowser(res), flags, place{provider: provider, why: why}, observe)
 	if err != nil {
 		return fail(err)
 	}
 	var e Explanation
 	e.describe(w)
-	err = m.explainNext(ctx, w, &e)
+	err = bs.m.explainer.explainNext(ctx, w, &e)
 	p.Name, p.Image, p.ImageID, p.ConfigHash = e.Name, e.Image, e.ImageID, e.ConfigHash
 	p.Status, p.HaveHash, p.Next = e.Status, e.HaveHash, e.Next
 	p.Drift, p.Problems = append(p.Drift, e.Drift...), slices.Concat(p.Problems, e.Problems, keptDangers(e.Drift))

@@ -169,14 +169,14 @@ func (q hostQuestion) protocols() []network.Protocol {
 //
 // Where the rules let a name pass, its addresses decide, and it is looked up for
 // that, as the proxy does.
-func (m *Manager) answerNetwork(ctx context.Context, g *gate.Gate, res config.Resolved, text, method string) []Verdict {
+func (x *explainer) answerNetwork(ctx context.Context, g *gate.Gate, res config.Resolved, text, method string) []Verdict {
 	q, err := askHost(text, method)
 	if err != nil {
 		return []Verdict{{Kind: "host", Subject: text, Verdict: string(policy.Deny), Reason: err.Error()}}
 	}
 	var out []Verdict
 	_, literal := q.host.Addr()
-	addresses := sync.OnceValue(func() addressed { return m.addressed(ctx, g.Hosts(), q) })
+	addresses := sync.OnceValue(func() addressed { return x.addressed(ctx, g.Hosts(), q) })
 	for _, protocol := range q.protocols() {
 		r := network.Request{Host: q.host, Port: q.port, Protocol: protocol, Method: q.method, Path: q.path}
 		names := secretsFor(res, q, protocol)
@@ -203,13 +203,13 @@ type addressed struct {
 }
 
 // addressed looks the host of a question up and judges its addresses.
-func (m *Manager) addressed(ctx context.Context, hosts *network.Policy, q hostQuestion) addressed {
-	if m.host.Lookup == nil {
+func (x *explainer) addressed(ctx context.Context, hosts *network.Policy, q hostQuestion) addressed {
+	if x.m.host.Lookup == nil {
 		return addressed{said: "it was not looked up here; its addresses are judged when the proxy does"}
 	}
 	ctx, done := context.WithTimeout(ctx, lookupTime)
 	defer done()
-	list, err := m.host.Lookup(ctx, q.host.String())
+	list, err := x.m.host.Lookup(ctx, q.host.String())
 	switch {
 	case err != nil:
 		return addressed{said: "it could not be looked up (" + err.Error() + "), and its addresses decide"}

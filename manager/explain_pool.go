@@ -21,18 +21,18 @@ type PoolPlan struct {
 
 // explainPool says what the pool holds for the sandbox that is to be made, and
 // adds it to what is next. It says nothing where settings keep no pool.
-func (m *Manager) explainPool(w *want, e *Explanation) error {
+func (k *poolKeeper) explainPool(w *want, e *Explanation) error {
 	e.Pool = PoolPlan{Size: w.res.Pool.Size, Max: w.res.Pool.Most()}
 	if w.res.Pool.Most() <= 0 || w.spec.Kind != sandbox.KindSandbox {
 		return nil
 	}
-	ok, miss := m.mayClaim(w.res, w.provider)
+	ok, miss := k.mayClaim(w.res, w.provider)
 	if ok {
 		shape, err := shapeOf(w)
 		if err != nil {
 			return err
 		}
-		found, err := m.slotsFor(w, shape)
+		found, err := k.slotsFor(w, shape)
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (m *Manager) explainPool(w *want, e *Explanation) error {
 			e.Next += fmt.Sprintf("; a slot of the pool becomes it, of which %d are there", found.fit)
 			return nil
 		}
-		miss = m.whyMiss(w, shape, "")
+		miss = k.whyMiss(w, shape, "")
 	}
 	e.Pool.Miss = miss
 	e.Next += "; no slot of the pool becomes it: " + miss.Detail
@@ -58,31 +58,31 @@ type slotsFound struct {
 
 // slotsFor looks at the recorded slots for the sandbox of w, which has this
 // shape.
-func (m *Manager) slotsFor(w *want, shape string) (out slotsFound, err error) {
-	records, problems, err := m.records.List(sandbox.KindPool)
+func (k *poolKeeper) slotsFor(w *want, shape string) (out slotsFound, err error) {
+	records, problems, err := k.m.records.List(sandbox.KindPool)
 	if err != nil {
 		return out, err
 	}
 	for _, p := range problems {
-		m.log.Warn(p.Err.Error())
+		k.m.log.Warn(p.Err.Error())
 	}
 	own := false // the nearest one is of the same agent
 	for _, r := range records {
 		if r.Kind != sandbox.KindPool || r.Provider != w.provider.Name() {
 			continue
 		}
-		_, claimed, err := m.records.ClaimOn(r.Name)
+		_, claimed, err := k.m.records.ClaimOn(r.Name)
 		switch same := r.Shape == shape; {
 		case err != nil && same:
 			out.damaged++
 			continue
 		case err != nil, claimed:
 			continue
-		case same && m.busySlot(r.Name):
+		case same && k.busySlot(r.Name):
 			out.starting++
 			continue
 		}
-		whole, err := m.records.Get(r.Kind, r.Name)
+		whole, err := k.m.records.Get(r.Kind, r.Name)
 		if err != nil || whole.Spec == nil {
 			continue
 		}
@@ -107,13 +107,13 @@ func (m *Manager) slotsFor(w *want, shape string) (out slotsFound, err error) {
 
 // whyMiss says why no slot is there for w; lost is why the last one that was
 // tried is not its own, or empty.
-func (m *Manager) whyMiss(w *want, shape string, lost pool.Reason) *pool.Miss {
-	if m.pool.ends() {
+func (k *poolKeeper) whyMiss(w *want, shape string, lost pool.Reason) *pool.Miss {
+	if k.ends() {
 		return missed(pool.Draining)
 	}
-	found, err := m.slotsFor(w, shape)
+	found, err := k.slotsFor(w, shape)
 	if err != nil {
-		m.log.WithError(err).Warn("cannot tell why no slot of the pool is there")
+		k.m.log.WithError(err).Warn("cannot tell why no slot of the pool is there")
 		return missed(pool.Empty)
 	}
 	switch {
@@ -125,7 +125,7 @@ func (m *Manager) whyMiss(w *want, shape string, lost pool.Reason) *pool.Miss {
 		return missed(pool.Unresponsive)
 	case found.damaged > 0:
 		return missed(pool.DamagedClaim)
-	case m.pool.holds(shape, m.now()):
+	case k.holds(shape, k.m.now()):
 		return missed(pool.CannotMake)
 	case found.nearest != nil:
 		return found.nearest

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -19,13 +20,24 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
+// A describer finds out what the host says about settings, and describes
+// sandboxes by both. It remembers what follows from the id of an image, and what
+// was described last.
+type describer struct {
+	m         *Manager
+	volumes   sync.Map // by image id, of which they are a part
+	imageJava sync.Map // likewise: what the image sets JAVA_TOOL_OPTIONS to
+	described descriptions
+	layered   settingsCache[config.Resolved] // see resolved
+}
+
 // facts finds out what the world says about res. It returns the agent's
 // folder besides, from which a scratch workspace is seeded.
-func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Provider, at hostIdentity, i intent) (config.Facts, string, error) {
+func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Provider, at hostIdentity, i intent) (config.Facts, string, error) {
 	f := config.Facts{
-		Instance: m.state.Instance(), Provider: p.Name(),
-		HostCPUs: m.host.CPUs, HostMemory: m.host.Memory,
-		Home: m.host.Home, Env: m.host.Env, Sensitive: m.host.Sensitive,
+		Instance: d.m.state.Instance(), Provider: p.Name(),
+		HostCPUs: d.m.host.CPUs, HostMemory: d.m.host.Memory,
+		Home: d.m.host.Home, Env: d.m.host.Env, Sensitive: d.m.host.Sensitive,
 		HostIdentity: at.name, Canonical: map[string]string{}, Via: map[string][]string{},
 	}
 	if p.Features().Images { // other walls have a filter of their own
@@ -34,21 +46,21 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 	var agentDir string
 	var ca []byte
 	for _, step := range []func() error{
-		func() (err error) { f.Listening, err = m.listening(); return err },
-		func() error { return m.canonical(res, &f) },
-		func() (err error) { f.Guest, err = m.host.Guest(); return err },
-		func() error { return m.trust(res, &f) },
+		func() (err error) { f.Listening, err = d.listening(); return err },
+		func() error { return d.canonical(res, &f) },
+		func() (err error) { f.Guest, err = d.m.host.Guest(); return err },
+		func() error { return d.trust(res, &f) },
 		func() (err error) { // before an image is made
 			if res.Kind != sandbox.KindBrowser {
-				ca, err = m.authorities(res, f.Exposed)
+				ca, err = d.authorities(res, f.Exposed)
 			}
 			return err
 		},
-		func() error { return m.image(ctx, res, p, i, &f) },
-		func() error { return m.company(ctx, ca, i, &f) },
-		func() (err error) { agentDir, err = m.folders(res, at, i, &f); return err },
-		func() (err error) { f.HomeDir, f.HomeReason, err = m.homeDir(res, p, at); return err },
-		func() error { return m.profile(res, &f) },
+		func() error { return d.image(ctx, res, p, i, &f) },
+		func() error { return d.company(ctx, ca, i, &f) },
+		func() (err error) { agentDir, err = d.folders(res, at, i, &f); return err },
+		func() (err error) { f.HomeDir, f.HomeReason, err = d.homeDir(res, p, at); return err },
+		func() error { return d.profile(res, &f) },
 	} {
 		if err := step(); err != nil {
 			return f, "", err
@@ -56,7 +68,7 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 	}
 	// A wall that ends with us is reached over descriptors that it was born with.
 	if p.Features().Persistent && socketsCross(res.Docker.Runtime) {
-		f.SocketDir = m.state.SocketPath(at.name)
+		f.SocketDir = d.m.state.SocketPath(at.name)
 	}
 	uid, gid := f.UID, f.GID
 	var err error
@@ -66,14 +78,14 @@ func (m *Manager) facts(ctx context.Context, res config.Resolved, p sandbox.Prov
 		}
 	}
 	if i == sketch {
-		f.PasswdFile, f.GroupFile = m.state.IdentityPaths(uid, gid)
-		f.HostsFile = m.state.HostsPath(at.name)
+		f.PasswdFile, f.GroupFile = d.m.state.IdentityPaths(uid, gid)
+		f.HostsFile = d.m.state.HostsPath(at.name)
 		return f, agentDir, nil
 	}
-	if f.HostsFile, err = m.state.Hosts(at.name, res.Docker.ExtraHosts); err != nil {
+	if f.HostsFile, err = d.m.state.Hosts(at.name, res.Docker.ExtraHosts); err != nil {
 		return f, "", err
 	}
-	f.PasswdFile, f.GroupFile, err = m.state.Identity(uid, gid)
+	f.PasswdFile, f.GroupFile, err = d.m.state.Identity(uid, gid)
 	return f, agentDir, err
 }
 
@@ -87,11 +99,11 @@ func filter(res config.Resolved) string {
 }
 
 // owner says whose the sandbox of res is.
-func (m *Manager) owner(res config.Resolved) sandbox.Owner {
-	return sandbox.Owner{Instance: m.state.Instance(), Tenant: res.Tenant, Agent: res.Agent, Session: res.Session, Scope: res.Scope, ScopeKey: res.ScopeKey}
+func (d *describer) owner(res config.Resolved) sandbox.Owner {
+	return sandbox.Owner{Instance: d.m.state.Instance(), Tenant: res.Tenant, Agent: res.Agent, Session: res.Session, Scope: res.Scope, ScopeKey: res.ScopeKey}
 }
 
-func (m *Manager) canonical(res config.Resolved, f *config.Facts) error {
+func (d *describer) canonical(res config.Resolved, f *config.Facts) error {
 	paths, err := res.HostPaths(f.Home, f.Env)
 	if err != nil {
 		return err
@@ -101,19 +113,19 @@ func (m *Manager) canonical(res config.Resolved, f *config.Facts) error {
 			return err
 		}
 	}
-	f.Exposed, err = m.exposed()
+	f.Exposed, err = d.exposed()
 	return err
 }
 
 // exposed are the folders that some sandbox of these settings can write, or
 // was permitted to: nothing below them may be mounted, since code inside could
 // have put a link there.
-func (m *Manager) exposed() ([]string, error) {
-	spelled, err := m.writable()
+func (d *describer) exposed() ([]string, error) {
+	spelled, err := d.m.writable()
 	if err != nil {
 		return nil, err
 	}
-	spelled = slices.Concat(spelled, m.grants.exposed())
+	spelled = slices.Concat(spelled, d.m.grants.exposed())
 	dirs := make([]string, len(spelled))
 	for i, dir := range spelled {
 		if dirs[i], err = hostpath.Canonical(dir); err != nil {
@@ -125,14 +137,14 @@ func (m *Manager) exposed() ([]string, error) {
 
 // trust finds the folder of certificates, which is mounted also where no secret
 // is bound: one may be while the sandbox exists.
-func (m *Manager) trust(res config.Resolved, f *config.Facts) (err error) {
+func (d *describer) trust(res config.Resolved, f *config.Facts) (err error) {
 	switch {
-	case m.host.Trust == nil && len(res.Network.Secrets) == 0:
+	case d.m.host.Trust == nil && len(res.Network.Secrets) == 0:
 		return nil
-	case m.host.Trust == nil:
+	case d.m.host.Trust == nil:
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: "network.secrets", Message: "this program has no certificate authority, which secrets need"}
 	}
-	if f.TrustDir, err = m.host.Trust(); err != nil && len(res.Network.Secrets) == 0 {
+	if f.TrustDir, err = d.m.host.Trust(); err != nil && len(res.Network.Secrets) == 0 {
 		f.TrustDir, err = "", nil // reported when a secret is bound
 	}
 	return err
@@ -140,61 +152,61 @@ func (m *Manager) trust(res config.Resolved, f *config.Facts) (err error) {
 
 // image finds the image's identity. Looking only, one that is not there yet
 // stays without.
-func (m *Manager) image(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent, f *config.Facts) error {
+func (d *describer) image(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent, f *config.Facts) error {
 	if !p.Features().Images {
 		return nil
 	}
 	var err error
-	current := m.images.Current
+	current := d.m.images.Current
 	if i == sketch {
-		current = m.pool.imagesOf(m.images, m.now)
+		current = d.m.pool.imagesOf(d.m.images, d.m.now)
 	}
 	f.ImageID, err = current(ctx, res.Docker.Image, res.Docker.Setup)
 	switch {
 	case sandbox.IsNotFound(err) && i == effects:
-		if err := m.refuseBeforeImage(ctx, res, p); err != nil {
+		if err := d.refuseBeforeImage(ctx, res, p); err != nil {
 			return err
 		}
-		f.ImageID, err = m.images.Ensure(ctx, res.Docker.Image, res.Docker.Setup)
+		f.ImageID, err = d.m.images.Ensure(ctx, res.Docker.Image, res.Docker.Setup)
 	case sandbox.IsNotFound(err):
 		f.ImageID = noImage
 		return nil
 	}
 	if err == nil {
-		f.Volumes, err = m.imageVolumes(ctx, f.ImageID)
+		f.Volumes, err = d.imageVolumes(ctx, f.ImageID)
 	}
 	return err
 }
 
 // imageVolumes returns the volumes of an image, which is asked for once.
-func (m *Manager) imageVolumes(ctx context.Context, id string) ([]string, error) {
-	if known, ok := m.volumes.Load(id); ok {
+func (d *describer) imageVolumes(ctx context.Context, id string) ([]string, error) {
+	if known, ok := d.volumes.Load(id); ok {
 		return known.([]string), nil
 	}
-	list, err := m.images.Volumes(ctx, id)
+	list, err := d.m.images.Volumes(ctx, id)
 	if err == nil {
-		m.volumes.Store(id, list)
+		d.volumes.Store(id, list)
 	}
 	return list, err
 }
 
 // javaOf returns the options for Java virtual machines that an image sets. The
 // image is asked for them once: they are a part of what its id names.
-func (m *Manager) javaOf(ctx context.Context, id string) (string, error) {
-	source, able := m.images.(ImageVariables)
+func (d *describer) javaOf(ctx context.Context, id string) (string, error) {
+	source, able := d.m.images.(ImageVariables)
 	if id == "" || !able {
 		return "", nil
 	}
-	if known, ok := m.imageJava.Load(id); ok {
+	if known, ok := d.imageJava.Load(id); ok {
 		return known.(string), nil
 	}
 	env, err := source.Environment(ctx, id)
 	if sandbox.IsNotFound(err) { // the engine keeps the sandbox, and the image was taken away
-		m.log.WithField("image", id).Warn("the image is gone: what it sets " + config.JavaVariable + " to is not kept")
+		d.m.log.WithField("image", id).Warn("the image is gone: what it sets " + config.JavaVariable + " to is not kept")
 		return "", nil
 	}
 	if err == nil {
-		m.imageJava.Store(id, env[config.JavaVariable])
+		d.imageJava.Store(id, env[config.JavaVariable])
 	}
 	return env[config.JavaVariable], err
 }
@@ -202,30 +214,30 @@ func (m *Manager) javaOf(ctx context.Context, id string) (string, error) {
 // refuseBeforeImage returns the refusal that a sandbox meets which exists with
 // another image, and must not be recreated now: before an image is made that
 // nothing would use.
-func (m *Manager) refuseBeforeImage(ctx context.Context, res config.Resolved, p sandbox.Provider) error {
-	owner := m.owner(res)
+func (d *describer) refuseBeforeImage(ctx context.Context, res config.Resolved, p sandbox.Provider) error {
+	owner := d.m.describer.owner(res)
 	name, err := config.Name(res.Docker.ContainerPrefix, owner)
 	if err != nil {
 		return err
 	}
 	w := &want{res: res, provider: p, spec: sandbox.Spec{Name: name, Kind: cmp.Or(res.Kind, sandbox.KindSandbox), Owner: owner}, hash: noImage}
-	have, rec, err := m.look(ctx, w)
+	have, rec, err := d.m.builder.look(ctx, w)
 	if err != nil || have == nil {
 		return err
 	}
-	leased, err := m.leases.Held(name)
+	leased, err := d.m.leases.Held(name)
 	if err != nil {
 		return err
 	}
-	in := m.input(w, have, rec, leased)
+	in := d.m.builder.input(w, have, rec, leased)
 	if res.Origin("docker.image") == "flag" {
 		in.SettingsHash = have.ConfigHash
 	}
-	d, err := decideAction(in)
-	if err != nil || d.Action != lifecycleRefuse {
+	decision, err := decideAction(in)
+	if err != nil || decision.Action != lifecycleRefuse {
 		return err
 	}
-	refusal := d.Refusal(name)
+	refusal := decision.Refusal(name)
 	refusal.Message += ": docker.image " + res.Docker.Image + ", which is not made yet"
 	return refusal
 }
@@ -234,17 +246,17 @@ func (m *Manager) refuseBeforeImage(ctx context.Context, res config.Resolved, p 
 const noImage = "(not made yet)"
 
 // folders finds workspace, agent's folder and owner.
-func (m *Manager) folders(res config.Resolved, at hostIdentity, i intent, f *config.Facts) (agentDir string, err error) {
-	claim := m.owners.Lookup
+func (d *describer) folders(res config.Resolved, at hostIdentity, i intent, f *config.Facts) (agentDir string, err error) {
+	claim := d.m.owners.Lookup
 	if i == effects {
-		claim = m.owners.Claim
+		claim = d.m.owners.Claim
 	}
 	own, err := claim(at.name, at.owner)
 	if err != nil {
 		return "", err
 	}
 	f.UID, f.GID = own.UID, own.GID
-	store, err := m.workspaces(res)
+	store, err := d.workspaces(res)
 	if err != nil {
 		return "", err
 	}
@@ -263,15 +275,15 @@ func (m *Manager) folders(res config.Resolved, at hostIdentity, i intent, f *con
 		return "", err
 	}
 	if given != "" {
-		if dir, err = m.givenFolder(dir); err != nil {
+		if dir, err = d.givenFolder(dir); err != nil {
 			return "", err
 		}
 	}
-	return m.agentFolder(res, dir, i, f)
+	return d.agentFolder(res, dir, i, f)
 }
 
 // givenFolder makes a folder named by a flag absolute; it must exist.
-func (m *Manager) givenFolder(dir string) (string, error) {
+func (d *describer) givenFolder(dir string) (string, error) {
 	refused := sandbox.Error{Code: sandbox.CodeValidation, Op: "resolve", Field: "--workspace", Resource: dir, Message: "the folder cannot be used", Hint: "name a folder that you can open"}
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -293,7 +305,7 @@ func (m *Manager) givenFolder(dir string) (string, error) {
 
 // agentFolder finds, and with effects makes, the agent's folder, and for
 // access rw the owner that its user dictates.
-func (m *Manager) agentFolder(res config.Resolved, dir string, i intent, f *config.Facts) (string, error) {
+func (d *describer) agentFolder(res config.Resolved, dir string, i intent, f *config.Facts) (string, error) {
 	rw := res.WorkspaceAccess == sandbox.AccessRW || res.Workspace != ""
 	access := res.WorkspaceAccess
 	if rw {
@@ -357,7 +369,7 @@ func lookAgent(dir string, rw bool, own workspace.Owner) (string, workspace.Owne
 // maxProfile bounds a seccomp profile file.
 const maxProfile = 1 << 20
 
-func (m *Manager) profile(res config.Resolved, f *config.Facts) error {
+func (d *describer) profile(res config.Resolved, f *config.Facts) error {
 	path := res.Docker.SeccompProfile
 	if path == "" {
 		return nil
@@ -386,11 +398,11 @@ func (m *Manager) profile(res config.Resolved, f *config.Facts) error {
 }
 
 // workspaces opens the root of the scratch workspaces.
-func (m *Manager) workspaces(res config.Resolved) (*workspace.Store, error) {
-	root := m.state.Workspaces()
+func (d *describer) workspaces(res config.Resolved) (*workspace.Store, error) {
+	root := d.m.state.Workspaces()
 	if res.WorkspaceRoot != "" {
 		var err error
-		if root, err = hostpath.Expand(res.WorkspaceRoot, m.host.Home, m.host.Env); err != nil {
+		if root, err = hostpath.Expand(res.WorkspaceRoot, d.m.host.Home, d.m.host.Env); err != nil {
 			return nil, err
 		}
 	}

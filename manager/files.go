@@ -75,11 +75,11 @@ func (p *pipeline) runFiles(ctx context.Context, use func(*acquired) error) (err
 // exposedBy returns the folders that some sandbox of these settings can
 // write, every scratch workspace and the mounts of l included.
 func (m *Manager) exposedBy(l *acquired) ([]string, error) {
-	out, err := m.exposed()
+	out, err := m.describer.exposed()
 	if err != nil {
 		return nil, err
 	}
-	written, err := m.workspaceRoots(m.current())
+	written, err := m.stager.workspaceRoots(m.current())
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func fits(ctx context.Context, sb sandbox.Sandbox) (why string, grave bool, err 
 // fitting returns l, or a new sandbox in its place where it does not fit any
 // more. One that others use is kept, unless that would leave open what was
 // closed. The lease of l is held.
-func (m *Manager) fitting(ctx context.Context, w *want, l *acquired, leased bool) (*acquired, error) {
+func (b *builder) fitting(ctx context.Context, w *want, l *acquired, leased bool) (*acquired, error) {
 	why, grave, err := fits(ctx, l.Sandbox)
 	switch {
 	case err != nil:
@@ -33,7 +33,7 @@ func (m *Manager) fitting(ctx context.Context, w *want, l *acquired, leased bool
 	case why == "":
 		return l, nil
 	case leased && !grave:
-		m.log.WithField("sandbox", l.name()).Warnf("%s; until it is made anew, what code inside makes there for git is taken away after each command; apply it with: sandbox recreate %s", why, l.name())
+		b.m.log.WithField("sandbox", l.name()).Warnf("%s; until it is made anew, what code inside makes there for git is taken away after each command; apply it with: sandbox recreate %s", why, l.name())
 		return l, nil
 	}
 	l.letGo()
@@ -41,13 +41,13 @@ func (m *Manager) fitting(ctx context.Context, w *want, l *acquired, leased bool
 		return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "run", Resource: l.name(),
 			Message: why + ", and something runs in it", Hint: "wait until that has ended, or end it with: sandbox recreate " + l.name()}
 	}
-	m.log.WithField("sandbox", l.name()).Infof("recreate it: %s", why)
-	m.handles.drop(l.name())
-	held, err := m.replace(ctx, w, l.held)
+	b.m.log.WithField("sandbox", l.name()).Infof("recreate it: %s", why)
+	b.m.handles.drop(l.name())
+	held, err := b.replace(ctx, w, l.held)
 	if err != nil {
 		return nil, err
 	}
-	made, err := m.createHeld(ctx, w, held)
+	made, err := b.createHeld(ctx, w, held)
 	if err != nil {
 		held.Release()
 	}

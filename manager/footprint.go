@@ -54,22 +54,22 @@ type Payer struct {
 }
 
 // createHeld is create for a sandbox that is accounted for.
-func (m *Manager) createHeld(ctx context.Context, w *want, held *keylock.Lock) (*acquired, error) {
-	if m.accounting == nil {
-		return m.create(ctx, w, held)
+func (b *builder) createHeld(ctx context.Context, w *want, held *keylock.Lock) (*acquired, error) {
+	if b.m.accounting == nil {
+		return b.create(ctx, w, held)
 	}
-	settle, err := m.accounting.Hold(ctx, w.footprint())
+	settle, err := b.m.accounting.Hold(ctx, w.footprint())
 	if err != nil {
 		return nil, err
 	}
-	l, err := m.create(ctx, w, held)
-	settle(err == nil || !m.vanished(ctx, w))
+	l, err := b.create(ctx, w, held)
+	settle(err == nil || !b.vanished(ctx, w))
 	return l, err
 }
 
 // vanished reports whether it is certain that nothing of the wanted sandbox is
 // there, after making it has failed.
-func (m *Manager) vanished(ctx context.Context, w *want) bool {
+func (b *builder) vanished(ctx context.Context, w *want) bool {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer done()
 	_, err := w.provider.Inspect(ctx, w.spec.Name)
@@ -77,18 +77,18 @@ func (m *Manager) vanished(ctx context.Context, w *want) bool {
 }
 
 // gone tells that a sandbox was removed.
-func (m *Manager) gone(name string) {
-	if m.accounting != nil {
-		m.accounting.Gone(name)
+func (ls *lister) gone(name string) {
+	if ls.m.accounting != nil {
+		ls.m.accounting.Gone(name)
 	}
 }
 
 // turn waits until a command may begin in a sandbox.
-func (m *Manager) turn(ctx context.Context, l *acquired) (release func(), err error) {
-	if m.accounting == nil {
+func (x *executor) turn(ctx context.Context, l *acquired) (release func(), err error) {
+	if x.m.accounting == nil {
 		return func() {}, nil
 	}
-	return m.accounting.Begin(ctx, l.spec.Owner.Tenant)
+	return x.m.accounting.Begin(ctx, l.spec.Owner.Tenant)
 }
 
 // footprint is what the wanted sandbox will take.
@@ -115,19 +115,19 @@ func footprintOf(s sandbox.Spec, res config.Resolved) Footprint {
 // have their name alone, which spares reading what they were made from. With an
 // error it may not be all of them.
 func (m *Manager) Footprints(ctx context.Context, known func(name string) bool) ([]Footprint, error) {
-	records, unread, recordErr := m.readRecords()
+	records, unread, recordErr := m.lister.readRecords()
 	if recordErr != nil {
 		return nil, recordErr
 	}
-	infos, down, err := m.live(ctx, false, func(provider string) bool { return m.matters(provider, records, unread) })
+	infos, down, err := m.lister.live(ctx, false, func(provider string) bool { return m.lister.matters(provider, records, unread) })
 	var out []Footprint
-	for _, row := range m.reconcile(records, infos, down) {
+	for _, row := range m.lister.reconcile(records, infos, down) {
 		switch {
 		case row.Status == sandbox.StatusMissing, row.Kind != sandbox.KindSandbox && row.Kind != sandbox.KindBrowser:
 		case known(row.Name):
 			out = append(out, Footprint{Name: row.Name, Kind: row.Kind, Tenant: row.Tenant})
 		default:
-			out = append(out, m.footprintOfRow(row))
+			out = append(out, m.lister.footprintOfRow(row))
 		}
 	}
 	return out, err
@@ -135,14 +135,14 @@ func (m *Manager) Footprints(ctx context.Context, known func(name string) bool) 
 
 // footprintOfRow tells what a sandbox takes by what it was made from, and where that
 // is not known by what the settings say now.
-func (m *Manager) footprintOfRow(row Row) Footprint {
+func (ls *lister) footprintOfRow(row Row) Footprint {
 	p := Footprint{Name: row.Name, Kind: row.Kind, Tenant: row.Tenant}
-	res, err := config.Resolve(m.current(), config.Who{Tenant: row.Tenant, Agent: row.Agent, Session: row.Session}, nil)
+	res, err := config.Resolve(ls.m.current(), config.Who{Tenant: row.Tenant, Agent: row.Agent, Session: row.Session}, nil)
 	if err != nil {
-		m.log.WithError(err).WithField("sandbox", row.Name).Warn("it cannot be told what it takes")
+		ls.m.log.WithError(err).WithField("sandbox", row.Name).Warn("it cannot be told what it takes")
 	}
 	res = of(row.Kind, res)
-	rec, err := m.records.Of(row.Provider).Get(row.Kind, row.Name)
+	rec, err := ls.m.records.Of(row.Provider).Get(row.Kind, row.Name)
 	if err == nil && rec.Spec != nil {
 		return footprintOf(*rec.Spec, res)
 	}

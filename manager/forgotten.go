@@ -30,7 +30,7 @@ func (b *sweeper) forgottenHomes(ctx context.Context) error {
 	if b.o.Tenant != "" {
 		return nil
 	}
-	stores, err := b.m.homeStores()
+	stores, err := b.m.pruner.homeStores()
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (b *sweeper) forget(ctx context.Context, store *workspace.Store, e workspac
 		return false, err
 	}
 	defer turn.Release()
-	if b.m.leased(name) {
+	if b.m.pruner.leased(name) {
 		return false, nil
 	}
 	for _, kind := range []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} {
@@ -104,5 +104,5 @@ func (b *sweeper) forget(ctx context.Context, store *workspace.Store, e workspac
 	if err := store.Remove(ctx, e.Path); err != nil || !claimed {
 		return true, err
 	}
-	return true, b.m.leaveIdentity(name)
+	return true, b.m.pool.leaveIdentity(name)
 }

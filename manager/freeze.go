@@ -19,16 +19,16 @@ const freezeWithin = 20 * time.Second
 // [sandbox.CodeBusy]; one whose provider cannot freeze it
 // is [sandbox.CodeUnsupported].
 func (m *Manager) Pause(ctx context.Context, row Row) error {
-	p, err := m.pauser("pause", row)
+	p, err := m.freezer.pauser("pause", row)
 	if err != nil {
 		return err
 	}
-	return m.freeze(ctx, p, row.Kind, row.Name, func(*registry.Record) bool { return true })
+	return m.freezer.freeze(ctx, p, row.Kind, row.Name, func(*registry.Record) bool { return true })
 }
 
 // Resume thaws a sandbox that is frozen. A running one is left alone.
 func (m *Manager) Resume(ctx context.Context, row Row) error {
-	p, err := m.pauser("resume", row)
+	p, err := m.freezer.pauser("resume", row)
 	if err != nil {
 		return err
 	}
@@ -47,11 +47,11 @@ func (m *Manager) Resume(ctx context.Context, row Row) error {
 }
 
 // pauser returns what freezes the sandbox of row.
-func (m *Manager) pauser(op string, row Row) (sandbox.Pauser, error) {
-	if row.Instance != "" && row.Instance != m.state.Instance() {
+func (z *freezer) pauser(op string, row Row) (sandbox.Pauser, error) {
+	if row.Instance != "" && row.Instance != z.m.state.Instance() {
 		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Resource: row.Name, Message: "the sandbox belongs to another instance"}
 	}
-	p, err := m.providers.Get(row.Provider)
+	p, err := z.m.providers.Get(row.Provider)
 	if err != nil {
 		return nil, err
 	}
@@ -71,18 +71,18 @@ var errNotIdle = errors.New("it was used meanwhile")
 //
 // The engine's answer is waited for whatever becomes of ctx: one that freezes
 // when the lease has been given up would freeze a command.
-func (m *Manager) freeze(ctx context.Context, p sandbox.Pauser, kind sandbox.Kind, name string, still func(*registry.Record) bool) error {
-	turn, err := m.leases.TryEnsure(name)
+func (z *freezer) freeze(ctx context.Context, p sandbox.Pauser, kind sandbox.Kind, name string, still func(*registry.Record) bool) error {
+	turn, err := z.m.leases.TryEnsure(name)
 	if err != nil {
 		return err
 	}
 	defer turn.Release()
-	held, err := m.leases.TryExclusive(name)
+	held, err := z.m.leases.TryExclusive(name)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
-	err = m.recordsBehind(p).Update(kind, name, func(r *registry.Record) error {
+	err = z.recordsBehind(p).Update(kind, name, func(r *registry.Record) error {
 		if !still(r) {
 			return errNotIdle
 		}
@@ -105,15 +105,15 @@ func (m *Manager) freeze(ctx context.Context, p sandbox.Pauser, kind sandbox.Kin
 }
 
 // recordsBehind are the records of the provider that p is.
-func (m *Manager) recordsBehind(p sandbox.Pauser) *registry.Store {
+func (z *freezer) recordsBehind(p sandbox.Pauser) *registry.Store {
 	if p, ok := p.(sandbox.Provider); ok {
-		return m.records.Of(p.Name())
+		return z.m.records.Of(p.Name())
 	}
-	return m.records
+	return z.m.records
 }
 
 // thaw makes a sandbox that is noted as frozen run. The caller has its lease.
-func (m *Manager) thaw(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
+func (z *freezer) thaw(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
 	pauser, ok := p.(sandbox.Pauser)
 	if !ok {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "thaw", "%s is noted as frozen, which the provider %s cannot do", name, p.Name())
@@ -121,5 +121,5 @@ func (m *Manager) thaw(ctx context.Context, p sandbox.Provider, kind sandbox.Kin
 	if err := pauser.Unpause(ctx, name); err != nil {
 		return err
 	}
-	return m.records.Of(p.Name()).Touch(kind, name, m.now())
+	return z.m.records.Of(p.Name()).Touch(kind, name, z.m.now())
 }

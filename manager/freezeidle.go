@@ -23,6 +23,7 @@ const (
 // did not run, by the last use that they had then: they are not asked about
 // again before they are used.
 type freezer struct {
+	m    *Manager
 	mu   sync.Mutex
 	down map[string]time.Time
 }
@@ -40,11 +41,11 @@ func (m *Manager) FreezeIdle(ctx context.Context) (frozen []string, next time.Du
 	if err != nil || least <= 0 {
 		return nil, freezeLatest, err
 	}
-	records, _, err := m.readRecords()
+	records, _, err := m.lister.readRecords()
 	if err != nil {
 		return nil, freezeAfterErr, err
 	}
-	due, next, err := m.due(records, after)
+	due, next, err := m.freezer.due(records, after)
 	if err != nil {
 		return nil, freezeAfterErr, err
 	}
@@ -52,7 +53,7 @@ func (m *Manager) FreezeIdle(ctx context.Context) (frozen []string, next time.Du
 	if len(due) == 0 {
 		return nil, next, nil
 	}
-	frozen, more, err := m.freezeAll(ctx, due)
+	frozen, more, err := m.freezer.freezeAll(ctx, due)
 	switch {
 	case err != nil:
 		next = freezeAfterErr
@@ -72,7 +73,7 @@ func (a *pauseAfters) agent(name string) (time.Duration, error) {
 	if d, ok := a.of[name]; ok {
 		return d, nil
 	}
-	res, err := a.m.resolveAgent(name)
+	res, err := a.m.pruner.resolveAgent(name)
 	if err == nil {
 		a.of[name] = time.Duration(res.Idle.PauseAfter)
 	}
@@ -105,17 +106,17 @@ func (a *pauseAfters) least(s *config.Settings) (time.Duration, error) {
 // due returns the recorded sandboxes that are to be frozen, those unused
 // longest first, and when the next of the others is. The freezer keeps what it
 // remembers of those that are recorded as they were.
-func (m *Manager) due(records []registry.Record, after *pauseAfters) (due []registry.Record, next time.Duration, err error) {
-	now, next, down := m.now(), freezeLatest, map[string]time.Time{}
+func (z *freezer) due(records []registry.Record, after *pauseAfters) (due []registry.Record, next time.Duration, err error) {
+	now, next, down := z.m.now(), freezeLatest, map[string]time.Time{}
 	for _, r := range records {
-		if r.Kind != sandbox.KindSandbox || r.Frozen || r.Instance != m.state.Instance() {
+		if r.Kind != sandbox.KindSandbox || r.Frozen || r.Instance != z.m.state.Instance() {
 			continue
 		}
-		if at, ok := m.freezer.down[r.Name]; ok && at.Equal(r.LastUsedAt) {
+		if at, ok := z.down[r.Name]; ok && at.Equal(r.LastUsedAt) {
 			down[r.Name] = at
 			continue
 		}
-		if p, err := m.providers.Get(r.Provider); err != nil || !p.Features().Pause {
+		if p, err := z.m.providers.Get(r.Provider); err != nil || !p.Features().Pause {
 			continue
 		}
 		d, err := after.agent(r.Agent)
@@ -127,31 +128,31 @@ func (m *Manager) due(records []registry.Record, after *pauseAfters) (due []regi
 		case d <= 0:
 		case left > 0:
 			next = min(next, left)
-		case m.leased(r.Name): // its use is noted again at the end
+		case z.m.pruner.leased(r.Name): // its use is noted again at the end
 		default:
 			due = append(due, r)
 		}
 	}
-	m.freezer.down = down
+	z.down = down
 	slices.SortFunc(due, func(a, b registry.Record) int { return a.LastUsedAt.Compare(b.LastUsedAt) })
 	return due, next, nil
 }
 
 // freezeAll freezes those of the due sandboxes that run, as many as one call
 // may, and reports whether it has left some. One that is in use is left alone.
-func (m *Manager) freezeAll(ctx context.Context, due []registry.Record) (frozen []string, more bool, errs error) {
-	status, errs := m.statuses(ctx, due)
+func (z *freezer) freezeAll(ctx context.Context, due []registry.Record) (frozen []string, more bool, errs error) {
+	status, errs := z.statuses(ctx, due)
 	for _, r := range due {
 		known, answered := status[r.Provider]
 		now := known[r.Name]
 		switch {
 		case !answered:
 		case now != sandbox.StatusRunning && now != sandbox.StatusPaused:
-			m.freezer.down[r.Name] = r.LastUsedAt
+			z.down[r.Name] = r.LastUsedAt
 		case len(frozen) == freezeMost || ctx.Err() != nil:
 			more = true
 		default:
-			ok, err := m.freezeOne(ctx, r)
+			ok, err := z.freezeOne(ctx, r)
 			if ok {
 				frozen = append(frozen, r.Name)
 			}
@@ -163,7 +164,7 @@ func (m *Manager) freezeAll(ctx context.Context, due []registry.Record) (frozen 
 
 // statuses asks each provider of the records once for the states of all its
 // sandboxes. One that does not answer has no entry.
-func (m *Manager) statuses(ctx context.Context, records []registry.Record) (of map[string]map[string]sandbox.Status, errs error) {
+func (z *freezer) statuses(ctx context.Context, records []registry.Record) (of map[string]map[string]sandbox.Status, errs error) {
 	of = map[string]map[string]sandbox.Status{}
 	tried := map[string]bool{}
 	for _, r := range records {
@@ -171,12 +172,12 @@ func (m *Manager) statuses(ctx context.Context, records []registry.Record) (of m
 			continue
 		}
 		tried[r.Provider] = true
-		p, err := m.providers.Get(r.Provider)
+		p, err := z.m.providers.Get(r.Provider)
 		if err != nil {
 			errs = errors.Join(errs, err)
 			continue
 		}
-		infos, err := p.List(ctx, sandbox.Filter{Instance: m.state.Instance()})
+		infos, err := p.List(ctx, sandbox.Filter{Instance: z.m.state.Instance()})
 		if err != nil {
 			errs = errors.Join(errs, err)
 			continue
@@ -190,17 +191,17 @@ func (m *Manager) statuses(ctx context.Context, records []registry.Record) (of m
 }
 
 // freezeOne freezes what r records unless it is in use or has been since.
-func (m *Manager) freezeOne(ctx context.Context, r registry.Record) (bool, error) {
-	p, err := m.pauser("freeze", Row{Name: r.Name, Provider: r.Provider})
+func (z *freezer) freezeOne(ctx context.Context, r registry.Record) (bool, error) {
+	p, err := z.pauser("freeze", Row{Name: r.Name, Provider: r.Provider})
 	if err != nil {
 		return false, err
 	}
-	err = m.freeze(ctx, p, r.Kind, r.Name, func(now *registry.Record) bool {
+	err = z.freeze(ctx, p, r.Kind, r.Name, func(now *registry.Record) bool {
 		return !now.Frozen && now.LastUsedAt.Equal(r.LastUsedAt)
 	})
 	switch {
 	case err == nil:
-		m.log.WithField("sandbox", r.Name).Infof("frozen: not used since %s", r.LastUsedAt.UTC().Format(time.RFC3339))
+		z.m.log.WithField("sandbox", r.Name).Infof("frozen: not used since %s", r.LastUsedAt.UTC().Format(time.RFC3339))
 		return true, nil
 	case errors.Is(err, errNotIdle), sandbox.CodeOf(err) == sandbox.CodeBusy, sandbox.IsNotFound(err):
 		return false, nil

@@ -102,9 +102,9 @@ func placement(res config.Resolved, at platform, wall error, host bool, o outing
 }
 
 // placement is where the commands of res run as far as settings decide.
-func (m *Manager) placement(res config.Resolved) Gate {
-	_, noHost := m.providers.Get(hostName)
-	return placement(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil, outing{})
+func (gs *gates) placement(res config.Resolved) Gate {
+	_, noHost := gs.m.providers.Get(hostName)
+	return placement(res, platform{runtime.GOOS, gs.m.host.WSL}, nil, noHost == nil, outing{})
 }
 
 // refusal is the error for commands that run nowhere. Where a wall was wanted
@@ -132,25 +132,25 @@ type place struct {
 // enter decides where a call of the session of res runs. For a call with
 // effects it returns an error if there is no such place, and logs each call
 // that runs outside of a sandbox.
-func (m *Manager) enter(ctx context.Context, res config.Resolved, o outing, i intent) (place, error) {
-	host, noHost := m.providers.Get(hostName)
-	g := placement(res, platform{runtime.GOOS, m.host.WSL}, nil, noHost == nil, o)
+func (gs *gates) enter(ctx context.Context, res config.Resolved, o outing, i intent) (place, error) {
+	host, noHost := gs.m.providers.Get(hostName)
+	g := placement(res, platform{runtime.GOOS, gs.m.host.WSL}, nil, noHost == nil, o)
 	var p sandbox.Provider
 	var why string
 	var wall error
 	if g.Place == Sandboxed || g.Place == Refused && i == observe {
-		p, why, wall = m.choose(ctx, res)
+		p, why, wall = gs.m.describer.choose(ctx, res)
 		if wall == nil && g.Place == Sandboxed && !res.FailIfUnavailable {
 			wall = probe(ctx, p, res.ProviderOptions)
 		}
 		if g.Place == Sandboxed && sandbox.CodeOf(wall) == sandbox.CodeUnavailable {
-			g = placement(res, platform{runtime.GOOS, m.host.WSL}, wall, noHost == nil, o)
+			g = placement(res, platform{runtime.GOOS, gs.m.host.WSL}, wall, noHost == nil, o)
 		}
 	}
 	switch {
 	case g.Place == Unsandboxed:
 		if i == effects {
-			m.log.Warnf("commands of session %q run on the host without a wall: %s", res.Session, g.Reason)
+			gs.m.log.Warnf("commands of session %q run on the host without a wall: %s", res.Session, g.Reason)
 		}
 		return place{host, g.Reason, g}, nil
 	case wall != nil:
@@ -179,12 +179,12 @@ func probe(ctx context.Context, p sandbox.Provider, options map[string]any) erro
 
 // openHost makes the workspace of a session outside of walls ready, and opens
 // what runs its commands.
-func (m *Manager) openHost(ctx context.Context, w *want) (*acquired, error) {
-	held, err := m.leases.Shared(ctx, w.spec.Name)
+func (b *builder) openHost(ctx context.Context, w *want) (*acquired, error) {
+	held, err := b.m.leases.Shared(ctx, w.spec.Name)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.prepare(ctx, w, w.spec); err != nil {
+	if err := b.prepare(ctx, w, w.spec); err != nil {
 		held.Release()
 		return nil, err
 	}

@@ -75,14 +75,14 @@ func TestPlacement(t *testing.T) {
 // it was not made of: another call may change them in between.
 func TestGatesFollowTheSettings(t *testing.T) {
 	var m Manager
-	m.gates, m.settings = &gates{}, &atomic.Pointer[config.Settings]{}
+	m.gates, m.settings = &gates{m: &m}, &atomic.Pointer[config.Settings]{}
 	judge := func(s *config.Settings) policy.Verdict {
 		t.Helper()
 		res, err := config.Resolve(s, config.Who{Agent: "main", Session: "s"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := m.gate(s, res, nil)
+		g, err := m.gates.gate(s, res, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -196,7 +196,7 @@ func (h *handles) drop(name string) {
 // stay; what a frozen one was to end it ends when it is thawed.
 func (m *Manager) Close() error {
 	m.pool.end()
-	err := m.endCalls()
+	err := m.calls.endCalls()
 	m.handles.mu.Lock()
 	var names []string
 	for name := range m.handles.open {
@@ -217,18 +217,18 @@ func (m *Manager) Close() error {
 // warm returns the wanted sandbox when a handle to it is open, it is as
 // wanted, and it answers. It takes no engine call and no turn: the shared
 // lease alone keeps the sandbox from being removed.
-func (m *Manager) warm(ctx context.Context, w *want) *acquired {
-	h, ok := m.handles.get(w.spec.Name)
+func (b *builder) warm(ctx context.Context, w *want) *acquired {
+	h, ok := b.m.handles.get(w.spec.Name)
 	if !ok {
 		return nil
 	}
-	l := &acquired{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, letGo: func() { m.handles.release(h) }}
+	l := &acquired{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, letGo: func() { b.m.handles.release(h) }}
 	var err error
-	if l.held, err = m.leases.Shared(ctx, h.name); err != nil {
+	if l.held, err = b.m.leases.Shared(ctx, h.name); err != nil {
 		l.letGo()
 		return nil
 	}
-	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !h.terms.same(w.terms()) || !m.ready(ctx, w, h) {
+	if h.hash != w.hash || h.limits != w.spec.Limits || w.private || !slices.Equal(h.granted, w.granted) || !h.terms.same(w.terms()) || !b.ready(ctx, w, h) {
 		l.close()
 		return nil
 	}
@@ -242,22 +242,22 @@ func (m *Manager) warm(ctx context.Context, w *want) *acquired {
 // ready notes the use of the sandbox behind h and reports whether it answers.
 // It thaws a sandbox that is noted as frozen. The caller has its lease, so no
 // other call freezes it any more.
-func (m *Manager) ready(ctx context.Context, w *want, h *handle) bool {
-	frozen, last, err := m.records.Of(w.provider.Name()).Use(w.spec.Kind, h.name, m.now())
+func (b *builder) ready(ctx context.Context, w *want, h *handle) bool {
+	frozen, last, err := b.m.records.Of(w.provider.Name()).Use(w.spec.Kind, h.name, b.m.now())
 	if err == nil && frozen {
-		err = m.thaw(ctx, w.provider, w.spec.Kind, h.name)
+		err = b.m.freezer.thaw(ctx, w.provider, w.spec.Kind, h.name)
 	} else if err == nil {
 		h.used.Store(&last)
 	}
-	return err == nil && m.answers(ctx, h)
+	return err == nil && b.answers(ctx, h)
 }
 
 // answers reports whether the sandbox behind h does. One that does not is
 // not used again through h.
-func (m *Manager) answers(ctx context.Context, h *handle) bool {
+func (b *builder) answers(ctx context.Context, h *handle) bool {
 	answers := h.answers(ctx, pingPatience)
 	if !answers && ctx.Err() == nil {
-		m.handles.forget(h)
+		b.m.handles.forget(h)
 	}
 	return answers
 }

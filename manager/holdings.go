@@ -48,14 +48,14 @@ func (o *order) spaces(f sandbox.Files) (*operation.Spaces, error) {
 	c.held.files.set(f)
 	if o.vetted.Domain == grant.DomainTmp {
 		c.held.allotted = true
-		o.m.watch(o.c, c)
+		o.m.calls.watch(o.c, c)
 	}
 	return c.held.spaces, nil
 }
 
 // watch lets go of what c holds when its grant ends, and returns the context
 // that does so too. c is locked.
-func (m *Manager) watch(ctl *Control, c *call) context.Context {
+func (s *calls) watch(ctl *Control, c *call) context.Context {
 	if c.held.life != nil {
 		return c.held.life
 	}
@@ -64,8 +64,8 @@ func (m *Manager) watch(ctl *Control, c *call) context.Context {
 	context.AfterFunc(ctx, func() {
 		c.because(context.Cause(ctx))
 		done()
-		if err := m.letGo(c); err != nil {
-			m.log.WithError(err).WithField("grant", c.grant.ID).Warn("not all that a call held is gone")
+		if err := s.letGo(c); err != nil {
+			s.m.log.WithError(err).WithField("grant", c.grant.ID).Warn("not all that a call held is gone")
 		}
 	})
 	return ctx
@@ -81,12 +81,12 @@ func (m *Manager) EndCall(tenant, id string) error {
 	if c == nil {
 		return nil
 	}
-	return m.letGo(c)
+	return m.calls.letGo(c)
 }
 
 // letGo releases what c holds. It may be called again, and returns when
 // everything is released, also when another caller began to release it.
-func (m *Manager) letGo(c *call) error {
+func (s *calls) letGo(c *call) error {
 	c.ending.Lock()
 	defer c.ending.Unlock()
 	c.mu.Lock()
@@ -103,16 +103,16 @@ func (m *Manager) letGo(c *call) error {
 		err = held.browser.Close()
 	}
 	if held.allotted {
-		err = errors.Join(err, m.clear(c, held))
+		err = errors.Join(err, s.clear(c, held))
 	}
 	return err
 }
 
 // clear removes temporary space from the sandbox, where that is there still.
-func (m *Manager) clear(c *call, held holdings) error {
+func (s *calls) clear(c *call, held holdings) error {
 	ctx, done := context.WithTimeout(context.Background(), letGoWithin)
 	defer done()
-	p := m.pipeline(Request{Who: whoOf(c.grant), MustExist: true}, gate.Call{})
+	p := s.m.pipeline(Request{Who: whoOf(c.grant), MustExist: true}, gate.Call{})
 	err := p.judge(ctx)
 	if err != nil {
 		return err
@@ -140,19 +140,19 @@ func (m *Manager) clear(c *call, held holdings) error {
 }
 
 // endCalls ends every call.
-func (m *Manager) endCalls() error {
-	m.calls.mu.Lock()
+func (s *calls) endCalls() error {
+	s.mu.Lock()
 	var all []*call
-	for _, c := range m.calls.of {
+	for _, c := range s.of {
 		all = append(all, c)
 	}
-	m.calls.of, m.calls.over = nil, true
-	m.calls.mu.Unlock()
+	s.of, s.over = nil, true
+	s.mu.Unlock()
 	var err error
 	for _, c := range all {
-		err = errors.Join(err, m.letGo(c))
+		err = errors.Join(err, s.letGo(c))
 	}
-	m.calls.work.Wait()
+	s.work.Wait()
 	return err
 }
 
@@ -161,11 +161,11 @@ const sweepEvery = time.Hour
 
 // sweepIfDue has c forget what is about grants that have expired, beside the
 // operations. Close waits for it.
-func (m *Manager) sweepIfDue(c *Control) {
+func (s *calls) sweepIfDue(c *Control) {
 	if c.Sweep == nil {
 		return
 	}
-	s, now := m.calls, m.now()
+	s, now := s, s.m.now()
 	s.mu.Lock()
 	due := s.forgot.IsZero() || now.Sub(s.forgot) >= sweepEvery
 	if due = due && !s.over; due {
@@ -181,7 +181,7 @@ func (m *Manager) sweepIfDue(c *Control) {
 		ctx, done := context.WithTimeout(context.Background(), letGoWithin)
 		defer done()
 		if err := c.Sweep(ctx); err != nil {
-			m.log.WithError(err).Warn("not all that is about expired grants could be forgotten")
+			s.m.log.WithError(err).Warn("not all that is about expired grants could be forgotten")
 		}
 	}()
 }

@@ -21,19 +21,19 @@ var errNoHomes = errors.New("this program keeps none there")
 // homeDir returns the host folder of the home of the sandbox at, where that
 // lies on the disk, and why it lies where it does. Only sandboxes with an image
 // have such a home: what runs programs of the host has a home in memory.
-func (m *Manager) homeDir(res config.Resolved, p sandbox.Provider, at hostIdentity) (dir, reason string, err error) {
+func (d *describer) homeDir(res config.Resolved, p sandbox.Provider, at hostIdentity) (dir, reason string, err error) {
 	possible := errNoHomes
 	switch {
 	case !p.Features().Images:
 		possible = errors.New("the provider " + p.Name() + " has homes in memory")
-	case m.host.CanBound != nil:
-		possible = m.host.CanBound()
+	case d.m.host.CanBound != nil:
+		possible = d.m.host.CanBound()
 	}
 	disk, reason, err := res.HomeOnDisk(possible)
 	if err != nil || !disk {
 		return "", reason, err
 	}
-	store, err := m.workspaces(res)
+	store, err := d.workspaces(res)
 	if err != nil {
 		return "", "", err
 	}
@@ -42,7 +42,7 @@ func (m *Manager) homeDir(res config.Resolved, p sandbox.Provider, at hostIdenti
 
 // prepareHome makes the home on the disk that the sandbox of s mounts, if it
 // has one, or mounts the one that is there.
-func (m *Manager) prepareHome(ctx context.Context, s sandbox.Spec) error {
+func (u *pruner) prepareHome(ctx context.Context, s sandbox.Spec) error {
 	for _, mount := range s.Mounts {
 		if mount.Role != sandbox.RoleHome {
 			continue
@@ -74,8 +74,8 @@ func homeError(err error) error {
 
 // removeHome removes the home on the disk of the sandbox at the berth of that
 // name, if it has one. The sandbox is gone.
-func (m *Manager) removeHome(ctx context.Context, hostIdentity string) error {
-	return homeStores(m.homeStores).remove(ctx, hostIdentity)
+func (u *pruner) removeHome(ctx context.Context, hostIdentity string) error {
+	return homeStores(u.homeStores).remove(ctx, hostIdentity)
 }
 
 // homeStores returns the stores of homes that there are.
@@ -84,7 +84,7 @@ type homeStores func() ([]*workspace.Store, error)
 // homeStoresOnce returns the stores as they are at its first call, for a sweep:
 // the settings say where they lie, not the record, and a sandbox that a sweep
 // removes had its home before. It is safe for concurrent use.
-func (m *Manager) homeStoresOnce() homeStores { return sync.OnceValues(m.homeStores) }
+func (u *pruner) homeStoresOnce() homeStores { return sync.OnceValues(u.homeStores) }
 
 // remove removes the home at the berth of that name from the store that has it.
 func (h homeStores) remove(ctx context.Context, hostIdentity string) error {
@@ -108,8 +108,8 @@ func (h homeStores) remove(ctx context.Context, hostIdentity string) error {
 }
 
 // homeStores are the stores of homes that there are.
-func (m *Manager) homeStores() ([]*workspace.Store, error) {
-	roots, err := m.workspaceRoots(m.current())
+func (u *pruner) homeStores() ([]*workspace.Store, error) {
+	roots, err := u.m.stager.workspaceRoots(u.m.current())
 	if err != nil {
 		return nil, err
 	}

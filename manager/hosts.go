@@ -31,12 +31,12 @@ func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 	if c == nil {
 		return outlet.Answer{Note: "it is not known which command asks"}
 	}
-	a := w.m.put(ctx, sandbox.PermissionRequest{
+	a := w.m.approvals.put(ctx, sandbox.PermissionRequest{
 		ID: newID(), Tenant: c.owner.Tenant, Agent: c.request.Load().Who.Agent, Session: c.request.Load().Who.Session, Sandbox: c.sandbox,
 		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: q.Target,
 		Command: c.request.Load().asked(), Reason: q.Reason, Expires: w.m.now().Add(askWithin),
 	})
-	said := w.m.answerHost(c, q.Target, a)
+	said := w.m.approvals.answerHost(c, q.Target, a)
 	if a.Permission == sandbox.AllowPermanent {
 		a.Note = said.Note
 	}
@@ -45,16 +45,16 @@ func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 }
 
 // answerHost keeps a permission for as long as it was given.
-func (m *Manager) answerHost(c *caller, target string, a Answer) outlet.Answer {
+func (ap *approvals) answerHost(c *caller, target string, a Answer) outlet.Answer {
 	switch a.Permission {
 	case sandbox.AllowOnce:
 		c.permit(target)
 		return outlet.Answer{Allowed: true, Rule: "permitted to the command"}
 	case sandbox.AllowSession, sandbox.AllowPermanent:
-		m.grants.reach(c.owner, target)
+		ap.m.grants.reach(c.owner, target)
 		out := outlet.Answer{Allowed: true, Rule: "permitted to the session"}
 		if a.Permission == sandbox.AllowPermanent {
-			out.Note = m.keepHost(c, target)
+			out.Note = ap.keepHost(c, target)
 		}
 		return out
 	}
@@ -67,15 +67,15 @@ func (m *Manager) answerHost(c *caller, target string, a Answer) outlet.Answer {
 
 // keepHost writes the host into the settings file and into the settings in
 // force. It returns why not when it cannot.
-func (m *Manager) keepHost(c *caller, target string) (note string) {
+func (ap *approvals) keepHost(c *caller, target string) (note string) {
 	g := sandbox.Grant{Operation: sandbox.OpConnect, Path: target}
 	agent := c.request.Load().Who.Agent
-	if !config.HostGrantable(m.current(), agent) {
+	if !config.HostGrantable(ap.m.current(), agent) {
 		note = "the permission holds for this session only: agent " + agent + " has no network.allowedDomains of its own"
-		m.log.WithField("sandbox", c.sandbox).Warn(note)
+		ap.m.log.WithField("sandbox", c.sandbox).Warn(note)
 		return note
 	}
-	return m.keepGrant(c.owner, c.sandbox, agent, g)
+	return ap.keepGrant(c.owner, c.sandbox, agent, g)
 }
 
 // asking returns the command that a question is about. Programs may leave the

@@ -24,8 +24,8 @@ func slotIdentity(slot, instance, tenant string) hostIdentity {
 }
 
 // identityOf returns that of the sandbox name of o.
-func (m *Manager) identityOf(name string, o sandbox.Owner) (hostIdentity, error) {
-	c, ok, err := m.records.ClaimOf(name)
+func (d *describer) identityOf(name string, o sandbox.Owner) (hostIdentity, error) {
+	c, ok, err := d.m.records.ClaimOf(name)
 	switch {
 	case err != nil:
 		return hostIdentity{}, err

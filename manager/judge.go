@@ -16,12 +16,17 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
+// An approvals obtains permissions: from the settings, from what was permitted
+// before, or from the approver.
+type approvals struct{ m *Manager }
+
 // maxGates bounds the gates that are kept compiled, one for each agent.
 const maxGates = 256
 
 // gates keeps compiled gates. They depend on the settings and the agent
 // alone, unless a call has flags.
 type gates struct {
+	m        *Manager
 	mu       sync.Mutex
 	settings *config.Settings
 	of       map[string]*gate.Gate // by agent
@@ -29,21 +34,21 @@ type gates struct {
 
 // gate returns the gate of res, which was resolved from settings. With flags
 // it is made for this call.
-func (m *Manager) gate(settings *config.Settings, res config.Resolved, flags *config.SandboxSettings) (*gate.Gate, error) {
+func (gs *gates) gate(settings *config.Settings, res config.Resolved, flags *config.SandboxSettings) (*gate.Gate, error) {
 	if flags != nil {
-		return gate.New(res, m.host.Inside(res))
+		return gate.New(res, gs.m.host.Inside(res))
 	}
-	m.gates.mu.Lock()
-	defer m.gates.mu.Unlock()
-	if m.gates.of == nil || m.gates.settings != settings || len(m.gates.of) >= maxGates {
-		m.gates.settings, m.gates.of = settings, map[string]*gate.Gate{}
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if gs.of == nil || gs.settings != settings || len(gs.of) >= maxGates {
+		gs.settings, gs.of = settings, map[string]*gate.Gate{}
 	}
-	if g := m.gates.of[res.Agent]; g != nil {
+	if g := gs.of[res.Agent]; g != nil {
 		return g, nil
 	}
-	g, err := gate.New(res, m.host.Inside(res))
+	g, err := gate.New(res, gs.m.host.Inside(res))
 	if err == nil {
-		m.gates.of[res.Agent] = g
+		gs.of[res.Agent] = g
 	}
 	return g, err
 }
@@ -80,13 +85,13 @@ type ruling struct {
 // judge asks the gate about a call. What it denies is refused here, before
 // anything is made or looked for; what becomes of a question depends on where
 // the call would run, see consent.
-func (m *Manager) judge(ctx context.Context, settings *config.Settings, res config.Resolved, req Request, call gate.Call) (*ruling, error) {
-	g, err := m.gate(settings, res, req.Flags)
+func (gs *gates) judge(ctx context.Context, settings *config.Settings, res config.Resolved, req Request, call gate.Call) (*ruling, error) {
+	g, err := gs.gate(settings, res, req.Flags)
 	if err != nil {
 		return nil, err
 	}
 	call.Subagent = req.Subagent
-	r := &ruling{gate: g, judged: g.Judge(call), req: &req, owner: m.owner(res), granted: call.Operation != nil}
+	r := &ruling{gate: g, judged: g.Judge(call), req: &req, owner: gs.m.describer.owner(res), granted: call.Operation != nil}
 	r.outing = outing{asked: req.Unsandboxed, excluded: r.judged.Excluded}
 	if r.sandbox, err = config.Name(res.Docker.ContainerPrefix, r.owner); err != nil {
 		return nil, err
@@ -94,35 +99,35 @@ func (m *Manager) judge(ctx context.Context, settings *config.Settings, res conf
 	if r.judged.Verdict != policy.Deny {
 		return r, nil
 	}
-	m.tellRefused(ctx, r)
+	gs.m.reporter.tellRefused(ctx, r)
 	return nil, r.judged.Err("run")
 }
 
 // consent obtains approval for what the gate asks about: from the sandbox, by
 // commands.autoAllowIfSandboxed, from what was permitted to the session before,
 // or from the approver. Without any of them the call is denied.
-func (m *Manager) consent(ctx context.Context, r *ruling, inWall bool) error {
+func (ap *approvals) consent(ctx context.Context, r *ruling, inWall bool) error {
 	switch v, note := r.gate.Effective(r.judged, inWall); {
 	case v == policy.Allow:
 		if note != "" {
-			m.log.WithField("sandbox", r.sandbox).Debugf("%s: %s", r.judged.Summary(), note)
+			ap.m.log.WithField("sandbox", r.sandbox).Debugf("%s: %s", r.judged.Summary(), note)
 		}
 		return nil
 	case v != policy.Ask || r.judged.Text == "":
-		m.tellRefused(ctx, r)
+		ap.m.reporter.tellRefused(ctx, r)
 		return r.judged.Err("run")
-	case m.grants.permits(r.owner, r.question(inWall)):
+	case ap.m.grants.permits(r.owner, r.question(inWall)):
 		return nil
 	}
 	why, hint := "nobody was asked", "allow it with --ask, or name the command in commands.allow"
 	if r.req.Ask {
-		switch a := m.askCommand(ctx, r, inWall); a.Permission {
+		switch a := ap.askCommand(ctx, r, inWall); a.Permission {
 		case sandbox.AllowOnce:
 			return nil
 		case sandbox.AllowSession, sandbox.AllowPermanent:
-			m.grants.permitCommand(r.owner, r.question(inWall))
+			ap.m.grants.permitCommand(r.owner, r.question(inWall))
 			if a.Permission == sandbox.AllowPermanent {
-				m.log.WithField("sandbox", r.sandbox).Warn("the command is permitted for this session only: to permit it for good, name it in commands.allow of the settings")
+				ap.m.log.WithField("sandbox", r.sandbox).Warn("the command is permitted for this session only: to permit it for good, name it in commands.allow of the settings")
 			}
 			return nil
 		default:
@@ -132,7 +137,7 @@ func (m *Manager) consent(ctx context.Context, r *ruling, inWall bool) error {
 			}
 		}
 	}
-	m.tellRefused(ctx, r)
+	ap.m.reporter.tellRefused(ctx, r)
 	err := r.judged.Err("run")
 	if e, ok := err.(*sandbox.Error); ok {
 		e.Message += "; this needs somebody's permission, and " + why
@@ -170,7 +175,7 @@ func bounded(s string, most int) string {
 }
 
 // askCommand puts the question about a command to the approver.
-func (m *Manager) askCommand(ctx context.Context, r *ruling, inWall bool) Answer {
+func (ap *approvals) askCommand(ctx context.Context, r *ruling, inWall bool) Answer {
 	reason := r.judged.Summary()
 	if !inWall {
 		reason += "; it would run on the host, without a wall"
@@ -184,22 +189,22 @@ func (m *Manager) askCommand(ctx context.Context, r *ruling, inWall bool) Answer
 	p := sandbox.PermissionRequest{
 		ID: newID(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
 		Kind: sandbox.ResourceCommand, Operation: sandbox.OpExecute, Resource: r.judged.Text,
-		Command: r.req.asked(), Reason: reason, Expires: m.now().Add(askWithin),
+		Command: r.req.asked(), Reason: reason, Expires: ap.m.now().Add(askWithin),
 	}
-	return m.put(ctx, p)
+	return ap.put(ctx, p)
 }
 
 // put puts a question to the approver. Whatever goes wrong is a denial.
-func (m *Manager) put(ctx context.Context, r sandbox.PermissionRequest) Answer {
+func (ap *approvals) put(ctx context.Context, r sandbox.PermissionRequest) Answer {
 	denied := func(note string) Answer { return Answer{Request: r, Permission: sandbox.Deny, Note: note} }
-	if m.approver == nil {
+	if ap.m.approver == nil {
 		return denied("there is nobody to ask")
 	}
 	ctx, done := context.WithTimeout(ctx, askWithin)
 	defer done()
 	asked := r
 	asked.Command = slices.Clone(r.Command)
-	p, err := m.approver.Approve(ctx, asked)
+	p, err := ap.m.approver.Approve(ctx, asked)
 	switch {
 	case err != nil:
 		return denied(err.Error())

@@ -52,7 +52,7 @@ func (m *Manager) Name(who config.Who, flags *config.SandboxSettings) (string, e
 }
 
 func (m *Manager) nameBy(res config.Resolved) (string, error) {
-	return config.Name(res.Docker.ContainerPrefix, m.owner(res))
+	return config.Name(res.Docker.ContainerPrefix, m.describer.owner(res))
 }
 
 // Recorded returns what is on record about a sandbox or browser of a tenant,
@@ -68,7 +68,7 @@ func (m *Manager) Recorded(ctx context.Context, tenant, name, provider string) (
 		rec, err := m.records.Look(kind, name)
 		switch {
 		case err == nil && rec.Tenant == tenant && rec.Kind != sandbox.KindPool:
-			return m.recordedOf(ctx, rec, provider)
+			return m.lister.recordedOf(ctx, rec, provider)
 		case err != nil && sandbox.CodeOf(err) == sandbox.CodeUnavailable:
 			return registry.Record{}, err
 		}
@@ -78,16 +78,16 @@ func (m *Manager) Recorded(ctx context.Context, tenant, name, provider string) (
 
 // recordedOf returns the record with the name, kind and tenant of rec that belongs
 // to provider; see [Manager.Recorded].
-func (m *Manager) recordedOf(ctx context.Context, rec registry.Record, provider string) (registry.Record, error) {
+func (ls *lister) recordedOf(ctx context.Context, rec registry.Record, provider string) (registry.Record, error) {
 	if provider == rec.Provider {
 		return rec, nil
 	}
 	all := []registry.Record{rec}
-	for _, other := range m.providers.Names() {
+	for _, other := range ls.m.providers.Names() {
 		if other == rec.Provider {
 			continue
 		}
-		r, err := m.records.Of(other).Look(rec.Kind, rec.Name)
+		r, err := ls.m.records.Of(other).Look(rec.Kind, rec.Name)
 		switch {
 		case err == nil && r.Tenant == rec.Tenant && r.Provider == other:
 			all = append(all, r)
@@ -100,7 +100,7 @@ func (m *Manager) recordedOf(ctx context.Context, rec registry.Record, provider 
 	}
 	given, why := provider != "", error(nil)
 	if !given {
-		provider, why = m.providerOf(ctx, rec)
+		provider, why = ls.providerOf(ctx, rec)
 	}
 	var names []string
 	for _, r := range all {
@@ -122,14 +122,14 @@ func (m *Manager) recordedOf(ctx context.Context, rec registry.Record, provider 
 
 // providerOf returns the name of the provider that the settings choose now for the
 // session that the sandbox of a record was made for.
-func (m *Manager) providerOf(ctx context.Context, rec registry.Record) (string, error) {
-	res, err := config.Resolve(m.current(), config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}, nil)
+func (ls *lister) providerOf(ctx context.Context, rec registry.Record) (string, error) {
+	res, err := config.Resolve(ls.m.current(), config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}, nil)
 	if err != nil {
 		return "", err
 	}
-	choose := func(res config.Resolved) (sandbox.Provider, string, error) { return m.choose(ctx, res) }
+	choose := func(res config.Resolved) (sandbox.Provider, string, error) { return ls.m.describer.choose(ctx, res) }
 	if rec.Kind == sandbox.KindBrowser {
-		choose = m.browserProvider
+		choose = ls.m.browsers.browserProvider
 	}
 	p, _, err := choose(res)
 	if err != nil {
@@ -162,8 +162,8 @@ func (m *Manager) Find(ctx context.Context, tenant, name, provider string) (Row,
 		return Row{}, err
 	}
 	records := []registry.Record{rec}
-	rows := m.reconcile(records, infos, nil)
-	m.match(ctx, rows, records)
+	rows := m.lister.reconcile(records, infos, nil)
+	m.lister.match(ctx, rows, records)
 	return rows[0], nil
 }
 
@@ -225,7 +225,7 @@ func (m *Manager) usableBy(res config.Resolved) (u Usable, err error) {
 	if u.policy, err = config.ToolPolicy(res); err != nil {
 		return Usable{}, err
 	}
-	g := m.placement(res)
+	g := m.gates.placement(res)
 	u.Place, u.Reason = g.Place, g.Reason
 	return u, nil
 }

@@ -16,12 +16,12 @@ import (
 
 // newCall makes the call of an order, and notes where its grant comes from.
 // Nothing is written down, here or on disk, of grants that are none.
-func (m *Manager) newCall(ctx context.Context, o *order, text string) (*call, error) {
+func (s *calls) newCall(ctx context.Context, o *order, text string) (*call, error) {
 	var line []grant.Grant // of our own: the caller may change his
 	if err := json.Unmarshal([]byte(text), &line); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "operate", "a grant cannot be read back: %w", err)
 	}
-	if err := grant.CheckLine(line[0], line[1:], m.now()); err != nil {
+	if err := grant.CheckLine(line[0], line[1:], s.m.now()); err != nil {
 		return nil, err
 	}
 	if err := narrower(line); err != nil {
@@ -30,7 +30,7 @@ func (m *Manager) newCall(ctx context.Context, o *order, text string) (*call, er
 	if _, err := o.chain(line); err != nil {
 		return nil, err
 	}
-	if err := m.calls.agree(line); err != nil {
+	if err := s.agree(line); err != nil {
 		return nil, err
 	}
 	for i, child := range line[:len(line)-1] {

@@ -11,6 +11,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
+// A lister compares what is recorded with what exists.
+type lister struct{ m *Manager }
+
 // A Row is one sandbox as list shows it. A nil match means that it is unknown,
 // because the provider or the image did not answer.
 type Row struct {
@@ -60,21 +63,21 @@ func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
 	out := Listing{Containers: []Row{}, Browsers: []Row{}}
 	// Records are read first: a sandbox that is made in between then shows
 	// up as an orphan for once, and never as missing.
-	records, unread, recordErr := m.readRecords()
-	infos, down, listErr := m.live(ctx, o.Foreign, func(provider string) bool { return m.matters(provider, records, unread) })
+	records, unread, recordErr := m.lister.readRecords()
+	infos, down, listErr := m.lister.live(ctx, o.Foreign, func(provider string) bool { return m.lister.matters(provider, records, unread) })
 	var rows []Row
 	if o.Foreign {
 		for _, info := range infos {
 			if info.Owner.Instance != m.state.Instance() {
-				row := m.rowOf(info, nil)
+				row := m.lister.rowOf(info, nil)
 				row.Instance = info.Owner.Instance
 				rows = append(rows, row)
 			}
 		}
 	} else {
 		listErr = errors.Join(listErr, recordErr)
-		rows = m.reconcile(records, infos, down)
-		m.match(ctx, rows, records)
+		rows = m.lister.reconcile(records, infos, down)
+		m.lister.match(ctx, rows, records)
 	}
 	for _, r := range rows {
 		switch {
@@ -90,14 +93,14 @@ func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
 
 // live asks every provider for its sandboxes. down names the providers
 // that did not answer; err is of those among them that matter.
-func (m *Manager) live(ctx context.Context, foreign bool, matters func(provider string) bool) (infos []sandbox.Info, down map[string]bool, err error) {
-	f := sandbox.Filter{Instance: m.state.Instance()}
+func (ls *lister) live(ctx context.Context, foreign bool, matters func(provider string) bool) (infos []sandbox.Info, down map[string]bool, err error) {
+	f := sandbox.Filter{Instance: ls.m.state.Instance()}
 	if foreign {
 		f.Instance = ""
 	}
 	down = map[string]bool{}
-	for _, name := range m.providers.Names() {
-		p, getErr := m.providers.Get(name)
+	for _, name := range ls.m.providers.Names() {
+		p, getErr := ls.m.providers.Get(name)
 		if getErr != nil {
 			return nil, nil, getErr
 		}
@@ -108,9 +111,9 @@ func (m *Manager) live(ctx context.Context, foreign bool, matters func(provider 
 			down[name] = true
 			err = errors.Join(err, listErr)
 		case foreign:
-			m.log.WithError(listErr).Warnf("%s does not answer; what others have there is not shown", name)
+			ls.m.log.WithError(listErr).Warnf("%s does not answer; what others have there is not shown", name)
 		default:
-			m.log.WithError(listErr).Debugf("%s does not answer, and nothing of ours is known to be there", name)
+			ls.m.log.WithError(listErr).Debugf("%s does not answer, and nothing of ours is known to be there", name)
 		}
 		infos = append(infos, got...)
 	}
@@ -121,7 +124,7 @@ func (m *Manager) live(ctx context.Context, foreign bool, matters func(provider 
 // sandbox that is gone is missing, one without a record is an orphan, and one
 // whose provider does not answer is unknown. A session that was used with two
 // providers has two sandboxes.
-func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, down map[string]bool) []Row {
+func (ls *lister) reconcile(records []registry.Record, infos []sandbox.Info, down map[string]bool) []Row {
 	type key struct{ name, provider string }
 	byName := make(map[key]*registry.Record, len(records))
 	for i := range records {
@@ -132,11 +135,11 @@ func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, dow
 		at := key{info.Name, info.Provider}
 		rec := byName[at]
 		delete(byName, at)
-		rows = append(rows, m.rowOf(info, rec))
+		rows = append(rows, ls.rowOf(info, rec))
 	}
 	for _, rec := range byName {
-		row := m.rowOf(sandbox.Info{Status: sandbox.StatusMissing}, rec)
-		if _, err := m.providers.Get(rec.Provider); down[rec.Provider] || err != nil {
+		row := ls.rowOf(sandbox.Info{Status: sandbox.StatusMissing}, rec)
+		if _, err := ls.m.providers.Get(rec.Provider); down[rec.Provider] || err != nil {
 			row.Status = sandbox.StatusUnknown // no provider has reported that it is gone
 		}
 		rows = append(rows, row)
@@ -146,7 +149,7 @@ func (m *Manager) reconcile(records []registry.Record, infos []sandbox.Info, dow
 }
 
 // rowOf merges what is live and what is recorded; labels win over records.
-func (m *Manager) rowOf(info sandbox.Info, rec *registry.Record) Row {
+func (ls *lister) rowOf(info sandbox.Info, rec *registry.Record) Row {
 	r := Row{
 		Name: info.Name, ID: info.ID, Kind: info.Kind, Provider: info.Provider,
 		Tenant: info.Owner.Tenant, Agent: info.Owner.Agent, Session: info.Owner.Session, Scope: info.Owner.Scope, ScopeKey: info.Owner.ScopeKey,
@@ -154,7 +157,7 @@ func (m *Manager) rowOf(info sandbox.Info, rec *registry.Record) Row {
 	}
 	switch {
 	case rec == nil:
-		if info.Owner.Instance == m.state.Instance() {
+		if info.Owner.Instance == ls.m.state.Instance() {
 			r.Status = sandbox.StatusOrphan
 		}
 		r.LastUsedAt = r.CreatedAt
@@ -165,7 +168,7 @@ func (m *Manager) rowOf(info sandbox.Info, rec *registry.Record) Row {
 	if rec != nil {
 		r.Image, r.Workspace, r.LastUsedAt, r.ExpiresAt = rec.Image, rec.Workspace, rec.LastUsedAt, rec.ExpiresAt
 	}
-	now := m.now()
+	now := ls.m.now()
 	r.AgeSeconds = seconds(now.Sub(r.CreatedAt))
 	r.IdleSeconds = seconds(now.Sub(r.LastUsedAt))
 	return r
@@ -175,13 +178,13 @@ func seconds(d time.Duration) int64 { return max(0, int64(d/time.Second)) }
 
 // match fills in whether image and settings of each row are those that a
 // new sandbox would get now. Each image is asked for once.
-func (m *Manager) match(ctx context.Context, rows []Row, records []registry.Record) {
+func (ls *lister) match(ctx context.Context, rows []Row, records []registry.Record) {
 	type key struct{ name, provider string }
 	byName := make(map[key]*registry.Record, len(records))
 	for i := range records {
 		byName[key{records[i].Name, records[i].Provider}] = &records[i]
 	}
-	now := newSnapshot(m)
+	now := newSnapshot(ls.m)
 	for i := range rows {
 		r, rec := &rows[i], byName[key{rows[i].Name, rows[i].Provider}]
 		if rec == nil || r.Status == sandbox.StatusUnknown || r.Status == sandbox.StatusMissing {
@@ -195,7 +198,7 @@ func (m *Manager) match(ctx context.Context, rows []Row, records []registry.Reco
 		config := w.hash == r.ConfigHash
 		if !config {
 			// Listed records leave out what a sandbox was made from.
-			if whole, err := m.records.Of(rec.Provider).Get(rec.Kind, rec.Name); err == nil {
+			if whole, err := ls.m.records.Of(rec.Provider).Get(rec.Kind, rec.Name); err == nil {
 				config = w.late(r.ConfigHash, &whole).hash == r.ConfigHash
 			}
 		}
@@ -209,16 +212,16 @@ func (m *Manager) match(ctx context.Context, rows []Row, records []registry.Reco
 
 // readRecords lists the records. Those that cannot be read are counted and
 // logged, which is not fatal.
-func (m *Manager) readRecords() (records []registry.Record, unread int, err error) {
-	records, problems, err := m.records.List("")
+func (ls *lister) readRecords() (records []registry.Record, unread int, err error) {
+	records, problems, err := ls.m.records.List("")
 	for _, p := range problems {
-		m.log.Warn(p.Err.Error())
+		ls.m.log.Warn(p.Err.Error())
 	}
 	records = slices.DeleteFunc(records, func(r registry.Record) bool { // the claim is what counts, until that of the slot is gone
 		if r.Kind != sandbox.KindPool {
 			return false
 		}
-		_, claimed, err := m.records.ClaimOn(r.Name)
+		_, claimed, err := ls.m.records.ClaimOn(r.Name)
 		return claimed || err != nil
 	})
 	return records, len(problems), err

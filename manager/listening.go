@@ -12,7 +12,7 @@ import (
 )
 
 // listening are the sockets at which a daemon of the state folder listens.
-func (m *Manager) listening() ([]string, error) { return m.state.Listening() }
+func (d *describer) listening() ([]string, error) { return d.m.state.Listening() }
 
 // CheckListen refuses to have a daemon listen at a canonical path that lies in a
 // folder which a sandbox shows, or which settings let sandboxes write: code inside
@@ -24,7 +24,7 @@ func (m *Manager) CheckListen(ctx context.Context, path string) error {
 			Hint: "name a path outside of every folder that sandboxes see, such as one below $XDG_RUNTIME_DIR",
 		}
 	}
-	writable, err := m.inSandboxes(m.current())
+	writable, err := m.stager.inSandboxes(m.current())
 	if err != nil {
 		return err
 	}

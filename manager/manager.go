@@ -14,7 +14,6 @@ package manager
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -147,8 +146,6 @@ type Manager struct {
 	state        *statedir.Dir
 	providers    *provider.Set
 	images       Images
-	volumes      *sync.Map // by image id, of which they are a part
-	imageJava    *sync.Map // likewise: what the image sets JAVA_TOOL_OPTIONS to
 	host         Host
 	log          logrus.FieldLogger
 	commandFlags []string
@@ -158,25 +155,35 @@ type Manager struct {
 	recorder     violation.Recorder // or nil
 	observer     operation.Observer // or nil
 	out          func() (outlet.Outlet, error)
-	gates        *gates
 	accounting   Accounting               // or nil
 	control      func() (*Control, error) // or nil
-	calls        *calls
 	prepared     *prepared
 	skills       *skillStamps
 	begin        func(context.Context, config.Resolved, Request) error // or nil
 
-	records   *registry.Store
-	leases    *keylock.Dir
-	owners    *workspace.Owners
-	handles   *handles
+	records *registry.Store
+	leases  *keylock.Dir
+	owners  *workspace.Owners
+	handles *handles
+	grants  *grants
+	names   *settingsCache[string] // see Name
+	usables *settingsCache[Usable] // see Usable
+
+	// Each has a part of the work, and what it remembers for it.
+	approvals *approvals
+	browsers  *browsers
+	builder   *builder
+	calls     *calls
+	describer *describer
+	executor  *executor
+	explainer *explainer
 	freezer   *freezer
-	pool      *slots
-	grants    *grants
-	names     *settingsCache[string]          // see Name
-	layered   *settingsCache[config.Resolved] // see resolved
-	described *descriptions
-	usables   *settingsCache[Usable] // see Usable
+	gates     *gates
+	lister    *lister
+	pool      *poolKeeper
+	pruner    *pruner
+	reporter  *reporter
+	stager    *stager
 
 	// writable are the folders that settings let sandboxes write to, as they
 	// are spelled. Not to be changed.

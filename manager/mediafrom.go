@@ -46,18 +46,18 @@ func (f mediaFrom) Open(ctx context.Context, ref string) (io.ReadCloser, media.I
 // mediaSource returns the source that files may be staged from. It treats a
 // missing folder as empty. It leaves out a folder that a sandbox could have
 // exchanged and logs that, because callers do not learn of folders of the host.
-func (m *Manager) mediaSource(settings *config.Settings, from config.Media) (mediaFrom, error) {
+func (st *stager) mediaSource(settings *config.Settings, from config.Media) (mediaFrom, error) {
 	var src mediaFrom
 	var folders []string
 	for _, written := range from.Folders {
-		folder, err := m.mediaFolder(settings, written)
+		folder, err := st.mediaFolder(settings, written)
 		switch {
 		case err == nil:
 			folders = append(folders, folder)
 		case errors.Is(err, fs.ErrNotExist):
-			m.log.WithField("folder", written).Debug("there is no such media folder")
+			st.m.log.WithField("folder", written).Debug("there is no such media folder")
 		default:
-			m.log.WithError(err).WithField("folder", written).Warn("nothing is staged from this media folder")
+			st.m.log.WithError(err).WithField("folder", written).Warn("nothing is staged from this media folder")
 		}
 	}
 	var err error
@@ -65,10 +65,10 @@ func (m *Manager) mediaSource(settings *config.Settings, from config.Media) (med
 		src.folders, err = media.NewFolders(folders...)
 	}
 	if err == nil && len(from.Remote) > 0 {
-		src.remote, err = m.mediaMachines(from.Remote)
+		src.remote, err = st.mediaMachines(from.Remote)
 	}
 	if err != nil {
-		m.log.WithError(err).Error("the media settings cannot be used as they are")
+		st.m.log.WithError(err).Error("the media settings cannot be used as they are")
 		return src, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: opStage, Message: "media cannot be staged now", Hint: "the log of the server says why"}
 	}
 	return src, nil
@@ -76,8 +76,8 @@ func (m *Manager) mediaSource(settings *config.Settings, from config.Media) (med
 
 // mediaFolder makes a folder of the settings one that files may be taken from:
 // absolute, there, and where no sandbox can write.
-func (m *Manager) mediaFolder(settings *config.Settings, written string) (string, error) {
-	dir, err := hostpath.Expand(written, m.host.Home, m.host.Env)
+func (st *stager) mediaFolder(settings *config.Settings, written string) (string, error) {
+	dir, err := hostpath.Expand(written, st.m.host.Home, st.m.host.Env)
 	if err != nil {
 		return "", err
 	}
@@ -86,11 +86,11 @@ func (m *Manager) mediaFolder(settings *config.Settings, written string) (string
 	} else if !st.IsDir() {
 		return "", fmt.Errorf("%q is no folder", dir)
 	}
-	exposed, err := m.inSandboxes(settings)
+	exposed, err := st.inSandboxes(settings)
 	if err != nil {
 		return "", err
 	}
-	listening, err := m.listening()
+	listening, err := st.m.describer.listening()
 	if err != nil {
 		return "", err
 	}
@@ -104,18 +104,18 @@ func (m *Manager) mediaFolder(settings *config.Settings, written string) (string
 		}
 	}
 	return dir, hardening.Source("media.folders", dir, sandbox.RoleWorkspace, hardening.World{
-		Canonical: hostpath.Canonical, Via: via, Sensitive: m.host.Sensitive, Listening: listening, Home: m.host.Home, Exposed: exposed,
+		Canonical: hostpath.Canonical, Via: via, Sensitive: st.m.host.Sensitive, Listening: listening, Home: st.m.host.Home, Exposed: exposed,
 	}, hardening.Switches{})
 }
 
 // inSandboxes are the folders that some sandbox can write, canonical: its own
 // workspaces and what the settings open.
-func (m *Manager) inSandboxes(settings *config.Settings) ([]string, error) {
-	out, err := m.exposed()
+func (st *stager) inSandboxes(settings *config.Settings) ([]string, error) {
+	out, err := st.m.describer.exposed()
 	if err != nil {
 		return nil, err
 	}
-	roots, err := m.workspaceRoots(settings)
+	roots, err := st.workspaceRoots(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +130,10 @@ func (m *Manager) inSandboxes(settings *config.Settings) ([]string, error) {
 }
 
 // workspaceRoots are the folders below which scratch workspaces lie.
-func (m *Manager) workspaceRoots(settings *config.Settings) ([]string, error) {
-	out := []string{m.state.Workspaces()}
+func (st *stager) workspaceRoots(settings *config.Settings) ([]string, error) {
+	out := []string{st.m.state.Workspaces()}
 	for _, root := range config.WorkspaceRoots(settings) {
-		dir, err := hostpath.Expand(root, m.host.Home, m.host.Env)
+		dir, err := hostpath.Expand(root, st.m.host.Home, st.m.host.Env)
 		if err != nil {
 			return nil, err
 		}
@@ -143,15 +143,15 @@ func (m *Manager) workspaceRoots(settings *config.Settings) ([]string, error) {
 }
 
 // mediaMachines returns the source of files on other machines.
-func (m *Manager) mediaMachines(remote []config.MediaRemote) (*media.Remote, error) {
+func (st *stager) mediaMachines(remote []config.MediaRemote) (*media.Remote, error) {
 	var o media.SFTPOptions
 	for _, r := range remote {
 		h := media.Host{Name: r.Host, Address: r.Address, Port: r.Port, User: r.User, Folders: r.Folders}
 		var err error
-		if h.Identity, err = hostpath.Expand(r.KeyFile, m.host.Home, m.host.Env); err != nil {
+		if h.Identity, err = hostpath.Expand(r.KeyFile, st.m.host.Home, st.m.host.Env); err != nil {
 			return nil, err
 		}
-		if h.KnownHosts, err = hostpath.Expand(r.KnownHosts, m.host.Home, m.host.Env); err != nil {
+		if h.KnownHosts, err = hostpath.Expand(r.KnownHosts, st.m.host.Home, st.m.host.Env); err != nil {
 			return nil, err
 		}
 		o.Hosts = append(o.Hosts, h)

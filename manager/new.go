@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,12 +26,16 @@ func New(o Options) (*Manager, error) {
 	settings := &atomic.Pointer[config.Settings]{}
 	settings.Store(laidOver(o.Settings, o.Provider))
 	m := &Manager{
-		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, observer: o.Observer, out: o.Out, gates: &gates{}, accounting: o.Accounting, control: o.Control, calls: &calls{}, prepared: &prepared{}, skills: &skillStamps{}, state: o.State, providers: providers, images: o.Images, volumes: &sync.Map{}, imageJava: &sync.Map{}, host: o.Host, log: o.Log, commandFlags: o.CommandFlags, now: o.Now, begin: o.Begin,
-		records: records, leases: keylock.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, freezer: &freezer{}, pool: newSlots(), grants: &grants{}, names: &settingsCache[string]{}, layered: &settingsCache[config.Resolved]{}, described: &descriptions{}, usables: &settingsCache[Usable]{},
+		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, observer: o.Observer, out: o.Out, accounting: o.Accounting, control: o.Control, prepared: &prepared{}, skills: &skillStamps{}, state: o.State, providers: providers, images: o.Images, host: o.Host, log: o.Log, commandFlags: o.CommandFlags, now: o.Now, begin: o.Begin,
+		records: records, leases: keylock.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, grants: &grants{}, names: &settingsCache[string]{}, usables: &settingsCache[Usable]{},
 	}
+	m.approvals, m.browsers, m.builder, m.calls = &approvals{m}, &browsers{m}, &builder{m}, &calls{m: m}
+	m.describer, m.executor, m.explainer, m.freezer = &describer{m: m}, &executor{m}, &explainer{m}, &freezer{m: m}
+	m.lister, m.pool, m.pruner, m.stager = &lister{m}, &poolKeeper{newSlots(), m}, &pruner{m}, &stager{m}
+	m.gates, m.reporter = &gates{m: m}, &reporter{m}
 	m.writable = config.Following(m.current, func(s *config.Settings) ([]string, error) {
 		return config.WritableFolders(s, o.Host.Home, o.Host.Env)
 	})
-	m.handles.frozen = m.frozen
+	m.handles.frozen = m.freezer.frozen
 	return m, nil
 }

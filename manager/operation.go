@@ -91,7 +91,7 @@ func (m *Manager) Operate(ctx context.Context, req Operation) (Performed, error)
 	if err != nil {
 		return shown(Performed{}, err), err
 	}
-	m.sweepIfDue(c)
+	m.calls.sweepIfDue(c)
 	o := &order{m: m, c: c, id: newID(), req: req, who: whoOf(req.Grant), start: m.now()}
 	o.req.Do.Args, o.req.Do.Header = slices.Clone(req.Do.Args), maps.Clone(req.Do.Header)
 	done, err := o.carryOn(ctx)
@@ -147,7 +147,7 @@ func (o *order) admit(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	o.steps.ruling, err = o.m.judge(ctx, o.steps.settings, o.steps.res, o.steps.req, o.asked(state))
+	o.steps.ruling, err = o.m.gates.judge(ctx, o.steps.settings, o.steps.res, o.steps.req, o.asked(state))
 	o.observe(func(w operation.Observer) { w.Validated(time.Since(began)) })
 	if err != nil {
 		return err

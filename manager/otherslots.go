@@ -8,13 +8,13 @@ import (
 )
 
 // recordedSlots opens, one after the other, slots that another program keeps.
-func (m *Manager) recordedSlots(ctx context.Context, w *want, shape string) func() (*slot, error) {
+func (k *poolKeeper) recordedSlots(ctx context.Context, w *want, shape string) func() (*slot, error) {
 	var names []string
 	listed := false
 	return func() (*slot, error) {
 		if !listed {
 			listed = true
-			records, _, err := m.records.List(sandbox.KindPool)
+			records, _, err := k.m.records.List(sandbox.KindPool)
 			if err != nil {
 				return nil, err
 			}
@@ -27,11 +27,11 @@ func (m *Manager) recordedSlots(ctx context.Context, w *want, shape string) func
 		for len(names) > 0 {
 			name := names[0]
 			names = names[1:]
-			n, err := m.openSlot(ctx, w.provider, name)
+			n, err := k.openSlot(ctx, w.provider, name)
 			if err == nil {
 				return n, nil
 			}
-			m.log.WithField("slot", name).Debugf("not to be had: %v", err)
+			k.m.log.WithField("slot", name).Debugf("not to be had: %v", err)
 			if ctx.Err() != nil {
 				return nil, err
 			}
@@ -42,17 +42,17 @@ func (m *Manager) recordedSlots(ctx context.Context, w *want, shape string) func
 
 // openSlot opens a slot that runs and has no claim. It does not start one that
 // is stopped: that slot may belong to a session whose claim was lost.
-func (m *Manager) openSlot(ctx context.Context, p sandbox.Provider, name string) (*slot, error) {
-	turn, err := m.leases.TryEnsure(name) // held by the process that makes it
+func (k *poolKeeper) openSlot(ctx context.Context, p sandbox.Provider, name string) (*slot, error) {
+	turn, err := k.m.leases.TryEnsure(name) // held by the process that makes it
 	if err != nil {
 		return nil, err
 	}
 	defer turn.Release()
-	rec, err := m.records.Get(sandbox.KindPool, name)
+	rec, err := k.m.records.Get(sandbox.KindPool, name)
 	if err != nil {
 		return nil, err
 	}
-	if _, claimed, err := m.records.ClaimOn(name); claimed || err != nil || rec.Spec == nil {
+	if _, claimed, err := k.m.records.ClaimOn(name); claimed || err != nil || rec.Spec == nil {
 		return nil, errors.Join(errSlotLost, err)
 	}
 	info, err := p.Inspect(ctx, name)

@@ -33,11 +33,11 @@ type asking struct {
 
 // runAsking runs the command and asks for permission as long as it is blocked
 // by something that can be permitted.
-func (m *Manager) runAsking(ctx context.Context, l *acquired, req Request) (Outcome, error) {
+func (x *executor) runAsking(ctx context.Context, l *acquired, req Request) (Outcome, error) {
 	if !req.Ask {
-		return m.run(ctx, l, req)
+		return x.run(ctx, l, req)
 	}
-	a := &asking{m: m, live: l, req: req, input: newRepeater(req.Command.Stdin)}
+	a := &asking{m: x.m, live: l, req: req, input: newRepeater(req.Command.Stdin)}
 	out, err := a.run(ctx, l)
 	for err == nil && !out.TimedOut && out.Exit.Code != 0 && a.permit(ctx, &out) {
 		created := out.Created
@@ -58,7 +58,7 @@ func (a *asking) run(ctx context.Context, l *acquired) (Outcome, error) {
 		return Outcome{Name: l.name()}, &sandbox.Error{Code: sandbox.CodeExecution, Op: "run", Resource: l.name(), Message: "the command cannot be run again because its input is gone"}
 	}
 	req.Command.Stdin = in
-	out, err := a.m.run(ctx, l, req)
+	out, err := a.m.executor.run(ctx, l, req)
 	a.hosts = append(a.hosts, out.Answers...)
 	return out, err
 }
@@ -69,7 +69,7 @@ func (a *asking) again(ctx context.Context) (Outcome, error) {
 	w := *a.live.want
 	w.permit(with(a.m.grants.list(w.spec.Owner), a.once...))
 	w.private = len(a.once) > 0
-	l, err := a.m.ensure(ctx, &w, a.req.MustExist)
+	l, err := a.m.builder.ensure(ctx, &w, a.req.MustExist)
 	if err != nil {
 		return Outcome{Name: a.live.name()}, err
 	}
@@ -197,33 +197,33 @@ func (a *asking) ask(ctx context.Context, v sandbox.Violation, g sandbox.Grant, 
 		Kind: v.Kind, Operation: g.Operation, Resource: g.Path, Inside: v.Resource,
 		Command: a.req.asked(), Reason: reason, Expires: a.m.now().Add(askWithin),
 	}
-	return a.m.put(ctx, r)
+	return a.m.approvals.put(ctx, r)
 }
 
 // keep writes g into the settings file and into the settings in force. It
 // returns why not when it cannot: the grant then ends with this program.
 func (a *asking) keep(g sandbox.Grant) (note string) {
-	return a.m.keepGrant(a.live.spec.Owner, a.live.name(), a.req.Who.Agent, g)
+	return a.m.approvals.keepGrant(a.live.spec.Owner, a.live.name(), a.req.Who.Agent, g)
 }
 
-func (m *Manager) keepGrant(owner sandbox.Owner, name, agent string, g sandbox.Grant) (note string) {
+func (ap *approvals) keepGrant(owner sandbox.Owner, name, agent string, g sandbox.Grant) (note string) {
 	switch {
 	case owner.Tenant != "":
 		note = "the settings file is shared by all tenants, so the permission holds for this session only"
-	case m.permanent == nil:
+	case ap.m.permanent == nil:
 		note = "there is no settings file to write to, so the permission holds for this session only"
 	default:
-		if err := m.permanent(agent, g); err != nil {
+		if err := ap.m.permanent(agent, g); err != nil {
 			note = "the permission holds for this session only: " + err.Error()
 		}
 	}
 	if note != "" {
-		m.log.WithField("sandbox", name).Warn(note)
+		ap.m.log.WithField("sandbox", name).Warn(note)
 		return note
 	}
 	for {
-		old := m.settings.Load()
-		if m.settings.CompareAndSwap(old, config.Granted(old, agent, g)) {
+		old := ap.m.settings.Load()
+		if ap.m.settings.CompareAndSwap(old, config.Granted(old, agent, g)) {
 			return ""
 		}
 	}

@@ -86,14 +86,14 @@ func (p *pipeline) admit(ctx context.Context) (context.Context, error) {
 func (p *pipeline) judge(ctx context.Context) error {
 	err := p.configure(ctx)
 	if err == nil {
-		p.ruling, err = p.m.judge(ctx, p.settings, p.res, p.req, p.asked)
+		p.ruling, err = p.m.gates.judge(ctx, p.settings, p.res, p.req, p.asked)
 	}
 	return err
 }
 
 // configure finds what the settings say about the request.
 func (p *pipeline) configure(ctx context.Context) (err error) {
-	if p.res, err = p.m.resolved(p.settings, p.req.Who, p.req.Flags); err != nil {
+	if p.res, err = p.m.describer.resolved(p.settings, p.req.Who, p.req.Flags); err != nil {
 		return err
 	}
 	if err := sandbox.CheckEnv(p.req.Command.Env); err != nil {
@@ -110,21 +110,21 @@ func (p *pipeline) configure(ctx context.Context) (err error) {
 func (p *pipeline) resolve(ctx context.Context) error {
 	m := p.m
 	if p.req.MustExist {
-		if err := m.exists(ctx, p.res, p.ruling.outing); err != nil {
+		if err := m.builder.exists(ctx, p.res, p.ruling.outing); err != nil {
 			return err
 		}
 	}
-	at, err := m.enter(ctx, p.res, p.ruling.outing, effects)
+	at, err := m.gates.enter(ctx, p.res, p.ruling.outing, effects)
 	if err != nil {
 		if p.req.Unsandboxed && at.gate.Place == Refused && at.gate.Reason != "" {
-			m.tellEscape(ctx, p.ruling, at.gate)
+			m.reporter.tellEscape(ctx, p.ruling, at.gate)
 		}
 		return err
 	}
-	if err := m.consent(ctx, p.ruling, at.gate.Place == Sandboxed); err != nil {
+	if err := m.approvals.consent(ctx, p.ruling, at.gate.Place == Sandboxed); err != nil {
 		return err
 	}
-	if p.want, err = m.resolve(ctx, p.res, p.req.Flags, at, effects); err != nil {
+	if p.want, err = m.describer.resolve(ctx, p.res, p.req.Flags, at, effects); err != nil {
 		return err
 	}
 	p.want.settings, p.want.warned = p.settings, p.ruling.judged.Warned()
@@ -134,11 +134,11 @@ func (p *pipeline) resolve(ctx context.Context) error {
 // ensure makes the sandbox ready, or the workspace of a session without one,
 // and acquires it. It removes first what is due to be pruned.
 func (p *pipeline) ensure(ctx context.Context) (err error) {
-	p.m.pruneIfDue(ctx, p.want)
+	p.m.pruner.pruneIfDue(ctx, p.want)
 	if p.want.gate.Place == Unsandboxed {
-		p.sandbox, err = p.m.openHost(ctx, p.want)
+		p.sandbox, err = p.m.builder.openHost(ctx, p.want)
 	} else {
-		p.sandbox, err = p.m.ensure(ctx, p.want, p.req.MustExist)
+		p.sandbox, err = p.m.builder.ensure(ctx, p.want, p.req.MustExist)
 	}
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (p *pipeline) release(ctx context.Context, err error) error {
 		err = errors.Join(err, lost)
 	}
 	if sandboxed {
-		m.record(l)
+		m.builder.record(l)
 	}
 	l.close()
 	if !p.req.Remove {
@@ -175,9 +175,9 @@ func (p *pipeline) release(ctx context.Context, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case sandboxed:
-		return errors.Join(err, m.discard(ctx, l))
+		return errors.Join(err, m.builder.discard(ctx, l))
 	case l.scratch:
-		return errors.Join(err, m.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec)))
+		return errors.Join(err, m.pruner.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec)))
 	}
 	return err
 }

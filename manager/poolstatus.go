@@ -51,11 +51,11 @@ const maxPoolClaims = 100
 // anything. Where settings keep none it is empty but for what was claimed before.
 func (m *Manager) PoolStatus(ctx context.Context) (PoolStatus, error) {
 	out := PoolStatus{Kinds: []PoolKind{}, Claims: []PoolClaim{}}
-	wants, _, err := newSnapshot(m).m.findPoolWants(ctx, m.current())
+	wants, _, err := newSnapshot(m).m.pool.findPoolWants(ctx, m.current())
 	if err != nil {
 		return out, err
 	}
-	records, _, err := m.readRecords() // without claimed slots
+	records, _, err := m.lister.readRecords() // without claimed slots
 	if err != nil {
 		return out, err
 	}
@@ -78,7 +78,7 @@ func (m *Manager) PoolStatus(ctx context.Context) (PoolStatus, error) {
 			}
 			info, err := w.provider.Inspect(ctx, r.Name)
 			switch {
-			case m.busySlot(r.Name):
+			case m.pool.busySlot(r.Name):
 				k.Starting++
 			case err == nil && info.Status == sandbox.StatusRunning:
 				k.Ready++

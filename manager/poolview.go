@@ -14,17 +14,17 @@ import (
 // poolView finds out what slots there are: the input of a plan. It opens slots
 // that run and have no claim. It returns an error when an engine does not
 // answer, because no answer is not the same as no slots.
-func (m *Manager) poolView(ctx context.Context, records []registry.Record, wants map[string]poolWant) (pool.View, error) {
-	m.pool.mu.Lock()
-	v := pool.View{Now: m.now(), Rate: refillRate(), Started: slices.Clone(m.pool.started), StartLimit: slotReady}
-	m.pool.mu.Unlock()
+func (k *poolKeeper) poolView(ctx context.Context, records []registry.Record, wants map[string]poolWant) (pool.View, error) {
+	k.mu.Lock()
+	v := pool.View{Now: k.m.now(), Rate: refillRate(), Started: slices.Clone(k.started), StartLimit: slotReady}
+	k.mu.Unlock()
 	v.Hold = map[string]bool{}
 	var err error
-	if v.Wants, err = m.demanded(wants); err != nil {
+	if v.Wants, err = k.demanded(wants); err != nil {
 		return v, err
 	}
 	for _, w := range v.Wants {
-		v.Hold[w.Shape] = m.pool.holds(w.Shape, v.Now)
+		v.Hold[w.Shape] = k.holds(w.Shape, v.Now)
 	}
 	known := map[string]registry.Record{}
 	providers := map[string]bool{}
@@ -37,82 +37,82 @@ func (m *Manager) poolView(ctx context.Context, records []registry.Record, wants
 		providers[w.provider.Name()] = true
 	}
 	for name := range providers {
-		p, err := m.providers.Get(name)
+		p, err := k.m.providers.Get(name)
 		if err != nil {
 			return v, err
 		}
-		infos, err := p.List(ctx, sandbox.Filter{Instance: m.state.Instance(), Kind: sandbox.KindPool})
+		infos, err := p.List(ctx, sandbox.Filter{Instance: k.m.state.Instance(), Kind: sandbox.KindPool})
 		if err != nil {
 			return v, err
 		}
 		for _, i := range infos {
 			rec, ok := known[i.Name]
 			delete(known, i.Name)
-			v.Slots = append(v.Slots, pool.Slot{Name: i.Name, Shape: rec.Shape, Since: i.CreatedAt, State: m.slotState(ctx, p, i, ok)})
+			v.Slots = append(v.Slots, pool.Slot{Name: i.Name, Shape: rec.Shape, Since: i.CreatedAt, State: k.slotState(ctx, p, i, ok)})
 		}
 	}
 	for _, r := range known { // made just now, claimed, or gone
-		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: r.Shape, Since: r.CreatedAt, State: m.absentState(r.Name)})
+		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: r.Shape, Since: r.CreatedAt, State: k.absentState(r.Name)})
 	}
 	v.Slots = slices.DeleteFunc(v.Slots, func(s pool.Slot) bool { return s.State == pool.Claimed })
-	for _, name := range m.pool.names() {
+	for _, name := range k.names() {
 		// One that is being claimed looks as if it were starting, and may have
 		// been given back since.
 		there := func(s pool.Slot) bool { return s.Name == name && (s.State == pool.Ready || s.State == pool.Starting) }
 		if !slices.ContainsFunc(v.Slots, there) {
-			m.pool.drop(name)
+			k.drop(name)
 		}
 	}
 	return v, nil
 }
 
 // slotState is that of a slot which exists.
-func (m *Manager) slotState(ctx context.Context, p sandbox.Provider, i sandbox.Info, recorded bool) pool.State {
+func (k *poolKeeper) slotState(ctx context.Context, p sandbox.Provider, i sandbox.Info, recorded bool) pool.State {
 	switch {
-	case m.busySlot(i.Name):
+	case k.busySlot(i.Name):
 		return pool.Starting
-	case m.lostClaim(i.Name):
+	case k.lostClaim(i.Name):
 		return pool.Claimed
 	case !recorded || i.Status != sandbox.StatusRunning:
 		return pool.Broken
-	case m.pool.has(i.Name):
+	case k.has(i.Name):
 		return pool.Ready
 	}
-	n, err := m.openSlot(ctx, p, i.Name)
+	n, err := k.openSlot(ctx, p, i.Name)
 	switch {
 	case err == nil:
-		m.pool.put(n)
+		k.put(n)
 		return pool.Ready
 	case sandbox.CodeOf(err) == sandbox.CodeBusy, ctx.Err() != nil:
 		return pool.Starting
 	}
-	m.log.WithError(err).WithField("slot", i.Name).Debug("a slot cannot be opened")
+	k.m.log.WithError(err).WithField("slot", i.Name).Debug("a slot cannot be opened")
 	return pool.Broken
 }
 
 // lostClaim reports whether the claim on the slot is damaged, so that the
 // session which made it is unknown. The slot is left alone, and the log says so
 // once.
-func (m *Manager) lostClaim(name string) bool {
-	_, _, err := m.records.ClaimOn(name)
+func (k *poolKeeper) lostClaim(name string) bool {
+	_, _, err := k.m.records.ClaimOn(name)
 	if err == nil {
 		return false
 	}
-	m.pool.report(m.log, "slot "+name, err, "a slot of the pool is left alone")
+	k.report(k.m.log, "slot "+name, err, "a slot of the pool is left alone")
 	return true
 }
 
 // absentState is that of a recorded slot which the engine does not show as one.
 // The record of one that is claimed has had its time.
-func (m *Manager) absentState(name string) pool.State {
-	busy := m.busySlot(name)
-	c, claimed, err := m.records.ClaimOn(name)
+func (k *poolKeeper) absentState(name string) pool.State {
+	busy := k.busySlot(name)
+	c, claimed, err := k.m.records.ClaimOn(name)
 	if err != nil {
 		return pool.Claimed
 	}
 	whole := false
 	if claimed {
-		_, whole, err = m.records.ClaimOf(c.Name)
+		_, whole, err = k.m.records.ClaimOf(c.Name)
 	}
 	switch {
 	case busy && whole && err == nil: // it is being bound, and another one is missing from now on
@@ -122,15 +122,15 @@ func (m *Manager) absentState(name string) pool.State {
 	case !whole || err != nil:
 		return pool.Broken
 	}
-	if err := m.records.Delete(sandbox.KindPool, name); err != nil {
-		m.log.WithError(err).WithField("slot", name).Warn("cannot forget a slot that is claimed")
+	if err := k.m.records.Delete(sandbox.KindPool, name); err != nil {
+		k.m.log.WithError(err).WithField("slot", name).Warn("cannot forget a slot that is claimed")
 	}
 	return pool.Claimed
 }
 
 // busySlot reports whether the slot is being made, claimed or removed now.
-func (m *Manager) busySlot(name string) bool {
-	turn, err := m.leases.TryEnsure(name)
+func (k *poolKeeper) busySlot(name string) bool {
+	turn, err := k.m.leases.TryEnsure(name)
 	if err != nil {
 		return true
 	}
@@ -140,8 +140,8 @@ func (m *Manager) busySlot(name string) bool {
 
 // retire removes a slot by plan. One that was claimed since is left alone; what
 // a process has left that died while it claimed one goes with the slot.
-func (m *Manager) retire(ctx context.Context, a pool.Action) (gone bool, err error) {
-	turn, err := m.leases.TryEnsure(a.Slot)
+func (k *poolKeeper) retire(ctx context.Context, a pool.Action) (gone bool, err error) {
+	turn, err := k.m.leases.TryEnsure(a.Slot)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
 		return false, nil
 	}
@@ -149,40 +149,40 @@ func (m *Manager) retire(ctx context.Context, a pool.Action) (gone bool, err err
 		return false, err
 	}
 	defer turn.Release()
-	p, err := m.slotProvider(ctx, a.Slot)
+	p, err := k.slotProvider(ctx, a.Slot)
 	if err != nil || p == nil {
 		return false, err
 	}
-	c, claimed, err := m.records.ClaimOn(a.Slot)
+	c, claimed, err := k.m.records.ClaimOn(a.Slot)
 	if err != nil {
 		return false, err
 	}
 	if claimed {
 		// Nothing has run in a slot whose claim is incomplete: commands run
 		// later, and a caller that completes the claim needs the lock held here.
-		if of, whole, err := m.records.ClaimOf(c.Name); err != nil || whole && of.Slot == a.Slot {
+		if of, whole, err := k.m.records.ClaimOf(c.Name); err != nil || whole && of.Slot == a.Slot {
 			return false, err
 		}
 	}
-	m.log.WithField("slot", a.Slot).Infof("removed: %s", a.Why)
-	if err := m.clearSlot(ctx, p, a.Slot); err != nil || !claimed {
+	k.m.log.WithField("slot", a.Slot).Infof("removed: %s", a.Why)
+	if err := k.clearSlot(ctx, p, a.Slot); err != nil || !claimed {
 		return err == nil, err
 	}
-	return true, m.records.UnclaimSlot(a.Slot)
+	return true, k.m.records.UnclaimSlot(a.Slot)
 }
 
 // slotProvider returns the provider of a slot, nil where it is unknown.
-func (m *Manager) slotProvider(ctx context.Context, name string) (sandbox.Provider, error) {
-	rec, err := m.records.Look(sandbox.KindPool, name)
+func (k *poolKeeper) slotProvider(ctx context.Context, name string) (sandbox.Provider, error) {
+	rec, err := k.m.records.Look(sandbox.KindPool, name)
 	if err == nil {
-		return m.providers.Get(rec.Provider)
+		return k.m.providers.Get(rec.Provider)
 	}
 	if !sandbox.IsNotFound(err) {
 		return nil, err
 	}
 	var errs error
-	for _, p := range m.providers.Names() {
-		b, err := m.providers.Get(p)
+	for _, p := range k.m.providers.Names() {
+		b, err := k.m.providers.Get(p)
 		if err != nil {
 			return nil, err
 		}
@@ -201,11 +201,11 @@ func (m *Manager) slotProvider(ctx context.Context, name string) (sandbox.Provid
 }
 
 // demanded returns how many slots of each shape to keep now.
-func (m *Manager) demanded(wants map[string]poolWant) ([]pool.Want, error) {
+func (k *poolKeeper) demanded(wants map[string]poolWant) ([]pool.Want, error) {
 	if len(wants) == 0 {
 		return nil, nil
 	}
-	attempts, err := m.records.Attempts()
+	attempts, err := k.m.records.Attempts()
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (m *Manager) demanded(wants map[string]poolWant) ([]pool.Want, error) {
 	}
 	var out []pool.Want
 	for shape, w := range wants {
-		n, _ := w.demand.Kept(at[shape], m.now())
+		n, _ := w.demand.Kept(at[shape], k.m.now())
 		out = append(out, pool.Want{Shape: shape, Size: n})
 	}
 	return out, nil

@@ -12,11 +12,11 @@ import (
 // prepare makes the scratch workspace that the sandbox of s mounts, with
 // what is seeded into it. It may run again for a sandbox that exists; s is
 // then what that was made from, so that its workspace stays its own.
-func (m *Manager) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
+func (b *builder) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 	if !w.scratch() {
 		return nil
 	}
-	store, err := m.workspaces(w.res)
+	store, err := b.m.describer.workspaces(w.res)
 	if err != nil {
 		return err
 	}
@@ -24,26 +24,26 @@ func (m *Manager) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 	if _, err := store.Ensure(ctx, w.hostIdentity, own, w.quota); err != nil {
 		return err
 	}
-	return m.seed(ctx, w, store, own)
+	return b.seed(ctx, w, store, own)
 }
 
 // prepareAll is prepare for a sandbox that is about to be made or to start,
 // whose home it makes as well.
-func (m *Manager) prepareAll(ctx context.Context, w *want, s sandbox.Spec) error {
-	if err := m.prepareHome(ctx, s); err != nil {
+func (b *builder) prepareAll(ctx context.Context, w *want, s sandbox.Spec) error {
+	if err := b.m.pruner.prepareHome(ctx, s); err != nil {
 		return err
 	}
-	return m.prepare(ctx, w, s)
+	return b.prepare(ctx, w, s)
 }
 
 // seed copies what is seeded into the scratch workspace.
-func (m *Manager) seed(ctx context.Context, w *want, store *workspace.Store, own workspace.Owner) error {
+func (b *builder) seed(ctx context.Context, w *want, store *workspace.Store, own workspace.Owner) error {
 	if w.agentDir == "" {
 		return nil
 	}
 	report, err := store.Seed(ctx, w.hostIdentity, w.agentDir, own)
 	for _, s := range report.Skipped {
-		m.log.WithField("sandbox", w.spec.Name).Warnf("not seeded: %s: %s", termsafe.Line(s.Path), s.Reason)
+		b.m.log.WithField("sandbox", w.spec.Name).Warnf("not seeded: %s: %s", termsafe.Line(s.Path), s.Reason)
 	}
 	return err
 }

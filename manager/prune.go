@@ -14,6 +14,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
+// A pruner removes sandboxes that are old or unused, and what is left of others.
+type pruner struct{ m *Manager }
+
 // PruneOptions say what to sweep. A nil duration takes the settings'
 // default rule; zero switches the rule off.
 type PruneOptions struct {
@@ -37,18 +40,18 @@ type Pruned struct {
 func (m *Manager) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	// A sweep by command removes leftovers of any age. A create that is
 	// under way in another process is protected by its lease.
-	out, err := m.sweep(ctx, o, time.Nanosecond)
+	out, err := m.pruner.sweep(ctx, o, time.Nanosecond)
 	if !o.DryRun {
-		err = errors.Join(err, m.sweepHost(ctx))
+		err = errors.Join(err, m.pruner.sweepHost(ctx))
 	}
 	return out, err
 }
 
 // sweepHost removes what programs that were killed have left on the host.
-func (m *Manager) sweepHost(ctx context.Context) error {
+func (u *pruner) sweepHost(ctx context.Context) error {
 	var errs error
-	for _, name := range m.providers.Names() {
-		p, err := m.providers.Get(name)
+	for _, name := range u.m.providers.Names() {
+		p, err := u.m.providers.Get(name)
 		if err != nil {
 			return err
 		}
@@ -72,22 +75,22 @@ type sweeper struct {
 	silent []string        // providers that do not answer and have nothing known of ours
 }
 
-func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration) (Pruned, error) {
-	b := &sweeper{m: m, o: o, grace: grace, rules: map[string]prune.Rules{}, homes: m.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
-	records, problems, err := m.records.List("")
+func (u *pruner) sweep(ctx context.Context, o PruneOptions, grace time.Duration) (Pruned, error) {
+	b := &sweeper{m: u.m, o: o, grace: grace, rules: map[string]prune.Rules{}, homes: u.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
+	records, problems, err := u.m.records.List("")
 	if err != nil {
 		return b.out, err
 	}
 	b.both = shared(records)
 	var errs error
-	for _, name := range m.providers.Names() {
-		p, err := m.providers.Get(name)
+	for _, name := range u.m.providers.Names() {
+		p, err := u.m.providers.Get(name)
 		if err != nil {
 			return b.out, err
 		}
-		infos, err := p.List(ctx, sandbox.Filter{Instance: m.state.Instance(), Tenant: o.Tenant})
-		if err != nil && !m.matters(name, records, len(problems)) {
-			m.log.WithError(err).Debugf("%s does not answer, and nothing of ours is known to be there", name)
+		infos, err := p.List(ctx, sandbox.Filter{Instance: u.m.state.Instance(), Tenant: o.Tenant})
+		if err != nil && !u.m.lister.matters(name, records, len(problems)) {
+			u.m.log.WithError(err).Debugf("%s does not answer, and nothing of ours is known to be there", name)
 			b.silent = append(b.silent, name)
 			continue
 		}
@@ -95,7 +98,7 @@ func (m *Manager) sweep(ctx context.Context, o PruneOptions, grace time.Duration
 			errs = errors.Join(errs, err)
 			continue
 		}
-		records = append(records, m.rebuild(problems, infos)...)
+		records = append(records, u.rebuild(problems, infos)...)
 		errs = errors.Join(errs, b.sweep(ctx, p, records, infos))
 	}
 	b.out.Kept -= len(b.out.Removed) + len(b.out.Failed)
@@ -121,17 +124,17 @@ func shared(records []registry.Record) map[string]bool {
 // rebuild writes records anew that could not be read, from the labels of
 // the sandboxes that they were about. When they were used last is not known;
 // now is the safe guess.
-func (m *Manager) rebuild(problems []registry.Problem, infos []sandbox.Info) []registry.Record {
+func (u *pruner) rebuild(problems []registry.Problem, infos []sandbox.Info) []registry.Record {
 	var out []registry.Record
 	for _, p := range problems {
-		m.log.Warn(p.Err.Error())
+		u.m.log.Warn(p.Err.Error())
 		for _, info := range infos {
 			if info.Name != p.Name || p.SetAside == "" {
 				continue
 			}
-			rec := m.recordOf(info)
-			if err := m.records.Put(rec); err != nil {
-				m.log.WithError(err).Warn("cannot rebuild a record")
+			rec := u.recordOf(info)
+			if err := u.m.records.Put(rec); err != nil {
+				u.m.log.WithError(err).Warn("cannot rebuild a record")
 			}
 			out = append(out, rec)
 		}
@@ -140,11 +143,11 @@ func (m *Manager) rebuild(problems []registry.Problem, infos []sandbox.Info) []r
 }
 
 // recordOf is a record made from labels alone.
-func (m *Manager) recordOf(info sandbox.Info) registry.Record {
+func (u *pruner) recordOf(info sandbox.Info) registry.Record {
 	return registry.Record{
 		Name: info.Name, Kind: info.Kind, Provider: info.Provider, Instance: info.Owner.Instance,
 		Tenant: info.Owner.Tenant, Agent: info.Owner.Agent, Session: info.Owner.Session, Scope: info.Owner.Scope, ScopeKey: info.Owner.ScopeKey,
-		Image: info.Image, ImageID: info.ImageID, ConfigHash: info.ConfigHash, CreatedAt: info.CreatedAt, LastUsedAt: m.now(),
+		Image: info.Image, ImageID: info.ImageID, ConfigHash: info.ConfigHash, CreatedAt: info.CreatedAt, LastUsedAt: u.m.now(),
 	}
 }
 
@@ -197,7 +200,7 @@ func (b *sweeper) sweep(ctx context.Context, p sandbox.Provider, records []regis
 func (b *sweeper) plan(p sandbox.Provider, rules prune.Rules, infos []sandbox.Info, records []registry.Record) []prune.Removal {
 	return prune.Plan(prune.Input{
 		Instance: b.m.state.Instance(), Provider: p.Name(), Known: true, Live: infos, Records: records,
-		Rules: rules, Leased: b.m.leased, Now: b.m.now(),
+		Rules: rules, Leased: b.m.pruner.leased, Now: b.m.now(),
 	})
 }
 
@@ -206,7 +209,7 @@ func (b *sweeper) rulesOf(agent string) (prune.Rules, error) {
 	if r, ok := b.rules[agent]; ok {
 		return r, nil
 	}
-	res, err := b.m.resolveAgent(agent)
+	res, err := b.m.pruner.resolveAgent(agent)
 	if err != nil {
 		return prune.Rules{}, err
 	}
@@ -222,8 +225,8 @@ func (b *sweeper) rulesOf(agent string) (prune.Rules, error) {
 }
 
 // resolveAgent resolves the settings of an agent whatever its session.
-func (m *Manager) resolveAgent(agent string) (config.Resolved, error) {
-	return config.Resolve(m.current(), config.Who{Agent: agent, Session: config.DefaultSession}, nil)
+func (u *pruner) resolveAgent(agent string) (config.Resolved, error) {
+	return config.Resolve(u.m.current(), config.Who{Agent: agent, Session: config.DefaultSession}, nil)
 }
 
 // carryOut applies a plan and notes the result.
@@ -260,7 +263,7 @@ func reasonOf(r prune.Removal) string { return string(r.Reason) + ": " + r.Detai
 func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Removal) error {
 	m := b.m
 	if r.Kind == sandbox.KindPool {
-		return m.removeSlot(ctx, p, r.Name)
+		return m.pool.removeSlot(ctx, p, r.Name)
 	}
 	m.handles.drop(r.Name)
 	// The caller holds the exclusive lease: the claim does not change.
@@ -282,36 +285,36 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 			return err
 		}
 	}
-	if m.another(p, r.Kind, r.Name) {
+	if m.builder.another(p, r.Kind, r.Name) {
 		return nil // what is on the host belongs to that one, too
 	}
 	if err := m.state.RemoveSocketDir(hostIdentity); err != nil {
 		return err
 	}
 	if b.o.Workspaces && r.Record != nil {
-		if err := m.removeScratch(ctx, r.Record.Agent, r.Name, r.Record.Workspace); err != nil {
+		if err := m.pruner.removeScratch(ctx, r.Record.Agent, r.Name, r.Record.Workspace); err != nil {
 			return err
 		}
 	}
 	if !claimed {
 		return nil
 	}
-	return m.leaveIdentity(r.Name)
+	return m.pool.leaveIdentity(r.Name)
 }
 
 // removeScratch removes the scratch workspace of the sandbox name. Any other
 // folder, an agent's own or another sandbox's above all, is left alone
 // whatever a record says.
-func (m *Manager) removeScratch(ctx context.Context, agent, name, path string) error {
-	res, err := m.resolveAgent(agent)
+func (u *pruner) removeScratch(ctx context.Context, agent, name, path string) error {
+	res, err := u.resolveAgent(agent)
 	if err != nil {
 		return err
 	}
-	store, err := m.workspaces(res)
+	store, err := u.m.describer.workspaces(res)
 	if err != nil {
 		return err
 	}
-	hostIdentity, err := home(m.records, name)
+	hostIdentity, err := home(u.m.records, name)
 	if err != nil {
 		return err
 	}
@@ -322,11 +325,11 @@ func (m *Manager) removeScratch(ctx context.Context, agent, name, path string) e
 	if err := store.Remove(ctx, path); err != nil {
 		return err
 	}
-	return m.leaveIdentity(name)
+	return u.m.pool.leaveIdentity(name)
 }
 
-func (m *Manager) leased(name string) bool {
-	held, err := m.leases.Held(name)
+func (u *pruner) leased(name string) bool {
+	held, err := u.m.leases.Held(name)
 	return held || err != nil
 }
 
@@ -336,46 +339,46 @@ const sweepPatience = time.Second
 
 // pruneIfDue sweeps on use, at most as often as settings say. It does not
 // fail the command: what goes wrong is logged.
-func (m *Manager) pruneIfDue(ctx context.Context, w *want) {
-	stamp, every, now := m.state.PrunedAt(), time.Duration(w.res.Prune.Every), m.now()
+func (u *pruner) pruneIfDue(ctx context.Context, w *want) {
+	stamp, every, now := u.m.state.PrunedAt(), time.Duration(w.res.Prune.Every), u.m.now()
 	due, err := prune.Due(stamp, every, now)
 	if err != nil {
-		m.log.WithError(err).Warn("cannot tell when the last sweep was")
+		u.m.log.WithError(err).Warn("cannot tell when the last sweep was")
 	}
 	if !due {
 		return
 	}
 	short, done := context.WithTimeout(ctx, sweepPatience)
 	defer done()
-	out, err := m.sweep(short, PruneOptions{}, prune.OrphanGrace)
+	out, err := u.sweep(short, PruneOptions{}, prune.OrphanGrace)
 	for _, r := range out.Removed {
-		m.log.WithField("sandbox", r.Name).Infof("pruned: %s", r.Reason)
+		u.m.log.WithField("sandbox", r.Name).Infof("pruned: %s", r.Reason)
 	}
 	switch whole := err == nil && len(out.Failed) == 0; {
 	case ctx.Err() != nil && !whole:
 		err = prune.Forgo(stamp, now) // the caller has gone, who says nothing of the engine
 	case short.Err() != nil && !whole:
-		err = m.tellPutOff(stamp, every, err)
+		err = u.tellPutOff(stamp, every, err)
 	default:
 		if err != nil {
-			m.log.WithError(err).Warn("prune")
+			u.m.log.WithError(err).Warn("prune")
 		}
 		for _, f := range out.Failed {
-			m.log.WithField("sandbox", f.Name).Warnf("cannot prune: %s", f.Error)
+			u.m.log.WithField("sandbox", f.Name).Warnf("cannot prune: %s", f.Error)
 		}
 		err = prune.Finished(stamp)
 	}
 	if err != nil {
-		m.log.WithError(err).Warn("cannot note what came of the sweep")
+		u.m.log.WithError(err).Warn("cannot note what came of the sweep")
 	}
 }
 
 // tellPutOff logs that a sweep was given up, which is nothing that is wrong with
 // the command, but is something wrong with an engine of which no sweep comes to
 // its end.
-func (m *Manager) tellPutOff(stamp string, every time.Duration, cause error) error {
+func (u *pruner) tellPutOff(stamp string, every time.Duration, cause error) error {
 	again, err := prune.GaveUp(stamp)
-	log := m.log
+	log := u.m.log
 	if cause != nil {
 		log = log.WithError(cause)
 	}

@@ -37,7 +37,7 @@ func (b *sweeper) planSlots(ctx context.Context, p sandbox.Provider, slots []reg
 			free = append(free, r)
 		}
 	}
-	if len(free) == 0 || b.m.keepsPool() {
+	if len(free) == 0 || b.m.pool.keepsPool() {
 		return plan, nil
 	}
 	unwanted, err := b.unwanted(ctx, free, live)
@@ -47,12 +47,12 @@ func (b *sweeper) planSlots(ctx context.Context, p sandbox.Provider, slots []reg
 // unwanted are the free slots that the next Refill would remove. Without an
 // answer to what is wanted there are none.
 func (b *sweeper) unwanted(ctx context.Context, free []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
-	wants, partial, err := newSnapshot(b.m).m.findPoolWants(ctx, b.m.current())
+	wants, partial, err := newSnapshot(b.m).m.pool.findPoolWants(ctx, b.m.current())
 	if err != nil || partial {
 		return nil, err
 	}
 	v := pool.View{Now: b.m.now(), StartLimit: slotReady}
-	if v.Wants, err = b.m.demanded(wants); err != nil {
+	if v.Wants, err = b.m.pool.demanded(wants); err != nil {
 		return nil, err
 	}
 	known := map[string]*registry.Record{}
@@ -60,7 +60,7 @@ func (b *sweeper) unwanted(ctx context.Context, free []registry.Record, live map
 		known[r.Name] = &free[i]
 		state := pool.Broken
 		switch {
-		case b.m.busySlot(r.Name):
+		case b.m.pool.busySlot(r.Name):
 			state = pool.Starting
 		case live[r.Name].Status == sandbox.StatusRunning:
 			state = pool.Ready
@@ -69,7 +69,7 @@ func (b *sweeper) unwanted(ctx context.Context, free []registry.Record, live map
 	}
 	var plan []prune.Removal
 	for _, a := range pool.Plan(v) {
-		if a.Kind == pool.Remove && !b.m.leased(a.Slot) {
+		if a.Kind == pool.Remove && !b.m.pruner.leased(a.Slot) {
 			plan = append(plan, prune.Removal{Name: a.Slot, Kind: sandbox.KindPool, Reason: prune.Surplus, Detail: a.Why, Record: known[a.Slot]})
 		}
 	}

@@ -78,7 +78,7 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 		m.pool.mu.Lock()
 		m.pool.keeps = true
 		m.pool.mu.Unlock()
-		started, next, err, round = m.refillRound(ctx)
+		started, next, err, round = m.pool.refillRound(ctx)
 	} else {
 		round = err
 	}
@@ -95,43 +95,43 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 // refillRound is one look at the pool and what follows from it. err is of slots
 // that could not be started or removed, which others need not wait for, and round
 // of what keeps the whole pool from being looked at.
-func (m *Manager) refillRound(ctx context.Context) (started int, next time.Duration, err, round error) {
-	now := poolRest{settings: m.current(), at: m.now()}
-	if now.stamp, round = m.records.Stamp(); round != nil {
+func (k *poolKeeper) refillRound(ctx context.Context) (started int, next time.Duration, err, round error) {
+	now := poolRest{settings: k.m.current(), at: k.m.now()}
+	if now.stamp, round = k.m.records.Stamp(); round != nil {
 		return 0, 0, nil, round
 	}
-	if m.pool.rest.lasts(now) {
+	if k.rest.lasts(now) {
 		return 0, refillIdle, nil, nil
 	}
-	m.pool.rest = poolRest{}
-	records, _, round := m.records.List("")
+	k.rest = poolRest{}
+	records, _, round := k.m.records.List("")
 	if round != nil {
 		return 0, 0, nil, round
 	}
-	wants, round := m.poolWants(ctx)
+	wants, round := k.poolWants(ctx)
 	if round != nil {
 		return 0, 0, nil, round
 	}
-	view, round := m.poolView(ctx, records, wants)
+	view, round := k.poolView(ctx, records, wants)
 	if round != nil {
 		return 0, 0, nil, round
 	}
-	if len(wants) == 0 && len(view.Slots) == 0 && !m.pool.wanted.partial {
-		m.pool.rest = now
-		m.pool.full()
-		m.keptSlots(view)
+	if len(wants) == 0 && len(view.Slots) == 0 && !k.wanted.partial {
+		k.rest = now
+		k.full()
+		k.keptSlots(view)
 		return 0, refillIdle, nil, nil
 	}
 	plan := pool.Plan(view)
-	if m.pool.wanted.partial { // who wants the others is not known
+	if k.wanted.partial { // who wants the others is not known
 		plan = slices.DeleteFunc(plan, func(a pool.Action) bool {
 			return a.Kind == pool.Remove && !slices.ContainsFunc(view.Slots, func(s pool.Slot) bool { return s.Name == a.Slot && s.State == pool.Broken })
 		})
 	}
-	started, removed, more, err := m.refill(ctx, plan, wants)
+	started, removed, more, err := k.refill(ctx, plan, wants)
 	more = more || missing(view, plan)
-	m.keptSlots(view)
-	switch rest := m.restsOf(view); {
+	k.keptSlots(view)
+	switch rest := k.restsOf(view); {
 	case ctx.Err() != nil:
 		return started, refillEvery, err, nil
 	case more && started > 0 && err == nil, removed > 0: // what is removed makes room
@@ -141,17 +141,17 @@ func (m *Manager) refillRound(ctx context.Context) (started int, next time.Durat
 	case more, err != nil:
 		return started, time.Second, err, nil // as fast as the rate allows
 	}
-	if since := m.pool.full(); !since.IsZero() {
-		m.poolObserver().Refilled(m.now().Sub(since))
+	if since := k.full(); !since.IsZero() {
+		k.poolObserver().Refilled(k.m.now().Sub(since))
 	}
 	return started, refillEvery, nil, nil
 }
 
 // restsOf returns how long it takes until the first of the shapes that are left
 // alone is due again; 0 where there is none.
-func (m *Manager) restsOf(v pool.View) (least time.Duration) {
+func (k *poolKeeper) restsOf(v pool.View) (least time.Duration) {
 	for _, w := range v.Wants {
-		if rest := m.pool.rests(w.Shape, m.now()); rest > 0 && (least == 0 || rest < least) {
+		if rest := k.rests(w.Shape, k.m.now()); rest > 0 && (least == 0 || rest < least) {
 			least = rest
 		}
 	}
@@ -159,17 +159,17 @@ func (m *Manager) restsOf(v pool.View) (least time.Duration) {
 }
 
 // keptSlots notes what the pool keeps, for people and metrics.
-func (m *Manager) keptSlots(v pool.View) {
+func (k *poolKeeper) keptSlots(v pool.View) {
 	kept, wanted := map[string]pool.Want{}, 0
 	for _, w := range v.Wants {
 		kept[w.Shape] = w
 		wanted += w.Size
 	}
-	m.pool.mu.Lock()
-	m.pool.status = kept
-	ready := len(m.pool.open)
-	m.pool.mu.Unlock()
-	m.poolObserver().Slots(ready, wanted)
+	k.mu.Lock()
+	k.status = kept
+	ready := len(k.open)
+	k.mu.Unlock()
+	k.poolObserver().Slots(ready, wanted)
 }
 
 // poolRest is when no pool was wanted and there was none.
@@ -202,9 +202,9 @@ func missing(v pool.View, plan []pool.Action) bool {
 }
 
 // refill carries out a plan.
-func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[string]poolWant) (started, removed int, more bool, errs error) {
+func (k *poolKeeper) refill(ctx context.Context, plan []pool.Action, wants map[string]poolWant) (started, removed int, more bool, errs error) {
 	var g errgroup.Group
-	atOnce := max(1, min(m.host.CPUs, refillAtOnce)) // starts share them, and calls come first
+	atOnce := max(1, min(k.m.host.CPUs, refillAtOnce)) // starts share them, and calls come first
 	g.SetLimit(atOnce)
 	failed := make([]error, len(plan))
 	for i, a := range plan {
@@ -213,7 +213,7 @@ func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[stri
 			more = true
 		case a.Kind == pool.Remove:
 			var gone bool
-			if gone, failed[i] = m.retire(ctx, a); gone {
+			if gone, failed[i] = k.retire(ctx, a); gone {
 				removed++
 			}
 		case a.Kind == pool.Start && started >= atOnce:
@@ -222,10 +222,10 @@ func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[stri
 			started++
 			g.Go(func() error {
 				began := time.Now()
-				failed[i] = m.startSlot(ctx, wants[a.Shape])
-				m.poolObserver().SlotStarted(time.Since(began), failed[i])
+				failed[i] = k.startSlot(ctx, wants[a.Shape])
+				k.poolObserver().SlotStarted(time.Since(began), failed[i])
 				if ctx.Err() == nil {
-					m.pool.failed(a.Shape, failed[i], m.now())
+					k.failed(a.Shape, failed[i], k.m.now())
 				}
 				return nil
 			})
@@ -234,7 +234,7 @@ func (m *Manager) refill(ctx context.Context, plan []pool.Action, wants map[stri
 	_ = g.Wait()
 	for i, err := range failed {
 		if err != nil && plan[i].Kind == pool.Start {
-			m.pool.report(m.log, "start "+plan[i].Shape, err, "a slot of the pool could not be made; it is tried again, later with each time")
+			k.report(k.m.log, "start "+plan[i].Shape, err, "a slot of the pool could not be made; it is tried again, later with each time")
 		}
 	}
 	return started, removed, more, errors.Join(failed...)
@@ -251,23 +251,23 @@ type poolWants struct {
 
 // poolWants returns what slots are to be kept. What was found out lately counts
 // still: it takes a look at the facts of every agent.
-func (m *Manager) poolWants(ctx context.Context) (map[string]poolWant, error) {
-	now := poolWants{settings: m.current(), at: m.now()}
-	last := m.pool.wanted
+func (k *poolKeeper) poolWants(ctx context.Context) (map[string]poolWant, error) {
+	now := poolWants{settings: k.m.current(), at: k.m.now()}
+	last := k.wanted
 	if age := now.at.Sub(last.at); last.of != nil && last.settings == now.settings && age >= 0 && age < refillIdle {
 		return last.of, nil
 	}
 	var err error
-	if now.of, now.partial, err = newSnapshot(m).m.findPoolWants(ctx, now.settings); err != nil {
+	if now.of, now.partial, err = newSnapshot(k.m).m.pool.findPoolWants(ctx, now.settings); err != nil {
 		return nil, err
 	}
-	m.pool.wanted = now
+	k.wanted = now
 	return now.of, nil
 }
 
 // findPoolWants looks at the settings of every agent. Where that fails for some
 // the answer is partial; where it fails for all it is an error.
-func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings) (wants map[string]poolWant, partial bool, err error) {
+func (k *poolKeeper) findPoolWants(ctx context.Context, settings *config.Settings) (wants map[string]poolWant, partial bool, err error) {
 	wants = map[string]poolWant{}
 	agents := []string{config.DefaultAgent}
 	if settings != nil && settings.Agents != nil {
@@ -289,17 +289,17 @@ func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings) 
 		if res.Pool.Most() <= 0 {
 			continue
 		}
-		want, shape, err := m.poolWant(ctx, res)
+		want, shape, err := k.poolWant(ctx, res)
 		if errors.Is(err, registry.ErrCorrupt) { // which is set aside by now
-			m.pool.report(m.log, "want "+agent, err, "a claim on a slot of the pool was damaged")
-			want, shape, err = m.poolWant(ctx, res)
+			k.report(k.m.log, "want "+agent, err, "a claim on a slot of the pool was damaged")
+			want, shape, err = k.poolWant(ctx, res)
 		}
 		if ctx.Err() != nil {
 			return nil, false, err
 		}
 		if err != nil { // the other pools are filled all the same
 			failed = append(failed, err)
-			m.pool.report(m.log, "want "+agent, err, "the pool of an agent is not filled")
+			k.report(k.m.log, "want "+agent, err, "the pool of an agent is not filled")
 			continue
 		}
 		if want == nil {
@@ -320,19 +320,19 @@ func (m *Manager) findPoolWants(ctx context.Context, settings *config.Settings) 
 
 // poolWant returns what slots for sandboxes of res are made from, or nil where
 // there can be none.
-func (m *Manager) poolWant(ctx context.Context, res config.Resolved) (*poolWant, string, error) {
+func (k *poolKeeper) poolWant(ctx context.Context, res config.Resolved) (*poolWant, string, error) {
 	if !res.Enabled || res.Mode == sandbox.ModeOff {
 		return nil, "", nil
 	}
 	res.Sandboxed = true // mode leaves some sessions outside, not all
-	at, err := m.enter(ctx, res, outing{}, observe)
+	at, err := k.m.gates.enter(ctx, res, outing{}, observe)
 	if err != nil {
 		return nil, "", err
 	}
 	if _, ok := at.provider.(identified); !ok || at.gate.Place != Sandboxed {
 		return nil, "", nil
 	}
-	w, err := m.describe(ctx, res, at.provider, sketch)
+	w, err := k.m.describer.describe(ctx, res, at.provider, sketch)
 	if err != nil {
 		return nil, "", err
 	}
@@ -342,28 +342,28 @@ func (m *Manager) poolWant(ctx context.Context, res config.Resolved) (*poolWant,
 	}
 	d := pool.Demand{
 		Size: int(res.Pool.Size), Max: int(res.Pool.Max), Window: time.Duration(res.Pool.Window),
-		Memory: int64(res.Pool.Memory), Each: w.spec.Resources.Memory, Host: m.host.Memory,
+		Memory: int64(res.Pool.Memory), Each: w.spec.Resources.Memory, Host: k.m.host.Memory,
 	}
 	return &poolWant{shape: shape, demand: d, agents: []string{res.Agent}, res: res, provider: at.provider}, shape, nil
 }
 
 // startSlot makes a slot. Its record is written first, so that what a crash
 // leaves behind is known by name.
-func (m *Manager) startSlot(ctx context.Context, from poolWant) error {
+func (k *poolKeeper) startSlot(ctx context.Context, from poolWant) error {
 	var id [8]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "start slot", "no random name: %w", err)
 	}
 	name := from.res.Docker.ContainerPrefix + "pool-" + hex.EncodeToString(id[:])
-	m.pool.mu.Lock()
-	m.pool.started = append(slices.DeleteFunc(m.pool.started, func(at time.Time) bool { return m.now().Sub(at) > refillRate().Per }), m.now())
-	m.pool.mu.Unlock()
-	turn, err := m.leases.TryEnsure(name)
+	k.mu.Lock()
+	k.started = append(slices.DeleteFunc(k.started, func(at time.Time) bool { return k.m.now().Sub(at) > refillRate().Per }), k.m.now())
+	k.mu.Unlock()
+	turn, err := k.m.leases.TryEnsure(name)
 	if err != nil {
 		return err
 	}
 	defer turn.Release()
-	w, err := m.describeSlot(ctx, from, name)
+	w, err := k.describeSlot(ctx, from, name)
 	if err != nil {
 		return err
 	}
@@ -371,35 +371,35 @@ func (m *Manager) startSlot(ctx context.Context, from poolWant) error {
 	if err != nil {
 		return err
 	}
-	rec := m.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: m.now()})
+	rec := k.m.builder.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: k.m.now()})
 	rec.Shape, rec.Agent = shape, from.res.Agent
-	m.pool.step("slot record")
-	if err := m.records.Put(rec); err != nil {
+	k.step("slot record")
+	if err := k.m.records.Put(rec); err != nil {
 		return err
 	}
-	m.pool.step("slot workspace")
-	if err := m.prepareAll(ctx, w, w.spec); err != nil {
-		return errors.Join(err, m.clearSlot(context.WithoutCancel(ctx), from.provider, name))
+	k.step("slot workspace")
+	if err := k.m.builder.prepareAll(ctx, w, w.spec); err != nil {
+		return errors.Join(err, k.clearSlot(context.WithoutCancel(ctx), from.provider, name))
 	}
-	m.pool.step("slot create")
+	k.step("slot create")
 	if _, err := from.provider.Create(ctx, w.spec); err != nil {
-		return errors.Join(err, m.clearSlot(context.WithoutCancel(ctx), from.provider, name))
+		return errors.Join(err, k.clearSlot(context.WithoutCancel(ctx), from.provider, name))
 	}
-	m.pool.step("slot open")
+	k.step("slot open")
 	sb, err := from.provider.Open(ctx, w.spec)
 	if err != nil {
-		return errors.Join(err, m.clearSlot(context.WithoutCancel(ctx), from.provider, name))
+		return errors.Join(err, k.clearSlot(context.WithoutCancel(ctx), from.provider, name))
 	}
-	m.pool.put(&slot{sb, rec})
-	m.log.WithField("slot", name).Info("a sandbox is ready for whoever comes next")
+	k.put(&slot{sb, rec})
+	k.m.log.WithField("slot", name).Info("a sandbox is ready for whoever comes next")
 	return nil
 }
 
 // describeSlot is what a slot is made from: what its sandboxes are, without
 // what they get late. Nothing is seeded into it.
-func (m *Manager) describeSlot(ctx context.Context, from poolWant, name string) (*want, error) {
-	at := slotIdentity(name, m.state.Instance(), "")
-	return m.describeAt(ctx, from.res, from.provider, at, effects, func(w *want) {
+func (k *poolKeeper) describeSlot(ctx context.Context, from poolWant, name string) (*want, error) {
+	at := slotIdentity(name, k.m.state.Instance(), "")
+	return k.m.describer.describeAt(ctx, from.res, from.provider, at, effects, func(w *want) {
 		s := &w.spec
 		s.Name, s.Kind = name, sandbox.KindPool
 		s.Owner = sandbox.Owner{Instance: s.Owner.Instance}

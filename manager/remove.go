@@ -11,66 +11,66 @@ import (
 
 // remove takes a sandbox down together with its record. It fails with
 // [sandbox.CodeBusy] while a command runs in it.
-func (m *Manager) remove(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
-	turn, err := m.leases.Ensure(ctx, name)
+func (b *builder) remove(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
+	turn, err := b.m.leases.Ensure(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer turn.Release()
-	return m.removeLocked(ctx, p, kind, name)
+	return b.removeLocked(ctx, p, kind, name)
 }
 
 // removeLocked is remove for a caller that holds the name's ensure lock.
 // The record goes last: when the provider fails, it stays for the next try.
-func (m *Manager) removeLocked(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
-	held, err := m.leases.TryExclusive(name)
+func (b *builder) removeLocked(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
+	held, err := b.m.leases.TryExclusive(name)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
-	return m.removeNow(ctx, p, kind, name)
+	return b.removeNow(ctx, p, kind, name)
 }
 
 // removeNow is removeLocked for a sandbox that may be in use: what runs in it
 // ends.
-func (m *Manager) removeNow(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
+func (b *builder) removeNow(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
 	if kind == sandbox.KindPool {
-		return m.removeSlot(ctx, p, name)
+		return b.m.pool.removeSlot(ctx, p, name)
 	}
-	m.handles.drop(name)
+	b.m.handles.drop(name)
 	if err := p.Remove(ctx, name); err != nil {
 		return err
 	}
-	m.gone(name)
-	hostIdentity, err := home(m.records, name)
+	b.m.lister.gone(name)
+	hostIdentity, err := home(b.m.records, name)
 	if err != nil {
 		return err
 	}
 	if p.Features().Images { // other providers have homes in memory
-		if err := m.removeHome(ctx, hostIdentity); err != nil {
+		if err := b.m.pruner.removeHome(ctx, hostIdentity); err != nil {
 			return err
 		}
 	}
-	if m.another(p, kind, name) {
-		return m.records.Of(p.Name()).Delete(kind, name) // what is on the host belongs to that one, too
+	if b.another(p, kind, name) {
+		return b.m.records.Of(p.Name()).Delete(kind, name) // what is on the host belongs to that one, too
 	}
-	if err := m.state.RemoveSocketDir(hostIdentity); err != nil {
-		m.log.WithError(err).Warn("cannot remove the socket folder")
+	if err := b.m.state.RemoveSocketDir(hostIdentity); err != nil {
+		b.m.log.WithError(err).Warn("cannot remove the socket folder")
 	}
-	if err := m.records.Of(p.Name()).Delete(kind, name); err != nil {
+	if err := b.m.records.Of(p.Name()).Delete(kind, name); err != nil {
 		return err
 	}
-	return m.leaveIdentity(name)
+	return b.m.pool.leaveIdentity(name)
 }
 
 // another reports whether a provider other than p has a sandbox of that name on
 // record, also where that is unknown.
-func (m *Manager) another(p sandbox.Provider, kind sandbox.Kind, name string) bool {
-	for _, other := range m.providers.Names() {
+func (b *builder) another(p sandbox.Provider, kind sandbox.Kind, name string) bool {
+	for _, other := range b.m.providers.Names() {
 		if other == p.Name() {
 			continue
 		}
-		if _, err := m.records.Of(other).Look(kind, name); !sandbox.IsNotFound(err) {
+		if _, err := b.m.records.Of(other).Look(kind, name); !sandbox.IsNotFound(err) {
 			return true
 		}
 	}
@@ -143,7 +143,7 @@ func (m *Manager) Select(ctx context.Context, tenant string, s Selector, browser
 func (m *Manager) Recreate(ctx context.Context, rows []Row) Recreated {
 	out := Recreated{Removed: []Removed{}, Failed: []Failed{}}
 	for _, r := range rows {
-		if err := m.removeRow(ctx, r); err != nil {
+		if err := m.lister.removeRow(ctx, r); err != nil {
 			out.Failed = append(out.Failed, failed(r.Name, err))
 			continue
 		}
@@ -156,12 +156,12 @@ func (m *Manager) Recreate(ctx context.Context, rows []Row) Recreated {
 	return out
 }
 
-func (m *Manager) removeRow(ctx context.Context, r Row) error {
-	p, err := m.providers.Get(r.Provider)
+func (ls *lister) removeRow(ctx context.Context, r Row) error {
+	p, err := ls.m.providers.Get(r.Provider)
 	if err != nil {
 		return err
 	}
-	return m.remove(ctx, p, r.Kind, r.Name)
+	return ls.m.builder.remove(ctx, p, r.Kind, r.Name)
 }
 
 func failed(name string, err error) Failed {

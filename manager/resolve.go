@@ -55,39 +55,39 @@ const (
 
 // resolve turns settings and a place into a want: the facts of this host,
 // then the Spec and its hash. flags are those that res was made with.
-func (m *Manager) resolve(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, at place, i intent) (*want, error) {
+func (d *describer) resolve(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, at place, i intent) (*want, error) {
 	var miss *pool.Miss
 	if i == effects {
 		var ok bool
-		if ok, miss = m.mayClaim(res, at.provider); ok {
+		if ok, miss = d.m.pool.mayClaim(res, at.provider); ok {
 			i = sketch
 		}
 	}
-	w, err := m.describe(ctx, res, at.provider, i)
+	w, err := d.describe(ctx, res, at.provider, i)
 	if err != nil {
 		return nil, err
 	}
 	w.why, w.gate, w.miss = at.why, at.gate, miss
 	if flags != nil {
-		w.settingsHash = func() string { return m.hashWithout(ctx, res.Who, res.Kind, at.provider) }
+		w.settingsHash = func() string { return d.hashWithout(ctx, res.Who, res.Kind, at.provider) }
 	}
 	return w, nil
 }
 
 // choose returns the provider that settings name, and why it is that one.
-func (m *Manager) choose(ctx context.Context, res config.Resolved) (sandbox.Provider, string, error) {
+func (d *describer) choose(ctx context.Context, res config.Resolved) (sandbox.Provider, string, error) {
 	if res.Provider == provider.AutoName {
-		if err := m.providers.CheckAutoOptions(res.ProviderOptions, autoOrder()...); err != nil {
+		if err := d.m.providers.CheckAutoOptions(res.ProviderOptions, autoOrder()...); err != nil {
 			return nil, "", err
 		}
-		c, err := m.providers.Auto(ctx, res.ProviderOptions, autoOrder()...)
+		c, err := d.m.providers.Auto(ctx, res.ProviderOptions, autoOrder()...)
 		if err != nil {
 			return nil, "", err
 		}
-		m.log.Infof("provider auto: %s", c.Reason)
+		d.m.log.Infof("provider auto: %s", c.Reason)
 		return c.Provider, c.Reason, nil
 	}
-	p, err := m.providers.Get(res.Provider)
+	p, err := d.m.providers.Get(res.Provider)
 	if err != nil {
 		return nil, "", err
 	}
@@ -98,20 +98,20 @@ func (m *Manager) choose(ctx context.Context, res config.Resolved) (sandbox.Prov
 }
 
 // describe gathers the facts for res and builds the Spec.
-func (m *Manager) describe(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent) (*want, error) {
-	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
+func (d *describer) describe(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent) (*want, error) {
+	name, err := config.Name(res.Docker.ContainerPrefix, d.m.describer.owner(res))
 	if err != nil {
 		return nil, err
 	}
-	at, err := m.identityOf(name, m.owner(res))
+	at, err := d.identityOf(name, d.m.describer.owner(res))
 	if err != nil {
 		return nil, err
 	}
-	return m.describeAt(ctx, res, p, at, i, nil)
+	return d.describeAt(ctx, res, p, at, i, nil)
 }
 
 // describeAt is describe for the host identity at, after change, which may be nil.
-func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox.Provider, at hostIdentity, i intent, change func(*want)) (_ *want, err error) {
+func (d *describer) describeAt(ctx context.Context, res config.Resolved, p sandbox.Provider, at hostIdentity, i intent, change func(*want)) (_ *want, err error) {
 	if err := provider.Trouble(p); err != nil {
 		return nil, err
 	}
@@ -121,25 +121,25 @@ func (m *Manager) describeAt(ctx context.Context, res config.Resolved, p sandbox
 			return nil, err
 		}
 	}
-	f, agentDir, err := m.facts(ctx, res, p, at, i)
+	f, agentDir, err := d.facts(ctx, res, p, at, i)
 	if err != nil {
 		return nil, err
 	}
 	w := &want{res: res, provider: p, hostIdentity: at.name, sketch: i == sketch, agentDir: agentDir, quota: int64(res.WorkspaceQuota), homeReason: f.HomeReason}
 	of := descriptionKey{provider: p.Name(), identity: at.name, kind: res.Kind, intent: i}
 	var known bool
-	if w.spec, w.hash, known = m.described.get(of, res, f); !known {
+	if w.spec, w.hash, known = d.described.get(of, res, f); !known {
 		if w.spec, err = buildSpec(res, p, f, given); err != nil {
 			return nil, err
 		}
 		if w.hash, err = confighash.Sum(w.spec); err != nil {
 			return nil, err
 		}
-		m.described.put(of, description{res: res, facts: f, spec: w.spec, hash: w.hash})
+		d.described.put(of, description{res: res, facts: f, spec: w.spec, hash: w.hash})
 	}
 	w.egress = w.spec.Egress
 	if res.Kind != sandbox.KindBrowser { // a browser gets no grants of paths
-		w.permit(m.grants.list(w.spec.Owner)) // which are no part of the hash
+		w.permit(d.m.grants.list(w.spec.Owner)) // which are no part of the hash
 	}
 	if change != nil {
 		change(w)
@@ -170,13 +170,13 @@ func buildSpec(res config.Resolved, p sandbox.Provider, f config.Facts, given ma
 // hashWithout returns the hash of the same session without flags, or "?" when
 // it is unknown: that equals no hash, so a difference counts as coming from a
 // flag and no command runs without a notice.
-func (m *Manager) hashWithout(ctx context.Context, who config.Who, kind sandbox.Kind, p sandbox.Provider) string {
+func (d *describer) hashWithout(ctx context.Context, who config.Who, kind sandbox.Kind, p sandbox.Provider) string {
 	const unknown = "?"
-	res, err := config.Resolve(m.settings.Load(), who, nil)
+	res, err := config.Resolve(d.m.settings.Load(), who, nil)
 	if err != nil {
 		return unknown
 	}
-	w, err := m.describe(ctx, of(kind, res), p, observe)
+	w, err := d.describe(ctx, of(kind, res), p, observe)
 	if err != nil {
 		return unknown
 	}

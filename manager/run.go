@@ -25,7 +25,7 @@ func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 		req.Command.AsOf = time.Now()
 	}
 	err := m.pipeline(req, callOf(req)).run(ctx, func(l *acquired) (err error) {
-		out, err = m.runAsking(ctx, l, req)
+		out, err = m.executor.runAsking(ctx, l, req)
 		return err
 	})
 	return out, err
@@ -51,18 +51,18 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 }
 
 // run executes the command and records what was stopped of it.
-func (m *Manager) run(ctx context.Context, live *acquired, req Request) (Outcome, error) {
-	out, err := m.execute(ctx, live, req)
-	m.tellStopped(ctx, live, req, out)
+func (x *executor) run(ctx context.Context, live *acquired, req Request) (Outcome, error) {
+	out, err := x.execute(ctx, live, req)
+	x.tellStopped(ctx, live, req, out)
 	return out, err
 }
 
 // execute starts the command in the live sandbox and waits for its end.
-func (m *Manager) execute(ctx context.Context, live *acquired, req Request) (Outcome, error) {
+func (x *executor) execute(ctx context.Context, live *acquired, req Request) (Outcome, error) {
 	out := Outcome{Name: live.name(), Created: live.created, Claimed: live.claimed, Miss: live.miss, Warnings: live.want.warned}
 	ctx, done := live.spent.within(ctx)
 	defer done()
-	release, err := m.turn(ctx, live)
+	release, err := x.turn(ctx, live)
 	if err != nil {
 		return out, err
 	}
@@ -76,10 +76,10 @@ func (m *Manager) execute(ctx context.Context, live *acquired, req Request) (Out
 		ctx, done = context.WithTimeoutCause(ctx, limit, errTimeLimit)
 		defer done()
 	}
-	start := m.now()
-	exit, err := m.depart(ctx, live, &req)
+	start := x.m.now()
+	exit, err := x.depart(ctx, live, &req)
 	if err != nil {
-		return out, m.timeLimit(ctx, live, &out, limit, err)
+		return out, x.timeLimit(ctx, live, &out, limit, err)
 	}
 	defer exit.end()
 	watch, command := lookOut(live, req)
@@ -90,8 +90,8 @@ func (m *Manager) execute(ctx context.Context, live *acquired, req Request) (Out
 	}
 	proc, err := exit.start(ctx, command)
 	if err != nil {
-		out.Duration = m.now().Sub(start)
-		return out, m.timeLimit(ctx, live, &out, limit, err)
+		out.Duration = x.m.now().Sub(start)
+		return out, x.timeLimit(ctx, live, &out, limit, err)
 	}
 	run.runs(proc)
 	if req.Started != nil {
@@ -99,10 +99,10 @@ func (m *Manager) execute(ctx context.Context, live *acquired, req Request) (Out
 	}
 	out.Exit, err = proc.Wait()
 	live.seen.saw(req.program(), out.Exit)
-	out.Duration = m.now().Sub(start)
+	out.Duration = x.m.now().Sub(start)
 	out.Waited = exit.waited()
 	watch.refused, out.Answers = exit.end(), exit.asked()
-	watch.judge(proc, &out, m.now(), err == nil && ctx.Err() == nil)
+	watch.judge(proc, &out, x.m.now(), err == nil && ctx.Err() == nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):
 		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)
@@ -117,7 +117,7 @@ func (m *Manager) execute(ctx context.Context, live *acquired, req Request) (Out
 }
 
 // timeLimit turns an error that came from the command's own limit into an outcome.
-func (m *Manager) timeLimit(ctx context.Context, live *acquired, out *Outcome, limit time.Duration, err error) error {
+func (x *executor) timeLimit(ctx context.Context, live *acquired, out *Outcome, limit time.Duration, err error) error {
 	if errors.Is(context.Cause(ctx), errTimeLimit) {
 		out.TimedOut, out.Exit.Limit = true, sandbox.TimeHit(out.Duration, limit)
 		live.counted.timedOut()
@@ -131,30 +131,30 @@ func (m *Manager) timeLimit(ctx context.Context, live *acquired, out *Outcome, l
 // so: it was read or written when the call acquired the sandbox, and the
 // lease has kept others from freezing it since. A failure is logged: the
 // command has run, and its result stands.
-func (m *Manager) record(l *acquired) {
+func (b *builder) record(l *acquired) {
 	if l.handle != nil {
-		if last := l.handle.used.Load(); last != nil && registry.Recent(*last, m.now()) {
+		if last := l.handle.used.Load(); last != nil && registry.Recent(*last, b.m.now()) {
 			return
 		}
 	}
-	if err := m.records.Of(l.provider.Name()).Touch(l.spec.Kind, l.name(), m.now()); err != nil && !sandbox.IsNotFound(err) {
-		m.log.WithError(err).WithField("sandbox", l.name()).Warn("cannot note the last use")
+	if err := b.m.records.Of(l.provider.Name()).Touch(l.spec.Kind, l.name(), b.m.now()); err != nil && !sandbox.IsNotFound(err) {
+		b.m.log.WithError(err).WithField("sandbox", l.name()).Warn("cannot note the last use")
 	}
 }
 
 // exists returns an error if there is no sandbox for a request, before anything
 // is made for it: neither an image nor a folder nor a user id. An open
 // connection to the guest says that there is one; otherwise the provider is asked.
-func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) error {
-	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
+func (b *builder) exists(ctx context.Context, res config.Resolved, o outing) error {
+	name, err := config.Name(res.Docker.ContainerPrefix, b.m.describer.owner(res))
 	if err != nil {
 		return err
 	}
-	at, err := m.enter(ctx, res, o, observe)
+	at, err := b.m.gates.enter(ctx, res, o, observe)
 	if err != nil || at.gate.Place != Sandboxed {
 		return err // resolve decides what then
 	}
-	if m.handles.connected(at.provider.Name(), name) {
+	if b.m.handles.connected(at.provider.Name(), name) {
 		return nil
 	}
 	if _, err = at.provider.Inspect(ctx, name); sandbox.IsNotFound(err) {
@@ -166,19 +166,19 @@ func (m *Manager) exists(ctx context.Context, res config.Resolved, o outing) err
 // discard removes the sandbox that a request made for itself alone, with its
 // scratch workspace, in one turn, so that no other call can come in between. It
 // leaves a sandbox that another call uses meanwhile.
-func (m *Manager) discard(ctx context.Context, l *acquired) error {
+func (b *builder) discard(ctx context.Context, l *acquired) error {
 	ctx, done := context.WithTimeout(ctx, 60*time.Second)
 	defer done()
-	turn, err := m.leases.Ensure(ctx, l.name())
+	turn, err := b.m.leases.Ensure(ctx, l.name())
 	if err != nil {
 		return err
 	}
 	defer turn.Release()
-	if err := m.removeLocked(ctx, l.provider, l.spec.Kind, l.name()); err != nil {
+	if err := b.removeLocked(ctx, l.provider, l.spec.Kind, l.name()); err != nil {
 		return fmt.Errorf("remove after the command: %w", err)
 	}
 	if !l.scratch {
 		return nil
 	}
-	return m.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec))
+	return b.m.pruner.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec))
 }

@@ -80,7 +80,7 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 	if s.Place != Sandboxed {
 		return s, nil
 	}
-	if s.Browser, err = m.sessionBrowser(ctx, p.res, req); err != nil {
+	if s.Browser, err = m.browsers.sessionBrowser(ctx, p.res, req); err != nil {
 		return s, err
 	}
 	s.Files, err = m.files(ctx, l)
@@ -89,11 +89,11 @@ func (m *Manager) Open(ctx context.Context, req Request) (s *Session, err error)
 
 // sessionBrowser opens the container of the session's browser where settings
 // have one that is not left to its first use.
-func (m *Manager) sessionBrowser(ctx context.Context, res config.Resolved, req Request) (*Browser, error) {
+func (bs *browsers) sessionBrowser(ctx context.Context, res config.Resolved, req Request) (*Browser, error) {
 	if !res.Browser.Enabled || !res.Browser.AutoStart {
 		return nil, nil
 	}
-	return m.OpenBrowser(ctx, BrowserRequest{Who: req.Who, Flags: req.Flags, Tool: req.Tool, MustExist: req.MustExist})
+	return bs.m.OpenBrowser(ctx, BrowserRequest{Who: req.Who, Flags: req.Flags, Tool: req.Tool, MustExist: req.MustExist})
 }
 
 // Close lets go of everything. Sandbox and browser stay.

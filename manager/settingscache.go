@@ -53,9 +53,9 @@ func saying[T any](settings *config.Settings, who config.Who, flags *config.Sand
 }
 
 // resolved is [config.Resolve], from memory where there are no flags.
-func (m *Manager) resolved(settings *config.Settings, who config.Who, flags *config.SandboxSettings) (config.Resolved, error) {
+func (d *describer) resolved(settings *config.Settings, who config.Who, flags *config.SandboxSettings) (config.Resolved, error) {
 	if flags != nil {
 		return config.Resolve(settings, who, flags)
 	}
-	return m.layered.of(settings, who, func(res config.Resolved) (config.Resolved, error) { return res, nil })
+	return d.layered.of(settings, who, func(res config.Resolved) (config.Resolved, error) { return res, nil })
 }

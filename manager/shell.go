@@ -33,7 +33,7 @@ func (m *Manager) Shell(ctx context.Context, req Request) (Outcome, error) {
 			// How a person leaves a shell says nothing about what was stopped in it.
 			req.unjudged = true
 		}
-		out, err = m.run(ctx, l, req)
+		out, err = m.executor.run(ctx, l, req)
 		return err
 	})
 	return out, err

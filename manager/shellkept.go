@@ -131,7 +131,7 @@ func (s *Shell) Run(ctx context.Context, line Line) (Outcome, error) {
 	var out Outcome
 	err := s.m.pipeline(req, call).run(ctx, func(l *acquired) (err error) {
 		l.shell = s
-		out, err = s.m.runAsking(ctx, l, req)
+		out, err = s.m.executor.runAsking(ctx, l, req)
 		return err
 	})
 	if s.isClosed() && (err != nil || out.Exit.Restarted && out.Exit.Signal != "") { // Close may have ended the line before it ends ctx

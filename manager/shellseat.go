@@ -100,7 +100,7 @@ func (c *caller) stands() bool {
 
 // sit opens the shell in l, in the state of the old one where walls can do that.
 func (s *Shell) sit(ctx context.Context, l *acquired, req *Request, old *seat) (at *seat, err error) {
-	at = &seat{name: l.name(), handle: l.handle, hash: l.want.hash, limits: l.spec.Limits, frozen: s.m.frozen}
+	at = &seat{name: l.name(), handle: l.handle, hash: l.want.hash, limits: l.spec.Limits, frozen: s.m.freezer.frozen}
 	box := l.Sandbox
 	if l.handle != nil {
 		s.m.handles.share(l.handle)
@@ -112,7 +112,7 @@ func (s *Shell) sit(ctx context.Context, l *acquired, req *Request, old *seat) (
 	}
 	r := *req
 	r.Command.Env = s.options.Env
-	if at.exit, err = s.m.reach(ctx, l, &r); err == nil {
+	if at.exit, err = s.m.executor.reach(ctx, l, &r); err == nil {
 		o := s.options
 		o.Env = r.Command.Env
 		var proxy map[string]string

@@ -12,9 +12,9 @@ import (
 // sessions are to use it. A machine without Docker, whose settings and calls
 // ask for another wall, is no failure: nothing that is known of was made
 // there.
-func (m *Manager) matters(name string, records []registry.Record, problems int) bool {
+func (ls *lister) matters(name string, records []registry.Record, problems int) bool {
 	if problems > 0 || slices.ContainsFunc(records, func(r registry.Record) bool { return r.Provider == name }) {
 		return true
 	}
-	return slices.Contains(config.Providers(m.current()), name)
+	return slices.Contains(config.Providers(ls.m.current()), name)
 }

@@ -29,21 +29,21 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 	}
 	defer turn.Release()
 	if o.Force {
-		err = m.removeNow(ctx, p, row.Kind, row.Name)
+		err = m.builder.removeNow(ctx, p, row.Kind, row.Name)
 	} else {
-		err = m.removeLocked(ctx, p, row.Kind, row.Name)
+		err = m.builder.removeLocked(ctx, p, row.Kind, row.Name)
 	}
 	if err != nil || !o.Workspace || row.Workspace == "" || row.Kind != sandbox.KindSandbox {
 		return err
 	}
-	return m.removeScratch(ctx, row.Agent, row.Name, row.Workspace)
+	return m.pruner.removeScratch(ctx, row.Agent, row.Name, row.Workspace)
 }
 
 // Measure is [Manager.Stats] for one sandbox.
-func (m *Manager) Measure(ctx context.Context, row Row) Stat { return m.stat(ctx, row) }
+func (m *Manager) Measure(ctx context.Context, row Row) Stat { return m.lister.stat(ctx, row) }
 
 // Sweep is [Manager.Prune] by the rules of the settings, for callers in the
 // background: it leaves alone what another process may be about to make.
 func (m *Manager) Sweep(ctx context.Context) (Pruned, error) {
-	return m.sweep(ctx, PruneOptions{}, prune.OrphanGrace)
+	return m.pruner.sweep(ctx, PruneOptions{}, prune.OrphanGrace)
 }

@@ -42,37 +42,37 @@ func (s *skillStamps) note(target, stamp string) {
 //
 // An error means that skills could not be read or written on this machine; what code
 // inside has put in their place is left alone and logged.
-func (m *Manager) syncSkills(ctx context.Context, l *acquired) error {
+func (b *builder) syncSkills(ctx context.Context, l *acquired) error {
 	w, target := l.want, workspaceOf(l.spec)
 	if w.agentDir == "" || l.created || !w.scratch() || target == "" {
 		return nil
 	}
 	stamp, err := workspace.SkillsStamp(ctx, w.agentDir, target)
-	if err != nil || m.skills.is(target, stamp) {
+	if err != nil || b.m.skills.is(target, stamp) {
 		return err
 	}
-	store, err := m.workspaces(w.res)
+	store, err := b.m.describer.workspaces(w.res)
 	if err != nil {
 		return err
 	}
 	if own, err := store.Path(w.hostIdentity); err != nil || own != target {
 		return err // a sandbox that is kept as it was made has an older workspace
 	}
-	turn, err := m.leases.Ensure(ctx, l.name())
+	turn, err := b.m.leases.Ensure(ctx, l.name())
 	if err != nil {
 		return err
 	}
 	defer turn.Release()
 	report, stamp, err := store.SyncSkills(ctx, w.hostIdentity, w.agentDir, workspace.Owner{UID: l.spec.UID, GID: l.spec.GID})
 	for _, s := range report.Skipped {
-		m.log.WithField("sandbox", l.name()).Warnf("skill not copied: %s: %s", termsafe.Line(s.Path), s.Reason)
+		b.m.log.WithField("sandbox", l.name()).Warnf("skill not copied: %s: %s", termsafe.Line(s.Path), s.Reason)
 	}
 	if err != nil {
 		return err
 	}
 	if n := len(report.Copied) + len(report.Replaced) + len(report.Removed); n > 0 {
-		m.log.WithField("sandbox", l.name()).Debugf("%d skills changed", n)
+		b.m.log.WithField("sandbox", l.name()).Debugf("%d skills changed", n)
 	}
-	m.skills.note(target, stamp)
+	b.m.skills.note(target, stamp)
 	return nil
 }

@@ -276,41 +276,41 @@ func shapeOf(w *want) (string, error) {
 // removeSlot removes a slot without a claim, with all that belongs to it. The
 // caller holds its ensure lock, under which claims are made. removeSlot leaves
 // alone a slot that was claimed meanwhile, and one whose claim cannot be read.
-func (m *Manager) removeSlot(ctx context.Context, p sandbox.Provider, name string) error {
-	if _, claimed, err := m.records.ClaimOn(name); err != nil || claimed {
+func (k *poolKeeper) removeSlot(ctx context.Context, p sandbox.Provider, name string) error {
+	if _, claimed, err := k.m.records.ClaimOn(name); err != nil || claimed {
 		return err
 	}
-	return m.clearSlot(ctx, p, name)
+	return k.clearSlot(ctx, p, name)
 }
 
 // clearSlot removes what there is of a slot.
-func (m *Manager) clearSlot(ctx context.Context, p sandbox.Provider, name string) error {
-	m.pool.drop(name)
-	rec, err := m.records.Look(sandbox.KindPool, name)
+func (k *poolKeeper) clearSlot(ctx context.Context, p sandbox.Provider, name string) error {
+	k.drop(name)
+	rec, err := k.m.records.Look(sandbox.KindPool, name)
 	if err != nil && !sandbox.IsNotFound(err) {
 		return err
 	}
 	if err := p.Remove(ctx, name); err != nil {
 		return err
 	}
-	if err := m.removeHome(ctx, name); err != nil {
+	if err := k.m.pruner.removeHome(ctx, name); err != nil {
 		return err
 	}
-	if err := m.state.RemoveSocketDir(name); err != nil {
+	if err := k.m.state.RemoveSocketDir(name); err != nil {
 		return err
 	}
 	if rec.Workspace != "" {
-		if err := m.removeScratch(ctx, rec.Agent, name, rec.Workspace); err != nil {
+		if err := k.m.pruner.removeScratch(ctx, rec.Agent, name, rec.Workspace); err != nil {
 			return err
 		}
 	}
-	return m.records.Delete(sandbox.KindPool, name)
+	return k.m.records.Delete(sandbox.KindPool, name)
 }
 
 // leaveIdentity removes the claim of a sandbox that is gone, when its workspace is
 // gone too: as long as there is one, the sandbox is to find it again.
-func (m *Manager) leaveIdentity(name string) error {
-	c, ok, err := m.records.ClaimOf(name)
+func (k *poolKeeper) leaveIdentity(name string) error {
+	c, ok, err := k.m.records.ClaimOf(name)
 	if err != nil || !ok {
 		return err
 	}
@@ -319,5 +319,5 @@ func (m *Manager) leaveIdentity(name string) error {
 			return nil
 		}
 	}
-	return m.records.Unclaim(c)
+	return k.m.records.Unclaim(c)
 }

@@ -36,7 +36,7 @@ func (s *snapshot) want(ctx context.Context, rec registry.Record) (*want, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.m.describe(ctx, of(rec.Kind, res), p, observe)
+	return s.m.describer.describe(ctx, of(rec.Kind, res), p, observe)
 }
 
 // remembered asks for each image once. It is for one goroutine.

@@ -15,6 +15,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
+// A stager copies files of users into workspaces.
+type stager struct{ m *Manager }
+
 const opStage = "stage media"
 
 // Stage copies files that came in from outside into the workspace of the
@@ -41,7 +44,7 @@ func (m *Manager) StageFor(ctx context.Context, req Request, refs []string) ([]m
 	if err := p.configure(ctx); err != nil {
 		return nil, err
 	}
-	at, err := m.enter(ctx, p.res, outing{}, effects)
+	at, err := m.gates.enter(ctx, p.res, outing{}, effects)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +59,7 @@ func (m *Manager) StageFor(ctx context.Context, req Request, refs []string) ([]m
 	if err != nil {
 		return nil, spent.end(err)
 	}
-	staged, err := m.stage(spent.context(ctx), p, at.provider, spent, refs)
+	staged, err := m.stager.stage(spent.context(ctx), p, at.provider, spent, refs)
 	if err = begun.end(ctx, spent.end(err)); err != nil {
 		return nil, err
 	}
@@ -73,20 +76,20 @@ func (p *pipeline) beginStaging(ctx context.Context, refs []string) (*statement,
 	b.Kind, b.Capability, b.Request = grant.OpFsWrite, "files:media", evidence.Request{Args: len(refs)}
 	b.Inputs = inputs(grant.Operation{Kind: grant.OpFsWrite, Path: media.InboundDir, Args: refs})
 	var err error
-	if b.Sandbox, err = config.Name(p.res.Docker.ContainerPrefix, p.m.owner(p.res)); err != nil {
+	if b.Sandbox, err = config.Name(p.res.Docker.ContainerPrefix, p.m.describer.owner(p.res)); err != nil {
 		return nil, err
 	}
 	return p.begin(ctx, b)
 }
 
 // stage does it, for an admitted call inside of walls.
-func (m *Manager) stage(ctx context.Context, call *pipeline, p sandbox.Provider, spent *usage, refs []string) ([]media.Staged, error) {
+func (st *stager) stage(ctx context.Context, call *pipeline, p sandbox.Provider, spent *usage, refs []string) ([]media.Staged, error) {
 	from := config.MediaOf(call.settings, call.res.Tenant)
-	src, err := m.mediaSource(call.settings, from)
+	src, err := st.mediaSource(call.settings, from)
 	if err != nil {
 		return nil, err
 	}
-	spec, held, err := m.readyWorkspace(ctx, call.res, call.req.Flags, p)
+	spec, held, err := st.readyWorkspace(ctx, call.res, call.req.Flags, p)
 	if err != nil {
 		return nil, err
 	}
@@ -104,25 +107,25 @@ func (m *Manager) stage(ctx context.Context, call *pipeline, p sandbox.Provider,
 // readyWorkspace makes the workspace of a session ready without its sandbox,
 // and returns the spec that the sandbox is made from or will be. Until held is
 // called, neither of them is removed.
-func (m *Manager) readyWorkspace(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, p sandbox.Provider) (spec sandbox.Spec, held func(), err error) {
-	name, err := config.Name(res.Docker.ContainerPrefix, m.owner(res))
+func (st *stager) readyWorkspace(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, p sandbox.Provider) (spec sandbox.Spec, held func(), err error) {
+	name, err := config.Name(res.Docker.ContainerPrefix, st.m.describer.owner(res))
 	if err != nil {
 		return spec, nil, err
 	}
-	turn, err := m.leases.Ensure(ctx, name)
+	turn, err := st.m.leases.Ensure(ctx, name)
 	if err != nil {
 		return spec, nil, err
 	}
 	defer turn.Release()
-	leased, err := m.leases.Held(name)
+	leased, err := st.m.leases.Held(name)
 	if err != nil {
 		return spec, nil, err
 	}
-	shared, err := m.leases.Shared(ctx, name)
+	shared, err := st.m.leases.Shared(ctx, name)
 	if err != nil {
 		return spec, nil, err
 	}
-	if spec, err = m.workspaceInTurn(ctx, res, flags, p, name, leased); err != nil {
+	if spec, err = st.workspaceInTurn(ctx, res, flags, p, name, leased); err != nil {
 		shared.Release()
 		return spec, nil, err
 	}
@@ -130,36 +133,36 @@ func (m *Manager) readyWorkspace(ctx context.Context, res config.Resolved, flags
 }
 
 // workspaceInTurn is readyWorkspace for who has the turn of the name.
-func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, p sandbox.Provider, name string, leased bool) (sandbox.Spec, error) {
+func (st *stager) workspaceInTurn(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, p sandbox.Provider, name string, leased bool) (sandbox.Spec, error) {
 	none := sandbox.Spec{}
-	f := config.Facts{Home: m.host.Home, Env: m.host.Env, Sensitive: m.host.Sensitive, Via: map[string][]string{}}
+	f := config.Facts{Home: st.m.host.Home, Env: st.m.host.Env, Sensitive: st.m.host.Sensitive, Via: map[string][]string{}}
 	var err error
-	if f.Exposed, err = m.exposed(); err != nil {
+	if f.Exposed, err = st.m.describer.exposed(); err != nil {
 		return none, err
 	}
-	if f.Listening, err = m.listening(); err != nil {
+	if f.Listening, err = st.m.describer.listening(); err != nil {
 		return none, err
 	}
-	at, err := m.identityOf(name, m.owner(res))
+	at, err := st.m.describer.identityOf(name, st.m.describer.owner(res))
 	if err != nil {
 		return none, err
 	}
 	// A scope gets its user when it is first used, and the folder with it.
-	if _, err := m.folders(res, at, effects, &f); err != nil {
+	if _, err := st.m.describer.folders(res, at, effects, &f); err != nil {
 		return none, err
 	}
-	w, err := m.describe(ctx, res, p, observe)
+	w, err := st.m.describer.describe(ctx, res, p, observe)
 	if err != nil {
 		return none, err
 	}
 	if flags != nil {
-		w.settingsHash = func() string { return m.hashWithout(ctx, res.Who, res.Kind, p) }
+		w.settingsHash = func() string { return st.m.describer.hashWithout(ctx, res.Who, res.Kind, p) }
 	}
-	have, rec, err := m.look(ctx, w)
+	have, rec, err := st.m.builder.look(ctx, w)
 	if err != nil {
 		return none, err
 	}
-	d, err := decideAction(m.input(w.late(hashOf(have), rec), have, rec, leased))
+	d, err := decideAction(st.m.builder.input(w.late(hashOf(have), rec), have, rec, leased))
 	if err != nil {
 		return none, err
 	}
@@ -170,7 +173,7 @@ func (m *Manager) workspaceInTurn(ctx context.Context, res config.Resolved, flag
 	if workspaceOf(spec) != workspaceOf(w.spec) {
 		return spec, nil // of a sandbox that is there, and its own
 	}
-	return spec, m.prepare(ctx, w, spec)
+	return spec, st.m.builder.prepare(ctx, w, spec)
 }
 
 // stagedFor is what the sandbox is made from in which the session's next command
@@ -190,7 +193,7 @@ func stagedFor(w *want, rec *registry.Record, d lifecycleDecision) (sandbox.Spec
 // workspaces when it fails to sweep one.
 func (m *Manager) SweepMedia(ctx context.Context) (removed int, err error) {
 	settings := m.current()
-	folders, err := m.stagedIn(ctx, settings)
+	folders, err := m.stager.stagedIn(ctx, settings)
 	errs := []error{err}
 	for _, folder := range folders {
 		s, err := media.New(media.Options{Workspace: folder, Owner: workspace.Owner{UID: 1, GID: 1}, Timeout: config.MediaOf(settings, "").Timeout})
@@ -210,7 +213,7 @@ func (m *Manager) SweepMedia(ctx context.Context) (removed int, err error) {
 }
 
 // stagedIn lists the workspaces in which something may have been staged.
-func (m *Manager) stagedIn(ctx context.Context, settings *config.Settings) ([]string, error) {
+func (st *stager) stagedIn(ctx context.Context, settings *config.Settings) ([]string, error) {
 	var out []string
 	known := map[string]bool{"": true}
 	add := func(folder string) {
@@ -220,7 +223,7 @@ func (m *Manager) stagedIn(ctx context.Context, settings *config.Settings) ([]st
 		}
 	}
 	var errs []error
-	roots, err := m.workspaceRoots(settings)
+	roots, err := st.workspaceRoots(settings)
 	errs = append(errs, err)
 	for _, root := range roots {
 		store, err := workspace.Open(root)
@@ -234,7 +237,7 @@ func (m *Manager) stagedIn(ctx context.Context, settings *config.Settings) ([]st
 			add(e.Path)
 		}
 	}
-	records, _, err := m.readRecords()
+	records, _, err := st.m.lister.readRecords()
 	for _, r := range records {
 		if r.Kind == sandbox.KindSandbox {
 			add(r.Workspace)

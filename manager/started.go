@@ -6,6 +6,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
+// An executor runs commands in sandboxes that were acquired.
+type executor struct{ m *Manager }
+
 // A started is how one command of a live sandbox begins, and what it may
 // reach of the world.
 type started interface {
@@ -19,11 +22,11 @@ type started interface {
 
 // depart makes the command of req ready to begin in l: a program of its own, or
 // a line of a shell that stays.
-func (m *Manager) depart(ctx context.Context, l *acquired, req *Request) (started, error) {
+func (x *executor) depart(ctx context.Context, l *acquired, req *Request) (started, error) {
 	if l.shell != nil {
 		return l.shell.depart(ctx, l, req)
 	}
-	c, err := m.reach(ctx, l, req)
+	c, err := x.reach(ctx, l, req)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (m *Manager) Stats(ctx context.Context, tenant string) ([]Stat, error) {
 			continue
 		}
 		g.Go(func() error {
-			s := m.stat(ctx, r)
+			s := m.lister.stat(ctx, r)
 			mu.Lock()
 			defer mu.Unlock()
 			out = append(out, s)
@@ -72,12 +72,12 @@ func (m *Manager) Stats(ctx context.Context, tenant string) ([]Stat, error) {
 	return out, nil
 }
 
-func (m *Manager) stat(ctx context.Context, r Row) Stat {
+func (ls *lister) stat(ctx context.Context, r Row) Stat {
 	s := Stat{Name: r.Name, Provider: r.Provider, Tenant: r.Tenant, ScopeKey: r.ScopeKey, Status: r.Status}
 	if du, err := workspace.DiskUsage(ctx, r.Workspace); err == nil {
 		s.WorkspaceBytes, s.WorkspaceComplete = du.Bytes, du.Complete
 	}
-	p, err := m.providers.Get(r.Provider)
+	p, err := ls.m.providers.Get(r.Provider)
 	if err != nil {
 		s.Error = err.Error()
 		return s

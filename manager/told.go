@@ -13,14 +13,17 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
+// A reporter reports what rules have stopped to the recorder of violations.
+type reporter struct{ m *Manager }
+
 // tellWithin bounds how long a record may take.
 const tellWithin = 2 * time.Second
 
 // tellRefused records why the gate refused a call: the reasons that decided,
 // not those which would only have been asked about.
-func (m *Manager) tellRefused(ctx context.Context, r *ruling) {
+func (rp *reporter) tellRefused(ctx context.Context, r *ruling) {
 	meta := violation.Meta{
-		Time: m.now(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
+		Time: rp.m.now(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
 		Command: r.judged.Text,
 	}
 	if r.granted {
@@ -33,7 +36,7 @@ func (m *Manager) tellRefused(ctx context.Context, r *ruling) {
 			records = append(records, violation.FromReason(reason, meta))
 		}
 	}
-	m.tell(ctx, r.sandbox, records)
+	rp.tell(ctx, r.sandbox, records)
 }
 
 // program is what the part of the text at span runs, where that is known.
@@ -50,23 +53,23 @@ func (r *ruling) program(span policy.Span) string {
 }
 
 // tellEscape records that a call which asked to run without a wall may not.
-func (m *Manager) tellEscape(ctx context.Context, r *ruling, g Gate) {
+func (rp *reporter) tellEscape(ctx context.Context, r *ruling, g Gate) {
 	r.judged.Verdict = policy.Deny
 	r.judged.Reasons = []policy.Reason{{
 		Check: "place", Verdict: policy.Deny, Severity: policy.High, Rule: g.Field, Message: g.Reason,
 		Span: policy.Span{End: len(r.judged.Text)},
 	}}
-	m.tellRefused(ctx, r)
+	rp.tellRefused(ctx, r)
 }
 
 // tellStopped records what a wall stopped of a command, and the limit that the
 // command has reached.
-func (m *Manager) tellStopped(ctx context.Context, l *acquired, req Request, out Outcome) {
+func (x *executor) tellStopped(ctx context.Context, l *acquired, req Request, out Outcome) {
 	if len(out.Violations) == 0 && out.Exit.Limit == nil {
 		return
 	}
 	meta := violation.Meta{
-		Time: m.now(), Tenant: l.spec.Owner.Tenant, Agent: req.Who.Agent, Session: req.Who.Session, Sandbox: l.name(),
+		Time: x.m.now(), Tenant: l.spec.Owner.Tenant, Agent: req.Who.Agent, Session: req.Who.Session, Sandbox: l.name(),
 		Program: req.program(), Command: cmp.Or(req.line, strings.Join(req.Command.Args, " ")),
 	}
 	var records []violation.Record
@@ -79,19 +82,19 @@ func (m *Manager) tellStopped(ctx context.Context, l *acquired, req Request, out
 	if h := out.Exit.Limit; h != nil {
 		records = append(records, violation.FromLimit(h.Limit, h.String(), meta))
 	}
-	m.tell(ctx, l.name(), records)
+	x.m.reporter.tell(ctx, l.name(), records)
 }
 
 // tell hands records over. A failure is logged: what was stopped stays
 // stopped.
-func (m *Manager) tell(ctx context.Context, sandbox string, records []violation.Record) {
-	if m.recorder == nil || len(records) == 0 {
+func (rp *reporter) tell(ctx context.Context, sandbox string, records []violation.Record) {
+	if rp.m.recorder == nil || len(records) == 0 {
 		return
 	}
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), tellWithin)
 	defer done()
-	if err := m.recorder.Append(ctx, records...); err != nil {
-		m.log.WithError(err).WithField("sandbox", sandbox).Warn("cannot record what was stopped")
+	if err := rp.m.recorder.Append(ctx, records...); err != nil {
+		rp.m.log.WithError(err).WithField("sandbox", sandbox).Warn("cannot record what was stopped")
 	}
 }
 

@@ -36,14 +36,14 @@ func chosenFiles(by sandbox.FSTransport) FileTransport {
 
 // explainFiles asks the sandbox which transport serves its files. Only one
 // that runs can tell, because asking another would start it.
-func (m *Manager) explainFiles(ctx context.Context, w *want, have *sandbox.Info, rec *registry.Record) FileTransport {
+func (x *explainer) explainFiles(ctx context.Context, w *want, have *sandbox.Info, rec *registry.Record) FileTransport {
 	chosen := chosenFiles(w.res.FSTransport)
 	if have == nil || have.Status != sandbox.StatusRunning {
 		return chosen
 	}
 	ctx, done := context.WithTimeout(ctx, transportPatience)
 	defer done()
-	t, err := m.transportOf(ctx, w, kept(w, rec))
+	t, err := x.transportOf(ctx, w, kept(w, rec))
 	if sandbox.CodeOf(err) == sandbox.CodeUnsupported {
 		return FileTransport{Setting: chosen.Setting, Reason: "file operations are refused", Note: err.Error()}
 	}
@@ -56,8 +56,8 @@ func (m *Manager) explainFiles(ctx context.Context, w *want, have *sandbox.Info,
 
 // transportOf opens the running sandbox that spec describes, under its lease,
 // and asks it. Nothing is recorded: looking is no use.
-func (m *Manager) transportOf(ctx context.Context, w *want, spec sandbox.Spec) (fsbridge.Transport, error) {
-	held, err := m.leases.Shared(ctx, spec.Name)
+func (x *explainer) transportOf(ctx context.Context, w *want, spec sandbox.Spec) (fsbridge.Transport, error) {
+	held, err := x.m.leases.Shared(ctx, spec.Name)
 	if err != nil {
 		return fsbridge.Transport{}, err
 	}

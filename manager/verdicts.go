@@ -12,6 +12,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
+// An explainer answers what settings decide, and why, without effects.
+type explainer struct{ m *Manager }
+
 // A judge says what a wall's rules make of an operation on a path inside.
 type judge func(op sandbox.Operation, inside string) sandbox.Verdict
 
@@ -40,8 +43,8 @@ func (e *Explanation) plan(ctx context.Context, w *want) (wall, closes judge) {
 
 // answer answers q by the policies of res and, for paths, by the rules of the
 // wall where it has some.
-func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolved, q Questions, wall, closes judge) {
-	in := m.host.Inside(res)
+func (x *explainer) answer(ctx context.Context, e *Explanation, res config.Resolved, q Questions, wall, closes judge) {
+	in := x.m.host.Inside(res)
 	g, err := gate.New(res, in)
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
@@ -51,7 +54,7 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
 	}
-	linked, err := m.linked(res)
+	linked, err := x.linked(res)
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())
 	}
@@ -62,7 +65,7 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 		e.Verdicts = append(e.Verdicts, Verdict{Kind: "tool", Subject: q.Tool, Verdict: string(d.Verdict), Reason: d.Reason})
 	}
 	if q.Command != "" {
-		e.Verdicts = append(e.Verdicts, m.answerCommand(ctx, g, res, q.Command)...)
+		e.Verdicts = append(e.Verdicts, x.answerCommand(ctx, g, res, q.Command)...)
 	}
 	if q.Path != "" {
 		inside := q.Path
@@ -78,15 +81,15 @@ func (m *Manager) answer(ctx context.Context, e *Explanation, res config.Resolve
 		}
 	}
 	if q.Host != "" {
-		e.Verdicts = append(e.Verdicts, m.answerNetwork(ctx, g, res, q.Host, q.Method)...)
+		e.Verdicts = append(e.Verdicts, x.answerNetwork(ctx, g, res, q.Host, q.Method)...)
 	}
 }
 
 // linked returns a notice for each allowed path that opens nothing because it
 // leads through a link on this host.
-func (m *Manager) linked(res config.Resolved) ([]config.Notice, error) {
-	f := config.Facts{Home: m.host.Home, Env: m.host.Env, Canonical: map[string]string{}, Via: map[string][]string{}}
-	if err := m.canonical(res, &f); err != nil {
+func (x *explainer) linked(res config.Resolved) ([]config.Notice, error) {
+	f := config.Facts{Home: x.m.host.Home, Env: x.m.host.Env, Canonical: map[string]string{}, Via: map[string][]string{}}
+	if err := x.m.describer.canonical(res, &f); err != nil {
 		return nil, err
 	}
 	return config.LinkedAllows(res, f), nil
@@ -94,9 +97,9 @@ func (m *Manager) linked(res config.Resolved) ([]config.Notice, error) {
 
 // answerCommand says what the gate makes of a line for a shell, and where it
 // would run.
-func (m *Manager) answerCommand(ctx context.Context, g *gate.Gate, res config.Resolved, text string) []Verdict {
+func (x *explainer) answerCommand(ctx context.Context, g *gate.Gate, res config.Resolved, text string) []Verdict {
 	j := g.Judge(gate.Call{Line: text})
-	at, err := m.enter(ctx, res, outing{excluded: j.Excluded}, observe)
+	at, err := x.m.gates.enter(ctx, res, outing{excluded: j.Excluded}, observe)
 	if err != nil && at.gate.Reason == "" {
 		at.gate = Gate{Place: Refused, Reason: err.Error()}
 	}

@@ -15,7 +15,7 @@ const rulesEvery = time.Second
 // watchRules has the egress session of l, by which a command of req reaches hosts, lose what
 // the settings take away while the command runs. stop ends that; it may be called
 // again.
-func (m *Manager) watchRules(l *acquired, req *Request) (stop func()) {
+func (x *executor) watchRules(l *acquired, req *Request) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	who, flags, before := req.Who, req.Flags, l.want.terms()
@@ -29,16 +29,16 @@ func (m *Manager) watchRules(l *acquired, req *Request) (stop func()) {
 				return
 			case <-tick.C:
 			}
-			s := m.current()
+			s := x.m.current()
 			if s == seen {
 				continue
 			}
-			now, err := m.termsBy(ctx, s, who, flags)
+			now, err := x.termsBy(ctx, s, who, flags)
 			switch {
 			case ctx.Err() != nil:
 				return
 			case err != nil: // the next command gets to see it
-				m.log.WithError(err).WithField("sandbox", l.name()).Warn("changed settings cannot be applied to what reaches hosts: its connections are closed")
+				x.m.log.WithError(err).WithField("sandbox", l.name()).Warn("changed settings cannot be applied to what reaches hosts: its connections are closed")
 				l.ways.close()
 				return
 			case before.revoked(now):
@@ -54,16 +54,16 @@ func (m *Manager) watchRules(l *acquired, req *Request) (stop func()) {
 }
 
 // termsBy returns the terms of a call under settings, and changes nothing.
-func (m *Manager) termsBy(ctx context.Context, s *config.Settings, who config.Who, flags *config.SandboxSettings) (terms, error) {
+func (x *executor) termsBy(ctx context.Context, s *config.Settings, who config.Who, flags *config.SandboxSettings) (terms, error) {
 	res, err := config.Resolve(s, who, flags)
 	if err != nil {
 		return terms{}, err
 	}
-	at, err := m.enter(ctx, res, outing{}, observe)
+	at, err := x.m.gates.enter(ctx, res, outing{}, observe)
 	if err != nil {
 		return terms{}, err
 	}
-	w, err := m.resolve(ctx, res, flags, at, observe)
+	w, err := x.m.describer.resolve(ctx, res, flags, at, observe)
 	if err != nil {
 		return terms{}, err
 	}

@@ -61,11 +61,11 @@ type caller struct {
 // reach gives the command of req its egress session from l: it sets the
 // variables that lead there, and returns what has to end with the command. It
 // returns nil where the rules allow nothing and there is no approver.
-func (m *Manager) reach(ctx context.Context, l *acquired, req *Request) (*caller, error) {
+func (x *executor) reach(ctx context.Context, l *acquired, req *Request) (*caller, error) {
 	rules := l.egress
 	rules.Ask = false
 	_, able := l.Sandbox.(sandbox.Listener)
-	if able && m.out != nil {
+	if able && x.m.out != nil {
 		rules.Ask = req.Ask // without an egress proxy there is nothing to permit
 	}
 	req.Command.Env = withJavaTrust(l.spec.Env, req.Command.Env)
@@ -75,11 +75,11 @@ func (m *Manager) reach(ctx context.Context, l *acquired, req *Request) (*caller
 	if err := unset(l.want.res, req.Command.Env); err != nil {
 		return nil, err
 	}
-	options, err := m.javaOptions(ctx, l, req.Command.Env)
+	options, err := x.javaOptions(ctx, l, req.Command.Env)
 	if err != nil {
 		return nil, err
 	}
-	w, err := l.ways.get(req.Ask, func() (*way, error) { return m.openWay(ctx, l, rules) })
+	w, err := l.ways.get(req.Ask, func() (*way, error) { return x.openWay(ctx, l, rules) })
 	if err != nil {
 		return nil, err
 	}
@@ -95,19 +95,19 @@ func (m *Manager) reach(ctx context.Context, l *acquired, req *Request) (*caller
 	maps.Copy(env, req.Command.Env)
 	env[config.JavaVariable] = appended(options, java)
 	req.Command.Env = env
-	c.unwatch = m.watchRules(l, req)
+	c.unwatch = x.watchRules(l, req)
 	return c, nil
 }
 
 // javaOptions returns the options for Java virtual machines that hold in l without
 // ours: those of the call, else of the sandbox, else of its image.
-func (m *Manager) javaOptions(ctx context.Context, l *acquired, call map[string]string) (string, error) {
+func (x *executor) javaOptions(ctx context.Context, l *acquired, call map[string]string) (string, error) {
 	for _, env := range []map[string]string{call, l.spec.Env} {
 		if options, set := env[config.JavaVariable]; set {
 			return options, nil
 		}
 	}
-	return m.javaOf(ctx, l.spec.ImageID)
+	return x.m.describer.javaOf(ctx, l.spec.ImageID)
 }
 
 // appended puts the options that lead a Java virtual machine to the proxy behind
@@ -321,37 +321,37 @@ func (w *ways) close() {
 }
 
 // openWay opens an egress session of l by the rules.
-func (m *Manager) openWay(ctx context.Context, l *acquired, rules sandbox.EgressRules) (*way, error) {
+func (x *executor) openWay(ctx context.Context, l *acquired, rules sandbox.EgressRules) (*way, error) {
 	inside, ok := l.Sandbox.(sandbox.Listener)
-	if !ok || m.out == nil {
+	if !ok || x.m.out == nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "open the way out", Field: "network.allowedDomains", Resource: l.name(),
 			Message: "no host can be reached from sandboxes of the provider " + l.provider.Name(), Hint: "leave the hosts out, or use another provider"}
 	}
-	out, err := m.out()
+	out, err := x.m.out()
 	if err != nil {
 		return nil, err
 	}
 	res := l.want.res
-	secrets, err := m.secrets(l)
+	secrets, err := x.secrets(l)
 	if err != nil {
 		return nil, err
 	}
 	var exposed []string
 	var ca []byte
 	if len(secrets) > 0 { // else the proxy reads no TLS
-		if exposed, err = m.exposedBy(l); err != nil {
+		if exposed, err = x.m.exposedBy(l); err != nil {
 			return nil, err
 		}
-		if ca, err = m.authorities(res, exposed); err != nil {
+		if ca, err = x.m.describer.authorities(res, exposed); err != nil {
 			return nil, err
 		}
 	}
-	w := &way{m: m, callers: map[string]*caller{}, hosts: hostsFile(l.spec)}
+	w := &way{m: x.m, callers: map[string]*caller{}, hosts: hostsFile(l.spec)}
 	w.Way, err = out.Open(ctx, inside, outlet.Options{
 		Sandbox: l.name(), Owner: l.spec.Owner, Rules: rules, Limits: res.Network.Limits, Secrets: secrets, CA: ca, Exposed: exposed, Require: res.RequireEvidence, Fixed: l.spec.Kind == sandbox.KindBrowser,
 		Ask: w.ask, Permitted: w.permitted,
 		Resolve: w.resolve(),
-		Warn:    func(err error, text string) { m.log.WithError(err).WithField("sandbox", l.name()).Warn(text) },
+		Warn:    func(err error, text string) { x.m.log.WithError(err).WithField("sandbox", l.name()).Warn(text) },
 	})
 	if err != nil {
 		return nil, err
@@ -379,8 +379,8 @@ func hostsFile(s sandbox.Spec) string {
 
 // secrets returns those of the call. They need the folder of certificates
 // inside, which sandboxes that an older program made may lack.
-func (m *Manager) secrets(l *acquired) ([]config.BoundSecret, error) {
-	bound, err := l.want.res.BoundSecrets(m.host.Home, m.host.Env)
+func (x *executor) secrets(l *acquired) ([]config.BoundSecret, error) {
+	bound, err := l.want.res.BoundSecrets(x.m.host.Home, x.m.host.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -388,7 +388,7 @@ func (m *Manager) secrets(l *acquired) ([]config.BoundSecret, error) {
 	for _, b := range bound {
 		if !trusts {
 			return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "bind secrets", Field: "network.secrets." + b.Name, Resource: l.name(),
-				Message: "the sandbox was made without the folder of certificates that the proxy needs for a secret", Hint: recreateCommand(m.commandFlags, l.spec.Owner, l.spec.Kind)}
+				Message: "the sandbox was made without the folder of certificates that the proxy needs for a secret", Hint: recreateCommand(x.m.commandFlags, l.spec.Owner, l.spec.Kind)}
 		}
 	}
 	return bound, nil
