@@ -244,6 +244,9 @@ func TestConsoleBlocks(t *testing.T) {
 	if s := blocks[0].steps[0]; s.line != 3 || s.command != "cat <<E\na\nE" || !s.pattern().MatchString("a\n") || s.pattern().MatchString("") {
 		t.Errorf("%+v", s)
 	}
+	if open := consoleBlocks("```console\n$ true\n"); len(open) != 1 || len(open[0].steps) != 1 {
+		t.Errorf("a block without an end: %+v", open)
+	}
 	for _, c := range []struct {
 		shown, printed string
 		same           bool
