@@ -181,37 +181,14 @@ func (e *Engine) find(op, name string) (*box, sandbox.Info, error) {
 	return b, e.infoLocked(b), nil
 }
 
-// The methods below act as a user does with the engine's own tools, without
-// the provider. No fault applies to them. An unknown name is CodeNotFound.
-
-// Stop ends the sandbox and everything in it and keeps it.
-func (e *Engine) Stop(name string) error {
-	return e.behind(name, func(b *box) error { e.stopLocked(b); return nil })
-}
-
-// Restart is Stop and start without a moment between.
-func (e *Engine) Restart(name string) error {
-	return e.behind(name, func(b *box) error { e.stopLocked(b); return e.startLocked(b) })
-}
-
-// Destroy removes the sandbox with everything in it.
+// Destroy removes the sandbox with everything in it, as a user does with the
+// engine's own tools: no fault applies. An unknown name is CodeNotFound.
 func (e *Engine) Destroy(name string) error {
-	return e.behind(name, func(b *box) error { e.stopLocked(b); delete(e.boxes, name); return nil })
-}
-
-// Pause freezes the sandbox.
-func (e *Engine) Pause(name string) error {
-	return e.behind(name, func(b *box) error { e.pauseLocked(b); return nil })
-}
-
-func (e *Engine) behind(name string, do func(*box) error) error {
-	b, _, err := e.find("behind", name)
-	if err != nil {
-		return err
+	b, _, err := e.find("destroy", name)
+	if err == nil {
+		e.discard(b)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return do(b)
+	return err
 }
 
 func (e *Engine) pauseLocked(b *box) {

@@ -226,8 +226,8 @@ func TestNamesAndOpen(t *testing.T) {
 	if names := p.Engine().Names(); !slices.Equal(names, []string{sb.Info().Name}) {
 		t.Errorf("Names = %v", names)
 	}
-	if err := p.Engine().Stop("nobody"); !sandbox.IsNotFound(err) {
-		t.Errorf("Stop of nobody: %v", err)
+	if err := p.Engine().Destroy("none"); !sandbox.IsNotFound(err) {
+		t.Errorf("Destroy of none: %v", err)
 	}
 	if _, err := sb.Start(t.Context(), sandbox.Command{Args: []string{"nope"}}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Start of nope: %v", err)
