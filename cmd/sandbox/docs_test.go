@@ -60,7 +60,11 @@ func TestDocs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, b := range consoleBlocks(string(page)) {
+		found := consoleBlocks(string(page))
+		if n := strings.Count(string(page), "```console"); n != len(found) {
+			t.Errorf("%s has %d console blocks, %d of which begin a line", name, n, len(found))
+		}
+		for _, b := range found {
 			blocks++
 			t.Run(fmt.Sprintf("%s:%d", name, b.line), func(t *testing.T) {
 				b.run(t, name, bin)
@@ -108,6 +112,9 @@ func consoleBlocks(page string) []consoleBlock {
 				s.output = append(s.output, line)
 			}
 		}
+	}
+	if open != nil { // the page ends before the block does
+		blocks = append(blocks, *open)
 	}
 	return blocks
 }
@@ -159,7 +166,7 @@ func (b consoleBlock) run(t *testing.T, page, bin string) {
 	defer out.Close()
 	env := []string{
 		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir + "/home", "SANDBOX_STATE_DIR=" + dir + "/state",
-		"DOCKER_HOST=" + os.Getenv("DOCKER_HOST"), "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(), "USER=root",
+		"DOCKER_HOST=" + os.Getenv("DOCKER_HOST"), "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(),
 	}
 	shell := exec.Command("bash", "--noprofile", "--norc")
 	shell.Dir = filepath.Join(dir, "work")
