@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // A MediaPlan says which files of outside may be staged in a session's
@@ -23,10 +23,10 @@ func (e *Explanation) explainTenant(s *config.Settings, tenant string) {
 	m := config.MediaOf(s, tenant)
 	e.Media = MediaPlan{
 		From:           append([]string{}, m.Folders...),
-		MaxFile:        cmp.Or(m.MaxFile, media.DefaultMaxFile),
-		MaxTotal:       cmp.Or(m.MaxTotal, media.DefaultMaxTotal),
-		MaxFiles:       cmp.Or(m.MaxFiles, media.DefaultMaxFiles),
-		TimeoutSeconds: cmp.Or(m.Timeout, media.DefaultTimeout).Seconds(),
+		MaxFile:        cmp.Or(m.MaxFile, workspace.DefaultMaxFile),
+		MaxTotal:       cmp.Or(m.MaxTotal, workspace.DefaultMaxTotal),
+		MaxFiles:       cmp.Or(m.MaxFiles, workspace.DefaultMaxFiles),
+		TimeoutSeconds: cmp.Or(m.Timeout, workspace.DefaultTimeout).Seconds(),
 	}
 	for _, r := range m.Remote {
 		for _, folder := range r.Folders {

@@ -13,20 +13,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // mediaFrom is where files may be staged from: folders of this machine, and
 // other machines. Either may be nil.
 type mediaFrom struct {
-	folders *media.Folders
-	remote  *media.Remote
+	folders *workspace.Folders
+	remote  *workspace.Remote
 }
 
-var _ media.Source = mediaFrom{}
+var _ workspace.Source = mediaFrom{}
 
 // Open implements [media.Source].
-func (f mediaFrom) Open(ctx context.Context, ref string) (io.ReadCloser, media.Info, error) {
+func (f mediaFrom) Open(ctx context.Context, ref string) (io.ReadCloser, workspace.Info, error) {
 	rest, remote := strings.CutPrefix(ref, remoteScheme)
 	host, path, ok := strings.Cut(rest, "/")
 	switch {
@@ -35,9 +35,9 @@ func (f mediaFrom) Open(ctx context.Context, ref string) (io.ReadCloser, media.I
 	case remote && f.remote != nil && ok && !strings.Contains(host, ":"):
 		return f.remote.Open(ctx, host+":/"+path)
 	case remote && (!ok || strings.Contains(host, ":")):
-		return nil, media.Info{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: opStage, Field: "ref", Message: "a file of another machine is written " + remoteScheme + "HOST/PATH, without user and port"}
+		return nil, workspace.Info{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: opStage, Field: "ref", Message: "a file of another machine is written " + remoteScheme + "HOST/PATH, without user and port"}
 	}
-	return nil, media.Info{}, &sandbox.Error{
+	return nil, workspace.Info{}, &sandbox.Error{
 		Code: sandbox.CodeCapabilityBlocked, Op: opStage, Resource: ref, Message: "nothing may be staged from there for this tenant",
 		Hint: "who runs the server names folders and machines in media of the settings",
 	}
@@ -62,7 +62,7 @@ func (st *stager) mediaSource(settings *config.Settings, from config.Media) (med
 	}
 	var err error
 	if len(folders) > 0 {
-		src.folders, err = media.NewFolders(folders...)
+		src.folders, err = workspace.NewFolders(folders...)
 	}
 	if err == nil && len(from.Remote) > 0 {
 		src.remote, err = st.mediaMachines(from.Remote)
@@ -143,10 +143,10 @@ func (st *stager) workspaceRoots(settings *config.Settings) ([]string, error) {
 }
 
 // mediaMachines returns the source of files on other machines.
-func (st *stager) mediaMachines(remote []config.MediaRemote) (*media.Remote, error) {
-	var o media.SFTPOptions
+func (st *stager) mediaMachines(remote []config.MediaRemote) (*workspace.Remote, error) {
+	var o workspace.SFTPOptions
 	for _, r := range remote {
-		h := media.Host{Name: r.Host, Address: r.Address, Port: r.Port, User: r.User, Folders: r.Folders}
+		h := workspace.Host{Name: r.Host, Address: r.Address, Port: r.Port, User: r.User, Folders: r.Folders}
 		var err error
 		if h.Identity, err = hostpath.Expand(r.KeyFile, st.m.host.Home, st.m.host.Env); err != nil {
 			return nil, err
@@ -156,5 +156,5 @@ func (st *stager) mediaMachines(remote []config.MediaRemote) (*media.Remote, err
 		}
 		o.Hosts = append(o.Hosts, h)
 	}
-	return media.NewSFTP(o)
+	return workspace.NewSFTP(o)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // A usage meters what one call uses, for the account that is charged beside
@@ -264,7 +264,7 @@ func (t meter) In(r io.Reader) io.Reader { return t.meter.Reader(budget.BytesIn,
 func (t meter) Out(r io.Reader) io.Reader { return t.meter.Reader(budget.BytesOut, r) }
 
 // source is src with what comes from it counted as files that are written.
-func (s *usage) source(src media.Source) media.Source {
+func (s *usage) source(src workspace.Source) workspace.Source {
 	if s == nil {
 		return src
 	}
@@ -272,14 +272,14 @@ func (s *usage) source(src media.Source) media.Source {
 }
 
 type paidSource struct {
-	media.Source
+	workspace.Source
 	meter meter
 }
 
 // Open implements [media.Source].
-func (p paidSource) Open(ctx context.Context, ref string) (io.ReadCloser, media.Info, error) {
+func (p paidSource) Open(ctx context.Context, ref string) (io.ReadCloser, workspace.Info, error) {
 	if err := p.meter.File(); err != nil {
-		return nil, media.Info{}, err
+		return nil, workspace.Info{}, err
 	}
 	r, info, err := p.Source.Open(ctx, ref)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/workspace"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
 )
 
 // A stager copies files of users into workspaces.
@@ -33,13 +32,13 @@ const opStage = "stage media"
 // agent's folder, otherwise its own, also beside an agent's folder that is shown
 // read-only. For a session that runs without a sandbox, Stage returns
 // [sandbox.CodeUnsupported].
-func (m *Manager) Stage(ctx context.Context, who config.Who, refs []string) ([]media.Staged, error) {
+func (m *Manager) Stage(ctx context.Context, who config.Who, refs []string) ([]workspace.Staged, error) {
 	return m.StageFor(ctx, Request{Who: who}, refs)
 }
 
 // StageFor is [Manager.Stage] for the session and the flags of a request, of which
 // nothing else counts.
-func (m *Manager) StageFor(ctx context.Context, req Request, refs []string) ([]media.Staged, error) {
+func (m *Manager) StageFor(ctx context.Context, req Request, refs []string) ([]workspace.Staged, error) {
 	p := m.pipeline(Request{Who: req.Who, Flags: req.Flags}, gate.Call{})
 	if err := p.configure(ctx); err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func (p *pipeline) beginStaging(ctx context.Context, refs []string) (*statement,
 	}
 	b := p.beginning()
 	b.Kind, b.Capability, b.Request = grant.OpFsWrite, "files:media", evidence.Request{Args: len(refs)}
-	b.Inputs = inputs(grant.Operation{Kind: grant.OpFsWrite, Path: media.InboundDir, Args: refs})
+	b.Inputs = inputs(grant.Operation{Kind: grant.OpFsWrite, Path: workspace.InboundDir, Args: refs})
 	var err error
 	if b.Sandbox, err = config.Name(p.res.Docker.ContainerPrefix, p.m.describer.owner(p.res)); err != nil {
 		return nil, err
@@ -83,7 +82,7 @@ func (p *pipeline) beginStaging(ctx context.Context, refs []string) (*statement,
 }
 
 // stage does it, for an admitted call inside of walls.
-func (st *stager) stage(ctx context.Context, call *pipeline, p sandbox.Provider, spent *usage, refs []string) ([]media.Staged, error) {
+func (st *stager) stage(ctx context.Context, call *pipeline, p sandbox.Provider, spent *usage, refs []string) ([]workspace.Staged, error) {
 	from := config.MediaOf(call.settings, call.res.Tenant)
 	src, err := st.mediaSource(call.settings, from)
 	if err != nil {
@@ -94,7 +93,7 @@ func (st *stager) stage(ctx context.Context, call *pipeline, p sandbox.Provider,
 		return nil, err
 	}
 	defer held()
-	s, err := media.New(media.Options{
+	s, err := workspace.New(workspace.Options{
 		Workspace: workspaceOf(spec), Owner: workspace.Owner{UID: spec.UID, GID: spec.GID},
 		MaxFile: from.MaxFile, MaxTotal: from.MaxTotal, MaxFiles: from.MaxFiles, Timeout: from.Timeout,
 	})
@@ -196,7 +195,7 @@ func (m *Manager) SweepMedia(ctx context.Context) (removed int, err error) {
 	folders, err := m.stager.stagedIn(ctx, settings)
 	errs := []error{err}
 	for _, folder := range folders {
-		s, err := media.New(media.Options{Workspace: folder, Owner: workspace.Owner{UID: 1, GID: 1}, Timeout: config.MediaOf(settings, "").Timeout})
+		s, err := workspace.New(workspace.Options{Workspace: folder, Owner: workspace.Owner{UID: 1, GID: 1}, Timeout: config.MediaOf(settings, "").Timeout})
 		if err == nil {
 			var n int
 			n, err = s.Sweep(ctx, m.now())

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // A mailbox is a machine with a media folder for each of the tenants a and b,
@@ -51,7 +51,7 @@ func (m *mailbox) receive(name, content string) string {
 	return path
 }
 
-func (m *mailbox) stage(tenant string, refs ...string) ([]media.Staged, error) {
+func (m *mailbox) stage(tenant string, refs ...string) ([]workspace.Staged, error) {
 	for i, ref := range refs {
 		if !strings.Contains(ref, "://") && !filepath.IsAbs(ref) {
 			refs[i] = m.in + "/" + ref // not cleaned
@@ -282,7 +282,7 @@ func TestExplainShowsWhatTheTenantMayHaveAndStage(t *testing.T) {
 	if e.TenantLimits.Limits.Sandboxes != 3 || !e.TenantLimits.Refused || e.TenantLimits.Limits.Memory != -1 {
 		t.Errorf("limits %+v", e.TenantLimits)
 	}
-	if got := strings.Join(e.Media.From, " "); got != "/srv/a scp://node/m/a" || e.Media.MaxFile != media.DefaultMaxFile {
+	if got := strings.Join(e.Media.From, " "); got != "/srv/a scp://node/m/a" || e.Media.MaxFile != workspace.DefaultMaxFile {
 		t.Errorf("media %+v", e.Media)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/stream"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // Files brings the sandbox of a request up and hands its files to fn. Paths
@@ -54,7 +54,7 @@ func (d *Manager) Files(ctx context.Context, r manager.Request, fn func(manager.
 // StageFor copies files of the daemon's machine, and of machines that its settings
 // name, into the workspace of a session, whose sandbox is made for it when it is
 // missing. Flags of the call are not carried over, and are refused.
-func (d *Manager) StageFor(ctx context.Context, r manager.Request, refs []string) ([]media.Staged, error) {
+func (d *Manager) StageFor(ctx context.Context, r manager.Request, refs []string) ([]workspace.Staged, error) {
 	if r.Flags != nil {
 		return nil, elsewhere("stage media", "staging media with flags for the sandbox")
 	}
@@ -67,9 +67,9 @@ func (d *Manager) StageFor(ctx context.Context, r manager.Request, refs []string
 	if err != nil {
 		return nil, err
 	}
-	out := []media.Staged{}
+	out := []workspace.Staged{}
 	for _, s := range staged.Items {
-		out = append(out, media.Staged{Ref: s.Ref, Original: path.Base(s.Ref), Path: s.Path, Size: s.Size, SHA256: s.SHA256, MIME: s.MIME})
+		out = append(out, workspace.Staged{Ref: s.Ref, Original: path.Base(s.Ref), Path: s.Path, Size: s.Size, SHA256: s.SHA256, MIME: s.MIME})
 	}
 	return out, nil
 }

@@ -164,11 +164,11 @@ var sleeps = map[string]string{
 	"internal/testenv":             "is what everybody else asks",
 	"provider/providertest/rig.go": "a harness says how long it waits",
 	"server/auth/watch_test.go":    "called in bubbles",
+	"server/attack_world_test.go":  "watches by loops of its own",
 	"tenant/fair_share_test.go":    "called in bubbles",
 
 	"browser":               "watches by loops of its own",
 	"cmd/sandbox":           "watches by loops of its own",
-	"server/attack":         "watches by loops of its own",
 	"guest/client":          "watches by loops of its own",
 	"internal/bench":        "what is measured sleeps",
 	"provider/docker":       "watches by loops of its own",

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // A Backend makes the parts that commands work with. A part is made when a
@@ -84,7 +84,7 @@ type Runner interface {
 	Run(ctx context.Context, r manager.Request) (manager.Outcome, error)
 	Shell(ctx context.Context, r manager.Request) (manager.Outcome, error)
 	Files(ctx context.Context, r manager.Request, fn func(manager.Share) error) error
-	StageFor(ctx context.Context, r manager.Request, refs []string) ([]media.Staged, error)
+	StageFor(ctx context.Context, r manager.Request, refs []string) ([]workspace.Staged, error)
 }
 
 // A Keeper tells of sandboxes and takes them away.

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -55,7 +55,7 @@ type fake struct {
 	shell     bool           // the request was one for a shell
 	share     *manager.Share // of Files
 	refs      []string       // of StageFor
-	staged    []media.Staged
+	staged    []workspace.Staged
 	stageErr  error
 	listing   manager.Listing
 	listErr   error
@@ -167,7 +167,7 @@ func (f *fake) Files(_ context.Context, r manager.Request, fn func(manager.Share
 	return fn(*f.share)
 }
 
-func (f *fake) StageFor(_ context.Context, r manager.Request, refs []string) ([]media.Staged, error) {
+func (f *fake) StageFor(_ context.Context, r manager.Request, refs []string) ([]workspace.Staged, error) {
 	f.request, f.refs = r, refs
 	return f.staged, f.stageErr
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 func (a *app) mediaCommand() *ucli.Command {
@@ -83,5 +83,5 @@ func (a *app) mediaStageCommand() *ucli.Command {
 
 // stagedView is what media stage prints.
 type stagedView struct {
-	Items []media.Staged `json:"items"`
+	Items []workspace.Staged `json:"items"`
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 func TestMediaStage(t *testing.T) {
@@ -17,7 +17,7 @@ func TestMediaStage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	staged := []media.Staged{
+	staged := []workspace.Staged{
 		{Ref: "/in/a", Original: "a", Path: "/workspace/media/inbound/a", Size: 3, SHA256: "ab", MIME: "text/plain"},
 		{Ref: "scp://host/b", Original: "b\x1b[2J", Path: "/workspace/media/inbound/\u202eb", Size: 4},
 	}
@@ -34,7 +34,7 @@ func TestMediaStage(t *testing.T) {
 	}
 
 	r = call(t, f, "-o", "json", "media", "stage", "/in/a")
-	var view struct{ Items []media.Staged }
+	var view struct{ Items []workspace.Staged }
 	if err := json.Unmarshal([]byte(r.stdout), &view); err != nil || len(view.Items) != 2 || view.Items[1] != staged[1] || strings.Contains(r.stdout, "\x1b") {
 		t.Errorf("%v: %q", err, r.stdout)
 	}

@@ -17,8 +17,13 @@ import (
 
 // Main runs the tests of a package and ends its process, with status 1 when
 // they pass and goroutines stay behind.
-func Main(m *testing.M, o ...goleak.Option) {
+func Main(m *testing.M, o ...goleak.Option) { MainAfter(m, func() {}, o...) }
+
+// MainAfter is [Main] for a package that has something to remove once its tests
+// have ended: it calls remove before it looks for goroutines.
+func MainAfter(m *testing.M, remove func(), o ...goleak.Option) {
 	status := m.Run()
+	remove()
 	if status == 0 {
 		if err := Find(Patience, o...); err != nil {
 			fmt.Fprintln(os.Stderr, "the tests have passed, and goroutines stay behind:", err)

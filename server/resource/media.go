@@ -12,13 +12,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
-	"github.com/bulkhead-dev/sandbox/workspace/media"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // A mediaStager copies files into workspaces; *manager.Manager is one.
 type mediaStager interface {
 	Finder
-	Stage(ctx context.Context, who config.Who, refs []string) ([]media.Staged, error)
+	Stage(ctx context.Context, who config.Who, refs []string) ([]workspace.Staged, error)
 }
 
 // A mediaResource has the route.
