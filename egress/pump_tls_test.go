@@ -20,7 +20,7 @@ import (
 // attempted: only that sets a write deadline, except after Close.
 type listener struct {
 	*net.TCPConn
-	closed, farewell atomic.Bool
+	closed, closeNotify atomic.Bool
 }
 
 // NetConn marks the listener as equivalent to its connection.
@@ -35,7 +35,7 @@ func (l *listener) Close() error {
 // SetWriteDeadline implements net.Conn.
 func (l *listener) SetWriteDeadline(at time.Time) error {
 	if !l.closed.Load() {
-		l.farewell.Store(true)
+		l.closeNotify.Store(true)
 	}
 	return l.TCPConn.SetWriteDeadline(at)
 }
@@ -109,8 +109,8 @@ func TestTLSIsCutOff(t *testing.T) {
 	if r := ended(t, end); !errors.Is(r.err, context.Canceled) {
 		t.Errorf("%+v", r)
 	}
-	if below.farewell.Load() { // a close_notify would be attempted for seconds
-		t.Error("it bade farewell")
+	if below.closeNotify.Load() { // a close_notify would be attempted for seconds
+		t.Error("a close_notify was sent")
 	}
 	if _, err := io.Copy(io.Discard, host); err == nil || errors.Is(err, io.EOF) {
 		t.Error("the host was told that all was in order")

@@ -12,7 +12,7 @@ import (
 )
 
 // lending lends no files at all, of a sandbox by the name of the session.
-type lending struct{ Conductor }
+type lending struct{ Manager }
 
 func (lending) Files(_ context.Context, req manager.Request, fn func(manager.Share) error) error {
 	return fn(manager.Share{Name: req.Who.Session})

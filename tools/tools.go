@@ -25,19 +25,19 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
-// A Conductor is what tools need of a [manager.Manager].
-type Conductor interface {
+// A Manager is what tools need of a [manager.Manager].
+type Manager interface {
 	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
 	Shell(ctx context.Context, req manager.Request) (manager.Outcome, error)
 	Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error
 }
 
-var _ Conductor = (*manager.Manager)(nil)
+var _ Manager = (*manager.Manager)(nil)
 
 // Options are what Tools are made of.
 type Options struct {
-	Manager Conductor
+	Manager Manager
 	// Running holds shells and commands in the background; nil has neither, and
 	// so neither exec nor process. Its creator closes it.
 	Running *running.House

@@ -60,7 +60,7 @@ type fetchExecutor struct {
 	inside *Inside
 	roots  *x509.CertPool
 
-	farewell time.Duration
+	drainTime time.Duration
 }
 
 var _ Executor = (*fetchExecutor)(nil)
@@ -69,7 +69,7 @@ var _ Executor = (*fetchExecutor)(nil)
 // session way, which was opened with inside and without secrets. The caller
 // keeps ownership of both.
 func NewFetchExecutor(way outlet.Way, inside *Inside, o Options) *fetchExecutor {
-	return &fetchExecutor{way: way, inside: inside, roots: o.Roots, farewell: farewell}
+	return &fetchExecutor{way: way, inside: inside, roots: o.Roots, drainTime: drainTime}
 }
 
 // Execute implements [operation.Executor]. The Response of an Output that comes

@@ -83,16 +83,16 @@ func (x *exchange) do(ctx context.Context) error {
 	return x.take(ctx, resp)
 }
 
-// farewell is how long a host may take to end the connection after its
+// drainTime is how long a host may take to end the connection after its
 // response. It is short, because a host that leaves the connection open costs
 // the executor that time.
-const farewell = 100 * time.Millisecond
+const drainTime = 100 * time.Millisecond
 
 // close ends the connection and notes what was done.
 func (x *exchange) close() {
 	if x.raw != nil {
 		if x.whole { // otherwise the proxy's record would report a connection that was cut off
-			_ = x.raw.SetReadDeadline(time.Now().Add(x.farewell))
+			_ = x.raw.SetReadDeadline(time.Now().Add(x.drainTime))
 			_, _ = io.CopyN(io.Discard, x.raw, maxHead)
 		}
 		x.stop()

@@ -163,8 +163,27 @@ func TestSize(t *testing.T) {
 // Docker, OCI, Kubernetes and HTTP, and those have other words for the same.
 // The value is the word to use.
 var forbidden = map[string]string{
-	"filing": "remote files",
-	"rooms":  "options",
+	"arrivals":   "port forwarding",
+	"berth":      "host identity",
+	"broom":      "sweeper",
+	"conduct":    "manager, or delete",
+	"conductor":  "manager",
+	"departure":  "egress",
+	"dialect":    "shell protocol",
+	"ebb":        "drain",
+	"eyes":       "seccomp notifier",
+	"farewell":   "close with a timeout, or drain",
+	"filing":     "remote files",
+	"lane":       "queue",
+	"passage":    "placement",
+	"passageway": "proxy",
+	"rooms":      "options",
+	"spending":   "usage",
+	"supervise":  "launcher",
+	"testimony":  "output digest",
+	"told":       "reported",
+	"toll":       "meter",
+	"untold":     "unreported",
 }
 
 var word = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)

@@ -23,7 +23,7 @@ const (
 	MaxEdits   = 100
 	MaxMessage = 2 << 10
 
-	maxTold = 5 // places that a message lists
+	maxReported = 5 // places that a message lists
 )
 
 // An Edit replaces Old by New.
@@ -132,7 +132,7 @@ func count(text, old []byte, apart bool) (places, first int, reported []int) {
 		if next = at + len(old); places == 0 {
 			first = at
 		}
-		if places++; len(reported) < maxTold {
+		if places++; len(reported) < maxReported {
 			reported = append(reported, at)
 		}
 	}

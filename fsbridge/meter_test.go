@@ -29,9 +29,9 @@ func (g *gate) Names(out, in int64) error {
 func (g *gate) In(r io.Reader) io.Reader  { return io.TeeReader(r, &g.in) }
 func (g *gate) Out(r io.Reader) io.Reader { return io.TeeReader(r, &g.out) }
 
-// TestToll checks that every view of a metered bridge is metered, and that a
+// TestMeter checks that every view of a metered bridge is metered, and that a
 // caller without budget causes no operation at all.
-func TestToll(t *testing.T) {
+func TestMeter(t *testing.T) {
 	rig := localRig(t, toolbox(t, "dash"))
 	g := &gate{}
 	all := rig.Files.(*fsbridge.Bridge).Paying(g)
