@@ -78,6 +78,9 @@ func (s *site) tree() (paths []string) {
 		if d.IsDir() && slices.Contains([]string{"evidence", "violations", "locks", "guest"}, d.Name()) {
 			return fs.SkipDir
 		}
+		if strings.HasPrefix(d.Name(), ".") && filepath.Base(filepath.Dir(path)) == "browsers" {
+			return nil // a half-written record of a killed program, which the registry removes after an hour
+		}
 		paths = append(paths, strings.TrimPrefix(path, s.state))
 		return nil
 	})
