@@ -306,7 +306,7 @@ func TestProcessesOfAMoment(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		bound      int64
-		hit        bool
+		hit        bool // with one process more than the bound, or, where several make some at once, a few more
 	}{
 		{"90 at a bound of 30", of("90"), 30, true},
 		{"one too many", of("30"), 30, true},
@@ -322,7 +322,8 @@ func TestProcessesOfAMoment(t *testing.T) {
 				cmd.Limits.Processes = tt.bound
 				r := run(t, c, cmd)
 				h := r.exit.Limit
-				if tt.hit && (h == nil || h.Limit != sandbox.LimitProcesses || h.Current != tt.bound+1) {
+				exact := tt.text != orphans
+				if tt.hit && (h == nil || h.Limit != sandbox.LimitProcesses || h.Current <= tt.bound || exact && h.Current != tt.bound+1 || h.Current > 2*tt.bound) {
 					t.Fatalf("%+v, limit %v", r.exit, h)
 				}
 				if !tt.hit && (h != nil || r.exit.Code != 0) {

@@ -12,8 +12,10 @@ import (
 )
 
 // A forks holds the bound of processes of one command, or of one line of a
-// shell, exactly: each process is counted before it is made. Threads are not
-// asked about. Its methods are safe for concurrent use; a nil one allows
+// shell: each process is counted before it is made. It counts exactly where one
+// process makes the others. Where several make some at once, as many more may be
+// made as there are calls that the kernel takes longer than goingFor to carry
+// out, before the command ends. Threads are not asked about. Its methods are safe for concurrent use; a nil one allows
 // everything.
 //
 // It keeps a number that is never too small, and looks into /proc only where
