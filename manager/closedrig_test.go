@@ -48,7 +48,7 @@ type fort struct {
 func onForts(t *testing.T, test func(*fort), prepare ...func(*fort, *statedir.Dir)) {
 	for _, kind := range []string{"docker", "relay", "local"} {
 		t.Run(kind, func(t *testing.T) {
-			if kind == "relay" && !slices.Contains([]string{"TestClosedFromOutside", "TestNobodyElseUsesTheWayOut"}, testOf(t)) {
+			if kind == "relay" && !slices.Contains([]string{"TestClosedFromOutside", "TestEgressBelongsToItsSandbox"}, testOf(t)) {
 				testenv.Exhaustive(t, "another way to the guest of a container")
 			}
 			test(newFort(t, kind, prepare...))

@@ -19,7 +19,7 @@ import (
 
 // orphanState names the state folder for a test binary that opens a session and
 // never closes it.
-const orphanState = "SANDBOX_DESK_TEST_ORPHAN"
+const orphanState = "SANDBOX_DISPLAY_TEST_ORPHAN"
 
 // TestOrphanedSession kills a program in the middle of a session: its profile
 // and page end, no new listener remains in the container, no file of it is

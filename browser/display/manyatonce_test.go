@@ -14,7 +14,7 @@ import (
 
 // concurrentState names the state folder for a test binary that runs as a further
 // program that starts the browser.
-const concurrentState = "SANDBOX_DESK_TEST_CROWD"
+const concurrentState = "SANDBOX_DISPLAY_TEST_STATE"
 
 // TestManyAtOnce checks that many callers and programs that start the browser of a
 // scope at once get the same container with one Chromium.
@@ -22,13 +22,13 @@ func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)
-	var crowd sync.WaitGroup
+	var callers sync.WaitGroup
 	var mu sync.Mutex
 	names, created := map[string]int{}, 0
 	others := make([]string, 2)
 	for i := range others {
-		crowd.Go(func() {
-			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestCrowdMember$", "-test.v")
+		callers.Go(func() {
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestOneOfMany$", "-test.v")
 			cmd.Env = append(os.Environ(), concurrentState+"="+r.state)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
@@ -38,7 +38,7 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	for range 8 {
-		crowd.Go(func() {
+		callers.Go(func() {
 			s, err := r.Start(ctx, of("a"))
 			if err != nil {
 				t.Error(err)
@@ -52,7 +52,7 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		})
 	}
-	crowd.Wait()
+	callers.Wait()
 	if len(names) != 1 {
 		t.Fatalf("started %v", names)
 	}
