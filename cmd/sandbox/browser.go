@@ -13,11 +13,7 @@ import (
 // Browsers implements cli.Backend.
 func (backend) Browsers(o cli.Options) (cli.BrowserDisplay, func(), error) {
 	if o.Host.Remote() {
-		d, err := remote(o.Host)
-		if err != nil {
-			return nil, nil, err
-		}
-		return d.Browsers(), func() { d.Close() }, nil
+		return remoteBrowsers(o.Host)
 	}
 	h, err := open(o)
 	if err != nil {

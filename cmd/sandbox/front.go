@@ -52,8 +52,8 @@ type managerOf struct{ *manager.Manager }
 
 // Manager implements cli.Backend.
 func (backend) Manager(o cli.Options) (cli.Manager, func(), error) {
-	if o.Host.Remote() { // what speaks to a daemon is linked to the whole program alone
-		return nil, nil, whole()
+	if o.Host.Remote() {
+		return remoteManager(o)
 	}
 	go func() {
 		command.Prepare()
@@ -100,21 +100,25 @@ func (managerOf) PoolStatus(context.Context) (manager.PoolStatus, error) {
 	return manager.PoolStatus{}, whole()
 }
 
-// remoteViolations hands on, as Manager does with a daemon.
-func remoteViolations(cli.Host) (cli.ViolationStore, func(), error) { return nil, nil, whole() }
-
-// remoteEvidence hands on, as Manager does with a daemon.
-func remoteEvidence(cli.Host) (cli.EvidenceStore, func(), error) { return nil, nil, whole() }
-
 // Images implements cli.Backend.
 func (backend) Images(cli.Options) (cli.ImageStore, func(), error) { return nil, nil, whole() }
 
 // Browsers implements cli.Backend. Browsers run in containers, and much is
 // linked to speak to one.
-func (backend) Browsers(cli.Options) (cli.BrowserDisplay, func(), error) { return nil, nil, whole() }
+func (backend) Browsers(o cli.Options) (cli.BrowserDisplay, func(), error) {
+	if o.Host.Remote() {
+		return remoteBrowsers(o.Host)
+	}
+	return nil, nil, whole()
+}
 
 // Tokens implements cli.Backend.
-func (backend) Tokens(cli.Options) (cli.TokenStore, func(), error) { return nil, nil, whole() }
+func (backend) Tokens(o cli.Options) (cli.TokenStore, func(), error) {
+	if o.Host.Remote() {
+		return remoteTokens(o.Host)
+	}
+	return nil, nil, whole()
+}
 
 // Doctor implements cli.Backend.
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {

@@ -1,8 +1,9 @@
 //go:build sandbox_front || sandbox_engine
 
 // What is built with a tag leaves something to a program that lies beside it:
-// the front all that may come to an engine, and both what serves. A daemon's
-// parts would make each command hold some 4 MB more and start later.
+// the front all that may come to an engine, and both what serves and what is a
+// client of a daemon. A daemon's parts would make each command hold some 4 MB
+// more and start later.
 
 package main
 

@@ -13,11 +13,7 @@ import (
 // Tokens implements cli.Backend. Neither settings nor an engine are needed.
 func (backend) Tokens(o cli.Options) (cli.TokenStore, func(), error) {
 	if o.Host.Remote() {
-		d, err := remote(o.Host)
-		if err != nil {
-			return nil, nil, err
-		}
-		return d.Tokens(), func() { d.Close() }, nil
+		return remoteTokens(o.Host)
 	}
 	state, err := orchestrator.OpenState(o.StateDir)
 	if err != nil {
