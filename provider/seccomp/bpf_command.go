@@ -1,43 +1,46 @@
 package seccomp
 
-// Options are what differs between the filters of commands.
+// Options are the settings in which command filters differ.
 type Options struct {
-	// UnixSockets lets commands make Unix sockets of their own, by which they
-	// reach every socket that they can see as a file.
+	// UnixSockets lets commands create Unix sockets, with which they can
+	// connect to every socket file that they can see.
 	UnixSockets bool
-	// OwnSockets lets commands make Unix sockets, though not for datagrams, and
-	// hands connect to a listener, which has to make each connection itself: by
-	// the address of a call alone, or its socket, nothing can be decided, since
-	// both can be exchanged while the call waits. It goes with Observe, and
-	// UnixSockets goes before it.
+	// OwnSockets lets commands create Unix sockets, except datagram sockets,
+	// and sends connect(2) to the listener. The listener must make each
+	// connection itself: it cannot decide by the address or the socket of the
+	// call, because the program can change both while the call waits.
+	// OwnSockets requires Observe; UnixSockets overrides it.
 	OwnSockets bool
-	// Observe hands calls that change files to a listener. Without a listener
-	// they fail with ENOSYS.
+	// Observe sends calls that change files to the listener. Without a listener
+	// these calls fail with ENOSYS.
 	Observe bool
-	// Trace lets commands look into other processes by ptrace(2) and its
-	// relatives. Something else has to keep them to their own processes.
+	// Trace lets commands use ptrace(2) and related calls on other processes.
+	// Another mechanism must restrict them to their own processes.
 	Trace bool
 }
 
-// Command returns the filter of commands, which comes on top of the wall's.
+// Command returns the filter for commands, which is installed on top of the
+// filter of [Wall].
 func Command(a bpfArch, o Options) bpfProgram {
 	return compile(a, commandRules(o), 0, bpfAllow)
 }
 
-// tracing are the calls that look into other processes.
+// tracing returns the calls that access other processes.
 func tracing() []string { return []string{"ptrace", "process_vm_readv", "process_vm_writev"} }
 
-// Flags of open(2). On both processors they have these values.
+// Flags of open(2) and socket(2), which have the same values on both
+// processors.
 const (
 	writeIntent = 0x1 | 0x2 | 0x40 | 0x200 | 0x400 // O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_APPEND; O_TMPFILE comes with one of them
 	sockType    = 0xf                              // the type of a socket, without flags
 	sockDgram   = 2
-	sockRaw     = 3 // a datagram socket, for Unix sockets
+	sockRaw     = 3 // a datagram socket in the Unix family
 )
 
-// Container returns the filter of commands in a container, which comes on top of
-// the engine's. It does again what that does about modes, because a profile of
-// the settings may not, and some runtimes do not apply profiles.
+// Container returns the filter for commands in a container, which is installed
+// on top of the engine's filter. It repeats the engine filter's rules about
+// file modes, because a profile from the settings may lack them, and some
+// runtimes do not apply profiles.
 func Container(a bpfArch, o Options) bpfProgram { return compile(a, containerRules(o), 0, bpfAllow) }
 
 func containerRules(o Options) []rule {
@@ -59,7 +62,7 @@ func commandRules(o Options) []rule {
 	}
 	if o.OwnSockets && !o.UnixSockets {
 		on("connect", test{}, Notify)
-		// A socket for datagrams sends to a new address with each of them.
+		// A datagram socket can send each datagram to a different address.
 		on("socket", test{kind: isNot, value: afUnix}, bpfAllow)
 		on("socket", test{kind: maskIs, arg: 1, mask: sockType, value: sockDgram}, refuseBpf(eperm))
 		on("socket", test{kind: maskIs, arg: 1, mask: sockType, value: sockRaw}, refuseBpf(eperm))
@@ -68,8 +71,8 @@ func commandRules(o Options) []rule {
 		if !o.OwnSockets {
 			on("socket", test{kind: is, value: afUnix}, refuseBpf(eperm))
 		}
-		// A pair stays, if it cannot be used to reach anybody else: an end
-		// of a pair for datagrams can be connected anew.
+		// A stream pair is allowed, because it cannot reach any other process;
+		// one end of a datagram pair can be connected again.
 		on("socketpair", test{kind: maskIs, arg: 1, mask: sockType, value: sockDgram}, refuseBpf(eperm))
 		on("socketpair", test{kind: maskIs, arg: 1, mask: sockType, value: sockRaw}, refuseBpf(eperm))
 	}
@@ -84,10 +87,10 @@ func commandRules(o Options) []rule {
 		on("fcntl", test{kind: is, arg: 1, value: command}, refuseBpf(eperm))
 	}
 	on("setrlimit", test{kind: is, value: limitCore}, bpfSkip)
-	on("prlimit64", test{kind: null, arg: 2}, bpfAllow) // a question
+	on("prlimit64", test{kind: null, arg: 2}, bpfAllow) // only reads the limit
 	on("prlimit64", test{kind: is, arg: 1, value: limitCore}, bpfSkip)
 	if o.Observe {
-		on("utimensat", test{kind: null, arg: 1}, bpfAllow) // of an open file
+		on("utimensat", test{kind: null, arg: 1}, bpfAllow) // changes an open file
 		for _, call := range observedBpf() {
 			on(call, test{}, Notify)
 		}
@@ -95,23 +98,25 @@ func commandRules(o Options) []rule {
 	return rules
 }
 
-// limitCore is RLIMIT_CORE of getrlimit(2). Commands have one byte, at which the
-// kernel hands no core to a program of the host; at 0 it would (see package
-// guest/client). Who sets it wants to have no cores, and would not go on when
-// that fails: it is the case already. Who also asks by the same call for the limit
-// before is not told it.
+// limitCore is RLIMIT_CORE of getrlimit(2). Commands run with a limit of one
+// byte, at which the kernel passes no core to a core handler on the host; at 0
+// it would (see package guest/client). The filter reports success without
+// making the call: a program that sets the limit wants to disable cores, which
+// already holds, and may exit if the call fails. The call does not return the
+// previous limit either.
 const limitCore = 4
 
-// leases are the commands of fcntl(2) that have the kernel hold up, or tell of,
-// what others do with a file: F_SETLEASE, F_NOTIFY and F_SETDELEG. A lease can
-// be had on any file of the own user, one that can only be read too, and keeps
-// programs of the host waiting that open it, or fails them.
+// leases returns the commands of fcntl(2) that make the kernel delay or report
+// operations of other processes on a file: F_SETLEASE, F_NOTIFY and F_SETDELEG.
+// A process can take a lease on any file that its user owns, even a file that
+// it can only read, and so block or fail programs on the host that open the
+// file.
 func leases() []uint32 { return []uint32{1024, 1026, 1040} }
 
-// Observed returns the names of the calls that an observer is told of
-// whatever their arguments are, in alphabetical order: all that change what a
-// path names. It sees open and openat too, if they are meant for more than
-// reading.
+// observedBpf returns, in alphabetical order, the names of the calls that the
+// filter sends to an observer whatever their arguments are: all calls that
+// change what a path names. The observer also receives open and openat when
+// their flags ask for more than reading.
 func observedBpf() []string {
 	return []string{
 		"chmod", "chown", "creat", "fchmodat", "fchmodat2", "fchownat", "file_setattr", "futimesat", "lchown", "link", "linkat",

@@ -75,7 +75,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestOpenAlone holds the same for the older call that amd64 has.
+// TestOpenAlone verifies the same for open, the older call that amd64 has.
 func TestOpenAlone(t *testing.T) {
 	a := architectures(t)["amd64"]
 	p := Command(a, Options{Observe: true})

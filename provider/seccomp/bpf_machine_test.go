@@ -5,26 +5,27 @@ import (
 	"testing"
 )
 
-// A call is what a filter sees of a system call.
+// A call is the part of a system call that a filter sees.
 type call struct {
 	arch   uint32
 	number uint32
 	args   [6]uint64
 }
 
-// data lays c out as struct seccomp_data.
+// data encodes c as struct seccomp_data.
 func (c call) data() []byte {
 	b := binary.LittleEndian.AppendUint32(nil, c.number)
 	b = binary.LittleEndian.AppendUint32(b, c.arch)
-	b = binary.LittleEndian.AppendUint64(b, 0x7fff_0000_1234) // where the program is
+	b = binary.LittleEndian.AppendUint64(b, 0x7fff_0000_1234) // the instruction pointer
 	for _, a := range c.args {
 		b = binary.LittleEndian.AppendUint64(b, a)
 	}
 	return b
 }
 
-// run is the kernel's machine, as far as our programs use it. It is strict
-// where the kernel is: jumps go forward and stay inside.
+// run executes the program as the kernel's BPF machine does, for the
+// instructions that this package emits. Like the kernel it requires jumps to go
+// forward and to stay inside the program.
 func (p bpfProgram) run(t *testing.T, c call) Action {
 	t.Helper()
 	data := c.data()
@@ -65,7 +66,7 @@ func (p bpfProgram) run(t *testing.T, c call) Action {
 	return 0
 }
 
-// architectures are those that there are programs for.
+// architectures returns the numberings that have filters, by GOARCH.
 func architectures(t *testing.T) map[string]bpfArch {
 	t.Helper()
 	m := map[string]bpfArch{}
@@ -79,7 +80,8 @@ func architectures(t *testing.T) map[string]bpfArch {
 	return m
 }
 
-// number is that of a call the processor must have.
+// number returns the number of a call and fails the test if the processor lacks
+// it.
 func (a bpfArch) number(t *testing.T, name string) uint32 {
 	t.Helper()
 	n, known := numbers()[name]
@@ -95,7 +97,7 @@ func (a bpfArch) has(name string) bool {
 	return known && n[a.column] != none
 }
 
-// wellFormed holds what the kernel checks when it takes a program.
+// wellFormed makes the checks that the kernel makes when it loads a program.
 func wellFormed(t *testing.T, p bpfProgram) {
 	t.Helper()
 	if len(p) == 0 || len(p) > 4096 || p[len(p)-1].Code != give {

@@ -1,9 +1,10 @@
 package seccomp
 
-// none is the number of a call that a processor does not have.
+// none is the number of a call that the processor does not have.
 const none = -1
 
-// numbers are the system calls that rules name, on amd64 and on arm64.
+// numbers maps each system call that a rule names to its numbers on amd64 and
+// on arm64.
 func numbers() map[string][2]int {
 	return map[string][2]int{
 		"_sysctl":                 {156, none},

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// kernelNumbers are the system calls of a processor, as the library for them
-// was generated from the kernel's headers.
+// kernelNumbers returns the system calls of a processor by name, as generated
+// from the kernel's headers into package unix.
 func kernelNumbers(t *testing.T, goarch string) map[string]uint32 {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()
@@ -37,8 +37,9 @@ func kernelNumbers(t *testing.T, goarch string) map[string]uint32 {
 	return m
 }
 
-// TestNumbers holds that the table tells the kernel's numbers, and that no
-// kernel call is newer than it: whoever adds one here has looked at it.
+// TestNumbers verifies that the table has the kernel's numbers, and that no
+// kernel call is newer than newest, so that every new call is reviewed before
+// newest is raised.
 func TestNumbers(t *testing.T) {
 	highest := uint32(0)
 	for goarch, a := range architectures(t) {
@@ -58,7 +59,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestEveryNumberIsUsed holds that no rule names a call that has no number.
+// TestEveryNumberIsUsed verifies that each call that a rule names has a number.
 func TestEveryNumberIsUsed(t *testing.T) {
 	named := map[string]bool{}
 	for _, r := range append(wallRules(), slices.Concat(commandRules(Options{Observe: true}), commandRules(Options{Observe: true, OwnSockets: true}))...) {

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// An Arch is the numbering of system calls that a program is for.
+// A bpfArch is the system-call numbering that a program is compiled for.
 type bpfArch struct {
-	audit  uint32 // as the kernel names it
-	column int    // of the table of numbers
-	alien  uint32 // from this number on calls are of another numbering; 0: there is none
+	audit  uint32 // AUDIT_ARCH_* of the kernel
+	column int    // in the table of numbers
+	alien  uint32 // calls from this number on belong to another numbering; 0 if there is none
 }
 
-// ArchOf returns the numbering of a processor as Go names it (GOARCH). Other
-// processors than amd64 and arm64 have no filter here.
+// ArchOf returns the numbering of a processor by its GOARCH name. It returns an
+// error for processors other than amd64 and arm64.
 func ArchOf(goarch string) (bpfArch, error) {
 	switch goarch {
 	case "amd64":
@@ -24,21 +24,21 @@ func ArchOf(goarch string) (bpfArch, error) {
 	return bpfArch{}, fmt.Errorf("there is no filter of system calls for %s", goarch)
 }
 
-// An Instruction is struct sock_filter of the kernel.
+// A bpfInstruction is struct sock_filter of the kernel.
 type bpfInstruction struct {
 	Code   uint16
 	Jt, Jf uint8
 	K      uint32
 }
 
-// A Program is a filter as the kernel takes it. It decides about every
-// system call of a thread, in this order: whether it comes in the numbering
-// that the filter is for, whether it is one that the table knows, and then by
-// the rules of the call.
+// A bpfProgram is a filter in the form that the kernel takes. It decides about
+// every system call of a thread in this order: whether the call uses the
+// numbering that the filter is compiled for, whether the table knows the call,
+// and then by the rules for the call.
 type bpfProgram []bpfInstruction
 
-// Bytes returns the program as it lies in memory, on processors that this
-// package has filters for.
+// Bytes returns the program in its memory layout on the processors that have a
+// numbering here.
 func (p bpfProgram) Bytes() []byte {
 	b := make([]byte, 0, 8*len(p))
 	for _, i := range p {
@@ -68,20 +68,20 @@ const (
 	atArgs   = 16
 )
 
-// An Action is what becomes of a call.
+// An Action is the result of a filter for a call.
 type Action uint32
 
 // The actions.
 const (
 	bpfAllow Action = 0x7fff0000
-	Notify   Action = 0x7fc00000 // hand it to the listener
+	Notify   Action = 0x7fc00000 // pass the call to the listener
 	bpfKill  Action = 0x80000000 // end the process
 )
 
-// Refuse fails the call with an error number.
+// refuseBpf returns the action that fails the call with an error number.
 func refuseBpf(errno uint16) Action { return Action(0x00050000 | uint32(errno)) }
 
-// Skip answers that a call has succeeded, which is not made.
+// bpfSkip reports success to the program without making the call.
 const bpfSkip Action = 0x00050000
 
 // Error numbers, the same on both processors.
@@ -91,7 +91,7 @@ const (
 	eafnosupport = 97
 )
 
-// A test looks at one argument.
+// A test checks one argument.
 type test struct {
 	kind  uint8
 	arg   uint8
@@ -102,24 +102,26 @@ type test struct {
 // Kinds of tests.
 const (
 	always = iota
-	is     // the argument is the value
-	isNot  // it is not
-	hasAny // it has a bit of the value
-	maskIs // with the bits of mask alone it is the value
-	null   // it is a pointer to nothing
+	is     // the argument equals value
+	isNot  // it does not
+	hasAny // it has at least one bit of value
+	maskIs // its bits under mask equal value
+	null   // it is a null pointer
 )
 
-// A rule says what becomes of a call if its test holds. The first rule of a
-// call that holds decides; where none does the call is allowed.
+// A rule gives the action for a call whose test succeeds. The first rule of a
+// call whose test succeeds decides; if there is none, the filter allows the
+// call.
 type rule struct {
 	call   string
 	test   test
 	action Action
 }
 
-// compile makes a program. Calls come in the order in which the rules first
-// name them; those that a processor does not have are left out. Calls with
-// numbers above newest get the action unknown; 0 is no such bound.
+// compile makes a program of rules. Calls appear in the order in which the
+// rules first name them; compile leaves out those that the processor does not
+// have. Calls with a number above newest get the action unknown, unless newest
+// is 0.
 func compile(a bpfArch, rules []rule, newest uint32, unknown Action) bpfProgram {
 	p := bpfProgram{
 		{Code: load, K: atArch}, {Code: equal, K: a.audit, Jt: 1}, {Code: give, K: uint32(bpfKill)},
@@ -152,7 +154,8 @@ func compile(a bpfArch, rules []rule, newest uint32, unknown Action) bpfProgram 
 	return append(p, bpfInstruction{Code: give, K: uint32(bpfAllow)})
 }
 
-// block is the code of a rule, which goes on behind it if the test fails.
+// block returns the code of a rule. If the test fails, control continues behind
+// the block.
 func (r rule) block() bpfProgram {
 	result := bpfInstruction{Code: give, K: uint32(r.action)}
 	if r.test.kind == always {
@@ -166,7 +169,7 @@ func (r rule) block() bpfProgram {
 		p = append(p, bpfInstruction{Code: equal, K: r.test.value, Jt: 1})
 	case hasAny:
 		p = append(p, bpfInstruction{Code: bits, K: r.test.value, Jf: 1})
-	case null: // the one test of both halves
+	case null: // the only test that reads both halves
 		p = append(p, bpfInstruction{Code: equal, Jf: 3}, bpfInstruction{Code: load, K: p[0].K + 4}, bpfInstruction{Code: equal, Jf: 1})
 	case maskIs:
 		p = append(p, bpfInstruction{Code: and, K: r.test.mask}, bpfInstruction{Code: equal, K: r.test.value, Jf: 1})

@@ -1,16 +1,19 @@
 package seccomp
 
-// newest is the highest number of a system call that these tables know. A
-// call behind it is answered as by a kernel that does not have it.
+// newest is the highest system-call number that these tables know. The filter
+// fails a call with a higher number with ENOSYS, as a kernel without that call
+// does.
 const newest = 471
 
-// Wall returns the filter of everything inside a wall. It never uses Notify.
+// Wall returns the filter for every process in a sandbox. It never uses
+// [Notify].
 //
-// ptrace and its relatives stay: by process_vm_readv the guest reads what a
-// command that waits for it has in its memory, and commands have debuggers. The
-// command filter takes them from commands that nothing else keeps to their own
-// processes. So does pidfd_getfd, by which the guest connects sockets of
-// commands; the command filter takes it from all.
+// The filter allows ptrace and related calls: the guest reads the memory of a
+// command that waits for it with process_vm_readv, and commands run debuggers.
+// The command filter refuses them to commands that no other mechanism restricts
+// to their own processes. The filter also allows pidfd_getfd, with which the
+// guest connects sockets of commands; the command filter refuses it to all
+// commands.
 func Wall(a bpfArch) bpfProgram { return compile(a, wallRules(), newest, refuseBpf(enosys)) }
 
 // Values of arguments.
@@ -23,8 +26,8 @@ const (
 	afUnix, afInet, afInet6, afNetlink = 1, 2, 10, 16
 )
 
-// wallRules is the table of the wall. Calls whose arguments matter come
-// first: for all others the kernel remembers the answer.
+// wallRules returns the rules for every process in a sandbox. Calls whose
+// arguments matter come first; for all others the kernel caches the result.
 func wallRules() []rule {
 	var rules []rule
 	on := func(call string, t test, a Action) { rules = append(rules, rule{call, t, a}) }
@@ -32,20 +35,22 @@ func wallRules() []rule {
 	// Terminals: TIOCSTI types into them, TIOCLINUX pastes.
 	on("ioctl", test{kind: is, arg: 1, value: tiocsti}, refuseBpf(eperm))
 	on("ioctl", test{kind: is, arg: 1, value: tioclinux}, refuseBpf(eperm))
-	// Local sockets, the internet families in the wall's own network
-	// namespace, and netlink, which address look-ups need. Not AF_VSOCK,
-	// which reaches the hypervisor from every namespace, nor any rare one.
+	// Allow local sockets, the internet families (in the sandbox's own network
+	// namespace) and netlink, which address look-ups need. Refuse AF_VSOCK,
+	// which reaches the hypervisor from every namespace, and all rare families.
 	for _, family := range []uint32{afUnix, afInet, afInet6, afNetlink} {
 		on("socket", test{kind: is, value: family}, bpfAllow)
 	}
 	on("socket", test{}, refuseBpf(eafnosupport))
 	on("socketpair", test{kind: isNot, value: afUnix}, refuseBpf(eafnosupport))
-	// Namespaces, and with them kernel code that root alone was meant to reach.
+	// Namespaces give access to kernel code that was written for root only.
 	on("clone", test{kind: hasAny, value: newNamespaces}, refuseBpf(eperm))
 	on("unshare", test{kind: hasAny, value: newNamespaces | newTime}, refuseBpf(eperm))
-	// Flags lie in memory here; libraries fall back to clone.
+	// The flags of clone3 lie in memory, where a filter cannot read them;
+	// libraries fall back to clone.
 	on("clone3", test{}, refuseBpf(enosys))
-	// Limits and priorities of others: the guest is the same user.
+	// Limits and priorities of other processes: the guest runs as the same user
+	// as commands.
 	for _, call := range []string{"prlimit64", "sched_setattr", "sched_setscheduler", "sched_setparam"} {
 		on(call, test{kind: isNot}, refuseBpf(eperm))
 	}
@@ -53,7 +58,7 @@ func wallRules() []rule {
 	on("setpriority", test{kind: isNot, arg: 1}, refuseBpf(eperm))
 	on("ioprio_set", test{kind: isNot, value: 1}, refuseBpf(eperm)) // IOPRIO_WHO_PROCESS
 	on("ioprio_set", test{kind: isNot, arg: 1}, refuseBpf(eperm))
-	// Odd personalities switch protections of memory off. Debuggers run programs
+	// Unusual personalities turn memory protections off. Debuggers run programs
 	// with ADDR_NO_RANDOMIZE.
 	for _, p := range []uint32{0, 8, 0x20000, 0x20008, 0x40000, 0xffffffff} {
 		on("personality", test{kind: is, value: p}, bpfAllow)
@@ -73,14 +78,14 @@ func wallRules() []rule {
 
 const (
 	setIDBits = 0o6000          // S_ISUID and S_ISGID of a mode
-	making    = 0x40 | 0x400000 // O_CREAT and __O_TMPFILE: with one of them open(2) reads its mode
+	making    = 0x40 | 0x400000 // O_CREAT and __O_TMPFILE: open(2) reads its mode only with one of them
 )
 
-// modeRules refuse to give a file the set-user-ID or the set-group-ID bit: in a
-// folder of the host it would run there as the user of the sandbox for everybody
-// who starts it. mkdir(2) is not among the calls, because the kernel takes both
-// bits out of its mode, and programs that copy folders leave them in. The mode
-// of openat2 lies in memory: the filter of commands refuses that call.
+// modeRules returns rules that refuse to set the set-user-ID or set-group-ID
+// bit of a file: in a host folder, such a file would run as the sandbox's user
+// for every user who starts it. mkdir(2) has no rule, because the kernel
+// removes both bits from its mode, and programs that copy folders pass them.
+// The mode of openat2 lies in memory; the command filter refuses that call.
 func modeRules() []rule {
 	var rules []rule
 	on := func(call string, t test, a Action) { rules = append(rules, rule{call, t, a}) }
@@ -88,7 +93,7 @@ func modeRules() []rule {
 		name        string
 		flags, mode uint8
 	}{{"open", 1, 2}, {"openat", 2, 3}, {"mq_open", 1, 2}} {
-		on(call.name, test{kind: maskIs, arg: call.flags, mask: making}, bpfAllow) // the mode may be anything
+		on(call.name, test{kind: maskIs, arg: call.flags, mask: making}, bpfAllow) // open ignores the mode here
 		on(call.name, test{kind: hasAny, arg: call.mode, value: setIDBits}, refuseBpf(eperm))
 	}
 	for _, call := range []struct {
@@ -100,42 +105,42 @@ func modeRules() []rule {
 	return rules
 }
 
-// absent are the calls that are answered as by a kernel without them: those
-// for which programs have another way.
+// absent returns the calls that the filter fails with ENOSYS, as a kernel
+// without them does: programs can do without these.
 func absent() []string {
 	return []string{
-		// Runs operations that no filter sees.
+		// They run operations that no filter sees.
 		"io_uring_setup", "io_uring_enter", "io_uring_register",
-		// The newer interface of mounting, and what tells of mounts elsewhere.
+		// The newer mount interface, and calls that report mounts of other
+		// namespaces.
 		"fsopen", "fsconfig", "fsmount", "fspick", "move_mount", "open_tree", "open_tree_attr", "mount_setattr",
 		"statmount", "listmount", "listns",
-		// Attributes of security modules; nothing to be had without privilege.
+		// Attributes of security modules, which are useless without privilege.
 		"lsm_get_self_attr", "lsm_set_self_attr", "lsm_list_modules",
 	}
 }
 
-// forbidden are the calls that nothing inside has any business with. The
-// reasons for those that a process without privilege could have used stand in
-// package seccomp.
+// forbidden returns the calls that no process in the sandbox needs. [Denied]
+// gives the reasons for those that an unprivileged process could use.
 func forbidden() []string {
 	return []string{
-		// The wall's own view of files.
+		// The sandbox's own view of files.
 		"mount", "umount2", "pivot_root", "chroot", "setns",
-		// Files past that view.
+		// Access to files outside that view.
 		"open_by_handle_at", "name_to_handle_at", "fanotify_init",
-		// Other processes. pidfd_open and kill stay.
+		// Other processes. pidfd_open and kill stay allowed.
 		"process_madvise", "kcmp",
 		"migrate_pages", "move_pages",
 		// Keyrings are not namespaced.
 		"add_key", "keyctl", "request_key",
-		// Code in the kernel, and tools of many exploits.
+		// Code in the kernel, and calls that many exploits use.
 		"bpf", "perf_event_open", "userfaultfd", "uprobe", "kexec_load", "kexec_file_load",
 		"init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms",
 		"modify_ldt", "iopl", "ioperm", "lookup_dcookie", "syslog", "nfsservctl",
 		// The machine.
 		"reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "vhangup",
 		"sethostname", "setdomainname", "settimeofday", "clock_settime",
-		// Placement of memory, which is the machine's too.
+		// Memory placement, which affects the whole machine.
 		"mbind", "set_mempolicy", "set_mempolicy_home_node", "get_mempolicy",
 		// Left over from old kernels.
 		"uselib", "ustat", "sysfs", "_sysctl",

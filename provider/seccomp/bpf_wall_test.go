@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// dirt is what a program may put into the upper half of an argument, which
-// the kernel does not look at.
+// dirt lists values for the upper half of an argument, which the kernel
+// ignores.
 var dirt = []uint64{0, 1 << 32, 0xffff_ffff_0000_0000}
 
 func TestWallByArguments(t *testing.T) {
@@ -60,15 +60,15 @@ func TestWallByArguments(t *testing.T) {
 	}
 }
 
-// TestModes holds that both filters for everything inside refuse each way to give
-// a file a set-user-ID or set-group-ID bit, and no other mode.
+// TestModes verifies that both filters refuse every way to set the set-user-ID
+// or set-group-ID bit of a file, and refuse no other mode.
 func TestModes(t *testing.T) {
 	const creat, tmpfile, noctty, sock = 0x40, 0x410000, 0x100, 0o140000
 	for name, a := range architectures(t) {
 		for _, tt := range []struct {
 			call string
 			args func(mode uint64) [6]uint64
-			bits bool // of the two are read
+			bits bool // the call reads the two bits
 		}{
 			{"chmod", func(m uint64) [6]uint64 { return [6]uint64{0, m} }, true},
 			{"fchmod", func(m uint64) [6]uint64 { return [6]uint64{3, m} }, true},
@@ -153,8 +153,8 @@ func refused(t *testing.T, p bpfProgram, what string, arch, number uint32, want 
 	}
 }
 
-// TestWallIsTheContainersFilter holds that a wall without an engine refuses
-// what the profile for engines does not allow, and nothing more.
+// TestWallIsTheContainersFilter verifies that the sandbox filter refuses
+// exactly the calls that the container profile does not allow.
 func TestWallIsTheContainersFilter(t *testing.T) {
 	var profile struct {
 		Syscalls []struct {
@@ -214,7 +214,8 @@ func TestWallIsTheContainersFilter(t *testing.T) {
 	}
 }
 
-// argsAllowed are arguments with which both filters allow a call, if at all.
+// argsAllowed returns arguments with which both filters allow the call, if they
+// allow it at all.
 func argsAllowed(call string) [6]uint64 {
 	switch call {
 	case "socket", "socketpair", "ioprio_set":

@@ -1,9 +1,8 @@
 package seccomp
 
-// ForBrowser returns the system calls that [Browser] gives back, each with the
-// reason. All are denied by [Profile], clone for the flags of namespaces.
-// Namespaces of mounts, names, control groups and System V objects stay
-// denied.
+// ForBrowser returns the system calls that [Browser] allows again, each with
+// the reason. [Profile] denies all of them, clone only with namespace flags.
+// Mount, UTS, cgroup and IPC namespaces stay denied.
 func ForBrowser() map[string]string {
 	return map[string]string{
 		"clone":   "starts the processes of pages in user, process and network namespaces of their own",
@@ -12,12 +11,12 @@ func ForBrowser() map[string]string {
 	}
 }
 
-// ForDebuggers returns the system calls by which debuggers, tracers and leak
-// checkers look into other processes, each with what it does. [Profile] allows
-// them and [Browser] does not. By them a process reaches those of its own
-// command alone: each command has a Landlock domain of its own, the processes
-// of the guest are not dumpable, and others are in no namespace of the sandbox.
-// Where there is no Landlock the guest takes them from commands.
+// ForDebuggers returns the system calls with which debuggers, tracers and leak
+// checkers access other processes, each with its purpose. [Profile] allows them
+// and [Browser] does not. A process reaches only the processes of its own
+// command with them: each command has its own Landlock domain, the processes of
+// the guest are not dumpable, and no other process is in a namespace of the
+// sandbox. Without Landlock, the guest refuses these calls to commands.
 func ForDebuggers() map[string]string {
 	return map[string]string{
 		"ptrace":            "reads and steers processes of the same uid",
@@ -26,8 +25,8 @@ func ForDebuggers() map[string]string {
 	}
 }
 
-// Denied returns the system calls that the filter takes away from the
-// engine's default, each with the reason.
+// Denied returns the system calls that the profile removes from the engine's
+// default, each with the reason.
 func Denied() map[string]string {
 	return map[string]string{
 		"io_uring_setup":    "runs operations that no filter sees; long list of kernel faults",

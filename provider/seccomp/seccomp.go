@@ -1,11 +1,14 @@
-// Package seccomp holds our system-call filter for containers: the engine's
-// own default profile for a process without capabilities, minus io_uring,
-// AF_VSOCK and every other rare socket family, the kernel keyring, mounting, and namespaces, for the native architecture
-// only. The reason for each removal stands in rules.go.
+// Package seccomp holds the system-call filters of sandboxes.
 //
-// The profile is generated from the public default profile of the Moby
-// project (module github.com/moby/profiles/seccomp) with "go generate" and
-// kept beside the code, so that a change of it is seen in review.
+// The container profile is the engine's default profile for a process without
+// capabilities, minus io_uring, AF_VSOCK and all other rare socket families,
+// the kernel keyring, mounting and namespaces, for the native architecture
+// only. rules_test.go gives the reason for each removal. "go generate"
+// generates the profile from the public default profile of the Moby project
+// (module github.com/moby/profiles/seccomp); the result is kept in the
+// repository so that reviews show its changes.
+//
+// The bpf files compile the filters for sandboxes without an engine.
 package seccomp
 
 import _ "embed"
@@ -24,27 +27,30 @@ var canonicalProfile string
 //go:embed browser.canonical.json
 var canonicalBrowser string
 
-// Profile returns the filter in the JSON form that container engines take.
+// Profile returns the container filter in the JSON form that container engines
+// take.
 func Profile() string { return profile }
 
-// Browser returns the filter for containers of browsers: [Profile] and what
-// Chromium's own sandbox is made of, without the calls of debuggers.
+// Browser returns the filter for browser containers: [Profile] plus the calls
+// that Chromium's own sandbox needs, minus the calls of debuggers.
 //
-// It is a trade. Code that has taken over a process of a page is held by that
-// sandbox, which is tighter than the container: no files, no network, few
-// system calls. Code that has come past it, or that is started in the
-// container by other means, may make user namespaces and so reach kernel code
-// that [Profile] keeps it from; it still can mount nothing and enter no
-// namespace. Without own namespaces every page would run beside the browser
-// with its rights.
+// This is a trade-off. Chromium's sandbox confines code that has taken over a
+// renderer process more tightly than the container does: no files, no network,
+// few system calls. Code that escapes from it, or that starts in the container
+// by other means, can create user namespaces and so reach kernel code that
+// [Profile] closes; it still cannot mount anything or enter a namespace.
+// Without namespaces, every page would run beside the browser and with the
+// browser's rights.
 func Browser() string { return browser }
 
-// Builtin reports whether a profile is one of ours, byte for byte.
+// Builtin reports whether p is one of the profiles of this package, byte for
+// byte.
 func Builtin(p string) bool { return p == profile || p == browser }
 
-// Canonical returns a profile of ours as JSON with sorted keys and without
-// space, which a hash is taken over; false for one that is not ours. It is kept
-// beside the profile because to write it takes a good part of a hash's time.
+// Canonical returns a built-in profile as JSON with sorted keys and without
+// space, the form that is hashed. It returns false for any other profile. The
+// form is stored beside the profile because producing it takes a large part of
+// the time of a hash.
 func Canonical(p string) (string, bool) {
 	switch p {
 	case profile:

@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write profile.json anew")
 
-// TestProfile holds that the files are what the rules make of the public
-// default profile.
+// TestProfile verifies that the stored files equal what the rules generate from
+// the public default profile.
 func TestProfile(t *testing.T) {
 	for name, tc := range map[string]struct{ got, want string }{
 		"profile.json": {seccomp.Profile(), generate(t, nil)},
@@ -38,7 +38,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// canonical is the form of a profile that is kept beside it.
+// canonical returns the form of a profile that is stored beside it.
 func canonical(t *testing.T, p string) string {
 	t.Helper()
 	text, ours := seccomp.Canonical(p)
@@ -67,7 +67,7 @@ func sortedKeys(t *testing.T, text string) string {
 	return string(b)
 }
 
-// TestDenied holds that no rule of the profile allows what we mean to deny.
+// TestDenied verifies that no rule of the profile allows a call of [Denied].
 func TestDenied(t *testing.T) {
 	t.Run("profile", func(t *testing.T) { testDenied(t, seccomp.Profile(), nil) })
 	t.Run("browser", func(t *testing.T) { testDenied(t, seccomp.Browser(), seccomp.ForBrowser()) })
@@ -78,8 +78,9 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestBrowserGivesBackLittle holds that the filter of browsers differs from
-// the other one by what is named, and that the other one denies that.
+// TestBrowserGivesBackLittle verifies that the browser profile differs from the
+// container profile only in the calls of [ForBrowser], and that the container
+// profile denies those.
 func TestBrowserGivesBackLittle(t *testing.T) {
 	plain, browser := rules(t, seccomp.Profile()), rules(t, seccomp.Browser())
 	plain = slices.DeleteFunc(plain, func(r *moby.Syscall) bool {
@@ -127,8 +128,8 @@ func rules(t *testing.T, profile string) []*moby.Syscall {
 	return p.Syscalls
 }
 
-// testDenied holds that of what we mean to deny the profile allows no more
-// than back.
+// testDenied verifies that the profile allows no call of [Denied] except those
+// in back.
 func testDenied(t *testing.T, profile string, back map[string]string) {
 	t.Helper()
 	var p moby.Seccomp
@@ -165,7 +166,8 @@ func testDenied(t *testing.T, profile string, back map[string]string) {
 	}
 }
 
-// TestNeeded holds that what every program needs stays allowed.
+// TestNeeded verifies that the profile allows the calls that every program
+// needs.
 func TestNeeded(t *testing.T) {
 	for _, n := range []string{"execve", "clone", "openat", "openat2", "futex", "landlock_restrict_self", "pidfd_open", "close_range", "memfd_create", "epoll_pwait2"} {
 		if !strings.Contains(seccomp.Profile(), `"`+n+`"`) {
@@ -178,8 +180,8 @@ func generateBrowser(t *testing.T) string {
 	return generate(t, seccomp.ForDebuggers(), forBrowser()...)
 }
 
-// generate makes a profile of the public one, without some calls and with more
-// rules at its end.
+// generate makes a profile from the public one, without some calls and with
+// more rules at the end.
 func generate(t *testing.T, without map[string]string, more ...*moby.Syscall) string {
 	t.Helper()
 	p := moby.DefaultProfile()
@@ -188,8 +190,8 @@ func generate(t *testing.T, without map[string]string, more ...*moby.Syscall) st
 		DefaultErrnoRet: p.DefaultErrnoRet,
 	}}
 	for _, a := range p.ArchMap {
-		// No sub-architectures: a 32-bit call would pass by every rule
-		// that looks at an argument.
+		// No sub-architectures: a 32-bit call would bypass every rule that
+		// tests an argument.
 		out.ArchMap = append(out.ArchMap, moby.Architecture{Arch: a.Arch, SubArches: []specs.Arch{}})
 	}
 	denied := seccomp.Denied()
@@ -199,7 +201,7 @@ func generate(t *testing.T, without map[string]string, more ...*moby.Syscall) st
 	}
 	for _, rule := range p.Syscalls {
 		if rule.Includes != nil && len(rule.Includes.Caps) > 0 {
-			continue // our processes have no capabilities
+			continue // processes in the sandbox have no capabilities
 		}
 		var names []string
 		for _, n := range rule.Names {
@@ -220,23 +222,23 @@ func generate(t *testing.T, without map[string]string, more ...*moby.Syscall) st
 	return string(b) + "\n"
 }
 
-// noRandomize is ADDR_NO_RANDOMIZE of personality(2), by which a debugger runs a
-// program at the same addresses each time.
+// noRandomize is ADDR_NO_RANDOMIZE of personality(2), with which a debugger
+// runs a program at the same addresses each time.
 const noRandomize = 0x0040000
 
-// narrow returns the rules for calls that are allowed for some arguments only.
+// narrow returns the rules for calls that the profile allows with some
+// arguments only.
 func narrow() []*moby.Syscall {
 	var rules []*moby.Syscall
-	// Local sockets, the two internet families (there is no interface but
-	// the loopback one unless settings give one), and netlink, which
-	// address look-ups need.
+	// Local sockets, the two internet families (the only interface is loopback
+	// unless settings add one), and netlink, which address look-ups need.
 	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
 		rules = append(rules, allow("socket", family))
 	}
 	rules = append(rules, allow("socketpair", unix.AF_UNIX))
-	// Limits and priorities of the caller itself. The guest has the same
-	// user id as the code that it runs, so a process could otherwise starve
-	// it, or end it with a limit of processor time.
+	// Limits and priorities of the calling process only. The guest has the same
+	// user id as commands, so a command could otherwise starve it, or end it
+	// with a CPU-time limit.
 	for _, call := range []string{"prlimit64", "sched_setattr", "sched_setscheduler", "sched_setparam"} {
 		rules = append(rules, allow(call, 0))
 	}
@@ -247,12 +249,12 @@ func narrow() []*moby.Syscall {
 	)
 }
 
-// modes returns the rules for calls that give a file its mode: not with the
-// set-user-ID or the set-group-ID bit. See seccomp/bpf about mkdir and openat2.
+// modes returns rules that allow calls to set a file's mode without the
+// set-user-ID and set-group-ID bits. See modeRules about mkdir and openat2.
 func modes() []*moby.Syscall {
 	const setIDBits = unix.S_ISUID | unix.S_ISGID
-	// Flags with which open reads its mode: O_CREAT, the bit of its own of
-	// O_TMPFILE, and O_CREAT of MIPS, which elsewhere is O_NOCTTY.
+	// Flags with which open reads its mode: O_CREAT, the bit that O_TMPFILE
+	// alone has, and O_CREAT of MIPS, which elsewhere is O_NOCTTY.
 	const making = 0x40 | 0x400000 | 0x100
 	without := func(call string, arg uint, bits uint64) *moby.Syscall {
 		rule := allow(call)
@@ -268,9 +270,9 @@ func modes() []*moby.Syscall {
 	}
 }
 
-// forBrowser returns the rules for the namespaces of Chromium's own sandbox.
-// The kernel knows no other flags of new namespaces for clone; on s390, where
-// the flags come second, there is no Chromium.
+// forBrowser returns the rules for the namespaces of Chromium's sandbox. For
+// clone, the kernel knows no other namespace flags; Chromium does not run on
+// s390, where the flags are the second argument.
 func forBrowser() []*moby.Syscall {
 	clone := allow("clone")
 	clone.Args = []specs.LinuxSeccompArg{{
@@ -281,7 +283,7 @@ func forBrowser() []*moby.Syscall {
 	return []*moby.Syscall{clone, allow("unshare", unix.CLONE_NEWUSER), allow("chroot")}
 }
 
-// allow allows a call whose first arguments are the given ones.
+// allow returns a rule that allows a call whose first arguments equal args.
 func allow(call string, args ...uint64) *moby.Syscall {
 	rule := &moby.Syscall{LinuxSyscall: specs.LinuxSyscall{Names: []string{call}, Action: specs.ActAllow}}
 	for i, v := range args {
