@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkMake plans a workspace with a hundred closed files, which is what
-// is done before each command of a wall.
+// BenchmarkMake plans a workspace with a hundred closed files, the work before
+// each command of a sandbox.
 func BenchmarkMake(b *testing.B) {
 	w := scratch()
 	for i := range 20 {

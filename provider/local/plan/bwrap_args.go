@@ -1,11 +1,12 @@
-// Bwrap: this part of the package turns a plan of mounts into the arguments of bubblewrap. It
-// is pure, and what it says is held against a real bwrap by its tests.
+// The bwrap files turn a plan of mounts into the arguments of bubblewrap. They
+// are pure; their tests compare the result with a real bwrap.
 //
-// What it relies on, seen with 0.8: mounts apply in the order of the
-// arguments, and each makes its mount point in memory by itself; --perms and
-// --size apply to the one --tmpfs that follows; --dev mounts a tmpfs without a
-// bound, which is why /dev is made read-only after its /dev/shm got one;
-// --remount-ro does not reach mounts below; at most 9,000 arguments are taken.
+// They rely on this behaviour of bwrap 0.8: mounts apply in the order of the
+// arguments, and each creates its mount point in memory; --perms and --size
+// apply to the next --tmpfs only; --dev mounts a tmpfs without a size bound,
+// which is why /dev is remounted read-only after its /dev/shm is mounted with
+// one; --remount-ro does not affect mounts below; bwrap takes at most 9,000
+// arguments.
 
 package plan
 
@@ -16,33 +17,35 @@ import (
 	"strconv"
 )
 
-// Options are what a wall needs besides its mounts.
+// BwrapOptions are the inputs for a sandbox's bwrap arguments besides its
+// mounts.
 type BwrapOptions struct {
-	// MaskFile is an empty file of the host with mode 0000 that stands for
-	// every closed file. It has to be readable by nobody and stay empty.
+	// MaskFile is an empty host file with mode 0000 that is mounted over every
+	// closed file. No user may have permission to read it, and it must stay
+	// empty.
 	MaskFile string
-	UID, GID int // inside
+	UID, GID int // inside the sandbox
 	Hostname string
 	Env      map[string]string
-	Workdir  string // inside; empty is "/"
-	// Root, when not empty, is a folder of the host that holds the new root,
-	// devices included. The steps of the plan are done on it.
+	Workdir  string // inside the sandbox; empty means "/"
+	// Root, when not empty, is a host folder that holds the new root, devices
+	// included. bwrap applies the steps of the plan to it.
 	Root string
-	// SeccompFDs are descriptors of compiled filters that apply to everything
-	// inside. They are read to their end.
+	// SeccompFDs are descriptors of compiled filters for every process in the
+	// sandbox. bwrap reads them to their end.
 	SeccompFDs []int
-	// BlockFD, when above 0, has bwrap wait with the command until
-	// something can be read from it or its other end is closed.
+	// BlockFD, when above 0, makes bwrap delay the command until the descriptor
+	// is readable or its other end is closed.
 	BlockFD int
-	// InfoFD and StatusFD, when above 0, get bwrap's JSON about the
-	// processes; the first names the one inside as the host knows it.
+	// InfoFD and StatusFD, when above 0, receive bwrap's JSON about the
+	// processes; InfoFD gives the host's process id of the process inside.
 	InfoFD, StatusFD int
-	// DisableUserns has the kernel refuse further user namespaces inside.
-	// It takes a bwrap that is not setuid.
+	// DisableUserns makes the kernel refuse further user namespaces inside. It
+	// requires a bwrap that is not setuid.
 	DisableUserns bool
 }
 
-// Args returns the complete list for --args: everything but the command.
+// BwrapArgs returns the complete list for --args: everything but the command.
 func BwrapArgs(p Plan, o BwrapOptions) []string {
 	args := []string{
 		"--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
@@ -114,12 +117,13 @@ func mount(op Op, o BwrapOptions) []string {
 	case OpRemountRo:
 		return []string{"--remount-ro", op.Target}
 	case OpProc:
-		// What the wall's namespaces have of settings would belong to the
-		// user inside. The host's folder shows who opens it his own.
+		// Settings in /proc/sys that belong to the sandbox's namespaces would
+		// be writable by the user inside. The bind mount of the host's folder
+		// still shows each reader the values of its own namespaces.
 		return []string{"--proc", op.Target, "--ro-bind", "/proc/sys", op.Target + "/sys"}
 	case OpDev:
 		return []string{"--dev", op.Target}
 	}
-	// A step that is not known must not be left out: bwrap refuses this.
+	// An unknown step must not be left out: this argument makes bwrap fail.
 	return []string{"--unknown-" + string(op.Kind)}
 }

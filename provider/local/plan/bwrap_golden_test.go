@@ -10,10 +10,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// updating reports whether -update was given, a flag of this package's other tests.
+// updating reports whether the flag -update, which other tests of this package
+// define, was given.
 func updating() bool { return flag.Lookup("update").Value.String() == "true" }
 
-// TestGolden holds the arguments, probes and stubs of typical walls.
+// TestGolden compares the arguments, probes and stubs of typical sandboxes with
+// golden files.
 func TestGolden(t *testing.T) {
 	for _, tt := range typicals() {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,7 +80,7 @@ func compare(t *testing.T, file, got string) {
 	}
 }
 
-// TestUnknownStep holds that a step which is not known is never left out.
+// TestUnknownStep verifies that an unknown step is never left out.
 func TestUnknownStep(t *testing.T) {
 	args := plan.BwrapArgs(plan.Plan{Ops: []plan.Op{{Kind: "veil", Target: "/x"}}}, plan.BwrapOptions{})
 	if !strings.Contains(strings.Join(args, " "), "--unknown-veil") {

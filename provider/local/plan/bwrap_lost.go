@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// Lost returns the targets of p whose mount is no more where it was built, in
-// the order of p. Both texts are those of mountinfo in proc(5) of the wall's
-// first process: built is that with which it was proven, now a later one.
+// Lost returns, in the order of p, the targets of p whose mount is no longer
+// where it was built. Both texts are the mountinfo, see proc(5), of the
+// sandbox's first process: built is the text that [SelfCheck] accepted, now a
+// later one.
 //
-// A mount lies on a file or folder of the host and goes where that goes: when
-// the host removes it or puts another in its place the mount is gone, and when
-// the host renames it the mount has another place, as has one below a folder
-// that is renamed. Either way what is at the old place now is open. Mounts that
-// let be written are no loss: what they lay on closes more than they did.
+// A mount lies on a file or folder of the host and follows it: when a host
+// process removes or replaces the file, the mount is gone; when it renames the
+// file or a folder above, the mount moves. Either way, the content at the old
+// path is open. Lost does not report writable mounts, because the mount below
+// them closes more than they do.
 func Lost(p Plan, built, now string) ([]string, error) {
 	before, err := parseMounts(built)
 	if err != nil {
@@ -25,7 +26,7 @@ func Lost(p Plan, built, now string) ([]string, error) {
 	}
 	then := make(map[string]string, len(before))
 	for _, m := range before {
-		then[m.point] = m.id // the last one lies on top
+		then[m.point] = m.id // the topmost mount comes last
 	}
 	stands := make(map[place]bool, len(after))
 	for _, m := range after {
@@ -45,8 +46,8 @@ func Lost(p Plan, built, now string) ([]string, error) {
 }
 
 // ShowsOnly reports whether the mount of p at target closes nothing: it shows
-// something of its own where a view that can only be read shows what the host
-// has. Without the mount that is to be seen, as everything beside it is.
+// other content on top of a read-only view. Without this mount, the view's own
+// content is visible, as it is for everything beside it.
 func ShowsOnly(p Plan, target string) bool {
 	kinds := map[string]OpKind{}
 	for _, op := range p.Ops {
@@ -69,12 +70,12 @@ func ShowsOnly(p Plan, target string) bool {
 	return false
 }
 
-// A place is a mount, by the kernel's number of it, and where it is.
+// A place is a mount: its kernel number and its mount point.
 type place struct{ id, point string }
 
-// Covered returns what of the host the mounts of [Lost] lie on, by their
-// targets, where that is not memory of the wall; and every path of the host of
-// which one of them goes along when it is renamed.
+// Covered returns the host paths that the mounts of [Lost] lie on, by target,
+// except those in the sandbox's memory; and every host path whose rename moves
+// one of these mounts.
 func Covered(p Plan) (closed map[string]string, ways []string) {
 	views, own := map[string]string{}, map[string]bool{}
 	for _, op := range p.Ops {
@@ -109,7 +110,7 @@ func Covered(p Plan) (closed map[string]string, ways []string) {
 	return closed, ways
 }
 
-// beneath returns the path on the host of what lies under a mount at target.
+// beneath returns the host path of the file below the mount at target.
 func beneath(target string, views map[string]string, own map[string]bool) (host string, ok bool) {
 	for at := above(target); at != "" && !own[at]; at = above(at) {
 		if source, shown := views[at]; shown {
@@ -119,7 +120,7 @@ func beneath(target string, views map[string]string, own map[string]bool) (host 
 	return "", false
 }
 
-// above is the folder that p lies in, or nothing for what lies at the top.
+// above returns the parent folder of p, or "" for a path at the top.
 func above(p string) string {
 	return p[:max(strings.LastIndexByte(p, '/'), 0)]
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// ops are a wall with a closed file in an open folder, one in a closed one, a
-// file of ours over one of the system, and memory with something of the host.
+// ops returns a plan with a closed file in an open folder, one in a closed
+// folder, an own file over a system file, and memory with a host folder in it.
 func ops() plan.Plan {
 	return plan.Plan{Ops: []plan.Op{
 		{Kind: plan.OpDir, Target: "/.sandbox"},

@@ -9,16 +9,16 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// Prove compares what stands with what p asked for, and is an error where they
-// differ. Both texts are those of mountinfo in proc(5): inside is that of the
-// first process of the wall, host that of a process outside, read before or
-// after. It is for after the wall was built and before anything runs in it.
+// SelfCheck compares the mounts with the plan p and returns an error if they
+// differ. Both texts are mountinfo, see proc(5): inside is that of the
+// sandbox's first process, host that of a process outside, read before or
+// after. Call it after the sandbox was built and before any command runs in it.
 //
-// bwrap mounts by path and follows links. A program that still runs in an
-// older wall on the same folders can put a link where a folder was between
-// plan and mount, and so have a folder of the host mounted that no rule
-// allows, or a mask fall elsewhere. What is mounted is told by the kernel with
-// its path in the file system, which no link can forge.
+// bwrap mounts by path and follows links. A program that still runs in an older
+// sandbox on the same folders can replace a folder by a link between planning
+// and mounting, and so have bwrap mount a host folder that no rule allows, or
+// put a mask elsewhere. The kernel reports each mount with its path in the file
+// system, which no link can forge.
 func SelfCheck(p Plan, maskFile, host, inside string) error {
 	outer, err := parseMounts(host)
 	if err != nil {
@@ -30,7 +30,7 @@ func SelfCheck(p Plan, maskFile, host, inside string) error {
 	}
 	at := make(map[string]bwrapMounted, len(inner))
 	for _, m := range inner {
-		at[m.point] = m // the last one lies on top
+		at[m.point] = m // the topmost mount comes last
 	}
 	for _, op := range p.Ops {
 		if why := differs(op, maskFile, outer, at); why != "" {
@@ -44,10 +44,11 @@ func SelfCheck(p Plan, maskFile, host, inside string) error {
 	return nil
 }
 
-// differs says in what the mount of op is not what op says, or nothing.
+// differs describes how the mount of op differs from op. It returns "" if it
+// does not.
 func differs(op Op, maskFile string, outer []bwrapMounted, at map[string]bwrapMounted) string {
 	if op.Kind == OpDir || op.Kind == OpSymlink {
-		return "" // no mounts; what is mounted on them is proven
+		return "" // not mounts; the mounts on them are checked
 	}
 	m, ok := at[op.Target]
 	if !ok {
@@ -86,17 +87,18 @@ func differs(op Op, maskFile string, outer []bwrapMounted, at map[string]bwrapMo
 	return ""
 }
 
-// A mounted is one line of mountinfo.
+// A bwrapMounted is one line of mountinfo.
 type bwrapMounted struct {
-	id       string // the kernel's number of the mount, nobody else's as long as it stands
+	id       string // the kernel's number of the mount, unique while the mount exists
 	device   string
-	root     string // what of the file system is mounted
+	root     string // the mounted path in its file system
 	point    string
 	readOnly bool
-	kind     string // of the file system
+	kind     string // type of the file system
 }
 
-// locate says in which file system, and where there, the host path p lies.
+// locate returns the mount that holds the host path p, and the path of p in
+// that file system.
 func locate(mounts []bwrapMounted, p string) (found bwrapMounted, ok bool) {
 	for _, m := range mounts {
 		if m.point != "/" && p != m.point && !strings.HasPrefix(p, m.point+"/") {
@@ -110,8 +112,8 @@ func locate(mounts []bwrapMounted, p string) (found bwrapMounted, ok bool) {
 	return found, ok
 }
 
-// parseMounts reads a mountinfo: "36 35 98:0 /root /point rw,nosuid shared:1 -
-// ext4 /dev/x rw", where spaces and such in paths are octal escapes.
+// parseMounts parses a mountinfo: "36 35 98:0 /root /point rw,nosuid shared:1 -
+// ext4 /dev/x rw". Spaces and similar characters in paths are octal escapes.
 func parseMounts(text string) ([]bwrapMounted, error) {
 	var list []bwrapMounted
 	for line := range strings.Lines(text) {

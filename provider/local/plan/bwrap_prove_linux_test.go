@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// TestProve holds that what a real bwrap mounts is proven, and that a link put
-// in the way between plan and mount is found out.
+// TestProve verifies that SelfCheck accepts the mounts of a real bwrap, and
+// detects a link that was inserted between planning and mounting.
 func TestProve(t *testing.T) {
 	ws, mask, world := hostile(t)
 	world.Denies = append(world.Denies, plan.Deny{Path: ws + "/odd name\\x/f", Read: true, Rule: "odd"})
@@ -50,8 +50,8 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// TestProveSwapped holds that links which were put in the way between plan
-// and mount are found out.
+// TestProveSwapped verifies that SelfCheck detects links inserted between
+// planning and mounting.
 func TestProveSwapped(t *testing.T) {
 	ws, mask, world := hostile(t)
 	w := raise(t, world, mask)
@@ -66,7 +66,8 @@ func TestProveSwapped(t *testing.T) {
 			t.Errorf("%s: got %v, want %q\n%s", name, err, want, mounts)
 		}
 	}
-	// A link that is gone again when the mount comes: bwrap has followed it before.
+	// A link that is removed again before the mount: bwrap has already followed
+	// it.
 	outside := filepath.Join(filepath.Dir(ws), "outside")
 	if err := errors.Join(os.MkdirAll(outside+"/hooks", 0o755), os.WriteFile(outside+"/config", nil, 0o644)); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestProveSwapped(t *testing.T) {
 	w.args = slices.Clone(args)
 	w.args[slices.Index(args, ws+"/.git")] = outside
 	refused("followed before", "instead of")
-	// A link that stays, to where the mount point is found as well.
+	// A link that stays, to a folder that has the mount point too.
 	w.args = args
 	if err := errors.Join(os.Rename(ws+"/.git", ws+"/other"), os.Symlink("other", ws+"/.git")); err != nil {
 		t.Fatal(err)

@@ -18,10 +18,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// nobody is who the walls of these tests belong to when root runs them.
+// The user id of the sandboxes of these tests when root runs them.
 const nobody = 65534
 
-// disk is this machine.
+// disk is a host that reads this machine's file system.
 type disk struct{}
 
 func (disk) Kind(p string) (plan.Kind, error) {
@@ -60,14 +60,14 @@ func (disk) Link(p string) (plan.Target, error) {
 	return plan.Target{Text: text, Real: real}, err
 }
 
-// A wall is what a real bwrap makes of a plan.
+// A wall is a sandbox that a real bwrap builds from a plan.
 type wall struct {
 	plan plan.Plan
 	args []string
 	bin  string
 }
 
-// raise plans w and makes the stubs.
+// raise plans w and creates the stubs.
 func raise(t *testing.T, w plan.World, mask string) wall {
 	t.Helper()
 	bin, err := exec.LookPath("bwrap")
@@ -103,7 +103,8 @@ func raise(t *testing.T, w plan.World, mask string) wall {
 	})}
 }
 
-// give makes p and all below it nobody's, when root runs the test.
+// give changes the owner of p and everything below it to that user when root
+// runs the test.
 func give(t *testing.T, p string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -117,7 +118,7 @@ func give(t *testing.T, p string) {
 	}
 }
 
-// sh runs a line in a wall of its own and returns what it wrote.
+// sh runs a shell line in a new sandbox and returns its output.
 func (w wall) sh(t *testing.T, line string) string {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "args"))
@@ -149,7 +150,7 @@ func (w wall) sh(t *testing.T, line string) string {
 	return out.String()
 }
 
-// hostile is a workspace with something of everything.
+// hostile creates a workspace with files of every kind that matters to a plan.
 func hostile(t *testing.T) (ws, mask string, w plan.World) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -157,7 +158,7 @@ func hostile(t *testing.T) (ws, mask string, w plan.World) {
 		t.Fatal(err)
 	}
 	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-		_ = os.Chmod(d, 0o755) // others have to come through
+		_ = os.Chmod(d, 0o755) // other users need to pass through
 	}
 	mask, ws = filepath.Join(dir, "mask"), filepath.Join(dir, "ws")
 	for p, text := range map[string]string{

@@ -9,7 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// TestWall holds by a real bwrap that what a plan closes is closed.
+// TestWall verifies with a real bwrap that the sandbox closes what the plan
+// closes.
 func TestWall(t *testing.T) {
 	ws, mask, world := hostile(t)
 	w := raise(t, world, mask)
@@ -74,8 +75,8 @@ func TestWall(t *testing.T) {
 	}
 }
 
-// TestFrozenFolder holds that a link that has to stay does, and that the
-// files beside it can be written to.
+// TestFrozenFolder verifies that a link that must stay does stay, and that the
+// files beside it are writable.
 func TestFrozenFolder(t *testing.T) {
 	ws, mask, world := hostile(t)
 	if err := os.Symlink("a/b/code", filepath.Join(ws, ".envrc")); err != nil {
@@ -98,7 +99,7 @@ func TestFrozenFolder(t *testing.T) {
 	}
 }
 
-// TestRootShownByName holds that a wall can show the whole host.
+// TestRootShownByName verifies that a sandbox can show the whole host.
 func TestRootShownByName(t *testing.T) {
 	ws, mask, world := hostile(t)
 	world.Views = []plan.View{

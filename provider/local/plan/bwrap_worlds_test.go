@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// A host is a machine in memory, written as its paths: a slash at the end
-// makes a folder, " -> " a link, "=" at the end a socket. Folders above are
-// there too.
+// A host is a machine in memory, written as its paths: a slash at the end makes
+// a folder, " -> " a link, "=" at the end a socket. The folders above exist
+// too.
 type host struct {
 	kinds map[string]plan.Kind
 	links map[string]plan.Target
@@ -51,7 +51,8 @@ func (h host) Names(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// system is what every wall of these tests shows besides.
+// system returns a world with more and the views that every sandbox of these
+// tests has.
 func system(more ...plan.View) plan.World {
 	return plan.World{
 		Views: append([]plan.View{
@@ -74,7 +75,7 @@ func system(more ...plan.View) plan.World {
 	}
 }
 
-// machine is the host of these tests, with more on it.
+// machine returns the host of these tests, with more paths on it.
 func machine(more ...string) host {
 	return hostOf(append([]string{
 		"/usr/bin/", "/bin -> usr/bin", "/lib64 -> usr/lib64", "/etc/passwd", "/etc/shadow", "/etc/hosts",
@@ -83,7 +84,7 @@ func machine(more ...string) host {
 	}, more...)...)
 }
 
-// git is what the protections say of a repository at dir.
+// git returns the denies that protect a repository at dir.
 func git(dir string) []plan.Deny {
 	return []plan.Deny{
 		{Path: dir + "/.git/hooks", Keep: true, Dir: true, Rule: "protection: git hooks"},
@@ -93,7 +94,7 @@ func git(dir string) []plan.Deny {
 	}
 }
 
-// A typical wall.
+// A typical is a sandbox of a golden test.
 type typical struct {
 	name  string
 	host  host

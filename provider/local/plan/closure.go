@@ -7,23 +7,24 @@ import (
 	"slices"
 )
 
-// A closure is what the denies of one host path come to.
+// A closure is the combined effect of all denies of one host path.
 type closure struct {
 	path string
 	kind Kind
 	read bool
-	stub bool // missing, and kept so
+	stub bool // the path is missing and must stay so
 	dir  bool // the stub is a folder
 	sock bool // the stub is a socket
 	rule string
-	// yields is a closure for reading inside which opens are open, for writing
-	// too unless firm names a rule that closes writing.
+	// yields marks a closure for reading inside which opens apply; opens also
+	// allow writing unless firm names a rule that closes writing.
 	yields bool
 	firm   string
-	// frozen is a folder in which no name may be made, renamed or removed,
-	// because a link lies there that must stay; it closes nothing else.
+	// frozen names the rule by which no name in this folder may be created,
+	// renamed or removed, because the folder holds a link that must stay. It
+	// closes nothing else.
 	frozen string   // the rule
-	names  []string // that can be written to in it all the same
+	names  []string // names in the folder that stay writable
 }
 
 func (c closure) closes() bool { return c.rule != "" }
@@ -41,8 +42,8 @@ func (b *builder) close() error {
 	return nil
 }
 
-// awaken closes the missing paths that a stub makes be there, whether a rule
-// keeps them or a mount needs them.
+// awaken applies the closures of missing paths that a stub will create, whether
+// a rule or a mount needs the stub.
 func (b *builder) awaken() error {
 	for p, latent := range b.latent {
 		_, needed := b.stubs[p]
@@ -56,7 +57,7 @@ func (b *builder) awaken() error {
 	return nil
 }
 
-// deny adds the closure of d, at the links-th link on the way.
+// deny adds the closure of d, after following links links.
 func (b *builder) deny(d Deny, links int) error {
 	if !clean(d.Path) || d.Rule == "" {
 		return invalid(d.Path, d.Rule, "a denied path has to be absolute and clean, and its rule named", "")
@@ -80,7 +81,8 @@ func (b *builder) deny(d Deny, links int) error {
 		case kind == Link:
 			return changed(p, d.Rule, "a folder above a denied path has become a link")
 		case kind != Dir:
-			// Nothing is below it, and nothing can be while it is there.
+			// No path exists below this file, and none can while the file
+			// exists.
 			b.keepFile(p, kind, d)
 			return nil
 		}
@@ -88,7 +90,7 @@ func (b *builder) deny(d Deny, links int) error {
 	return nil
 }
 
-// firm returns the rule of a deny of writing alone, to which no open is one.
+// firm returns the rule of a write-only deny; no open applies to such a deny.
 func (d Deny) firm() string {
 	if d.Read {
 		return ""
@@ -107,15 +109,15 @@ func (b *builder) keepMissing(p string, d Deny) {
 	}
 }
 
-// keepFile closes what stands where a folder on the way to d would have to be:
-// while it can be neither removed nor renamed, no such folder can be made.
+// keepFile closes a file at the place of a folder on the path to d: while the
+// file can be neither removed nor renamed, no such folder can be created.
 func (b *builder) keepFile(p string, kind Kind, d Deny) {
 	if d.Keep {
 		b.add(closure{path: p, kind: kind, rule: d.Rule})
 	}
 }
 
-// denyLink closes what the link at d.Path leads to and, with Keep, the link.
+// denyLink closes the target of the link at d.Path and, with Keep, the link.
 func (b *builder) denyLink(d Deny, links int) error {
 	t, err := b.host.Link(d.Path)
 	if err != nil {
@@ -134,8 +136,9 @@ func (b *builder) denyLink(d Deny, links int) error {
 	return b.deny(d, links)
 }
 
-// add joins c with what there is at its path. The result does not depend on
-// the order: reading counts more than writing, then the lesser name.
+// add merges c with the closure of the same path. The result does not depend on
+// the order: a closure for reading wins over one for writing, then the smaller
+// rule name wins.
 func (b *builder) add(c closure) {
 	old, ok := b.closures[c.path]
 	if !ok {
@@ -145,7 +148,7 @@ func (b *builder) add(c closure) {
 	if !old.closes() || c.closes() && (c.read && !old.read || c.read == old.read && c.rule < old.rule) {
 		old, c = c, old
 	}
-	// The stronger is old now.
+	// From here on, old is the stronger of the two.
 	old.yields = old.yields && (c.yields || !c.read)
 	if old.firm == "" || c.firm != "" && c.firm < old.firm {
 		old.firm = c.firm
@@ -170,9 +173,9 @@ func (b *builder) sortedClosures() []closure {
 	return list
 }
 
-// over returns what closes the host path p itself or a folder above it:
-// first what closes it for reading, then what closes it for writing. Opens below
-// a closure that yields take its effect from p, of reading or of both.
+// over returns the closure of the host path p or of a folder above it: a
+// closure for reading first, then one for writing. Opens below a yielding
+// closure lift its effect on p, for reading or for both.
 func over(closures map[string]closure, opens map[string]Open, p string) (c closure, ok bool) {
 	var o opened
 	for q := range up(p) {
@@ -195,18 +198,18 @@ func over(closures map[string]closure, opens map[string]Open, p string) (c closu
 	return c, ok
 }
 
-// opened is what opens do to a path, by what was met on the way up from it.
+// opened is the effect of opens on a path, collected on the way up from it.
 type opened struct{ read, write, fixed bool }
 
-// by takes an open, or none, into account. One for reading alone has what is
-// below it be read-only, unless a deeper one says otherwise.
+// by applies an open, if there is one. A read-only open makes what lies below
+// it read-only, unless a deeper open says otherwise.
 func (o *opened) by(q Open) {
 	o.write = o.write || q.Write && !o.fixed
 	o.fixed = o.fixed || q.Read && !o.write
 	o.read = o.read || q.Read
 }
 
-// open finds the opens that have an effect: their paths are there and lead
+// openings finds the opens that take effect: those whose path exists and passes
 // through no link.
 func (b *builder) openings() error {
 	for _, o := range b.w.Opens {
@@ -238,7 +241,7 @@ func (b *builder) openings() error {
 	return nil
 }
 
-// reopen shows the opens again in each view in which a closure hides them.
+// reopen shows each open again in every view in which a closure hides it.
 func (b *builder) reopen() error {
 	views := b.sortedLayers()
 	base := maps.Clone(b.layers)
@@ -251,7 +254,7 @@ func (b *builder) reopen() error {
 			}
 			target := l.inside(p)
 			if top, _ := topOf(base, target); top.target != l.target || !b.hidden(l.view.Source, path.Dir(p)) {
-				continue // something else lies there, or nothing hides it
+				continue // another mount is here, or no closure hides the path
 			}
 			v := View{Source: p, Target: target, Write: l.view.Write, Optional: true, Why: b.opens[p].Rule}
 			again, ok, err := b.viewed(v)
@@ -267,7 +270,7 @@ func (b *builder) reopen() error {
 }
 
 // hidden reports whether a closure for reading lies at the host path p or
-// between it and source.
+// between source and p.
 func (b *builder) hidden(source, p string) bool {
 	return slices.ContainsFunc(down(source, p), func(q string) bool { return b.closures[q].read })
 }

@@ -7,8 +7,8 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// TestCover holds that memory which nobody may write to only covers: it is
-// made read-only, tried as such, and no place to write for anybody.
+// TestCover verifies that memory without write permission only covers: Make
+// mounts it read-only and probes it as such, and Writable leaves it out.
 func TestCover(t *testing.T) {
 	const cover = "/data/state"
 	w := world(func(w *World) {
@@ -32,7 +32,7 @@ func TestCover(t *testing.T) {
 	}
 }
 
-// TestTell holds that what tells of the host in /proc is closed.
+// TestTell verifies that the files of World.Tell in /proc are closed.
 func TestTell(t *testing.T) {
 	p := planned(t, world(func(w *World) { w.Tell = []string{"/proc/keys"} }), host(nil, nil))
 	if !slices.ContainsFunc(p.Ops, func(o Op) bool { return o.Kind == OpMaskFile && o.Target == "/proc/keys" }) {

@@ -8,19 +8,20 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// A Host answers what there is on the machine. It follows no link in the last
-// part of a path. A stub of ours ([Plan.Stubs]) counts as [Missing], so that
-// the plan of a wall stays the same while it stands.
+// A Host answers questions about the file system of the machine. It does not
+// follow a link in the last component of a path. It reports a stub of this
+// program ([Plan.Stubs]) as [Missing], so that the plan of a sandbox does not
+// change while the stub exists.
 type Host interface {
 	Kind(path string) (Kind, error)
 	Names(dir string) ([]string, error)
 	Link(path string) (Target, error)
 }
 
-// Draw asks h for what [Make] has to know of the host, and only that, and
-// returns w with the answers, and the plan that Make makes of them. Kinds, Names
-// and Links that are in w already are not asked for again. Its errors are those
-// of h, and Make's.
+// Draw asks h for the facts that [Make] needs, and for nothing else. It returns
+// w with these facts, and the plan that Make computes from them. It does not
+// ask for Kinds, Names and Links that are already in w. It returns the errors
+// of h and of Make.
 func Draw(w World, h Host) (World, Plan, error) {
 	w.Kinds, w.Names, w.Links = copied(w.Kinds), copied(w.Names), copied(w.Links)
 	b, err := build(w, recorder{h, known{&w}})
@@ -30,9 +31,9 @@ func Draw(w World, h Host) (World, Plan, error) {
 	return w, b.plan, nil
 }
 
-// Still reports whether h answers as it did when w was drawn from, so that the
-// plan of w is the plan of now. It asks less than a plan costs. What h cannot
-// answer any more counts as changed.
+// Still reports whether h still answers as it did when w was drawn, so that the
+// plan of w is up to date. It costs less than a new plan. An error of h counts
+// as a change.
 func Still(w World, h Host) bool {
 	for p, kind := range w.Kinds {
 		if now, err := h.Kind(p); err != nil || now != kind {
@@ -61,7 +62,7 @@ func copied[V any](m map[string]V) map[string]V {
 	return c
 }
 
-// known answers from a World.
+// known is a Host that answers from a World.
 type known struct{ w *World }
 
 func (k known) Kind(p string) (Kind, error) { return lookup(k.w.Kinds, p, "what there is at") }
@@ -78,7 +79,7 @@ func lookup[V any](m map[string]V, p, what string) (V, error) {
 	return v, nil
 }
 
-// recorder asks a host and notes the answers.
+// recorder is a Host that asks another one and records the answers.
 type recorder struct {
 	host Host
 	known

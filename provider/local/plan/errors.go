@@ -6,25 +6,25 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// What a plan may come to. The tool that mounts takes 9,000 arguments, and the
-// time it needs grows with the square of the mounts.
+// Bounds of a plan. bwrap takes at most 9,000 arguments, and its running time
+// grows with the square of the number of mounts.
 const (
 	maxMounts = 1000
 	maxDenies = 16384
 	maxLinks  = 16
 	maxOpened = 64
 
-	defaultShm = 64 << 20 // bytes, as other engines have it
+	defaultShm = 64 << 20 // bytes, the default of other engines
 )
 
 const op = "plan the wall"
 
-// invalid is the error of a world that cannot be planned.
+// invalid returns the error for a world that cannot be planned.
 func invalid(resource, rule, message, hint string) error {
 	return refusal(sandbox.CodeValidation, resource, rule, message, hint)
 }
 
-// changed is the error of a host that moved under the plan.
+// changed returns the error for a host that changed during planning.
 func changed(resource, rule, message string) error {
 	e := refusal(sandbox.CodeUnavailable, resource, rule, message, "try again; look at the path if it stays so")
 	e.Retryable = true

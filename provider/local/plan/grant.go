@@ -2,10 +2,10 @@ package plan
 
 import sandbox "github.com/bulkhead-dev/sandbox"
 
-// Granted returns w with views for the grants gs: the path at its own name,
-// and for writing also at each place where a view shows it already, because
-// that is where a command will look for it. Denies stay as they are and win.
-// A grant of what is missing has no effect.
+// Granted returns w with views for the grants gs: each path at its own name
+// and, for a grant to write, also at each place where a view already shows it,
+// because commands use that path. Denies stay in force and win over grants. A
+// grant of a missing path has no effect.
 func Granted(w World, gs []sandbox.Grant) World {
 	views := w.Views
 	w.Views = append([]View(nil), views...)
@@ -26,8 +26,8 @@ func Granted(w World, gs []sandbox.Grant) World {
 	return w
 }
 
-// coveredBy reports whether one of views shows what v would, as v would, so
-// that nothing need be mounted over it.
+// coveredBy reports whether one of views already shows the content of v, with
+// the same rights, so that no further mount is needed.
 func coveredBy(views []View, v View) bool {
 	best := -1
 	for i, shown := range views {

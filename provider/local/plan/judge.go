@@ -8,10 +8,10 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// Judge says what the rules make of op on the path inside, which is absolute
-// and need not exist. Links of the host are not known here: a path through
-// one is judged by where its name lies. What nothing shows can be granted,
-// under the name it would have on the host; what is ours cannot.
+// Judge returns the verdict of the rules on op at the path inside, which is
+// absolute and need not exist. It does not know the host's links: it judges a
+// path through a link by the path's text. A path that no view shows can be
+// granted under its host name; a path of this program cannot be granted.
 func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 	if !strings.HasPrefix(inside, "/") || strings.IndexByte(inside, 0) >= 0 {
 		return sandbox.Verdict{Rule: "not an absolute path", Builtin: true}
@@ -28,7 +28,7 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 		}
 		return sandbox.Verdict{Allowed: op != sandbox.OpConnect, Rule: ruleTmpfs}
 	case layerFolder:
-		// The names of the host that could be shown lie in views of their own.
+		// Each name of the host folder that is shown has a view of its own.
 		return sandbox.Verdict{
 			Allowed: op == sandbox.OpRead, Rule: readOnly(op, l.view.Why), HostPath: l.host(at),
 		}
@@ -62,7 +62,7 @@ func (p Plan) Judge(op sandbox.Operation, inside string) sandbox.Verdict {
 	return v
 }
 
-// The names of rules that no setting has.
+// Names of rules that do not come from a setting.
 const (
 	ruleTmpfs  = "memory of the sandbox"
 	ruleHidden = "nothing shows it"
@@ -79,7 +79,8 @@ func readOnly(op sandbox.Operation, why string) string {
 	return "shown read-only: " + why
 }
 
-// judgeOwn judges what no view and no tmpfs of the settings decides.
+// judgeOwn judges a path that neither a view nor a tmpfs of the settings
+// decides.
 func (p Plan) judgeOwn(op sandbox.Operation, at string, l layer) sandbox.Verdict {
 	switch {
 	case l.target == "/dev/shm":
@@ -97,11 +98,11 @@ func (p Plan) judgeOwn(op sandbox.Operation, at string, l layer) sandbox.Verdict
 	return v
 }
 
-// devices are the names in /dev that can be written to.
+// devices are the writable names in /dev.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty", "ptmx", "stdin", "stdout", "stderr", "console"}
 
-// frozen returns the rule by which the view l shows the host path h in a folder
-// whose names have to stay, as none of the names that can be written to.
+// frozen returns the rule by which the view l shows the host path h in a frozen
+// folder, where h is not one of the names that stay writable.
 func (p Plan) frozen(l layer, h string) (rule string, ok bool) {
 	if rule := p.closures[h].frozen; rule != "" {
 		return rule, true
@@ -114,7 +115,7 @@ func (p Plan) frozen(l layer, h string) (rule string, ok bool) {
 	return "", false
 }
 
-// resolve follows the links that the plan itself makes.
+// resolve follows the links that the plan itself creates.
 func (p Plan) resolve(at string) string {
 	for range maxLinks {
 		i := slices.IndexFunc(p.links, func(s Symlink) bool { return under(at, s.Target) })
@@ -131,18 +132,18 @@ func (p Plan) resolve(at string) string {
 	return at
 }
 
-// Writable returns the paths inside below which something may be written, as
-// far as mounts do not close parts of it; sorted. It is what a second layer
-// that can only allow has to allow. /dev is in it, for its devices.
+// Writable returns, sorted, the paths inside below which something may be
+// writable; mounts may close parts of them. A second, allow-only layer must
+// allow these paths. /dev is one of them, for its devices.
 func (p Plan) Writable() []string {
 	return p.targets(func(l layer) bool {
 		return l.kind == layerTmpfs && !l.covers() || l.shows() && l.view.Write || l.target == "/dev" || l.target == "/dev/shm"
 	})
 }
 
-// Readable returns the paths inside below which something may be read, those
-// of [Plan.Writable] included; sorted. Folders that merely lead there are not
-// in it.
+// Readable returns, sorted, the paths inside below which something may be
+// readable, those of [Plan.Writable] included. It leaves out folders that only
+// lead to such paths.
 func (p Plan) Readable() []string {
 	return p.targets(func(l layer) bool { return !l.closed.closes() })
 }
@@ -158,8 +159,8 @@ func (p Plan) targets(want func(layer) bool) []string {
 	return list
 }
 
-// Same reports whether q shows and closes exactly what p does, so that a wall
-// that stands by p need not be built anew for q.
+// Same reports whether q shows and closes exactly what p does, so that a
+// sandbox built by p also serves q.
 func (p Plan) Same(q Plan) bool {
 	return slices.Equal(p.Ops, q.Ops) && slices.Equal(p.Stubs, q.Stubs)
 }

@@ -9,14 +9,14 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// A layer is one thing that lies over the empty root at its target.
+// A layer is one view, tmpfs or other mount over the empty root, at its target.
 type layer struct {
 	target string
 	kind   layerKind
-	view   View // of a view: Write only while no deny takes it
-	source Kind // of a view
+	view   View // of a view: Write is true only while no deny takes it
+	source Kind // kind of a view's source
 	tmpfs  sandbox.Tmpfs
-	closed closure // of a view: the deny that hides it wholly
+	closed closure // of a view: the deny that hides all of it
 	sealed closure // of a view: the deny that takes its Write
 }
 
@@ -25,11 +25,11 @@ type layerKind uint8
 const (
 	layerView layerKind = iota
 	layerTmpfs
-	layerFolder // a folder of memory that shows another one name by name
+	layerFolder // a folder in memory that shows another folder name by name
 	layerOwn    // /proc, /dev, /dev/shm
 )
 
-// host returns what the view l shows at the inside path p.
+// host returns the host path that the view l shows at the inside path p.
 func (l layer) host(p string) string { return moved(p, l.target, l.view.Source) }
 
 // inside returns where the view l shows the host path p.
@@ -41,8 +41,8 @@ func (l layer) shows() bool { return l.kind == layerView && !l.closed.closes() }
 // isDir reports whether l's mount point is a folder.
 func (l layer) isDir() bool { return l.kind != layerView || l.source == Dir }
 
-// stack puts the layers of the world together. The longest target wins, so
-// they are kept by target.
+// stack collects the layers of the world by target, because the longest target
+// wins.
 func (b *builder) stack() error {
 	for _, own := range []string{"/proc", "/dev", "/dev/shm"} {
 		b.layers[own] = layer{target: own, kind: layerOwn}
@@ -78,7 +78,7 @@ func (b *builder) stack() error {
 
 func (b *builder) reserved(p string) bool { return under(p, "/proc") || under(p, "/dev") }
 
-// show adds the view v as it was asked for.
+// show adds the view v as requested.
 func (b *builder) show(v View) error {
 	switch {
 	case !clean(v.Source) || !clean(v.Target):
@@ -94,12 +94,12 @@ func (b *builder) show(v View) error {
 	return nil
 }
 
-// covers reports whether l is memory that nobody may write: it is only there
-// to cover what the host has.
+// covers reports whether l is memory without write permission for any user: its
+// only purpose is to cover content of the host.
 func (l layer) covers() bool { return l.kind == layerTmpfs && l.tmpfs.Mode&0o222 == 0 }
 
-// viewed makes the layer of v, with what the denies say of its source. It is
-// not ok where v is optional and its source is missing.
+// viewed makes the layer of v, with the effect of the denies on its source. It
+// returns false if v is optional and its source is missing.
 func (b *builder) viewed(v View) (l layer, ok bool, err error) {
 	l = layer{target: v.Target, kind: layerView, view: v}
 	if l.source, err = b.host.Kind(v.Source); err != nil {
@@ -135,8 +135,8 @@ func (b *builder) viewed(v View) (l layer, ok bool, err error) {
 	return l, true, nil
 }
 
-// top returns the layer that decides at the inside path p, and false where
-// that is the empty root.
+// top returns the layer that decides about the inside path p, and false where
+// only the empty root is.
 func (b *builder) top(p string) (layer, bool) { return topOf(b.layers, p) }
 
 func topOf(layers map[string]layer, p string) (layer, bool) {
@@ -168,8 +168,8 @@ func (b *builder) sortedLayers() []layer {
 	return list
 }
 
-// checkLinks refuses links where they would lie in what a view shows, and
-// mounts whose way leads through a link.
+// checkLinks refuses links that would lie in the content of a view, and mounts
+// whose path passes through a link.
 func (b *builder) checkLinks() error {
 	for target := range b.links {
 		if l, ok := b.top(target); ok && l.kind != layerFolder {

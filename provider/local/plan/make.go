@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// Make computes the plan of a wall that shows and closes what w says. It is an
-// error where w contradicts itself, and where a deny closes what the wall
-// cannot do without.
+// Make computes the plan of a sandbox from w. It returns an error if w
+// contradicts itself, or if a deny closes a path that the sandbox requires.
 func Make(w World) (Plan, error) {
 	b, err := build(w, known{&w})
 	if err != nil {
@@ -17,16 +16,16 @@ func Make(w World) (Plan, error) {
 	return b.plan, nil
 }
 
-// builder holds what is known so far.
+// builder holds the intermediate results of [Make].
 type builder struct {
 	w        World
 	host     Host
-	closures map[string]closure   // by path of the host
+	closures map[string]closure   // by host path
 	opens    map[string]Open      // likewise
-	latent   map[string][]closure // of missing paths, in force once they are there
+	latent   map[string][]closure // of missing paths; they apply once the path exists
 	layers   map[string]layer     // by target
 	links    map[string]string    // by target
-	stubs    map[string]bool      // mount points that the host gets; true for folders
+	stubs    map[string]bool      // mount points to create on the host; true for folders
 	ops      map[string]Op        // by target
 	shut     []string             // targets in memory that become read-only at the end
 	probes   map[Probe]bool
@@ -57,7 +56,7 @@ func (b *builder) emit() error {
 		b.parents(target)
 		b.ops[target] = Op{Kind: OpSymlink, Source: to, Target: target}
 	}
-	// Writable views come first: they have stubs made, which others show too.
+	// Writable views come first: they create stubs, which other views show too.
 	slices.SortStableFunc(layers, func(a, b layer) int {
 		switch {
 		case a.view.Write == b.view.Write:
@@ -87,8 +86,8 @@ func (b *builder) emit() error {
 	return nil
 }
 
-// finish puts everything in order: parents first, and the folders of memory
-// read-only when all is mounted.
+// finish orders the result: parents come first, and folders in memory become
+// read-only after all mounts.
 func (b *builder) finish() {
 	byDepth := func(a, b string) int {
 		return cmp.Or(cmp.Compare(depth(a), depth(b)), cmp.Compare(a, b))
@@ -121,8 +120,8 @@ func (b *builder) finish() {
 	p.layers, p.closures, p.opens = b.layers, b.closures, b.opens
 }
 
-// parents makes the folders between target and what it is mounted on, where
-// that is memory; elsewhere they are there, see mountPoint.
+// parents creates the folders between target and the mount below it, where that
+// mount is memory; elsewhere they exist, see mountPoint.
 func (b *builder) parents(target string) {
 	on, ok := b.top(path.Dir(target))
 	from := "/"
@@ -141,7 +140,7 @@ func (b *builder) parents(target string) {
 			continue
 		}
 		o := Op{Kind: OpDir, Target: dir, Mode: 0o755}
-		if c := b.closures[dir]; c.read && c.kind == Dir && !ok { // the host's, of which an open is shown
+		if c := b.closures[dir]; c.read && c.kind == Dir && !ok { // a host folder, of which an open is shown
 			o.Mode, o.Rule = 0o111, c.rule
 			b.probe(dir, Unreadable, c.rule)
 		}
@@ -149,11 +148,11 @@ func (b *builder) parents(target string) {
 	}
 }
 
-// masks reports whether c, which the view l shows, is closed by a mask there.
-// What is missing needs none where nothing can be made.
+// masks reports whether c needs a mask in the view l, which shows it. A missing
+// path needs none where nothing can be created.
 func masks(l layer, c closure) bool { return c.read && (!c.stub || l.view.Write) }
 
-// maskOn returns where the view l has a closed folder above target, or "".
+// maskOn returns the closed folder of the view l above target, or "".
 func (b *builder) maskOn(l layer, target string) string {
 	for _, p := range down(l.target, path.Dir(target)) {
 		if masks(l, b.closures[l.host(p)]) {

@@ -7,7 +7,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// scratch is the smallest world that is like a real one.
+// scratch returns a minimal realistic world.
 func scratch() World {
 	return World{
 		Views: []View{
@@ -24,7 +24,7 @@ func scratch() World {
 	}
 }
 
-// TestMakeOrders holds the order of a small plan.
+// TestMakeOrders verifies the order of the steps of a small plan.
 func TestMakeOrders(t *testing.T) {
 	p, err := Make(scratch())
 	if err != nil {

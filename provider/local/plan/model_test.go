@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A tree is a host in memory: what there is at each path, and where links
-// lead. It is the Host of the tests.
+// A tree is a host in memory: the kind of each path, and the targets of links.
+// It implements [Host] for the tests.
 type tree struct {
 	kinds map[string]Kind
 	links map[string]Target
@@ -26,20 +26,20 @@ func (h tree) Names(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// A mounted is one mount of the model: of memory, of a path of the host, or
-// of what nobody can open.
+// A mounted is one mount of the model: of memory, of a host path, or of a mask
+// that no user can open.
 type mounted struct {
 	source  string // on the host, or "" for memory
 	file    bool
 	ro      bool
 	mode    uint32
 	mask    bool
-	closed  map[string]bool     // folders of memory that cannot be listed
+	closed  map[string]bool     // folders in memory that cannot be listed
 	entries map[string]Kind     // of memory, by path below it
-	on      map[string]*mounted // what is mounted on it, by path below it
+	on      map[string]*mounted // mounts on it, by path below it
 }
 
-// A model does what the kernel does with the steps of a plan.
+// A model applies the steps of a plan as the kernel does.
 type model struct {
 	host tree
 	root *mounted
@@ -49,8 +49,8 @@ func memory(mode uint32) *mounted {
 	return &mounted{mode: mode, closed: map[string]bool{}, entries: map[string]Kind{"": Dir}, on: map[string]*mounted{}}
 }
 
-// place returns the mount that p lies in and p's path below that, both as a
-// lookup finds them: at each name what was mounted last.
+// place returns the mount that contains p and p's path below the mount. Like a
+// lookup, it takes the topmost mount at each name.
 func (m *model) place(p string) (*mounted, string) {
 	cur, rel := m.root, ""
 	for _, name := range strings.Split(strings.Trim(p, "/"), "/") {
@@ -65,7 +65,7 @@ func (m *model) place(p string) (*mounted, string) {
 	return cur, rel
 }
 
-// kind tells what there is at rel of the mount.
+// kind returns the kind of rel in the mount.
 func (m *model) kind(in *mounted, rel string) Kind {
 	switch {
 	case in.source == "":
@@ -76,7 +76,8 @@ func (m *model) kind(in *mounted, rel string) Kind {
 	return m.host.kinds[path.Join(in.source, rel)]
 }
 
-// run applies one step. What bwrap would make on the host is an error.
+// run applies one step. It returns an error if bwrap would create a path on the
+// host.
 func (m *model) run(o Op) error {
 	in, rel := m.place(o.Target)
 	if o.Kind == OpRemountRo {
@@ -116,7 +117,8 @@ func (m *model) run(o Op) error {
 		return err
 	}
 	if rel == "" {
-		// On the root of a mount: it lies over it, and what is on that one is hidden.
+		// A mount on the root of another mount hides that mount and everything
+		// on it.
 		*in = *n
 		return nil
 	}
@@ -147,14 +149,14 @@ func (m *model) mount(o Op) (*mounted, error) {
 	return n, nil
 }
 
-// A sight is what a path inside comes to.
+// A sight is the result of looking up a path inside.
 type sight struct {
 	path     string // inside
-	host     string // what it shows, or ""
+	host     string // the host path that it shows, or ""
 	kind     Kind
-	writable bool // the mount is
+	writable bool // the mount is writable
 	mask     bool
-	point    bool // it is a mount point
+	point    bool // the path is a mount point
 }
 
 // walk visits everything inside, links not followed.

@@ -7,7 +7,7 @@ import (
 // mount adds the steps of one layer.
 func (b *builder) mount(l layer) {
 	if l.target == "/" {
-		return // the root is there
+		return // the root exists
 	}
 	b.parents(l.target)
 	on, onto := b.below(l)
@@ -58,8 +58,8 @@ func (b *builder) mount(l layer) {
 	b.ops[l.target] = o
 }
 
-// pin mounts every folder between the view l and target onto itself, where
-// it could be written to, so that none can be renamed away.
+// pin mounts every writable folder between the view l and target onto itself,
+// so that none can be renamed.
 func (b *builder) pin(l layer, target, rule string) {
 	for _, p := range down(l.target, path.Dir(target)) {
 		h := l.host(p)
@@ -74,14 +74,14 @@ func (b *builder) pin(l layer, target, rule string) {
 	}
 }
 
-// closeIn closes c in the view l, where l shows it.
+// closeIn closes c in the view l, if l shows it.
 func (b *builder) closeIn(l layer, c closure) error {
 	if !l.shows() || !under(c.path, l.view.Source) {
 		return nil
 	}
 	target := l.inside(c.path)
 	if top, _ := b.top(target); top.target != l.target {
-		return nil // something else lies there
+		return nil // another mount is here
 	}
 	if c.frozen != "" && l.view.Write {
 		if err := b.freeze(l, c, target); err != nil {
@@ -92,12 +92,12 @@ func (b *builder) closeIn(l layer, c closure) error {
 		return nil
 	}
 	if above, ok := over(b.closures, b.opens, path.Dir(c.path)); ok && (above.read || !c.read) {
-		return nil // closed as part of it
+		return nil // closed as part of a closed folder
 	}
 	_, made := b.stubs[c.path]
 	switch {
 	case !l.view.Write && c.stub && !(c.read && made):
-		return nil // nothing is there, and nothing can be made
+		return nil // the path is missing and cannot be created
 	case !l.view.Write && !c.read:
 		b.probe(target, Unwritable, c.rule)
 		return nil
@@ -122,8 +122,8 @@ func (b *builder) closeIn(l layer, c closure) error {
 	return nil
 }
 
-// mask hides what is at target. A folder in which something is mounted can be
-// passed through, not listed.
+// mask hides the content at target. A masked folder with mounts in it can be
+// traversed, but not listed.
 func (b *builder) mask(target string, kind Kind, rule string) Op {
 	b.probe(target, Unreadable, rule)
 	b.probe(target, Unwritable, rule)
@@ -138,8 +138,8 @@ func (b *builder) mask(target string, kind Kind, rule string) Op {
 	return o
 }
 
-// freeze takes the right to make, rename and remove names in the folder that
-// l shows at target.
+// freeze removes the right to create, rename and remove names in the folder
+// that l shows at target.
 func (b *builder) freeze(l layer, c closure, target string) error {
 	if _, closed := over(b.closures, b.opens, c.path); closed {
 		return nil
@@ -177,7 +177,7 @@ func (b *builder) freeze(l layer, c closure, target string) error {
 	return nil
 }
 
-// thaw keeps what is called name in the frozen folder c as writable as it was.
+// thaw keeps name in the frozen folder c as writable as it was.
 func (b *builder) thaw(l layer, c closure, name string, kind Kind) {
 	q := path.Join(c.path, name)
 	at := l.inside(q)

@@ -4,8 +4,8 @@ import (
 	"path"
 )
 
-// openUp gives every layer its mount point: it is there on the host, or the
-// host gets it as a stub, or the view below is shown name by name.
+// openUp gives every layer its mount point: it exists on the host, the host
+// gets it as a stub, or the view below is shown name by name.
 func (b *builder) openUp() error {
 	if root, ok := b.layers["/"]; ok {
 		if root.source != Dir || root.closed.closes() {
@@ -24,8 +24,8 @@ func (b *builder) openUp() error {
 	return tooMuch("folders have to be shown name by name", maxOpened+1, maxOpened)
 }
 
-// openOnce looks at every layer and opens the first view that has no mount
-// point for one.
+// openOnce checks every layer and opens the first view that lacks a mount point
+// for one.
 func (b *builder) openOnce() (again bool, err error) {
 	b.stubs = map[string]bool{}
 	for _, l := range b.sortedLayers() {
@@ -37,7 +37,7 @@ func (b *builder) openOnce() (again bool, err error) {
 			return false, invalid(l.target, l.view.Why, "the target lies below a file: "+on.target, "choose another target")
 		}
 		if on.closed.closes() {
-			continue // its mask has room for it
+			continue // its mask has the mount point
 		}
 		fits, err := b.mountPoint(l, on)
 		if err != nil {
@@ -56,7 +56,7 @@ func (b *builder) mountPoint(l, on layer) (fits bool, err error) {
 	for _, q := range down(on.view.Source, want) {
 		if c := b.closures[q]; q != want && masks(on, c) {
 			if c.kind == Dir || c.stub && c.dir {
-				return true, nil // the mask has room for it
+				return true, nil // the mask has the mount point
 			}
 			return false, invalid(l.target, c.rule, "the target lies below a closed file", "choose another target")
 		}
@@ -78,7 +78,7 @@ func (b *builder) mountPoint(l, on layer) (fits bool, err error) {
 	return true, nil
 }
 
-// open replaces the view l by a folder of memory with a view for each name.
+// open replaces the view l by a folder in memory with one view for each name.
 func (b *builder) open(l layer) error {
 	b.layers[l.target] = layer{target: l.target, kind: layerFolder, view: View{Source: l.view.Source, Why: l.view.Why}}
 	names, err := b.host.Names(l.view.Source)
@@ -100,7 +100,7 @@ func (b *builder) open(l layer) error {
 	return nil
 }
 
-// taken reports whether something else is to be at target.
+// taken reports whether another layer has this target.
 func (b *builder) taken(target string) bool {
 	if _, ok := b.links[target]; ok {
 		return true

@@ -11,7 +11,7 @@ func under(p, dir string) bool {
 	return p == dir || dir == "/" || len(p) > len(dir) && p[len(dir)] == '/' && strings.HasPrefix(p, dir)
 }
 
-// moved returns p, which is under from, as it is called under to.
+// moved returns p, which lies under from, with from replaced by to.
 func moved(p, from, to string) string {
 	rest := strings.TrimPrefix(p[len(strings.TrimSuffix(from, "/")):], "/")
 	if rest == "" {
@@ -31,8 +31,8 @@ func up(p string) iter.Seq[string] {
 	}
 }
 
-// down returns the paths from just below dir to p, p included; none where p
-// is dir or not under it.
+// down returns the paths from just below dir to p, p included; none if p is dir
+// or not under it.
 func down(dir, p string) []string {
 	var list []string
 	if !under(p, dir) {

@@ -10,8 +10,8 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// check plans the world on the host, runs the plan in the model and returns
-// what is wrong. It is not planned where Make refuses.
+// check plans the world on the host, runs the plan in the model and returns the
+// first property that fails. planned is false if Make refuses the world.
 func check(w World, h tree) (planned bool, wrong error) {
 	w, p, err := Draw(w, h)
 	if err != nil {
@@ -36,11 +36,11 @@ func check(w World, h tree) (planned bool, wrong error) {
 	return true, nil
 }
 
-// denied says what the denies and opens of w say of the host path p, computed
-// without any of Make's code: links of denies are followed here.
+// denied returns the effect of the denies and opens of w on the host path p. It
+// shares no code with Make, and follows links of denies here.
 func denied(w World, m *model, p string) (read, write bool) {
 	covers := func(at string) bool { return p == at || len(p) > len(at) && p[:len(at)+1] == at+"/" }
-	reads, writes := -1, -1 // how long the longest opens are
+	reads, writes := -1, -1 // lengths of the longest matching opens
 	for _, o := range w.Opens {
 		kind := m.host.kinds[o.Path]
 		if !covers(o.Path) || m.host.realKind(o.Path) == Link || kind != Dir && kind != File {
@@ -71,7 +71,8 @@ func denied(w World, m *model, p string) (read, write bool) {
 	return read, write
 }
 
-// holdOpen holds that what the judge lets be read is there to be read.
+// holdOpen verifies that paths that the judge allows reading exist and are
+// readable.
 func holdOpen(_ World, p Plan, m *model) error {
 	for target, l := range p.layers {
 		if !l.shows() {
@@ -93,9 +94,9 @@ func holdOpen(_ World, p Plan, m *model) error {
 	return nil
 }
 
-// holdSights holds that nothing visible is denied, that what is read-only
-// stays so, that no folder above a closed path can be renamed, and that the
-// judge says of every path what the mounts do.
+// holdSights verifies that no visible path is denied, that read-only paths are
+// not writable, that no folder above a closed path can be renamed, and that the
+// judge's verdict on every path agrees with the mounts.
 func holdSights(w World, p Plan, m *model) (wrong error) {
 	fail := func(s sight, format string, args ...any) {
 		if wrong == nil {
@@ -139,14 +140,14 @@ func holdSights(w World, p Plan, m *model) (wrong error) {
 	return wrong
 }
 
-// shownBelow reports whether the host path p is what lies below s at its
-// place, rather than something mounted there.
+// shownBelow reports whether s shows the host path p below it, rather than
+// another mount at that place.
 func shownBelow(m *model, s sight, p string) bool {
 	in, rel := m.place(moved(p, s.host, s.path))
 	return in.mask || in.source != "" && path.Join(in.source, rel) == p
 }
 
-// parentFrozen reports whether a link that has to stay lies in p or beside it.
+// parentFrozen reports whether a link that must stay lies in p or beside it.
 func parentFrozen(w World, m *model, p string) bool {
 	for _, d := range w.Denies {
 		for at := d.Path; d.Keep && m.host.kinds[at] == Link; at = m.host.links[at].Real {
@@ -158,7 +159,7 @@ func parentFrozen(w World, m *model, p string) bool {
 	return false
 }
 
-// holdWrites holds that what is to be writable is, unless it is denied.
+// holdWrites verifies that requested paths are writable unless they are denied.
 func holdWrites(w World, p Plan, m *model) error {
 	for target, l := range p.layers {
 		if l.kind != layerView || !l.view.Write {
@@ -202,8 +203,8 @@ func isStub(p Plan, h string) bool {
 	return false
 }
 
-// holdKept holds that no missing path that is to stay so can be made, and no
-// link that is to stay be removed, through any view.
+// holdKept verifies that no view allows creating a missing path that must stay
+// missing, or removing a link that must stay.
 func holdKept(w World, _ Plan, m *model) (wrong error) {
 	m.walk(func(s sight) {
 		if s.host == "" || s.kind != Dir || !s.writable || wrong != nil {
@@ -228,7 +229,7 @@ func holdKept(w World, _ Plan, m *model) (wrong error) {
 	return wrong
 }
 
-// holdProbes holds that what is probed is so.
+// holdProbes verifies that the expectation of each probe is true in the model.
 func holdProbes(_ World, p Plan, m *model) error {
 	for _, probe := range p.Probes {
 		in, rel := m.place(probe.Path)
@@ -250,7 +251,7 @@ func holdProbes(_ World, p Plan, m *model) error {
 	return nil
 }
 
-// TestPlansHold tries many small worlds.
+// TestPlansHold checks the properties in many small random worlds.
 func TestPlansHold(t *testing.T) {
 	rounds := 15000
 	if testing.Short() {
@@ -277,7 +278,7 @@ func checkSeed(seed uint64) (planned bool, wrong error) {
 	return check(randomWorld(r, h, paths), h)
 }
 
-// FuzzPlans does the same for as long as one likes.
+// FuzzPlans checks the same properties in fuzzed worlds.
 func FuzzPlans(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -287,7 +288,7 @@ func FuzzPlans(f *testing.F) {
 	})
 }
 
-// TestOrderOfDenies holds that the order of denies means nothing.
+// TestOrderOfDenies verifies that the order of denies does not change the plan.
 func TestOrderOfDenies(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 2))

@@ -7,10 +7,10 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// pick returns one of list.
+// pick returns a random element of list.
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
-// randomTree makes a small host with everything that may lie in the way.
+// randomTree returns a small host with files of every kind, and its paths.
 func randomTree(r *rand.Rand) (h tree, paths []string) {
 	h = tree{map[string]Kind{"/": Dir}, map[string]Target{}}
 	var grow func(dir string, deep int)
@@ -47,7 +47,8 @@ func randomTree(r *rand.Rand) (h tree, paths []string) {
 	return h, paths
 }
 
-// realKind tells what there is at p, Link where the way to p leads through one.
+// realKind returns the kind of p, and Link if the path to p passes through a
+// link.
 func (h tree) realKind(p string) Kind {
 	for q := range up(p) {
 		if h.kinds[q] == Link {
@@ -57,8 +58,8 @@ func (h tree) realKind(p string) Kind {
 	return h.kinds[p]
 }
 
-// randomWorld makes a world on h that D could hand over: sources and denies
-// are canonical.
+// randomWorld returns a world on h as a caller would provide it: sources and
+// denies are canonical.
 func randomWorld(r *rand.Rand, h tree, paths []string) World {
 	w := World{ShmSize: 4096}
 	canonical := func() string {

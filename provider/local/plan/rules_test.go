@@ -10,14 +10,14 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// world is scratch with what the case adds.
+// world returns the world of scratch after change.
 func world(change func(*World)) World {
 	w := scratch()
 	change(&w)
 	return w
 }
 
-// host answers for the worlds of these tests.
+// host returns the host for the worlds of these tests.
 func host(kinds map[string]Kind, links map[string]Target) tree {
 	h := tree{scratch().Kinds, links}
 	h.kinds["/"] = Dir
@@ -37,7 +37,7 @@ func planned(t *testing.T, w World, h tree) Plan {
 	return p
 }
 
-// TestRefused holds what cannot be planned, and what is said of it.
+// TestRefused verifies which worlds cannot be planned, and the error messages.
 func TestRefused(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -95,7 +95,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTooManyMounts holds that a plan is refused that no tool would take.
+// TestTooManyMounts verifies that Make refuses a plan with more mounts than
+// bwrap takes.
 func TestTooManyMounts(t *testing.T) {
 	h := host(nil, nil)
 	w := scratch()
@@ -109,7 +110,7 @@ func TestTooManyMounts(t *testing.T) {
 	}
 }
 
-// TestLacking holds that Make does not guess what there is.
+// TestLacking verifies that Make does not guess missing facts.
 func TestLacking(t *testing.T) {
 	w := scratch()
 	delete(w.Kinds, "/state/ws/a")
@@ -122,15 +123,15 @@ type broken struct{ tree }
 
 func (broken) Kind(string) (Kind, error) { return Missing, errors.New("io") }
 
-// TestDrawFails holds that the error of a host is not lost.
+// TestDrawFails verifies that Draw returns the error of a host.
 func TestDrawFails(t *testing.T) {
 	if _, _, err := Draw(World{Denies: []Deny{{Path: "/a", Rule: "r"}}}, broken{}); err == nil || !strings.Contains(err.Error(), "look at /a: io") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestJudge holds verdicts, with the rule that decides and what a grant would
-// have to name.
+// TestJudge verifies verdicts, with the rule that decides and the path that a
+// grant would have to name.
 func TestJudge(t *testing.T) {
 	w := world(func(w *World) {
 		w.Views = append(w.Views, View{Source: "/state/id", Target: "/etc/passwd", Fixed: true, Why: "identity"})
@@ -176,8 +177,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestGranted holds that a grant opens the path at every place where it is
-// called, and that no grant opens what is denied.
+// TestGranted verifies that a grant opens the path at every place that shows
+// it, and that no grant opens a denied path.
 func TestGranted(t *testing.T) {
 	w := world(func(w *World) {
 		w.Views = append(w.Views, View{Source: "/home/u", Target: "/agent", Why: "agent"})
@@ -203,7 +204,8 @@ func TestGranted(t *testing.T) {
 	}
 }
 
-// TestSame holds that a new mask is another plan, and a new name is not.
+// TestSame verifies that a new mask makes a plan different, and a new name does
+// not.
 func TestSame(t *testing.T) {
 	h := host(nil, nil)
 	p := planned(t, scratch(), h)
@@ -221,7 +223,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestStill holds that a world is known to have changed by each of its facts.
+// TestStill verifies that Still detects a change of each fact of a world.
 func TestStill(t *testing.T) {
 	fresh := func() tree {
 		return host(map[string]Kind{"/state/ws/l": Link, "/opt": Dir}, map[string]Target{"/state/ws/l": {"a", "/state/ws/a"}})
@@ -252,7 +254,7 @@ func TestStill(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded holds that whatever stays writable has a size.
+// TestMemoryIsBounded verifies that all memory that stays writable has a size.
 func TestMemoryIsBounded(t *testing.T) {
 	w := scratch()
 	w.ShmSize = 0
@@ -267,7 +269,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLinkAlone holds that a link can be kept without what it leads to.
+// TestLinkAlone verifies that a link can be kept without closing its target.
 func TestLinkAlone(t *testing.T) {
 	made := func(alone bool) Plan {
 		_, p, err := Draw(world(func(w *World) {

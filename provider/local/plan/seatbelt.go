@@ -1,16 +1,16 @@
-// Seatbelt: this part of the package writes what a local wall of macOS obeys: the profile text
-// and the arguments of sandbox-exec. It is pure, and tested on every platform;
-// only macOS runs it.
+// The seatbelt files write the profile of a local sandbox on macOS and the
+// arguments of sandbox-exec. They are pure, and the tests run on every
+// platform; only macOS applies the result.
 //
-// In a profile the last rule that matches decides. So everything is denied,
-// then what the wall shows is allowed, and the denies of the policy come last.
-// A path appears only inside of a string of the profile, whatever is in it.
+// In a profile the last matching rule decides. So a profile first denies
+// everything, then allows what the sandbox shows, and ends with the denies of
+// the policy. A path appears only inside a string of the profile, whatever
+// characters it contains.
 //
-// The file system of macOS usually does not tell names apart that differ in
-// case alone, or in how accents are written, and the rules are held against
-// the name as it was first written. So denies match without regard to case,
-// and any sign beyond ASCII matches any. They close more than they name, never
-// less.
+// The file system of macOS usually does not distinguish names that differ only
+// in case or in the encoding of accents, and macOS compares rules with the name
+// as it was first written. So denies ignore case, and a character outside ASCII
+// matches any character. Denies may close more than they name, never less.
 
 package plan
 
@@ -26,51 +26,53 @@ import (
 
 const seatbeltOp = "write sandbox profile"
 
-// Exec is the program that puts a profile in force. Apple calls it deprecated
-// and has everything of its own depend on what is behind it.
+// Exec is the program that applies a profile. Apple marks it as deprecated, but
+// builds its own sandboxes on the same mechanism.
 const Exec = "/usr/bin/sandbox-exec"
 
-// maxProfile bounds the profile in bytes. It is an argument, and all arguments
-// and variables together may take a megabyte.
+// maxProfile bounds the profile in bytes. The profile is an argument, and all
+// arguments and variables together may take a megabyte.
 const maxProfile = 512 << 10
 
-// Rules say what a wall allows. Paths are absolute and canonical, which on
+// Rules are the input for a profile. Paths are absolute and canonical, which on
 // macOS means "/private/tmp" and "/private/var" rather than the links to them.
 type Rules struct {
-	Tag      string         // marks this wall's lines in the system log: letters, digits, '.', '_' and '-', at most 64
+	Tag      string         // marks this sandbox's lines in the system log: letters, digits, '.', '_' and '-', at most 64
 	Readable []string       // files and folders
-	Writable []string       // likewise; readable too
+	Writable []string       // files and folders; readable too
 	Tmp      []string       // folders for temporary files, writable
-	Denies   []SeatbeltDeny // by path; they hold for what is missing too
+	Denies   []SeatbeltDeny // by path; they apply to missing paths too
 	Globs    []Glob
-	// Yields are the paths of Denies inside which Opens are open. A glob yields
-	// to none here: at which depth it matches the profile cannot say.
+	// Yields are the paths of Denies inside which Opens apply. No Open applies
+	// inside a glob here: a profile cannot tell at which depth a glob matches.
 	Yields  []string
 	Opens   []Open
-	Sockets []string // Unix sockets that may be connected to
-	Ports   []int    // of the loopback interface that may be connected to: those of the egress proxy
+	Sockets []string // Unix sockets that commands may connect to
+	Ports   []int    // loopback ports that commands may connect to: those of the egress proxy
 	Listen  bool     // whether programs may listen on the loopback interface
 }
 
-// A Deny closes a path and what lies below it for writing, or altogether.
+// A SeatbeltDeny closes a path and everything below it, for writing or for both
+// reading and writing.
 type SeatbeltDeny struct {
 	Path   string
 	Read   bool
 	Except []string // folders below Path that it does not close
-	Rule   string   // as a person finds it in the settings
+	Rule   string   // as the user finds it in the settings
 }
 
-// A Glob closes what a pattern matches; its words are those of package
-// pattern. A pattern that begins neither with "/" nor with "**/" is taken from
+// A Glob closes the paths that a pattern matches, in the syntax of package
+// pattern. A pattern that begins neither with "/" nor with "**/" is relative to
 // each writable and readable path.
 type Glob struct {
 	Pattern string
 	Read    bool
-	Rule    string // as a person finds it in the settings
+	Rule    string // as the user finds it in the settings
 }
 
-// Args returns the arguments that run command under the profile. The name of
-// the program is looked for by nobody: it has to be a path.
+// SeatbeltArgs returns the arguments that run command under the profile. The
+// name of the program must be a path, because sandbox-exec does not search for
+// it.
 func SeatbeltArgs(profile string, command []string) ([]string, error) {
 	if len(command) == 0 || !strings.HasPrefix(command[0], "/") {
 		return nil, seatbeltInvalid("", "the command is not an absolute path")
@@ -82,8 +84,9 @@ func SeatbeltArgs(profile string, command []string) ([]string, error) {
 	return append([]string{Exec, "-p", profile}, command...), nil
 }
 
-// Profile writes the profile for r. Paths that are not absolute and clean, an
-// odd tag and bad patterns are [sandbox.CodeValidation].
+// Profile writes the profile for r. For paths that are not absolute and clean,
+// an invalid tag or an invalid pattern it returns an error with
+// [sandbox.CodeValidation].
 func Profile(r Rules) (string, error) {
 	if r.Tag == "" || len(r.Tag) > 64 || strings.Trim(r.Tag, tagSigns) != "" {
 		return "", seatbeltInvalid(r.Tag, "the tag has signs in it that a log line must not have")
@@ -112,7 +115,7 @@ func Profile(r Rules) (string, error) {
 	return w.b.String(), nil
 }
 
-// check refuses paths and ports that cannot be written.
+// check refuses paths and ports that a profile cannot express.
 func (r Rules) check() error {
 	lists := [][]string{r.Readable, r.Writable, r.Tmp, r.Sockets, seatbeltDenied(r.Denies), r.Yields, seatbeltOpened(r.Opens)}
 	for _, d := range r.Denies {
@@ -162,7 +165,7 @@ func closureOf(d SeatbeltDeny) seatbeltClosure {
 	return c
 }
 
-// sparing narrows a filter to what none of the expressions match.
+// sparing narrows a filter to paths that none of the expressions match.
 func sparing(filter string, except []string) string {
 	if len(except) == 0 {
 		return filter
@@ -176,8 +179,9 @@ func sparing(filter string, except []string) string {
 
 const tagSigns = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-// views allows what is shown. Programs ask about every folder on the way to a
-// file, so these can be asked about, though not listed.
+// views allows access to the readable and writable paths. Programs query every
+// folder on the path to a file, so views allows metadata of these folders,
+// though not listing them.
 func (r Rules) views(w *writer) {
 	write := sorted(r.Writable, r.Tmp)
 	read := sorted(r.Readable, write)
@@ -186,9 +190,9 @@ func (r Rules) views(w *writer) {
 	w.rule("allow file-write*", each("subpath", write))
 }
 
-// network allows the sockets that are named and not denied, the ports of the
-// egress proxy, and nothing else. In a filter for addresses the language knows
-// two hosts: "*" and "localhost".
+// network allows the listed sockets that no deny closes and the ports of the
+// egress proxy, and nothing else. In an address filter the profile language
+// knows two hosts: "*" and "localhost".
 func (r Rules) network(w *writer) {
 	w.line("(deny network* %s)", w.message())
 	for _, port := range slices.Compact(slices.Sorted(slices.Values(r.Ports))) {
@@ -211,9 +215,9 @@ func (r Rules) network(w *writer) {
 	}
 }
 
-// A closure is one deny as filters of the profile, of which any matches, and as
-// expressions for the Judge. Depth counts the names of a path; that of a pattern
-// is 0, because a pattern matches at any depth.
+// A seatbeltClosure is one deny: the filters of the profile, any of which may
+// match, and the expressions for the [Judge]. Its depth is the number of names
+// in its path, or 0 for a pattern, because a pattern matches at any depth.
 type seatbeltClosure struct {
 	read    bool
 	yields  bool
@@ -232,8 +236,7 @@ func seatbeltOpened(list []Open) []string {
 	return out
 }
 
-// denies closes first what is closed for writing, then what is closed
-// altogether.
+// denies writes the denies of writing first, then those of reading and writing.
 func denies(w *writer, list []seatbeltClosure) {
 	for _, read := range []bool{false, true} {
 		var filters []string
@@ -252,8 +255,8 @@ func denies(w *writer, list []seatbeltClosure) {
 	}
 }
 
-// pins has no denied path and no folder above one be renamed or removed: a new
-// one put in its place would not be denied.
+// pins prevents renaming and removing of denied paths and the folders above
+// them: the rules would not cover a new folder in their place.
 func (r Rules) pins(w *writer) {
 	var filters []string
 	for _, p := range sorted(seatbeltDenied(r.Denies), ancestors(seatbeltDenied(r.Denies))) {
@@ -268,7 +271,7 @@ func (r Rules) pins(w *writer) {
 	w.rule("deny file-write-unlink", slices.Compact(filters), w.message())
 }
 
-// within reports whether p is dir or lies below it, without regard to case.
+// within reports whether p is dir or lies below it, ignoring case.
 func within(p, dir string) bool {
 	p, dir = strings.ToLower(p), strings.ToLower(dir)
 	return p == dir || strings.HasPrefix(p, dir+"/")

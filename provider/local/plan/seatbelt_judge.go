@@ -8,15 +8,15 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// Rules that no setting spells.
+// Names of rules that do not come from a setting.
 const (
 	RuleUnlisted       = "nothing allows it"
 	seatbeltRuleSystem = "programs and settings of the system"
 	ruleTmp            = "the sandbox's own folder for temporary files"
 )
 
-// A Judge answers what a profile makes of a path, by the same expressions that
-// are written into the profile. It is safe for concurrent use.
+// A Judge returns the verdict of a profile on a path, using the same
+// expressions as the profile. It is safe for concurrent use.
 type Judge struct {
 	r     Rules
 	steps []compiledStep
@@ -34,7 +34,7 @@ type closed struct {
 	except []*regexp.Regexp
 }
 
-// NewJudge returns the Judge of r. Its errors are those of [Profile].
+// NewJudge returns the Judge of r. It returns the same errors as [Profile].
 func NewJudge(r Rules) (*Judge, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -86,9 +86,9 @@ func compile(expression string) (*regexp.Regexp, error) {
 	return x, nil
 }
 
-// Judge says what the profile makes of op on the path p, which is absolute and
-// clean and need not exist. HostPath is p: on macOS everything is at its own
-// path of the host.
+// Judge returns the verdict of the profile on op at the path p, which is
+// absolute and clean and need not exist. HostPath is p, because on macOS a
+// sandbox shows each file at its host path.
 func (j *Judge) Judge(op sandbox.Operation, p string) sandbox.Verdict {
 	v := sandbox.Verdict{HostPath: p}
 	var opened string // the rule that opens p inside a deny
@@ -109,7 +109,7 @@ func (j *Judge) Judge(op sandbox.Operation, p string) sandbox.Verdict {
 	return v
 }
 
-// closes returns the rule by which s closes p, the first of several.
+// closes returns the first rule by which s closes p.
 func (s compiledStep) closes(op sandbox.Operation, p string) (rule string, ok bool) {
 	for _, c := range s.closed {
 		if (c.read || op == sandbox.OpWrite) && c.closes(p) {
@@ -119,7 +119,7 @@ func (s compiledStep) closes(op sandbox.Operation, p string) (rule string, ok bo
 	return s.open.rule, op == sandbox.OpWrite && s.open.fixed != "" && inside(p, s.open.fixed)
 }
 
-// opens returns the rule by which s opens p again. No socket is opened so.
+// opens returns the rule by which s opens p again. It never opens a socket.
 func (s compiledStep) opens(op sandbox.Operation, p string) (rule string, ok bool) {
 	var list []string
 	switch op {
@@ -143,7 +143,8 @@ func (c closed) closes(p string) bool {
 	return true
 }
 
-// shown says which of the allows is about p.
+// shown returns whether the profile allows op at p before any deny, and the
+// name of the rule that decides.
 func (j *Judge) shown(op sandbox.Operation, p string) (bool, string) {
 	if op == sandbox.OpConnect {
 		for _, s := range j.r.Sockets {
@@ -180,8 +181,8 @@ func (j *Judge) shown(op sandbox.Operation, p string) (bool, string) {
 	return false, RuleUnlisted
 }
 
-// inside reports whether p is dir or lies below it. Letter case counts: to allow
-// it must be the name that the profile has.
+// inside reports whether p is dir or lies below it. It is case-sensitive: an
+// allow must use the name in the profile.
 func inside(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -70,8 +70,8 @@ func TestSeatbeltJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeOpens holds that the Judge says of what is open inside denies what
-// the profile makes of it, and by which rule.
+// TestJudgeOpens verifies that the Judge agrees with the profile about opens
+// inside denies, and names the rule.
 func TestJudgeOpens(t *testing.T) {
 	r := Rules{
 		Tag: "t", Writable: []string{"/w", "/ro/v/w"}, Readable: []string{"/ro", "/part/a/b/shown"}, Tmp: []string{"/tmp/t"}, Sockets: []string{"/w/a/b/sock"},
@@ -92,7 +92,7 @@ func TestJudgeOpens(t *testing.T) {
 			{Path: "/w/a/cafe\u0301", Read: true, Rule: "read accent"}, {Path: "/w/free", Read: true, Rule: "read free"}, {Path: "/", Read: true, Write: true, Rule: "read all"},
 		},
 	}
-	for i := range 20 { // more than a sort leaves in order by luck
+	for i := range 20 { // enough that an unstable sort would not keep the order by chance
 		p := "/w/many/" + string(rune('a'+i))
 		r.Opens = append(r.Opens, Open{Path: p, Write: true, Rule: "write many"}, Open{Path: p, Read: true, Rule: "read many"})
 	}
@@ -108,7 +108,7 @@ func TestJudgeOpens(t *testing.T) {
 		{"/w/a", "-deny a", "-deny a"},
 		{"/w/a/x", "-deny a", "-deny a"},
 		{"/w/a/bx", "-deny a", "-deny a"},
-		{"/w/a/B/x", "-deny a", "-deny a"}, // what opens has to have the name that it has
+		{"/w/a/B/x", "-deny a", "-deny a"}, // an open must use the exact name
 		{"/w/a/b", "read b", "-deny a"},
 		{"/w/a/b/x", "read b", "-deny a"},
 		{"/w/a/b/c", "-deny c", "-deny c"},
@@ -132,12 +132,12 @@ func TestJudgeOpens(t *testing.T) {
 		{"/w/many/t/x", "read many", "write many"},
 		{"/ro/x/y/f", "read y", "-deny x"}, // only readable
 		{"/ro/v/w/f", "-deny v", "-deny v"},
-		{"/part/a/b/f", "-deny part", "-deny part"}, // no view has it
+		{"/part/a/b/f", "-deny part", "-deny part"}, // no view shows it
 		{"/part/a/b/shown/f", "read part", "-deny part"},
 		{"/w/a/case/x", "read case", "-deny a"},
 		{"/w/a/case/in/x", "-deny case", "-deny case"},
 		{"/w/a/cafe\u0301/x", "-deny accent", "-deny accent"},
-		{"/w/free/x", "writable: /w", "writable: /w"}, // no deny has it, so it takes nothing away
+		{"/w/free/x", "writable: /w", "writable: /w"}, // no deny applies, so the open takes nothing away
 		{"/w/x", "writable: /w", "writable: /w"},
 	} {
 		for op, want := range map[sandbox.Operation]string{sandbox.OpRead: tt.read, sandbox.OpWrite: tt.write} {
@@ -157,8 +157,8 @@ func TestJudgeOpens(t *testing.T) {
 	}
 }
 
-// TestJudgeKnowsTheSystem holds that what the profile lets every program read is
-// what the Judge says of it.
+// TestJudgeKnowsTheSystem verifies that the Judge allows reading the system
+// paths that the profile allows.
 func TestJudgeKnowsTheSystem(t *testing.T) {
 	j, err := NewJudge(Rules{Tag: "t"})
 	if err != nil {

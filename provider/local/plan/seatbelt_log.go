@@ -12,59 +12,62 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// Log is the program that shows the system log. macOS lets administrators alone
-// follow the log with it.
+// Log is the program that shows the system log. On macOS only administrators
+// can follow the log with it.
 const Log = "/usr/bin/log"
 
-// MaxLogLine bounds a line of the log in bytes. Longer ones are no refusals: a
-// path has at most 1024.
+// MaxLogLine bounds a line of the log in bytes. A longer line is not a refusal:
+// a path has at most 1024 bytes.
 const MaxLogLine = 64 << 10
 
-// logReady begins the line that the program writes when it follows the log.
+// logReady begins the line that the log program writes when it starts to follow
+// the log.
 const logReady = "Filtering the log data using"
 
-// LogArgs returns the arguments that follow the system log for what profiles
-// refuse whose tags begin with prefix: one object of JSON a line, after one
-// line for people, see [LogReady]. The prefix is held to the signs of a tag.
+// LogArgs returns the arguments that follow the system log for refusals by
+// profiles whose tags begin with prefix. The program writes one line of text,
+// see [LogReady], and then one JSON object a line. LogArgs returns an error if
+// the prefix has characters that a tag cannot have.
 func LogArgs(prefix string) ([]string, error) {
 	if prefix == "" || len(prefix) > 64 || strings.Trim(prefix, tagSigns) != "" {
 		return nil, seatbeltInvalid(prefix, "the tag has signs in it that a log line must not have")
 	}
-	// Refusals are logged by the kernel, in which the sandbox is an extension,
-	// and on newer systems below a subsystem of their own.
+	// The kernel logs refusals; its sandbox extension is the sender, and newer
+	// systems use a subsystem of their own.
 	predicate := `((processID == 0 AND senderImagePath CONTAINS "/Sandbox") OR subsystem == "com.apple.sandbox.reporting") AND eventMessage CONTAINS "` + prefix + `"`
 	return []string{Log, "stream", "--style", "ndjson", "--level", "debug", "--predicate", predicate}, nil
 }
 
-// LogReady reports whether the line says that the log is followed from now on.
+// LogReady reports whether the line says that the program follows the log from
+// now on.
 func LogReady(line []byte) bool { return bytes.HasPrefix(line, []byte(logReady)) }
 
-// A Refusal is one thing that a profile refused, as the kernel logs it.
+// A Refusal is an operation that a profile refused, as the kernel logs it.
 type Refusal struct {
-	Program   string // as the process calls itself, made printable
+	Program   string // the process's own name for itself, made printable
 	PID       int
-	Operation string // in the words of profiles: "file-read-data"
+	Operation string // the profile language's name, such as "file-read-data"
 	Target    string // a path, an address, a name; may be empty
 	Tag       string // of the profile
-	Count     int    // how often it came: the kernel counts repetitions
+	Count     int    // how often the refusal occurred: the kernel counts repetitions
 	Time      time.Time
 }
 
-// An event is what counts of a line of the log.
+// An event holds the fields that matter of a line of the log.
 type event struct {
 	Message   string `json:"eventMessage"`
 	Timestamp string `json:"timestamp"`
 }
 
-// ParseRefusal reads one line of the log; ok is false for what is no refusal
-// with a tag. The message is
+// ParseRefusal reads one line of the log; ok is false if the line is not a
+// refusal with a tag. The message is
 //
 //	Sandbox: PROGRAM(PID) deny(N) OPERATION TARGET
 //	TAG
 //
-// after "N duplicate report for " or "N duplicate reports for " where the kernel
-// has counted. Program and target are what code inside chose, line breaks
-// included, so the tag is the last line and nothing else.
+// after "N duplicate report for " or "N duplicate reports for " if the kernel has
+// counted repetitions. Code inside the sandbox chooses the program name and the
+// target, which may contain line breaks, so the tag is the last line only.
 func ParseRefusal(line []byte) (r Refusal, ok bool) {
 	if len(line) > MaxLogLine || !utf8.Valid(line) {
 		return r, false
@@ -88,7 +91,8 @@ func ParseRefusal(line []byte) (r Refusal, ok bool) {
 			return r, false
 		}
 	}
-	// The name of a program may have anything in it, also what follows it here.
+	// The program name may contain anything, including the text that follows it
+	// here.
 	head, rest, found := cutDeny(text)
 	if !found {
 		return r, false
@@ -112,7 +116,7 @@ func ParseRefusal(line []byte) (r Refusal, ok bool) {
 	return Refusal{Program: printable(head[:open]), PID: pid, Operation: operation, Target: target, Tag: tag, Count: count, Time: when}, true
 }
 
-// repeated takes "N duplicate report(s) for Sandbox: " from the beginning.
+// repeated removes "N duplicate report(s) for Sandbox: " from the beginning.
 func repeated(text string) (rest string, count int, ok bool) {
 	number, rest, ok := strings.Cut(text, " duplicate report")
 	if !ok {
@@ -126,7 +130,7 @@ func repeated(text string) (rest string, count int, ok bool) {
 	return rest, count, ok
 }
 
-// cutDeny cuts at the first " deny(N) " that a process number stands before.
+// cutDeny cuts the text at the first " deny(N) " that follows a process number.
 func cutDeny(text string) (head, rest string, ok bool) {
 	for from := 0; ; {
 		i := strings.Index(text[from:], ") deny(")
@@ -154,9 +158,10 @@ func printable(s string) string {
 	}, s)
 }
 
-// Attempt says what of a refusal concerns the rules of the sandbox. What
-// programs try all the time without need, and what no rule is about (services of
-// the system, what a file is called and how large it is), concerns nobody.
+// Attempt returns the part of a refusal that concerns the rules of the sandbox.
+// It returns false for accesses that programs try routinely without need, and
+// for operations that no rule covers (system services, the name and size of a
+// file).
 func (r Refusal) Attempt() (kind string, op sandbox.Operation, resource string, ok bool) {
 	switch {
 	case r.Operation == "network-outbound" && !strings.HasPrefix(r.Target, "/"):
@@ -177,8 +182,8 @@ func (r Refusal) Attempt() (kind string, op sandbox.Operation, resource string, 
 	return "", "", "", false
 }
 
-// idle reports whether libraries of the system try p in most programs, and do
-// without it.
+// idle reports whether system libraries try p in most programs and work without
+// it.
 func idle(p string) bool {
 	for _, dir := range []string{"/dev", "/Library/Preferences", "/private/var/db", "/private/var/run", "/private/var/select", "/System", "/AppleInternal"} {
 		if inside(p, dir) {

@@ -31,9 +31,9 @@ func TestLogArgs(t *testing.T) {
 	}
 }
 
-// TestLogGolden reads testdata/log.ndjson. The lines are written by hand, after
-// the fields that log(1) has and the message that the kernel writes; none was
-// taken from a Mac.
+// TestLogGolden reads testdata/log.ndjson. The lines were written by hand,
+// following the fields of log(1) and the kernel's message; none was recorded on
+// a Mac.
 func TestLogGolden(t *testing.T) {
 	in, err := os.ReadFile("testdata/log.ndjson")
 	if err != nil {
@@ -72,8 +72,8 @@ func TestLogGolden(t *testing.T) {
 	}
 }
 
-// FuzzRefusal holds that what is read of a line is what was written into it:
-// names that code inside chose move neither tag nor process.
+// FuzzRefusal verifies that parsing a line returns the values written into it:
+// names that code inside the sandbox chooses change neither tag nor process.
 func FuzzRefusal(f *testing.F) {
 	f.Add("cat", 7, "file-read-data", "/a", "sbx.1", "")
 	f.Add("a(1) deny(1) file-read-data /x\nsbx.2", 8, "file-write-create", "/b\nsbx.2", "sbx.1", "3 duplicate reports for ")
@@ -105,7 +105,7 @@ func FuzzRefusal(f *testing.F) {
 	})
 }
 
-// FuzzLog holds that any line is read without harm.
+// FuzzLog verifies that parsing does not crash on any line.
 func FuzzLog(f *testing.F) {
 	in, err := os.ReadFile("testdata/log.ndjson")
 	if err != nil {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A step is one of the rules about files that come after what is shown, in the
-// order of the profile: the last one that matches decides. It closes what closed
-// has, or does what open says.
+// A step is one of the file rules that follow the allows of a profile, in
+// profile order: the last matching rule decides. It applies the denies in
+// closed, or open.
 type step struct {
 	closed []seatbeltClosure
 	open   opening
 }
 
-// An opening allows reading and writing below folders again, and closes what is
-// below fixed for writing, by rule.
+// An opening allows reading and writing below folders again, and closes writing
+// below fixed, by rule.
 type opening struct {
 	read, write []string
 	fixed       string
@@ -23,9 +23,9 @@ type opening struct {
 	rule        string // the rule of the deepest deny around it
 }
 
-// steps returns the rules for list, the closures of r. Where something is open
-// inside denies, the opens and the denies that yield follow by depth, of one
-// depth the denies last, and then what yields to nothing closes once more.
+// steps returns the rules for list, the closures of r. If opens apply inside
+// denies, the opens and the yielding denies follow by depth, denies last at
+// equal depth; the denies that do not yield then follow once more.
 func (r Rules) steps(list []seatbeltClosure) ([]step, error) {
 	out := []step{{closed: list}}
 	var yielding, firm []seatbeltClosure
@@ -61,8 +61,8 @@ type placedOpening struct {
 	depth int
 }
 
-// openings returns the opens of r that have an effect, the shallow first, of one
-// path those to write last.
+// openings returns the opens of r that take effect, by increasing depth; of
+// several with the same path, those for writing come last.
 func (r Rules) openings(yielding []seatbeltClosure) ([]placedOpening, error) {
 	around := make([]closed, len(yielding))
 	for i, c := range yielding {
@@ -86,7 +86,7 @@ func (r Rules) openings(yielding []seatbeltClosure) ([]placedOpening, error) {
 			}
 		}
 		if deepest == 0 {
-			continue // no deny closes it, or one of the same path closes it again
+			continue // no deny closes it, or a deny of the same path closes it again
 		}
 		reads := func(q Open) bool { return q.Read && seatbeltDepth(q.Path) > deepest && inside(o.Path, q.Path) }
 		if !slices.ContainsFunc(opens, reads) {
@@ -106,8 +106,8 @@ func (r Rules) openings(yielding []seatbeltClosure) ([]placedOpening, error) {
 	return out, nil
 }
 
-// common returns the folders that make up what lies below p and below one of
-// the views too.
+// common returns the folders that cover exactly the paths below both p and one
+// of the views.
 func common(p string, views []string) []string {
 	var out []string
 	for _, v := range views {
@@ -130,7 +130,7 @@ func (s step) write(w *writer) {
 	}
 }
 
-// depth counts the names of an absolute and clean path.
+// seatbeltDepth counts the names of an absolute and clean path.
 func seatbeltDepth(p string) int { return strings.Count(strings.TrimSuffix(p, "/"), "/") }
 
 func number(b bool) int {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An expr is one expression of a profile as the reader of the test sees it: a
+// An expr is one expression of a profile as the test's reader parses it: a
 // list, a string or an atom.
 type expr struct {
 	list   []expr
@@ -16,9 +16,9 @@ type expr struct {
 	string bool
 }
 
-// readProfile reads a profile the way the profile language is read: lists,
-// strings with escapes, comments to the end of the line, atoms. Anything else
-// fails the test.
+// readProfile parses a profile by the syntax of the profile language: lists,
+// strings with escapes, comments to the end of the line, atoms. It fails the
+// test for anything else.
 func readProfile(t *testing.T, s string) []expr {
 	t.Helper()
 	r := reader{t, s}
@@ -104,8 +104,8 @@ func (r *reader) text() string {
 	return ""
 }
 
-// shape writes expressions with every string left out, in an order that the
-// content of strings has no part in.
+// shape writes expressions without their strings, in an order that does not
+// depend on the content of strings.
 func shape(list []expr) string {
 	var out []string
 	for _, e := range list {

@@ -33,7 +33,7 @@ func (r Rules) globs() ([]seatbeltClosure, error) {
 	return out, nil
 }
 
-// bases returns what stands before the segments of a pattern.
+// bases returns the expressions that precede the segments of a pattern.
 func (r Rules) bases(p string, segments []string) []string {
 	if strings.HasPrefix(p, "/") || segments[0] == "**" {
 		return []string{"/"}
@@ -45,9 +45,9 @@ func (r Rules) bases(p string, segments []string) []string {
 	return out
 }
 
-// pinned returns the folders on the way to what g matches, which would no
-// longer match from another place. A "**" that something stands before makes
-// that every folder below.
+// pinned returns the folders on the path to what g matches: moved elsewhere,
+// their content would no longer match. If a "**" follows other segments, that
+// is every folder below.
 func (r Rules) pinned(g Glob) []string {
 	alternatives, _ := policypath.Parse(g.Pattern)
 	var out []string
@@ -69,8 +69,8 @@ func (r Rules) pinned(g Glob) []string {
 	return out
 }
 
-// segmentsRegex writes segments of a pattern as an expression. After "**" it
-// ends with the slash that follows, if any folder does.
+// segmentsRegex writes segments of a pattern as an expression. After "**" the
+// expression ends with the slash of the last folder, if there is one.
 func segmentsRegex(segments []string) string {
 	var b strings.Builder
 	for i, s := range segments {
@@ -86,10 +86,10 @@ func segmentsRegex(segments []string) string {
 	return b.String()
 }
 
-// templatesRegex writes the names of templates that segments do not cover, one
-// expression for each ending: see pattern.Spares. Folders of such a name are
-// not covered here, as a profile does not tell them apart; what lies in them
-// is.
+// templatesRegex writes the template names that segments do not cover, one
+// expression for each ending: see pattern.Spares. A profile cannot tell folders
+// apart from files, so segments do not cover folders with such names here; they
+// cover the content of these folders.
 func templatesRegex(segments []string) []string {
 	last := len(segments) - 1
 	if !policypath.SparesTemplates(segments[last]) {
@@ -140,7 +140,7 @@ func segmentRegex(s string) string {
 	return e.b.String()
 }
 
-// pathRegex writes a path, literally but for case and accents.
+// pathRegex writes a path literally, except for case and accents.
 func pathRegex(p string) string {
 	var e expression
 	signs := []rune(path.Clean(p))
@@ -154,14 +154,14 @@ func pathRegex(p string) string {
 	return e.b.String()
 }
 
-// anySign matches one sign, be it several bytes long or a letter with accents
-// after it.
+// anySign matches one character, which may be several bytes long or a letter
+// followed by combining accents.
 const anySign = "[^/][^ -~]*"
 
-// anySigns matches a run of signs that may be written in several ways.
+// anySigns matches a run of characters that may be encoded in several ways.
 const anySigns = "[^/]+"
 
-// An expression is one being written.
+// An expression is a regular expression under construction.
 type expression struct {
 	b   strings.Builder
 	run bool // it ends with anySigns
@@ -175,7 +175,7 @@ func (e *expression) add(s string) {
 	e.run = s == anySigns
 }
 
-// literal writes one sign of a name, with the one that comes after it.
+// literal writes one character of a name; next is the character after it.
 func (e *expression) literal(r, next rune) {
 	switch {
 	case r >= utf8.RuneSelf || r < ' ' || r == 0x7f || unicode.Is(unicode.Mn, next):
@@ -191,10 +191,10 @@ func (e *expression) literal(r, next rune) {
 	}
 }
 
-// class writes what is between the brackets of a character class. One with
-// signs that mean something in brackets, or beyond ASCII, matches any sign,
-// and so does a negated one: which letter is outside of it in the one case is
-// inside in the other.
+// class writes the content of a character class. A class with characters that
+// are special in brackets, or outside ASCII, matches any character, and so does
+// a negated class, because a letter that it excludes in one case it would
+// include in the other.
 func class(s string) string {
 	not := strings.HasPrefix(s, "!") || strings.HasPrefix(s, "^")
 	var b strings.Builder
@@ -218,7 +218,7 @@ func class(s string) string {
 	return "[" + b.String() + "]"
 }
 
-// fold writes a range of signs, of letters in both cases.
+// fold writes a range of characters, of letters in both cases.
 func fold(lo, hi byte) string {
 	span := func(a, b byte) string {
 		if a == b {
@@ -235,7 +235,7 @@ func fold(lo, hi byte) string {
 	return span(lo, hi)
 }
 
-// kind tells lower case, upper case, digits and the rest apart.
+// kind distinguishes lower case, upper case, digits and other characters.
 func kind(c byte) byte {
 	switch {
 	case c >= 'a' && c <= 'z':

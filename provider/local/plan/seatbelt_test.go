@@ -105,7 +105,7 @@ func TestSeatbeltRefused(t *testing.T) {
 	}
 }
 
-// TestOrder holds that no allow follows the first deny of the policy.
+// TestOrder verifies that no allow follows the first deny of the policy.
 func TestOrder(t *testing.T) {
 	p, err := Profile(typical())
 	if err != nil {
@@ -116,8 +116,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOpens holds what stays open inside denies: the last rule that matches
-// decides, and the deeper of deny and open is the last.
+// TestOpens verifies what stays open inside denies: the last matching rule
+// decides, and the deeper of deny and open comes last.
 func TestOpens(t *testing.T) {
 	p, err := Profile(Rules{
 		Tag: "t", Writable: []string{"/w"},
@@ -144,7 +144,7 @@ func TestOpens(t *testing.T) {
 	}
 }
 
-// lets reports whether the profile allows op at p: the last rule that matches
+// lets reports whether the profile allows op at p: the last matching rule
 // decides.
 func lets(t *testing.T, profile, op, p string) bool {
 	t.Helper()
@@ -158,8 +158,8 @@ func lets(t *testing.T, profile, op, p string) bool {
 	return allowed
 }
 
-// closes reports whether the profile denies op at p, by the filters of the
-// test's own reading.
+// closes reports whether the profile denies op at p, by the test's own
+// evaluation of filters.
 func closes(t *testing.T, profile, op, p string) bool {
 	t.Helper()
 	for _, e := range readProfile(t, profile) {
@@ -222,8 +222,8 @@ func TestDenies(t *testing.T) {
 	}
 }
 
-// FuzzGlob holds that the expression of a glob matches whatever doublestar
-// matches, and what lies below it.
+// FuzzGlob verifies that the expression of a glob matches every path that
+// doublestar matches, and what lies below it.
 func FuzzGlob(f *testing.F) {
 	for _, s := range [][2]string{
 		{"**/.env.*", "/a/.env.x"}, {"/a/**/b?[a-c]", "/a/b\u00e9c"}, {"/{x,y}/[!z]*", "/x/\xff"}, {`/a\*b/**`, "/a*b"}, {"/[ -~]", "/!"},
@@ -257,8 +257,8 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
-// FuzzProfile holds that no path gets out of its string: the profile has the
-// same shape as one with harmless paths, and its strings give the paths back.
+// FuzzProfile verifies that no path escapes from its string: the profile has
+// the same shape as one with harmless paths, and its strings return the paths.
 func FuzzProfile(f *testing.F) {
 	for _, s := range []string{`/a"b`, `/a\`, "/a\nb", `/a#"b"`, "/a\x01\x7f", "/a;b", `/a\x22)(allow default)`, "/a\r", "/\u00e9"} {
 		f.Add(s)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A writer puts a profile together.
+// A writer builds the text of a profile.
 type writer struct {
 	b   strings.Builder
 	tag string
@@ -15,12 +15,11 @@ func (w *writer) text(s string) { w.b.WriteString(s) }
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.b, format+"\n", args...) }
 
-// message returns the modifier that puts the tag into the log line of what is
-// refused.
+// message returns the modifier that adds the tag to the log line of a refusal.
 func (w *writer) message() string { return "(with message " + quote(w.tag) + ")" }
 
-// rule writes one rule for any of the filters. Without filters a rule would be
-// for everything, so none is written.
+// rule writes one rule with any of the filters. Without filters it writes
+// nothing, because a rule without filters applies to everything.
 func (w *writer) rule(what string, filters []string, modifiers ...string) {
 	if len(filters) == 0 {
 		return
@@ -43,10 +42,10 @@ func each(kind string, paths []string) []string {
 
 func regex(expression string) string { return "(regex " + quote("^"+expression+"$") + ")" }
 
-// quote writes s as a string of the profile language, whose reader is that of
-// TinyScheme: a backslash and a quote are escaped, and control characters are
-// written as two hex digits, so that nothing in s can end the string, or the
-// line. Raw strings (#"…") are not used, because a quote cannot be in them.
+// quote writes s as a string of the profile language, which TinyScheme's reader
+// parses: it escapes backslashes and quotes and writes control characters as
+// two hex digits, so that no content of s can end the string or the line. It
+// does not use raw strings (#"…"), because they cannot contain a quote.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -69,7 +68,7 @@ func quote(s string) string {
 const head = `(version 1)
 `
 
-// systemFolders and systemFiles are what every program may read.
+// systemFolders and systemFiles are the paths that every program may read.
 var (
 	systemFolders = []string{
 		"/System", "/Library/Apple", "/Library/Developer/CommandLineTools", "/usr", "/bin", "/sbin", "/opt/homebrew",
@@ -81,15 +80,16 @@ var (
 	}
 )
 
-// systemText is what every program needs.
+// systemText writes the rules that every program needs.
 func systemText(w *writer) {
 	w.text(system)
 	w.rule("allow file-read*", append(each("literal", systemFiles), each("subpath", systemFolders)...))
 	w.text(systemRest)
 }
 
-// system is what every program needs, and nothing that names a user's files:
-// to start, to fork, to signal its own kind, to load the system's libraries.
+// system holds the rules that every program needs to start, to fork, to signal
+// its own kind, and to load the system's libraries. None of them names a user's
+// files.
 const system = `(allow process-fork)
 (allow process-exec)
 (allow process-info* (target same-sandbox))
