@@ -17,11 +17,11 @@ type inode struct{ dev, ino uint64 }
 type wanted struct {
 	origin
 	links uint64
-	names map[string]bool // the denied ones, true where reading is
-	other map[string]bool // those found besides
+	names map[string]bool // the denied names; true where reading is denied
+	other map[string]bool // the other names found
 }
 
-// want notes a denied file whose other names are to be found.
+// want records a denied file whose other names are to be found.
 func (w *walk) want(st *unix.Stat_t, o origin) {
 	if st.Nlink < 2 {
 		return
@@ -39,14 +39,14 @@ func (w *walk) want(st *unix.Stat_t, o origin) {
 	f.names[o.path] = f.names[o.path] || o.read
 }
 
-// A relied is a denied folder whose link counts were not looked at this time.
+// A relied is a denied folder whose link counts this scan took from the cache.
 type relied struct {
 	path string
 	n    *node
 	origin
 }
 
-// links wants the files of the denied folder n that have several names.
+// links records the files of the denied folder n that have several names.
 func (w *walk) links(fd int, p string, n *node, o origin) error {
 	switch now := time.Now(); {
 	case len(n.files) == 0:
@@ -62,7 +62,7 @@ func (w *walk) links(fd int, p string, n *node, o origin) error {
 	return nil
 }
 
-// count looks which files of the denied folder n have several names.
+// count finds the files of the denied folder n that have several names.
 func (w *walk) count(fd int, p string, n *node) error {
 	n.linked = nil
 	for _, name := range n.files {
@@ -86,8 +86,9 @@ func (w *walk) wantLinked(p string, n *node, o origin) {
 	}
 }
 
-// recount looks at link counts that were relied on. A new name is made in
-// some folder, which has changed by that: so it is done when a folder was read.
+// recount reads the link counts that the scan took from the cache. Creating a
+// name changes the folder that it is created in, so recount does so only when
+// the scan had to read a folder.
 func (w *walk) recount() error {
 	if w.out.Listed == 0 {
 		return nil
@@ -112,7 +113,7 @@ func (w *walk) recount() error {
 }
 
 // aliases looks for the other names of denied files in every folder that this
-// scan came by.
+// scan visited.
 func (w *walk) aliases() error {
 	if err := w.recount(); err != nil {
 		return err
@@ -129,7 +130,7 @@ func (w *walk) aliases() error {
 	if len(inos) == 0 {
 		return nil
 	}
-	for _, r := range w.roots { // one may be a file
+	for _, r := range w.roots { // a root may be a file
 		var st unix.Stat_t
 		if err := unix.Lstat(r, &st); err == nil && kindOf(uint32(st.Mode)) == unix.DT_REG {
 			if err := w.alias(r, &st); err != nil {
@@ -150,8 +151,8 @@ func (w *walk) aliases() error {
 	return nil
 }
 
-// nearly reports the names of a file that must not be read which are themselves
-// denied for writing alone.
+// nearly reports the names of a file denied for reading that are themselves
+// denied for writing only.
 func (w *walk) nearly(key inode, f *wanted) error {
 	for p, read := range f.names {
 		if f.read && !read {
@@ -166,7 +167,7 @@ func (w *walk) nearly(key inode, f *wanted) error {
 // search looks for the inodes in n, which lies at p, and below it.
 func (w *walk) search(p string, n *node, inos map[uint64]bool) error {
 	if n.scan != w.id {
-		return nil // not visited this time: gone, or no longer asked for
+		return nil // not visited by this scan: removed, or no longer requested
 	}
 	if err := w.within(p, 0); err != nil {
 		return err
@@ -198,8 +199,9 @@ func holds(list []uint64, inos map[uint64]bool) bool {
 	return false
 }
 
-// name reads the folder at p again for the names behind the inodes. All says
-// that the folder does not tell inodes, so that every file is asked.
+// name reads the folder at p again to find the names of the inodes. all says
+// that the folder does not report inode numbers, so that name calls stat on
+// every file.
 func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
 	fd, err := hostpath.Folder(p, unix.O_RDONLY)
 	if err != nil {
@@ -225,7 +227,7 @@ func (w *walk) name(p string, inos map[uint64]bool, all bool) error {
 	return w.explain(p, err)
 }
 
-// alias reports the file at p if it is a wanted one under another name.
+// alias reports the file at p if it is another name of a wanted file.
 func (w *walk) alias(p string, st *unix.Stat_t) error {
 	key := inode{uint64(st.Dev), st.Ino}
 	f := w.wanted[key]
@@ -248,7 +250,7 @@ func (w *walk) another(p string, key inode, f *wanted) error {
 	return nil
 }
 
-// explain makes an error of the system at p one of ours.
+// explain converts a system error at p into an error of this package.
 func (w *walk) explain(p string, err error) error {
 	var ours *sandbox.Error
 	switch {

@@ -5,13 +5,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A device is what is known of the file system that a folder lies on.
+// A device holds the relevant properties of the file system of a folder.
 type device struct {
-	times  bool // changes of a folder change its times, and everybody sees that at once
-	inodes bool // a folder tells the inode numbers that stat tells
-	fold   bool // names that differ in case alone are one name
-	folds  bool // single folders may be like that
-	kernel bool // made by the kernel, no place for files
+	times  bool // changes of a folder change its times, visible to every reader at once
+	inodes bool // a folder lists the same inode numbers as stat
+	fold   bool // names that differ only in case are one name
+	folds  bool // single folders may ignore case
+	kernel bool // a kernel file system, which holds no ordinary files
 }
 
 // Numbers of file systems that package unix does not name.
@@ -30,8 +30,8 @@ const (
 // casefolded is the flag of a folder without regard to case (FS_CASEFOLD_FL).
 const casefolded = 0x40000000
 
-// deviceOf asks which file system the folder fd lies on. One that is not
-// known is not relied on for anything.
+// deviceOf returns the properties of the file system of the folder fd. For an
+// unknown file system it assumes none of them.
 func deviceOf(fd int) (device, error) {
 	var st unix.Statfs_t
 	if err := hostpath.Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
@@ -56,8 +56,8 @@ func deviceOf(fd int) (device, error) {
 	return device{}, nil
 }
 
-// foldsHere reports whether the open folder fd disregards case. A file system
-// that cannot say has no such folders.
+// foldsHere reports whether the open folder fd ignores case. It returns false
+// if the file system does not support the question.
 func foldsHere(fd int) bool {
 	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
 	return err == nil && flags&casefolded != 0

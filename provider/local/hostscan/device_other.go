@@ -2,9 +2,9 @@
 
 package hostscan
 
-// A device is what is known of the file system that a folder lies on: here
-// nothing, so nothing is relied on, and names that differ in case alone count
-// as one.
+// A device holds the relevant properties of the file system of a folder. On
+// this platform none is known: nothing is assumed, and names that differ only
+// in case count as one.
 type device struct{ times, inodes, fold, folds, kernel bool }
 
 func deviceOf(int) (device, error) { return device{fold: true}, nil }

@@ -1,14 +1,14 @@
 //go:build linux
 
-// Calm: this part of the package tells at the cost of one system call that nothing has changed
-// in given folders since they were looked at.
+// The dirwatch files report, with one system call, whether given folders have
+// changed since they were last read.
 //
-// The kernel queues a change for a watch before the call that made it returns
-// (inotify), so an empty queue means that there was none. That is so only
-// where all changes come through this kernel; folders on other file systems
-// are refused, as is whatever else cannot be watched, and who is refused looks
-// for himself. A mount hides a folder without changing it, so the mounts at
-// these places are watched too.
+// The kernel queues an inotify event before the call that made the change
+// returns, so an empty queue means that there was no change. This holds only
+// where all changes go through this kernel. A DirWatch therefore refuses
+// folders on other file systems, and everything else that it cannot watch; the
+// caller must then read them itself. A mount hides a folder without changing
+// it, so a DirWatch also watches the mounts at these places.
 
 package hostscan
 
@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	// maxFolders bounds the watches of one Watch: each keeps about a kibibyte
-	// in the kernel, and a user has a limited number.
+	// dirwatchMaxFolders bounds the watches of one DirWatch: each takes about a
+	// KiB in the kernel, and each user has a limited number.
 	dirwatchMaxFolders = 4096
-	// bufSize holds some hundred events, and maxReads bounds how many are
-	// sorted out before they count as too much.
+	// dirwatchBufSize has room for some hundred events. maxReads bounds the
+	// buffers that Now reads before it reports Lost.
 	dirwatchBufSize = 16 << 10
 	maxReads        = 16
 )
 
-// changes are what is asked for: names that come, go or lead elsewhere, and
-// folders that may be looked into or no more.
+// changes is the inotify mask: names that are created, removed or replaced, and
+// permission changes of folders.
 const changes = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
 
-// ErrCannot says that a folder cannot be watched so that it could be relied
-// on, or that there are too many.
+// ErrCannot reports that a folder cannot be watched reliably, or that there are
+// too many folders.
 var ErrCannot = errors.New("the folder cannot be watched")
 
-// A Watch watches folders. It is not for concurrent use.
+// A DirWatch watches folders. It is not safe for concurrent use.
 type DirWatch struct {
 	events int // a descriptor
 	mounts *mounts
@@ -48,7 +48,7 @@ type DirWatch struct {
 	buf    []byte
 }
 
-// names are those in a folder that count.
+// names are the watched names of a folder.
 type names struct {
 	all  bool
 	some map[string]bool
@@ -56,7 +56,8 @@ type names struct {
 
 func (n names) count(name string) bool { return n.all || n.some[name] }
 
-// New returns a Watch that watches the mounts alone. Close ends it.
+// NewDirWatch returns a DirWatch that watches only the mounts. The caller must
+// close it.
 func NewDirWatch() (*DirWatch, error) {
 	events, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
@@ -76,8 +77,8 @@ func (w *DirWatch) Close() {
 	w.mounts.close()
 }
 
-// Folder has every name in the folder at p count, and reports whether that is
-// new. The path is absolute and clean, and no part of it is a link.
+// Folder watches every name in the folder at p and reports whether that is new.
+// The path is absolute and clean, and no part of it is a link.
 func (w *DirWatch) Folder(p string) (fresh bool, err error) {
 	wd, fresh, err := w.add(p)
 	if err != nil {
@@ -91,8 +92,8 @@ func (w *DirWatch) Folder(p string) (fresh bool, err error) {
 	return true, nil
 }
 
-// Path has p and each folder that it lies in count, as names: whether they are
-// there, and are the same. What is missing has nothing below it.
+// Path watches the name of p and of each folder above it, for being created,
+// removed or replaced. Nothing below a missing name needs a watch.
 func (w *DirWatch) Path(p string) (fresh bool, err error) {
 	if p == "/" {
 		return false, nil
@@ -103,7 +104,7 @@ func (w *DirWatch) Path(p string) (fresh bool, err error) {
 	}
 	wd, added, err := w.add(dir)
 	if hostpath.Gone(err) {
-		return fresh, nil // and the name that makes it so is watched
+		return fresh, nil // the missing name itself is watched
 	}
 	if err != nil {
 		return false, err
@@ -145,7 +146,7 @@ func (w *DirWatch) add(p string) (wd int, fresh bool, err error) {
 	return wd, true, nil
 }
 
-// counts reports whether p is a name in a watched folder that counts.
+// counts reports whether p is a watched name in a watched folder.
 func (w *DirWatch) counts(p string) bool {
 	wd, watched := w.paths[path.Dir(p)]
 	return watched && w.names[wd].count(path.Base(p))
@@ -157,8 +158,8 @@ const (
 	dirwatchBcachefsMagic = 0xca451a4e
 )
 
-// tells reports whether the folder fd lies on a file system that nobody
-// changes but this kernel, by its own calls.
+// tells reports whether the folder fd lies on a file system that only this
+// kernel's own calls can change.
 func tells(fd int) bool {
 	var st unix.Statfs_t
 	if err := hostpath.Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place is a folder with "sub" and "sub/file" in it.
+// dirwatchPlace returns a folder with "sub" and "sub/file" in it.
 func dirwatchPlace(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,9 +29,9 @@ func open(t *testing.T) *DirWatch {
 	return w
 }
 
-// settled returns a watch that set has made, and that knows where its folders
-// lie. Somebody else on the machine may mount something meanwhile, of which
-// nothing is known then; so it is tried again.
+// settled returns a watch on which set was called, after it has learned where
+// its folders lie. Another process may mount a file system meanwhile, which
+// makes the location unknown; so settled tries again.
 func settled(t *testing.T, set func(w *DirWatch)) *DirWatch {
 	t.Helper()
 	for range 100 {

@@ -14,20 +14,21 @@ import (
 )
 
 const (
-	// maxMounts bounds in bytes what the kernel says of our mounts.
+	// maxMounts bounds in bytes the mountinfo of this process.
 	maxMounts = 4 << 20
-	// firstMounts is about what it says on a machine with a few containers.
+	// firstMounts is about its size on a machine with a few containers.
 	firstMounts = 16 << 10
 )
 
-// errMounts says that it cannot be told where folders lie.
+// errMounts reports that mountinfo cannot be read, so that the location of
+// folders is unknown.
 var errMounts = errors.New("what is mounted cannot be read")
 
-// mounts tell whether watched folders lie where they did when they were
-// watched. A machine with an engine mounts for every command in a container,
-// so what counts are mounts at the watched places alone.
+// mounts checks whether watched folders still lie where they did when the watch
+// began. Only mounts at the watched places count, because a container engine
+// mounts file systems for every command in a container.
 type mounts struct {
-	fd     int // of mountinfo, which can be polled
+	fd     int // of mountinfo, which supports poll
 	known  []byte
 	is     bool            // known is what was mounted since before the first watch
 	above  map[string]bool // watched folders, and those that they lie in
@@ -42,11 +43,11 @@ func openMounts(counts func(point string) bool) (*mounts, error) {
 	return &mounts{fd: fd, above: map[string]bool{}, counts: counts}, nil
 }
 
-// forget says that more is watched. What lay over it then is not known until
-// everything has stood still once.
+// forget discards the known mounts after a new watch. What was mounted over the
+// new folder is unknown until mountinfo has not changed for one call.
 func (m *mounts) forget() { m.known, m.is = nil, false }
 
-// watched notes one more folder.
+// watched records one more folder.
 func (m *mounts) watched(p string) {
 	m.forget()
 	for ; !m.above[p]; p = path.Dir(p) {
@@ -55,12 +56,12 @@ func (m *mounts) watched(p string) {
 }
 
 // same reports whether watched folders still lie where they did; stirred says
-// that something was mounted or unmounted since it was asked last. What came
-// and went again meanwhile has changed nothing below it unseen.
+// that something was mounted or unmounted since the last call. A mount that
+// appeared and disappeared in between has hidden no change below it.
 func (m *mounts) same(stirred bool) bool {
 	switch {
 	case stirred && !m.is:
-		return false // some may have been watched under what was there for a moment
+		return false // a watch may have been set on a folder under a short-lived mount
 	case !stirred && m.is:
 		return true
 	}
@@ -79,9 +80,9 @@ func (m *mounts) same(stirred bool) bool {
 	return true
 }
 
-// read returns the lines about mounts that count, as the kernel has them. They
-// hold numbers of devices, which are given to others only after the last
-// watch on them has said so.
+// read returns the mountinfo lines that count. They contain device numbers,
+// which the kernel reuses only after the last watch on the device has reported
+// its end.
 func (m *mounts) read() ([]byte, error) {
 	text := make([]byte, 0, firstMounts)
 	for {
@@ -104,7 +105,7 @@ func (m *mounts) read() ([]byte, error) {
 	}
 }
 
-// filter leaves out the lines about mounts that do not count.
+// filter removes the mountinfo lines that do not count.
 func (m *mounts) filter(text []byte) ([]byte, error) {
 	var kept []byte
 	for line := range bytes.Lines(text) {
@@ -120,7 +121,7 @@ func (m *mounts) filter(text []byte) ([]byte, error) {
 	return kept, nil
 }
 
-// plain resolves what mountinfo writes in octal: blanks and the backslash.
+// plain decodes the octal escapes of mountinfo: blanks and the backslash.
 func plain(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

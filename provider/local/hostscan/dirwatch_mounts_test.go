@@ -18,8 +18,8 @@ func unmount(p string) error { return unix.Unmount(p, unix.MNT_DETACH) }
 
 func bind(from, to string) error { return unix.Mount(from, to, "", unix.MS_BIND, "") }
 
-// mountable is a place in which mounts can be made, with "away", a folder that
-// nobody watches. They are gone after the test.
+// mountable returns a folder in which the test can mount, with a subfolder
+// "away" without a watch. The mounts are removed after the test.
 func mountable(t *testing.T) string {
 	t.Helper()
 	dir := dirwatchPlace(t)
@@ -37,8 +37,8 @@ func mountable(t *testing.T) string {
 	return dir
 }
 
-// TestMounts holds that a mount counts where something is watched, and nowhere
-// else: an engine beside us mounts for each command in its containers.
+// TestMounts verifies that a mount counts only at a watched place: a container
+// engine on the machine mounts for each command in its containers.
 func TestMounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(dir string) error
@@ -73,8 +73,8 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestMountOnName holds that of a folder that is watched for some names a mount
-// on one of them counts, also on one that was asked for later.
+// TestMountOnName verifies that in a folder with single watched names a mount
+// on one of them counts, even if the name was added later.
 func TestMountOnName(t *testing.T) {
 	dir := mountable(t)
 	w := settled(t, func(w *DirWatch) {
@@ -99,8 +99,8 @@ func TestMountOnName(t *testing.T) {
 	}
 }
 
-// TestMountWhileWatchesAreMade holds that nothing is known of folders that may
-// have been watched under a mount.
+// TestMountWhileWatchesAreMade verifies that folders count as unknown if they
+// may have been watched under a mount.
 func TestMountWhileWatchesAreMade(t *testing.T) {
 	for name, do := range map[string]func(dir string) error{
 		"that stays": func(d string) error { return mount(d + "/away") },
@@ -118,8 +118,8 @@ func TestMountWhileWatchesAreMade(t *testing.T) {
 	}
 }
 
-// TestOtherMountInItsPlace holds that the kernel tells of a file system that
-// goes, whatever numbers the next one has.
+// TestOtherMountInItsPlace verifies that the watch detects the end of a file
+// system, whatever numbers the next one has.
 func TestOtherMountInItsPlace(t *testing.T) {
 	dir := mountable(t)
 	must(t, mount(dir+"/sub"))

@@ -11,20 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A State is what has happened since a Watch was asked last.
+// A dirwatchState summarizes the events since the last call of [DirWatch.Now].
 type dirwatchState int
 
-// Each counts more than the one before.
+// The states, in increasing order of severity.
 const (
-	Quiet         dirwatchState = iota // nothing that counts
-	dirwatchStirs                      // something has changed
-	// Lost is a change by which folders may lie elsewhere than they did when
-	// they were watched, or more of them than could be told. The Watch is of
-	// no more use.
+	Quiet         dirwatchState = iota // no relevant event
+	dirwatchStirs                      // a watched name has changed
+	// Lost means that watched folders may have moved, or that events were lost.
+	// The DirWatch is of no further use.
 	Lost
 )
 
-// Now returns what has happened since the last call, or since New.
+// Now returns the most severe state since the last call, or since NewDirWatch.
 func (w *DirWatch) Now() dirwatchState {
 	fds := [2]unix.PollFd{{Fd: int32(w.events), Events: unix.POLLIN}, {Fd: int32(w.mounts.fd), Events: unix.POLLPRI}}
 	n, err := unix.Poll(fds[:], 0)
@@ -50,7 +49,7 @@ func (w *DirWatch) Now() dirwatchState {
 	return Lost
 }
 
-// sort returns what a row of events comes to.
+// sort returns the state for a buffer of events.
 func (w *DirWatch) sort(b []byte) dirwatchState {
 	state := Quiet
 	for len(b) > 0 {
@@ -70,7 +69,7 @@ func (w *DirWatch) sort(b []byte) dirwatchState {
 	return state
 }
 
-// means returns what one event comes to.
+// means returns the state for one event.
 func (w *DirWatch) means(wd int, mask uint32, name string) dirwatchState {
 	const (
 		elsewhere = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_IGNORED | unix.IN_UNMOUNT | unix.IN_Q_OVERFLOW
@@ -84,7 +83,7 @@ func (w *DirWatch) means(wd int, mask uint32, name string) dirwatchState {
 	case name != "" && !n.count(name):
 		return Quiet
 	case mask&unix.IN_ATTRIB != 0 && !folder:
-		return Quiet // times, owner and mode of a file
+		return Quiet // times, owner or mode of a file
 	case folder && mask&left != 0:
 		return Lost
 	}

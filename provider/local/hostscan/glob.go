@@ -12,29 +12,30 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// A matcher tells which globs a path matches. Nearly every name matches none,
-// so it looks at the last segment first, and at most once by its bytes.
+// A matcher finds the globs that a path matches. Nearly every name matches
+// none, so it tests the last segment first, in a single pass over its bytes if
+// possible.
 type matcher struct {
 	globs  []Glob
 	exact  map[string][]*compiled // by a last segment without special characters
 	loose  []*compiled
 	find   map[string]bool
-	folded *matcher // the same without regard to case, for folders that have none
+	folded *matcher // the same, ignoring case, for folders that ignore it
 	fold   bool
 }
 
 // A compiled is one alternative of a glob.
 type compiled struct {
 	glob           int
-	base           string // folder that tail is taken from, "" for anywhere
+	base           string // folder that tail is relative to, "" for any folder
 	tail           string // pattern of the rest of the path
-	last           string // its last segment
-	prefix, suffix string // of last, literal
-	single         bool   // tail is last, at any depth
-	spares         bool   // templates are not meant
+	last           string // last segment of tail
+	prefix, suffix string // literal parts of last
+	single         bool   // tail is only last, at any depth
+	spares         bool   // does not match templates
 }
 
-// compile makes the matcher for patterns below roots.
+// compile makes the matcher for patterns relative to roots.
 func compile(globs []Glob, roots, find []string) (*matcher, error) {
 	m := &matcher{globs: globs, exact: map[string][]*compiled{}, find: map[string]bool{}}
 	m.folded = &matcher{globs: globs, exact: map[string][]*compiled{}, find: map[string]bool{}, fold: true}
@@ -67,9 +68,9 @@ func compile(globs []Glob, roots, find []string) (*matcher, error) {
 	return m, nil
 }
 
-// add takes one alternative below base into m and its folded twin. What of
-// the pattern names folders plainly becomes part of the base, with its links
-// resolved, because the paths it is held against have none.
+// add adds one alternative below base to m and its case-ignoring twin. Leading
+// segments without special characters become part of the base, with their links
+// resolved, because the matched paths contain no links.
 func (m *matcher) add(glob int, base string, segments []string) error {
 	last := len(segments) - 1
 	n := 0
@@ -106,10 +107,10 @@ func (m *matcher) insert(glob int, base, tail, last string) {
 	m.loose = append(m.loose, c)
 }
 
-// matches returns the glob that decides over name in the folder dir, which
-// reads if any that matches reads, and does not yield if any of those does not,
-// and -1 for none. A glob that spares
-// templates does not match the name of one unless the name is of a folder.
+// matches returns the glob that decides about name in the folder dir, or -1 if
+// none matches. The result closes reading if any matching glob does, and does
+// not yield if any matching glob does not. A glob that spares templates matches
+// the name of a template only for a folder.
 func (m *matcher) matches(dir string, name []byte, folder, fold bool) (glob int, read bool) {
 	if fold && !m.fold {
 		return m.folded.matches(path.Fold(dir), []byte(path.Fold(string(name))), folder, true)
@@ -141,9 +142,9 @@ func (m *matcher) matches(dir string, name []byte, folder, fold bool) (glob int,
 	return glob, read
 }
 
-// firm returns the glob that closes name in the folder dir for writing alone, and
-// -1 for none: what opens a name that a glob closes for reading does not open it
-// for that one.
+// firm returns the glob that closes name in the folder dir for writing only, or
+// -1. An open that reopens a name closed for reading does not reopen it for
+// writing against that glob.
 func (m *matcher) firm(dir, name string, folder, fold bool) int {
 	if fold && !m.fold {
 		return m.folded.firm(path.Fold(dir), path.Fold(name), folder, true)
@@ -157,7 +158,7 @@ func (m *matcher) firm(dir, name string, folder, fold bool) int {
 	return -1
 }
 
-// finds reports whether name is one of those that are looked for.
+// finds reports whether name is one of the names to find.
 func (m *matcher) finds(name []byte, fold bool) bool {
 	if len(m.find) == 0 {
 		return false
@@ -168,7 +169,7 @@ func (m *matcher) finds(name []byte, fold bool) bool {
 	return m.find[string(name)]
 }
 
-// covers holds the whole path against the pattern.
+// covers matches the whole path against the pattern.
 func (c *compiled) covers(dir, name string) bool {
 	path := strings.TrimSuffix(dir, "/") + "/" + name
 	rel, ok := strings.CutPrefix(path, strings.TrimSuffix(c.base, "/")+"/")

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hit looks at the match m in the folder fd, which lies at p, and reports it.
+// hit checks the match m in the folder fd, which lies at p, and reports it.
 func (w *walk) hit(fd int, p string, m match) error {
 	at := join(p, m.name)
 	var st unix.Stat_t
@@ -19,7 +19,7 @@ func (w *walk) hit(fd int, p string, m match) error {
 		if hostpath.Gone(err) {
 			return nil
 		}
-		if !closedTo(err) { // a folder whose names can be read and nothing more
+		if !closedTo(err) { // a folder that allows listing names and nothing else
 			return w.lost(at, err)
 		}
 	}
@@ -49,16 +49,16 @@ func (w *walk) hit(fd int, p string, m match) error {
 	return nil
 }
 
-// follow notes where a link leads, if that is inside of what is shown.
+// follow records the target of a link that leads into a root.
 func (w *walk) follow(h *Hit) {
 	to, err := hostpath.Canonical(h.Path)
-	if err != nil { // a loop, or something that we cannot reach
+	if err != nil { // a loop, or a path that is not accessible
 		return
 	}
 	inside := false
 	for _, r := range w.roots {
 		if within(r, to) {
-			return // it is or holds what is shown; closing it would close everything
+			return // the target is or holds a root; closing it would close everything
 		}
 		inside = inside || within(to, r)
 	}
@@ -91,8 +91,8 @@ func kind(st *unix.Stat_t) plan.Kind {
 	return plan.Other
 }
 
-// result puts the findings in order. A root inside another one, and what lies
-// above several, is met more than once.
+// result sorts the findings and removes duplicates. A walk meets a root inside
+// another one, and what lies above several roots, more than once.
 func (w *walk) result() Result {
 	r := w.out
 	slices.SortFunc(r.Hits, func(a, b Hit) int { return cmp.Compare(a.Path, b.Path) })

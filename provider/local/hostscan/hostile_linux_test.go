@@ -38,7 +38,7 @@ func TestOddNames(t *testing.T) {
 	x.want("hits", hits(x.scan(x.request("*"))), names...)
 }
 
-// TestRootWithSpecialCharacters holds that a root's name is no pattern.
+// TestRootWithSpecialCharacters verifies that a root's name is not a pattern.
 func TestRootWithSpecialCharacters(t *testing.T) {
 	x := newTree(t, "[ab]*{c}/k/x.key", "a/k/x.key")
 	q := x.request("k/*.key")
@@ -49,7 +49,7 @@ func TestRootWithSpecialCharacters(t *testing.T) {
 func TestLinks(t *testing.T) {
 	x := newTree(t, "p/.env", "p/real/secret", "p/store/prod.env", "outside/.env", "p/sub/")
 	for name, to := range map[string]string{
-		"p/out": x.at("outside"), "p/up": "..", "p/self": ".", // folders that are not gone into
+		"p/out": x.at("outside"), "p/up": "..", "p/self": ".", // folders that a scan does not enter
 		"p/sub/.env": "../store/prod.env", "p/store/.env": "../real", "p/real/.env": x.at("outside/.env"),
 		"p/self.env": "../p", "p/top.env": "/", "p/loop.env": "loop.env", "p/usr.env": "/usr", "p/gone.env": "sub/later",
 	} {
@@ -82,8 +82,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestFoldersExchangedDuringTheWalk holds that a scan never leaves its root
-// while somebody keeps exchanging a folder for a link to another one.
+// TestFoldersExchangedDuringTheWalk verifies that a scan never leaves its root
+// while another goroutine keeps replacing a folder by a link to another folder.
 func TestFoldersExchangedDuringTheWalk(t *testing.T) {
 	x := newTree(t, "root/real/a/b/x", "outside/a/b/.env", "outside/.env", "root/other/.env")
 	x.must(os.Symlink("../outside", x.at("link")))
@@ -140,8 +140,8 @@ func TestFoldedNames(t *testing.T) {
 	}
 }
 
-// FuzzMatch holds the matcher, which looks at the last segment first and
-// takes braces apart, against doublestar itself on the whole path.
+// FuzzMatch compares the matcher, which tests the last segment first and
+// expands braces, with doublestar on the whole path.
 func FuzzMatch(f *testing.F) {
 	for _, s := range [][2]string{
 		{"**/.env", "a/b/.env"}, {"**/.env.*", ".env.x"}, {"**/{a,b{c,d}}*/x?", "q/bdz/xy"}, {"**/[!a-c]*.k", "d.k"},
@@ -161,13 +161,13 @@ func FuzzMatch(f *testing.F) {
 		}
 		pattern = strings.TrimRight(pattern, "/")
 		if strings.Contains(pattern, "//") || strings.HasSuffix(pattern, "/**") {
-			return // other words for something else here
+			return // another syntax here
 		}
 		dir, base := filepath.Split("/" + name)
 		got, _ := m.matches(filepath.Clean(dir), []byte(base), true, false)
 		if want := doublestar.MatchUnvalidated(pattern, name); want && got < 0 {
 			t.Errorf("%q does not match %q, as doublestar says", pattern, name)
-		} else if !want && got >= 0 && !strings.Contains(pattern, "{") { // "{x/}" is "x" here
+		} else if !want && got >= 0 && !strings.Contains(pattern, "{") { // "{x/}" means "x" here
 			t.Errorf("%q matches %q, unlike doublestar", pattern, name)
 		}
 	})

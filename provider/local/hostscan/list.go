@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bufSize holds some 800 names, so that most folders take two calls: one
-// that fills it and one that says that there are no more.
+// bufSize has room for some 800 names, so that most folders take two calls: one
+// that fills the buffer and one that reports the end.
 const bufSize = 32 << 10
 
-// list calls fn for each name in the open folder fd. Name is valid during the
-// call only; kind is a DT constant and may be unknown.
+// list calls fn for each name in the open folder fd. The name is valid only
+// during the call; kind is a DT constant and may be unknown.
 func list(fd int, buf []byte, fn func(name []byte, kind uint8, ino uint64) error) error {
 	for {
 		var n int

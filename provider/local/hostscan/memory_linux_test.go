@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settled makes the scanner rely on what it reads at once. Tests then wait
-// for the clock of the file system to move on before they change anything.
+// settled makes the scanner trust what it reads at once. Tests then wait for
+// the next step of the file system's clock before they change a file.
 func (x *tree) settled() {
 	x.t.Helper()
 	x.s.settle = 0
 	x.tick()
 }
 
-// tick waits until a change gets another time than those made before.
+// tick waits until a change gets a later time than all changes before.
 func (x *tree) tick() {
 	x.t.Helper()
 	probe := func() int64 {
@@ -60,8 +60,8 @@ func TestRemembersWhatHasNotChanged(t *testing.T) {
 	x.want("hits of other globs", hits(x.scan(q)), "a/.env", "a/b/c/x", "d/e/.env", "d/e/f/.env", "g/x")
 }
 
-// TestForgetsTheRecent holds that a folder that was read within the same step
-// of the file system's clock as its last change is read again.
+// TestForgetsTheRecent verifies that the scanner reads a folder again if it was
+// read in the same step of the file system's clock as its last change.
 func TestForgetsTheRecent(t *testing.T) {
 	x := newTree(t, "a/b")
 	q := x.request("**/.env")
@@ -75,8 +75,8 @@ func TestForgetsTheRecent(t *testing.T) {
 	}
 }
 
-// TestSeesEveryChange holds what is remembered against a fresh look, after
-// each of the changes that people and programs make to a tree.
+// TestSeesEveryChange compares a cached scan with a new scanner's after each of
+// the changes that users and programs make to a tree.
 func TestSeesEveryChange(t *testing.T) {
 	x := newTree(t, "a/.env", "a/sub/.env", "a/sub/y", "b/x", "c/deep/er/.env", "plain")
 	x.settled()
@@ -126,8 +126,8 @@ func TestSeesEveryChange(t *testing.T) {
 	}
 }
 
-// TestReplacedFile holds that another file under the same name is another
-// hit: a mask hides the one that it lies over.
+// TestReplacedFile verifies that another file under the same name is another
+// hit, because a mask hides only the file that it is mounted on.
 func TestReplacedFile(t *testing.T) {
 	x := newTree(t, ".env", "new")
 	q := x.request("**/.env")
@@ -177,14 +177,14 @@ func TestHardLinks(t *testing.T) {
 	if r := x.scan(q); r.Aliases[1].Path != x.at("c/key") || r.Aliases[4].Path != x.at("c/new") {
 		t.Errorf("after a change: %+v", r.Aliases)
 	}
-	q.Roots = append(q.Roots, x.at("out/env")) // a single file is shown
+	q.Roots = append(q.Roots, x.at("out/env")) // the sandbox shows a single file
 	if r := x.scan(q); !slices.ContainsFunc(r.Aliases, func(a Alias) bool { return a.Path == x.at("out/env") && a.Read }) {
 		t.Errorf("a root that is another name of a denied file: %+v", r.Aliases)
 	}
 }
 
-// TestMatchingNamesOfOneFile holds that two matching names of one file are no
-// aliases and hide no third one.
+// TestMatchingNamesOfOneFile verifies that two matching names of one file are
+// not aliases and do not hide a third name.
 func TestMatchingNamesOfOneFile(t *testing.T) {
 	x := newTree(t, "a/.env", "b/", "c/")
 	x.must(os.Link(x.at("a/.env"), x.at("b/.env")))
@@ -200,7 +200,7 @@ func TestMatchingNamesOfOneFile(t *testing.T) {
 }
 
 // BenchmarkWarm measures the scan before a command: 20,000 files in 2,000
-// folders that have not changed.
+// unchanged folders.
 func BenchmarkWarm(b *testing.B) { benchmark(b, true) }
 
 // BenchmarkCold measures the first scan of the same tree.
@@ -232,7 +232,7 @@ func benchmark(b *testing.B, warm bool) {
 
 func TestUnreadable(t *testing.T) {
 	if os.Geteuid() == 0 {
-		asOrdinaryUser(t, "^TestUnreadable$") // root reads everything
+		asOrdinaryUser(t, "^TestUnreadable$") // root can read everything
 		return
 	}
 	x := newTree(t, "a/.env", "hidden/.env", "names/.env", "ok/.env")

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A model is what there is below a folder and what rules say of it, found
-// without any of the scanner's code but its matcher.
+// A model is the content of a folder and the effect of the rules on it,
+// computed without the scanner's code except its matcher.
 type model struct {
 	q      Request
 	kinds  map[string]fs.FileMode
 	inodes map[string]uint64
-	read   map[string]bool // closed for reading, by a rule for it or a folder above
+	read   map[string]bool // closed for reading, by a rule for the path or a folder above
 	write  map[string]bool // closed for writing at least
 }
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// randomTree makes folders, files, further names of files, and sockets.
+// randomTree creates folders, files, hard links, and sockets.
 func randomTree(t *testing.T, r *rand.Rand) (x *tree, paths []string) {
 	x = newTree(t)
 	var files []string
@@ -71,8 +71,8 @@ func randomRequest(r *rand.Rand, root string, paths []string) (q Request) {
 		q.Denied = append(q.Denied, plan.Deny{Path: pick(r, paths...), Read: r.IntN(2) == 0, Rule: fmt.Sprint("path ", i)})
 	}
 	for range 1 + r.IntN(3) {
-		// A socket that is shown by its own name is the planner's business, and
-		// below a file there is nothing.
+		// The planner handles a socket that is shown by its own name, and
+		// nothing is below a file.
 		if p := pick(r, append(paths, root)...); kindAt(p) != plan.Socket && kindAt(path.Dir(p)) == plan.Dir {
 			q.Roots = append(q.Roots, p)
 		}
@@ -112,7 +112,7 @@ func newModel(t *testing.T, x *tree, q Request) *model {
 			return slices.ContainsFunc(q.Denied, func(d plan.Deny) bool { return within(p, d.Path) && (d.Read || !read) })
 		}
 		hit[p] = [2]bool{matched(reads, hit[path.Dir(p)][0]), matched(writes, hit[path.Dir(p)][1])}
-		shown := m.shown(p) // globs mean nothing else
+		shown := m.shown(p) // globs do not apply elsewhere
 		m.read[p] = closed(true) || shown && hit[p][0]
 		m.write[p] = closed(false) || shown && (hit[p][0] || hit[p][1])
 		return nil
@@ -124,8 +124,8 @@ func (m *model) shown(p string) bool {
 	return slices.ContainsFunc(m.q.Roots, func(r string) bool { return within(p, r) })
 }
 
-// wanted says what has to be closed at p: by the rules, because it is a socket,
-// or because another name of the file is.
+// wanted returns what must be closed at p: because of the rules, because p is a
+// socket, or because another name of the file must be closed.
 func (m *model) wanted(p string) (read, write bool) {
 	read, write = m.read[p] || m.kinds[p]&fs.ModeSocket != 0, m.write[p]
 	for o, ino := range m.inodes {
@@ -136,7 +136,7 @@ func (m *model) wanted(p string) (read, write bool) {
 	return read, write || read
 }
 
-// hold says what of the result is wrong.
+// hold returns an error if the result differs from the model.
 func (m *model) hold(r Result) error {
 	denies := slices.Concat(m.q.Denied, r.Denies())
 	for p := range m.kinds {
@@ -156,9 +156,9 @@ func (m *model) hold(r Result) error {
 	return nil
 }
 
-// TestNothingIsOverlooked holds scans of many small trees against the model:
-// what a rule for reading closes is found below what another closes for writing
-// alone, and whatever else lies in one another.
+// TestNothingIsOverlooked compares scans of many small trees with the model:
+// the scan must find what a rule closes for reading below what another closes
+// for writing only, and all other nestings.
 func TestNothingIsOverlooked(t *testing.T) {
 	trees := 100
 	if testing.Short() {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Guard looks at the mounts of a [Watch] whenever they may have changed. It
-// waits in the program's own poller, so it takes two goroutines and two
+// A Guard calls a function whenever the mounts of a [MountWatch] may have
+// changed. It waits in the runtime's poller, so it takes two goroutines and two
 // descriptors, and no thread.
 type Guard struct {
 	files []*os.File
@@ -24,14 +24,14 @@ type Guard struct {
 	look   func() (enough bool)
 }
 
-// Guard has look be called once soon, and then each time that something is
-// mounted, unmounted or changed in the namespace, or that one of the paths is
-// renamed on the host: the mount on it goes along, of which the namespace hears
-// nothing. It ends when look says that it has seen enough, or with Close, which
-// look must not call. Calls of look do not overlap.
+// Guard calls look once soon, and then each time that a file system is mounted,
+// unmounted or changed in the namespace, or that one of the paths is renamed on
+// the host: a rename moves the mount on the path without an event in the
+// namespace. It ends when look returns true or when the caller calls Close,
+// which look must not call. Calls of look do not overlap.
 //
-// An error beside a Guard says that renames are not all seen. Without a Guard
-// it is [os.ErrProcessDone] when the process has ended.
+// If Guard returns both a Guard and an error, it misses some renames. Without a
+// Guard, the error is [os.ErrProcessDone] if the process has ended.
 func (w *MountWatch) Guard(paths []string, look func() (enough bool)) (*Guard, error) {
 	mounts, err := w.again()
 	if err != nil {
@@ -43,15 +43,16 @@ func (w *MountWatch) Guard(paths []string, look func() (enough bool)) (*Guard, e
 		g.files = append(g.files, moves)
 		g.gone.Go(func() { await(moves, func(fd int) bool { return drain(fd) && g.ask() }) })
 	}
-	// The poller is told of changes before it has asked, so that the first look
-	// has them all. It hears of a file that can always be read when the file says
-	// so anew, which this one does with each change.
+	// The poller registers the file before the first call of look, so that this
+	// call sees all earlier changes. The file is always readable, and the
+	// poller wakes up only when the kernel signals the file again, which
+	// mountinfo does at each change.
 	g.gone.Go(func() { await(mounts, func(int) bool { return g.ask() }) })
 	return g, missed
 }
 
-// again opens the namespace's mounts once more: each change is told once to
-// each opening.
+// again opens the namespace's mountinfo once more: the kernel reports each
+// change once to each open file.
 func (w *MountWatch) again() (*os.File, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +66,7 @@ func (w *MountWatch) again() (*os.File, error) {
 	return waitable(fd, w.f.Name())
 }
 
-// waitable makes a file of a descriptor for which the program's poller waits.
+// waitable returns a file for the descriptor that uses the runtime's poller.
 func waitable(fd int, name string) (*os.File, error) {
 	f := os.NewFile(uintptr(fd), name)
 	if err := f.SetReadDeadline(time.Time{}); err != nil {
@@ -75,7 +76,7 @@ func waitable(fd int, name string) (*os.File, error) {
 	return f, nil
 }
 
-// ask looks, unless enough was seen.
+// ask calls look, unless it has already returned true.
 func (g *Guard) ask() (enough bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,7 +86,7 @@ func (g *Guard) ask() (enough bool) {
 	return g.enough
 }
 
-// Close ends the guard, and returns when look is called no more.
+// Close ends the guard. After it returns, look is not called any more.
 func (g *Guard) Close() {
 	for _, f := range g.files {
 		f.Close()
@@ -93,8 +94,8 @@ func (g *Guard) Close() {
 	g.gone.Wait()
 }
 
-// await calls woken at once and each time that there is news of f, until it
-// says true or f is closed.
+// await calls woken at once and each time that f becomes readable, until woken
+// returns true or f is closed.
 func await(f *os.File, woken func(fd int) (enough bool)) {
 	raw, err := f.SyscallConn()
 	if err == nil {
@@ -102,8 +103,8 @@ func await(f *os.File, woken func(fd int) (enough bool)) {
 	}
 }
 
-// movesOf returns a file that has something to read when one of the paths was
-// renamed. What is not there is left out.
+// movesOf returns a file that becomes readable when one of the paths is
+// renamed. It ignores missing paths.
 func movesOf(paths []string) (*os.File, error) {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
@@ -122,9 +123,9 @@ func movesOf(paths []string) (*os.File, error) {
 	return f, missed
 }
 
-// watchMove has fd told when what is at p is renamed. What is not there is left
-// out, and what we may not read is watched by the folder that it is in, as are
-// its neighbours then.
+// watchMove adds an inotify watch to fd for a rename of p. It ignores a missing
+// path. For a path without read permission it watches the parent folder, which
+// also reports the renames of the neighbours.
 func watchMove(fd int, p string) error {
 	_, err := unix.InotifyAddWatch(fd, p, unix.IN_MOVE_SELF|unix.IN_DONT_FOLLOW|unix.IN_MASK_ADD)
 	if errors.Is(err, unix.EACCES) {
@@ -136,7 +137,7 @@ func watchMove(fd int, p string) error {
 	return err
 }
 
-// drain reads all that there is, and reports whether that was something.
+// drain reads all pending data and reports whether there was any.
 func drain(fd int) (some bool) {
 	var buf [4096]byte
 	for {

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 )
 
-// guarded is a guard in front of what happens to the folder dir.
+// guarded starts a guard for changes of the folder dir.
 func guarded(t *testing.T, w *hostscan.MountWatch, dir string, look func() bool) *hostscan.Guard {
 	t.Helper()
 	g, err := w.Guard([]string{dir, dir + "/file", dir + "/folder", dir + "/missing"}, look)
@@ -25,8 +25,8 @@ func guarded(t *testing.T, w *hostscan.MountWatch, dir string, look func() bool)
 	return g
 }
 
-// settled returns how often was looked once the guard has come to rest: it
-// looks once by itself, and its files have been news to the poller.
+// settled waits until the guard is idle and returns the number of calls of
+// look: Guard makes one call itself, and the poller reports the new files.
 func settled(t *testing.T, looks <-chan struct{}) (n int) {
 	t.Helper()
 	for wait := testenv.Patience; ; wait = 50 * time.Millisecond {
@@ -69,8 +69,8 @@ func TestGuard(t *testing.T) {
 			if settled(t, looks) == 0 {
 				t.Error("it has not looked by itself")
 			}
-			// The poller's first news of the file may be late, so each round of
-			// what is no news has a chance to be without a look.
+			// The poller's first event for the file may be late, so only one of
+			// several rounds without a change must pass without a call of look.
 			quiet := false
 			for range 3 {
 				if err := tt.do(dir); err != nil {
@@ -92,7 +92,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// settledNow is how often was looked in a moment.
+// settledNow returns the number of calls of look within a moment.
 func settledNow(looks <-chan struct{}) (n int) {
 	for {
 		select {
@@ -104,8 +104,8 @@ func settledNow(looks <-chan struct{}) (n int) {
 	}
 }
 
-// TestGuardAndWatchBothSee holds that a guard and who asks do not take news
-// away from each other, and that there may be much of it.
+// TestGuardAndWatchBothSee verifies that a guard and a caller of Changed do not
+// take events away from each other, even if there are many.
 func TestGuardAndWatchBothSee(t *testing.T) {
 	dir := mountwatchPlace(t)
 	w, err := hostscan.OpenMountWatch(wall(t, dir))
@@ -155,8 +155,8 @@ func TestGuardEnds(t *testing.T) {
 	}
 }
 
-// TestGuardOfTheEnded holds that who comes too late is told that the process
-// has ended, and not that something was in the way.
+// TestGuardOfTheEnded verifies that Guard returns os.ErrProcessDone, and not
+// another error, if the process has ended.
 func TestGuardOfTheEnded(t *testing.T) {
 	pid := wall(t, mountwatchPlace(t))
 	w, err := hostscan.OpenMountWatch(pid)

@@ -1,23 +1,25 @@
-// Mountwatch: this part of the package tells whether the mounts of a wall are still those that
-// it was built with.
+// The mountwatch files report whether the mounts of a sandbox are still those
+// that it was built with.
 //
-// Who replaces or removes a file on the host takes along what is mounted on it
-// in other mount namespaces: the kernel does not let a mount in the way of
-// somebody who does not see it. So "git config" on the host, or an editor that
-// saves by renaming, opens a closed file in every wall that stands, and the
-// plan for the next one looks the same as before. The kernel counts the
-// changes of each mount namespace, and to ask for that costs a microsecond.
+// When a host process replaces or removes a file, the kernel removes the mounts
+// on that file in other mount namespaces, because mounts that a process cannot
+// see must not block it. So "git config" on the host, or an editor that saves
+// by renaming, opens a closed file in every running sandbox, while the plan for
+// the next sandbox is the same as before. The kernel counts the changes of each
+// mount namespace; reading that counter costs a microsecond.
 //
-// Who renames such a file, or a folder above it, takes the mount along as well,
-// but to where the file goes: the namespace counts no change, and what is made
-// anew under the old name is open. That is seen by what the mounts lie on.
+// When a host process renames such a file, or a folder above it, the mount
+// moves along with the file. The namespace counts no change, and a new file
+// under the old name is open. A [Guard] detects this with watches on the files
+// that the mounts lie on.
 //
-// Asking is for who is about to start something. What runs already does not
-// ask, so a [Guard] is told by the kernel and looks at once. Between the change
-// on the host and the end of a wall there are a few milliseconds, in which a
-// program that has waited for that can do what the mount forbade. Nothing closes
-// them: Landlock knows what is allowed below a folder and no exception from it,
-// and the file that has taken the place is another than the one that was closed.
+// A caller that is about to start a command calls [MountWatch.Changed]. For
+// commands that already run, a [Guard] waits for events of the kernel and
+// checks the mounts at once. Between the change on the host and the end of the
+// sandbox a few milliseconds pass, in which a waiting program can do what the
+// mount prevented. This gap cannot be closed with Landlock: it has no
+// exceptions below an allowed folder, and the replacing file is another file
+// than the closed one.
 
 package hostscan
 
@@ -30,47 +32,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxText bounds what the kernel says of one namespace: a wall has at most
+// maxText bounds the mountinfo of one namespace in bytes: a sandbox has at most
 // some thousand mounts.
 const maxText = 16 << 20
 
-// A Watch looks at the mount namespace of one process, also after the process
-// has ended. It is safe for concurrent use.
+// A MountWatch watches the mount namespace of one process, even after the
+// process has ended. It is safe for concurrent use.
 type MountWatch struct {
 	mu      sync.Mutex
 	f       *os.File
 	changed bool
 }
 
-// Open watches the mount namespace of the process pid, as the host numbers it.
-// Changes count from now on, so what is read with [Watch.Text] afterwards is
-// what Changed is about.
+// OpenMountWatch watches the mount namespace of the process pid, a process id
+// of the host. Changes count from this call on, so Changed refers to a text
+// that [MountWatch.Text] returns afterwards.
 func OpenMountWatch(pid int) (*MountWatch, error) {
 	path := fmt.Sprintf("/proc/%d/mountinfo", pid)
-	// Not os.Open: the runtime would watch a file that can be polled, and the
-	// kernel tells each change once, to whoever asks first.
+	// os.Open would register a pollable file with the runtime's poller, and the
+	// kernel reports each change only to the first poll.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), path)
 	w := &MountWatch{f: f}
-	if _, err := w.poll(); err != nil { // what was before counts as seen
+	if _, err := w.poll(); err != nil { // earlier changes do not count
 		f.Close()
 		return nil, err
 	}
 	return w, nil
 }
 
-// Text returns what is mounted, as in mountinfo of proc(5).
+// Text returns the mountinfo, see proc(5), of the namespace.
 func (w *MountWatch) Text() (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return read(int(w.f.Fd()))
 }
 
-// Mounts returns what is mounted where this process is, as in mountinfo of
-// proc(5).
+// MountTable returns the mountinfo, see proc(5), of this process.
 func MountTable() (string, error) {
 	const path = "/proc/self/mountinfo"
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -81,11 +82,12 @@ func MountTable() (string, error) {
 	return read(fd)
 }
 
-// firstText is about what the kernel says of one namespace.
+// firstText is about the size of one namespace's mountinfo.
 const firstText = 16 << 10
 
-// read reads the open mountinfo fd from its beginning, with as much room for
-// each call as the kernel can fill: it looks for where it was at every call.
+// read reads the open mountinfo fd from its beginning. It offers a large buffer
+// to each call, because the kernel searches for the read position at every
+// call.
 func read(fd int) (string, error) {
 	text := make([]byte, 0, firstText)
 	for {
@@ -108,8 +110,8 @@ func read(fd int) (string, error) {
 	}
 }
 
-// Changed reports whether anything was mounted, unmounted or changed since
-// Open. Once true it stays true, and it is true when the question fails.
+// Changed reports whether a file system was mounted, unmounted or changed since
+// OpenMountWatch. Once true it stays true; it is also true after an error.
 func (w *MountWatch) Changed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +122,7 @@ func (w *MountWatch) Changed() bool {
 	return w.changed
 }
 
-// Close ends the watch. Changed is true from then on.
+// Close ends the watch. Afterwards Changed returns true.
 func (w *MountWatch) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +130,7 @@ func (w *MountWatch) Close() error {
 	return w.f.Close()
 }
 
-// poll asks whether the namespace changed since the last time.
+// poll reports whether the namespace changed since the last call.
 func (w *MountWatch) poll() (bool, error) {
 	fds := []unix.PollFd{{Fd: int32(w.f.Fd()), Events: unix.POLLPRI}}
 	for {

@@ -15,9 +15,9 @@ import (
 )
 
 // wall starts a shell in a mount namespace in which the file and the folder in
-// dir are closed for writing, and returns its process as the host numbers it.
-// Nothing else of the host is shown but programs: what others mount elsewhere,
-// as an engine does for its containers, is no news there.
+// dir are closed for writing, and returns the process id on the host. The
+// namespace shows nothing else of the host except programs, so that mounts of
+// other processes, such as a container engine, cause no events in it.
 func wall(t testing.TB, dir string) (pid int) {
 	t.Helper()
 	bin, err := exec.LookPath("bwrap")
@@ -48,7 +48,7 @@ func wall(t testing.TB, dir string) (pid int) {
 	return pid
 }
 
-// place makes the folder that a wall is put around.
+// mountwatchPlace creates the folder that a sandbox is built on.
 func mountwatchPlace(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

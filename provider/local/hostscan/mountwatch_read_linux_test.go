@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestMountsAreWhole holds that what is read of a namespace with many mounts is
-// the whole text, whatever the kernel gives at a time.
+// TestMountsAreWhole verifies that the text of a namespace with many mounts is
+// complete, however much the kernel returns at a time.
 func TestMountsAreWhole(t *testing.T) {
 	for try := 0; ; try++ {
 		want, err := os.ReadFile("/proc/self/mountinfo")
@@ -24,7 +24,7 @@ func TestMountsAreWhole(t *testing.T) {
 		if err == nil && got == string(want) {
 			break
 		}
-		if err != nil || try == 20 { // other programs mount as well meanwhile
+		if err != nil || try == 20 { // other programs mount meanwhile too
 			t.Fatalf("%d bytes, %v, want %d", len(got), err, len(want))
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heldName is the file that the locks of those who use stubs are on. It is not
-// the one that guards the records: some systems keep both kinds of locks in one
-// place.
+// heldName is the file with the locks of the users of stubs. It is not the file
+// that guards the records, because some systems keep both kinds of locks in one
+// table.
 const heldName = "held"
 
-// openLocks opens the file of the locks. What is locked by way of it counts as
-// one holder, until it is closed, by a kill -9 too.
+// openLocks opens the lock file. All locks taken through one descriptor have
+// one owner; they end when it is closed, which a kill -9 does too.
 func (d *Placeholders) openLocks() (fd int, err error) {
 	name := filepath.Join(d.path, heldName)
 	err = hostpath.Retry(func() (err error) {
@@ -29,31 +29,30 @@ func (d *Placeholders) openLocks() (fd int, err error) {
 	return fd, nil
 }
 
-// at describes the lock of the stub at path: a byte whose place is a digest of
-// the path. Two paths at one place would have their stubs stay until both are
-// given up.
+// at returns the lock of the stub at path: one byte at an offset that is a
+// digest of the path. If two paths share an offset, both stubs stay until both
+// are released.
 func at(path string, kind int16) *unix.Flock_t {
 	sum := sha256.Sum256([]byte(path))
 	return &unix.Flock_t{Type: kind, Start: int64(binary.BigEndian.Uint64(sum[:]) >> 2), Len: 1}
 }
 
 // hold adds the lock of the stub at path to locks. The caller has locked the
-// folder of records; no other lock is exclusive, so there is nothing to wait
-// for.
+// folder of records; no other lock is exclusive, so hold never waits.
 func hold(locks int, path string) error {
 	return hostpath.Retry(func() error { return unix.FcntlFlock(uintptr(locks), setLock, at(path, unix.F_RDLCK)) })
 }
 
-// isHeld reports whether another than locks holds the stub at path. The caller
-// has locked the folder of records, so that this stays so as long as no holder
-// gives it up.
+// isHeld reports whether an owner other than locks holds the stub at path. The
+// caller has locked the folder of records, so no other process can take the
+// lock meanwhile.
 func isHeld(locks int, path string) (bool, error) {
 	l := at(path, unix.F_WRLCK)
 	err := hostpath.Retry(func() error { return unix.FcntlFlock(uintptr(locks), getLock, l) })
 	return l.Type != unix.F_UNLCK, err
 }
 
-// letGo removes every lock of locks.
+// letGo releases every lock of locks.
 func letGo(locks int) error {
 	return hostpath.Retry(func() error { return unix.FcntlFlock(uintptr(locks), setLock, &unix.Flock_t{Type: unix.F_UNLCK}) })
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// helperEnv has the test binary act as another orchestrator.
+// helperEnv makes the test binary act as another orchestrator process.
 const helperEnv = "SANDBOX_STUB_HELPER"
 
 func TestMain(m *testing.M) {
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// helper makes stubs, says so, and releases them when its input ends. It
+// helper creates stubs, reports that, and releases them when its input ends. It
 // kills itself at the step that its last argument names.
 func helper() {
 	state, root := os.Args[1], os.Args[2]
@@ -51,7 +51,7 @@ func helper() {
 	fmt.Println("released")
 }
 
-// start runs the helper until it has made its stubs, or is dead.
+// start runs the helper until it has created its stubs, or is dead.
 func (r placeholderRig) start(dieAt int) (cmd *exec.Cmd, in io.Closer, made bool) {
 	r.t.Helper()
 	cmd = exec.Command(os.Args[0], r.state, r.root, strconv.Itoa(dieAt))
@@ -65,9 +65,9 @@ func (r placeholderRig) start(dieAt int) (cmd *exec.Cmd, in io.Closer, made bool
 	return cmd, stdin, line == "made\n"
 }
 
-// TestKilledAtEveryStep holds that a sweep after kill -9 leaves nothing,
-// whatever step the process was at, and that what a person did in between
-// stays.
+// TestKilledAtEveryStep verifies that a sweep after kill -9 leaves nothing,
+// whatever step the process had reached, and that changes by a person in
+// between stay.
 func TestKilledAtEveryStep(t *testing.T) {
 	people := map[string]func(r placeholderRig) []string{
 		"nobody": func(placeholderRig) []string { return nil },
@@ -112,8 +112,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestTwoProcesses holds that stubs go with the last process that needs them,
-// killed or not.
+// TestTwoProcesses verifies that stubs are removed with the last process that
+// needs them, whether it was killed or not.
 func TestTwoProcesses(t *testing.T) {
 	r := placeholderNewRig(t)
 	h := r.make("f", "d/")
@@ -144,8 +144,8 @@ func TestTwoProcesses(t *testing.T) {
 	r.noRecords()
 }
 
-// TestKilledBeforeAdopting holds that a stub that a killed process left is
-// taken over by the next that needs it.
+// TestKilledBeforeAdopting verifies that the next process that needs a stub of
+// a killed process takes it over.
 func TestKilledBeforeAdopting(t *testing.T) {
 	r := placeholderNewRig(t)
 	cmd, _, _ := r.start(0)

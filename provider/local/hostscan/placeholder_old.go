@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Versions before 2026-11-28 kept a file for each stub, with the lock of its
-// users on it. Such a version may still run, or have been killed: its stubs are
-// taken over and removed like others, and none is made that way.
+// Versions before 2026-11-28 kept one record file for each stub, locked by its
+// users. Such a version may still run, or may have been killed: the code here
+// takes over and removes its stubs like others, and never creates such files.
 
-// oldSuffix ends the names of such files; a digest of the stub's path begins
-// them.
+// oldSuffix is the end of the names of such files; the beginning is a digest of
+// the stub's path.
 const oldSuffix = ".json"
 
-// maxOld bounds such a file in bytes: a path of the longest kind, escaped.
+// maxOld bounds such a file in bytes: a path of maximum length, escaped.
 const maxOld = 64 << 10
 
 func (d *Placeholders) oldFile(k string) string { return filepath.Join(d.path, k+oldSuffix) }
@@ -37,7 +37,7 @@ func (d *Placeholders) readOld(k string) (record, error) {
 	var r record
 	name := d.oldFile(k)
 	var st unix.Stat_t
-	if err := unix.Lstat(name, &st); err != nil { // of nearly every path, so it is asked for cheaply
+	if err := unix.Lstat(name, &st); err != nil { // nearly every path has no record, so this check is a cheap call
 		return r, err
 	}
 	data, err := hostpath.File(name, maxOld)
@@ -47,14 +47,14 @@ func (d *Placeholders) readOld(k string) (record, error) {
 	for dec := json.NewDecoder(bytes.NewReader(data)); ; {
 		var next record
 		if dec.Decode(&next) != nil {
-			return r, nil // the end, or the rest of what was never written whole
+			return r, nil // the end, or the rest of an incomplete write
 		}
-		r = next // the last one counts
+		r = next // the last record counts
 	}
 }
 
-// takeOld has u use the stub s, name in the folder dir, if it is there by an old
-// record, and clears that record away otherwise.
+// takeOld makes u use the stub s, called name in the folder dir, if an old
+// record says that it exists. Otherwise it removes that record.
 func (d *Placeholders) takeOld(u *use, s plan.Stub, dir int, name string) (taken bool, err error) {
 	k := key(s.Path)
 	if _, err := d.readOld(k); errors.Is(err, fs.ErrNotExist) {
@@ -75,27 +75,28 @@ func (d *Placeholders) takeOld(u *use, s plan.Stub, dir int, name string) (taken
 	return false, err
 }
 
-// clearOld removes the stub of the old record k unless somebody holds it, and
-// returns its path if it did. The caller has locked the folder of records.
+// clearOld removes the stub of the old record k unless another process holds
+// it, and returns its path if it did. The caller has locked the folder of
+// records.
 func (d *Placeholders) clearOld(k string) (string, error) {
 	if _, err := d.readOld(k); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	l := d.oldLock(k)
 	if ok, err := l.TryLock(); err != nil || !ok {
-		return "", err // somebody holds it
+		return "", err // another process holds it
 	}
 	defer l.Unlock()
 	r, err := d.readOld(k)
 	if err == nil && (!r.valid() || key(r.Path) != k) {
-		return "", d.forgetOld(k) // never made, or no record of ours
+		return "", d.forgetOld(k) // never created, or an invalid record
 	}
 	if err != nil {
 		return "", errors.Join(placeholderFailed(d.oldFile(k), err), d.forgetOld(k))
 	}
 	dir, err := openFolder(folderOf(r.Path))
 	if hostpath.Gone(err) {
-		return "", d.forgetOld(k) // with its folder
+		return "", d.forgetOld(k) // its folder is gone too
 	}
 	if err != nil {
 		return "", placeholderFailed(r.Path, err)
@@ -114,8 +115,9 @@ func (d *Placeholders) clearOld(k string) (string, error) {
 	return r.Path, nil
 }
 
-// forgetOld removes the old record k; the caller holds its lock alone, and that
-// of the folder, so nobody opens it meanwhile.
+// forgetOld removes the old record k. The caller holds the exclusive lock of
+// the record and the lock of the folder, so no other process opens it
+// meanwhile.
 func (d *Placeholders) forgetOld(k string) error {
 	err := os.Remove(d.oldFile(k))
 	d.step()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// old makes the stub rel as versions with a file for each stub did.
+// old creates the stub rel as versions with a file for each stub did.
 func (r placeholderRig) old(rel string, isDir bool) {
 	r.t.Helper()
 	rec := record{Path: r.at(rel), Dir: isDir, Temp: ".sandbox-stub-old" + filepath.Base(rel)}
@@ -28,8 +28,9 @@ func (r placeholderRig) old(rel string, isDir bool) {
 	r.must(rename(dir, rec.Temp, filepath.Base(rel)))
 }
 
-// TestOldRecords holds that stubs which a version with a file for each has left,
-// or holds, are known, taken over, and removed with their last user.
+// TestOldRecords verifies that stubs which a version with a file for each stub
+// has left, or holds, are recognized, taken over, and removed with their last
+// user.
 func TestOldRecords(t *testing.T) {
 	r := placeholderNewRig(t)
 	r.old("d", true)
@@ -47,7 +48,7 @@ func TestOldRecords(t *testing.T) {
 	if got, err := r.d.Sweep(t.Context()); err != nil || len(got) != 1 || got[0] != r.at("d/g") {
 		t.Errorf("the sweep removed %q, %v", got, err)
 	}
-	// The old version takes the lock on its file.
+	// The old version locks its file.
 	l := r.d.oldLock(key(r.at("f")))
 	if ok, err := l.TryRLock(); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -61,7 +62,7 @@ func TestOldRecords(t *testing.T) {
 	r.want()
 	r.noRecords()
 
-	r.old("d", true) // and with a new one in it
+	r.old("d", true) // with a new one in it
 	h = r.make("d/h")
 	r.must(h.Leave())
 	if got, err := r.d.Sweep(t.Context()); err != nil || len(got) != 2 {
@@ -70,7 +71,7 @@ func TestOldRecords(t *testing.T) {
 	r.want()
 	r.noRecords()
 
-	r.old("f", false) // and what a person put in its place, and another user needs
+	r.old("f", false) // a person removed the stub, and another user needs it
 	r.must(os.Remove(r.at("f")))
 	h = r.make("f")
 	r.must(h.Release())
@@ -78,8 +79,8 @@ func TestOldRecords(t *testing.T) {
 	r.noRecords()
 }
 
-// TestHeldOneByOne holds that of the stubs in one folder, whose records are one
-// file, each stays as long as its own users, and that what is left is still on
+// TestHeldOneByOne verifies that each stub in a folder, whose records share one
+// file, stays as long as its own users, and that the remaining stubs stay on
 // record.
 func TestHeldOneByOne(t *testing.T) {
 	r := placeholderNewRig(t)
@@ -102,9 +103,9 @@ func TestHeldOneByOne(t *testing.T) {
 	r.noRecords()
 }
 
-// TestListStaysShort holds that a list whose stubs are made again and again
-// while one of them is held does not grow without end, and that a line which
-// was cut off spoils neither those before it nor those after it.
+// TestListStaysShort verifies that a list does not grow without bound if its
+// stubs are created again and again while one of them is held, and that an
+// incomplete line damages neither the lines before it nor those after it.
 func TestListStaysShort(t *testing.T) {
 	r := placeholderNewRig(t)
 	keep := r.make("keep")

@@ -16,21 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Modes of stubs. A folder can be written by its owner, so that a stub in it
-// can be made without being root.
+// Modes of stubs. A stub folder is writable for its owner, so that stubs can be
+// created in it without root.
 const (
 	fileMode = 0o444
 	dirMode  = 0o755
 )
 
-// MaxSize is how many bytes a stub that is a file has at most; whoever asks
-// for many paths whether they are stubs can leave out what is longer.
+// maxSize is the maximum size in bytes of a stub that is a file. Callers that
+// check many paths can skip longer files.
 const maxSize = 3
 
-// content returns what a file at path has to hold so that programs which come
-// across it meanwhile do as if it were missing. Git takes hooks and
-// configuration from where "commondir" says, and does not work with an empty
-// one; "." is where they are anyway.
+// content returns the content of a stub file at path that makes programs treat
+// it as missing. Git takes hooks and configuration from the folder that
+// "commondir" names, and fails with an empty one; "." is the folder where they
+// are anyway.
 func content(path string) string {
 	switch name := filepath.Base(path); {
 	case name == "commondir":
@@ -41,14 +41,14 @@ func content(path string) string {
 	return ""
 }
 
-// A group is some of the stubs in one folder.
+// A group is a set of stubs in one folder.
 type group struct {
 	folder string
 	stubs  []plan.Stub
 }
 
-// groups puts together the stubs that lie in one folder. A stub that is a folder
-// stays ahead of the stubs in it.
+// groups groups stubs by the folder that they lie in. A stub that is a folder
+// comes before the stubs in it.
 func groups(stubs []plan.Stub) ([]group, error) {
 	var all []group
 	for _, s := range stubs {
@@ -66,9 +66,9 @@ func groups(stubs []plan.Stub) ([]group, error) {
 	return all, nil
 }
 
-// take makes the stubs of g that are not there, and has h hold them all. After
-// an error h holds those that it got to. The caller has locked the folder of
-// records.
+// take creates the missing stubs of g and makes h hold all of them. After an
+// error h holds those that take had reached. The caller has locked the folder
+// of records.
 func (h *Held) take(g group) error {
 	dir, err := openFolder(g.folder)
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *Held) take(g group) error {
 		return placeholderFailed(g.stubs[0].Path, err)
 	}
 	var missing []record
-	var uses []int // of h, by missing
+	var uses []int // indexes into h.uses, parallel to missing
 	for _, s := range g.stubs {
 		if err := hold(h.locks, s.Path); err != nil {
 			return placeholderFailed(s.Path, errors.Join(errors.New("its lock cannot be taken"), err))
@@ -91,7 +91,7 @@ func (h *Held) take(g group) error {
 			if r := missing[i]; r.Dir != s.Dir {
 				return placeholderFailed(s.Path, appeared(s.Path))
 			}
-			h.uses = h.uses[:len(h.uses)-1] // it is named twice
+			h.uses = h.uses[:len(h.uses)-1] // a duplicate
 			continue
 		}
 		name := filepath.Base(s.Path)
@@ -102,8 +102,8 @@ func (h *Held) take(g group) error {
 		if old {
 			continue
 		}
-		// What is on record and not in its place is gone: somebody removed or
-		// replaced it.
+		// A stub that is on record but not in its place was removed or
+		// replaced.
 		if r, ok := l.find(s.Path); ok {
 			if r.Dir == s.Dir && r.isAt(dir, name) {
 				u.record = r
@@ -140,12 +140,12 @@ func appeared(path string) error {
 	return e
 }
 
-// make goes through the steps in the package comment for stubs in the folder
-// dir, each step for all of them, and completes their records. An error comes
-// with the path that it is about.
+// make runs the steps in the file comment of placeholder_stub.go for stubs in
+// the folder dir, each step for all of them, and completes their records. It
+// returns an error together with the path that it concerns.
 func (d *Placeholders) make(dir int, l *placeholderList, records []record) (path string, err error) {
 	path = records[0].Path
-	if l.lines > 2*len(l.records)+100 { // most lines count no more
+	if l.lines > 2*len(l.records)+100 { // most lines are obsolete
 		if err := d.save(l); err != nil {
 			return path, err
 		}
@@ -191,7 +191,7 @@ func (d *Placeholders) make(dir int, l *placeholderList, records []record) (path
 	return "", nil
 }
 
-// handOver gives what is called name in the folder dir to the folder's owner.
+// handOver changes the owner of name in the folder dir to the folder's owner.
 func handOver(dir int, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
@@ -202,7 +202,7 @@ func handOver(dir int, name string) error {
 	})
 }
 
-// create makes the thing under its random name.
+// create creates the stub under its random name.
 func (r record) create(dir int) error {
 	if r.Dir {
 		if err := hostpath.Retry(func() error { return unix.Mkdirat(dir, r.Temp, dirMode) }); err != nil {
@@ -210,7 +210,7 @@ func (r record) create(dir int) error {
 		}
 		var st unix.Stat_t
 		if hostpath.Stat(dir, r.Temp, &st) == nil && st.Mode == unix.S_IFDIR|dirMode {
-			return nil // the umask takes nothing
+			return nil // the umask removes no bit of the mode
 		}
 		fd, err := hostpath.At(dir, r.Temp, unix.O_RDONLY)
 		if err != nil {
@@ -218,7 +218,7 @@ func (r record) create(dir int) error {
 		}
 		return widen(os.NewFile(uintptr(fd), r.Temp)) // whatever the umask
 	}
-	if r.Sock { // closed to all, whatever the umask
+	if r.Sock { // mode 0, whatever the umask
 		return hostpath.Retry(func() error { return makeSocket(dir, r.Temp) })
 	}
 	fd := -1
@@ -237,14 +237,15 @@ func (r record) create(dir int) error {
 	}
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) == nil && st.Mode == unix.S_IFREG|fileMode {
-		return nil // the umask takes nothing
+		return nil // the umask removes no bit of the mode
 	}
 	return unix.Fchmod(fd, fileMode)
 }
 
-// widen gives a new folder the mode of a stub and closes it. One that was put
-// in the place of ours between two steps, which may be closed to others for a
-// reason, is not empty or not ours, and is left as it is.
+// widen gives a new folder the mode of a stub and closes the file. It leaves
+// any other folder that a process put in its place between two steps as it is,
+// because its mode may be restrictive for a reason: such a folder is not empty
+// or has another owner.
 func widen(dir *os.File) error {
 	defer dir.Close()
 	var st unix.Stat_t
@@ -257,14 +258,14 @@ func widen(dir *os.File) error {
 	return unix.Fchmod(int(dir.Fd()), dirMode)
 }
 
-// clear removes the stubs of the list k that want names, or all of them when it
-// is nil, except those that another than locks holds, and returns the paths of
-// those that it removed. The caller has locked the folder of records.
+// clear removes the stubs of the list k whose paths are in want, or all of them
+// if want is nil, except those that an owner other than locks holds. It returns
+// the paths of the removed stubs. The caller has locked the folder of records.
 func (d *Placeholders) clear(locks int, k string, want []string) (removed []string, err error) {
 	l, err := d.list(k)
 	if err != nil {
 		err = placeholderFailed(l.name, err)
-		if errors.Is(err, hostpath.ErrOdd) { // no list of ours
+		if errors.Is(err, hostpath.ErrOdd) { // not a list of this package
 			err = errors.Join(err, os.Remove(l.name))
 		}
 		return nil, err
@@ -276,7 +277,7 @@ func (d *Placeholders) clear(locks int, k string, want []string) (removed []stri
 		return nil, d.save(&l)
 	}
 	dir, err := openFolder(folderOf(l.records[0].Path))
-	gone := hostpath.Gone(err) // with all that was in it
+	gone := hostpath.Gone(err) // with everything in it
 	if err != nil && !gone {
 		return nil, placeholderFailed(l.records[0].Path, err)
 	}
@@ -320,7 +321,7 @@ func (d *Placeholders) clear(locks int, k string, want []string) (removed []stri
 }
 
 // remove removes the stub of r from the folder dir if it is in its place and
-// untouched.
+// unchanged.
 func (d *Placeholders) remove(dir int, r record) (removed bool, err error) {
 	name := filepath.Base(r.Path)
 	if !r.isAt(dir, name) {
@@ -329,8 +330,9 @@ func (d *Placeholders) remove(dir int, r record) (removed bool, err error) {
 			return false, err
 		}
 	}
-	// Under a name that nobody else knows, it can be looked at once more
-	// before it goes: whoever replaces it now does so under the old name.
+	// Under a name that no other process knows, tidy can check the stub once
+	// more before removing it: a process that replaces it now uses the old
+	// name.
 	if err := rename(dir, name, r.Temp); err != nil {
 		return false, ignoreGone(err)
 	}
@@ -338,9 +340,8 @@ func (d *Placeholders) remove(dir int, r record) (removed bool, err error) {
 	return d.tidy(dir, r)
 }
 
-// tidy empties the random name of r: of the stub, which is removed when it is
-// untouched, or of what somebody had put in its place just when it was to be
-// removed, which gets its name back.
+// tidy removes the random name of r. It removes an unchanged stub. If a process
+// replaced the stub just before the rename, tidy renames the replacement back.
 func (d *Placeholders) tidy(dir int, r record) (removed bool, err error) {
 	st, err := lookPlaceholder(dir, r.Temp)
 	if err != nil {
@@ -355,7 +356,7 @@ func (d *Placeholders) tidy(dir int, r record) (removed bool, err error) {
 		d.step()
 		full := errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST)
 		if full && r.Ino == 0 {
-			return false, nil // not ours to remove, and nothing that ever had the other name
+			return false, nil // not created by this package, and never under the other name
 		}
 		if !full {
 			return err == nil, ignoreGone(err)

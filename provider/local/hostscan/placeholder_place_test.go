@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFoldersOfOthersKeepTheirMode holds that a folder which somebody moves
-// into the place of a stub that is being made is not opened to everybody.
+// TestFoldersOfOthersKeepTheirMode verifies that a folder which another process
+// moves into the place of a stub during its creation keeps its mode.
 func TestFoldersOfOthersKeepTheirMode(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	widened := func(want os.FileMode, ok bool) {

@@ -18,62 +18,62 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listSuffix ends the names of lists; a digest of the folder's path begins
-// them. A list holds the records of the stubs in one folder, one a line.
+// listSuffix is the end of the names of lists; the beginning is a digest of the
+// folder's path. A list holds the records of the stubs in one folder, one a
+// line.
 const listSuffix = ".stubs"
 
-// newSuffix ends the name of a list that is about to replace another.
+// newSuffix is the end of the name of a list that will replace another.
 const newSuffix = ".new"
 
 // maxList bounds a list in bytes.
 const maxList = 16 << 20
 
-// A record says what was, or was about to be, made at a path.
+// A record describes a stub that was, or is about to be, created at a path.
 type record struct {
 	Path string `json:"path"`
 	Dir  bool   `json:"dir,omitempty"`
 	Sock bool   `json:"socket,omitempty"`
-	Temp string `json:"temp"` // the name beside Path that it is made and removed under
-	// Ino is 0 before the thing was made. Numbers of inodes are used again, so
-	// the time of birth counts too, 0 where the file system has none. A file's
-	// time of change tells whether somebody wrote to it; a folder's changes
-	// with the stubs in it.
+	Temp string `json:"temp"` // the name in Path's folder for creating and removing it
+	// Ino is 0 before the stub exists. The kernel reuses inode numbers, so the
+	// time of birth counts too; it is 0 if the file system has none. A file's
+	// time of change shows whether a process wrote to it; a folder's time
+	// changes with the stubs in it.
 	Dev   uint64 `json:"dev,omitempty"`
 	Ino   uint64 `json:"ino,omitempty"`
 	Birth int64  `json:"birth,omitempty"` // nanoseconds
 	Mtime int64  `json:"mtime,omitempty"`
 }
 
-// key returns the digest of path that names what is kept about it.
+// key returns the digest of path that names its records.
 func key(path string) string {
 	sum := sha256.Sum256([]byte(path))
 	return hex.EncodeToString(sum[:16])
 }
 
-// folderOf returns the path of the folder that path lies in, which is absolute
-// and clean.
+// folderOf returns the parent folder of path, which is absolute and clean.
 func folderOf(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
-// newRecord returns the record for a stub that is about to be made.
+// newRecord returns the record of a stub that is about to be created.
 func newRecord(s plan.Stub) record {
 	return record{Path: s.Path, Dir: s.Dir, Sock: s.Socket, Temp: ".sandbox-stub-" + strings.ToLower(rand.Text())}
 }
 
-// A list is what is on record of the stubs in one folder.
+// A placeholderList holds the records of the stubs in one folder.
 type placeholderList struct {
 	name    string   // the file
-	records []record // one a path
-	there   bool     // there is a file
-	lines   int      // in the file, with those that count no more
+	records []record // one for each path
+	there   bool     // the file exists
+	lines   int      // in the file, obsolete ones included
 	cut     bool     // the file does not end with a whole line
 }
 
-// list reads the list k. One that is missing is empty. The caller that goes on
-// to write it has locked the folder of records.
+// list reads the list k. A missing list is empty. A caller that will write the
+// list has locked the folder of records.
 func (d *Placeholders) list(k string) (placeholderList, error) {
 	l := placeholderList{name: filepath.Join(d.path, k+listSuffix)}
 	var st unix.Stat_t
-	if err := unix.Lstat(l.name, &st); err != nil { // of nearly every folder, so it is asked for cheaply
+	if err := unix.Lstat(l.name, &st); err != nil { // nearly every folder has no list, so this check is a cheap call
 		return l, ignoreGone(err)
 	}
 	l.there = true
@@ -85,8 +85,8 @@ func (d *Placeholders) list(k string) (placeholderList, error) {
 	for line := range bytes.Lines(data) {
 		l.lines++
 		var r record
-		// A line that was never written whole counts for nothing: what it was
-		// to say was not done yet.
+		// An incomplete line is ignored: the step that it announces did not
+		// happen.
 		if json.Unmarshal(line, &r) == nil && r.valid() && key(folderOf(r.Path)) == k {
 			l.put(r)
 		}
@@ -94,7 +94,7 @@ func (d *Placeholders) list(k string) (placeholderList, error) {
 	return l, nil
 }
 
-// put has r be what is on record of its path.
+// put makes r the record of its path.
 func (l *placeholderList) put(r record) {
 	if i := l.index(r.Path); i >= 0 {
 		l.records[i] = r
@@ -107,7 +107,7 @@ func (l *placeholderList) index(path string) int {
 	return slices.IndexFunc(l.records, func(r record) bool { return r.Path == path })
 }
 
-// find returns what is on record of path.
+// find returns the record of path.
 func (l *placeholderList) find(path string) (record, bool) {
 	if i := l.index(path); i >= 0 {
 		return l.records[i], true
@@ -115,8 +115,8 @@ func (l *placeholderList) find(path string) (record, bool) {
 	return record{}, false
 }
 
-// append writes records at the end of the file, in one piece, so that all of
-// them are there or the last of them are not.
+// append writes records at the end of the file in one call, so that after a
+// crash all of them are complete or the last of them are missing.
 func (l *placeholderList) append(fd int, records []record) error {
 	var data []byte
 	if l.cut {
@@ -156,7 +156,7 @@ func lines(data []byte, records []record) ([]byte, error) {
 	return data, nil
 }
 
-// open opens the file for [list.append]. The caller closes it.
+// open opens the file for append. The caller closes it.
 func (l *placeholderList) open() (fd int, err error) {
 	err = hostpath.Retry(func() (err error) {
 		fd, err = unix.Open(l.name, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -165,9 +165,9 @@ func (l *placeholderList) open() (fd int, err error) {
 	return fd, err
 }
 
-// save has the file hold the records of l and nothing else, and removes it when
-// there are none. It takes long where there are some, since file systems flush
-// a file that replaces another.
+// save replaces the file by the records of l, or removes the file if there are
+// none. Replacing is slow, because file systems flush a file that replaces
+// another.
 func (d *Placeholders) save(l *placeholderList) error {
 	defer d.step()
 	if len(l.records) == 0 {
@@ -186,15 +186,14 @@ func (d *Placeholders) save(l *placeholderList) error {
 	return os.Rename(next, l.name)
 }
 
-// valid reports whether a record that was read can be ours: anything else
-// would have us remove or rename what it names.
+// valid reports whether a record read from a file may come from this package.
+// Otherwise the package could remove or rename the paths that the record names.
 func (r record) valid() bool {
 	return strings.HasPrefix(r.Path, "/") && filepath.Clean(r.Path) == r.Path && r.Path != "/" && strings.IndexByte(r.Path, 0) < 0 &&
 		strings.HasPrefix(r.Temp, ".sandbox-stub-") && !strings.ContainsAny(r.Temp, "/\x00")
 }
 
-// isAt reports whether the stub lies under name in the folder dir, as it was
-// made.
+// isAt reports whether name in the folder dir is the stub, as it was created.
 func (r record) isAt(dir int, name string) bool {
 	if r.Ino == 0 {
 		return false
@@ -203,14 +202,14 @@ func (r record) isAt(dir int, name string) bool {
 	return err == nil && r.is(st)
 }
 
-// is reports whether st describes the stub, as it was made.
+// is reports whether st describes the stub, as it was created.
 func (r record) is(st status) bool {
 	if r.Ino == 0 || st.dev != r.Dev || st.ino != r.Ino || st.birth != r.Birth {
 		return false
 	}
 	switch {
 	case r.Dir:
-		// rmdir sees whether it is empty.
+		// rmdir fails if it is not empty.
 		return st.mode == unix.S_IFDIR|dirMode
 	case r.Sock:
 		return st.mode == unix.S_IFSOCK && st.nlink == 1 && st.mtime == r.Mtime
@@ -218,10 +217,10 @@ func (r record) is(st status) bool {
 	return st.mode == unix.S_IFREG|fileMode && st.nlink == 1 && st.size == int64(len(content(r.Path))) && st.mtime == r.Mtime
 }
 
-// A status is what the kernel says of a file.
+// A status is the result of stat for a file.
 type status struct {
 	dev, ino, nlink uint64
 	mode            uint32
 	size            int64
-	mtime, birth    int64 // nanoseconds; birth is 0 where the file system has none
+	mtime, birth    int64 // nanoseconds; birth is 0 if the file system has none
 }

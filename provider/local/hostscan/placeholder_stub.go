@@ -1,25 +1,25 @@
-// Stub: this part of the package makes what a wall needs to exist on the host for a while:
-// an empty file or folder where a denied path is missing, since a mount can
-// close only what is there.
+// The placeholder files create the stubs of a sandbox: empty files or folders
+// that exist on the host for a while at denied paths that are missing, since a
+// mount can close only an existing path.
 //
-// Each stub is recorded in a folder of ours before it is made, and removed
-// when the last wall that needs it lets go, if it is still the same thing,
-// empty and untouched. What a person or program put in its place, or into it,
-// stays. Users in several processes count by locks that die with them, so
-// after a kill -9 nothing is held any more; [Dir.Sweep] then removes what was
-// left behind, whatever step the process was at:
+// A stub is recorded in the folder of records before it is created. It is removed
+// when the last sandbox that needs it releases it, if it is still the same file,
+// empty and unchanged; content that a person or program put in its place, or into
+// it, stays. Processes count their use by locks that end with the process, so a
+// kill -9 releases them; [Placeholders.Sweep] then removes the leftovers, whatever
+// step the process had reached:
 //
-//	record the name · make the thing under a random name · record its inode ·
+//	record the name · create it under a random name · record its inode ·
 //	rename it, replacing nothing · (use) · rename it back · remove it ·
 //	remove the record
 //
 // The stubs in one folder go through these steps together, and one file holds
-// their records: to make and remove a file costs more than all else here. Each
-// stub has a lock of its own all the same, at a place of one file that its path
-// decides.
+// their records, because creating and removing files is the most expensive part.
+// Each stub still has its own lock, at an offset of one file that is a digest of
+// its path.
 //
-// Records are not flushed to the disk: that costs more than the start of a
-// wall. A stub may be left over when the power fails right after it was made.
+// Records are not flushed to the disk, which would cost more than the start of a
+// sandbox. A power failure right after a stub was created may leave it behind.
 
 package hostscan
 
@@ -45,24 +45,25 @@ import (
 const (
 	op = "make place for a mount"
 
-	// retryDelay is how often a call that waits for another process looks
-	// again. Nobody holds the lock for longer than a few file operations.
+	// retryDelay is the interval at which a call that waits for another process
+	// tries again. A process holds the lock only for a few file operations.
 	retryDelay = 2 * time.Millisecond
-	// patience bounds the waiting of calls that have no context of their own.
+	// patience bounds the waiting of calls without a context.
 	patience = time.Minute
 )
 
-// A Dir keeps the records of stubs. It is safe for concurrent use, by several
-// processes of one user too.
+// Placeholders keeps the records of stubs. It is safe for concurrent use, also
+// by several processes of one user.
 type Placeholders struct {
 	path string
-	// Owned has what root makes belong to the owner of the folder that it lies
-	// in, so that nothing of root's is in a person's folder.
+	// Owned makes stubs that root creates belong to the owner of their folder,
+	// so that no files of root lie in a person's folder.
 	Owned bool
 	step  func() // called between the steps, for tests that end the process there
 }
 
-// Open returns the records in the folder at path, which is made private.
+// OpenPlaceholders returns the records in the folder at path and makes the
+// folder private.
 func OpenPlaceholders(path string) (*Placeholders, error) {
 	canonical, err := statedir.MakePrivate(path)
 	if err != nil {
@@ -74,7 +75,7 @@ func OpenPlaceholders(path string) (*Placeholders, error) {
 // A Held is the use of some stubs. It is safe for concurrent use.
 type Held struct {
 	d     *Placeholders
-	locks int // the open file that the locks are on, -1 when nothing is held
+	locks int // the open lock file, or -1 when nothing is held
 	once  sync.Once
 	uses  []use
 	error error
@@ -84,16 +85,16 @@ type Held struct {
 type use struct {
 	path   string
 	record record
-	old    *flock.Flock // shared, of a stub that an earlier version has on record; mostly nil
+	old    *flock.Flock // shared lock of a stub that an earlier version recorded; mostly nil
 }
 
-// Make makes the stubs that are missing, in the order given, and holds them
-// and those that others have made. Their parents must be there, as folders
-// and not behind links.
+// Make creates the missing stubs in the given order and holds all of them,
+// including those that other users created. Their parents must exist, as
+// folders and not behind links.
 //
-// When something else is at the path of a stub by now, the error is
-// [sandbox.CodeBusy]: the plan that asked for it is out of date. After an error
-// nothing is held.
+// If another file has appeared at the path of a stub, Make returns an error
+// with [sandbox.CodeBusy]: the plan is out of date. After an error nothing is
+// held.
 func (d *Placeholders) Make(ctx context.Context, stubs []plan.Stub) (*Held, error) {
 	h := &Held{d: d, locks: -1}
 	if len(stubs) == 0 {
@@ -119,8 +120,8 @@ func (d *Placeholders) Make(ctx context.Context, stubs []plan.Stub) (*Held, erro
 	return h, nil
 }
 
-// Release gives the stubs up, and removes those that nobody else holds.
-// Further calls return what the first returned.
+// Release releases the stubs and removes those that have no other holder.
+// Further calls return the result of the first.
 func (h *Held) Release() error {
 	h.once.Do(func() {
 		if h.locks < 0 {
@@ -139,8 +140,9 @@ func (h *Held) Release() error {
 	return h.error
 }
 
-// Leave gives the stubs up without removing them: they are needed by something
-// that outlives this process. Whoever knows of its end calls [Dir.Drop].
+// Leave releases the stubs without removing them, because something that
+// outlives this process needs them. The caller that learns of its end must call
+// [Placeholders.Drop].
 func (h *Held) Leave() error {
 	h.once.Do(func() {
 		if h.locks >= 0 {
@@ -150,7 +152,7 @@ func (h *Held) Leave() error {
 	return h.error
 }
 
-// Drop removes the stubs at paths that nothing holds, the last first.
+// Drop removes the stubs at paths that have no holder, the last first.
 func (d *Placeholders) Drop(ctx context.Context, paths []string) error {
 	if len(paths) == 0 {
 		return nil
@@ -168,9 +170,9 @@ func (d *Placeholders) Drop(ctx context.Context, paths []string) error {
 	return d.dropAll(locks, paths, true)
 }
 
-// dropAll removes the stubs at paths that another than locks does not hold, the
-// last folder first: stubs lie in stubs. With old, some may be on record as
-// earlier versions had it.
+// dropAll removes the stubs at paths that no owner other than locks holds, the
+// last folder first, because stubs lie in stubs. If old is true, some stubs may
+// have records of earlier versions.
 func (d *Placeholders) dropAll(locks int, paths []string, old bool) error {
 	var folders []string
 	in := map[string][]string{}
@@ -195,9 +197,9 @@ func (d *Placeholders) dropAll(locks int, paths []string, old bool) error {
 	return errors.Join(errs...)
 }
 
-// Intact reports whether every stub is still the one that was there when it
-// was taken. One that somebody has removed or replaced takes the mount over it
-// along, in every wall: these have to be built anew.
+// Intact reports whether every stub is still the file that Make took. Removing
+// or replacing a stub removes the mount over it in every sandbox: these must be
+// rebuilt.
 func (h *Held) Intact() bool {
 	for _, u := range h.uses {
 		if !u.record.there() {
@@ -207,8 +209,8 @@ func (h *Held) Intact() bool {
 	return true
 }
 
-// Is reports whether there is a stub of ours at path, untouched. It costs a
-// few microseconds where there is none.
+// Is reports whether an unchanged stub is at path. It costs a few microseconds
+// where there is none.
 func (d *Placeholders) Is(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -221,7 +223,7 @@ func (d *Placeholders) Is(path string) bool {
 	return err == nil && r.Path == path && r.Ino != 0 && r.there()
 }
 
-// there reports whether the stub is in its place, untouched.
+// there reports whether the stub is in its place and unchanged.
 func (r record) there() bool {
 	dir, name, err := parent(r.Path)
 	if err != nil {
@@ -231,8 +233,8 @@ func (r record) there() bool {
 	return r.isAt(dir, name)
 }
 
-// Sweep removes the stubs that no process holds any more, and returns their
-// paths. It goes on after errors and joins them.
+// Sweep removes the stubs that no process holds, and returns their paths. It
+// continues after errors and joins them.
 func (d *Placeholders) Sweep(ctx context.Context) ([]string, error) {
 	unlock, err := d.lock(ctx)
 	if err != nil {
@@ -262,7 +264,7 @@ func (d *Placeholders) Sweep(ctx context.Context) ([]string, error) {
 				i.folder = folderOf(r.Path)
 			}
 			items = append(items, i)
-		} else if strings.HasSuffix(e.Name(), newSuffix) { // never came to replace its list
+		} else if strings.HasSuffix(e.Name(), newSuffix) { // a crash left it before it replaced its list
 			errs = append(errs, os.Remove(filepath.Join(d.path, e.Name())))
 		}
 	}
@@ -291,7 +293,8 @@ func (d *Placeholders) Sweep(ctx context.Context) ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
-// lock keeps every other process and goroutine from making and removing.
+// lock prevents all other processes and goroutines from creating and removing
+// stubs.
 func (d *Placeholders) lock(ctx context.Context) (unlock func(), err error) {
 	l := flock.New(filepath.Join(d.path, "lock"), flock.SetPermissions(0o600))
 	if ok, err := l.TryLockContext(ctx, retryDelay); err != nil || !ok {
@@ -302,8 +305,8 @@ func (d *Placeholders) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { l.Unlock() }, nil
 }
 
-// drop gives the stubs up and removes those that nobody else holds. The caller
-// has locked the folder of records.
+// drop releases the stubs and removes those that have no other holder. The
+// caller has locked the folder of records.
 func (h *Held) drop() error {
 	paths := make([]string, len(h.uses))
 	old := false
@@ -319,12 +322,13 @@ func (h *Held) drop() error {
 	return errors.Join(errs...)
 }
 
-// unlock gives up every lock of h. It does so before it closes the file, of
-// which a program that is being started may have a copy for a moment.
+// unlock releases every lock of h. It does so before it closes the file,
+// because a process that is being started may briefly have a copy of the
+// descriptor.
 func (h *Held) unlock() error {
 	var errs []error
 	for _, u := range h.uses {
-		if u.old != nil { // unlocked twice does no harm
+		if u.old != nil { // unlocking twice does no harm
 			errs = append(errs, u.old.Unlock())
 		}
 	}
@@ -333,10 +337,10 @@ func (h *Held) unlock() error {
 	return errors.Join(errs...)
 }
 
-// openFolder opens the folder at path, to look at and change names in it.
+// openFolder opens the folder at path to stat and rename names in it.
 func openFolder(path string) (int, error) { return hostpath.Folder(path, hostpath.PathOnly) }
 
-// parent opens the folder that path lies in.
+// parent opens the parent folder of path.
 func parent(path string) (dir int, name string, err error) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || path[i+1:] == "" || path[i+1:] == ".." || path[i+1:] == "." {

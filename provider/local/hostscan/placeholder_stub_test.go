@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// A rig is a folder of records and a folder that stubs are made in.
+// A placeholderRig is a folder of records and a folder for stubs.
 type placeholderRig struct {
 	t           *testing.T
 	d           *Placeholders
@@ -52,7 +52,7 @@ func (r placeholderRig) must(err error) {
 
 func (r placeholderRig) at(rel string) string { return filepath.Join(r.root, rel) }
 
-// stubs returns what is asked for; a trailing slash means a folder.
+// stubs returns stubs for names; a trailing slash means a folder.
 func (r placeholderRig) stubs(names ...string) []plan.Stub {
 	var out []plan.Stub
 	for _, n := range names {
@@ -69,8 +69,8 @@ func (r placeholderRig) make(names ...string) *Held {
 	return h
 }
 
-// want holds what lies below the root, and, when that is nothing of ours,
-// that no record is left.
+// want verifies the names below the root and, if none of them is a stub, that
+// no record is left.
 func (r placeholderRig) want(names ...string) {
 	r.t.Helper()
 	var got []string
@@ -228,8 +228,8 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
-// TestSweepBelievesNothing holds that a record that nobody of us wrote
-// removes and renames nothing.
+// TestSweepBelievesNothing verifies that a sweep removes and renames nothing
+// because of a forged record.
 func TestSweepBelievesNothing(t *testing.T) {
 	r := placeholderNewRig(t)
 	r.must(os.WriteFile(r.at("mine"), nil, fileMode))
@@ -281,7 +281,7 @@ func TestManyAtOnce(t *testing.T) {
 	r.noRecords()
 }
 
-// BenchmarkIs measures the question about a path that is none.
+// BenchmarkIs measures Is for a path without a stub.
 func BenchmarkIs(b *testing.B) {
 	d, err := OpenPlaceholders(b.TempDir() + "/stubs")
 	if err != nil {
@@ -294,7 +294,7 @@ func BenchmarkIs(b *testing.B) {
 	}
 }
 
-// BenchmarkMakeAndRelease measures what the stubs of one wall cost.
+// BenchmarkMakeAndRelease measures the cost of one sandbox's stubs.
 func BenchmarkMakeAndRelease(b *testing.B) {
 	root, err := filepath.EvalSymlinks(b.TempDir())
 	if err != nil {
@@ -319,8 +319,8 @@ func BenchmarkMakeAndRelease(b *testing.B) {
 	}
 }
 
-// TestLeave holds that stubs which are left outlive whoever made them until they
-// are dropped, and belong to the owner of their folder where that is asked for.
+// TestLeave verifies that stubs outlive the process that leaves them until they
+// are dropped, and belong to the owner of their folder if Owned is set.
 func TestLeave(t *testing.T) {
 	r := placeholderNewRig(t)
 	d, err := OpenPlaceholders(filepath.Join(t.TempDir(), "stubs"))

@@ -5,8 +5,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rename gives the thing called from in the folder dir the name to, and
-// replaces nothing: the error is EEXIST then.
+// rename renames from to to in the folder dir. It returns EEXIST if to exists.
 func rename(dir int, from, to string) error {
 	return hostpath.Retry(func() error { return unix.RenameatxNp(dir, from, dir, to, unix.RENAME_EXCL) })
 }
@@ -18,7 +17,8 @@ const (
 	getLock = 92
 )
 
-// look describes name in the folder dir, not through a link.
+// lookPlaceholder returns the status of name in the folder dir, without
+// following a link.
 func lookPlaceholder(dir int, name string) (status, error) {
 	var st unix.Stat_t
 	if err := hostpath.Stat(dir, name, &st); err != nil {
@@ -30,5 +30,6 @@ func lookPlaceholder(dir int, name string) (status, error) {
 	}, nil
 }
 
-// makeSocket makes a Unix socket in the folder dir; only root can here.
+// makeSocket creates a Unix socket in the folder dir, which on macOS only root
+// can do.
 func makeSocket(int, string) error { return unix.EPERM }

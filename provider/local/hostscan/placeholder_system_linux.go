@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rename gives the thing called from in the folder dir the name to, and
-// replaces nothing: the error is EEXIST then. A file system that cannot do
-// that in one step does it in two.
+// rename renames from to to in the folder dir. It returns EEXIST if to exists.
+// On a file system that cannot do that atomically it uses two steps.
 func rename(dir int, from, to string) error {
 	err := hostpath.Retry(func() error { return unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE) })
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
@@ -32,13 +31,14 @@ const (
 	getLock = unix.F_OFD_GETLK
 )
 
-// look describes name in the folder dir, not through a link.
+// lookPlaceholder returns the status of name in the folder dir, without
+// following a link.
 func lookPlaceholder(dir int, name string) (status, error) {
 	var x unix.Statx_t
 	err := hostpath.Retry(func() error {
 		return unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x)
 	})
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // an old kernel, or a filter of calls
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // an old kernel, or a seccomp filter
 		var st unix.Stat_t
 		if err := hostpath.Stat(dir, name, &st); err != nil {
 			return status{}, err
@@ -60,6 +60,6 @@ func lookPlaceholder(dir int, name string) (status, error) {
 	return s, nil
 }
 
-// makeSocket makes a Unix socket in the folder dir, to which no process
+// makeSocket creates a Unix socket in the folder dir, to which no process
 // listens.
 func makeSocket(dir int, name string) error { return unix.Mknodat(dir, name, unix.S_IFSOCK, 0) }

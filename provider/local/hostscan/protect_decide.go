@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// repo closes what git runs and obeys in one repository, and what would make
-// a repository of a folder that is none.
+// repo closes the files of one repository that git executes and applies, and
+// the paths that would turn a folder without a repository into one.
 func (d *decision) repo(r Repo) {
 	pointer := path.Join(r.Place, ".git")
 	switch {
@@ -19,9 +19,9 @@ func (d *decision) repo(r Repo) {
 		if r.Trouble != "" {
 			d.note(pointer + " is not followed: " + r.Trouble + "; git does not work in the sandbox")
 		}
-	case r.Bare && r.Own: // a .git in it would come first
+	case r.Bare && r.Own: // git would prefer a .git in it
 		d.deny(plan.Deny{Path: pointer, Keep: true, Dir: true, Rule: ruleNoRepo})
-	case r.Dir == "" && r.Kind == plan.File: // it may have led somewhere before
+	case r.Dir == "" && r.Kind == plan.File: // it may have led to a git folder before
 		d.deny(plan.Deny{Path: pointer, Keep: true, Rule: rulePointer})
 	case r.Dir == "" || r.Bare:
 	case r.Kind == plan.File:
@@ -33,13 +33,13 @@ func (d *decision) repo(r Repo) {
 	if r.exists() && !r.Bare && (r.Kind == plan.Dir || r.Kind == plan.Link) {
 		d.neverBare(r)
 	}
-	if r.Head { // without it nobody would look here again
+	if r.Head { // without HEAD, the next scan would not find the repository
 		d.deny(plan.Deny{Path: path.Join(r.Place, "HEAD"), Keep: true, Rule: ruleBare})
 	}
 	d.named(r.Named)
 	for _, f := range r.Folders {
 		d.named(f.Named)
-		if r.Dir != "" || r.Kind != plan.Dir || !r.Own { // else it is closed as a whole
+		if r.Dir != "" || r.Kind != plan.Dir || !r.Own { // otherwise the whole folder is closed
 			d.folder(f)
 		}
 	}
@@ -51,17 +51,16 @@ func (d *decision) repo(r Repo) {
 	}
 }
 
-// neverBare keeps the folder of a repository from becoming a bare one. Code
-// inside can have git take .git for no repository at any moment, since HEAD has
-// to be writable, and then git takes the folder that .git lies in for one if
-// that has HEAD, and objects and refs or a "commondir" that leads to them.
-// HEAD itself cannot be closed: git would not know a commit of that name from
-// the file.
+// neverBare prevents the folder of a repository from becoming a bare one. Code
+// inside can invalidate .git at any moment, since HEAD must be writable; git
+// then accepts the parent folder of .git as a repository if that has HEAD, and
+// objects and refs or a "commondir" that leads to them. HEAD itself cannot be
+// closed: git could not distinguish a commit of that name from the file.
 func (d *decision) neverBare(r Repo) {
 	git := cmp.Or(r.Dir, path.Join(r.Place, ".git"))
 	whole := slices.ContainsFunc(r.Folders, func(f protectFolder) bool { return f.Odd && f.Path == git })
 	if whole || !d.writable(r.Place) || !d.writable(git) {
-		return // none can be made, or .git stays as it is
+		return // none can be created, or .git stays as it is
 	}
 	if r.Guard == "HEAD" {
 		d.note(path.Join(r.Place, "HEAD") + " is kept from being made, because the folder has objects and refs of its own; git commands that name HEAD need -- behind it")
@@ -71,8 +70,8 @@ func (d *decision) neverBare(r Repo) {
 	}
 }
 
-// folder closes hooks and configuration of one git folder. A file "commondir"
-// in it would have git take both from elsewhere.
+// folder closes hooks and configuration of one git folder. It closes
+// "commondir" too, which would make git take both from another folder.
 func (d *decision) folder(f protectFolder) {
 	if f.Odd {
 		d.deny(plan.Deny{Path: f.Path, Rule: ruleLinks})
@@ -82,8 +81,8 @@ func (d *decision) folder(f protectFolder) {
 	d.deny(plan.Deny{Path: path.Join(f.Path, "hooks"), Keep: true, Dir: true, Rule: ruleHooks})
 	d.deny(plan.Deny{Path: path.Join(f.Path, "config"), Keep: true, Rule: ruleConfig})
 	d.deny(plan.Deny{Path: path.Join(f.Path, "commondir"), Keep: true, Rule: ruleConfig})
-	// It counts as soon as the extension is on, which a command of git's on the
-	// host switches on by itself.
+	// The file applies as soon as the extension is on, which a git command on
+	// the host may turn on by itself.
 	d.deny(plan.Deny{Path: path.Join(f.Path, "config.worktree"), Keep: true, Rule: ruleConfig})
 	for _, p := range f.Pointers {
 		d.out.Views = append(d.out.Views, plan.View{Source: p, Target: p, Optional: true, Why: whyRecorded})
@@ -101,7 +100,8 @@ func (d *decision) folder(f protectFolder) {
 	}
 }
 
-// named closes what configuration names, and keeps the links on the way there.
+// named closes the paths that configuration names, and keeps the links on the
+// path to them.
 func (d *decision) named(list []protectNamed) {
 	for _, n := range list {
 		switch {
@@ -120,19 +120,19 @@ func (d *decision) named(list []protectNamed) {
 	}
 }
 
-// kept notes what it means that a link has to stay.
+// kept notes for the user what it means that a link must stay.
 func (d *decision) kept(link string) {
 	d.note(link + " is a link that has to stay, so no file can be made, renamed or removed in " + path.Dir(link))
 }
 
 // recorded reports whether git has paths in the folder of r on record for
-// worktrees: r is one, or others lie in it.
+// worktrees: r is a worktree, or worktrees lie in it.
 func recorded(r Repo) bool {
 	return r.Believed && r.Main != "" || slices.ContainsFunc(r.Folders, func(f protectFolder) bool { return len(f.Worktrees) > len(f.Elsewhere) })
 }
 
-// worktree opens what commits in a worktree write. What lies in a folder that
-// can be written anyway needs no view.
+// worktree opens the folders that commits in a worktree write. A folder that is
+// writable anyway needs no view.
 func (d *decision) worktree(r Repo) {
 	if d.writable(r.Main) {
 		return

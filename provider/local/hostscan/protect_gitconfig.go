@@ -13,18 +13,18 @@ import (
 // the user, includes.
 const maxIncludes = 64
 
-// asked is what files of configuration have git run or read.
+// An asked is the set of paths that configuration files make git run or read.
 type asked struct {
 	files    []protectNamed // more configuration
-	hooks    []string       // folders of hooks as they are written there
-	tops     []string       // of the files that git works on, where it says so
-	worktree bool           // config.worktree counts
+	hooks    []string       // folders of hooks as written in the configuration
+	tops     []string       // work tree folders, if the configuration names them
+	worktree bool           // config.worktree applies
 	runs     []setting
 }
 
-// config notes what the configuration of f has git run or read besides. Git
-// takes a relative path of hooks from the folder that it works in, of which
-// tops are all that are known, and from the git folder where it has no other.
+// config records what the configuration of f makes git run or read. Git
+// resolves a relative path of hooks against the folder that it works in, of
+// which only tops are known, or against the git folder if it works in none.
 func (l *protectLook) config(f *protectFolder, tops []string) {
 	files := []source{sourceOf(f.Path + "/config"), sourceOf(f.Path + "/config.worktree")}
 	for _, w := range f.Worktrees {
@@ -39,8 +39,8 @@ func (l *protectLook) config(f *protectFolder, tops []string) {
 	f.Named = append(f.Named, l.scripts(a.runs, slices.Concat(tops, a.tops))...)
 }
 
-// hooks returns what a folder of hooks comes to, below each of tops where its
-// path is relative.
+// hooks returns the folders that a hooks path refers to, below each of tops if
+// the path is relative.
 func (l *protectLook) hooks(p string, tops []string) (out []protectNamed) {
 	for _, top := range tops {
 		if n, _, ok := l.named(p, top, true); ok && !slices.ContainsFunc(out, n.same) {
@@ -58,15 +58,15 @@ func (l *protectLook) hooks(p string, tops []string) (out []protectNamed) {
 	return out
 }
 
-// A source is a file of configuration, and the folder that paths in it are
-// relative to: where it was named, not where links lead from there.
+// A source is a configuration file and the folder that paths in it are relative
+// to: the folder of the name, not of a link's target.
 type source struct{ file, dir string }
 
 func sourceOf(file string) source { return source{file, path.Dir(file)} }
 
-// read reads files and all that they include. Git is the folder that a path of
-// the work tree is taken from. What is there and is not read could name
-// anything, so it keeps the wall from being made.
+// read reads files and everything that they include. git is the folder that a
+// work tree path is relative to. A file that exists but cannot be read could
+// name anything, so it ends the look, and no sandbox is made.
 func (l *protectLook) read(files []source, git string) asked {
 	var a asked
 	most := len(files) + maxIncludes
@@ -104,7 +104,7 @@ func (l *protectLook) read(files []source, git string) asked {
 	return a
 }
 
-// settings returns what is set in one file, none where it is missing.
+// settings returns the settings in one file, none if it is missing.
 func (l *protectLook) settings(file string) []setting {
 	if s, ok := l.parsed[file]; ok {
 		return s
@@ -122,8 +122,8 @@ func (l *protectLook) settings(file string) []setting {
 	return l.parsed[file]
 }
 
-// named returns what the path p in configuration comes to, relative to base,
-// and the file at it as a source.
+// named resolves the configured path p relative to base. It also returns the
+// file there as a source.
 func (l *protectLook) named(p, base string, dir bool) (protectNamed, source, bool) {
 	p = strings.TrimPrefix(p, ":(optional)")
 	if rest, ok := strings.CutPrefix(p, "~/"); ok && l.f.Home != "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestParseConfig holds the reading of configuration against git's own.
+// TestParseConfig compares the parser of configuration with git's own.
 func TestParseConfig(t *testing.T) {
 	for _, text := range []string{
 		"[core]\n\thooksPath = a/b\n", "[CORE] HOOKSPATH=x", "[core]hookspath = \"a b\" ; note\n", "[core]\nhooksPath = a # b\n",
@@ -38,7 +38,8 @@ func TestParseConfig(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that no text makes the parsers fail or go on for ever.
+// FuzzParse verifies that the parsers neither crash nor loop forever on any
+// text.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"[core]\nhooksPath = a\\\n", "[", "[\"", "=", "[a]=\"\\", "gitdir: x", "\ufeff[a]b", "\\", "[x]#"} {
 		f.Add(s)

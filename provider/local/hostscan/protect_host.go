@@ -10,28 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fail has the look end with err. Code inside can keep us from a file, by a
-// lease on it or the mode of a folder, and must not gain by that.
+// fail ends the look with err. Code inside can block access to a file, with a
+// lease or the mode of a folder, and must not gain from that.
 func (l *protectLook) fail(err error) {
 	if l.err == nil {
 		l.err = err
 	}
 }
 
-// file reads a small file. An error other than that it is missing, odd or
-// closed to us ends the look.
+// file reads a small file. Any error ends the look, except that the file is
+// missing, odd or not accessible.
 func (l *protectLook) file(p string, limit int64) ([]byte, error) {
 	data, err := hostpath.File(p, limit)
 	switch {
 	case err == nil, hostpath.Gone(err), odd(err), errors.Is(err, unix.ENAMETOOLONG):
-	case errors.Is(err, unix.EACCES) && (!l.ours(p) || l.kind(p) != unix.S_IFREG): // a stub is a socket, which only root is not kept from
+	case errors.Is(err, unix.EACCES) && (!l.ours(p) || l.kind(p) != unix.S_IFREG): // a stub is a socket, which only root can open
 	default:
 		l.fail(unread(p, err))
 	}
 	return data, err
 }
 
-// odd reports whether err says that a file is no file, or too long.
+// odd reports whether err says that the path is not a regular file, or that the
+// file is too long.
 func odd(err error) bool { return errors.Is(err, hostpath.ErrOdd) }
 
 func unread(p string, err error) error {
@@ -45,8 +46,8 @@ func unread(p string, err error) error {
 	return e
 }
 
-// ours reports whether it is a file or folder of our own that keeps us from
-// p, which code inside could have closed, and could open again.
+// ours reports whether p is inaccessible because of a file or folder of this
+// user, which code inside could have closed and could open again.
 func (l *protectLook) ours(p string) bool {
 	for ; ; p = path.Dir(p) {
 		var st unix.Stat_t
@@ -59,8 +60,8 @@ func (l *protectLook) ours(p string) bool {
 	}
 }
 
-// kind returns the kind of file at p, an S_IF constant, links not followed,
-// and 0 where there is nothing that we, or git, could reach.
+// kind returns the kind of file at p, an S_IF constant, without following
+// links. It returns 0 if neither this process nor git could reach a file there.
 func (l *protectLook) kind(p string) uint32 {
 	var st unix.Stat_t
 	err := hostpath.Retry(func() error { return unix.Lstat(p, &st) })
@@ -73,8 +74,7 @@ func (l *protectLook) kind(p string) uint32 {
 	return 0
 }
 
-// canonical returns where the path p leads to, taken from base unless it is
-// absolute.
+// canonical resolves the path p, relative to base unless it is absolute.
 func (l *protectLook) canonical(p, base string) (string, bool) {
 	if !strings.HasPrefix(p, "/") {
 		p = base + "/" + p
@@ -84,9 +84,9 @@ func (l *protectLook) canonical(p, base string) (string, bool) {
 	return c, err == nil
 }
 
-// trace returns where the absolute path p leads to, and the links on the way
-// there that code inside could exchange. Of a path that leads nowhere it is
-// the links alone.
+// trace resolves the absolute path p. It also returns the links on the path
+// that code inside could replace. For a path that leads nowhere it returns only
+// the links.
 func (l *protectLook) trace(p string) (to string, links []string, ok bool) {
 	to, via, err := hostpath.Trace(p)
 	if err != nil {
@@ -102,8 +102,8 @@ func (l *protectLook) trace(p string) (to string, links []string, ok bool) {
 	return to, links, true
 }
 
-// lost ends the look where a path cannot be followed for a reason that code
-// inside could have made, and could undo.
+// lost ends the look if a path cannot be followed for a reason that code inside
+// could have caused and could undo.
 func (l *protectLook) lost(p string, err error) {
 	if sandbox.CodeOf(err) != sandbox.CodeUnavailable || errors.Is(err, unix.ENAMETOOLONG) {
 		return

@@ -13,25 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of what is looked at. Beyond the first the wall is refused, beyond
-// the others a git folder is closed as a whole.
+// Bounds of the look. Beyond the first, no sandbox is made; beyond the others,
+// a git folder is closed as a whole.
 const (
 	maxRepos          = 512
-	maxBare           = 64  // bare repositories below the folders that can be written
+	maxBare           = 64  // bare repositories below the writable folders
 	protectMaxFolders = 256 // names of submodules or of worktrees in one folder
 	maxAll            = 512 // git folders of one repository and its submodules
 	protectMaxDepth   = 6   // of submodules in submodules, and of slashes in their names
 	maxConfig         = 1 << 20
-	maxTotal          = 64 << 20 // of configuration, of all repositories
+	maxTotal          = 64 << 20 // bytes of configuration of all repositories
 )
 
-// Look gathers the facts. It starts no program, follows no link that it does
-// not check, and takes anything odd for what has to be closed.
+// Look gathers the facts. It starts no program, follows only links that it
+// checks, and treats anything unexpected as something to close.
 //
-// A path that is not absolute is [sandbox.CodeValidation]; more than 512
-// repositories, and configuration that is too long, are
-// [sandbox.CodeCapabilityBlocked]. What is there and cannot be read is that, or
-// [sandbox.CodeUnavailable].
+// For a path that is not absolute it returns an error with
+// [sandbox.CodeValidation]; for more than 512 repositories, or configuration
+// that is too long, one with [sandbox.CodeCapabilityBlocked]. For a file that
+// exists and cannot be read, the code is that one or [sandbox.CodeUnavailable].
 func Look(q ProtectRequest) (Facts, error) {
 	f := Facts{ProtectRequest: q, Links: map[string]string{}, Targets: map[string]string{}}
 	for _, p := range slices.Concat([]string{q.Own, q.Home}, q.Writable, q.Found, q.Settings, q.Git) {
@@ -73,16 +73,16 @@ func Look(q ProtectRequest) (Facts, error) {
 	return f, nil
 }
 
-// A look is Look at work.
+// A protectLook is the state of [Look].
 type protectLook struct {
 	f      *Facts
 	roots  []string
-	open   []string // what a worktree has opened besides
+	open   []string // further folders that a worktree makes writable
 	kinds  map[string]uint32
-	parsed map[string][]setting // files of configuration
-	total  int                  // their bytes
-	walked map[string]bool      // git folders whose submodules have been looked for
-	err    error                // the first that ends the look
+	parsed map[string][]setting // by configuration file
+	total  int                  // bytes of these files
+	walked map[string]bool      // git folders whose submodules have been searched
+	err    error                // the first error that ends the look
 }
 
 func (l *protectLook) writable(p string) bool {
@@ -90,7 +90,7 @@ func (l *protectLook) writable(p string) bool {
 	return slices.ContainsFunc(l.roots, in) || slices.ContainsFunc(l.open, in)
 }
 
-// detour returns the first link on the way to p, or "".
+// detour returns the first link on the path to p, or "".
 func (l *protectLook) detour(p string) string {
 	for i := 1; i <= len(p); i++ {
 		if i < len(p) && p[i] != '/' {
@@ -112,8 +112,9 @@ func (l *protectLook) detour(p string) string {
 	return ""
 }
 
-// candidates returns the folders that are repositories or could be made one:
-// the roots, what a scan found, and what roots lie in the git folder of.
+// candidates returns the folders that are or could become repositories: the
+// roots, the results of a scan, and the folders whose git folder a root lies
+// in.
 func (l *protectLook) candidates() []string {
 	out := slices.Clone(l.roots)
 	for _, p := range l.f.Found {
@@ -134,17 +135,18 @@ func (l *protectLook) candidates() []string {
 	return slices.Compact(out)
 }
 
-// Finds returns the names that tell of repositories, whose places a scan is to
-// put into [Request.Found]: of a repository's folder, and in a bare one.
+// Finds returns the names that indicate repositories: in the folder of a
+// repository, and in a bare one. A scan searches for them, and the caller puts
+// their places into [ProtectRequest.Found].
 func Finds() []string { return []string{".git", "HEAD"} }
 
-// inGit reports whether dir is or lies in a folder of git's that goes by its
-// usual name. What is in it is looked for from there.
+// inGit reports whether dir is or lies in a git folder with the usual name. The
+// look searches its content from there.
 func inGit(dir string) bool {
 	return slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool { return strings.EqualFold(name, ".git") })
 }
 
-// repo looks at one folder.
+// repo gathers the facts of one folder.
 func (l *protectLook) repo(place string) Repo {
 	r := Repo{Place: place, Own: place == l.f.Own && place != ""}
 	git := path.Join(place, ".git")
@@ -184,9 +186,9 @@ func (l *protectLook) repo(place string) Repo {
 	return r
 }
 
-// guard returns what to keep from the folder at place, so that it is no bare
-// repository: a name that it has no use for, and HEAD where it has one for
-// both others. A socket is what keeps the name already.
+// guard returns the name to keep out of the folder at place, so that it is not
+// a bare repository: a name that the folder does not use, or HEAD if it uses
+// both others. If the name is a socket, a stub already keeps it out.
 func (l *protectLook) guard(place string) string {
 	for _, name := range []string{"refs", "objects"} {
 		if k := l.kind(path.Join(place, name)); k == 0 || k == unix.S_IFSOCK {
@@ -196,7 +198,7 @@ func (l *protectLook) guard(place string) string {
 	return "HEAD"
 }
 
-// close has r closed as a whole.
+// close marks r to be closed as a whole.
 func (r *Repo) close() {
 	for _, f := range r.Folders {
 		r.Named = append(r.Named, f.Named...)
@@ -204,7 +206,7 @@ func (r *Repo) close() {
 	r.Head, r.Folders = false, []protectFolder{{Path: r.Place, Odd: true}}
 }
 
-// folder looks at a git folder and those of its submodules.
+// folder gathers the facts of a git folder and those of its submodules.
 func (l *protectLook) folder(r *Repo, dir string, depth int) {
 	f := protectFolder{Path: dir}
 	for _, name := range []string{"hooks", "config", "commondir", "config.worktree", "worktrees", "modules"} {
@@ -223,11 +225,11 @@ func (l *protectLook) folder(r *Repo, dir string, depth int) {
 		}
 	}
 	var tops []string
-	if depth == 0 { // else its files lie elsewhere
+	if depth == 0 { // otherwise its files lie elsewhere
 		tops = append(tops, r.Place)
 	}
 	if path.Base(dir) == ".git" && path.Dir(dir) != r.Place {
-		tops = append(tops, path.Dir(dir)) // the main repository's, of a worktree
+		tops = append(tops, path.Dir(dir)) // of the main repository, for a worktree
 	}
 	l.config(&f, tops)
 	if to, ok := l.readPath(dir+"/commondir", dir); ok && to != dir && r.Main != to {
@@ -241,14 +243,14 @@ func (l *protectLook) folder(r *Repo, dir string, depth int) {
 	if l.once(dir) && !l.modules(r, dir+"/modules", depth) {
 		r.Folders[at].Odd = true
 	}
-	for _, w := range f.Worktrees { // have submodules of their own
+	for _, w := range f.Worktrees { // worktrees have submodules of their own
 		if l.writable(w) && l.once(w) && (l.kind(w+"/modules") == unix.S_IFLNK || !l.modules(r, w+"/modules", depth)) {
 			r.Folders = append(r.Folders, protectFolder{Path: w, Odd: true})
 		}
 	}
 }
 
-// leadsTo reports whether the file is a ".git" that leads to the git folder w.
+// leadsTo reports whether file is a ".git" file that leads to the git folder w.
 func (l *protectLook) leadsTo(file, w string) bool {
 	if path.Base(file) != ".git" || l.kind(file) != unix.S_IFREG {
 		return false
@@ -265,16 +267,16 @@ func (l *protectLook) leadsTo(file, w string) bool {
 	return ok && to == w
 }
 
-// once reports whether submodules of the git folder at dir have not been looked
-// for yet: worktrees share one.
+// once reports whether the submodules of the git folder at dir have not been
+// searched yet: worktrees share one folder.
 func (l *protectLook) once(dir string) bool {
 	first := !l.walked[dir]
 	l.walked[dir] = true
 	return first
 }
 
-// modules looks for the git folders of submodules in dir. It reports false
-// when they are too many, or lie behind links.
+// modules gathers the git folders of submodules in dir. It returns false if
+// there are too many, or if they lie behind links.
 func (l *protectLook) modules(r *Repo, dir string, depth int) bool {
 	names, ok := listProtect(dir)
 	if !ok || len(names) > 0 && depth >= protectMaxDepth {
@@ -296,9 +298,9 @@ func (l *protectLook) modules(r *Repo, dir string, depth int) bool {
 	return true
 }
 
-// module looks at one folder among those of submodules. Whatever it is, there
-// may be more below: a submodule's name can have a slash in it, and code
-// inside can make the folder before the slash look like a git folder.
+// module gathers one folder among those of submodules. It also searches below:
+// a submodule's name can contain a slash, and code inside can make the folder
+// before the slash look like a git folder.
 func (l *protectLook) module(r *Repo, sub string, depth int) bool {
 	if len(r.Folders) >= maxAll {
 		return false
@@ -324,13 +326,14 @@ func (l *protectLook) module(r *Repo, sub string, depth int) bool {
 	return true
 }
 
-// parts are the folders in a git folder that git makes itself.
+// parts returns the names of the folders that git itself creates in a git
+// folder.
 func parts() []string {
 	return []string{"objects", "refs", "logs", "hooks", "info", "branches", "modules", "worktrees", "lfs", "rr-cache", "rebase-merge", "rebase-apply", "sequencer"}
 }
 
-// list returns the names in the folder at p, none when it is missing. It
-// reports false when there are too many, or they cannot be told.
+// listProtect returns the names in the folder at p, none if it is missing. It
+// returns false if there are too many, or if the folder cannot be listed.
 func listProtect(p string) ([]string, bool) {
 	fd, err := hostpath.Folder(p, unix.O_RDONLY)
 	if err != nil {

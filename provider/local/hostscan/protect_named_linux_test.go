@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// has holds that all of want are among the denies.
+// has verifies that all of want are among the denies.
 func (r protectRig) has(q ProtectRequest, want ...string) {
 	r.t.Helper()
 	lines := r.lines(r.rules(q).Denies)
@@ -29,12 +29,12 @@ func (r protectRig) commit() {
 	r.write("own/new", "x")
 	r.git("own", "-c", "safe.directory=*", "add", "new")
 	r.git("own", "-c", "safe.directory=*", "commit", "-qm", "by a person")
-	if r.there("ran") || r.there("own/ran") { // hooks run at the top of the work tree
+	if r.there("ran") || r.there("own/ran") { // git runs hooks at the top of the work tree
 		r.t.Error("git on the host ran what was made inside")
 	}
 }
 
-// plants makes a hook in the folder dir of own, in every way that there is.
+// plants creates a hook in the folder dir of own, in every possible way.
 func (w wall) plants(dir string) {
 	w.t.Helper()
 	for _, script := range []string{"", "rm -rf " + dir + "; ", "mv " + dir + " away; ", "mv ${D%/*} away; "} {
@@ -45,7 +45,7 @@ func (w wall) plants(dir string) {
 	}
 }
 
-// TestHooksOfWorktree holds that hooks which the configuration puts into the
+// TestHooksOfWorktree verifies that hooks which the configuration places in the
 // work tree are closed in a worktree too.
 func TestHooksOfWorktree(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
@@ -69,7 +69,8 @@ func TestHooksOfWorktree(t *testing.T) {
 	r.commit()
 }
 
-// TestConfigurationOfWorktree holds the same of what a worktree has to itself.
+// TestConfigurationOfWorktree verifies the same for the configuration of a
+// single worktree.
 func TestConfigurationOfWorktree(t *testing.T) {
 	r, q := worktree(t)
 	r.git("main", "config", "extensions.worktreeConfig", "true")
@@ -79,8 +80,8 @@ func TestConfigurationOfWorktree(t *testing.T) {
 	r.has(q, "own/tools/hooks keep dir", "own/more keep", "own/deeper keep", "main/.git/worktrees/own/config.worktree keep")
 }
 
-// TestHooksOfOuterRepository holds the same where the folder is a part of a
-// repository, or of a worktree, that has put its hooks there.
+// TestHooksOfOuterRepository verifies the same if the folder is part of a
+// repository, or of a worktree, that keeps its hooks there.
 func TestHooksOfOuterRepository(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)
@@ -106,8 +107,7 @@ func TestHooksOfOuterRepository(t *testing.T) {
 	}
 }
 
-// TestHooksInTheOpen holds that somebody is told of hooks that cannot be
-// closed.
+// TestHooksInTheOpen verifies that a note reports hooks that cannot be closed.
 func TestHooksInTheOpen(t *testing.T) {
 	r := protectNewRig(t)
 	r.repo("own")
@@ -117,8 +117,8 @@ func TestHooksInTheOpen(t *testing.T) {
 	}
 }
 
-// TestSubmodulesOfWorktree holds that what git keeps of them beside the
-// worktree is closed, and that they can be worked in.
+// TestSubmodulesOfWorktree verifies that the git folders of submodules beside
+// the worktree are closed, and that git works in the submodules.
 func TestSubmodulesOfWorktree(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)
@@ -146,16 +146,16 @@ func TestSubmodulesOfWorktree(t *testing.T) {
 		t.Errorf("work in the submodule: %v\n%s", err, out)
 	}
 	r.must(w.held.Release())
-	r.git("main", "-c", "safe.directory=*", "worktree", "add", "-q", "-b", "aside", r.at("aside")) // comes first
+	r.git("main", "-c", "safe.directory=*", "worktree", "add", "-q", "-b", "aside", r.at("aside")) // sorts first
 	r.has(ProtectRequest{Own: r.at("own"), Writable: []string{r.at("aside")}, Found: []string{r.at("aside/.git"), r.at("own/.git")}}, module+"/hooks keep dir")
-	r.has(ProtectRequest{Own: r.at("main")}, module+"/hooks keep dir", module+"/config keep") // seen from the other side
+	r.has(ProtectRequest{Own: r.at("main")}, module+"/hooks keep dir", module+"/config keep") // from the main repository
 	r.must(os.RemoveAll(r.at("main/.git/worktrees/own/modules/vendor")))
 	r.link(r.at("lib"), "main/.git/worktrees/own/modules/vendor")
 	r.has(ProtectRequest{Own: r.at("own"), Found: []string{r.at("own/.git")}}, "main/.git/worktrees/own")
 }
 
-// TestLinkToHooks holds that what git finds through a link cannot be put
-// somewhere else by another link.
+// TestLinkToHooks verifies that code inside cannot redirect a path that git
+// finds through a link.
 func TestLinkToHooks(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)
@@ -189,8 +189,8 @@ func TestLinkToHooks(t *testing.T) {
 	r.has(q, "own/.githooks keep")
 }
 
-// TestUnreadableConfiguration holds that nothing is taken for missing that
-// cannot be read now.
+// TestUnreadableConfiguration verifies that a file that cannot be read now is
+// not treated as missing.
 func TestUnreadableConfiguration(t *testing.T) {
 	leased := func(rel string) func(t *testing.T, r protectRig) {
 		return func(t *testing.T, r protectRig) {
@@ -245,8 +245,9 @@ func TestUnreadableConfiguration(t *testing.T) {
 	}
 }
 
-// TestFoldersClosedFromInside holds that code inside gains nothing by closing
-// a folder to us, which it can open again. Root is kept from nothing.
+// TestFoldersClosedFromInside verifies that code inside gains nothing by
+// removing permissions of a folder, which it can restore. Root is not affected
+// by permissions.
 func TestFoldersClosedFromInside(t *testing.T) {
 	r := protectNewRig(t)
 	r.repo("own")
@@ -262,8 +263,8 @@ func TestFoldersClosedFromInside(t *testing.T) {
 	}
 }
 
-// TestDamagedKeepsItsNames holds that what the configuration names stays
-// closed, and a bare repository is taken for one, when HEAD is no more.
+// TestDamagedKeepsItsNames verifies that paths which the configuration names
+// stay closed, and that a bare repository is recognized, if HEAD is missing.
 func TestDamagedKeepsItsNames(t *testing.T) {
 	for name, do := range map[string]func(r protectRig){
 		"missing": func(r protectRig) { r.must(os.Remove(r.at("own/.git/HEAD"))); r.must(os.Remove(r.at("bare/HEAD"))) },
@@ -302,8 +303,8 @@ func TestDamagedKeepsItsNames(t *testing.T) {
 	}
 }
 
-// TestBareRepositoryBelow holds that a bare repository is closed wherever it
-// lies, and that it can be pushed to.
+// TestBareRepositoryBelow verifies that a bare repository is closed wherever it
+// lies, and that git can push to it.
 func TestBareRepositoryBelow(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outside notes what the git folder at dir names in folders that can be
-// written, where it cannot be written itself. Worktree is what lies in it of a
-// worktree.
+// outside records the paths in writable folders that the git folder at dir
+// names, where dir itself is not writable. worktree is the part of it that
+// belongs to a worktree.
 func (l *protectLook) outside(r *Repo, dir, worktree string) {
 	f := protectFolder{Path: dir}
 	if worktree != "" {
@@ -19,8 +19,8 @@ func (l *protectLook) outside(r *Repo, dir, worktree string) {
 	r.Named = f.Named
 }
 
-// outer looks at the repositories that roots lie in and that cannot be written
-// themselves: what they name may lie in a root.
+// outer gathers the repositories that roots lie in and that are not writable
+// themselves: their configuration may name paths in a root.
 func (l *protectLook) outer() {
 	seen := map[string]bool{}
 	for _, root := range l.roots {

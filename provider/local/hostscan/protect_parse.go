@@ -6,13 +6,13 @@ import "strings"
 type setting struct {
 	key   string // section.name in lower case, without subsection
 	value string
-	sub   string // the subsection, with its quotes undone
-	bare  bool   // there is no "=", which means true
+	sub   string // the subsection, unquoted
+	bare  bool   // without "=", which means true
 }
 
-// parseConfig returns the settings in text. It reads as git does where git
-// would accept the file; of a broken line it makes nothing and goes on, so
-// that no setting is lost that some version of git might take.
+// parseConfig returns the settings in text. It reads a valid file as git does;
+// it skips a broken line and continues, so that it misses no setting that some
+// version of git might accept.
 func parseConfig(text string) []setting {
 	var out []setting
 	section, sub := "", ""
@@ -34,8 +34,8 @@ func parseConfig(text string) []setting {
 	return out
 }
 
-// parseSection reads what follows "[", up to and with "]". A quoted subsection
-// may hold a bracket.
+// parseSection parses what follows "[", through "]". A quoted subsection may
+// contain a bracket.
 func parseSection(text string) (section, sub, rest string) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -75,8 +75,8 @@ func unquoteSub(text string) string {
 	return b.String()
 }
 
-// parseSetting reads "name = value" or "name", with quotes, escapes, comments
-// and lines that go on after a backslash.
+// parseSetting parses "name = value" or "name", with quotes, escapes, comments
+// and lines that continue after a backslash.
 func parseSetting(section, text string) (setting, string) {
 	i := strings.IndexAny(text, " \t\r\n=#;[")
 	if i < 0 {
@@ -84,7 +84,7 @@ func parseSetting(section, text string) (setting, string) {
 	}
 	s := setting{key: section + "." + strings.ToLower(text[:i])}
 	if i == 0 {
-		i = 1 // a sign that begins no name
+		i = 1 // a character that begins no name
 	}
 	text = strings.TrimLeft(text[i:], " \t\r")
 	if !strings.HasPrefix(text, "=") {

@@ -15,36 +15,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RulePlanted is the rule by which [Hold] takes away what code inside has made.
+// RulePlanted is the rule by which [Hold] renames files that code inside has
+// made.
 const RulePlanted = "protection: git repository made in the sandbox"
 
-// A Planted is something that code inside has made, or broken, by which git on
-// the host would run what the sandbox chose.
+// A Planted is a file that code inside has made, or broken, with which git on
+// the host would run a program that the sandbox chose.
 type Planted struct {
 	Path string // on the host
-	Why  string // a sentence for a person
-	// Held is where what was taken away lies now, beside Path. Empty where
-	// nothing had to be taken.
+	Why  string // a sentence for the user
+	// Held is the new path of a renamed file, beside Path. It is empty if Hold
+	// renamed nothing.
 	Held string
 }
 
-// Hold looks at what became of the repositories in old, which were protected
-// while code ran inside, and at those that were made meanwhile. found are the
-// places of [Finds] that a scan finds now.
+// Hold checks the repositories in old, which were protected while code ran
+// inside, and those created meanwhile. found are the places of [Finds] that a
+// scan finds now.
 //
-// A new repository stays and is reported. What in it would have git on the
-// host run a program or take configuration from elsewhere is renamed: hooks,
-// settings (the configuration is written anew with the harmless rest), and a
-// file or link in the place of a git folder that leads astray. A folder that
-// was no bare repository and has become one beside its ".git" loses its HEAD.
-// A repository that git no longer takes for one is reported. A worktree that was
-// made inside has paths on record that mean nothing on the host; they are
-// written anew, so that git works there on both sides.
+// Hold keeps a new repository and reports it. It renames the files in it that
+// would make git on the host run a program or take configuration from
+// elsewhere: hooks, settings (it writes the harmless rest of the configuration
+// anew), and a file or link in the place of a git folder that leads to a wrong
+// folder. A folder that was no bare repository and has become one beside its
+// ".git" loses its HEAD. Hold reports a repository that git no longer accepts.
+// A worktree that was made inside has paths on record that do not exist on the
+// host; Hold rewrites them, so that git works there on both sides.
 //
-// The caller makes no sandbox in these folders before Hold has returned, or
-// code inside could undo what it does. Hold follows no link, and renames in
-// folders that it holds open, so code inside that still runs can keep it from
-// its work, which is an error, and cannot lead it elsewhere.
+// The caller must not start a sandbox in these folders before Hold has
+// returned, because code inside could undo the changes. Hold follows no link,
+// and renames in folders that it holds open. Code inside that still runs can
+// therefore only make Hold fail with an error; it cannot redirect it.
 func Hold(old Facts, found []string) ([]Planted, error) {
 	q := old.ProtectRequest
 	q.Found = found
@@ -72,11 +73,11 @@ func Hold(old Facts, found []string) ([]Planted, error) {
 	return h.out, errors.Join(append(h.errs, l.err)...)
 }
 
-// A holder is Hold at work.
+// A holder is the state of [Hold].
 type holder struct {
 	*protectLook
-	places  map[string]Repo          // that were protected
-	folders map[string]protectFolder // theirs
+	places  map[string]Repo          // the protected ones, by Place
+	folders map[string]protectFolder // their git folders, by path
 	out     []Planted
 	errs    []error
 }
@@ -94,7 +95,7 @@ func (h *holder) repo(r Repo) {
 	there := h.kind(git)
 	switch {
 	case r.Bare && !(known && before.Bare) && (there != 0 || known && before.exists()):
-		// Where .git is no repository git takes the folder itself for one.
+		// If .git is not a repository, git uses the folder itself as one.
 		h.take(r.Place, "HEAD", "made the folder %s a bare repository, which git on the host would have taken instead of its .git", r.Place)
 		return
 	case known && before.Dir != "" && r.Dir != "" && r.Dir != before.Dir:
@@ -102,7 +103,7 @@ func (h *holder) repo(r Repo) {
 		return
 	}
 	if (r.Kind != before.Kind || !known) && (there == unix.S_IFLNK || there == unix.S_IFREG) && h.writable(git) && r.Dir == "" {
-		// It leads nowhere now, or outside, where nothing is looked through.
+		// It leads nowhere now, or outside, where Hold does not check anything.
 		h.take(r.Place, ".git", "made a pointer to a git folder that is none, or that lies outside of what can be written")
 		return
 	}
@@ -123,7 +124,7 @@ func (h *holder) repo(r Repo) {
 	}
 }
 
-// folder looks through one git folder.
+// folder checks one git folder.
 func (h *holder) folder(f, was protectFolder, protected bool) {
 	if !h.writable(f.Path) {
 		return
@@ -150,7 +151,7 @@ func (h *holder) folder(f, was protectFolder, protected bool) {
 	h.hooks(f.Path)
 }
 
-// hooks takes the folder of hooks away, unless all in it are git's samples.
+// hooks renames the folder of hooks, unless it holds only git's samples.
 func (h *holder) hooks(dir string) {
 	if h.kind(dir+"/hooks") == 0 {
 		return
@@ -165,7 +166,7 @@ func (h *holder) hooks(dir string) {
 	}
 }
 
-// worktree looks through what belongs to one worktree that was made.
+// worktree checks the files of one new worktree.
 func (h *holder) worktree(dir, w string) {
 	h.settings(w, "config.worktree")
 	to, ok := h.readPath(w+"/commondir", w)
@@ -178,8 +179,8 @@ func (h *holder) worktree(dir, w string) {
 	}
 }
 
-// settings takes away the settings in dir/name by which git would run
-// something, and leaves the others.
+// settings removes the settings in dir/name with which git would run a program,
+// and keeps the others.
 func (h *holder) settings(dir, name string) {
 	file := path.Join(dir, name)
 	if h.kind(file) == 0 {
@@ -214,7 +215,7 @@ func (h *holder) settings(dir, name string) {
 	if held == "" {
 		return
 	}
-	if len(bad) == 0 { // written anew, so that git reads what was judged
+	if len(bad) == 0 { // written anew, so that git reads exactly the checked settings
 		h.report(file, held, "configuration of a new repository was written anew, because it can be read in two ways")
 		return
 	}
@@ -223,18 +224,18 @@ func (h *holder) settings(dir, name string) {
 		strings.Join(slices.Compact(bad), ", "))
 }
 
-// take renames what is called name in the folder dir, and reports it.
+// take renames name in the folder dir, and reports it.
 func (h *holder) take(dir, name, why string, args ...any) {
 	if held := h.put(dir, name, nil); held != "" {
 		h.report(path.Join(dir, name), held, "code in the sandbox "+why, args...)
 	}
 }
 
-// tries is how often a name is taken away from code that puts it back.
+// tries is how often take renames a name that code inside puts back.
 const tries = 8
 
-// put renames what is called name in the folder dir, and puts a file with data
-// in its place unless that is nil. It returns where the old one lies.
+// put renames name in the folder dir and, unless data is nil, creates a file
+// with data in its place. It returns the new path of the old file.
 func (h *holder) put(dir, name string, data []byte) (held string) {
 	fd, err := hostpath.Folder(dir, unix.O_RDONLY)
 	if err != nil {
@@ -265,7 +266,7 @@ func (h *holder) put(dir, name string, data []byte) (held string) {
 	return held
 }
 
-// create makes the file name in the folder fd, for the folder's owner.
+// create creates the file name in the folder fd, owned by the folder's owner.
 func create(fd int, name string, data []byte) error {
 	file := -1
 	err := hostpath.Retry(func() (err error) {

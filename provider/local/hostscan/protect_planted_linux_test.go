@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// found are the places of repositories below the folder rel.
+// found returns the places of repositories below the folder rel.
 func (r protectRig) found(rel string) []string {
 	r.t.Helper()
 	res, err := New(Limits{}).Scan(context.Background(), Request{Roots: []string{r.at(rel)}, Find: Finds()})
@@ -18,7 +18,7 @@ func (r protectRig) found(rel string) []string {
 	return res.Found
 }
 
-// evil is a script that leaves a mark when it runs.
+// evil creates a script that leaves a mark when it runs.
 func (r protectRig) evil(rel string) string {
 	r.t.Helper()
 	r.write(rel, "#!/bin/sh\ntouch '"+r.at("ran")+"'\n")
@@ -26,8 +26,8 @@ func (r protectRig) evil(rel string) string {
 	return r.at(rel)
 }
 
-// people runs what a person's editor and shell run in a folder, whatever
-// comes of it.
+// people runs what a person's editor and shell run in a folder, and ignores
+// errors.
 func (r protectRig) people(rel string) {
 	r.t.Helper()
 	for _, args := range [][]string{{"status"}, {"status", "--porcelain=2"}, {"diff"}, {"log", "-p"}, {"add", "-A"}, {"commit", "-qm", "x"}, {"fetch"}, {"stash"}, {"worktree", "list"}, {"fsmonitor--daemon", "status"}} {
@@ -35,12 +35,13 @@ func (r protectRig) people(rel string) {
 		cmd.Dir = r.at(rel)
 		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@x",
 			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@x", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_TERMINAL_PROMPT=0")
-		_ = cmd.Run() // most fail: what counts is what they start
+		_ = cmd.Run() // most fail: only the programs that they start matter
 	}
 }
 
-// TestHold holds that nothing which code inside makes in a folder has git on
-// the host run a program of its choice, and that what it broke is reported.
+// TestHold verifies that nothing which code inside creates in a folder makes
+// git on the host run a program of its choice, and that Hold reports what code
+// inside broke.
 func TestHold(t *testing.T) {
 	fsmonitor := func(r protectRig) string {
 		return "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = " + r.evil("own/evil.sh") + "\n\thooksPath = " + r.at("own/hooks.d") + "\n[remote \"origin\"]\n\turl = ssh://x/y\n"
@@ -53,9 +54,9 @@ func TestHold(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		plant  func(r protectRig)
-		at     string // where people then work
-		want   string // a part of some report
-		silent bool   // nothing would have run: only the report counts
+		at     string // where a person then works
+		want   string // part of a report
+		silent bool   // nothing would have run: only the report matters
 	}{
 		"new repository": {func(r protectRig) { r.repo("own/new"); r.write("own/new/.git/config", fsmonitor(r)) }, "own/new", "core.fsmonitor", false},
 		"renamed into place": {func(r protectRig) {
@@ -196,8 +197,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestHoldLeavesWhatWasThere holds that a look at folders in which nothing has
-// changed reports and takes nothing, whatever is configured there.
+// TestHoldLeavesWhatWasThere verifies that Hold reports and renames nothing in
+// unchanged folders, whatever their configuration.
 func TestHoldLeavesWhatWasThere(t *testing.T) {
 	r := protectNewRig(t)
 	r.repo("own")
@@ -221,8 +222,8 @@ func TestHoldLeavesWhatWasThere(t *testing.T) {
 	}
 }
 
-// TestHoldIsNotLedAway holds that links in the place of what is to be taken
-// away lead Hold nowhere.
+// TestHoldIsNotLedAway verifies that links in the place of files to be renamed
+// do not redirect Hold.
 func TestHoldIsNotLedAway(t *testing.T) {
 	r := protectNewRig(t)
 	r.repo("own")
@@ -251,7 +252,7 @@ func TestHoldIsNotLedAway(t *testing.T) {
 	}
 }
 
-// TestEncode holds that git reads what is written anew as it was judged.
+// TestEncode verifies that git reads the encoded settings as they were checked.
 func TestEncode(t *testing.T) {
 	list := []setting{
 		{key: "core.bare", value: "false"}, {key: "core.filemode", bare: true}, {key: "remote.url", sub: `a "b" \c`, value: "x \"y\" \\ # ; \t z"},

@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPointer bounds the small files that hold one path.
+// maxPointer bounds in bytes the small files that hold one path.
 const maxPointer = 4096 + 16
 
-// parsePointer returns the path in a ".git" file, as it is written there.
+// parsePointer returns the path in a ".git" file, as written there.
 func parsePointer(data []byte) (p string, ok bool) {
 	rest, ok := strings.CutPrefix(string(data), "gitdir: ")
 	return parsePath(rest, ok)
 }
 
-// parsePath returns the path that a file holds as its only line.
+// parsePath returns the path in a file whose only line it is.
 func parsePath(text string, ok bool) (string, bool) {
 	text = strings.TrimRight(text, "\r\n")
 	return text, ok && text != "" && !strings.ContainsAny(text, "\x00\r\n")
 }
 
 // readPath reads a file that holds one path, relative to base unless it is
-// absolute, and returns where that leads.
+// absolute, and returns the resolved path.
 func (l *protectLook) readPath(file, base string) (string, bool) {
 	data, err := l.file(file, maxPointer)
 	if err != nil {
@@ -39,9 +39,9 @@ func (l *protectLook) readPath(file, base string) (string, bool) {
 	return l.canonical(p, base)
 }
 
-// pointer follows the ".git" file of r. A worktree is believed only when the
-// main repository knows it: the file may have been made by anybody who could
-// ever write the folder, while what it leads to is opened for writing.
+// pointer follows the ".git" file of r. It accepts a worktree only if the main
+// repository knows it: any process that ever had write access to the folder may
+// have made the file, while the folders that it leads to become writable.
 func (l *protectLook) pointer(r *Repo) {
 	data, err := l.file(r.Place+"/.git", maxPointer)
 	if err != nil {
@@ -58,8 +58,8 @@ func (l *protectLook) pointer(r *Repo) {
 		return
 	}
 	main, ok := l.readPath(dir+"/commondir", dir)
-	if !ok || main == dir { // the stub of a wall that is up says "."
-		// A submodule, or a repository with its git folder elsewhere.
+	if !ok || main == dir { // the stub of a running sandbox says "."
+		// A submodule, or a repository whose git folder lies elsewhere.
 		switch taken := l.isGit(dir); {
 		case !taken && !l.remnant(dir):
 			r.Trouble = "it does not lead to a git folder"
@@ -85,7 +85,7 @@ func (l *protectLook) pointer(r *Repo) {
 	case !sameOwner(main, r.Place+"/.git") || !sameOwner(main, dir):
 		r.Trouble = "the main repository belongs to somebody else"
 	case !l.isGit(dir) || !l.isGit(main):
-		r.Trouble = "it leads to a worktree that is damaged" // maybe by code inside
+		r.Trouble = "it leads to a worktree that is damaged" // possibly by code inside
 	default:
 		r.Dir, r.Main, r.Believed = dir, main, true
 		r.Open = append(r.Open, dir)
@@ -100,21 +100,21 @@ func (l *protectLook) pointer(r *Repo) {
 		l.folder(r, main, 0)
 		return
 	}
-	if l.writable(dir) || l.writable(main) { // closed all the same
+	if l.writable(dir) || l.writable(main) { // closed in any case
 		l.folder(r, main, 0)
 	} else {
 		l.outside(r, main, dir)
 	}
 }
 
-// remnant reports whether dir has something in it that git would run or obey
-// if it took dir for a git folder. Code inside may damage one, so that git
-// does not take it, and mend it when it has changed what was open meanwhile.
+// remnant reports whether dir holds files that git would execute or apply if it
+// accepted dir as a git folder. Code inside may damage a git folder so that git
+// does not accept it, change the files that are open meanwhile, and repair it.
 func (l *protectLook) remnant(dir string) bool {
 	return l.kind(dir) == unix.S_IFDIR && (l.kind(dir+"/HEAD") != 0 || l.kind(dir+"/config") != 0 || l.kind(dir+"/hooks") != 0)
 }
 
-// isGit reports whether git takes dir for a git folder.
+// isGit reports whether git accepts dir as a git folder.
 func (l *protectLook) isGit(dir string) bool {
 	switch l.kind(dir + "/HEAD") {
 	case unix.S_IFLNK:
@@ -123,8 +123,8 @@ func (l *protectLook) isGit(dir string) bool {
 		switch {
 		case err == nil && !validHead(string(data)), hostpath.Gone(err):
 			return false
-		case err == nil, odd(err): // of a long one git reads the beginning
-		case errors.Is(err, unix.EACCES): // it may be opened
+		case err == nil, odd(err): // git reads the beginning of a long one
+		case errors.Is(err, unix.EACCES): // its owner may make it readable
 		default:
 			l.fail(unread(dir+"/HEAD", err))
 		}
@@ -132,7 +132,7 @@ func (l *protectLook) isGit(dir string) bool {
 		return false
 	}
 	if l.kind(dir+"/commondir") == unix.S_IFREG {
-		if to, ok := l.readPath(dir+"/commondir", dir); !ok || to != dir { // else it is the stub of a wall
+		if to, ok := l.readPath(dir+"/commondir", dir); !ok || to != dir { // otherwise it is the stub of a sandbox
 			return true
 		}
 	}
@@ -145,10 +145,10 @@ func (l *protectLook) isGit(dir string) bool {
 	return true
 }
 
-// isBare reports whether the folder at dir, in which people may have anything,
-// is a bare repository, or is one that was damaged: its configuration, which
-// code inside could not touch, says so. Many folders have a file of that name,
-// and then it may be long, or closed to us.
+// isBare reports whether the folder at dir, which may hold any files, is a bare
+// repository, or a damaged one, which its configuration shows because code
+// inside could not change it. Many folders have a file called "config", which
+// may be long or not accessible.
 func (l *protectLook) isBare(dir string) bool {
 	if l.isGit(dir) {
 		return true
@@ -166,8 +166,8 @@ func (l *protectLook) isBare(dir string) bool {
 	})
 }
 
-// validHead reports whether text is what git writes into HEAD: a reference,
-// or the name of a commit.
+// validHead reports whether text is what git writes into HEAD: a reference, or
+// the hash of a commit.
 func validHead(text string) bool {
 	if ref, ok := strings.CutPrefix(text, "ref:"); ok {
 		return strings.HasPrefix(strings.TrimLeft(ref, " \t"), "refs/")

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// worktree makes the repository main with a worktree at own and returns the
+// worktree creates the repository main with a worktree at own and returns the
 // request for it.
 func worktree(t *testing.T) (protectRig, ProtectRequest) {
 	r := protectNewRig(t)
@@ -22,7 +22,7 @@ func worktree(t *testing.T) (protectRig, ProtectRequest) {
 func TestWorktree(t *testing.T) {
 	r, q := worktree(t)
 	for _, relative := range []bool{false, true} {
-		if relative { // as git 2.48 writes them when told to
+		if relative { // as git 2.48 writes them with worktree.useRelativePaths
 			r.write("own/.git", "gitdir: ../main/.git/worktrees/own\n")
 			r.write("main/.git/worktrees/own/gitdir", "../../../../own/.git\n")
 		}
@@ -54,7 +54,7 @@ func TestWorktree(t *testing.T) {
 	}
 }
 
-// TestPlantedPointers holds that no file that code inside could have made
+// TestPlantedPointers verifies that no file that code inside could have made
 // opens a folder of the host.
 func TestPlantedPointers(t *testing.T) {
 	tests := []struct {
@@ -114,8 +114,8 @@ func TestPlantedPointers(t *testing.T) {
 	}
 }
 
-// TestFakeMainRepository holds that a main repository with links in it opens
-// nothing that they lead to.
+// TestFakeMainRepository verifies that links in a main repository do not open
+// their targets.
 func TestFakeMainRepository(t *testing.T) {
 	for _, name := range []string{"objects", "refs", "logs"} {
 		r, q := worktree(t)
@@ -139,8 +139,8 @@ func TestFakeMainRepository(t *testing.T) {
 	}
 }
 
-// TestCommitInWorktree holds that the views and denies let git commit in a
-// worktree and nothing else in the main repository be changed.
+// TestCommitInWorktree verifies that the views and denies allow git to commit
+// in a worktree, and allow no other change of the main repository.
 func TestCommitInWorktree(t *testing.T) {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// relocate writes the paths of worktrees that were made inside anew. git is the
+// relocate rewrites the paths of worktrees that were made inside. git is the
 // ".git" folder of their main repository.
 //
 // Git puts two paths on record: the file ".git" of the worktree names the
-// folder .git/worktrees/NAME, and the file gitdir there names that ".git". The
-// first becomes relative, which every git reads and which holds at whatever
-// path the folder appears. The second becomes the path on the host, because git
-// before 2.48 reads no other.
+// folder .git/worktrees/NAME, and the file gitdir there names that ".git".
+// relocate makes the first relative, which every git reads and which is valid
+// at any path of the folder. It makes the second the path on the host, because
+// git before 2.48 reads no other.
 func (h *holder) relocate(git string) {
 	if h.f.Inside == "" || h.kind(git) != unix.S_IFDIR || !h.writable(git) {
 		return
@@ -46,9 +46,9 @@ func (h *holder) relocate(git string) {
 	}
 }
 
-// onHost reads a file of git that holds one path behind prefix. The path has to
-// lie in the agent's own folder as that appears inside; onHost returns it as it
-// is on the host.
+// onHost reads a git file that holds one path after prefix. The path must lie
+// in the agent's own folder as the sandbox shows it; onHost returns the
+// corresponding host path.
 func (h *holder) onHost(dir, name, prefix string) (p string, ok bool) {
 	data, err := h.file(path.Join(dir, name), maxPointer)
 	if err != nil {
@@ -61,8 +61,8 @@ func (h *holder) onHost(dir, name, prefix string) (p string, ok bool) {
 	return path.Join(h.f.Own, strings.TrimPrefix(path.Clean(text), h.f.Inside)), true
 }
 
-// replace puts a new file with data in the place of the file called name in the
-// folder dir, for the folder's owner.
+// replace replaces the file called name in the folder dir by a new one with
+// data, owned by the folder's owner.
 func replace(dir, name string, data []byte) error {
 	fd, err := hostpath.Folder(dir, unix.O_RDONLY)
 	if err != nil {
@@ -74,7 +74,7 @@ func replace(dir, name string, data []byte) error {
 		return err
 	}
 	if err := hostpath.Retry(func() error { return unix.Renameat(fd, temp, fd, name) }); err != nil {
-		_ = unix.Unlinkat(fd, temp, 0) // the error counts that comes first
+		_ = unix.Unlinkat(fd, temp, 0) // the first error is the one to return
 		return err
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// A rig is a folder with things to protect.
+// A protectRig is a folder with files to protect.
 type protectRig struct {
 	t    *testing.T
 	root string
@@ -54,8 +54,8 @@ func (r protectRig) link(to, rel string) {
 	r.must(os.Symlink(to, r.at(rel)))
 }
 
-// git runs git in the folder dir with an identity and without settings of
-// the machine.
+// git runs git in the folder dir, with an identity and without the machine's
+// settings.
 func (r protectRig) git(dir string, args ...string) string {
 	r.t.Helper()
 	cmd := exec.Command("git", args...)
@@ -69,7 +69,7 @@ func (r protectRig) git(dir string, args ...string) string {
 	return string(out)
 }
 
-// repo makes a repository with one commit.
+// repo creates a repository with one commit.
 func (r protectRig) repo(rel string) {
 	r.t.Helper()
 	r.dir(rel)
@@ -86,8 +86,8 @@ func (r protectRig) rules(q ProtectRequest) Rules {
 	return Decide(f)
 }
 
-// lines writes the denies of some rules, all of them for none, one a line:
-// path below the root, "keep" and "dir" as they apply.
+// lines formats the denies of some rules, or of all if none are given, one a
+// line: the path below the root, then "keep" and "dir" if they are set.
 func (r protectRig) lines(denies []plan.Deny, rules ...string) []string {
 	var out []string
 	for _, d := range denies {
@@ -116,7 +116,7 @@ func (r protectRig) want(got []string, want ...string) {
 	}
 }
 
-// ofGit are the rules about repositories.
+// ofGit lists the rules about repositories.
 var ofGit = []string{ruleHooks, ruleConfig, ruleLinks, rulePointer, ruleWorktree, ruleNoRepo, ruleNoBare, ruleBare}
 
 func (r protectRig) views(views []plan.View) []string {

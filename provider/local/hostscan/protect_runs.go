@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// harmless are the names, by section, by which the configuration of a
-// repository has git neither run a program nor read from elsewhere. Git writes
-// them itself when it makes, clones or fetches into a repository. A name that
-// is not here counts as one that may run something: git gains new ones.
+// harmless lists, by section, the names of repository settings that make git
+// neither run a program nor read from elsewhere. Git writes them itself when it
+// creates, clones or fetches into a repository. Any other name is treated as
+// one that may run a program, because git gains new ones.
 var harmless = map[string][]string{
 	"core": {
 		"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol",
@@ -43,7 +43,7 @@ var harmless = map[string][]string{
 	"lfs": {"repositoryformatversion", "access", "locksverify"}, "advice": nil, "i18n": {"commitencoding", "logoutputencoding"}, "checkout": {"defaultremote", "guess", "workers"},
 }
 
-// runs reports whether s may have git run a program, or take configuration,
+// runs reports whether s may make git run a program, or take configuration,
 // hooks or files from elsewhere.
 func (s setting) runs() bool {
 	section, name, _ := strings.Cut(s.key, ".")
@@ -52,7 +52,7 @@ func (s setting) runs() bool {
 	case !known, name == "", names != nil && !slices.Contains(names, name), strings.ContainsAny(s.sub, "\n\x00"):
 		return true
 	case section == "remote" && strings.HasSuffix(name, "url"), section == "submodule" && name == "url":
-		// A program of git's named before "::" speaks for the remote.
+		// The name before "::" selects a git program that handles the remote.
 		return strings.Contains(s.value, "::") || strings.HasPrefix(strings.TrimSpace(s.value), "-")
 	case section == "submodule" && name == "update":
 		return !slices.Contains([]string{"checkout", "rebase", "merge", "none"}, s.value)
@@ -60,15 +60,15 @@ func (s setting) runs() bool {
 	return false
 }
 
-// programs are the last parts of names whose value git hands to a shell or
-// starts, beside which it reads files of the work tree.
+// programs are the last parts of setting names whose value git passes to a
+// shell or executes, or through which it reads files of the work tree.
 var programs = []string{
 	"fsmonitor", "sshcommand", "askpass", "editor", "pager", "gitproxy", "alternaterefscommand", "clean", "smudge", "process", "command", "cmd", "driver",
 	"textconv", "external", "program", "helper", "path", "difffilter", "defaultkeycommand", "packobjectshook", "uploadpack", "receivepack", "tunnel", "templatedir",
 }
 
-// words returns what of the program that s names could be a path in the work
-// tree, as it is written there.
+// words returns the words of the program in s that could be paths in the work
+// tree, as written there.
 func (s setting) words() []string {
 	section, name, _ := strings.Cut(s.key, ".")
 	if section == "include" || section == "includeif" || s.value == "" {
@@ -93,7 +93,7 @@ func (s setting) words() []string {
 	return out
 }
 
-// encode writes settings as git reads them back.
+// encode writes settings in the form that git reads.
 func encode(list []setting) string {
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`)
 	var b strings.Builder
@@ -117,9 +117,9 @@ func encode(list []setting) string {
 	return b.String()
 }
 
-// plainly reports whether text is written so that no two readers of
-// configuration can differ about it: one setting or section a line, values
-// without quotes, escapes and comments.
+// plainly reports whether all readers of configuration parse text in the same
+// way: it has one setting or section a line, and values without quotes, escapes
+// and comments.
 func plainly(text string) bool {
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.Trim(line, " \t")
@@ -147,9 +147,9 @@ func isWord(s string) bool {
 	return s != "" && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// mayBePath reports whether the word w of a program's line is meant for a file
-// of the work tree at top: it says so, or lies in a folder that is there, or is
-// a file itself.
+// mayBePath reports whether the word w of a program's command line refers to a
+// file of the work tree at top: it has the form of such a path, lies in an
+// existing folder, or is an existing file.
 func (l *protectLook) mayBePath(w, top string) bool {
 	at := w
 	if !strings.HasPrefix(w, "/") {
@@ -165,8 +165,8 @@ func (l *protectLook) mayBePath(w, top string) bool {
 	return k == unix.S_IFREG || k == unix.S_IFLNK
 }
 
-// scripts notes the files of the work tree that settings have git run, or hand
-// to what it runs.
+// scripts returns the files of the work tree that settings make git run, or
+// pass to a program that git runs.
 func (l *protectLook) scripts(list []setting, tops []string) (out []protectNamed) {
 	for _, s := range list {
 		for _, w := range s.words() {

@@ -5,32 +5,33 @@ import (
 	"slices"
 )
 
-// A place is one path to close for writing.
+// A protectPlace is one path to close for writing.
 type protectPlace struct {
 	path string
-	dir  bool // what is missing is made a folder for a while; otherwise a file
-	keep bool // what is missing stays missing
+	dir  bool // the stub of a missing path is a folder; otherwise a file
+	keep bool // a missing path stays missing
 	rule string
 }
 
-// A line of a table is a path below a folder.
+// A line of a table is a path relative to a folder.
 type line struct {
 	rel  string
 	dir  bool
 	keep bool
 }
 
-// startup are files and folders of a home that something runs or obeys
-// without being asked: at a login, at the start of a shell, at the next use of
-// git. Programs that a person installs for himself (~/.local/bin, ~/go/bin)
-// are not here: whoever opens the home for writing opens these.
+// startup lists the files and folders of a home that programs run or apply
+// without a question: at a login, at the start of a shell, at the next use of
+// git. It leaves out the folders of programs that users install for themselves
+// (~/.local/bin, ~/go/bin): a user who opens the home for writing opens these
+// too.
 var startup = []line{
 	{".bashrc", false, true}, {".bash_profile", false, true}, {".bash_login", false, true}, {".bash_logout", false, true},
 	{".bash_aliases", false, true}, {".profile", false, true}, {".inputrc", false, true}, {".bashrc.d", true, true},
 	{".bash_completion", false, true}, {".config/bash_completion", false, true}, {".local/share/bash-completion", true, true},
 	{".zshrc", false, true}, {".zprofile", false, true}, {".zshenv", false, true}, {".zlogin", false, true}, {".zlogout", false, true},
-	// Compiled twins, which zsh runs in place of the files, and what it keeps of
-	// its completions.
+	// Compiled files, which zsh runs in place of the sources, and its
+	// completion cache.
 	{".zshrc.zwc", false, true}, {".zprofile.zwc", false, true}, {".zshenv.zwc", false, true}, {".zlogin.zwc", false, true},
 	{".zlogout.zwc", false, true}, {".zcompdump", false, true}, {".zcompdump.zwc", false, true},
 	{".kshrc", false, true}, {".mkshrc", false, true}, {".cshrc", false, true}, {".tcshrc", false, true}, {".login", false, true},
@@ -47,10 +48,9 @@ var startup = []line{
 	{"Library/LaunchAgents", true, true},
 }
 
-// stray are start-up files that count only where somebody put them: in a
-// folder that is no home nothing reads one that appears, but a person who
-// keeps his dotfiles there links to them. direnv asks before it reads a new
-// .envrc.
+// stray lists start-up files that are closed only where they exist: in a folder
+// that is no home no program reads a new one, but users who keep their dotfiles
+// there link to them. direnv asks before it reads a new .envrc.
 var stray = []line{
 	{".bashrc", false, false}, {".bash_profile", false, false}, {".bash_login", false, false}, {".bash_logout", false, false},
 	{".profile", false, false}, {".inputrc", false, false}, {".zshrc", false, false}, {".zprofile", false, false},
@@ -58,41 +58,42 @@ var stray = []line{
 	{".envrc", false, false}, {".gitconfig", false, false},
 }
 
-// agents are folders from which agents on the host take instructions, skills,
-// commands and hooks. They are closed as a whole: to close single files in
-// them, missing ones would have to be made for a while, and end up in commits.
+// agents lists the folders from which agents on the host take instructions,
+// skills, commands and hooks. They are closed as a whole: to close single
+// missing files in them would require stubs, which could end up in commits.
 //
-// In other folders that can be written only what is there counts: agents ask
-// before they trust a folder in which they have not been. What lies deeper,
-// such as the .claude of one part of a repository, stays open, or folders of
-// packages that hold one could not be removed: whoever starts an agent there
-// trusts what was written there.
+// In other writable folders only existing ones are closed: agents ask before
+// they trust a folder that they have not worked in. Deeper folders, such as the
+// .claude of one part of a repository, stay open; otherwise package folders
+// that contain one could not be removed. A user who starts an agent there
+// trusts its content.
 var agents = []line{
 	{".claude", true, true}, {".agents", true, true}, {".codex", true, true}, {".cursor", true, true}, {".gemini", true, true},
 	{".opencode", true, true}, {".mcp.json", false, false},
 }
 
-// skills is the folder that this project seeds scratch workspaces from. Many
-// projects have another use for the name, so it counts only where it exists.
+// skills is the folder from which this project fills scratch workspaces. Many
+// projects use the name for something else, so it is closed only where it
+// exists.
 var skills = []line{{"skills", true, false}}
 
-// editors ask before they trust a folder, as agents do. The agent's own is one
-// that the person trusts already, so the folders that editors take tasks and
-// programs from stay missing there. The rest counts only where it is.
+// editors lists settings folders of editors, which ask before they trust a
+// folder, as agents do. The user already trusts the agent's own folder, so the
+// folders that editors take tasks and programs from are kept missing there. The
+// rest is closed only where it exists.
 var editors = []line{
 	{".vscode", true, true}, {".idea", true, true}, {".zed", true, true}, {".devcontainer", true, false},
 	{".vim", true, false}, {".exrc", false, false}, {".nvim.lua", false, false},
 }
 
-// places returns the lines of all tables that lie in folders which can be
-// written.
+// places returns the lines of all tables in writable folders.
 func (q ProtectRequest) places() []protectPlace {
 	var out []protectPlace
 	seen := map[string]bool{}
 	roots := q.roots()
 	add := func(dir, rule string, lines []line) {
 		if !slices.ContainsFunc(roots, func(r string) bool { return protectWithin(dir, r) || protectWithin(r, dir) }) {
-			return // nothing in it can be written
+			return // nothing in it is writable
 		}
 		for _, l := range lines {
 			p := protectPlace{path.Join(dir, l.rel), l.dir, l.keep, rule}
@@ -124,7 +125,7 @@ func (q ProtectRequest) places() []protectPlace {
 	return out
 }
 
-// present returns the lines without keeping what is missing.
+// present returns the lines without keep.
 func present(lines []line) []line {
 	out := slices.Clone(lines)
 	for i := range out {

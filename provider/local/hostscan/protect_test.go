@@ -27,7 +27,7 @@ func TestOwnFolderWithRepository(t *testing.T) {
 		"own/.git/worktrees/other/gitdir", "own/.git/worktrees/other/index",
 		"own/commondir keep", "own/refs keep", "own/vendor/lib/.git keep",
 	)
-	// Git inside has to see that the folder of the worktree is there.
+	// Git inside must see that the folder of the worktree exists.
 	if len(got.Views) != 1 || got.Views[0].Target != r.at("other/.git") || got.Views[0].Write || len(got.Notes) != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -38,7 +38,7 @@ func TestOwnFolderWithoutRepository(t *testing.T) {
 	r.dir("own")
 	want := []string{"own/.git keep dir", "own/HEAD keep dir"}
 	r.want(r.lines(r.rules(ProtectRequest{Own: r.at("own")}).Denies, ofGit...), want...)
-	r.dir("own/.git") // as a stub, and as somebody half made it
+	r.dir("own/.git") // as a stub, or as an incomplete repository
 	r.dir("own/HEAD")
 	r.dir("own/objects")
 	r.dir("own/refs")
@@ -74,8 +74,9 @@ func TestNestedAndOuterRepositories(t *testing.T) {
 	}
 }
 
-// TestDamagedRepositories holds that what git would not take now stays closed:
-// code inside could damage it, change what is open then, and mend it.
+// TestDamagedRepositories verifies that a repository which git does not accept
+// at the moment stays closed: code inside could damage it, change what is open
+// then, and repair it.
 func TestDamagedRepositories(t *testing.T) {
 	r := protectNewRig(t)
 	r.repo("own")
@@ -138,8 +139,8 @@ func TestLinksInGitFolders(t *testing.T) {
 	})
 }
 
-// TestWhatConfigurationNames holds that hooks and configuration elsewhere are
-// closed too, as git itself finds them.
+// TestWhatConfigurationNames verifies that hooks and configuration elsewhere
+// are closed too, where git itself finds them.
 func TestWhatConfigurationNames(t *testing.T) {
 	r := protectNewRig(t)
 	r.repo("own")
@@ -148,7 +149,7 @@ func TestWhatConfigurationNames(t *testing.T) {
 	r.git("own", "config", "includeIf.gitdir:/**.path", r.at("own/cond.conf"))
 	r.git("own", "config", "--add", "include.path", "~/private.conf")
 	r.write("own/more.conf", "[include]\npath = sub/third.conf\n[core]hooksPath = \"/usr/share/hooks\"\n")
-	r.write("own/cond.conf", "[include]\npath = .\n") // holds nothing that can be read
+	r.write("own/cond.conf", "[include]\npath = .\n") // contains no readable include
 	got := r.rules(ProtectRequest{Own: r.at("own"), Home: r.at("home")})
 	lines := r.lines(got.Denies, ruleConfig)
 	for _, w := range []string{"own/.githooks keep dir", "own/.git/.githooks keep dir", "own/cond.conf keep", "own/more.conf keep", "own/sub/third.conf keep"} {
@@ -198,15 +199,15 @@ func TestHomeAndTables(t *testing.T) {
 	r.want(r.lines(got.Denies), "conf/sandbox.json keep")
 }
 
-// TestLinksOnTheWay holds what becomes of tables where somebody, or a
-// repository that was cloned, has put links.
+// TestLinksOnTheWay verifies the effect of the tables if a person, or a cloned
+// repository, has put links on the paths.
 func TestLinksOnTheWay(t *testing.T) {
 	r := protectNewRig(t)
 	r.dir("own/elsewhere")
 	r.link("elsewhere", "own/.claude")   // kept
 	r.link("elsewhere", "own/.vscode")   // of an editor, leads inside
 	r.link("..", "own/.idea")            // would close everything
-	r.link("/usr", "own/.zed")           // not ours to close
+	r.link("/usr", "own/.zed")           // outside of the writable folders
 	r.link("nowhere/x", "own/.mcp.json") // dangling
 	r.link(".vim", "own/.vim")           // a loop
 	got := r.rules(ProtectRequest{Own: r.at("own")})
@@ -257,8 +258,8 @@ func TestDecideIsSorted(t *testing.T) {
 	}
 }
 
-// TestNoRepositoryBecomesBare holds that in the folder of a repository a name is
-// kept without which it is no bare repository, whatever the project has there.
+// TestNoRepositoryBecomesBare verifies that the folder of a repository is kept
+// without a name that a bare repository needs, whatever files the project has.
 func TestNoRepositoryBecomesBare(t *testing.T) {
 	for name, tc := range map[string]struct {
 		make func(r protectRig)
@@ -280,8 +281,8 @@ func TestNoRepositoryBecomesBare(t *testing.T) {
 	}
 }
 
-// TestScriptsThatConfigurationRuns holds that files of the work tree are closed
-// which git hands to a shell, and words that are no files are not.
+// TestScriptsThatConfigurationRuns verifies that work tree files which git
+// passes to a shell are closed, and that words which are not files are not.
 func TestScriptsThatConfigurationRuns(t *testing.T) {
 	r := protectNewRig(t)
 	r.repo("own")

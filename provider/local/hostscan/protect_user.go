@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UserGit returns the files that git may take its configuration from for all
-// repositories of the user whose home is given: the defaults, and what the
-// variables of env say, which the user's own shell need not have set.
+// UserGit returns the git configuration files that apply to all repositories of
+// the user with this home: the defaults, and those that the variables of env
+// name. The user's shell may have other variables.
 func UserGit(home string, env func(string) string) []string {
 	out := []string{"/etc/gitconfig"}
 	if home != "" {
@@ -29,8 +29,8 @@ func UserGit(home string, env func(string) string) []string {
 	return out
 }
 
-// user notes what the configuration of all repositories names, where there is
-// one that it counts for.
+// user records the paths that the user's configuration names, if there is a
+// repository that it applies to.
 func (l *protectLook) user() {
 	found := slices.ContainsFunc(l.f.Repos, Repo.exists)
 	if !found && (l.f.Home == "" || !l.writable(l.f.Home)) {
@@ -38,7 +38,7 @@ func (l *protectLook) user() {
 	}
 	var files []source
 	for _, p := range l.f.Git {
-		// Git goes on without what is closed to its user.
+		// Git ignores files that its user cannot read.
 		if errors.Is(unix.Access(p, unix.R_OK), unix.EACCES) && !l.writable(p) {
 			continue
 		}
@@ -71,5 +71,5 @@ func (l *protectLook) user() {
 	}
 }
 
-// exists reports whether git works in r, or would but for some damage.
+// exists reports whether git works in r, or would work without some damage.
 func (r Repo) exists() bool { return r.Dir != "" || r.Trouble != "" || len(r.Folders) > 0 }

@@ -22,8 +22,8 @@ func TestUserGit(t *testing.T) {
 	}
 }
 
-// TestUserConfiguration holds that what the user's own configuration names is
-// closed as what a repository's does.
+// TestUserConfiguration verifies that paths which the user's own configuration
+// names are closed like those of a repository's.
 func TestUserConfiguration(t *testing.T) {
 	r := protectNewRig(t)
 	r.repo("own")
@@ -39,10 +39,10 @@ func TestUserConfiguration(t *testing.T) {
 	q.Writable = []string{r.at("home")}
 	r.has(q, "home/work/.gitconfig-work keep", "home/dots/gitconfig keep", "home/.gitconfig keep")
 	lines := r.lines(r.rules(ProtectRequest{Own: r.at("home/dots"), Home: q.Home, Git: q.Git}).Denies, ruleConfig)
-	r.want(lines) // no repository, nothing to read it for
+	r.want(lines) // without a repository the user's configuration is not read
 }
 
-// TestUserHooksInWall holds that with a real git.
+// TestUserHooksInWall verifies that with a real git.
 func TestUserHooksInWall(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// disk is this machine, but for stubs.
+// disk is a host that reads this machine's file system, except stubs.
 type disk struct{ stubs *Placeholders }
 
 func (d disk) Kind(p string) (plan.Kind, error) {
@@ -47,7 +47,7 @@ func (disk) Link(p string) (plan.Target, error) {
 	return plan.Target{Text: to, Real: to}, err
 }
 
-// A wall is bubblewrap around the folder own of a rig.
+// A wall is a sandbox of bubblewrap around the folder own of a rig.
 type wall struct {
 	protectRig
 	args []string
@@ -55,7 +55,7 @@ type wall struct {
 	plan plan.Plan
 }
 
-// raise builds the wall that scan, rules, plan and stubs ask for.
+// raise builds the sandbox from the scan, rules, plan and stubs.
 func (r protectRig) raise(stubs *Placeholders) wall {
 	r.t.Helper()
 	found, err := New(Limits{}).Scan(context.Background(), Request{Roots: []string{r.at("own")}, Find: Finds()})
@@ -115,7 +115,8 @@ func (w wall) run(script string) (string, error) {
 	return string(out), err
 }
 
-// give makes everything below own and main belong to who the wall runs as.
+// give changes the owner of everything below own and main to the sandbox's
+// user.
 func (r protectRig) give() {
 	r.t.Helper()
 	for d := r.root; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
@@ -137,7 +138,7 @@ func (r protectRig) stubs() *Placeholders {
 	return d
 }
 
-// tree lists what lies below own.
+// tree lists the paths below own.
 func (r protectRig) tree() string {
 	r.t.Helper()
 	var b strings.Builder
@@ -150,9 +151,9 @@ func (r protectRig) tree() string {
 	return b.String()
 }
 
-// TestWallAroundRepository holds with a real wall and a real git that work in
-// a repository goes on while what the host would run stays closed, and that
-// nothing is left behind.
+// TestWallAroundRepository verifies with a real sandbox and a real git that
+// work in a repository succeeds while files that the host would run stay
+// closed, and that nothing is left behind.
 func TestWallAroundRepository(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)
@@ -194,7 +195,8 @@ func TestWallAroundRepository(t *testing.T) {
 	}
 }
 
-// TestWallAroundFolderWithoutRepository holds that none is made.
+// TestWallAroundFolderWithoutRepository verifies that no repository can be
+// created.
 func TestWallAroundFolderWithoutRepository(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// read lists the folder fd, which st describes, into n. Readable says that fd is
-// open for that already. Stop says that there is nothing to report of it.
+// read lists the folder fd, whose status is st, into n. readable says that fd
+// is open for listing. read returns stop if there is nothing to report.
 func (w *walk) read(fd int, readable bool, st *unix.Stat_t, p string, n *node, o *origin) (stop bool, err error) {
 	dev, err := w.device(fd, uint64(st.Dev))
 	if err != nil {
@@ -23,7 +23,7 @@ func (w *walk) read(fd int, readable bool, st *unix.Stat_t, p string, n *node, o
 	if !readable {
 		open, err = hostpath.At(fd, ".", unix.O_RDONLY)
 		if err != nil {
-			if hostpath.Gone(err) { // removed, and still held by fd
+			if hostpath.Gone(err) { // removed, although fd still holds it
 				n.forget()
 				return true, nil
 			}
@@ -58,12 +58,12 @@ func (w *walk) device(fd int, number uint64) (device, error) {
 	return d, err
 }
 
-// A reading turns the names of one folder into a node.
+// A reading converts the names of one folder into a node.
 type reading struct {
 	w   *walk
 	dir string
 	fd  int
-	old map[string]sub // what is known of its folders
+	old map[string]sub // the known subfolders
 	n   *node
 }
 
@@ -101,7 +101,7 @@ func (r *reading) entry(name []byte, kind uint8, ino uint64) error {
 		}
 		r.n.subs = append(r.n.subs, s)
 	case unix.DT_SOCK:
-		if hit != sealed && r.n.shut != sealed { // to connect is no write to a mount
+		if hit != sealed && r.n.shut != sealed { // connecting does not write to a mount
 			r.n.sockets = append(r.n.sockets, string(name))
 		}
 	case unix.DT_REG:

@@ -1,23 +1,27 @@
-// Package scan finds what the globs of a policy mean on this host at this
-// moment: the existing paths that match, the other names that denied files
-// have by hard links, and Unix sockets, all below given folders.
+// Package hostscan reads the host for local sandboxes. It finds what a policy's
+// globs match, determines which paths to protect, creates stubs for missing
+// paths, watches folders and mounts for changes, and describes the host to the
+// planner.
 //
-// A mount can close only what exists, so a wall's globs are expanded before
-// it is built and again before each command. What appears afterwards is found
-// the next time; a wall that stands does not close it by itself.
+// A [Scanner] finds, below given folders, the existing paths that match the
+// globs of a policy, other names (hard links) of denied files, and Unix
+// sockets. A mount can close only an existing path, so the globs are expanded
+// before a sandbox is built and again before each command. A path that appears
+// later is found by the next scan; a running sandbox does not close it by
+// itself.
 //
-// What a rule closes for writing alone can still be read, and so it is looked
-// through for what others close for reading, and for sockets.
+// A path that a rule closes for writing only is still readable, so the scan
+// searches it for paths that other rules close for reading, and for sockets.
 //
-// A scan looks at the names in a folder, not at the files: the kernel tells
-// the kinds along with the names. It never follows a link and holds on to
-// folders by descriptor, so whoever exchanges a folder for a link meanwhile
-// leads it nowhere. It skips nothing by name. A [Scanner] remembers folders
-// that have not changed (see node), so the scan before a command costs about
-// one system call a folder.
+// A scan reads the names in a folder, not the files: the kernel returns the
+// kinds with the names. It never follows a link and holds folders by
+// descriptor, so replacing a folder by a link during the scan does not redirect
+// it. It skips nothing by name. A Scanner caches folders that have not changed
+// (see node), so the scan before a command costs about one system call per
+// folder.
 //
-// A scan is bounded, and one that meets its bound is an error: a deny that
-// was only half looked for is no deny.
+// A scan is bounded, and a scan that reaches a bound returns an error, because
+// an incomplete search would leave denied files open.
 package hostscan
 
 import (
@@ -31,77 +35,77 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// What [Limits] means by zero. The time is what so many entries take where
-// nothing is cached and other programs keep the machine busy: a wall that can
-// be made at rest is not to be refused because of what else runs.
+// The defaults of [Limits]. The time is what the default number of entries
+// takes without a cache and on a busy machine, so that load on the machine
+// alone does not make a scan fail.
 const (
 	DefaultEntries = 1_000_000
 	DefaultTime    = 2 * time.Minute
 	DefaultHits    = 4096
 )
 
-// maxDepth bounds how deep folders may lie below a root. Each level holds a
-// descriptor while it is looked at.
+// maxDepth bounds the depth of folders below a root. Each level holds a
+// descriptor while the scan is in it.
 const maxDepth = 256
 
 // Limits bound one scan; zero means the default.
 type Limits struct {
-	Entries int           // names looked at, remembered ones included
-	Time    time.Duration // from begin to end
+	Entries int           // names read, cached ones included
+	Time    time.Duration // total duration
 	Hits    int           // hits and aliases together; each costs mounts
 }
 
-// A Glob is a deny by pattern. The words are those of doublestar: *, ?,
-// [class], {a,b}, and ** for any number of folders. A pattern that begins with
-// "/" is about host paths, one that begins with "**/" matches at any depth
-// anywhere, and any other is taken from each root. A match closes what lies
-// below it too, so "x/**" is "x".
+// A Glob is a deny by pattern, in the syntax of doublestar: *, ?, [class],
+// {a,b}, and ** for any number of folders. A pattern that begins with "/"
+// matches host paths, one that begins with "**/" matches at any depth anywhere,
+// and any other is relative to each root. A match also closes what lies below
+// it, so "x/**" means "x".
 type Glob struct {
 	Pattern string
 	Read    bool   // closes reading too
-	Yields  bool   // leaves [Request.Opened] open inside what it matches
-	Rule    string // as a person finds it in the settings
+	Yields  bool   // [Request.Opened] stays open inside its matches
+	Rule    string // as the user finds it in the settings
 }
 
-// A Request says what to look for. Paths are absolute and canonical.
+// A Request describes a scan. Paths are absolute and canonical.
 type Request struct {
-	Roots []string // folders to look below: what the wall shows, but not the system's folders
+	Roots []string // folders to search: those that the sandbox shows, without the system's folders
 	Globs []Glob   //
-	// Denied is denied by path: looked at for hard links and, where reading is
-	// left open, for what must not be read.
+	// Denied is denied by path. The scan searches it for hard links and, where
+	// reading stays allowed, for paths that are closed for reading.
 	Denied []plan.Deny
-	// Opened lists paths that stay open inside what denies and globs that yield
-	// close: they are looked through like folders that nothing closes.
+	// Opened lists paths that stay open inside yielding denies and globs: the
+	// scan searches them like folders that no rule closes.
 	Opened []string
-	// Exclude lists folders that are not looked into, because the wall does
-	// not show them or shows something else there.
+	// Exclude lists folders to skip, because the sandbox does not show them or
+	// shows other content there.
 	Exclude []string
-	Find    []string // names (".git") whose every place is reported, without being denied
-	List    bool     // asks for Result.Folders
+	Find    []string // names (".git") whose places to report, without denying them
+	List    bool     // fill in Result.Folders
 }
 
-// A Hit is something that exists and matches a glob. Two hits that differ in
-// Dev or Ino are different things under one name: a mask over the one does
-// not hide the other.
+// A Hit is an existing path that matches a glob. Two hits that differ in Dev or
+// Ino are different files under one name: a mask over the one does not hide the
+// other.
 type Hit struct {
 	Path     string
 	Kind     plan.Kind
 	Dev, Ino uint64
-	Links    uint64 // names that the file has, wherever they are
-	Read     bool   // some glob that matches closes reading
-	Yields   bool   // each glob that matches and closes reading yields
+	Links    uint64 // names of the file, wherever they are
+	Read     bool   // at least one matching glob closes reading
+	Yields   bool   // every matching glob that closes reading yields
 	Rule     string
-	Firm     string // where it yields, the rule that closes writing in what is opened, or empty
-	// To is, for a link, the canonical path it leads to when that lies below
-	// a root and is or holds no root: closing the name alone would leave the
-	// content open by its other name. Elsewhere it is empty, so a link to
-	// "/usr" closes nothing but itself.
+	Firm     string // if Yields, the rule that closes writing in what is opened, or empty
+	// To is, for a link, its canonical target if that lies below a root and is
+	// or holds no root: closing only the link would leave the content open
+	// under its other name. Otherwise it is empty, so a link to "/usr" closes
+	// only itself.
 	To           string
-	ToDev, ToIno uint64 // what is there, links not followed; 0 where nothing is
+	ToDev, ToIno uint64 // of the target, without following links; 0 if it is missing
 }
 
-// An Alias is another name of a denied file, a hard link, found below a root
-// or in a denied folder.
+// An Alias is another name of a denied file, a hard link, found below a root or
+// in a denied folder.
 type Alias struct {
 	Path     string
 	Of       string // the denied name
@@ -110,41 +114,42 @@ type Alias struct {
 	Rule     string
 }
 
-// A Result is what a scan found, each list sorted by path.
+// A Result is the result of a scan. Its lists are sorted by path, except
+// Folders.
 type Result struct {
 	Hits    []Hit
 	Aliases []Alias
-	Sockets []string // Unix sockets that no hit and no denied path closes for reading
+	Sockets []string // Unix sockets that neither a hit nor a denied path closes for reading
 	Found   []string // places of the names in Request.Find
-	// Unreadable lists folders that could not be looked into. Whoever owns
-	// one can make it readable again afterwards, so the caller closes them.
+	// Unreadable lists folders that could not be read. Their owner can make
+	// them readable later, so the caller closes them.
 	Unreadable []string
-	Skipped    []string // mount points of the kernel's own file systems (/proc and the like)
+	Skipped    []string // mount points of the kernel's own file systems (/proc and similar)
 	// Unseen counts the names of denied files that were not found: they lie
-	// outside everything that was looked at.
+	// outside the searched folders.
 	Unseen  int
-	Folders []string // that were looked into, in no order, if asked for
-	Entries int      // names looked at
+	Folders []string // the searched folders, in no order, if requested
+	Entries int      // names read
 	Listed  int      // folders that had to be read anew
 }
 
-// Same reports whether o found the same things, so that a wall built for r
-// serves for o.
+// Same reports whether o found the same things, so that a sandbox built for r
+// also serves o.
 func (r Result) Same(o Result) bool {
 	return slices.Equal(r.Hits, o.Hits) && slices.Equal(r.Aliases, o.Aliases) && slices.Equal(r.Sockets, o.Sockets) &&
 		slices.Equal(r.Found, o.Found) && slices.Equal(r.Unreadable, o.Unreadable)
 }
 
-// Rules of what is closed without a setting that names it.
+// Rules for what is closed although no setting names it.
 const (
 	RuleUnreadable = "protection: a folder that cannot be checked"
 	RuleSocket     = "protection: unix sockets"
 )
 
-// Denies returns what is to be closed: hits, aliases, folders that could not
-// be looked into, and sockets. Of a hit that is a link it is what the link
-// leads to, as far as [Hit.To] has it: a plan closes what a denied link leads
-// to, so a link to "/usr" that code inside has made would close every wall.
+// Denies returns the paths to close: hits, aliases, unreadable folders, and
+// sockets. For a hit that is a link it is the target, if [Hit.To] has one. A
+// plan closes the target of a denied link, so closing every link that code
+// inside makes, such as one to "/usr", would break every sandbox.
 func (r Result) Denies() []plan.Deny {
 	var out []plan.Deny
 	for _, h := range r.Hits {
@@ -172,8 +177,8 @@ func (r Result) Denies() []plan.Deny {
 	return out
 }
 
-// A Scanner scans and remembers what it saw. It is safe for concurrent use,
-// one scan at a time; what it remembers serves requests that are alike.
+// A Scanner scans and caches what it read. It is safe for concurrent use but
+// runs one scan at a time; the cache serves equal requests.
 type Scanner struct {
 	limits Limits
 	settle time.Duration // see node.trusted; a field for tests
@@ -181,10 +186,10 @@ type Scanner struct {
 	mu    sync.Mutex
 	key   string
 	match *matcher
-	trees map[string]*node // by the path they begin at
+	trees map[string]*node // by the path that they begin at
 }
 
-// New returns a Scanner that remembers nothing yet.
+// New returns a Scanner with an empty cache.
 func New(l Limits) *Scanner {
 	if l.Entries <= 0 {
 		l.Entries = DefaultEntries
@@ -198,12 +203,13 @@ func New(l Limits) *Scanner {
 	return &Scanner{limits: l, settle: settleTime}
 }
 
-// Scan looks below the roots. A root that is missing has nothing below it.
+// Scan searches below the roots. It ignores a missing root.
 //
-// A bad pattern is [sandbox.CodeValidation], a bound that was met
-// [sandbox.CodeCapabilityBlocked], anything that keeps the scan from seeing
-// what is there, and the end of ctx, [sandbox.CodeUnavailable]. With an error
-// the Result means nothing and no command must run.
+// The error has [sandbox.CodeValidation] for a bad pattern,
+// [sandbox.CodeCapabilityBlocked] for a bound that was reached, and
+// [sandbox.CodeUnavailable] for the end of ctx and for anything that prevents
+// the scan from reading a folder. After an error the Result is meaningless and
+// the caller must not run a command.
 func (s *Scanner) Scan(ctx context.Context, q Request) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,8 +224,8 @@ func (s *Scanner) Scan(ctx context.Context, q Request) (Result, error) {
 	return w.result(), nil
 }
 
-// prepare compiles the globs, and forgets what was remembered for other
-// requests: which names matter is part of what is remembered.
+// prepare compiles the globs, and clears the cache of other requests: the cache
+// depends on which names matter.
 func (s *Scanner) prepare(q Request) error {
 	for _, list := range [][]string{q.Roots, q.Exclude, q.Opened, denied(q.Denied)} {
 		for _, p := range list {
@@ -240,7 +246,8 @@ func (s *Scanner) prepare(q Request) error {
 	return nil
 }
 
-// key tells requests apart. Paths hold no NUL byte.
+// key returns a string that distinguishes requests with different caches. Paths
+// contain no NUL byte.
 func (q Request) key() string {
 	var b strings.Builder
 	for _, list := range [][]string{q.Roots, q.Exclude, q.Find, q.Opened, denied(q.Denied)} {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tree is a folder to look through.
+// A tree is a folder to scan.
 type tree struct {
 	t    testing.TB
 	root string
@@ -44,7 +44,7 @@ func (x *tree) must(err error) {
 
 func (x *tree) at(rel string) string { return filepath.Join(x.root, rel) }
 
-// file makes a file, or a folder where rel ends with a slash.
+// file creates a file, or a folder if rel ends with a slash.
 func (x *tree) file(rel string) {
 	x.t.Helper()
 	if strings.HasSuffix(rel, "/") {
@@ -70,7 +70,7 @@ func (x *tree) request(patterns ...string) Request {
 	return q
 }
 
-// rel returns paths below the root, in order.
+// rel returns paths relative to the root, sorted.
 func (x *tree) rel(paths []string) []string {
 	var out []string
 	for _, p := range paths {
@@ -202,8 +202,8 @@ func TestKindsAndRules(t *testing.T) {
 	}
 }
 
-// TestClosedForWritingAlone holds that what must not be read is found below what
-// can be read and not written, whichever rule closes that.
+// TestClosedForWritingAlone verifies that a scan finds paths closed for reading
+// below folders that are closed for writing only, whichever rule closes them.
 func TestClosedForWritingAlone(t *testing.T) {
 	x := newTree(t, "deploy/.env", "deploy/sub/.env", "deploy/sub/out", "frozen/a/.env", "frozen/vault/.env", "frozen/key/x", "other/.env")
 	socket(t, x.at("deploy/sub/s"))
@@ -236,8 +236,8 @@ func TestClosedForWritingAlone(t *testing.T) {
 	}))), "deploy", "deploy/sub/.env")
 }
 
-// TestNameInTwoDenials holds that the other names of a file are closed for
-// reading when one of the folders that it lies in is.
+// TestNameInTwoDenials verifies that the other names of a file are closed for
+// reading if one of the folders that it lies in is.
 func TestNameInTwoDenials(t *testing.T) {
 	x := newTree(t, "vault/inner/key", "w/x")
 	x.must(os.Link(x.at("vault/inner/key"), x.at("w/copy")))
@@ -277,7 +277,7 @@ func socket(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer unix.Close(dir)
-	short := fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)) // a socket's path is short
+	short := fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)) // the path of a socket must be short
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: short}); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestBounds(t *testing.T) {
 		name string
 		l    Limits
 		add  string
-		says string // of what, and where
+		says string // the bound and the place
 	}{
 		{"entries", Limits{Entries: 99}, "", "more than 99 files and folders, at \"d"},
 		{"hits", Limits{Hits: 49}, "", "more than 49 files match, at \"d"},
@@ -309,7 +309,7 @@ func TestBounds(t *testing.T) {
 				x.file(tt.add)
 			}
 			s := New(tt.l)
-			for range 2 { // what is remembered counts as well
+			for range 2 { // the second scan uses the cache
 				_, err := s.Scan(context.Background(), x.request("**/.env"))
 				if sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked || !strings.Contains(err.Error(), "narrower") || !strings.Contains(err.Error(), tt.says) {
 					t.Fatalf("%v, want %s with a hint", err, sandbox.CodeCapabilityBlocked)

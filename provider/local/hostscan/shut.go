@@ -7,26 +7,26 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// A shut says how far a folder is closed, and so what is looked for in it.
+// A shut says how far a folder is closed, and so what a scan searches it for.
 type shut uint8
 
 const (
-	free   shut = iota // all that matches, and sockets
-	frozen             // closed for writing alone: what matches a glob that closes reading, sockets, and links
-	sealed             // links, and nothing that matches: closed for reading, or not shown
+	free   shut = iota // everything that matches, and sockets
+	frozen             // closed for writing only: matches of globs that close reading, sockets, and links
+	sealed             // closed for reading, or not shown: links only
 )
 
-// An origin is the denied file or folder that something was found for.
+// An origin is the denied file or folder for which a path was found.
 type origin struct {
 	path string
 	rule string
 	read bool
-	// search says that what lies below can still be read inside.
+	// search says that what lies below is still readable inside.
 	search bool
 	yields bool // what is opened in it stays open
 }
 
-// shut says what o makes of a folder. No origin is nil.
+// shut returns the effect of o on a folder. No origin is nil.
 func (o *origin) shut() shut {
 	switch {
 	case o == nil:
@@ -37,8 +37,8 @@ func (o *origin) shut() shut {
 	return sealed
 }
 
-// deny notes what is denied by path. A folder that is closed for writing alone
-// is looked into from above, for what must not be read in it.
+// deny records what is denied by path. The walk enters a folder that is closed
+// for writing only from above, to find what is closed for reading in it.
 func (w *walk) deny(q Request) {
 	for _, p := range q.Exclude {
 		w.skip[path.Clean(p)] = true
@@ -46,7 +46,7 @@ func (w *walk) deny(q Request) {
 	for _, p := range q.Opened {
 		w.opened[path.Clean(p)] = true
 	}
-	firm := map[string]bool{} // of several denies of one path, one that does not yield counts
+	firm := map[string]bool{} // of several denies of one path, one that does not yield decides
 	for i := range w.denied {
 		d := &w.denied[i]
 		if d.Path = path.Clean(d.Path); d.Read {
@@ -65,8 +65,8 @@ func (w *walk) deny(q Request) {
 	}
 }
 
-// meet returns what closes the folder at p, which a walk from above comes by: o,
-// which closes the folder that it lies in or is nil, or what denies it by path.
+// meet returns what closes the folder at p, which a walk from above reaches: o,
+// which closes its parent folder or is nil, or the deny of its path.
 func (w *walk) meet(p string, o *origin) *origin {
 	rule, denied := w.frozen[p]
 	if !denied {
@@ -92,11 +92,11 @@ func (w *walk) below(p string, n *node, s sub, o *origin) *origin {
 	return w.meet(p, o)
 }
 
-// opens reports whether what lies at p, which o closes, stays open.
+// opens reports whether p, which o closes, stays open.
 func (w *walk) opens(p string, o *origin) bool { return o != nil && o.yields && w.opened[p] }
 
-// openedBelow reports whether p, or a folder on the way to it from the folder
-// closed, stays open.
+// openedBelow reports whether p, or a folder on the path from the folder closed
+// to p, stays open.
 func (w *walk) openedBelow(p, closed string) bool {
 	for ; p != closed && p != "/"; p = path.Dir(p) {
 		if w.opened[p] {

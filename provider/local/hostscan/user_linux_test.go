@@ -10,14 +10,15 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestAsOrdinaryUser runs tests of this package again as a user that
-// permissions hold for.
+// TestAsOrdinaryUser runs tests of this package again as a user who is subject
+// to permissions.
 func TestAsOrdinaryUser(t *testing.T) {
 	testenv.Require(t, "root")
 	asOrdinaryUser(t, "^(TestHardLinks|TestSeesEveryChange)$")
 }
 
-// asOrdinaryUser has root run the tests that match as somebody else.
+// asOrdinaryUser runs the matching tests as another user if the current user is
+// root.
 func asOrdinaryUser(t *testing.T, match string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "scan-")

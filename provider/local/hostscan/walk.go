@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A walk is one scan.
+// A walk is the state of one scan.
 type walk struct {
 	ctx     context.Context
 	s       *Scanner
@@ -24,11 +24,11 @@ type walk struct {
 	end     time.Time
 	id      uint64
 	roots   []string
-	skip    map[string]bool   // folders that are not looked into from above
-	sealed  map[string]bool   // those of them that are denied for reading
-	frozen  map[string]string // what is denied for writing alone, and the rule
-	met     map[string]bool   // what of that a walk from above has come by
-	opened  map[string]bool   // what stays open inside what yields
+	skip    map[string]bool   // folders that a walk from above does not enter
+	sealed  map[string]bool   // those of skip that are denied for reading
+	frozen  map[string]string // what is denied for writing only, and the rule
+	met     map[string]bool   // those of frozen that a walk from above has reached
+	opened  map[string]bool   // what stays open inside yielding denies
 	denied  []plan.Deny
 	devices map[uint64]device
 	list    bool
@@ -39,16 +39,16 @@ type walk struct {
 	buf     []byte // see names
 }
 
-// A folder is one that a walk has open, to look at names in it. Its zero value
-// is none.
+// A folder is an open folder in which a walk looks up names. Its zero value is
+// no folder.
 type folder struct {
 	path string
 	fd   int
 }
 
-// folder opens the folder at p, or has it open: what is denied by path mostly
-// lies side by side. The descriptor is the walk's, and good until the next
-// call.
+// folder returns a descriptor of the folder at p and caches it, because paths
+// denied by path mostly lie side by side. The walk owns the descriptor; it is
+// valid until the next call.
 func (w *walk) folder(p string) (fd int, err error) {
 	if w.open.path == p {
 		return w.open.fd, nil
@@ -60,8 +60,8 @@ func (w *walk) folder(p string) (fd int, err error) {
 	return fd, err
 }
 
-// names is room for the names that the kernel lists. A walk that finds all as it
-// was needs none.
+// names returns the buffer for the names that the kernel lists. A walk that
+// finds everything unchanged needs none.
 func (w *walk) names() []byte {
 	if w.buf == nil {
 		w.buf = make([]byte, bufSize)
@@ -69,7 +69,7 @@ func (w *walk) names() []byte {
 	return w.buf
 }
 
-// close closes what the walk has open.
+// close closes the descriptors of the walk.
 func (w *walk) close() {
 	if w.open.path != "" {
 		unix.Close(w.open.fd)
@@ -94,7 +94,7 @@ func newWalk(ctx context.Context, s *Scanner, q Request) *walk {
 	return w
 }
 
-// all looks at every root, then at what is denied by path, then for aliases.
+// all walks every root, then what is denied by path, and then finds aliases.
 func (w *walk) all() error {
 	for i, r := range w.roots {
 		o, err := w.above(r)
@@ -102,7 +102,7 @@ func (w *walk) all() error {
 			return err
 		}
 		if w.skip[r] || slices.ContainsFunc(w.roots[:i], func(o string) bool { return w.reaches(o, r) }) {
-			continue // closed, not shown, or looked at already
+			continue // closed, not shown, or already visited
 		}
 		if err := w.tree(r, w.meet(r, o)); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (w *walk) all() error {
 	return w.aliases()
 }
 
-// reaches reports whether a walk from root comes by p.
+// reaches reports whether a walk from root reaches p.
 func (w *walk) reaches(root, p string) bool {
 	if !strings.HasPrefix(p, strings.TrimSuffix(root, "/")+"/") {
 		return false
@@ -138,8 +138,8 @@ func (w *walk) reaches(root, p string) bool {
 	return true
 }
 
-// above reports a root, or a folder that it lies in, that a glob matches, and
-// returns what that closes the root by.
+// above reports a root, or a folder above it, that a glob matches, and returns
+// what closes the root because of it.
 func (w *walk) above(root string) (o *origin, err error) {
 	for p := root; p != "/"; p = path.Dir(p) {
 		glob, read := w.s.match.matches(path.Dir(p), []byte(path.Base(p)), true, false)
@@ -168,8 +168,8 @@ func (w *walk) above(root string) (o *origin, err error) {
 	return o, nil
 }
 
-// tree visits the folder at p and everything below it. A denied path may be
-// a file: then it is only asked for the number of its names.
+// tree visits the folder at p and everything below it. A denied path may be a
+// file: then tree only reads its link count.
 func (w *walk) tree(p string, o *origin) error {
 	dir, name := path.Split(p)
 	if name == "" {
@@ -203,8 +203,8 @@ func (w *walk) tree(p string, o *origin) error {
 	return w.visit(fd, name, p, n, o, 0)
 }
 
-// visit brings n up to date with the folder name in the folder parent, and
-// all that lies below it. An origin means that the folder is a denied one.
+// visit updates n to the folder name in the folder parent, and everything below
+// it. An origin means that the folder is a denied one.
 func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) error {
 	if err := w.within(p, depth); err != nil {
 		return err
@@ -215,8 +215,9 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 			return w.take(-1, p, n, o, depth)
 		}
 	}
-	// A folder that is to be listed is opened for that at once. One that may not
-	// be, or whose listing may still count, is opened to look at it first.
+	// A folder to be listed is opened for listing at once. A folder that may
+	// not be listed, or whose cached listing may be valid, is first opened for
+	// stat.
 	how, readable := hostpath.PathOnly, false
 	if !n.trusted || n.shut != o.shut() {
 		how, readable = unix.O_RDONLY, true
@@ -239,8 +240,8 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if readable {
-		// By the name ".", which takes the permission to look at names in the
-		// folder: one that only lists its names is not read.
+		// The name "." requires search permission on the folder: the scan does
+		// not read a folder that allows only listing.
 		err = hostpath.Stat(fd, ".", &st)
 		readable = err == nil
 	}
@@ -258,8 +259,8 @@ func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) 
 	return w.take(fd, p, n, o, depth)
 }
 
-// take reports what n holds and goes on below it. The descriptor is not
-// needed for a folder without folders and hits.
+// take reports the content of n and continues below it. It does not use the
+// descriptor for a folder without subfolders and hits.
 func (w *walk) take(fd int, p string, n *node, o *origin, depth int) error {
 	n.scan = w.id
 	if w.list {
@@ -296,7 +297,7 @@ func (w *walk) take(fd int, p string, n *node, o *origin, depth int) error {
 	return nil
 }
 
-// within holds the bounds at the folder p.
+// within checks the bounds at the folder p.
 func (w *walk) within(p string, depth int) error {
 	if err := w.ctx.Err(); err != nil {
 		return w.lost(p, err)
@@ -310,9 +311,9 @@ func (w *walk) within(p string, depth int) error {
 	return nil
 }
 
-// unreadable notes a folder that could not be looked into. In a sealed one
-// nothing had to be found but links, and whoever cannot get in here cannot
-// get in through the wall.
+// unreadable records a folder that could not be read. A sealed folder is not
+// recorded: the scan searches it only for links, and code in the sandbox cannot
+// enter it either.
 func (w *walk) unreadable(p string, n *node, o *origin) error {
 	n.forget()
 	if o.shut() != sealed {
@@ -321,10 +322,10 @@ func (w *walk) unreadable(p string, n *node, o *origin) error {
 	return nil
 }
 
-// over is the error of a scan that has met its bound at p. Tenants are told where
-// below its root that is, and not what the host calls the root: that is in the
-// cause. No command can put it right, since none runs before a scan that ends
-// well.
+// over returns the error of a scan that has reached a bound at p. The message
+// names the place relative to the root, because a tenant may read it; only the
+// cause names the root's host path. No command in the sandbox can fix the
+// problem, since no command runs before a scan has succeeded.
 func (w *walk) over(p, why string) error {
 	root, at := w.where(p)
 	if at != "" {
@@ -340,8 +341,8 @@ func tooMany(most int) string { return fmt.Sprintf("there are more than %d files
 // maxWhere bounds the path in a message, in bytes.
 const maxWhere = 120
 
-// where returns the root that p lies below, and where below it, by as much of the
-// path as is enough to find it.
+// where returns the root that p lies below, and p relative to it, cut to a
+// length that is enough to find it.
 func (w *walk) where(p string) (root, at string) {
 	for _, r := range w.roots {
 		if rest, ok := strings.CutPrefix(p, strings.TrimSuffix(r, "/")+"/"); ok {

@@ -1,9 +1,9 @@
-// World: this part of the package tells the planner of a local wall what the wall's Spec shows
-// and closes, and what there is on the host at those places.
+// The world files describe to the planner of a local sandbox what the sandbox's
+// Spec shows and closes, and which files exist on the host at those places.
 //
-// It decides nothing about mounts: package plan does. What it adds to the Spec
-// is what every wall shows (the system's programs) and what none may (the
-// secrets among the system's settings, and our own state).
+// They decide nothing about mounts; package plan does. They add to the Spec
+// what every sandbox shows (the system's programs) and what none may show (the
+// secrets among the system's settings, and the state of this program).
 
 package hostscan
 
@@ -17,33 +17,35 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// A Place says where the parts of this installation are. Paths are canonical.
+// A Place holds the paths of this installation. They are canonical.
 type Place struct {
-	Home string // of the user that runs us, or empty
-	// Workspaces are folders in which our own workspaces lie. A workspace
-	// outside of them is the agent's own folder.
+	Home string // of the user that runs this process, or empty
+	// Workspaces are the folders of workspaces that this program manages. A
+	// workspace outside of them is the agent's own folder.
 	Workspaces []string
-	// Sensitive is what no sandbox may see: the state folder, the settings.
+	// Sensitive lists what no sandbox may see: the state folder and the
+	// settings.
 	Sensitive []string
 }
 
-// A Picture is what a Spec says of files, before the host is asked.
+// A Picture is the file part of a Spec, before facts of the host are added.
 type Picture struct {
-	World plan.World // without what [plan.Draw] fills in
-	Scan  Request    // what has to be looked for before each plan
-	// Protect asks for what is closed although no setting says so.
+	World plan.World // without the fields that [plan.Draw] fills in
+	Scan  Request    // the scan to run before each plan
+	// Protect is the request for what is closed although no setting says so.
 	Protect ProtectRequest
-	// Sockets of the host that settings open and the guest stands for; sorted.
+	// Sockets are the host sockets that settings open and that the guest
+	// proxies; sorted.
 	Sockets []string
 }
 
-// systemFolders are shown read-only when they exist.
+// systemFolders returns the folders to show read-only if they exist.
 func systemFolders() []string {
 	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store"}
 }
 
-// Of returns the picture of s. It is an error where s asks for what a local
-// wall cannot show.
+// Of returns the picture of s. It returns an error if s requests something that
+// a local sandbox cannot show.
 func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Picture, error) {
 	p := Picture{World: plan.World{Symlinks: links, Tmpfs: s.Tmpfs, ShmSize: s.Resources.ShmSize}}
 	views := slices.Clone(system)
@@ -53,7 +55,7 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 		}
 		views = append(views, plan.View{Source: m.Source, Target: m.Target, Write: !m.ReadOnly, Why: "mount: " + m.Target})
 		if m.Role == sandbox.RoleWorkspace && !below(m.Source, at.Workspaces) {
-			// Worktrees of git and tools remember absolute paths.
+			// Git worktrees and tools record absolute paths.
 			p.Protect.Own, p.Protect.Inside = m.Source, m.Target
 			views = append(views, plan.View{Source: m.Source, Target: m.Source, Write: !m.ReadOnly, Why: "the agent's own folder"})
 		}
@@ -86,8 +88,8 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 	return p, nil
 }
 
-// Allowed returns the views of what settings allow, apart from what mounts of s
-// show.
+// allowedWorld returns the views of what settings allow, except what mounts of
+// s show.
 func allowedWorld(s sandbox.Spec) ([]plan.View, error) {
 	var views []plan.View
 	f := s.Filesystem
@@ -104,7 +106,7 @@ func allowedWorld(s sandbox.Spec) ([]plan.View, error) {
 					Message: "a local wall cannot show what matches a pattern", Hint: "name the folder; what must stay closed in it can be a pattern in filesystem.denyRead",
 				}
 			case strings.HasPrefix(p, "~"):
-				continue // there is no home, and so nothing of it
+				continue // there is no home, and so no path in it
 			case !path.IsAbs(p):
 				continue // it lies in the workspace, which is shown
 			}
@@ -117,11 +119,11 @@ func allowedWorld(s sandbox.Spec) ([]plan.View, error) {
 	return views, nil
 }
 
-// IsGlob reports whether a rule is a pattern and no path.
+// isGlob reports whether a rule is a pattern rather than a path.
 func isGlob(s string) bool { return strings.ContainsAny(s, "*?[{") }
 
-// Denied returns what settings deny, by path and by pattern. A path below a mount
-// of s is also that of what is mounted there.
+// Denied returns what settings deny, by path and by pattern. A path below a
+// mount of s also denies the mounted source.
 func Denied(s sandbox.Spec) (paths []plan.Deny, globs []Glob) {
 	f := s.Filesystem
 	for _, l := range []struct {
@@ -133,7 +135,7 @@ func Denied(s sandbox.Spec) (paths []plan.Deny, globs []Glob) {
 			rule := l.field + ": " + r
 			yields := l.read && slices.Contains(f.YieldRead, r)
 			switch {
-			case strings.HasPrefix(r, "~"): // there is no home, and so nothing of it
+			case strings.HasPrefix(r, "~"): // there is no home, and so no path in it
 			case isGlob(r) || !path.IsAbs(r):
 				for _, at := range patterns(s, r) {
 					globs = append(globs, Glob{Pattern: at, Read: l.read, Yields: yields, Rule: rule})
@@ -148,9 +150,8 @@ func Denied(s sandbox.Spec) (paths []plan.Deny, globs []Glob) {
 	return paths, globs
 }
 
-// Opens returns what stays open inside denies of s: the paths that settings name,
-// as paths of the host and, where they name a place inside, as what is mounted
-// there.
+// Opens returns what stays open inside denies of s: the paths that settings
+// name, as host paths and, if they name a place inside, as the mounted source.
 func Opens(s sandbox.Spec) (out []plan.Open) {
 	for _, l := range []struct {
 		field string
@@ -166,8 +167,8 @@ func Opens(s sandbox.Spec) (out []plan.Open) {
 	return out
 }
 
-// Places returns the paths of the host that the absolute path p of a rule may
-// mean: itself, and what is mounted there.
+// placesWorld returns the host paths that the absolute path p of a rule may
+// refer to: p itself, and the source mounted there.
 func placesWorld(s sandbox.Spec, p string) []string {
 	p = path.Clean(p)
 	out := []string{p}
@@ -177,8 +178,8 @@ func placesWorld(s sandbox.Spec, p string) []string {
 	return out
 }
 
-// patterns is Places for a pattern: one below a mount is also one below what is
-// mounted there.
+// patterns is placesWorld for a pattern: a pattern below a mount also applies
+// below the mount's source.
 func patterns(s sandbox.Spec, r string) []string {
 	out := []string{r}
 	if on, ok := mountOf(s, r); ok && r != on.Target {
@@ -187,11 +188,11 @@ func patterns(s sandbox.Spec, r string) []string {
 	return out
 }
 
-// specials writes a path as a pattern.
+// specials escapes a path as a pattern.
 var specials = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "{", `\{`, "}", `\}`)
 
-// mountOf returns the mount that shows what is at p inside at another place than
-// that of the host.
+// mountOf returns the mount that shows at p inside another path than the host's
+// p.
 func mountOf(s sandbox.Spec, p string) (on sandbox.Mount, ok bool) {
 	for _, m := range s.Mounts {
 		if (m.Role == sandbox.RoleWorkspace || m.Role == sandbox.RoleAgent || m.Role == sandbox.RoleBind) && under(p, m.Target) && len(m.Target) > len(on.Target) {
@@ -201,8 +202,8 @@ func mountOf(s sandbox.Spec, p string) (on sandbox.Mount, ok bool) {
 	return on, on.Target != "" && on.Source != on.Target
 }
 
-// secrets are files and folders among the system's settings that programs
-// inside have no use for.
+// secrets returns the files and folders among the system's settings that
+// programs inside do not need.
 func secrets() []string {
 	return []string{
 		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/security/opasswd", "/etc/sudoers", "/etc/sudoers.d",
@@ -213,15 +214,16 @@ func secrets() []string {
 	}
 }
 
-// RuleOurs is the rule that closes what is ours.
+// RuleOurs is the rule that closes the state and settings of this program.
 const RuleOurs = "protection: our own state and settings"
 
-// Ours reports whether a path of the host is ours, so that nothing opens it.
+// Ours reports whether path belongs to this program's state or settings, so
+// that no rule or grant can open it.
 func (at Place) Ours(path string) bool {
 	return below(path, at.Sensitive) || below(path, at.Workspaces)
 }
 
-// keepOut refuses rules and grants that name what is ours.
+// keepOut refuses rules and grants that name paths of this program.
 func (at Place) keepOut(allowed []plan.View, grants []sandbox.Grant) error {
 	refuse := func(path, why string) error {
 		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: path, Message: why + " would show our own state or settings", Hint: "name folders outside of " + strings.Join(at.Sensitive, ", ")}
@@ -239,7 +241,7 @@ func (at Place) keepOut(allowed []plan.View, grants []sandbox.Grant) error {
 	return nil
 }
 
-// granted returns what grants show, as views.
+// granted returns the views of grants.
 func granted(grants []sandbox.Grant) (views []plan.View) {
 	for _, g := range grants {
 		views = append(views, plan.View{Source: g.Path, Target: g.Path, Write: g.Operation == sandbox.OpWrite, Optional: true})
@@ -247,10 +249,11 @@ func granted(grants []sandbox.Grant) (views []plan.View) {
 	return views
 }
 
-// hide closes the secrets of the system and what of our own a view would show.
-// w has the views that the wall needs, and allowed are those that rules and grants add. A
-// folder of ours in which something lies that the wall needs cannot be closed
-// as such, as a deny beats every view; memory is laid over it instead.
+// hide closes the secrets of the system and the paths of this program that a
+// view would show. w has the views that the sandbox requires; allowed are those
+// that rules and grants add. A folder of this program that contains a required
+// path cannot be denied, because a deny wins over every view; hide covers it
+// with memory instead.
 func hide(w *plan.World, at Place, allowed []plan.View) {
 	for _, p := range secrets() {
 		w.Denies = append(w.Denies, plan.Deny{Path: p, Read: true, Rule: "protection: secrets of the system"})
@@ -262,7 +265,7 @@ func hide(w *plan.World, at Place, allowed []plan.View) {
 			w.Denies = append(w.Denies, plan.Deny{Path: p, Read: true, Rule: RuleOurs})
 			continue
 		}
-		// The view with the longest target decides what is to be seen at p.
+		// The view with the longest target decides what is visible at p.
 		shown := ""
 		for _, v := range slices.Concat(views, allowed) {
 			if v.Source == v.Target && under(p, v.Source) && p != v.Source && len(v.Source) > len(shown) {
@@ -276,11 +279,11 @@ func hide(w *plan.World, at Place, allowed []plan.View) {
 	}
 }
 
-// coverSize is the size of memory that only covers something.
+// coverSize is the size in bytes of memory that only covers content.
 const coverSize = 64 << 10
 
-// request says where to look for what the globs mean: below everything that
-// is shown but the system's own folders, which come first.
+// request sets where to search for matches of the globs: below everything that
+// is shown except the system's own folders, which come first.
 func (p *Picture) request(system int, at Place) {
 	covered := []string{"/proc", "/sys", "/dev"}
 	for _, t := range p.World.Tmpfs {
@@ -296,7 +299,8 @@ func (p *Picture) request(system int, at Place) {
 	slices.Sort(p.Scan.Roots)
 	p.Scan.Roots = slices.Compact(p.Scan.Roots)
 	for _, c := range slices.Concat(covered, at.Sensitive) {
-		// What is covered at its own place only may be shown by another name.
+		// A path covered only at its own place may be visible under another
+		// name.
 		if slices.Contains(p.Scan.Roots, c) || slices.ContainsFunc(p.Scan.Roots, func(r string) bool { return under(r, c) }) {
 			continue
 		}
@@ -307,8 +311,8 @@ func (p *Picture) request(system int, at Place) {
 	p.Scan.Denied = p.World.Denies
 }
 
-// endangered says which folders of people the wall can write. A scratch
-// workspace is none.
+// endangered sets which folders of users the sandbox can write. A scratch
+// workspace is not one of them.
 func (p *Picture) endangered(at Place) {
 	q := &p.Protect
 	q.Home = at.Home
@@ -331,17 +335,18 @@ func (p *Picture) endangered(at Place) {
 	}
 }
 
-// ours reports whether a view shows what only we write: the guest and the
-// user database.
+// ours reports whether a view shows files that only this program writes: the
+// guest and the user database.
 func ours(v plan.View, at Place) bool {
 	return strings.HasPrefix(v.Target, sandbox.GuestDir+"/") || v.Target == "/etc/passwd" || v.Target == "/etc/group"
 }
 
-// Mounts returns what of the world file operations may touch, as mounts: the
-// Spec's own, and what rules and grants show at its own place.
+// Mounts returns, as mounts, the parts of the world that file operations may
+// access: the Spec's own mounts, and what rules and grants show at its host
+// path.
 func Mounts(s sandbox.Spec, w plan.World) []sandbox.Mount {
 	out := slices.Clone(s.Mounts)
-	taken, ruled := map[string]bool{}, map[string]int{} // ruled: place in out of what rules show
+	taken, ruled := map[string]bool{}, map[string]int{} // ruled: index in out of what rules show
 	for _, m := range out {
 		taken[m.Target] = true
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// System returns what every wall shows of this host.
+// System returns the views and links that every sandbox shows of this host.
 func System() (views []plan.View, links []plan.Symlink, err error) {
 	for _, dir := range systemFolders() {
 		st, err := os.Lstat(dir)
@@ -37,9 +37,9 @@ func System() (views []plan.View, links []plan.Symlink, err error) {
 	return views, links, nil
 }
 
-// Telling returns the files of /proc that tell of the host's users and kernel,
-// in whatever namespace they are read, and may be read by anybody. The names
-// of keys are one user's own, not one wall's.
+// Telling returns the files of /proc that reveal the host's users and kernel in
+// every namespace and that every user may read. The names of keys belong to the
+// user, not to one sandbox.
 func Telling() []string {
 	var there []string
 	for _, p := range []string{"/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug"} {
@@ -50,16 +50,16 @@ func Telling() []string {
 	return there
 }
 
-// A Disk is a [plan.Host] that looks at the host's disk.
+// A Disk is a [plan.Host] that reads the host's file system.
 type Disk struct {
-	// Stub reports whether what is at path is only there to keep the path
-	// from being taken. Nil knows of none.
+	// Stub reports whether the file at path is a stub that only keeps the path
+	// from being taken. Nil means that there are none.
 	Stub func(path string) bool
 }
 
 // Kind implements [plan.Host].
 func (d Disk) Kind(path string) (plan.Kind, error) {
-	var st unix.Stat_t // the plain call: a plan asks for some hundred paths
+	var st unix.Stat_t // the plain call: a plan makes some hundred of them
 	err := hostpath.Retry(func() error { return unix.Lstat(path, &st) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -84,17 +84,18 @@ func (d Disk) Kind(path string) (plan.Kind, error) {
 	return plan.Other, nil
 }
 
-// mayBeStub spares the records of stubs a look for what is none at a glance. A
-// folder may be one whatever its count of links: stubs lie in stubs, and file
-// systems count links of folders each in its own way.
+// mayBeStub avoids a look-up in the records for files that cannot be stubs. A
+// folder may be one whatever its link count: stubs lie in stubs, and file
+// systems count the links of folders differently.
 func mayBeStub(st *unix.Stat_t) bool {
 	kind := st.Mode & unix.S_IFMT
 	return kind == unix.S_IFDIR || kind == unix.S_IFSOCK || kind == unix.S_IFREG && st.Size <= maxSize
 }
 
-// unreachable returns nil for a path below a folder of somebody else that does
-// not let us pass: nothing that we start can get there either. Below a folder
-// of our own that is an error, because code inside could open it again.
+// unreachable returns nil for a path below another user's folder that this
+// process may not enter: no process that it starts can reach the path either.
+// Below a folder of this process's own user it returns an error, because code
+// inside could open that folder again.
 func unreachable(p string) error {
 	for dir := path.Dir(p); ; dir = path.Dir(dir) {
 		st, err := os.Lstat(dir)

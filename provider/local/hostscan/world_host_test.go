@@ -9,8 +9,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// TestStubsCountAsMissing holds that every form a stub can have is looked up
-// in the records: one that is not makes each plan differ from the one before.
+// TestStubsCountAsMissing verifies that the records are consulted for every
+// kind of stub: an unrecognized stub would make each plan differ from the one
+// before.
 func TestStubsCountAsMissing(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// TestOurOwnIsNeverShown holds that neither settings nor grants show our state
-// and settings, from which we execute a program on the host.
+// TestOurOwnIsNeverShown verifies that neither settings nor grants show this
+// program's state and settings, from which it executes a program on the host.
 func TestOurOwnIsNeverShown(t *testing.T) {
 	const state = "/home/me/state"
 	inside := []string{state, state + "/guest", state + "/guest/x", state + "/workspaces", state + "/workspaces/sbx-other", "/home/me/.config/sandbox"}
@@ -26,8 +26,8 @@ func TestOurOwnIsNeverShown(t *testing.T) {
 	}
 }
 
-// TestOurOwnIsCovered holds that what is shown above our state leaves it out,
-// whoever shows it and whatever else lies there.
+// TestOurOwnIsCovered verifies that a view above this program's state leaves
+// the state out, whatever rule shows it and whatever else is there.
 func TestOurOwnIsCovered(t *testing.T) {
 	grant := func(op sandbox.Operation) func(*sandbox.Spec) {
 		return func(s *sandbox.Spec) { s.Grants = []sandbox.Grant{{Operation: op, Path: "/home/me"}} }

@@ -12,10 +12,10 @@ import (
 
 const socketField = "filesystem.allowUnixSockets"
 
-// maxSocketPath is what the kernel takes as the path of a Unix socket.
+// maxSocketPath is the maximum length in bytes of a Unix socket's path.
 const maxSocketPath = 107
 
-// ListedSockets returns the sockets of the host that settings open, sorted.
+// listedSockets returns the host sockets that settings open, sorted.
 func listedSockets(f sandbox.FilesystemRules) ([]string, error) {
 	var out []string
 	for _, s := range f.AllowUnixSockets {
@@ -31,25 +31,25 @@ func listedSockets(f sandbox.FilesystemRules) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// place decides how the listed sockets are reached. In a folder that a view
-// shows they have their place already and are shown as they are; everywhere
-// else the guest listens in their place.
+// place decides how commands reach the listed sockets. A socket in a folder
+// that a view shows is shown as it is; for every other one the guest listens at
+// its path.
 func (p *Picture) place(listed []string) {
 	for _, s := range listed {
 		if _, shown := top(p.World, path.Dir(s)); !shown {
 			p.Sockets = append(p.Sockets, s)
 			continue
 		}
-		// To connect takes no right to write to the mount.
+		// Connecting does not require write access to the mount.
 		p.World.Views = append(slices.Clip(p.World.Views), plan.View{Source: s, Target: s, Socket: true, Optional: true, Why: socketField + ": " + s})
 	}
 }
 
-// ShowSockets returns w with a folder of memory for each of the sockets, in
-// which the guest can listen at the path that the socket has on the host.
+// ShowSockets returns w with a folder in memory for each of the sockets, in
+// which the guest can listen at the socket's host path.
 //
-// A socket in a folder that a view of git's shows has no such place, and one
-// that a rule closes must have none: both are errors.
+// It returns an error for a socket in a folder that a git view shows, because
+// there is no room for the folder, and for one that a rule closes.
 func ShowSockets(w plan.World, sockets []string) (plan.World, error) {
 	w.Tmpfs = slices.Clone(w.Tmpfs)
 	for _, s := range sockets {
@@ -77,8 +77,8 @@ func ShowSockets(w plan.World, sockets []string) (plan.World, error) {
 	return w, nil
 }
 
-// top returns the target of what lies at the inside path p, and whether that
-// is a view.
+// top returns the target of the view, tmpfs or link at the inside path p, and
+// whether it is a view.
 func top(w plan.World, p string) (target string, view bool) {
 	longest := func(t string, isView bool) {
 		if under(p, t) && (len(t) > len(target) || len(t) == len(target) && isView) {
@@ -91,15 +91,15 @@ func top(w plan.World, p string) (target string, view bool) {
 	for _, v := range w.Views {
 		longest(v.Target, true)
 	}
-	for _, l := range w.Symlinks { // /bin, which is what usr/bin is
+	for _, l := range w.Symlinks { // /bin, which is a link to usr/bin
 		longest(l.Target, true)
 	}
 	return target, view
 }
 
-// SocketRoots are the system's folders in which services might listen, among
-// those that roots name as searched already not included. They are searched
-// for sockets alone: patterns of people do not mean what the system has.
+// SocketRoots returns the folders among views that belong to the system and in
+// which services might listen: /etc and /opt. They are searched only for
+// sockets: patterns of users do not apply to the files of the system.
 func SocketRoots(views []plan.View) []string {
 	var out []string
 	for _, v := range views {

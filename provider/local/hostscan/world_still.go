@@ -6,8 +6,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// Unmoved refuses a view whose source leads elsewhere than when it was judged:
-// a link was put in its way. One that has gone is the planner's business.
+// Unmoved returns an error if the source of a view leads elsewhere than when
+// the view was judged, because a link was put in its path. It ignores missing
+// sources, which the planner handles.
 func Unmoved(views []plan.View) error {
 	for _, v := range views {
 		if direct(v.Source) {

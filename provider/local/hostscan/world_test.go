@@ -55,7 +55,7 @@ func TestViews(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*sandbox.Spec)
-		want   []string // beside guest and system
+		want   []string // in addition to guest and system
 		own    string
 	}{
 		{"scratch workspace", func(*sandbox.Spec) {}, []string{"/home/me/state/workspaces/sbx-a w /workspace"}, ""},
@@ -109,7 +109,7 @@ func TestRulesBecomeDeniesAndGlobs(t *testing.T) {
 	}
 }
 
-// TestOurOwnStateIsHidden shows folders in which our state lies.
+// TestOurOwnStateIsHidden shows folders that contain this program's state.
 func TestOurOwnStateIsHidden(t *testing.T) {
 	covered := func(p hostscan.Picture) bool {
 		return slices.ContainsFunc(p.World.Tmpfs, func(t sandbox.Tmpfs) bool { return t.Target == "/home/me/state" })
