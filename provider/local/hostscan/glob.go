@@ -13,8 +13,8 @@ import (
 )
 
 // A matcher finds the globs that a path matches. Nearly every name matches
-// none, so it tests the last segment first, in a single pass over its bytes if
-// possible.
+// none, so it tests the last segment first: with a map look-up, then by the
+// literal prefix and suffix of each remaining pattern.
 type matcher struct {
 	globs  []Glob
 	exact  map[string][]*compiled // by a last segment without special characters
