@@ -64,10 +64,10 @@ func TestAuthorities(t *testing.T) {
 			if err := tt.make(path); err != nil {
 				t.Fatal(err)
 			}
-			m := &Manager{host: Host{Home: filepath.Dir(path)}}
+			d := describer{m: &Manager{host: Host{Home: filepath.Dir(path)}}}
 			var res config.Resolved
 			res.Docker.CAFile = "~/ca.pem"
-			got, err := m.describer.authorities(res, []string{filepath.Join(dir, "ws")})
+			got, err := d.authorities(res, []string{filepath.Join(dir, "ws")})
 			if sandbox.CodeOf(err) != tt.code || !bytes.Equal(got, []byte(tt.want)) {
 				t.Fatalf("got %q, %v", got, err)
 			}
@@ -79,7 +79,7 @@ func TestAuthorities(t *testing.T) {
 	}
 	var res config.Resolved
 	res.Docker.CAFile = "ca.pem" // as the environment may say
-	if _, err := new(Manager).describer.authorities(res, nil); sandbox.CodeOf(err) != sandbox.CodeValidation {
+	if _, err := (&describer{m: new(Manager)}).authorities(res, nil); sandbox.CodeOf(err) != sandbox.CodeValidation {
 		t.Errorf("a relative path: %v", err)
 	}
 }
