@@ -92,6 +92,6 @@ func TestClientClosesWithManyCommands(t *testing.T) {
 	done.Wait()
 	other := g.client(client.Options{})
 	must(t, execOnce(other))
-	g.settled(testenv.Footprint{Descriptors: 100, Resident: 16 << 20})
+	g.settled(testenv.Footprint{Descriptors: 100, Proportional: 16 << 20})
 	must(t, execOnce(other))
 }

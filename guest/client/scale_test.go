@@ -72,7 +72,7 @@ func TestTenThousand(t *testing.T) {
 		must(t, execOnce(c))
 	}
 	own := descriptors(t, os.Getpid())
-	g.settled(testenv.Footprint{Descriptors: 100, Resident: 8 << 20})
+	g.settled(testenv.Footprint{Descriptors: 100, Proportional: 8 << 20})
 	before := g.footprint()
 	begin := time.Now()
 	for i := range commands {
@@ -81,7 +81,7 @@ func TestTenThousand(t *testing.T) {
 		}
 	}
 	t.Logf("%d commands, %v each", commands, time.Since(begin)/time.Duration(commands))
-	before.Resident += 512 << 10 // what the heap of a Go program breathes
+	before.Proportional += 512 << 10 // what the heap of a Go program breathes
 	g.settled(before)
 	if now := descriptors(t, os.Getpid()); now > own {
 		t.Errorf("%d descriptors, there were %d", now, own)
@@ -104,7 +104,7 @@ func TestThousandAtOnce(t *testing.T) {
 	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
-	most := testenv.Footprint{Descriptors: 100, Resident: 16 << 20}
+	most := testenv.Footprint{Descriptors: 100, Proportional: 16 << 20}
 	g.crowd(c, testenv.Rounds(100, 400, 1000))
 	g.settled(most)
 	most.Descriptors = g.footprint().Descriptors
@@ -240,5 +240,5 @@ func TestIdleMemory(t *testing.T) {
 	for range 500 {
 		must(t, execOnce(c))
 	}
-	g.settled(testenv.Footprint{Descriptors: 100, Resident: idleBound})
+	g.settled(testenv.Footprint{Descriptors: 100, Proportional: idleBound})
 }

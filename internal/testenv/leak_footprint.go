@@ -72,11 +72,12 @@ func (f *Footprint) add(dir string) {
 	}
 }
 
-// Within reports whether f is at rest within most: no zombies, and no more
-// of anything but Proportional.
+// Within reports whether f is at rest within most: no zombies, and no more of
+// anything but Resident, in which a page of the program's file counts once for
+// each process, and which depends on how the kernel has cached that file.
 func (f Footprint) Within(most Footprint) bool {
 	return f.Processes <= most.Processes && f.Zombies == 0 && f.Threads <= most.Threads &&
-		f.Descriptors <= most.Descriptors && f.Resident <= most.Resident
+		f.Descriptors <= most.Descriptors && f.Proportional <= most.Proportional
 }
 
 // String is for the log of a test.

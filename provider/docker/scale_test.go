@@ -120,7 +120,7 @@ func TestThousandConcurrent(t *testing.T) {
 	}
 	close(release)
 	done.Wait()
-	s.settled(testenv.Footprint{Descriptors: 100, Resident: 12 << 20})
+	s.settled(testenv.Footprint{Descriptors: 100, Proportional: 12 << 20})
 }
 
 // TestTwentyThousandInContainer runs commands one after the other, and looks for
@@ -135,7 +135,7 @@ func TestTwentyThousandInContainer(t *testing.T) {
 	}
 	known := goleak.IgnoreCurrent()
 	own := ownDescriptors(t)
-	before := s.settled(testenv.Footprint{Descriptors: 100, Resident: idleBound})
+	before := s.settled(testenv.Footprint{Descriptors: 100, Proportional: idleBound})
 	begin := time.Now()
 	for i := range commands {
 		if err := s.true(); err != nil {
@@ -143,7 +143,7 @@ func TestTwentyThousandInContainer(t *testing.T) {
 		}
 	}
 	t.Logf("%d commands, %v each", commands, time.Since(begin)/time.Duration(commands))
-	before.Resident = idleBound
+	before.Proportional = idleBound
 	s.settled(before)
 	if now := ownDescriptors(t); now > own {
 		t.Errorf("%d descriptors, there were %d", now, own)
