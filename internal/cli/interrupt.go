@@ -24,6 +24,11 @@ func (e signalError) Error() string {
 // passed on to it and SIGTERM.
 const interruptGrace = 3 * time.Second
 
+// startWindow is how long a signal waits for a command that is being started: its
+// first output may have been read before passTo is called, and a signal that
+// answers this output is meant for the command.
+const startWindow = 200 * time.Millisecond
+
 // signalWithin bounds the passing on of one signal.
 const signalWithin = 2 * time.Second
 
@@ -46,6 +51,7 @@ type interrupts struct {
 	next  int                                // under mu
 	lent  map[syscall.Signal]chan<- struct{} // under mu
 	to    *receiver                          // under mu; nil when no command runs
+	soon  chan struct{}                      // under mu; not nil while a command is being started, closed by passTo
 	gave  bool                               // under mu; a command got a signal
 }
 
@@ -61,16 +67,23 @@ type receiver struct {
 // ended and a terminal restored first.
 func watchInterrupts(parent context.Context, exit func(int)) (context.Context, *interrupts) {
 	ctx, cancel := context.WithCancelCause(parent)
-	in := &interrupts{cancel: cancel, exit: exit, ch: make(chan os.Signal, 4), done: make(chan struct{}), rites: map[int]func(){}}
+	in := newInterrupts(cancel, exit)
 	// What the caller has ignored (nohup) stays ignored.
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE} {
 		if !signal.Ignored(s) {
 			signal.Notify(in.ch, s)
 		}
 	}
+	return ctx, in
+}
+
+// newInterrupts returns interrupts that watch their channel, to which no signal is
+// connected yet.
+func newInterrupts(cancel context.CancelCauseFunc, exit func(int)) *interrupts {
+	in := &interrupts{cancel: cancel, exit: exit, ch: make(chan os.Signal, 4), done: make(chan struct{}), rites: map[int]func(){}}
 	in.ended.Add(1)
 	go in.watch()
-	return ctx, in
+	return in
 }
 
 func (in *interrupts) watch() {
@@ -85,6 +98,9 @@ func (in *interrupts) watch() {
 			n, ok := s.(syscall.Signal)
 			if !ok || n == syscall.SIGPIPE || in.handOn(n) {
 				continue
+			}
+			if first && signalName(n) != "" {
+				in.awaitStart()
 			}
 			if r := in.receiver(n); first && r != nil && r != passed {
 				passed = r
@@ -102,10 +118,39 @@ func (in *interrupts) watch() {
 	}
 }
 
+// expect says that passTo will be called once a command has started.
+func (in *interrupts) expect() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.soon = make(chan struct{})
+}
+
+// awaitStart waits for the command that expect has announced, if there is one, at
+// most for startWindow.
+func (in *interrupts) awaitStart() {
+	in.mu.Lock()
+	soon := in.soon
+	in.mu.Unlock()
+	if soon == nil {
+		return
+	}
+	timer := time.NewTimer(startWindow)
+	defer timer.Stop()
+	select {
+	case <-soon:
+	case <-in.done:
+	case <-timer.C:
+	}
+}
+
 // passTo has signals go to p until p has ended.
 func (in *interrupts) passTo(p sandbox.Process) {
 	r := &receiver{proc: p, ended: make(chan struct{})}
 	in.mu.Lock()
+	if in.soon != nil {
+		close(in.soon)
+		in.soon = nil
+	}
 	in.to = r
 	in.mu.Unlock()
 	go func() {

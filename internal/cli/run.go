@@ -216,6 +216,7 @@ func (a *app) start(ctx context.Context, f *runFlags, req manager.Request, run r
 		}
 		return a.useManager(o, func(m Manager) error { return a.outcome(ctx, m, req, run, a.leave(t)) })
 	}
+	a.interrupts.expect()
 	req.Started = a.interrupts.passTo
 	return a.useManager(o, func(m Manager) error { return a.outcome(ctx, m, req, run, func(bool) {}) })
 }
