@@ -84,13 +84,13 @@ func NewAPI(host string, o APIOptions) (*API, error) {
 	}
 	c.http = &http.Client{
 		Transport: c.transport,
-		// A daemon sends nobody elsewhere, and a token is not for others.
+		// A daemon sends no redirect, and a token is for the daemon alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
 }
 
-// Close lets go of connections that nobody uses.
+// Close closes the connections that are not in use.
 func (c *API) Close() error {
 	c.transport.CloseIdleConnections()
 	return nil

@@ -132,7 +132,7 @@ func TestWhatIsSent(t *testing.T) {
 }
 
 // TestNoAnswer holds that no answer is never one, and that a token goes to
-// nobody else.
+// no other caller.
 func TestNoAnswer(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the client was sent elsewhere") }))
 	defer elsewhere.Close()

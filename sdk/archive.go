@@ -26,7 +26,7 @@ func (c *API) PackArchive(ctx context.Context, name, path string) (io.ReadCloser
 }
 
 // UnpackArchive makes what a tar archive holds in the folder path, which is made
-// when it is missing. What must not arrive is left out and told; a name that
+// when it is missing. What must not arrive is left out and reported; a name that
 // leads out ends it, and what came before is there then. The end of ctx ends it
 // too.
 func (c *API) UnpackArchive(ctx context.Context, name, path string, tar io.Reader) (api.UnpackedArchive, error) {

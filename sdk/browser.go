@@ -38,7 +38,7 @@ func (c *API) DriveBrowser(ctx context.Context, name, action string, r api.Drive
 
 // A Page is the one page that a session has behind a daemon. It is brought up
 // with its browser when it is used first, is shared by everybody who drives the
-// session's browser through the daemon, and stays until Close, or until nobody
+// session's browser through the daemon, and stays until Close, or until no client
 // has used it for ten minutes. It is safe for concurrent use, and calls take
 // turns.
 type Page struct {

@@ -24,7 +24,7 @@ type event struct {
 
 // follow makes a request that is answered with events and hands each to each,
 // until that says that it was the last one. A stream that ends before was cut
-// off, which is an error: nobody knows then what there was still to say. So is
+// off, which is an error: it is not known then what there was still to say. So is
 // one that is silent, where daemons say all the time that they live.
 func (c *API) follow(ctx context.Context, q Request, each func(event) (last bool, err error)) error {
 	heard, cancel := context.WithCancelCause(ctx)
@@ -93,7 +93,7 @@ func (c *API) cut(heard, ctx context.Context, op string, err error) error {
 	return e
 }
 
-// readEvent reads one event; comments, and fields that nobody knows, are passed
+// readEvent reads one event; comments, and unknown fields, are passed
 // over.
 func readEvent(in *bufio.Reader) (event, error) {
 	var e event

@@ -22,7 +22,7 @@ func (c *API) DeriveGrant(ctx context.Context, r api.DeriveGrant) (api.DerivedGr
 }
 
 // RevokeGrant takes the grant id of the tenant back, and with it all that were
-// or will be derived from it; what runs under them has been told to end when it
+// or will be derived from it; what runs under them has been asked to end when it
 // returns. That is remembered until expires, which is when the grant ends by
 // itself; the zero time is the longest that the daemon remembers it, 366 days.
 func (c *API) RevokeGrant(ctx context.Context, id string, expires time.Time) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// TestPagesWithoutEnd holds that a daemon whose pages never end keeps nobody.
+// TestPagesWithoutEnd holds that a daemon whose pages never end keeps no caller waiting.
 func TestPagesWithoutEnd(t *testing.T) {
 	for name, page := range map[string]func(int) api.SandboxPage{
 		"the same one":  func(int) api.SandboxPage { return api.SandboxPage{Items: make([]api.Sandbox, 1), Next: "x"} },
@@ -42,7 +42,7 @@ func TestPagesWithoutEnd(t *testing.T) {
 }
 
 // TestSilence holds that a daemon that takes a request and says nothing keeps
-// nobody, also where what follows may take for ever.
+// no caller, also where what follows may take for ever.
 func TestSilence(t *testing.T) {
 	c := against(t, sdk.APIOptions{Timeout: 10 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	ctx, done := context.WithTimeout(t.Context(), time.Minute)

@@ -27,7 +27,7 @@ type Manager struct {
 	c *API
 	o APIOptions
 
-	approver sandbox.Approver // nil asks nobody here
+	approver sandbox.Approver // with nil, no question is asked here
 	log      logrus.FieldLogger
 }
 
@@ -116,7 +116,7 @@ func (d *Manager) Recreate(ctx context.Context, rows []manager.Row) manager.Recr
 	return out
 }
 
-// Prune removes what nobody uses; it is for admins.
+// Prune removes what is not in use; it is for admins.
 func (d *Manager) Prune(ctx context.Context, o manager.PruneOptions) (manager.Pruned, error) {
 	var c api.ClearedForm
 	err := d.c.For(o.Tenant, "", "").Call(ctx, Request{

@@ -131,7 +131,7 @@ func TestAsking(t *testing.T) {
 }
 
 // TestQuestionsOfLiars holds that questions of others, and those without end, are
-// put to nobody, and that what is asked with them has no end but the command's.
+// not asked, and that what is asked with them has no end but the command's.
 func TestQuestionsOfLiars(t *testing.T) {
 	var said bytes.Buffer
 	log := logrus.New()

@@ -71,7 +71,7 @@ func (b managerBrowsers) Stop(ctx context.Context, r display.Request, force bool
 }
 
 // Folders names none: the workspace is the daemon's. It may be this machine's
-// too, and code inside can write where nobody here knows, so no link is trusted.
+// too, and code inside can write in places that this program does not know, so no link is trusted.
 func (managerBrowsers) Folders(context.Context, display.Request) (display.Folders, error) {
 	return display.Folders{Exposed: []string{"/"}}, nil
 }

@@ -15,7 +15,7 @@ import (
 
 // A desk has a browser in memory and notes the last request.
 type managerDesk struct {
-	resource.Desk // what nobody asks for here
+	resource.Desk // what no test here calls
 	asked         display.Request
 	force         bool
 	target        string

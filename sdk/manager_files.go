@@ -96,7 +96,7 @@ func shareOf(ctx context.Context, c *API, m api.Lent) (manager.Share, error) {
 	}
 	exposed := m.Exposed
 	if exposed == nil {
-		// Not told which folders of its machine code inside can write; this may be
+		// The daemon does not report which folders of its machine code inside can write; this may be
 		// that machine, so none is trusted.
 		exposed = []string{"/"}
 	}

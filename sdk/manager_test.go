@@ -251,7 +251,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// TestLentToOne holds that what is lent to one is nobody else's, and no more
+// TestLentToOne holds that what is lent to one caller is of no other caller, and no more
 // when it is given back.
 func TestLentToOne(t *testing.T) {
 	r := managerNewRig(t, "")

@@ -64,8 +64,8 @@ func TestTokens(t *testing.T) {
 	r.code("one that fell", err, sandbox.CodeNotFound)
 }
 
-// TestDamagedTokens holds that an admin is told of files that hold no token, and
-// nobody else.
+// TestDamagedTokens holds that an admin gets a report of files that hold no token, and
+// no other caller does.
 func TestDamagedTokens(t *testing.T) {
 	dir := t.TempDir()
 	store, err := token.Open(filepath.Join(dir, "tokens"))

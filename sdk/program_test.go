@@ -162,7 +162,7 @@ func TestCommands(t *testing.T) {
 }
 
 // TestStart holds that streams, signals and a terminal are connected, and how a
-// command ended is told.
+// command ended is reported.
 func TestStart(t *testing.T) {
 	inBothWays(t, func(t *testing.T, c *sdk.Client) {
 		ctx, sb := t.Context(), ready(t, c, "s")

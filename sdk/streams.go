@@ -24,7 +24,7 @@ type Sinks struct {
 
 // ExecStream runs a command and passes on what it writes as it comes. The end
 // of ctx ends the command, and so does a writer that fails, which is
-// CodeExecution. A stream that is cut off is CodeUnavailable: nobody knows then
+// CodeExecution. A stream that is cut off is CodeUnavailable: it is not known then
 // how the command ended.
 func (c *API) ExecStream(ctx context.Context, name string, r api.Exec, to Sinks) (api.Exit, error) {
 	return c.watched(ctx, Request{Op: "exec", Method: http.MethodPost, Path: one(name, "/exec"), JSON: r}, to)
@@ -77,7 +77,7 @@ func pass(op string, e event, to io.Writer) error {
 type ToolCall struct {
 	Tool     string
 	Input    any  // what the inputSchema of the tool says; nil is an empty object
-	Ask      bool // have somebody asked where a permission would open what a rule stops, see Approvals
+	Ask      bool // ask an approver where a permission would open what a rule stops, see Approvals
 	Subagent bool // a sub-agent calls, for which there is a stricter list
 
 	// Progress, if it is not nil, hears how far the tool is.

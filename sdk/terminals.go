@@ -16,7 +16,7 @@ import (
 // AttachOptions are what there is to say of a command beside itself.
 type AttachOptions struct {
 	Tool    string        // the tool of an agent that this is, which then has to be allowed
-	Ask     bool          // have somebody asked where a permission would open what a rule stops, see Approvals
+	Ask     bool          // ask an approver where a permission would open what a rule stops, see Approvals
 	Timeout time.Duration // how long it may run; 0 leaves it to the settings, which are the most there is
 }
 

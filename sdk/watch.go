@@ -11,7 +11,7 @@ import (
 // A WatchEvent is what a watch tells: exactly one is there. Names of files come
 // from inside of the sandbox and may hold anything.
 type WatchEvent struct {
-	Ready  *api.WatchReady // the first one: what happens from now on is told
+	Ready  *api.WatchReady // the first one: what happens from now on is reported
 	Change *api.Change
 	Note   *api.WatchNote // what the watch cannot see
 }

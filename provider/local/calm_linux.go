@@ -137,7 +137,7 @@ func (p *planner) watchable(now seen) bool {
 	for path, kind := range w.Kinds {
 		var st unix.Stat_t
 		if kind == plan.Missing && !hostpath.Gone(unix.Lstat(path, &st)) {
-			return false // somebody's stub, or out of our reach
+			return false // the stub of another process, or out of our reach
 		}
 	}
 	return true

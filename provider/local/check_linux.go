@@ -56,7 +56,7 @@ func (w *wall) check(ctx context.Context, c *client.Client) error {
 
 // held leaves out the misses that are no fault of the wall: what settings and
 // grants open may be a file, in which nothing can be made, or closed to the
-// user of the sandbox by its own mode. Commands are told so as they would be
+// user of the sandbox by its own mode. Commands see the same error as they would
 // on the host.
 func (w *wall) held(misses []wire.Miss) []wire.Miss {
 	return slices.DeleteFunc(misses, func(m wire.Miss) bool {

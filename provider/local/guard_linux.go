@@ -132,9 +132,10 @@ func (w *wall) whyEnded(op string, err error) error {
 	}
 }
 
-// missed reports whether somebody has to be told that the wall is no more
-// before something else is started in the next one. Who waited for what ran in
-// a wall that was spoiled was told, so that leaves what nobody waits for.
+// missed reports whether a caller has to get a report that the sandbox is no more
+// before something else is started in the next one. A caller that waited for what
+// ran in a spoiled sandbox has got one already, so that leaves what no caller
+// waits for.
 func (w *wall) missed() bool {
 	if w.spoiled.Load() != nil {
 		return w.left.Load()

@@ -106,7 +106,7 @@ var ends = []struct {
 }
 
 // TestWallEndsWithAMask holds that what runs in a wall ends when the host takes
-// a mask from it, is told why, and that the next command has a new wall.
+// a mask from it, gets the reason, and that the next command has a new wall.
 func TestWallEndsWithAMask(t *testing.T) {
 	for _, e := range ends {
 		t.Run(e.name, func(t *testing.T) {
@@ -131,8 +131,8 @@ func TestWallEndsWithAMask(t *testing.T) {
 	}
 }
 
-// TestDetachedCommandEndsWithAMask holds that nothing goes on for which nobody
-// waits, and that who goes on is told.
+// TestDetachedCommandEndsWithAMask holds that nothing goes on for which no caller
+// waits, and that a caller who goes on gets the reason.
 func TestDetachedCommandEndsWithAMask(t *testing.T) {
 	for _, e := range ends {
 		t.Run(e.name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestShellEndsWithAMask(t *testing.T) {
 	}
 }
 
-// TestIdleWallEndsInSilence holds that nobody is told of a wall in which
+// TestIdleWallEndsInSilence holds that there is no report of a sandbox in which
 // nothing ran, and that the next command does not notice.
 func TestIdleWallEndsInSilence(t *testing.T) {
 	g := newGuardRig(t, nil)

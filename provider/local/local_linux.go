@@ -202,7 +202,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	return p.site(def).open(ctx, s, e)
 }
 
-// sweep is Sweep, once. A stub that cannot be removed keeps nobody from
+// sweep is Sweep, once. A stub that cannot be removed keeps no caller from
 // building walls.
 func (p *Provider) sweep(ctx context.Context, defs *launch.Records) (err error) {
 	p.swept.Do(func() {

@@ -37,7 +37,7 @@ type Options struct {
 	// hardening rules need. Its Home, Workspaces and Sensitive also say what
 	// a wall must not show.
 	World func() hardening.World
-	// Warn receives what somebody should know of a sandbox that works all
+	// Warn receives what an operator should know of a sandbox that works all
 	// the same. Nil drops it.
 	Warn func(name, warning string)
 	// Ready bounds how long a wall may take until it serves; default 30 s.

@@ -102,7 +102,7 @@ func (p *planner) plan(ctx context.Context) (planned, error) {
 func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Nobody watches where sockets that settings list may come and go.
+	// No watch covers where sockets that settings list may come and go.
 	if p.last.key != "" && len(p.spec.Filesystem.AllowUnixSockets) == 0 && p.lull.holds() {
 		return p.last, nil
 	}
@@ -333,9 +333,9 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	return o, nil
 }
 
-// confinement returns the filters of the wall as a whole, and what the guest
-// is told of those that it puts on each command. Own says that commands have
-// [ownSockets].
+// confinement returns the filters of the sandbox as a whole, and the configuration
+// of the guest, with the filters that it puts on each command. Own says that
+// commands have [ownSockets].
 func (f *filters) confinement(spec sandbox.Spec, set settings, own bool, pl planned) (filters [][]byte, config []byte, err error) {
 	c := wire.Config{
 		Landlock: !set.withoutLandlock, Readable: pl.plan.Readable(), Writable: pl.plan.Writable(), Checks: checksOf(pl.plan.Probes),
@@ -375,7 +375,7 @@ func stage(d *launch.Down, source string) string {
 }
 
 // maskFile returns the file that stands for every closed file: empty, and
-// readable by nobody.
+// readable by no user.
 func (p *Provider) maskFile() (string, error) {
 	path := filepath.Join(p.o.State, "local", "mask")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY|unix.O_NOFOLLOW, 0)

@@ -90,7 +90,7 @@ func TestNoCommandHasGitOnTheHostRunIt(t *testing.T) {
 }
 
 // TestOrdinaryWorkInARepository holds that what keeps the folder from becoming
-// a bare repository is in nobody's way.
+// a bare repository does no harm.
 func TestOrdinaryWorkInARepository(t *testing.T) {
 	var own string
 	g := newGuardRig(t, func(r *rig, s *sandbox.Spec) { own = ownRepo(t, r, s) })

@@ -26,7 +26,7 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 		return nil, s.wall.whyEnded("start", err)
 	}
 	out := newProcess(p, s)
-	go out.Wait() // nobody else may
+	go out.Wait() // no other goroutine may
 	return out, nil
 }
 

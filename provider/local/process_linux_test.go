@@ -11,8 +11,8 @@ type overProcess struct{ sandbox.Process }
 
 func (overProcess) Wait() (sandbox.Exit, error) { return sandbox.Exit{Code: 3}, nil }
 
-// TestNothingRunsAfterWait holds that a command whose end was told counts no more
-// as one that runs in its wall, whose end would be told then too.
+// TestNothingRunsAfterWait holds that a command whose end was reported counts no more
+// as one that runs in its wall, whose end would be reported then too.
 func TestNothingRunsAfterWait(t *testing.T) {
 	s := &seat{h: &handle{}, wall: &wall{}, using: 1}
 	s.wall.inUse.Store(1)

@@ -98,7 +98,7 @@ func (s *shell) Run(ctx context.Context, line string, c sandbox.Command) (sandbo
 	select {
 	case <-s.turn:
 	default:
-		// Somebody else's turn: the shell inside knows how to wait, and what
+		// Another caller's turn: the shell inside knows how to wait, and what
 		// to refuse before; but it may only be asked once the one before us
 		// has found his wall.
 		select {
@@ -223,7 +223,7 @@ func (s *shell) warn(what string) {
 }
 
 // stateOf returns the state of inner, or nil when it has left none. That one is
-// lost is told.
+// lost is reported.
 func (s *shell) stateOf(ctx context.Context, inner sandbox.Shell) (*client.ShellState, error) {
 	keeper, ok := inner.(client.StateKeeper)
 	if !ok {

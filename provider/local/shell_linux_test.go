@@ -24,7 +24,7 @@ func (g *spoilt) OpenShellFrom(context.Context, sandbox.ShellOptions, sandbox.Li
 }
 
 // TestStateThatEndsItsShell holds that a state is not tried for ever, that its
-// loss is told, and that a caller who gives up does not count.
+// loss is reported, and that a caller who gives up does not count.
 func TestStateThatEndsItsShell(t *testing.T) {
 	var warned []string
 	p := New(Options{Warn: func(_, text string) { warned = append(warned, text) }})
@@ -63,7 +63,7 @@ type keeper struct {
 func (k keeper) State(context.Context) (*client.ShellState, error) { return k.state, k.err }
 
 // TestStateThatIsLost holds that a shell goes on without a state that is lost,
-// which is told, and that there is nothing to tell where there was none.
+// which is reported, and that there is nothing to report where there was none.
 func TestStateThatIsLost(t *testing.T) {
 	state := &client.ShellState{}
 	for _, tt := range []struct {

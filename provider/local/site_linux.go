@@ -112,7 +112,7 @@ func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *launch.Slot, 
 }
 
 // admit takes a wall that was built, and watches it until it ends. Walls that
-// nobody uses make way for it.
+// are not in use make way for it.
 func (s *site) admit(w *wall) error {
 	s.p.mu.Lock()
 	closed := s.p.closed

@@ -56,11 +56,11 @@ func (w *wall) fallen() bool {
 	}
 }
 
-// idle reports whether nobody would miss the wall. The caller holds the
+// idle reports whether the sandbox is not in use. The caller holds the
 // site's mu.
 func (w *wall) idle() bool { return w.users == 0 && !w.detached.Load() }
 
-// busy reports whether something may run that nobody waits for.
+// busy reports whether something may run that no caller waits for.
 func (w *wall) busy() bool { return w.detached.Load() }
 
 // take ends a wall in which nothing runs.
@@ -86,7 +86,7 @@ func (w *wall) Kill() bool {
 	return w.Wall.Kill()
 }
 
-// session returns a session with the guest that nobody else has, in a wall
+// session returns a session with the guest that no other caller has, in a sandbox
 // that is ready for commands.
 func (w *wall) session(ctx context.Context, spec sandbox.Spec) (*client.Client, error) {
 	if c := w.spare.Swap(nil); c != nil {
@@ -136,8 +136,8 @@ func (w *wall) intact(settled bool) bool {
 	return !w.watch.Changed() && w.stubs.Intact() && (settled || w.covers())
 }
 
-// sound reports whether the wall is up and intact. One of which nobody can see
-// whether it is up counts as up: who wants to use it will find out.
+// sound reports whether the wall is up and intact. One that cannot be looked at counts
+// as up: its next use finds out.
 func (w *wall) sound() bool {
 	if w.fallen() || !w.intact(false) {
 		return false
@@ -221,7 +221,7 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 
 // because returns why a wall could not be made ready. A guest greets before it
 // has all that commands need, and ends where it cannot have that: what is found
-// of its wall then, from outside, tells nobody why.
+// of its wall then, from outside, does not show why.
 func (w *wall) because(ctx context.Context, c *client.Client, err error) error {
 	var reported *launch.Failed
 	if errors.As(err, &reported) || c.Ping(ctx) == nil {

@@ -125,7 +125,7 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
-// TestFlood holds that output that nobody reads fast enough costs us nothing.
+// TestFlood holds that output that no reader reads fast enough costs us nothing.
 func TestFlood(t *testing.T) {
 	s := newStage(t, newKit(t))
 	s.up()

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// Users that nobody else has: what one of them runs is ours.
+// Users that no other program has: what one of them runs is ours.
 const (
 	wallUser     = 471_177 // of the walls that root puts up
 	ordinaryUser = 471_178 // who runs the suite a second time

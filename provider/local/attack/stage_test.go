@@ -178,7 +178,7 @@ func (s *stage) plan() {
 	}
 }
 
-// world is what the provider is told of the host.
+// world is what the provider is given of the host.
 func (s *stage) world() hardening.World {
 	return hardening.World{Canonical: hostpath.Canonical, Sensitive: []string{s.state}, Workspaces: []string{filepath.Join(s.state, "workspaces")}, Home: s.home}
 }

@@ -40,7 +40,7 @@ type Begun struct {
 	staged chan error        // one answer to each
 }
 
-// errEndedEarly says that bubblewrap has ended before it was told what to build.
+// errEndedEarly says that bubblewrap has ended before it got its arguments.
 var errEndedEarly = errors.New("it ended before it read what to build")
 
 // Begin starts the program of a wall. Of o count the programs, the limits,
@@ -137,7 +137,7 @@ func (b *Begun) kill() {
 }
 
 // close gives up our side of what the child has. A child that is still there
-// has been told everything.
+// has got all of its arguments.
 func (b *Begun) close() {
 	b.files.close()
 	for _, f := range append([]*os.File{b.args, b.info}, b.memories...) {
@@ -176,7 +176,7 @@ func (b *Begun) prepare() (argv []string, err error) {
 }
 
 // options makes the descriptors of which the arguments will speak, and adds to
-// the words of the command what the guest is to be told.
+// the words of the command what the guest is to receive.
 func (b *Begun) options(argv []string) ([]string, error) {
 	info, tell, err := os.Pipe()
 	if err != nil {

@@ -20,7 +20,7 @@ type child struct {
 	pid int
 
 	mu     sync.Mutex
-	reaped bool // the number may be somebody else's by now
+	reaped bool // the number may be that of another process by now
 }
 
 // start starts program, with files as its descriptors from 0 on and nothing
@@ -53,7 +53,7 @@ func start(program string, argv []string, files []*os.File, as *syscall.Credenti
 
 // wait returns when the process has ended.
 func (c *child) wait() {
-	for { // and leave its number where it is until nobody can mean it any more
+	for { // and leave its number where it is until no caller can mean it any more
 		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
 			break

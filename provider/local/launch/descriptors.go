@@ -15,7 +15,7 @@ import (
 // order of their numbers there.
 type descriptors struct {
 	list []*os.File
-	lent []*os.File // those of them that are somebody else's to close
+	lent []*os.File // those of them that another owner closes
 }
 
 // add gives f a number in the child.

@@ -67,7 +67,7 @@ func (d *Down) check() error {
 	return nil
 }
 
-// prepare has the calling thread, and nobody else of this process, see the
+// prepare has the calling thread, and no other thread of this process, see the
 // stage, and gives up what a process that becomes another user would keep. The
 // thread is good for nothing but starting program, the wall's, afterwards: it
 // must not be the first one of the process, and has to end.

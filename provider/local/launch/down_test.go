@@ -46,7 +46,7 @@ func TestDownIsChecked(t *testing.T) {
 }
 
 // TestStageIsTheThreadsOwn holds that sources are shown to the thread that
-// starts the wall and to nobody else of the process, that a link is not
+// starts the sandbox and to no other of the process, that a link is not
 // followed, and that nothing is left when the thread has ended.
 func TestStageIsTheThreadsOwn(t *testing.T) {
 	testenv.Require(t, "root")

@@ -28,7 +28,7 @@ func onGround(program string) bool {
 }
 
 // leaveMounts takes the mounts of the host away from the mount namespace of
-// the calling thread, which nobody else may be in and in which nothing is
+// the calling thread, which no other goroutine may use and in which nothing is
 // shared: what is left are the file system of the root and [ground].
 //
 // A host has dozens of mounts, and hundreds where containers run. bubblewrap

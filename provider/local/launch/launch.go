@@ -35,7 +35,7 @@ const (
 	aMoment        = time.Second
 	complainWithin = time.Minute
 	// drainWithin bounds how long complaints are read of a wall that has ended,
-	// should somebody else keep the pipe open.
+	// should another process keep the pipe open.
 	drainWithin = 30 * time.Second
 	// politeWithin bounds how long a wall that was asked to end may take. The
 	// guest itself gives what runs inside two seconds.
@@ -48,7 +48,7 @@ type Order struct {
 	Args    []string // of bubblewrap, without those that name descriptors
 	Filters [][]byte // seccomp programs for all of the wall
 	Guest   string   // path of the guest inside
-	Config  []byte   // what the guest is told at its start; nil is nothing
+	Config  []byte   // what the guest receives at its start; nil is nothing
 	Limits  []Limit  // that Config has the guest set
 
 	// Down, when not nil, has the wall be started by root's way down.

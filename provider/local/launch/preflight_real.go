@@ -30,12 +30,12 @@ const (
 	maxOutput = 16 << 10 // bytes that are kept of a program's output
 
 	// drainWithin bounds how long output is read of a program that has ended,
-	// should somebody else keep the pipe open.
+	// should another process keep the pipe open.
 	preflightDrainWithin = 30 * time.Second
 )
 
 // run runs name in an empty environment, without standard input and, when we
-// are root, as nobody.
+// are root, as the user nobody.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = []string{"LC_ALL=C"}, "/"

@@ -18,7 +18,7 @@ func NewID() string { return randomHex() }
 
 // Claim reserves the name of a sandbox that is to be made and gives the slot
 // of its first wall. It ends with [Dir.Commit] or [Dir.Abandon]. A sandbox of
-// that name that exists, or that somebody is just making, is
+// that name that exists, or that another process is just making, is
 // [sandbox.CodeBusy].
 func (d *Records) Claim(ctx context.Context, name string) (*Slot, error) {
 	if err := statedir.CheckName(name); err != nil {
@@ -67,7 +67,7 @@ func busy(name, message string) *sandbox.Error {
 	return &sandbox.Error{Code: sandbox.CodeBusy, Op: "create", Resource: name, Message: message, Hint: "open it, or remove it first"}
 }
 
-// Commit makes the claimed sandbox exist. Somebody who removed it meanwhile
+// Commit makes the claimed sandbox exist. A process that removed it meanwhile
 // makes that [sandbox.CodeUnavailable].
 func (d *Records) Commit(ctx context.Context, s *Slot, def Definition) error {
 	release, err := d.lock(ctx)
@@ -138,7 +138,7 @@ func (d *Records) Slot(ctx context.Context, name, id string) (*Slot, error) {
 	return s, statedir.Unavailable("open", d.folder(name), err)
 }
 
-// sweepWalls deletes the files of walls that nobody has any more but one, whose
+// sweepWalls deletes the files of sandboxes that no process has any more but one, whose
 // path it returns, and ends what still runs of them. The caller holds the lock.
 func (d *Records) sweepWalls(ctx context.Context, name string) (free string) {
 	folder := filepath.Join(d.folder(name), wallsDir)

@@ -132,7 +132,7 @@ func TestRemoveDuringCreate(t *testing.T) {
 	}
 }
 
-// TestLeftOfACrash is a folder without a definition that nobody holds.
+// TestLeftOfACrash is a folder without a definition that no process holds.
 func TestLeftOfACrash(t *testing.T) {
 	d, path := open(t)
 	ctx := context.Background()

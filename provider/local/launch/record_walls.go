@@ -39,7 +39,7 @@ func (d *Records) newSlot(name string) (*Slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Somebody may be looking at it just now, for some microseconds.
+	// Another process may be looking at it just now, for some microseconds.
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		f.Close()
 		_ = os.Remove(path)
@@ -48,7 +48,7 @@ func (d *Records) newSlot(name string) (*Slot, error) {
 	return &Slot{f: f, path: path}, nil
 }
 
-// usedSlot takes the file of a wall that nobody has any more, or returns nil
+// usedSlot takes the file of a sandbox that no process has any more, or returns nil
 // when it cannot be had. The caller holds the lock.
 func usedSlot(path string) *Slot {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -81,7 +81,7 @@ func (s *Slot) write(b []byte) error {
 	return err
 }
 
-// Gone reports whether the slot was taken away: somebody has removed the
+// Gone reports whether the slot was taken away: another process has removed the
 // sandbox.
 func (s *Slot) Gone() bool {
 	var st unix.Stat_t

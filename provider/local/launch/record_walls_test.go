@@ -47,7 +47,7 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 	again, err := d.Slot(ctx, name, def.ID)
 	must(t, err)
 	files(1)
-	up(1) // what it held before is not told any more
+	up(1) // what it held before is not reported any more
 	second := sleeper(t)
 	must(t, again.Started(launch.Record{Process: second}))
 	if _, walls, err := d.Get(name); err != nil || len(walls) != 1 || walls[0].Process != second {
