@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,7 +74,10 @@ func daemon(t *testing.T) string {
 		}
 	})
 	testenv.Until(t, "the daemon listens", func() bool {
-		_, err := os.Stat(socket)
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			conn.Close()
+		}
 		return err == nil
 	})
 	return "unix:" + socket
