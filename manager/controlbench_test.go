@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 )
 
-// silent is a witness that keeps nothing.
+// silent is a sink that keeps nothing.
 type silent struct{}
 
 func (silent) Begin(context.Context, evidence.Begin, bool) (manager.Entry, error) {

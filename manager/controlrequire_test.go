@@ -25,7 +25,7 @@ type failingSink struct {
 	fails atomic.Bool
 }
 
-// Write implements witness.Sink.
+// Write implements recorder.Sink.
 func (f *failingSink) Write(ctx context.Context, rs ...evidence.Record) error {
 	if f.fails.Load() {
 		return errors.New("no space left on device")

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody holds the ids of the user and group that a try runs as when we are root.
+// nobody is the id of the user and the group that a try runs as when root makes it.
 const nobody = 65534
 
 // asNobody keeps root's rights from cmd: what works for root only would not

@@ -21,7 +21,7 @@ type outputDigest struct {
 	idle     chan struct{}   // closed when none is followed any more, once over
 }
 
-// newOutputDigest returns the witness of a stream; nil where attempts are not
+// newOutputDigest returns the output digest of a stream; nil where attempts are not
 // observed, and for the process of a shell, whose lines have streams.
 func (c *conn) newOutputDigest(stream uint32) *outputDigest {
 	if c.srv.callNotifier == nil || stream == 0 {
