@@ -144,8 +144,9 @@ func checkResults(t *testing.T, rep measure.Report) {
 	want[measure.OpProfile], want[measure.OpGuard] = []string{measure.WayHost}, []string{measure.WayHost}
 	want[measure.OpClaim] = []string{measure.WayEngine, measure.WayExec, measure.WayPool, measure.WayFrozen, measure.WayManager}
 	want[measure.OpBurst] = []string{measure.WayEngine, measure.WayPool}
-	want[measure.OpServed] = []string{measure.WayEngine, measure.WayManager, measure.WayHTTP, measure.WaySSE, measure.WayTCP}
+	want[measure.OpServed] = []string{measure.WayEngine, measure.WaySocket, measure.WayManager, measure.WayHTTP, measure.WaySSE, measure.WayTCP}
 	want[measure.OpTool] = []string{measure.WayEngine, measure.WayHTTP, measure.WayMCP}
+	want[measure.OpWarm] = []string{measure.WayHealth, measure.WayStatHTTP, measure.WayReadHTTP, measure.WayHTTP, measure.WayGet}
 	want[measure.OpServed1M] = []string{measure.WayEngine, measure.WayHTTP}
 	want[measure.OpOneShot], want[measure.OpProgram] = []string{measure.WayHand, measure.WayLocal}, []string{measure.WayHost}
 	for _, op := range []string{measure.OpUserOnce, measure.OpUserRepo, measure.OpRootOnce, measure.OpRootRepo} {

@@ -28,7 +28,7 @@ func (s *Session) withDaemon() []prepared {
 	if s.Program == "" {
 		return nil
 	}
-	return []prepared{{OpServed, s.served}, {OpTool, s.tool}, {OpServed1M, s.servedRead}}
+	return []prepared{{OpServed, s.served}, {OpTool, s.tool}, {OpWarm, s.warm}, {OpServed1M, s.servedRead}}
 }
 
 // oneBox lists what is done in the rig's container, and with ones like it.

@@ -8,21 +8,25 @@ import "time"
 
 // The ways by which an operation is done, in the order of the table.
 const (
-	WayEngine  = "engine"  // the plain engine API: what everything is compared with
-	WaySocket  = "socket"  // the guest, over its socket
-	WayRelay   = "relay"   // the guest, over one exec stream of the engine
-	WayLocal   = "local"   // the guest in a local sandbox, over an inherited connection
-	WayHand    = "bwrap"   // bubblewrap alone, typed by hand, with the local provider's namespaces and mounts
-	WaySilent  = "silent"  // over the guest's socket, with nothing put on record
-	WayExec    = "exec"    // the plain engine's exec in a container that runs already
-	WayManager = "manager" // a manager in the program itself, in a sandbox that runs already
-	WayPool    = "pool"    // the same, in a sandbox that is claimed from the pool for it
-	WayFrozen  = "frozen"  // the same, in a sandbox that was frozen
-	WayHTTP    = "http"    // the daemon, over its unix socket on a kept connection
-	WaySSE     = "sse"     // the same, with the output as a stream of events
-	WayTCP     = "tcp"     // the daemon, over loopback with a token on a kept connection
-	WayMCP     = "mcp"     // the daemon's Model Context Protocol, over its unix socket
-	WayHost    = "host"    // the same work on the host without a sandbox: the floor
+	WayEngine   = "engine"  // the plain engine API: what everything is compared with
+	WaySocket   = "socket"  // the guest, over its socket
+	WayRelay    = "relay"   // the guest, over one exec stream of the engine
+	WayLocal    = "local"   // the guest in a local sandbox, over an inherited connection
+	WayHand     = "bwrap"   // bubblewrap alone, typed by hand, with the local provider's namespaces and mounts
+	WaySilent   = "silent"  // over the guest's socket, with nothing put on record
+	WayExec     = "exec"    // the plain engine's exec in a container that runs already
+	WayManager  = "manager" // a manager in the program itself, in a sandbox that runs already
+	WayPool     = "pool"    // the same, in a sandbox that is claimed from the pool for it
+	WayFrozen   = "frozen"  // the same, in a sandbox that was frozen
+	WayHTTP     = "http"    // the daemon, over its unix socket on a kept connection
+	WaySSE      = "sse"     // the same, with the output as a stream of events
+	WayTCP      = "tcp"     // the daemon, over loopback with a token on a kept connection
+	WayMCP      = "mcp"     // the daemon's Model Context Protocol, over its unix socket
+	WayHealth   = "healthz" // the daemon's answer to /healthz, over its unix socket on a kept connection
+	WayStatHTTP = "stat"    // the same connection: the size of a file
+	WayReadHTTP = "read"    // the same connection: the content of a file of 4 KiB
+	WayGet      = "get"     // the same connection: a sandbox
+	WayHost     = "host"    // the same work on the host without a sandbox: the floor
 )
 
 // The operations. Budgets refer to them by these names.
@@ -57,6 +61,7 @@ const (
 	OpOperate   = "read 4 KiB under a grant"
 	OpServed    = "exec /bin/true, judged and on record"
 	OpTool      = "shell line, by a tool"
+	OpWarm      = "warm request to a daemon"
 	OpServed1M  = "read 1 MiB from a daemon"
 	OpClaim     = "first output of a session"
 	OpBurst     = "first output, 100 sessions at once"

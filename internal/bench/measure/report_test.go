@@ -66,6 +66,14 @@ func example() Report {
 			{Op: OpServed, Way: WayManager, Summary: times(100, 1700*us, 2100*us)},
 			{Op: OpServed, Way: WayHTTP, Summary: times(100, 2700*us, 3100*us)},
 			{Op: OpServed, Way: WayTCP, Summary: times(100, 2800*us, 3300*us)},
+			{Op: OpServed, Way: WaySocket, Summary: times(100, 850*us, 1100*us)},
+			{Op: OpTool, Way: WayHTTP, Summary: times(60, 2000*us, 2600*us)},
+			{Op: OpTool, Way: WayMCP, Summary: times(60, 2300*us, 2900*us)},
+			{Op: OpWarm, Way: WayHealth, Summary: times(1200, 150*us, 300*us)},
+			{Op: OpWarm, Way: WayStatHTTP, Summary: times(1200, 550*us, 900*us)},
+			{Op: OpWarm, Way: WayReadHTTP, Summary: times(1200, 560*us, 900*us)},
+			{Op: OpWarm, Way: WayHTTP, Summary: times(1200, 1150*us, 1900*us)},
+			{Op: OpWarm, Way: WayGet, Summary: times(1200, 1350*us, 2100*us)},
 			{Op: OpClaim, Way: WayPool, Summary: times(40, 3000*us, 4000*us)},
 			{Op: OpBurst, Way: WayPool, Summary: times(100, 100_000*us, 604_000*us)},
 		},
@@ -164,11 +172,19 @@ func TestVerdicts(t *testing.T) {
 		"daemon over its unix socket, added to an exec, p50":    Met,    // 1 of 1
 		"daemon over TCP with a token, added to an exec, p50":   Missed, // 1.1 of 1
 		"daemon with a stream of events, added to an exec, p50": NotMeasured,
-		"claim from the pool and first output, p50":             Met, // 3 of 5
-		"thaw and first output, p50":                            NotMeasured,
-		"100 claims at once, p95 of first outputs":              Missed, // 352 of 350
-		"daemon with 500 idle sandboxes (RSS)":                  NotMeasured,
-		"daemon with idle sandboxes, of one processor":          NotMeasured,
+		"warm stat over HTTP, added to healthz, p50":            Met,    // 0.4 of 0.4
+		"warm read of 4 KiB over HTTP, added to healthz, p50":   Missed, // 0.41 of 0.4
+		"warm exec over HTTP, added to healthz, p50":            Met,    // 1 of 1
+		"GET of a sandbox, added to healthz, p50":               Missed, // 1.2 of 0.2
+		"shell line by MCP, in the same over HTTP, p50":         Missed, // 1.15 of 1.1
+
+		"exec, judged and on record, in the same over the guest's socket alone, p50": Met, // 2 of 2
+
+		"claim from the pool and first output, p50":    Met, // 3 of 5
+		"thaw and first output, p50":                   NotMeasured,
+		"100 claims at once, p95 of first outputs":     Missed, // 352 of 350
+		"daemon with 500 idle sandboxes (RSS)":         NotMeasured,
+		"daemon with idle sandboxes, of one processor": NotMeasured,
 	} {
 		want[name] = outcome
 	}

@@ -38,6 +38,7 @@ func (s *Session) servedBox(ctx context.Context) (*rigDaemon, string, error) {
 
 // served runs /bin/true by a manager in this program, and by one in a daemon.
 // Both judge it and put it on record. What the daemon adds is the difference.
+// The guest alone does neither.
 func (s *Session) served(ctx context.Context) (operation, error) {
 	d, name, err := s.servedBox(ctx)
 	if err != nil {
@@ -49,6 +50,7 @@ func (s *Session) served(ctx context.Context) (operation, error) {
 	}
 	return operation{rounds: 80, ways: []way{
 		{name: WayEngine, turn: 2, take: timed(s.plainExec(truePath), nil)},
+		{name: WaySocket, turn: 15, take: timed(start(s.Rig.Socket, truePath), nil)},
 		{name: WayManager, turn: 15, take: timed(managed(m, truePath), nil)},
 		{name: WayHTTP, turn: 15, take: timed(asked(d.Unix, name, truePath), nil)},
 		{name: WaySSE, turn: 15, take: timed(streamed(d.Unix, name, truePath), nil)},
