@@ -59,6 +59,15 @@ type Process interface {
 	Kill(ctx context.Context) error
 }
 
+// Identified is implemented by processes whose number is known. A provider that
+// does not know it does not implement it, or returns 0.
+type Identified interface {
+	// PID returns the number that the program has inside of its sandbox, or 0
+	// where it is not known. The kernel gives a number again to another program
+	// when this one has ended.
+	PID() int
+}
+
 // Metered is implemented by processes that report what they have used so far. A
 // provider that cannot determine the usage does not implement it, or returns
 // [CodeUnsupported].

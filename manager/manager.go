@@ -208,6 +208,12 @@ type Request struct {
 	Ask   bool
 	Again func()
 
+	// User is the account inside of the sandbox that the command runs as. It is
+	// empty, or names the sandbox's own user in one of these ways: "sandbox",
+	// "user", its number, or its number with that of its group, as in 1000:1000.
+	// There is no other account to run as.
+	User string
+
 	// Tool is the tool of an agent that this request is, which must be one
 	// that the agent may use; empty where a person makes the request.
 	Tool     string

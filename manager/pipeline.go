@@ -99,6 +99,9 @@ func (p *pipeline) configure(ctx context.Context) (err error) {
 	if err := sandbox.CheckEnv(p.req.Command.Env); err != nil {
 		return err
 	}
+	if err := checkUser(p.req.User); err != nil {
+		return err
+	}
 	if p.m.begin != nil {
 		return p.m.begin(ctx, p.res, p.req)
 	}
@@ -128,7 +131,13 @@ func (p *pipeline) resolve(ctx context.Context) error {
 		return err
 	}
 	p.want.settings, p.want.warned = p.settings, p.ruling.judged.Warned()
-	return nil
+	if p.req.User != "" && at.gate.Place != Sandboxed {
+		return &sandbox.Error{
+			Code: sandbox.CodeUnsupported, Op: "run", Field: "user", Message: "the command runs without a sandbox, as the user of this program",
+			Hint: "leave the user out",
+		}
+	}
+	return sameUser(p.req.User, p.want.spec.UID, p.want.spec.GID)
 }
 
 // ensure makes the sandbox ready, or the workspace of a session without one,

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ type process struct {
 	started chan struct{} // closed when it runs or could not be started
 	failure error         // why it could not; readable once started is closed
 	running bool          // guarded by the reader: the answer to Start came
+	pid     int           // inside of the sandbox; readable once started is closed
 
 	ended chan struct{} // closed when the last answer came or the connection ended
 	exit  sandbox.Exit  // readable once ended is closed, like err
@@ -45,7 +47,10 @@ type process struct {
 	released sync.Once     // guards closing it
 }
 
-var _ sandbox.Process = (*process)(nil)
+var (
+	_ sandbox.Process    = (*process)(nil)
+	_ sandbox.Identified = (*process)(nil)
+)
 
 func newProcess(c *Client, cmd sandbox.Command, flags uint32) *process {
 	p := &process{
@@ -70,8 +75,12 @@ func newProcess(c *Client, cmd sandbox.Command, flags uint32) *process {
 func (p *process) frame(f wire.Frame) (last bool, err error) {
 	switch f.Type {
 	case wire.TypeStarted:
-		if _, err := wire.DecodeStarted(f.Payload); err != nil || p.running {
+		m, err := wire.DecodeStarted(f.Payload)
+		if err != nil || p.running {
 			return false, wire.Violation("a command was started twice")
+		}
+		if m.PID <= math.MaxInt32 {
+			p.pid = int(m.PID)
 		}
 		p.running = true
 		close(p.started)
@@ -186,6 +195,12 @@ func exitOf(m wire.Exit) sandbox.Exit {
 		e.Code, e.Signal = 128+int(m.Signal), wire.SignalName(int(m.Signal))
 	}
 	return e
+}
+
+// PID implements sandbox.Identified. It is what the guest says.
+func (p *process) PID() int {
+	<-p.started
+	return p.pid
 }
 
 // Wait implements sandbox.Process.

@@ -192,6 +192,14 @@ func (p *process) Violations() []sandbox.Violation {
 	return p.found
 }
 
+// PID implements [sandbox.Identified].
+func (p *process) PID() int {
+	if i, ok := p.Process.(sandbox.Identified); ok {
+		return i.PID()
+	}
+	return 0
+}
+
 // Used implements [sandbox.Metered].
 func (p *process) Used(ctx context.Context) (sandbox.Rusage, error) {
 	if m, ok := p.Process.(sandbox.Metered); ok {
@@ -228,7 +236,8 @@ func (s *shell) Run(ctx context.Context, line string, c sandbox.Command) (sandbo
 }
 
 var (
-	_ sandbox.Judge   = (*handle)(nil)
-	_ sandbox.Witness = (*process)(nil)
-	_ sandbox.Metered = (*process)(nil)
+	_ sandbox.Judge      = (*handle)(nil)
+	_ sandbox.Witness    = (*process)(nil)
+	_ sandbox.Metered    = (*process)(nil)
+	_ sandbox.Identified = (*process)(nil)
 )

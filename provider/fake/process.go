@@ -354,7 +354,12 @@ type command struct {
 var (
 	_ sandbox.Process = (*command)(nil)
 	_ sandbox.Metered = (*command)(nil)
+
+	_ sandbox.Identified = (*command)(nil)
 )
+
+// PID implements [sandbox.Identified].
+func (c *command) PID() int { return c.main.pid }
 
 // launch checks c, starts its first process and the goroutines around it.
 func (h *handle) launch(ctx context.Context, c sandbox.Command) (*command, error) {

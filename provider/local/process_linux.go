@@ -106,6 +106,14 @@ func (p *process) Violations() []sandbox.Violation {
 	return out
 }
 
+// PID implements [sandbox.Identified].
+func (p *process) PID() int {
+	if i, ok := p.Process.(sandbox.Identified); ok {
+		return i.PID()
+	}
+	return 0
+}
+
 // Used implements [sandbox.Metered].
 func (p *process) Used(ctx context.Context) (sandbox.Rusage, error) {
 	if m, ok := p.Process.(sandbox.Metered); ok {
@@ -115,8 +123,9 @@ func (p *process) Used(ctx context.Context) (sandbox.Rusage, error) {
 }
 
 var (
-	_ sandbox.Process = (*process)(nil)
-	_ sandbox.Witness = (*process)(nil)
-	_ sandbox.Metered = (*process)(nil)
-	_ sandbox.Judge   = (*handle)(nil)
+	_ sandbox.Process    = (*process)(nil)
+	_ sandbox.Witness    = (*process)(nil)
+	_ sandbox.Metered    = (*process)(nil)
+	_ sandbox.Identified = (*process)(nil)
+	_ sandbox.Judge      = (*handle)(nil)
 )

@@ -160,6 +160,9 @@ func (p *process) Wait() (sandbox.Exit, error) {
 	return p.out.Exit, p.err
 }
 
+// PID implements sandbox.Identified.
+func (p *process) PID() int { return pidNow(p.now(), nil) }
+
 // Outcome implements stream.Outcomer.
 func (p *process) Outcome() any { return api.OutcomeOf(p.out, p.admin) }
 

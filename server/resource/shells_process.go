@@ -102,6 +102,17 @@ func (p *launched) Kill(ctx context.Context) error {
 	return inner.Kill(ctx)
 }
 
+// PID implements sandbox.Identified: that of the last process.
+func (p *launched) PID() int { return pidNow(p.now()) }
+
+// pidNow returns the number of a process inside of its sandbox, or 0.
+func pidNow(p sandbox.Process, err error) int {
+	if i, ok := p.(sandbox.Identified); ok && err == nil {
+		return i.PID()
+	}
+	return 0
+}
+
 // Used implements sandbox.Metered.
 func (p *launched) Used(ctx context.Context) (sandbox.Rusage, error) {
 	inner, err := p.now()

@@ -163,6 +163,9 @@ func (t problemProcess) Wait() (sandbox.Exit, error) {
 	return e, nil
 }
 
+// PID implements sandbox.Identified.
+func (t problemProcess) PID() int { return pidNow(t.Process, nil) }
+
 // Used implements sandbox.Metered.
 func (t problemProcess) Used(ctx context.Context) (sandbox.Rusage, error) {
 	if m, ok := t.Process.(sandbox.Metered); ok {

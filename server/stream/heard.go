@@ -46,7 +46,7 @@ func (p *Process) take(kind websocket.MessageType, b []byte) (over bool, err err
 		if p.runs {
 			return false, invalid("type", "it was started twice")
 		}
-		p.runs = true
+		p.runs, p.pid = true, max(e.PID, 0)
 		close(p.started)
 	case typeCredit:
 		if e.Channel != Stdin {

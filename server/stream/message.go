@@ -88,6 +88,7 @@ type event struct {
 	ID      uint32          `json:"id,omitempty"`
 	Channel uint8           `json:"channel,omitempty"`
 	Bytes   uint32          `json:"bytes,omitempty"`
+	PID     int             `json:"pid,omitempty"` // of started, where it is known
 	Exit    *Exit           `json:"exit,omitempty"`
 	Used    *Rusage         `json:"used,omitempty"`
 	Error   *api.Document   `json:"error,omitempty"`

@@ -36,7 +36,8 @@ type Process struct {
 	exit    sandbox.Exit  // readable once ended is closed, like err and outcome
 	err     error
 	outcome json.RawMessage
-	runs    bool // the listener's until started is closed
+	runs    bool // the listener's until started is closed, like pid
+	pid     int
 
 	awaited atomic.Int32 // number of events that Wait still waits for
 	waited  chan struct{}
@@ -51,8 +52,9 @@ type Process struct {
 }
 
 var (
-	_ sandbox.Process = (*Process)(nil)
-	_ sandbox.Metered = (*Process)(nil)
+	_ sandbox.Process    = (*Process)(nil)
+	_ sandbox.Metered    = (*Process)(nil)
+	_ sandbox.Identified = (*Process)(nil)
 )
 
 // Open asks the server at the other end of conn to run r, with the streams of c,
@@ -217,6 +219,9 @@ func (p *Process) pumpIn() {
 		}
 	}
 }
+
+// PID implements sandbox.Identified: the number that the server reports.
+func (p *Process) PID() int { return p.pid }
 
 // Wait implements sandbox.Process.
 func (p *Process) Wait() (sandbox.Exit, error) {

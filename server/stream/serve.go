@@ -139,7 +139,7 @@ func (s *served) serve(p sandbox.Process, detached bool) error {
 		go s.kill(control{})
 	}
 	// When it cannot be sent the listener notices that the client has gone.
-	_ = s.tell(event{Type: typeStarted})
+	_ = s.tell(event{Type: typeStarted, PID: pidOf(p)})
 	close(s.begun)
 	go s.answer()
 	ended := make(chan error, 1)
@@ -154,6 +154,14 @@ func (s *served) serve(p sandbox.Process, detached bool) error {
 		}
 	}
 	return <-ended
+}
+
+// pidOf returns the number of a process inside of its sandbox, or 0.
+func pidOf(p sandbox.Process) int {
+	if i, ok := p.(sandbox.Identified); ok {
+		return i.PID()
+	}
+	return 0
 }
 
 // wait waits for the end of p and reports it.

@@ -27,7 +27,11 @@ const (
 // A Status is what there is to know of a command.
 type Status struct {
 	ID      string
-	Text    string // of the command, for people
+	PID     int      // inside of the sandbox, of the last one where it was run again; 0 where it is not known
+	Tag     string   // as the caller named it
+	Text    string   // of the command, for people
+	Args    []string // program and arguments, or those of the shell; nil where they are longer than 16 KiB
+	Dir     string   // where it was to run; empty is the workspace
 	State   State
 	TTY     bool
 	Killed  bool // a caller has asked for its end
@@ -51,6 +55,17 @@ type StartOptions struct {
 	// Shell has the sandbox's shell run with the arguments, see
 	// [manager.Manager.Shell].
 	Shell bool
+
+	// Tag is a name of the caller's choice, at most 128 bytes of UTF-8 without
+	// control characters, which has more than digits. No two commands of a
+	// session that run have the same.
+	Tag string
+	// Unattended ends the command when no client has followed it for so long;
+	// 0 is never.
+	Unattended time.Duration
+	// Ended, if it is not nil, is called once, when the command has ended or
+	// Start returns an error.
+	Ended func()
 }
 
 // A command is one in the background. Its fields are fixed, or guarded by
@@ -61,6 +76,9 @@ type command struct {
 	who    config.Who
 	tenant *tenant
 	text   string
+	tag    string
+	args   []string
+	dir    string
 	tty    bool
 	out    *output
 	in     *input
@@ -70,7 +88,10 @@ type command struct {
 	up   chan struct{} // closed when it runs, or will not
 	done chan struct{} // closed when it has ended
 
+	after   func()          // called when it has ended; may be nil
 	process sandbox.Process // the last one, nil before the first
+	pid     int             // of process
+	watch   watch
 	state   State
 	killed  bool
 	begun   time.Time
@@ -104,14 +125,11 @@ func (c *command) stop(cause error) {
 // Stdin, Stdout and Stderr of req.Command must be nil. On a terminal
 // (req.Command.TTY) all output is on [Stdout].
 func (h *House) Start(ctx context.Context, req manager.Request, o StartOptions) (Status, error) {
-	switch r := req.Command; {
-	case r.Stdin != nil || r.Stdout != nil || r.Stderr != nil:
-		return Status{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "start", Field: "command", Message: "what runs in the background has its own input and output"}
-	case len(o.Stdin) > maxPending:
-		return Status{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "start", Field: "stdin", Message: "is longer than 1 MiB"}
-	}
 	c, err := h.admit(ctx, req, o)
 	if err != nil {
+		if o.Ended != nil {
+			o.Ended()
+		}
 		return Status{}, err
 	}
 	req.Command.Stdin, req.Command.Stdout, req.Command.Stderr = c.in, writer{c.out, Stdout}, writer{c.out, Stderr}
@@ -133,7 +151,13 @@ func (h *House) Start(ctx context.Context, req manager.Request, o StartOptions) 
 		c.stop(context.Cause(ctx))
 		<-c.up
 	}
-	return c.begin(ctx)
+	s, err := c.begin(ctx)
+	if err == nil {
+		h.mu.Lock()
+		c.watch.begin(c)
+		h.mu.Unlock()
+	}
+	return s, err
 }
 
 // begin is what Start answers when the command runs or will not.
@@ -159,6 +183,15 @@ func (c *command) begin(ctx context.Context) (Status, error) {
 
 // admit registers a command within the bounds.
 func (h *House) admit(ctx context.Context, req manager.Request, o StartOptions) (*command, error) {
+	switch r := req.Command; {
+	case r.Stdin != nil || r.Stdout != nil || r.Stderr != nil:
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "start", Field: "command", Message: "what runs in the background has its own input and output"}
+	case len(o.Stdin) > maxPending:
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "start", Field: "stdin", Message: "is longer than 1 MiB"}
+	}
+	if err := checkTag(o.Tag); err != nil {
+		return nil, err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
@@ -173,18 +206,25 @@ func (h *House) admit(ctx context.Context, req manager.Request, o StartOptions) 
 		}
 	}
 	input := int64(len(o.Stdin))
-	memory := 2*least + input
+	args, length := argsOf(req.Command)
+	memory := 2*least + input + length
 	switch {
 	case runs >= h.o.CommandsPerSession:
 		return nil, tooMany("start", "the number of commands that run in this session", h.o.CommandsPerSession)
 	case t.running >= h.o.CommandsPerTenant:
 		return nil, tooMany("start", "the number of commands that run for this tenant", h.o.CommandsPerTenant)
+	case o.Tag != "" && have.tagged(o.Tag):
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeBusy, Op: "start", Field: "tag", Resource: o.Tag, Message: "a command of this session that runs has the same tag",
+			Hint: "end it first, or take another tag",
+		}
 	case t.memory+memory > h.o.MemoryPerTenant || h.memory+memory > h.o.Memory || input > 0 && h.memory+memory > h.growth():
 		return nil, noMemory("start", "input and output")
 	}
 	c := &command{
 		id: newID(), house: h, who: req.Who, tenant: t, text: o.Text, tty: req.Command.TTY != nil, state: StateRunning,
 		up: make(chan struct{}), done: make(chan struct{}), begun: h.o.Now(), held: memory,
+		tag: o.Tag, args: args, dir: req.Command.Dir, after: o.Ended, watch: watch{within: o.Unattended},
 	}
 	if c.text == "" {
 		c.text = text(req.Command.Args)
@@ -233,7 +273,10 @@ func (c *command) runs(p sandbox.Process) {
 	if c.process == nil {
 		close(c.up)
 	}
-	c.process = p
+	c.process, c.pid = p, 0
+	if i, ok := p.(sandbox.Identified); ok {
+		c.pid = i.PID()
+	}
 }
 
 // run waits for the command's end.
@@ -245,6 +288,9 @@ func (c *command) run(run func() (manager.Outcome, error)) {
 		out.Exit = exit
 		_, err = io.WriteString(writer{c.out, Stderr}, message)
 	}
+	if c.after != nil {
+		defer c.after() // without the lock
+	}
 	c.in.close()
 	spare := c.out.end()
 	h.mu.Lock()
@@ -255,6 +301,7 @@ func (c *command) run(run func() (manager.Outcome, error)) {
 		c.state, c.outcome, c.err = StateFailed, nil, c.failure(err)
 	}
 	c.tenant.running--
+	c.watch.stop()
 	if !c.gone {
 		c.hold(-spare)
 		h.crowd(c.who)
@@ -314,5 +361,5 @@ func (h *House) forget(c *command) {
 // output, which has a lock of its own under which this one is taken for memory
 // alone.
 func (c *command) status() Status {
-	return Status{ID: c.id, Text: c.text, State: c.state, TTY: c.tty, Killed: c.killed, Started: c.begun, Ended: c.ended, Outcome: c.outcome, Err: c.err}
+	return Status{ID: c.id, PID: c.pid, Tag: c.tag, Args: c.args, Dir: c.dir, Text: c.text, State: c.state, TTY: c.tty, Killed: c.killed, Started: c.begun, Ended: c.ended, Outcome: c.outcome, Err: c.err}
 }

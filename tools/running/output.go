@@ -16,6 +16,8 @@ const (
 type Chunk struct {
 	Stream int // Stdout or Stderr; on a terminal always Stdout
 	Data   []byte
+
+	next int64 // the place behind it
 }
 
 // patience is how long a command waits for an attached client that does not
@@ -221,9 +223,9 @@ func (o *output) read(from int64, most int) reading {
 		got += int64(n)
 		out.next = s.at + int64(n)
 		if k := len(out.chunks); k > 0 && out.chunks[k-1].Stream == stream {
-			out.chunks[k-1].Data = append(out.chunks[k-1].Data, data...)
+			out.chunks[k-1].Data, out.chunks[k-1].next = append(out.chunks[k-1].Data, data...), out.next
 		} else {
-			out.chunks = append(out.chunks, Chunk{stream, data})
+			out.chunks = append(out.chunks, Chunk{stream, data, out.next})
 		}
 		if n < s.n {
 			out.more = true

@@ -3,12 +3,10 @@ package running
 import (
 	"cmp"
 	"context"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
@@ -52,18 +50,6 @@ func text(args []string) string {
 		s = strings.ToValidUTF8(s[:maxText], "") + " …"
 	}
 	return s
-}
-
-// find returns a command of a session.
-func (h *House) find(op string, who config.Who, id string) (*command, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if have := h.sessions[who]; have != nil {
-		if c := have.commands[id]; c != nil {
-			return c, nil
-		}
-	}
-	return nil, notFound(op, "command", id)
 }
 
 // state is the status of c now. With the output's end the status is that of the
@@ -151,55 +137,6 @@ func (c *command) await(ctx context.Context, from int64, wait time.Duration) {
 			return
 		case <-ctx.Done():
 			return
-		}
-	}
-}
-
-// Attach copies to w what is kept of the output, and what comes, in the order
-// in which it was written, until the command has ended, ctx ends or w fails.
-// The command waits for w, but not for long: then what was lost is an error.
-func (h *House) Attach(ctx context.Context, who config.Who, id string, w io.Writer) error {
-	c, err := h.find("attach", who, id)
-	if err != nil {
-		return err
-	}
-	o, me := c.out, &reader{}
-	o.mu.Lock()
-	o.attached[me] = true
-	o.mu.Unlock()
-	defer func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		delete(o.attached, me)
-		o.tell()
-	}()
-	for first := true; ; first = false {
-		o.mu.Lock()
-		r := o.read(me.next, 32<<10)
-		me.next = r.next
-		over, late, changed := o.over, me.late, o.wait()
-		if r.next > 0 && len(r.chunks) > 0 {
-			o.tell()
-		}
-		o.mu.Unlock()
-		if r.dropped > 0 && (!first || late) {
-			return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "attach", Resource: id, Message: "the output was not read as fast as it came, and part of it is lost"}
-		}
-		for _, chunk := range r.chunks {
-			if _, err := w.Write(chunk.Data); err != nil {
-				return err
-			}
-		}
-		switch {
-		case len(r.chunks) > 0 || r.more:
-			continue
-		case over:
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
 }

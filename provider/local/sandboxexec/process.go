@@ -230,6 +230,15 @@ func (p *process) Kill(ctx context.Context) error {
 	}
 }
 
+// PID implements [sandbox.Identified]. The kind has no process numbers of its
+// own: it is the number on the machine. A line of a shell has none.
+func (p *process) PID() int {
+	if p.line != nil || p.cmd == nil || p.cmd.Process == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 // Violations implements [sandbox.Witness]: what the system log says that the
 // profile of the command has refused, and the rules deny.
 func (p *process) Violations() []sandbox.Violation {
@@ -258,6 +267,7 @@ func (p *process) Violations() []sandbox.Violation {
 const ruleProxy = "network: programs reach the egress proxy of HTTP_PROXY alone"
 
 var (
-	_ sandbox.Process = (*process)(nil)
-	_ sandbox.Witness = (*process)(nil)
+	_ sandbox.Process    = (*process)(nil)
+	_ sandbox.Witness    = (*process)(nil)
+	_ sandbox.Identified = (*process)(nil)
 )
