@@ -19,6 +19,7 @@ import (
 // it. Its data is valid until the next one is read.
 type event struct {
 	name string
+	id   string
 	data []byte
 }
 
@@ -110,9 +111,11 @@ func readEvent(in *bufio.Reader) (event, error) {
 		case len(line) == 0 && seen:
 			return e, nil
 		case len(line) == 0:
-			e.name, left = "", maxAnswer // an event without data is none
+			e.name, e.id, left = "", "", maxAnswer // an event without data is none
 		case string(field) == "event":
 			e.name = string(value)
+		case string(field) == "id":
+			e.id = string(value)
 		case string(field) == "data" && seen:
 			e.data = append(append(e.data, '\n'), value...)
 		case string(field) == "data":

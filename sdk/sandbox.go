@@ -65,6 +65,10 @@ type Command struct {
 
 	Ask  bool   // have a person or the client's Approver asked where a permission opens what a rule stops
 	Tool string // the tool of an agent that the command counts as, which then has to be allowed
+	User string // the account inside that it runs as: "sandbox" or "user", or its number. There is no other, and root is refused
+
+	Tag       string // of StartProcess: a name by which the process is found, with more than digits
+	StdinOpen bool   // of StartProcess: its input stays open for [Process.WriteStdin]
 }
 
 // maxInput is the most bytes of input that Exec takes, as the HTTP API does.
@@ -76,26 +80,51 @@ func (s *Sandbox) Exec(ctx context.Context, cmd Command) (Result, error) {
 	if cmd.Stdout != nil || cmd.Stderr != nil || cmd.TTY != nil {
 		return Result{}, invalid("run", "Command", "Exec returns the output, and takes neither Stdout, Stderr nor TTY", "use Start")
 	}
-	r := api.Exec{Args: cmd.Args, Line: cmd.Line, Env: cmd.Env, Dir: cmd.Dir, TimeoutSeconds: cmd.Timeout.Seconds(), Ask: s.asks(cmd.Ask), Tool: cmd.Tool}
-	if cmd.Stdin != nil {
-		input, err := io.ReadAll(io.LimitReader(cmd.Stdin, maxInput+1))
-		if err != nil {
-			return Result{}, sandbox.Errorf(sandbox.CodeExecution, "run", "the input cannot be read: %w", err)
-		}
-		if len(input) > maxInput {
-			return Result{}, invalid("run", "Stdin", "Exec takes at most 1 MiB of input", "use Start")
-		}
-		r.StdinBase64 = input
+	if err := foreground("run", cmd); err != nil {
+		return Result{}, err
+	}
+	r, err := s.execOf(cmd)
+	if err != nil {
+		return Result{}, err
 	}
 	defer s.answering(ctx, r.Ask)()
 	out, err := post[api.ExecResult](ctx, s.api, "exec", one(s.name, "/exec"), r)
 	return resultOf(out), err
 }
 
-// A Process is a command that Start has started. It is safe for concurrent use.
+// execOf returns the request for a command, without its terminal and outputs.
+func (s *Sandbox) execOf(cmd Command) (api.Exec, error) {
+	r := api.Exec{Args: cmd.Args, Line: cmd.Line, Env: cmd.Env, Dir: cmd.Dir, TimeoutSeconds: cmd.Timeout.Seconds(), Ask: s.asks(cmd.Ask), Tool: cmd.Tool, User: cmd.User}
+	if cmd.Stdin != nil {
+		input, err := io.ReadAll(io.LimitReader(cmd.Stdin, maxInput+1))
+		if err != nil {
+			return r, sandbox.Errorf(sandbox.CodeExecution, "run", "the input cannot be read: %w", err)
+		}
+		if len(input) > maxInput {
+			return r, invalid("run", "Stdin", "at most 1 MiB of input is taken here", "use Start")
+		}
+		r.StdinBase64 = input
+	}
+	return r, nil
+}
+
+// foreground refuses what only a process in the background has.
+func foreground(op string, cmd Command) error {
+	switch {
+	case cmd.Tag != "":
+		return invalid(op, "Tag", "only a process in the background has a tag", "use StartProcess")
+	case cmd.StdinOpen:
+		return invalid(op, "StdinOpen", "only the input of a process in the background stays open", "use StartProcess")
+	}
+	return nil
+}
+
+// A Process is a command that Start has started, or that Attach follows. It is
+// safe for concurrent use.
 type Process struct {
-	inner *stream.Process
-	done  func()
+	inner    *stream.Process // of Start
+	done     func()          // of Start
+	attached *attached       // of Attach, nil of Start
 }
 
 // Start starts a command and returns when it runs. Its streams are connected
@@ -105,21 +134,30 @@ func (s *Sandbox) Start(ctx context.Context, cmd Command) (*Process, error) {
 	if (len(cmd.Args) == 0) == (cmd.Line == "") {
 		return nil, invalid("start", "Args", "exactly one of Args and Line is needed", "")
 	}
+	if err := foreground("start", cmd); err != nil {
+		return nil, err
+	}
 	ask := s.asks(cmd.Ask)
 	c := sandbox.Command{Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, TTY: cmd.TTY}
 	done := s.answering(ctx, ask)
-	p, _, err := s.api.connectLine(ctx, "start", one(s.name, "/attach"), nil, c, cmd.Line, AttachOptions{Tool: cmd.Tool, Ask: ask, Timeout: cmd.Timeout})
+	p, _, err := s.api.connectLine(ctx, "start", one(s.name, "/attach"), nil, c, cmd.Line, AttachOptions{Tool: cmd.Tool, User: cmd.User, Ask: ask, Timeout: cmd.Timeout})
 	if err != nil {
 		done()
 		return nil, err
 	}
-	return &Process{p, done}, nil
+	return &Process{inner: p, done: done}, nil
 }
 
 // Wait waits for the end of the command and of its output, and says how it
 // ended; Stdout and Stderr of the result are empty. It may be called again. An
 // error means that it is not known how the command ended.
+//
+// Of a process that Attach follows it waits for the end of the attachment, which
+// is an error where it comes before that of the process.
 func (p *Process) Wait() (Result, error) {
+	if p.attached != nil {
+		return p.attached.wait()
+	}
 	exit, err := p.inner.Wait()
 	p.done()
 	if err != nil {
@@ -138,13 +176,29 @@ func (p *Process) Wait() (Result, error) {
 }
 
 // Signal sends the signal of that name, such as "TERM" or "INT".
-func (p *Process) Signal(ctx context.Context, name string) error { return p.inner.Signal(ctx, name) }
+func (p *Process) Signal(ctx context.Context, name string) error {
+	if a := p.attached; a != nil {
+		return a.s.api.SignalProcess(ctx, a.s.name, a.id, name)
+	}
+	return p.inner.Signal(ctx, name)
+}
 
 // Resize changes the size of the terminal.
-func (p *Process) Resize(ctx context.Context, t sandbox.TTY) error { return p.inner.Resize(ctx, t) }
+func (p *Process) Resize(ctx context.Context, t sandbox.TTY) error {
+	if a := p.attached; a != nil {
+		return a.s.api.ResizeProcess(ctx, a.s.name, a.id, t)
+	}
+	return p.inner.Resize(ctx, t)
+}
 
 // Kill ends the command with all its processes.
-func (p *Process) Kill(ctx context.Context) error { return p.inner.Kill(ctx) }
+func (p *Process) Kill(ctx context.Context) error {
+	if a := p.attached; a != nil {
+		_, err := a.s.api.KillProcess(ctx, a.s.name, a.id)
+		return err
+	}
+	return p.inner.Kill(ctx)
+}
 
 // A Shell keeps working folder, variables and functions from line to line. Lines
 // take turns. A shell that is not used for a while is closed.

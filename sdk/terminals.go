@@ -15,6 +15,7 @@ import (
 
 // AttachOptions are what there is to say of a command beside itself.
 type AttachOptions struct {
+	User    string        // the account inside that it runs as, see [Command]
 	Tool    string        // the tool of an agent that this is, which then has to be allowed
 	Ask     bool          // ask an approver where a permission would open what a rule stops, see Approvals
 	Timeout time.Duration // how long it may run; 0 leaves it to the settings, which are the most there is
@@ -40,11 +41,12 @@ func (c *API) connectLine(ctx context.Context, op, path string, query url.Values
 	}
 	r.Line = stream.Text(line)
 	r.TimeoutSeconds = max(o.Timeout, 0).Seconds()
-	if o.Tool != "" || o.Ask {
+	if o.Tool != "" || o.Ask || o.User != "" {
 		r.Extra, err = json.Marshal(struct {
 			Tool string `json:"tool,omitempty"`
 			Ask  bool   `json:"ask,omitempty"`
-		}{o.Tool, o.Ask})
+			User string `json:"user,omitempty"`
+		}{o.Tool, o.Ask, o.User})
 		if err != nil {
 			return nil, nil, sandbox.Errorf(sandbox.CodeInternal, op, "the request cannot be written: %w", err)
 		}

@@ -17,6 +17,7 @@ type Exec struct {
 	StdinBase64    []byte            `json:"stdinBase64,omitempty" maxlen:"1048576" doc:"Its input, where it is no text"`
 	TimeoutSeconds float64           `json:"timeoutSeconds,omitempty" min:"0" max:"604800" doc:"0 leaves it to the settings, which are the most there is"`
 	Ask            bool              `json:"ask,omitempty" doc:"Have somebody asked where a rule stops it that a permission opens, see /v1/approvals"`
+	User           string            `json:"user,omitempty" maxlen:"64" doc:"The account inside that it runs as: sandbox, user, or the number of the sandbox's own user, which is also what holds without. root is refused"`
 	Tool           string            `json:"tool,omitempty" maxlen:"64" doc:"The tool of an agent that this is, which then has to be allowed; empty for people and programs"`
 }
 

@@ -28,6 +28,7 @@ type Use struct {
 	Subagent  bool   `json:"subagent,omitempty"`  // judge as a sub-agent's
 	Tool      string `json:"tool,omitempty"`      // of an agent that this is
 	Ask       bool   `json:"ask,omitempty"`       // see /v1/approvals
+	User      string `json:"user,omitempty"`      // inside
 	Flags     *Flags `json:"flags,omitempty"`     // for admins
 }
 

@@ -109,7 +109,7 @@ func (s commandsResource) exec(c *Call) (any, error) {
 // requestOf returns the request to the manager. A line is passed to the shell as
 // it is.
 func requestOf(in api.Exec, at lookupSandbox, admin bool) (manager.Request, error) {
-	req := manager.Request{Who: at.Who, MustExist: true, Tool: in.Tool, Ask: in.Ask}
+	req := manager.Request{Who: at.Who, MustExist: true, Tool: in.Tool, Ask: in.Ask, User: in.User}
 	switch {
 	case (len(in.Args) == 0) == (in.Line == ""):
 		return req, Invalid("args", "exactly one of args and line is needed")

@@ -42,13 +42,21 @@ func (c *Call) Events() *Events {
 }
 
 // Send writes one event with data as JSON.
-func (e *Events) Send(name string, data any) error {
+func (e *Events) Send(name string, data any) error { return e.SendID("", name, data) }
+
+// SendID is Send for an event with an id, which has no line breaks; empty is none.
+func (e *Events) SendID(id, name string, data any) error {
 	body, err := json.Marshal(data) // on one line
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer
-	b.Grow(len(name) + len(body) + 16)
+	b.Grow(len(id) + len(name) + len(body) + 24)
+	if id != "" {
+		b.WriteString("id: ")
+		b.WriteString(id)
+		b.WriteByte('\n')
+	}
 	b.WriteString("event: ")
 	b.WriteString(name)
 	b.WriteString("\ndata: ")

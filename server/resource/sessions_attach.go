@@ -81,7 +81,7 @@ func (s *Sessions) request(c *Call, who config.Who, r stream.Request, cmd sandbo
 	case u.Shell:
 		run = s.m.Shell
 	}
-	req.MustExist, req.Remove, req.Subagent, req.Ask, req.Tool = u.MustExist, u.Remove, u.Subagent, u.Ask, cmp.Or(c.Tool("exec"), u.Tool)
+	req.MustExist, req.Remove, req.Subagent, req.Ask, req.Tool, req.User = u.MustExist, u.Remove, u.Subagent, u.Ask, cmp.Or(c.Tool("exec"), u.Tool), u.User
 	if !c.Admin() {
 		req.Command.Grace = min(req.Command.Grace, longestGrace)
 	}

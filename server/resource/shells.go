@@ -48,6 +48,8 @@ type shellsHouse interface {
 	Resize(ctx context.Context, who config.Who, id string, t sandbox.TTY) error
 	Kill(ctx context.Context, who config.Who, id string) (running.Status, error)
 	Attach(ctx context.Context, who config.Who, id string, w io.Writer) error
+	Find(who config.Who, ref string) (running.Status, error)
+	Follow(ctx context.Context, who config.Who, ref string, from int64, fn func(running.Piece) error) (running.Status, error)
 }
 
 // A shellsResource has the routes.
@@ -90,7 +92,7 @@ func (x *shellsResource) Routes() []Route {
 			"The line ends when the caller goes, and the next one finds the shell as it was before it.",
 		Request: api.RunLine{}, Response: api.ExecResult{}, Stream: true, Events: eventsCommands(), Body: shellsMaxBody, Timeout: Endless,
 		Errors: []int{404, 409, 501, 504}, Do: x.run,
-	}}, x.sockets()...))
+	}}, append(x.sockets(), x.processRoutes()...)...))
 }
 
 // shellsRequest returns the request to the manager for an existing sandbox.

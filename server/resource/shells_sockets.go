@@ -33,7 +33,7 @@ func (x *shellsResource) sockets() []Route {
 		ID: "attach", Method: http.MethodGet, Path: shellsBase + "/attach", Tag: "commands", Role: token.Session,
 		Summary: "Run a command over a WebSocket", Socket: true, Timeout: Endless,
 		Doc: "With input, signals and, where it is asked for, a terminal. The first frame is the request, see package daemon/stream; " +
-			`its extra is {"tool":…,"ask":…}. The end of the socket ends the command, and an end without an exit frame is none of success.`,
+			`its extra is {"tool":…,"ask":…,"user":…}. The end of the socket ends the command, and an end without an exit frame is none of success.`,
 		Errors: []int{404, 429}, Do: x.attach,
 	}, {
 		ID: "openTerminal", Method: http.MethodGet, Path: shellsBase + "/pty", Tag: "shells", Role: token.Session,
@@ -60,6 +60,7 @@ func (x *shellsResource) sockets() []Route {
 type extra struct {
 	Tool string `json:"tool,omitempty" maxlen:"64"`
 	Ask  bool   `json:"ask,omitempty"`
+	User string `json:"user,omitempty" maxlen:"64"`
 }
 
 // asked returns the request to the manager for the command of a first frame.
@@ -81,7 +82,7 @@ func asked(c *Call, at lookupSandbox, q stream.Request, cmd sandbox.Command) (ma
 	if err := sandbox.CheckEnv(cmd.Env); err != nil {
 		return req, err
 	}
-	req.Tool, req.Ask, req.Command = cmp.Or(req.Tool, more.Tool), more.Ask, cmd
+	req.Tool, req.Ask, req.User, req.Command = cmp.Or(req.Tool, more.Tool), more.Ask, more.User, cmd
 	req.Timeout = Timeout(q.TimeoutSeconds, at.Usable.Timeout, c.Admin())
 	if cmd.Grace == 0 || cmd.Grace > 10*time.Second {
 		req.Command.Grace = shellsGrace

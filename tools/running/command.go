@@ -37,8 +37,10 @@ type Status struct {
 	Killed  bool // a caller has asked for its end
 	Started time.Time
 	Ended   time.Time // zero while it runs
-	Bytes   int64     // of output in all
+	Bytes   int64     // of output in all: the place behind the last one
 	Lines   int64     // of output in all
+
+	StdoutBytes, StderrBytes int64
 
 	// Outcome is how the command ended, for StateEnded alone; nil otherwise, so
 	// that a zero exit status is never mistaken for a success.
@@ -133,6 +135,13 @@ func (h *House) Start(ctx context.Context, req manager.Request, o StartOptions) 
 		return Status{}, err
 	}
 	req.Command.Stdin, req.Command.Stdout, req.Command.Stderr = c.in, writer{c.out, Stdout}, writer{c.out, Stderr}
+	again := req.Again
+	req.Again = func() {
+		c.out.again()
+		if again != nil {
+			again()
+		}
+	}
 	started := req.Started
 	req.Started = func(p sandbox.Process) {
 		c.runs(p)

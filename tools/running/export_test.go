@@ -1,5 +1,18 @@
 package running
 
+import "github.com/bulkhead-dev/sandbox/config"
+
+// Following is the number of clients that follow a command.
+func (h *House) Following(who config.Who, ref string) int {
+	c, err := h.find("test", who, ref)
+	if err != nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return c.watch.following
+}
+
 // Sweep sweeps now.
 func (h *House) Sweep() { h.sweep(h.o.Now()) }
 

@@ -18,10 +18,11 @@ const maxPiece = 32 << 10
 
 // A Piece is a part of what a command has written.
 type Piece struct {
-	Stream  int // Stdout or Stderr; on a terminal always Stdout. 0 where nothing follows what was dropped
+	Stream  int // Stdout or Stderr; on a terminal always Stdout. 0 where there is no Data
 	Data    []byte
 	Next    int64 // the place behind it, from which Follow goes on
 	Dropped int64 // bytes before it that are not kept any more
+	Again   bool  // the command began anew, with a permission: what came before is void
 }
 
 // Follow calls fn with what the command has written from a place on, as far as
@@ -55,6 +56,10 @@ func (h *House) Follow(ctx context.Context, who config.Who, ref string, from int
 			Hint:    "begin at 0, or where an earlier reading has ended",
 		}
 	}
+	told := int64(0) // the place of the last beginning that fn knows of
+	if me.next > o.void {
+		told = o.void
+	}
 	o.attached[me] = true
 	o.mu.Unlock()
 	h.attend(c, 1)
@@ -67,10 +72,20 @@ func (h *House) Follow(ctx context.Context, who config.Who, ref string, from int
 	}()
 	for {
 		o.mu.Lock()
+		again := o.void > told
+		if again { // what is void is passed over
+			told = o.void
+			me.next = max(me.next, o.void)
+		}
 		at := me.next
 		r := o.read(at, maxPiece)
 		over, changed := o.over, o.wait()
 		o.mu.Unlock()
+		if again {
+			if err := fn(Piece{Next: at, Again: true}); err != nil {
+				return Status{}, err
+			}
+		}
 		for i, chunk := range r.chunks {
 			p := Piece{Stream: chunk.Stream, Data: chunk.Data, Next: chunk.next}
 			if i == 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
@@ -121,7 +122,7 @@ func TestFollowersAtOnce(t *testing.T) {
 			results <- result{h, end, err}
 		}()
 	}
-	time.Sleep(50 * time.Millisecond)
+	testenv.Until(t, "two clients follow", func() bool { return r.Following(someone("s"), s.ID) == 2 })
 	must(t, r.Write(ctx, someone("s"), s.ID, []byte("both\n"), false))
 	_, err := r.Poll(ctx, someone("s"), s.ID, running.PollOptions{From: 0, Wait: 10 * time.Second})
 	must(t, err)

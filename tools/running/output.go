@@ -34,8 +34,10 @@ type output struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at every change; nil without a waiter
 	rings    [2]ring
-	total    int64 // bytes written
-	lines    int64 // newlines written
+	total    int64    // bytes written
+	written  [2]int64 // of them, by stream
+	void     int64    // the place where the command began anew; 0 if it did not
+	lines    int64    // newlines written
 	over     bool
 	attached map[*reader]bool
 }
@@ -109,11 +111,20 @@ func (o *output) add(stream int, p []byte) {
 	o.enlarge(r, len(p))
 	r.add(p, o.total)
 	o.total += int64(len(p))
+	o.written[stream-1] += int64(len(p))
 	for _, b := range p {
 		if b == '\n' {
 			o.lines++
 		}
 	}
+	o.tell()
+}
+
+// again notes that the command begins anew, so that what it has written is void.
+func (o *output) again() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.void, o.written = o.total, [2]int64{}
 	o.tell()
 }
 

@@ -60,7 +60,7 @@ func (c *command) now() Status {
 	c.house.mu.Unlock()
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
-	s.Bytes, s.Lines = c.out.total, c.out.lines
+	s.Bytes, s.Lines, s.StdoutBytes, s.StderrBytes = c.out.total, c.out.lines, c.out.written[0], c.out.written[1]
 	return s
 }
 
