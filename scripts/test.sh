@@ -6,15 +6,20 @@
 # With --quick it leaves out the packages that use the Docker engine, and the
 # others run with -short and without the race detector.
 #
-# Packages whose tests use the Docker engine run one after the other, because
-# they share that engine; the others run beside them, as many at once as there
-# are processors. A test that fails runs once more, alone, unless more than six
-# of its group failed. If it passes then, it is flaky: the last lines name it,
-# and more than three flaky tests fail the run.
+# Packages whose tests use the Docker engine run two at once, because they share
+# that engine and wait for it most of the time; the others run beside them, one
+# more at once than there are processors, because many wait for processes. The
+# package with the most lines of tests starts first, so that no long one is left
+# for the end. The packages themselves are compiled before, because both groups
+# need them and would compile them at the same time.
+#
+# A test that fails runs once more, alone, unless more than six of its group
+# failed. If it passes then, it is flaky: the last lines name it, and more than
+# three flaky tests fail the run.
 #
 # Environment: TEST_FLAGS (flags for go test), TEST_PARALLEL (packages at once,
-# beside those of the engine), GOTESTSUM (the command to run instead of the
-# tool that go.mod names).
+# beside those of the engine), TEST_ENGINE_PARALLEL (packages of the engine at
+# once), GOTESTSUM (the command to run instead of the tool that go.mod names).
 set -euo pipefail
 
 cd "${SANDBOX_TEST_MODULE:-$(dirname "$0")/..}"
@@ -26,7 +31,8 @@ if [ "${1-}" = --quick ]; then
     flags=(-short -count=1 -vet=off -timeout 4m)
     shift
 fi
-parallel=${TEST_PARALLEL:-$(getconf _NPROCESSORS_ONLN)}
+parallel=${TEST_PARALLEL:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
+engine_parallel=${TEST_ENGINE_PARALLEL:-2}
 most_flaky=3
 
 work=$(mktemp -d)
@@ -36,7 +42,10 @@ trap 'rm -rf "$work"' EXIT
 # A package uses the engine if its tests require one, or the test helpers that
 # start containers.
 uses_engine='testenv\.Require\([a-z]+, ("docker"|"browser"|wall)\)|sandbox/internal/testenv/(wall|chromium)"'
-go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' "${@:-./...}" >"$work/packages"
+go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' "${@:-./...}" >"$work/listed"
+while read -r package dir; do
+    echo "$(cat "$dir"/*_test.go | wc -l) $package $dir"
+done <"$work/listed" | sort -k1,1nr -k2,2 | cut -d' ' -f2- >"$work/packages"
 engine=() rest=()
 while read -r package dir; do
     if [ -n "$quick" ] && grep -qE "$uses_engine" "$dir"/*_test.go; then
@@ -72,8 +81,16 @@ run_group() {
     echo "$status" >"$work/$group.status"
 }
 
+if [ "${#engine[@]}" -gt 0 ] && [ "${#rest[@]}" -gt 0 ]; then
+    build=()
+    for flag in "${flags[@]}"; do
+        case $flag in -race | -tags=*) build+=("$flag") ;; esac
+    done
+    # What does not compile, the tests report.
+    go build "${build[@]}" "${@:-./...}" >/dev/null 2>&1 || true
+fi
 if [ "${#engine[@]}" -gt 0 ]; then
-    run_group engine 1 "${engine[@]}" >"$work/engine.log" 2>&1 &
+    run_group engine "$engine_parallel" "${engine[@]}" >"$work/engine.log" 2>&1 &
 fi
 if [ "${#rest[@]}" -gt 0 ]; then
     run_group rest "$parallel" "${rest[@]}"

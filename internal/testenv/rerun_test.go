@@ -19,7 +19,8 @@ const failOnce = `
 `
 
 // TestScript holds what scripts/test.sh makes of tests that fail: once, always,
-// too many of them once, and outside of all tests.
+// too many of them once, and outside of all tests. Packages with more lines of
+// tests run first.
 func TestScript(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and tests a module several times")
@@ -71,6 +72,7 @@ func TestMain(m *testing.M) {
 			for file, text := range map[string]string{
 				"go.mod":        "module m\n\ngo 1.26.0\n",
 				"a/a_test.go":   "package a\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Stat\n\nfunc TestFine(t *testing.T) {}\n\n" + tt.body,
+				"b/b_test.go":   "package b\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) {}\n" + strings.Repeat("\n", 200),
 				"eng/e_test.go": "package eng\n\nimport \"testing\"\n\n// testenv.Require(t, \"docker\")\nfunc TestEngine(t *testing.T) {}\n",
 			} {
 				path := filepath.Join(dir, file)
@@ -82,7 +84,7 @@ func TestMain(m *testing.M) {
 				}
 			}
 			cmd := exec.Command("bash", script)
-			cmd.Env = append(os.Environ(), "SANDBOX_TEST_MODULE="+dir, "GOTESTSUM="+gotestsum, "TEST_FLAGS=-count=1 -vet=off", "GOFLAGS=")
+			cmd.Env = append(os.Environ(), "SANDBOX_TEST_MODULE="+dir, "GOTESTSUM="+gotestsum, "TEST_FLAGS=-count=1 -vet=off", "TEST_PARALLEL=1", "GOFLAGS=")
 			out, err := cmd.CombinedOutput()
 			if failed := err != nil; failed != tt.fails {
 				t.Errorf("failed: %v, want %v", err, tt.fails)
@@ -91,6 +93,9 @@ func TestMain(m *testing.M) {
 				if !strings.Contains(string(out), want) {
 					t.Errorf("the output lacks %q", want)
 				}
+			}
+			if a, b := strings.Index(string(out), " a ("), strings.Index(string(out), " b ("); a >= 0 && a < b {
+				t.Error("the package with fewer lines of tests ran first")
 			}
 			if tt.no != "" && strings.Contains(string(out), tt.no) {
 				t.Errorf("the output has %q", tt.no)
