@@ -192,9 +192,11 @@ func TestOwnNetworkTwoProcesses(t *testing.T) {
 		}()
 	}
 	made := 0
+	var texts []string // of the processes
 	for range cap(ends) {
 		e := <-ends
 		must(t, e.err)
+		texts = append(texts, string(e.out))
 		switch text := string(e.out); {
 		case strings.HasPrefix(text, "made"):
 			made++
@@ -203,7 +205,7 @@ func TestOwnNetworkTwoProcesses(t *testing.T) {
 		}
 	}
 	if made != 1 {
-		t.Fatalf("%d processes made it", made)
+		t.Fatalf("%d processes made it; they say %q", made, texts)
 	}
 	if out, code := sh(t, r.Reopen(s), "echo ran"); out != "ran" || code != 0 {
 		t.Errorf("%q, %d", out, code)
