@@ -22,11 +22,13 @@ import (
 type scripted struct{ sandbox.Sandbox }
 
 // TestDocker runs the suite in a real container, on every transport. Each
-// script is an exec of the engine, which takes tens of milliseconds.
+// script is an exec of the engine, which takes tens of milliseconds. The races
+// of the guest are run more often without a container, by the tests of
+// guest/client.
 func TestDocker(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		rounds int    // of races; zero is the suite's own choice
+		rounds int    // of races
 		want   string // the transport
 		by     sandbox.FSTransport
 		reopen func(w *wall.Wall, sb sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox
@@ -34,10 +36,10 @@ func TestDocker(t *testing.T) {
 		{"scripts", testenv.Rounds(20, 40, 2000), fsbridge.TransportScript, sandbox.FSAuto, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return scripted{sb}
 		}},
-		{"socket", 0, fsbridge.TransportGuest, sandbox.FSGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"socket", testenv.Rounds(100, 100, 2000), fsbridge.TransportGuest, sandbox.FSGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return sb
 		}},
-		{"relay", 0, fsbridge.TransportGuest, sandbox.FSAuto, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
+		{"relay", testenv.Rounds(100, 100, 2000), fsbridge.TransportGuest, sandbox.FSAuto, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
 			s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
 			return w.Reopen(s)
 		}},

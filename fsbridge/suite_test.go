@@ -22,7 +22,7 @@ func TestScriptTransport(t *testing.T) {
 			if shell != "dash" {
 				testenv.Exhaustive(t, "the scripts with a further shell")
 			}
-			h := fstests.Harness{New: func(t testing.TB) fstests.Rig { return localRig(t, toolbox(t, shell)) }}
+			h := fstests.Harness{Rounds: testenv.Rounds(100, 100, 2000), New: func(t testing.TB) fstests.Rig { return localRig(t, toolbox(t, shell)) }}
 			if os.Geteuid() != 0 {
 				h.Without = map[string]string{
 					"a full mount is an exceeded budget, and the old content stays": "mounting needs root",
