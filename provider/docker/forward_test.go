@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
 )
 
@@ -26,8 +27,23 @@ import (
 // relay.
 func overBoth(t *testing.T, key string, test func(t *testing.T, w *wall.Wall, s sandbox.Spec)) {
 	t.Helper()
+	overWays(t, key, "", test)
+}
+
+// overSocket is overBoth for what another test shows of the relay already,
+// which again names: the relay comes with "make test-all".
+func overSocket(t *testing.T, key, again string, test func(t *testing.T, w *wall.Wall, s sandbox.Spec)) {
+	t.Helper()
+	overWays(t, key, again, test)
+}
+
+func overWays(t *testing.T, key, again string, test func(t *testing.T, w *wall.Wall, s sandbox.Spec)) {
+	t.Helper()
 	for _, way := range []string{"socket", "relay"} {
 		t.Run(way, func(t *testing.T) {
+			if way == "relay" && again != "" {
+				testenv.Exhaustive(t, again)
+			}
 			w := wall.New(t)
 			s := w.Spec(key + way)
 			_, err := w.P.Create(context.Background(), s)

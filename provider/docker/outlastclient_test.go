@@ -158,7 +158,7 @@ func (w *stuckWriter) Write(p []byte) (int, error) {
 // A gigabyte goes through the same client and guest without a container.
 func TestOutlastMuchOutput(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "giga", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overSocket(t, "giga", "much output that is read, through the relay of TestOutlastUnread", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		pid := sb.Info().PID
 		sh(t, sb, "true")
