@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
@@ -197,9 +198,7 @@ func (c brokenConn) Write(b []byte) (int, error) {
 // TestMutants breaks the local provider in one way at a time and holds that
 // the check made for it fails, while it passes on the whole one.
 func TestMutants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
-	}
+	testenv.Exhaustive(t, "checks of the suite on a provider that is broken on purpose")
 	withFiles := func(change func(sandbox.Files) sandbox.Files) broken { return broken{files: change} }
 	for _, m := range []struct {
 		check  string
