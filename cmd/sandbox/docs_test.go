@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -151,6 +152,46 @@ func (s consoleStep) pattern() *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
+// A listener keeps what is written to the other end of its pipe.
+type listener struct {
+	mu   sync.Mutex
+	text []byte
+	more chan struct{} // closed when text grows
+}
+
+// listen returns a listener and the end of its pipe that is written to. The
+// listener ends when all who have that end have closed it.
+func listen() (*listener, *os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	l := &listener{more: make(chan struct{})}
+	go func() {
+		defer r.Close()
+		io.Copy(l, r)
+	}()
+	return l, w, nil
+}
+
+// Write implements io.Writer.
+func (l *listener) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, b...)
+	close(l.more)
+	l.more = make(chan struct{})
+	return len(b), nil
+}
+
+// since returns the text from an offset on, and a channel that is closed when
+// there is more.
+func (l *listener) since(from int) (string, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text[from:]), l.more
+}
+
 // run runs the commands of a block in one shell.
 func (b consoleBlock) run(t *testing.T, page, bin string) {
 	dir := t.TempDir()
@@ -159,11 +200,10 @@ func (b consoleBlock) run(t *testing.T, page, bin string) {
 			t.Fatal(err)
 		}
 	}
-	out, err := os.Create(filepath.Join(dir, "out"))
+	out, output, err := listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
 	env := []string{
 		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir + "/home", "SANDBOX_STATE_DIR=" + dir + "/state",
 		"DOCKER_HOST=" + os.Getenv("DOCKER_HOST"), "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(),
@@ -171,13 +211,15 @@ func (b consoleBlock) run(t *testing.T, page, bin string) {
 	shell := exec.Command("bash", "--noprofile", "--norc")
 	shell.Dir = filepath.Join(dir, "work")
 	shell.Env = env
-	shell.Stdout, shell.Stderr = out, out
+	shell.Stdout, shell.Stderr = output, output
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := shell.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := shell.Start(); err != nil {
+	err = shell.Start()
+	output.Close()
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -193,14 +235,7 @@ func (b consoleBlock) run(t *testing.T, page, bin string) {
 			}
 		}
 	})
-	read := func(from int64) string {
-		text, err := io.ReadAll(io.NewSectionReader(out, from, 1<<20))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	var at int64
+	at := 0
 	for _, s := range b.steps {
 		if strings.Contains(s.command, "sandbox") && strings.Contains(s.command, " browser ") {
 			testenv.Require(t, "browser")
@@ -209,10 +244,11 @@ func (b consoleBlock) run(t *testing.T, page, bin string) {
 		end := fmt.Sprintf("end-of-step-%d ", s.line)
 		fmt.Fprintf(in, "{ %s\n} </dev/null; printf '%s%%d\\n' $?\n", s.command, end)
 		background := strings.HasSuffix(s.command, "&")
-		deadline := time.Now().Add(3 * time.Minute)
+		late := time.After(3 * time.Minute)
 		var got string
-		for ended := false; ; time.Sleep(5 * time.Millisecond) {
-			got = read(at)
+		for ended, over := false, false; ; {
+			text, more := out.since(at)
+			got = text
 			var status int
 			if before, after, ok := strings.Cut(got, end); ok && strings.Contains(after, "\n") {
 				fmt.Sscan(after, &status)
@@ -225,15 +261,20 @@ func (b consoleBlock) run(t *testing.T, page, bin string) {
 					got += fmt.Sprintf("(exit %d)\n", status)
 				}
 				if !ended && background {
-					deadline = time.Now().Add(10 * time.Second)
+					late = time.After(10 * time.Second)
 				}
 				ended = true
 			}
-			if ended && (!background || want.MatchString(got)) || time.Now().After(deadline) {
+			if over || ended && (!background || want.MatchString(got)) {
+				at += len(text)
 				break
 			}
+			select {
+			case <-more:
+			case <-late:
+				over = true // what has come by now is looked at once more
+			}
 		}
-		at += int64(len(read(at)))
 		if !want.MatchString(got) {
 			t.Errorf("%s:%d: $ %s\nprints\n%s\nwhich is not what the page shows:\n%s", page, s.line, s.command, got, strings.Join(s.output, "\n"))
 			return
