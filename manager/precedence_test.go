@@ -186,13 +186,14 @@ func (p precedence) hold(t *testing.T, m *manager.Manager, places []string) {
 }
 
 // TestPrecedenceInLocalWalls holds real local walls, and everything that judges
-// for them, to the table.
+// for them, to the table: each line of it with one spelling of the settings, and
+// with each one with "make test-all".
 func TestPrecedenceInLocalWalls(t *testing.T) {
 	t.Parallel()
 	for i, p := range precedences() {
 		t.Run(p.name, func(t *testing.T) {
 			for j, s := range spellings() {
-				if testing.Short() && (i+j)%len(spellings()) != 0 {
+				if !testenv.All() && (i+j)%len(spellings()) != 0 {
 					continue
 				}
 				t.Run(s.name, func(t *testing.T) {
@@ -245,11 +246,7 @@ func TestPrecedenceAsOrdinaryUser(t *testing.T) {
 		must(t, err)
 		must(t, os.WriteFile(to, data, 0o755))
 	}
-	args := []string{"-test.v", "-test.count=1", "-test.run=^TestPrecedenceInLocalWalls$"}
-	if testing.Short() {
-		args = append(args, "-test.short")
-	}
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(program, "-test.v", "-test.count=1", "-test.run=^TestPrecedenceInLocalWalls$")
 	testenv.AsUser(cmd)
 	cmd.Dir = dir
 	cmd.Env = append(testenv.UserEnviron(), "TMPDIR="+dir, "HOME="+dir, "SANDBOX_GUEST="+guest)
