@@ -49,8 +49,10 @@ func needs(t *testing.T) *container.Engine {
 
 // TestSmallRun measures everything a few times and holds that each operation
 // has worked, that what the sandbox can do was measured, and that nothing is
-// left behind.
+// left behind. It is "make bench" in small, and comes with "make test-all": the
+// operations have tests of their own in the packages that do them.
 func TestSmallRun(t *testing.T) {
+	testenv.Exhaustive(t, "each operation of make bench, with everything that it is compared with")
 	t.Parallel()
 	e := needs(t)
 	o := options{
