@@ -5,12 +5,12 @@ package local_test
 import (
 	"testing"
 
-	"github.com/bulkhead-dev/sandbox/internal/testenv/trusted"
+	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
 func TestCertificatesAreShown(t *testing.T) {
 	r := newRig(t)
-	folder := trusted.New(t, r.state.Egress())
+	folder := providertest.NewTrustFolder(t, r.state.Egress())
 	s := r.spec("trust")
 	s.Mounts = append(s.Mounts, folder.Mount())
 	folder.Check(t, r.open(r.provider(t), s))

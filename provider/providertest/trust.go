@@ -1,6 +1,4 @@
-// Package trusted is the test of every wall that the folder of our own
-// authority's certificates is shown in it as it has to be.
-package trusted
+package providertest
 
 import (
 	"bytes"
@@ -16,20 +14,21 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 )
 
-// A Folder is an authority with its folder of public certificates.
-type Folder struct {
+// A TrustFolder is an authority with its folder of public certificates. With
+// [TrustFolder.Check] it tests that a provider shows the folder as it has to.
+type TrustFolder struct {
 	authority *egress.Authority
 	dir       string
 }
 
-// New makes an authority in dir, which is <state folder>/egress.
-func New(t testing.TB, dir string) *Folder {
+// NewTrustFolder makes an authority in dir, which is <state folder>/egress.
+func NewTrustFolder(t testing.TB, dir string) *TrustFolder {
 	t.Helper()
 	a, err := egress.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Folder{authority: a}
+	f := &TrustFolder{authority: a}
 	if f.dir, err = a.Bundle(); err != nil {
 		t.Fatal(err)
 	}
@@ -37,13 +36,13 @@ func New(t testing.TB, dir string) *Folder {
 }
 
 // Mount is the mount that shows the folder.
-func (f *Folder) Mount() sandbox.Mount {
+func (f *TrustFolder) Mount() sandbox.Mount {
 	return sandbox.Mount{Source: f.dir, Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust}
 }
 
 // Check holds that sb, a sandbox with that mount, can read the certificates and
 // nothing else of ours, that it cannot change them, and that it sees new ones.
-func (f *Folder) Check(t *testing.T, sb sandbox.Sandbox) {
+func (f *TrustFolder) Check(t *testing.T, sb sandbox.Sandbox) {
 	t.Helper()
 	ours := f.read(t, "ca.crt")
 	if got, code := sh(t, sb, "cat "+sandbox.TrustDir+"/ca.crt"); code != 0 || got != strings.TrimSpace(ours) {
@@ -76,7 +75,7 @@ func (f *Folder) Check(t *testing.T, sb sandbox.Sandbox) {
 
 // renewed holds that the sandbox, which stays open, sees a bundle that was
 // written since.
-func (f *Folder) renewed(t *testing.T, sb sandbox.Sandbox) {
+func (f *TrustFolder) renewed(t *testing.T, sb sandbox.Sandbox) {
 	t.Helper()
 	roots := filepath.Join(t.TempDir(), "roots.pem")
 	one, _ := pem.Decode([]byte(f.read(t, "ca-bundle.crt")))
@@ -95,7 +94,7 @@ func (f *Folder) renewed(t *testing.T, sb sandbox.Sandbox) {
 	}
 }
 
-func (f *Folder) read(t *testing.T, name string) string {
+func (f *TrustFolder) read(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(f.dir, name))
 	if err != nil {
