@@ -152,8 +152,8 @@ var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", 
 var skips = map[string]string{
 	"fsbridge/fstests":                      "a rig says what it cannot bring about",
 	"internal/testenv/testenv.go":           "is what everybody else asks",
-	"provider/local/attack/attempt_test.go": "root's run shows what only root can try",
-	"provider/local/attack/main_test.go":    "an ordinary user's run is what it would start",
+	"provider/local/attack_attempt_test.go": "root's run shows what only root can try",
+	"provider/local/attack_main_test.go":    "an ordinary user's run is what it would start",
 	"provider/providertest":                 "a wall says what it cannot do",
 }
 
@@ -167,12 +167,13 @@ var sleeps = map[string]string{
 	"server/attack_world_test.go":  "watches by loops of its own",
 	"tenant/fair_share_test.go":    "called in bubbles",
 
-	"browser":               "watches by loops of its own",
-	"cmd/sandbox":           "watches by loops of its own",
-	"guest/client":          "watches by loops of its own",
-	"internal/bench":        "what is measured sleeps",
-	"provider/docker":       "watches by loops of its own",
-	"provider/local/attack": "watches by loops of its own",
+	"browser":         "watches by loops of its own",
+	"cmd/sandbox":     "watches by loops of its own",
+	"guest/client":    "watches by loops of its own",
+	"internal/bench":  "what is measured sleeps",
+	"internal/attack": "watches by loops of its own",
+	"provider/docker": "watches by loops of its own",
+	"provider/local":  "watches by loops of its own",
 }
 
 // variables are package-level variables that may exist, with the reason.

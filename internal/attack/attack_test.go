@@ -21,6 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	testenv.AtOnce(3) // browsers
 	// The engine's client keeps idle connections for a while.
 	testenv.Main(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
 		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))

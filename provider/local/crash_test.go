@@ -32,7 +32,17 @@ type doomed struct {
 	Spec        sandbox.Spec
 }
 
+// TestMain makes the test binary the programs that are killed and that attack,
+// too.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "attempt":
+			os.Exit(attemptMain(os.Args[2:]))
+		case "orchestrate":
+			os.Exit(orchestrateMain(os.Args[2:]))
+		}
+	}
 	if order := os.Getenv(doomedEnv); order != "" {
 		fmt.Fprintln(os.Stderr, "doomed:", beDoomed(order))
 		os.Exit(1)

@@ -55,7 +55,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	}
 }
 
-func copyProgram(t *testing.T, from, to string) {
+func copyProgram(t testing.TB, from, to string) {
 	t.Helper()
 	src, err := os.Open(from)
 	must(t, err)

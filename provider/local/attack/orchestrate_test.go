@@ -1,5 +1,0 @@
-//go:build linux
-
-package attack
-
-func orchestrateMain(args []string) int { return 2 }
