@@ -69,12 +69,12 @@ type Judge interface {
 	Judge(op Operation, path string) Verdict
 }
 
-// A Witness is a Process whose sandbox reports what it refuses. Violations
+// A ViolationObserver is a Process whose sandbox reports what it refuses. Violations
 // returns a bounded number of the violations seen so far, in the order in which
 // they were seen, each of [EvidenceCertain], or of [EvidenceWeak] where the
 // command was not stopped and what it did was undone. Once Wait has returned
 // the list is complete.
-type Witness interface {
+type ViolationObserver interface {
 	Violations() []Violation
 }
 

@@ -41,7 +41,7 @@ func TestBrowserSpec(t *testing.T) {
 		t.Errorf("taken over: %+v", s)
 	}
 	if s.Resources.Memory != 4<<30 || s.Resources.ShmSize != 512<<20 || !s.ReadOnlyRoot || !s.Security.NoNewPrivileges || len(s.Security.CapDrop) != 1 {
-		t.Errorf("walls: %+v %+v", s.Resources, s.Security)
+		t.Errorf("sandboxes: %+v %+v", s.Resources, s.Security)
 	}
 	if n := len(s.Tmpfs); n == 0 || slices.ContainsFunc(s.Tmpfs, func(t sandbox.Tmpfs) bool { return t.Exec }) {
 		t.Errorf("programs are run from memory: %+v", s.Tmpfs)

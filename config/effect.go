@@ -45,7 +45,7 @@ func withoutEffect() []ineffective {
 		{"network.allowLocalBinding", "a sandbox has a loopback interface of its own, where its programs may listen anyway and which programs of the host do not share; only the local provider on macOS needs it", "local", "", "darwin"},
 		{"pool", "only sandboxes of the docker provider can be kept ready", "docker", "", ""},
 		{"idle", "only sandboxes of the docker provider can be frozen", "docker", "", ""},
-		{"docker.image", "a local wall runs the programs of this host and has no image", "", "local", ""},
+		{"docker.image", "a local sandbox runs the programs of this host and has no image", "", "local", ""},
 	}
 }
 
@@ -68,8 +68,8 @@ func (r Resolved) NoEffectWith(goos, provider string, held ...string) []Notice {
 func noEffect(r Resolved, m merged) []conditional {
 	var out []conditional
 	table, named := withoutEffect(), r.Origin("preset") != "default"
-	if !r.walled() {
-		table = append(table, withoutWall(r.Docker.Network)...)
+	if !r.sandboxed() {
+		table = append(table, unsandboxed(r.Docker.Network)...)
 	}
 	if n := r.BrowserNetwork(); r.Browser.Enabled && n != "none" {
 		out = append(out, always(Notice{Path: r.field("browser.network"), Value: quoted(n), Why: "pages reach whatever that network lets, services of this host and private addresses among it: the rules of network hold for what the browser is told to open, and not for what pages do"})...)
@@ -98,9 +98,9 @@ func always(notices ...Notice) []conditional {
 	return out
 }
 
-// withoutWall returns the network settings that isolate nothing beside a
+// unsandboxed returns the network settings that isolate nothing beside a
 // network of the engine. The lists of rules are refused there.
-func withoutWall(network string) []ineffective {
+func unsandboxed(network string) []ineffective {
 	var out []ineffective
 	for _, name := range []string{"allowPrivate", "allowPublic", "ask", "limits"} {
 		out = append(out, ineffective{

@@ -48,7 +48,7 @@ func (im *permrulesImporter) take(text string, write bool) {
 	case im.kind == denying:
 		im.add(deny, text)
 	case im.kind == allowing && strings.ContainsAny(text, patternSigns):
-		im.cannot("allows what matches a pattern, and a wall can open files and folders only", "name the folder")
+		im.cannot("allows what matches a pattern, and a sandbox can open files and folders only", "name the folder")
 	case im.kind == allowing:
 		im.add(allow, text)
 	case im.allowed(im.out.AllowRead, text, relatedPaths) && !write, im.allowed(im.out.AllowWrite, text, relatedPaths):

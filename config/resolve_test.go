@@ -207,7 +207,7 @@ func TestProgram(t *testing.T) {
 	_, err := config.Resolve(s, who, nil)
 	var e *sandbox.Error
 	if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || e.Field != "program.provider" {
-		t.Errorf("a wall that there is not: %v", err)
+		t.Errorf("a sandbox that there is not: %v", err)
 	}
 }
 

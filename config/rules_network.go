@@ -38,14 +38,14 @@ func networkErrors(r Resolved) []error {
 	return secretErrors(r)
 }
 
-// walled reports whether the egress proxy is the only route out: with any
+// sandboxed reports whether the egress proxy is the only route out: with any
 // network of the engine, programs can bypass the proxy.
-func (r Resolved) walled() bool { return r.Docker.Network == "" || r.Docker.Network == "none" }
+func (r Resolved) sandboxed() bool { return r.Docker.Network == "" || r.Docker.Network == "none" }
 
 // aroundRules refuses rules for hosts that would look enforced and would not
 // be.
 func aroundRules(r Resolved, name string, given bool) error {
-	if !given || r.walled() {
+	if !given || r.sandboxed() {
 		return nil
 	}
 	return &sandbox.Error{

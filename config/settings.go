@@ -60,9 +60,9 @@ type AgentSettings struct {
 // the layer.
 type SandboxSettings struct {
 	Enabled           *bool                `json:"enabled,omitempty" doc:"Whether anything is sandboxed; default true."`
-	FailIfUnavailable *bool                `json:"failIfUnavailable,omitempty" doc:"Whether a call fails when its wall cannot be built; default true. When false it runs on the host without a wall, where commands.allowUnsandboxed permits it."`
+	FailIfUnavailable *bool                `json:"failIfUnavailable,omitempty" doc:"Whether a call fails when its sandbox cannot be built; default true. When false it runs on the host without a sandbox, where commands.allowUnsandboxed permits it."`
 	EnabledPlatforms  []string             `json:"enabledPlatforms,omitempty" enum:"linux,darwin,macos,wsl,windows" doc:"Platforms on which commands are sandboxed; default all."`
-	Provider          *string              `json:"provider,omitempty" enum:"docker,local,auto,fake" more:"providers" doc:"Kind of wall; auto is docker when its engine answers, else local; fake is for tests. A Go program adds kinds of its own (orchestrator.Options.Providers). Default docker."`
+	Provider          *string              `json:"provider,omitempty" enum:"docker,local,auto,fake" more:"providers" doc:"Kind of sandbox; auto is docker when its engine answers, else local; fake is for tests. A Go program adds kinds of its own (orchestrator.Options.Providers). Default docker."`
 	ProviderOptions   map[string]any       `json:"providerOptions,omitempty" doc:"The provider's own options, validated by the provider."`
 	Preset            *string              `json:"preset,omitempty" enum:"strict,restricted,normal,permissive" doc:"Set of values under all settings; default restricted. No preset touches hardening."`
 	Mode              *sandbox.Mode        `json:"mode,omitempty" enum:"off,non-main,all" doc:"Which sessions are sandboxed; default all."`
@@ -98,9 +98,9 @@ type SandboxSettings struct {
 // FilesystemSettings are path rules. Whitelist and blacklist are the older
 // names; the parser turns them into the four lists.
 type FilesystemSettings struct {
-	AllowRead        []string `json:"allowRead,omitempty" merge:"append" doc:"Paths that may be read; globs too, which a local wall refuses here."`
+	AllowRead        []string `json:"allowRead,omitempty" merge:"append" doc:"Paths that may be read; globs too, which a local sandbox refuses here."`
 	DenyRead         []string `json:"denyRead,omitempty" merge:"append" doc:"Paths or globs that may not be read, added to the built-in ones. One that ends with * behind part of a name spares templates (.example, .sample, .template, .dist, .defaults, .schema)."`
-	AllowWrite       []string `json:"allowWrite,omitempty" merge:"append" doc:"Paths that may be written; globs too, which a local wall refuses here."`
+	AllowWrite       []string `json:"allowWrite,omitempty" merge:"append" doc:"Paths that may be written; globs too, which a local sandbox refuses here."`
 	DenyWrite        []string `json:"denyWrite,omitempty" merge:"append" doc:"Paths or globs that may not be written, added to the built-in ones."`
 	TempPrefixes     []string `json:"tempPrefixes,omitempty" merge:"append" doc:"Folders below /tmp or /var/tmp, no patterns. Where any is named, command lines and file tools may name no other temporary file for writing. Default none: all temporary folders may be written."`
 	AllowUnixSockets []string `json:"allowUnixSockets,omitempty" merge:"append" doc:"Unix sockets that may be connected to."`
@@ -115,7 +115,7 @@ type CommandSettings struct {
 	Block                []string `json:"block,omitempty" doc:"Commands that are denied."`
 	Excluded             []string `json:"excluded,omitempty" merge:"append" doc:"Commands that are run outside, where allowUnsandboxed permits it."`
 	SubagentBlock        []string `json:"subagentBlock,omitempty" doc:"Commands that are denied to sub-agents beyond block."`
-	AllowUnsandboxed     *bool    `json:"allowUnsandboxed,omitempty" doc:"Whether sessions that other settings leave outside, and those whose wall cannot be built where failIfUnavailable is false, run on the host without a wall; otherwise they are refused. Default false."`
+	AllowUnsandboxed     *bool    `json:"allowUnsandboxed,omitempty" doc:"Whether sessions that other settings leave outside, and those whose sandbox cannot be built where failIfUnavailable is false, run on the host without a sandbox; otherwise they are refused. Default false."`
 	AutoAllowIfSandboxed *bool    `json:"autoAllowIfSandboxed,omitempty" doc:"Whether a command inside needs no approval; default true."`
 }
 

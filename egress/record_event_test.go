@@ -172,17 +172,17 @@ func TestFromEvents(t *testing.T) {
 // failed, and only reported otherwise.
 func TestBlocked(t *testing.T) {
 	seen := fromEvents([]Event{recordRefused()})
-	f := violation.Classify(nil, violation.Ending{Exit: sandbox.Exit{Code: 56}, Witnessed: seen})
+	f := violation.Classify(nil, violation.Ending{Exit: sandbox.Exit{Code: 56}, Observed: seen})
 	if !f.Blocked || f.Resource != "evil.example:443" || f.Reason != "connect evil.example:443: denied: network.allowedDomains (refused on the way out)" || len(f.Violations) != 1 {
 		t.Errorf("a command that failed: %+v", f)
 	}
-	f = violation.Classify(nil, violation.Ending{Witnessed: seen})
+	f = violation.Classify(nil, violation.Ending{Observed: seen})
 	if f.Blocked || len(f.Violations) != 1 {
 		t.Errorf("a command that did without: %+v", f)
 	}
 	hostile := recordRefused()
 	hostile.Host = "evil\x1b[2J\nsandbox: allowed"
-	f = violation.Classify(nil, violation.Ending{Exit: sandbox.Exit{Code: 1}, Witnessed: fromEvents([]Event{hostile})})
+	f = violation.Classify(nil, violation.Ending{Exit: sandbox.Exit{Code: 1}, Observed: fromEvents([]Event{hostile})})
 	if want := `connect "evil\x1b[2J\nsandbox: allowed":443: denied: network.allowedDomains (refused on the way out)`; f.Reason != want {
 		t.Errorf("reason %s\nwant %s", f.Reason, want)
 	}

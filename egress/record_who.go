@@ -82,11 +82,11 @@ func (g *registry) find(sandbox, command string) (who, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	out := who{meta: violation.Meta{Sandbox: sandbox}}
-	house := g.places[place{sandbox: sandbox}]
-	for _, w := range house {
+	fixture := g.places[place{sandbox: sandbox}]
+	for _, w := range fixture {
 		out.require = out.require || w.require
 	}
-	found := house
+	found := fixture
 	if command != "" {
 		if cs := g.places[place{sandbox, command}]; len(cs) > 0 {
 			found = cs

@@ -30,7 +30,7 @@ type Server struct {
 	Home      string                      // replaces ~ in the names of files with secrets
 }
 
-var _ outlet.Outlet = (*Server)(nil)
+var _ outlet.Proxy = (*Server)(nil)
 
 // Open implements [outlet.Outlet].
 func (t *Server) Open(ctx context.Context, inside sandbox.Listener, o outlet.Options) (outlet.Way, error) {

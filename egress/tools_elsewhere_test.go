@@ -10,14 +10,14 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
 
 // elsewhere has programs try hosts outside the allowed list: addresses of this
 // machine in many spellings, redirects out of the list, and connections past
 // the proxy. A trap reports every arrival.
-func (s *stage) elsewhere(t *testing.T) {
+func (s *fixture) elsewhere(t *testing.T) {
 	trap := testenv.NewTrap(t, "127.0.0.1")
 	traps := []*testenv.Trap{trap}
 	if six := testenv.NewTrap(t, "::1"); six != nil {
@@ -81,7 +81,7 @@ func (s *stage) elsewhere(t *testing.T) {
 func TestToolsInAContainer(t *testing.T) {
 	for _, way := range []string{"socket", "relay"} {
 		t.Run(way, func(t *testing.T) {
-			w := wall.New(t)
+			w := dockertest.New(t)
 			spec := w.Spec("tools-" + way)
 			spec.Resources.Memory, spec.Resources.MemorySwap = 512<<20, 512<<20
 			if way == "relay" {
@@ -93,8 +93,8 @@ func TestToolsInAContainer(t *testing.T) {
 				}
 				spec.Mounts = mounts
 			}
-			s := newStage(t, w.Create(spec), wall.Workspace(spec))
-			for _, tt := range append(onEveryWall(), inTheImage()...) {
+			s := newFixture(t, w.Create(spec), dockertest.Workspace(spec))
+			for _, tt := range append(onEveryProvider(), inTheImage()...) {
 				t.Run(tt.name, func(t *testing.T) { s.try(t, tt) })
 			}
 			t.Run("openssl", s.openssl)
@@ -118,7 +118,7 @@ func inTheImage() []tool {
 }
 
 // openssl speaks TLS through CONNECT, with a server name that differs too.
-func (s *stage) openssl(t *testing.T) {
+func (s *fixture) openssl(t *testing.T) {
 	const line = `p=${HTTPS_PROXY#http://}; p=${p#*@}; printf 'GET /greeting.txt HTTP/1.0\r\nHost: files.test\r\n\r\n' |
 openssl s_client -quiet -verify_quiet -CAfile /workspace/ca.crt -proxy "${p%/}" -connect "${FILES#https://}" -ign_eof -servername `
 	if got := s.run(t, "openssl", line+testenv.Files); !strings.Contains(got.out, strings.TrimSpace(testenv.Content)) {
@@ -130,7 +130,7 @@ openssl s_client -quiet -verify_quiet -CAfile /workspace/ca.crt -proxy "${p%/}" 
 }
 
 // bash connects directly: it reaches services inside, and only those.
-func (s *stage) bash(t *testing.T) {
+func (s *fixture) bash(t *testing.T) {
 	at, err := net.ResolveTCPAddr("tcp", s.net.At("http", "127.0.0.1"))
 	toolsMust(t, err)
 	got := s.run(t, "bash", `bash -c 'exec 3<>/dev/tcp/127.0.0.1/`+strconv.Itoa(at.Port)+` && echo connected'`)

@@ -15,25 +15,25 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // value is the secret, in a form that occurs nowhere else.
 const value = "s3cr3t-0f-the-t3st-qzvx"
 
-// boundStage returns a stage in the local sandbox, with a secret that is bound
+// boundFixture returns a stage in the local sandbox, with a secret that is bound
 // to every allowed host, so that all of their TLS is read. Programs trust only
 // the authorities named by the proxy's variables.
-func boundStage(t *testing.T) *stage {
+func boundFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := wall.NewLocal(t)
+	w := dockertest.NewLocal(t)
 	a, err := Open(filepath.Join(w.State.Path(), "egress"))
 	toolsMust(t, err)
 	trust, err := a.Bundle()
 	toolsMust(t, err)
 	spec := w.Spec("secrets")
 	spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: trust, Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust})
-	s := &stage{net: testenv.NewInternet(t), sb: openLocal(t, w, spec), bound: true}
+	s := &fixture{net: testenv.NewInternet(t), sb: openLocal(t, w, spec), bound: true}
 	file := filepath.Join(t.TempDir(), "token")
 	toolsMust(t, os.WriteFile(file, []byte(value+"\n"), 0o600))
 	binding := secret.Binding{Name: "API_TOKEN", From: secret.Source{File: file}}
@@ -51,8 +51,8 @@ func boundStage(t *testing.T) *stage {
 // reads.
 func TestToolsTrustTheProxy(t *testing.T) {
 	testenv.Require(t, "nettools")
-	s := boundStage(t)
-	for _, tt := range slices.Concat(onEveryWall(), onTheHost()) {
+	s := boundFixture(t)
+	for _, tt := range slices.Concat(onEveryProvider(), onTheHost()) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.wantShown(t)
 			got := s.run(t, tt.name, tt.allowed)
@@ -69,7 +69,7 @@ func TestToolsTrustTheProxy(t *testing.T) {
 }
 
 // secret checks that tools send the value without having it.
-func (s *stage) secret(t *testing.T) {
+func (s *fixture) secret(t *testing.T) {
 	var mu sync.Mutex
 	var sent []string
 	s.net.Handle(testenv.Echo, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

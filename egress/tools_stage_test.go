@@ -17,7 +17,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
@@ -34,7 +34,7 @@ func allowedHosts() []string {
 }
 
 // A stage is a sandbox without network, and its egress session.
-type stage struct {
+type fixture struct {
 	net   *testenv.Internet
 	sb    sandbox.Sandbox
 	plane *Plane
@@ -47,11 +47,11 @@ type stage struct {
 	events []Event
 }
 
-// newStage opens an egress session of sb. workspace is the host folder of its
+// newFixture opens an egress session of sb. workspace is the host folder of its
 // workspace.
-func newStage(t *testing.T, sb sandbox.Sandbox, workspace string) *stage {
+func newFixture(t *testing.T, sb sandbox.Sandbox, workspace string) *fixture {
 	t.Helper()
-	s := &stage{net: testenv.NewInternet(t), sb: sb}
+	s := &fixture{net: testenv.NewInternet(t), sb: sb}
 	toolsMust(t, os.WriteFile(filepath.Join(workspace, "ca.crt"), s.net.Authority.PEM, 0o644))
 	// wget reads no variable for its authorities, only a file of settings.
 	toolsMust(t, os.WriteFile(filepath.Join(workspace, "wgetrc"), []byte("ca_certificate="+sandbox.WorkspaceDir+"/ca.crt\n"), 0o644))
@@ -60,7 +60,7 @@ func newStage(t *testing.T, sb sandbox.Sandbox, workspace string) *stage {
 }
 
 // open opens the egress session, with the secrets of o.
-func (s *stage) open(t *testing.T, o WayOptions) {
+func (s *fixture) open(t *testing.T, o WayOptions) {
 	t.Helper()
 	s.net.ServeGit()
 	s.plane = New(Options{
@@ -82,16 +82,16 @@ func (s *stage) open(t *testing.T, o WayOptions) {
 	toolsMust(t, err)
 }
 
-// localStage returns a stage in the local sandbox.
-func localStage(t *testing.T) *stage {
+// localFixture returns a stage in the local sandbox.
+func localFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := wall.NewLocal(t)
+	w := dockertest.NewLocal(t)
 	spec := w.Spec("tools")
-	return newStage(t, openLocal(t, w, spec), wall.Workspace(spec))
+	return newFixture(t, openLocal(t, w, spec), dockertest.Workspace(spec))
 }
 
 // openLocal opens the sandbox of spec with the local provider.
-func openLocal(t *testing.T, w *wall.Local, spec sandbox.Spec) sandbox.Sandbox {
+func openLocal(t *testing.T, w *dockertest.Local, spec sandbox.Spec) sandbox.Sandbox {
 	t.Helper()
 	ctx, done := context.WithTimeout(t.Context(), patience)
 	defer done()
@@ -120,13 +120,13 @@ func (tt tool) wantShown(t *testing.T) {
 	t.Helper()
 	root := goRoot(t)
 	if strings.HasPrefix(tt.name, "go ") && !strings.HasPrefix(root, "/usr/") && !strings.HasPrefix(root, "/opt/") {
-		testenv.Lack(t, "nettools", "Go is in "+root+", which walls do not show")
+		testenv.Lack(t, "nettools", "Go is in "+root+", which sandboxes do not show")
 	}
 }
 
 // env returns the environment of a command: the proxy's variables, the test's
 // own authority, and the addresses for the command lines of the tests.
-func (s *stage) env(t *testing.T, c *Caller) map[string]string {
+func (s *fixture) env(t *testing.T, c *Caller) map[string]string {
 	t.Helper()
 	env := map[string]string{"PATH": testenv.SystemPath + ":" + filepath.Join(goRoot(t), "bin")}
 	if !s.bound {
@@ -156,7 +156,7 @@ type outcome struct {
 }
 
 // run runs a line as the command id.
-func (s *stage) run(t *testing.T, id, line string) outcome {
+func (s *fixture) run(t *testing.T, id, line string) outcome {
 	t.Helper()
 	ctx, done := context.WithTimeout(t.Context(), patience)
 	defer done()
@@ -170,7 +170,7 @@ func (s *stage) run(t *testing.T, id, line string) outcome {
 }
 
 // recorded returns the events of the command id.
-func (s *stage) recorded(id string) []Event {
+func (s *fixture) recorded(id string) []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.events), func(e Event) bool { return e.Caller != id })

@@ -25,8 +25,8 @@ type tool struct {
 	mute bool
 }
 
-// onEveryWall returns tools that the container image has too.
-func onEveryWall() []tool {
+// onEveryProvider returns tools that the container image has too.
+func onEveryProvider() []tool {
 	const urllib = `python3 -c 'import sys,urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' `
 	return []tool{
 		// curl shows the reason of a refused CONNECT only when it is asked to talk.
@@ -81,7 +81,7 @@ func onTheHost() []tool {
 }
 
 // try checks that the tool gets the allowed content and is refused the rest.
-func (s *stage) try(t *testing.T, tt tool) {
+func (s *fixture) try(t *testing.T, tt tool) {
 	id := "fetch " + tt.name
 	got := s.run(t, id, tt.allowed)
 	if got.code != 0 || !strings.Contains(got.out, strings.TrimSpace(tt.says)) || len(got.refused) > 0 {
@@ -108,7 +108,7 @@ func (s *stage) try(t *testing.T, tt tool) {
 
 // wantRefused checks that the rule refused the host, and nothing else was
 // refused.
-func (s *stage) wantRefused(t *testing.T, got outcome, host string) {
+func (s *fixture) wantRefused(t *testing.T, got outcome, host string) {
 	t.Helper()
 	if len(got.refused) == 0 {
 		t.Errorf("no refusal is told for the command, output:\n%s", got.out)
@@ -121,7 +121,7 @@ func (s *stage) wantRefused(t *testing.T, got outcome, host string) {
 }
 
 // untouched checks that the other host was neither reached nor looked up.
-func (s *stage) untouched(t *testing.T) {
+func (s *fixture) untouched(t *testing.T) {
 	t.Helper()
 	if n := s.net.Hits(testenv.Other); n != 0 {
 		t.Errorf("the other host was reached %d times", n)
@@ -131,10 +131,10 @@ func (s *stage) untouched(t *testing.T) {
 	}
 }
 
-func TestToolsBehindTheLocalWall(t *testing.T) {
+func TestToolsBehindTheLocalSandbox(t *testing.T) {
 	testenv.Require(t, "nettools")
-	s := localStage(t)
-	for _, tt := range slices.Concat(onEveryWall(), onTheHost()) {
+	s := localFixture(t)
+	for _, tt := range slices.Concat(onEveryProvider(), onTheHost()) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.wantShown(t)
 			s.try(t, tt)
@@ -146,7 +146,7 @@ func TestToolsBehindTheLocalWall(t *testing.T) {
 
 // nodeFetch tries node's own fetch: releases that read the proxy variables
 // reach what is allowed, older ones reach nothing at all.
-func (s *stage) nodeFetch(t *testing.T) {
+func (s *fixture) nodeFetch(t *testing.T) {
 	const fetch = `node -e 'fetch(process.argv[1]).then(async r => { console.log(r.status, r.statusText, await r.text()); process.exit(r.ok ? 0 : 3) }, e => { console.log(e, e.cause); process.exit(4) })' `
 	if version := s.run(t, "node", "node --version").out; !honoursProxies(version) {
 		t.Logf("node %s reads no proxy variables; fetch must reach nothing", strings.TrimSpace(version))

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fstests"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // A scripted sandbox hides that it serves files itself.
@@ -31,15 +31,15 @@ func TestDocker(t *testing.T) {
 		rounds int    // of races
 		want   string // the transport
 		by     sandbox.FSTransport
-		reopen func(w *wall.Wall, sb sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox
+		reopen func(w *dockertest.Rig, sb sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox
 	}{
-		{"scripts", testenv.Rounds(20, 40, 2000), fsbridge.TransportScript, sandbox.FSAuto, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"scripts", testenv.Rounds(20, 40, 2000), fsbridge.TransportScript, sandbox.FSAuto, func(_ *dockertest.Rig, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return scripted{sb}
 		}},
-		{"socket", testenv.Rounds(100, 100, 2000), fsbridge.TransportGuest, sandbox.FSGuest, func(_ *wall.Wall, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
+		{"socket", testenv.Rounds(100, 100, 2000), fsbridge.TransportGuest, sandbox.FSGuest, func(_ *dockertest.Rig, sb sandbox.Sandbox, _ sandbox.Spec) sandbox.Sandbox {
 			return sb
 		}},
-		{"relay", testenv.Rounds(100, 100, 2000), fsbridge.TransportGuest, sandbox.FSAuto, func(w *wall.Wall, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
+		{"relay", testenv.Rounds(100, 100, 2000), fsbridge.TransportGuest, sandbox.FSAuto, func(w *dockertest.Rig, _ sandbox.Sandbox, s sandbox.Spec) sandbox.Sandbox {
 			s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
 			return w.Reopen(s)
 		}},
@@ -49,7 +49,7 @@ func TestDocker(t *testing.T) {
 				testenv.Exhaustive(t, "another connection to the guest of the test before")
 			}
 			fstests.Run(t, fstests.Harness{Rounds: tt.rounds, New: func(t testing.TB) fstests.Rig {
-				w := wall.New(t)
+				w := dockertest.New(t)
 				s := spec(t, w)
 				sb := tt.reopen(w, w.Create(s), s)
 				b, err := fsbridge.OpenBy(context.Background(), tt.by, sb, s.Mounts, s.Tmpfs)
@@ -68,7 +68,7 @@ func TestDocker(t *testing.T) {
 }
 
 // spec is a sandbox with the places that the suite needs.
-func spec(t testing.TB, w *wall.Wall) sandbox.Spec {
+func spec(t testing.TB, w *dockertest.Rig) sandbox.Spec {
 	t.Helper()
 	s := w.Spec("files")
 	ro := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/fsbridge/fstests"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // TestLocalScripts runs the suite with scripts that are commands of a sandbox of
@@ -18,7 +18,7 @@ import (
 func TestLocalScripts(t *testing.T) {
 	testenv.Exhaustive(t, "the scripts in the sandbox of a further provider")
 	fstests.Run(t, fstests.Harness{Rounds: 100, New: func(t testing.TB) fstests.Rig {
-		w := wall.NewLocal(t)
+		w := dockertest.NewLocal(t)
 		s := w.Spec("files")
 		ro := t.TempDir()
 		must(t, os.Chmod(ro, 0o755))

@@ -20,17 +20,17 @@ type flight struct {
 	img    Image
 	err    error
 
-	crowd
+	waiters
 }
 
 // A crowd passes each event on to every waiting caller.
-type crowd struct {
+type waiters struct {
 	mu    sync.Mutex
 	sinks map[int]Progress
 	next  int
 }
 
-func (c *crowd) join(p Progress) int {
+func (c *waiters) join(p Progress) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sinks == nil {
@@ -42,7 +42,7 @@ func (c *crowd) join(p Progress) int {
 }
 
 // leave removes a caller and tells how many remain.
-func (c *crowd) leave(id int) int {
+func (c *waiters) leave(id int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.sinks, id)
@@ -50,7 +50,7 @@ func (c *crowd) leave(id int) int {
 }
 
 // Report implements [Progress].
-func (c *crowd) Report(e Event) {
+func (c *waiters) Report(e Event) {
 	c.mu.Lock()
 	sinks := make([]Progress, 0, len(c.sinks))
 	for _, p := range c.sinks {
@@ -83,7 +83,7 @@ func (f *flights) do(ctx context.Context, key string, p Progress, fn func(contex
 	if !running {
 		go func() {
 			defer c.cancel(nil)
-			c.img, c.err = fn(work, &c.crowd)
+			c.img, c.err = fn(work, &c.waiters)
 			f.forget(key, c)
 			close(c.done)
 		}()

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A lookout keeps the end of what a command says, where the wall has rules
+// A lookout keeps the end of what a command says, where the sandbox has rules
 // against which it can be held.
 type lookout struct {
 	live *acquired
@@ -72,10 +72,10 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 			}
 		}
 	}
-	if w, ok := p.(sandbox.Witness); ok {
-		e.Witnessed = w.Violations()
+	if w, ok := p.(sandbox.ViolationObserver); ok {
+		e.Observed = w.Violations()
 	}
-	e.Witnessed = append(e.Witnessed, o.refused...)
+	e.Observed = append(e.Observed, o.refused...)
 	f := violation.Classify(rules, e)
 	out.Violations = f.Violations
 	if ended && !o.unjudged {

@@ -83,7 +83,7 @@ func (bs *browsers) declareBrowser(ctx context.Context, settings *config.Setting
 }
 
 // browserProvider returns what makes containers: a browser lives in one
-// whatever walls commands have, unless settings name another provider.
+// whatever sandboxes commands have, unless settings name another provider.
 func (bs *browsers) browserProvider(res config.Resolved) (sandbox.Provider, string, error) {
 	name := res.Provider
 	if name == "auto" {

@@ -10,10 +10,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/operation"
 )
 
-// needsWall reports whether operations of a domain are carried out in the
+// needsSandbox reports whether operations of a domain are carried out in the
 // sandbox. Requests and pages are not: they leave through the egress proxy, from
 // here or from the browser's own container.
-func needsWall(d grant.Domain) bool {
+func needsSandbox(d grant.Domain) bool {
 	return d == grant.DomainFS || d == grant.DomainProc || d == grant.DomainTmp
 }
 

@@ -56,8 +56,8 @@ func (f *fort) over(p *poller) {
 	f.nothingUnderWay()
 }
 
-// TestClosedWithTheWall ends the wall in the middle of everything.
-func TestClosedWithTheWall(t *testing.T) {
+// TestClosedWithTheSandbox ends the sandbox in the middle of everything.
+func TestClosedWithTheSandbox(t *testing.T) {
 	ctx := context.Background()
 	kill := func(f *fort) {
 		f.lendTo(func(sb sandbox.Sandbox) { must(f.t, syscall.Kill(sb.Info().PID, syscall.SIGKILL)) })
@@ -71,14 +71,14 @@ func TestClosedWithTheWall(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			onForts(t, func(f *fort) {
 				if f.rig == nil && what != "killed" {
-					return // a local wall knows no other end
+					return // a local sandbox knows no other end
 				}
 				before := f.load()
 				p := f.poll()
 				end(f)
 				f.over(p)
 				if p.err == nil {
-					f.t.Error("a command whose wall fell counts as ended by itself")
+					f.t.Error("a command whose sandbox fell counts as ended by itself")
 				}
 				f.left(before)
 				f.again()

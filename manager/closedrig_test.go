@@ -42,7 +42,7 @@ type fort struct {
 	came   int // the latest try of a poller that a server has seen
 }
 
-// onForts runs a test on both kinds of walls, and with "make test-all" on
+// onForts runs a test on both kinds of sandboxes, and with "make test-all" on
 // containers that are reached through a relay. TestClosedFromOutside and
 // TestEgressBelongsToItsSandbox reach them so in every run.
 func onForts(t *testing.T, test func(*fort), prepare ...func(*fort, *statedir.Dir)) {
@@ -73,7 +73,7 @@ func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *
 		f.open(opts, state)
 	}
 	if kind == "local" {
-		f.Manager = newWalled(t, open).Manager
+		f.Manager = newSandboxed(t, open).Manager
 		f.begin()
 		return f
 	}

@@ -27,11 +27,11 @@ import (
 // A controlled rig is a manager that carries out operations under grants.
 type controlled struct {
 	*outward
-	ctl    *orchestrator.Control
-	desk   *display.Display
-	wall   string
-	serial int
-	again  func() // starts the program anew; nil where it cannot be
+	ctl      *orchestrator.Control
+	displays *display.Display
+	wall     string
+	serial   int
+	again    func() // starts the program anew; nil where it cannot be
 }
 
 // tenant is whose operations these are.
@@ -44,7 +44,7 @@ func (c *controlled) settingsFor(extra string) string {
 		"network": {"allowedDomains": [%q, %q]}%s}}}}`, c.wall, c.net.Allowed(testenv.Files)[0], c.net.Allowed(testenv.Files)[1], extra)
 }
 
-// onControlled runs a test on both kinds of walls. extra is more of the
+// onControlled runs a test on both kinds of sandboxes. extra is more of the
 // settings, beginning with a comma, and more changes what the manager is made of.
 func onControlled(t *testing.T, extra string, test func(*controlled), more ...func(*controlled, *manager.Options, *statedir.Dir)) {
 	prepare := func(c *controlled) func(*manager.Options, *statedir.Dir) {
@@ -70,7 +70,7 @@ func onControlled(t *testing.T, extra string, test func(*controlled), more ...fu
 	})
 	t.Run("local", func(t *testing.T) {
 		c := &controlled{outward: &outward{t: t, net: testenv.NewInternet(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
-		c.Manager = newWalled(t, prepare(c)).Manager
+		c.Manager = newSandboxed(t, prepare(c)).Manager
 		c.browsers()
 		test(c)
 	})
@@ -83,7 +83,7 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 	var err error
 	c.ctl, err = orchestrator.OpenOperations(orchestrator.OperationsOptions{
 		State: state, Log: log, Sinks: []recorder.Sink{recorder.NewFile("file", c.evidence)},
-		Fetch: orchestrator.Fetch(c.net.Authority.Pool), Browse: orchestrator.Browse(func() (*display.Display, error) { return c.desk, nil }),
+		Fetch: orchestrator.Fetch(c.net.Authority.Pool), Browse: orchestrator.Browse(func() (*display.Display, error) { return c.displays, nil }),
 		Wait: testenv.Patience, // nothing is lost because operations overtake who writes
 	})
 	must(c.t, err)
@@ -95,8 +95,8 @@ func (c *controlled) control(opts *manager.Options, state *statedir.Dir) {
 func (c *controlled) browsers() {
 	log := logrus.New()
 	log.SetOutput(&c.log)
-	c.desk = display.New(manager.Of(c.Manager), log)
-	c.t.Cleanup(func() { c.desk.Close() })
+	c.displays = display.New(manager.Of(c.Manager), log)
+	c.t.Cleanup(func() { c.displays.Close() })
 }
 
 // everything are the capabilities of the tests: of the grant, of the manifest.

@@ -38,7 +38,7 @@ func failable(f *failingSink) func(*controlled, *manager.Options, *statedir.Dir)
 	return func(c *controlled, o *manager.Options, _ *statedir.Dir) {
 		must(c.t, c.ctl.Close())
 		f.fails.Store(false)
-		c.ctl = c.witnessed(func(k recorder.Keeper) recorder.Sink {
+		c.ctl = c.observed(func(k recorder.Keeper) recorder.Sink {
 			f.Keeper = k
 			return f
 		})

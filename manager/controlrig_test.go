@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-// newControlledFake is a manager of operations whose wall is in memory.
+// newControlledFake is a manager of operations whose sandbox is in memory.
 // Requests leave through the real way out.
 func newControlledFake(t *testing.T, programs map[string]fake.Program, settings string, more ...func(*manager.Options, *controlled)) (*controlled, *guarded) {
 	t.Helper()
@@ -40,9 +40,9 @@ func newControlledFake(t *testing.T, programs map[string]fake.Program, settings 
 	return c, g
 }
 
-// witnessed is the Control of another start of the program on the state folder of c,
+// observed is the Control of another start of the program on the state folder of c,
 // which goes on; its evidence goes through the sinks that wrap makes.
-func (c *controlled) witnessed(wrap func(recorder.Keeper) recorder.Sink) *orchestrator.Control {
+func (c *controlled) observed(wrap func(recorder.Keeper) recorder.Sink) *orchestrator.Control {
 	c.t.Helper()
 	log := logrus.New()
 	log.SetOutput(&c.log)

@@ -64,7 +64,7 @@ type stoppedBy struct {
 // caller triggers come after a time, in which the operation has to have begun.
 func (c *controlled) stops(after *time.Duration) []stoppedBy {
 	return []stoppedBy{
-		{name: "wall budget", code: sandbox.CodeBudgetExceeded, within: 100 * time.Millisecond,
+		{name: "sandbox budget", code: sandbox.CodeBudgetExceeded, within: 100 * time.Millisecond,
 			arrange: func(o *manager.Operation) { o.Grant.Budget.WallMs = after.Milliseconds() }},
 		{name: "revoked", code: sandbox.CodePermissionDeny, within: 200 * time.Millisecond,
 			stop: func(o *manager.Operation, _ context.CancelFunc) {

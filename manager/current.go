@@ -28,7 +28,7 @@ func newReload(o Options) *reload {
 	return &reload{read: o.Reload, provider: o.Provider, log: o.Log, last: o.Settings}
 }
 
-// laidOver is s with the wall that a program has chosen for all its calls, or s
+// laidOver is s with the sandbox that a program has chosen for all its calls, or s
 // where it has chosen none.
 func laidOver(s *config.Settings, provider string) *config.Settings {
 	if provider == "" {

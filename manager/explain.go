@@ -140,8 +140,8 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	e.describe(w)
 	if w.gate.Place == Unsandboxed {
 		m.explainer.answer(ctx, &e, res, q, nil, nil)
-		e.Next = "run on the host, without a wall"
-		e.Notes = append(e.Notes, "there is no wall: of all settings only the workspace, docker.env, the commands and the limits of a command hold")
+		e.Next = "run on the host, without a sandbox"
+		e.Notes = append(e.Notes, "there is no sandbox: of all settings only the workspace, docker.env, the commands and the limits of a command hold")
 		return e, nil
 	}
 	wall, closes := e.plan(ctx, w)

@@ -71,7 +71,7 @@ func hostControl(res config.Resolved) bool {
 }
 
 // browserDangers names the switches of the browser that are in force and take
-// a wall away.
+// a sandbox away.
 func browserDangers(res config.Resolved) []string {
 	var out []string
 	if !res.Browser.Enabled {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// TestExplainTellsTheBrowser holds that explain names every wall of the
+// TestExplainTellsTheBrowser holds that explain names every sandbox of the
 // browser that settings take away, and what its pages reach.
 func TestExplainTellsTheBrowser(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Pr
 		Home: d.m.host.Home, Env: d.m.host.Env, Sensitive: d.m.host.Sensitive,
 		HostIdentity: at.name, Canonical: map[string]string{}, Via: map[string][]string{},
 	}
-	if p.Features().Images { // other walls have a filter of their own
+	if p.Features().Images { // other sandboxes have a filter of their own
 		f.Seccomp = filter(res)
 	}
 	var agentDir string
@@ -66,7 +66,7 @@ func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Pr
 			return f, "", err
 		}
 	}
-	// A wall that ends with us is reached over descriptors that it was born with.
+	// A sandbox that ends with us is reached over descriptors that it was born with.
 	if p.Features().Persistent && socketsCross(res.Docker.Runtime) {
 		f.SocketDir = d.m.state.SocketPath(at.name)
 	}

@@ -213,7 +213,7 @@ func (f *fileWatch) violated(ctx context.Context, h *fileHearing, err error) {
 		Time: f.m.now(), Tenant: f.l.spec.Owner.Tenant, Agent: f.p.req.Who.Agent, Session: f.p.req.Who.Session, Sandbox: f.l.name(),
 		Command: "fs " + string(h.op) + " " + h.path,
 	}
-	f.m.reporter.tell(ctx, f.l.name(), []violation.Record{violation.FromWall(sandbox.Violation{
+	f.m.reporter.tell(ctx, f.l.name(), []violation.Record{violation.FromSandbox(sandbox.Violation{
 		Kind: sandbox.ResourcePath, Operation: op, Resource: h.path, Rule: rule, Evidence: sandbox.EvidenceCertain, Time: f.m.now(),
 	}, meta)})
 }

@@ -28,7 +28,7 @@ const (
 type Gate struct {
 	Place  Place  `json:"place"`
 	Reason string `json:"reason"`
-	Field  string `json:"field,omitempty"` // the setting that decided against a wall
+	Field  string `json:"field,omitempty"` // the setting that decided against a sandbox
 }
 
 // A platform is what enabledPlatforms is about.
@@ -45,19 +45,19 @@ func (p platform) name() string {
 	return p.os
 }
 
-// An outing is what one call has to do with leaving the wall.
+// An outing is what one call has to do with leaving the sandbox.
 type outing struct {
 	asked    bool // it asks to run without one
 	excluded bool // commands.excluded matches all of it
 }
 
-// placement is the one decision about running without a wall. wall says why the
-// wall cannot be built, nil when that is not known to be so; host, whether
+// placement is the one decision about running without a sandbox. sandbox says why the
+// sandbox cannot be built, nil when that is not known to be so; host, whether
 // this program can run commands without one.
 //
-// Outside of a wall is only what settings leave outside, by enabled, mode or
+// Outside of a sandbox is only what settings leave outside, by enabled, mode or
 // enabledPlatforms, by commands.excluded, or by failIfUnavailable where the
-// wall is missing, and a call that asks for it; and all of them only when
+// sandbox is missing, and a call that asks for it; and all of them only when
 // commands.allowUnsandboxed says so as well. Otherwise an excluded command
 // runs inside like any other, and everything else is refused.
 func placement(res config.Resolved, at platform, wall error, host bool, o outing) Gate {
@@ -68,7 +68,7 @@ func placement(res config.Resolved, at platform, wall error, host bool, o outing
 		case !res.Commands.AllowUnsandboxed:
 			stays = "; commands.excluded matches, but commands.allowUnsandboxed is false"
 		case !host:
-			stays = "; commands.excluded matches, but this program cannot run commands without a wall"
+			stays = "; commands.excluded matches, but this program cannot run commands without a sandbox"
 		}
 	}
 	switch {
@@ -79,22 +79,22 @@ func placement(res config.Resolved, at platform, wall error, host bool, o outing
 	case !res.Sandboxed:
 		g.Field, g.Reason = "mode", res.Reason
 	case o.asked:
-		g.Field, g.Reason = "dangerouslyDisableSandbox", "the call asks to run without a wall"
+		g.Field, g.Reason = "dangerouslyDisableSandbox", "the call asks to run without a sandbox"
 	case o.excluded && stays == "":
 		g.Field, g.Reason = "commands.excluded", "commands.excluded matches every command of the line"
 	case wall == nil:
 		return Gate{Place: Sandboxed, Reason: res.Reason + stays}
 	case res.FailIfUnavailable:
-		g.Field, g.Reason = "failIfUnavailable", "the wall cannot be built and failIfUnavailable is true"
+		g.Field, g.Reason = "failIfUnavailable", "the sandbox cannot be built and failIfUnavailable is true"
 		return g
 	default:
-		g.Field, g.Reason = "failIfUnavailable", fmt.Sprintf("the wall cannot be built and failIfUnavailable is false (%v)", wall)
+		g.Field, g.Reason = "failIfUnavailable", fmt.Sprintf("the sandbox cannot be built and failIfUnavailable is false (%v)", wall)
 	}
 	switch {
 	case !res.Commands.AllowUnsandboxed:
 		g.Reason += ", and commands.allowUnsandboxed is false"
 	case !host:
-		g.Reason += ", and this program cannot run commands without a wall"
+		g.Reason += ", and this program cannot run commands without a sandbox"
 	default:
 		g.Place, g.Reason = Unsandboxed, g.Reason+", and commands.allowUnsandboxed is true"
 	}
@@ -107,7 +107,7 @@ func (gs *gates) placement(res config.Resolved) Gate {
 	return placement(res, platform{runtime.GOOS, gs.m.host.WSL}, nil, noHost == nil, outing{})
 }
 
-// refusal is the error for commands that run nowhere. Where a wall was wanted
+// refusal is the error for commands that run nowhere. Where a sandbox was wanted
 // the reason why there is none is the error.
 func (g Gate) refusal(wall error) error {
 	if wall != nil {
@@ -115,7 +115,7 @@ func (g Gate) refusal(wall error) error {
 	}
 	if g.Field == "dangerouslyDisableSandbox" {
 		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "resolve", Field: g.Field,
-			Message: "the command is not run: " + g.Reason, Hint: "run it inside the wall, or have the settings allow it: commands.allowUnsandboxed"}
+			Message: "the command is not run: " + g.Reason, Hint: "run it inside the sandbox, or have the settings allow it: commands.allowUnsandboxed"}
 	}
 	return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "resolve", Field: g.Field,
 		Message: "this session is not sandboxed (" + g.Reason + "), so its commands are not run",
@@ -150,7 +150,7 @@ func (gs *gates) enter(ctx context.Context, res config.Resolved, o outing, i int
 	switch {
 	case g.Place == Unsandboxed:
 		if i == effects {
-			gs.m.log.Warnf("commands of session %q run on the host without a wall: %s", res.Session, g.Reason)
+			gs.m.log.Warnf("commands of session %q run on the host without a sandbox: %s", res.Session, g.Reason)
 		}
 		return place{host, g.Reason, g}, nil
 	case wall != nil:
@@ -161,7 +161,7 @@ func (gs *gates) enter(ctx context.Context, res config.Resolved, o outing, i int
 	return place{p, why, g}, nil
 }
 
-// probe asks whether the wall of p can be built now with these options, where
+// probe asks whether the sandbox of p can be built now with these options, where
 // p can tell. The end of ctx is no answer, and neither are options that are
 // not valid.
 func probe(ctx context.Context, p sandbox.Provider, options map[string]any) error {
@@ -172,12 +172,12 @@ func probe(ctx context.Context, p sandbox.Provider, options map[string]any) erro
 	case sandbox.CodeOf(err) == sandbox.CodeValidation:
 		return err
 	case ctx.Err() != nil:
-		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "probe", Message: "the call ended before the wall was looked at", Err: ctx.Err()}
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "probe", Message: "the call ended before the sandbox was looked at", Err: ctx.Err()}
 	}
-	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "probe", Resource: p.Name(), Message: "the wall cannot be built", Hint: "see what it needs with: sandbox doctor", Retryable: true, Err: err}
+	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "probe", Resource: p.Name(), Message: "the sandbox cannot be built", Hint: "see what it needs with: sandbox doctor", Retryable: true, Err: err}
 }
 
-// openHost makes the workspace of a session outside of walls ready, and opens
+// openHost makes the workspace of a session outside of sandboxes ready, and opens
 // what runs its commands.
 func (b *builder) openHost(ctx context.Context, w *want) (*acquired, error) {
 	held, err := b.m.leases.Shared(ctx, w.spec.Name)

@@ -12,7 +12,7 @@ import (
 )
 
 // grants are the permissions given for sessions. They belong to one sandbox
-// of one tenant, outlast its walls and its being made anew, and end with the
+// of one tenant, outlast its sandboxes and its being made anew, and end with the
 // Manager.
 type grants struct {
 	mu sync.Mutex
@@ -29,7 +29,7 @@ type grants struct {
 	written map[string]bool
 }
 
-// A grantKey is what a sandbox is known by, whatever its name and wall.
+// A grantKey is what a sandbox is known by, whatever its name and sandbox.
 type grantKey struct {
 	tenant string
 	scope  sandbox.Scope
@@ -154,7 +154,7 @@ func (w *want) permit(list []sandbox.Grant) { w.granted, w.spec.Grants = list, l
 
 // late returns w with the paths left out that rules open beyond those that the
 // sandbox was made with: they need no new sandbox and become grants for the next
-// wall. have is the hash of the sandbox that exists, or empty.
+// sandbox. have is the hash of the sandbox that exists, or empty.
 func (w *want) late(have string, rec *registry.Record) *want {
 	if have == "" || rec == nil || rec.Spec == nil || have == w.hash {
 		return w

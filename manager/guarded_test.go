@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-// A guarded machine has one wall whose rules can be opened, and a person who
+// A guarded machine has one sandbox whose rules can be opened, and a person who
 // answers.
 type guarded struct {
 	t     *testing.T
@@ -99,7 +99,7 @@ func (g *guarded) reach(p *fake.Proc) int {
 			continue
 		}
 		if seen {
-			p.Witness(sandbox.Violation{Kind: sandbox.ResourcePath, Operation: sandbox.OpWrite, Resource: path, Rule: v.Rule, HostPath: v.HostPath, Builtin: v.Builtin})
+			p.ReportViolation(sandbox.Violation{Kind: sandbox.ResourcePath, Operation: sandbox.OpWrite, Resource: path, Rule: v.Rule, HostPath: v.HostPath, Builtin: v.Builtin})
 			return 1
 		}
 		io.WriteString(p.Stderr, "touch: cannot touch '"+path+"': Permission denied\n")

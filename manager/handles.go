@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
-// A pinger is a sandbox handle that can tell whether the wall behind it
+// A pinger is a sandbox handle that can tell whether the sandbox behind it
 // still stands and answers.
 type pinger interface {
 	Ping(ctx context.Context) error

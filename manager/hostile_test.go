@@ -21,13 +21,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
-// onLocal returns the rig of onControlled on local walls alone, and its state
+// onLocal returns the rig of onControlled on local sandboxes alone, and its state
 // folder.
 func onLocal(t *testing.T, extra string) (*controlled, *statedir.Dir) {
 	t.Helper()
 	c := &controlled{outward: &outward{t: t, net: testenv.NewInternet(t), who: config.Who{Tenant: tenant, Agent: "main", Session: "s"}}, wall: "local"}
 	var kept *statedir.Dir
-	c.Manager = newWalled(t, func(opts *manager.Options, state *statedir.Dir) {
+	c.Manager = newSandboxed(t, func(opts *manager.Options, state *statedir.Dir) {
 		kept = state
 		c.open(opts, state)
 		c.control(opts, state)

@@ -106,8 +106,8 @@ func (gs *gates) judge(ctx context.Context, settings *config.Settings, res confi
 // consent obtains approval for what the gate asks about: from the sandbox, by
 // commands.autoAllowIfSandboxed, from what was permitted to the session before,
 // or from the approver. Without any of them the call is denied.
-func (ap *approvals) consent(ctx context.Context, r *ruling, inWall bool) error {
-	switch v, note := r.gate.Effective(r.judged, inWall); {
+func (ap *approvals) consent(ctx context.Context, r *ruling, sandboxed bool) error {
+	switch v, note := r.gate.Effective(r.judged, sandboxed); {
 	case v == policy.Allow:
 		if note != "" {
 			ap.m.log.WithField("sandbox", r.sandbox).Debugf("%s: %s", r.judged.Summary(), note)
@@ -116,16 +116,16 @@ func (ap *approvals) consent(ctx context.Context, r *ruling, inWall bool) error 
 	case v != policy.Ask || r.judged.Text == "":
 		ap.m.reporter.tellRefused(ctx, r)
 		return r.judged.Err("run")
-	case ap.m.grants.permits(r.owner, r.question(inWall)):
+	case ap.m.grants.permits(r.owner, r.question(sandboxed)):
 		return nil
 	}
 	why, hint := "nobody was asked", "allow it with --ask, or name the command in commands.allow"
 	if r.req.Ask {
-		switch a := ap.askCommand(ctx, r, inWall); a.Permission {
+		switch a := ap.askCommand(ctx, r, sandboxed); a.Permission {
 		case sandbox.AllowOnce:
 			return nil
 		case sandbox.AllowSession, sandbox.AllowPermanent:
-			ap.m.grants.permitCommand(r.owner, r.question(inWall))
+			ap.m.grants.permitCommand(r.owner, r.question(sandboxed))
 			if a.Permission == sandbox.AllowPermanent {
 				ap.m.log.WithField("sandbox", r.sandbox).Warn("the command is permitted for this session only: to permit it for good, name it in commands.allow of the settings")
 			}
@@ -154,9 +154,9 @@ func (ap *approvals) consent(ctx context.Context, r *ruling, inWall bool) error 
 // without, and where it runs.
 type question [sha256.Size]byte
 
-func (r *ruling) question(inWall bool) question {
+func (r *ruling) question(sandboxed bool) question {
 	c := r.req.Command
-	parts := []any{r.req.Who.Agent, r.req.Subagent, r.req.Tool, inWall, c.Dir, c.Stdin != nil, r.judged.Text}
+	parts := []any{r.req.Who.Agent, r.req.Subagent, r.req.Tool, sandboxed, c.Dir, c.Stdin != nil, r.judged.Text}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		parts = append(parts, name, c.Env[name])
 	}
@@ -175,10 +175,10 @@ func bounded(s string, most int) string {
 }
 
 // askCommand puts the question about a command to the approver.
-func (ap *approvals) askCommand(ctx context.Context, r *ruling, inWall bool) Answer {
+func (ap *approvals) askCommand(ctx context.Context, r *ruling, sandboxed bool) Answer {
 	reason := r.judged.Summary()
-	if !inWall {
-		reason += "; it would run on the host, without a wall"
+	if !sandboxed {
+		reason += "; it would run on the host, without a sandbox"
 	}
 	if names := slices.Sorted(maps.Keys(r.req.Command.Env)); len(names) > 0 {
 		reason += "; the call sets " + bounded(strings.Join(names, ", "), maxNames)

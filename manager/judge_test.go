@@ -124,9 +124,9 @@ func TestQuestionsAboutCommands(t *testing.T) {
 	}
 }
 
-// TestInsideAWallNobodyIsAsked holds the default: what a wall holds back
-// anyway needs no question, and what has no wall does.
-func TestInsideAWallNobodyIsAsked(t *testing.T) {
+// TestInsideASandboxNobodyIsAsked holds the default: what a sandbox holds back
+// anyway needs no question, and what has no sandbox does.
+func TestInsideASandboxNobodyIsAsked(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, sandbox.Deny)
 	line := []string{"sh", "-c", "reach $(reach)"}

@@ -17,7 +17,7 @@ import (
 
 // Prepared is a session for which everything is there.
 type Prepared struct {
-	Name      string `json:"name"` // of the sandbox; outside of walls the name that it would have
+	Name      string `json:"name"` // of the sandbox; outside of sandboxes the name that it would have
 	Created   bool   `json:"created"`
 	Claimed   bool   `json:"claimed"` // it is a slot of the pool, which was ready
 	Place     Place  `json:"place"`

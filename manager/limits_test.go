@@ -15,7 +15,7 @@ import (
 )
 
 // TestLimitsBite holds that every limit of the settings has an effect on both
-// kinds of walls, and that the result names it.
+// kinds of sandboxes, and that the result names it.
 func TestLimitsBite(t *testing.T) {
 	t.Parallel()
 	t.Run("docker", func(t *testing.T) {
@@ -23,7 +23,7 @@ func TestLimitsBite(t *testing.T) {
 		limitsBite(t, r.manager(""), who("s"))
 	})
 	t.Run("local", func(t *testing.T) {
-		limitsBite(t, newWalled(t).Manager, config.Who{Agent: "main", Session: "s"})
+		limitsBite(t, newSandboxed(t).Manager, config.Who{Agent: "main", Session: "s"})
 	})
 }
 

@@ -24,12 +24,12 @@ type acquired struct {
 	settle   func() error        // waits until a claim is kept for good; or nil
 	scratch  bool                // the workspace is ours, not the agent's own folder
 	egress   sandbox.EgressRules // for the commands of this call
-	ways     *ways               // nil outside of walls
+	ways     *ways               // nil outside of sandboxes
 	seen     *outputDigest       // of this call, for the record; or nil
 	spent    *usage              // of this call, by who pays for it; or nil
 	counted  *count              // of this call, for metrics; or nil
 	shell    *Shell              // whose line the command is; or nil
-	handle   *handle             // nil outside of walls
+	handle   *handle             // nil outside of sandboxes
 	letGo    func()              // gives the handle back
 	held     *keylock.Lock
 }

@@ -16,10 +16,10 @@ import (
 )
 
 // TestParallelAgentsHaveCopiesOfTheirOwn holds that agents and sessions of one
-// manager share neither wall nor files, shells or permissions.
+// manager share neither sandbox nor files, shells or permissions.
 func TestParallelAgentsHaveCopiesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	w := newWalled(t)
+	w := newSandboxed(t)
 	all := []config.Who{{Agent: "one", Session: "s"}, {Agent: "two", Session: "s2"}, {Agent: "one", Session: "other"}}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -44,7 +44,7 @@ func TestParallelAgentsHaveCopiesOfTheirOwn(t *testing.T) {
 	}
 	wg.Wait()
 	if len(pids) != len(all) {
-		t.Errorf("there are %d walls", len(pids))
+		t.Errorf("there are %d sandboxes", len(pids))
 	}
 	w.answer = sandbox.AllowSession
 	if r := w.capture(all[0], true, "cat "+w.outside+"/note"); r.ExitCode != 0 || string(r.Stdout) != "text" {
@@ -71,9 +71,9 @@ func TestParallelAgentsHaveCopiesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestWallThatDiedIsBuiltAnew(t *testing.T) {
+func TestSandboxThatDiedIsBuiltAnew(t *testing.T) {
 	t.Parallel()
-	w := newWalled(t)
+	w := newSandboxed(t)
 	who := config.Who{Agent: "main", Session: "s"}
 	w.answer = sandbox.AllowSession
 	w.capture(who, true, "cat "+w.outside+"/note")
@@ -97,16 +97,16 @@ func TestWallThatDiedIsBuiltAnew(t *testing.T) {
 		<-started
 		w.kill(sb)
 		if exit, err := p.Wait(); err == nil && exit.Code == 0 && exit.Signal == "" {
-			t.Errorf("the line's wall was killed, and it ended with %+v", exit)
+			t.Errorf("the line's sandbox was killed, and it ended with %+v", exit)
 		}
 		if out, exit := said(t, shell, "echo $x $PWD"); out != "newer /workspace/d" || !exit.Restarted {
 			t.Errorf("during a line: %q, %+v", out, exit)
 		}
 	})
-	// Commands find a new wall, with the permission of the session.
+	// Commands find a new sandbox, with the permission of the session.
 	w.lend(who, func(sb sandbox.Sandbox) { w.kill(sb) })
 	if r := w.capture(who, false, "cat "+w.outside+"/note && ls"); r.ExitCode != 0 || string(r.Stdout) != "textd\n" {
-		t.Errorf("after the wall has died: %+v %s", r, r.Stderr)
+		t.Errorf("after the sandbox has died: %+v %s", r, r.Stderr)
 	}
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
@@ -114,7 +114,7 @@ func TestWallThatDiedIsBuiltAnew(t *testing.T) {
 		go w.lend(who, func(sb sandbox.Sandbox) { w.kill(sb) })
 	}})
 	if err == nil {
-		t.Error("a command whose wall died counts as ended by itself")
+		t.Error("a command whose sandbox died counts as ended by itself")
 	}
 	if r := w.capture(who, false, "echo on"); r.ExitCode != 0 || string(r.Stdout) != "on\n" {
 		t.Errorf("and after that: %+v", r)
@@ -132,11 +132,11 @@ func (s *signal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEvidenceOfARealWall holds all tiers end to end: from the wall to the
+// TestEvidenceOfARealSandbox holds all tiers end to end: from the sandbox to the
 // result that an agent gets, and what is shown to people.
-func TestEvidenceOfARealWall(t *testing.T) {
+func TestEvidenceOfARealSandbox(t *testing.T) {
 	t.Parallel()
-	w := newWalled(t)
+	w := newSandboxed(t)
 	who := config.Who{Agent: "main", Session: "s"}
 	for _, c := range []struct {
 		name, line string
@@ -145,7 +145,7 @@ func TestEvidenceOfARealWall(t *testing.T) {
 		resource   string
 		text       string
 	}{
-		{"certain: seen by the wall", "touch /usr/x", true, sandbox.EvidenceCertain, "/usr/x", "touch: cannot touch"},
+		{"certain: seen by the sandbox", "touch /usr/x", true, sandbox.EvidenceCertain, "/usr/x", "touch: cannot touch"},
 		{"certain: a silent program", "{ echo x >/etc/x; } 2>/dev/null", true, sandbox.EvidenceCertain, "/etc/x", ""},
 		{"strong: told by the program", `cat "$(printf /etc/shad)ow"`, true, sandbox.EvidenceStrong, "/etc/shadow", "cat: /etc/shadow: Permission denied"},
 		{"weak: what is hidden", "cat OUTSIDE/note", false, sandbox.EvidenceWeak, "OUTSIDE/note", "No such file"},
@@ -189,7 +189,7 @@ func TestEvidenceOfARealWall(t *testing.T) {
 		must(t, err)
 		exit, err := p.Wait()
 		must(t, err)
-		f := violation.Classify(sb.(sandbox.Judge), violation.Ending{Exit: exit, Dir: "/workspace", Witnessed: p.(sandbox.Witness).Violations()})
+		f := violation.Classify(sb.(sandbox.Judge), violation.Ending{Exit: exit, Dir: "/workspace", Observed: p.(sandbox.ViolationObserver).Violations()})
 		if !f.Blocked || f.Resource != "/usr/x" {
 			t.Errorf("a line of a persistent shell: %+v", f)
 		}

@@ -26,8 +26,8 @@ import (
 	walls "github.com/bulkhead-dev/sandbox/provider/local"
 )
 
-// A walled machine has no engine: its manager puts up real local walls.
-type walled struct {
+// A walled machine has no engine: its manager puts up real local sandboxes.
+type sandboxed struct {
 	*manager.Manager
 	t       *testing.T
 	outside string // a folder that no rule shows, with a file "note"
@@ -37,7 +37,7 @@ type walled struct {
 }
 
 // outsideFolder makes a folder of which nothing is there inside. The usual
-// temporary folders will not do: a wall has some of its own, in memory.
+// temporary folders will not do: a sandbox has some of its own, in memory.
 func outsideFolder(t *testing.T) string {
 	t.Helper()
 	here, err := filepath.Abs(".")
@@ -53,11 +53,11 @@ func outsideFolder(t *testing.T) string {
 			return dir
 		}
 	}
-	t.Fatal("there is no folder that a wall does not show")
+	t.Fatal("there is no folder that a sandbox does not show")
 	return ""
 }
 
-func newWalled(t *testing.T, change ...func(*manager.Options, *statedir.Dir)) *walled {
+func newSandboxed(t *testing.T, change ...func(*manager.Options, *statedir.Dir)) *sandboxed {
 	t.Helper()
 	testenv.Require(t, "local")
 	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
@@ -65,7 +65,7 @@ func newWalled(t *testing.T, change ...func(*manager.Options, *statedir.Dir)) *w
 	outside := outsideFolder(t)
 	must(t, os.Chmod(outside, 0o755))
 	must(t, os.WriteFile(filepath.Join(outside, "note"), []byte("text"), 0o644))
-	w := &walled{t: t, outside: outside, answer: sandbox.Deny}
+	w := &sandboxed{t: t, outside: outside, answer: sandbox.Deny}
 	parsed, err := config.Parse("test", []byte(`{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`))
 	must(t, err)
 	made := walls.New(walls.Options{State: state.Path(), World: func() hardening.World {
@@ -91,7 +91,7 @@ func newWalled(t *testing.T, change ...func(*manager.Options, *statedir.Dir)) *w
 }
 
 // Approve implements sandbox.Approver.
-func (w *walled) Approve(_ context.Context, r sandbox.PermissionRequest) (sandbox.Permission, error) {
+func (w *sandboxed) Approve(_ context.Context, r sandbox.PermissionRequest) (sandbox.Permission, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, r)
@@ -99,7 +99,7 @@ func (w *walled) Approve(_ context.Context, r sandbox.PermissionRequest) (sandbo
 }
 
 // capture runs a shell line for an agent's session.
-func (w *walled) capture(who config.Who, ask bool, line string) sandbox.Result {
+func (w *sandboxed) capture(who config.Who, ask bool, line string) sandbox.Result {
 	w.t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
@@ -109,7 +109,7 @@ func (w *walled) capture(who config.Who, ask bool, line string) sandbox.Result {
 }
 
 // lend hands the sandbox of a session to fn.
-func (w *walled) lend(who config.Who, fn func(sandbox.Sandbox)) {
+func (w *sandboxed) lend(who config.Who, fn func(sandbox.Sandbox)) {
 	w.t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
@@ -119,16 +119,16 @@ func (w *walled) lend(who config.Who, fn func(sandbox.Sandbox)) {
 	}))
 }
 
-// kill ends the wall in which the sandbox's next command would run.
-func (w *walled) kill(sb sandbox.Sandbox) {
+// kill ends the sandbox in which the sandbox's next command would run.
+func (w *sandboxed) kill(sb sandbox.Sandbox) {
 	w.t.Helper()
 	pid := sb.Info().PID
 	if pid <= 1 {
-		w.t.Fatalf("the wall's first process is %d", pid)
+		w.t.Fatalf("the sandbox's first process is %d", pid)
 	}
 	must(w.t, syscall.Kill(pid, syscall.SIGKILL))
 	pinger := sb.(interface{ Ping(context.Context) error })
-	testenv.Until(w.t, "the wall dies", func() bool { return pinger.Ping(context.Background()) != nil })
+	testenv.Until(w.t, "the sandbox dies", func() bool { return pinger.Ping(context.Background()) != nil })
 }
 
 // said runs a line of a shell.

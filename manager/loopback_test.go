@@ -20,7 +20,7 @@ import (
 // request; that a range leaves NO_PROXY; and that Java's options are kept.
 func TestLoopbackRules(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "at "+r.URL.Path) }))
 		defer web.Close()
 		bare, err := net.Listen("tcp", "127.0.0.2:0")

@@ -99,7 +99,7 @@ type Options struct {
 	// nil keeps Settings. See settingsfile.Source.
 	Reload func() (*config.Settings, error)
 
-	// Provider is the wall of every call that names none by its Flags, whatever
+	// Provider is the sandbox of every call that names none by its Flags, whatever
 	// the settings say: it is laid over them, in the layer "program". Empty leaves
 	// it to the settings. One that there is not is [sandbox.CodeValidation], of
 	// each call.
@@ -130,7 +130,7 @@ type Options struct {
 	Control func() (*Control, error)
 	// Out returns what sandboxes reach hosts through. It is asked for when the
 	// first command of this Manager may reach one; nil lets none.
-	Out func() (outlet.Outlet, error)
+	Out func() (outlet.Proxy, error)
 }
 
 // Permanent adds g to the settings file, for the sandboxes of agent where the
@@ -154,7 +154,7 @@ type Manager struct {
 	permanent    Permanent          // or nil
 	recorder     violation.Recorder // or nil
 	observer     operation.Observer // or nil
-	out          func() (outlet.Outlet, error)
+	out          func() (outlet.Proxy, error)
 	accounting   Accounting               // or nil
 	control      func() (*Control, error) // or nil
 	prepared     *prepared
@@ -219,7 +219,7 @@ type Request struct {
 	Tool     string
 	Subagent bool // a sub-agent asks: commands.subagentBlock counts too
 
-	// Unsandboxed asks to run without a wall, which the settings have to
+	// Unsandboxed asks to run without a sandbox, which the settings have to
 	// permit by commands.allowUnsandboxed; otherwise nothing runs.
 	Unsandboxed bool
 

@@ -21,7 +21,7 @@ import (
 // HTTP alike; and that what no rule names does not resolve.
 func TestNamesInside(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		serve := func(text string) (port string) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			must(o.t, err)

@@ -331,7 +331,7 @@ func (o *order) finish(done Performed, err error) Performed {
 	if o.guard != nil {
 		done.Profile = o.guard.Profile().Hash
 	}
-	if needsWall(o.vetted.Domain) {
+	if needsSandbox(o.vetted.Domain) {
 		done.Sandbox = o.steps.ruling.sandbox
 	}
 	return shown(done, err)

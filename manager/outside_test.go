@@ -30,12 +30,12 @@ func (o outside) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, err
 	return o.Provider.Open(ctx, s)
 }
 
-// A missing wall says why it cannot be built.
+// A missing sandbox says why it cannot be built.
 type missing struct{ sandbox.Provider }
 
 func (missing) Probe(context.Context) error { return errors.New("no bubblewrap") }
 
-// A lacking wall can be built only where settings leave out what it lacks.
+// A lacking sandbox can be built only where settings leave out what it lacks.
 type lacking struct{ missing }
 
 func (l lacking) ProbeWith(ctx context.Context, options map[string]any) error {
@@ -109,7 +109,7 @@ func TestRunsOutside(t *testing.T) {
 			if tt.where == "host" {
 				warned = 2
 			}
-			if n := strings.Count(g.log.String(), "without a wall"); n != warned {
+			if n := strings.Count(g.log.String(), "without a sandbox"); n != warned {
 				t.Errorf("%d warnings: %s", n, g.log)
 			}
 			e, err := m.Explain(context.Background(), someone, nil, manager.Questions{})
@@ -135,7 +135,7 @@ func TestRunsOutside(t *testing.T) {
 	}
 }
 
-// named tells programs inside what wall they are in.
+// named tells programs inside what sandbox they are in.
 type named struct{ *fake.Provider }
 
 func (n named) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {

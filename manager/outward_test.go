@@ -51,8 +51,8 @@ type outward struct {
 	asked  []sandbox.PermissionRequest
 }
 
-// onWalls runs a test on both kinds of walls.
-func onWalls(t *testing.T, test func(*outward)) {
+// onProviders runs a test on both kinds of sandboxes.
+func onProviders(t *testing.T, test func(*outward)) {
 	t.Run("docker", func(t *testing.T) {
 		o := &outward{t: t, net: testenv.NewInternet(t), who: who("s")}
 		r := newRig(t)
@@ -62,7 +62,7 @@ func onWalls(t *testing.T, test func(*outward)) {
 	})
 	t.Run("local", func(t *testing.T) {
 		o := &outward{t: t, net: testenv.NewInternet(t), who: config.Who{Agent: "main", Session: "s"}}
-		o.Manager = newWalled(t, o.open).Manager
+		o.Manager = newSandboxed(t, o.open).Manager
 		test(o)
 	})
 }
@@ -99,7 +99,7 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 	})
 	issuer := sync.OnceValues(func() (*egress.Authority, error) { return egress.Open(state.Egress()) })
 	opts.Violations, opts.Approver = o.violations, o
-	opts.Out = func() (outlet.Outlet, error) {
+	opts.Out = func() (outlet.Proxy, error) {
 		return &egress.Server{
 			Plane: o.plane, Recorder: o.recorder, Authority: issuer,
 			LookupEnv: func(name string) (string, bool) { return secretValue, name == "OUTER_TOKEN" },

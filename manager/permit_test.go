@@ -61,7 +61,7 @@ func TestRequestSaysWhatIsAsked(t *testing.T) {
 	}
 	want := sandbox.PermissionRequest{
 		ID: r.ID, Expires: r.Expires, Sandbox: r.Sandbox, Tenant: "acme", Agent: "a", Session: "s", Kind: sandbox.ResourcePath, Operation: sandbox.OpWrite,
-		Resource: g.host + "/x", Inside: g.host + "/x", Command: []string{"reach", "seen:HOST/x"}, Reason: "write " + g.host + "/x: denied: allowWrite (seen by the wall)",
+		Resource: g.host + "/x", Inside: g.host + "/x", Command: []string{"reach", "seen:HOST/x"}, Reason: "write " + g.host + "/x: denied: allowWrite (seen by the sandbox)",
 	}
 	if d := cmp.Diff(want, r); d != "" {
 		t.Errorf("request (-want +got):\n%s", d)

@@ -35,9 +35,9 @@ func TestRoundsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPermissionsOutlastWalls holds that a session's permissions are there
+// TestPermissionsOutlastSandboxes holds that a session's permissions are there
 // after its sandbox was made anew, and end with the program.
-func TestPermissionsOutlastWalls(t *testing.T) {
+func TestPermissionsOutlastSandboxes(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, sandbox.AllowSession)
 	m := g.manager(guardedSettings)

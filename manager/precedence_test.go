@@ -185,10 +185,10 @@ func (p precedence) hold(t *testing.T, m *manager.Manager, places []string) {
 	}
 }
 
-// TestPrecedenceInLocalWalls holds real local walls, and everything that judges
+// TestPrecedenceInLocalSandboxes holds real local sandboxes, and everything that judges
 // for them, to the table: each line of it with one spelling of the settings, and
 // with each one with "make test-all".
-func TestPrecedenceInLocalWalls(t *testing.T) {
+func TestPrecedenceInLocalSandboxes(t *testing.T) {
 	t.Parallel()
 	for i, p := range precedences() {
 		t.Run(p.name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestPrecedenceInLocalWalls(t *testing.T) {
 					dir := filepath.Join(outsideFolder(t), "own")
 					must(t, os.MkdirAll(filepath.Join(dir, "x"), 0o755))
 					p.plant(t, dir)
-					w := newWalled(t, func(o *manager.Options, _ *statedir.Dir) {
+					w := newSandboxed(t, func(o *manager.Options, _ *statedir.Dir) {
 						parsed, err := config.Parse("test", []byte(p.settings("local", dir, s)))
 						must(t, err)
 						o.Settings = parsed
@@ -227,7 +227,7 @@ func TestPrecedenceInContainers(t *testing.T) {
 	}
 }
 
-// TestPrecedenceAsOrdinaryUser holds the walls of an ordinary user to the same
+// TestPrecedenceAsOrdinaryUser holds the sandboxes of an ordinary user to the same
 // table, which root's way of building one does not concern.
 func TestPrecedenceAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
@@ -246,7 +246,7 @@ func TestPrecedenceAsOrdinaryUser(t *testing.T) {
 		must(t, err)
 		must(t, os.WriteFile(to, data, 0o755))
 	}
-	cmd := exec.Command(program, "-test.v", "-test.count=1", "-test.run=^TestPrecedenceInLocalWalls$")
+	cmd := exec.Command(program, "-test.v", "-test.count=1", "-test.run=^TestPrecedenceInLocalSandboxes$")
 	testenv.AsUser(cmd)
 	cmd.Dir = dir
 	cmd.Env = append(testenv.UserEnviron(), "TMPDIR="+dir, "HOME="+dir, "SANDBOX_GUEST="+guest)
@@ -272,7 +272,7 @@ func TestLinksOpenNothing(t *testing.T) {
 		must(t, os.Symlink(to, filepath.Join(dir, name)))
 	}
 	settings := precedence{denyRead: []string{"a"}, allowRead: []string{"a/b", "out/link", "a/link", "a/env", "a/self/secret"}}
-	w := newWalled(t, func(o *manager.Options, _ *statedir.Dir) {
+	w := newSandboxed(t, func(o *manager.Options, _ *statedir.Dir) {
 		parsed, err := config.Parse("test", []byte(settings.settings("local", dir, spellings()[2])))
 		must(t, err)
 		o.Settings = parsed

@@ -25,10 +25,10 @@ func decoded(t *testing.T, data json.RawMessage) (e egress.Event) {
 // settings name, and no others, and that both are on record.
 func TestReach(t *testing.T) {
 	t.Parallel()
-	onWalls(t, reaches)
+	onProviders(t, reaches)
 }
 
-// reaches holds it of one wall.
+// reaches holds it of one sandbox.
 func reaches(o *outward) {
 	allowed := o.allowing(testenv.Files)
 	if got := o.fetch(allowed, testenv.Files, "/greeting.txt"); !strings.HasPrefix(got, "HTTP/1.1 200") || !strings.HasSuffix(got, testenv.Content) {
@@ -57,7 +57,7 @@ func reaches(o *outward) {
 // is blocked, with the host and the rule, and one that succeeds is not.
 func TestBlockedByEgress(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		r, err := o.try(o.allowing(testenv.Files), o.get(testenv.Other, "/"))
 		must(o.t, err)
 		if r.Blocked || len(r.Violations) != 1 || r.Violations[0].Resource != o.net.At("http", testenv.Other) {
@@ -76,7 +76,7 @@ func TestBlockedByEgress(t *testing.T) {
 // and that each command has its own rules alone.
 func TestRulesAreLive(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		r, err := o.try(nil, `test -z "$HTTP_PROXY" && echo kept >/tmp/kept`)
 		must(o.t, err)
 		if r.ExitCode != 0 {
@@ -121,7 +121,7 @@ func TestRulesAreLive(t *testing.T) {
 // TestNoEgressByDefault holds that nothing is opened where nothing is allowed.
 func TestNoEgressByDefault(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		r, err := o.try(nil, "env; cat /proc/net/tcp")
 		must(o.t, err)
 		if s := strings.ToLower(string(r.Stdout)); strings.Contains(s, "proxy") || strings.Count(s, "\n0: ") > 0 {
@@ -152,7 +152,7 @@ func TestAsking(t *testing.T) {
 		{sandbox.AllowOnce, "200", 2}, {sandbox.AllowSession, "200", 1}, {sandbox.AllowPermanent, "200", 1}, {sandbox.Deny, "403", 1},
 	} {
 		t.Run(string(tt.answer), func(t *testing.T) {
-			onWalls(t, func(o *outward) {
+			onProviders(t, func(o *outward) {
 				o.answer = tt.answer
 				flags := ask(o)
 				twice := o.get(testenv.Files, "/greeting.txt") + "; " + o.get(testenv.Files, "/greeting.txt")
@@ -176,7 +176,7 @@ func TestAsking(t *testing.T) {
 		})
 	}
 	t.Run("nobody", func(t *testing.T) {
-		onWalls(t, func(o *outward) {
+		onProviders(t, func(o *outward) {
 			o.answer = sandbox.AllowSession
 			if got := o.fetch(ask(o), testenv.Files, "/greeting.txt"); !strings.Contains(got, " 403 ") || o.questions() != 0 {
 				o.t.Errorf("%d questions: %s", o.questions(), got)

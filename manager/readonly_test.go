@@ -38,7 +38,7 @@ func TestReadOnlyAccess(t *testing.T) {
 	t.Run("local", func(t *testing.T) {
 		parsed, err := config.Parse("test", []byte(settings("local")))
 		must(t, err)
-		testReadOnlyAccess(t, newWalled(t, func(o *manager.Options, _ *statedir.Dir) { o.Settings = parsed }).Manager)
+		testReadOnlyAccess(t, newSandboxed(t, func(o *manager.Options, _ *statedir.Dir) { o.Settings = parsed }).Manager)
 	})
 }
 

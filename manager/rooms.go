@@ -12,30 +12,30 @@ import (
 )
 
 // Of returns the containers of browsers that m keeps.
-func Of(m *Manager) display.Backend { return house{m} }
+func Of(m *Manager) display.Backend { return displayBackend{m} }
 
-type house struct{ m *Manager }
+type displayBackend struct{ m *Manager }
 
 // Resolve implements [desk.House].
-func (h house) Resolve(r display.Request) (config.Resolved, error) {
+func (h displayBackend) Resolve(r display.Request) (config.Resolved, error) {
 	res, _, err := h.m.BrowserResolve(r.Who, r.Flags)
 	return res, err
 }
 
 // Settings implements [desk.House].
-func (h house) Settings(r display.Request) (browser.Settings, error) {
+func (h displayBackend) Settings(r display.Request) (browser.Settings, error) {
 	_, s, err := h.m.BrowserResolve(r.Who, r.Flags)
 	return s, err
 }
 
 // Name implements [desk.House].
-func (h house) Name(r display.Request) (string, error) {
+func (h displayBackend) Name(r display.Request) (string, error) {
 	name, _, err := h.m.BrowserName(r.Who, r.Flags)
 	return name, err
 }
 
 // Open implements [desk.House].
-func (h house) Open(ctx context.Context, r display.Request, mustExist bool) (display.Opened, error) {
+func (h displayBackend) Open(ctx context.Context, r display.Request, mustExist bool) (display.Opened, error) {
 	b, err := h.m.OpenBrowser(ctx, BrowserRequest{Who: r.Who, Flags: r.Flags, MustExist: mustExist})
 	if err != nil {
 		return nil, err
@@ -44,22 +44,22 @@ func (h house) Open(ctx context.Context, r display.Request, mustExist bool) (dis
 }
 
 // Exists implements [desk.House].
-func (h house) Exists(ctx context.Context, r display.Request) (bool, error) {
+func (h displayBackend) Exists(ctx context.Context, r display.Request) (bool, error) {
 	return h.m.BrowserExists(ctx, r.Who, r.Flags)
 }
 
 // Remove implements [desk.House].
-func (h house) Remove(ctx context.Context, r display.Request, force bool) (string, bool, error) {
+func (h displayBackend) Remove(ctx context.Context, r display.Request, force bool) (string, bool, error) {
 	return h.m.RemoveBrowser(ctx, r.Who, r.Flags, force)
 }
 
 // Workspace implements [desk.House].
-func (h house) Workspace(ctx context.Context, r display.Request) (browser.Workspace, error) {
+func (h displayBackend) Workspace(ctx context.Context, r display.Request) (browser.Workspace, error) {
 	return h.m.BrowserWorkspace(ctx, r.Who, r.Flags)
 }
 
 // Folders implements [desk.House].
-func (h house) Folders(ctx context.Context, r display.Request) (display.Folders, error) {
+func (h displayBackend) Folders(ctx context.Context, r display.Request) (display.Folders, error) {
 	w, err := h.m.BrowserWorkspace(ctx, r.Who, r.Flags)
 	if err != nil {
 		return display.Folders{}, err

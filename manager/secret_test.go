@@ -47,7 +47,7 @@ func (h *heard) last() string {
 // other host does, and that the secret is nowhere else.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		bound, other := &heard{}, &heard{}
 		o.net.Handle("api.test", http.HandlerFunc(bound.serve))
 		o.net.Handle("thief.test", http.HandlerFunc(other.serve))
@@ -104,7 +104,7 @@ func TestSecrets(t *testing.T) {
 // settings bind.
 func TestSecretsThatCannotBeHad(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		flags := o.allowing("api.test")
 		flags.Network.Secrets = map[string]config.SecretSettings{"TOKEN": {Hosts: []string{"api.test:1234"}, From: config.SecretSource{Env: "NO_SUCH_VARIABLE_HERE"}}}
 		r, err := o.try(flags, "echo ran")
@@ -118,7 +118,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 // secret does not run.
 func TestCallCannotReplaceASecret(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		flags := o.allowing("api.test")
 		flags.Network.Secrets = map[string]config.SecretSettings{"TOKEN": {Hosts: []string{"api.test:1234"}, From: config.SecretSource{Env: "OUTER_TOKEN"}}}
 		r, err := o.try(flags, "echo ran", func(r *manager.Request) { r.Command.Env = map[string]string{"TOKEN": "x"} })

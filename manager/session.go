@@ -23,7 +23,7 @@ type Session struct {
 	Workspace string // folder of the host that appears as the workspace
 
 	Sandbox sandbox.Sandbox    // the caller must not close it; commands that it runs directly are not judged
-	Files   *fsbridge.Bridge   // nil outside of walls
+	Files   *fsbridge.Bridge   // nil outside of sandboxes
 	Browser *Browser           // nil where the settings have none, or it comes on first use
 	Tools   *toolpolicy.Policy // which tools it may use
 

@@ -44,7 +44,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("recreate after Close: %+v", got)
 		}
 	})
-	t.Run("outside of walls", func(t *testing.T) {
+	t.Run("outside of sandboxes", func(t *testing.T) {
 		o := who("x")
 		o.Agent = "out"
 		_, err := m.Open(ctx, manager.Request{Who: o})

@@ -145,7 +145,7 @@ func TestKeptShellIsJudged(t *testing.T) {
 	if _, err := s.Run(context.Background(), manager.Line{Text: "env"}); sandbox.CodeOf(err) != sandbox.CodeDenyTool {
 		t.Errorf("env, which is blocked now: %v", err)
 	}
-	expect(t, s, "echo $id", "7", false) // the wall is as it was, and so is the shell
+	expect(t, s, "echo $id", "7", false) // the sandbox is as it was, and so is the shell
 }
 
 func TestShellOfATool(t *testing.T) {

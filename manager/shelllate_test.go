@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// A tardy is a wall in memory whose handles tell whether they answer.
+// A tardy is a sandbox in memory whose handles tell whether they answer.
 type tardy struct {
 	sandbox.Provider
 	late atomic.Bool // the next sign of life does not come in time

@@ -12,11 +12,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// TestShellMoves holds that a shell goes on, with its state, in the wall that a
+// TestShellMoves holds that a shell goes on, with its state, in the sandbox that a
 // permission has built, and afterwards in the one without it.
 func TestShellMoves(t *testing.T) {
 	t.Parallel()
-	w := newWalled(t)
+	w := newSandboxed(t)
 	s := openShell(t, w.Manager, who("moved"))
 	expect(t, s, "cd /tmp; x=1", "", false)
 	note := filepath.Join(w.outside, "note")

@@ -98,7 +98,7 @@ func (c *caller) stands() bool {
 	}
 }
 
-// sit opens the shell in l, in the state of the old one where walls can do that.
+// sit opens the shell in l, in the state of the old one where sandboxes can do that.
 func (s *Shell) sit(ctx context.Context, l *acquired, req *Request, old *seat) (at *seat, err error) {
 	at = &seat{name: l.name(), handle: l.handle, hash: l.want.hash, limits: l.spec.Limits, frozen: s.m.freezer.frozen}
 	box := l.Sandbox

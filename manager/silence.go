@@ -10,7 +10,7 @@ import (
 // matters reports whether it matters that the provider called name does not
 // answer: a record names it, or a record cannot be read and may name it, or
 // sessions are to use it. A machine without Docker, whose settings and calls
-// ask for another wall, is no failure: nothing that is known of was made
+// ask for another sandbox, is no failure: nothing that is known of was made
 // there.
 func (ls *lister) matters(name string, records []registry.Record, problems int) bool {
 	if problems > 0 || slices.ContainsFunc(records, func(r registry.Record) bool { return r.Provider == name }) {

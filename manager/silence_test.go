@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
-// A machine has walls called docker and local, both in memory, and a state
+// A machine has sandboxes called docker and local, both in memory, and a state
 // folder.
 type machine struct {
 	t             *testing.T
@@ -95,7 +95,7 @@ const (
 	either = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}, "list": [{"id": "b", "sandbox": {"provider": "docker"}}]}}`
 )
 
-// TestProviderOfTheProgram holds that the wall that a program names is that of
+// TestProviderOfTheProgram holds that the sandbox that a program names is that of
 // each call that names none, whatever the settings say and also when they
 // change, and of no other.
 func TestProviderOfTheProgram(t *testing.T) {
@@ -215,9 +215,9 @@ func TestForgottenWorkspacesGoWithoutAnEngine(t *testing.T) {
 	}
 }
 
-// TestListingTellsOfAWallWithoutImages holds that settings are compared
+// TestListingTellsOfASandboxWithoutImages holds that settings are compared
 // though there is no image to compare, and none is asked for.
-func TestListingTellsOfAWallWithoutImages(t *testing.T) {
+func TestListingTellsOfASandboxWithoutImages(t *testing.T) {
 	t.Parallel()
 	c := newMachine(t)
 	m := c.manager(local, "")
@@ -230,9 +230,9 @@ func TestListingTellsOfAWallWithoutImages(t *testing.T) {
 	}
 }
 
-// TestSessionThatChangedItsWall holds that the older sandbox of a session is
+// TestSessionThatChangedItsSandbox holds that the older sandbox of a session is
 // an orphan and not taken for the newer one.
-func TestSessionThatChangedItsWall(t *testing.T) {
+func TestSessionThatChangedItsSandbox(t *testing.T) {
 	t.Parallel()
 	c := newMachine(t)
 	c.docker = fake.New(fake.Options{Name: "docker"})
@@ -255,10 +255,10 @@ func TestSessionThatChangedItsWall(t *testing.T) {
 	}
 }
 
-// TestImageOfAWallWithoutImages holds that an image that a call names is
+// TestImageOfASandboxWithoutImages holds that an image that a call names is
 // refused and never left out in silence, and one of the settings, which are
 // for every provider, is no part of the sandbox.
-func TestImageOfAWallWithoutImages(t *testing.T) {
+func TestImageOfASandboxWithoutImages(t *testing.T) {
 	t.Parallel()
 	c := newMachine(t)
 	m := c.manager(`{"agents": {"defaults": {"sandbox": {"provider": "local", "docker": {"image": "debian:12"}}}}}`, "")

@@ -37,7 +37,7 @@ func TestSkillsAtEachUse(t *testing.T) {
 			agent, text := settings(t, "local")
 			parsed, err := config.Parse("test", []byte(text))
 			must(t, err)
-			w := newWalled(t, func(o *manager.Options, _ *statedir.Dir) { o.Settings = parsed })
+			w := newSandboxed(t, func(o *manager.Options, _ *statedir.Dir) { o.Settings = parsed })
 			testSkills(t, agent, func() *manager.Manager { return w.Manager })
 		})
 	}

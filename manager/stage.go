@@ -81,7 +81,7 @@ func (p *pipeline) beginStaging(ctx context.Context, refs []string) (*statement,
 	return p.begin(ctx, b)
 }
 
-// stage does it, for an admitted call inside of walls.
+// stage does it, for an admitted call inside of sandboxes.
 func (st *stager) stage(ctx context.Context, call *pipeline, p sandbox.Provider, spent *usage, refs []string) ([]workspace.Staged, error) {
 	from := config.MediaOf(call.settings, call.res.Tenant)
 	src, err := st.mediaSource(call.settings, from)

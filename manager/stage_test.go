@@ -213,7 +213,7 @@ func TestStageBounds(t *testing.T) {
 	}
 }
 
-func TestStageOutsideOfWalls(t *testing.T) {
+func TestStageOutsideOfSandboxes(t *testing.T) {
 	t.Parallel()
 	m := newMailbox(t, "", `{"defaults": {"sandbox": {"provider": "local", "mode": "off"}}}`)
 	if got, err := m.stage("a", "a/note.txt"); err == nil || got != nil {

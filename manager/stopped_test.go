@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// TestWhatWasStoppedIsRecorded holds that each refusal, each denial of a wall
+// TestWhatWasStoppedIsRecorded holds that each refusal, each denial of a sandbox
 // and each limit that was reached leaves a record of whom it concerns.
 func TestWhatWasStoppedIsRecorded(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestWhatWasStoppedIsRecorded(t *testing.T) {
 	}{
 		{"nothing was stopped", []string{"reach", "/workspace/x"}, ""},
 		{"a rule of the settings", []string{"reach", "forbidden"}, violation.CommandBlocked},
-		{"a wall", []string{"reach", "seen:HOST/x"}, violation.WallPath},
+		{"a sandbox", []string{"reach", "seen:HOST/x"}, violation.WallPath},
 		{"a limit", []string{"linger"}, violation.LimitExceeded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -52,7 +52,7 @@ func (r *ruling) program(span policy.Span) string {
 	return r.req.program()
 }
 
-// tellEscape records that a call which asked to run without a wall may not.
+// tellEscape records that a call which asked to run without a sandbox may not.
 func (rp *reporter) tellEscape(ctx context.Context, r *ruling, g Gate) {
 	r.judged.Verdict = policy.Deny
 	r.judged.Reasons = []policy.Reason{{
@@ -62,7 +62,7 @@ func (rp *reporter) tellEscape(ctx context.Context, r *ruling, g Gate) {
 	rp.tellRefused(ctx, r)
 }
 
-// tellStopped records what a wall stopped of a command, and the limit that the
+// tellStopped records what a sandbox stopped of a command, and the limit that the
 // command has reached.
 func (x *executor) tellStopped(ctx context.Context, l *acquired, req Request, out Outcome) {
 	if len(out.Violations) == 0 && out.Exit.Limit == nil {
@@ -77,7 +77,7 @@ func (x *executor) tellStopped(ctx context.Context, l *acquired, req Request, ou
 		if v.Kind == sandbox.ResourceNetwork && v.Evidence == sandbox.EvidenceCertain {
 			continue // the proxy's recorder has recorded it
 		}
-		records = append(records, violation.FromWall(v, meta))
+		records = append(records, violation.FromSandbox(v, meta))
 	}
 	if h := out.Exit.Limit; h != nil {
 		records = append(records, violation.FromLimit(h.Limit, h.String(), meta))

@@ -42,7 +42,7 @@ func (o *order) beginning() evidence.Begin {
 	if file, ok := strings.CutPrefix(o.vetted.URL, "workspace:"); ok {
 		b.Request.Path = path.Join(sandbox.WorkspaceDir, file)
 	}
-	if needsWall(o.vetted.Domain) {
+	if needsSandbox(o.vetted.Domain) {
 		b.Sandbox = o.steps.ruling.sandbox
 	}
 	return b

@@ -15,7 +15,7 @@ import (
 // the proxy for a host that they allow. Other failures get no notice.
 func TestUnreachedIsReported(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		plain := "env -u HTTPS_PROXY -u https_proxy -u ALL_PROXY -u all_proxy -u HTTP_PROXY -u http_proxy "
 		other := &config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"other.test", "*.wide.test"}}}
 		for _, tt := range []struct {
@@ -52,7 +52,7 @@ func TestUnreachedIsReported(t *testing.T) {
 // it.
 func TestAddressIsReported(t *testing.T) {
 	t.Parallel()
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		at := o.net.At("http", "127.0.0.1")
 		r, err := o.try(&config.SandboxSettings{Network: &config.NetworkSettings{AllowedDomains: []string{"web.test:1-65535"}}}, "curl -sSf "+o.net.URL("http", "web.test", "/"))
 		must(o.t, err)

@@ -15,7 +15,7 @@ import (
 // An explainer answers what settings decide, and why, without effects.
 type explainer struct{ m *Manager }
 
-// A judge says what a wall's rules make of an operation on a path inside.
+// A judge says what a sandbox's rules make of an operation on a path inside.
 type judge func(op sandbox.Operation, inside string) sandbox.Verdict
 
 // plan fills in how the provider would enforce the wanted Spec, where it can
@@ -42,7 +42,7 @@ func (e *Explanation) plan(ctx context.Context, w *want) (wall, closes judge) {
 }
 
 // answer answers q by the policies of res and, for paths, by the rules of the
-// wall where it has some.
+// sandbox where it has some.
 func (x *explainer) answer(ctx context.Context, e *Explanation, res config.Resolved, q Questions, wall, closes judge) {
 	in := x.m.host.Inside(res)
 	g, err := gate.New(res, in)

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
-// A planner is a wall in memory that tells how it would enforce a Spec.
+// A planner is a sandbox in memory that tells how it would enforce a Spec.
 type planner struct {
 	sandbox.Provider
 	plan provider.Plan

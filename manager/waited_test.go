@@ -19,7 +19,7 @@ import (
 // network.limits.connections, and which succeeds, is said to have waited; and that
 // the next command, which did not wait, is not.
 func TestWaitOfConnections(t *testing.T) {
-	onWalls(t, func(o *outward) {
+	onProviders(t, func(o *outward) {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {
 				io.WriteString(w, "begun ")

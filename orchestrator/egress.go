@@ -52,7 +52,7 @@ func (h *Orchestrator) newExit() *exit {
 	return t
 }
 
-func (t *exit) outlet() (outlet.Outlet, error) {
+func (t *exit) proxy() (outlet.Proxy, error) {
 	t.used.Store(true)
 	got, err := t.open()
 	if err != nil {

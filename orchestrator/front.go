@@ -2,7 +2,7 @@
 
 package orchestrator
 
-// With the tag sandbox_front a Orchestrator has local walls alone: it links no engine's
+// With the tag sandbox_front a Orchestrator has local sandboxes alone: it links no engine's
 // client, no proxy and no evidence. See cmd/sandbox.
 
 import (
@@ -43,8 +43,8 @@ type exit struct{}
 
 func (*Orchestrator) newExit() *exit { return nil }
 
-func (*exit) outlet() (outlet.Outlet, error) { return nil, errFront() }
-func (*exit) close() error                   { return nil }
+func (*exit) proxy() (outlet.Proxy, error) { return nil, errFront() }
+func (*exit) close() error                 { return nil }
 
 // trusted is none: who trusts a company's certificates is handed on; see the
 // Begin of Options.

@@ -50,7 +50,7 @@ func TestOpen(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range []string{"docker", "local", "host"} {
-		if _, err := h.Walls().Get(name); err != nil {
+		if _, err := h.Providers().Get(name); err != nil {
 			t.Error(err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestOpen(t *testing.T) {
 }
 
 // TestWorldFollowsSettings holds that what sandboxes can write by the settings of
-// now is what walls go by: a folder that was opened since is mounted nowhere.
+// now is what sandboxes go by: a folder that was opened since is mounted nowhere.
 func TestWorldFollowsSettings(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

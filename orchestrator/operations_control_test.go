@@ -35,7 +35,7 @@ func TestDocument(t *testing.T) {
 func plain(code string) string { return strings.Join(strings.Fields(code), "") }
 
 // operate carries out one operation of the worked example under g.
-func (h *house) operate(t *testing.T, g grant.Grant, line []grant.Grant, do grant.Operation) manager.Performed {
+func (h *fixture) operate(t *testing.T, g grant.Grant, line []grant.Grant, do grant.Operation) manager.Performed {
 	t.Helper()
 	manifest, _ := granted(time.Now())
 	done, err := h.Operate(t.Context(), manager.Operation{Grant: g, Line: line, Manifest: manifest, Do: do})

@@ -65,18 +65,18 @@ func setting() (dir string, s *statedir.Dir, kept *evidence.Store, log *logrus.L
 }
 
 // A house is a program that carries out operations: with the settings that the
-// document shows, a wall in memory, and an internet that has reports.example
+// document shows, a sandbox in memory, and an internet that has reports.example
 // alone.
-type house struct {
+type fixture struct {
 	*manager.Manager
 	ctl      *orchestrator.Control
 	evidence *evidence.Store
 	release  []func() error // in the order in which they are called
 }
 
-func newOrchestrator(observe operation.Observer) *house {
+func newOrchestrator(observe operation.Observer) *fixture {
 	dir, state, kept, log, _ := setting()
-	h := &house{evidence: kept}
+	h := &fixture{evidence: kept}
 	recorder, err := egress.NewRecorder(egress.RecorderOptions{Evidence: h.evidence, Log: log})
 	check(err)
 	web, roots, end := reports()
@@ -88,13 +88,13 @@ func newOrchestrator(observe operation.Observer) *house {
 	check(err)
 	settings, err := config.Parse(page, []byte(block("jsonc", 0)))
 	check(err)
-	walls, err := provider.New(imageProvider{fake.New(fake.Options{Name: "docker"})})
+	providers, err := provider.New(imageProvider{fake.New(fake.Options{Name: "docker"})})
 	check(err)
 	h.Manager, err = manager.New(manager.Options{
-		Settings: settings, State: state, Providers: walls, Images: images{}, Log: log,
+		Settings: settings, State: state, Providers: providers, Images: images{}, Log: log,
 		Host:    manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) { return sandbox.GuestRef{Dir: "/guest", Digest: "0"}, nil }},
 		Control: func() (*manager.Control, error) { return &h.ctl.Control, nil },
-		Out: func() (outlet.Outlet, error) {
+		Out: func() (outlet.Proxy, error) {
 			return &egress.Server{Plane: plane, Recorder: recorder, Authority: func() (*egress.Authority, error) { return nil, errors.New("there are no secrets") },
 				LookupEnv: func(string) (string, bool) { return "", false }}, nil
 		},
@@ -104,7 +104,7 @@ func newOrchestrator(observe operation.Observer) *house {
 	return h
 }
 
-func (h *house) close() {
+func (h *fixture) close() {
 	for _, end := range h.release {
 		check(end())
 	}

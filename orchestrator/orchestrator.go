@@ -81,26 +81,26 @@ type Options struct {
 // concurrent use. Any number of them, in any number of programs, may share the
 // folder.
 type Orchestrator struct {
-	o        Options
-	names    []string // of the providers beside the built-in ones
-	source   *config.Source
-	bare     *config.Settings // in force where there is no settings file; nil are the defaults
-	settings *config.Settings // when we began
-	file     string           // the settings file, canonical; empty when there is none
-	state    *statedir.Dir
-	world    hardening.World
-	env      map[string]string // ours
-	engine   engine
-	walls    *provider.Set
-	records  *records
+	o         Options
+	names     []string // of the providers beside the built-in ones
+	source    *config.Source
+	bare      *config.Settings // in force where there is no settings file; nil are the defaults
+	settings  *config.Settings // when we began
+	file      string           // the settings file, canonical; empty when there is none
+	state     *statedir.Dir
+	world     hardening.World
+	env       map[string]string // ours
+	engine    engine
+	providers *provider.Set
+	records   *records
 
 	violations *recorder
 	exit       *exit
-	desk       *manager.ApprovalQueue
+	queue      *manager.ApprovalQueue
 	browsers   browsers
 	manager    func() (*manager.Manager, error)
 	made       atomic.Bool // the manager
-	ended      atomic.Bool // the walls
+	ended      atomic.Bool // the sandboxes
 	once       sync.Once
 
 	// writable are the folders that settings let sandboxes write to, as they
@@ -153,13 +153,13 @@ func Open(o Options) (*Orchestrator, error) {
 	h.records = h.newRecords()
 	h.violations = newRecorder(h.state.Violations())
 	h.exit = h.newExit()
-	h.desk = manager.NewApprovalQueue(manager.ApprovalQueueOptions{Front: o.Approver})
+	h.queue = manager.NewApprovalQueue(manager.ApprovalQueueOptions{Front: o.Approver})
 	h.world, err = h.look()
 	h.writable = config.Following(h.current, func(s *config.Settings) ([]string, error) {
 		return config.WritableFolders(s, h.world.Home, h.env)
 	})
 	if err == nil {
-		h.walls, err = h.providers()
+		h.providers, err = h.makeProviders()
 	}
 	if err != nil {
 		h.end()
@@ -207,11 +207,11 @@ func (h *Orchestrator) current() *config.Settings {
 // State is the state folder.
 func (h *Orchestrator) State() *statedir.Dir { return h.state }
 
-// Walls returns the providers.
-func (h *Orchestrator) Walls() *provider.Set { return h.walls }
+// Providers returns the providers.
+func (h *Orchestrator) Providers() *provider.Set { return h.providers }
 
 // Approvals is where questions about permissions wait for an answer.
-func (h *Orchestrator) Approvals() *manager.ApprovalQueue { return h.desk }
+func (h *Orchestrator) Approvals() *manager.ApprovalQueue { return h.queue }
 
 // World is what no sandbox may see, with the folders that sandboxes can write, as
 // they lead now.
@@ -220,27 +220,27 @@ func (h *Orchestrator) World() hardening.World { return h.worldNow() }
 // Violations opens the record of violations, the same one each time. It ends with the Orchestrator.
 func (h *Orchestrator) Violations() (*violation.Store, error) { return h.violations.store() }
 
-// endWalls ends every wall that ends with us. It may be called again; a provider
+// endSandboxes ends every sandbox that ends with us. It may be called again; a provider
 // of the program's own is closed once.
-func (h *Orchestrator) endWalls() {
-	if h.walls == nil {
+func (h *Orchestrator) endSandboxes() {
+	if h.providers == nil {
 		return
 	}
 	again := h.ended.Swap(true)
-	for _, name := range h.walls.Names() {
+	for _, name := range h.providers.Names() {
 		if again && slices.Contains(h.names, name) {
 			continue
 		}
-		p, _ := h.walls.Get(name)
+		p, _ := h.providers.Get(name)
 		if c, ok := p.(io.Closer); ok {
 			c.Close()
 		}
 	}
 }
 
-// end lets go of every wall that ends with us, and of the engine.
+// end lets go of every sandbox that ends with us, and of the engine.
 func (h *Orchestrator) end() {
-	h.endWalls()
+	h.endSandboxes()
 	h.records.close() // a repeat after Close, which logs its errors
 	h.engine.close()
 }
@@ -253,7 +253,7 @@ func (h *Orchestrator) Close() {
 		if err := h.browsers.close(); err != nil {
 			h.o.Log.WithError(err).Warn("a way into a browser has not ended in order")
 		}
-		h.endWalls() // first: otherwise guests receive reports of sessions that end with them anyway
+		h.endSandboxes() // first: otherwise guests receive reports of sessions that end with them anyway
 		if h.made.Load() {
 			if m, err := h.manager(); err == nil { // an earlier error was reported when the manager was made
 				m.Close()
@@ -278,7 +278,7 @@ func (h *Orchestrator) newManager() (*manager.Manager, error) {
 		CommandFlags: h.o.CommandFlags,
 		Reload:       h.Settings,
 		State:        h.state,
-		Providers:    h.walls,
+		Providers:    h.providers,
 		Provider:     h.o.Provider,
 		Images:       h.engine.source(),
 		Begin:        h.o.Begin,
@@ -293,7 +293,7 @@ func (h *Orchestrator) newManager() (*manager.Manager, error) {
 		Log:        h.o.Log,
 		Violations: h.violations,
 		Observer:   h.o.Observe,
-		Approver:   h.desk,
+		Approver:   h.queue,
 	}
 	if h.source != nil {
 		o.Permanent = func(agent string, g sandbox.Grant) error {
@@ -307,12 +307,12 @@ func (h *Orchestrator) newManager() (*manager.Manager, error) {
 		}
 	}
 	if h.exit != nil {
-		o.Out = h.exit.outlet
+		o.Out = h.exit.proxy
 	}
 	return manager.New(o)
 }
 
-// local returns the provider of walls without an engine.
+// local returns the provider of sandboxes without an engine.
 func (h *Orchestrator) local() sandbox.Provider {
 	return local.New(local.Options{
 		State: h.state.Path(),

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -28,7 +28,7 @@ type started struct {
 // TestProviderOfTheExample runs the suite of all providers over the one that the
 // example registers.
 func TestProviderOfTheExample(t *testing.T) {
-	w := wall.NewLocal(t)
+	w := dockertest.NewLocal(t)
 	all := &started{of: map[string]provider.Machine{}}
 	specs := sync.Map{}                                           // by name
 	stop := func(_ testing.TB, _ sandbox.Provider, name string) { // behind its back

@@ -45,12 +45,12 @@ func (*Host) Features() sandbox.Features { return sandbox.Features{TTY: true, Sh
 
 // Inspect implements [sandbox.Provider]: nothing exists between uses.
 func (*Host) Inspect(_ context.Context, name string) (sandbox.Info, error) {
-	return sandbox.Info{}, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "inspect", Resource: name, Message: "without a wall there is no sandbox"}
+	return sandbox.Info{}, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "inspect", Resource: name, Message: "a command on the host has no sandbox"}
 }
 
 // Create implements [sandbox.Provider]: it refuses.
 func (*Host) Create(_ context.Context, s sandbox.Spec) (sandbox.Info, error) {
-	return sandbox.Info{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "create", Resource: s.Name, Message: "without a wall there is nothing to create"}
+	return sandbox.Info{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "create", Resource: s.Name, Message: "commands on the host have nothing to create"}
 }
 
 // List implements [sandbox.Provider].

@@ -25,7 +25,7 @@ func (h *hostHandle) Info() sandbox.Info { return h.info }
 // Start implements [sandbox.Sandbox].
 func (h *hostHandle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
 	if c.Detach {
-		return nil, h.lacks("start", "what runs without a wall ends with the call and cannot be detached")
+		return nil, h.lacks("start", "what runs without a sandbox ends with the call and cannot be detached")
 	}
 	c, err := command(c, h.spec)
 	if err != nil {
@@ -46,7 +46,7 @@ func (h *hostHandle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (san
 // Usage implements [sandbox.Sandbox]: nothing tells our processes apart from
 // others of the host.
 func (h *hostHandle) Usage(context.Context) (sandbox.Usage, error) {
-	return sandbox.Usage{}, h.lacks("usage", "without a wall nothing is measured as a whole")
+	return sandbox.Usage{}, h.lacks("usage", "without a sandbox nothing is measured as a whole")
 }
 
 // Close implements [sandbox.Sandbox]. The end of the connection ends the guest

@@ -15,6 +15,6 @@ type Host struct{ sandbox.Provider }
 // New returns a Provider.
 func NewHost([]string) *Host {
 	return &Host{Unusable(Name, &sandbox.Error{
-		Code: sandbox.CodeUnsupported, Op: "start", Message: "commands without a wall cannot be run on " + runtime.GOOS, Hint: `use "provider": "docker", or on macOS "local"`,
+		Code: sandbox.CodeUnsupported, Op: "start", Message: "commands without a sandbox cannot be run on " + runtime.GOOS, Hint: `use "provider": "docker", or on macOS "local"`,
 	})}
 }

@@ -98,15 +98,15 @@ func (p *process) start(o options) error {
 	if err != nil {
 		return err
 	}
-	house := running.New(running.Options{Manager: running.Managed(m), Log: o.log})
-	kit := tools.New(tools.Options{Manager: m, Running: house, Log: o.log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
+	supervisor := running.New(running.Options{Manager: running.Managed(m), Log: o.log})
+	kit := tools.New(tools.Options{Manager: m, Running: supervisor, Log: o.log, Browser: func(ctx context.Context, who config.Who) (browser.Session, error) {
 		d, err := orch.Browsers()
 		if err != nil {
 			return nil, err
 		}
 		return d.Session(ctx, display.Request{Who: who}, browser.Rights{Write: true})
 	}})
-	p.end(o, house.Close)
+	p.end(o, supervisor.Close)
 	p.end(o, kit.Close)
 	boxes := resource.NewSandboxes(resource.Options{Manager: m, Answers: answers, Log: o.log})
 	p.ends = append(p.ends, boxes.Close)
@@ -117,7 +117,7 @@ func (p *process) start(o options) error {
 		Identify: func(*http.Request) (auth.Caller, error) { return auth.Caller{Role: token.Admin, Local: true}, nil },
 		Bounds:   func() server.Bounds { return server.Bounds{Timeout: longest} },
 		Resources: []resource.Resource{
-			boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit), resource.NewShells(m, house, stream.Options{}),
+			boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit), resource.NewShells(m, supervisor, stream.Options{}),
 			resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{}),
 			resource.NewPorts(m), resource.NewMedia(m), resource.NewApprovals(orch.Approvals()),
 		},

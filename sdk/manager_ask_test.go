@@ -49,17 +49,17 @@ func (w *reported) Write(b []byte) (int, error) {
 func newAsked(t *testing.T) *managerRig {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*managerPatience)
 	t.Cleanup(cancel)
-	desk := manager.NewApprovalQueue(manager.ApprovalQueueOptions{})
+	fakeManager := manager.NewApprovalQueue(manager.ApprovalQueueOptions{})
 	var c *resource.Sessions
 	return &managerRig{T: t, ctx: ctx, Rig: served.New(t, served.Options{
 		Settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "commands": {"autoAllowIfSandboxed": false, "strictness": "strict"}}}}}`,
-		Change:   func(o *manager.Options) { o.Approver = desk },
+		Change:   func(o *manager.Options) { o.Approver = fakeManager },
 		Resources: func(r *served.Rig) []resource.Resource {
 			c = resource.NewSessions(r.Manager, stream.Options{})
-			return []resource.Resource{c, resource.NewApprovals(desk)}
+			return []resource.Resource{c, resource.NewApprovals(fakeManager)}
 		},
 		Daemon: func(o *server.Options) {
-			o.Mounts = append(o.Mounts, server.Mount{Pattern: api.LentPath + "/", Handler: c.Lent()})
+			o.Mounts = append(o.Mounts, server.Mount{Pattern: api.HandlesPath + "/", Handler: c.Handles()})
 		},
 	})}
 }

@@ -14,15 +14,15 @@ import (
 )
 
 // A desk has a browser in memory and notes the last request.
-type managerDesk struct {
-	resource.Desk // what no test here calls
-	asked         display.Request
-	force         bool
-	target        string
-	shot          browser.Shot
+type displayManager struct {
+	resource.Displays // what no test here calls
+	asked             display.Request
+	force             bool
+	target            string
+	shot              browser.Shot
 }
 
-func (d *managerDesk) Start(_ context.Context, r display.Request) (display.Started, error) {
+func (d *displayManager) Start(_ context.Context, r display.Request) (display.Started, error) {
 	d.asked = r
 	return started(), nil
 }
@@ -31,19 +31,19 @@ func started() display.Started {
 	return display.Started{Name: "sbx-browser-x", Version: "Chromium 156", Created: true, Ready: 7, Sandbox: true, Headless: true, Network: "own", NotIsolated: true}
 }
 
-func (d *managerDesk) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
+func (d *displayManager) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
 	d.asked, d.force = r, force
 	return true, "sbx-browser-x", nil
 }
 
-func (d *managerDesk) Session(_ context.Context, r display.Request, _ browser.Rights) (browser.Session, error) {
+func (d *displayManager) Session(_ context.Context, r display.Request, _ browser.Rights) (browser.Session, error) {
 	d.asked = r
 	return openPage{d: d}, nil
 }
 
 type openPage struct {
 	browser.Session
-	d *managerDesk
+	d *displayManager
 }
 
 func (s openPage) Navigate(_ context.Context, address string) (browser.Page, error) {
@@ -60,7 +60,7 @@ func (openPage) Close() error { return nil }
 
 // TestBrowsers holds that what is asked of a browser arrives, and comes back.
 func TestBrowsers(t *testing.T) {
-	x := &managerDesk{}
+	x := &displayManager{}
 	r := &managerRig{T: t, ctx: t.Context(), Rig: served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
 		b := resource.NewBrowsers(x, r.Manager, r.Log)
 		t.Cleanup(func() {

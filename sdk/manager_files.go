@@ -27,7 +27,7 @@ func (d *Manager) Files(ctx context.Context, r manager.Request, fn func(manager.
 	}
 	t := stream.NewTalk(conn, d.o.Stream)
 	defer t.End(false)
-	var m api.Lent
+	var m api.Handle
 	if err = t.Send(api.Lend{MustExist: r.MustExist, Flags: flags}); err == nil {
 		err = t.Receive(ctx, &m)
 	}
@@ -41,7 +41,7 @@ func (d *Manager) Files(ctx context.Context, r manager.Request, fn func(manager.
 	defer lost()
 	go func() { // the daemon says nothing more; what comes is its end
 		defer lost()
-		var none api.Lent
+		var none api.Handle
 		_ = t.Receive(context.Background(), &none)
 	}()
 	share, err := shareOf(borrowed, c, m)
@@ -81,7 +81,7 @@ func managerEnded(ctx context.Context, err error) error {
 	return err
 }
 
-func shareOf(ctx context.Context, c *API, m api.Lent) (manager.Share, error) {
+func shareOf(ctx context.Context, c *API, m api.Handle) (manager.Share, error) {
 	var mounts []sandbox.Mount
 	for _, r := range m.Roots {
 		mounts = append(mounts, sandbox.Mount{Target: r.Target, ReadOnly: r.ReadOnly, Role: sandbox.RoleBind})
@@ -90,7 +90,7 @@ func shareOf(ctx context.Context, c *API, m api.Lent) (manager.Share, error) {
 	if err != nil {
 		return manager.Share{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "files", Message: "the daemon serves folders that no sandbox has", Err: err}
 	}
-	files, err := openFiles(ctx, managerCaller{ctx, c}, api.LentPath+"/"+m.Ticket+"/files")
+	files, err := openFiles(ctx, managerCaller{ctx, c}, api.HandlesPath+"/"+m.Ticket+"/files")
 	if err != nil {
 		return manager.Share{}, err
 	}

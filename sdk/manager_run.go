@@ -24,7 +24,7 @@ func (d *Manager) Shell(ctx context.Context, r manager.Request) (manager.Outcome
 
 func (d *Manager) attach(ctx context.Context, r manager.Request, shell bool) (manager.Outcome, error) {
 	if r.Unsandboxed {
-		return manager.Outcome{}, elsewhere("run", "running without a wall")
+		return manager.Outcome{}, elsewhere("run", "running without a sandbox")
 	}
 	if r.Ask {
 		defer d.answering(ctx, r.Who)()

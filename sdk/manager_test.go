@@ -34,7 +34,7 @@ type managerRig struct {
 	ctx context.Context
 }
 
-// onBoth runs a test with walls in memory and with real ones.
+// onBoth runs a test with sandboxes in memory and with real ones.
 func managerOnBoth(t *testing.T, do func(*managerRig)) { served.OnBoth(t, managerNewRig, do) }
 
 func managerNewRig(t *testing.T, wall string) *managerRig {
@@ -55,7 +55,7 @@ func managerNewRig(t *testing.T, wall string) *managerRig {
 			return []resource.Resource{boxes, resource.NewCommands(r.Manager), c}
 		},
 		Daemon: func(o *server.Options) {
-			o.Mounts = append(o.Mounts, server.Mount{Pattern: api.LentPath + "/", Handler: c.Lent()})
+			o.Mounts = append(o.Mounts, server.Mount{Pattern: api.HandlesPath + "/", Handler: c.Handles()})
 		},
 	})}
 }
@@ -189,7 +189,7 @@ func TestWhoMay(t *testing.T) {
 	_, err := r.as("acme-s1").Run(r.ctx, manager.Request{Who: managerSession("s2"), Command: line(":")})
 	r.code("a session runs in another", err, sandbox.CodePermissionDeny)
 	_, err = r.as("").Run(r.ctx, manager.Request{Who: managerSession("s1"), Command: line(":"), Unsandboxed: true})
-	r.code("no wall", err, sandbox.CodeUnsupported)
+	r.code("no sandbox", err, sandbox.CodeUnsupported)
 	if _, err := r.as("").Explain(r.ctx, managerSession("s1"), config.Overrides{Env: map[string]string{"A": "b"}}.Layer(), manager.Questions{Command: "ls"}); err != nil {
 		r.Errorf("an admin with flags: %v", err)
 	}
@@ -266,7 +266,7 @@ func TestLentToOne(t *testing.T) {
 	}
 	talk := stream.NewTalk(conn, stream.Options{})
 	defer talk.End(false)
-	var lent api.Lent
+	var lent api.Handle
 	if err := errors.Join(talk.Send(api.Lend{}), talk.Receive(r.ctx, &lent)); err != nil || lent.Error != nil {
 		t.Fatal(err, lent.Error)
 	}
@@ -277,7 +277,7 @@ func TestLentToOne(t *testing.T) {
 		}
 		defer other.Close()
 		return other.Call(r.ctx, sdk.Request{
-			Op: "stat", Method: http.MethodGet, Path: api.LentPath + "/" + lent.Ticket + "/files/stat", Query: url.Values{"path": {"/workspace"}},
+			Op: "stat", Method: http.MethodGet, Path: api.HandlesPath + "/" + lent.Ticket + "/files/stat", Query: url.Values{"path": {"/workspace"}},
 		}, nil)
 	}
 	for name, session := range map[string]string{"evil": "s1", "acme": "s1", "acme-s2": "s2", "root": "s1"} {

@@ -30,22 +30,22 @@ const patience = time.Minute
 type rig struct {
 	*testing.T
 	*served.Rig
-	ctx        context.Context
-	c          *sdk.API
-	box        string
-	desk       *desk
-	evidence   *evidence.Store
-	violations *violation.Store
+	ctx         context.Context
+	c           *sdk.API
+	box         string
+	fakeManager *fakeManager
+	evidence    *evidence.Store
+	violations  *violation.Store
 }
 
-// onBoth runs a test with walls in memory and with real ones.
+// onBoth runs a test with sandboxes in memory and with real ones.
 func onBoth(t *testing.T, do func(*rig)) { served.OnBoth(t, newRig, do) }
 
 func newRig(t *testing.T, wall string) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
-	r := &rig{T: t, ctx: ctx, desk: &desk{}}
+	r := &rig{T: t, ctx: ctx, fakeManager: &fakeManager{}}
 	var c *orchestrator.Control
 	provider := "local"
 	if wall == "docker" {
@@ -77,9 +77,9 @@ func (r *rig) resources(s *served.Rig, c *orchestrator.Control) []resource.Resou
 	answers, err := resource.Open(r.TempDir())
 	r.ok(err)
 	boxes := resource.NewSandboxes(resource.Options{Manager: m, Answers: answers, Log: s.Log})
-	house := running.New(running.Options{Manager: running.Managed(m), Log: s.Log})
-	kits := tools.New(tools.Options{Manager: m, Running: house, Log: s.Log})
-	pages := resource.NewBrowsers(r.desk, m, s.Log)
+	supervisor := running.New(running.Options{Manager: running.Managed(m), Log: s.Log})
+	kits := tools.New(tools.Options{Manager: m, Running: supervisor, Log: s.Log})
+	pages := resource.NewBrowsers(r.fakeManager, m, s.Log)
 	r.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), patience)
 		defer done()
@@ -90,12 +90,12 @@ func (r *rig) resources(s *served.Rig, c *orchestrator.Control) []resource.Resou
 		if err := kits.Close(ctx); err != nil {
 			r.Error(err)
 		}
-		if err := house.Close(ctx); err != nil {
+		if err := supervisor.Close(ctx); err != nil {
 			r.Error(err)
 		}
 	})
 	return []resource.Resource{
-		boxes, resource.NewCommands(m), resource.NewToolCalls(m, kits), resource.NewShells(m, house, stream.Options{}),
+		boxes, resource.NewCommands(m), resource.NewToolCalls(m, kits), resource.NewShells(m, supervisor, stream.Options{}),
 		resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{Interval: 20 * time.Millisecond}),
 		resource.NewApprovals(manager.NewApprovalQueue(manager.ApprovalQueueOptions{})), resource.NewViolations(r.violations), resource.NewEvidence(r.evidence),
 		resource.NewGrants(m, func() (resource.Registrar, error) { return c, nil }), resource.NewTokens(s.Tokens), pages,
@@ -131,35 +131,35 @@ func (r *rig) as(name string) *sdk.API {
 }
 
 // A desk has a browser in memory, of which it notes what is done.
-type desk struct {
+type fakeManager struct {
 	mu     sync.Mutex
 	done   []any
 	closed int
 }
 
-func (d *desk) note(what ...any) {
+func (d *fakeManager) note(what ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.done = append(d.done, what...)
 }
 
-func (d *desk) Start(context.Context, display.Request) (display.Started, error) {
+func (d *fakeManager) Start(context.Context, display.Request) (display.Started, error) {
 	return display.Started{Name: "sbx-browser-x"}, nil
 }
 
-func (d *desk) Serve(context.Context, display.Request) (display.Served, error) {
+func (d *fakeManager) Serve(context.Context, display.Request) (display.Served, error) {
 	return display.Served{Life: life{}, WebSocketDebuggerURL: "ws://127.0.0.1:1/secret"}, nil
 }
 
-func (d *desk) Watch(context.Context, display.Request, bool) (display.Watched, error) {
+func (d *fakeManager) Watch(context.Context, display.Request, bool) (display.Watched, error) {
 	return display.Watched{Life: life{}, URL: "http://127.0.0.1:1/once", Expires: time.Now().Add(time.Hour)}, nil
 }
 
-func (d *desk) Session(context.Context, display.Request, browser.Rights) (browser.Session, error) {
+func (d *fakeManager) Session(context.Context, display.Request, browser.Rights) (browser.Session, error) {
 	return &session{d}, nil
 }
 
-func (d *desk) Stop(_ context.Context, _ display.Request, force bool) (bool, string, error) {
+func (d *fakeManager) Stop(_ context.Context, _ display.Request, force bool) (bool, string, error) {
 	d.note("stop", force)
 	return true, "sbx-browser-x", nil
 }
@@ -172,7 +172,7 @@ func (life) Err() error            { return nil }
 func (life) Close() error          { return nil }
 
 // A session tells its desk what is asked of it.
-type session struct{ d *desk }
+type session struct{ d *fakeManager }
 
 func (s *session) Navigate(_ context.Context, address string) (browser.Page, error) {
 	s.d.note(address)

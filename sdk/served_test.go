@@ -233,13 +233,13 @@ func TestPages(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	r.ok(p.Close())
-	if r.desk.closed != 1 {
-		t.Errorf("%d pages are closed", r.desk.closed)
+	if r.fakeManager.closed != 1 {
+		t.Errorf("%d pages are closed", r.fakeManager.closed)
 	}
 	gone.Timeout = 2 * time.Second
 	reported := []any{"https://one.test/", shot, want, gone, browser.Condition{Text: "never"}, "#c", "#d", "words", "#e", 2, "#f", "folder"}
-	if !reflect.DeepEqual(r.desk.done, reported) {
-		t.Errorf("the browser was asked for %v, want %v", r.desk.done, reported)
+	if !reflect.DeepEqual(r.fakeManager.done, reported) {
+		t.Errorf("the browser was asked for %v, want %v", r.fakeManager.done, reported)
 	}
 	b, err := r.c.StartBrowser(r.ctx, r.box, api.StartBrowser{Watch: true, CDP: true})
 	if err != nil || b.Name != "sbx-browser-x" || b.WatchURL == "" || b.CDPURL == "" {
@@ -249,8 +249,8 @@ func TestPages(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	r.ok(r.c.StopBrowser(r.ctx, r.box, true))
-	if n := len(r.desk.done); r.desk.done[n-2] != "stop" || r.desk.done[n-1] != true {
-		t.Errorf("%v", r.desk.done)
+	if n := len(r.fakeManager.done); r.fakeManager.done[n-2] != "stop" || r.fakeManager.done[n-1] != true {
+		t.Errorf("%v", r.fakeManager.done)
 	}
 	r.code("another tenant's", r.as("evil").Page(r.box).Click(r.ctx, "#a"), sandbox.CodeNotFound)
 }

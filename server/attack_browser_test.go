@@ -31,7 +31,7 @@ const pageOf = `<title>page of %</title><p id=p>%</p><input id=i><input type=fil
 // B shows a secret, has its display open, and is connected to a program.
 func newBrowserWorld(t *testing.T) *world {
 	testenv.Require(t, "browser")
-	w := &world{house: openAttack(t, withBrowsers), tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}}
+	w := &world{fixture: openAttack(t, withBrowsers), tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}}
 	w.people()
 	w.ids["box"], w.ids["mine"] = w.made("b", `{"session":"`+sessionB+`"}`), w.made("a", `{"session":"mine"}`)
 	w.exec(w.tokens["b"], w.ids["box"], "echo '"+strings.ReplaceAll(strings.ReplaceAll(pageOf, "%", secret), "'", `'\''`)+"' > secret.html; mkdir down")

@@ -55,7 +55,7 @@ type wire struct {
 	in *bufio.Reader
 }
 
-func (h *house) wire(path string) wire {
+func (h *fixture) wire(path string) wire {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.addr)
 	must(h.t, err)
@@ -161,7 +161,7 @@ func TestFrames(t *testing.T) {
 }
 
 // figures returns the memory figures of the kernel for the daemon, in KiB.
-func (h *house) figures() map[string]int {
+func (h *fixture) figures() map[string]int {
 	h.t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.pid))
 	must(h.t, err)
@@ -175,7 +175,7 @@ func (h *house) figures() map[string]int {
 }
 
 // sockets returns how many sockets the daemon has open.
-func (h *house) sockets() (n int) {
+func (h *fixture) sockets() (n int) {
 	h.t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", h.pid)
 	all, err := os.ReadDir(dir)

@@ -49,7 +49,7 @@ const alone = `{
 
 // A house is `sandbox serve`, with a client of its admin on a unix socket, and a
 // TCP client for callers with a token.
-type house struct {
+type fixture struct {
 	t     *testing.T
 	state string
 	addr  string
@@ -105,7 +105,7 @@ func build(t *testing.T) string {
 
 // open starts the daemon with those settings and the docker provider. It removes
 // at the end what the daemon has made.
-func openAttack(t *testing.T, settings string) *house {
+func openAttack(t *testing.T, settings string) *fixture {
 	t.Helper()
 	testenv.Require(t, "docker")
 	return startAttack(t, settings, filepath.Join(t.TempDir(), "state-of-the-host"))
@@ -113,10 +113,10 @@ func openAttack(t *testing.T, settings string) *house {
 
 // start starts the daemon with that state folder, by means of the command before
 // where it is set.
-func startAttack(t *testing.T, settings, state string, before ...string) *house {
+func startAttack(t *testing.T, settings, state string, before ...string) *fixture {
 	t.Helper()
 	dir := t.TempDir()
-	h := &house{t: t, state: state}
+	h := &fixture{t: t, state: state}
 	file := filepath.Join(dir, "settings.json")
 	must(t, os.WriteFile(file, []byte(settings), 0o600))
 	program, socket := build(t), filepath.Join(dir, "d.sock")
@@ -183,7 +183,7 @@ func clientOf(t *testing.T, network, address string) *http.Client {
 
 // patient returns a house whose answers may take as long as the test, for
 // requests that run while many others do.
-func (h *house) patient() *house {
+func (h *fixture) patient() *fixture {
 	out := *h
 	out.tcp = &http.Client{Transport: h.tcp.Transport}
 	return &out
@@ -198,7 +198,7 @@ type said struct {
 
 // request returns a request without sending it. The path is sent as it is
 // written.
-func (h *house) request(secret, method, path, body string, header ...string) *http.Request {
+func (h *fixture) request(secret, method, path, body string, header ...string) *http.Request {
 	h.t.Helper()
 	host := "sandbox"
 	if secret != "" {
@@ -229,7 +229,7 @@ func (h *house) request(secret, method, path, body string, header ...string) *ht
 }
 
 // start sends a request, as the admin where secret is empty.
-func (h *house) start(secret, method, path, body string, header ...string) *http.Response {
+func (h *fixture) start(secret, method, path, body string, header ...string) *http.Response {
 	h.t.Helper()
 	client := h.tcp
 	if secret == "" {
@@ -242,7 +242,7 @@ func (h *house) start(secret, method, path, body string, header ...string) *http
 }
 
 // send sends a request and reads the answer; it ends a stream soon.
-func (h *house) send(secret, method, path, body string, header ...string) said {
+func (h *fixture) send(secret, method, path, body string, header ...string) said {
 	h.t.Helper()
 	res := h.start(secret, method, path, body, header...)
 	if strings.HasPrefix(res.Header.Get("Content-Type"), api.ContentEvents) || res.StatusCode == http.StatusSwitchingProtocols {
@@ -254,7 +254,7 @@ func (h *house) send(secret, method, path, body string, header ...string) said {
 }
 
 // raw sends bytes over a connection of their own and reads the first answer.
-func (h *house) raw(text string) said {
+func (h *fixture) raw(text string) said {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.addr)
 	must(h.t, err)
@@ -294,12 +294,12 @@ func text(t *testing.T, v any) string {
 }
 
 // mint makes a token, as the admin where by is empty.
-func (h *house) mint(by string, in api.CreateToken) api.NewToken {
+func (h *fixture) mint(by string, in api.CreateToken) api.NewToken {
 	h.t.Helper()
 	return is[api.NewToken](h.t, h.send(by, "POST", "/v1/tokens", text(h.t, in)), 201)
 }
 
-func (h *house) exec(secret, box, line string) api.ExecResult {
+func (h *fixture) exec(secret, box, line string) api.ExecResult {
 	h.t.Helper()
 	return is[api.ExecResult](h.t, h.send(secret, "POST", "/v1/sandboxes/"+box+"/exec", text(h.t, api.Exec{Line: line})), 200)
 }

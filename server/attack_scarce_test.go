@@ -20,7 +20,7 @@ import (
 // short sends requests that change something while there is no room for it. Each
 // has to be carried out, or refused with a code; short returns how many were
 // refused.
-func (h *house) short(t *testing.T, box, session string) (refused int) {
+func (h *fixture) short(t *testing.T, box, session string) (refused int) {
 	t.Helper()
 	for name, r := range map[string][3]string{
 		"a command": {"POST", "/v1/sandboxes/" + box + "/exec", `{"line":"echo fine"}`},
@@ -51,7 +51,7 @@ func (h *house) short(t *testing.T, box, session string) (refused int) {
 }
 
 // well holds that the daemon works as before.
-func (h *house) well(t *testing.T, box string) {
+func (h *fixture) well(t *testing.T, box string) {
 	t.Helper()
 	if got := h.exec("", box, "echo fine"); got.Stdout != "fine\n" {
 		t.Errorf("afterwards a command says %+v", got)
@@ -164,7 +164,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 // descriptors returns how many descriptors the daemon has open.
-func (h *house) descriptors() int {
+func (h *fixture) descriptors() int {
 	h.t.Helper()
 	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.pid))
 	must(h.t, err)

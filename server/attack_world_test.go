@@ -24,7 +24,7 @@ const (
 // A world is a house with two tenants: one that attacks, and one that has one of
 // each kind of object.
 type world struct {
-	*house
+	*fixture
 	tokens map[string]string // secrets, by the name of the caller
 	ids    map[string]string // the values of {name} in attempts
 	hidden map[string]string // texts that no answer to the attacker may contain, by their description
@@ -34,7 +34,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{house: openAttack(t, settings), tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}, ended: make(chan said, 1)}
+	w := &world{fixture: openAttack(t, settings), tokens: map[string]string{"none": "none", "admin": ""}, ids: map[string]string{}, hidden: map[string]string{}, ended: make(chan said, 1)}
 	w.people()
 	w.things()
 	w.hidden = map[string]string{

@@ -27,7 +27,7 @@ type stream struct {
 
 type event struct{ name, data string }
 
-func (h *house) stream(secret, path, body string) *stream {
+func (h *fixture) stream(secret, path, body string) *stream {
 	h.t.Helper()
 	client, host := h.unix, "http://sandbox"
 	if secret != "" {
@@ -245,7 +245,7 @@ func TestRevokedTokenEndsItsCommands(t *testing.T) {
 }
 
 // A sandbox that fails during a command never looks like a success.
-func TestExecOfAWallThatFalls(t *testing.T) {
+func TestExecOfASandboxThatFalls(t *testing.T) {
 	h := open(t, plan{})
 	name := h.made("", "s").Name
 	s := h.stream("", "/v1/sandboxes/"+name+"/exec", `{"line":"echo begun; sleep 600"}`)
@@ -289,7 +289,7 @@ func TestTools(t *testing.T) {
 }
 
 // sleepers counts the programs called sleep in a sandbox.
-func sleepers(h *house, name string) int {
+func sleepers(h *fixture, name string) int {
 	n := 0
 	for _, p := range h.engine.Processes(name) {
 		if strings.Contains(fmt.Sprint(p), "sleep") {

@@ -15,7 +15,7 @@ import (
 // TestTenantsLeaveConnections holds that one tenant cannot have so many requests
 // under way that there are no connections for others.
 func TestTenantsLeaveConnections(t *testing.T) {
-	h := open(t, plan{daemon: func(o *server.Options, _ *house) { o.AtOnce = 3 }})
+	h := open(t, plan{daemon: func(o *server.Options, _ *fixture) { o.AtOnce = 3 }})
 	a, b := h.mint(token.Claims{Role: token.Tenant, Tenant: "acme"}), h.mint(token.Claims{Role: token.Tenant, Tenant: "bob"})
 	box, other := h.made(a, "s"), h.made(b, "s")
 	var ends []func()

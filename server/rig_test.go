@@ -31,7 +31,7 @@ import (
 
 // A house is a daemon with an in-memory provider, which listens at two real
 // sockets.
-type house struct {
+type fixture struct {
 	t       *testing.T
 	state   *statedir.Dir
 	engine  *fake.Engine
@@ -49,7 +49,7 @@ type plan struct {
 	settings string
 	programs map[string]fake.Program
 	manager  func(*manager.Options)
-	daemon   func(*server.Options, *house)
+	daemon   func(*server.Options, *fixture)
 	provider func(sandbox.Provider) sandbox.Provider
 	dir      string // of the state
 }
@@ -94,7 +94,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func open(t *testing.T, p plan) *house {
+func open(t *testing.T, p plan) *fixture {
 	t.Helper()
 	if p.settings == "" {
 		p.settings = usual
@@ -102,7 +102,7 @@ func open(t *testing.T, p plan) *house {
 	if p.dir == "" {
 		p.dir = filepath.Join(t.TempDir(), "state")
 	}
-	h := &house{t: t, engine: fake.NewEngine(fake.Options{Name: "local", Programs: p.programs})}
+	h := &fixture{t: t, engine: fake.NewEngine(fake.Options{Name: "local", Programs: p.programs})}
 	var err error
 	h.state, err = statedir.Open(p.dir)
 	must(t, err)
@@ -131,7 +131,7 @@ func open(t *testing.T, p plan) *house {
 	return h
 }
 
-func (h *house) serve(p plan) {
+func (h *fixture) serve(p plan) {
 	t := h.t
 	running := running.New(running.Options{Manager: running.Managed(h.manager)})
 	kits := tools.New(tools.Options{Manager: h.manager, Running: running, Log: quiet()})
@@ -165,7 +165,7 @@ func (h *house) serve(p plan) {
 }
 
 // listen serves at an address and returns a client for it.
-func (h *house) listen(network, address string) *http.Client {
+func (h *fixture) listen(network, address string) *http.Client {
 	l, err := net.Listen(network, address)
 	must(h.t, err)
 	srv := h.server.HTTP()
@@ -189,7 +189,7 @@ func (h *house) listen(network, address string) *http.Client {
 }
 
 // mint makes a token.
-func (h *house) mint(c token.Claims) string {
+func (h *fixture) mint(c token.Claims) string {
 	h.t.Helper()
 	secret, _, err := h.tokens.Create(c)
 	must(h.t, err)
@@ -205,7 +205,7 @@ type said struct {
 
 // send makes one request: as an admin over the unix socket, or with a token over
 // TCP. A body that is no string is sent as JSON.
-func (h *house) send(secret, method, path string, body any, header ...string) said {
+func (h *fixture) send(secret, method, path string, body any, header ...string) said {
 	h.t.Helper()
 	client, host := h.unix, "http://sandbox"
 	if secret != "" {
@@ -268,12 +268,12 @@ func (s said) fails(status int, code sandbox.Code) api.Problem {
 }
 
 // made makes the sandbox of a session.
-func (h *house) made(secret, session string, header ...string) api.Sandbox {
+func (h *fixture) made(secret, session string, header ...string) api.Sandbox {
 	h.t.Helper()
 	return is[api.Sandbox](h.send(secret, "POST", "/v1/sandboxes", map[string]any{"session": session}, header...), 201)
 }
 
 // slow returns a plan that cuts off clients that have not read for d.
-func slow(d time.Duration) func(*server.Options, *house) {
-	return func(o *server.Options, _ *house) { o.SlowWrite, o.SlowRead = d, d }
+func slow(d time.Duration) func(*server.Options, *fixture) {
+	return func(o *server.Options, _ *fixture) { o.SlowWrite, o.SlowRead = d, d }
 }

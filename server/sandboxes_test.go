@@ -278,7 +278,7 @@ func TestSharedSandboxesAreNotOneSessions(t *testing.T) {
 	is[struct{}](h.send(all, "DELETE", "/v1/sandboxes/"+made.Name, nil), 204)
 }
 
-func TestSessionsOutsideOfWallsHaveNoSandbox(t *testing.T) {
+func TestSessionsOutsideOfSandboxesHaveNoSandbox(t *testing.T) {
 	h := open(t, plan{settings: `{"agents": {"defaults": {"sandbox": {"provider": "local", "mode": "off"}}}}`})
 	h.send("", "POST", "/v1/sandboxes", `{"session":"s"}`).fails(403, sandbox.CodeCapabilityBlocked)
 }

@@ -26,8 +26,8 @@ func (r *rig) line(text string) string {
 	return strings.TrimSpace(d.Stdout.Text)
 }
 
-func TestShellStaysOnWalls(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+func TestShellStaysOnProviders(t *testing.T) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		r.line(`mkdir -p a/b; cd a/b; export E=exported; v=plain; f() { echo "f says $1 in $PWD"; }; alias z=true`)
 		if got := r.line(`f "$E $v"`); got != "f says exported plain in /workspace/a/b" && got != "f says exported plain in "+r.workspace()+"/a/b" {
 			t.Errorf("%q", got)
@@ -48,7 +48,7 @@ func TestShellStaysOnWalls(t *testing.T) {
 
 // TestTimeoutEndsTheTree looks inside for what a command has started.
 func TestTimeoutEndsTheTree(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		for name, v := range map[string]obj{
 			"in the shell":      {"command": "sleep 98761 & setsid sleep 98761 & (sleep 98761 &) ; sleep 98761", "timeout": 1},
 			"on a terminal":     {"command": "sleep 98761 & setsid sleep 98761 & (sleep 98761 &) ; sleep 98761", "timeout": 1, "tty": true},
@@ -72,7 +72,7 @@ func TestTimeoutEndsTheTree(t *testing.T) {
 
 // TestCancelEndsTheTree looks inside, too.
 func TestCancelEndsTheTree(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		r.line("true")
 		for name, v := range map[string]obj{"in the shell": {"command": "setsid sleep 98762 & echo up; sleep 98762"}, "on a terminal": {"command": "setsid sleep 98762 & echo up; sleep 98762", "tty": true}} {
 			ctx, cancel := context.WithCancel(deadline(t))
@@ -88,8 +88,8 @@ func TestCancelEndsTheTree(t *testing.T) {
 	})
 }
 
-func TestBackgroundOnWalls(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+func TestBackgroundOnProviders(t *testing.T) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		id := data[schema.ExecResult](t, r.call("exec", obj{"command": "echo ready; while read x; do echo got $x; done; sleep 98763", "background": true})).ID
 		if text, _, _ := r.poll(id, "ready\n"); text != "ready\n" {
 			t.Errorf("%q", text)
@@ -115,8 +115,8 @@ func TestBackgroundOnWalls(t *testing.T) {
 	})
 }
 
-func TestTerminalOnWalls(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+func TestTerminalOnProviders(t *testing.T) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		d := data[schema.ExecResult](t, r.call("exec", obj{"command": "test -t 0 && test -t 1 && stty size; echo $K; pwd", "tty": true, "rows": 33, "cols": 99, "env": obj{"K": "v"}, "dir": "/tmp"}))
 		if d.Stdout.Text != "33 99\r\nv\r\n/tmp\r\n" || d.ExitCode != 0 {
 			t.Errorf("%+v", d)
@@ -133,7 +133,7 @@ func TestTerminalOnWalls(t *testing.T) {
 // TestFilesAndCommandsAgree holds that both see the same files, and that modes
 // stay.
 func TestFilesAndCommandsAgree(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		r.write("bin/run", "#!/bin/sh\necho one\n")
 		r.line("chmod 755 bin/run")
 		r.call("edit", obj{"path": "bin/run", "old": "one", "new": "two"})
@@ -154,7 +154,7 @@ func TestFilesAndCommandsAgree(t *testing.T) {
 // TestLinksLeadNowhere holds that no tool follows a link out of the workspace,
 // whatever the sandbox has put there.
 func TestLinksLeadNowhere(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		r.line("true")
 		secret := filepath.Join(t.TempDir(), "secret")
 		must(t, os.WriteFile(secret, []byte("canary-7351\n"), 0o644))
@@ -197,7 +197,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 // TestEditLosesNothing checks that concurrent edits of one file are all in it,
 // and that a file which another process changes meanwhile is left alone.
 func TestEditLosesNothing(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		var b strings.Builder
 		const n = 24
 		for i := range n {
@@ -233,18 +233,18 @@ func TestSearchIsQuick(t *testing.T) {
 	t.Logf("2000 files in %s", time.Since(began))
 }
 
-func TestHostileInputsOnWalls(t *testing.T) {
-	onWalls(t, "", hostile)
+func TestHostileInputsOnProviders(t *testing.T) {
+	onProviders(t, "", hostile)
 }
 
-func TestLinesTakeTurnsOnWalls(t *testing.T) {
-	onWalls(t, "", takeTurns)
+func TestLinesTakeTurnsOnProviders(t *testing.T) {
+	onProviders(t, "", takeTurns)
 }
 
-// TestPatchIsAtomicOnWalls has the last of several changes fail by what is on
+// TestPatchIsAtomicOnProviders has the last of several changes fail by what is on
 // the disk, and holds that nothing has changed.
-func TestPatchIsAtomicOnWalls(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+func TestPatchIsAtomicOnProviders(t *testing.T) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		r.line("mkdir closed; echo one > a; echo two > closed/b; chmod 640 a; chmod 555 closed")
 		before := r.line("find . -printf '%p %m %s\\n' | sort; cat a closed/b")
 		for _, last := range []string{"*** Delete File: closed/b\n", "*** Add File: closed/c\n+x\n", "*** Update File: closed/b\n@@\n-two\n+2\n", "*** Add File: a/below\n+x\n"} {
@@ -278,7 +278,7 @@ func TestBlockedSaysWhyAndHow(t *testing.T) {
 
 // TestLimitSaysWhich holds that a limit which ended a command is named.
 func TestLimitSaysWhich(t *testing.T) {
-	onWalls(t, `, "limits": {"cpuSeconds": 1}`, func(t *testing.T, r *rig) {
+	onProviders(t, `, "limits": {"cpuSeconds": 1}`, func(t *testing.T, r *rig) {
 		a := r.call("exec", obj{"command": "while :; do :; done"})
 		if d := data[schema.ExecResult](t, a); d.Limit == nil || d.Limit.Limit != sandbox.LimitCPUSeconds || !strings.Contains(a.Text, "limits.cpuSeconds") {
 			t.Errorf("%+v\n%s", d, a.Text)
@@ -292,7 +292,7 @@ func TestLimitSaysWhich(t *testing.T) {
 // TestLeftIsNamed holds that processes which were ended with a command are in its
 // result: with a command of its own, where nothing outlives it.
 func TestLeftIsNamed(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		id := data[schema.ExecResult](t, r.call("exec", obj{"command": `sleep 4321 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo on`, "background": true})).ID
 		_, _, last := r.poll(id, "")
 		left := last.Commands[0].Left

@@ -76,9 +76,9 @@ func TestToolsOfASession(t *testing.T) {
 	}
 }
 
-// TestOutsideOfWalls checks that without a sandbox nothing is done, except for
+// TestOutsideOfSandboxes checks that without a sandbox nothing is done, except for
 // commands where settings let them run on the host.
-func TestOutsideOfWalls(t *testing.T) {
+func TestOutsideOfSandboxes(t *testing.T) {
 	for name, settings := range map[string]string{
 		"mode":             `"mode": "off"`,
 		"enabled":          `"enabled": false`,
@@ -115,7 +115,7 @@ func TestOnTheHost(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, tool := range []string{"read", "write", "edit", "apply_patch", "ls", "glob", "grep", "image"} {
-		if e := r.refused(sandbox.CodeUnsupported, tool, obj{"path": "x"}); !strings.Contains(e.Message, "without a wall") || e.Hint == "" {
+		if e := r.refused(sandbox.CodeUnsupported, tool, obj{"path": "x"}); !strings.Contains(e.Message, "without a sandbox") || e.Hint == "" {
 			t.Errorf("%s: %v", tool, e)
 		}
 	}

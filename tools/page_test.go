@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
-// TestBrowserOnWalls drives a real browser on files of the workspace.
-func TestBrowserOnWalls(t *testing.T) {
+// TestBrowserOnProviders drives a real browser on files of the workspace.
+func TestBrowserOnProviders(t *testing.T) {
 	testenv.Require(t, "browser")
 	r := newDocker(t, `, "browser": {"enabled": true, "headless": true, "autoStartTimeout": "60s"}, "tools": {"alsoAllow": ["browser"]}`, func(o *Options) {
 		log := logrus.New()

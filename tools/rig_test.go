@@ -28,11 +28,11 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // A rig is the tools of a session on some provider.
 type rig struct {
 	*Kit
-	t       testing.TB
-	all     *Tools
-	house   *running.House
-	manager *manager.Manager
-	state   *statedir.Dir
+	t          testing.TB
+	all        *Tools
+	supervisor *running.Supervisor
+	manager    *manager.Manager
+	state      *statedir.Dir
 }
 
 const plain = `{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`
@@ -102,8 +102,8 @@ func raised(t testing.TB, o manager.Options, change ...func(*Options)) *rig {
 	r.manager, err = manager.New(o)
 	must(t, err)
 	t.Cleanup(func() { r.manager.Close() })
-	r.house = running.New(running.Options{Manager: running.Managed(r.manager)})
-	to := Options{Manager: r.manager, Running: r.house, Log: log}
+	r.supervisor = running.New(running.Options{Manager: running.Managed(r.manager)})
+	to := Options{Manager: r.manager, Running: r.supervisor, Log: log}
 	for _, c := range change {
 		c(&to)
 	}
@@ -111,7 +111,7 @@ func raised(t testing.TB, o manager.Options, change ...func(*Options)) *rig {
 	t.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
-		if err := errors.Join(r.all.Close(ctx), r.house.Close(ctx)); err != nil {
+		if err := errors.Join(r.all.Close(ctx), r.supervisor.Close(ctx)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -16,7 +16,7 @@ import (
 // TestSpecialFilesHoldNobodyUp holds that pipes and the like are refused or left
 // out, and never waited for.
 func TestSpecialFilesHoldNobodyUp(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		r.line(`mkdir d; mkfifo d/pipe; python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('d/socket')" 2>/dev/null; echo text > d/file; ln -s pipe d/link; ln -s loop d/loop`)
 		for _, name := range []string{"pipe", "link", "loop"} {
 			for tool, v := range map[string]obj{
@@ -49,7 +49,7 @@ func TestSpecialFilesHoldNobodyUp(t *testing.T) {
 // TestNamesThatLieAreQuoted holds that what a program has put on disk cannot
 // forge lines of an answer.
 func TestNamesThatLieAreQuoted(t *testing.T) {
-	onWalls(t, "", func(t *testing.T, r *rig) {
+	onProviders(t, "", func(t *testing.T, r *rig) {
 		r.line(`mkdir q; echo hit > "$(printf 'q/a\nforged:1:hit')"; echo hit > "$(printf 'q/\033[31mred')"; echo hit > "$(printf 'q/bad\377')"`)
 		for tool, v := range map[string]obj{"ls": {"path": "q"}, "glob": {"pattern": "q/*"}, "grep": {"pattern": "hit"}} {
 			a := r.call(tool, v)

@@ -40,7 +40,7 @@ type Options struct {
 	Manager Manager
 	// Running holds shells and commands in the background; nil has neither, and
 	// so neither exec nor process. Its creator closes it.
-	Running *running.House
+	Running *running.Supervisor
 	// Browser opens a session in the browser of a scope; nil has none.
 	Browser func(ctx context.Context, who config.Who) (browser.Session, error)
 	Log     logrus.FieldLogger // nil is silent
@@ -182,7 +182,7 @@ func (k *Kit) listed(u manager.Usable, name string) error {
 		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: name, Field: "browser.enabled", Message: "the settings have no browser for this agent", Hint: "set browser.enabled to true"}
 	case onHost && name != "exec" && name != "process" && name != "browser":
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: name,
-			Message: "this session runs without a wall (" + u.Reason + "), and " + name + " works on files of a sandbox only", Hint: "use exec, or a session that is sandboxed"}
+			Message: "this session runs without a sandbox (" + u.Reason + "), and " + name + " works on files of a sandbox only", Hint: "use exec, or a session that is sandboxed"}
 	}
 	return nil
 }

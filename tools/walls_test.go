@@ -28,8 +28,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local"
 )
 
-// onWalls runs a test on each real provider.
-func onWalls(t *testing.T, settings string, fn func(t *testing.T, r *rig)) {
+// onProviders runs a test on each real provider.
+func onProviders(t *testing.T, settings string, fn func(t *testing.T, r *rig)) {
 	t.Run("docker", func(t *testing.T) { fn(t, newDocker(t, settings)) })
 	t.Run("local", func(t *testing.T) { fn(t, newLocal(t, settings)) })
 }

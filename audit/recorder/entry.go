@@ -171,7 +171,7 @@ func (w *Recorder) offer(rs ...evidence.Record) {
 	for _, m := range w.rings {
 		_ = m.Write(context.Background(), rs...) // which does not fail
 	}
-	for _, o := range w.outlets {
+	for _, o := range w.sinks {
 		o.offer(rs)
 	}
 }
@@ -184,7 +184,7 @@ func (w *Recorder) deliver(ctx context.Context, require bool, rs ...evidence.Rec
 	}
 	var waits []wait
 	var failed error
-	for _, o := range w.outlets {
+	for _, o := range w.sinks {
 		if !o.keeps {
 			o.offer(rs)
 			continue

@@ -113,10 +113,10 @@ func TestFlushOwnTry(t *testing.T) {
 				writing := make(chan bool, 1)
 				go func() {
 					err := g.Flush(t.Context())
-					g.outlets[0].mu.Lock()
-					l := g.outlets[0].lanes["acme"]
+					g.sinks[0].mu.Lock()
+					l := g.sinks[0].lanes["acme"]
 					writing <- l != nil && l.writing
-					g.outlets[0].mu.Unlock()
+					g.sinks[0].mu.Unlock()
 					flushed <- err
 				}()
 				synctest.Wait()

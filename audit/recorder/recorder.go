@@ -63,7 +63,7 @@ type Recorder struct {
 	o       Options
 	id      string
 	openSet *openSet
-	outlets []*sinkWriter
+	sinks   []*sinkWriter
 	rings   []*Memory
 	keepers []Keeper
 
@@ -107,7 +107,7 @@ func Open(o Options) (*Recorder, error) {
 		case Keeper:
 			w.keepers = append(w.keepers, s)
 		}
-		w.outlets = append(w.outlets, newSinkWriter(s, o, w.openSet.enter))
+		w.sinks = append(w.sinks, newSinkWriter(s, o, w.openSet.enter))
 	}
 	if len(w.keepers) > 0 && o.Writers == "" {
 		return nil, sandbox.Errorf(sandbox.CodeValidation, op, "there is no folder for the files of writers")
@@ -126,7 +126,7 @@ func (w *Recorder) Writer() string { return w.id }
 // Flush waits until all sinks have what is there, and returns why one has not.
 func (w *Recorder) Flush(ctx context.Context) error {
 	var errs []error
-	for _, o := range w.outlets {
+	for _, o := range w.sinks {
 		errs = append(errs, o.flush(ctx))
 	}
 	return errors.Join(errs...)
@@ -146,7 +146,7 @@ func (w *Recorder) Close() error {
 	ctx, done := context.WithTimeout(context.Background(), w.o.within())
 	defer done()
 	var missing, kept error
-	for _, o := range w.outlets {
+	for _, o := range w.sinks {
 		err := o.flush(ctx)
 		if missing = errors.Join(missing, err); o.keeps {
 			kept = errors.Join(kept, err)
@@ -223,7 +223,7 @@ type SinkCounters struct {
 // Counters returns what happened so far.
 func (w *Recorder) Counters() Counters {
 	c := Counters{Begun: w.begun.Load(), Ended: w.ended.Load(), Refused: w.refused.Load(), Aborted: w.aborted.Load()}
-	for _, o := range w.outlets {
+	for _, o := range w.sinks {
 		c.Sinks = append(c.Sinks, o.counters())
 	}
 	for _, m := range w.rings {

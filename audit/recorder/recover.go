@@ -157,7 +157,7 @@ func (w *Recorder) announce(ends []evidence.Record) {
 	for _, m := range w.rings {
 		_ = m.Write(context.Background(), ends...) // which does not fail
 	}
-	for _, o := range w.outlets {
+	for _, o := range w.sinks {
 		if !o.keeps {
 			o.offer(ends)
 		}

@@ -130,9 +130,9 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
-// TestQuestionsInsideWalls checks that a call about which the gate would ask is
+// TestQuestionsInsideSandboxes checks that a call about which the gate would ask is
 // allowed where a sandbox answers the question, as at run time.
-func TestQuestionsInsideWalls(t *testing.T) {
+func TestQuestionsInsideSandboxes(t *testing.T) {
 	for members, want := range map[string]policy.Verdict{
 		`"commands": {"autoAllowIfSandboxed": true}`:                policy.Allow,
 		`"commands": {"autoAllowIfSandboxed": false}`:               policy.Ask,

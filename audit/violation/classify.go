@@ -49,12 +49,12 @@ const (
 
 // An Ending is what is known of a command that has ended.
 type Ending struct {
-	Exit      sandbox.Exit
-	Dir       string              // its working directory inside, to resolve relative names; empty leaves those out
-	Stderr    []byte              // the end of what it wrote there; only the last MaxTail bytes count
-	Stdout    []byte              // the end of its output, where that is apart; only the last MaxStdout bytes count, and for hosts alone
-	Witnessed []sandbox.Violation // observed by the sandbox, oldest first; weak ones were undone and stopped nothing
-	Command   string              // its text; its URLs name the host where a message names none
+	Exit     sandbox.Exit
+	Dir      string              // its working directory inside, to resolve relative names; empty leaves those out
+	Stderr   []byte              // the end of what it wrote there; only the last MaxTail bytes count
+	Stdout   []byte              // the end of its output, where that is apart; only the last MaxStdout bytes count, and for hosts alone
+	Observed []sandbox.Violation // observed by the sandbox, oldest first; weak ones were undone and stopped nothing
+	Command  string              // its text; its URLs name the host where a message names none
 	// Network says of a host that was not reached by which name and rule it is
 	// refused, and whether it is. The port may be 0. Nil: hosts are not looked
 	// for, since programs need no proxy.
@@ -83,7 +83,7 @@ type Finding struct {
 // refused, and that is only reported.
 func Classify(j sandbox.Judge, e Ending) Finding {
 	c := &classifier{judge: j, network: e.Network, dir: e.Dir, at: e.At, confirmed: map[string]bool{}}
-	for _, v := range e.Witnessed {
+	for _, v := range e.Observed {
 		if v.Evidence != sandbox.EvidenceWeak { // which blocks nothing
 			v.Evidence = sandbox.EvidenceCertain
 		}
@@ -277,7 +277,7 @@ func Reason(v sandbox.Violation) string {
 	how := "named by the program, which proves little"
 	switch v.Evidence {
 	case sandbox.EvidenceCertain:
-		how = "seen by the wall"
+		how = "seen by the sandbox"
 		if v.Kind == sandbox.ResourceNetwork {
 			how = "refused on the way out"
 		}

@@ -112,12 +112,12 @@ func TestTiers(t *testing.T) {
 	other := sandbox.Violation{Kind: sandbox.ResourcePath, Operation: sandbox.OpWrite, Resource: "/usr/cache", Rule: "r"}
 	call := sandbox.Violation{Kind: sandbox.ResourceSyscall, Operation: sandbox.OpConnect, Resource: "socket", Rule: "seccomp"}
 	tests := []struct {
-		name      string
-		code      int
-		witnessed []sandbox.Violation
-		stderr    string
-		blocked   string   // the resource, or empty
-		want      []string // evidence, operation and resource
+		name     string
+		code     int
+		observed []sandbox.Violation
+		stderr   string
+		blocked  string   // the resource, or empty
+		want     []string // evidence, operation and resource
 	}{
 		{"seen", 1, []sandbox.Violation{seen}, "", "/usr/x", []string{"certain write /usr/x"}},
 		{"seen, and it went well", 0, []sandbox.Violation{seen}, "x: /home/u/y: Permission denied", "", []string{"certain write /usr/x"}},
@@ -135,7 +135,7 @@ func TestTiers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := violation.Classify(&rules{}, violation.Ending{Exit: sandbox.Exit{Code: tt.code}, Dir: "/workspace", Stderr: []byte(tt.stderr), Witnessed: tt.witnessed})
+			f := violation.Classify(&rules{}, violation.Ending{Exit: sandbox.Exit{Code: tt.code}, Dir: "/workspace", Stderr: []byte(tt.stderr), Observed: tt.observed})
 			var got []string
 			for _, v := range f.Violations {
 				got = append(got, fmt.Sprint(v.Evidence, " ", v.Operation, " ", v.Resource))
@@ -176,7 +176,7 @@ func TestNetwork(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := violation.Classify(&rules{}, violation.Ending{Exit: sandbox.Exit{Code: tt.exit}, Dir: "/workspace", Stderr: []byte(tt.stderr), Witnessed: tt.seen})
+			f := violation.Classify(&rules{}, violation.Ending{Exit: sandbox.Exit{Code: tt.exit}, Dir: "/workspace", Stderr: []byte(tt.stderr), Observed: tt.seen})
 			if f.Reason != tt.reason || f.Blocked != (tt.reason != "") || len(f.Violations) != tt.reported {
 				t.Errorf("%+v", f)
 			}
@@ -199,7 +199,7 @@ func TestMany(t *testing.T) {
 	if len(f.Violations) != 8 || f.Blocked {
 		t.Errorf("%d weak ones, blocked %v", len(f.Violations), f.Blocked)
 	}
-	f = violation.Classify(&rules{}, violation.Ending{Exit: sandbox.Exit{Code: 1}, Stderr: []byte(out.String()), Witnessed: seen})
+	f = violation.Classify(&rules{}, violation.Ending{Exit: sandbox.Exit{Code: 1}, Stderr: []byte(out.String()), Observed: seen})
 	if len(f.Violations) != violation.MaxViolations || f.Violations[violation.MaxViolations-1].Evidence != sandbox.EvidenceCertain {
 		t.Errorf("%d in all, the last %+v", len(f.Violations), f.Violations[len(f.Violations)-1])
 	}

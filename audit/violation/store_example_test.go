@@ -28,7 +28,7 @@ func ExampleStore() {
 	m := violation.Meta{Tenant: "acme", Agent: "main", Session: "chat-42", Command: "cat ~/.ssh/id_ed25519"}
 	denied := sandbox.Violation{Kind: sandbox.ResourcePath, Operation: sandbox.OpRead, Resource: "/root/.ssh", Builtin: true}
 	again := denied
-	if err := s.Append(ctx, violation.FromWall(denied, m), violation.FromWall(again, m)); err != nil {
+	if err := s.Append(ctx, violation.FromSandbox(denied, m), violation.FromSandbox(again, m)); err != nil {
 		fmt.Println(err)
 	}
 	for r, err := range s.Query(ctx, violation.Filter{Tenant: "acme", MinSeverity: policy.High, Limit: 10}) {

@@ -30,15 +30,15 @@ func (m Meta) record(t Type) Record {
 	}
 }
 
-// FromWall returns the record of what a sandbox has stopped. Of the command
+// FromSandbox returns the record of what a sandbox has stopped. Of the command
 // line it keeps only the digest: the resource says what was stopped.
-func FromWall(v sandbox.Violation, m Meta) Record {
+func FromSandbox(v sandbox.Violation, m Meta) Record {
 	r := m.record(WallPath)
 	switch v.Kind {
 	case sandbox.ResourceNetwork:
-		r.Type = wallNetwork
+		r.Type = providerNetwork
 	case sandbox.ResourceSyscall:
-		r.Type = wallSyscall
+		r.Type = providerSyscall
 	}
 	switch {
 	case v.Evidence == sandbox.EvidenceWeak:
@@ -55,7 +55,7 @@ func FromWall(v sandbox.Violation, m Meta) Record {
 		r.Program = v.Program
 	}
 	r.Kind, r.Op, r.Resource, r.Rule = v.Kind, v.Operation, v.Resource, v.Rule
-	r.Message = "denied by the wall"
+	r.Message = "denied by the sandbox"
 	if v.Evidence != "" {
 		r.Message += ", evidence " + string(v.Evidence)
 	}

@@ -14,7 +14,7 @@ import (
 
 var meta = Meta{Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Command: "TOKEN=s3cret rm -rf / # tidy"}
 
-func TestFromWall(t *testing.T) {
+func TestFromSandbox(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	v := sandbox.Violation{
 		Kind: sandbox.ResourcePath, Operation: sandbox.OpWrite, Resource: "/etc/x", Rule: "filesystem.denyWrite: /etc",
@@ -22,10 +22,10 @@ func TestFromWall(t *testing.T) {
 	}
 	want := Record{
 		Time: at, Tenant: "acme", Agent: "main", Session: "chat-42", Sandbox: "sbx-x", Type: WallPath, Severity: policy.High, Verdict: policy.Deny,
-		Kind: "path", Op: "write", Resource: "/etc/x", Rule: "filesystem.denyWrite: /etc", Message: "denied by the wall, evidence certain",
+		Kind: "path", Op: "write", Resource: "/etc/x", Rule: "filesystem.denyWrite: /etc", Message: "denied by the sandbox, evidence certain",
 		Program: "touch", CommandDigest: journal.Digest(meta.Command), Count: 1,
 	}
-	if d := cmp.Diff(want, FromWall(v, meta)); d != "" {
+	if d := cmp.Diff(want, FromSandbox(v, meta)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	tests := []struct {
@@ -33,12 +33,12 @@ func TestFromWall(t *testing.T) {
 		typ      Type
 		severity policy.Severity
 	}{
-		{sandbox.Violation{Kind: sandbox.ResourceNetwork}, wallNetwork, policy.Medium},
-		{sandbox.Violation{Kind: sandbox.ResourceSyscall}, wallSyscall, policy.Medium},
+		{sandbox.Violation{Kind: sandbox.ResourceNetwork}, providerNetwork, policy.Medium},
+		{sandbox.Violation{Kind: sandbox.ResourceSyscall}, providerSyscall, policy.Medium},
 		{sandbox.Violation{Kind: sandbox.ResourcePath, Evidence: sandbox.EvidenceWeak, Builtin: true}, WallPath, policy.Low},
 	}
 	for _, tt := range tests {
-		if r := FromWall(tt.v, Meta{}); r.Type != tt.typ || r.Severity != tt.severity || r.CommandDigest != "" {
+		if r := FromSandbox(tt.v, Meta{}); r.Type != tt.typ || r.Severity != tt.severity || r.CommandDigest != "" {
 			t.Errorf("%+v is %+v", tt.v, r)
 		}
 	}

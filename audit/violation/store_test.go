@@ -68,7 +68,7 @@ func TestQueryByEverything(t *testing.T) {
 		{Tenant: "acme", Agent: "main", Session: "s1", Sandbox: "sbx-1", Type: WallPath, Severity: policy.Medium, Resource: "1"},
 		{Tenant: "acme", Agent: "main", Session: "s2", Sandbox: "sbx-2", Type: WallPath, Severity: policy.High, Resource: "2"},
 		{Tenant: "acme", Agent: "other", Session: "s1", Type: CommandBlocked, Severity: policy.Low, Resource: "3"},
-		{Tenant: "evil", Agent: "main", Session: "s1", Type: wallNetwork, Severity: policy.Critical, Resource: "4"},
+		{Tenant: "evil", Agent: "main", Session: "s1", Type: providerNetwork, Severity: policy.Critical, Resource: "4"},
 		{Agent: "main", Session: "s1", Type: LimitExceeded, Resource: "5"},
 	} {
 		add(t, s, r)
@@ -86,7 +86,7 @@ func TestQueryByEverything(t *testing.T) {
 		{"all tenants", Filter{AllTenants: true}, "5 4 3 2 1"},
 		{"all tenants whatever the tenant", Filter{AllTenants: true, Tenant: "evil"}, "5 4 3 2 1"},
 		{"type", Filter{AllTenants: true, Types: []Type{WallPath}}, "2 1"},
-		{"types", Filter{AllTenants: true, Types: []Type{WallPath, wallNetwork}}, "4 2 1"},
+		{"types", Filter{AllTenants: true, Types: []Type{WallPath, providerNetwork}}, "4 2 1"},
 		{"severity", Filter{AllTenants: true, MinSeverity: policy.High}, "4 2"},
 		{"agent", Filter{AllTenants: true, Agent: "other"}, "3"},
 		{"session", Filter{Tenant: "acme", Session: "s1"}, "3 1"},

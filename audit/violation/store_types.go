@@ -28,10 +28,10 @@ const (
 
 // What the sandbox stopped at run time.
 const (
-	WallPath      Type = "wall_path"      // reading or writing a path
-	wallNetwork   Type = "wall_network"   // a connection
-	wallSyscall   Type = "wall_syscall"   // a system call
-	LimitExceeded Type = "limit_exceeded" // a limit of the command or the sandbox
+	WallPath        Type = "wall_path"      // reading or writing a path
+	providerNetwork Type = "wall_network"   // a connection
+	providerSyscall Type = "wall_syscall"   // a system call
+	LimitExceeded   Type = "limit_exceeded" // a limit of the command or the sandbox
 )
 
 // Types returns all types, those of the policies first.
@@ -39,7 +39,7 @@ func Types() []Type {
 	return []Type{
 		heredocInjection, metacharacterAbuse, variableInjection, dangerousPattern, CriticalPathRemoval, sensitiveFileAccess,
 		pathAccessDenied, CommandBlocked, disallowedTempWrite, NetworkViolation, ToolDenied,
-		WallPath, wallNetwork, wallSyscall, LimitExceeded,
+		WallPath, providerNetwork, providerSyscall, LimitExceeded,
 	}
 }
 

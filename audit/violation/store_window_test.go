@@ -29,7 +29,7 @@ func TestFloodOfOneCommand(t *testing.T) {
 	for i := range flood {
 		flood[i] = Record{Tenant: "acme", Type: WallPath, Severity: policy.Medium, Resource: fmt.Sprint("/x/", i)}
 		if i%10 == 9 {
-			flood[i].Type, flood[i].Severity = wallNetwork, policy.High
+			flood[i].Type, flood[i].Severity = providerNetwork, policy.High
 		}
 	}
 	add(t, s, flood...)
@@ -38,10 +38,10 @@ func TestFloodOfOneCommand(t *testing.T) {
 		t.Errorf("%d records of %d, want %d of 10000", records, count, maxAtOnce+2)
 	}
 	n, err := s.Count(t.Context(), Filter{Tenant: "acme"})
-	if err != nil || n[WallPath] != 9000 || n[wallNetwork] != 1000 {
+	if err != nil || n[WallPath] != 9000 || n[providerNetwork] != 1000 {
 		t.Errorf("by type %v, %v", n, err)
 	}
-	for r := range s.Query(t.Context(), Filter{Tenant: "acme", Types: []Type{wallNetwork}, Limit: 1}) {
+	for r := range s.Query(t.Context(), Filter{Tenant: "acme", Types: []Type{providerNetwork}, Limit: 1}) {
 		if r.Message != omittedMessage || r.Severity != policy.High || r.Resource != "" {
 			t.Errorf("the sum is %+v", r)
 		}

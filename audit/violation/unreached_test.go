@@ -77,7 +77,7 @@ func TestUnreached(t *testing.T) {
 func TestUnreachedBeside(t *testing.T) {
 	seen := sandbox.Violation{Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: "a.example:443", Rule: "network.allowedDomains"}
 	e := violation.Ending{
-		Exit: sandbox.Exit{Code: 6}, Stderr: []byte("Could not resolve host: a.example\nCould not resolve host: b.example"), Witnessed: []sandbox.Violation{seen},
+		Exit: sandbox.Exit{Code: 6}, Stderr: []byte("Could not resolve host: a.example\nCould not resolve host: b.example"), Observed: []sandbox.Violation{seen},
 		Network: func(host string, _ uint16) (string, string, bool) { return host, "network.allowedDomains", true },
 	}
 	if f := violation.Classify(nil, e); len(f.Violations) != 2 || f.Violations[1].Resource != "b.example" || f.Resource != "b.example" && f.Resource != "a.example:443" {

@@ -103,7 +103,7 @@ func TestBridgeEndsWithTheBrowser(t *testing.T) {
 	ctx := patient(t)
 	s, err := r.Serve(ctx, of("a"))
 	must(t, err)
-	if _, _, err := newDesk(t, r.m).Stop(ctx, of("a"), false); err != nil {
+	if _, _, err := newDisplays(t, r.m).Stop(ctx, of("a"), false); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -215,7 +215,7 @@ func TestWatchWantsADisplay(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("two watch one display")
 	}
-	if _, _, err := newDesk(t, headed.m).Stop(ctx, of("a"), false); sandbox.CodeOf(err) != sandbox.CodeBusy {
+	if _, _, err := newDisplays(t, headed.m).Stop(ctx, of("a"), false); sandbox.CodeOf(err) != sandbox.CodeBusy {
 		t.Errorf("stopped while it is watched: %v", err)
 	}
 	must(t, next.Close())

@@ -51,7 +51,7 @@ type Opened interface {
 
 // A Display runs the browsers of scopes. It is safe for concurrent use.
 type Display struct {
-	house   Backend
+	backend Backend
 	log     logrus.FieldLogger
 	bridges *browser.ProxySet
 	stays   stays
@@ -62,8 +62,8 @@ type Display struct {
 }
 
 // New returns a Display without open browsers.
-func New(house Backend, log logrus.FieldLogger) *Display {
-	return &Display{house: house, log: log, bridges: browser.NewProxySet(), shares: map[*browser.Proxy]*shared{}, watches: map[string]*viewing{}}
+func New(backend Backend, log logrus.FieldLogger) *Display {
+	return &Display{backend: backend, log: log, bridges: browser.NewProxySet(), shares: map[*browser.Proxy]*shared{}, watches: map[string]*viewing{}}
 }
 
 // Close ends every CDP proxy and every watched display. Browsers keep running.
@@ -84,7 +84,7 @@ func (d *Display) Close() error {
 // Folders returns the host folders that pictures and pages of the workspace
 // depend on.
 func (d *Display) Folders(ctx context.Context, r Request) (Folders, error) {
-	return d.house.Folders(ctx, r)
+	return d.backend.Folders(ctx, r)
 }
 
 // Start starts the browser of a scope and returns when it answers. A browser
@@ -120,14 +120,14 @@ const (
 // open opens the container of a scope with a browser that answers.
 func (d *Display) open(ctx context.Context, r Request, w wish) (Opened, browser.Version, error) {
 	none := browser.Version{}
-	res, err := d.house.Resolve(r)
+	res, err := d.backend.Resolve(r)
 	if err != nil {
 		return nil, none, err
 	}
 	if res.Browser.Enabled && res.Browser.AllowHostControl && res.Browser.HostCDPURL != "" {
 		return d.openHost(ctx, r, res)
 	}
-	c, err := d.house.Open(ctx, r, w == notAnew || w == onUse && !res.Browser.AutoStart)
+	c, err := d.backend.Open(ctx, r, w == notAnew || w == onUse && !res.Browser.AutoStart)
 	if err != nil {
 		return nil, none, err
 	}
@@ -147,7 +147,7 @@ func (d *Display) open(ctx context.Context, r Request, w wish) (Opened, browser.
 func (d *Display) clear(ctx context.Context, r Request) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer done()
-	_, _, err := d.house.Remove(ctx, r, false)
+	_, _, err := d.backend.Remove(ctx, r, false)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
 		return nil
 	}
@@ -181,11 +181,11 @@ func (s *session) Close() error { return errors.Join(s.Session.Close(), s.contai
 // A missing browser is no error. The error is [sandbox.CodeBusy] if the
 // browser is in use elsewhere, unless force is set.
 func (d *Display) Stop(ctx context.Context, r Request, force bool) (removed bool, name string, err error) {
-	if name, err = d.house.Name(r); err != nil {
+	if name, err = d.backend.Name(r); err != nil {
 		return false, "", err
 	}
 	d.bridges.Drop(name)
 	d.supersede(name, nil)
-	name, removed, err = d.house.Remove(ctx, r, force)
+	name, removed, err = d.backend.Remove(ctx, r, force)
 	return removed, name, err
 }

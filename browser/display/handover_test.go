@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // TestWayIsHandedOn checks that the clients of two programs use one browser,
@@ -20,7 +20,7 @@ func TestWayIsHandedOn(t *testing.T) {
 	r := on(t, "", "")
 	ctx := patient(t)
 	req, address := r.shopping("a")
-	second := newDesk(t, newManager(t, wall.At(t, r.state), r.net, settings("", "")))
+	second := newDisplays(t, newManager(t, dockertest.At(t, r.state), r.net, settings("", "")))
 	tab := func(d *display.Display) context.Context {
 		t.Helper()
 		s, err := d.Serve(ctx, req)

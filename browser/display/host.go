@@ -28,7 +28,7 @@ func (d *Display) openHost(ctx context.Context, r Request, res config.Resolved) 
 	if err != nil {
 		return nil, none, sandbox.Errorf(sandbox.CodeValidation, "open browser", "browser.hostCdpUrl is no address: %w", err)
 	}
-	settings, err := d.house.Settings(r)
+	settings, err := d.backend.Settings(r)
 	if err != nil {
 		return nil, none, err
 	}
@@ -81,7 +81,7 @@ func (h *hostBrowser) Way(context.Context, int) (netip.AddrPort, func(), bool, e
 
 // Workspace implements [browser.Container].
 func (h *hostBrowser) Workspace(ctx context.Context) (browser.Workspace, error) {
-	return h.d.house.Workspace(ctx, h.r)
+	return h.d.backend.Workspace(ctx, h.r)
 }
 
 // A hostUpstream is the host's browser for one client of a CDP proxy.

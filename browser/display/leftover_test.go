@@ -78,7 +78,7 @@ func TestForceTakesAll(t *testing.T) {
 			if _, err := s.Navigate(ctx, "page.html"); err != nil {
 				t.Error(err)
 			}
-			other := newDesk(t, r.m)
+			other := newDisplays(t, r.m)
 			if _, _, err := other.Stop(ctx, of("a"), false); sandbox.CodeOf(err) != sandbox.CodeBusy {
 				t.Errorf("stopped while in use: %v", err)
 			}

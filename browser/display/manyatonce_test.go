@@ -9,7 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // concurrentState names the state folder for a test binary that runs as a further
@@ -79,7 +79,7 @@ func TestOneOfMany(t *testing.T) {
 	if state == "" {
 		return
 	}
-	d := newDesk(t, newManager(t, wall.At(t, state), testenv.NewInternet(t), settings("", "")))
+	d := newDisplays(t, newManager(t, dockertest.At(t, state), testenv.NewInternet(t), settings("", "")))
 	s, err := d.Start(patient(t), of("a"))
 	must(t, err)
 	t.Logf("member has %s, created %v", s.Name, s.Created)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // orphanState names the state folder for a test binary that opens a session and
@@ -73,7 +73,7 @@ func TestOrphanedSessionMember(t *testing.T) {
 	if state == "" {
 		return
 	}
-	d := newDesk(t, newManager(t, wall.At(t, state), testenv.NewInternet(t), settings("", "")))
+	d := newDisplays(t, newManager(t, dockertest.At(t, state), testenv.NewInternet(t), settings("", "")))
 	ctx := patient(t)
 	s, err := d.Session(ctx, of("a"), browser.Rights{})
 	must(t, err)

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
@@ -48,14 +48,14 @@ func on(t testing.TB, browser, rest string) *rig {
 	t.Helper()
 	testenv.Require(t, "browser")
 	r := &rig{t: t, net: testenv.NewInternet(t)}
-	w := wall.New(t)
+	w := dockertest.New(t)
 	r.state = w.State.Path()
 	r.m = newManager(t, w, r.net, settings(browser, rest))
-	r.Display = newDesk(t, r.m)
+	r.Display = newDisplays(t, r.m)
 	return r
 }
 
-func newDesk(t testing.TB, m *manager.Manager) *display.Display {
+func newDisplays(t testing.TB, m *manager.Manager) *display.Display {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	d := display.New(manager.Of(m), log)
@@ -73,7 +73,7 @@ func settings(browser, rest string) string {
 	return `{"agents":{"defaults":{"sandbox":{"browser":{"enabled":true,"autoStartTimeout":"60s"` + browser + `}` + rest + `}}}}`
 }
 
-func newManager(t testing.TB, w *wall.Wall, n *testenv.Internet, text string) *manager.Manager {
+func newManager(t testing.TB, w *dockertest.Rig, n *testenv.Internet, text string) *manager.Manager {
 	t.Helper()
 	parsed, err := config.Parse("test", []byte(text))
 	must(t, err)
@@ -96,7 +96,7 @@ func newManager(t testing.TB, w *wall.Wall, n *testenv.Internet, text string) *m
 		Host: manager.Host{CPUs: runtime.NumCPU(), Memory: 8 << 30, Sensitive: []string{w.State.Path(), "/run/docker.sock"},
 			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return w.State.InstallGuest(testenv.Guest(t)) })},
 		Log: log,
-		Out: func() (outlet.Outlet, error) {
+		Out: func() (outlet.Proxy, error) {
 			return &egress.Server{Plane: plane, Recorder: rec, LookupEnv: os.LookupEnv, Authority: func() (*egress.Authority, error) { return egress.Open(w.State.Egress()) }}, nil
 		},
 	})

@@ -93,7 +93,7 @@ func (d *Display) gone(ctx context.Context, r Request) error {
 			return ctx.Err()
 		case <-time.After(goneEvery):
 		}
-		switch there, err := d.house.Exists(ctx, r); {
+		switch there, err := d.backend.Exists(ctx, r); {
 		case err == nil && !there:
 			return nil
 		case ctx.Err() != nil:

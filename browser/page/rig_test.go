@@ -46,16 +46,16 @@ func (k *keeper) end() {
 }
 
 // A house is the shared browser.
-type house struct {
+type fixture struct {
 	once   sync.Once
 	keeper *keeper
 	c      *chromium.Container
 }
 
 // shared is opened by the first test that needs it.
-var shared house
+var shared fixture
 
-func (h *house) open(t testing.TB) *chromium.Container {
+func (h *fixture) open(t testing.TB) *chromium.Container {
 	t.Helper()
 	testenv.Require(t, "browser")
 	h.once.Do(func() {

@@ -161,7 +161,7 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]ser
 	})
 	return []servers.Mount{
 		{Pattern: "/mcp", Whole: true, Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
-		{Pattern: api.LentPath + "/", Handler: d.useManager.Lent()},
+		{Pattern: api.HandlesPath + "/", Handler: d.useManager.Handles()},
 	}, nil
 }
 

@@ -88,16 +88,16 @@ func (d *daemonParts) prune(ctx context.Context) (time.Duration, error) {
 
 // checks are what has to be there to serve.
 func (d *daemonParts) checks() []servers.Check {
-	return []servers.Check{{Name: "provider", Look: d.wallStands}, {Name: "state", Look: d.writes}, {Name: "settings", Look: d.taken, Advice: true}}
+	return []servers.Check{{Name: "provider", Look: d.sandboxStands}, {Name: "state", Look: d.writes}, {Name: "settings", Look: d.taken, Advice: true}}
 }
 
 // taken says why the settings cannot be taken in as they are now. The last good
 // ones are in force then.
 func (d *daemonParts) taken(context.Context) error { return d.reload() }
 
-// wallStands asks the walls that sessions get by the settings whether they
+// sandboxStands asks the sandboxes that sessions get by the settings whether they
 // answer; of auto one of them has to.
-func (d *daemonParts) wallStands(ctx context.Context) error {
+func (d *daemonParts) sandboxStands(ctx context.Context) error {
 	res, err := config.Resolve(d.settings(), config.Who{Agent: config.DefaultAgent, Session: config.DefaultSession}, nil)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (d *daemonParts) wallStands(ctx context.Context) error {
 		names = []string{"docker", "local"}
 	}
 	for _, name := range names {
-		p, getErr := d.orch.Walls().Get(name)
+		p, getErr := d.orch.Providers().Get(name)
 		if err = getErr; err != nil {
 			continue
 		}

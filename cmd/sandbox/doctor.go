@@ -72,7 +72,7 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 			ofDocker = r.ProviderOptions
 		}
 	}
-	d.Local = wallChecks(o, options)
+	d.Local = providerChecks(o, options)
 	if len(ofDocker) > 0 {
 		d.Local = append(d.Local, doctor.OptionsCheck("docker", ofDocker))
 	}
@@ -91,9 +91,9 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 	return d, nil
 }
 
-// wallChecks are the checks of the local provider with these options. No
+// providerChecks are the checks of the local provider with these options. No
 // program is run for them that code in a sandbox could have put into PATH.
-func wallChecks(o cli.Options, options map[string]any) []doctor.WallCheck {
+func providerChecks(o cli.Options, options map[string]any) []doctor.ProviderCheck {
 	host, invalid := local.Host(options)
 	run := host.Run
 	host.Run = func(ctx context.Context, name string, args ...string) (string, error) {
@@ -107,14 +107,14 @@ func wallChecks(o cli.Options, options map[string]any) []doctor.WallCheck {
 		}
 		return run(ctx, name, args...)
 	}
-	var out []doctor.WallCheck
+	var out []doctor.ProviderCheck
 	if e := new(sandbox.Error); errors.As(invalid, &e) {
-		out = append(out, doctor.WallCheck{Name: "wall-options", Look: func(context.Context) (doctor.Status, string, string) {
+		out = append(out, doctor.ProviderCheck{Name: "sandbox-options", Look: func(context.Context) (doctor.Status, string, string) {
 			return doctor.Fail, e.Field + ": " + e.Message, e.Hint
 		}})
 	}
 	for _, c := range launch.Checks() {
-		out = append(out, doctor.WallCheck{Name: c.Name, Look: func(ctx context.Context) (doctor.Status, string, string) {
+		out = append(out, doctor.ProviderCheck{Name: c.Name, Look: func(ctx context.Context) (doctor.Status, string, string) {
 			f := c.Look(ctx, host)
 			return doctor.Status(f.Status), f.Detail, f.Fix
 		}})

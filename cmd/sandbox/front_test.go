@@ -131,7 +131,7 @@ func TestServingIsHandedOver(t *testing.T) {
 func TestFrontHandsOn(t *testing.T) {
 	t.Parallel()
 	r := newFront(t)
-	local := []string{"--provider", "local", "run", "--", "echo", "behind a wall"}
+	local := []string{"--provider", "local", "run", "--", "echo", "behind a sandbox"}
 	r.swept(t, time.Now())
 	for name, args := range map[string][]string{"list": {"list"}, "images": {"images", "list"}, "docker": {"--provider", "docker", "run", "--", "true"}} {
 		if out, status := r.run(t, nil, args...); status == 0 || !strings.Contains(out, "PROVIDER.UNAVAILABLE") || !strings.Contains(out, wholeForTests) {
@@ -190,7 +190,7 @@ func TestFrontRunsLocally(t *testing.T) {
 	testenv.Require(t, "local")
 	r := newFront(t)
 	r.swept(t, time.Now())
-	if out, status := r.run(t, nil, "--provider", "local", "run", "--", "echo", "behind a wall"); out != "behind a wall\n" || status != 0 {
+	if out, status := r.run(t, nil, "--provider", "local", "run", "--", "echo", "behind a sandbox"); out != "behind a sandbox\n" || status != 0 {
 		t.Errorf("run: status %d\n%s", status, out)
 	}
 	settings := filepath.Join(r.dir, "settings.json")

@@ -41,7 +41,7 @@ func (s *site) inspected(args ...string) (out, complaints string, err error) {
 // files of the sandbox stay.
 func TestInspector(t *testing.T) {
 	t.Parallel()
-	walls(t, func(t *testing.T, wall string, s *site) {
+	providers(t, func(t *testing.T, wall string, s *site) {
 		program := []string{"--", "mcp", "--provider", wall}
 		out, complaints, err := s.inspected(append([]string{"--strict", "--method", "tools/list"}, program...)...)
 		if err != nil || strings.Contains(complaints, "schema") {

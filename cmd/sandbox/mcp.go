@@ -59,7 +59,7 @@ func (keptOpen) Close() error { return nil }
 // registry of the shells and processes that they leave open and running.
 type agentKit struct {
 	tools *tools.Tools
-	orch  *running.House
+	orch  *running.Supervisor
 	log   logrus.FieldLogger
 }
 

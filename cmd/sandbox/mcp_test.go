@@ -26,8 +26,8 @@ type agent struct {
 	cmd *exec.Cmd
 }
 
-// walls are the providers that agents are tested with.
-func walls(t *testing.T, try func(t *testing.T, wall string, s *site)) {
+// sandboxes are the providers that agents are tested with.
+func providers(t *testing.T, try func(t *testing.T, wall string, s *site)) {
 	for _, wall := range []string{"docker", "local"} {
 		t.Run(wall, func(t *testing.T) {
 			testenv.Require(t, wall)
@@ -110,7 +110,7 @@ func toolInputs() [][2]string {
 // its sandbox, and that what it leaves behind ends with it.
 func TestAgentUsesTools(t *testing.T) {
 	t.Parallel()
-	walls(t, func(t *testing.T, wall string, s *site) {
+	providers(t, func(t *testing.T, wall string, s *site) {
 		a := s.agent(nil, "--provider", wall)
 		l, err := a.ListTools(t.Context(), nil)
 		if err != nil {
@@ -161,7 +161,7 @@ func backgroundID(t *testing.T, r *mcp.CallToolResult) string {
 }
 
 // onHost counts the processes of this machine that run a command line, those in
-// walls included.
+// sandboxes included.
 func onHost(t *testing.T, line string) int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -182,7 +182,7 @@ func onHost(t *testing.T, line string) int {
 // running inside.
 func TestAgentCancels(t *testing.T) {
 	t.Parallel()
-	walls(t, func(t *testing.T, wall string, s *site) {
+	providers(t, func(t *testing.T, wall string, s *site) {
 		marker := fmt.Sprintf("sleep 4712.%d", os.Getpid())
 		began := make(chan struct{}, 1)
 		a := s.agent(&mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, n *mcp.ProgressNotificationClientRequest) {

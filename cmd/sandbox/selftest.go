@@ -64,14 +64,14 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 // noMemoryLimit says why a provider enforces no limit of memory, or nothing.
 func noMemoryLimit(provider string) string {
 	if provider == "local" {
-		return "a local wall has no control group, so nothing bounds the memory of a sandbox; limits.memory bounds each command"
+		return "a local sandbox has no control group, so nothing bounds the memory of a sandbox; limits.memory bounds each command"
 	}
 	return ""
 }
 
 // reopen returns another handle to the sandbox of s.
 func reopen(ctx context.Context, h *orchestrator.Orchestrator, s sandbox.Spec) (sandbox.Sandbox, error) {
-	p, err := h.Walls().Get(s.Provider)
+	p, err := h.Providers().Get(s.Provider)
 	if err != nil {
 		return nil, err
 	}

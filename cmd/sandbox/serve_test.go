@@ -144,7 +144,7 @@ func (d *server) ended() error {
 // is the only one of its folder.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	walls(t, func(t *testing.T, wall string, s *site) {
+	providers(t, func(t *testing.T, wall string, s *site) {
 		s.env = append(s.env, "SANDBOX_CONFIG="+settingsFile(t, wall))
 		socket := filepath.Join(t.TempDir(), "d.sock")
 		d := s.server(socket)
@@ -370,7 +370,7 @@ func (d *server) get(path string) *http.Response {
 // the daemon listens, and that the daemon does not listen in a folder of a sandbox.
 func TestServeListensOutsideOfSandboxes(t *testing.T) {
 	t.Parallel()
-	walls(t, func(t *testing.T, wall string, s *site) {
+	providers(t, func(t *testing.T, wall string, s *site) {
 		s.env = append(s.env, "SANDBOX_CONFIG="+settingsFile(t, wall))
 		dir := openDir(t)
 		d := s.server(filepath.Join(dir, "x.sock"))

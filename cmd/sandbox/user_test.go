@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestLocalWallForAnOrdinaryUser runs the program as an ordinary user, on a
+// TestLocalSandboxForAnOrdinaryUser runs the program as an ordinary user, on a
 // machine without an engine, in a home of its own.
-func TestLocalWallForAnOrdinaryUser(t *testing.T) {
+func TestLocalSandboxForAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")
 	testenv.Require(t, "user")
@@ -32,7 +32,7 @@ func TestLocalWallForAnOrdinaryUser(t *testing.T) {
 		{"files", "fs ls", 0, "made"},
 		{"list", "list -o json", 0, `"status": "stopped"`},
 		{"explain", "explain --all", 0, "our own user; as another one inside"},
-		{"doctor", "doctor", 0, "ok    wall-start"},
+		{"doctor", "doctor", 0, "ok    sandbox-start"},
 		{"prune", "prune", 0, "kept 1"},
 		{"remove", "recreate --all --force", 0, "removed sbx-default-"},
 	}

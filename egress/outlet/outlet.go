@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// An Outlet opens the egress sessions of sandboxes. It is safe for concurrent
+// An Proxy opens the egress sessions of sandboxes. It is safe for concurrent
 // use.
-type Outlet interface {
+type Proxy interface {
 	// Open opens an egress session through a listener that it opens inside.
 	// ctx bounds the opening alone. Errors are *[sandbox.Error]; on error
 	// nothing is left open.

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 )
 
-// TestWallTime checks that an operation ends with its time, and no sooner.
-func TestWallTime(t *testing.T) {
+// TestSandboxTime checks that an operation ends with its time, and no sooner.
+func TestSandboxTime(t *testing.T) {
 	for _, ms := range []int64{1, 7, 60, 1000, 10000} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPurse(bound(budget.WallMs, ms))

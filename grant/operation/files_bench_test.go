@@ -6,13 +6,13 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // BenchmarkExecute compares operations in a real container with the files that
 // they are done by.
 func BenchmarkExecute(b *testing.B) {
-	w := wall.New(b)
+	w := dockertest.New(b)
 	sb, s := w.Open("files")
 	bridge, err := fsbridge.Open(context.Background(), sb, s.Mounts, s.Tmpfs)
 	filesMust(b, err)

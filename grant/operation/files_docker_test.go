@@ -10,18 +10,18 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // dockerRig returns a rig over a container, and the host's folder of its
 // workspace.
 func dockerRig(t *testing.T) (*rig, string) {
 	t.Helper()
-	w := wall.New(t)
+	w := dockertest.New(t)
 	sb, s := w.Open("files")
 	b, err := fsbridge.Open(t.Context(), sb, s.Mounts, s.Tmpfs)
 	filesMust(t, err)
-	return rigOver(t, sb, b), wall.Workspace(s)
+	return rigOver(t, sb, b), dockertest.Workspace(s)
 }
 
 // swap exchanges two names as fast as it can until stop is called, which

@@ -15,16 +15,16 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
-// programWalls runs each over the real providers, with a sandbox of its own for
+// programSandboxes runs each over the real providers, with a sandbox of its own for
 // each.
-func programWalls(t testing.TB, each func(name string, sb sandbox.Sandbox)) {
+func programSandboxes(t testing.TB, each func(name string, sb sandbox.Sandbox)) {
 	t.Helper()
-	docker, _ := wall.New(t).Open("program")
+	docker, _ := dockertest.New(t).Open("program")
 	each("docker", docker)
-	local := wall.NewLocal(t)
+	local := dockertest.NewLocal(t)
 	s := local.Spec("program")
 	_, err := local.P.Create(t.Context(), s)
 	programMust(t, err)
@@ -140,7 +140,7 @@ func (w *watched) most(end time.Time) int64 {
 // and that all of them end. The bound leaves room for a machine that others use
 // too; BenchmarkStop measures the time on an idle one.
 func TestCPUBudgetOfTrees(t *testing.T) {
-	programWalls(t, func(name string, sb sandbox.Sandbox) {
+	programSandboxes(t, func(name string, sb sandbox.Sandbox) {
 		for shape, text := range burners {
 			t.Run(name+"/"+shape, func(t *testing.T) {
 				w := &watched{Sandbox: sb, bound: 300 * time.Millisecond}
@@ -163,7 +163,7 @@ func TestCPUBudgetOfTrees(t *testing.T) {
 // TestByteBudgetOfTrees checks that the bytes of the budget are the last ones,
 // whichever process writes them.
 func TestByteBudgetOfTrees(t *testing.T) {
-	programWalls(t, func(name string, sb sandbox.Sandbox) {
+	programSandboxes(t, func(name string, sb sandbox.Sandbox) {
 		for shape, text := range map[string]string{
 			"one":        `while :; do echo operation-program-test; done`,
 			"both":       `(while :; do echo e >&2; done) & while :; do echo o; done`,
@@ -190,7 +190,7 @@ func TestByteBudgetOfTrees(t *testing.T) {
 // TestRealPrograms checks the remaining behavior in real sandboxes: the bare
 // environment, exits, programs that are missing, stops.
 func TestRealPrograms(t *testing.T) {
-	programWalls(t, func(name string, sb sandbox.Sandbox) {
+	programSandboxes(t, func(name string, sb sandbox.Sandbox) {
 		r := programNewRig(sb)
 		d := r.do(t, t.Context(), run("env"))
 		programMust(t, d.err)
@@ -220,7 +220,7 @@ func TestRealPrograms(t *testing.T) {
 // processor time, each of its busy processes by itself, and how long after the
 // end of the context everything is dead.
 func BenchmarkStop(b *testing.B) {
-	programWalls(b, func(name string, sb sandbox.Sandbox) {
+	programSandboxes(b, func(name string, sb sandbox.Sandbox) {
 		for shape, text := range burners {
 			b.Run(name+"/cpu/"+shape, func(b *testing.B) {
 				measure(b, sb, bound(budget.CPUMs, 300), text)

@@ -68,7 +68,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// wall makes the in-memory sandbox.
+// sandbox makes the in-memory sandbox.
 func (r *rig) wall() {
 	r.t.Helper()
 	p := fake.New(fake.Options{Programs: map[string]fake.Program{"burn": func(p *fake.Proc) int {

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox/grant/operation"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // BenchmarkRoom looks at folders of a real container.
 func BenchmarkRoom(b *testing.B) {
-	w := wall.New(b)
+	w := dockertest.New(b)
 	sb, spec := w.Open("space")
 	r := over(b, sb, spec)
 	for _, tt := range []struct{ folders, files int }{{0, 0}, {1, 100}, {10, 100}, {100, 100}} {

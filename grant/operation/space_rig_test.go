@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
@@ -77,7 +77,7 @@ func inMemory(t testing.TB) *spaceRig {
 // inDocker is a rig over a real container.
 func inDocker(t *testing.T) *spaceRig {
 	t.Helper()
-	w := wall.New(t)
+	w := dockertest.New(t)
 	sb, s := w.Open("space")
 	return over(t, sb, s)
 }
@@ -85,7 +85,7 @@ func inDocker(t *testing.T) *spaceRig {
 // inLocal returns a rig over a local sandbox.
 func inLocal(t *testing.T) *spaceRig {
 	t.Helper()
-	w := wall.NewLocal(t)
+	w := dockertest.NewLocal(t)
 	s := w.Spec("space")
 	_, err := w.P.Create(t.Context(), s)
 	spaceMust(t, err)

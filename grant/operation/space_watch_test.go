@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// spaceWalls runs a check that executes code inside the sandbox over each rig.
-func spaceWalls(t *testing.T, check func(t *testing.T, r *spaceRig)) {
+// spaceSandboxes runs a check that executes code inside the sandbox over each rig.
+func spaceSandboxes(t *testing.T, check func(t *testing.T, r *spaceRig)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) { check(t, inMemory(t)) })
 	t.Run("docker", func(t *testing.T) { check(t, inDocker(t)) })
@@ -26,7 +26,7 @@ func spaceWalls(t *testing.T, check func(t *testing.T, r *spaceRig)) {
 
 // TestWatchEnds fills a folder in every way that is seen by looking.
 func TestWatchEnds(t *testing.T) {
-	spaceWalls(t, func(t *testing.T, r *spaceRig) {
+	spaceSandboxes(t, func(t *testing.T, r *spaceRig) {
 		for _, tt := range []struct{ name, line string }{
 			{"one large file", `head -c 2000000 /dev/zero >"$1/f"`},
 			{"many empty files", `cd "$1"; i=0; while [ $i -lt 1100 ]; do : >e$i; i=$((i+1)); done`},
@@ -59,7 +59,7 @@ func TestWatchEnds(t *testing.T) {
 // TestWatchStopsWriter runs a command that would fill the disk, with the
 // context of the watch.
 func TestWatchStopsWriter(t *testing.T) {
-	spaceWalls(t, func(t *testing.T, r *spaceRig) {
+	spaceSandboxes(t, func(t *testing.T, r *spaceRig) {
 		s := operation.NewSpaceExecutor(r.files, "/tmp")
 		dir := r.allot(s, 1<<20)
 		ctx, stop := s.Watch(t.Context())

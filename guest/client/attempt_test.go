@@ -27,7 +27,7 @@ func pathsOf(p sandbox.Process) []string {
 }
 
 // observed runs a command to its end and returns what it tried.
-func observed(t testing.TB, w *wall, cmd sandbox.Command) (attempts []client.Attempt, r result) {
+func observed(t testing.TB, w *fixture, cmd sandbox.Command) (attempts []client.Attempt, r result) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()

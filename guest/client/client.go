@@ -280,7 +280,7 @@ func (c *Client) Proof(ctx context.Context, checks int) ([]wire.Miss, error) {
 	case err := <-a.result:
 		return *a.misses, c.named(err)
 	case <-ctx.Done():
-		return nil, c.named(contextError(ctx, "try the wall"))
+		return nil, c.named(contextError(ctx, "try the sandbox"))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // A provider dials the socket in the folder that it has mounted into the
-// wall, makes sure that the wall's first process listens there, and runs
+// sandbox, makes sure that the sandbox's first process listens there, and runs
 // commands.
 func Example() {
 	run := func(ctx context.Context, folder string, firstPID int) error {

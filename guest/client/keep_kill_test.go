@@ -23,10 +23,10 @@ import (
 func TestShellGuestKilledAnywhere(t *testing.T) {
 	long(t)
 	guests := testenv.Rounds(3, 8, 50)
-	heir := startWall(t, client.Options{})
+	heir := startSandbox(t, client.Options{})
 	stale := 0
 	for i := range guests {
-		w := startWall(t, client.Options{})
+		w := startSandbox(t, client.Options{})
 		s := keptShell(t, w, sandbox.ShellOptions{}, nil)
 		line(t, s, "n=0; pad=$(head -c 500000 /dev/zero | tr '\\0' x); a=0$pad b=0$pad")
 		stateNow(t, s)
@@ -69,12 +69,12 @@ func linesUntilEnd(t *testing.T, s sandbox.Shell) (reported int) {
 	}
 }
 
-// TestShellWallsLeaveNothing has shells move from guest to guest, and looks
+// TestShellSandboxesLeaveNothing has shells move from guest to guest, and looks
 // for descriptors, memory and goroutines that stay in the client.
-func TestShellWallsLeaveNothing(t *testing.T) {
+func TestShellSandboxesLeaveNothing(t *testing.T) {
 	long(t)
 	move := func() {
-		w := startWall(t, client.Options{})
+		w := startSandbox(t, client.Options{})
 		a, b := keptShell(t, w, sandbox.ShellOptions{}, nil), keptShell(t, w, sandbox.ShellOptions{}, nil)
 		line(t, a, "BIG=$(head -c 3000000 /dev/zero | tr '\\0' x)")
 		line(t, b, "x=1")
@@ -83,7 +83,7 @@ func TestShellWallsLeaveNothing(t *testing.T) {
 		w.fall()
 		state := stateNow(t, a)
 		eventually(t, 10*time.Second, "the memory of the guest goes with it", func() bool { return memoryFiles(t, syscall.Getpid()) == 0 })
-		next := startWall(t, client.Options{})
+		next := startSandbox(t, client.Options{})
 		s := keptShell(t, next, sandbox.ShellOptions{}, state)
 		if got := line(t, s, "echo ${#BIG}"); got.stdout != "3000000\n" {
 			t.Fatalf("got %+v", got)
@@ -108,7 +108,7 @@ func TestShellWallsLeaveNothing(t *testing.T) {
 func TestShellKeptThousand(t *testing.T) {
 	long(t)
 	shells := testenv.Rounds(20, 80, 300)
-	w := startWall(t, client.Options{})
+	w := startSandbox(t, client.Options{})
 	first := keptShell(t, w, sandbox.ShellOptions{}, nil)
 	line(t, first, "x="+strings.Repeat("x", 1000))
 	state := stateNow(t, first)

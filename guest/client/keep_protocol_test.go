@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A rawWall is a real guest behind both of its sockets, without a client.
-type rawWall struct {
+// A rawSandbox is a real guest behind both of its sockets, without a client.
+type rawSandbox struct {
 	traitor // sends descriptors as one does
 	*guest
 	conn   *os.File
@@ -22,7 +22,7 @@ type rawWall struct {
 	stream uint32
 }
 
-func startRawWall(t testing.TB) *rawWall {
+func startRawSandbox(t testing.TB) *rawSandbox {
 	t.Helper()
 	conn, theirs := socketPair(t, unix.SOCK_STREAM)
 	side, theirSide := socketPair(t, unix.SOCK_SEQPACKET)
@@ -33,7 +33,7 @@ func startRawWall(t testing.TB) *rawWall {
 		conn.Close()
 		side.Close()
 	})
-	w := &rawWall{traitor: traitor{t, side}, guest: g, conn: conn, r: wire.NewReader(conn, wire.MaxData), w: wire.NewWriter(conn)}
+	w := &rawSandbox{traitor: traitor{t, side}, guest: g, conn: conn, r: wire.NewReader(conn, wire.MaxData), w: wire.NewWriter(conn)}
 	must(t, conn.SetReadDeadline(time.Now().Add(2*time.Minute))) // some requests wait for seconds
 	must(t, w.w.Write(wire.Frame{Type: wire.TypeHello, Payload: wire.ClientHello{Min: 1, Max: 1}.Encode()}))
 	f, err := w.r.Next()
@@ -48,7 +48,7 @@ func startRawWall(t testing.TB) *rawWall {
 
 // asks sends a request and returns the type of the answer, and the kind of
 // the failure if it is one.
-func (w *rawWall) asks(ty wire.Type, payload []byte) (wire.Type, wire.Kind) {
+func (w *rawSandbox) asks(ty wire.Type, payload []byte) (wire.Type, wire.Kind) {
 	t := w.traitor.t
 	t.Helper()
 	w.stream++
@@ -70,7 +70,7 @@ func (w *rawWall) asks(ty wire.Type, payload []byte) (wire.Type, wire.Kind) {
 	}
 }
 
-func (w *rawWall) wants(what string, ty wire.Type, payload []byte, want wire.Type, kind wire.Kind) {
+func (w *rawSandbox) wants(what string, ty wire.Type, payload []byte, want wire.Type, kind wire.Kind) {
 	w.traitor.t.Helper()
 	if got, k := w.asks(ty, payload); got != want || k != kind {
 		w.traitor.t.Errorf("%s: answered with %#x, kind %d", what, got, k)
@@ -89,7 +89,7 @@ func kept(ticket uint32) []byte { return wire.KeptShell{Ticket: ticket, From: "b
 func TestKeptShellOfNothing(t *testing.T) {
 	long(t)
 	t.Parallel() // it waits for most of its time
-	startRawWall(t).wants("nothing was handed over", wire.TypeKeptShell, kept(1), wire.TypeFailed, wire.KindInvalid)
+	startRawSandbox(t).wants("nothing was handed over", wire.TypeKeptShell, kept(1), wire.TypeFailed, wire.KindInvalid)
 }
 
 // TestKeptShellRequests holds what the guest makes of requests for shells
@@ -97,7 +97,7 @@ func TestKeptShellOfNothing(t *testing.T) {
 func TestKeptShellRequests(t *testing.T) {
 	long(t)
 	t.Parallel() // it waits for most of its time
-	w := startRawWall(t)
+	w := startRawSandbox(t)
 	from := kept
 	var pipe [2]int
 	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
@@ -159,7 +159,7 @@ func TestGarbageBesideGuest(t *testing.T) {
 		"two files":      {"BKFD\x02\x02\x00\x00\x01\x00\x00\x00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := startRawWall(t)
+			w := startRawSandbox(t)
 			for _, p := range packets {
 				w.hands(p, m)
 			}

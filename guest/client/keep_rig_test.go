@@ -36,8 +36,8 @@ type fallible struct {
 	c *client.Client
 }
 
-// startWall starts a guest as a provider without an engine does.
-func startWall(t testing.TB, o client.Options) fallible {
+// startSandbox starts a guest as a provider without an engine does.
+func startSandbox(t testing.TB, o client.Options) fallible {
 	t.Helper()
 	conn, theirs := socketPair(t, unix.SOCK_STREAM)
 	side, theirSide := socketPair(t, unix.SOCK_SEQPACKET)

@@ -18,7 +18,7 @@ func TestShellOutlivesItsGuest(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			k.skip(t)
 			o := client.Options{Env: map[string]string{"PATH": k.path}, Dir: "/tmp"}
-			first := startWall(t, o)
+			first := startSandbox(t, o)
 			shells, env := map[string]client.StateKeeper{}, sandbox.ShellOptions{Env: map[string]string{"FROM_ENV": "x"}}
 			for _, tt := range stateCases {
 				if tt.only != "" && tt.only != k.name {
@@ -32,7 +32,7 @@ func TestShellOutlivesItsGuest(t *testing.T) {
 				shells[tt.name] = s
 			}
 			first.fall()
-			second := startWall(t, o)
+			second := startSandbox(t, o)
 			for _, tt := range stateCases {
 				old := shells[tt.name]
 				if old == nil {
@@ -61,7 +61,7 @@ func TestShellOutlivesItsGuest(t *testing.T) {
 // TestShellMovesWhileItLives holds that the state of a living shell is that
 // after the line that has just ended, and that it can move again and again.
 func TestShellMovesWhileItLives(t *testing.T) {
-	w := startWall(t, client.Options{})
+	w := startSandbox(t, client.Options{})
 	s := keptShell(t, w, sandbox.ShellOptions{}, nil)
 	state := stateNow(t, s)
 	for i := range 50 {
@@ -88,7 +88,7 @@ func TestShellMovesWhileItLives(t *testing.T) {
 // does not delay a caller that asks for the state; nor is the state stale for
 // that.
 func TestShellStateDuringLine(t *testing.T) {
-	w := startWall(t, client.Options{})
+	w := startSandbox(t, client.Options{})
 	s := keptShell(t, w, sandbox.ShellOptions{}, nil)
 	line(t, s, "x=before")
 	out := newLineWriter("on")
@@ -103,7 +103,7 @@ func TestShellStateDuringLine(t *testing.T) {
 		t.Error("the line has an end")
 	}
 	state := stateNow(t, s)
-	next := keptShell(t, startWall(t, client.Options{}), sandbox.ShellOptions{}, state)
+	next := keptShell(t, startSandbox(t, client.Options{}), sandbox.ShellOptions{}, state)
 	if got := line(t, next, "echo $x"); state.Stale() || got.stdout != "before\n" || !got.exit.Restarted {
 		t.Errorf("stale %v, got %+v", state.Stale(), got)
 	}
@@ -117,7 +117,7 @@ func TestShellStateSizes(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			k.skip(t)
 			o := client.Options{Env: map[string]string{"PATH": k.path}}
-			w := startWall(t, o)
+			w := startSandbox(t, o)
 			s := keptShell(t, w, sandbox.ShellOptions{}, nil)
 			line(t, s, "BIG=$(head -c 10000000 /dev/zero | tr '\\0' x); n=1")
 			if state := stateNow(t, s); state.Stale() || state.Size() < 10_000_000 {
@@ -128,7 +128,7 @@ func TestShellStateSizes(t *testing.T) {
 				t.Errorf("too large: stale %v, %d bytes", state.Stale(), state.Size())
 			}
 			w.fall()
-			next := keptShell(t, startWall(t, o), sandbox.ShellOptions{}, stateNow(t, s))
+			next := keptShell(t, startSandbox(t, o), sandbox.ShellOptions{}, stateNow(t, s))
 			if got := line(t, next, "echo $n ${#BIG} ${#HUGE}"); got.stdout != "1 10000000 0\n" || !got.exit.Restarted {
 				t.Errorf("got %+v", got)
 			}
@@ -144,7 +144,7 @@ func TestShellStateSizes(t *testing.T) {
 // TestShellStateOfRestart holds which state is kept over lines with which
 // the shell ends, and that none of them makes it stale.
 func TestShellStateOfRestart(t *testing.T) {
-	w := startWall(t, client.Options{})
+	w := startSandbox(t, client.Options{})
 	s := keptShell(t, w, sandbox.ShellOptions{}, nil)
 	line(t, s, "x=1")
 	line(t, s, "x=2; kill -9 $$")
@@ -155,7 +155,7 @@ func TestShellStateOfRestart(t *testing.T) {
 	line(t, s, "exit")
 	w.fall()
 	state := stateNow(t, s)
-	next := keptShell(t, startWall(t, client.Options{}), sandbox.ShellOptions{}, state)
+	next := keptShell(t, startSandbox(t, client.Options{}), sandbox.ShellOptions{}, state)
 	if got := line(t, next, "echo $x $y"); state.Stale() || got.stdout != "1 1\n" {
 		t.Errorf("stale %v, got %+v", state.Stale(), got)
 	}
@@ -164,7 +164,7 @@ func TestShellStateOfRestart(t *testing.T) {
 // TestShellStateOfAnother holds that the state of bash is not read by an sh.
 func TestShellStateOfAnother(t *testing.T) {
 	kinds := shellKinds(t)
-	w := startWall(t, client.Options{Env: map[string]string{"PATH": kinds[0].path}})
+	w := startSandbox(t, client.Options{Env: map[string]string{"PATH": kinds[0].path}})
 	s := keptShell(t, w, sandbox.ShellOptions{}, nil)
 	line(t, s, "x=1")
 	state := stateNow(t, s)
@@ -181,7 +181,7 @@ func TestShellStateOfAnother(t *testing.T) {
 // TestShellWithoutSide holds that a guest without the channel keeps nothing,
 // and says so.
 func TestShellWithoutSide(t *testing.T) {
-	w := startWall(t, client.Options{})
+	w := startSandbox(t, client.Options{})
 	state := stateNow(t, keptShell(t, w, sandbox.ShellOptions{}, nil))
 	c := startGuest(t).client(client.Options{})
 	if _, ok := openShell(t, c, sandbox.ShellOptions{}).(client.StateKeeper); ok {

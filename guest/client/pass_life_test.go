@@ -83,10 +83,10 @@ func TestPassedIsBounded(t *testing.T) {
 	}
 	fd, at := theirListener(t)
 	l := tcpListener(t, seller(t, listeningAt(at), func(g traitor) { g.hands(listenerPacket, fd) }))
-	crowd := func(n int) { connectMany(t, ware{fd, at}, loopback4, n) }
+	callers := func(n int) { connectMany(t, ware{fd, at}, loopback4, n) }
 	var open []net.Conn
 	for range most / 8 {
-		crowd(8) // which is what the listener's queue holds
+		callers(8) // which is what the listener's queue holds
 		for range 8 {
 			conn, err := l.Accept()
 			must(t, err)
@@ -98,7 +98,7 @@ func TestPassedIsBounded(t *testing.T) {
 			conn.Close()
 		}
 	})
-	crowd(2)
+	callers(2)
 	setDeadline := l.(interface{ SetDeadline(time.Time) error }).SetDeadline
 	must(t, setDeadline(time.Now().Add(100*time.Millisecond)))
 	if _, err := l.Accept(); !os.IsTimeout(err) {

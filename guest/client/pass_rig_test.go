@@ -23,7 +23,7 @@ import (
 func passing(t *testing.T, test func(t *testing.T, g *guest, c *client.Client)) {
 	t.Helper()
 	t.Run("born with it", func(t *testing.T) {
-		w := startWall(t, client.Options{Name: "box"})
+		w := startSandbox(t, client.Options{Name: "box"})
 		test(t, w.guest, w.c)
 	})
 	t.Run("offered", func(t *testing.T) {

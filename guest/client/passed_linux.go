@@ -11,7 +11,7 @@ import (
 
 // tellsNetworks reports whether the kernel can say to which network a socket
 // belongs. Without that a socket of the host's network could be one of the
-// wall's.
+// sandbox's.
 func tellsNetworks() bool {
 	cookie, err := ourNetwork()
 	return err == nil && cookie != 0

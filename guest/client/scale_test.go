@@ -105,15 +105,15 @@ func TestThousandAtOnce(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	most := testenv.Footprint{Descriptors: 100, Proportional: 16 << 20}
-	g.crowd(c, testenv.Rounds(100, 400, 1000))
+	g.callers(c, testenv.Rounds(100, 400, 1000))
 	g.settled(most)
 	most.Descriptors = g.footprint().Descriptors
-	g.crowd(c, testenv.Rounds(100, 200, 1000))
+	g.callers(c, testenv.Rounds(100, 200, 1000))
 	g.settled(most)
 }
 
-// crowd runs the given number of commands, all at the same time.
-func (g *guest) crowd(c *client.Client, commands int) {
+// callers runs the given number of commands, all at the same time.
+func (g *guest) callers(c *client.Client, commands int) {
 	g.t.Helper()
 	release := make(chan struct{})
 	var ready, done sync.WaitGroup

@@ -20,7 +20,7 @@ func BenchmarkShellBuiltin(b *testing.B) {
 
 // BenchmarkShellBuiltinKept is the same in a shell whose state is handed over.
 func BenchmarkShellBuiltinKept(b *testing.B) {
-	benchBuiltin(b, openShell(b, startWall(b, client.Options{}).c, sandbox.ShellOptions{}))
+	benchBuiltin(b, openShell(b, startSandbox(b, client.Options{}).c, sandbox.ShellOptions{}))
 }
 
 func benchBuiltin(b *testing.B, s sandbox.Shell) {

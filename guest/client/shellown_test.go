@@ -10,7 +10,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
-// A idleShell is bash in a wall of its own, in which is seen what it opens, that
+// A idleShell is bash in a sandbox of its own, in which is seen what it opens, that
 // has run builtins.
 type idleShell struct {
 	sandbox.Shell

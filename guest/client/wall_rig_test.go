@@ -19,16 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A wall is a guest in a bubblewrap sandbox of an ordinary user, with a
+// A sandbox is a guest in a bubblewrap sandbox of an ordinary user, with a
 // workspace of which a part is closed.
-type wall struct {
+type fixture struct {
 	*client.Client
 	cmd  *exec.Cmd
 	work string // folder of the host that is /workspace
 }
 
-// A wallPlan is what a test changes of a sandbox.
-type wallPlan struct {
+// A sandboxPlan is what a test changes of a sandbox.
+type sandboxPlan struct {
 	config  wire.Config
 	sockets bool // commands may make Unix sockets
 	open    bool // no filter for the whole sandbox
@@ -36,15 +36,15 @@ type wallPlan struct {
 }
 
 // observing returns the usual plan of a sandbox.
-func observing() wallPlan {
-	return wallPlan{config: wire.Config{
+func observing() sandboxPlan {
+	return sandboxPlan{config: wire.Config{
 		Landlock: true, Observe: true, Processes: 512,
 		Readable: []string{"/usr", "/etc", "/.sandbox", "/not-there"}, Writable: []string{"/workspace", "/tmp"},
 	}}
 }
 
 // start starts the sandbox and waits until its guest answers.
-func (p wallPlan) start(t testing.TB) *wall {
+func (p sandboxPlan) start(t testing.TB) *fixture {
 	t.Helper()
 	w, conn := p.launch(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -57,22 +57,22 @@ func (p wallPlan) start(t testing.TB) *wall {
 }
 
 // launch starts bubblewrap and returns our end of the guest's connection.
-func (p wallPlan) launch(t testing.TB) (*wall, net.Conn) {
+func (p sandboxPlan) launch(t testing.TB) (*fixture, net.Conn) {
 	t.Helper()
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
 		testenv.Lack(t, "local", "bubblewrap is not installed")
 	}
 	if os.Geteuid() != 0 {
-		testenv.Lack(t, "root", "the wall gets a user of its own")
+		testenv.Lack(t, "root", "the sandbox gets a user of its own")
 	}
-	w := &wall{work: workspace(t)}
+	w := &fixture{work: workspace(t)}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
 	arch, err := seccomp.ArchOf(runtime.GOARCH)
 	must(t, err)
 	p.config.Filter = seccomp.Command(arch, seccomp.Options{Observe: p.config.Observe, UnixSockets: p.sockets}).Bytes()
-	files := []*os.File{os.NewFile(uintptr(pair[1]), "guest"), inMemory(t, p.config.Encode()), inMemory(t, seccomp.Wall(arch).Bytes())}
+	files := []*os.File{os.NewFile(uintptr(pair[1]), "guest"), inMemory(t, p.config.Encode()), inMemory(t, seccomp.Filter(arch).Bytes())}
 	w.cmd = exec.Command(bwrap, p.args(t, w.work)...)
 	w.cmd.ExtraFiles = files
 	w.cmd.Dir = "/"
@@ -97,7 +97,7 @@ func (p wallPlan) launch(t testing.TB) (*wall, net.Conn) {
 
 // args is the command line of bubblewrap: descriptor 3 is the connection, 4 the
 // configuration, 5 the filter of the sandbox.
-func (p wallPlan) args(t testing.TB, work string) []string {
+func (p sandboxPlan) args(t testing.TB, work string) []string {
 	args := []string{
 		"--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--disable-userns",
 		"--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--setenv", "PATH", "/usr/bin:/bin",

@@ -20,9 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestProcessesAreCountedByWall fills two sandboxes of one user: neither has
+// TestProcessesAreCountedBySandbox fills two sandboxes of one user: neither has
 // less room because of the other.
-func TestProcessesAreCountedByWall(t *testing.T) {
+func TestProcessesAreCountedBySandbox(t *testing.T) {
 	p := observing()
 	p.config.Processes = 64
 	var made []int
@@ -33,7 +33,7 @@ func TestProcessesAreCountedByWall(t *testing.T) {
 		out := &firstLine{full: make(chan struct{})}
 		cmd := probe("crowd", "200")
 		cmd.Stdin, cmd.Stdout = in, out
-		crowd, err := w.Start(t.Context(), cmd)
+		callers, err := w.Start(t.Context(), cmd)
 		must(t, err)
 		select {
 		case <-out.full:
@@ -41,18 +41,18 @@ func TestProcessesAreCountedByWall(t *testing.T) {
 			t.Fatal("the crowd does not tell its size")
 		}
 		made = append(made, int(findings(t, out.buf.String())["made"]))
-		defer crowd.Kill(context.Background()) // and until then it counts
+		defer callers.Kill(context.Background()) // and until then it counts
 	}
-	t.Logf("the walls took %v processes", made)
+	t.Logf("the sandboxes took %v processes", made)
 	// The rest of the 64 are threads: the guest's, and those of the probe.
 	if made[0] < 8 || made[0] > 56 || made[1] < made[0]-8 {
-		t.Errorf("the walls took %v processes", made)
+		t.Errorf("the sandboxes took %v processes", made)
 	}
 }
 
-// TestFullWallLives has commands use up all processes while others make calls
+// TestFullSandboxLives has commands use up all processes while others make calls
 // that are observed. The guest is counted too, and must not need another thread.
-func TestFullWallLives(t *testing.T) {
+func TestFullSandboxLives(t *testing.T) {
 	long(t)
 	p := observing()
 	p.config.Processes = 100
@@ -72,7 +72,7 @@ func TestFullWallLives(t *testing.T) {
 	defer hold.Close()
 	cmd := probe("crowd", "200")
 	cmd.Stdin, cmd.Stdout = in, out
-	crowd, err := w.Start(t.Context(), cmd)
+	callers, err := w.Start(t.Context(), cmd)
 	must(t, err)
 	select {
 	case <-out.full:
@@ -85,7 +85,7 @@ func TestFullWallLives(t *testing.T) {
 			_, _ = p.Wait() // it may not have got what it needs
 		}
 	}
-	for _, p := range append(all, crowd) {
+	for _, p := range append(all, callers) {
 		must(t, p.Kill(t.Context()))
 	}
 	if attempts, r := observed(t, w, sh("echo x > /usr/after")); len(attempts) != 1 {
@@ -136,7 +136,7 @@ func TestGuestRefusesConfiguration(t *testing.T) {
 }
 
 // TestGuestWithoutLandlock holds that a kernel without it is not good enough
-// for a wall that is to have it, and good enough for one that is not.
+// for a sandbox that is to have it, and good enough for one that is not.
 func TestGuestWithoutLandlock(t *testing.T) {
 	for name, held := range map[string]bool{"asked for": true, "not asked for": false} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func findings(t testing.TB, out string) map[string]syscall.Errno {
 	return all
 }
 
-func TestWallRefusesCalls(t *testing.T) {
+func TestSandboxRefusesCalls(t *testing.T) {
 	w := observing().start(t)
 	r := run(t, w.Client, probe("calls"))
 	got := findings(t, r.stdout)
@@ -57,7 +57,7 @@ func TestWallRefusesCalls(t *testing.T) {
 	}
 }
 
-func TestWallRefusesSockets(t *testing.T) {
+func TestSandboxRefusesSockets(t *testing.T) {
 	for name, sockets := range map[string]bool{"closed": false, "Unix sockets allowed": true} {
 		t.Run(name, func(t *testing.T) {
 			p := observing()
@@ -118,15 +118,15 @@ func TestLandlockIsSecond(t *testing.T) {
 	}
 }
 
-func runTTY(t *testing.T, w *wall, script string) string {
+func runTTY(t *testing.T, w *fixture, script string) string {
 	t.Helper()
 	cmd := sh(script)
 	cmd.TTY = &sandbox.TTY{Rows: 24, Cols: 80}
 	return run(t, w.Client, cmd).stdout
 }
 
-// TestShellInWall holds that a persistent shell lives with all of it.
-func TestShellInWall(t *testing.T) {
+// TestShellInSandbox holds that a persistent shell lives with all of it.
+func TestShellInSandbox(t *testing.T) {
 	w := observing().start(t)
 	if !w.Hello().Has(wire.FeatureObserve) {
 		t.Errorf("features: %v", w.Hello().Features)

@@ -114,7 +114,7 @@ func TestAuditorRests(t *testing.T) {
 		defer o.mu.Unlock()
 		return o.running
 	}
-	m := &command{stage: &stageProc{pid: 1 << 30}, gone: make(chan struct{})}
+	m := &command{shim: &shimProc{pid: 1 << 30}, gone: make(chan struct{})}
 	_, fileSize := newAudit([]wire.Limit{{Kind: wire.LimitFileSize, Value: 1}})
 	for _, a := range []*audit{nil, fileSize} {
 		if o.watch(m, a, false); running() || len(o.watched) > 0 {

@@ -80,7 +80,7 @@ func (o *auditor) watch(m *command, a *audit, shell bool) {
 		with.Earlier, with.Ours = true, 1 // the descriptor store
 	}
 	w := &watched{
-		audit: a, tree: newTree(m.stage.pid, a.bounds, with),
+		audit: a, tree: newTree(m.shim.pid, a.bounds, with),
 		pause: firstLookAt, due: time.Now().Add(firstLookAt),
 	}
 	o.mu.Lock()

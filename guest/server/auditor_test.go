@@ -18,7 +18,7 @@ func TestAuditorIsNotWoken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := newAuditor()
 			o.running, o.awake = true, time.Now().Add(tt.sleeps)
-			m := &command{stage: &stageProc{pid: os.Getpid()}}
+			m := &command{shim: &shimProc{pid: os.Getpid()}}
 			o.watch(m, &audit{bounds: meterBounds{Memory: 1 << 30}}, true)
 			if woken := len(o.soon) > 0; woken != tt.woken {
 				t.Errorf("woken %v", woken)

@@ -29,8 +29,8 @@ type command struct {
 	outputs [3]*output  // by channel, nil when not carried
 	credits [3]*wire.Credits
 
-	body         []byte     // the request for the shim, until that has it
-	asked        *stageProc // has the request already, or nil
+	body         []byte    // the request for the shim, until that has it
+	asked        *shimProc // has the request already, or nil
 	streams      *streams
 	outputDigest *outputDigest // nil where attempts are not observed
 	before       scarcity      // when it began
@@ -41,7 +41,7 @@ type command struct {
 	endless      bool          // outputs end with the last answer only: what carries them may change
 
 	mu      sync.Mutex
-	stage   *stageProc
+	shim    *shimProc
 	pid     int     // of the program; 0 before it runs and after it was reaped
 	spent   spent   // by what its shim had reaped before; settled with stage
 	detach  bool    // of the request
@@ -215,7 +215,7 @@ func (m *command) carryOutputs() {
 // await waits for the end of the program and of what it left behind. The
 // descendants of a detached command are waited for in the background.
 func (m *command) await() (wire.Exit, error) {
-	r, err := m.stage.report()
+	r, err := m.shim.report()
 	m.mu.Lock()
 	program := m.pid
 	m.pid = 0
@@ -232,11 +232,11 @@ func (m *command) await() (wire.Exit, error) {
 	exit := exitOf(r, m.spent)
 	if !r.Empty {
 		m.conn.srv.lastLook(m)
-		if left := m.conn.srv.leftBehind(m.stage.pid); left.Count > 0 {
+		if left := m.conn.srv.leftBehind(m.shim.pid); left.Count > 0 {
 			exit.Left = &left
 		}
 		go m.kill(0)
-		last, err := m.stage.report()
+		last, err := m.shim.report()
 		if err != nil {
 			return wire.Exit{}, err
 		}
@@ -253,13 +253,13 @@ func (m *command) vacate() {
 	close(m.gone)
 	m.killing.Lock()
 	defer m.killing.Unlock()
-	m.giveBack(m.stage)
+	m.giveBack(m.shim)
 }
 
 // outlive waits for the last descendant of a detached command.
 func (m *command) outlive(program int) {
 	defer m.conn.srv.leaveSession(program)
-	if _, err := m.stage.report(); err != nil {
+	if _, err := m.shim.report(); err != nil {
 		m.sweep()
 		close(m.gone)
 	} else {
@@ -283,9 +283,9 @@ func (m *command) lost() {
 // sweep ends what a shim that died has left to us.
 func (m *command) sweep() {
 	srv := m.conn.srv
-	m.stage.close()
-	srv.nursery.kill(m.stage.pid)
-	srv.nursery.await(m.stage.pid)
+	m.shim.close()
+	srv.nursery.kill(m.shim.pid)
+	srv.nursery.await(m.shim.pid)
 	srv.sweep()
 }
 

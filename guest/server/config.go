@@ -20,7 +20,7 @@ const fewestProcesses = warmThreads + observerThreads + fewestCommands
 // fewestCommands is how many processes and threads commands may have at least.
 const fewestCommands = 16
 
-// wall reads the configuration.
+// sandbox reads the configuration.
 func (c initConfig) wall() (wire.Config, error) {
 	if c.config < 0 {
 		return wire.Config{}, nil
@@ -50,7 +50,7 @@ type room struct {
 }
 
 // makeRoom bounds the processes and threads of our user in the user namespace
-// of the wall as c says. A bound that is there already and lower stays.
+// of the sandbox as c says. A bound that is there already and lower stays.
 //
 // We need so many threads, at some time, which are made at once where commands
 // could take the room for them. Under a bound of ours they get a lower one, and

@@ -46,7 +46,7 @@ func newCallNotifier(c wire.Config) (*callNotifier, error) {
 
 // open looks at the listener of a new shim from now on. Where e is nil it is
 // asked about new processes alone.
-func (e *callNotifier) open(s *stageProc, listener int) error {
+func (e *callNotifier) open(s *shimProc, listener int) error {
 	if err := unix.SetNonblock(listener, true); err != nil {
 		unix.Close(listener)
 		return err
@@ -57,7 +57,7 @@ func (e *callNotifier) open(s *stageProc, listener int) error {
 }
 
 // watch answers the calls of a shim's processes until the last one is gone.
-func (e *callNotifier) watch(s *stageProc, listener *os.File) {
+func (e *callNotifier) watch(s *shimProc, listener *os.File) {
 	conn, err := listener.SyscallConn()
 	if err != nil {
 		return // it is closed

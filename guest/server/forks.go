@@ -56,13 +56,13 @@ func newForks(m *command, a *audit, ours int) *forks {
 }
 
 // below says which shim the processes are below, before any of them asks.
-func (f *forks) below(stage int) {
+func (f *forks) below(shim int) {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tree = newTree(stage, meterBounds{Processes: f.bound}, meterOptions{Ours: f.ours})
+	f.tree = newTree(shim, meterBounds{Processes: f.bound}, meterOptions{Ours: f.ours})
 }
 
 // allow reports whether a thread may make one more process. Where it may not,

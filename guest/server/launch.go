@@ -68,14 +68,14 @@ func (m *command) hurry() {
 func (m *command) stages() *pool { return m.conn.srv.poolFor(m.counted) }
 
 // own has what the processes of a shim do count as the command's.
-func (m *command) own(proc *stageProc) {
+func (m *command) own(proc *shimProc) {
 	proc.outputDigest.Store(m.outputDigest)
 	m.forks.below(proc.pid)
 	proc.forks.Store(m.forks)
 }
 
 // giveBack gives back a shim without processes.
-func (m *command) giveBack(proc *stageProc) {
+func (m *command) giveBack(proc *shimProc) {
 	proc.outputDigest.Store(nil)
 	proc.forks.Store(nil)
 	m.conn.srv.poolFor(proc.counts).put(proc)
@@ -86,7 +86,7 @@ func (m *command) launch() *wire.Failed {
 	srv, proc := m.conn.srv, m.asked
 	if proc == nil {
 		var err error
-		if proc, err = m.takeStage(); err != nil {
+		if proc, err = m.takeShim(); err != nil {
 			return failure(wire.KindResource, err)
 		}
 	}
@@ -95,7 +95,7 @@ func (m *command) launch() *wire.Failed {
 	switch {
 	case err != nil:
 		// The program may run by now, and nothing else would ever end it.
-		m.stage = proc
+		m.shim = proc
 		m.sweep()
 		return failure(wire.KindInternal, errors.New("the stage of the command does not answer"))
 	case r.Kind == shimFailed:
@@ -103,15 +103,15 @@ func (m *command) launch() *wire.Failed {
 		return stepFailure(r)
 	}
 	m.mu.Lock()
-	m.stage, m.pid, m.spent = proc, int(r.PID), spent{r.User, r.System}
+	m.shim, m.pid, m.spent = proc, int(r.PID), spent{r.User, r.System}
 	m.mu.Unlock()
 	srv.joinSession(int(r.PID))
 	return nil
 }
 
-// takeStage takes a shim and sends it the request. A shim that died while
+// takeShim takes a shim and sends it the request. A shim that died while
 // it was idle has not taken the request, and the next one is tried.
-func (m *command) takeStage() (*stageProc, error) {
+func (m *command) takeShim() (*shimProc, error) {
 	for tries := 0; ; tries++ {
 		proc, err := m.stages().take()
 		if err != nil {

@@ -38,11 +38,11 @@ func TestHidden(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for seed := range uint64(20) {
 				rng := rand.New(rand.NewPCG(seed, 1))
-				tree := newTree(stage, meterBounds{}, meterOptions{Exact: true})
+				tree := newTree(shim, meterBounds{}, meterOptions{Exact: true})
 				tree.waited = func(int) (time.Duration, bool) { return tt.wait, true }
 				now, last, pid := time.Now(), time.Duration(0), nobody
 				for n := range looks {
-					parent := stat{pid: nobody, parent: stage, start: 20}
+					parent := stat{pid: nobody, parent: shim, start: 20}
 					if tt.waits {
 						share := float64(tick) / float64(tick+tt.wait)
 						parent.reaped = uint64(float64(n) * tt.busy * share * float64(apart/tick))
@@ -71,11 +71,11 @@ func TestHidden(t *testing.T) {
 
 // TestHiddenOfTheGone holds that what was hidden stays when who hid it is gone.
 func TestHiddenOfTheGone(t *testing.T) {
-	tree := newTree(stage, meterBounds{}, meterOptions{Exact: true})
+	tree := newTree(shim, meterBounds{}, meterOptions{Exact: true})
 	tree.waited = func(int) (time.Duration, bool) { return 0, true }
 	now, before := time.Now(), time.Duration(0)
 	for n := range 20 {
-		tab := at(0, stat{pid: nobody, parent: stage, start: 20}, stat{pid: nobody + 1 + n, parent: nobody, start: uint64(n) + 21, own: 1, running: true})
+		tab := at(0, stat{pid: nobody, parent: shim, start: 20}, stat{pid: nobody + 1 + n, parent: nobody, start: uint64(n) + 21, own: 1, running: true})
 		tab.at = now.Add(time.Duration(n) * 50 * time.Millisecond)
 		before = tree.Look(tab).CPU
 	}

@@ -158,7 +158,7 @@ func readAsk(n *notice, t target) (notifierAsk, bool) {
 }
 
 // everywhere reports whether a path is one that anybody may open for writing in
-// any wall, and that is opened all the time.
+// any sandbox, and that is opened all the time.
 func everywhere(p string) bool { return p == os.DevNull || isDescriptor(p) }
 
 // isDescriptor reports whether a path is that of an open file, /proc/PID/fd/N,

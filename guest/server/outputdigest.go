@@ -97,9 +97,9 @@ func (m *command) testify(w *outputDigest, f *forks) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pid != 0 {
-		m.stage.outputDigest.Store(w)
-		f.below(m.stage.pid)
-		m.stage.forks.Store(f)
+		m.shim.outputDigest.Store(w)
+		f.below(m.shim.pid)
+		m.shim.forks.Store(f)
 	}
 }
 
@@ -109,6 +109,6 @@ func (m *command) unasked() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pid != 0 {
-		m.stage.forks.Store(nil)
+		m.shim.forks.Store(nil)
 	}
 }

@@ -19,13 +19,13 @@ const (
 // commands at once as many as they were, for a while. Its methods are safe
 // for concurrent use.
 type pool struct {
-	start func() (*stageProc, error)
+	start func() (*shimProc, error)
 	rest  func() // called when the pool has shrunk
 
 	opened chan struct{} // closed by open: nothing is taken before
 
 	mu      sync.Mutex
-	idle    []*stageProc
+	idle    []*shimProc
 	filling bool
 	closed  bool
 	trim    *time.Timer
@@ -33,7 +33,7 @@ type pool struct {
 	busy    bool // a shim came back, or other work ended, since it was armed
 }
 
-func newPool(start func() (*stageProc, error), rest func()) *pool {
+func newPool(start func() (*shimProc, error), rest func()) *pool {
 	p := &pool{start: start, rest: rest, opened: make(chan struct{})}
 	p.trim = time.AfterFunc(time.Hour, p.shrink)
 	p.trim.Stop()
@@ -44,7 +44,7 @@ func newPool(start func() (*stageProc, error), rest func()) *pool {
 func (p *pool) open() { close(p.opened) }
 
 // ready returns a shim if there is one, or nil.
-func (p *pool) ready() *stageProc {
+func (p *pool) ready() *shimProc {
 	select {
 	case <-p.opened:
 	default:
@@ -63,7 +63,7 @@ func (p *pool) ready() *stageProc {
 
 // take returns a shim, one that is ready if there is one. Before the pool is
 // open it waits.
-func (p *pool) take() (*stageProc, error) {
+func (p *pool) take() (*shimProc, error) {
 	<-p.opened
 	if s := p.ready(); s != nil {
 		return s, nil
@@ -72,7 +72,7 @@ func (p *pool) take() (*stageProc, error) {
 }
 
 // put gives a shim back whose command and descendants are gone.
-func (p *pool) put(s *stageProc) {
+func (p *pool) put(s *shimProc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.idle) >= maxIdle {

@@ -82,9 +82,9 @@ func (r proving) answer() {
 	<-r.c.srv.pool.opened
 	switch {
 	case p.err != nil:
-		_ = r.c.refuse(r.stream, wire.KindInternal, "the wall could not be tried: "+p.err.Error())
+		_ = r.c.refuse(r.stream, wire.KindInternal, "the sandbox could not be tried: "+p.err.Error())
 	case len(p.misses) > wire.MaxMisses:
-		_ = r.c.refuse(r.stream, wire.KindInternal, "too much of the wall does not hold to be told")
+		_ = r.c.refuse(r.stream, wire.KindInternal, "too much of the sandbox does not hold to be told")
 	default:
 		_ = r.c.w.Write(wire.Frame{Type: wire.TypeProven, Stream: r.stream, Payload: wire.EncodeMisses(p.misses)})
 	}

@@ -126,13 +126,13 @@ const maxNamed = 5
 
 // leftBehind says which processes are left below a shim. Ones that are about
 // to end by themselves may be among them.
-func (s *Server) leftBehind(stage int) (left wire.Left) {
+func (s *Server) leftBehind(shim int) (left wire.Left) {
 	s.walk(func() {
 		all, err := snapshotProctree()
 		if err != nil {
 			return
 		}
-		for _, p := range descendantsProctree(all, stage, func(int) bool { return false }) {
+		for _, p := range descendantsProctree(all, shim, func(int) bool { return false }) {
 			b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/comm")
 			if err != nil {
 				continue // it has ended

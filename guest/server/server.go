@@ -119,10 +119,10 @@ func (s *Server) furnish(o outfit) error {
 	}
 	s.proof = try(o.conf.Checks, maker)
 	s.nursery = newNursery(maker)
-	s.pool = newPool(func() (*stageProc, error) { return s.stage(false) }, rest)
-	s.counted = newPool(func() (*stageProc, error) { return s.stage(true) }, rest)
+	s.pool = newPool(func() (*shimProc, error) { return s.shim(false) }, rest)
+	s.counted = newPool(func() (*shimProc, error) { return s.shim(true) }, rest)
 	go s.watchChildren()
-	var first *stageProc
+	var first *shimProc
 	if maker.Filters() {
 		if first, err = s.nursery.begin(false); err != nil {
 			return err
@@ -141,9 +141,9 @@ func (s *Server) furnish(o outfit) error {
 	return s.settle(first, o.warmed)
 }
 
-// stage makes a shim for the pool, which may miss one while the Server is still
+// shim makes a shim for the pool, which may miss one while the Server is still
 // being furnished: the first can be killed.
-func (s *Server) stage(counts bool) (*stageProc, error) {
+func (s *Server) shim(counts bool) (*shimProc, error) {
 	<-s.furnished
 	return s.nursery.start(counts)
 }
@@ -158,9 +158,9 @@ func (s *Server) poolFor(counted bool) *pool {
 }
 
 // settle lets commands start, once the first shim and all threads are there. A
-// wall that cannot have its filter is not to be served; where there is none,
+// sandbox that cannot have its filter is not to be served; where there is none,
 // the shim is not waited for.
-func (s *Server) settle(first *stageProc, warmed <-chan struct{}) error {
+func (s *Server) settle(first *shimProc, warmed <-chan struct{}) error {
 	if first == nil {
 		s.pool.warm()
 	} else {

@@ -28,7 +28,7 @@ func (p *shellProc) isGone() bool { return p.prog.isGone() }
 // watch waits for the end of the shell and then ends what it left behind.
 func (p *shellProc) watch() {
 	m := p.prog
-	r, err := m.stage.report()
+	r, err := m.shim.report()
 	m.mu.Lock()
 	program := m.pid
 	m.pid = 0
@@ -41,7 +41,7 @@ func (p *shellProc) watch() {
 		p.exit = exitOf(r, m.spent)
 		if !r.Empty {
 			go m.kill(0)
-			_, err = m.stage.report()
+			_, err = m.shim.report()
 		}
 	}
 	if err != nil {

@@ -75,7 +75,7 @@ func (c shimConfinement) ruleset() (int, error) {
 		return scopes(abi), nil
 	}
 	if abi < abiRefer {
-		return -1, errors.New("the kernel has no Landlock of version 2 or later, which the wall is to have as its second layer")
+		return -1, errors.New("the kernel has no Landlock of version 2 or later, which the sandbox is to have as its second layer")
 	}
 	all := allRights(abi)
 	fd, err := newRuleset(abi, all)

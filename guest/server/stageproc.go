@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stageEnd bounds how long a shim that was ended may take to be gone.
-const stageEnd = 10 * time.Second
+// shimEnd bounds how long a shim that was ended may take to be gone.
+const shimEnd = 10 * time.Second
 
-// stageBirth bounds how long a new shim may take to set its filter.
-const stageBirth = 10 * time.Second
+// shimBirth bounds how long a new shim may take to set its filter.
+const shimBirth = 10 * time.Second
 
-// A stageProc is the guest's handle to one shim process. One command at a
+// A shimProc is the guest's handle to one shim process. One command at a
 // time owns it.
-type stageProc struct {
+type shimProc struct {
 	pid     int
 	ctl     int      // our end of its socket; not polled: it is written to only
 	reports *os.File // our end of its pipe
@@ -66,7 +66,7 @@ func (n *nursery) await(pid int) {
 	}
 	select {
 	case <-reaped:
-	case <-time.After(stageEnd):
+	case <-time.After(shimEnd):
 	}
 }
 
@@ -81,7 +81,7 @@ func (n *nursery) kill(pid int) {
 
 // start makes a shim, which takes a request at once. With counts its processes
 // ask before they make others.
-func (n *nursery) start(counts bool) (*stageProc, error) {
+func (n *nursery) start(counts bool) (*shimProc, error) {
 	s, err := n.begin(counts)
 	if err == nil {
 		err = n.finish(s)
@@ -93,7 +93,7 @@ func (n *nursery) start(counts bool) (*stageProc, error) {
 }
 
 // begin starts a shim. The caller has to finish it.
-func (n *nursery) begin(counts bool) (*stageProc, error) {
+func (n *nursery) begin(counts bool) (*shimProc, error) {
 	control, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (n *nursery) begin(counts bool) (*stageProc, error) {
 	}
 	defer unix.Close(reports[1])
 	err = unix.SetNonblock(reports[0], true)
-	s := &stageProc{ctl: control[0], reports: os.NewFile(uintptr(reports[0]), "stage"), counts: counts}
+	s := &shimProc{ctl: control[0], reports: os.NewFile(uintptr(reports[0]), "stage"), counts: counts}
 	if err == nil {
 		s.pid, err = n.fork(control[1], reports[1], counts)
 	}
@@ -120,7 +120,7 @@ func (n *nursery) begin(counts bool) (*stageProc, error) {
 
 // finish waits until a shim that was begun takes a request, and lets go of it
 // when it does not.
-func (n *nursery) finish(s *stageProc) error {
+func (n *nursery) finish(s *shimProc) error {
 	err := n.restricted(s)
 	if err != nil {
 		s.close()
@@ -130,13 +130,13 @@ func (n *nursery) finish(s *stageProc) error {
 
 // restricted waits until a new shim has its filter. It is a wait in a system
 // call, for what a birth takes, and of one goroutine at a time.
-func (n *nursery) restricted(s *stageProc) error {
+func (n *nursery) restricted(s *shimProc) error {
 	if !n.maker.Filters() && !s.counts {
 		return nil
 	}
 	n.births.Lock()
 	defer n.births.Unlock()
-	limit := unix.NsecToTimeval(stageBirth.Nanoseconds())
+	limit := unix.NsecToTimeval(shimBirth.Nanoseconds())
 	if err := unix.SetsockoptTimeval(s.ctl, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ const sendAgain = 100 * time.Microsecond
 // request sends a command with its three streams. Only where the body is
 // larger than what a socket holds it waits for the shim, at most for
 // launchWithin, and not in a system call: that would take a thread.
-func (s *stageProc) request(body []byte, fds [3]int) error {
+func (s *shimProc) request(body []byte, fds [3]int) error {
 	s.wake()
 	const flags = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
 	sent, err := unix.SendmsgN(s.ctl, body, unix.UnixRights(fds[0], fds[1], fds[2]), nil, flags)
@@ -194,7 +194,7 @@ func (s *stageProc) request(body []byte, fds [3]int) error {
 }
 
 // report waits for the shim's next report.
-func (s *stageProc) report() (shimReport, error) {
+func (s *shimProc) report() (shimReport, error) {
 	var b [reportLen]byte
 	if _, err := io.ReadFull(s.reports, b[:]); err != nil {
 		return shimReport{}, err
@@ -203,7 +203,7 @@ func (s *stageProc) report() (shimReport, error) {
 }
 
 // reportWithin is report with a bound.
-func (s *stageProc) reportWithin(limit time.Duration) (shimReport, error) {
+func (s *shimProc) reportWithin(limit time.Duration) (shimReport, error) {
 	if err := s.reports.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return shimReport{}, err
 	}
@@ -216,12 +216,12 @@ func (s *stageProc) reportWithin(limit time.Duration) (shimReport, error) {
 
 // wake continues a shim that another process has stopped: one of the same user
 // without Landlock around it, such as an engine's exec.
-func (s *stageProc) wake() {
+func (s *shimProc) wake() {
 	_ = unix.Kill(s.pid, unix.SIGCONT) // gone already is met elsewhere
 }
 
 // close lets go of the shim, which then ends by itself.
-func (s *stageProc) close() {
+func (s *shimProc) close() {
 	s.once.Do(func() {
 		unix.Close(s.ctl)
 		s.reports.Close()

@@ -34,7 +34,7 @@ func (m *command) kill(grace time.Duration) {
 		return
 	case <-time.After(2 * time.Millisecond):
 	}
-	m.conn.srv.killTree(m.stage, m.gone, killWithin)
+	m.conn.srv.killTree(m.shim, m.gone, killWithin)
 }
 
 func (m *command) isGone() bool {
@@ -62,7 +62,7 @@ func (m *command) terminate(grace time.Duration) {
 	m.killing.Lock()
 	if !m.isGone() {
 		m.conn.srv.walk(func() {
-			_ = signalProctree(proctreeTree{Root: m.stage.pid}, unix.SIGTERM) // SIGKILL follows anyway
+			_ = signalProctree(proctreeTree{Root: m.shim.pid}, unix.SIGTERM) // SIGKILL follows anyway
 		})
 	}
 	m.killing.Unlock()
@@ -91,7 +91,7 @@ func (s *Server) lastLook(m *command) {
 
 // killTree ends everything below a shim. When that does not work in time
 // the shim itself is ended, so that what is left becomes ours to sweep.
-func (s *Server) killTree(proc *stageProc, gone <-chan struct{}, limit time.Duration) {
+func (s *Server) killTree(proc *shimProc, gone <-chan struct{}, limit time.Duration) {
 	proc.wake()
 	var err error
 	s.walk(func() {

@@ -116,7 +116,7 @@ func (m *command) use(f wire.Frame) error {
 		return err
 	}
 	m.mu.Lock()
-	runs := m.stage != nil
+	runs := m.shim != nil
 	m.mu.Unlock()
 	if !runs {
 		return wire.Violation("a command was asked what it has used before it ran")
@@ -131,7 +131,7 @@ func (m *command) use(f wire.Frame) error {
 // wait for the client.
 func (m *command) tellUse(table *meterTable) {
 	m.mu.Lock()
-	proc, before := m.stage, m.spent
+	proc, before := m.shim, m.spent
 	m.mu.Unlock()
 	a := &m.asks
 	if a.tree == nil {

@@ -46,7 +46,7 @@ type Config struct {
 	// own counted. 0 is no bound.
 	Processes uint32
 	// Limits are set by the guest on itself before anything else runs, so that
-	// all in the wall have them. A hard limit that is there already and lower
+	// all in the sandbox have them. A hard limit that is there already and lower
 	// stays.
 	Limits []Rlimit
 	// Checks are what has to hold inside. The guest tries them at its start,

@@ -94,7 +94,7 @@ var rules = []rule{
 	{
 		name: "concrete providers are wired in one place",
 		why:  "nobody else may depend on a particular wall",
-		from: []string{"./..."}, except: append([]string{"./orchestrator", "./cmd/sandbox/...", "./internal/testenv/wall", "./internal/testenv/served", "./internal/bench/..."}, concrete...),
+		from: []string{"./..."}, except: append([]string{"./orchestrator", "./cmd/sandbox/...", "./internal/testenv/dockertest", "./internal/testenv/served", "./internal/bench/..."}, concrete...),
 		never: concrete,
 	},
 	{
@@ -192,6 +192,6 @@ var variables = map[string]string{
 	"internal/testenv.redoclyMissing":    "asked once per test process",
 	"internal/testenv.sshdMissing":       "asked once per test process",
 	"internal/testenv.userMissing":       "asked once per test process",
-	"internal/testenv.wallMissing":       "asked once per test process",
+	"internal/testenv.sandboxMissing":    "asked once per test process",
 	"policy/command.builtin":             "built once per process: all policies read the same tables",
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -66,7 +66,7 @@ func on(t testing.TB, browser, rest string) *rig {
 	t.Helper()
 	testenv.Require(t, "browser")
 	r := &rig{t: t, net: testenv.NewInternet(t), trap: testenv.NewTrap(t, "127.0.0.1")}
-	r.m = r.newManager(wall.New(t), settings(browser, rest))
+	r.m = r.newManager(dockertest.New(t), settings(browser, rest))
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	r.Display = display.New(manager.Of(r.m), log)
@@ -84,7 +84,7 @@ func settings(browser, rest string) string {
 	return `{"agents":{"defaults":{"sandbox":{"browser":{"enabled":true,"autoStartTimeout":"60s"` + browser + `}` + rest + `}}}}`
 }
 
-func (r *rig) newManager(w *wall.Wall, text string) *manager.Manager {
+func (r *rig) newManager(w *dockertest.Rig, text string) *manager.Manager {
 	t := r.t
 	t.Helper()
 	parsed, err := config.Parse("test", []byte(text))
@@ -111,7 +111,7 @@ func (r *rig) newManager(w *wall.Wall, text string) *manager.Manager {
 		Host: manager.Host{CPUs: runtime.NumCPU(), Memory: 8 << 30, Sensitive: []string{w.State.Path(), "/run/docker.sock"},
 			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return w.State.InstallGuest(testenv.Guest(t)) })},
 		Log: log,
-		Out: func() (outlet.Outlet, error) {
+		Out: func() (outlet.Proxy, error) {
 			return &egress.Server{Plane: plane, Recorder: rec, LookupEnv: os.LookupEnv, Authority: func() (*egress.Authority, error) { return egress.Open(w.State.Egress()) }}, nil
 		},
 	})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/attack"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
@@ -19,7 +19,7 @@ import (
 // TestHardened runs the whole self-test against a sandbox as the defaults
 // make it.
 func TestHardened(t *testing.T) {
-	w := wall.New(t)
+	w := dockertest.New(t)
 	s := w.Spec("victim")
 	sb, neighbour := w.Create(s), w.Create(w.Spec("neighbour"))
 	rep := attack.Run(t.Context(), sb, s, attack.Options{
@@ -43,7 +43,7 @@ func TestHardened(t *testing.T) {
 // TestLeaky takes one protection after the other away and holds that the
 // self-test notices: a test that cannot fail proves nothing.
 func TestLeaky(t *testing.T) {
-	w := wall.New(t)
+	w := dockertest.New(t)
 	s := w.Spec("leaky")
 	s.Security = sandbox.Security{Seccomp: opened(t, "io_uring_setup", "add_key", "keyctl", "request_key", "userfaultfd", "unshare", "socket")}
 	s.Mounts = slices.DeleteFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Role == sandbox.RoleIdentity })

@@ -81,7 +81,7 @@ func postureAttempts() []attempt {
 		plain("set-uid-copy", "make a set-user-id program and run it"),
 		plain("set-id-bits", "give a file the set-user-id or set-group-id bit"),
 		plain("root-tools", "become root by sudo, su and their like"),
-		plain("container-tools", "start a wall of one's own by unshare, bwrap, docker and their like"),
+		plain("container-tools", "start a sandbox of one's own by unshare, bwrap, docker and their like"),
 		kernel("foreign-abi", "make system calls by another numbering, past the filter"),
 	}
 }

@@ -58,7 +58,7 @@ func TestSmallRun(t *testing.T) {
 	o := options{
 		slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: passable(t), program: program(t),
 		json: filepath.Join(t.TempDir(), "report.json"), doc: filepath.Join(t.TempDir(), "doc.md"),
-		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 2, Boxes: 2, Making: time.Minute, Resting: 100 * time.Millisecond},
+		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Sandboxes: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 2, Boxes: 2, Making: time.Minute, Resting: 100 * time.Millisecond},
 	}
 	if err := os.WriteFile(o.doc, []byte("above\n"+measure.Begin+"\n"+measure.End+"\nbelow\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func checkResults(t *testing.T, rep measure.Report) {
 	want := map[string][]string{
 		measure.OpPing: all[:3], measure.OpBuiltin: append(slices.Clone(all[:3]), measure.WayLocal), measure.OpAssign: append(slices.Clone(all[:3]), measure.WayLocal),
 		measure.OpStart: all[:2],
-		measure.OpExec:  withLocal, measure.OpRested: withLocal, measure.OpWallStart: {measure.WayHand, measure.WayLocal},
+		measure.OpExec:  withLocal, measure.OpRested: withLocal, measure.OpSandboxStart: {measure.WayHand, measure.WayLocal},
 	}
 	for _, op := range []string{
 		measure.OpStat, measure.OpList, measure.OpRead4K, measure.OpRead1M, measure.OpRead64M,
@@ -244,7 +244,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 	e := needs(t)
 	dir := passable(t)
 	o := options{slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: dir, only: measure.OpClaim,
-		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Walls: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 1, Boxes: 1, Making: time.Minute, Resting: 100 * time.Millisecond}}
+		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Sandboxes: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 1, Boxes: 1, Making: time.Minute, Resting: 100 * time.Millisecond}}
 	ctx, fail := context.WithCancelCause(t.Context())
 	broken := errors.New("the row fails")
 	ended := make(chan struct{})

@@ -25,18 +25,18 @@ const secretToken = "tok-0123456789"
 // long as life goes on.
 func withBrowser(life *fakeLife) *fake {
 	f := &fake{}
-	f.desk.started = display.Started{Name: "sbx-browser-a", Version: "Chromium 156" + hostile, Created: true, Ready: 480 * time.Millisecond, Sandbox: true, Headless: true, Network: "none"}
-	f.desk.served = display.Served{Life: life, Name: "sbx-browser-a", HTTPURL: "http://127.0.0.1:4711/" + secretToken + "/", WebSocketDebuggerURL: "ws://127.0.0.1:4711/" + secretToken + "/devtools/browser/x", Token: secretToken}
-	f.desk.watched = display.Watched{Life: life, Name: "sbx-browser-a", URL: "http://127.0.0.1:4712/open/once", Password: "p4ssw0rd", ViewOnly: true, Expires: time.Date(2026, 11, 21, 19, 0, 0, 0, time.Local)}
-	f.desk.removed = "sbx-browser-a"
+	f.display.started = display.Started{Name: "sbx-browser-a", Version: "Chromium 156" + hostile, Created: true, Ready: 480 * time.Millisecond, Sandbox: true, Headless: true, Network: "none"}
+	f.display.served = display.Served{Life: life, Name: "sbx-browser-a", HTTPURL: "http://127.0.0.1:4711/" + secretToken + "/", WebSocketDebuggerURL: "ws://127.0.0.1:4711/" + secretToken + "/devtools/browser/x", Token: secretToken}
+	f.display.watched = display.Watched{Life: life, Name: "sbx-browser-a", URL: "http://127.0.0.1:4712/open/once", Password: "p4ssw0rd", ViewOnly: true, Expires: time.Date(2026, 11, 21, 19, 0, 0, 0, time.Local)}
+	f.display.removed = "sbx-browser-a"
 	return f
 }
 
 func TestBrowserOutput(t *testing.T) {
 	bare := func(f *fake) {
-		f.desk.started.Created, f.desk.started.Sandbox, f.desk.started.Headless = false, false, false
+		f.display.started.Created, f.display.started.Sandbox, f.display.started.Headless = false, false, false
 	}
-	host := func(f *fake) { f.desk.started = display.Started{Version: "Chrome 156", NotIsolated: true} }
+	host := func(f *fake) { f.display.started = display.Started{Version: "Chrome 156", NotIsolated: true} }
 	for _, tt := range []struct {
 		name, args string
 		change     func(*fake)
@@ -46,9 +46,9 @@ func TestBrowserOutput(t *testing.T) {
 		{"start_host", "browser start", host},
 		{"serve", "browser start --serve --for 1ms", func(*fake) {}},
 		{"open", "browser open --for 1ms", func(*fake) {}},
-		{"open_control", "browser open --for 1ms --control", func(f *fake) { f.desk.watched.ViewOnly = false }},
+		{"open_control", "browser open --for 1ms --control", func(f *fake) { f.display.watched.ViewOnly = false }},
 		{"stop", "browser stop", func(*fake) {}},
-		{"stop_none", "browser stop --force", func(f *fake) { f.desk.removed = "" }},
+		{"stop_none", "browser stop --force", func(f *fake) { f.display.removed = "" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := withBrowser(newFakeLife())
@@ -57,7 +57,7 @@ func TestBrowserOutput(t *testing.T) {
 			if r.status != 0 || r.stderr != "" {
 				t.Fatalf("status %d: %s", r.status, r.stderr)
 			}
-			if !f.desk.released {
+			if !f.display.released {
 				t.Error("the desk was not let go of")
 			}
 			golden(t, "browser_"+tt.name, r.stdout)
@@ -97,7 +97,7 @@ func TestBrowserJSONKeys(t *testing.T) {
 // a browser of the host.
 func TestNothingIsSaidOfABrowserOfTheHost(t *testing.T) {
 	f := withBrowser(newFakeLife())
-	f.desk.started = display.Started{Version: "Chrome 156", NotIsolated: true, Network: "none", Sandbox: true}
+	f.display.started = display.Started{Version: "Chrome 156", NotIsolated: true, Network: "none", Sandbox: true}
 	r := call(t, f, "browser", "start", "-o", "json")
 	var got startedView
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
@@ -127,15 +127,15 @@ func TestBrowserFlagsAreSettings(t *testing.T) {
 		{"browser screenshot x.html -o - --provider docker", &config.SandboxSettings{Provider: new("docker"), Docker: docker}},
 	} {
 		f := withBrowser(newFakeLife())
-		f.desk.session.picture.Data = []byte("picture")
+		f.display.session.picture.Data = []byte("picture")
 		if r := call(t, f, strings.Fields(tt.args+" --session s --agent a --tenant acme")...); r.status != 0 {
 			t.Fatalf("%s: status %d: %s", tt.args, r.status, r.stderr)
 		}
-		if d := cmp.Diff(tt.want, f.desk.request.Flags); d != "" {
+		if d := cmp.Diff(tt.want, f.display.request.Flags); d != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.args, d)
 		}
-		if who := (config.Who{Tenant: "acme", Agent: "a", Session: "s"}); f.desk.request.Who != who {
-			t.Errorf("%s: for %+v", tt.args, f.desk.request.Who)
+		if who := (config.Who{Tenant: "acme", Agent: "a", Session: "s"}); f.display.request.Who != who {
+			t.Errorf("%s: for %+v", tt.args, f.display.request.Who)
 		}
 	}
 }
@@ -191,8 +191,8 @@ func TestServeAndOpenStay(t *testing.T) {
 			if strings.Contains(said, secretToken) || strings.Contains(said, "p4ssw0rd") {
 				t.Errorf("a secret is told: %q", said)
 			}
-			if !life.closed || !f.desk.released {
-				t.Errorf("closed %v, released %v", life.closed, f.desk.released)
+			if !life.closed || !f.display.released {
+				t.Errorf("closed %v, released %v", life.closed, f.display.released)
 			}
 		})
 	}
@@ -223,18 +223,18 @@ func TestBrowserFailures(t *testing.T) {
 	busy := &sandbox.Error{Code: sandbox.CodeBusy, Op: "stop", Message: "in use", Hint: "wait, or add --force"}
 	for _, args := range []string{"start", "start --serve", "open", "stop", "screenshot x.html -o -"} {
 		f := withBrowser(newFakeLife())
-		f.desk.err = busy
+		f.display.err = busy
 		r := call(t, f, strings.Fields("browser "+args)...)
 		if r.status != 125 || r.stdout != "" || r.stderr != "sandbox: SANDBOX.BUSY: stop: in use\nsandbox: hint: wait, or add --force\n" {
 			t.Errorf("%s: status %d, %q, %q", args, r.status, r.stdout, r.stderr)
 		}
 	}
 	f := withBrowser(newFakeLife())
-	if call(t, f, "browser", "stop", "--force"); !f.desk.force {
+	if call(t, f, "browser", "stop", "--force"); !f.display.force {
 		t.Error("--force is lost")
 	}
-	if call(t, f, "browser", "open", "--control", "--for", "1ms"); !f.desk.control || f.desk.request.For <= time.Millisecond || f.desk.request.For > time.Hour {
-		t.Errorf("control %v, for %v", f.desk.control, f.desk.request.For)
+	if call(t, f, "browser", "open", "--control", "--for", "1ms"); !f.display.control || f.display.request.For <= time.Millisecond || f.display.request.For > time.Hour {
+		t.Errorf("control %v, for %v", f.display.control, f.display.request.For)
 	}
 	if r := call(t, f, "browser", "open", "--help"); !strings.Contains(r.stdout, "(default: 1h)") {
 		t.Errorf("the help does not say how long a display is shown:\n%s", r.stdout)
@@ -282,9 +282,9 @@ func TestExplainTellsHowABrowserIsIsolated(t *testing.T) {
 		want string
 	}{
 		{"none", manager.BrowserPlan{Uses: "nothing", Isolated: true, Settings: []manager.Setting{{Path: "browser.enabled", Value: "false", Layer: "default"}}}, "Browser\n  browser.enabled  default  false\n"},
-		{"both walls", manager.BrowserPlan{Enabled: true, Uses: "container", Isolated: true, Sandbox: true}, "by its container, and by Chromium's own sandbox in it\n"},
-		{"one wall", manager.BrowserPlan{Enabled: true, Uses: "container", Isolated: true}, "Chromium's own sandbox is OFF\n"},
-		{"no wall", manager.BrowserPlan{Enabled: true, Uses: "host"}, "NO: it is a browser of this host\n"},
+		{"both sandboxes", manager.BrowserPlan{Enabled: true, Uses: "container", Isolated: true, Sandbox: true}, "by its container, and by Chromium's own sandbox in it\n"},
+		{"one sandbox", manager.BrowserPlan{Enabled: true, Uses: "container", Isolated: true}, "Chromium's own sandbox is OFF\n"},
+		{"no sandbox", manager.BrowserPlan{Enabled: true, Uses: "host"}, "NO: it is a browser of this host\n"},
 		{"not known", manager.BrowserPlan{Enabled: true, Uses: "container", Isolated: true, Problems: []string{"no engine"}}, "problem      -  no engine\n"},
 	} {
 		f := filled()

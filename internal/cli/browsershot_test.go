@@ -23,9 +23,9 @@ func picturing(t *testing.T) (f *fake, ws string) {
 		t.Fatal(err)
 	}
 	f = &fake{}
-	f.desk.folders = display.Folders{Workspace: ws, Exposed: []string{ws}}
-	f.desk.session.page = browser.Page{URL: "http://workspace.invalid/x.html", Status: 200, Title: "A page" + hostile}
-	f.desk.session.picture = browser.Picture{Data: []byte("picture\x00\xff"), Width: 1280, Height: 800}
+	f.display.folders = display.Folders{Workspace: ws, Exposed: []string{ws}}
+	f.display.session.page = browser.Page{URL: "http://workspace.invalid/x.html", Status: 200, Title: "A page" + hostile}
+	f.display.session.picture = browser.Picture{Data: []byte("picture\x00\xff"), Width: 1280, Height: 800}
 	return f, ws
 }
 
@@ -51,14 +51,14 @@ func TestScreenshotWritesThePicture(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	if b, err := os.ReadFile("page.png"); err != nil || !bytes.Equal(b, f.desk.session.picture.Data) {
+	if b, err := os.ReadFile("page.png"); err != nil || !bytes.Equal(b, f.display.session.picture.Data) {
 		t.Errorf("the file holds %q: %v", b, err)
 	}
 	if left, _ := os.ReadDir("."); len(left) != 1 {
 		t.Errorf("there is %v", left)
 	}
-	if f.desk.session.closed != 1 || f.desk.rights.Write || !f.desk.released {
-		t.Errorf("closed %d times, rights %+v, released %v", f.desk.session.closed, f.desk.rights, f.desk.released)
+	if f.display.session.closed != 1 || f.display.rights.Write || !f.display.released {
+		t.Errorf("closed %d times, rights %+v, released %v", f.display.session.closed, f.display.rights, f.display.released)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestScreenshotText(t *testing.T) {
 	if want := `page.png: 1280×800 pixels, 9B, of http://workspace.invalid/x.html (200): A pagex\x1b[2J\u009b31m\u202e\n` + "\n"; r.stdout != want {
 		t.Errorf("it says %q, want %q", r.stdout, want)
 	}
-	f.desk.session.page = browser.Page{URL: "about:blank"}
+	f.display.session.page = browser.Page{URL: "about:blank"}
 	r = call(t, f, "browser", "screenshot", "about:blank", "-o", "page.png")
 	if want := "page.png: 1280×800 pixels, 9B, of about:blank\n"; r.stdout != want {
 		t.Errorf("it says %q, want %q", r.stdout, want)
@@ -94,8 +94,8 @@ func TestScreenshotFlags(t *testing.T) {
 		if r := call(t, f, append([]string{"browser", "screenshot"}, strings.Fields(tt.args)...)...); r.status != 0 {
 			t.Fatalf("%s: status %d: %s", tt.args, r.status, r.stderr)
 		}
-		if f.desk.session.shot != tt.want || f.desk.session.opened != "x.html" {
-			t.Errorf("%s: %+v of %q", tt.args, f.desk.session.shot, f.desk.session.opened)
+		if f.display.session.shot != tt.want || f.display.session.opened != "x.html" {
+			t.Errorf("%s: %+v of %q", tt.args, f.display.session.shot, f.display.session.opened)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestScreenshotFlags(t *testing.T) {
 func TestScreenshotToStandardOutputIsOnlyThePicture(t *testing.T) {
 	f, _ := picturing(t)
 	r := call(t, f, "browser", "screenshot", "x.html", "-o", "-")
-	if r.status != 0 || r.stdout != string(f.desk.session.picture.Data) || r.stderr != "" {
+	if r.status != 0 || r.stdout != string(f.display.session.picture.Data) || r.stderr != "" {
 		t.Errorf("status %d, %q, %q", r.status, r.stdout, r.stderr)
 	}
 }
@@ -133,10 +133,10 @@ func TestScreenshotTargets(t *testing.T) {
 		{"a file of the system", "/etc/passwd", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f.desk.session.opened = ""
+			f.display.session.opened = ""
 			r := call(t, f, "browser", "screenshot", "-o", "-", "--", tt.target)
-			if f.desk.session.opened != tt.want {
-				t.Errorf("it opens %q, want %q", f.desk.session.opened, tt.want)
+			if f.display.session.opened != tt.want {
+				t.Errorf("it opens %q, want %q", f.display.session.opened, tt.want)
 			}
 			if refused := tt.want == ""; refused != (r.status == 125 && strings.Contains(r.stderr, "CAPABILITY_BLOCKED") && strings.Contains(r.stderr, ws)) {
 				t.Errorf("status %d: %s", r.status, r.stderr)
@@ -160,8 +160,8 @@ func TestScreenshotIsNotWrittenThroughAWorkspace(t *testing.T) {
 		}
 	}
 	r := call(t, f, "browser", "screenshot", "x.html", "-o", ws+"/folder/victim.png")
-	if r.status != 125 || !strings.Contains(r.stderr, "CAPABILITY_BLOCKED") || f.desk.session.opened != "" {
-		t.Errorf("status %d, opened %q: %s", r.status, f.desk.session.opened, r.stderr)
+	if r.status != 125 || !strings.Contains(r.stderr, "CAPABILITY_BLOCKED") || f.display.session.opened != "" {
+		t.Errorf("status %d, opened %q: %s", r.status, f.display.session.opened, r.stderr)
 	}
 	if r := call(t, f, "browser", "screenshot", "x.html", "-o", ws+"/file.png"); r.status != 0 {
 		t.Errorf("status %d: %s", r.status, r.stderr)
@@ -185,8 +185,8 @@ func TestScreenshotFails(t *testing.T) {
 		output string
 		says   string
 	}{
-		{"a refused page", func(f *fake) { f.desk.session.err = refused }, "a.png", "hint: have network.allowedDomains"},
-		{"no picture", func(f *fake) { f.desk.session.picture.Data = nil }, "a.png", "TOOL.EXECUTION_FAILED"},
+		{"a refused page", func(f *fake) { f.display.session.err = refused }, "a.png", "hint: have network.allowedDomains"},
+		{"no picture", func(f *fake) { f.display.session.picture.Data = nil }, "a.png", "TOOL.EXECUTION_FAILED"},
 		{"no folder", func(*fake) {}, "none/a.png", "SANDBOX.NOT_FOUND: browser screenshot: the picture cannot be written"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestScreenshotFails(t *testing.T) {
 			if left, _ := os.ReadDir("."); len(left) > 0 {
 				t.Errorf("there is %v", left)
 			}
-			if s := &f.desk.session; s.opened != "" && s.closed != 1 {
+			if s := &f.display.session; s.opened != "" && s.closed != 1 {
 				t.Errorf("closed %d times", s.closed)
 			}
 		})
@@ -215,8 +215,8 @@ func TestScreenshotHasAnOutputOfItsOwn(t *testing.T) {
 	} {
 		f, _ := picturing(t)
 		r := call(t, f, strings.Fields(args)...)
-		if r.status != 0 || !json.Valid([]byte(r.stdout)) || f.desk.session.opened != "x.html" {
-			t.Errorf("%s: status %d, opened %q, %q, %q", args, r.status, f.desk.session.opened, r.stdout, r.stderr)
+		if r.status != 0 || !json.Valid([]byte(r.stdout)) || f.display.session.opened != "x.html" {
+			t.Errorf("%s: status %d, opened %q, %q, %q", args, r.status, f.display.session.opened, r.stdout, r.stderr)
 		}
 		if _, err := os.Stat("a.png"); err != nil {
 			t.Errorf("%s: %v", args, err)
@@ -245,8 +245,8 @@ func TestScreenshotThroughADaemon(t *testing.T) {
 		{dir + "/x.html", "d.png", 125}, {"/etc/passwd", "e.png", 125}, {"x.html", "none/f.png", 125},
 	} {
 		f := &fake{}
-		f.desk.folders = display.Folders{Exposed: []string{"/"}}
-		f.desk.session.picture.Data = []byte("picture")
+		f.display.folders = display.Folders{Exposed: []string{"/"}}
+		f.display.session.picture.Data = []byte("picture")
 		r := call(t, f, "browser", "screenshot", tt.target, "-o", tt.output)
 		_, err := os.Stat(tt.output)
 		if r.status != tt.status || (err == nil) != (tt.status == 0) || tt.status == 0 && !f.options.Host.Remote() {
@@ -256,7 +256,7 @@ func TestScreenshotThroughADaemon(t *testing.T) {
 	for _, args := range []string{"browser open", "browser start --serve", "browser start --serve --for 1m"} {
 		f := &fake{}
 		r := call(t, f, strings.Fields(args)...)
-		if r.status != 125 || !strings.Contains(r.stderr, "SANDBOX.UNSUPPORTED") || !strings.Contains(r.stderr, "daemon's machine alone") || f.desk.request.Who.Session != "" {
+		if r.status != 125 || !strings.Contains(r.stderr, "SANDBOX.UNSUPPORTED") || !strings.Contains(r.stderr, "daemon's machine alone") || f.display.request.Who.Session != "" {
 			t.Errorf("%s: status %d: %s", args, r.status, r.stderr)
 		}
 	}

@@ -33,7 +33,7 @@ func (a *app) checkCommand() *ucli.Command {
 		Usage:     "say what the policy makes of a command, without running anything",
 		UsageText: "sandbox check [flags] -- COMMAND [arguments]\nsandbox check --rules CHECK",
 		Description: "One argument is a line for a shell; several are a program and its arguments.\n" +
-			"This is the gate alone, as the settings have it: inside a wall a question is answered by\n" +
+			"This is the gate alone, as the settings have it: inside a sandbox a question is answered by\n" +
 			"commands.autoAllowIfSandboxed, which sandbox explain --command shows.\n" +
 			"Exit status: 0 allow, 3 ask, 4 deny. 2: wrong usage. 125: the settings cannot be read.",
 		Flags: []ucli.Flag{
@@ -140,7 +140,7 @@ func checkText(j gate.Judgement, rules bool) string {
 	}
 	section("What would run", commands)
 	if rules {
-		section("Outside of the wall", explainLines([]string{j.ExcludedReason}))
+		section("Outside of the sandbox", explainLines([]string{j.ExcludedReason}))
 	}
 	return b.String()
 }

@@ -97,7 +97,7 @@ func explainText(e manager.Explanation, all bool, width int) string {
 		section("Settings", explainSettings(e.Settings))
 		section("Layers", explainLayers(e))
 		section("Mounts", explainMounts(e))
-		section("How the inside is made, later steps over earlier ones", explainWall(e))
+		section("How the inside is made, later steps over earlier ones", explainSandbox(e))
 	} else {
 		section("Settings that differ from the defaults", explainSettings(changedSettings(e.Settings)))
 	}
@@ -236,7 +236,7 @@ func explainLayers(e manager.Explanation) *table {
 	return t
 }
 
-func explainWall(e manager.Explanation) *table {
+func explainSandbox(e manager.Explanation) *table {
 	t := &table{}
 	for _, s := range e.Wall {
 		t.add(s.Target, s.Does, s.Source, s.Rule)

@@ -205,7 +205,7 @@ func TestAFailedSandboxIsNoFailedOperation(t *testing.T) {
 		want int
 		says string
 	}{
-		{"the wall fell", gone, 125, "sandbox: PROVIDER.UNAVAILABLE: read: the guest has gone\nsandbox: hint: see what happened\n"},
+		{"the sandbox fell", gone, 125, "sandbox: PROVIDER.UNAVAILABLE: read: the guest has gone\nsandbox: hint: see what happened\n"},
 		{"no answer", &sandbox.Error{Code: sandbox.CodeTimeout, Message: "late"}, 125, "sandbox: PROVIDER.TIMEOUT: late\n"},
 		{"no room", &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "write", Field: "path", Message: "/workspace/x", Err: syscall.ENOSPC, Hint: "remove files"}, 1,
 			"sandbox: fs mkdir: QUOTA.BUDGET_EXCEEDED: /workspace/x: no space left on device\nsandbox: hint: remove files\n"},

@@ -72,7 +72,7 @@ func (g *globals) flags() []ucli.Flag {
 	}{
 		{&g.config, "config", nil, "settings `FILE`; default $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's configuration folder"},
 		{&g.stateDir, "state-dir", nil, "`FOLDER` of our records; default $SANDBOX_STATE_DIR, else sandbox in the user's state folder"},
-		{&g.provider, "provider", nil, "`KIND` of wall: docker, local or auto; default from the settings"},
+		{&g.provider, "provider", nil, "`KIND` of sandbox: docker, local or auto; default from the settings"},
 		{&g.tenant, "tenant", nil, "`ID` of the tenant, who pays"},
 		{&g.agent, "agent", nil, "`ID` of the agent, who speaks"},
 		{&g.session, "session", nil, "`KEY` of the conversation"},

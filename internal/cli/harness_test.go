@@ -77,7 +77,7 @@ type fake struct {
 	settings  *config.Settings
 	diagnosis Diagnosis
 
-	desk       fakeDisplay
+	display    fakeDisplay
 	violations fakeViolations
 	evidence   fakeEvidence
 	tokens     fakeTokens
@@ -97,7 +97,7 @@ func (f *fake) Images(o Options) (ImageStore, func(), error) {
 
 func (f *fake) Browsers(o Options) (BrowserDisplay, func(), error) {
 	f.options = o
-	return &f.desk, func() { f.desk.released = true }, f.err
+	return &f.display, func() { f.display.released = true }, f.err
 }
 
 func (f *fake) Violations(o Options) (ViolationStore, func(), error) {

@@ -46,7 +46,7 @@ func (a *app) runCommand() *ucli.Command {
 			"Standard input is empty unless -i is given. Without --timeout limits.timeout of the settings holds.\n" +
 			"Ctrl-C reaches the command as SIGINT (SIGHUP and SIGQUIT as themselves). A second one, or three seconds later if it still\n" +
 			"runs, ends everything that it started: SIGTERM, and SIGKILL after two seconds. SIGTERM does that at once.\n" +
-			"With --ask, a command that a rule of the wall stopped can be run again with a permission that you give.\n" +
+			"With --ask, a command that a rule of the sandbox stopped can be run again with a permission that you give.\n" +
 			"124: ended at the time limit. 125: the sandbox failed. 126: the command cannot be executed, or the policy refuses it. 127: there is no such command. 2: wrong usage.",
 		Flags:  flags,
 		Action: func(c *ucli.Context) error { return a.run(c, f, false) },
@@ -92,7 +92,7 @@ func (f *runFlags) process() []ucli.Flag {
 		&ucli.GenericFlag{Name: "timeout", Usage: "end the command after this `DURATION`, such as 90s, 10m or 1d", Value: &f.timeout},
 		&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "pass standard input on", Destination: &f.stdin},
 		&ucli.BoolFlag{Name: "subagent", Usage: "judge the command as a sub-agent's", Destination: &f.subagent},
-		&ucli.BoolFlag{Name: "dangerously-disable-sandbox", Usage: "run on the host, without a wall, where commands.allowUnsandboxed of the settings permits it", Destination: &f.unsandboxed},
+		&ucli.BoolFlag{Name: "dangerously-disable-sandbox", Usage: "run on the host, without a sandbox, where commands.allowUnsandboxed of the settings permits it", Destination: &f.unsandboxed},
 		&ucli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal; standard input must be one", Destination: &f.tty},
 	)
 }
@@ -195,7 +195,7 @@ type runner func(Manager, context.Context, manager.Request) (manager.Outcome, er
 // an exit status.
 func (a *app) start(ctx context.Context, f *runFlags, req manager.Request, run runner) error {
 	o := a.options()
-	req.Command.Stdout, req.Command.Stderr = a.outlet(a.Stdout), a.outlet(a.Stderr)
+	req.Command.Stdout, req.Command.Stderr = a.commandOutput(a.Stdout), a.commandOutput(a.Stderr)
 	if f.stdin {
 		in, err := newInput(a.Stdin)
 		if err != nil {
@@ -273,15 +273,17 @@ func (e *outputError) Unwrap() error { return e.err }
 
 // An outlet writes to a file and ends the command when a write fails, because
 // its output has no reader any more.
-type outlet struct {
+type commandOutput struct {
 	f      *os.File
 	broken func(error)
 }
 
-func (a *app) outlet(f *os.File) io.Writer { return &outlet{f: f, broken: a.interrupts.abort} }
+func (a *app) commandOutput(f *os.File) io.Writer {
+	return &commandOutput{f: f, broken: a.interrupts.abort}
+}
 
 // Write implements io.Writer.
-func (o *outlet) Write(p []byte) (int, error) {
+func (o *commandOutput) Write(p []byte) (int, error) {
 	n, err := o.f.Write(p)
 	if err != nil {
 		err = &outputError{err}

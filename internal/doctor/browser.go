@@ -52,8 +52,8 @@ func ofBrowser(look func(ctx context.Context, e *examination, b Browser) finding
 	}
 }
 
-// browserWalls tells what isolates browsers, and what of it settings take away.
-func browserWalls(_ context.Context, _ *examination, b Browser) finding {
+// browserProviders tells what isolates browsers, and what of it settings take away.
+func browserProviders(_ context.Context, _ *examination, b Browser) finding {
 	switch {
 	case b.onHost():
 		return warn(`take "browser.hostCdpUrl" out, so that browsers get containers`, "NOT ISOLATED: the browser of this host at %s is driven (browser.allowHostControl)", b.HostURL)

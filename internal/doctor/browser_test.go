@@ -17,7 +17,7 @@ const (
 	cloneSwitch   = "proc/sys/kernel/unprivileged_userns_clone"
 )
 
-// TestBrowserChecks holds that doctor tells every wall that a browser lacks,
+// TestBrowserChecks holds that doctor tells every sandbox that a browser lacks,
 // and nothing where there is none.
 func TestBrowserChecks(t *testing.T) {
 	t.Parallel()

@@ -75,9 +75,9 @@ type Leftovers struct {
 	Corrupt []string // registry files that could not be read, or were set aside
 }
 
-// A WallCheck is a check that a provider contributes: the package of the
+// A ProviderCheck is a check that a provider contributes: the package of the
 // provider knows what it needs, and this one knows only the engine's provider.
-type WallCheck struct {
+type ProviderCheck struct {
 	Name     string
 	Provider string // as settings name it; empty is "local"
 	Look     func(ctx context.Context) (s Status, detail, fix string)
@@ -105,7 +105,7 @@ type Deps struct {
 	// Local are the checks of the provider that needs no engine, and of
 	// providers that a program has beside the built-in ones, see
 	// [ProviderCheck].
-	Local []WallCheck
+	Local []ProviderCheck
 
 	Host     Host
 	Deadline time.Duration // of each check; default 30 s
@@ -138,23 +138,23 @@ type check struct {
 	wall string // the provider that it is about; empty: all
 }
 
-func checks(local []WallCheck) []check {
+func checks(local []ProviderCheck) []check {
 	out := []check{
-		{engineCheck, engineAnswers, wallDocker},
-		{"engine-address", engineIsLocal, wallDocker},
-		{"api-version", apiVersion, wallDocker},
-		{"storage-driver", storageDriver, wallDocker},
-		{"engine-disk", engineDisk, wallDocker},
-		{"cgroup", cgroup, wallDocker},
-		{"limits", limits, wallDocker},
-		{"seccomp", seccompSupport, wallDocker},
-		{"process-limit", processLimit, wallDocker},
-		{"apparmor", appArmor, wallDocker},
-		{"engine-users", engineUsers, wallDocker},
-		{"runtimes", runtimes, wallDocker},
-		{"clock", clock, wallDocker},
-		{"image", imagePresent, wallDocker},
-		{"browser", ofBrowser(browserWalls), ""},
+		{engineCheck, engineAnswers, providerDocker},
+		{"engine-address", engineIsLocal, providerDocker},
+		{"api-version", apiVersion, providerDocker},
+		{"storage-driver", storageDriver, providerDocker},
+		{"engine-disk", engineDisk, providerDocker},
+		{"cgroup", cgroup, providerDocker},
+		{"limits", limits, providerDocker},
+		{"seccomp", seccompSupport, providerDocker},
+		{"process-limit", processLimit, providerDocker},
+		{"apparmor", appArmor, providerDocker},
+		{"engine-users", engineUsers, providerDocker},
+		{"runtimes", runtimes, providerDocker},
+		{"clock", clock, providerDocker},
+		{"image", imagePresent, providerDocker},
+		{"browser", ofBrowser(browserProviders), ""},
 		{"browser-image", ofBrowser(browserImage), ""},
 		{"browser-sandbox", ofBrowser(browserSandbox), ""},
 		{"guest", guestBinary, ""},
@@ -172,7 +172,7 @@ func checks(local []WallCheck) []check {
 			status, detail, fix := c.Look(ctx)
 			return finding{status, detail, fix}
 		}
-		out = append(out, check{c.Name, look, cmp.Or(c.Provider, wallLocal)})
+		out = append(out, check{c.Name, look, cmp.Or(c.Provider, providerLocal)})
 	}
 	return out
 }

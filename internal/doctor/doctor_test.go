@@ -89,7 +89,7 @@ func (w *world) deps() doctor.Deps {
 		Leftovers:     func(context.Context) (doctor.Leftovers, error) { return w.left, w.leftErr },
 		Evidence:      func(context.Context) (doctor.Evidence, error) { return w.kept, w.keptErr },
 		Authorities:   func() (string, []byte, error) { return w.company, w.trusted, w.trustErr },
-		Local: []doctor.WallCheck{{Name: "bwrap", Look: func(context.Context) (doctor.Status, string, string) {
+		Local: []doctor.ProviderCheck{{Name: "bwrap", Look: func(context.Context) (doctor.Status, string, string) {
 			return w.wall, "bwrap is " + string(w.wall), "install it"
 		}}},
 		Host: doctor.Host{
@@ -259,9 +259,9 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestWallsThatAreNotWanted checks that what one provider lacks fails only
+// TestSandboxesThatAreNotWanted checks that what one provider lacks fails only
 // configurations that want that provider.
-func TestWallsThatAreNotWanted(t *testing.T) {
+func TestSandboxesThatAreNotWanted(t *testing.T) {
 	t.Parallel()
 	down := &sandbox.Error{Code: sandbox.CodeUnavailable, Message: "cannot connect"}
 	tests := []struct {

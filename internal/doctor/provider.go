@@ -11,8 +11,8 @@ import (
 
 // OptionsCheck returns the check of providerOptions for a built-in provider
 // without any.
-func OptionsCheck(name string, options map[string]any) WallCheck {
-	return WallCheck{Name: "provider-options", Provider: name, Look: func(context.Context) (Status, string, string) {
+func OptionsCheck(name string, options map[string]any) ProviderCheck {
+	return ProviderCheck{Name: "provider-options", Provider: name, Look: func(context.Context) (Status, string, string) {
 		if err := provider.NoOptions(name, options); err != nil {
 			return failed(err)
 		}

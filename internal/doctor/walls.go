@@ -4,9 +4,9 @@ import "context"
 
 // The names of the providers, as settings write them.
 const (
-	wallDocker = "docker"
-	wallLocal  = "local"
-	wallAuto   = "auto"
+	providerDocker = "docker"
+	providerLocal  = "local"
+	providerAuto   = "auto"
 )
 
 // wanted is the provider that the settings name; when they cannot be read in
@@ -16,7 +16,7 @@ func (e *examination) wanted(ctx context.Context) string {
 	go func() {
 		s, err := e.settings()
 		if err != nil || s.Provider == "" {
-			s.Provider = wallDocker
+			s.Provider = providerDocker
 		}
 		answer <- s.Provider
 	}()
@@ -24,7 +24,7 @@ func (e *examination) wanted(ctx context.Context) string {
 	case name := <-answer:
 		return name
 	case <-ctx.Done():
-		return wallDocker
+		return providerDocker
 	}
 }
 
@@ -36,7 +36,7 @@ func (r Report) excuse(list []check, wanted string) {
 	for i, c := range list {
 		failed[c.wall] = failed[c.wall] || r.Checks[i].Status == Fail
 	}
-	if wanted == wallAuto && failed[wallDocker] && failed[wallLocal] {
+	if wanted == providerAuto && failed[providerDocker] && failed[providerLocal] {
 		return
 	}
 	for i, c := range list {

@@ -20,7 +20,7 @@ const (
 )
 
 // A state is what is kept. Times are in milliseconds, those of the clock on the
-// wall since the epoch.
+// sandbox since the epoch.
 type state struct {
 	Past int64  `json:"past"` // has certainly passed
 	Boot string `json:"boot"` // the start of the machine that Up is since

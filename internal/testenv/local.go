@@ -48,10 +48,10 @@ var userMissing = sync.OnceValue(func() string {
 	return ""
 })
 
-// wallMissing checks once a process whether bubblewrap starts a sandbox for an
+// sandboxMissing checks once a process whether bubblewrap starts a sandbox for an
 // ordinary user; root's sandboxes run as one too. It does not ask the code
 // under test whether the machine is good enough for it.
-var wallMissing = sync.OnceValue(func() string {
+var sandboxMissing = sync.OnceValue(func() string {
 	path, err := exec.LookPath("bwrap")
 	if err != nil {
 		return "bubblewrap is not installed"
@@ -61,7 +61,7 @@ var wallMissing = sync.OnceValue(func() string {
 	cmd.Dir = "/"
 	AsUser(cmd)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "bubblewrap starts no wall: " + err.Error() + ": " + strings.TrimSpace(string(out))
+		return "bubblewrap starts no sandbox: " + err.Error() + ": " + strings.TrimSpace(string(out))
 	}
 	return ""
 })

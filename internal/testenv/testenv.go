@@ -68,7 +68,7 @@ func missing(need string) string {
 		}
 		return ""
 	case "local":
-		return wallMissing()
+		return sandboxMissing()
 	case "user":
 		return userMissing()
 	case "nettools":

@@ -183,7 +183,7 @@ func (s *subject) excludedBy(commands []Simple) (bool, string) {
 	case len(s.Unknowns) > 0:
 		return false, "the text does not tell everything that runs: " + s.Unknowns[0].Why
 	case s.found.never:
-		return false, "the line has a part that may never leave the wall: " + s.neverReason()
+		return false, "the line has a part that may never leave the sandbox: " + s.neverReason()
 	case len(s.Redirects) > 0:
 		return false, fmt.Sprintf("the line has a redirection, %s", quote(s.Redirects[0].Span.Of(s.Text)))
 	}

@@ -28,12 +28,12 @@ var passed = []string{"env", "timeout", "nice", "nohup", "stdbuf", "setsid", "xa
 
 // A stage is a file system with a real bash and otherwise nothing but
 // wrappers, in which lines run isolated.
-type stage struct {
+type fixture struct {
 	dir string
 }
 
-// newStage builds the programs of a stage.
-func newStage(t *testing.T) *stage {
+// newFixture builds the programs of a stage.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	testenv.Require(t, "local")
 	dir := t.TempDir()
@@ -81,7 +81,7 @@ func newStage(t *testing.T) *stage {
 		shim(name, "exec /.real/"+name+" \"$@\"\n")
 	}
 	shim("sh", "exec /.real/dash \"$@\"\n")
-	return &stage{dir: dir}
+	return &fixture{dir: dir}
 }
 
 // driver runs the lines that it reads, each ended by NUL, and notes what bash
@@ -108,7 +108,7 @@ type ran struct {
 }
 
 // run has bash run the lines.
-func (st *stage) run(t *testing.T, lines []string) []ran {
+func (st *fixture) run(t *testing.T, lines []string) []ran {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -194,7 +194,7 @@ func matches(c lineCommand, argv []string) bool {
 
 // disagreements runs those of lines that are read without a doubt, and returns
 // what bash did otherwise than it was read.
-func (st *stage) disagreements(t *testing.T, lines []string) (bad []string, clear int) {
+func (st *fixture) disagreements(t *testing.T, lines []string) (bad []string, clear int) {
 	t.Helper()
 	var sure []string
 	var read []*line

@@ -16,7 +16,7 @@ var (
 // read without an Unknown, a real bash starts the programs of Line.Commands
 // and no others, and bash can read whatever Parse accepts.
 func TestDifferential(t *testing.T) {
-	st := newStage(t)
+	st := newFixture(t)
 	t.Run("tricks", func(t *testing.T) { differ(t, st, tricks(t)) })
 	t.Run("generated", func(t *testing.T) {
 		m := newMaker(*seed)
@@ -28,7 +28,7 @@ func TestDifferential(t *testing.T) {
 	})
 }
 
-func differ(t *testing.T, st *stage, all []string) {
+func differ(t *testing.T, st *fixture, all []string) {
 	t.Helper()
 	bad, clear := st.disagreements(t, all)
 	t.Logf("%d lines, %d read without a doubt", len(all), clear)

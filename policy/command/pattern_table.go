@@ -29,7 +29,7 @@ func patternRows() []row {
 		{rule: "write-device", programs: "tee cp mv install shred truncate cat", path: devices, severity: critical, mark: deny, message: "touches a disk or memory directly", hint: "use a file in the workspace"},
 		{rule: "read-device", programs: "dd", argument: prefixed("if=", devices), severity: high, mark: never, message: "reads a disk or memory directly", hint: "read files"},
 		{rule: "mount", programs: "mount umount losetup swapon swapoff mount.* fusermount fusermount3 pivot_root", severity: high, mark: never, message: "changes what is mounted", hint: leave},
-		{rule: "namespace", programs: "nsenter unshare chroot capsh setpriv bwrap runc crun ctr nerdctl systemd-nspawn lxc lxc-attach machinectl", severity: high, mark: never, message: "changes the walls around a program", hint: leave},
+		{rule: "namespace", programs: "nsenter unshare chroot capsh setpriv bwrap runc crun ctr nerdctl systemd-nspawn lxc lxc-attach machinectl", severity: high, mark: never, message: "changes the sandboxes around a program", hint: leave},
 		{rule: "kernel-module", programs: "insmod modprobe rmmod kmod kexec bpftool", severity: critical, mark: deny, message: "changes the kernel", hint: leave},
 		{rule: "kernel-setting", programs: "sysctl", options: "-w --write -p --load --system", severity: critical, mark: deny, message: "changes the kernel's settings", hint: leave},
 		{rule: "kernel-setting", programs: "sysctl", operand: "*=*", severity: critical, mark: deny, message: "changes the kernel's settings", hint: leave},
@@ -81,7 +81,7 @@ func patternRows() []row {
 
 		// Engines and clusters.
 		{rule: "engine-socket", programs: "*", argument: "/*docker.sock* /*containerd.sock* /*podman.sock* /*crio.sock* unix:*.sock *=/*docker.sock* *=unix:*docker.sock*", severity: critical, mark: never, message: "reaches for the socket of a container engine, which is root on the host", hint: leave},
-		{rule: "engine", programs: "docker podman", argument: "--privileged --privileged=* --pid=host --net=host --network=host --userns=host --ipc=host --cap-add* --device* --security-opt* -v/:* /:* --volume=/:* -v=/:* source=/,* *source=/,* *src=/,* *source=/ *src=/", severity: critical, mark: deny, message: "starts a container without walls", hint: "run it without these options"},
+		{rule: "engine", programs: "docker podman", argument: "--privileged --privileged=* --pid=host --net=host --network=host --userns=host --ipc=host --cap-add* --device* --security-opt* -v/:* /:* --volume=/:* -v=/:* source=/,* *source=/,* *src=/,* *source=/ *src=/", severity: critical, mark: deny, message: "starts a container without sandboxes", hint: "run it without these options"},
 		{rule: "engine", programs: "docker podman docker-compose kubectl helm", severity: medium, message: "speaks to a container engine or a cluster", hint: leave},
 		{rule: "engine-remove", programs: "docker podman", sub: "system prune|volume rm|volume prune|container prune|image prune", severity: high, mark: never, message: "removes what others may need", hint: "name what is to go"},
 		{rule: "cluster-remove", programs: "kubectl helm oc", sub: "delete|drain|uninstall|exec|cp", severity: high, mark: never, message: "changes a cluster", hint: leave},

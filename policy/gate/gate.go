@@ -154,9 +154,9 @@ func (g *Gate) command(c *Call) command.Decision {
 // Effective returns the verdict where the command would run: inside a sandbox
 // that limits what the command can do, no question is asked when
 // commands.autoAllowIfSandboxed says so. note says so in that case.
-func (g *Gate) Effective(j Judgement, inWall bool) (v policy.Verdict, note string) {
-	if j.Verdict == policy.Ask && inWall && g.auto {
-		return policy.Allow, "allowed without asking because it runs inside a wall and commands.autoAllowIfSandboxed is true"
+func (g *Gate) Effective(j Judgement, sandboxed bool) (v policy.Verdict, note string) {
+	if j.Verdict == policy.Ask && sandboxed && g.auto {
+		return policy.Allow, "allowed without asking because it runs inside a sandbox and commands.autoAllowIfSandboxed is true"
 	}
 	return j.Verdict, ""
 }

@@ -94,7 +94,7 @@ func AppArmor(field, v string) error {
 	case v == "":
 		return nil
 	case isUnconfined(v):
-		return refuse(field, v, "an unconfined AppArmor profile takes a wall away", "leave it out to get the engine's profile")
+		return refuse(field, v, "an unconfined AppArmor profile removes a layer of isolation", "leave it out to get the engine's profile")
 	case !isProfileName(v):
 		return refuse(field, v, "it is not the name of a profile", "leave it out to get the engine's profile")
 	}

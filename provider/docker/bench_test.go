@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // BenchmarkTrue runs /bin/true in one hardened container by three ways, in
@@ -16,7 +16,7 @@ import (
 // engine's exec. It reports the medians in microseconds and how many times
 // faster than the plain engine the first two are.
 func BenchmarkTrue(b *testing.B) {
-	w := wall.New(b)
+	w := dockertest.New(b)
 	s := w.Spec("bench")
 	socket := w.Create(s)
 	over := s

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
@@ -29,8 +29,8 @@ func TestConformance(t *testing.T) {
 }
 
 func conformance(t *testing.T, way func(sandbox.Spec) sandbox.Spec) {
-	r := wall.New(t)
-	id, err := exec.Command("docker", "image", "inspect", "-f", "{{.Id}}", wall.Image).Output()
+	r := dockertest.New(t)
+	id, err := exec.Command("docker", "image", "inspect", "-f", "{{.Id}}", dockertest.Image).Output()
 	must(t, err)
 	// behind uses the engine's own tool, which knows nothing of us.
 	behind := func(args ...string) func(testing.TB, sandbox.Provider, string) {

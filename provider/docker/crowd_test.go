@@ -18,9 +18,9 @@ type concurrentTime struct {
 	turns    float64       // 99th percentile of how often every caller was served while one waited
 }
 
-// crowd runs /bin/true from many concurrent callers, each several times in a
+// callers runs /bin/true from many concurrent callers, each several times in a
 // row.
-func (s *scene) crowd(callers, each int) concurrentTime {
+func (s *scene) callers(callers, each int) concurrentTime {
 	s.t.Helper()
 	times, passed := make([]time.Duration, callers*each), make([]int64, callers*each)
 	var served atomic.Int64
@@ -56,7 +56,7 @@ func TestManyAreServedInTurn(t *testing.T) {
 	must(t, s.true())
 	best := 1e9
 	for range 20 {
-		c := s.crowd(callers, each)
+		c := s.callers(callers, each)
 		if t.Failed() {
 			return
 		}
@@ -81,7 +81,7 @@ func TestStayingCommandsHoldUpNobody(t *testing.T) {
 			}
 		}
 	}
-	c := s.crowd(16, 5)
+	c := s.callers(16, 5)
 	if c.p99 > time.Minute { // starving lasts for ever
 		t.Errorf("p50 %v, p99 %v beside commands that stay", c.p50, c.p99)
 	}

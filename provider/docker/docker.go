@@ -96,9 +96,9 @@ type Provider struct {
 
 	turns keylock.Turns // by sandbox name: one Create or Open brings up at a time
 
-	stubs     func() (*hostscan.Placeholders, error)
-	protected sync.Mutex
-	scanners  map[string]*hostscan.Scanner // by sandbox name
+	placeholders func() (*hostscan.Placeholders, error)
+	protected    sync.Mutex
+	scanners     map[string]*hostscan.Scanner // by sandbox name
 }
 
 // New returns a Provider on the engine.
@@ -119,7 +119,7 @@ func New(e Engine, o Options) *Provider {
 		o.Warn = func(string, string) {}
 	}
 	p := &Provider{engine: e, opts: o}
-	p.stubs = sync.OnceValues(p.openStubs)
+	p.placeholders = sync.OnceValues(p.openPlaceholders)
 	return p
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
@@ -24,7 +24,7 @@ exec ` + sandbox.GuestDir + `/bin/real "$@"
 `
 
 // lateSpec is a Spec with such a guest, and the folder of the guest.
-func lateSpec(t *testing.T, w *wall.Wall, key string) (sandbox.Spec, string) {
+func lateSpec(t *testing.T, w *dockertest.Rig, key string) (sandbox.Spec, string) {
 	t.Helper()
 	s, dir := w.Spec(key), t.TempDir()
 	must(t, os.Chmod(dir, 0o755))
@@ -63,7 +63,7 @@ func TestLateGuest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := wall.New(t)
+			w := dockertest.New(t)
 			s, dir := lateSpec(t, w, name)
 			s = way(s)
 			e := relaying{w.Engine, new(atomic.Int32), func(number int32) {
@@ -81,7 +81,7 @@ func TestLateGuest(t *testing.T) {
 	}
 	t.Run("never", func(t *testing.T) {
 		t.Parallel()
-		w := wall.New(t)
+		w := dockertest.New(t)
 		s, _ := lateSpec(t, w, "never")
 		e := relaying{w.Engine, new(atomic.Int32), func(int32) {}}
 		begin := time.Now()
@@ -100,7 +100,7 @@ func TestLateGuest(t *testing.T) {
 // again.
 func TestRefusedRelay(t *testing.T) {
 	t.Parallel()
-	w := wall.New(t)
+	w := dockertest.New(t)
 	s, dir := lateSpec(t, w, "refused")
 	s = withoutSocket(s)
 	refusing := strings.Replace(lateGuest, "\n", "\n"+`[ "$1" != relay ] || { echo 'sandbox-guest: connect to the guest: no' >&2; exit 1; }`+"\n", 1)

@@ -11,14 +11,14 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // TestExec holds what an exec of the engine promises: the identity and the streams
 // of docker exec, and an end of the whole process group.
 func TestExec(t *testing.T) {
 	t.Parallel()
-	w := wall.New(t)
+	w := dockertest.New(t)
 	s := w.Spec("exec")
 	sb := w.Create(s)
 	e := sb.(sandbox.Execer)

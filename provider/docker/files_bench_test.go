@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // BenchmarkFiles times file operations of one hardened container through the
 // guest, over its socket and over the relay. It reports the median in
 // microseconds, and the throughput where there is content.
 func BenchmarkFiles(b *testing.B) {
-	w := wall.New(b)
+	w := dockertest.New(b)
 	s := w.Spec("bench")
 	s.Resources.Memory, s.Resources.MemorySwap = 1<<30, 1<<30
 	sb := w.Create(s)

@@ -185,7 +185,7 @@ func (g *guard) fresh(list []sandbox.Violation) []sandbox.Violation {
 	return out
 }
 
-// Violations implements [sandbox.Witness].
+// Violations implements [sandbox.ViolationObserver].
 func (p *process) Violations() []sandbox.Violation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,8 +236,8 @@ func (s *shell) Run(ctx context.Context, line string, c sandbox.Command) (sandbo
 }
 
 var (
-	_ sandbox.Judge      = (*handle)(nil)
-	_ sandbox.Witness    = (*process)(nil)
-	_ sandbox.Metered    = (*process)(nil)
-	_ sandbox.Identified = (*process)(nil)
+	_ sandbox.Judge             = (*handle)(nil)
+	_ sandbox.ViolationObserver = (*process)(nil)
+	_ sandbox.Metered           = (*process)(nil)
+	_ sandbox.Identified        = (*process)(nil)
 )

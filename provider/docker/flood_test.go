@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // TestFloodedSocket lets code inside flood the guest's socket so that dials
 // from outside fail, and holds that the folder is not opened for that: an
 // open folder is room on the host's disk without a bound.
 func TestFloodedSocket(t *testing.T) {
-	r := wall.New(t)
+	r := dockertest.New(t)
 	sb, s := r.Open("flood")
 	const flood = `
 import os, socket

@@ -20,31 +20,31 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // overBoth runs a test in one container over the guest's socket and over a
 // relay.
-func overBoth(t *testing.T, key string, test func(t *testing.T, w *wall.Wall, s sandbox.Spec)) {
+func overBoth(t *testing.T, key string, test func(t *testing.T, w *dockertest.Rig, s sandbox.Spec)) {
 	t.Helper()
 	overWays(t, key, "", test)
 }
 
 // overSocket is overBoth for what another test shows of the relay already,
 // which again names: the relay comes with "make test-all".
-func overSocket(t *testing.T, key, again string, test func(t *testing.T, w *wall.Wall, s sandbox.Spec)) {
+func overSocket(t *testing.T, key, again string, test func(t *testing.T, w *dockertest.Rig, s sandbox.Spec)) {
 	t.Helper()
 	overWays(t, key, again, test)
 }
 
-func overWays(t *testing.T, key, again string, test func(t *testing.T, w *wall.Wall, s sandbox.Spec)) {
+func overWays(t *testing.T, key, again string, test func(t *testing.T, w *dockertest.Rig, s sandbox.Spec)) {
 	t.Helper()
 	for _, way := range []string{"socket", "relay"} {
 		t.Run(way, func(t *testing.T) {
 			if way == "relay" && again != "" {
 				testenv.Exhaustive(t, again)
 			}
-			w := wall.New(t)
+			w := dockertest.New(t)
 			s := w.Spec(key + way)
 			_, err := w.P.Create(context.Background(), s)
 			must(t, err)
@@ -121,7 +121,7 @@ func portOf(l net.Listener) string { return fmt.Sprint(l.Addr().(*net.TCPAddr).P
 // TestForwardToServerInside reaches a web server of the sandbox.
 func TestForwardToServerInside(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "web", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "web", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		want := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
 		must(t, os.WriteFile(filepath.Join(workspaceOf(s), "file"), want, 0o644))
@@ -159,7 +159,7 @@ s.serve_forever()`)
 // the host, which nothing else can reach there.
 func TestForwardToServerOutside(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "out", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "out", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		// The listener stays open until the address is used, so that no other
 		// process takes it on the host. If we listened there, it would be in use.
@@ -206,7 +206,7 @@ asyncio.run(main())`
 
 // TestForwardHundred holds a hundred connections at once, each way.
 func TestForwardHundred(t *testing.T) {
-	overBoth(t, "hundred", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "hundred", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		background(t, sb, "python3", "-c", echo)
 		var conns []net.Conn
@@ -258,7 +258,7 @@ print(ok)'`); out != "100" || code != 0 {
 
 // TestForwardThroughput moves 64 MiB each way.
 func TestForwardThroughput(t *testing.T) {
-	overBoth(t, "fast", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "fast", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		l := listenIn(t, sb, "127.0.0.1:0")
 		const size = 64 << 20
@@ -308,7 +308,7 @@ func (zeroes) Read(p []byte) (int, error) { return len(p), nil }
 // TestForwardFailures checks the errors of a real sandbox.
 func TestForwardFailures(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "fail", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "fail", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		ctx := context.Background()
 		_, err := sb.(sandbox.Dialer).Dial(ctx, "tcp", "127.0.0.1:9")

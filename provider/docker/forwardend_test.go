@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // TestForwardHalfClose ends one direction, then the other.
 func TestForwardHalfClose(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "half", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "half", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		l := listenIn(t, sb, "127.0.0.1:0")
 		go func() {
@@ -68,7 +68,7 @@ while True:
 // its own stream, and memory stays where it is, outside and in the guest.
 func TestForwardUnread(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "unread", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "unread", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		background(t, sb, "python3", "-c", flooder)
 		before, guestBefore := hostMemory(), residentOf(t, sb.Info().PID)
@@ -101,24 +101,26 @@ func TestForwardUnread(t *testing.T) {
 	})
 }
 
-// TestForwardWallFalls ends the sandbox, the session and the program in the
+// TestForwardSandboxFalls ends the sandbox, the session and the program in the
 // middle of a stream. Both ends notice it in bounded time.
-func TestForwardWallFalls(t *testing.T) {
+func TestForwardSandboxFalls(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(w *wall.Wall, s sandbox.Spec, sb sandbox.Sandbox, p sandbox.Process) error{
-		"removed": func(w *wall.Wall, s sandbox.Spec, _ sandbox.Sandbox, _ sandbox.Process) error {
+	for name, end := range map[string]func(w *dockertest.Rig, s sandbox.Spec, sb sandbox.Sandbox, p sandbox.Process) error{
+		"removed": func(w *dockertest.Rig, s sandbox.Spec, _ sandbox.Sandbox, _ sandbox.Process) error {
 			return w.Engine.Remove(context.Background(), s.Name)
 		},
-		"killed": func(w *wall.Wall, s sandbox.Spec, _ sandbox.Sandbox, _ sandbox.Process) error {
+		"killed": func(w *dockertest.Rig, s sandbox.Spec, _ sandbox.Sandbox, _ sandbox.Process) error {
 			return w.Engine.Kill(context.Background(), s.Name)
 		},
-		"session closed": func(_ *wall.Wall, _ sandbox.Spec, sb sandbox.Sandbox, _ sandbox.Process) error { return sb.Close() },
-		"program killed": func(_ *wall.Wall, _ sandbox.Spec, _ sandbox.Sandbox, p sandbox.Process) error {
+		"session closed": func(_ *dockertest.Rig, _ sandbox.Spec, sb sandbox.Sandbox, _ sandbox.Process) error {
+			return sb.Close()
+		},
+		"program killed": func(_ *dockertest.Rig, _ sandbox.Spec, _ sandbox.Sandbox, p sandbox.Process) error {
 			return p.Kill(context.Background())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			overBoth(t, "fall"+strings.ReplaceAll(name, " ", ""), func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+			overBoth(t, "fall"+strings.ReplaceAll(name, " ", ""), func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 				sb := w.Reopen(s)
 				p, _ := background(t, sb, "python3", "-c", flooder)
 				l := listenIn(t, sb, "127.0.0.1:0")

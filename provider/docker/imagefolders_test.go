@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
@@ -34,7 +34,7 @@ func imageOf(t *testing.T, lines ...string) (api *client.Client, id string) {
 	api, err := container.Dial()
 	must(t, err)
 	t.Cleanup(func() { api.Close() })
-	recipe := strings.Join(append([]string{"FROM " + wall.Image, "USER 0"}, lines...), "\n")
+	recipe := strings.Join(append([]string{"FROM " + dockertest.Image, "USER 0"}, lines...), "\n")
 	var files bytes.Buffer
 	w := tar.NewWriter(&files)
 	must(t, w.WriteHeader(&tar.Header{Name: "Dockerfile", Size: int64(len(recipe)), Mode: 0o644}))
@@ -71,7 +71,7 @@ func TestImageFolders(t *testing.T) {
 		"RUN echo content >/data/in/f && ln /data/in/f /data/hard && ln -s in/f /data/soft && mkfifo /data/pipe && chmod 600 /data/in/f && chmod 555 /data/in && chown -R 999:999 /data && chmod 2750 /data",
 		`VOLUME ["/data", "/none"]`)
 	before := volumes(t, api)
-	r := wall.New(t)
+	r := dockertest.New(t)
 	images := filepath.Join(t.TempDir(), "images")
 	p := docker.New(r.Engine, docker.Options{Sockets: r.State, Images: images, World: r.World})
 	s := r.Spec("folders")
@@ -132,7 +132,7 @@ func TestImageFolders(t *testing.T) {
 func TestImageFolderTooLarge(t *testing.T) {
 	t.Parallel()
 	_, id := imageOf(t, "RUN mkdir /run/big && head -c 3000000 /dev/zero >/run/big/file")
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := r.Spec("large")
 	s.ImageID = id
 	s.Tmpfs[3].Image, s.Tmpfs[3].Size = sandbox.ImageContent, 2<<20

@@ -13,14 +13,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // twoSessions are two handles on one sandbox, as two sessions of a shared
 // scope hold them, where the kernel can keep their commands apart.
-func twoSessions(t *testing.T, key string, test func(t *testing.T, w *wall.Wall, a, b sandbox.Sandbox)) {
+func twoSessions(t *testing.T, key string, test func(t *testing.T, w *dockertest.Rig, a, b sandbox.Sandbox)) {
 	t.Helper()
-	overBoth(t, key, func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, key, func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		ctx, done := context.WithTimeout(context.Background(), 30*time.Second)
 		defer done()
 		c, err := client.New(ctx, rawConn(t, w, s), client.Options{})
@@ -67,7 +67,7 @@ test $tried -ge 3 && echo tried`
 // stages and relays that carry them.
 func TestTwoSessionsApart(t *testing.T) {
 	t.Parallel()
-	twoSessions(t, "apart", func(t *testing.T, w *wall.Wall, a, b sandbox.Sandbox) {
+	twoSessions(t, "apart", func(t *testing.T, w *dockertest.Rig, a, b sandbox.Sandbox) {
 		out := &watched{seen: make(chan struct{})}
 		victim, err := a.Start(context.Background(), sandbox.Command{
 			Args: []string{"sh", "-c", `echo ready; read line; echo "got $line"; sleep 86411 & wait`},
@@ -177,7 +177,7 @@ func timesOut(t testing.TB, sb sandbox.Sandbox, way string, mark int, within tim
 // escaped in the same way; then those die with theirs.
 func TestTwoSessionsTimeouts(t *testing.T) {
 	t.Parallel()
-	twoSessions(t, "timeouts", func(t *testing.T, w *wall.Wall, a, b sandbox.Sandbox) {
+	twoSessions(t, "timeouts", func(t *testing.T, w *dockertest.Rig, a, b sandbox.Sandbox) {
 		const first, second = 86420, 86430
 		for name, way := range ways {
 			t.Run(name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestTwoSessionsTimeouts(t *testing.T) {
 // and nothing of the other one.
 func TestTwoSessionsClose(t *testing.T) {
 	t.Parallel()
-	twoSessions(t, "close", func(t *testing.T, w *wall.Wall, a, b sandbox.Sandbox) {
+	twoSessions(t, "close", func(t *testing.T, w *dockertest.Rig, a, b sandbox.Sandbox) {
 		mine, _ := background(t, a, "sh", "-c", fmt.Sprintf(ways["double fork"], 86420))
 		theirs, _ := background(t, b, "sh", "-c", fmt.Sprintf(ways["double fork"], 86430))
 		runs := func(marks ...int) bool {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
@@ -32,9 +32,9 @@ func (e lateEngine) Inspect(ctx context.Context, name string) (sandbox.Info, err
 // is busy, still calls it running.
 func TestFallNoticedLate(t *testing.T) {
 	t.Parallel()
-	for what, fall := range map[string]func(ctx context.Context, w *wall.Wall, name string) error{
-		"killed": func(ctx context.Context, w *wall.Wall, name string) error { return w.Engine.Kill(ctx, name) },
-		"restarted": func(ctx context.Context, w *wall.Wall, name string) error {
+	for what, fall := range map[string]func(ctx context.Context, w *dockertest.Rig, name string) error{
+		"killed": func(ctx context.Context, w *dockertest.Rig, name string) error { return w.Engine.Kill(ctx, name) },
+		"restarted": func(ctx context.Context, w *dockertest.Rig, name string) error {
 			if err := w.Engine.Kill(ctx, name); err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ func TestFallNoticedLate(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			overBoth(t, "late"+what, func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+			overBoth(t, "late"+what, func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 				ctx := context.Background()
 				before, err := w.Engine.Inspect(ctx, s.Name)
 				must(t, err)
@@ -69,7 +69,7 @@ func TestFallNoticedLate(t *testing.T) {
 // given.
 func TestFallNoticedVeryLate(t *testing.T) {
 	t.Parallel()
-	w := wall.New(t)
+	w := dockertest.New(t)
 	sb, s := w.Open("verylate")
 	must(t, sb.Close())
 	ctx := context.Background()
@@ -90,7 +90,7 @@ func TestFallNoticedVeryLate(t *testing.T) {
 // bounded time.
 func TestFallNoticedNever(t *testing.T) {
 	t.Parallel()
-	w := wall.New(t)
+	w := dockertest.New(t)
 	sb, s := w.Open("never")
 	must(t, sb.Close())
 	ctx, done := context.WithTimeout(context.Background(), patience)

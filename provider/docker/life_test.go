@@ -13,27 +13,27 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
 // TestBehindOurBack does to a container what others do to containers.
 func TestBehindOurBack(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(ctx context.Context, r *wall.Wall, name string) error{
-		"paused": func(ctx context.Context, r *wall.Wall, name string) error { return r.Engine.Pause(ctx, name) },
-		"killed": func(ctx context.Context, r *wall.Wall, name string) error { return r.Engine.Kill(ctx, name) },
-		"stopped": func(_ context.Context, _ *wall.Wall, name string) error {
+	tests := map[string]func(ctx context.Context, r *dockertest.Rig, name string) error{
+		"paused": func(ctx context.Context, r *dockertest.Rig, name string) error { return r.Engine.Pause(ctx, name) },
+		"killed": func(ctx context.Context, r *dockertest.Rig, name string) error { return r.Engine.Kill(ctx, name) },
+		"stopped": func(_ context.Context, _ *dockertest.Rig, name string) error {
 			return exec.Command("docker", "stop", "-t", "5", name).Run()
 		},
-		"restarted": func(_ context.Context, _ *wall.Wall, name string) error {
+		"restarted": func(_ context.Context, _ *dockertest.Rig, name string) error {
 			return exec.Command("docker", "restart", "-t", "5", name).Run()
 		},
 	}
 	for what, do := range tests {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			r := wall.New(t)
+			r := dockertest.New(t)
 			s := r.Spec(what)
 			s.OnStart = []string{"echo started >> /workspace/starts"}
 			sb := r.Create(s)
@@ -66,7 +66,7 @@ func TestBehindOurBack(t *testing.T) {
 
 func TestRemovedBehindOurBack(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	sb, s := r.Open("gone")
 	ctx := context.Background()
 	p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sleep", "60"}})
@@ -101,7 +101,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := wall.New(t)
+			r := dockertest.New(t)
 			s := r.Spec("nothing")
 			if tt.spoil != nil {
 				tt.spoil(&s)
@@ -166,7 +166,7 @@ func (w withoutIPv6) Start(ctx context.Context, name string) error {
 // operator hears what it lacks.
 func TestKernelWithoutIPv6(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := r.Spec("noipv6")
 	var warned []string
 	p := docker.New(withoutIPv6{r.Engine, map[string]bool{}}, docker.Options{
@@ -185,7 +185,7 @@ func TestKernelWithoutIPv6(t *testing.T) {
 // TestCancelledCreate ends the caller's context at different moments.
 func TestCancelledCreate(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	for _, after := range []time.Duration{0, 3, 10, 30, 80, 150, 300} {
 		s := r.Spec("cancel")
 		ctx, cancel := context.WithTimeout(context.Background(), after*time.Millisecond)
@@ -202,7 +202,7 @@ func TestCancelledCreate(t *testing.T) {
 
 func TestCreateOnce(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := r.Spec("once")
 	var wg sync.WaitGroup
 	errs := make([]error, 6)
@@ -227,9 +227,9 @@ func TestCreateOnce(t *testing.T) {
 
 func TestForeignContainer(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := r.Spec("foreign")
-	out, err := exec.Command("docker", "create", "--label", "dev.bulkhead.test="+r.State.Instance(), "--name", s.Name, wall.Image, "true").CombinedOutput()
+	out, err := exec.Command("docker", "create", "--label", "dev.bulkhead.test="+r.State.Instance(), "--name", s.Name, dockertest.Image, "true").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -249,7 +249,7 @@ func TestForeignContainer(t *testing.T) {
 
 func TestSomebodyElses(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	_, s := r.Open("mine")
 	s.Owner.Tenant = "intruder"
 	if _, err := r.P.Open(context.Background(), s); sandbox.CodeOf(err) != sandbox.CodePermissionDeny {
@@ -261,7 +261,7 @@ func TestSomebodyElses(t *testing.T) {
 // caller.
 func TestRefusedAtCreate(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	link := t.TempDir() + "/innocent"
 	must(t, os.Symlink("/etc", link))
 	tests := map[string]func(*sandbox.Spec){

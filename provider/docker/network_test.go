@@ -12,19 +12,19 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
 // ownSpec is the Spec for key with a network of its own.
-func ownSpec(r *wall.Wall, key string) sandbox.Spec {
+func ownSpec(r *dockertest.Rig, key string) sandbox.Spec {
 	s := r.Spec(key)
 	s.Network = sandbox.NetworkOwn
 	return s
 }
 
 // networksOf returns the engine's networks of that name.
-func networksOf(t testing.TB, r *wall.Wall, name string) []container.Network {
+func networksOf(t testing.TB, r *dockertest.Rig, name string) []container.Network {
 	t.Helper()
 	all, err := r.Engine.Networks(context.Background())
 	must(t, err)
@@ -38,7 +38,7 @@ func networksOf(t testing.TB, r *wall.Wall, name string) []container.Network {
 }
 
 // noNetworks fails when a network of the test's instance is there.
-func noNetworks(t testing.TB, r *wall.Wall) {
+func noNetworks(t testing.TB, r *dockertest.Rig) {
 	t.Helper()
 	all, err := r.Engine.Networks(context.Background())
 	must(t, err)
@@ -60,7 +60,7 @@ func dockerCmd(t testing.TB, args ...string) string {
 }
 
 // foreignNetwork makes a network that is not ours.
-func foreignNetwork(t testing.TB, r *wall.Wall, name string, args ...string) string {
+func foreignNetwork(t testing.TB, r *dockertest.Rig, name string, args ...string) string {
 	t.Helper()
 	id := dockerCmd(t, append(append([]string{"network", "create", "--label", "dev.bulkhead.test=" + r.State.Instance()}, args...), name)...)
 	t.Cleanup(func() { exec.Command("docker", "network", "rm", id).Run() })
@@ -70,7 +70,7 @@ func foreignNetwork(t testing.TB, r *wall.Wall, name string, args ...string) str
 // TestOwnNetwork follows a network from its making to its end.
 func TestOwnNetwork(t *testing.T) {
 	t.Parallel()
-	r, ctx := wall.New(t), context.Background()
+	r, ctx := dockertest.New(t), context.Background()
 	s := ownSpec(r, "own")
 	sb := r.Create(s)
 	n := networksOf(t, r, s.Name)
@@ -103,7 +103,7 @@ func TestOwnNetwork(t *testing.T) {
 // the host's services are in reach at the gateway.
 func TestOwnNetworkReaches(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := ownSpec(r, "reaches")
 	sb := r.Create(s)
 	l, err := net.Listen("tcp4", ":0")
@@ -120,7 +120,7 @@ func TestOwnNetworkReaches(t *testing.T) {
 // does not reach the sandbox over it, and that the host does.
 func TestOwnNetworkPeer(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := ownSpec(r, "peer")
 	sb := r.Create(s)
 	l, err := sb.(sandbox.Listener).Listen(context.Background(), "tcp", "0.0.0.0:8123")
@@ -134,14 +134,14 @@ func TestOwnNetworkPeer(t *testing.T) {
 	if out, err := exec.Command("sh", "-c", connect("60")).CombinedOutput(); err != nil {
 		t.Fatalf("the control fails, the host does not reach the sandbox: %v %s", err, out)
 	}
-	if out, err := exec.Command("docker", "run", "--rm", "--label", "dev.bulkhead.test="+r.State.Instance(), "--network", id, wall.Image, "sh", "-c", connect("3")).CombinedOutput(); err == nil {
+	if out, err := exec.Command("docker", "run", "--rm", "--label", "dev.bulkhead.test="+r.State.Instance(), "--network", id, dockertest.Image, "sh", "-c", connect("3")).CombinedOutput(); err == nil {
 		t.Errorf("a neighbour on the network reaches the sandbox: %s", out)
 	}
 }
 
 // TestOwnNetworksAtOnce makes three at the same moment.
 func TestOwnNetworksAtOnce(t *testing.T) {
-	r, ctx := wall.New(t), context.Background()
+	r, ctx := dockertest.New(t), context.Background()
 	routes, err := container.HostRoutes()
 	must(t, err)
 	all, err := r.Engine.Networks(ctx)
@@ -194,7 +194,7 @@ func (networksOnly) RemoveNetwork(context.Context, string) error { return nil }
 // TestFortyNetworks creates more networks than an engine has default ranges
 // for; after that the engine still has one for another client.
 func TestFortyNetworks(t *testing.T) {
-	r, ctx := wall.New(t), context.Background()
+	r, ctx := dockertest.New(t), context.Background()
 	p := docker.New(networksOnly{r.Engine}, docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World})
 	for i := range 40 {
 		s := ownSpec(r, fmt.Sprint("forty-", i))

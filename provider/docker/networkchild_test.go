@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
@@ -89,7 +89,7 @@ func (s stopping) Remove(ctx context.Context, name string) error {
 	return err
 }
 
-func childFor(t testing.TB, r *wall.Wall, s sandbox.Spec, step string) *exec.Cmd {
+func childFor(t testing.TB, r *dockertest.Rig, s sandbox.Spec, step string) *exec.Cmd {
 	t.Helper()
 	spec, err := json.Marshal(s)
 	must(t, err)
@@ -100,7 +100,7 @@ func childFor(t testing.TB, r *wall.Wall, s sandbox.Spec, step string) *exec.Cmd
 }
 
 // killAt runs a child until it reaches step, and kills it there.
-func killAt(t testing.TB, r *wall.Wall, s sandbox.Spec, step string) {
+func killAt(t testing.TB, r *dockertest.Rig, s sandbox.Spec, step string) {
 	t.Helper()
 	cmd := childFor(t, r, s, step)
 	out, err := cmd.StdoutPipe()
@@ -130,7 +130,7 @@ func TestOwnNetworkKilled(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r, ctx := wall.New(t), context.Background()
+			r, ctx := dockertest.New(t), context.Background()
 			s := ownSpec(r, "killed")
 			if strings.HasPrefix(tt.step, "remove") {
 				_, err := r.P.Create(ctx, s)
@@ -166,7 +166,7 @@ func TestOwnNetworkKilled(t *testing.T) {
 // create before.
 func TestOwnNetworkLeftAlone(t *testing.T) {
 	t.Parallel()
-	r, ctx := wall.New(t), context.Background()
+	r, ctx := dockertest.New(t), context.Background()
 	s := ownSpec(r, "left")
 	killAt(t, r, s, "after network")
 	must(t, r.P.Remove(ctx, s.Name))
@@ -177,7 +177,7 @@ func TestOwnNetworkLeftAlone(t *testing.T) {
 // without the lease that the manager would take: one makes it, and it works.
 func TestOwnNetworkTwoProcesses(t *testing.T) {
 	t.Parallel()
-	r, ctx := wall.New(t), context.Background()
+	r, ctx := dockertest.New(t), context.Background()
 	s := ownSpec(r, "two")
 	type end struct {
 		out []byte

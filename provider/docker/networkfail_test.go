@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
@@ -55,7 +55,7 @@ func TestOwnNetworkFailedCreate(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := wall.New(t)
+			r := dockertest.New(t)
 			s := ownSpec(r, "nothing")
 			if tt.spoil != nil {
 				tt.spoil(&s)
@@ -98,7 +98,7 @@ func (s slowToShow) Create(ctx context.Context, p container.Plan) (string, []str
 // takes long for: the loser leaves the network to it.
 func TestOwnNetworkOfTheWinner(t *testing.T) {
 	t.Parallel()
-	r, ctx := wall.New(t), context.Background()
+	r, ctx := dockertest.New(t), context.Background()
 	s := ownSpec(r, "winner")
 	took, on := make(chan struct{}), make(chan struct{})
 	opts := docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World}
@@ -148,7 +148,7 @@ func (g givenUp) Create(ctx context.Context, p container.Plan) (string, []string
 func TestOwnNetworkGivenUp(t *testing.T) {
 	t.Parallel()
 	for times, want := range map[int]sandbox.Code{1: "", 2: "", 3: sandbox.CodeUnavailable} {
-		r, ctx := wall.New(t), context.Background()
+		r, ctx := dockertest.New(t), context.Background()
 		s := ownSpec(r, "given-up")
 		left := times
 		p := docker.New(givenUp{r.Engine, s.Name, &left}, docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World})
@@ -179,7 +179,7 @@ func (r refusing) Create(context.Context, container.Plan) (string, []string, err
 // TestOwnNetworkCancelledCreate ends the caller's context at different moments.
 func TestOwnNetworkCancelledCreate(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	for _, after := range []time.Duration{0, 3, 10, 30, 60, 90, 150, 250, 400} {
 		s := ownSpec(r, "cancel")
 		ctx, cancel := context.WithTimeout(context.Background(), after*time.Millisecond)
@@ -201,7 +201,7 @@ func TestOwnNetworkCancelledCreate(t *testing.T) {
 // nor removed, whatever it is called.
 func TestForeignNetwork(t *testing.T) {
 	t.Parallel()
-	r, ctx := wall.New(t), context.Background()
+	r, ctx := dockertest.New(t), context.Background()
 	s := ownSpec(r, "foreign")
 	ours := []string{"--opt", "com.docker.network.bridge.enable_icc=false", "--subnet", "10.213.255.0/29"}
 	for label, value := range map[string]string{"format": "1", "instance": "ffffffffffffffff", "tenant": "t", "kind": "sandbox", "scope": "session", "scope-key": "foreign", "config-hash": "h", "created-at": "2026-11-21T00:00:00Z"} {
@@ -229,7 +229,7 @@ func TestForeignNetwork(t *testing.T) {
 // made for another one.
 func TestSomebodyElsesNetwork(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := ownSpec(r, "mine")
 	r.Create(s)
 	other := r.Spec("other")
@@ -243,10 +243,10 @@ func TestSomebodyElsesNetwork(t *testing.T) {
 // used, and that the error says so.
 func TestNetworkInUse(t *testing.T) {
 	t.Parallel()
-	r, ctx := wall.New(t), context.Background()
+	r, ctx := dockertest.New(t), context.Background()
 	s := ownSpec(r, "in-use")
 	killAt(t, r, s, "after network")
-	guest := dockerCmd(t, "run", "-d", "--rm", "--label", "dev.bulkhead.test="+r.State.Instance(), "--network", networksOf(t, r, s.Name)[0].ID, wall.Image, "sleep", "300")
+	guest := dockerCmd(t, "run", "-d", "--rm", "--label", "dev.bulkhead.test="+r.State.Instance(), "--network", networksOf(t, r, s.Name)[0].ID, dockertest.Image, "sleep", "300")
 	remove := func() { exec.Command("docker", "rm", "-f", guest).Run() }
 	t.Cleanup(remove)
 	if _, err := r.P.Create(ctx, s); sandbox.CodeOf(err) != sandbox.CodeBusy {
@@ -264,15 +264,15 @@ func TestNetworkInUse(t *testing.T) {
 // and puts another one of the same name in its place.
 func TestNetworkRemovedBehindOurBack(t *testing.T) {
 	t.Parallel()
-	for what, before := range map[string]func(*testing.T, *wall.Wall, sandbox.Spec){
-		"started before": func(t *testing.T, r *wall.Wall, s sandbox.Spec) {
+	for what, before := range map[string]func(*testing.T, *dockertest.Rig, sandbox.Spec){
+		"started before": func(t *testing.T, r *dockertest.Rig, s sandbox.Spec) {
 			r.Create(s)
 			dockerCmd(t, "stop", "-t", "5", s.Name)
 		},
-		"never started": func(t *testing.T, r *wall.Wall, s sandbox.Spec) { killAt(t, r, s, "after container") },
+		"never started": func(t *testing.T, r *dockertest.Rig, s sandbox.Spec) { killAt(t, r, s, "after container") },
 	} {
 		t.Run(what, func(t *testing.T) {
-			r, ctx := wall.New(t), context.Background()
+			r, ctx := dockertest.New(t), context.Background()
 			s := ownSpec(r, "removed")
 			before(t, r, s)
 			dockerCmd(t, "network", "rm", s.Name)
@@ -297,7 +297,7 @@ func TestNetworkRemovedBehindOurBack(t *testing.T) {
 // for a sandbox which is not there.
 func TestNamedNetworkMissing(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := r.Spec("named")
 	s.Network = "no-such-network"
 	var e *sandbox.Error

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // escapee is a program with descendants that left its group and session, and
@@ -106,19 +106,21 @@ func waited(t testing.TB, p sandbox.Process, within time.Duration, code sandbox.
 // call works where there still is a sandbox.
 func TestOutlastFall(t *testing.T) {
 	t.Parallel()
-	cli := func(args ...string) func(*wall.Wall, sandbox.Sandbox) error {
-		return func(_ *wall.Wall, sb sandbox.Sandbox) error {
+	cli := func(args ...string) func(*dockertest.Rig, sandbox.Sandbox) error {
+		return func(_ *dockertest.Rig, sb sandbox.Sandbox) error {
 			return exec.Command("docker", append(args, sb.Info().Name)...).Run()
 		}
 	}
-	for name, fall := range map[string]func(*wall.Wall, sandbox.Sandbox) error{
-		"guest killed": func(_ *wall.Wall, sb sandbox.Sandbox) error { return syscall.Kill(sb.Info().PID, syscall.SIGKILL) },
-		"restarted":    cli("restart", "-t", "5"),
-		"stopped":      cli("stop", "-t", "5"),
-		"removed":      cli("rm", "-f"),
+	for name, fall := range map[string]func(*dockertest.Rig, sandbox.Sandbox) error{
+		"guest killed": func(_ *dockertest.Rig, sb sandbox.Sandbox) error {
+			return syscall.Kill(sb.Info().PID, syscall.SIGKILL)
+		},
+		"restarted": cli("restart", "-t", "5"),
+		"stopped":   cli("stop", "-t", "5"),
+		"removed":   cli("rm", "-f"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			overBoth(t, "fall"+name, func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+			overBoth(t, "fall"+name, func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 				sb := w.Reopen(s)
 				p, _ := background(t, sb, "sh", "-c", escapee)
 				before := insideOf(t, sb.Info().PID)
@@ -163,7 +165,7 @@ func TestOutlastFall(t *testing.T) {
 // command is left.
 func TestOutlastPause(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "pause", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "pause", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -188,7 +190,7 @@ func TestOutlastPause(t *testing.T) {
 // TestOutlastShortPause freezes the container for a moment: nothing is lost.
 func TestOutlastShortPause(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "nap", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "nap", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		out := &watched{seen: make(chan struct{})}
 		p, err := sb.Start(context.Background(), sandbox.Command{

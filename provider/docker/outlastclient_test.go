@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
@@ -72,7 +72,7 @@ func runChild(spec, state string) error {
 // running inside: what it started goes with it, and nothing else does.
 func TestOutlastClient(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "client", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "client", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		other := w.Reopen(s)
 		kept, _ := background(t, other, "sh", "-c", "echo ready; exec sleep 86500")
 		spec, err := json.Marshal(s)
@@ -112,7 +112,7 @@ func TestOutlastClient(t *testing.T) {
 // TestOutlastUnread has a command write 1 GB to a client that never reads.
 func TestOutlastUnread(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "unread", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overBoth(t, "unread", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		pid := sb.Info().PID
 		sh(t, sb, "true")
@@ -158,7 +158,7 @@ func (w *stuckWriter) Write(p []byte) (int, error) {
 // A gigabyte goes through the same client and guest without a container.
 func TestOutlastMuchOutput(t *testing.T) {
 	t.Parallel()
-	overSocket(t, "giga", "much output that is read, through the relay of TestOutlastUnread", func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+	overSocket(t, "giga", "much output that is read, through the relay of TestOutlastUnread", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		pid := sb.Info().PID
 		sh(t, sb, "true")

@@ -11,12 +11,12 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // rawConn opens a stream to the guest that no client speaks on yet: its
 // socket, or a relay where the Spec has no socket.
-func rawConn(t testing.TB, w *wall.Wall, s sandbox.Spec) io.ReadWriteCloser {
+func rawConn(t testing.TB, w *dockertest.Rig, s sandbox.Spec) io.ReadWriteCloser {
 	t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), 30*time.Second)
 	defer done()
@@ -60,7 +60,7 @@ func TestOutlastClientFrames(t *testing.T) {
 		"half a frame, then more": append(half(data), garbage...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			overSocket(t, "tog"+name, againOverRelay(name), func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+			overSocket(t, "tog"+name, againOverRelay(name), func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 				other := w.Reopen(s)
 				pid := other.Info().PID
 				before, relays := residentOf(t, pid), relaysOf(t, pid)
@@ -156,7 +156,7 @@ func TestOutlastGuestFrames(t *testing.T) {
 		"nothing":                 {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			overSocket(t, "toc"+name, againOverRelay(name), func(t *testing.T, w *wall.Wall, s sandbox.Spec) {
+			overSocket(t, "toc"+name, againOverRelay(name), func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 				other := w.Reopen(s)
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
@@ -21,7 +21,7 @@ import (
 // process where the guest's socket can be reached, and frames elsewhere.
 func TestListenerIsASocket(t *testing.T) {
 	t.Parallel()
-	w := wall.New(t)
+	w := dockertest.New(t)
 	s := w.Spec("pass")
 	_, err := w.P.Create(context.Background(), s)
 	must(t, err)
@@ -54,7 +54,7 @@ func TestListenerIsASocket(t *testing.T) {
 
 // opened opens a sandbox over its socket where there is one, also when its guest
 // takes long to listen.
-func opened(t testing.TB, w *wall.Wall, s sandbox.Spec) sandbox.Sandbox {
+func opened(t testing.TB, w *dockertest.Rig, s sandbox.Spec) sandbox.Sandbox {
 	t.Helper()
 	p := docker.New(w.Engine, docker.Options{
 		Sockets: w.State, Instance: w.State.Instance(), World: w.World, Ready: 2 * patience, SocketPatience: patience,
@@ -69,12 +69,12 @@ func opened(t testing.TB, w *wall.Wall, s sandbox.Spec) sandbox.Sandbox {
 // connection: both are heard of, and nothing of them stays open.
 func TestListenerFallsWithContainer(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(w *wall.Wall, s sandbox.Spec) error{
-		"removed": func(w *wall.Wall, s sandbox.Spec) error { return w.Engine.Remove(context.Background(), s.Name) },
-		"killed":  func(w *wall.Wall, s sandbox.Spec) error { return w.Engine.Kill(context.Background(), s.Name) },
+	for name, end := range map[string]func(w *dockertest.Rig, s sandbox.Spec) error{
+		"removed": func(w *dockertest.Rig, s sandbox.Spec) error { return w.Engine.Remove(context.Background(), s.Name) },
+		"killed":  func(w *dockertest.Rig, s sandbox.Spec) error { return w.Engine.Kill(context.Background(), s.Name) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := wall.New(t)
+			w := dockertest.New(t)
 			s := w.Spec("passfall" + name)
 			_, err := w.P.Create(context.Background(), s)
 			must(t, err)

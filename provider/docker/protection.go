@@ -166,7 +166,7 @@ func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q ho
 	if err != nil {
 		return err
 	}
-	stubs, err := p.stubs()
+	placeholders, err := p.placeholders()
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q ho
 		c.added = append(c.added, v.Target)
 	}
 	w := plan.World{Views: c.views, Denies: slices.Concat(c.denies, matched, rules.Denies), Opens: c.opens}
-	if _, c.plan, err = plan.Draw(w, hostscan.Disk{Stub: stubs.Is}); err != nil {
+	if _, c.plan, err = plan.Draw(w, hostscan.Disk{Placeholder: placeholders.Is}); err != nil {
 		return err
 	}
 	c.notes = slices.Concat(c.notes, rules.Notes, c.plan.Notes)

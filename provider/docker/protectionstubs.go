@@ -35,7 +35,7 @@ const recordSuffix = ".json"
 
 // needs is such a record.
 type needs struct {
-	Stubs []plan.Stub `json:"stubs"`
+	Placeholders []plan.Placeholder `json:"stubs"`
 	// Closed are the places inside at which something was mounted to close what
 	// is there, or to show it again.
 	Closed []string `json:"closed,omitempty"`
@@ -47,8 +47,8 @@ func (p *Provider) recordOf(name string) string {
 	return filepath.Join(p.recordsDir(), name+recordSuffix)
 }
 
-// openStubs opens the records of stubs.
-func (p *Provider) openStubs() (*hostscan.Placeholders, error) {
+// openPlaceholders opens the records of stubs.
+func (p *Provider) openPlaceholders() (*hostscan.Placeholders, error) {
 	d, err := hostscan.OpenPlaceholders(filepath.Join(p.opts.Protection, "stubs"))
 	if err == nil {
 		d.Owned = true
@@ -102,16 +102,16 @@ func (p *Provider) prepare(ctx context.Context, name string, c *protection) (set
 	if err != nil || !ok {
 		return nil, errors.Join(&sandbox.Error{Code: sandbox.CodeUnavailable, Op: "protect", Resource: name, Retryable: true, Message: "the records of what protects the host are locked"}, err)
 	}
-	stubs, err := p.stubs()
+	placeholders, err := p.placeholders()
 	if err != nil {
 		unlock()
 		return nil, err
 	}
-	if err := p.record(name, needs{Stubs: c.plan.Stubs, Closed: c.closed()}); err != nil {
+	if err := p.record(name, needs{Placeholders: c.plan.Placeholders, Closed: c.closed()}); err != nil {
 		unlock()
 		return nil, err
 	}
-	held, err := stubs.Make(ctx, c.plan.Stubs)
+	held, err := placeholders.Make(ctx, c.plan.Placeholders)
 	if err != nil {
 		err = errors.Join(err, p.letGo(ctx, name))
 		unlock()
@@ -248,12 +248,12 @@ func (p *Provider) again(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	stubs, err := p.stubs()
+	placeholders, err := p.placeholders()
 	if err != nil {
 		return err
 	}
-	for _, s := range n.Stubs {
-		held, err := stubs.Make(ctx, []plan.Stub{s})
+	for _, s := range n.Placeholders {
+		held, err := placeholders.Make(ctx, []plan.Placeholder{s})
 		if err == nil {
 			err = held.Leave()
 		}
@@ -294,21 +294,21 @@ func (p *Provider) letGo(ctx context.Context, name string) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		for _, s := range n.Stubs {
+		for _, s := range n.Placeholders {
 			others[s.Path] = true
 		}
 	}
 	var gone []string
-	for _, s := range own.Stubs {
+	for _, s := range own.Placeholders {
 		if !others[s.Path] {
 			gone = append(gone, s.Path)
 		}
 	}
-	stubs, err := p.stubs()
+	placeholders, err := p.placeholders()
 	if err != nil {
 		return err
 	}
-	if err := stubs.Drop(ctx, gone); err != nil {
+	if err := placeholders.Drop(ctx, gone); err != nil {
 		return err
 	}
 	return os.Remove(p.recordOf(name))

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
@@ -25,7 +25,7 @@ func (c conflicting) Start(context.Context, string) error {
 // to "there is none", not to "there is one".
 func TestRemovedBeforeItsStart(t *testing.T) {
 	t.Parallel()
-	r, ctx := wall.New(t), context.Background()
+	r, ctx := dockertest.New(t), context.Background()
 	opts := docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World}
 	for text, want := range map[string]sandbox.Code{
 		"Error response from daemon: container is marked for removal and cannot be started": sandbox.CodeUnavailable,

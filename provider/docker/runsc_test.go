@@ -9,12 +9,12 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // gvisor changes s so that it runs on runsc, where no socket crosses the
 // boundary.
-func gvisor(r *wall.Wall, s sandbox.Spec) sandbox.Spec {
+func gvisor(r *dockertest.Rig, s sandbox.Spec) sandbox.Spec {
 	r.T.Helper()
 	p, err := r.Engine.Posture(context.Background())
 	must(r.T, err)
@@ -35,7 +35,7 @@ func gvisor(r *wall.Wall, s sandbox.Spec) sandbox.Spec {
 // hardening that fits it: a kernel of its own instead of our filter.
 func TestRunsc(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := gvisor(r, r.Spec("runsc"))
 	s.OnStart = []string{"echo started > /workspace/started"}
 	sb := r.Create(s)
@@ -95,7 +95,7 @@ func TestRunsc(t *testing.T) {
 // TestRelay holds that the relay alone carries a session on any runtime.
 func TestRelay(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := r.Spec("relay")
 	s.Mounts = slices.DeleteFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })
 	sb := r.Create(s)

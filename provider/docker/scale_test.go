@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"go.uber.org/goleak"
 )
 
@@ -28,7 +28,7 @@ type scene struct {
 
 func newScene(t testing.TB, key string, change func(*sandbox.Spec)) *scene {
 	t.Helper()
-	w := wall.New(t)
+	w := dockertest.New(t)
 	s := w.Spec(key)
 	s.Resources.NanoCPUs = 2e9
 	if change != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // shellLine runs one line of a shell and returns its outputs and its end.
@@ -40,7 +40,7 @@ func withoutSocket(s sandbox.Spec) sandbox.Spec {
 // transports, bash and the image's sh.
 func TestShell(t *testing.T) {
 	t.Parallel()
-	w := wall.New(t)
+	w := dockertest.New(t)
 	spec := w.Spec("shell")
 	spec.Limits.OpenFiles = 100
 	socket := w.Create(spec)
@@ -131,7 +131,7 @@ func eventuallyEmpty(t *testing.T, sb sandbox.Sandbox) {
 // BenchmarkShellBuiltin runs a builtin of a shell over both transports, back
 // to back, and reports the medians in microseconds.
 func BenchmarkShellBuiltin(b *testing.B) {
-	w := wall.New(b)
+	w := dockertest.New(b)
 	spec := w.Spec("bench-shell")
 	sandboxes := map[string]sandbox.Sandbox{"socket": w.Create(spec)}
 	sandboxes["relay"] = w.Reopen(withoutSocket(spec))

@@ -19,13 +19,13 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // TestInside examines the sandbox from inside.
 func TestInside(t *testing.T) {
 	t.Setenv("HOST_SECRET_OF_TEST", "leak-me")
-	r := wall.New(t)
+	r := dockertest.New(t)
 	sb, s := r.Open("inside")
 	tests := []struct{ name, line, want string }{
 		{"no capabilities", `grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | awk '{print $2}' | sort -u`, "0000000000000000"},
@@ -70,7 +70,7 @@ func TestInside(t *testing.T) {
 // TestSyscalls tries the system calls that the profile takes away.
 func TestSyscalls(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	sb, _ := r.Open("syscalls")
 	const try = `
 import ctypes, sys
@@ -130,7 +130,7 @@ print("ok" if r >= 0 else ctypes.get_errno())
 // another mode too, also after the container was stopped and started.
 func TestTmpfsOverFolders(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := r.Spec("tmpfs")
 	s.Tmpfs = append(s.Tmpfs,
 		sandbox.Tmpfs{Target: "/srv", Size: 1 << 20, Mode: 0o1777},
@@ -154,7 +154,7 @@ func TestTmpfsOverFolders(t *testing.T) {
 // TestTracing holds that a debugger works on its own processes, and reaches
 // neither the guest nor the processes of another command or shell.
 func TestTracing(t *testing.T) {
-	r := wall.New(t)
+	r := dockertest.New(t)
 	sb, s := r.Open("tracing")
 	must(t, os.WriteFile(filepath.Join(workspaceOf(s), "trace.py"), []byte(testenv.Tracing), 0o644))
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
@@ -174,7 +174,7 @@ func TestTracing(t *testing.T) {
 // TestInspect examines the sandbox through the engine.
 func TestInspect(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := r.Spec("inspect")
 	s.Env["API_KEY"] = "s3cret-in-env"
 	r.Create(s)
@@ -225,7 +225,7 @@ func TestInspect(t *testing.T) {
 // sandbox, its neighbour and the host's disk are afterwards as they were.
 func TestDestroyers(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	sb, s := r.Open("victim")
 	neighbour, _ := r.Open("neighbour")
 	tests := map[string]string{
@@ -277,7 +277,7 @@ func TestDestroyers(t *testing.T) {
 // TestForgedSocket lets code inside try to take the guest's place at the socket.
 func TestForgedSocket(t *testing.T) {
 	t.Parallel()
-	r := wall.New(t)
+	r := dockertest.New(t)
 	s := r.Spec("forge")
 	sb := r.Create(s)
 	sock := filepath.Join(socketOf(s), "guest.sock")

@@ -27,8 +27,8 @@ func (p *Proc) Judge(op sandbox.Operation, path string) sandbox.Verdict {
 	return p.tree.h.Judge(op, path)
 }
 
-// Witness reports to the sandbox that it has refused v to the process.
-func (p *Proc) Witness(v sandbox.Violation) {
+// ReportViolation reports to the sandbox that it has refused v to the process.
+func (p *Proc) ReportViolation(v sandbox.Violation) {
 	e := p.tree.h.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -36,7 +36,7 @@ func (p *Proc) Witness(v sandbox.Violation) {
 	p.tree.seen = append(p.tree.seen, v)
 }
 
-// Violations implements [sandbox.Witness].
+// Violations implements [sandbox.ReportViolation].
 func (c *command) Violations() []sandbox.Violation {
 	e := c.h.e
 	e.mu.Lock()
@@ -44,4 +44,4 @@ func (c *command) Violations() []sandbox.Violation {
 	return slices.Clone(c.seen)
 }
 
-var _ sandbox.Witness = (*command)(nil)
+var _ sandbox.ViolationObserver = (*command)(nil)

@@ -22,10 +22,10 @@ type attempt struct {
 	name   string // stable, lower case
 	script string // of bash; see [stage.plan] for its variables
 
-	before func(*stage) // what the host does first
+	before func(*fixture) // what the host does first
 	// during is what the host does when the script has said "ready". The
 	// script then waits for the file "go" in its folder.
-	during func(*stage)
+	during func(*fixture)
 	then   []string // further scripts, each a command of its own
 	tty    bool
 
@@ -37,12 +37,12 @@ type attempt struct {
 type place int
 
 const (
-	onHost       place = iota // run by the wall's user without a wall
-	asRoot                    // run by root without a wall
-	withRoot                  // as onHost, where root has prepared it
-	inNamespaces              // run as root of new namespaces without a wall
-	inOpenWall                // in a wall without denies
-	nowhere                   // see attempt.why
+	onHost        place = iota // run by the sandbox's user without a sandbox
+	asRoot                     // run by root without a sandbox
+	withRoot                   // as onHost, where root has prepared it
+	inNamespaces               // run as root of new namespaces without a sandbox
+	inOpenSandbox              // in a sandbox without denies
+	nowhere                    // see attempt.why
 )
 
 // A group is attempts on one kind of stage.
@@ -77,13 +77,13 @@ func TestAttacks(t *testing.T) {
 	t.Logf("%d attempts", len(names))
 }
 
-// run makes the attempts of a group in one wall, as long as it holds.
+// run makes the attempts of a group in one sandbox, as long as it holds.
 func (g group) run(t *testing.T, k *kit) {
-	var s *stage
+	var s *fixture
 	controls := 0
 	for _, a := range g.attempts {
 		if s == nil {
-			s = newStage(t, k, g.layouts...)
+			s = newFixture(t, k, g.layouts...)
 			s.up()
 		}
 		ok := t.Run(a.name, func(t *testing.T) { a.inside(t, s) })
@@ -102,8 +102,8 @@ func (g group) run(t *testing.T, k *kit) {
 	}
 }
 
-// inside makes the attempt in the wall of s and looks whether all is well.
-func (a attempt) inside(t *testing.T, s *stage) {
+// inside makes the attempt in the sandbox of s and looks whether all is well.
+func (a attempt) inside(t *testing.T, s *fixture) {
 	outer := s.TB
 	s.TB = t
 	defer func() { s.TB = outer }()
@@ -112,12 +112,12 @@ func (a attempt) inside(t *testing.T, s *stage) {
 		s.own()
 		s.remember()
 	}
-	out := a.start(t, s, s.inWall)
+	out := a.start(t, s, s.sandboxed)
 	for _, what := range s.damage(out) {
 		t.Errorf("%s\noutput: %.2000q", what, out)
 	}
-	if got := s.inWallQuiet("echo alive"); got != "alive" {
-		t.Errorf("the wall answers %q", got)
+	if got := s.inSandboxQuiet("echo alive"); got != "alive" {
+		t.Errorf("the sandbox answers %q", got)
 	}
 }
 
@@ -126,13 +126,13 @@ func (a attempt) succeeds(t *testing.T, k *kit, layouts []layout) {
 	if (a.control == asRoot || a.control == withRoot) && os.Geteuid() != 0 {
 		t.Skip("shown by root's run")
 	}
-	s := newStage(t, k, layouts...)
+	s := newFixture(t, k, layouts...)
 	run := s.onHost
 	switch a.control {
-	case inOpenWall:
+	case inOpenSandbox:
 		s.spec.Filesystem.DenyRead, s.spec.Filesystem.DenyWrite = nil, nil
 		s.up()
-		run = s.inWall
+		run = s.sandboxed
 	case asRoot:
 		run = s.onHostAsRoot
 	case inNamespaces:
@@ -145,12 +145,12 @@ func (a attempt) succeeds(t *testing.T, k *kit, layouts []layout) {
 	}
 	out := a.start(t, s, run)
 	if len(s.damage(out)) == 0 {
-		t.Errorf("without a wall it has no effect either, so it shows nothing\noutput: %.2000q", out)
+		t.Errorf("without a sandbox it has no effect either, so it shows nothing\noutput: %.2000q", out)
 	}
 }
 
 // start runs the script by run, with what the host does meanwhile.
-func (a attempt) start(t *testing.T, s *stage, run runner) string {
+func (a attempt) start(t *testing.T, s *fixture, run runner) string {
 	out := &watched{}
 	if a.during != nil {
 		out.want, out.seen = "ready\n", make(chan struct{})
@@ -176,8 +176,8 @@ func (a attempt) start(t *testing.T, s *stage, run runner) string {
 	return out.String()
 }
 
-// give makes an empty file of the wall's user.
-func (s *stage) give(path string) {
+// give makes an empty file of the sandbox's user.
+func (s *fixture) give(path string) {
 	f, err := os.Create(path)
 	if err == nil {
 		_ = f.Chown(s.kit.uid, s.kit.uid)
@@ -191,7 +191,7 @@ type runner func(t testing.TB, a attempt, out *watched)
 // patience bounds one script.
 const patience = time.Minute
 
-func (s *stage) inWall(t testing.TB, a attempt, out *watched) {
+func (s *fixture) sandboxed(t testing.TB, a attempt, out *watched) {
 	ctx, done := context.WithTimeout(context.Background(), patience)
 	defer done()
 	env := map[string]string{"WS": sandbox.WorkspaceDir, "P": sandbox.GuestDir + "/bin/sandbox-guest probe", "DENIED": s.denied()}
@@ -208,31 +208,31 @@ func (s *stage) inWall(t testing.TB, a attempt, out *watched) {
 		t.Fatal(err)
 	}
 	if _, err := p.Wait(); err != nil {
-		t.Errorf("the wall did not outlive it: %v", err)
+		t.Errorf("the sandbox did not outlive it: %v", err)
 	}
 }
 
-// inWallQuiet returns what a script says, trimmed, and what went wrong.
-func (s *stage) inWallQuiet(script string) string {
+// inSandboxQuiet returns what a script says, trimmed, and what went wrong.
+func (s *fixture) inSandboxQuiet(script string) string {
 	out := &watched{}
-	s.inWall(s.TB, attempt{script: script}, out)
+	s.sandboxed(s.TB, attempt{script: script}, out)
 	return strings.TrimSpace(out.String())
 }
 
-func (s *stage) onHost(t testing.TB, a attempt, out *watched) {
+func (s *fixture) onHost(t testing.TB, a attempt, out *watched) {
 	s.bash(out, a, []string{"bash", "-c", a.script}, s.kit.uid)
 }
 
-func (s *stage) onHostAsRoot(t testing.TB, a attempt, out *watched) {
+func (s *fixture) onHostAsRoot(t testing.TB, a attempt, out *watched) {
 	s.bash(out, a, []string{"bash", "-c", a.script}, os.Geteuid())
 }
 
-func (s *stage) inNamespaces(t testing.TB, a attempt, out *watched) {
+func (s *fixture) inNamespaces(t testing.TB, a attempt, out *watched) {
 	s.bash(out, a, []string{"unshare", "-Urm", "bash", "-c", a.script}, s.kit.uid)
 }
 
 // bash runs a script on the host in the agent's folder.
-func (s *stage) bash(out *watched, a attempt, args []string, uid int) {
+func (s *fixture) bash(out *watched, a attempt, args []string, uid int) {
 	ctx, done := context.WithTimeout(context.Background(), patience)
 	defer done()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

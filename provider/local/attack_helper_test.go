@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attemptMain is this binary inside a wall: one attempt that takes more than
+// attemptMain is this binary inside a sandbox: one attempt that takes more than
 // a shell. It prints WORKED where the kernel let it do what has no effect that
 // could be seen from outside, and the bytes that it could read.
 func attemptMain(args []string) int {

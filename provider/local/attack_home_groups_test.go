@@ -14,7 +14,7 @@ import (
 // homeGroup opens the person's whole home for writing, which is not wise, and
 // looks whether what his programs run later stays closed.
 func homeGroup() group {
-	open := func(s *stage) {
+	open := func(s *fixture) {
 		s.spec.Filesystem.AllowWrite = append(s.spec.Filesystem.AllowWrite, s.home)
 		s.file(s.home+"/.config/git/config", "[user]\n\tname = x\n")
 		s.file(s.home+"/.gitconfig", "[user]\n\tname = y\n")
@@ -49,7 +49,7 @@ func services() []string {
 }
 
 // startupTrap finds what the attempts put into files that are run later.
-func (s *stage) startupTrap() string {
+func (s *fixture) startupTrap() string {
 	for _, f := range slices.Concat(twins(), services(), []string{
 		".bashrc", ".profile", ".bash_profile", ".bash_login", ".zshrc", ".zshenv", ".zprofile", ".zlogin",
 		".gitconfig", ".config/git/config", ".ssh/authorized_keys", ".ssh/rc",
@@ -98,7 +98,7 @@ func gitGroup() group {
 }
 
 // repository makes one with a submodule and a trap for what it might run.
-func repository(s *stage) {
+func repository(s *fixture) {
 	s.must(os.RemoveAll(s.agent + "/new\nline"))
 	s.git(s.agent, "init", "-q", "-b", "main")
 	s.git(s.agent, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first")
@@ -114,7 +114,7 @@ func repository(s *stage) {
 }
 
 // trap runs git in dirs as the person would, and tells if something else ran.
-func (s *stage) trap(dirs ...string) {
+func (s *fixture) trap(dirs ...string) {
 	mark := s.outside + "/mark"
 	s.envs = append(s.envs, "MARK="+mark)
 	s.traps = append(s.traps, func() string {
@@ -134,14 +134,14 @@ func (s *stage) trap(dirs ...string) {
 }
 
 // asUser has a program of the host run as the person whose folders these are.
-func (s *stage) asUser(cmd *exec.Cmd) {
+func (s *fixture) asUser(cmd *exec.Cmd) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "GIT_CONFIG_NOSYSTEM=1"}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(s.kit.uid), Gid: uint32(s.kit.uid)}}
 	}
 }
 
-func (s *stage) git(dir string, args ...string) {
+func (s *fixture) git(dir string, args ...string) {
 	s.Helper()
 	s.own()
 	cmd := exec.Command("git", args...)
@@ -164,7 +164,7 @@ func worktreeGroup() group {
 	}}
 }
 
-func worktree(s *stage) {
+func worktree(s *fixture) {
 	main := filepath.Join(filepath.Dir(s.agent), "main")
 	s.file(main+"/file", "plain\n")
 	s.git(main, "init", "-q", "-b", "main")

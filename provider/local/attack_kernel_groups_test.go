@@ -32,7 +32,7 @@ func probed(names ...string) string {
 	return b.String()
 }
 
-// mountGroup tries to change the wall's view of files.
+// mountGroup tries to change the sandbox's view of files.
 func mountGroup() group {
 	const targets = "/tmp $WS $WS/vault $WS/secret.txt $AGENT/secret.txt $WRITE/private / /etc /proc /dev"
 	each := func(what string) string { return "for m in " + targets + "; do $TOOL attempt " + what + "; done" }
@@ -77,7 +77,7 @@ func kernelGroup() group {
 		{name: "privilege-set-id-bits", script: probed("set-id-bits") + `cd "$WS"; cp /bin/true s1; chmod u+s s1; chmod 2755 s1; install -m 4755 /bin/true s2; cp /bin/true s3; python3 -c 'import os; os.chmod("s3", 0o6755)'; mkdir -m 6755 s4; mkfifo -m 4600 s5; find . -maxdepth 1 -name 's[1-5]' -perm /6000 | grep -q . && echo WORKED`, control: onHost},
 		{name: "privilege-programs", script: `for c in "su -c id" "sudo -n id" "mount" "newuidmap 1 0 0 1" "newgidmap 1 0 0 1" "passwd -S" "chsh -s /bin/sh" "pkexec id"; do $c </dev/null 2>&1 | grep -q uid=0 && echo WORKED; done; grep -q 'NoNewPrivs:.1' /proc/self/status || echo WORKED; grep -q 'CapBnd:.0000000000000000' /proc/self/status || echo WORKED bounding; grep -q 'CapEff:.0000000000000000' /proc/self/status || echo WORKED effective`},
 		{name: "privilege-file-capability", before: capableFile, script: `test -e capable || echo WORKED none; cp capable c2; for c in ./capable ./c2; do $c -c 'while read a b; do test "$a" = CapEff: && echo $b; done </proc/$$/status' | grep -qv 0000000000000000 && echo WORKED; done`, control: withRoot},
-		{name: "leak-environment", before: func(s *stage) { s.must(os.Setenv("SANDBOX_ATTACK_SECRET", s.token)) }, script: `env; set; cat /proc/self/environ /proc/1/environ /proc/$PPID/environ | tr '\0' '\n'`, control: nowhere, why: "whatever a process hands over is there"},
+		{name: "leak-environment", before: func(s *fixture) { s.must(os.Setenv("SANDBOX_ATTACK_SECRET", s.token)) }, script: `env; set; cat /proc/self/environ /proc/1/environ /proc/$PPID/environ | tr '\0' '\n'`, control: nowhere, why: "whatever a process hands over is there"},
 		{name: "leak-probes", script: probed("environment", "engine-socket", "other-sockets", "foreign-memory", "hostname", "host-processes", "proc-1"), control: nowhere, why: "made for containers, where the self-test of package attack holds them"},
 		{name: "leak-descriptors", script: `ls -l /proc/$$/fd >/tmp/fds; grep -E ' ([3-9]|[0-9][0-9]+) -> ' /tmp/fds && echo WORKED`, control: nowhere, why: "held by leak-planted-descriptor"},
 		{name: "leak-planted-descriptor", before: plantDescriptor, script: `for n in $(seq 3 40); do cat <&$n; cat /proc/self/fd/$n; done; cat /proc/*/fd/*/dev/null`, control: nowhere, why: "the descriptors are the orchestrator's"},
@@ -85,7 +85,7 @@ func kernelGroup() group {
 }
 
 // capableFile makes a program with file capabilities, where we may.
-func capableFile(s *stage) {
+func capableFile(s *fixture) {
 	path := s.agent + "/capable"
 	if _, err := os.Lstat(path); err == nil {
 		return
@@ -103,7 +103,7 @@ func capableFile(s *stage) {
 }
 
 // plantDescriptor opens a secret in this process, without close-on-exec.
-func plantDescriptor(s *stage) {
+func plantDescriptor(s *fixture) {
 	fd, err := syscall.Open(s.outside+"/file", syscall.O_RDONLY, 0)
 	s.must(err)
 	s.Cleanup(func() { syscall.Close(fd) })
@@ -126,8 +126,8 @@ func processGroup() group {
 	}}
 }
 
-// victims are processes of the host that belong to the wall's user.
-func victims(s *stage) {
+// victims are processes of the host that belong to the sandbox's user.
+func victims(s *fixture) {
 	cmd := exec.Command("bash", "-c", `exec -a "$0" sleep 1000`, s.token)
 	cmd.Env = []string{"SECRET=" + s.token, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: 0}
@@ -155,9 +155,9 @@ func victims(s *stage) {
 // port is the port of a listener.
 func port(l net.Addr) string { _, p, _ := net.SplitHostPort(l.String()); return p }
 
-// sibling is another command in the same wall, or beside it on the host, that
+// sibling is another command in the same sandbox, or beside it on the host, that
 // has a secret.
-func sibling(s *stage) {
+func sibling(s *fixture) {
 	script := attempt{script: "exec sleep 777"}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -72,7 +72,7 @@ func running(text string) (pids []int) {
 // and that it can be put out.
 func TestForkBomb(t *testing.T) {
 	k := newKit(t)
-	a, b := newStage(t, k), newStage(t, k)
+	a, b := newFixture(t, k), newFixture(t, k)
 	a.up()
 	b.up()
 	p, _ := begin(t, a.sb, `exec /.sandbox/bin/sandbox-guest probe fork-bomb`, nil)
@@ -110,7 +110,7 @@ func TestForkBomb(t *testing.T) {
 
 // TestFullMemory holds that what can be written without a disk is bounded.
 func TestFullMemory(t *testing.T) {
-	s := newStage(t, newKit(t))
+	s := newFixture(t, newKit(t))
 	s.up()
 	out := output(t, s.sb, `for d in /tmp /var/tmp /run /home/sandbox /dev/shm /dev /proc / /.sandbox /etc; do dd if=/dev/zero of=$d/full bs=1M count=200 status=none 2>/dev/null; stat -c %s $d/full 2>/dev/null; done | awk '{n+=$1} END {print n}'`)
 	n, err := strconv.ParseInt(out, 10, 64)
@@ -127,7 +127,7 @@ func TestFullMemory(t *testing.T) {
 
 // TestFlood holds that output that no reader reads fast enough costs us nothing.
 func TestFlood(t *testing.T) {
-	s := newStage(t, newKit(t))
+	s := newFixture(t, newKit(t))
 	s.up()
 	before := resident()
 	slow := &slowWriter{}
@@ -159,13 +159,13 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestProgramOfTheWallKilled holds that nothing of a wall stays when the
+// TestProgramOfTheSandboxKilled holds that nothing of a sandbox stays when the
 // program that built it is killed, or the guest.
-func TestProgramOfTheWallKilled(t *testing.T) {
+func TestProgramOfTheSandboxKilled(t *testing.T) {
 	k := newKit(t)
 	for _, which := range []string{"bwrap", "guest"} {
 		t.Run(which, func(t *testing.T) {
-			s := newStage(t, k, func(s *stage) { s.must(os.RemoveAll(s.agent + "/.git")) })
+			s := newFixture(t, k, func(s *fixture) { s.must(os.RemoveAll(s.agent + "/.git")) })
 			s.up()
 			mark := "77" + strconv.FormatInt(time.Now().UnixNano()%1e9, 10)
 			p, _ := begin(t, s.sb, `(setsid sleep `+mark+` &) ; (sleep `+mark+` &) ; echo ready; sleep `+mark, nil)
@@ -190,7 +190,7 @@ func TestProgramOfTheWallKilled(t *testing.T) {
 // TestClose holds that an orderly end leaves nothing either, and that a
 // command that tries to stay does not.
 func TestClose(t *testing.T) {
-	s := newStage(t, newKit(t))
+	s := newFixture(t, newKit(t))
 	s.up()
 	mark := "78" + strconv.FormatInt(time.Now().UnixNano()%1e9, 10)
 	output(t, s.sb, `trap '' TERM HUP INT; (trap '' TERM; setsid nohup sleep `+mark+` >/dev/null 2>&1 &); echo x`)
@@ -203,7 +203,7 @@ func TestClose(t *testing.T) {
 }
 
 // untouched holds that no mount and no stub is left on the host.
-func (s *stage) untouched(t testing.TB) {
+func (s *fixture) untouched(t testing.TB) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	must(t, err)

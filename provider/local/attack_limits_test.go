@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestKnownLimits makes the attempts that a wall made of mounts does not stop,
+// TestKnownLimits makes the attempts that a sandbox made of mounts does not stop,
 // so that what we say of it stays true. One that is stopped by now belongs
 // among the attempts.
 func TestKnownLimits(t *testing.T) {
@@ -19,7 +19,7 @@ func TestKnownLimits(t *testing.T) {
 	}{
 		{attempt{
 			name: "file-for-a-running-command", script: await + `cat late/.env`,
-			during: func(s *stage) {
+			during: func(s *fixture) {
 				s.must(os.Mkdir(s.agent+"/late", 0o755))
 				s.file(s.agent+"/late/.env", s.token)
 				s.own()
@@ -29,9 +29,9 @@ func TestKnownLimits(t *testing.T) {
 			"what a denied link leads to is closed as long as the link is there; one that only a pattern names can be removed"},
 	} {
 		t.Run(l.name, func(t *testing.T) {
-			s := newStage(t, k, l.layouts...)
+			s := newFixture(t, k, l.layouts...)
 			s.up()
-			out := l.start(t, s, s.inWall)
+			out := l.start(t, s, s.sandboxed)
 			if len(s.damage(out)) == 0 {
 				t.Errorf("it is stopped now; documented is: %s\noutput: %.500q", l.why, out)
 			}

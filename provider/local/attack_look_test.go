@@ -15,7 +15,7 @@ import (
 )
 
 // guarded are the files and folders that nothing inside may change.
-func (s *stage) guarded() []string {
+func (s *fixture) guarded() []string {
 	list := []string{
 		s.agent + "/secret.txt", s.agent + "/vault/inner/key", s.agent + "/.env", s.agent + "/sub/.env", s.agent + "/frozen", s.agent + "/deploy", s.write + "/deploy",
 		s.read, s.write + "/private", s.write + "/locked", s.write + "/deep/er/.env", s.outside,
@@ -34,7 +34,7 @@ func (s *stage) guarded() []string {
 }
 
 // fingerprint describes the guarded files.
-func (s *stage) fingerprint() string {
+func (s *fixture) fingerprint() string {
 	var b strings.Builder
 	for _, root := range s.guarded() {
 		err := filepath.WalkDir(root, func(p string, _ fs.DirEntry, err error) error {
@@ -64,10 +64,10 @@ func (s *stage) fingerprint() string {
 }
 
 // remember notes how the guarded files look now.
-func (s *stage) remember() { s.before = s.fingerprint() }
+func (s *fixture) remember() { s.before = s.fingerprint() }
 
 // damage says what an attempt that printed out has done, or nothing.
-func (s *stage) damage(out string) []string {
+func (s *fixture) damage(out string) []string {
 	var found []string
 	if strings.Contains(out, s.token) {
 		found = append(found, "the secret was printed")
@@ -106,7 +106,7 @@ func firstDifference(a, b string) string {
 }
 
 // copies finds the token where code inside could have put it.
-func (s *stage) copies() []string {
+func (s *fixture) copies() []string {
 	var found []string
 	known := s.secrets()
 	for _, root := range []string{s.agent, s.write} {

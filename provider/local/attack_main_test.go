@@ -15,7 +15,7 @@ import (
 
 // Users that no other program has: what one of them runs is ours.
 const (
-	wallUser     = 471_177 // of the walls that root puts up
+	wallUser     = 471_177 // of the sandboxes that root puts up
 	ordinaryUser = 471_178 // who runs the suite a second time
 )
 
@@ -24,7 +24,7 @@ type kit struct {
 	dir   string // that everybody may enter
 	tool  string // this binary
 	guest string
-	uid   int // of the walls, and of what they show
+	uid   int // of the sandboxes, and of what they show
 }
 
 func newKit(t testing.TB) *kit {
@@ -45,20 +45,20 @@ func newKit(t testing.TB) *kit {
 	return k
 }
 
-// ordinary are the attacks that concern an ordinary user: his walls run as
+// ordinary are the attacks that concern an ordinary user: his sandboxes run as
 // himself, so that what they attack, the orchestrator and its state, has the
-// same owner as the code inside. What walls show and hide is the same for root,
-// whose walls run as an ordinary user too.
-const ordinary = `^(TestAttacks|TestClose|TestStubGone)$/^(processes|wide|grants)$`
+// same owner as the code inside. What sandboxes show and hide is the same for root,
+// whose sandboxes run as an ordinary user too.
+const ordinary = `^(TestAttacks|TestClose|TestPlaceholderGone)$/^(processes|wide|grants)$`
 
 // attacks are all tests of attacks, which the files attack_*_test.go hold. Each
-// is an attempt to get out of a wall by a program or script that runs as an
+// is an attempt to get out of a sandbox by a program or script that runs as an
 // ordinary command inside; then the test looks from the host whether anything
 // has happened. An attempt that a typing error keeps from doing anything would
 // pass, so nearly each is also made where nothing stands in its way: on the
-// host itself, in namespaces of its own, or in a wall without the rule. There it
+// host itself, in namespaces of its own, or in a sandbox without the rule. There it
 // has to succeed.
-const attacks = `^(TestAttacks|TestForkBomb|TestFullMemory|TestFlood|TestProgramOfTheWallKilled|TestClose|TestKnownLimits|TestMaskTakenByGit|TestKnownMoment|TestSwappedRoot|TestStubGone|TestSecondSession|TestOldWallCannotOpenTheNew|TestManyClosedFiles|TestEveryWayIn)$`
+const attacks = `^(TestAttacks|TestForkBomb|TestFullMemory|TestFlood|TestProgramOfTheSandboxKilled|TestClose|TestKnownLimits|TestMaskTakenByGit|TestKnownMoment|TestSwappedRoot|TestPlaceholderGone|TestSecondSession|TestOldSandboxCannotOpenTheNew|TestManyClosedFiles|TestEveryWayIn)$`
 
 // TestAsOrdinaryUser runs the attacks that concern him without any privilege,
 // and with "make test-all" all of them.
@@ -90,7 +90,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 		t.Logf("%s", out)
 	}
 	must(t, err)
-	for _, name := range []string{"TestAttacks/wide/wide-state", "TestAttacks/grants/grant-state", "TestAttacks/processes/process-trace-host", "TestClose", "TestStubGone"} {
+	for _, name := range []string{"TestAttacks/wide/wide-state", "TestAttacks/grants/grant-state", "TestAttacks/processes/process-trace-host", "TestClose", "TestPlaceholderGone"} {
 		if !bytes.Contains(out, []byte("--- PASS: "+name+" (")) {
 			t.Errorf("%s did not run:\n%s", name, out)
 		}

@@ -14,12 +14,12 @@ import (
 
 // TestMaskTakenByGit leaves a loop behind that waits until git on the host has
 // replaced the configuration of the repository, which takes away what closes
-// it in every wall that stands.
+// it in every sandbox that stands.
 func TestMaskTakenByGit(t *testing.T) {
 	k := newKit(t)
 	for _, how := range []string{"detached", "in a shell"} {
 		t.Run(how, func(t *testing.T) {
-			s := newStage(t, k, repository)
+			s := newFixture(t, k, repository)
 			s.up()
 			mark := "76" + strconv.FormatInt(time.Now().UnixNano()%1e9, 10)
 			loop := `while ! ` + strings.ReplaceAll(evil, `"$MARK"`, s.outside+"/mark") + ` >>.git/config; do sleep ` + mark + `; done`
@@ -55,16 +55,16 @@ func TestMaskTakenByGit(t *testing.T) {
 	}
 }
 
-// TestKnownMoment makes the attempt that ending a wall does not stop, as
+// TestKnownMoment makes the attempt that ending a sandbox does not stop, as
 // [TestKnownLimits] does: between the moment in which the host takes a mask
-// away and the end of the wall there is time enough for who does nothing but
+// away and the end of the sandbox there is time enough for who does nothing but
 // wait for it. Which of them is first is chance, and on a busy machine mostly the
 // end, so that it is tried until it has worked once.
 func TestKnownMoment(t *testing.T) {
 	k := newKit(t)
-	locked := func(s *stage) string { return s.write + "/locked" }
+	locked := func(s *fixture) string { return s.write + "/locked" }
 	for range 200 {
-		s := newStage(t, k)
+		s := newFixture(t, k)
 		s.up()
 		p, _ := begin(t, s.sb, `echo ready; until echo WORKED >>$FILE; do :; done 2>/dev/null`, map[string]string{"FILE": locked(s)})
 		s.file(locked(s)+".new", "plain\n")
@@ -79,5 +79,5 @@ func TestKnownMoment(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it is stopped now; documented is: what the host replaces is open to what runs until the wall has ended, for milliseconds")
+	t.Error("it is stopped now; documented is: what the host replaces is open to what runs until the sandbox has ended, for milliseconds")
 }

@@ -17,16 +17,16 @@ import (
 )
 
 // TestSwappedRoot has a command exchange a folder that settings open with a
-// link to one that they do not, while walls are built again and again.
+// link to one that they do not, while sandboxes are built again and again.
 func TestSwappedRoot(t *testing.T) {
 	k := newKit(t)
-	s := newStage(t, k, func(s *stage) {
+	s := newFixture(t, k, func(s *fixture) {
 		s.file(s.write+"/root/inside", "plain\n")
 		s.must(os.Symlink(s.outside, s.write+"/link"))
 		s.spec.Filesystem.AllowWrite = append(s.spec.Filesystem.AllowWrite, s.write+"/root")
 	})
 	s.up()
-	// A new file that a rule closes asks for a new wall.
+	// A new file that a rule closes asks for a new sandbox.
 	round := 0
 	build := func() (string, error) {
 		must(t, os.RemoveAll(filepath.Join(s.agent, fmt.Sprintf("round%d", round))))
@@ -41,8 +41,8 @@ func TestSwappedRoot(t *testing.T) {
 	must(t, err)
 	// The root itself is a mount inside, so that the command cannot rename it;
 	// the host's own programs can, and so can another sandbox. Two exchanges
-	// are at most so far apart that they hit every step of a wall, and not
-	// every wall. What is refused takes no time, so the number of those says
+	// are at most so far apart that they hit every step of a sandbox, and not
+	// every sandbox. What is refused takes no time, so the number of those says
 	// nothing of how long that is.
 	var pause atomic.Int64
 	pause.Store(int64(2 * time.Since(begun)))
@@ -86,7 +86,7 @@ func TestSwappedRoot(t *testing.T) {
 			t.Fatalf("%q after %d rounds\noutput: %s", found, round, out)
 		}
 	}
-	t.Logf("%d walls were built, %d refused", built, refused)
+	t.Logf("%d sandboxes were built, %d refused", built, refused)
 	if built == 0 || refused == 0 {
 		t.Error("the exchange was never in the way, or always, so this shows nothing")
 	}
@@ -103,10 +103,10 @@ func try(t testing.TB, sb sandbox.Sandbox, script string) (string, error) {
 	return out.String(), err
 }
 
-// TestStubGone has the host, and a second sandbox that may write there, remove
+// TestPlaceholderGone has the host, and a second sandbox that may write there, remove
 // what holds the place of a closed path.
-func TestStubGone(t *testing.T) {
-	s := newStage(t, newKit(t))
+func TestPlaceholderGone(t *testing.T) {
+	s := newFixture(t, newKit(t))
 	s.up()
 	git := s.agent + "/.git"
 	if _, err := os.Lstat(git); err != nil {
@@ -126,7 +126,7 @@ func TestStubGone(t *testing.T) {
 // TestSecondSession has two sandboxes on one folder, of which one may more,
 // try to open what is closed in the other.
 func TestSecondSession(t *testing.T) {
-	s := newStage(t, newKit(t))
+	s := newFixture(t, newKit(t))
 	s.up()
 	second := s.second(sandbox.Grant{Operation: sandbox.OpWrite, Path: s.home + "/notes"})
 	for _, sb := range []sandbox.Sandbox{second, s.sb} {
@@ -147,12 +147,12 @@ func TestSecondSession(t *testing.T) {
 	}
 }
 
-// TestOldWallCannotOpenTheNew has a command that began before a rule had
-// anything to close try to take the mask off in the wall that came after. That
-// wall goes on where the command in it is over soon, and is ended by its guard
+// TestOldSandboxCannotOpenTheNew has a command that began before a rule had
+// anything to close try to take the mask off in the sandbox that came after. That
+// sandbox goes on where the command in it is over soon, and is ended by its guard
 // where it is not.
-func TestOldWallCannotOpenTheNew(t *testing.T) {
-	s := newStage(t, newKit(t))
+func TestOldSandboxCannotOpenTheNew(t *testing.T) {
+	s := newFixture(t, newKit(t))
 	s.up()
 	old, _ := begin(t, s.sb, await+`rm -f late/.env; mv late late2; mkdir -p late; echo mine >late/.env; touch done`, nil)
 	must(t, os.Mkdir(s.agent+"/late", 0o755))
@@ -175,7 +175,7 @@ func TestOldWallCannotOpenTheNew(t *testing.T) {
 // TestManyClosedFiles holds that of a hundred closed files the last is as
 // closed as the first.
 func TestManyClosedFiles(t *testing.T) {
-	s := newStage(t, newKit(t), func(s *stage) {
+	s := newFixture(t, newKit(t), func(s *fixture) {
 		for i := range 100 {
 			s.file(fmt.Sprintf("%s/many/d%03d/.env", s.agent, i), s.token)
 			s.extra = append(s.extra, fmt.Sprintf("%s/many/d%03d/.env", s.agent, i))

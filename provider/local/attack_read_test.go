@@ -13,7 +13,7 @@ func groups() []group {
 	return []group{readGroup(), writeGroup(), laterGroup(), mountGroup(), processGroup(), socketGroup(), kernelGroup(), homeGroup(), gitGroup(), worktreeGroup(), linkGroup(), listedGroup(), wideGroup(), grantGroup(), permissiveGroup()}
 }
 
-func (s *stage) must(err error) { s.Helper(); must(s, err) }
+func (s *fixture) must(err error) { s.Helper(); must(s, err) }
 
 // readGroup tries to read what is closed.
 func readGroup() group {
@@ -22,7 +22,7 @@ func readGroup() group {
 		{name: "read-dotdot", script: `cat $WS/sub/../secret.txt $WS/vault/../vault/inner/../inner/key /usr/..$WS/.env $READ/../read/.env ../../../../../../$AGENT/secret.txt`},
 		{name: "read-newline", script: `cat *line/.env; cat "$(printf 'new\nline')/.env"`},
 		{name: "read-outside-dotdot", script: `cat $WS/../outside/file $AGENT/../outside/file $READ/../outside/file $WRITE/../home/.ssh/id`},
-		{name: "read-symlink-before", before: func(s *stage) {
+		{name: "read-symlink-before", before: func(s *fixture) {
 			for name, to := range map[string]string{"l1": "secret.txt", "l2": s.agent + "/secret.txt", "l3": s.outside + "/file", "l4": s.home, "l5": "vault", "l6": s.read + "/private"} {
 				_ = os.Remove(s.agent + "/" + name)
 				s.must(os.Symlink(to, s.agent+"/"+name))
@@ -30,7 +30,7 @@ func readGroup() group {
 		}, script: `cat l1 l2 l3 l4/.ssh/id l5/inner/key l6/key`},
 		{name: "read-symlink-during", script: `ln -s secret.txt m1; ln -s $AGENT/secret.txt m2; ln -s vault m3; ln -s $OUT m4; ln -s m3 m5; ln -s /proc/self/cwd/secret.txt m6; cat m1 m2 m3/inner/key m4/file m5/inner/key m6`},
 		{name: "read-symlink-from-elsewhere", script: `ln -s $AGENT/secret.txt $WRITE/s; ln -s $READ/private $WRITE/t; cat $WRITE/s $WRITE/t/key`},
-		{name: "read-hard-link-before", before: func(s *stage) {
+		{name: "read-hard-link-before", before: func(s *fixture) {
 			for name, of := range map[string]string{s.agent + "/planted1": s.agent + "/secret.txt", s.agent + "/planted2": s.home + "/.ssh/id", s.write + "/planted3": s.read + "/private/key", s.agent + "/sub/planted4": s.agent + "/sub/.env"} {
 				if _, err := os.Lstat(name); err != nil {
 					s.must(os.Link(of, name))
@@ -54,7 +54,7 @@ func readGroup() group {
 		{name: "read-map", script: `$TOOL attempt map secret.txt; $TOOL attempt map $READ/private/key`},
 		{name: "read-tools", script: `cp secret.txt t1; dd if=.env of=t2 status=none; tar cf - vault sub | cat; install -m 644 secret.txt t3; . ./secret.txt; bash secret.txt; sed p .env; git hash-object -w secret.txt; git diff --no-index readme secret.txt; grep -r TOKEN . $READ $WRITE; find . -name .env -exec cat {} +; cat t1 t2 t3`},
 		{name: "read-closed-for-writing", script: `cat frozen/.env deploy/.env $AGENT/frozen/.env $WRITE/deploy/sub/.env; ln -s deploy lw; cat lw/.env; mv deploy d2; cat d2/.env; mv $WRITE/deploy/sub $WRITE/d3; cat $WRITE/d3/.env; grep -r TOKEN frozen deploy $WRITE/deploy`},
-		{name: "read-hard-link-closed-for-writing", before: func(s *stage) {
+		{name: "read-hard-link-closed-for-writing", before: func(s *fixture) {
 			for name, of := range map[string]string{s.agent + "/frozen/planted9": s.agent + "/secret.txt", s.agent + "/deploy/planted10": s.agent + "/vault/inner/key"} {
 				if _, err := os.Lstat(name); err != nil {
 					s.must(os.Link(of, name))
@@ -65,7 +65,7 @@ func readGroup() group {
 		{name: "read-listing", script: `ls -laR $READ/private; echo $READ/private/*; find $READ; ls -i $READ/private; tar cf - $READ/private`},
 		{name: "read-io-uring", script: `$TOOL attempt uring-read secret.txt`},
 		{name: "read-handles", script: `$TOOL attempt handle secret.txt; $TOOL attempt handle readme secret.txt; $TOOL attempt handle $WRITE/note private/key`, control: asRoot},
-		{name: "read-case", script: `for f in .ENV .Env SECRET.TXT Secret.txt VAULT/inner/key; do cat "$f"; done; cat .env`, control: inOpenWall},
+		{name: "read-case", script: `for f in .ENV .Env SECRET.TXT Secret.txt VAULT/inner/key; do cat "$f"; done; cat .env`, control: inOpenSandbox},
 		{name: "read-unicode", script: `cat caf*/.env; cat $'cafe\u0301/.env' $'caf\u00e9/.env'; cat $'.e\u200bnv' '.env ' './.env/.' .//.env`},
 		{name: "read-by-another-program", script: `for f in $DENIED; do $TOOL attempt reopen $f; /.sandbox/bin/sandbox-guest probe canary $f 2>&1; perl -e 'open F,"<",$ARGV[0];print <F>' $f; done`},
 	}}

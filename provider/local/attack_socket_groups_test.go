@@ -48,7 +48,7 @@ func socketGroup() group {
 }
 
 // listeners are services of the host. Each contact is counted.
-func listeners(s *stage) {
+func listeners(s *fixture) {
 	s.must(os.Chmod(s.outside, 0o755))
 	for _, dir := range []string{s.agent, s.read, s.write, s.outside} {
 		s.listen("unix", dir+"/host.sock")
@@ -72,7 +72,7 @@ func listeners(s *stage) {
 }
 
 // dialer reaches a socket also when an attempt has moved it away.
-func (s *stage) dialer(a net.Addr) func() (net.Conn, error) {
+func (s *fixture) dialer(a net.Addr) func() (net.Conn, error) {
 	s.Helper()
 	network, name := a.Network(), a.String()
 	if !strings.HasPrefix(network, "unix") || name[0] == '@' {
@@ -86,7 +86,7 @@ func (s *stage) dialer(a net.Addr) func() (net.Conn, error) {
 }
 
 // listen counts who connects.
-func (s *stage) listen(network, addr string) net.Addr {
+func (s *fixture) listen(network, addr string) net.Addr {
 	s.Helper()
 	l, err := net.Listen(network, addr)
 	if err != nil && network == "tcp6" {
@@ -127,7 +127,7 @@ func (s *stage) listen(network, addr string) net.Addr {
 }
 
 // hear counts datagrams.
-func (s *stage) hear(network, addr string) net.Addr {
+func (s *fixture) hear(network, addr string) net.Addr {
 	s.Helper()
 	l, err := net.ListenPacket(network, addr)
 	s.must(err)
@@ -170,9 +170,9 @@ func (s *stage) hear(network, addr string) net.Addr {
 	return l.LocalAddr()
 }
 
-// plantKey gives the wall's user a key in the keyring that all his processes
+// plantKey gives the sandbox's user a key in the keyring that all his processes
 // have, whatever namespaces they are in.
-func plantKey(s *stage) {
+func plantKey(s *fixture) {
 	cmd := exec.Command(s.kit.tool, "attempt", "add-host-key", "attack", s.token)
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(s.kit.uid), Gid: uint32(s.kit.uid)}}
@@ -183,13 +183,13 @@ func plantKey(s *stage) {
 // listedGroup has one socket listed, for which commands may make sockets: the
 // others are closed by masks alone.
 func listedGroup() group {
-	listed := func(s *stage) {
+	listed := func(s *fixture) {
 		s.spec.Filesystem.AllowUnixSockets = []string{s.outside + "/host.sock"}
 		for of, name := range map[string]string{s.agent + "/host.sock": s.agent + "/planted.sock", s.outside + "/host.dgram": s.agent + "/planted.dgram"} {
 			s.must(os.Link(of, name))
 		}
 	}
-	shut := func(s *stage) { s.listen("unix", s.agent+"/frozen/s"); s.listen("unix", s.write+"/deploy/s") }
+	shut := func(s *fixture) { s.listen("unix", s.agent+"/frozen/s"); s.listen("unix", s.write+"/deploy/s") }
 	return group{name: "listed", layouts: []layout{listeners, shut, listed}, attempts: []attempt{
 		{name: "listed-others", script: tried("dial unix host.sock", "dial unix $AGENT/host.sock", "dial unix $READ/host.sock", "dial unix $WRITE/host.sock", "send-datagram host.dgram", "send-datagram $READ/host.dgram", "pair-connect host.packet host.dgram $WRITE/host.dgram")},
 		{name: "listed-closed-for-writing", script: tried("dial unix frozen/s", "dial unix $AGENT/frozen/s", "dial unix $WRITE/deploy/s", "connect-at frozen/s")},
@@ -197,7 +197,7 @@ func listedGroup() group {
 		{name: "listed-links-during", script: `ln -s host.sock ls; ln host.sock lh; mv host.sock lm; ln $READ/host.sock $WRITE/lh; ` + tried("dial unix ls", "dial unix lh", "dial unix lm", "dial unix $WRITE/lh", "connect-at host.sock", "connect-at $READ/host.sock")},
 		{name: "listed-moved", script: `mkdir d; mv host.* d/; mv $WRITE $WRITE.x; ` + tried("dial unix d/host.sock", "dial unix $WRITE.x/host.sock", "exchange readme host.sock", "dial unix readme")},
 		{name: "listed-abstract", script: tried("dial unix @$ABSTRACT", "send-datagram @$ABSTRACT")},
-		{name: "listed-appeared", before: func(s *stage) {
+		{name: "listed-appeared", before: func(s *fixture) {
 			path := s.agent + "/appeared" + randomText()[:4] + ".sock"
 			s.listen("unix", path)
 			s.envs = append(s.envs, "APPEARED="+path)

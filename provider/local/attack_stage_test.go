@@ -25,8 +25,8 @@ import (
 
 // A stage is a small host: the folder of an agent, folders that settings
 // open, and a good deal that no code inside may reach, all of it owned by the
-// wall's own user, so that nothing but the wall stands between.
-type stage struct {
+// sandbox's own user, so that nothing but the sandbox stands between.
+type fixture struct {
 	testing.TB
 	kit  *kit
 	base string
@@ -54,14 +54,14 @@ type stage struct {
 }
 
 // A layout makes changes to a stage before anybody sees it.
-type layout func(*stage)
+type layout func(*fixture)
 
-func newStage(t testing.TB, k *kit, layouts ...layout) *stage {
+func newFixture(t testing.TB, k *kit, layouts ...layout) *fixture {
 	t.Helper()
 	base, err := os.MkdirTemp(k.dir, "s")
 	must(t, err)
 	must(t, os.Chmod(base, 0o755))
-	s := &stage{TB: t, kit: k, base: base, token: "TOKEN-" + randomText()}
+	s := &fixture{TB: t, kit: k, base: base, token: "TOKEN-" + randomText()}
 	for name, at := range map[string]*string{"agent": &s.agent, "home": &s.home, "read": &s.read, "write": &s.write, "outside": &s.outside} {
 		*at = filepath.Join(base, "host", name)
 	}
@@ -94,7 +94,7 @@ func randomText() string {
 }
 
 // secrets are the files with the token.
-func (s *stage) secrets() []string {
+func (s *fixture) secrets() []string {
 	return append([]string{
 		s.agent + "/secret.txt", s.agent + "/vault/inner/key", s.agent + "/.env", s.agent + "/sub/.env", s.agent + "/new\nline/.env",
 		s.agent + "/caf\u00e9/.env", s.agent + "/frozen/.env", s.agent + "/deploy/.env", s.write + "/deploy/sub/.env",
@@ -103,14 +103,14 @@ func (s *stage) secrets() []string {
 	}, s.extra...)
 }
 
-func (s *stage) file(path, content string) {
+func (s *fixture) file(path, content string) {
 	s.Helper()
 	must(s, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(s, os.WriteFile(path, []byte(content), 0o644))
 }
 
-// own gives everything but the state to the wall's user.
-func (s *stage) own() {
+// own gives everything but the state to the sandbox's user.
+func (s *fixture) own() {
 	s.Helper()
 	if os.Geteuid() != 0 {
 		return
@@ -120,7 +120,7 @@ func (s *stage) own() {
 			err = s.ownOne(p)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a wall that runs takes its stubs away
+			return nil // a sandbox that runs takes its stubs away
 		}
 		return err
 	}))
@@ -128,7 +128,7 @@ func (s *stage) own() {
 
 // ownOne leaves alone what is his: to give it once more would take capabilities
 // away.
-func (s *stage) ownOne(p string) error {
+func (s *fixture) ownOne(p string) error {
 	st, err := os.Lstat(p)
 	if err != nil || int(st.Sys().(*syscall.Stat_t).Uid) == s.kit.uid {
 		return err
@@ -136,8 +136,8 @@ func (s *stage) ownOne(p string) error {
 	return os.Lchown(p, s.kit.uid, s.kit.uid)
 }
 
-// plan writes the Spec of the stage's wall.
-func (s *stage) plan() {
+// plan writes the Spec of the stage's sandbox.
+func (s *fixture) plan() {
 	s.Helper()
 	st, err := statedir.Open(s.state)
 	must(s, err)
@@ -179,19 +179,19 @@ func (s *stage) plan() {
 }
 
 // world is what the provider is given of the host.
-func (s *stage) world() hardening.World {
+func (s *fixture) world() hardening.World {
 	return hardening.World{Canonical: hostpath.Canonical, Sensitive: []string{s.state}, Workspaces: []string{filepath.Join(s.state, "workspaces")}, Home: s.home}
 }
 
 // newProvider returns another provider on the same state.
-func (s *stage) newProvider() *local.Provider {
+func (s *fixture) newProvider() *local.Provider {
 	p := local.New(local.Options{State: s.state, World: s.world})
 	s.Cleanup(func() { p.Close() })
 	return p
 }
 
-// up puts up the wall.
-func (s *stage) up() {
+// up puts up the sandbox.
+func (s *fixture) up() {
 	s.Helper()
 	if s.sb != nil {
 		return
@@ -206,7 +206,7 @@ func (s *stage) up() {
 }
 
 // close takes everything down.
-func (s *stage) close() {
+func (s *fixture) close() {
 	if s.sb != nil {
 		s.sb.Close()
 	}
@@ -218,7 +218,7 @@ func (s *stage) close() {
 }
 
 // denied lists what scripts try, as code inside may call it.
-func (s *stage) denied() string {
+func (s *fixture) denied() string {
 	var all []string
 	for _, f := range s.secrets() {
 		if strings.ContainsAny(f, "\n ") {

@@ -15,7 +15,7 @@ import (
 // as a plain command is: by a line of a shell, a job that the shell has in the
 // background, on a terminal, or detached.
 func TestEveryWayIn(t *testing.T) {
-	s := newStage(t, newKit(t), listeners, victims)
+	s := newFixture(t, newKit(t), listeners, victims)
 	s.up()
 	ctx, done := context.WithTimeout(t.Context(), 3*patience)
 	defer done()

@@ -21,7 +21,7 @@ func linkGroup() group {
 }
 
 // closedLinks are links that rules name, which lead to files that none names.
-func closedLinks(s *stage) {
+func closedLinks(s *fixture) {
 	for _, f := range []string{"shared/target", "shared/env"} {
 		s.file(s.agent+"/"+f, s.token)
 		s.extra = append(s.extra, s.agent+"/"+f)
@@ -36,7 +36,7 @@ func closedLinks(s *stage) {
 // wideGroup opens a folder for writing in which our own state lies, from
 // which an orchestrator that is root executes programs.
 func wideGroup() group {
-	wide := func(s *stage) {
+	wide := func(s *fixture) {
 		s.spec.Filesystem.AllowWrite = append(s.spec.Filesystem.AllowWrite, s.base)
 		s.envs = append(s.envs, "STATE="+s.state, "BASE="+s.base, "GUESTDIR="+s.spec.Guest.Dir)
 		must(s, os.Chown(s.base, s.kit.uid, s.kit.uid))
@@ -56,7 +56,7 @@ func wideGroup() group {
 
 // grantGroup has a person grant what cannot be granted.
 func grantGroup() group {
-	granted := func(s *stage) {
+	granted := func(s *fixture) {
 		for _, p := range []string{s.base, s.home + "/.ssh", s.read + "/private", s.agent + "/.env", s.agent + "/frozen"} {
 			s.spec.Grants = append(s.spec.Grants, sandbox.Grant{Operation: sandbox.OpWrite, Path: p}, sandbox.Grant{Operation: sandbox.OpRead, Path: p})
 		}
@@ -76,7 +76,7 @@ func grantGroup() group {
 }
 
 // stateTrap tells whether our own state is no more what it was.
-func (s *stage) stateTrap() func() string {
+func (s *fixture) stateTrap() func() string {
 	return func() string {
 		if _, err := os.Lstat(s.state + "/x"); err == nil {
 			return "something was made in our state"
@@ -92,7 +92,7 @@ func (s *stage) stateTrap() func() string {
 
 // permissiveGroup shows the whole host for reading.
 func permissiveGroup() group {
-	permissive := func(s *stage) {
+	permissive := func(s *fixture) {
 		s.spec.Filesystem.AllowRead = append(s.spec.Filesystem.AllowRead, "/")
 		s.envs = append(s.envs, "STATE="+s.state)
 		must(s, os.RemoveAll(s.outside))

@@ -25,17 +25,17 @@ func writeGroup() group {
 		{name: "write-ancestor", script: `mv vault v2; mkdir -p vault/inner; echo x >vault/inner/key; mv $WRITE/deep $WRITE/d2; mkdir -p $WRITE/deep/er; echo x >$WRITE/deep/er/.env`},
 		{name: "write-exchange", script: `echo x >n; mkdir d; $TOOL attempt exchange n secret.txt; $TOOL attempt exchange d frozen; $TOOL attempt exchange n $WRITE/locked; $TOOL attempt exchange shared vault; $TOOL attempt exchange n frozen/file`},
 		{name: "write-hard-link", script: `ln frozen/file h; echo x >h; ln $WRITE/locked $WRITE/h; echo x >$WRITE/h; ln secret.txt h2; echo x >h2; $TOOL attempt link-descriptor $WRITE/locked $WRITE/h3; echo x >$WRITE/h3`},
-		{name: "write-hard-link-before", before: func(s *stage) {
+		{name: "write-hard-link-before", before: func(s *fixture) {
 			for name, of := range map[string]string{s.agent + "/planted5": s.agent + "/frozen/file", s.write + "/planted6": s.write + "/locked", s.agent + "/planted7": s.outside + "/file"} {
 				if _, err := os.Lstat(name); err != nil {
 					s.must(os.Link(of, name))
 				}
 			}
 		}, script: `echo x >planted5; echo x >$WRITE/planted6; echo x >>$AGENT/planted5`},
-		{name: "write-hard-link-later", before: func(s *stage) {
+		{name: "write-hard-link-later", before: func(s *fixture) {
 			time.Sleep(3 * time.Second / 2) // what was seen of the folder is trusted by now
 			if s.sb != nil {
-				s.inWallQuiet("true")
+				s.inSandboxQuiet("true")
 			}
 			s.must(os.Link(s.agent+"/frozen/file", s.agent+"/planted8"))
 		}, script: `echo x >planted8`, control: onHost},
@@ -54,10 +54,10 @@ func writeGroup() group {
 	}}
 }
 
-// laterGroup has the host change while the wall is up.
+// laterGroup has the host change while the sandbox is up.
 func laterGroup() group {
-	plant := func(path string) func(*stage) {
-		return func(s *stage) {
+	plant := func(path string) func(*fixture) {
+		return func(s *fixture) {
 			dir := filepath.Join(s.agent, filepath.Dir(path))
 			s.must(os.MkdirAll(dir, 0o755))
 			s.must(os.Chown(dir, s.kit.uid, s.kit.uid))
@@ -69,26 +69,26 @@ func laterGroup() group {
 	return group{name: "later", attempts: []attempt{
 		{name: "later-next-command", before: plant("n1/.env"), script: `cat n1/.env $AGENT/n1/.env; mv n1 n1x; cat n1x/.env; rm -rf n1; ln n1/.env e1; cat e1`},
 		{name: "later-deep", before: plant("n2/a/b/c/d/e/f/g/.env"), script: `find n2 -type f -exec cat {} +; mv n2/a n2/z; cat n2/z/b/c/d/e/f/g/.env`},
-		{name: "later-renamed-in", before: func(s *stage) {
+		{name: "later-renamed-in", before: func(s *fixture) {
 			plant("n3/planted")(s)
 			s.must(os.Rename(s.agent+"/n3/planted", s.agent+"/n3/.env"))
 			s.extra = append(s.extra, s.agent+"/n3/.env")
 		}, script: `cat n3/.env`},
-		{name: "later-linked", before: func(s *stage) {
+		{name: "later-linked", before: func(s *fixture) {
 			_ = os.Remove(s.agent + "/n4.env")
 			s.must(os.MkdirAll(s.agent+"/n4", 0o755))
 			_ = os.Remove(s.agent + "/n4/.env")
 			s.must(os.Symlink("../shared/target", s.agent+"/n4/.env"))
 			plant("shared/target")(s)
 		}, script: `cat n4/.env shared/target`},
-		{name: "later-in-read", before: func(s *stage) {
+		{name: "later-in-read", before: func(s *fixture) {
 			s.file(s.read+"/n5/.env", s.token)
 			s.file(s.write+"/n5/sub/.env", s.token)
 			s.extra = append(s.extra, s.write+"/n5/sub/.env")
 		}, script: `cat $READ/n5/.env $WRITE/n5/sub/.env`},
 		{name: "later-second-session", before: plant("n6/.env"), script: `cat n6/.env; mv n6/.env n6/x; cat n6/x`, control: onHost},
 		{name: "later-swapped-by-command", script: `mkdir -p sw; ln -s $OUT sw2; $TOOL attempt swap-forever sw sw2 & sleep 0.05; for i in $(seq 30); do cat sw/file sw2/file; done; touch go; wait; rm -f go`},
-		{name: "later-replaced", before: func(s *stage) {
+		{name: "later-replaced", before: func(s *fixture) {
 			for _, f := range []string{s.agent + "/secret.txt", s.agent + "/sub/.env", s.write + "/private/key", s.agent + "/vault/inner/key"} {
 				s.replace(f, s.token)
 			}
@@ -97,7 +97,7 @@ func laterGroup() group {
 			s.must(os.RemoveAll(s.agent + "/frozen.old"))
 			s.replace(s.write+"/locked", "plain\n")
 		}, script: `cat secret.txt sub/.env $WRITE/private/key vault/inner/key; echo x >frozen/file; echo x >$WRITE/locked`},
-		{name: "later-made-anew", before: func(s *stage) {
+		{name: "later-made-anew", before: func(s *fixture) {
 			for _, f := range []string{s.agent + "/secret.txt", s.agent + "/sub/.env"} {
 				s.must(os.Remove(f))
 				s.file(f, s.token)
@@ -106,7 +106,7 @@ func laterGroup() group {
 			s.must(os.RemoveAll(s.agent + "/vault2"))
 			s.file(s.agent+"/vault/inner/key", s.token)
 		}, script: `cat secret.txt sub/.env vault/inner/key; mv vault v; cat v/inner/key`},
-		{name: "later-replaced-folder", before: func(s *stage) {
+		{name: "later-replaced-folder", before: func(s *fixture) {
 			for _, d := range []string{s.read + "/private", s.write + "/private"} {
 				s.must(os.RemoveAll(d))
 				s.file(d+"/key", s.token)
@@ -116,14 +116,14 @@ func laterGroup() group {
 }
 
 // replace puts a new file in the place of another, as editors do.
-func (s *stage) replace(path, content string) {
+func (s *fixture) replace(path, content string) {
 	s.file(path+".new", content)
 	s.own()
 	s.must(os.Rename(path+".new", path))
 }
 
-// second opens another handle on the stage's wall, as a second session does.
-func (s *stage) second(grants ...sandbox.Grant) sandbox.Sandbox {
+// second opens another handle on the stage's sandbox, as a second session does.
+func (s *fixture) second(grants ...sandbox.Grant) sandbox.Sandbox {
 	s.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()

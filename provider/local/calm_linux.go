@@ -126,7 +126,7 @@ func (l *lull) add(p *planner, now seen) (fresh bool, err error) {
 // the place of something may become more than that.
 func (p *planner) watchable(now seen) bool {
 	q, w := p.picture.Protect, p.last.world
-	if q.Own != "" || len(q.Writable) > 0 || len(w.Links) > 0 || len(p.last.plan.Stubs) > 0 || len(now.found.Unreadable) > 0 {
+	if q.Own != "" || len(q.Writable) > 0 || len(w.Links) > 0 || len(p.last.plan.Placeholders) > 0 || len(now.found.Unreadable) > 0 {
 		return false
 	}
 	for _, h := range now.found.Hits {

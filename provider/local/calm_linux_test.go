@@ -150,9 +150,9 @@ func BenchmarkUnchangedPlan(b *testing.B) {
 	}
 }
 
-// TestLookForANewWallServesItsFirstUse holds when the host is looked at again
-// after the look that a new wall was made from.
-func TestLookForANewWallServesItsFirstUse(t *testing.T) {
+// TestLookForANewSandboxServesItsFirstUse holds when the host is looked at again
+// after the look that a new instance was made from.
+func TestLookForANewSandboxServesItsFirstUse(t *testing.T) {
 	pl, _ := unchangedPlanner(t)
 	pl.close() // nothing is watched from here on
 	ctx := context.Background()
@@ -164,36 +164,36 @@ func TestLookForANewWallServesItsFirstUse(t *testing.T) {
 		}
 		return pl.looks - before
 	}
-	wall := func() {
+	instance := func() {
 		t.Helper()
 		if err := pl.retry(ctx, func(planned) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	start := time.Now()
-	wall()
+	instance()
 	if n := looks(start); n != 0 {
-		t.Errorf("%d looks for the first use of a wall that was made for it", n)
+		t.Errorf("%d looks for the first use of a sandbox that was made for it", n)
 	}
 	if n := looks(start); n != 1 {
 		t.Errorf("%d looks for the second use, want 1", n)
 	}
-	wall()
+	instance()
 	if n := looks(time.Now()); n != 1 {
-		t.Errorf("%d looks for a use that is younger than the wall, want 1", n)
+		t.Errorf("%d looks for a use that is younger than the sandbox, want 1", n)
 	}
-	wall()
+	instance()
 	if n := looks(time.Time{}); n != 1 {
 		t.Errorf("%d looks for a use of now, want 1", n)
 	}
-	wall()
+	instance()
 	pl.used()
 	if n := looks(start); n != 1 {
 		t.Errorf("%d looks after something has run, want 1", n)
 	}
-	wall()
+	instance()
 	pl.looked = pl.looked.Add(-2 * unchangedFor)
 	if n := looks(time.Now().Add(-time.Hour)); n != 1 {
-		t.Errorf("%d looks long after the wall was made, want 1", n)
+		t.Errorf("%d looks long after the sandbox was made, want 1", n)
 	}
 }

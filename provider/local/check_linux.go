@@ -15,9 +15,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// prove compares what the kernel says is mounted in the wall with the plan.
+// prove compares what the kernel says is mounted in the instance with the plan.
 // Nothing but the guest has run in it yet.
-func (w *wall) prove() error {
+func (w *instance) prove() error {
 	host, err := hostscan.MountTable()
 	if err != nil {
 		return err
@@ -34,10 +34,10 @@ func (w *wall) prove() error {
 	return plan.SelfCheck(w.plan, mask, host, inside)
 }
 
-// check asks the guest, which has tried the wall from inside as a command of
+// check asks the guest, which has tried the instance from inside as a command of
 // a user would, what does not hold: each deny must, and each folder that is to
 // be writable must be. An error tells what did not hold, and the plan.
-func (w *wall) check(ctx context.Context, c *client.Client) error {
+func (w *instance) check(ctx context.Context, c *client.Client) error {
 	if len(w.plan.Probes) == 0 {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (w *wall) check(ctx context.Context, c *client.Client) error {
 	case err != nil && c.Err() != nil:
 		return w.Explain(ctx, err)
 	case err != nil:
-		return w.unproven(nil, fmt.Errorf("try the wall: %w", err))
+		return w.unproven(nil, fmt.Errorf("try the sandbox: %w", err))
 	}
 	if misses = w.held(misses); len(misses) > 0 {
 		return w.unproven(misses, nil)
@@ -54,11 +54,11 @@ func (w *wall) check(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// held leaves out the misses that are no fault of the wall: what settings and
+// held leaves out the misses that are no fault of the instance: what settings and
 // grants open may be a file, in which nothing can be made, or closed to the
 // user of the sandbox by its own mode. Commands see the same error as they would
 // on the host.
-func (w *wall) held(misses []wire.Miss) []wire.Miss {
+func (w *instance) held(misses []wire.Miss) []wire.Miss {
 	return slices.DeleteFunc(misses, func(m wire.Miss) bool {
 		p, errno := w.plan.Probes[m.Index], syscall.Errno(m.Errno)
 		opened := !strings.HasPrefix(p.Rule, "mount: ") && p.Rule != "docker.tmpfs" && p.Rule != "/dev/shm"
@@ -81,8 +81,8 @@ func checksOf(probes []plan.Probe) []wire.Check {
 // shownMisses bounds how many failed probes an error tells of.
 const shownMisses = 8
 
-// unproven says that the wall is not what its plan says.
-func (w *wall) unproven(misses []wire.Miss, cause error) error {
+// unproven says that the instance is not what its plan says.
+func (w *instance) unproven(misses []wire.Miss, cause error) error {
 	var what []string
 	for i, m := range misses {
 		if i == shownMisses {
@@ -97,8 +97,8 @@ func (w *wall) unproven(misses []wire.Miss, cause error) error {
 		what = append(what, text)
 	}
 	e := &sandbox.Error{
-		Code: sandbox.CodeUnavailable, Op: "check the wall", Resource: w.site.def.Name, Err: cause,
-		Message: "the wall does not hold what its rules say, so nothing runs in it",
+		Code: sandbox.CodeUnavailable, Op: "check the sandbox", Resource: w.site.def.Name, Err: cause,
+		Message: "the sandbox does not hold what its rules say, so nothing runs in it",
 		Hint:    "see what was planned with: sandbox explain",
 	}
 	if len(what) > 0 {

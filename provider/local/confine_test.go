@@ -36,7 +36,7 @@ func TestLimitsOfTheSpec(t *testing.T) {
 	}
 }
 
-// TestNobodyIsRoot looks at the wall's processes from outside.
+// TestNobodyIsRoot looks at the instance's processes from outside.
 func TestNobodyIsRoot(t *testing.T) {
 	r := newRig(t)
 	s := r.spec("a")
@@ -83,7 +83,7 @@ func TestWhatIsTriedIsReported(t *testing.T) {
 		t.Errorf("%+v %s", exit, out.String())
 	}
 	got := map[string]sandbox.Violation{}
-	for _, v := range p.(sandbox.Witness).Violations() {
+	for _, v := range p.(sandbox.ViolationObserver).Violations() {
 		got[v.Resource] = v
 		if v.Evidence != sandbox.EvidenceCertain || v.Operation != sandbox.OpWrite || v.Kind != sandbox.ResourcePath || v.Rule == "" {
 			t.Errorf("violation %+v", v)
@@ -100,7 +100,7 @@ func TestWhatIsTriedIsReported(t *testing.T) {
 	}
 }
 
-func TestFilesFollowTheWall(t *testing.T) {
+func TestFilesFollowTheSandbox(t *testing.T) {
 	r := newRig(t)
 	s := r.spec("a")
 	sb := r.open(r.provider(t), s)
@@ -121,7 +121,7 @@ func TestFilesFollowTheWall(t *testing.T) {
 	if _, err := f.Stat(context.Background(), "/workspace/a"); err != nil {
 		t.Error(err)
 	}
-	testenv.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
+	testenv.Until(t, "the old sandbox goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestRefusedSettings(t *testing.T) {

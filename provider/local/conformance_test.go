@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/providertest"
 )
 
-// TestConformance runs the suite of all walls.
+// TestConformance runs the suite of all instances.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -58,13 +58,13 @@ func (r *rig) harness() providertest.Harness {
 		},
 		Leaks: r.leaks,
 		Without: map[string]string{
-			"paused behind our back":         "a local wall cannot be frozen: who stops its first process does not stop the others",
+			"paused behind our back":         "a local sandbox cannot be frozen: who stops its first process does not stop the others",
 			"an engine that hangs times out": "only Create and Open ask a program, see TestHangingBwrap; the other calls read our own files",
 		},
 	}
 }
 
-// kill ends the wall of the sandbox name as the kernel's OOM killer might.
+// kill ends the instance of the sandbox name as the kernel's OOM killer might.
 func (r *rig) kill(t testing.TB, p sandbox.Provider, name string) {
 	t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)

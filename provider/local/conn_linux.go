@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A conn is a connection that keeps its wall up until it is closed.
+// A conn is a connection that keeps its instance up until it is closed.
 type conn struct {
 	net.Conn
 	seat *seat
@@ -35,7 +35,7 @@ func (c *conn) CloseRead() error {
 	return nil
 }
 
-// A listener is one that keeps its wall up until it is closed.
+// A listener is one that keeps its instance up until it is closed.
 type listener struct {
 	net.Listener
 	seat *seat

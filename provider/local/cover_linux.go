@@ -6,9 +6,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// A cover is what of the host the mounts of a wall lie on.
+// A cover is what of the host the mounts of an instance lie on.
 type cover struct {
-	built  string            // what was mounted when the wall was proven
+	built  string            // what was mounted when the instance was proven
 	closed map[string]string // paths of the host, by the mounts that close them
 	ways   []string          // of the host, along which such a mount is carried off
 	lies   []lying
@@ -47,7 +47,7 @@ func (c cover) unmoved() bool {
 }
 
 // lost returns which mounts that close something are not where they were built.
-func (w *wall) lost() ([]string, error) {
+func (w *instance) lost() ([]string, error) {
 	now, err := w.watch.Text()
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (w *wall) lost() ([]string, error) {
 // host: who renames a file there takes the mount over it to the new name. On
 // some file systems numbers of files do not last, so the mounts have the last
 // word.
-func (w *wall) covers() bool {
+func (w *instance) covers() bool {
 	if w.cover.unmoved() {
 		return true
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
-// doomedEnv makes the test binary the program that puts up a wall and waits
+// doomedEnv makes the test binary the program that puts up an instance and waits
 // to be killed.
 const doomedEnv = "LOCAL_TEST_DOOMED"
 
@@ -74,7 +74,7 @@ func beDoomed(order string) error {
 	select {}
 }
 
-// TestKilledOrchestrator kills a program that has a wall up, with a process in
+// TestKilledOrchestrator kills a program that has an instance up, with a process in
 // a session of its own and stubs on the host.
 func TestKilledOrchestrator(t *testing.T) {
 	t.Run("the next use clears", func(t *testing.T) { killedOrchestrator(t, false) })
@@ -108,19 +108,19 @@ func killedOrchestrator(t *testing.T, sweep bool) {
 	}
 	first, err := launch.Of(pid)
 	must(t, err)
-	stubs := listing(t, r.home)
+	placeholders := listing(t, r.home)
 	p := r.provider(t)
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusRunning || info.PID != pid {
 		t.Errorf("while it runs: %+v, %v", info, err)
 	}
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	testenv.Until(t, "the wall ends", func() bool { return !alive(t, first) })
+	testenv.Until(t, "the sandbox ends", func() bool { return !alive(t, first) })
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusStopped || info.PID != 0 {
 		t.Errorf("after the kill: %+v, %v", info, err)
 	}
-	if left := listing(t, r.home); left != stubs {
-		t.Errorf("before anybody clears there is %q, want %q", left, stubs)
+	if left := listing(t, r.home); left != placeholders {
+		t.Errorf("before anybody clears there is %q, want %q", left, placeholders)
 	}
 	if sweep {
 		must(t, p.Sweep(context.Background()))
@@ -136,11 +136,11 @@ func killedOrchestrator(t *testing.T, sweep bool) {
 	must(t, p.Remove(context.Background(), s.Name))
 	must(t, p.Close())
 	must(t, os.Remove(closed))
-	if stubs == "open " {
+	if placeholders == "open " {
 		t.Error("there were no stubs to leave behind")
 	}
 	if left := listing(t, r.home); left != "open " {
-		t.Errorf("in the home there is %q; while the wall stood there was %q", left, stubs)
+		t.Errorf("in the home there is %q; while the sandbox stood there was %q", left, placeholders)
 	}
 	r.leaks(t)
 }
@@ -169,7 +169,7 @@ func TestTwoProgramsOnOneState(t *testing.T) {
 		t.Errorf("the other one reads %q", out)
 	}
 	if a.Info().PID == b.Info().PID {
-		t.Error("they have one wall")
+		t.Error("they have one sandbox")
 	}
 	if _, err := two.Create(context.Background(), s); sandbox.CodeOf(err) != sandbox.CodeBusy {
 		t.Errorf("Create over it: %v", err)
@@ -194,7 +194,7 @@ func alive(t *testing.T, id launch.ID) bool {
 }
 
 // TestGuestThatCannotBegin holds that the words of a guest reach whoever asked
-// for its wall, also when it has greeted before it failed.
+// for its instance, also when it has greeted before it failed.
 func TestGuestThatCannotBegin(t *testing.T) {
 	r := newRig(t)
 	p := r.provider(t)

@@ -9,13 +9,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
-// An early is a wall that was begun before it was known whether there is to be
+// An early is an instance that was begun before it was known whether there is to be
 // one, so that bubblewrap has loaded by the time that there is a plan to build
 // by. It knows nothing and shows nothing until then. It belongs to who has the
 // sandbox's turn. A nil one holds nothing.
 type early struct{ begun *launch.Begun }
 
-// early begins the wall that spec will ask for, unless one is up that will
+// early begins the instance that spec will ask for, unless one is up that will
 // probably do. Where that cannot be, build starts it, and says what is wrong.
 // The caller has its turn, and ends it with [early.end].
 func (p *Provider) early(spec sandbox.Spec) *early {
@@ -33,7 +33,7 @@ func (p *Provider) early(spec sandbox.Spec) *early {
 	return &early{begun: b}
 }
 
-// stands reports whether a wall of the sandbox name is up in this process.
+// stands reports whether an instance of the sandbox name is up in this process.
 func (p *Provider) stands(name string) bool {
 	p.mu.Lock()
 	s := p.sites[name]
@@ -43,10 +43,10 @@ func (p *Provider) stands(name string) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.walls) > 0
+	return len(s.instances) > 0
 }
 
-// foreseen is what is known of the order for a wall before it is planned. A
+// foreseen is what is known of the order for an instance before it is planned. A
 // program is started before it is compared with what the plan lets be written
 // only when no plan can let anybody write it.
 func (p *Provider) foreseen(spec sandbox.Spec) (o launch.Order, ok bool) {
@@ -69,8 +69,8 @@ func (p *Provider) foreseen(spec sandbox.Spec) (o launch.Order, ok bool) {
 	return o, err == nil && !strings.HasPrefix(o.Bwrap, launch.Stage+"/") && rootsAlone(o.Bwrap)
 }
 
-// launch starts the wall of o, with what was begun if that fits.
-func (e *early) launch(ctx context.Context, o launch.Order) (*launch.Wall, error) {
+// launch starts the instance of o, with what was begun if that fits.
+func (e *early) launch(ctx context.Context, o launch.Order) (*launch.Instance, error) {
 	if e == nil || e.begun == nil || !e.begun.Fits(o) {
 		e.end()
 		return launch.Start(ctx, o)

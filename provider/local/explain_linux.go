@@ -48,7 +48,7 @@ func limitNotes(s sandbox.Spec, listens func() error) []string {
 }
 
 // Command returns what has to be typed to have bubblewrap alone run argv in
-// the wall of s: the same namespaces and mounts, without guest, filters and
+// the instance of s: the same namespaces and mounts, without guest, filters and
 // way down from root. It is the yardstick of what we add to bubblewrap.
 func (p *Provider) Command(ctx context.Context, s sandbox.Spec, argv ...string) ([]string, error) {
 	set, err := parseSettings(s.Options)
@@ -74,7 +74,7 @@ func (p *Provider) Command(ctx context.Context, s sandbox.Spec, argv ...string) 
 	return slices.Concat([]string{path}, args, []string{"--"}, argv), nil
 }
 
-// foresee plans the wall of s without a definition of it.
+// foresee plans the instance of s without a definition of it.
 func (p *Provider) foresee(ctx context.Context, s sandbox.Spec) (planned, error) {
 	site := newSite(p, launch.Definition{Name: s.Name, Owner: s.Owner, Kind: s.Kind})
 	return newPlanner(site, s).planOn(ctx, wished{ours: ourFolders(s)})
@@ -131,7 +131,7 @@ func does(op plan.Op) string {
 	return string(op.Kind)
 }
 
-// layers are what keeps code inside the wall of s.
+// layers are what keeps code inside the instance of s.
 func layers(s sandbox.Spec, set settings) []provider.Layer {
 	user := "our own user; as another one inside"
 	if os.Geteuid() == 0 {

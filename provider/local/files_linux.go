@@ -14,7 +14,7 @@ import (
 )
 
 // Files implements [sandbox.FileServer]. Paths are absolute ones inside, and
-// each is kept to its mount. Each operation is done in a wall that is as rules
+// each is kept to its mount. Each operation is done in an instance that is as rules
 // and host ask for then, as each command is.
 func (h *handle) Files(ctx context.Context) (sandbox.Files, error) {
 	f := &files{h: h}
@@ -36,7 +36,7 @@ type files struct {
 	served *client.Files // without links where plain is set
 }
 
-// use returns the operations in the wall that is wanted now, and the seat there,
+// use returns the operations in the instance that is wanted now, and the seat there,
 // which the caller gives back.
 func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
 	s, err := f.h.use(ctx, mustStand, time.Time{})
@@ -48,7 +48,7 @@ func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
 	if f.seat == s {
 		return s, f.served, nil
 	}
-	table, err := fsbridge.NewMountTable(hostscan.Mounts(f.h.spec, s.wall.world), f.h.spec.Tmpfs)
+	table, err := fsbridge.NewMountTable(hostscan.Mounts(f.h.spec, s.instance.world), f.h.spec.Tmpfs)
 	if err == nil {
 		f.served, err = f.serve(s, table)
 	}
@@ -61,7 +61,7 @@ func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
 	return s, f.served, nil
 }
 
-// serve returns the operations of the guest in the wall of s.
+// serve returns the operations of the guest in the instance of s.
 func (f *files) serve(s *seat, table *fsbridge.MountTable) (*client.Files, error) {
 	served, err := s.Client.Files(func(path string) (client.Spot, error) {
 		p, err := table.Inside(path)
@@ -99,7 +99,7 @@ func (f *files) Read(ctx context.Context, path string, offset, limit int64) (io.
 	return &content{ReadCloser: r, seat: s}, nil
 }
 
-// content is what is being read. It keeps its wall up until it is closed.
+// content is what is being read. It keeps its instance up until it is closed.
 type content struct {
 	io.ReadCloser
 	seat *seat
@@ -181,7 +181,7 @@ func (f *files) do(ctx context.Context, paths []string, op func(*client.Files) e
 		return err
 	}
 	defer s.release()
-	return s.held(s.wall.whyEnded("use files", op(served)), paths...)
+	return s.held(s.instance.whyEnded("use files", op(served)), paths...)
 }
 
 // ask does one operation.
@@ -193,7 +193,7 @@ func ask[T any](ctx context.Context, f *files, op func(*client.Files) (T, error)
 	}
 	defer s.release()
 	out, err := op(served)
-	return out, s.wall.whyEnded("use files", err)
+	return out, s.instance.whyEnded("use files", err)
 }
 
 var (

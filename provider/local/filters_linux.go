@@ -25,7 +25,7 @@ func newFilters() *filters {
 		if err != nil {
 			return nil, err
 		}
-		return seccomp.Wall(arch).Bytes(), nil
+		return seccomp.Filter(arch).Bytes(), nil
 	})}
 }
 

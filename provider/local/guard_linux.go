@@ -14,12 +14,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// guardAfter is how long a wall stands before it has a guard. What is over by
+// guardAfter is how long an instance stands before it has a guard. What is over by
 // then has not paid for one; what is not has stood unguarded no longer than this,
 // since a guard looks at once when it comes.
 const guardAfter = 50 * time.Millisecond
 
-// A guarding is the guard of a wall, which ends the wall when one of its mounts
+// A guarding is the guard of an instance, which ends the instance when one of its mounts
 // is no more where it was built: whatever runs on in it would find open what
 // was closed when it was started.
 type guarding struct {
@@ -29,14 +29,14 @@ type guarding struct {
 	over  bool
 }
 
-// A spoiling is why a guard has ended its wall.
+// A spoiling is why a guard has ended its instance.
 type spoiling struct {
 	why  string
 	busy bool // something ran
 }
 
-// guardSoon has the wall be guarded if it lasts.
-func (w *wall) guardSoon() {
+// guardSoon has the instance be guarded if it lasts.
+func (w *instance) guardSoon() {
 	g := &w.guarding
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,7 +45,7 @@ func (w *wall) guardSoon() {
 	}
 }
 
-func (w *wall) guardNow() {
+func (w *instance) guardNow() {
 	g := &w.guarding
 	g.mu.Lock()
 	var err error
@@ -53,14 +53,14 @@ func (w *wall) guardNow() {
 		g.guard, err = w.watch.Guard(w.cover.ways, w.guarded)
 	}
 	g.mu.Unlock()
-	ended := errors.Is(err, os.ErrProcessDone) // the wall's first process, and with it all others
+	ended := errors.Is(err, os.ErrProcessDone) // the instance's first process, and with it all others
 	if err != nil && !ended && !w.fallen() {
-		w.site.p.o.Warn(w.site.def.Name, "what runs already may not be stopped when a closed file is replaced on the host, only what is started afterwards is behind a new wall: "+err.Error())
+		w.site.p.o.Warn(w.site.def.Name, "what runs already may not be stopped when a closed file is replaced on the host, only what is started afterwards is behind a new sandbox: "+err.Error())
 	}
 }
 
 // unguard ends the guard. It may be called again.
-func (w *wall) unguard() {
+func (w *instance) unguard() {
 	g := &w.guarding
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,9 +73,9 @@ func (w *wall) unguard() {
 	}
 }
 
-// guarded ends the wall, and with it all that runs there, unless its mounts are
+// guarded ends the instance, and with it all that runs there, unless its mounts are
 // where they were built. It reports whether it has.
-func (w *wall) guarded() (enough bool) {
+func (w *instance) guarded() (enough bool) {
 	lost, err := w.lost()
 	lost = slices.DeleteFunc(lost, w.public)
 	var why string
@@ -97,8 +97,8 @@ func (w *wall) guarded() (enough bool) {
 // public reports whether what is open now that the mount at target is gone is
 // a file of the system that every user may read, and that no rule closes, such
 // as /etc/passwd, which many programs replace. The next command finds a new
-// wall all the same.
-func (w *wall) public(target string) bool {
+// instance all the same.
+func (w *instance) public(target string) bool {
 	if !plan.ShowsOnly(w.plan, target) {
 		return false
 	}
@@ -108,7 +108,7 @@ func (w *wall) public(target string) bool {
 }
 
 // named tells people of mounts by what they close on the host.
-func (w *wall) named(lost []string) string {
+func (w *instance) named(lost []string) string {
 	first := lost[0]
 	if host := w.cover.closed[first]; host != "" {
 		first = host
@@ -120,15 +120,15 @@ func (w *wall) named(lost []string) string {
 	return text
 }
 
-// whyEnded returns err with what is known of why the wall has ended.
-func (w *wall) whyEnded(op string, err error) error {
+// whyEnded returns err with what is known of why the instance has ended.
+func (w *instance) whyEnded(op string, err error) error {
 	s := w.spoiled.Load()
 	if s == nil || sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		return err
 	}
 	return &sandbox.Error{
-		Code: sandbox.CodeUnavailable, Op: op, Resource: w.site.def.Name, Message: "the wall was ended with all that ran in it: " + s.why,
-		Hint: "start it again: a new wall closes what is there now", Retryable: true,
+		Code: sandbox.CodeUnavailable, Op: op, Resource: w.site.def.Name, Message: "the sandbox was ended with all that ran in it: " + s.why,
+		Hint: "start it again: a new sandbox closes what is there now", Retryable: true,
 	}
 }
 
@@ -136,16 +136,16 @@ func (w *wall) whyEnded(op string, err error) error {
 // before something else is started in the next one. A caller that waited for what
 // ran in a spoiled sandbox has got one already, so that leaves what no caller
 // waits for.
-func (w *wall) missed() bool {
+func (w *instance) missed() bool {
 	if w.spoiled.Load() != nil {
 		return w.left.Load()
 	}
 	return w.fallen()
 }
 
-// tellEnd warns of a wall that its guard has ended.
-func (w *wall) tellEnd() {
+// tellEnd warns of an instance that its guard has ended.
+func (w *instance) tellEnd() {
 	if s := w.spoiled.Load(); s != nil && s.busy {
-		w.site.p.o.Warn(w.site.def.Name, "the wall was ended with all that ran in it: "+s.why)
+		w.site.p.o.Warn(w.site.def.Name, "the sandbox was ended with all that ran in it: "+s.why)
 	}
 }

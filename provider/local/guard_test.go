@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local"
 )
 
-// A guardRig is a wall with a closed file, and what its provider warns of.
+// A guardRig is an instance with a closed file, and what its provider warns of.
 type guardRig struct {
 	*rig
 	spec sandbox.Spec
@@ -105,9 +105,9 @@ var ends = []struct {
 	}},
 }
 
-// TestWallEndsWithAMask holds that what runs in a wall ends when the host takes
-// a mask from it, gets the reason, and that the next command has a new wall.
-func TestWallEndsWithAMask(t *testing.T) {
+// TestSandboxEndsWithAMask holds that what runs in an instance ends when the host takes
+// a mask from it, gets the reason, and that the next command has a new instance.
+func TestSandboxEndsWithAMask(t *testing.T) {
 	for _, e := range ends {
 		t.Run(e.name, func(t *testing.T) {
 			g := newGuardRig(t, nil)
@@ -125,7 +125,7 @@ func TestWallEndsWithAMask(t *testing.T) {
 				t.Errorf("the next command reads %d %q", code, out)
 			}
 			if g.sb.Info().PID == first {
-				t.Error("the wall is the same")
+				t.Error("the sandbox is the same")
 			}
 		})
 	}
@@ -139,7 +139,7 @@ func TestDetachedCommandEndsWithAMask(t *testing.T) {
 			g := newGuardRig(t, nil)
 			g.start(t, "echo ready; exec sleep 100", true)
 			e.do(t, g)
-			testenv.Until(t, "the wall ends", func() bool { return len(g.processes(t)) == 0 })
+			testenv.Until(t, "the sandbox ends", func() bool { return len(g.processes(t)) == 0 })
 			testenv.Until(t, "somebody is warned", func() bool { return strings.Contains(g.warned(), g.env) })
 			if _, err := g.sb.Start(context.Background(), sandbox.Command{Args: []string{"true"}}); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), g.env) {
 				t.Errorf("who had left it there is told %v", err)
@@ -152,7 +152,7 @@ func TestDetachedCommandEndsWithAMask(t *testing.T) {
 }
 
 // TestShellEndsWithAMask holds that what a shell has left running ends, and
-// that the shell goes on in a new wall and says so.
+// that the shell goes on in a new instance and says so.
 func TestShellEndsWithAMask(t *testing.T) {
 	for _, e := range ends {
 		t.Run(e.name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestShellEndsWithAMask(t *testing.T) {
 			line(t, shell, "x=kept; sleep 1000 &")
 			line(t, shell, "true") // which begins when the state after the one before is kept
 			e.do(t, g)
-			testenv.Until(t, "the wall ends", func() bool { return len(g.processes(t)) == 0 })
+			testenv.Until(t, "the sandbox ends", func() bool { return len(g.processes(t)) == 0 })
 			out, exit := line(t, shell, "echo $x; jobs; cat .env 2>&-")
 			if out != "kept" || !exit.Restarted {
 				t.Errorf("the next line says %q, %+v", out, exit)
@@ -172,13 +172,13 @@ func TestShellEndsWithAMask(t *testing.T) {
 	}
 }
 
-// TestIdleWallEndsInSilence holds that there is no report of a sandbox in which
+// TestIdleSandboxEndsInSilence holds that there is no report of a sandbox in which
 // nothing ran, and that the next command does not notice.
-func TestIdleWallEndsInSilence(t *testing.T) {
+func TestIdleSandboxEndsInSilence(t *testing.T) {
 	g := newGuardRig(t, nil)
 	sh(t, g.sb, "true")
 	ends[0].do(t, g)
-	testenv.Until(t, "the wall ends", func() bool { return len(g.processes(t)) == 0 })
+	testenv.Until(t, "the sandbox ends", func() bool { return len(g.processes(t)) == 0 })
 	if out, code := sh(t, g.sb, "cat .env"); code == 0 {
 		t.Errorf("it reads %q", out)
 	}
@@ -187,7 +187,7 @@ func TestIdleWallEndsInSilence(t *testing.T) {
 	}
 }
 
-// TestHarmlessMountsEndNothing holds that a wall outlives changes of its mounts
+// TestHarmlessMountsEndNothing holds that an instance outlives changes of its mounts
 // that open nothing: here a folder goes that could be written to.
 func TestHarmlessMountsEndNothing(t *testing.T) {
 	var open string
@@ -221,7 +221,7 @@ func TestHarmlessMountsEndNothing(t *testing.T) {
 }
 
 // TestGuardLeavesNothing holds that no descriptor is left of a guard, however
-// its wall has ended. Goroutines are looked for when all tests have run.
+// its instance has ended. Goroutines are looked for when all tests have run.
 func TestGuardLeavesNothing(t *testing.T) {
 	watching := func() (n int) {
 		fds, err := filepath.Glob("/proc/self/fd/*")
@@ -252,7 +252,7 @@ func TestGuardLeavesNothing(t *testing.T) {
 
 // TestPublicFileReplacedEndsNothing holds that a file of the system which every
 // user may read, such as /etc/passwd, can be replaced on the host under what
-// the wall shows in its place, and that one which is closed to others cannot.
+// the instance shows in its place, and that one which is closed to others cannot.
 func TestPublicFileReplacedEndsNothing(t *testing.T) {
 	for _, e := range []struct{ name string }{{"replaced"}, {"removed"}} {
 		for mode, ended := range map[os.FileMode]bool{0o644: e.name == "removed", 0o600: true} {

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
-// A handle is an open local sandbox. It has a seat in one wall for what comes
+// A handle is an open local sandbox. It has a seat in one instance for what comes
 // next; earlier seats last as long as something runs in them.
 type handle struct {
 	site    *site
@@ -24,15 +24,15 @@ type handle struct {
 	over  bool
 }
 
-// A seat is a handle's session with the guest of one wall.
+// A seat is a handle's session with the guest of one instance.
 type seat struct {
-	h    *handle
-	wall *wall
+	h        *handle
+	instance *instance
 	*client.Client
 
 	// Guarded by the handle:
 	using int    // commands, shells and the like
-	look  uint64 // the last look at the host after which the wall was found intact
+	look  uint64 // the last look at the host after which the instance was found intact
 	left  bool   // another seat has taken its place
 	gone  bool   // it was given back
 }
@@ -41,10 +41,10 @@ type seat struct {
 func (h *handle) Info() sandbox.Info {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return infoOf(h.site.def, []launch.Record{h.seat.wall.noted})
+	return infoOf(h.site.def, []launch.Record{h.seat.instance.noted})
 }
 
-// sit takes a seat in the wall that is wanted now. The caller has its turn.
+// sit takes a seat in the instance that is wanted now. The caller has its turn.
 func (h *handle) sit(ctx context.Context) (s *seat, err error) {
 	err = h.planner.retry(ctx, func(pl planned) error {
 		s, err = h.sitIn(ctx, pl)
@@ -53,7 +53,7 @@ func (h *handle) sit(ctx context.Context) (s *seat, err error) {
 	return s, err
 }
 
-// sitIn takes a seat in the wall of pl. One that falls before there is a
+// sitIn takes a seat in the instance of pl. One that falls before there is a
 // session with it is replaced once.
 func (h *handle) sitIn(ctx context.Context, pl planned) (*seat, error) {
 	s, fallen, err := h.sitOnce(ctx, pl)
@@ -64,7 +64,7 @@ func (h *handle) sitIn(ctx context.Context, pl planned) (*seat, error) {
 }
 
 func (h *handle) sitOnce(ctx context.Context, pl planned) (_ *seat, fallen bool, err error) {
-	w, err := h.site.wallFor(ctx, h.spec, pl)
+	w, err := h.site.instanceFor(ctx, h.spec, pl)
 	if err != nil {
 		return nil, false, err
 	}
@@ -74,17 +74,17 @@ func (h *handle) sitOnce(ctx context.Context, pl planned) (_ *seat, fallen bool,
 		alive, unseen := w.First().Alive()
 		return nil, !alive && unseen == nil, explain(ctx, h.spec.Name, err)
 	}
-	return &seat{h: h, wall: w, Client: c}, false, nil
+	return &seat{h: h, instance: w, Client: c}, false, nil
 }
 
-// What [handle.use] does about a wall that has fallen. Who starts something
+// What [handle.use] does about an instance that has fallen. Who starts something
 // new has to know that what he left there is gone; a shell tells it by itself.
 const (
 	mustStand = false
 	mayRevive = true
 )
 
-// use returns the seat for something new, in a wall that is as rules and host
+// use returns the seat for something new, in an instance that is as rules and host
 // ask for now, or have asked for since asOf. The caller gives it back with
 // [seat.release].
 func (h *handle) use(ctx context.Context, revive bool, asOf time.Time) (*seat, error) {
@@ -92,7 +92,7 @@ func (h *handle) use(ctx context.Context, revive bool, asOf time.Time) (*seat, e
 		return nil, err
 	}
 	h.mu.Lock()
-	last := h.seat.wall
+	last := h.seat.instance
 	h.mu.Unlock()
 	if err := last.unheld(); err != nil {
 		return nil, err
@@ -127,25 +127,25 @@ func (h *handle) ready(revive bool) error {
 	switch {
 	case h.over:
 		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the handle was closed"}
-	case !revive && h.seat.wall.missed():
-		return h.seat.wall.whyEnded("start", &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the wall has ended", Hint: "open the sandbox again", Retryable: true})
+	case !revive && h.seat.instance.missed():
+		return h.seat.instance.whyEnded("start", &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: h.spec.Name, Message: "the sandbox has ended", Hint: "open the sandbox again", Retryable: true})
 	}
 	return nil
 }
 
-// take returns the present seat when its wall is the one of that plan.
+// take returns the present seat when its instance is the one of that plan.
 func (h *handle) take(pl planned, revive bool) (*seat, error) {
 	if err := h.ready(revive); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.seat.wall.key != pl.key || !h.seat.wall.intact(h.seat.look == pl.look) || revive && h.seat.ended() {
+	if h.seat.instance.key != pl.key || !h.seat.instance.intact(h.seat.look == pl.look) || revive && h.seat.ended() {
 		return nil, nil
 	}
 	h.seat.look = pl.look
 	h.seat.using++
-	h.seat.wall.inUse.Add(1)
+	h.seat.instance.inUse.Add(1)
 	return h.seat, nil
 }
 
@@ -159,7 +159,7 @@ func (h *handle) move(next *seat) (*seat, error) {
 	}
 	last := h.seat
 	h.seat, next.using, last.left = next, 1, true
-	next.wall.inUse.Add(1)
+	next.instance.inUse.Add(1)
 	done := last.using == 0
 	if !done {
 		h.older = append(h.older, last)
@@ -171,15 +171,15 @@ func (h *handle) move(next *seat) (*seat, error) {
 	return next, nil
 }
 
-// ended reports whether the session is over, as that of a fallen wall is.
-func (s *seat) ended() bool { return s.wall.fallen() || s.Client.Err() != nil }
+// ended reports whether the session is over, as that of a fallen instance is.
+func (s *seat) ended() bool { return s.instance.fallen() || s.Client.Err() != nil }
 
 // release says that what the seat was taken for has ended.
 func (s *seat) release() {
 	h := s.h
 	h.mu.Lock()
 	s.using--
-	s.wall.inUse.Add(-1)
+	s.instance.inUse.Add(-1)
 	done := s.left && s.using == 0 && !s.gone
 	if done {
 		for i, old := range h.older {
@@ -195,7 +195,7 @@ func (s *seat) release() {
 	}
 }
 
-// giveBack ends the session, and leaves the wall.
+// giveBack ends the session, and leaves the instance.
 func (s *seat) giveBack() {
 	s.h.mu.Lock()
 	gone := s.gone
@@ -205,7 +205,7 @@ func (s *seat) giveBack() {
 		return
 	}
 	s.Client.Close()
-	s.h.site.leave(s.wall)
+	s.h.site.leave(s.instance)
 }
 
 // Close implements [sandbox.Sandbox].

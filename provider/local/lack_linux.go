@@ -14,7 +14,7 @@ import (
 
 // noBwrap says that there is no bubblewrap at path, and how to get it.
 func noBwrap(path string, cause error) error {
-	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: path, Message: "there is no bubblewrap, of which local walls are made", Err: cause}
+	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "start", Resource: path, Message: "there is no bubblewrap, of which local sandboxes are made", Err: cause}
 	for _, c := range launch.Checks() {
 		if c.Name == "bwrap" {
 			e.Hint = c.Look(context.Background(), launch.RealHost(path)).Fix
@@ -45,7 +45,7 @@ func (p *Provider) findBwrap(named string) (string, error) {
 	return path, nil
 }
 
-// refuseRelease refuses kernels that only look like Linux: no wall can be
+// refuseRelease refuses kernels that only look like Linux: no instance can be
 // built on them, whatever else is installed.
 func refuseRelease(release string) error {
 	if !launch.IsWSL1(release) {
@@ -68,7 +68,7 @@ func explainBwrap(e *sandbox.Error, stderr string) *sandbox.Error {
 // Probe is ProbeWith without options.
 func (p *Provider) Probe(ctx context.Context) error { return p.ProbeWith(ctx, nil) }
 
-// ProbeWith reports whether a wall with these options can be put up here now,
+// ProbeWith reports whether an instance with these options can be put up here now,
 // by putting up a tiny one.
 func (p *Provider) ProbeWith(ctx context.Context, options map[string]any) error {
 	if _, err := p.defs(); err != nil {

@@ -33,7 +33,7 @@ func limits(list []sandbox.Ulimit) ([]launch.Limit, error) {
 // noCore makes one byte of a core that is to have none, for which no file is
 // written either: it would be too small. Where the host hands cores to a program
 // (core_pattern with a pipe, core(5)), which runs as root and outside of every
-// wall, the kernel passes over every limit but this one: it starts the program at
+// instance, the kernel passes over every limit but this one: it starts the program at
 // 0, and does not at exactly 1 (fs/coredump.c). The filter of commands keeps code
 // inside from lowering its own limit to 0.
 func noCore(l launch.Limit) launch.Limit {

@@ -17,11 +17,11 @@ func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, erro
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	def, walls, err := defs.Get(name)
+	def, instances, err := defs.Get(name)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	return infoOf(def, walls), nil
+	return infoOf(def, instances), nil
 }
 
 // List implements [sandbox.Provider]. A definition that cannot be read fails
@@ -43,14 +43,14 @@ func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, 
 		if f.Name != "" && f.Name != name {
 			continue
 		}
-		def, walls, err := defs.Get(name)
+		def, instances, err := defs.Get(name)
 		if sandbox.IsNotFound(err) {
 			continue // not made yet, or removed meanwhile
 		}
 		if err != nil {
 			return nil, err
 		}
-		if info := infoOf(def, walls); matches(info, f) {
+		if info := infoOf(def, instances); matches(info, f) {
 			out = append(out, info)
 		}
 	}
@@ -62,14 +62,14 @@ func matches(i sandbox.Info, f sandbox.Filter) bool {
 		(f.Kind == "" || f.Kind == i.Kind) && (f.Name == "" || f.Name == i.Name)
 }
 
-// infoOf describes a sandbox. Of several walls the newest counts.
-func infoOf(def launch.Definition, walls []launch.Record) sandbox.Info {
+// infoOf describes a sandbox. Of several instances the newest counts.
+func infoOf(def launch.Definition, instances []launch.Record) sandbox.Info {
 	i := sandbox.Info{
 		Name: def.Name, ID: def.ID, Kind: def.Kind, Provider: "local", Owner: def.Owner, Status: sandbox.StatusStopped,
 		ConfigHash: def.ConfigHash, Format: def.Format, CreatedAt: def.CreatedAt,
-		StartedAt: def.CreatedAt, // without a first wall there would be no definition
+		StartedAt: def.CreatedAt, // without a first instance there would be no definition
 	}
-	for _, w := range walls {
+	for _, w := range instances {
 		i.Status = sandbox.StatusRunning
 		if i.PID == 0 || !w.StartedAt.Before(i.StartedAt) {
 			i.StartedAt, i.PID = w.StartedAt, w.Process.PID
@@ -79,7 +79,7 @@ func infoOf(def launch.Definition, walls []launch.Record) sandbox.Info {
 }
 
 // UsageOf tells what the sandbox name costs now, without starting it: the sum
-// over its walls in every process.
+// over its instances in every process.
 func (p *Provider) UsageOf(ctx context.Context, name string) (sandbox.Usage, error) {
 	if err := ended(ctx, "usage"); err != nil {
 		return sandbox.Usage{}, err
@@ -88,10 +88,10 @@ func (p *Provider) UsageOf(ctx context.Context, name string) (sandbox.Usage, err
 	if err != nil {
 		return sandbox.Usage{}, err
 	}
-	_, walls, err := defs.Get(name)
+	_, instances, err := defs.Get(name)
 	if err != nil {
 		return sandbox.Usage{}, err
 	}
-	walls = slices.DeleteFunc(walls, func(w launch.Record) bool { return w.Process.PID == 0 })
-	return usageOf(walls, 0)
+	instances = slices.DeleteFunc(instances, func(w launch.Record) bool { return w.Process.PID == 0 })
+	return usageOf(instances, 0)
 }

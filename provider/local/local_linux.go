@@ -21,8 +21,8 @@ import (
 // format is the version of the definitions.
 const format = "1"
 
-// A Provider is the wall named "local". It is safe for concurrent use. Its
-// walls belong to it: Close ends them.
+// A Provider is the instance named "local". It is safe for concurrent use. Its
+// instances belong to it: Close ends them.
 type Provider struct {
 	o     Options
 	turns keylock.Turns // by sandbox name: one call brings up or takes away at a time
@@ -36,14 +36,14 @@ type Provider struct {
 	bwrapErr error
 
 	// defs opens the folder of definitions when it is first needed, and stubs
-	// the records of what was made on the host for walls to be put on.
-	defs  func() (*launch.Records, error)
-	stubs func() (*hostscan.Placeholders, error)
+	// the records of what was made on the host for instances to be put on.
+	defs         func() (*launch.Records, error)
+	placeholders func() (*hostscan.Placeholders, error)
 
 	mu     sync.Mutex
 	sites  map[string]*site // by the sandbox's name
 	closed bool
-	up     sync.WaitGroup // of walls
+	up     sync.WaitGroup // of instances
 }
 
 // New returns a Provider. Nothing but PATH is looked at before the first call.
@@ -65,7 +65,7 @@ func New(o Options) *Provider {
 	p.defs = sync.OnceValues(func() (*launch.Records, error) {
 		return launch.OpenRecords(filepath.Join(o.State, "local", "sandboxes"))
 	})
-	p.stubs = sync.OnceValues(func() (*hostscan.Placeholders, error) {
+	p.placeholders = sync.OnceValues(func() (*hostscan.Placeholders, error) {
 		return hostscan.OpenPlaceholders(filepath.Join(o.State, "local", "stubs"))
 	})
 	p.release = sync.OnceValue(launch.Release)
@@ -76,13 +76,13 @@ func New(o Options) *Provider {
 // Name is "local".
 func (p *Provider) Name() string { return "local" }
 
-// Features says what local walls can do. They end with the process that put
+// Features says what local instances can do. They end with the process that put
 // them up, and cannot be frozen: a stopped process 1 does not stop the others.
 func (p *Provider) Features() sandbox.Features {
 	return sandbox.Features{TTY: true, Usage: true, Shells: true, Files: true, Dial: true, Listen: true}
 }
 
-// Remove implements [sandbox.Provider]. It ends the walls of every process.
+// Remove implements [sandbox.Provider]. It ends the instances of every process.
 func (p *Provider) Remove(ctx context.Context, name string) error {
 	release, err := p.turns.Enter(ctx, name)
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	return infoOf(def, []launch.Record{w.noted}), nil
 }
 
-// check refuses what no wall may have, and what a local one cannot do.
+// check refuses what no instance may have, and what a local one cannot do.
 func (p *Provider) check(ctx context.Context, s sandbox.Spec) error {
 	if err := ended(ctx, "create"); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 }
 
 // sweep is Sweep, once. A stub that cannot be removed keeps no caller from
-// building walls.
+// building instances.
 func (p *Provider) sweep(ctx context.Context, defs *launch.Records) (err error) {
 	p.swept.Do(func() {
 		var undone error
@@ -231,23 +231,23 @@ func (p *Provider) clear(ctx context.Context, defs *launch.Records) (err, undone
 	if err := defs.Sweep(ctx); err != nil {
 		return err, nil
 	}
-	stubs, err := p.stubs()
+	placeholders, err := p.placeholders()
 	if err != nil {
 		return err, nil
 	}
-	if _, err := stubs.Sweep(ctx); err != nil {
+	if _, err := placeholders.Sweep(ctx); err != nil {
 		undone = fmt.Errorf("could not remove what held the place of a closed path: %w", err)
 	}
 	return nil, undone
 }
 
 // hold has the stubs made that a plan needs.
-func (p *Provider) hold(ctx context.Context, needed []plan.Stub) (*hostscan.Held, error) {
-	stubs, err := p.stubs()
+func (p *Provider) hold(ctx context.Context, needed []plan.Placeholder) (*hostscan.Held, error) {
+	placeholders, err := p.placeholders()
 	if err != nil {
 		return nil, err
 	}
-	return stubs.Make(ctx, needed)
+	return placeholders.Make(ctx, needed)
 }
 
 // site returns what this process has of the sandbox def.
@@ -256,7 +256,7 @@ func (p *Provider) site(def launch.Definition) *site {
 	defer p.mu.Unlock()
 	s := p.sites[def.Name]
 	if s == nil || s.def.ID != def.ID {
-		s = newSite(p, def) // the walls of another ID have ended with it
+		s = newSite(p, def) // the instances of another ID have ended with it
 		p.sites[def.Name] = s
 	}
 	return s
@@ -271,15 +271,15 @@ func (p *Provider) forget(name string) *site {
 	return s
 }
 
-// adopt takes a new site with its first wall.
-func (p *Provider) adopt(s *site, w *wall) error {
+// adopt takes a new site with its first instance.
+func (p *Provider) adopt(s *site, w *instance) error {
 	p.mu.Lock()
 	p.sites[s.def.Name] = s
 	p.mu.Unlock()
 	return s.admit(w)
 }
 
-// Close ends every wall of this Provider and returns when they are gone.
+// Close ends every instance of this Provider and returns when they are gone.
 // Definitions stay. Calls that come later fail.
 func (p *Provider) Close() error {
 	p.mu.Lock()

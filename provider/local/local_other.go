@@ -9,14 +9,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
-// A Provider stands for walls that there are none of on this system: every
+// A Provider stands for instances that there are none of on this system: every
 // call fails with [sandbox.CodeUnsupported].
 type Provider struct{ sandbox.Provider }
 
 // New returns a Provider.
 func New(Options) *Provider {
 	return &Provider{provider.Unusable("local", &sandbox.Error{
-		Code: sandbox.CodeUnsupported, Op: "start", Message: "there is no local wall for " + runtime.GOOS, Hint: `use "provider": "docker"`,
+		Code: sandbox.CodeUnsupported, Op: "start", Message: "there is no local sandbox for " + runtime.GOOS, Hint: `use "provider": "docker"`,
 	})}
 }
 

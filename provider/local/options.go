@@ -1,18 +1,18 @@
-// Package local builds walls on this machine without an engine, an image or
+// Package local builds instances on this machine without an engine, an image or
 // root: namespaces and mounts by bubblewrap on Linux, a profile of
 // sandbox-exec on macOS.
 //
-// A definition outlives the program (see package record); the wall itself
-// belongs to the process that put it up and ends with it. What a wall shows
+// A definition outlives the program (see package record); the instance itself
+// belongs to the process that put it up and ends with it. What an instance shows
 // and closes is computed by package plan from the Spec and from what there is
 // on the host, anew before each command: when a file has appeared that a rule
-// closes, or something was granted, the next command finds a new wall.
+// closes, or something was granted, the next command finds a new instance.
 //
-// On Linux each wall takes a thread of the program, which ends with the wall.
+// On Linux each instance takes a thread of the program, which ends with the instance.
 // The kernel counts the end of a thread as the death of a parent, so a program
 // that starts processes of its own with syscall.SysProcAttr.Pdeathsig must
 // keep the goroutine that does on its thread while they run, with
-// runtime.LockOSThread, or a wall's end may end them.
+// runtime.LockOSThread, or an instance's end may end them.
 package local
 
 import (
@@ -33,20 +33,20 @@ import (
 type Options struct {
 	// State is the state folder; definitions and stubs are kept below it.
 	State string
-	// World is asked at each start of a wall for the facts that the
+	// World is asked at each start of an instance for the facts that the
 	// hardening rules need. Its Home, Workspaces and Sensitive also say what
-	// a wall must not show.
+	// an instance must not show.
 	World func() hardening.World
 	// Warn receives what an operator should know of a sandbox that works all
 	// the same. Nil drops it.
 	Warn func(name, warning string)
-	// Ready bounds how long a wall may take until it serves; default 30 s.
+	// Ready bounds how long an instance may take until it serves; default 30 s.
 	Ready time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
 
-// outside returns what of a world a wall must not show, beside workspaces. What
+// outside returns what of a world an instance must not show, beside workspaces. What
 // lies in a folder that is not shown is not named again.
 func outside(w hardening.World) []string {
 	out := slices.Clone(w.Sensitive)
@@ -104,7 +104,7 @@ func (p *Provider) CheckOptions(options map[string]any) error {
 var _ provider.OptionChecker = (*Provider)(nil)
 
 // Host returns this machine as the checks of package preflight see it for
-// walls with these options, as Spec.Options has them. The error says that an
+// instances with these options, as Spec.Options has them. The error says that an
 // option is not valid.
 func Host(options map[string]any) (launch.Host, error) {
 	s, err := parseSettings(options)
@@ -113,16 +113,16 @@ func Host(options map[string]any) (launch.Host, error) {
 	return h, err
 }
 
-// Notes returns what a person should know of the local wall of s that the
+// Notes returns what a person should know of the local instance of s that the
 // Spec does not say: which limits it cannot enforce, and which layers were
 // switched off.
 func Notes(s sandbox.Spec) []string {
 	var notes []string
 	if s.Resources.Memory > 0 {
-		notes = append(notes, "docker.memory is not enforced: a local wall has no cgroup of its own; limits.memory bounds each command with all its processes")
+		notes = append(notes, "docker.memory is not enforced: a local sandbox has no cgroup of its own; limits.memory bounds each command with all its processes")
 	}
 	if s.Resources.NanoCPUs > 0 {
-		notes = append(notes, "docker.cpus is not enforced: a local wall has no cgroup of its own; limits.cpuSeconds bounds the time of each command with all its processes")
+		notes = append(notes, "docker.cpus is not enforced: a local sandbox has no cgroup of its own; limits.cpuSeconds bounds the time of each command with all its processes")
 	}
 	if len(s.Filesystem.AllowUnixSockets) > 0 {
 		notes = append(notes, "filesystem.allowUnixSockets: commands may make Unix sockets; besides those listed, they reach every one that appears in a folder they can see until the next command")
@@ -138,7 +138,7 @@ func Notes(s sandbox.Spec) []string {
 		{o.withoutLandlock, "providerOptions.withoutLandlock: mounts alone decide what can be read and written"},
 		{o.withoutDisableUserns, "providerOptions.withoutDisableUserns: code inside may make namespaces of its own, which opens more of the kernel"},
 		{o.withoutSeccomp, "providerOptions.withoutSeccomp: every system call can be reached, Unix sockets that are visible included"},
-		{!o.observe, "providerOptions.observe is off: what the wall stops is not seen, only what programs say of it"},
+		{!o.observe, "providerOptions.observe is off: what the sandbox stops is not seen, only what programs say of it"},
 	} {
 		if n.set {
 			notes = append(notes, n.text)
@@ -147,7 +147,7 @@ func Notes(s sandbox.Spec) []string {
 	return notes
 }
 
-// refuse returns an error for the first thing in s that a local wall cannot
+// refuse returns an error for the first thing in s that a local instance cannot
 // do. Nothing is left out in silence.
 func refuse(s sandbox.Spec) error {
 	for _, r := range []struct {
@@ -155,16 +155,16 @@ func refuse(s sandbox.Spec) error {
 		field   string
 		message string
 	}{
-		{s.Network != "none" && s.Network != "", "docker.network", "a local wall has no network but its own loopback"},
-		{len(s.DNS) > 0, "docker.dns", "a local wall has no network, so nothing asks name servers"},
+		{s.Network != "none" && s.Network != "", "docker.network", "a local sandbox has no network but its own loopback"},
+		{len(s.DNS) > 0, "docker.dns", "a local sandbox has no network, so nothing asks name servers"},
 		{len(s.ExtraHosts) > 0, "docker.extraHosts", "a local sandbox reaches no host but its own loopback interface"},
-		{len(s.Setup) > 0, "docker.setup", "a local wall has no image that commands could be run on"},
-		{s.Runtime != "", "docker.runtime", "a local wall has no engine whose runtime could be chosen"},
-		{s.GPUs != "", "docker.gpus", "a local wall shows no devices of the host"},
-		{s.Security.AppArmor != "", "docker.apparmorProfile", "a local wall cannot change the AppArmor profile"},
-		{s.Security.Seccomp != "" && s.Security.Seccomp != seccomp.Profile(), "docker.seccompProfile", "a local wall has a filter of its own, which cannot be replaced"},
-		{!s.ReadOnlyRoot, "docker.readOnlyRoot", "the root of a local wall is always read-only"},
-		{!slices.Equal(s.Security.CapDrop, []string{"ALL"}), "docker.capDrop", "a local wall keeps no capability"},
+		{len(s.Setup) > 0, "docker.setup", "a local sandbox has no image that commands could be run on"},
+		{s.Runtime != "", "docker.runtime", "a local sandbox has no engine whose runtime could be chosen"},
+		{s.GPUs != "", "docker.gpus", "a local sandbox shows no devices of the host"},
+		{s.Security.AppArmor != "", "docker.apparmorProfile", "a local sandbox cannot change the AppArmor profile"},
+		{s.Security.Seccomp != "" && s.Security.Seccomp != seccomp.Profile(), "docker.seccompProfile", "a local sandbox has a filter of its own, which cannot be replaced"},
+		{!s.ReadOnlyRoot, "docker.readOnlyRoot", "the root of a local sandbox is always read-only"},
+		{!slices.Equal(s.Security.CapDrop, []string{"ALL"}), "docker.capDrop", "a local sandbox keeps no capability"},
 	} {
 		if r.bad {
 			return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Field: r.field, Resource: s.Name, Message: r.message,

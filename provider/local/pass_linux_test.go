@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// TestListenerIsASocket holds that a listener in a wall is a socket of this
-// process, that programs inside reach it, and that it falls with the wall.
+// TestListenerIsASocket holds that a listener in an instance is a socket of this
+// process, that programs inside reach it, and that it falls with the instance.
 func TestListenerIsASocket(t *testing.T) {
 	r := newRig(t)
 	p := r.provider(t)

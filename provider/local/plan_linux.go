@@ -24,7 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
-// A planned wall is what rules and host ask for at one moment. Walls of one
+// A planned sandbox is what rules and host ask for at one moment. Sandboxes of one
 // key are alike.
 type planned struct {
 	plan  plan.Plan
@@ -66,7 +66,7 @@ type planner struct {
 	at      hostscan.Place // what picture was made with
 	last    planned
 	looks   uint64 // at the host, so far
-	// looked is when the look for a new wall began, as long as nothing has run
+	// looked is when the look for a new sandbox began, as long as nothing has run
 	// since; zero is none.
 	looked time.Time
 	seen   seen // what last was made from
@@ -89,13 +89,13 @@ func (s seen) same(o seen) bool {
 
 func newPlanner(s *site, spec sandbox.Spec) *planner { return &planner{site: s, spec: spec} }
 
-// plan looks at the host and says what the wall has to be now.
+// plan looks at the host and says what the sandbox has to be now.
 func (p *planner) plan(ctx context.Context) (planned, error) {
-	stubs, err := p.site.p.stubs()
+	placeholders, err := p.site.p.placeholders()
 	if err != nil {
 		return planned{}, err
 	}
-	return p.planOn(ctx, hostscan.Disk{Stub: stubs.Is})
+	return p.planOn(ctx, hostscan.Disk{Placeholder: placeholders.Is})
 }
 
 // planOn is plan on a host that may differ from what is on the disk.
@@ -137,8 +137,8 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	return p.make(now, host)
 }
 
-// attempts bounds how often a wall is planned anew because the host changed
-// between plan and wall.
+// attempts bounds how often a sandbox is planned anew because the host changed
+// between plan and sandbox.
 const attempts = 3
 
 // retry calls do with the plan of now, and again with a newer one when do
@@ -164,9 +164,9 @@ func (p *planner) retry(ctx context.Context, do func(planned) error) error {
 	}
 }
 
-// planFor is plan for the next use of a wall, to which changes on the host
-// count from asOf on. The plan of a new wall is not computed twice for the
-// first use of that wall, if it is young enough: what changes on the host after
+// planFor is plan for the next use of a sandbox, to which changes on the host
+// count from asOf on. The plan of a new sandbox is not computed twice for the
+// first use of that sandbox, if it is young enough: what changes on the host after
 // asOf may as well have changed after the use began.
 func (p *planner) planFor(ctx context.Context, asOf time.Time) (planned, error) {
 	if looked, last := p.used(); last.key != "" && !asOf.IsZero() && !looked.Before(asOf) && time.Since(looked) < unchangedFor {
@@ -176,7 +176,7 @@ func (p *planner) planFor(ctx context.Context, asOf time.Time) (planned, error) 
 }
 
 // used notes that something may run from now on, which can change what a look
-// would find. It returns when the look for a new wall began, zero where
+// would find. It returns when the look for a new sandbox began, zero where
 // something has run since.
 func (p *planner) used() (looked time.Time, last planned) {
 	p.mu.Lock()
@@ -275,7 +275,7 @@ func (p *planner) look() (hostscan.Picture, error) {
 	return pic, err
 }
 
-// keyOf names a plan by everything that the wall is made from.
+// keyOf names a plan by everything that the sandbox is made from.
 func keyOf(p plan.Plan) string {
 	return strings.Join(plan.BwrapArgs(p, plan.BwrapOptions{BlockFD: -1, InfoFD: -1, StatusFD: -1}), "\x00")
 }
@@ -283,7 +283,7 @@ func keyOf(p plan.Plan) string {
 // defaultPath is where programs are looked for inside.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// order says how the planned wall is started.
+// order says how the planned sandbox is started.
 func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	set, err := parseSettings(spec.Options)
 	if err != nil {
@@ -363,7 +363,7 @@ func (f *filters) confinement(spec sandbox.Spec, set settings, own bool, pl plan
 	return filters, c.Encode(), nil
 }
 
-// stage gives a source a place where the wall's user finds it.
+// stage gives a source a place where the sandbox's user finds it.
 func stage(d *launch.Down, source string) string {
 	for i, s := range d.Sources {
 		if s == source {

@@ -16,7 +16,7 @@ import (
 // holdWithin bounds the look for git repositories that ends a command.
 const holdWithin = 2 * time.Minute
 
-// planted is what the wall knows of git repositories that were made or broken
+// planted is what the sandbox knows of git repositories that were made or broken
 // in it.
 type planted struct {
 	mu       sync.Mutex
@@ -24,11 +24,11 @@ type planted struct {
 	err      error           // what could not be taken away yet
 }
 
-// hold looks for git repositories that code in the wall has made or broken, and
+// hold looks for git repositories that code in the sandbox has made or broken, and
 // takes away what in them would have git on the host run something. It returns
 // what it has found and not returned before, and an error as long as something
 // cannot be looked through or taken away.
-func (w *wall) hold() ([]sandbox.Violation, error) {
+func (w *instance) hold() ([]sandbox.Violation, error) {
 	if w.facts.Own == "" && len(w.facts.Writable) == 0 {
 		return nil, nil
 	}
@@ -64,9 +64,9 @@ func (w *wall) hold() ([]sandbox.Violation, error) {
 	return out, err
 }
 
-// unheld returns an error while something that code in the wall has made cannot
+// unheld returns an error while something that code in the sandbox has made cannot
 // be taken away: no other code is to run beside it.
-func (w *wall) unheld() error {
+func (w *instance) unheld() error {
 	w.planted.mu.Lock()
 	err := w.planted.err
 	w.planted.mu.Unlock()
@@ -79,7 +79,7 @@ func (w *wall) unheld() error {
 }
 
 // warnPlanted reports what no command is there to report.
-func (w *wall) warnPlanted(list []sandbox.Violation) {
+func (w *instance) warnPlanted(list []sandbox.Violation) {
 	for _, v := range list {
 		w.site.p.o.Warn(w.site.def.Name, v.Resource+": "+v.Rule)
 	}
@@ -98,8 +98,8 @@ func (s *seat) held(err error, paths ...string) error {
 	if !slices.ContainsFunc(paths, gitPath) {
 		return err
 	}
-	list, failed := s.wall.hold()
-	s.wall.warnPlanted(list)
+	list, failed := s.instance.hold()
+	s.instance.warnPlanted(list)
 	if failed == nil {
 		return err
 	}

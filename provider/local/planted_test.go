@@ -79,7 +79,7 @@ func TestNoCommandHasGitOnTheHostRunIt(t *testing.T) {
 				t.Error("git on the host ran what the command has made")
 			}
 			var reported []string
-			for _, v := range p.(sandbox.Witness).Violations() {
+			for _, v := range p.(sandbox.ViolationObserver).Violations() {
 				reported = append(reported, v.Resource+": "+v.Rule)
 			}
 			if all := strings.Join(reported, "\n"); !strings.Contains(all, tc.want) || !strings.Contains(g.warned(), tc.want) {

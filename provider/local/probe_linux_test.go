@@ -11,14 +11,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local"
 )
 
-// TestProbeWithOptions holds that a wall counts as one that can be built when
+// TestProbeWithOptions holds that an instance counts as one that can be built when
 // the settings leave out what is missing, or name another program: else the
-// choice would fall on less of a wall, or on none.
+// choice would fall on less of an instance, or on none.
 func TestProbeWithOptions(t *testing.T) {
 	r := newRig(t)
 	real, err := exec.LookPath("bwrap")
 	must(t, err)
-	dir, err := os.MkdirTemp("/var/tmp", "sandbox-probe-") // the wall of a try hides /tmp
+	dir, err := os.MkdirTemp("/var/tmp", "sandbox-probe-") // the instance of a try hides /tmp
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	must(t, os.Chmod(dir, 0o755))

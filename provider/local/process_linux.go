@@ -17,29 +17,29 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 		return nil, err
 	}
 	if c.Detach {
-		s.wall.detached.Store(true)
-		s.wall.left.Store(true)
+		s.instance.detached.Store(true)
+		s.instance.left.Store(true)
 	}
 	p, err := s.Client.Start(ctx, provider.Command(c, h.spec))
 	if err != nil {
 		s.release()
-		return nil, s.wall.whyEnded("start", err)
+		return nil, s.instance.whyEnded("start", err)
 	}
 	out := newProcess(p, s)
 	go out.Wait() // no other goroutine may
 	return out, nil
 }
 
-// Judge implements [sandbox.Judge] by the plan of the wall in which the next
+// Judge implements [sandbox.Judge] by the plan of the instance in which the next
 // command would have run when this one was started last.
 func (h *handle) Judge(op sandbox.Operation, path string) sandbox.Verdict {
 	h.mu.Lock()
-	w := h.seat.wall
+	w := h.seat.instance
 	h.mu.Unlock()
 	return w.judge(op, path)
 }
 
-// A process is a command that keeps its wall up while it runs, or a line of a
+// A process is a command that keeps its instance up while it runs, or a line of a
 // shell, which does that for it.
 type process struct {
 	sandbox.Process
@@ -63,13 +63,13 @@ func newProcess(p sandbox.Process, s *seat) *process {
 func (p *process) Wait() (sandbox.Exit, error) {
 	exit, err := p.Process.Wait()
 	p.look.Do(func() {
-		list, failed := p.seat.wall.hold()
-		p.seat.wall.warnPlanted(list)
+		list, failed := p.seat.instance.hold()
+		p.seat.instance.warnPlanted(list)
 		p.mu.Lock()
 		p.found = list
 		p.mu.Unlock()
 		if failed != nil {
-			p.seat.wall.site.p.o.Warn(p.seat.wall.site.def.Name, failed.Error()+"; nothing else is started here until that is done")
+			p.seat.instance.site.p.o.Warn(p.seat.instance.site.def.Name, failed.Error()+"; nothing else is started here until that is done")
 		}
 	})
 	if p.release != nil {
@@ -78,11 +78,11 @@ func (p *process) Wait() (sandbox.Exit, error) {
 	if err == nil && p.reborn {
 		exit.Restarted = true
 	}
-	return exit, p.seat.wall.whyEnded("run", err)
+	return exit, p.seat.instance.whyEnded("run", err)
 }
 
-// Violations implements [sandbox.Witness]: what the guest saw being tried and
-// the rules of this command's wall deny. What a program tells of itself, such
+// Violations implements [sandbox.ViolationObserver]: what the guest saw being tried and
+// the rules of this command's instance deny. What a program tells of itself, such
 // as its name, is as it says.
 func (p *process) Violations() []sandbox.Violation {
 	var out []sandbox.Violation
@@ -94,7 +94,7 @@ func (p *process) Violations() []sandbox.Violation {
 		return out
 	}
 	for _, a := range seen.Attempts() {
-		v := p.seat.wall.judge(a.Operation, a.Path)
+		v := p.seat.instance.judge(a.Operation, a.Path)
 		if v.Allowed {
 			continue
 		}
@@ -119,13 +119,13 @@ func (p *process) Used(ctx context.Context) (sandbox.Rusage, error) {
 	if m, ok := p.Process.(sandbox.Metered); ok {
 		return m.Used(ctx)
 	}
-	return sandbox.Rusage{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "the wall does not tell what the command has used"}
+	return sandbox.Rusage{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "the sandbox does not tell what the command has used"}
 }
 
 var (
-	_ sandbox.Process    = (*process)(nil)
-	_ sandbox.Witness    = (*process)(nil)
-	_ sandbox.Metered    = (*process)(nil)
-	_ sandbox.Identified = (*process)(nil)
-	_ sandbox.Judge      = (*handle)(nil)
+	_ sandbox.Process           = (*process)(nil)
+	_ sandbox.ViolationObserver = (*process)(nil)
+	_ sandbox.Metered           = (*process)(nil)
+	_ sandbox.Identified        = (*process)(nil)
+	_ sandbox.Judge             = (*handle)(nil)
 )

@@ -12,17 +12,17 @@ type overProcess struct{ sandbox.Process }
 func (overProcess) Wait() (sandbox.Exit, error) { return sandbox.Exit{Code: 3}, nil }
 
 // TestNothingRunsAfterWait holds that a command whose end was reported counts no more
-// as one that runs in its wall, whose end would be reported then too.
+// as one that runs in its instance, whose end would be reported then too.
 func TestNothingRunsAfterWait(t *testing.T) {
-	s := &seat{h: &handle{}, wall: &wall{}, using: 1}
-	s.wall.inUse.Store(1)
+	s := &seat{h: &handle{}, instance: &instance{}, using: 1}
+	s.instance.inUse.Store(1)
 	p := newProcess(overProcess{}, s)
 	for range 2 {
 		if exit, err := p.Wait(); exit.Code != 3 || err != nil {
 			t.Errorf("%+v, %v", exit, err)
 		}
-		if n := s.wall.inUse.Load(); n != 0 || s.using != 0 {
-			t.Errorf("%d in use in the wall, %d by the session", n, s.using)
+		if n := s.instance.inUse.Load(); n != 0 || s.using != 0 {
+			t.Errorf("%d in use in the sandbox, %d by the session", n, s.using)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Dial implements [sandbox.Dialer]: it connects to an address inside the
-// wall, in its network and file system and not in the host's.
+// instance, in its network and file system and not in the host's.
 func (h *handle) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	s, err := h.use(ctx, mustStand, time.Time{})
 	if err != nil {
@@ -24,7 +24,7 @@ func (h *handle) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return &conn{Conn: c, seat: s}, nil
 }
 
-// Listen implements [sandbox.Listener]: programs inside the wall connect to
+// Listen implements [sandbox.Listener]: programs inside the instance connect to
 // what it returns.
 func (h *handle) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
 	s, err := h.use(ctx, mustStand, time.Time{})
@@ -49,18 +49,18 @@ func (h *handle) Usage(ctx context.Context) (sandbox.Usage, error) {
 		return sandbox.Usage{}, err
 	}
 	h.mu.Lock()
-	w := h.seat.wall.noted
+	w := h.seat.instance.noted
 	h.mu.Unlock()
 	return usageOf([]launch.Record{w}, h.spec.Resources.PIDs)
 }
 
-// usageOf sums up walls.
-func usageOf(walls []launch.Record, pids int64) (sandbox.Usage, error) {
+// usageOf sums up instances.
+func usageOf(instances []launch.Record, pids int64) (sandbox.Usage, error) {
 	u := sandbox.Usage{PIDsLimit: pids}
-	for _, w := range walls {
+	for _, w := range instances {
 		c, err := launch.CostOf(w.Process.PID)
 		if err != nil {
-			return u, sandbox.Errorf(sandbox.CodeUnavailable, "usage", "the wall has ended: %w", err)
+			return u, sandbox.Errorf(sandbox.CodeUnavailable, "usage", "the sandbox has ended: %w", err)
 		}
 		u.CPU += c.CPU
 		u.Memory += c.Memory

@@ -71,7 +71,7 @@ func TestFileThatAppearsIsClosedForTheNextCommand(t *testing.T) {
 		t.Errorf("the file holds %q", b)
 	}
 	if sb.Info().PID == first {
-		t.Error("the wall is the same")
+		t.Error("the sandbox is the same")
 	}
 	v := sb.(sandbox.Judge).Judge(sandbox.OpRead, "/workspace/sub/.env")
 	if v.Allowed || !v.Builtin || !strings.Contains(v.Rule, "**/.env") {
@@ -80,7 +80,7 @@ func TestFileThatAppearsIsClosedForTheNextCommand(t *testing.T) {
 }
 
 // TestCommandsOfOneMoment holds that a command that counts changes on the host
-// from before the start of its wall on leaves nothing open for the next one.
+// from before the start of its instance on leaves nothing open for the next one.
 func TestCommandsOfOneMoment(t *testing.T) {
 	r := newRig(t)
 	s := r.spec("a")
@@ -106,7 +106,7 @@ func TestCommandsOfOneMoment(t *testing.T) {
 	}
 }
 
-func TestOldCommandsEndWithTheOldWall(t *testing.T) {
+func TestOldCommandsEndWithTheOldSandbox(t *testing.T) {
 	r := newRig(t)
 	s := r.spec("a")
 	sb := r.open(r.provider(t), s)
@@ -125,7 +125,7 @@ func TestOldCommandsEndWithTheOldWall(t *testing.T) {
 	if exit, err := p.Wait(); err != nil || exit.Code != 0 || out.String() != "done\n" {
 		t.Errorf("the old command: %+v, %v, %q", exit, err, out.String())
 	}
-	testenv.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
+	testenv.Until(t, "the old sandbox goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestMissingPathThatIsClosedStaysMissing(t *testing.T) {
@@ -187,7 +187,7 @@ func TestGrantOpensAPathForItsHandle(t *testing.T) {
 	}
 }
 
-func TestShellOutlivesItsWall(t *testing.T) {
+func TestShellOutlivesItsSandbox(t *testing.T) {
 	r := newRig(t)
 	s := r.spec("a")
 	p := r.provider(t)
@@ -199,7 +199,7 @@ func TestShellOutlivesItsWall(t *testing.T) {
 	line(t, shell, "true") // which begins when the state after the one before is kept
 	r.kill(t, p, s.Name)
 	if _, err := sb.Start(context.Background(), sandbox.Command{Args: []string{"true"}}); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
-		t.Errorf("a command finds its wall fallen: %v", err)
+		t.Errorf("a command finds its sandbox fallen: %v", err)
 	}
 	out, exit := line(t, shell, `echo $x $PWD; f me`)
 	if out != "kept /workspace/d\ncalled me" || !exit.Restarted || exit.Code != 0 {
@@ -213,7 +213,7 @@ func TestShellOutlivesItsWall(t *testing.T) {
 	}
 }
 
-func TestShellMovesIntoANewWall(t *testing.T) {
+func TestShellMovesIntoANewSandbox(t *testing.T) {
 	r := newRig(t)
 	s := r.spec("a")
 	sb := r.open(r.provider(t), s)
@@ -226,7 +226,7 @@ func TestShellMovesIntoANewWall(t *testing.T) {
 	if !strings.HasPrefix(out, "kept\n") || strings.Contains(out, "secret") || exit.Code == 0 || !exit.Restarted {
 		t.Errorf("%q, %+v", out, exit)
 	}
-	testenv.Until(t, "the old wall goes", func() bool { return len(r.processes(t)) == 1 })
+	testenv.Until(t, "the old sandbox goes", func() bool { return len(r.processes(t)) == 1 })
 }
 
 func TestHangingBwrap(t *testing.T) {
@@ -274,7 +274,7 @@ func TestMissingBwrap(t *testing.T) {
 }
 
 // TestReplacedFileStaysClosed has the host replace a closed file, as editors
-// do, which takes the mask off in every wall that stands.
+// do, which takes the mask off in every instance that stands.
 func TestReplacedFileStaysClosed(t *testing.T) {
 	r := newRig(t)
 	s := r.spec("a")

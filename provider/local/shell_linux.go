@@ -25,7 +25,7 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 		return nil, err
 	}
 	s.inner, s.seat = inner, seat
-	s.options.ID = inner.ID() // the same in whatever wall it goes on
+	s.options.ID = inner.ID() // the same in whatever instance it goes on
 	s.turn <- struct{}{}
 	return s, nil
 }
@@ -58,7 +58,7 @@ func (h *handle) MoveShell(ctx context.Context, from sandbox.Shell, o sandbox.Sh
 	return s, nil
 }
 
-// A shell is one that outlives its wall: where rules or grants ask for a new
+// A shell is one that outlives its instance: where rules or grants ask for a new
 // one, or the old one has fallen, the next line finds a new shell there, in
 // the state after the last line that came to its end.
 type shell struct {
@@ -100,7 +100,7 @@ func (s *shell) Run(ctx context.Context, line string, c sandbox.Command) (sandbo
 	default:
 		// Another caller's turn: the shell inside knows how to wait, and what
 		// to refuse before; but it may only be asked once the one before us
-		// has found his wall.
+		// has found his instance.
 		select {
 		case <-s.turn:
 		case <-s.closing:
@@ -123,7 +123,7 @@ func (s *shell) Run(ctx context.Context, line string, c sandbox.Command) (sandbo
 	return out, nil
 }
 
-// begin starts a line, in a wall that is as rules and host ask for now. The
+// begin starts a line, in an instance that is as rules and host ask for now. The
 // caller has the turn.
 func (s *shell) begin(ctx context.Context, line string, c sandbox.Command) (p sandbox.Process, reborn bool, err error) {
 	if s.isClosed() {
@@ -186,7 +186,7 @@ func (s *shell) moveTo(ctx context.Context, next *seat) error {
 // fault of the moment, but a state that ends its shell would do so for ever.
 const maxFailures = 2
 
-// An opener opens shells, as the guest of a wall does.
+// An opener opens shells, as the guest of an instance does.
 type opener interface {
 	OpenShell(context.Context, sandbox.ShellOptions, sandbox.Limits) (sandbox.Shell, error)
 	OpenShellFrom(context.Context, sandbox.ShellOptions, sandbox.Limits, *client.ShellState) (client.StateKeeper, error)

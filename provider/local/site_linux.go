@@ -9,11 +9,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
-// maxWalls bounds the walls of one sandbox in one process. Each handle has
+// maxInstances bounds the instances of one sandbox in one process. Each handle has
 // one for new commands; older ones stay while commands run in them.
-const maxWalls = 16
+const maxInstances = 16
 
-// A site is what this process has of one sandbox: its walls, of which there
+// A site is what this process has of one sandbox: its instances, of which there
 // are several when handles were granted different things, or when commands
 // run on in one that has been replaced.
 type site struct {
@@ -22,18 +22,18 @@ type site struct {
 	scanner *hostscan.Scanner
 	sockets *hostscan.Scanner // of the system's folders, for sockets alone
 
-	begun *early // what the next wall may be made of; belongs to who has the turn
+	begun *early // what the next instance may be made of; belongs to who has the turn
 
-	mu    sync.Mutex
-	walls []*wall // that are up, oldest first
-	over  bool    // no wall may be added
+	mu        sync.Mutex
+	instances []*instance // that are up, oldest first
+	over      bool        // no instance may be added
 }
 
 func newSite(p *Provider, def launch.Definition) *site {
 	return &site{p: p, def: def, scanner: hostscan.New(hostscan.Limits{}), sockets: hostscan.New(hostscan.Limits{})}
 }
 
-// open returns a handle on the wall that s asks for now, which may have been
+// open returns a handle on the instance that s asks for now, which may have been
 // begun. The caller has its turn.
 func (s *site) open(ctx context.Context, spec sandbox.Spec, e *early) (*handle, error) {
 	s.begun = e
@@ -50,9 +50,9 @@ func (s *site) open(ctx context.Context, spec sandbox.Spec, e *early) (*handle, 
 	return h, nil
 }
 
-// wallFor returns the wall of pl with one more user, raised when there is none. The
+// instanceFor returns the instance of pl with one more user, raised when there is none. The
 // caller has its turn.
-func (s *site) wallFor(ctx context.Context, spec sandbox.Spec, pl planned) (*wall, error) {
+func (s *site) instanceFor(ctx context.Context, spec sandbox.Spec, pl planned) (*instance, error) {
 	if w, err := s.find(pl.key); w != nil || err != nil {
 		return w, err
 	}
@@ -77,31 +77,31 @@ func (s *site) wallFor(ctx context.Context, spec sandbox.Spec, pl planned) (*wal
 	return w, s.admit(w)
 }
 
-// find returns the wall of that key, if it is up, with one more user.
-func (s *site) find(key string) (*wall, error) {
+// find returns the instance of that key, if it is up, with one more user.
+func (s *site) find(key string) (*instance, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
 		return nil, closedProvider(s.def.Name)
 	}
-	for _, w := range s.walls {
+	for _, w := range s.instances {
 		if w.key == key && !w.retired && w.sound() {
 			w.users++
 			return w, nil
 		}
 	}
-	if len(s.walls) >= maxWalls {
+	if len(s.instances) >= maxInstances {
 		return nil, &sandbox.Error{
 			Code: sandbox.CodeBusy, Op: "open", Resource: s.def.Name, Retryable: true,
-			Message: "commands run on in too many walls that have been replaced", Hint: "end some of them",
+			Message: "commands run on in too many sandboxes that have been replaced", Hint: "end some of them",
 		}
 	}
 	return nil, nil
 }
 
-// raise builds the wall that spec asks for now, which may have been begun. The
+// raise builds the instance that spec asks for now, which may have been begun. The
 // caller has its turn.
-func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *launch.Slot, e *early) (w *wall, err error) {
+func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *launch.Slot, e *early) (w *instance, err error) {
 	s.begun = e
 	defer func() { s.begun = nil }()
 	err = newPlanner(s, spec).retry(ctx, func(pl planned) error {
@@ -111,9 +111,9 @@ func (s *site) raise(ctx context.Context, spec sandbox.Spec, slot *launch.Slot, 
 	return w, err
 }
 
-// admit takes a wall that was built, and watches it until it ends. Walls that
+// admit takes an instance that was built, and watches it until it ends. Instances that
 // are not in use make way for it.
-func (s *site) admit(w *wall) error {
+func (s *site) admit(w *instance) error {
 	s.p.mu.Lock()
 	closed := s.p.closed
 	if !closed {
@@ -122,15 +122,15 @@ func (s *site) admit(w *wall) error {
 	s.p.mu.Unlock()
 	s.mu.Lock()
 	refused := closed || s.over
-	var idle []*wall
+	var idle []*instance
 	if !refused {
-		for _, old := range s.walls {
+		for _, old := range s.instances {
 			if old.idle() {
 				old.retired = true
 				idle = append(idle, old)
 			}
 		}
-		s.walls = append(s.walls, w)
+		s.instances = append(s.instances, w)
 	}
 	s.mu.Unlock()
 	if refused {
@@ -153,14 +153,14 @@ func closedProvider(name string) error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "open", Resource: name, Message: "the sandbox is being closed"}
 }
 
-// watch waits for the end of a wall, and lets go of what it had.
-func (s *site) watch(w *wall) {
+// watch waits for the end of an instance, and lets go of what it had.
+func (s *site) watch(w *instance) {
 	defer s.p.up.Done()
 	<-w.Ended()
 	s.mu.Lock()
-	for i, x := range s.walls {
+	for i, x := range s.instances {
 		if x == w {
-			s.walls = append(s.walls[:i], s.walls[i+1:]...)
+			s.instances = append(s.instances[:i], s.instances[i+1:]...)
 			break
 		}
 	}
@@ -170,12 +170,12 @@ func (s *site) watch(w *wall) {
 	w.tellEnd()
 }
 
-// leave takes one user from w. A wall that others have replaced ends with its
+// leave takes one user from w. An instance that others have replaced ends with its
 // last user; the newest one stays.
-func (s *site) leave(w *wall) {
+func (s *site) leave(w *instance) {
 	s.mu.Lock()
 	w.users--
-	newest := len(s.walls) > 0 && s.walls[len(s.walls)-1] == w
+	newest := len(s.instances) > 0 && s.instances[len(s.instances)-1] == w
 	end := w.idle() && !newest
 	w.retired = w.retired || end
 	s.mu.Unlock()
@@ -184,15 +184,15 @@ func (s *site) leave(w *wall) {
 	}
 }
 
-// end ends every wall and returns when they are gone. Asked to be polite, it
+// end ends every instance and returns when they are gone. Asked to be polite, it
 // gives those in which something may run on a moment to end.
 func (s *site) end(polite bool) {
 	s.mu.Lock()
 	s.over = true
-	walls := append([]*wall(nil), s.walls...)
+	instances := append([]*instance(nil), s.instances...)
 	s.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, w := range walls {
+	for _, w := range instances {
 		wg.Go(func() {
 			if polite && w.busy() {
 				w.Close()

@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// maxRelayed bounds the connections to sockets of the host that one wall
+	// maxRelayed bounds the connections to sockets of the host that one instance
 	// has at once; further ones wait inside.
 	maxRelayed = 64
 	// reachWithin bounds how long a socket of the host may take to answer.
 	reachWithin = 10 * time.Second
 )
 
-// A relay brings connections that are made inside a wall to sockets of the
+// A relay brings connections that are made inside an instance to sockets of the
 // host that settings list. The guest listens inside at the socket's path;
 // nothing of the host's file system is shown for it, and descriptors and
 // credentials do not cross: the service sees us as its peer.
@@ -48,7 +48,7 @@ type relay struct {
 }
 
 // relaySockets has the guest listen at the sockets of the plan.
-func (w *wall) relaySockets(ctx context.Context, spec sandbox.Spec) error {
+func (w *instance) relaySockets(ctx context.Context, spec sandbox.Spec) error {
 	if len(w.sockets) == 0 {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (r *relay) serve(l net.Listener, path string) {
 		inside, err := l.Accept()
 		if err != nil {
 			<-r.slots
-			return // the wall has ended, or we have
+			return // the instance has ended, or we have
 		}
 		r.wg.Go(func() {
 			defer func() { <-r.slots }()
@@ -278,7 +278,7 @@ func (p planned) connects() bool {
 }
 
 // searchSockets finds which of the listed sockets are there. Where there are
-// any, commands can make Unix sockets, and so every other one that the wall
+// any, commands can make Unix sockets, and so every other one that the instance
 // shows has to be closed.
 func (p *planner) searchSockets(ctx context.Context, now *seen) (err error) {
 	if len(p.spec.Filesystem.AllowUnixSockets) == 0 {

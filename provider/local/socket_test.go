@@ -159,7 +159,7 @@ func TestSocketThatAppearsIsReachedByTheNextCommand(t *testing.T) {
 	}
 }
 
-func TestSocketInMemoryOfTheWall(t *testing.T) {
+func TestSocketInMemoryOfTheSandbox(t *testing.T) {
 	r := newRig(t)
 	dir, err := os.MkdirTemp("/tmp", "sbx-t-")
 	must(t, err)
@@ -174,7 +174,7 @@ func TestSocketInMemoryOfTheWall(t *testing.T) {
 	}
 }
 
-func TestConnectionsToSocketsEndWithTheWall(t *testing.T) {
+func TestConnectionsToSocketsEndWithTheSandbox(t *testing.T) {
 	r := newRig(t)
 	at := serveAt(t, filepath.Join(shortDir(t), "a.sock"))
 	s := r.spec("a")
@@ -183,7 +183,7 @@ func TestConnectionsToSocketsEndWithTheWall(t *testing.T) {
 	sb := r.open(p, s)
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
-	// More than a wall may have at once: the others wait.
+	// More than an instance may have at once: the others wait.
 	line := `perl -MSocket -e 'my @s; for (1..100) { socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, sockaddr_un($ARGV[0])) or die; push @s, $s } sleep 1000' ` + at.path
 	command, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", line}, Stdout: io.Discard})
 	must(t, err)

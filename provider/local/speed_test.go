@@ -25,7 +25,7 @@ func BenchmarkFirstCommand(b *testing.B) {
 	}
 }
 
-// BenchmarkCommand is one more command in a wall that stands.
+// BenchmarkCommand is one more command in an instance that stands.
 func BenchmarkCommand(b *testing.B) {
 	r := newRig(b)
 	sb := r.open(r.provider(b), r.spec("a"))

@@ -11,7 +11,7 @@ import (
 
 // Trusted refuses a program of the host that code in a sandbox could have put
 // there, or could exchange before the next start: it runs outside of every
-// wall. That is so when the file, or a link on the way to it, lies in one of
+// instance. That is so when the file, or a link on the way to it, lies in one of
 // the writable folders, or one that the rules of w open to a sandbox.
 func Trusted(w hardening.World, program string, writable ...string) error {
 	canonical, via, err := hostpath.Trace(program)
@@ -23,7 +23,7 @@ func Trusted(w hardening.World, program string, writable ...string) error {
 			if place == dir || dir == "/" || strings.HasPrefix(place, dir+"/") {
 				return &sandbox.Error{
 					Code: sandbox.CodeCapabilityBlocked, Op: "start", Resource: program, Field: "providerOptions.bwrap",
-					Message: "it is reached through " + place + ", which code in a sandbox can write, and would run outside of every wall",
+					Message: "it is reached through " + place + ", which code in a sandbox can write, and would run outside of every sandbox",
 					Hint:    "install bubblewrap for the whole system, or name one in providerOptions.bwrap that no sandbox can write",
 				}
 			}

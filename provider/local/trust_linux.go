@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// trusted is [Trusted] for a wall that shows views.
+// trusted is [Trusted] for an instance that shows views.
 func (p *Provider) trusted(program string, views []plan.View) error {
 	var writable []string
 	for _, v := range views {
@@ -21,7 +21,7 @@ func (p *Provider) trusted(program string, views []plan.View) error {
 }
 
 // rootsAlone reports whether only root of this host can put another program in
-// the place of this one: nothing inside a wall can, whatever it may write.
+// the place of this one: nothing inside an instance can, whatever it may write.
 func rootsAlone(program string) bool {
 	canonical, via, err := hostpath.Trace(program)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestBwrapThatCodeInsideCouldWrite holds that no program from a folder that a
-// sandbox can write is run outside of the wall, wherever PATH finds it first.
+// sandbox can write is run outside of the instance, wherever PATH finds it first.
 func TestBwrapThatCodeInsideCouldWrite(t *testing.T) {
 	r := newRig(t)
 	real, err := exec.LookPath("bwrap")

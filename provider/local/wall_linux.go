@@ -14,25 +14,25 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
-// guestInside is the guest's binary as the wall shows it.
+// guestInside is the guest's binary as the instance shows it.
 const guestInside = sandbox.GuestDir + "/bin/sandbox-guest"
 
-// A wall is one that is up, or was.
-type wall struct {
-	*launch.Wall
+// An instance is one that is up, or was.
+type instance struct {
+	*launch.Instance
 	planned
-	site  *site
-	slot  *launch.Slot
-	stubs *hostscan.Held
-	cover cover
-	watch *hostscan.MountWatch // nil until the wall is made ready
-	noted launch.Record
-	relay *relay // to sockets of the host, or nil
+	site         *site
+	slot         *launch.Slot
+	placeholders *hostscan.Held
+	cover        cover
+	watch        *hostscan.MountWatch // nil until the instance is made ready
+	noted        launch.Record
+	relay        *relay // to sockets of the host, or nil
 
 	users   int  // seats; guarded by the site
 	retired bool // it takes no new users; guarded by the site
 
-	// spare is the session over which the wall was made ready, until the first
+	// spare is the session over which the instance was made ready, until the first
 	// seat takes it.
 	spare atomic.Pointer[client.Client]
 
@@ -46,8 +46,8 @@ type wall struct {
 	spoiled  atomic.Pointer[spoiling]
 }
 
-// fallen reports whether the wall has ended.
-func (w *wall) fallen() bool {
+// fallen reports whether the instance has ended.
+func (w *instance) fallen() bool {
 	select {
 	case <-w.Ended():
 		return true
@@ -58,21 +58,21 @@ func (w *wall) fallen() bool {
 
 // idle reports whether the sandbox is not in use. The caller holds the
 // site's mu.
-func (w *wall) idle() bool { return w.users == 0 && !w.detached.Load() }
+func (w *instance) idle() bool { return w.users == 0 && !w.detached.Load() }
 
 // busy reports whether something may run that no caller waits for.
-func (w *wall) busy() bool { return w.detached.Load() }
+func (w *instance) busy() bool { return w.detached.Load() }
 
-// take ends a wall in which nothing runs.
-func (w *wall) take() { go w.Kill() }
+// take ends an instance in which nothing runs.
+func (w *instance) take() { go w.Kill() }
 
 // Kill is [launch.Wall.Kill]. While bubblewrap follows the guest, what we
-// still hold of the wall's mounts is let go: the kernel takes them down in the
-// close, and waits there for all processors. Stubs are removed meanwhile, too:
+// still hold of the instance's mounts is let go: the kernel takes them down in the
+// close, and waits there for all processors. Placeholders are removed meanwhile, too:
 // with the guest, which is process 1 inside, all that they were closed to has
-// ended. Of a wall in which something was left, planted repositories are looked
+// ended. Of an instance in which something was left, planted repositories are looked
 // for before.
-func (w *wall) Kill() bool {
+func (w *instance) Kill() bool {
 	gone := w.KillGuest()
 	if w.watch != nil {
 		go func() { // letGo waits for it
@@ -80,15 +80,15 @@ func (w *wall) Kill() bool {
 			w.watch.Close()
 		}()
 		if gone && !w.detached.Load() {
-			go w.stubs.Release() // letGo returns what comes of it
+			go w.placeholders.Release() // letGo returns what comes of it
 		}
 	}
-	return w.Wall.Kill()
+	return w.Instance.Kill()
 }
 
 // session returns a session with the guest that no other caller has, in a sandbox
 // that is ready for commands.
-func (w *wall) session(ctx context.Context, spec sandbox.Spec) (*client.Client, error) {
+func (w *instance) session(ctx context.Context, spec sandbox.Spec) (*client.Client, error) {
 	if c := w.spare.Swap(nil); c != nil {
 		if c.Err() == nil {
 			return c, nil
@@ -106,8 +106,8 @@ func (w *wall) session(ctx context.Context, spec sandbox.Spec) (*client.Client, 
 	return c, nil
 }
 
-// letGo gives up what the wall kept on the host. It has ended.
-func (w *wall) letGo() {
+// letGo gives up what the instance kept on the host. It has ended.
+func (w *instance) letGo() {
 	w.relay.close()
 	if w.detached.Load() { // else the last command has looked
 		list, err := w.hold()
@@ -123,22 +123,22 @@ func (w *wall) letGo() {
 		w.unguard()
 		w.watch.Close()
 	}
-	if err := w.stubs.Release(); err != nil {
+	if err := w.placeholders.Release(); err != nil {
 		w.site.p.o.Warn(w.site.def.Name, "could not remove what held the place of a closed path: "+err.Error())
 	}
 }
 
-// intact reports whether the mounts are still those that the wall was built
+// intact reports whether the mounts are still those that the instance was built
 // with, and what they were put on is still there: who removes, replaces or
 // renames a file on the host takes the mount over it along. Settled says that
 // no name has changed there since this was found to be so.
-func (w *wall) intact(settled bool) bool {
-	return !w.watch.Changed() && w.stubs.Intact() && (settled || w.covers())
+func (w *instance) intact(settled bool) bool {
+	return !w.watch.Changed() && w.placeholders.Intact() && (settled || w.covers())
 }
 
-// sound reports whether the wall is up and intact. One that cannot be looked at counts
+// sound reports whether the instance is up and intact. One that cannot be looked at counts
 // as up: its next use finds out.
-func (w *wall) sound() bool {
+func (w *instance) sound() bool {
 	if w.fallen() || !w.intact(false) {
 		return false
 	}
@@ -146,15 +146,15 @@ func (w *wall) sound() bool {
 	return alive || unseen != nil
 }
 
-// discard ends a wall that was never admitted.
-func (w *wall) discard() {
+// discard ends an instance that was never admitted.
+func (w *instance) discard() {
 	w.Kill()
 	w.letGo()
 }
 
-// build puts up a wall as pl says and makes it ready for commands. On an error
+// build puts up an instance as pl says and makes it ready for commands. On an error
 // nothing of it is left but the slot.
-func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *launch.Slot) (_ *wall, err error) {
+func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *launch.Slot) (_ *instance, err error) {
 	ctx, done := context.WithTimeout(ctx, s.p.o.Ready)
 	defer done()
 	defer func() { err = explain(ctx, spec.Name, err) }()
@@ -162,7 +162,7 @@ func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *l
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.p.hold(ctx, pl.plan.Stubs)
+	held, err := s.p.hold(ctx, pl.plan.Placeholders)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
 		err = &outdated{err} // something has appeared where nothing was
 	}
@@ -174,7 +174,7 @@ func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *l
 	if err != nil {
 		return nil, errors.Join(err, held.Release())
 	}
-	w := &wall{Wall: lw, planned: pl, site: s, slot: slot, stubs: held, cover: lies}
+	w := &instance{Instance: lw, planned: pl, site: s, slot: slot, placeholders: held, cover: lies}
 	defer func() {
 		if err != nil {
 			w.discard()
@@ -188,7 +188,7 @@ func (s *site) build(ctx context.Context, spec sandbox.Spec, pl planned, slot *l
 }
 
 // makeReady runs what comes before the first command.
-func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
+func (w *instance) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 	c, err := w.Connect(ctx, client.Options{Name: spec.Name})
 	if err != nil {
 		return err
@@ -219,10 +219,10 @@ func (w *wall) makeReady(ctx context.Context, spec sandbox.Spec) (err error) {
 	return provider.MakeReady(ctx, c, spec)
 }
 
-// because returns why a wall could not be made ready. A guest greets before it
+// because returns why an instance could not be made ready. A guest greets before it
 // has all that commands need, and ends where it cannot have that: what is found
-// of its wall then, from outside, does not show why.
-func (w *wall) because(ctx context.Context, c *client.Client, err error) error {
+// of its instance then, from outside, does not show why.
+func (w *instance) because(ctx context.Context, c *client.Client, err error) error {
 	var reported *launch.Failed
 	if errors.As(err, &reported) || c.Ping(ctx) == nil {
 		return err
@@ -230,9 +230,9 @@ func (w *wall) because(ctx context.Context, c *client.Client, err error) error {
 	return w.Explain(ctx, err)
 }
 
-// verify looks at the wall from outside while the guest tries it from inside.
+// verify looks at the instance from outside while the guest tries it from inside.
 // Nothing runs in it before both have found it to be as planned.
-func (w *wall) verify(ctx context.Context, c *client.Client) error {
+func (w *instance) verify(ctx context.Context, c *client.Client) error {
 	tried := make(chan error, 1)
 	go func() { tried <- w.check(ctx, c) }()
 	err := w.prove()
@@ -243,13 +243,13 @@ func (w *wall) verify(ctx context.Context, c *client.Client) error {
 	return inside
 }
 
-// explain turns the failure to put up a wall into an error for people.
+// explain turns the failure to put up an instance into an error for people.
 func explain(ctx context.Context, name string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
-		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "start", Resource: name, Message: "the wall was not up in time", Err: errors.Join(ctx.Err(), err), Retryable: true}
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "start", Resource: name, Message: "the sandbox was not up in time", Err: errors.Join(ctx.Err(), err), Retryable: true}
 	}
 	var failed *launch.Failed
 	if !errors.As(err, &failed) {
@@ -257,10 +257,10 @@ func explain(ctx context.Context, name string, err error) error {
 		if errors.As(err, &known) {
 			return err
 		}
-		return sandbox.Errorf(sandbox.CodeUnavailable, "start", "the wall cannot be put up: %w", err)
+		return sandbox.Errorf(sandbox.CodeUnavailable, "start", "the sandbox cannot be put up: %w", err)
 	}
 	e := explainBwrap(&sandbox.Error{
-		Code: sandbox.CodeUnavailable, Op: "start", Resource: name, Message: "the wall cannot be put up", Err: failed,
+		Code: sandbox.CodeUnavailable, Op: "start", Resource: name, Message: "the sandbox cannot be put up", Err: failed,
 	}, failed.Stderr)
 	var unreachable *launch.Unreachable
 	if strings.Contains(failed.Stderr, "Can't find source path") || errors.As(failed, &unreachable) {

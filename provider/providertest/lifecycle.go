@@ -15,7 +15,7 @@ func lifecycleChecks() []Check {
 		{Name: "open of an unknown name is not found", run: openUnknown},
 		{Name: "create tells what it made", run: createTells},
 		{Name: "create twice is busy and harms nothing", run: createTwice},
-		{Name: "create refuses what no wall may have", run: createRefuses},
+		{Name: "create refuses what no sandbox may have", run: createRefuses},
 		{Name: "create under an ended context leaves nothing", run: createCancelled},
 		{Name: "owner round-trips and guards open", run: ownerGuards},
 		{Name: "list filters", run: listFilters},

@@ -101,7 +101,7 @@ func (r *rig) lost(p sandbox.Process) {
 	if err == nil && exit.Signal == "KILL" {
 		return // it saw its program killed before the sandbox was gone
 	}
-	r.wantCode("Wait of a command whose wall fell", err, sandbox.CodeUnavailable)
+	r.wantCode("Wait of a command whose sandbox fell", err, sandbox.CodeUnavailable)
 }
 
 func stoppedBehind(r *rig) {

@@ -20,7 +20,7 @@ type Options struct {
 }
 
 // Command returns the filter for commands, which is installed on top of the
-// filter of [Wall].
+// filter of [Filter].
 func Command(a bpfArch, o Options) bpfProgram {
 	return compile(a, commandRules(o), 0, bpfAllow)
 }

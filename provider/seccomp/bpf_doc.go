@@ -2,7 +2,7 @@
 // engine filters. They hold two tables of rules and an assembler that turns the
 // rules into a program for the kernel, on amd64 and arm64.
 //
-// The filter of [Wall] applies to every process in the sandbox, the guest
+// The filter of [Filter] applies to every process in the sandbox, the guest
 // included. It refuses what the container profile of this package refuses, and
 // every call that is newer than the table. The filter of [Command] applies to
 // commands only, on top of the first one: it covers Unix sockets, file leases,

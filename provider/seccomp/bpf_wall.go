@@ -5,7 +5,7 @@ package seccomp
 // does.
 const newest = 471
 
-// Wall returns the filter for every process in a sandbox. It never uses
+// Filter returns the filter for every process in a sandbox. It never uses
 // [Notify].
 //
 // The filter allows ptrace and related calls: the guest reads the memory of a
@@ -14,7 +14,7 @@ const newest = 471
 // to their own processes. The filter also allows pidfd_getfd, with which the
 // guest connects sockets of commands; the command filter refuses it to all
 // commands.
-func Wall(a bpfArch) bpfProgram { return compile(a, wallRules(), newest, refuseBpf(enosys)) }
+func Filter(a bpfArch) bpfProgram { return compile(a, filterRules(), newest, refuseBpf(enosys)) }
 
 // Values of arguments.
 const (
@@ -26,9 +26,9 @@ const (
 	afUnix, afInet, afInet6, afNetlink = 1, 2, 10, 16
 )
 
-// wallRules returns the rules for every process in a sandbox. Calls whose
+// filterRules returns the rules for every process in a sandbox. Calls whose
 // arguments matter come first; for all others the kernel caches the result.
-func wallRules() []rule {
+func filterRules() []rule {
 	var rules []rule
 	on := func(call string, t test, a Action) { rules = append(rules, rule{call, t, a}) }
 

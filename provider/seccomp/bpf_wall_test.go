@@ -11,7 +11,7 @@ import (
 // ignores.
 var dirt = []uint64{0, 1 << 32, 0xffff_ffff_0000_0000}
 
-func TestWallByArguments(t *testing.T) {
+func TestSandboxByArguments(t *testing.T) {
 	for _, tt := range []struct {
 		call string
 		args [6]uint64
@@ -52,7 +52,7 @@ func TestWallByArguments(t *testing.T) {
 				for i := range c.args {
 					c.args[i] |= upper
 				}
-				if got := Wall(a).run(t, c); got != tt.want {
+				if got := Filter(a).run(t, c); got != tt.want {
 					t.Errorf("%s: %s%x gives %#x, want %#x", name, tt.call, c.args, got, tt.want)
 				}
 			}
@@ -97,7 +97,7 @@ func TestModes(t *testing.T) {
 					if bit && tt.bits {
 						want = refuseBpf(eperm)
 					}
-					for kind, p := range map[string]bpfProgram{"wall": Wall(a), "container": Container(a, Options{Trace: true})} {
+					for kind, p := range map[string]bpfProgram{"wall": Filter(a), "container": Container(a, Options{Trace: true})} {
 						if got := p.run(t, c); got != want {
 							t.Errorf("%s, %s: %s%x gives %#x, want %#x", name, kind, tt.call, c.args, got, want)
 						}
@@ -116,9 +116,9 @@ func TestModes(t *testing.T) {
 	}
 }
 
-func TestWallByName(t *testing.T) {
+func TestSandboxByName(t *testing.T) {
 	for name, a := range architectures(t) {
-		p := Wall(a)
+		p := Filter(a)
 		wellFormed(t, p)
 		for want, list := range map[Action][]string{refuseBpf(enosys): absent(), refuseBpf(eperm): forbidden()} {
 			for _, call := range list {
@@ -137,10 +137,10 @@ func TestWallByName(t *testing.T) {
 		refused(t, p, name+": no architecture", 0, 1, bpfKill)
 	}
 	both := architectures(t)
-	refused(t, Wall(both["amd64"]), "x32", both["amd64"].audit, 0x40000000|59, refuseBpf(enosys))
-	refused(t, Wall(both["amd64"]), "x32, mount", both["amd64"].audit, 0x40000000|165, refuseBpf(enosys))
-	refused(t, Wall(both["amd64"]), "the other one", both["arm64"].audit, 63, bpfKill)
-	refused(t, Wall(both["arm64"]), "the other one", both["amd64"].audit, 1, bpfKill)
+	refused(t, Filter(both["amd64"]), "x32", both["amd64"].audit, 0x40000000|59, refuseBpf(enosys))
+	refused(t, Filter(both["amd64"]), "x32, mount", both["amd64"].audit, 0x40000000|165, refuseBpf(enosys))
+	refused(t, Filter(both["amd64"]), "the other one", both["arm64"].audit, 63, bpfKill)
+	refused(t, Filter(both["arm64"]), "the other one", both["amd64"].audit, 1, bpfKill)
 	if _, err := ArchOf("riscv64"); err == nil {
 		t.Error("there is a filter for riscv64")
 	}
@@ -153,9 +153,9 @@ func refused(t *testing.T, p bpfProgram, what string, arch, number uint32, want 
 	}
 }
 
-// TestWallIsTheContainersFilter verifies that the sandbox filter refuses
+// TestSandboxIsTheContainersFilter verifies that the sandbox filter refuses
 // exactly the calls that the container profile does not allow.
-func TestWallIsTheContainersFilter(t *testing.T) {
+func TestSandboxIsTheContainersFilter(t *testing.T) {
 	var profile struct {
 		Syscalls []struct {
 			Names    []string
@@ -187,7 +187,7 @@ func TestWallIsTheContainersFilter(t *testing.T) {
 				allowed[n] = true
 			}
 		}
-		p := Wall(a)
+		p := Filter(a)
 		for n, number := range kernelNumbers(t, name) {
 			got := p.run(t, call{arch: a.audit, number: number, args: [6]uint64{1}})
 			if n == "clone" || n == "unshare" || n == "personality" || n == "setpriority" || allowed[n] && a.has(n) {

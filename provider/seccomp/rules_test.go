@@ -41,7 +41,7 @@ func Denied() map[string]string {
 		"keyctl":      "keyrings are not namespaced by container",
 		"request_key": "keyrings are not namespaced by container",
 
-		"mount":          "changes the wall's own view of files",
+		"mount":          "changes the sandbox's own view of files",
 		"mount_setattr":  "see mount",
 		"move_mount":     "see mount",
 		"open_tree":      "see mount",

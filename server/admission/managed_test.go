@@ -197,7 +197,7 @@ func TestSandboxThatCouldNotBeMadeHoldsNothing(t *testing.T) {
 	wall.on.Store(true)
 	for n := range 10 {
 		if err := r.ready("acme", fmt.Sprint("s", n)); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
-			t.Fatalf("got %v, want the wall's error", err)
+			t.Fatalf("got %v, want the sandbox's error", err)
 		}
 	}
 	wall.on.Store(false)

@@ -34,7 +34,7 @@ type BrowserStarted struct {
 	Sandbox     bool          `json:"sandbox" doc:"Chromium keeps its own sandbox"`
 	Headless    bool          `json:"headless"`
 	Network     string        `json:"network"`
-	NotIsolated bool          `json:"notIsolated" doc:"A browser of the daemon's machine, which no wall surrounds"`
+	NotIsolated bool          `json:"notIsolated" doc:"A browser of the daemon's machine, which no sandbox surrounds"`
 }
 
 // A BrowserStopped says what was removed.

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
-// LentPath is the prefix of the paths of lent files; the ticket follows.
-const LentPath = "/v1/lent"
+// HandlesPath is the prefix of the paths of lent files; the ticket follows.
+const HandlesPath = "/v1/lent"
 
 // A Use says how a sandbox is used. It is the Extra of a stream.Request of the
 // route attachSession.
@@ -126,8 +126,8 @@ type Lend struct {
 	Flags     *Flags `json:"flags,omitempty"`
 }
 
-// A Lent is the address of the files, valid for as long as the socket is open.
-type Lent struct {
+// A Handle is the address of the files, valid for as long as the socket is open.
+type Handle struct {
 	Ticket    string             `json:"ticket,omitempty"`
 	Name      string             `json:"name,omitempty"`
 	Roots     []Root             `json:"roots,omitempty"`

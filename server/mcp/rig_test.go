@@ -106,8 +106,8 @@ func newRig(t *testing.T, settings string, change ...func(*servermcp.Options)) *
 		}},
 	})
 	must(t, err)
-	house := running.New(running.Options{Manager: running.Managed(r.manager), Log: log})
-	kits := tools.New(tools.Options{Manager: r.manager, Running: house, Log: log})
+	supervisor := running.New(running.Options{Manager: running.Managed(r.manager), Log: log})
+	kits := tools.New(tools.Options{Manager: r.manager, Running: supervisor, Log: log})
 	o := servermcp.Options{Manager: r.manager, Tools: kits, Asker: asker, Version: "test", Log: log, Heartbeat: 20 * time.Millisecond, Refresh: 20 * time.Millisecond}
 	for _, c := range change {
 		c(&o)
@@ -116,7 +116,7 @@ func newRig(t *testing.T, settings string, change ...func(*servermcp.Options)) *
 	t.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
-		if err := errors.Join(kits.Close(ctx), house.Close(ctx), r.manager.Close()); err != nil {
+		if err := errors.Join(kits.Close(ctx), supervisor.Close(ctx), r.manager.Close()); err != nil {
 			t.Error(err)
 		}
 	})

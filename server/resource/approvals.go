@@ -25,7 +25,7 @@ type approvalQueue interface {
 }
 
 // An approvalsResource has the routes.
-type approvalsResource struct{ desk approvalQueue }
+type approvalsResource struct{ queue approvalQueue }
 
 // NewApprovals returns the resource.
 func NewApprovals(d approvalQueue) *approvalsResource { return &approvalsResource{d} }
@@ -58,7 +58,7 @@ func (x *approvalsResource) Routes() []Route {
 // not.
 func (x *approvalsResource) pending(c *Call) []sandbox.PermissionRequest {
 	var out []sandbox.PermissionRequest
-	for _, q := range x.desk.Pending(c.Who.Tenant) {
+	for _, q := range x.queue.Pending(c.Who.Tenant) {
 		if q.Tenant == c.Who.Tenant && approvalsBound(c.Caller.Agent, q.Agent) && approvalsBound(c.Caller.Session, q.Session) {
 			if !c.Admin() {
 				q = q.Inward()
@@ -123,7 +123,7 @@ func (x *approvalsResource) answer(c *Call) (any, error) {
 				Message: "files of the daemon's machine are no tenant's, so allowing them is for admins", Hint: "answer deny, or ask an admin"}
 		}
 		if q.ID == id {
-			return nil, x.desk.Answer(c.Who.Tenant, id, p)
+			return nil, x.queue.Answer(c.Who.Tenant, id, p)
 		}
 	}
 	return nil, Hide("question", id)

@@ -17,12 +17,12 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 type approvalsRig struct {
 	*served.Rig
-	desk *manager.ApprovalQueue
+	queue *manager.ApprovalQueue
 }
 
 func approvalsNewRig(t *testing.T) approvalsRig {
-	r := approvalsRig{desk: manager.NewApprovalQueue(manager.ApprovalQueueOptions{})}
-	r.Rig = served.New(t, served.Options{Resources: func(*served.Rig) []resource.Resource { return []resource.Resource{resource.NewApprovals(r.desk)} }})
+	r := approvalsRig{queue: manager.NewApprovalQueue(manager.ApprovalQueueOptions{})}
+	r.Rig = served.New(t, served.Options{Resources: func(*served.Rig) []resource.Resource { return []resource.Resource{resource.NewApprovals(r.queue)} }})
 	return r
 }
 
@@ -32,7 +32,7 @@ func (r approvalsRig) ask(tenant, session, host string) <-chan sandbox.Permissio
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	r.T.Cleanup(done)
 	go func() {
-		p, _ := r.desk.Approve(ctx, sandbox.PermissionRequest{Tenant: tenant, Agent: "main", Session: session, Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: host, Command: []string{"curl", host}})
+		p, _ := r.queue.Approve(ctx, sandbox.PermissionRequest{Tenant: tenant, Agent: "main", Session: session, Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: host, Command: []string{"curl", host}})
 		answer <- p
 	}()
 	return answer
@@ -112,7 +112,7 @@ func TestFilesOfTheHost(t *testing.T) {
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	go func() {
-		p, _ := r.desk.Approve(ctx, sandbox.PermissionRequest{Tenant: "acme", Agent: "main", Session: "s1", Kind: sandbox.ResourcePath, Operation: sandbox.OpRead, Resource: "/srv/x", Inside: "/mnt/x", Command: []string{"cat", "/mnt/x"}})
+		p, _ := r.queue.Approve(ctx, sandbox.PermissionRequest{Tenant: "acme", Agent: "main", Session: "s1", Kind: sandbox.ResourcePath, Operation: sandbox.OpRead, Resource: "/srv/x", Inside: "/mnt/x", Command: []string{"cat", "/mnt/x"}})
 		answer <- p
 	}()
 	q := r.list("acme", "?waitSeconds=30")[0]

@@ -23,8 +23,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A Desk keeps the browsers of scopes; *display.Desk is one.
-type Desk interface {
+// A Displays keeps the browsers of scopes; *display.Displays is one.
+type Displays interface {
 	Start(ctx context.Context, r display.Request) (display.Started, error)
 	Serve(ctx context.Context, r display.Request) (display.Served, error)
 	Watch(ctx context.Context, r display.Request, control bool) (display.Watched, error)
@@ -44,10 +44,10 @@ type BrowsersKeeper interface {
 // A browsersResource has the routes, and the open pages and connections. It has
 // to be closed.
 type browsersResource struct {
-	desk   Desk
-	keeper BrowsersKeeper
-	log    logrus.FieldLogger
-	pages  *display.Tabs
+	displays Displays
+	keeper   BrowsersKeeper
+	log      logrus.FieldLogger
+	pages    *display.Tabs
 
 	mu     sync.Mutex
 	lives  map[config.Who][]display.Life
@@ -55,8 +55,8 @@ type browsersResource struct {
 }
 
 // NewBrowsers returns the resource.
-func NewBrowsers(d Desk, k BrowsersKeeper, log logrus.FieldLogger) *browsersResource {
-	x := &browsersResource{desk: d, keeper: k, log: log, lives: map[config.Who][]display.Life{}}
+func NewBrowsers(d Displays, k BrowsersKeeper, log logrus.FieldLogger) *browsersResource {
+	x := &browsersResource{displays: d, keeper: k, log: log, lives: map[config.Who][]display.Life{}}
 	x.pages = display.NewTabs(func(ctx context.Context, who config.Who) (browser.Session, error) {
 		return d.Session(ctx, display.Request{Who: who}, browser.Rights{Write: true})
 	})
@@ -151,7 +151,7 @@ func (x *browsersResource) start(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := InWall(c, x.keeper)
+	at, err := Sandboxed(c, x.keeper)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (x *browsersResource) start(c *Call) (any, error) {
 	}
 	var s display.Started
 	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
-		s, err = x.desk.Start(ctx, req)
+		s, err = x.displays.Start(ctx, req)
 		return err
 	})
 	if err != nil {
@@ -197,7 +197,7 @@ func (x *browsersResource) letIn(c *Call, req display.Request, in api.StartBrows
 		return x.keep(c, req.Who, l)
 	}
 	if in.Watch {
-		w, err := x.desk.Watch(c.Context(), req, false)
+		w, err := x.displays.Watch(c.Context(), req, false)
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (x *browsersResource) letIn(c *Call, req display.Request, in api.StartBrows
 		out.WatchURL = w.URL
 	}
 	if in.CDP {
-		s, err := x.desk.Serve(c.Context(), req)
+		s, err := x.displays.Serve(c.Context(), req)
 		if err != nil {
 			return err
 		}
@@ -296,5 +296,5 @@ func (x *browsersResource) remove(ctx context.Context, r display.Request, force 
 	delete(x.lives, r.Who)
 	x.mu.Unlock()
 	x.end(lives)
-	return x.desk.Stop(ctx, r, force)
+	return x.displays.Stop(ctx, r, force)
 }

@@ -105,7 +105,7 @@ func (x *browsersResource) drive(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := InWall(c, x.keeper)
+	at, err := Sandboxed(c, x.keeper)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (x *browsersResource) startOf(c *Call) (any, error) {
 	}
 	var s display.Started
 	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
-		s, err = x.desk.Start(ctx, req)
+		s, err = x.displays.Start(ctx, req)
 		return err
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (x *browsersResource) pictureOf(c *Call) (any, error) {
 		p    browser.Picture
 	)
 	err = x.keeper.Spend(c.Context(), func(ctx context.Context) (err error) {
-		page, p, err = display.Take(ctx, x.desk, req, in.Target, in.Shot())
+		page, p, err = display.Take(ctx, x.displays, req, in.Target, in.Shot())
 		return err
 	})
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A desk is an in-memory [Desk] that records its calls and their sessions.
-type desk struct {
+// A desk is an in-memory [Displays] that records its calls and their sessions.
+type displays struct {
 	mu     sync.Mutex
 	asked  []string
 	open   int // sessions
@@ -37,24 +37,24 @@ type desk struct {
 	supersedes bool // a watch ends the one before, as those of browsers do
 }
 
-func (d *desk) note(what string, r display.Request) {
+func (d *displays) note(what string, r display.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, what+" "+r.Who.Tenant+"/"+r.Who.Session)
 }
 
-func (d *desk) Start(_ context.Context, r display.Request) (display.Started, error) {
+func (d *displays) Start(_ context.Context, r display.Request) (display.Started, error) {
 	d.note("start", r)
 	d.flags = r.Flags
 	return display.Started{Name: "sbx-browser-x"}, nil
 }
 
-func (d *desk) Serve(_ context.Context, r display.Request) (display.Served, error) {
+func (d *displays) Serve(_ context.Context, r display.Request) (display.Served, error) {
 	d.note("serve", r)
 	return display.Served{Life: d.life(), WebSocketDebuggerURL: "ws://127.0.0.1:1/secret"}, nil
 }
 
-func (d *desk) Watch(_ context.Context, r display.Request, control bool) (display.Watched, error) {
+func (d *displays) Watch(_ context.Context, r display.Request, control bool) (display.Watched, error) {
 	d.note("watch", r)
 	if d.closed || control {
 		return display.Watched{}, &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "watch", Field: "browser.enableNoVnc", Message: "the settings let nobody watch"}
@@ -67,12 +67,12 @@ func (d *desk) Watch(_ context.Context, r display.Request, control bool) (displa
 	return display.Watched{Life: l, URL: "http://127.0.0.1:1/once", Expires: time.Now()}, nil // the link, when it was used
 }
 
-func (d *desk) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
+func (d *displays) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
 	d.note("stop", r)
 	return true, "sbx-browser-x", nil
 }
 
-func (d *desk) Session(_ context.Context, r display.Request, rights browser.Rights) (browser.Session, error) {
+func (d *displays) Session(_ context.Context, r display.Request, rights browser.Rights) (browser.Session, error) {
 	d.note("session", r)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +80,7 @@ func (d *desk) Session(_ context.Context, r display.Request, rights browser.Righ
 	return &session{d: d}, nil
 }
 
-func (d *desk) life() *life {
+func (d *displays) life() *life {
 	l := &life{done: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,7 +88,7 @@ func (d *desk) life() *life {
 	return l
 }
 
-func (d *desk) sessions() int {
+func (d *displays) sessions() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.open
@@ -106,7 +106,7 @@ func (l *life) Close() error          { l.once.Do(func() { close(l.done) }); ret
 // A session records the address of its page.
 type session struct {
 	browser.Session
-	d  *desk
+	d  *displays
 	at string
 }
 
@@ -139,10 +139,10 @@ func (s *session) Close() error {
 	return nil
 }
 
-func newRig(t *testing.T) (*served.Rig, *desk, string) { return newRigWith(t, "") }
+func newRig(t *testing.T) (*served.Rig, *displays, string) { return newRigWith(t, "") }
 
-func newRigWith(t *testing.T, settings string) (*served.Rig, *desk, string) {
-	d := &desk{}
+func newRigWith(t *testing.T, settings string) (*served.Rig, *displays, string) {
+	d := &displays{}
 	r := served.New(t, served.Options{Settings: settings, Resources: func(r *served.Rig) []resource.Resource {
 		x := resource.NewBrowsers(d, r.Manager, r.Log)
 		t.Cleanup(func() {
@@ -336,7 +336,7 @@ func (poor) Spend(context.Context, func(context.Context) error, ...budget.Kind) 
 // TestWhatIsDoneIsPaidFor holds that no operation runs in a browser whose usage
 // cannot be charged, and that such a browser can still be stopped.
 func TestWhatIsDoneIsPaidFor(t *testing.T) {
-	d := &desk{}
+	d := &displays{}
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
 		x := resource.NewBrowsers(d, poor{BrowsersKeeper: r.Manager}, r.Log)
 		t.Cleanup(func() {

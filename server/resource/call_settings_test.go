@@ -27,13 +27,13 @@ import (
 // settings of a call.
 func newSettingsRig(t *testing.T) *served.Rig {
 	return served.New(t, served.Options{Wall: "local", Resources: func(r *served.Rig) []resource.Resource {
-		house := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
-		t.Cleanup(func() { _ = house.Close(context.Background()) })
+		supervisor := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
+		t.Cleanup(func() { _ = supervisor.Close(context.Background()) })
 		boxes := resource.NewSandboxes(resource.Options{Manager: r.Manager, Log: r.Log})
 		t.Cleanup(boxes.Close)
 		return []resource.Resource{
-			boxes, resource.NewCommands(r.Manager), resource.NewShells(r.Manager, house, stream.Options{}), resource.NewPorts(r.Manager),
-			resource.NewFilesResource(r.Manager, resource.Limits{}), resource.NewToolCalls(r.Manager, tools.New(tools.Options{Manager: r.Manager, Running: house})),
+			boxes, resource.NewCommands(r.Manager), resource.NewShells(r.Manager, supervisor, stream.Options{}), resource.NewPorts(r.Manager),
+			resource.NewFilesResource(r.Manager, resource.Limits{}), resource.NewToolCalls(r.Manager, tools.New(tools.Options{Manager: r.Manager, Running: supervisor})),
 		}
 	}})
 }

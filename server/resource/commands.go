@@ -72,7 +72,7 @@ func (s commandsResource) exec(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := InWall(c, s.m)
+	at, err := Sandboxed(c, s.m)
 	if err != nil {
 		return nil, err
 	}

@@ -18,16 +18,16 @@ import (
 func TestSessionsAreAgents(t *testing.T) {
 	const settings = `{"agents": {"defaults": {"sandbox": {"provider": "local", "tools": {"deny": ["exec", "write"]}}}}}`
 	r := served.New(t, served.Options{Settings: settings, Resources: func(r *served.Rig) []resource.Resource {
-		house := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
+		supervisor := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
 		t.Cleanup(func() {
 			ctx, done := context.WithTimeout(context.Background(), time.Minute)
 			defer done()
-			if err := house.Close(ctx); err != nil {
+			if err := supervisor.Close(ctx); err != nil {
 				t.Error(err)
 			}
 		})
 		return []resource.Resource{
-			resource.NewCommands(r.Manager), resource.NewShells(r.Manager, house, stream.Options{}), resource.NewFilesResource(r.Manager, resource.Limits{}), resource.NewWatchResource(r.Manager, resource.WatchOptions{}),
+			resource.NewCommands(r.Manager), resource.NewShells(r.Manager, supervisor, stream.Options{}), resource.NewFilesResource(r.Manager, resource.Limits{}), resource.NewWatchResource(r.Manager, resource.WatchOptions{}),
 		}
 	}})
 	base := "/v1/sandboxes/" + r.Ready("acme", "s1")

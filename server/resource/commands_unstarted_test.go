@@ -21,16 +21,16 @@ func TestUnstartedIsAResult(t *testing.T) {
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			r := served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []resource.Resource {
-				house := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
-				kits := tools.New(tools.Options{Manager: r.Manager, Running: house, Log: r.Log})
+				supervisor := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
+				kits := tools.New(tools.Options{Manager: r.Manager, Running: supervisor, Log: r.Log})
 				t.Cleanup(func() {
 					ctx, done := context.WithTimeout(context.Background(), time.Minute)
 					defer done()
-					if err := house.Close(ctx); err != nil {
+					if err := supervisor.Close(ctx); err != nil {
 						t.Error(err)
 					}
 				})
-				return []resource.Resource{resource.NewCommands(r.Manager), resource.NewShells(r.Manager, house, stream.Options{}), resource.NewToolCalls(r.Manager, kits)}
+				return []resource.Resource{resource.NewCommands(r.Manager), resource.NewShells(r.Manager, supervisor, stream.Options{}), resource.NewToolCalls(r.Manager, kits)}
 			}})
 			base := "/v1/sandboxes/" + r.Ready("acme", "s1")
 			for _, tt := range []struct {

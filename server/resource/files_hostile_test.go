@@ -17,7 +17,7 @@ import (
 // TestPathsStayInside holds that no spelling of a path reaches what is outside
 // of the sandbox's mounts, and that none is an internal error.
 func TestPathsStayInside(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		host := filepath.Join(t.TempDir(), "secret")
 		if err := os.WriteFile(host, []byte("of the host"), 0o644); err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ func TestPathsStayInside(t *testing.T) {
 // TestOthersHaveNothing holds that a sandbox of another tenant looks as if it
 // did not exist.
 func TestOthersHaveNothing(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		r.Want(201, "acme", "PUT", base+"/files/workspace/mine", "x")
 		none := r.Want(404, "evil", "GET", "/v1/sandboxes/sbx-s1-0000000000000000/files/workspace/mine", "").Problem(t)
 		for _, as := range []string{"evil", "acme-s2"} {
@@ -144,7 +144,7 @@ func filesPut(r *served.Rig, as, path string, body []byte) served.Answer {
 }
 
 func TestArchives(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/archive?path=tree"
 		a := filesPut(r, "acme", at, archive(t, file("a", "one"), file("d/b", "two"), tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "d/b"},
 			tar.Header{Typeflag: tar.TypeSymlink, Name: "out", Linkname: "../../etc/passwd"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "abs", Linkname: "/etc/passwd"},
@@ -180,7 +180,7 @@ func TestArchives(t *testing.T) {
 // folder and decompression bombs are refused, and that files outside stay as
 // they are.
 func TestBadArchives(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		r.Want(201, "acme", "PUT", base+"/files/workspace/victim", "x")
 		many := []tar.Header{}
 		for range 200 {
@@ -229,7 +229,7 @@ func TestBadArchives(t *testing.T) {
 // TestLinksLeadNowhere holds that links made by code inside do not lead out of
 // the sandbox.
 func TestLinksLeadNowhere(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		name := strings.TrimPrefix(base, "/v1/sandboxes/")
 		r.Run("acme", "s1", "ln -s /etc/passwd passwd; ln -s / root; ln -s /nowhere/x dangling; mkfifo pipe")
 		_ = name

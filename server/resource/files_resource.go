@@ -135,7 +135,7 @@ const changeTime = 10 * time.Minute
 // with calls fn with the files of the call's sandbox, after waiting for the
 // sandbox's turn in room; a nil room means no waiting.
 func (x *filesResource) with(c *Call, room *keylock.Turns, fn func(t Tree, scope string) error) error {
-	box, err := InWall(c, x.lender)
+	box, err := Sandboxed(c, x.lender)
 	if err != nil {
 		return err
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// filesOnWalls runs a test with a sandbox of the session s1 of acme, with an
+// filesOnProviders runs a test with a sandbox of the session s1 of acme, with an
 // in-memory provider and with a real one.
-func filesOnWalls(t *testing.T, test func(t *testing.T, r *served.Rig, base string)) {
+func filesOnProviders(t *testing.T, test func(t *testing.T, r *served.Rig, base string)) {
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			r := served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []resource.Resource {
@@ -39,7 +39,7 @@ func tagOf(content string) string {
 }
 
 func TestReadAndWrite(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/new/a.txt"
 		made := r.Want(201, "acme", "PUT", at, "hello", "If-None-Match", "*")
 		if w := served.JSON[api.WrittenFile](t, made); w.Path != "/workspace/new/a.txt" || w.Size != 5 || !w.Created || w.ETag != tagOf("hello") || made.Header.Get("ETag") != w.ETag {
@@ -78,7 +78,7 @@ func TestReadAndWrite(t *testing.T) {
 }
 
 func TestRanges(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		small, large := "0123456789", strings.Repeat("0123456789", 20_000)
 		for name, content := range map[string]string{"small": small, "large": large} {
 			at, size := base+"/files/workspace/"+name, strconv.Itoa(len(content))
@@ -121,7 +121,7 @@ func TestRanges(t *testing.T) {
 
 // TestOneWins holds that of many requests with one condition one is carried out.
 func TestOneWins(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/raced"
 		for _, race := range []struct{ name, header, value string }{
 			{"making", "If-None-Match", "*"}, {"replacing", "If-Match", ""},
@@ -155,7 +155,7 @@ func TestOneWins(t *testing.T) {
 // TestCutUpload holds that a body that is incomplete or too large replaces
 // nothing.
 func TestCutUpload(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/kept"
 		r.Want(201, "acme", "PUT", at, "old")
 		for _, size := range []int{1<<20 + 1, 4 << 20} {
@@ -192,7 +192,7 @@ func TestCutUpload(t *testing.T) {
 }
 
 func TestEntries(t *testing.T) {
-	filesOnWalls(t, func(t *testing.T, r *served.Rig, base string) {
+	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		for _, n := range []string{"a", "b", "c", "d", "sub/e"} {
 			r.Want(201, "acme", "PUT", base+"/files/workspace/"+n, n)
 		}

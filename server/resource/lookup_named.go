@@ -28,7 +28,7 @@ type Finder interface {
 type lookupSandbox struct {
 	Name   string
 	Record registry.Record
-	Usable manager.Usable // of [InWall]
+	Usable manager.Usable // of [Sandboxed]
 
 	// Who has the names on whose behalf the sandbox is used: those of the
 	// request where the sandbox belongs to its session, and else those that it
@@ -97,10 +97,10 @@ func Unshared(c *Call, of config.Who, scope sandbox.Scope, name string) error {
 	}
 }
 
-// InWall is [Find] for callers that run something or touch files: a session that
+// Sandboxed is [Find] for callers that run something or touch files: a session that
 // by the current settings runs without a sandbox has none, and no request over
 // HTTP runs anything outside of a sandbox.
-func InWall(c *Call, f Finder) (lookupSandbox, error) {
+func Sandboxed(c *Call, f Finder) (lookupSandbox, error) {
 	s, err := Find(c, f)
 	if err != nil {
 		return s, err
@@ -116,7 +116,7 @@ func Inside(f Finder, who config.Who) (manager.Usable, error) { return InsideWit
 func InsideWith(f Finder, who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
 	u, err := f.Usable(who, flags)
 	if err == nil && u.Place != manager.Sandboxed {
-		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "find", Message: "this session has no sandbox: " + u.Reason, Hint: "nothing runs outside of walls over HTTP"}
+		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "find", Message: "this session has no sandbox: " + u.Reason, Hint: "nothing runs outside of sandboxes over HTTP"}
 	}
 	return u, err
 }

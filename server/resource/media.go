@@ -45,7 +45,7 @@ func (x *mediaResource) stage(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := InWall(c, x.stager)
+	at, err := Sandboxed(c, x.stager)
 	if err != nil {
 		return nil, err
 	}

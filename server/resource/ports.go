@@ -61,7 +61,7 @@ func (x *portsResource) dial(c *Call) (any, error) {
 	if err != nil || port == 0 || c.Path("port") != strconv.FormatUint(port, 10) {
 		return nil, Invalid("port", "is no number from 1 to 65535")
 	}
-	at, err := InWall(c, x.lender)
+	at, err := Sandboxed(c, x.lender)
 	if err != nil {
 		return nil, err
 	}

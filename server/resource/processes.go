@@ -82,7 +82,7 @@ func (x *shellsResource) processes(c *Call) (any, error) {
 		return nil, err
 	}
 	out := api.ProcessList{Items: []api.Process{}}
-	for _, s := range x.house.List(at.Who) {
+	for _, s := range x.supervisor.List(at.Who) {
 		out.Items = append(out.Items, processOf(c, s))
 	}
 	return out, nil
@@ -114,7 +114,7 @@ func (x *shellsResource) named(c *Call) (lookupSandbox, running.Status, error) {
 	if err != nil {
 		return at, running.Status{}, err
 	}
-	s, err := x.house.Find(at.Who, c.Path("pid"))
+	s, err := x.supervisor.Find(at.Who, c.Path("pid"))
 	if sandbox.IsNotFound(err) {
 		err = Hide("process", termsafe.Line(c.Path("pid")))
 	}
@@ -143,7 +143,7 @@ func (x *shellsResource) startProcess(c *Call) (any, error) {
 
 // start starts a command. It takes the place of a command until it ends.
 func (x *shellsResource) start(c *Call, in api.StartProcess, unattended time.Duration) (lookupSandbox, running.Status, error) {
-	at, err := InWall(c, x.runner)
+	at, err := Sandboxed(c, x.runner)
 	if err != nil {
 		return at, running.Status{}, err
 	}
@@ -162,7 +162,7 @@ func (x *shellsResource) start(c *Call, in api.StartProcess, unattended time.Dur
 	if o.Ended, err = c.Admitted(c.Context()); err != nil {
 		return at, running.Status{}, err
 	}
-	s, err := x.house.Start(c.Context(), req, o)
+	s, err := x.supervisor.Start(c.Context(), req, o)
 	return at, s, err
 }
 
@@ -175,7 +175,7 @@ func (x *shellsResource) killProcess(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, err = x.house.Kill(c.Context(), at.Who, s.ID); err != nil {
+	if s, err = x.supervisor.Kill(c.Context(), at.Who, s.ID); err != nil {
 		return nil, err
 	}
 	return processOf(c, s), nil
@@ -199,7 +199,7 @@ func (x *shellsResource) writeProcess(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, x.house.Write(c.Context(), at.Who, s.ID, data, in.EOF)
+	return nil, x.supervisor.Write(c.Context(), at.Who, s.ID, data, in.EOF)
 }
 
 func (x *shellsResource) signalProcess(c *Call) (any, error) {
@@ -211,7 +211,7 @@ func (x *shellsResource) signalProcess(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, x.house.Signal(c.Context(), at.Who, s.ID, in.Signal)
+	return nil, x.supervisor.Signal(c.Context(), at.Who, s.ID, in.Signal)
 }
 
 func (x *shellsResource) resizeProcess(c *Call) (any, error) {
@@ -223,7 +223,7 @@ func (x *shellsResource) resizeProcess(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, x.house.Resize(c.Context(), at.Who, s.ID, *terminalOf(in))
+	return nil, x.supervisor.Resize(c.Context(), at.Who, s.ID, *terminalOf(in))
 }
 
 func (x *shellsResource) execStream(c *Call) (any, error) {
@@ -236,7 +236,7 @@ func (x *shellsResource) execStream(c *Call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := x.house.Find(at.Who, id)
+		s, err := x.supervisor.Find(at.Who, id)
 		if err != nil || s.ID != id {
 			return nil, Hide("process", id)
 		}
@@ -283,7 +283,7 @@ func (x *shellsResource) followProcess(c *Call) (any, error) {
 func (x *shellsResource) followed(c *Call, at lookupSandbox, s running.Status, from int64) (any, error) {
 	if from > s.Bytes {
 		// More may have come meanwhile; what decides is the output itself.
-		if now, err := x.house.Find(at.Who, s.ID); err != nil || from > now.Bytes {
+		if now, err := x.supervisor.Find(at.Who, s.ID); err != nil || from > now.Bytes {
 			return nil, Invalid("from", "the process has not written as much: "+strconv.FormatInt(from, 10)+" is no place from 0 to "+strconv.FormatInt(now.Bytes, 10))
 		}
 	}
@@ -297,7 +297,7 @@ func (x *shellsResource) followed(c *Call, at lookupSandbox, s running.Status, f
 	if send(api.EventProcess, processOf(c, s)) != nil {
 		return Sent{}, nil
 	}
-	end, err := x.house.Follow(c.Context(), at.Who, s.ID, next, func(p running.Piece) error {
+	end, err := x.supervisor.Follow(c.Context(), at.Who, s.ID, next, func(p running.Piece) error {
 		if p.Again {
 			if err := send(api.EventAgain, struct{}{}); err != nil {
 				return err

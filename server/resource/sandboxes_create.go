@@ -165,7 +165,7 @@ func (s *sandboxesResource) recreate(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := InWall(c, s.o.Manager)
+	at, err := Sandboxed(c, s.o.Manager)
 	if err != nil {
 		return nil, err
 	}

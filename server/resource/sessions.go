@@ -42,16 +42,16 @@ type Sessions struct {
 	m sessionsManager
 	o stream.Options
 
-	mux   *http.ServeMux // serves lent files
-	looks keylock.Turns  // by sandbox: a folder listing is held in memory while it is sent
-	mu    sync.Mutex
-	lent  map[string]*lent
+	mux    *http.ServeMux // serves lent files
+	looks  keylock.Turns  // by sandbox: a folder listing is held in memory while it is sent
+	mu     sync.Mutex
+	handle map[string]*handle
 }
 
-// NewSessions returns the resource. The caller mounts [Sessions.Lent] beside its routes.
+// NewSessions returns the resource. The caller mounts [Sessions.Handles] beside its routes.
 func NewSessions(m sessionsManager, o stream.Options) *Sessions {
-	s := &Sessions{m: m, o: o, lent: map[string]*lent{}, looks: keylock.Turns{Most: maxLentLooks}}
-	s.mux = s.lentMux()
+	s := &Sessions{m: m, o: o, handle: map[string]*handle{}, looks: keylock.Turns{Most: maxHandleLooks}}
+	s.mux = s.handlesMux()
 	return s
 }
 

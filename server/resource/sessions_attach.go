@@ -95,7 +95,7 @@ func (s *Sessions) inside(who config.Who, flags *config.SandboxSettings) (manage
 	if err == nil && u.Place != manager.Sandboxed {
 		err = &sandbox.Error{
 			Code: sandbox.CodeCapabilityBlocked, Op: "serve", Message: "this session has no sandbox: " + u.Reason,
-			Hint: "nothing runs outside of walls over HTTP",
+			Hint: "nothing runs outside of sandboxes over HTTP",
 		}
 	}
 	return u, err

@@ -132,11 +132,11 @@ func lend(t *testing.T, r *served.Rig, as, session string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var l api.Lent
+	var l api.Handle
 	if err := json.Unmarshal(data, &l); err != nil || l.Ticket == "" {
 		t.Fatalf("%s, %v", data, err)
 	}
-	return api.LentPath + "/" + l.Ticket + "/files"
+	return api.HandlesPath + "/" + l.Ticket + "/files"
 }
 
 // TestListingsTakeTurns holds that the listing of a folder for a client that
@@ -148,7 +148,7 @@ func TestListingsTakeTurns(t *testing.T) {
 		c = resource.NewSessions(r.Manager, stream.Options{})
 		return []resource.Resource{c}
 	}, Daemon: func(o *server.Options) {
-		o.Mounts = append(o.Mounts, server.Mount{Pattern: api.LentPath + "/", Handler: c.Lent()})
+		o.Mounts = append(o.Mounts, server.Mount{Pattern: api.HandlesPath + "/", Handler: c.Handles()})
 	}})
 	who := config.Who{Tenant: "acme", Agent: config.DefaultAgent, Session: "s1"}
 	err := r.Manager.Files(t.Context(), manager.Request{Who: who}, func(s manager.Share) error {

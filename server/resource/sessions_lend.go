@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// maxLent is how many sandboxes may have their files lent at one time.
-	maxLent = 1024
-	// maxLentTo is the same bound for one tenant, so that it leaves some to
+	// maxHandles is how many sandboxes may have their files lent at one time.
+	maxHandles = 1024
+	// maxHandlesTo is the same bound for one tenant, so that it leaves some to
 	// others.
-	maxLentTo = 128
-	// maxLentLooks is how many requests list folders of one sandbox at a time; others
+	maxHandlesTo = 128
+	// maxHandleLooks is how many requests list folders of one sandbox at a time; others
 	// wait. Names of odd bytes are six times as long in JSON, so that one folder
 	// can take 200 MB.
-	maxLentLooks = 2
+	maxHandleLooks = 2
 )
 
 // A lent is a sandbox whose files a client may use.
-type lent struct {
+type handle struct {
 	name  string // of the sandbox
 	files sandbox.Files
 	ctx   context.Context // ends with the socket
@@ -49,13 +49,13 @@ func ownerOf(c *Call) owner {
 	return o
 }
 
-// Lent returns the handler for lent files, to be mounted at [api.LentPath] and
+// Handles returns the handler for lent files, to be mounted at [api.HandlesPath] and
 // below.
-func (s *Sessions) Lent() http.Handler { return s.mux }
+func (s *Sessions) Handles() http.Handler { return s.mux }
 
-func (s *Sessions) lentMux() *http.ServeMux {
+func (s *Sessions) handlesMux() *http.ServeMux {
 	mux := http.NewServeMux()
-	Mount(mux, api.LentPath+"/{ticket}/files", s.find, func(r *http.Request, err error) error {
+	Mount(mux, api.HandlesPath+"/{ticket}/files", s.find, func(r *http.Request, err error) error {
 		return reportedTo(CallOf(r.Context()), err)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -69,7 +69,7 @@ func (s *Sessions) lentMux() *http.ServeMux {
 func (s *Sessions) find(r *http.Request) (sandbox.Files, context.Context, func(), error) {
 	c := CallOf(r.Context())
 	s.mu.Lock()
-	l := s.lent[r.PathValue("ticket")]
+	l := s.handle[r.PathValue("ticket")]
 	s.mu.Unlock()
 	if c == nil || l == nil || l.owner != ownerOf(c) {
 		return nil, nil, nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "files", Message: "these files are not lent, or not any more"}
@@ -110,7 +110,7 @@ func (s *Sessions) lend(c *Call) (any, error) {
 	heard := false
 	if err != nil {
 		d := api.Of(reportedTo(c, err))
-		heard = t.Send(api.Lent{Error: &d}) == nil
+		heard = t.Send(api.Handle{Error: &d}) == nil
 	}
 	t.End(heard)
 	return Sent{}, nil
@@ -125,16 +125,16 @@ func (s *Sessions) keep(ctx context.Context, c *Call, t *stream.Talk, ask api.Le
 		return err
 	}
 	return s.m.Files(ctx, manager.Request{Who: c.Who, Flags: flags, MustExist: ask.MustExist, Tool: c.Tool("write")}, func(share manager.Share) error {
-		ticket, err := s.register(&lent{name: share.Name, files: share.Bridge, ctx: ctx, owner: ownerOf(c)})
+		ticket, err := s.register(&handle{name: share.Name, files: share.Bridge, ctx: ctx, owner: ownerOf(c)})
 		if err != nil {
 			return err
 		}
 		defer func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			delete(s.lent, ticket)
+			delete(s.handle, ticket)
 		}()
-		m := api.Lent{Ticket: ticket, Name: share.Name, Transport: share.Transport()}
+		m := api.Handle{Ticket: ticket, Name: share.Name, Transport: share.Transport()}
 		for _, r := range share.Roots() {
 			m.Roots = append(m.Roots, api.Root{Target: r.Target, ReadOnly: r.ReadOnly})
 		}
@@ -148,21 +148,21 @@ func (s *Sessions) keep(ctx context.Context, c *Call, t *stream.Talk, ask api.Le
 	})
 }
 
-func (s *Sessions) register(l *lent) (string, error) {
+func (s *Sessions) register(l *handle) (string, error) {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // does not fail
 	ticket := hex.EncodeToString(b[:])
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	same := 0
-	for _, other := range s.lent {
+	for _, other := range s.handle {
 		if other.owner.who.Tenant == l.owner.who.Tenant {
 			same++
 		}
 	}
-	if len(s.lent) >= maxLent || same >= maxLentTo {
+	if len(s.handle) >= maxHandles || same >= maxHandlesTo {
 		return "", &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "files", Message: "the files of too many sandboxes are lent", Retryable: true}
 	}
-	s.lent[ticket] = l
+	s.handle[ticket] = l
 	return ticket, nil
 }

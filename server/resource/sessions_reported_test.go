@@ -56,15 +56,15 @@ func TestCausesAreForAdmins(t *testing.T) {
 // One tenant cannot take all the leases on files from others.
 func TestLentToOneTenant(t *testing.T) {
 	s := NewSessions(nil, stream.Options{})
-	for range maxLentTo {
-		if _, err := s.register(&lent{owner: owner{who: config.Who{Tenant: "greedy"}}}); err != nil {
+	for range maxHandlesTo {
+		if _, err := s.register(&handle{owner: owner{who: config.Who{Tenant: "greedy"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.register(&lent{owner: owner{who: config.Who{Tenant: "greedy"}, token: "another"}}); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+	if _, err := s.register(&handle{owner: owner{who: config.Who{Tenant: "greedy"}, token: "another"}}); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
 		t.Errorf("one more is %v", err)
 	}
-	if _, err := s.register(&lent{owner: owner{who: config.Who{Tenant: "other"}}}); err != nil {
+	if _, err := s.register(&handle{owner: owner{who: config.Who{Tenant: "other"}}}); err != nil {
 		t.Errorf("another tenant is refused: %v", err)
 	}
 }

@@ -33,8 +33,8 @@ type shellsRunner interface {
 	Shell(ctx context.Context, req manager.Request) (manager.Outcome, error)
 }
 
-// A shellsHouse keeps shells and terminals; *running.House is one.
-type shellsHouse interface {
+// A shellsSupervisor keeps shells and terminals; *running.Supervisor is one.
+type shellsSupervisor interface {
 	Shells(who config.Who) []running.ShellInfo
 	OpenShell(ctx context.Context, req manager.Request, o sandbox.ShellOptions) (running.ShellInfo, error)
 	CloseShell(who config.Who, id string) error
@@ -54,13 +54,13 @@ type shellsHouse interface {
 
 // A shellsResource has the routes.
 type shellsResource struct {
-	runner shellsRunner
-	house  shellsHouse
-	o      stream.Options
+	runner     shellsRunner
+	supervisor shellsSupervisor
+	o          stream.Options
 }
 
 // NewShells returns the resource. o bounds its WebSockets.
-func NewShells(r shellsRunner, h shellsHouse, o stream.Options) *shellsResource {
+func NewShells(r shellsRunner, h shellsSupervisor, o stream.Options) *shellsResource {
 	return &shellsResource{r, h, o}
 }
 
@@ -106,7 +106,7 @@ func (x *shellsResource) list(c *Call) (any, error) {
 		return nil, err
 	}
 	out := api.ShellList{Items: []api.Shell{}}
-	for _, s := range x.house.Shells(at.Who) {
+	for _, s := range x.supervisor.Shells(at.Who) {
 		out.Items = append(out.Items, shellOf(s))
 	}
 	return out, nil
@@ -121,7 +121,7 @@ func (x *shellsResource) open(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := InWall(c, x.runner)
+	at, err := Sandboxed(c, x.runner)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (x *shellsResource) open(c *Call) (any, error) {
 		return nil, err
 	}
 	defer release()
-	s, err := x.house.OpenShell(c.Context(), shellsRequest(c, at), sandbox.ShellOptions{Env: in.Env, Dir: in.Dir})
+	s, err := x.supervisor.OpenShell(c.Context(), shellsRequest(c, at), sandbox.ShellOptions{Env: in.Env, Dir: in.Dir})
 	var e *sandbox.Error
 	if _, _, ok := manager.Unstarted(err); ok && errors.As(err, &e) && e.Field == "dir" {
 		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: e.Op, Field: e.Field, Resource: termsafe.Line(in.Dir), Message: "cannot enter the working directory " + strconv.Quote(in.Dir), Hint: "name a folder that is there", Err: e.Err}
@@ -149,7 +149,7 @@ func (x *shellsResource) close(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, x.house.CloseShell(at.Who, c.Path("id"))
+	return nil, x.supervisor.CloseShell(at.Who, c.Path("id"))
 }
 
 func (x *shellsResource) run(c *Call) (any, error) {
@@ -157,7 +157,7 @@ func (x *shellsResource) run(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := InWall(c, x.runner)
+	at, err := Sandboxed(c, x.runner)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (x *shellsResource) run(c *Call) (any, error) {
 	if c.Accepts(api.ContentEvents) {
 		return streamCommands(c, at.Name, func(ctx context.Context, t *commandsTeller) (manager.Outcome, error) {
 			line.Stdout, line.Stderr, line.Again, line.Started = t.Stdout, t.Stderr, t.Again, t.Started
-			return x.house.Line(ctx, req, id, line)
+			return x.supervisor.Line(ctx, req, id, line)
 		})
 	}
 	stdout, stderr := NewKept(at.Usable.Output), NewKept(at.Usable.Output)
@@ -188,7 +188,7 @@ func (x *shellsResource) run(c *Call) (any, error) {
 		stdout.Reset()
 		stderr.Reset()
 	}
-	out, err := x.house.Line(c.Context(), req, id, line)
+	out, err := x.supervisor.Line(c.Context(), req, id, line)
 	if exit, message, ok := manager.Unstarted(err); ok {
 		out.Exit = exit
 		_, err = io.WriteString(stderr, message)

@@ -165,23 +165,23 @@ var errLeft = errors.New("the client has left")
 // A staying process is a kept terminal to which a client is connected. The end
 // of the connection does not end the terminal.
 type staying struct {
-	house shellsHouse
-	who   config.Who
-	id    string
-	done  chan struct{}
-	exit  sandbox.Exit
-	err   error
-	out   manager.Outcome
-	bytes int64
+	supervisor shellsSupervisor
+	who        config.Who
+	id         string
+	done       chan struct{}
+	exit       sandbox.Exit
+	err        error
+	out        manager.Outcome
+	bytes      int64
 }
 
 // stay connects the streams of cmd to the terminal until ctx ends.
 func (x *shellsResource) stay(ctx context.Context, who config.Who, id string, cmd sandbox.Command) (sandbox.Process, error) {
-	p := &staying{house: x.house, who: who, id: id, done: make(chan struct{})}
+	p := &staying{supervisor: x.supervisor, who: who, id: id, done: make(chan struct{})}
 	if cmd.TTY != nil {
 		// A terminal that has ended has no size, and its output can still be
 		// read.
-		_ = x.house.Resize(ctx, who, id, *cmd.TTY)
+		_ = x.supervisor.Resize(ctx, who, id, *cmd.TTY)
 	}
 	w := cmd.Stdout
 	if w == nil {
@@ -205,7 +205,7 @@ func (p *staying) input(ctx context.Context, from io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && p.house.Write(ctx, p.who, p.id, buf[:n], false) != nil {
+		if n > 0 && p.supervisor.Write(ctx, p.who, p.id, buf[:n], false) != nil {
 			return
 		}
 		if err != nil {
@@ -215,13 +215,13 @@ func (p *staying) input(ctx context.Context, from io.Reader) {
 }
 
 func (p *staying) wait(ctx context.Context, w io.Writer) (sandbox.Exit, error) {
-	if err := p.house.Attach(ctx, p.who, p.id, w); err != nil {
+	if err := p.supervisor.Attach(ctx, p.who, p.id, w); err != nil {
 		if ctx.Err() != nil {
 			err = errLeft
 		}
 		return sandbox.Exit{}, err
 	}
-	last, err := p.house.Poll(ctx, p.who, p.id, running.PollOptions{Max: 1})
+	last, err := p.supervisor.Poll(ctx, p.who, p.id, running.PollOptions{Max: 1})
 	s := last.Status
 	switch {
 	case err != nil:
@@ -243,17 +243,17 @@ func (p *staying) Wait() (sandbox.Exit, error) {
 
 // Signal implements sandbox.Process.
 func (p *staying) Signal(ctx context.Context, name string) error {
-	return p.house.Signal(ctx, p.who, p.id, name)
+	return p.supervisor.Signal(ctx, p.who, p.id, name)
 }
 
 // Resize implements sandbox.Process.
 func (p *staying) Resize(ctx context.Context, t sandbox.TTY) error {
-	return p.house.Resize(ctx, p.who, p.id, t)
+	return p.supervisor.Resize(ctx, p.who, p.id, t)
 }
 
 // Kill implements sandbox.Process.
 func (p *staying) Kill(ctx context.Context) error {
-	_, err := p.house.Kill(ctx, p.who, p.id)
+	_, err := p.supervisor.Kill(ctx, p.who, p.id)
 	return err
 }
 

@@ -118,7 +118,7 @@ func (x *shellsResource) launch(ctx context.Context, c *Call, at lookupSandbox, 
 // socket takes over the connection and serves one command on it. An error before
 // that is answered as a problem.
 func (x *shellsResource) socket(c *Call, start func(context.Context, lookupSandbox, stream.Request, sandbox.Command) (sandbox.Process, error)) (any, error) {
-	at, err := InWall(c, x.runner)
+	at, err := Sandboxed(c, x.runner)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (x *shellsResource) terminal(c *Call) (any, error) {
 
 // keep starts a kept terminal and connects to it.
 func (x *shellsResource) keep(c *Call) (any, error) {
-	at, err := InWall(c, x.runner)
+	at, err := Sandboxed(c, x.runner)
 	if err != nil {
 		return nil, err
 	}
@@ -213,25 +213,25 @@ func (x *shellsResource) keep(c *Call) (any, error) {
 	}
 	req := shellsRequest(c, at)
 	req.Command.TTY = &sandbox.TTY{Rows: uint16(c.Number("rows", usualRows)), Cols: uint16(c.Number("cols", usualCols))}
-	s, err := x.house.Start(c.Context(), req, running.StartOptions{Text: "terminal", Shell: true})
+	s, err := x.supervisor.Start(c.Context(), req, running.StartOptions{Text: "terminal", Shell: true})
 	if err != nil {
 		release()
 		return nil, err
 	}
 	go func() {
 		defer release() // it takes the place of a command until it ends
-		_ = x.house.Attach(context.WithoutCancel(c.Context()), at.Who, s.ID, discard{})
+		_ = x.supervisor.Attach(context.WithoutCancel(c.Context()), at.Who, s.ID, discard{})
 	}()
 	return x.connect(c, at.Who, s.ID)
 }
 
 // back connects to a kept terminal.
 func (x *shellsResource) back(c *Call, id string) (any, error) {
-	at, err := InWall(c, x.runner)
+	at, err := Sandboxed(c, x.runner)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range x.house.List(at.Who) {
+	for _, s := range x.supervisor.List(at.Who) {
 		if s.ID == id && s.TTY {
 			return x.connect(c, at.Who, id)
 		}
@@ -255,7 +255,7 @@ func (x *shellsResource) terminals(c *Call) (any, error) {
 		return nil, err
 	}
 	out := api.TerminalList{Items: []api.Terminal{}}
-	for _, s := range x.house.List(at.Who) {
+	for _, s := range x.supervisor.List(at.Who) {
 		if s.TTY {
 			out.Items = append(out.Items, api.Terminal{ID: s.ID, State: string(s.State), StartedAt: s.Started.UTC(), EndedAt: s.Ended, Bytes: s.Bytes})
 		}
@@ -269,9 +269,9 @@ func (x *shellsResource) end(c *Call) (any, error) {
 		return nil, err
 	}
 	id := c.Path("id")
-	for _, s := range x.house.List(at.Who) {
+	for _, s := range x.supervisor.List(at.Who) {
 		if s.ID == id && s.TTY {
-			_, err := x.house.Kill(c.Context(), at.Who, id)
+			_, err := x.supervisor.Kill(c.Context(), at.Who, id)
 			return nil, err
 		}
 	}

@@ -29,19 +29,19 @@ type shellsRig struct {
 	base string
 }
 
-func shellsOnWalls(t *testing.T, test func(*testing.T, shellsRig)) {
+func shellsOnProviders(t *testing.T, test func(*testing.T, shellsRig)) {
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			r := shellsRig{Rig: served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []resource.Resource {
-				house := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
+				supervisor := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
 				t.Cleanup(func() {
 					ctx, done := context.WithTimeout(context.Background(), time.Minute)
 					defer done()
-					if err := house.Close(ctx); err != nil {
+					if err := supervisor.Close(ctx); err != nil {
 						t.Error(err)
 					}
 				})
-				return []resource.Resource{resource.NewShells(r.Manager, house, stream.Options{})}
+				return []resource.Resource{resource.NewShells(r.Manager, supervisor, stream.Options{})}
 			}})}
 			r.base = "/v1/sandboxes/" + r.Ready("acme", "s1")
 			test(t, r)
@@ -50,7 +50,7 @@ func shellsOnWalls(t *testing.T, test func(*testing.T, shellsRig)) {
 }
 
 func TestShellsKeepState(t *testing.T) {
-	shellsOnWalls(t, func(t *testing.T, r shellsRig) {
+	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		run := func(id, line string) api.ExecResult {
 			t.Helper()
 			return served.JSON[api.ExecResult](t, r.Want(200, "acme", "POST", r.base+"/shells/"+id+"/run", line))
@@ -90,7 +90,7 @@ func TestShellsKeepState(t *testing.T) {
 }
 
 func TestOthersHaveNoShells(t *testing.T) {
-	shellsOnWalls(t, func(t *testing.T, r shellsRig) {
+	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		sh := served.JSON[api.Shell](t, r.Want(201, "acme", "POST", r.base+"/shells", "{}"))
 		r.Ready("evil", "s1")
 		for _, as := range []string{"evil", "acme-s2"} {
@@ -137,7 +137,7 @@ func (r shellsRig) open(path string, q stream.Request, c sandbox.Command) (*stre
 }
 
 func TestAttach(t *testing.T) {
-	shellsOnWalls(t, func(t *testing.T, r shellsRig) {
+	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		var out, errs bytes.Buffer
 		p, _ := r.open("/attach", stream.Request{Line: "cat; echo oops >&2; exit 4"}, sandbox.Command{Stdin: strings.NewReader("through"), Stdout: &out, Stderr: &errs})
 		exit, err := p.Wait()
@@ -158,7 +158,7 @@ func TestAttach(t *testing.T) {
 }
 
 func TestAttachRefuses(t *testing.T) {
-	shellsOnWalls(t, func(t *testing.T, r shellsRig) {
+	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		for name, q := range map[string]stream.Request{
 			"nothing":       {},
 			"both":          {Args: stream.Texts([]string{"id"}), Line: "id"},
@@ -226,9 +226,9 @@ func (s *screen) await(t *testing.T, text string) {
 // TestTerminal holds that the size of a terminal can change, and that it ends
 // with its socket.
 func TestTerminal(t *testing.T) {
-	shellsOnWalls(t, func(t *testing.T, r shellsRig) {
+	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		if r.Engine != nil {
-			t.Log("the wall in memory has no shell that reads from a terminal")
+			t.Log("the sandbox in memory has no shell that reads from a terminal")
 			return
 		}
 		keys, typed := io.Pipe()
@@ -283,9 +283,9 @@ func (r shellsRig) gone(seconds string) {
 // TestTerminalStays holds that a kept terminal outlives its socket, is found
 // again, and ends when a request ends it.
 func TestTerminalStays(t *testing.T) {
-	shellsOnWalls(t, func(t *testing.T, r shellsRig) {
+	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		if r.Engine != nil {
-			t.Log("the wall in memory has no shell that reads from a terminal")
+			t.Log("the sandbox in memory has no shell that reads from a terminal")
 			return
 		}
 		keys, typed := io.Pipe()

@@ -55,7 +55,7 @@ func (s toolcallsResource) Routes() []Route {
 
 // kit returns the tools of the sandbox's session.
 func (s toolcallsResource) kit(c *Call) (*tools.Kit, error) {
-	at, err := InWall(c, s.finder)
+	at, err := Sandboxed(c, s.finder)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (x *WatchResource) watch(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	box, err := InWall(c, x.lender)
+	box, err := Sandboxed(c, x.lender)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type watchRig struct {
 	name    string // of the sandbox
 }
 
-func watchOnWalls(t *testing.T, o resource.WatchOptions, test func(t *testing.T, r *watchRig, base string)) {
+func watchOnProviders(t *testing.T, o resource.WatchOptions, test func(t *testing.T, r *watchRig, base string)) {
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			r := &watchRig{}
@@ -97,7 +97,7 @@ func (l *listener) change() string {
 }
 
 func TestWatch(t *testing.T) {
-	watchOnWalls(t, resource.WatchOptions{Interval: 20 * time.Millisecond}, func(t *testing.T, r *watchRig, base string) {
+	watchOnProviders(t, resource.WatchOptions{Interval: 20 * time.Millisecond}, func(t *testing.T, r *watchRig, base string) {
 		r.Run("acme", "s1", "mkdir old; echo a > old/file")
 		l := listen(t, r, "acme", base+"/watch")
 		if name, data := l.next(); name != api.EventReady || data != `{"entries":3}` {
@@ -132,7 +132,7 @@ func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
 	} {
 		o.Interval = 20 * time.Millisecond
 		t.Run(name, func(t *testing.T) {
-			watchOnWalls(t, o, func(t *testing.T, r *watchRig, base string) {
+			watchOnProviders(t, o, func(t *testing.T, r *watchRig, base string) {
 				r.Run("acme", "s1", "for i in a b c d e f g; do echo $i > $i; done")
 				l := listen(t, r, "acme", base+"/watch")
 				if name, data := l.next(); name != api.EventReady || data != `{"entries":5}` {
@@ -151,7 +151,7 @@ func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
 }
 
 func TestWatchRefuses(t *testing.T) {
-	watchOnWalls(t, resource.WatchOptions{Interval: 20 * time.Millisecond}, func(t *testing.T, r *watchRig, base string) {
+	watchOnProviders(t, resource.WatchOptions{Interval: 20 * time.Millisecond}, func(t *testing.T, r *watchRig, base string) {
 		for _, tt := range []struct {
 			as, path string
 			status   int

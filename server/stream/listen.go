@@ -174,14 +174,14 @@ func (i *inlet) Read(p []byte) (int, error) {
 }
 
 // An outlet is one output of the program.
-type outlet struct {
+type responseOutput struct {
 	s       *served
 	channel byte
 	frame   []byte
 }
 
 // Write implements io.Writer. It waits until the client grants credit.
-func (o *outlet) Write(p []byte) (int, error) {
+func (o *responseOutput) Write(p []byte) (int, error) {
 	select {
 	case <-o.s.begun:
 	case <-o.s.over:

@@ -121,10 +121,10 @@ func (s *served) command(r Request) sandbox.Command {
 		c.Stdin, s.pipe = io.Pipe()
 	}
 	if !r.NoStdout {
-		c.Stdout = &outlet{s: s, channel: Stdout}
+		c.Stdout = &responseOutput{s: s, channel: Stdout}
 	}
 	if !r.NoStderr {
-		c.Stderr = &outlet{s: s, channel: Stderr}
+		c.Stderr = &responseOutput{s: s, channel: Stderr}
 	}
 	return c
 }

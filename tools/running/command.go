@@ -71,21 +71,21 @@ type StartOptions struct {
 }
 
 // A command is one in the background. Its fields are fixed, or guarded by
-// House.mu.
+// Supervisor.mu.
 type command struct {
-	id     string
-	house  *House
-	who    config.Who
-	tenant *tenant
-	text   string
-	tag    string
-	args   []string
-	dir    string
-	tty    bool
-	out    *output
-	in     *input
-	life   context.Context
-	cancel context.CancelCauseFunc
+	id         string
+	supervisor *Supervisor
+	who        config.Who
+	tenant     *tenant
+	text       string
+	tag        string
+	args       []string
+	dir        string
+	tty        bool
+	out        *output
+	in         *input
+	life       context.Context
+	cancel     context.CancelCauseFunc
 
 	up   chan struct{} // closed when it runs, or will not
 	done chan struct{} // closed when it has ended
@@ -111,11 +111,11 @@ func (c *command) over() bool { return c.state != StateRunning }
 
 // stop ends the command by the end of its context.
 func (c *command) stop(cause error) {
-	c.house.mu.Lock()
+	c.supervisor.mu.Lock()
 	if !c.over() {
 		c.killed = true
 	}
-	c.house.mu.Unlock()
+	c.supervisor.mu.Unlock()
 	c.cancel(cause)
 }
 
@@ -126,7 +126,7 @@ func (c *command) stop(cause error) {
 //
 // Stdin, Stdout and Stderr of req.Command must be nil. On a terminal
 // (req.Command.TTY) all output is on [Stdout].
-func (h *House) Start(ctx context.Context, req manager.Request, o StartOptions) (Status, error) {
+func (h *Supervisor) Start(ctx context.Context, req manager.Request, o StartOptions) (Status, error) {
 	c, err := h.admit(ctx, req, o)
 	if err != nil {
 		if o.Ended != nil {
@@ -171,7 +171,7 @@ func (h *House) Start(ctx context.Context, req manager.Request, o StartOptions) 
 
 // begin is what Start answers when the command runs or will not.
 func (c *command) begin(ctx context.Context) (Status, error) {
-	h := c.house
+	h := c.supervisor
 	if ctx.Err() != nil {
 		<-c.done // the caller will never learn its id
 	}
@@ -191,7 +191,7 @@ func (c *command) begin(ctx context.Context) (Status, error) {
 }
 
 // admit registers a command within the bounds.
-func (h *House) admit(ctx context.Context, req manager.Request, o StartOptions) (*command, error) {
+func (h *Supervisor) admit(ctx context.Context, req manager.Request, o StartOptions) (*command, error) {
 	switch r := req.Command; {
 	case r.Stdin != nil || r.Stdout != nil || r.Stderr != nil:
 		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "start", Field: "command", Message: "what runs in the background has its own input and output"}
@@ -231,7 +231,7 @@ func (h *House) admit(ctx context.Context, req manager.Request, o StartOptions) 
 		return nil, noMemory("start", "input and output")
 	}
 	c := &command{
-		id: newID(), house: h, who: req.Who, tenant: t, text: o.Text, tty: req.Command.TTY != nil, state: StateRunning,
+		id: newID(), supervisor: h, who: req.Who, tenant: t, text: o.Text, tty: req.Command.TTY != nil, state: StateRunning,
 		up: make(chan struct{}), done: make(chan struct{}), begun: h.o.Now(), held: memory,
 		tag: o.Tag, args: args, dir: req.Command.Dir, after: o.Ended, watch: watch{within: o.Unattended},
 	}
@@ -252,7 +252,7 @@ func (h *House) admit(ctx context.Context, req manager.Request, o StartOptions) 
 // take takes memory for the output or input, or says that there is none; of a
 // negative number it gives back as much.
 func (c *command) take(n int64) bool {
-	h := c.house
+	h := c.supervisor
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.gone || n > 0 && (c.tenant.memory+n > h.o.MemoryPerTenant || h.memory+n > h.growth()) {
@@ -265,18 +265,18 @@ func (c *command) take(n int64) bool {
 // growth is how much memory commands together may grow to. The rest is for
 // those that begin: a few tenants that use all they may must not keep the others
 // from starting anything.
-func (h *House) growth() int64 { return h.o.Memory - h.o.Memory/4 }
+func (h *Supervisor) growth() int64 { return h.o.Memory - h.o.Memory/4 }
 
 // hold counts memory that the command has more, or less. The lock is held.
 func (c *command) hold(n int64) {
 	c.held += n
 	c.tenant.memory += n
-	c.house.memory += n
+	c.supervisor.memory += n
 }
 
 // runs notes that the command runs, or runs again.
 func (c *command) runs(p sandbox.Process) {
-	h := c.house
+	h := c.supervisor
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.process == nil {
@@ -290,7 +290,7 @@ func (c *command) runs(p sandbox.Process) {
 
 // run waits for the command's end.
 func (c *command) run(run func() (manager.Outcome, error)) {
-	h := c.house
+	h := c.supervisor
 	defer h.active.Done()
 	out, err := run()
 	if exit, message, ok := manager.Unstarted(err); ok {
@@ -313,7 +313,7 @@ func (c *command) run(run func() (manager.Outcome, error)) {
 	c.watch.stop()
 	if !c.gone {
 		c.hold(-spare)
-		h.crowd(c.who)
+		h.inFlight(c.who)
 	}
 	if c.process == nil {
 		close(c.up)
@@ -334,9 +334,9 @@ func (c *command) failure(err error) *sandbox.Error {
 	return &sandbox.Error{Code: sandbox.CodeInternal, Op: "run", Resource: c.id, Message: "the command failed", Err: err}
 }
 
-// crowd forgets the commands that ended first when too many are kept. The lock
+// inFlight forgets the commands that ended first when too many are kept. The lock
 // is held.
-func (h *House) crowd(who config.Who) {
+func (h *Supervisor) inFlight(who config.Who) {
 	have := h.sessions[who]
 	if have == nil {
 		return
@@ -355,7 +355,7 @@ func (h *House) crowd(who config.Who) {
 }
 
 // forget lets a command be found no more, and its memory go. The lock is held.
-func (h *House) forget(c *command) {
+func (h *Supervisor) forget(c *command) {
 	if c.gone {
 		return
 	}

@@ -159,7 +159,7 @@ func TestKillEndsTheTree(t *testing.T) {
 // TestNothingLooksLikeSuccess checks that a command whose end is unknown has
 // failed, and that one that never ran leaves nothing.
 func TestNothingLooksLikeSuccess(t *testing.T) {
-	t.Run("the wall falls", func(t *testing.T) {
+	t.Run("the sandbox falls", func(t *testing.T) {
 		r := newRig(t, plain)
 		s := r.start("s", "cat")
 		for _, name := range r.engine.Names() {

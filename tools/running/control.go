@@ -14,7 +14,7 @@ const killing = 10 * time.Second
 
 // Write gives a command something to read, as a whole, and with eof says that
 // this was all. It waits until ctx ends while the command reads too little.
-func (h *House) Write(ctx context.Context, who config.Who, id string, data []byte, eof bool) error {
+func (h *Supervisor) Write(ctx context.Context, who config.Who, id string, data []byte, eof bool) error {
 	c, err := h.find("write", who, id)
 	if err != nil {
 		return err
@@ -23,7 +23,7 @@ func (h *House) Write(ctx context.Context, who config.Who, id string, data []byt
 }
 
 // Signal sends a signal, named as in signal(7) without SIG, to the program.
-func (h *House) Signal(ctx context.Context, who config.Who, id, name string) error {
+func (h *Supervisor) Signal(ctx context.Context, who config.Who, id, name string) error {
 	p, err := h.process("signal", who, id)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (h *House) Signal(ctx context.Context, who config.Who, id, name string) err
 }
 
 // Resize changes the size of a command's terminal.
-func (h *House) Resize(ctx context.Context, who config.Who, id string, t sandbox.TTY) error {
+func (h *Supervisor) Resize(ctx context.Context, who config.Who, id string, t sandbox.TTY) error {
 	p, err := h.process("resize", who, id)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (h *House) Resize(ctx context.Context, who config.Who, id string, t sandbox
 }
 
 // process returns that of a command which runs.
-func (h *House) process(op string, who config.Who, id string) (sandbox.Process, error) {
+func (h *Supervisor) process(op string, who config.Who, id string) (sandbox.Process, error) {
 	c, err := h.find(op, who, id)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (h *House) process(op string, who config.Who, id string) (sandbox.Process, 
 
 // Kill ends a command with all that it has started, and waits for that until
 // ctx ends. A command that has ended already is no error.
-func (h *House) Kill(ctx context.Context, who config.Who, id string) (Status, error) {
+func (h *Supervisor) Kill(ctx context.Context, who config.Who, id string) (Status, error) {
 	c, err := h.find("kill", who, id)
 	if err != nil {
 		return Status{}, err

@@ -66,7 +66,7 @@ func (s *session) tagged(tag string) bool {
 // find returns a command of a session: the one with the id ref; or with the
 // process number or the tag ref, of several the one that runs, or that ended
 // last.
-func (h *House) find(op string, who config.Who, ref string) (*command, error) {
+func (h *Supervisor) find(op string, who config.Who, ref string) (*command, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	have := h.sessions[who]
@@ -103,7 +103,7 @@ func (h *House) find(op string, who config.Who, ref string) (*command, error) {
 // Find returns a command of a session by its id, its process number in digits,
 // or its tag. Of several with a number or a tag it is the one that runs, or that
 // ended last. All methods that take the id of a command take these, too.
-func (h *House) Find(who config.Who, ref string) (Status, error) {
+func (h *Supervisor) Find(who config.Who, ref string) (Status, error) {
 	c, err := h.find("find", who, ref)
 	if err != nil {
 		return Status{}, err

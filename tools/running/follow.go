@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 )
 
-// FromNow has [House.Follow] begin with what is written from now on.
+// FromNow has [Supervisor.Follow] begin with what is written from now on.
 const FromNow = -1
 
 // maxPiece is the most bytes of one [Piece].
@@ -37,7 +37,7 @@ type Piece struct {
 //
 // While fn is slower than the command, the command waits, but at most ten
 // seconds: then fn misses output, and the next piece says how much.
-func (h *House) Follow(ctx context.Context, who config.Who, ref string, from int64, fn func(Piece) error) (Status, error) {
+func (h *Supervisor) Follow(ctx context.Context, who config.Who, ref string, from int64, fn func(Piece) error) (Status, error) {
 	c, err := h.find("attach", who, ref)
 	if err != nil {
 		return Status{}, err
@@ -126,7 +126,7 @@ func (h *House) Follow(ctx context.Context, who config.Who, ref string, from int
 // Attach copies to w what is kept of the output, and what comes, as Follow does,
 // until the command has ended, ctx ends or w fails. Output that was lost while
 // w was slow is an error.
-func (h *House) Attach(ctx context.Context, who config.Who, ref string, w io.Writer) error {
+func (h *Supervisor) Attach(ctx context.Context, who config.Who, ref string, w io.Writer) error {
 	first := true
 	_, err := h.Follow(ctx, who, ref, 0, func(p Piece) error {
 		if p.Dropped > 0 && !first {
@@ -139,7 +139,7 @@ func (h *House) Attach(ctx context.Context, who config.Who, ref string, w io.Wri
 	return err
 }
 
-// A watch counts the clients that follow a command. It is guarded by House.mu.
+// A watch counts the clients that follow a command. It is guarded by Supervisor.mu.
 type watch struct {
 	within    time.Duration // how long there may be none; 0 is any time
 	following int
@@ -162,7 +162,7 @@ func (w *watch) stop() {
 }
 
 // attend counts n clients more that follow c.
-func (h *House) attend(c *command, n int) {
+func (h *Supervisor) attend(c *command, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.watch.following += n
@@ -172,7 +172,7 @@ func (h *House) attend(c *command, n int) {
 
 // unattended ends c because no client has followed it, unless one does now.
 func (c *command) unattended() {
-	h := c.house
+	h := c.supervisor
 	h.mu.Lock()
 	stop := c.watch.following == 0 && c.watch.timer != nil && !c.over()
 	h.mu.Unlock()

@@ -55,9 +55,9 @@ func text(args []string) string {
 // state is the status of c now. With the output's end the status is that of the
 // end too, never the other way round.
 func (c *command) now() Status {
-	c.house.mu.Lock()
+	c.supervisor.mu.Lock()
 	s := c.status()
-	c.house.mu.Unlock()
+	c.supervisor.mu.Unlock()
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	s.Bytes, s.Lines, s.StdoutBytes, s.StderrBytes = c.out.total, c.out.lines, c.out.written[0], c.out.written[1]
@@ -66,7 +66,7 @@ func (c *command) now() Status {
 
 // List tells of the commands of a session, the oldest first: those that run,
 // and those that have ended and are not forgotten yet.
-func (h *House) List(who config.Who) []Status {
+func (h *Supervisor) List(who config.Who) []Status {
 	h.mu.Lock()
 	var found []*command
 	if have := h.sessions[who]; have != nil {
@@ -86,7 +86,7 @@ func (h *House) List(who config.Who) []Status {
 // Poll returns what a command has written, and how it does. When it says that
 // the command is over and that there is no more, that was all. A wait that
 // passes is no error; neither is ctx that ends while it waits.
-func (h *House) Poll(ctx context.Context, who config.Who, id string, o PollOptions) (Poll, error) {
+func (h *Supervisor) Poll(ctx context.Context, who config.Who, id string, o PollOptions) (Poll, error) {
 	c, err := h.find("poll", who, id)
 	if err != nil {
 		return Poll{}, err

@@ -25,9 +25,9 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// A rig is a [running.House] on a manager whose provider is in memory.
+// A rig is a [running.Supervisor] on a manager whose provider is in memory.
 type rig struct {
-	*running.House
+	*running.Supervisor
 	t      *testing.T
 	engine *fake.Engine
 	clock  *clock
@@ -85,7 +85,7 @@ func newRig(t *testing.T, settings string, change ...func(*running.Options)) *ri
 	for _, c := range change {
 		c(&o)
 	}
-	r.House = running.New(o)
+	r.Supervisor = running.New(o)
 	t.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()

@@ -1,7 +1,7 @@
 // Package running keeps what outlives one call of a session: its shells, and
 // its commands in the background and on terminals.
 //
-// A [House] looks everything up by the caller's session and an id of 128
+// A [Supervisor] looks everything up by the caller's session and an id of 128
 // random bits, so what belongs to another session is not found, with the same
 // error as what never existed. It decides nothing about what may run: the
 // manager judges each line and each command anew.
@@ -49,7 +49,7 @@ type Shell interface {
 	Close() error
 }
 
-// Options are the parts and bounds of a [House]. Of the bounds zero is usual.
+// Options are the parts and bounds of a [Supervisor]. Of the bounds zero is usual.
 type Options struct {
 	Manager Manager            // needed
 	Log     logrus.FieldLogger // nil is silent
@@ -73,9 +73,9 @@ type Options struct {
 // memory keeps less of the output.
 const least = 4 << 10
 
-// A House holds shells and commands. It is safe for concurrent use, and has to
+// A Supervisor holds shells and commands. It is safe for concurrent use, and has to
 // be closed.
-type House struct {
+type Supervisor struct {
 	o      Options
 	life   context.Context
 	end    context.CancelCauseFunc
@@ -90,13 +90,13 @@ type House struct {
 	memory   int64 // taken for output and input
 }
 
-// A session is what one of them has. Its fields are guarded by House.mu.
+// A session is what one of them has. Its fields are guarded by Supervisor.mu.
 type session struct {
 	shells   map[shellKey]*shell
 	commands map[string]*command
 }
 
-// A tenant is what all sessions of one have together, guarded by House.mu.
+// A tenant is what all sessions of one have together, guarded by Supervisor.mu.
 type tenant struct {
 	shells, running int
 	memory          int64
@@ -104,8 +104,8 @@ type tenant struct {
 
 var errClosing = errors.New("the program ends")
 
-// New returns a House without shells and commands.
-func New(o Options) *House {
+// New returns a Supervisor without shells and commands.
+func New(o Options) *Supervisor {
 	usual(&o.ShellsPerSession, 8)
 	usual(&o.CommandsPerSession, 16)
 	usual(&o.EndedPerSession, 32)
@@ -125,7 +125,7 @@ func New(o Options) *House {
 		silent.SetOutput(io.Discard)
 		o.Log = silent
 	}
-	h := &House{o: o, swept: make(chan struct{}), closed: make(chan struct{}), sessions: map[config.Who]*session{}, tenants: map[string]*tenant{}}
+	h := &Supervisor{o: o, swept: make(chan struct{}), closed: make(chan struct{}), sessions: map[config.Who]*session{}, tenants: map[string]*tenant{}}
 	h.life, h.end = context.WithCancelCause(context.Background())
 	go h.sweeping()
 	return h
@@ -138,7 +138,7 @@ func usual[T int | int64 | time.Duration](n *T, value T) {
 }
 
 // sweeping forgets what has ended, until h is closed.
-func (h *House) sweeping() {
+func (h *Supervisor) sweeping() {
 	defer close(h.swept)
 	every := min(max(min(h.o.IdleShell, h.o.Linger)/4, 10*time.Millisecond), time.Minute)
 	ticks := time.NewTicker(every)
@@ -154,7 +154,7 @@ func (h *House) sweeping() {
 }
 
 // sweep closes shells that are idle and forgets commands that ended long ago.
-func (h *House) sweep(now time.Time) {
+func (h *Supervisor) sweep(now time.Time) {
 	h.mu.Lock()
 	var idle []*shell
 	for who, s := range h.sessions {
@@ -180,7 +180,7 @@ func (h *House) sweep(now time.Time) {
 
 // of returns what a session and its tenant have, made when there is nothing.
 // The lock is held.
-func (h *House) of(who config.Who) (*session, *tenant) {
+func (h *Supervisor) of(who config.Who) (*session, *tenant) {
 	s := h.sessions[who]
 	if s == nil {
 		s = &session{shells: map[shellKey]*shell{}, commands: map[string]*command{}}
@@ -195,7 +195,7 @@ func (h *House) of(who config.Who) (*session, *tenant) {
 }
 
 // tidy forgets a session and a tenant without anything. The lock is held.
-func (h *House) tidy(who config.Who) {
+func (h *Supervisor) tidy(who config.Who) {
 	if s := h.sessions[who]; s != nil && len(s.shells) == 0 && len(s.commands) == 0 {
 		delete(h.sessions, who)
 	}
@@ -207,9 +207,9 @@ func (h *House) tidy(who config.Who) {
 // EndSession ends everything of a session and forgets it. It returns when that
 // has happened; an error says what could not be closed. What the session begins
 // meanwhile is not concerned.
-func (h *House) EndSession(who config.Who) error { return h.endSession(who, errSessionEnded) }
+func (h *Supervisor) EndSession(who config.Who) error { return h.endSession(who, errSessionEnded) }
 
-func (h *House) endSession(who config.Who, cause error) error {
+func (h *Supervisor) endSession(who config.Who, cause error) error {
 	h.mu.Lock()
 	var shells []*shell
 	var commands []*command
@@ -245,7 +245,7 @@ func (h *House) endSession(who config.Who, cause error) error {
 // Close takes nothing new, ends everything, and waits for that until ctx ends,
 // which is an error: something may run on then for a moment. It may be called
 // many times.
-func (h *House) Close(ctx context.Context) error {
+func (h *Supervisor) Close(ctx context.Context) error {
 	h.mu.Lock()
 	first := !h.over
 	h.over = true
@@ -263,7 +263,7 @@ func (h *House) Close(ctx context.Context) error {
 }
 
 // clear ends what there is.
-func (h *House) clear() {
+func (h *Supervisor) clear() {
 	<-h.swept
 	h.mu.Lock()
 	var whos []config.Who

@@ -34,7 +34,7 @@ type ShellInfo struct {
 // other would run.
 type shellKey struct{ id, judged string }
 
-// A shell is one that stays. What is not fixed is guarded by House.mu.
+// A shell is one that stays. What is not fixed is guarded by Supervisor.mu.
 type shell struct {
 	who    config.Who
 	key    shellKey
@@ -74,7 +74,7 @@ func newID() string { return strings.ToLower(rand.Text()) }
 // and the settings that affect the judgement count: Flags, Tool, Subagent,
 // Unsandboxed, Ask, MustExist. A request that is judged differently has
 // another shell "main", and does not find the other shells.
-func (h *House) Line(ctx context.Context, req manager.Request, id string, l manager.Line) (manager.Outcome, error) {
+func (h *Supervisor) Line(ctx context.Context, req manager.Request, id string, l manager.Line) (manager.Outcome, error) {
 	id = cmp.Or(id, Main)
 	for {
 		s, mine, err := h.enter(req, id)
@@ -100,7 +100,7 @@ func (h *House) Line(ctx context.Context, req manager.Request, id string, l mana
 
 // enter finds the shell for a line, or makes room for one that the caller has
 // to open. The line counts until leave.
-func (h *House) enter(req manager.Request, id string) (s *shell, mine bool, err error) {
+func (h *Supervisor) enter(req manager.Request, id string) (s *shell, mine bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := shellKey{id, judgedAs(req)}
@@ -124,7 +124,7 @@ func (h *House) enter(req manager.Request, id string) (s *shell, mine bool, err 
 }
 
 // leave takes a line away.
-func (h *House) leave(s *shell) {
+func (h *Supervisor) leave(s *shell) {
 	h.mu.Lock()
 	s.lines--
 	s.used = h.o.Now()
@@ -133,7 +133,7 @@ func (h *House) leave(s *shell) {
 }
 
 // room makes a shell that is still to be opened. The lock is held.
-func (h *House) room(who config.Who, key shellKey) (*shell, error) {
+func (h *Supervisor) room(who config.Who, key shellKey) (*shell, error) {
 	have, t := h.of(who)
 	switch {
 	case len(have.shells) >= h.o.ShellsPerSession:
@@ -150,7 +150,7 @@ func (h *House) room(who config.Who, key shellKey) (*shell, error) {
 }
 
 // open opens s, and forgets it when that fails.
-func (h *House) open(ctx context.Context, s *shell, req manager.Request, o sandbox.ShellOptions) error {
+func (h *Supervisor) open(ctx context.Context, s *shell, req manager.Request, o sandbox.ShellOptions) error {
 	defer close(s.ready)
 	ctx, stop := within(ctx, s.life)
 	defer stop(nil)
@@ -180,7 +180,7 @@ func (h *House) open(ctx context.Context, s *shell, req manager.Request, o sandb
 }
 
 // opening waits until another caller has opened s, or has failed to.
-func (h *House) opening(ctx context.Context, s *shell) error {
+func (h *Supervisor) opening(ctx context.Context, s *shell) error {
 	select {
 	case <-s.ready:
 		return nil
@@ -190,7 +190,7 @@ func (h *House) opening(ctx context.Context, s *shell) error {
 }
 
 // line runs l in a shell that is open, and leaves it.
-func (h *House) line(ctx context.Context, s *shell, l manager.Line) (manager.Outcome, error) {
+func (h *Supervisor) line(ctx context.Context, s *shell, l manager.Line) (manager.Outcome, error) {
 	defer h.leave(s)
 	ctx, stop := within(ctx, s.life)
 	defer stop(nil)
@@ -231,7 +231,7 @@ func within(ctx, life context.Context) (context.Context, context.CancelCauseFunc
 
 // OpenShell opens one more shell for a session. It is found by the id that it
 // is given here; o.ID is a label for people.
-func (h *House) OpenShell(ctx context.Context, req manager.Request, o sandbox.ShellOptions) (ShellInfo, error) {
+func (h *Supervisor) OpenShell(ctx context.Context, req manager.Request, o sandbox.ShellOptions) (ShellInfo, error) {
 	h.mu.Lock()
 	if h.over {
 		h.mu.Unlock()
@@ -265,7 +265,7 @@ func (s *shell) reported() ShellInfo {
 }
 
 // Shells lists the open shells of a session, the oldest first.
-func (h *House) Shells(who config.Who) []ShellInfo {
+func (h *Supervisor) Shells(who config.Who) []ShellInfo {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := []ShellInfo{}
@@ -284,7 +284,7 @@ func (h *House) Shells(who config.Who) []ShellInfo {
 
 // CloseShell ends a shell of a session with all that it has left running, and
 // the line that it runs.
-func (h *House) CloseShell(who config.Who, id string) error {
+func (h *Supervisor) CloseShell(who config.Who, id string) error {
 	id = cmp.Or(id, Main)
 	h.mu.Lock()
 	var found []*shell
@@ -310,7 +310,7 @@ func (h *House) CloseShell(who config.Who, id string) error {
 
 // dropShell removes s from the lookup. The caller must shut it. The lock is
 // held.
-func (h *House) dropShell(s *shell) {
+func (h *Supervisor) dropShell(s *shell) {
 	if s.gone {
 		return
 	}
@@ -320,7 +320,7 @@ func (h *House) dropShell(s *shell) {
 }
 
 // shut ends a shell that was dropped.
-func (h *House) shut(s *shell) error {
+func (h *Supervisor) shut(s *shell) error {
 	s.end(errShellClosed)
 	<-s.ready
 	if !s.opened() {

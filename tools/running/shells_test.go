@@ -162,7 +162,7 @@ func TestShellsAreBounded(t *testing.T) {
 	}
 }
 
-// TestClose checks that a closed House accepts nothing new, and ends
+// TestClose checks that a closed Supervisor accepts nothing new, and ends
 // everything.
 func TestClose(t *testing.T) {
 	r := newRig(t, plain)

@@ -131,7 +131,7 @@ func fillDisk(args []string) verdict {
 	return held(strings.Join(full, "; "))
 }
 
-// isDevice reports a device file, which some walls mount one by one and which
+// isDevice reports a device file, which some sandboxes mount one by one and which
 // keeps nothing of what is written to it.
 func isDevice(target string) bool {
 	fi, err := os.Stat(target)

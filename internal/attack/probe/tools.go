@@ -38,7 +38,7 @@ func runFor(path string, args []string) error {
 	return exec.CommandContext(ctx, path, args...).Run()
 }
 
-// containerTools start walls of their own, in which they would be root, or
+// containerTools start sandboxes of their own, in which they would be root, or
 // ask an engine for one. What only reads its own empty folder, as runc does
 // when it lists, proves nothing.
 func containerTools([]string) verdict {

@@ -58,7 +58,7 @@ func (s *Session) oneBox() []prepared {
 // others lists everything else.
 func (s *Session) others() []prepared {
 	return []prepared{
-		{OpWallStart, s.wallStart},
+		{OpSandboxStart, s.sandboxStartHere},
 		{opDecide, s.decide},
 		{opDecide64K, s.decideLong},
 		{OpProfile, s.profile},

@@ -20,21 +20,21 @@ func (s *Session) locally(op operation, turn int, take func(l *rigLocal) sample)
 	return op
 }
 
-// openLocal puts the local wall up. A machine on which none stands is
+// openLocal puts the local sandbox up. A machine on which none stands is
 // measured without.
 func (s *Session) openLocal(ctx context.Context) {
 	var err error
 	if s.local, err = s.Rig.OpenLocal(ctx); err != nil {
 		s.local, s.noLocal = nil, err.Error()
-		s.Log("no local wall: %v", err)
+		s.Log("no local sandbox: %v", err)
 	}
 }
 
-// wallStart puts a wall up in this program, with a definition that is there
+// sandboxStartHere puts a sandbox up in this program, with a definition that is there
 // already, and runs its first command, beside bubblewrap alone with the same
-// namespaces and mounts and nothing of ours. The wall is taken down after the
+// namespaces and mounts and nothing of ours. The sandbox is taken down after the
 // clock has stopped.
-func (s *Session) wallStart(context.Context) (operation, error) {
+func (s *Session) sandboxStartHere(context.Context) (operation, error) {
 	op := operation{rounds: 40, cold: true}
 	if s.local == nil {
 		op.ways = []way{{name: WayHand, lacks: s.noLocal}}
@@ -62,8 +62,8 @@ func (s *Session) wallStart(context.Context) (operation, error) {
 }
 
 // oneShot is what a person or a job pays for one command: sandbox(1) behind
-// the local wall, beside bubblewrap typed by hand. The session is there
-// already, its wall is not: that ends with each call.
+// the local sandbox, beside bubblewrap typed by hand. The session is there
+// already, its sandbox is not: that ends with each call.
 func (s *Session) oneShot(context.Context) (operation, error) {
 	if s.local == nil {
 		return operation{ways: []way{{name: WayHand, lacks: s.noLocal}, {name: WayLocal, lacks: s.noLocal}}}, nil

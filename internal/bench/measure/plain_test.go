@@ -12,13 +12,13 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // TestExec holds that the yardstick is a correct client: what it measures
 // would otherwise not be what programs need.
 func TestExec(t *testing.T) {
-	w := wall.New(t)
+	w := dockertest.New(t)
 	_, s := w.Open("plain")
 	e, err := Dial()
 	if err != nil {
@@ -57,7 +57,7 @@ func TestExec(t *testing.T) {
 // TestExecEndsWithItsContext holds that a cancelled call returns at once and
 // leaves no goroutine. The program inside runs on: the API cannot end it.
 func TestExecEndsWithItsContext(t *testing.T) {
-	w := wall.New(t)
+	w := dockertest.New(t)
 	_, s := w.Open("cancel")
 	before := goleak.IgnoreCurrent()
 	e, err := Dial()
@@ -81,7 +81,7 @@ func TestExecEndsWithItsContext(t *testing.T) {
 }
 
 func TestNoSuchContainer(t *testing.T) {
-	wall.New(t)
+	dockertest.New(t)
 	e, err := Dial()
 	if err != nil {
 		t.Fatal(err)

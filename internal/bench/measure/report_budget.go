@@ -54,9 +54,9 @@ var budgets = []budget{
 	{"write of 64 MiB over the socket", "MB/s", true, 500, rate(OpWrite64M, WaySocket)},
 	{"exec over the relay, against the engine", "×", true, 15, ratio(OpExec, WayRelay)},
 	{"read of 4 KiB over the relay, against the engine", "×", true, 80, ratio(OpRead4K, WayRelay)},
-	{"local wall and first command in a running program, p50", "ms", false, 30, p50(OpWallStart, WayLocal)},
-	{"exec behind the local wall, p50", "ms", false, 1.5, p50(OpExec, WayLocal)},
-	{"shell builtin behind the local wall, p50", "ms", false, 0.25, p50(OpBuiltin, WayLocal)},
+	{"local sandbox and first command in a running program, p50", "ms", false, 30, p50(OpSandboxStart, WayLocal)},
+	{"exec in a local sandbox, p50", "ms", false, 1.5, p50(OpExec, WayLocal)},
+	{"shell builtin in a local sandbox, p50", "ms", false, 0.25, p50(OpBuiltin, WayLocal)},
 	{"sandbox --provider local run, in the same bwrap typed by hand", "×", false, 3, against(OpOneShot, WayLocal, WayHand)},
 	{"one command, scratch workspace, ordinary user, in bwrap typed by hand", "×", false, 3, against(OpUserOnce, WayLocal, WayHand)},
 	{"one command, repository of 300 files, ordinary user, in the same", "×", false, 4, against(OpUserRepo, WayLocal, WayHand)},
@@ -67,10 +67,10 @@ var budgets = []budget{
 	{"profile of a call, p95", "ms", false, 0.1, p95(OpProfile, WayHost)},
 	{"operation held against it, p95", "ms", false, 0.02, p95(OpGuard, WayHost)},
 	{"evidence, added to an operation, p50", "ms", false, 0.2, more(OpOperate, WaySocket, WaySilent)},
-	{"way out of a local wall, added to a request, p50", "ms", false, 1, added(OpRequest, WayLocal)},
+	{"egress of a local sandbox, added to a request, p50", "ms", false, 1, added(OpRequest, WayLocal)},
 	{"way out of a container, added to a request, p50", "ms", false, 1, added(OpRequest, WaySocket)},
-	{"way out of a local wall, added to a new connection, p50", "ms", false, 1, added(OpConnect, WayLocal)},
-	{"download through a tunnel out of a local wall", "MB/s", true, 400, rate(OpTunnel, WayLocal)},
+	{"egress of a local sandbox, added to a new connection, p50", "ms", false, 1, added(OpConnect, WayLocal)},
+	{"download through a tunnel out of a local sandbox", "MB/s", true, 400, rate(OpTunnel, WayLocal)},
 	{"download through a tunnel out of a container", "MB/s", true, 400, rate(OpTunnel, WaySocket)},
 	{"browser ready, p50", "ms", false, 3000, p50(OpBrowser, WaySocket)},
 	{"browser ready, worst", "ms", false, 12_000, worst(OpBrowser, WaySocket)},
@@ -89,7 +89,7 @@ var budgets = []budget{
 	{"100 claims at once, p95 of first outputs", "ms", false, 350, p95(OpBurst, WayPool)},
 	{"daemon with 500 idle sandboxes (RSS)", "MiB", false, 64, idleRSS(500)},
 	{"daemon with idle sandboxes, of one processor", "%", false, 0.1, idleCPU},
-	{"64 callers over the socket, p99 in p50 of one caller", "×", false, 20, crowd(OpCallers64, WaySocket)},
+	{"64 callers over the socket, p99 in p50 of one caller", "×", false, 20, inFlight(OpCallers64, WaySocket)},
 	{"guest and stages, idle, fresh (PSS)", "MiB", false, 6, pss(memoryFresh)},
 	{"guest and stages, idle, after 1,000 commands (PSS)", "MiB", false, 6, pss(memoryUsed)},
 }
@@ -161,9 +161,9 @@ func more(op, way, other string) func(*Report) (float64, bool) {
 	}
 }
 
-// crowd returns the 99th percentile among many callers as a multiple of one
+// inFlight returns the 99th percentile among many callers as a multiple of one
 // caller's median.
-func crowd(op, way string) func(*Report) (float64, bool) {
+func inFlight(op, way string) func(*Report) (float64, bool) {
 	return func(r *Report) (float64, bool) {
 		many, ok := r.find(op, way)
 		one, ok1 := r.find(OpExec, way)

@@ -12,7 +12,7 @@ import (
 func (r *Report) Text() string {
 	var b strings.Builder
 	b.WriteString(r.Machine.text() + "\n")
-	fmt.Fprintf(&b, "One %s run of %.0f s. Times are in milliseconds; × engine is the plain engine's p50 over this p50, × direct that of the host without a wall.\n\n", r.Mode, r.Took)
+	fmt.Fprintf(&b, "One %s run of %.0f s. Times are in milliseconds; × engine is the plain engine's p50 over this p50, × direct that of the host without a sandbox.\n\n", r.Mode, r.Took)
 	writeTable(&b, r.resultRows())
 	if len(r.Memory) > 0 {
 		b.WriteByte('\n')

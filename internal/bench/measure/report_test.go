@@ -42,8 +42,8 @@ func example() Report {
 			{Op: OpRead64M, Way: WaySocket, Bytes: 64 << 20, Summary: times(24, 67_108_864*time.Nanosecond, 80_000*us)},
 			{Op: OpWrite64M, Way: WaySocket, Bytes: 64 << 20, Summary: times(24, 134_217_728*time.Nanosecond, 160_000*us)},
 			{Op: OpCallers64, Way: WaySocket, Summary: times(6400, 12_000*us, 20_000*us)},
-			{Op: OpWallStart, Way: WayHand, Summary: times(40, 4_000*us, 5_000*us)},
-			{Op: OpWallStart, Way: WayLocal, Summary: times(40, 16_000*us, 20_000*us)},
+			{Op: OpSandboxStart, Way: WayHand, Summary: times(40, 4_000*us, 5_000*us)},
+			{Op: OpSandboxStart, Way: WayLocal, Summary: times(40, 16_000*us, 20_000*us)},
 			{Op: OpOneShot, Way: WayHand, Summary: times(60, 4_000*us, 5_000*us)},
 			{Op: OpOneShot, Way: WayLocal, Summary: times(60, 14_000*us, 18_000*us)},
 			{Op: OpUserOnce, Way: WayHand, Summary: times(60, 5_000*us, 6_000*us)},
@@ -140,9 +140,9 @@ func TestVerdicts(t *testing.T) {
 		"read of 4 KiB over the relay, against the engine":     NotMeasured,
 		"64 callers over the socket, p99 in p50 of one caller": Met, // 20 of 20
 
-		"local wall and first command in a running program, p50":        Met, // 16 of 30
-		"exec behind the local wall, p50":                               NotMeasured,
-		"shell builtin behind the local wall, p50":                      NotMeasured,
+		"local sandbox and first command in a running program, p50":     Met, // 16 of 30
+		"exec in a local sandbox, p50":                                  NotMeasured,
+		"shell builtin in a local sandbox, p50":                         NotMeasured,
 		"decision about a typical line, p50":                            NotMeasured,
 		"decision about 64 KiB, p99":                                    NotMeasured,
 		"sandbox --provider local run, in the same bwrap typed by hand": Missed, // 3.5 of 3
@@ -152,14 +152,14 @@ func TestVerdicts(t *testing.T) {
 		"one command, scratch workspace, root, in the same":                     NotMeasured,
 		"one command, repository of 300 files, root, in the same":               NotMeasured, // not supported
 
-		"profile of a call, p95":                                  NotMeasured,
-		"operation held against it, p95":                          Missed, // 0.032 of 0.02
-		"evidence, added to an operation, p50":                    Met,    // 0.1 of 0.2
-		"way out of a local wall, added to a request, p50":        Met,    // 0.09 of 1
-		"way out of a container, added to a request, p50":         Missed, // 1.47 of 1
-		"way out of a local wall, added to a new connection, p50": NotMeasured,
-		"download through a tunnel out of a local wall":           Met, // 2000 of 400 MB/s
-		"download through a tunnel out of a container":            NotMeasured,
+		"profile of a call, p95":                                    NotMeasured,
+		"operation held against it, p95":                            Missed, // 0.032 of 0.02
+		"evidence, added to an operation, p50":                      Met,    // 0.1 of 0.2
+		"egress of a local sandbox, added to a request, p50":        Met,    // 0.09 of 1
+		"way out of a container, added to a request, p50":           Missed, // 1.47 of 1
+		"egress of a local sandbox, added to a new connection, p50": NotMeasured,
+		"download through a tunnel out of a local sandbox":          Met, // 2000 of 400 MB/s
+		"download through a tunnel out of a container":              NotMeasured,
 
 		"browser ready, p50":                         Met,    // 1.6 of 3 s
 		"browser ready, worst":                       Missed, // 12.5 of 12 s

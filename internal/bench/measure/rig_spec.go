@@ -94,7 +94,7 @@ func (r *rig) Plan(s sandbox.Spec) (container.Plan, error) {
 	return container.NewPlan(s, hash, time.Now())
 }
 
-// withoutSocket is s as a wall through which no socket goes: the provider
+// withoutSocket is s as a sandbox through which no socket goes: the provider
 // uses the relay then.
 func withoutSocket(s sandbox.Spec) sandbox.Spec {
 	s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool { return m.Role == sandbox.RoleSocket })

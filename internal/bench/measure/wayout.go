@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// perWall is how many connections each of many sandboxes has.
-const perWall = 10
+// perSandbox is how many connections each of many sandboxes has.
+const perSandbox = 10
 
 // egressProxy measures one kind of work through the proxy, beside the same program
 // on the host without it: n requests a sample, or one download. Both talk to
@@ -130,10 +130,10 @@ func (s *Session) hold(ctx context.Context) (operation, error) {
 	}
 	var open []func() error
 	op.done = func() error { return closeAll(open) }
-	args := []string{"-at", out.Meet, "-n", strconv.Itoa(perWall), "hold"}
+	args := []string{"-at", out.Meet, "-n", strconv.Itoa(perSandbox), "hold"}
 	var direct, through []*rigLoad
 	p := s.Rig.LocalProvider()
-	for i := range s.Effort.Walls {
+	for i := range s.Effort.Sandboxes {
 		l, err := s.Rig.StartLoad(ctx, nil, args...)
 		if err == nil {
 			open, direct = append(open, l.Close), append(direct, l)
@@ -190,7 +190,7 @@ func (s *Session) meet(out *rigOutside, all []*rigLoad) sample {
 }
 
 func (s *Session) allMeet(ctx context.Context, out *rigOutside, all []*rigLoad, then func()) ([]time.Duration, error) {
-	out.Expect(len(all)*perWall, then)
+	out.Expect(len(all)*perSandbox, then)
 	errs := make([]error, len(all))
 	begun := time.Now()
 	var wg sync.WaitGroup

@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
@@ -43,7 +43,7 @@ type Options struct {
 // implements [browser.Container] and goes with its test.
 type Container struct {
 	sandbox.Sandbox
-	Wall *wall.Wall
+	Wall *dockertest.Rig
 	Spec sandbox.Spec
 	Dir  string // the workspace
 
@@ -71,13 +71,13 @@ func Defaults() browser.Settings {
 func Open(t testing.TB, o Options) *Container {
 	t.Helper()
 	testenv.Require(t, "browser")
-	w := wall.New(t)
+	w := dockertest.New(t)
 	c := &Container{Wall: w, t: t, settings: Defaults(), Dir: t.TempDir()}
 	if o.Change != nil {
 		o.Change(&c.settings)
 	}
 	if o.Net != nil {
-		c.outlet = newOutlet(t, w, o.Net)
+		c.outlet = newProxy(t, w, o.Net)
 	}
 	c.Spec = w.Spec("browser")
 	c.shape()
@@ -121,7 +121,7 @@ func (c *Container) shape() {
 	}
 }
 
-func newOutlet(t testing.TB, w *wall.Wall, n *testenv.Internet) *egress.Server {
+func newProxy(t testing.TB, w *dockertest.Rig, n *testenv.Internet) *egress.Server {
 	t.Helper()
 	ev, err := evidence.Open(w.State.Evidence(), evidence.Options{})
 	must(t, err)

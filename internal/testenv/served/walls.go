@@ -13,20 +13,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/wall"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
 
-// wall makes the provider that is asked for, with a state folder.
+// sandbox makes the provider that is asked for, with a state folder.
 func (r *Rig) wall(o Options, mo *manager.Options) {
 	r.T.Helper()
 	switch o.Wall {
 	case "docker":
 		r.docker(mo)
 	case "local":
-		w := wall.NewLocal(r.T)
+		w := dockertest.NewLocal(r.T)
 		set, err := provider.New(w.P)
 		r.must(err)
 		r.State, mo.Providers, mo.Images = w.State, set, nowhere{}
@@ -49,7 +49,7 @@ func (r *Rig) wall(o Options, mo *manager.Options) {
 // docker is the real engine. What is made carries the label of the rig's state
 // folder and is removed with the test.
 func (r *Rig) docker(mo *manager.Options) {
-	w := wall.New(r.T)
+	w := dockertest.New(r.T)
 	set, err := provider.New(w.P)
 	r.must(err)
 	api, err := container.Dial()
@@ -74,7 +74,7 @@ func (nowhere) Ensure(context.Context, string, []string) (string, error) {
 }
 
 // answering is a provider whose handles tell whether they still answer, as
-// those of real walls do: only such a handle is kept from line to line.
+// those of real sandboxes do: only such a handle is kept from line to line.
 type answering struct{ *fake.Provider }
 
 type answerer struct{ sandbox.Sandbox }

@@ -59,7 +59,7 @@ func TestGuard(t *testing.T) {
 			if err := os.WriteFile(dir+"/other", nil, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			w, err := hostscan.OpenMountWatch(wall(t, dir))
+			w, err := hostscan.OpenMountWatch(fixture(t, dir))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func settledNow(looks <-chan struct{}) (n int) {
 // take events away from each other, even if there are many.
 func TestGuardAndWatchBothSee(t *testing.T) {
 	dir := mountwatchPlace(t)
-	w, err := hostscan.OpenMountWatch(wall(t, dir))
+	w, err := hostscan.OpenMountWatch(fixture(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestGuardAndWatchBothSee(t *testing.T) {
 func TestGuardEnds(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	dir := mountwatchPlace(t)
-	w, err := hostscan.OpenMountWatch(wall(t, dir))
+	w, err := hostscan.OpenMountWatch(fixture(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestGuardEnds(t *testing.T) {
 // TestGuardOfTheEnded verifies that Guard returns os.ErrProcessDone, and not
 // another error, if the process has ended.
 func TestGuardOfTheEnded(t *testing.T) {
-	pid := wall(t, mountwatchPlace(t))
+	pid := fixture(t, mountwatchPlace(t))
 	w, err := hostscan.OpenMountWatch(pid)
 	if err != nil {
 		t.Fatal(err)

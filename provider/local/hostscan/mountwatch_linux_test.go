@@ -14,11 +14,11 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 )
 
-// wall starts a shell in a mount namespace in which the file and the folder in
+// fixture starts a shell in a mount namespace in which the file and the folder in
 // dir are closed for writing, and returns the process id on the host. The
 // namespace shows nothing else of the host except programs, so that mounts of
 // other processes, such as a container engine, cause no events in it.
-func wall(t testing.TB, dir string) (pid int) {
+func fixture(t testing.TB, dir string) (pid int) {
 	t.Helper()
 	bin, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -89,7 +89,7 @@ func TestChanged(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := mountwatchPlace(t)
-			w, err := hostscan.OpenMountWatch(wall(t, dir))
+			w, err := hostscan.OpenMountWatch(fixture(t, dir))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -43,7 +43,7 @@ func helper() {
 		}
 	}
 	r := placeholderRig{root: root}
-	h, err := d.Make(context.Background(), r.stubs("f", "d/", "d/g"))
+	h, err := d.Make(context.Background(), r.placeholders("f", "d/", "d/g"))
 	fail(err)
 	fmt.Println("made")
 	io.Copy(io.Discard, os.Stdin)

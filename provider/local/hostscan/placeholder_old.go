@@ -55,7 +55,7 @@ func (d *Placeholders) readOld(k string) (record, error) {
 
 // takeOld makes u use the stub s, called name in the folder dir, if an old
 // record says that it exists. Otherwise it removes that record.
-func (d *Placeholders) takeOld(u *use, s plan.Stub, dir int, name string) (taken bool, err error) {
+func (d *Placeholders) takeOld(u *use, s plan.Placeholder, dir int, name string) (taken bool, err error) {
 	k := key(s.Path)
 	if _, err := d.readOld(k); errors.Is(err, fs.ErrNotExist) {
 		return false, nil

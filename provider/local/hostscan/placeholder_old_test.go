@@ -104,7 +104,7 @@ func TestHeldOneByOne(t *testing.T) {
 }
 
 // TestListStaysShort verifies that a list does not grow without bound if its
-// stubs are created again and again while one of them is held, and that an
+// placeholders are created again and again while one of them is held, and that an
 // incomplete line damages neither the lines before it nor those after it.
 func TestListStaysShort(t *testing.T) {
 	r := placeholderNewRig(t)

@@ -43,15 +43,15 @@ func content(path string) string {
 
 // A group is a set of stubs in one folder.
 type group struct {
-	folder string
-	stubs  []plan.Stub
+	folder       string
+	placeholders []plan.Placeholder
 }
 
 // groups groups stubs by the folder that they lie in. A stub that is a folder
 // comes before the stubs in it.
-func groups(stubs []plan.Stub) ([]group, error) {
+func groups(placeholders []plan.Placeholder) ([]group, error) {
 	var all []group
-	for _, s := range stubs {
+	for _, s := range placeholders {
 		if len(s.Path) < 2 || s.Path[0] != '/' || filepath.Clean(s.Path) != s.Path || strings.IndexByte(s.Path, 0) >= 0 {
 			return nil, sandbox.Errorf(sandbox.CodeValidation, op, "the path %q is not absolute and clean", s.Path)
 		}
@@ -61,7 +61,7 @@ func groups(stubs []plan.Stub) ([]group, error) {
 			i = len(all)
 			all = append(all, group{folder: folder})
 		}
-		all[i].stubs = append(all[i].stubs, s)
+		all[i].placeholders = append(all[i].placeholders, s)
 	}
 	return all, nil
 }
@@ -72,16 +72,16 @@ func groups(stubs []plan.Stub) ([]group, error) {
 func (h *Held) take(g group) error {
 	dir, err := openFolder(g.folder)
 	if err != nil {
-		return placeholderFailed(g.stubs[0].Path, err)
+		return placeholderFailed(g.placeholders[0].Path, err)
 	}
 	defer unix.Close(dir)
 	l, err := h.d.list(key(g.folder))
 	if err != nil {
-		return placeholderFailed(g.stubs[0].Path, err)
+		return placeholderFailed(g.placeholders[0].Path, err)
 	}
 	var missing []record
 	var uses []int // indexes into h.uses, parallel to missing
-	for _, s := range g.stubs {
+	for _, s := range g.placeholders {
 		if err := hold(h.locks, s.Path); err != nil {
 			return placeholderFailed(s.Path, errors.Join(errors.New("its lock cannot be taken"), err))
 		}

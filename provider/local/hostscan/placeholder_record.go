@@ -55,7 +55,7 @@ func key(path string) string {
 func folderOf(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
 // newRecord returns the record of a stub that is about to be created.
-func newRecord(s plan.Stub) record {
+func newRecord(s plan.Placeholder) record {
 	return record{Path: s.Path, Dir: s.Dir, Sock: s.Socket, Temp: ".sandbox-stub-" + strings.ToLower(rand.Text())}
 }
 

@@ -95,12 +95,12 @@ type use struct {
 // If another file has appeared at the path of a stub, Make returns an error
 // with [sandbox.CodeBusy]: the plan is out of date. After an error nothing is
 // held.
-func (d *Placeholders) Make(ctx context.Context, stubs []plan.Stub) (*Held, error) {
+func (d *Placeholders) Make(ctx context.Context, placeholders []plan.Placeholder) (*Held, error) {
 	h := &Held{d: d, locks: -1}
-	if len(stubs) == 0 {
+	if len(placeholders) == 0 {
 		return h, nil
 	}
-	all, err := groups(stubs)
+	all, err := groups(placeholders)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +276,7 @@ func (d *Placeholders) Sweep(ctx context.Context) ([]string, error) {
 		return nil, errors.Join(append(errs, err)...)
 	}
 	defer unix.Close(locks)
-	slices.SortFunc(items, func(a, b item) int { return strings.Compare(b.folder, a.folder) }) // stubs lie in stubs
+	slices.SortFunc(items, func(a, b item) int { return strings.Compare(b.folder, a.folder) }) // placeholders lie in stubs
 	var removed []string
 	for _, i := range items {
 		if i.old {

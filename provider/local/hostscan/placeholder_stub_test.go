@@ -52,19 +52,19 @@ func (r placeholderRig) must(err error) {
 
 func (r placeholderRig) at(rel string) string { return filepath.Join(r.root, rel) }
 
-// stubs returns stubs for names; a trailing slash means a folder.
-func (r placeholderRig) stubs(names ...string) []plan.Stub {
-	var out []plan.Stub
+// placeholders returns stubs for names; a trailing slash means a folder.
+func (r placeholderRig) placeholders(names ...string) []plan.Placeholder {
+	var out []plan.Placeholder
 	for _, n := range names {
 		name, dir := strings.CutSuffix(n, "/")
-		out = append(out, plan.Stub{Path: r.at(name), Dir: dir})
+		out = append(out, plan.Placeholder{Path: r.at(name), Dir: dir})
 	}
 	return out
 }
 
 func (r placeholderRig) make(names ...string) *Held {
 	r.t.Helper()
-	h, err := r.d.Make(context.Background(), r.stubs(names...))
+	h, err := r.d.Make(context.Background(), r.placeholders(names...))
 	r.must(err)
 	return h
 }
@@ -136,10 +136,10 @@ func TestMakeAndRelease(t *testing.T) {
 
 func TestWhatAPersonMadeStays(t *testing.T) {
 	tests := []struct {
-		name string
-		stub string
-		do   func(r placeholderRig) error
-		left []string
+		name        string
+		placeholder string
+		do          func(r placeholderRig) error
+		left        []string
 	}{
 		{"file written to", "x", func(r placeholderRig) error {
 			r.must(os.Chmod(r.at("x"), 0o644))
@@ -177,7 +177,7 @@ func TestWhatAPersonMadeStays(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := placeholderNewRig(t)
-			h := r.make(tt.stub)
+			h := r.make(tt.placeholder)
 			r.must(tt.do(r))
 			if h.Intact() && tt.name != "folder with something in it" {
 				t.Error("it counts as intact")
@@ -196,24 +196,24 @@ func TestMakeRefuses(t *testing.T) {
 	r.must(os.Symlink("real", r.at("link")))
 	r.must(os.Symlink("nowhere", r.at("dangling")))
 	tests := []struct {
-		name string
-		stub plan.Stub
-		code sandbox.Code
+		name        string
+		placeholder plan.Placeholder
+		code        sandbox.Code
 	}{
-		{"something is there", plan.Stub{Path: r.at("there")}, sandbox.CodeBusy},
-		{"a dangling link is there", plan.Stub{Path: r.at("dangling")}, sandbox.CodeBusy},
-		{"parent is a link", plan.Stub{Path: r.at("link/x")}, sandbox.CodeUnavailable},
-		{"parent is missing", plan.Stub{Path: r.at("none/x")}, sandbox.CodeUnavailable},
-		{"parent is a file", plan.Stub{Path: r.at("there/x")}, sandbox.CodeUnavailable},
-		{"relative", plan.Stub{Path: "x"}, sandbox.CodeValidation},
-		{"dots", plan.Stub{Path: r.at("real") + "/../x"}, sandbox.CodeValidation},
-		{"root", plan.Stub{Path: "/"}, sandbox.CodeValidation},
-		{"NUL", plan.Stub{Path: r.at("x\x00y")}, sandbox.CodeValidation},
-		{"long", plan.Stub{Path: r.at(strings.Repeat("x", 300))}, sandbox.CodeUnavailable},
+		{"something is there", plan.Placeholder{Path: r.at("there")}, sandbox.CodeBusy},
+		{"a dangling link is there", plan.Placeholder{Path: r.at("dangling")}, sandbox.CodeBusy},
+		{"parent is a link", plan.Placeholder{Path: r.at("link/x")}, sandbox.CodeUnavailable},
+		{"parent is missing", plan.Placeholder{Path: r.at("none/x")}, sandbox.CodeUnavailable},
+		{"parent is a file", plan.Placeholder{Path: r.at("there/x")}, sandbox.CodeUnavailable},
+		{"relative", plan.Placeholder{Path: "x"}, sandbox.CodeValidation},
+		{"dots", plan.Placeholder{Path: r.at("real") + "/../x"}, sandbox.CodeValidation},
+		{"root", plan.Placeholder{Path: "/"}, sandbox.CodeValidation},
+		{"NUL", plan.Placeholder{Path: r.at("x\x00y")}, sandbox.CodeValidation},
+		{"long", plan.Placeholder{Path: r.at(strings.Repeat("x", 300))}, sandbox.CodeUnavailable},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h, err := r.d.Make(context.Background(), append(r.stubs("before", "real/before/"), tt.stub))
+			h, err := r.d.Make(context.Background(), append(r.placeholders("before", "real/before/"), tt.placeholder))
 			if sandbox.CodeOf(err) != tt.code || h != nil {
 				t.Errorf("%v, want %s", err, tt.code)
 			}
@@ -223,7 +223,7 @@ func TestMakeRefuses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := r.d.Make(ctx, r.stubs("x")); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !errors.Is(err, context.Canceled) {
+	if _, err := r.d.Make(ctx, r.placeholders("x")); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of ctx: %v", err)
 	}
 }
@@ -256,7 +256,7 @@ func TestManyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			d := r.open()
 			for i := range 20 {
-				h, err := d.Make(context.Background(), r.stubs("a/", "a/b", "c"))
+				h, err := d.Make(context.Background(), r.placeholders("a/", "a/b", "c"))
 				if err != nil {
 					t.Errorf("round %d: %v", i, err)
 					return
@@ -304,12 +304,12 @@ func BenchmarkMakeAndRelease(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var stubs []plan.Stub
+	var placeholders []plan.Placeholder
 	for i := range 8 {
-		stubs = append(stubs, plan.Stub{Path: fmt.Sprintf("%s/s%d", root, i), Dir: i%2 == 0})
+		placeholders = append(placeholders, plan.Placeholder{Path: fmt.Sprintf("%s/s%d", root, i), Dir: i%2 == 0})
 	}
 	for b.Loop() {
-		h, err := d.Make(context.Background(), stubs)
+		h, err := d.Make(context.Background(), placeholders)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -331,7 +331,7 @@ func TestLeave(t *testing.T) {
 	if os.Geteuid() == 0 {
 		r.must(os.Chown(dir, 1000, 1000))
 	}
-	want := []plan.Stub{{Path: dir + "/folder", Dir: true}, {Path: dir + "/file"}}
+	want := []plan.Placeholder{{Path: dir + "/folder", Dir: true}, {Path: dir + "/file"}}
 	held, err := d.Make(t.Context(), want)
 	r.must(err)
 	var paths []string

@@ -35,7 +35,7 @@ func (r protectRig) commit() {
 }
 
 // plants creates a hook in the folder dir of own, in every possible way.
-func (w wall) plants(dir string) {
+func (w fixture) plants(dir string) {
 	w.t.Helper()
 	for _, script := range []string{"", "rm -rf " + dir + "; ", "mv " + dir + " away; ", "mv ${D%/*} away; "} {
 		out, err := w.run("D=" + dir + "; set +e; " + script + "mkdir -p $D; printf '#!/bin/sh\\ntouch ran\\n' > $D/pre-commit && chmod +x $D/pre-commit")
@@ -60,7 +60,7 @@ func TestHooksOfWorktree(t *testing.T) {
 	r.has(q, "own/.husky/_ keep dir")
 	r.write("main/.git/worktrees/own/HEAD", "ref: refs/heads/topic\n")
 	r.give()
-	w := r.raise(r.stubs())
+	w := r.raise(r.placeholders())
 	w.plants(".husky/_")
 	if out, err := w.run("echo x >> file && git commit -qam inside"); err != nil {
 		t.Errorf("commit: %v\n%s", err, out)
@@ -92,7 +92,7 @@ func TestHooksOfOuterRepository(t *testing.T) {
 	r.git(".", "config", "include.path", "../own/more")
 	r.dir("own")
 	r.give()
-	w := r.raise(r.stubs())
+	w := r.raise(r.placeholders())
 	w.plants(".husky/_")
 	if out, err := w.run("echo x > more"); err == nil {
 		t.Errorf("configuration is planted\n%s", out)
@@ -132,7 +132,7 @@ func TestSubmodulesOfWorktree(t *testing.T) {
 	r.git("own", "submodule", "--quiet", "update", "--init")
 	const module = "main/.git/worktrees/own/modules/vendor/lib"
 	r.give()
-	w := r.raise(r.stubs())
+	w := r.raise(r.placeholders())
 	at := r.at(module)
 	for _, script := range []string{
 		"printf '[core]\\nfsmonitor = touch ran' >> " + at + "/config", "echo x > " + at + "/hooks/pre-commit", "mv " + at + "/hooks " + at + "/h",
@@ -175,7 +175,7 @@ func TestLinkToHooks(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 	r.give()
-	w := r.raise(r.stubs())
+	w := r.raise(r.placeholders())
 	w.plants(".githooks")
 	w.plants("tools/hooks")
 	if out, err := w.run("! ln -sfn tools .githooks && ! mv conf c && echo x > tools/new && mv tools/new tools/x && echo x > deep/er/x && echo x >> file"); err != nil {
@@ -323,7 +323,7 @@ func TestBareRepositoryBelow(t *testing.T) {
 		t.Errorf("closed: %q", lines)
 	}
 	r.give()
-	w := r.raise(r.stubs())
+	w := r.raise(r.placeholders())
 	for _, script := range []string{
 		"echo x > hooks/post-receive", "echo x >> config", "mv hooks h", "rm -f HEAD", "mv HEAD h", "mv ../x.git ../y.git", "mv ../../cache ../../c",
 	} {

@@ -42,8 +42,8 @@ func TestUserConfiguration(t *testing.T) {
 	r.want(lines) // without a repository the user's configuration is not read
 }
 
-// TestUserHooksInWall verifies that with a real git.
-func TestUserHooksInWall(t *testing.T) {
+// TestUserHooksInSandbox verifies that with a real git.
+func TestUserHooksInSandbox(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)
 	}
@@ -51,7 +51,7 @@ func TestUserHooksInWall(t *testing.T) {
 	r.repo("own")
 	r.write("home/.gitconfig", "[core]\nhooksPath = .githooks\n")
 	r.give()
-	w := r.raise(r.stubs())
+	w := r.raise(r.placeholders())
 	w.plants(".githooks")
 	r.must(w.held.Release())
 	r.must(os.Rename(r.at("own/.git/config"), r.at("config")))

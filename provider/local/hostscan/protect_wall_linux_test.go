@@ -17,12 +17,12 @@ import (
 )
 
 // disk is a host that reads this machine's file system, except stubs.
-type disk struct{ stubs *Placeholders }
+type disk struct{ placeholders *Placeholders }
 
 func (d disk) Kind(p string) (plan.Kind, error) {
 	fi, err := os.Lstat(p)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && d.stubs.Is(p):
+	case errors.Is(err, fs.ErrNotExist) || err == nil && d.placeholders.Is(p):
 		return plan.Missing, nil
 	case err != nil:
 		return plan.Missing, err
@@ -47,8 +47,8 @@ func (disk) Link(p string) (plan.Target, error) {
 	return plan.Target{Text: to, Real: to}, err
 }
 
-// A wall is a sandbox of bubblewrap around the folder own of a rig.
-type wall struct {
+// An instance is a sandbox of bubblewrap around the folder own of a rig.
+type fixture struct {
 	protectRig
 	args []string
 	held *Held
@@ -56,7 +56,7 @@ type wall struct {
 }
 
 // raise builds the sandbox from the scan, rules, plan and stubs.
-func (r protectRig) raise(stubs *Placeholders) wall {
+func (r protectRig) raise(placeholders *Placeholders) fixture {
 	r.t.Helper()
 	found, err := New(Limits{}).Scan(context.Background(), Request{Roots: []string{r.at("own")}, Find: Finds()})
 	r.must(err)
@@ -76,15 +76,15 @@ func (r protectRig) raise(stubs *Placeholders) wall {
 			w.Views = append(w.Views, plan.View{Source: name, Target: name, Why: "system"})
 		}
 	}
-	_, p, err := plan.Draw(w, disk{stubs})
+	_, p, err := plan.Draw(w, disk{placeholders})
 	r.must(err)
-	held, err := stubs.Make(context.Background(), p.Stubs)
+	held, err := placeholders.Make(context.Background(), p.Placeholders)
 	r.must(err)
 	mask := r.at("mask")
 	if _, err := os.Lstat(mask); err != nil {
 		r.must(os.WriteFile(mask, nil, 0))
 	}
-	return wall{r, plan.BwrapArgs(p, plan.BwrapOptions{
+	return fixture{r, plan.BwrapArgs(p, plan.BwrapOptions{
 		MaskFile: mask, UID: 1000, GID: 1000, Workdir: r.at("own"), DisableUserns: true,
 		Env: map[string]string{
 			"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@x",
@@ -94,7 +94,7 @@ func (r protectRig) raise(stubs *Placeholders) wall {
 }
 
 // run runs a script inside, as an ordinary user of the host.
-func (w wall) run(script string) (string, error) {
+func (w fixture) run(script string) (string, error) {
 	w.t.Helper()
 	file, err := os.CreateTemp(w.t.TempDir(), "")
 	w.must(err)
@@ -131,7 +131,7 @@ func (r protectRig) give() {
 	}
 }
 
-func (r protectRig) stubs() *Placeholders {
+func (r protectRig) placeholders() *Placeholders {
 	r.t.Helper()
 	d, err := OpenPlaceholders(r.at("state"))
 	r.must(err)
@@ -151,10 +151,10 @@ func (r protectRig) tree() string {
 	return b.String()
 }
 
-// TestWallAroundRepository verifies with a real sandbox and a real git that
+// TestSandboxAroundRepository verifies with a real sandbox and a real git that
 // work in a repository succeeds while files that the host would run stay
 // closed, and that nothing is left behind.
-func TestWallAroundRepository(t *testing.T) {
+func TestSandboxAroundRepository(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)
 	}
@@ -162,10 +162,10 @@ func TestWallAroundRepository(t *testing.T) {
 	r.repo("own")
 	r.must(os.RemoveAll(r.at("own/.git/hooks")))
 	r.give()
-	before, stubs := r.tree(), r.stubs()
-	w := r.raise(stubs)
-	if again := r.raise(stubs); strings.Join(again.args, "\n") != strings.Join(w.args, "\n") {
-		t.Error("a second wall differs from the first, although only its stubs were made")
+	before, placeholders := r.tree(), r.placeholders()
+	w := r.raise(placeholders)
+	if again := r.raise(placeholders); strings.Join(again.args, "\n") != strings.Join(w.args, "\n") {
+		t.Error("a second sandbox differs from the first, although only its stubs were made")
 	} else {
 		r.must(again.held.Release())
 	}
@@ -173,7 +173,7 @@ func TestWallAroundRepository(t *testing.T) {
 		t.Errorf("work in the repository: %v\n%s", err, out)
 	}
 	if out := r.git("own", "-c", "safe.directory=*", "status", "--short"); out != "" {
-		t.Errorf("git on the host sees %q while the wall stands", out)
+		t.Errorf("git on the host sees %q while the sandbox stands", out)
 	}
 	if out := r.git("own", "-c", "safe.directory=*", "log", "--format=%s", "--name-only"); out != "second\n\nfile\nfirst\n\nfile\n" {
 		t.Errorf("committed: %q", out)
@@ -195,9 +195,9 @@ func TestWallAroundRepository(t *testing.T) {
 	}
 }
 
-// TestWallAroundFolderWithoutRepository verifies that no repository can be
+// TestSandboxAroundFolderWithoutRepository verifies that no repository can be
 // created.
-func TestWallAroundFolderWithoutRepository(t *testing.T) {
+func TestSandboxAroundFolderWithoutRepository(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		testenv.Lack(t, "local", err)
 	}
@@ -205,7 +205,7 @@ func TestWallAroundFolderWithoutRepository(t *testing.T) {
 	r.dir("own")
 	r.give()
 	before := r.tree()
-	w := r.raise(r.stubs())
+	w := r.raise(r.placeholders())
 	for _, script := range []string{"git init", "mkdir -p .git/hooks", "rm -r HEAD", "mv HEAD h", "echo 'ref: refs/heads/x' > HEAD", "git init --separate-git-dir=g ."} {
 		if out, err := w.run(script); err == nil {
 			t.Errorf("%s: done\n%s", script, out)

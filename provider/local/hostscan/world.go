@@ -103,7 +103,7 @@ func allowedWorld(s sandbox.Spec) ([]plan.View, error) {
 			case isGlob(p):
 				return nil, &sandbox.Error{
 					Code: sandbox.CodeUnsupported, Op: "plan", Field: l.field, Resource: p,
-					Message: "a local wall cannot show what matches a pattern", Hint: "name the folder; what must stay closed in it can be a pattern in filesystem.denyRead",
+					Message: "a local sandbox cannot show what matches a pattern", Hint: "name the folder; what must stay closed in it can be a pattern in filesystem.denyRead",
 				}
 			case strings.HasPrefix(p, "~"):
 				continue // there is no home, and so no path in it

@@ -52,9 +52,9 @@ func Telling() []string {
 
 // A Disk is a [plan.Host] that reads the host's file system.
 type Disk struct {
-	// Stub reports whether the file at path is a stub that only keeps the path
+	// Placeholder reports whether the file at path is a stub that only keeps the path
 	// from being taken. Nil means that there are none.
-	Stub func(path string) bool
+	Placeholder func(path string) bool
 }
 
 // Kind implements [plan.Host].
@@ -68,7 +68,7 @@ func (d Disk) Kind(path string) (plan.Kind, error) {
 		return plan.Missing, unreachable(path)
 	case err != nil:
 		return plan.Missing, &os.PathError{Op: "lstat", Path: path, Err: err}
-	case d.Stub != nil && mayBeStub(&st) && d.Stub(path):
+	case d.Placeholder != nil && mayBePlaceholder(&st) && d.Placeholder(path):
 		return plan.Missing, nil
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -84,10 +84,10 @@ func (d Disk) Kind(path string) (plan.Kind, error) {
 	return plan.Other, nil
 }
 
-// mayBeStub avoids a look-up in the records for files that cannot be stubs. A
+// mayBePlaceholder avoids a look-up in the records for files that cannot be stubs. A
 // folder may be one whatever its link count: stubs lie in stubs, and file
 // systems count the links of folders differently.
-func mayBeStub(st *unix.Stat_t) bool {
+func mayBePlaceholder(st *unix.Stat_t) bool {
 	kind := st.Mode & unix.S_IFMT
 	return kind == unix.S_IFDIR || kind == unix.S_IFSOCK || kind == unix.S_IFREG && st.Size <= maxSize
 }

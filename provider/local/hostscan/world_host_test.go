@@ -9,10 +9,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// TestStubsCountAsMissing verifies that the records are consulted for every
+// TestPlaceholdersCountAsMissing verifies that the records are consulted for every
 // kind of stub: an unrecognized stub would make each plan differ from the one
 // before.
-func TestStubsCountAsMissing(t *testing.T) {
+func TestPlaceholdersCountAsMissing(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for name, text := range map[string]string{"empty": "", "commondir": ".\n", "a.json": "{}\n"} {
@@ -23,7 +23,7 @@ func TestStubsCountAsMissing(t *testing.T) {
 	if err := os.MkdirAll(at("folder/with/stubs"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	all := hostscan.Disk{Stub: func(string) bool { return true }}
+	all := hostscan.Disk{Placeholder: func(string) bool { return true }}
 	for _, name := range []string{"empty", "commondir", "a.json", "folder"} {
 		if got, err := all.Kind(at(name)); err != nil || got != plan.Missing {
 			t.Errorf("the stub %s is %v, %v", name, got, err)
@@ -35,7 +35,7 @@ func TestStubsCountAsMissing(t *testing.T) {
 	if err := os.WriteFile(at("long"), []byte("long"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	asked := hostscan.Disk{Stub: func(p string) bool { t.Errorf("asked for %s", p); return false }}
+	asked := hostscan.Disk{Placeholder: func(p string) bool { t.Errorf("asked for %s", p); return false }}
 	if got, err := asked.Kind(at("long")); err != nil || got != plan.File {
 		t.Errorf("a file is %v, %v", got, err)
 	}

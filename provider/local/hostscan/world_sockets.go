@@ -58,8 +58,8 @@ func ShowSockets(w plan.World, sockets []string) (plan.World, error) {
 		if view {
 			return w, &sandbox.Error{
 				Code: sandbox.CodeCapabilityBlocked, Op: "plan", Field: socketField, Resource: s,
-				Message: "the socket lies in a folder that the wall shows: " + target,
-				Hint:    "have the service listen in a folder of its own, which the wall does not show",
+				Message: "the socket lies in a folder that the sandbox shows: " + target,
+				Hint:    "have the service listen in a folder of its own, which the sandbox does not show",
 			}
 		}
 		for _, d := range w.Denies {

@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Begun is a wall of which bubblewrap was started, and does not know yet
+// A Begun is an instance of which bubblewrap was started, and does not know yet
 // what it is to build: it waits for its arguments. That takes a while which
 // who computes them need not wait for. One goroutine at a time may use it,
 // and has to call Finish or Drop.
 type Begun struct {
 	order Order // what it was begun for, as far as known then
-	wall  *Wall
+	wall  *Instance
 
 	files    *descriptors // of the child
 	memories []*os.File   // those of them that it reads as files: the filters, then the configuration
@@ -43,13 +43,13 @@ type Begun struct {
 // errEndedEarly says that bubblewrap has ended before it got its arguments.
 var errEndedEarly = errors.New("it ended before it read what to build")
 
-// Begin starts the program of a wall. Of o count the programs, the limits,
+// Begin starts the program of an instance. Of o count the programs, the limits,
 // the user, the sources that are known by now, how many filters there are and
 // whether there is a configuration. The rest comes with Finish.
 func Begin(o Order) (*Begun, error) {
 	b := &Begun{
 		order: o, files: &descriptors{}, hold: &latch{}, above: higher(o.Limits),
-		wall:    &Wall{program: o.Bwrap, ended: make(chan struct{}), stderr: &tail{limit: maxStderr}},
+		wall:    &Instance{program: o.Bwrap, ended: make(chan struct{}), stderr: &tail{limit: maxStderr}},
 		started: make(chan error, 1), mounts: make(chan func() error), staged: make(chan error),
 	}
 	argv, err := b.prepare()
@@ -79,10 +79,10 @@ func (b *Begun) Fits(o Order) bool {
 	return d.UID == b.order.Down.UID && d.GID == b.order.Down.GID && len(d.Sources) >= len(known) && slices.Equal(d.Sources[:len(known)], known)
 }
 
-// Finish has the wall be built as o says, which must fit, and returns when its
+// Finish has the instance be built as o says, which must fit, and returns when its
 // first process is known. When ctx ends before, or an error is returned,
 // nothing is left.
-func (b *Begun) Finish(ctx context.Context, o Order) (*Wall, error) {
+func (b *Begun) Finish(ctx context.Context, o Order) (*Instance, error) {
 	defer b.close()
 	if err := b.await(); err != nil {
 		b.wall.channel.Close()
@@ -224,7 +224,7 @@ func (b *Begun) memory(name string) (number int, err error) {
 	return b.files.lend(f), nil
 }
 
-// run starts bubblewrap from a goroutine that keeps its thread until the wall
+// run starts bubblewrap from a goroutine that keeps its thread until the instance
 // has ended: the signal of the parent's death is that of the thread's.
 func (b *Begun) run(argv []string) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)

@@ -48,7 +48,7 @@ func children(t *testing.T) []string {
 	return out
 }
 
-func TestBegunWallIsFinished(t *testing.T) {
+func TestBegunSandboxIsFinished(t *testing.T) {
 	o := plain(t)
 	b, err := launch.Begin(known(o))
 	if err != nil {
@@ -72,7 +72,7 @@ func TestBegunWallIsFinished(t *testing.T) {
 	}
 }
 
-func TestBegunWallIsDropped(t *testing.T) {
+func TestBegunSandboxIsDropped(t *testing.T) {
 	before := children(t)
 	for range 20 {
 		b, err := launch.Begin(known(plain(t)))
@@ -86,9 +86,9 @@ func TestBegunWallIsDropped(t *testing.T) {
 	}
 }
 
-// TestBegunWallThatCannotBeFinished holds that nothing is left of a wall that
+// TestBegunSandboxThatCannotBeFinished holds that nothing is left of an instance that
 // was begun, whatever fails.
-func TestBegunWallThatCannotBeFinished(t *testing.T) {
+func TestBegunSandboxThatCannotBeFinished(t *testing.T) {
 	before := children(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -142,7 +142,7 @@ func TestBegunWallThatCannotBeFinished(t *testing.T) {
 	}
 }
 
-func TestBegunWallFits(t *testing.T) {
+func TestBegunSandboxFits(t *testing.T) {
 	o := plain(t)
 	o.Filters, o.Config = [][]byte{{0}}, []byte("x")
 	b, err := launch.Begin(known(o))
@@ -179,7 +179,7 @@ func otherWay(d *launch.Down) *launch.Down {
 	return nil
 }
 
-// TestUnreachableIsReported holds that who finishes a wall can tell that a source
+// TestUnreachableIsReported holds that who finishes an instance can tell that a source
 // has gone from all else that fails.
 func TestUnreachableIsReported(t *testing.T) {
 	testenv.Require(t, "root")

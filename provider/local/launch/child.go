@@ -27,8 +27,8 @@ type child struct {
 // else of ours. The calling thread is its parent.
 //
 // Its session is one of its own: what a terminal sends to its programs, such
-// as the interrupt that a command in the wall may want to handle, must not end
-// the wall, and nothing of the wall has our terminal. The signal that the
+// as the interrupt that a command in the instance may want to handle, must not end
+// the instance, and nothing of the instance has our terminal. The signal that the
 // guest wants blocked from its start on is blocked already, so that it need
 // not start twice.
 func start(program string, argv []string, files []*os.File, as *syscall.Credential) (*child, error) {

@@ -20,7 +20,7 @@ const passedByte = 'c'
 // Connect opens one more session with the guest, with a channel for
 // descriptors beside it. Commands of one session end with it, those of others
 // do not.
-func (w *Wall) Connect(ctx context.Context, o client.Options) (*client.Client, error) {
+func (w *Instance) Connect(ctx context.Context, o client.Options) (*client.Client, error) {
 	stream, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a connection: %w", err)
@@ -53,7 +53,7 @@ func (w *Wall) Connect(ctx context.Context, o client.Options) (*client.Client, e
 }
 
 // pass sends a connection and what is beside it over the channel.
-func (w *Wall) pass(fds ...int) error {
+func (w *Instance) pass(fds ...int) error {
 	raw, err := w.channel.SyscallConn()
 	if err != nil {
 		return err
@@ -68,9 +68,9 @@ func (w *Wall) pass(fds ...int) error {
 	return nil
 }
 
-// Explain adds what the wall has complained of to the error of a connection
+// Explain adds what the instance has complained of to the error of a connection
 // that was lost.
-func (w *Wall) Explain(ctx context.Context, err error) error {
+func (w *Instance) Explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stage is the folder in which the sources of a wall that root starts lie,
+// Stage is the folder in which the sources of an instance that root starts lie,
 // each under its number. It exists on every machine on which bubblewrap works,
 // which puts its own new root there.
 const Stage = "/tmp"
@@ -20,12 +20,12 @@ const Stage = "/tmp"
 // Staged is the path of the source number i.
 func Staged(i int) string { return Stage + "/" + strconv.Itoa(i) }
 
-// Down is root's way down into a wall, which must not be root's: it shows the
-// wall's user the folders that he cannot reach by path, and has bubblewrap be
+// Down is root's way down into an instance, which must not be root's: it shows the
+// instance's user the folders that he cannot reach by path, and has bubblewrap be
 // started as that user for good.
 //
 // An orchestrator that is root keeps workspaces in folders that only root may
-// pass through. So the sources of the wall's mounts are opened here, without
+// pass through. So the sources of the instance's mounts are opened here, without
 // following any link, and bound into a private mount namespace, where the
 // unprivileged user finds them under numbers.
 type Down struct {
@@ -69,7 +69,7 @@ func (d *Down) check() error {
 
 // prepare has the calling thread, and no other thread of this process, see the
 // stage, and gives up what a process that becomes another user would keep. The
-// thread is good for nothing but starting program, the wall's, afterwards: it
+// thread is good for nothing but starting program, the instance's, afterwards: it
 // must not be the first one of the process, and has to end.
 func (d *Down) prepare(program string) error {
 	if err := d.check(); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // Pass sends a connection, and the channel beside it, to the guest.
-func (w *Wall) Pass(stream, side int) error { return w.pass(stream, side) }
+func (w *Instance) Pass(stream, side int) error { return w.pass(stream, side) }
 
 // Closes returns how many of the descriptors of sources the tree closes itself.
 func (t *Tree) Closes(taken []int, lent bool) (n int) {

@@ -13,7 +13,7 @@ import (
 )
 
 // ground are the folders that bubblewrap needs on its way from the host into
-// a wall: the system's programs and libraries, the list of the latter, and
+// an instance: the system's programs and libraries, the list of the latter, and
 // what it takes processes and devices from. One that is a link or missing
 // leads into another.
 func ground() []string {

@@ -13,7 +13,7 @@ import (
 )
 
 // mountsOnTheWay returns where something is mounted for who starts program as
-// the wall's user.
+// the instance's user.
 func mountsOnTheWay(t *testing.T, program string) []string {
 	t.Helper()
 	type result struct {
@@ -43,7 +43,7 @@ func mountPoints(text []byte) (points []string) {
 	return points
 }
 
-// TestMountsOfTheHostAreLeft holds that the way into a wall does not get
+// TestMountsOfTheHostAreLeft holds that the way into an instance does not get
 // longer with each mount of the host, and that a program which may need them
 // finds them.
 func TestMountsOfTheHostAreLeft(t *testing.T) {

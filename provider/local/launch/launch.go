@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package launch starts a local wall, keeps the thread that holds it alive,
+// Package launch starts a local instance, keeps the thread that holds it alive,
 // and connects to the guest inside.
 //
-// A wall is one process tree below bubblewrap. It ends with its orchestrator
+// An instance is one process tree below bubblewrap. It ends with its orchestrator
 // in two ways that do not depend on each other: the kernel kills bubblewrap
 // when the thread that started it ends, and the guest ends itself when the
 // channel over which it gets its connections is closed.
@@ -28,16 +28,16 @@ import (
 const (
 	maxInfo   = 4 << 10 // bytes of what bubblewrap says of its child
 	maxStderr = 8 << 10 // bytes kept of what it complains of
-	// killWithin bounds how long a killed wall may take to be gone.
+	// killWithin bounds how long a killed instance may take to be gone.
 	killWithin = time.Minute
-	// aMoment is how long a complaint is waited for from a wall that may well
+	// aMoment is how long a complaint is waited for from an instance that may well
 	// stand, complainWithin that of one whose end is certain.
 	aMoment        = time.Second
 	complainWithin = time.Minute
-	// drainWithin bounds how long complaints are read of a wall that has ended,
+	// drainWithin bounds how long complaints are read of an instance that has ended,
 	// should another process keep the pipe open.
 	drainWithin = 30 * time.Second
-	// politeWithin bounds how long a wall that was asked to end may take. The
+	// politeWithin bounds how long an instance that was asked to end may take. The
 	// guest itself gives what runs inside two seconds.
 	politeWithin = 4 * time.Second
 )
@@ -46,22 +46,22 @@ const (
 type Order struct {
 	Bwrap   string   // absolute path of the program
 	Args    []string // of bubblewrap, without those that name descriptors
-	Filters [][]byte // seccomp programs for all of the wall
+	Filters [][]byte // seccomp programs for all of the instance
 	Guest   string   // path of the guest inside
 	Config  []byte   // what the guest receives at its start; nil is nothing
 	Limits  []Limit  // that Config has the guest set
 
-	// Down, when not nil, has the wall be started by root's way down.
+	// Down, when not nil, has the instance be started by root's way down.
 	Down *Down
-	// Tree, when not nil, is what the wall shows, to be mounted before
+	// Tree, when not nil, is what the instance shows, to be mounted before
 	// bubblewrap starts.
 	Tree *Tree
 
 	extra []string // arguments that name descriptors
 }
 
-// A Wall is a wall that was started. It is safe for concurrent use.
-type Wall struct {
+// A Instance is an instance that was started. It is safe for concurrent use.
+type Instance struct {
 	bwrap   *child
 	program string   // that it executes
 	channel *os.File // over which connections are passed
@@ -73,7 +73,7 @@ type Wall struct {
 	once  sync.Once
 }
 
-// A Failed error says that a wall did not come up, in the words of the
+// A Failed error says that an instance did not come up, in the words of the
 // program that failed.
 type Failed struct {
 	Program string
@@ -96,9 +96,9 @@ func (f *Failed) Error() string {
 // Unwrap returns the cause.
 func (f *Failed) Unwrap() error { return f.Cause }
 
-// Start starts a wall and returns when its first process is known. When ctx
+// Start starts an instance and returns when its first process is known. When ctx
 // ends before, or an error is returned, nothing is left.
-func Start(ctx context.Context, o Order) (*Wall, error) {
+func Start(ctx context.Context, o Order) (*Instance, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -117,15 +117,15 @@ func Start(ctx context.Context, o Order) (*Wall, error) {
 	return w, err
 }
 
-// Unbuilt reports whether a wall was not built because its tree could not be
+// Unbuilt reports whether an instance was not built because its tree could not be
 // mounted. Without the tree it may be.
 func Unbuilt(err error) bool {
 	var u *unbuilt
 	return errors.As(err, &u)
 }
 
-// attend keeps what the wall complains of, and returns when it has ended.
-func (w *Wall) attend(complaints *os.File) {
+// attend keeps what the instance complains of, and returns when it has ended.
+func (w *Instance) attend(complaints *os.File) {
 	read := make(chan struct{})
 	go func() { defer close(read); _, _ = io.Copy(w.stderr, complaints) }()
 	w.bwrap.wait() // how bubblewrap ends says nothing
@@ -138,7 +138,7 @@ func (w *Wall) attend(complaints *os.File) {
 }
 
 // learn reads which process bubblewrap has started.
-func (w *Wall) learn(ctx context.Context, info *os.File) error {
+func (w *Instance) learn(ctx context.Context, info *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = info.SetReadDeadline(time.Now()) })
 	defer stop()
 	b, err := io.ReadAll(io.LimitReader(info, maxInfo))
@@ -150,7 +150,7 @@ func (w *Wall) learn(ctx context.Context, info *os.File) error {
 	}
 	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&said); err != nil || said.Child <= 1 {
 		w.awaitComplaint(ctx)
-		return errors.New("it ended before it built the wall")
+		return errors.New("it ended before it built the sandbox")
 	}
 	w.first, err = childProcs(said.Child, w.bwrap.pid)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -160,10 +160,10 @@ func (w *Wall) learn(ctx context.Context, info *os.File) error {
 }
 
 // awaitComplaint gives a program that has failed time to say why. Where the
-// wall's first process still runs, as after a connection that was lost for
+// instance's first process still runs, as after a connection that was lost for
 // another reason, that is a moment. Once it has ended, or never was, the end of
-// the wall is certain, however late the machine comes to it.
-func (w *Wall) awaitComplaint(ctx context.Context) {
+// the instance is certain, however late the machine comes to it.
+func (w *Instance) awaitComplaint(ctx context.Context) {
 	select {
 	case <-w.ended:
 		return
@@ -181,28 +181,28 @@ func (w *Wall) awaitComplaint(ctx context.Context) {
 	}
 }
 
-// First is the wall's first process, the guest, as the host numbers it.
-func (w *Wall) First() ID { return w.first }
+// First is the instance's first process, the guest, as the host numbers it.
+func (w *Instance) First() ID { return w.first }
 
-// Ended is closed when nothing of the wall runs any more.
-func (w *Wall) Ended() <-chan struct{} { return w.ended }
+// Ended is closed when nothing of the instance runs any more.
+func (w *Instance) Ended() <-chan struct{} { return w.ended }
 
 // Stderr is the last that bubblewrap and the guest have complained of.
-func (w *Wall) Stderr() string { return w.stderr.String() }
+func (w *Instance) Stderr() string { return w.stderr.String() }
 
 // KillGuest ends the guest at once, and all others inside with it, and reports
 // whether they are gone, or nothing can be done about it. Bubblewrap, which ends then
-// by itself, may still be there: only [Wall.Kill] ends the wall.
-func (w *Wall) KillGuest() (gone bool) {
+// by itself, may still be there: only [Instance.Kill] ends the instance.
+func (w *Instance) KillGuest() (gone bool) {
 	w.once.Do(func() { w.channel.Close() })
 	ctx, done := context.WithTimeout(context.Background(), killWithin)
 	defer done()
 	return w.first.PID > 0 && w.first.Kill(ctx) == nil // process 1 takes all others along
 }
 
-// Kill ends the wall at once and returns when it is gone. It reports whether
+// Kill ends the instance at once and returns when it is gone. It reports whether
 // that is so.
-func (w *Wall) Kill() bool {
+func (w *Instance) Kill() bool {
 	w.KillGuest()
 	ctx, done := context.WithTimeout(context.Background(), killWithin)
 	defer done()
@@ -220,8 +220,8 @@ func (w *Wall) Kill() bool {
 	}
 }
 
-// Close has the guest end everything that runs, politely, and ends the wall.
-func (w *Wall) Close() bool {
+// Close has the guest end everything that runs, politely, and ends the instance.
+func (w *Instance) Close() bool {
 	w.once.Do(func() { w.channel.Close() })
 	select {
 	case <-w.ended:

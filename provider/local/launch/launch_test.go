@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 const guestInside = "/.sandbox/bin/sandbox-guest"
 
-// plain is a small wall: the system's programs and the guest.
+// plain is a small instance: the system's programs and the guest.
 func plain(t testing.TB) launch.Order {
 	t.Helper()
 	bwrap, err := exec.LookPath("bwrap")
@@ -69,7 +69,7 @@ func output(t testing.TB, c *client.Client, args ...string) string {
 	return strings.TrimSpace(out.String())
 }
 
-func start(t testing.TB, o launch.Order) *launch.Wall {
+func start(t testing.TB, o launch.Order) *launch.Instance {
 	t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
@@ -79,13 +79,13 @@ func start(t testing.TB, o launch.Order) *launch.Wall {
 	}
 	t.Cleanup(func() {
 		if !w.Kill() {
-			t.Error("the wall does not end")
+			t.Error("the sandbox does not end")
 		}
 	})
 	return w
 }
 
-func connect(t testing.TB, w *launch.Wall) *client.Client {
+func connect(t testing.TB, w *launch.Instance) *client.Client {
 	t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
@@ -97,7 +97,7 @@ func connect(t testing.TB, w *launch.Wall) *client.Client {
 	return c
 }
 
-func TestWallRunsCommands(t *testing.T) {
+func TestSandboxRunsCommands(t *testing.T) {
 	w := start(t, plain(t))
 	a, b := connect(t, w), connect(t, w)
 	if got := output(t, a, "echo", "first"); got != "first" {
@@ -113,7 +113,7 @@ func TestWallRunsCommands(t *testing.T) {
 	}
 	for line := range strings.Lines(string(status)) {
 		if uids, ok := strings.CutPrefix(line, "Uid:"); ok && strings.Fields(uids)[0] == "0" {
-			t.Errorf("the wall's first process is root on the host: %s", line)
+			t.Errorf("the sandbox's first process is root on the host: %s", line)
 		}
 	}
 	if !w.Close() {
@@ -124,10 +124,10 @@ func TestWallRunsCommands(t *testing.T) {
 	}
 }
 
-// TestWallSharesNothingOfOurs holds that a wall is not ended by what a
+// TestSandboxSharesNothingOfOurs holds that an instance is not ended by what a
 // terminal sends to our programs, and that a service which the kernel spares
-// when memory runs out does not have its walls spared too.
-func TestWallSharesNothingOfOurs(t *testing.T) {
+// when memory runs out does not have its instances spared too.
+func TestSandboxSharesNothingOfOurs(t *testing.T) {
 	const score = "/proc/self/oom_score_adj"
 	before, err := os.ReadFile(score)
 	if err != nil {
@@ -165,7 +165,7 @@ func TestWallSharesNothingOfOurs(t *testing.T) {
 	}
 }
 
-func TestWallThatCannotBeBuilt(t *testing.T) {
+func TestSandboxThatCannotBeBuilt(t *testing.T) {
 	o := plain(t)
 	o.Args = append(o.Args, "--ro-bind", "/no/such/folder", "/x")
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
@@ -180,9 +180,9 @@ func TestWallThatCannotBeBuilt(t *testing.T) {
 	}
 }
 
-// TestWallThatEndsEarly holds that a program which ends before it has read what
+// TestSandboxThatEndsEarly holds that a program which ends before it has read what
 // to build is reported with what it said, and not as a broken pipe.
-func TestWallThatEndsEarly(t *testing.T) {
+func TestSandboxThatEndsEarly(t *testing.T) {
 	o := plain(t)
 	o.Bwrap = filepath.Join(t.TempDir(), "bwrap")
 	if err := os.WriteFile(o.Bwrap, []byte("#!/bin/sh\necho out of order >&2\nexit 3\n"), 0o755); err != nil {
@@ -196,7 +196,7 @@ func TestWallThatEndsEarly(t *testing.T) {
 	}
 }
 
-func TestWallThatHangs(t *testing.T) {
+func TestSandboxThatHangs(t *testing.T) {
 	o := plain(t)
 	script := filepath.Join(t.TempDir(), "bwrap")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// A Limit is one of setrlimit(2) for everything in a wall. The guest sets it,
+// A Limit is one of setrlimit(2) for everything in an instance. The guest sets it,
 // as its configuration says; to raise a hard one takes rights that the guest
 // has not, and is done from outside.
 type Limit = wire.Rlimit
@@ -24,7 +24,7 @@ func higher(limits []Limit) []Limit {
 	})
 }
 
-// raise raises hard limits of the wall's first process, which waits to execute
+// raise raises hard limits of the instance's first process, which waits to execute
 // the guest. Who may not, which some machines deny to root too, keeps the ones
 // that there are.
 func raise(pid int, limits []Limit) error {

@@ -1,8 +1,8 @@
-// Preflight: this part of the package looks whether the local wall can stand on this machine,
+// Preflight: this part of the package looks whether the local instance can stand on this machine,
 // and names the fix of the host where it cannot.
 //
 // Each check is one small function over a [Host] and changes nothing. The one
-// that counts in the end starts a wall, as the kind of user that real ones
+// that counts in the end starts an instance, as the kind of user that real ones
 // run as; the others say why it may have failed.
 
 package launch
@@ -42,10 +42,10 @@ type preflightCheck struct {
 // A Host is the machine as the checks see it.
 type Host struct {
 	OS    string // as runtime.GOOS
-	UID   int    // of this process; root's walls run as another user
+	UID   int    // of this process; root's instances run as another user
 	Bwrap string // path or name of bwrap; empty is "bwrap"
 
-	// Without are the layers that settings leave out: a wall stands where
+	// Without are the layers that settings leave out: an instance stands where
 	// they are missing.
 	Without Without
 
@@ -63,7 +63,7 @@ type Host struct {
 	Filters func() error
 }
 
-// Without says which layers of a wall are left out.
+// Without says which layers of an instance are left out.
 type Without struct{ DisableUserns, Seccomp, Landlock bool }
 
 // Checks returns the checks in the order in which their findings make sense.
@@ -72,13 +72,13 @@ func Checks() []preflightCheck {
 		{"platform", platform},
 		{"bwrap", linuxOnly(bubblewrap)},
 		{"user-namespaces", linuxOnly(userNamespaces)},
-		{"wall-start", linuxOnly(startPreflight)},
-		{"wall-filters", linuxOnly(filters)},
+		{"sandbox-start", linuxOnly(startPreflight)},
+		{"sandbox-filters", linuxOnly(filters)},
 		{"landlock", linuxOnly(landlock)},
 	}
 }
 
-// linuxOnly is look where the wall is made of what Linux has.
+// linuxOnly is look where the instance is made of what Linux has.
 func linuxOnly(look func(context.Context, Host) preflightFinding) func(context.Context, Host) preflightFinding {
 	return func(ctx context.Context, h Host) preflightFinding {
 		if h.OS != "linux" {
@@ -116,13 +116,13 @@ func (h Host) bwrap() (string, error) {
 	return h.LookPath("bwrap")
 }
 
-// platform refuses systems on which no wall of ours exists.
+// platform refuses systems on which no instance of ours exists.
 func platform(ctx context.Context, h Host) preflightFinding {
 	switch {
 	case h.OS == "darwin":
 		return macOS(ctx, h)
 	case h.OS != "linux":
-		return preflightFail(`use "provider": "docker"`, "there is no local wall for %s", h.OS)
+		return preflightFail(`use "provider": "docker"`, "there is no local sandbox for %s", h.OS)
 	case IsWSL1(h.text("/proc/sys/kernel/osrelease")):
 		return preflightFail("in PowerShell: wsl --set-version DISTRIBUTION 2", "this is WSL 1, which has no Linux kernel and no namespaces")
 	}

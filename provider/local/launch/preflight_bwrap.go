@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// MinBwrap is the oldest bubblewrap that has all that the wall asks of it.
+// MinBwrap is the oldest bubblewrap that has all that the instance asks of it.
 const minBwrap = "0.8.0"
 
-// Needed lists the options without which a wall would be weaker than the
+// Needed lists the options without which an instance would be weaker than the
 // settings have it. Since distributions carry changes of their own, what
 // --help lists counts, and not the version.
 func neededPreflight(w Without) []string {

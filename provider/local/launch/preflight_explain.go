@@ -24,7 +24,7 @@ func meaning(stderr string) (message, fix string) {
 		{"Creating new namespace failed", "the kernel does not let this user make namespaces", fixUser},
 		{"Can't mount proc", "no new /proc can be mounted, as in a container that masks parts of its own", inside},
 		{"Unknown option", "bubblewrap is too old", fixOldBwrap},
-		{"Can't find source path", "a folder that the wall shows has gone, or the user that the wall runs as cannot reach it", ""},
+		{"Can't find source path", "a folder that the sandbox shows has gone, or the user that the sandbox runs as cannot reach it", ""},
 		{"prctl(PR_SET_SECCOMP)", "the kernel does not take the filter of system calls", "run a kernel with CONFIG_SECCOMP_FILTER"},
 	} {
 		if strings.Contains(stderr, e.text) {

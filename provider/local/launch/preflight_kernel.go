@@ -11,7 +11,7 @@ const (
 )
 
 // userNamespaces looks at the switches by which hosts keep ordinary users
-// from making namespaces. They hold for root's walls too, since these run as
+// from making namespaces. They hold for root's instances too, since these run as
 // ordinary users.
 func userNamespaces(_ context.Context, h Host) preflightFinding {
 	switch {
@@ -39,7 +39,7 @@ func (h Host) restricted() bool {
 	return true
 }
 
-// start starts a tiny wall. What it runs inside is bwrap itself, the one
+// start starts a tiny instance. What it runs inside is bwrap itself, the one
 // program that is there for certain.
 func startPreflight(ctx context.Context, h Host) preflightFinding {
 	path, err := h.bwrap()
@@ -56,9 +56,9 @@ func startPreflight(ctx context.Context, h Host) preflightFinding {
 		"--", path, "--version")...)
 	if err != nil {
 		why, fix := h.Explain(output)
-		return preflightFail(fix, "no wall can be started: %s (%v%s)", why, err, said(output))
+		return preflightFail(fix, "no sandbox can be started: %s (%v%s)", why, err, said(output))
 	}
-	return preflightOk("a wall with namespaces of its own starts")
+	return preflightOk("a sandbox with namespaces of its own starts")
 }
 
 // Explain says what bwrap's words mean on this machine and how to mend it. It
@@ -85,7 +85,7 @@ func (h Host) Explain(output string) (why, fix string) {
 	return why, fix
 }
 
-// filters looks for what the wall's second layer is made of.
+// filters looks for what the instance's second layer is made of.
 func filters(_ context.Context, h Host) preflightFinding {
 	const fix = "use a kernel of 5.0 or later with CONFIG_SECCOMP_FILTER"
 	switch err := h.Filters(); {

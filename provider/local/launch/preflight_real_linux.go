@@ -14,7 +14,7 @@ import (
 const nobody = 65534
 
 // asNobody keeps root's rights from cmd: what works for root only would not
-// work for a wall.
+// work for an instance.
 func asNobody(cmd *exec.Cmd) {
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
@@ -32,7 +32,7 @@ func landlockVersion() (int, error) {
 // getActionAvail is SECCOMP_GET_ACTION_AVAIL of seccomp(2).
 const getActionAvail = 2
 
-// filterSupport asks the kernel for both answers that the wall's filters give.
+// filterSupport asks the kernel for both answers that the instance's filters give.
 func filterSupport() error {
 	for _, action := range []uint32{unix.SECCOMP_RET_ERRNO, unix.SECCOMP_RET_USER_NOTIF} {
 		_, _, errno := unix.Syscall(unix.SYS_SECCOMP, getActionAvail, 0, uintptr(unsafe.Pointer(&action)))

@@ -136,41 +136,41 @@ func TestChecks(t *testing.T) {
 		{"apparmor", restricted, "user-namespaces", preflightFail2, "AppArmor", "bwrap-userns-restrict"},
 		{"apparmor with a profile", func(m *machine) { restricted(m); m.set("etc/apparmor.d/bwrap-userns-restrict", "x") }, "user-namespaces", preflightOk2, "", ""},
 
-		{"start", func(*machine) {}, "wall-start", preflightOk2, "starts", ""},
-		{"start without bwrap", func(m *machine) { m.noBwrap = true }, "wall-start", preflightFail2, "not tried", "install"},
+		{"start", func(*machine) {}, "sandbox-start", preflightOk2, "starts", ""},
+		{"start without bwrap", func(m *machine) { m.noBwrap = true }, "sandbox-start", preflightFail2, "not tried", "install"},
 		{"start under apparmor", func(m *machine) {
 			restricted(m)
 			m.says = "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted"
-		}, "wall-start", preflightFail2, "AppArmor restricts", "bwrap-userns-restrict"},
+		}, "sandbox-start", preflightFail2, "AppArmor restricts", "bwrap-userns-restrict"},
 		{"start with no namespaces", func(m *machine) {
 			m.set("proc/sys/kernel/unprivileged_userns_clone", "0\n")
 			m.says = "bwrap: No permissions to create new namespace, likely because the kernel does not allow non-privileged user namespaces."
-		}, "wall-start", preflightFail2, "unprivileged_userns_clone is 0", "sysctl -w"},
-		{"start in a container", func(m *machine) { m.says = "bwrap: No permissions to create new namespace" }, "wall-start", preflightFail2, "inside a container", "outside"},
-		{"start at the limit", func(m *machine) { m.says = "bwrap: Creating new namespace failed: No space left on device" }, "wall-start", preflightFail2, "limit", "max_user_namespaces"},
+		}, "sandbox-start", preflightFail2, "unprivileged_userns_clone is 0", "sysctl -w"},
+		{"start in a container", func(m *machine) { m.says = "bwrap: No permissions to create new namespace" }, "sandbox-start", preflightFail2, "inside a container", "outside"},
+		{"start at the limit", func(m *machine) { m.says = "bwrap: Creating new namespace failed: No space left on device" }, "sandbox-start", preflightFail2, "limit", "max_user_namespaces"},
 		{"start where proc is masked", func(m *machine) {
 			m.says = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"
-		}, "wall-start", preflightFail2, "/proc", "container"},
-		{"start that says something else", func(m *machine) { m.says = "bwrap: moon is full" }, "wall-start", preflightFail2, "moon is full", "what bubblewrap says"},
+		}, "sandbox-start", preflightFail2, "/proc", "container"},
+		{"start that says something else", func(m *machine) { m.says = "bwrap: moon is full" }, "sandbox-start", preflightFail2, "moon is full", "what bubblewrap says"},
 
-		{"filters", func(*machine) {}, "wall-filters", preflightOk2, "", ""},
-		{"no filters", func(m *machine) { m.filterErr = errors.New("function not implemented") }, "wall-filters", preflightFail2, "not implemented", "CONFIG_SECCOMP_FILTER"},
+		{"filters", func(*machine) {}, "sandbox-filters", preflightOk2, "", ""},
+		{"no filters", func(m *machine) { m.filterErr = errors.New("function not implemented") }, "sandbox-filters", preflightFail2, "not implemented", "CONFIG_SECCOMP_FILTER"},
 		{"landlock", func(*machine) {}, "landlock", preflightOk2, "version 5", ""},
 		{"no landlock", func(m *machine) { m.landlockErr = errors.New("not supported") }, "landlock", preflightFail2, "not supported", "withoutLandlock"},
 		{"landlock left out", func(m *machine) { m.without.Landlock = true }, "landlock", preflightWarn2, "withoutLandlock leaves it out", "remove"},
 		{"no landlock, left out", func(m *machine) { m.without.Landlock, m.landlockErr = true, errors.New("not supported") }, "landlock", preflightWarn2, "not supported", "5.13"},
-		{"filters left out", func(m *machine) { m.without.Seccomp = true }, "wall-filters", preflightWarn2, "withoutSeccomp leaves them out", "remove"},
-		{"no filters, left out", func(m *machine) { m.without.Seccomp, m.filterErr = true, errors.New("not implemented") }, "wall-filters", preflightWarn2, "limits.processes is held by looking from time to time; the kernel does not filter system calls as needed: not implemented", "CONFIG"},
+		{"filters left out", func(m *machine) { m.without.Seccomp = true }, "sandbox-filters", preflightWarn2, "withoutSeccomp leaves them out", "remove"},
+		{"no filters, left out", func(m *machine) { m.without.Seccomp, m.filterErr = true, errors.New("not implemented") }, "sandbox-filters", preflightWarn2, "limits.processes is held by looking from time to time; the kernel does not filter system calls as needed: not implemented", "CONFIG"},
 		{"old, does not do what is left out", func(m *machine) {
 			m.without.DisableUserns, m.help = true, strings.ReplaceAll(m.help, "--disable-userns", "")
 		}, "bwrap", preflightOk2, "", ""},
 		{"takes no filters, which are left out", func(m *machine) {
 			m.without.Seccomp, m.help = true, strings.ReplaceAll(m.help, "--add-seccomp-fd", "")
 		}, "bwrap", preflightOk2, "", ""},
-		{"start of one that is old", func(m *machine) { m.help = strings.ReplaceAll(m.help, "--disable-userns", "") }, "wall-start", preflightFail2, "too old", "upgrade"},
+		{"start of one that is old", func(m *machine) { m.help = strings.ReplaceAll(m.help, "--disable-userns", "") }, "sandbox-start", preflightFail2, "too old", "upgrade"},
 		{"start without what is left out", func(m *machine) {
 			m.without.DisableUserns, m.help = true, strings.ReplaceAll(m.help, "--disable-userns", "")
-		}, "wall-start", preflightOk2, "", ""},
+		}, "sandbox-start", preflightOk2, "", ""},
 		{"old landlock", func(m *machine) { m.landlock = 1 }, "landlock", preflightWarn2, "truncation", "6.2"},
 	}
 	for _, tt := range tests {
@@ -224,7 +224,7 @@ func TestOlder(t *testing.T) {
 }
 
 // TestThisMachine holds that the checks agree with what this machine can do:
-// where walls are known to start, every one of them passes.
+// where instances are known to start, every one of them passes.
 func TestThisMachine(t *testing.T) {
 	testenv.Require(t, "local")
 	for _, c := range Checks() {
@@ -237,7 +237,7 @@ func TestThisMachine(t *testing.T) {
 // TestMissingProgram asks this machine for a bwrap that is not there.
 func TestMissingProgram(t *testing.T) {
 	h := RealHost(t.TempDir() + "/bwrap")
-	for _, name := range []string{"bwrap", "wall-start"} {
+	for _, name := range []string{"bwrap", "sandbox-start"} {
 		if f := lookPreflight(t, h, name); f.Status != preflightFail2 || f.Fix == "" {
 			t.Errorf("%s: %+v", name, f)
 		}

@@ -1,14 +1,14 @@
 // Record: this part of the package keeps the definitions of local sandboxes on disk, and who
-// has a wall of which one up.
+// has an instance of which one up.
 //
-// A wall lives no longer than the process that made it; what outlives both is
+// An instance lives no longer than the process that made it; what outlives both is
 // the definition: that there is such a sandbox, whose, and made from which
 // Spec. So any process can tell what exists and what runs, without a daemon.
 //
 // Every sandbox has a folder:
 //
 //	NAME/definition.json   the definition; without it there is no such sandbox
-//	NAME/walls/ID          one file per wall, locked by the process that has it
+//	NAME/instances/ID          one file per instance, locked by the process that has it
 //
 // The kernel drops the lock with its process, however that ends, so what a
 // crash leaves behind counts as nothing and is swept later. Changes are made
@@ -33,7 +33,7 @@ import (
 
 const (
 	definitionFile = "definition.json"
-	wallsDir       = "walls"
+	instancesDir   = "walls"
 	// goingPrefix begins the names of folders that are being removed. No
 	// sandbox has such a name.
 	goingPrefix = ".going-"
@@ -43,7 +43,7 @@ const (
 	lockWithin = time.Minute
 	retryDelay = time.Millisecond
 
-	maxFile = 64 << 10 // bytes of a definition or the file of a wall
+	maxFile = 64 << 10 // bytes of a definition or the file of an instance
 )
 
 // A Definition is a sandbox that exists.
@@ -72,7 +72,7 @@ func OpenRecords(path string) (*Records, error) {
 
 func (d *Records) folder(name string) string { return filepath.Join(d.path, name) }
 
-// Get returns the definition of the sandbox name and its walls that are up;
+// Get returns the definition of the sandbox name and its instances that are up;
 // [sandbox.CodeNotFound] when there is no such sandbox.
 func (d *Records) Get(name string) (Definition, []Record, error) {
 	if err := statedir.CheckName(name); err != nil {
@@ -82,8 +82,8 @@ func (d *Records) Get(name string) (Definition, []Record, error) {
 	if err != nil {
 		return Definition{}, nil, err
 	}
-	walls, err := d.walls(name)
-	return def, walls, err
+	instances, err := d.instances(name)
+	return def, instances, err
 }
 
 func (d *Records) definition(name string) (Definition, error) {

@@ -17,7 +17,7 @@ import (
 func NewID() string { return randomHex() }
 
 // Claim reserves the name of a sandbox that is to be made and gives the slot
-// of its first wall. It ends with [Dir.Commit] or [Dir.Abandon]. A sandbox of
+// of its first instance. It ends with [Dir.Commit] or [Dir.Abandon]. A sandbox of
 // that name that exists, or that another process is just making, is
 // [sandbox.CodeBusy].
 func (d *Records) Claim(ctx context.Context, name string) (*Slot, error) {
@@ -33,7 +33,7 @@ func (d *Records) Claim(ctx context.Context, name string) (*Slot, error) {
 		return nil, err
 	}
 	folder := d.folder(name)
-	if err := os.MkdirAll(filepath.Join(folder, wallsDir), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(folder, instancesDir), 0o700); err != nil {
 		return nil, statedir.Unavailable("create", folder, err)
 	}
 	s, err := d.newSlot(name)
@@ -51,11 +51,11 @@ func (d *Records) vacant(name string) error {
 	if _, err := os.Lstat(filepath.Join(folder, definitionFile)); err == nil {
 		return busy(name, "a sandbox of that name exists")
 	}
-	walls, err := d.walls(name)
+	instances, err := d.instances(name)
 	if err != nil {
 		return err
 	}
-	if len(walls) > 0 {
+	if len(instances) > 0 {
 		e := busy(name, "somebody is just making a sandbox of that name")
 		e.Retryable = true
 		return e
@@ -86,7 +86,7 @@ func removed(op, name string) error {
 	return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Resource: name, Message: "the sandbox was removed meanwhile", Retryable: true}
 }
 
-// Abandon takes a claim back. The wall must have ended.
+// Abandon takes a claim back. The instance must have ended.
 func (d *Records) Abandon(name string, s *Slot) error {
 	ctx, done := context.WithTimeout(context.Background(), lockWithin)
 	defer done()
@@ -117,7 +117,7 @@ func (d *Records) discard(name string) error {
 	return os.RemoveAll(aside)
 }
 
-// Slot gives a place for one more wall of the sandbox with that name and ID.
+// Slot gives a place for one more instance of the sandbox with that name and ID.
 func (d *Records) Slot(ctx context.Context, name, id string) (*Slot, error) {
 	release, err := d.lock(ctx)
 	if err != nil {
@@ -131,17 +131,17 @@ func (d *Records) Slot(ctx context.Context, name, id string) (*Slot, error) {
 	if def.ID != id {
 		return nil, NotFound("open", name)
 	}
-	if s := usedSlot(d.sweepWalls(ctx, name)); s != nil {
+	if s := usedSlot(d.sweepInstances(ctx, name)); s != nil {
 		return s, nil
 	}
 	s, err := d.newSlot(name)
 	return s, statedir.Unavailable("open", d.folder(name), err)
 }
 
-// sweepWalls deletes the files of sandboxes that no process has any more but one, whose
+// sweepInstances deletes the files of sandboxes that no process has any more but one, whose
 // path it returns, and ends what still runs of them. The caller holds the lock.
-func (d *Records) sweepWalls(ctx context.Context, name string) (free string) {
-	folder := filepath.Join(d.folder(name), wallsDir)
+func (d *Records) sweepInstances(ctx context.Context, name string) (free string) {
+	folder := filepath.Join(d.folder(name), instancesDir)
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
 		path := filepath.Join(folder, e.Name())
@@ -157,10 +157,10 @@ func (d *Records) sweepWalls(ctx context.Context, name string) (free string) {
 	return free
 }
 
-// rounds bounds how often Remove ends walls that others put up meanwhile.
+// rounds bounds how often Remove ends instances that others put up meanwhile.
 const rounds = 8
 
-// Remove ends every wall of the sandbox name, whichever process has it, and
+// Remove ends every instance of the sandbox name, whichever process has it, and
 // removes the definition. What is not there is no error.
 func (d *Records) Remove(ctx context.Context, name string) error {
 	if err := statedir.CheckName(name); err != nil {
@@ -181,11 +181,11 @@ func (d *Records) Remove(ctx context.Context, name string) error {
 }
 
 func (d *Records) removeOnce(ctx context.Context, name string) (done bool, err error) {
-	walls, err := d.walls(name)
+	instances, err := d.instances(name)
 	if err != nil {
 		return false, err
 	}
-	for _, w := range walls {
+	for _, w := range instances {
 		if err := w.Process.Kill(ctx); err != nil {
 			return false, cannotEnd(name, err)
 		}
@@ -195,10 +195,10 @@ func (d *Records) removeOnce(ctx context.Context, name string) (done bool, err e
 		return false, err
 	}
 	defer release()
-	if walls, err = d.walls(name); err != nil {
+	if instances, err = d.instances(name); err != nil {
 		return false, err
 	}
-	for _, w := range walls {
+	for _, w := range instances {
 		// One whose first process is not known yet ends by itself: whoever
 		// puts it up finds its slot gone.
 		if w.Process != (recordProcess{}) {
@@ -213,7 +213,7 @@ func cannotEnd(name string, cause error) error {
 	if errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, context.Canceled) {
 		code = sandbox.CodeTimeout
 	}
-	return &sandbox.Error{Code: code, Op: "remove", Resource: name, Message: "a wall of the sandbox does not end", Err: cause, Retryable: true}
+	return &sandbox.Error{Code: code, Op: "remove", Resource: name, Message: "an instance of the sandbox does not end", Err: cause, Retryable: true}
 }
 
 // sweepAge is how old a folder without a definition must be to be swept: a
@@ -257,7 +257,7 @@ func (d *Records) sweepOne(ctx context.Context, name string) error {
 	if _, err := d.definition(name); !sandbox.IsNotFound(err) {
 		return nil
 	}
-	if walls, err := d.walls(name); err != nil || len(walls) > 0 {
+	if instances, err := d.instances(name); err != nil || len(instances) > 0 {
 		return nil
 	}
 	_ = d.discard(name)

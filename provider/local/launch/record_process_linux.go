@@ -1,4 +1,4 @@
 package launch
 
-// A Process is the first process of a wall, as the host numbers it.
+// A Process is the first process of an instance, as the host numbers it.
 type recordProcess = ID

@@ -4,7 +4,7 @@ package launch
 
 import "context"
 
-// A Process is the first process of a wall. Here a wall has none of its own.
+// A Process is the first process of an instance. Here an instance has none of its own.
 type recordProcess struct {
 	PID int `json:"pid"`
 }

@@ -41,7 +41,7 @@ func alive(t *testing.T, id launch.ID) bool {
 	return up
 }
 
-// sleeper is a process that stands for the first one of a wall.
+// sleeper is a process that stands for the first one of an instance.
 func sleeper(t *testing.T) launch.ID {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -78,16 +78,16 @@ func TestLifeOfADefinition(t *testing.T) {
 	def, first := definition(), sleeper(t)
 	must(t, s.Started(launch.Record{Process: first, StartedAt: def.CreatedAt}))
 	must(t, d.Commit(ctx, s, def))
-	got, walls, err := d.Get(name)
-	if err != nil || got != def || len(walls) != 1 || walls[0].Process != first {
-		t.Errorf("got %+v, %+v, %v", got, walls, err)
+	got, instances, err := d.Get(name)
+	if err != nil || got != def || len(instances) != 1 || instances[0].Process != first {
+		t.Errorf("got %+v, %+v, %v", got, instances, err)
 	}
 	if _, err := d.Slot(ctx, name, "another"); !sandbox.IsNotFound(err) {
 		t.Errorf("a slot for another ID: %v", err)
 	}
 	must(t, d.Remove(ctx, name))
 	if alive(t, first) {
-		t.Error("its wall lives on")
+		t.Error("its sandbox lives on")
 	}
 	if !s.Gone() {
 		t.Error("its slot is still there")
@@ -99,7 +99,7 @@ func TestLifeOfADefinition(t *testing.T) {
 	}
 }
 
-func TestAWallThatFellIsNotUp(t *testing.T) {
+func TestASandboxThatFellIsNotUp(t *testing.T) {
 	d, _ := open(t)
 	ctx := context.Background()
 	s, err := d.Claim(ctx, name)
@@ -108,8 +108,8 @@ func TestAWallThatFellIsNotUp(t *testing.T) {
 	must(t, s.Started(launch.Record{Process: first}))
 	must(t, d.Commit(ctx, s, definition()))
 	must(t, first.Kill(ctx))
-	if _, walls, err := d.Get(name); err != nil || len(walls) > 0 {
-		t.Errorf("%+v, %v", walls, err)
+	if _, instances, err := d.Get(name); err != nil || len(instances) > 0 {
+		t.Errorf("%+v, %v", instances, err)
 	}
 	s.Release()
 	if _, err := d.Claim(ctx, name); sandbox.CodeOf(err) != sandbox.CodeBusy {

@@ -15,26 +15,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Wall is one that some process has up or is putting up.
+// A Instance is one that some process has up or is putting up.
 type Record struct {
 	Process   recordProcess `json:"process"` // its first process; zero until it is known
 	StartedAt time.Time     `json:"startedAt"`
 }
 
-// wallLen is what is written into the file of a wall: the record, and blanks.
+// instanceLen is what is written into the file of an instance: the record, and blanks.
 // Files are used again, because a new one costs some file systems a search
 // past all that were deleted lately; of one length they are never truncated.
-const wallLen = 512
+const instanceLen = 512
 
-// A Slot is the place of a wall of this process in the folder of its sandbox.
+// A Slot is the place of an instance of this process in the folder of its sandbox.
 type Slot struct {
 	f    *os.File
 	path string
 }
 
-// newSlot makes and locks a file for a wall. The caller holds the lock.
+// newSlot makes and locks a file for an instance. The caller holds the lock.
 func (d *Records) newSlot(name string) (*Slot, error) {
-	path := filepath.Join(d.folder(name), wallsDir, randomHex())
+	path := filepath.Join(d.folder(name), instancesDir, randomHex())
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
@@ -63,21 +63,21 @@ func usedSlot(path string) *Slot {
 	return s
 }
 
-// Started notes the wall's first process, so that any process can end it.
+// Started notes the instance's first process, so that any process can end it.
 func (s *Slot) Started(w Record) error {
 	b, err := json.Marshal(w)
 	if err != nil {
 		return err
 	}
-	return statedir.Unavailable("note wall", s.path, s.write(b))
+	return statedir.Unavailable("note sandbox", s.path, s.write(b))
 }
 
 // write puts b and blanks into the file. Blanks alone are no record.
 func (s *Slot) write(b []byte) error {
-	if len(b) > wallLen {
-		return errors.New("the record of the wall is too long")
+	if len(b) > instanceLen {
+		return errors.New("the record of the sandbox is too long")
 	}
-	_, err := s.f.WriteAt(append(b, bytes.Repeat([]byte{' '}, wallLen-len(b))...), 0)
+	_, err := s.f.WriteAt(append(b, bytes.Repeat([]byte{' '}, instanceLen-len(b))...), 0)
 	return err
 }
 
@@ -88,13 +88,13 @@ func (s *Slot) Gone() bool {
 	return unix.Fstat(int(s.f.Fd()), &st) != nil || st.Nlink == 0
 }
 
-// Release gives the slot up. The wall must have ended. The file stays for the
-// next wall, and counts as nothing until then.
+// Release gives the slot up. The instance must have ended. The file stays for the
+// next instance, and counts as nothing until then.
 func (s *Slot) Release() { unlock(s.f) }
 
-// walls returns the walls of the sandbox name that are up.
-func (d *Records) walls(name string) ([]Record, error) {
-	folder := filepath.Join(d.folder(name), wallsDir)
+// instances returns the instances of the sandbox name that are up.
+func (d *Records) instances(name string) ([]Record, error) {
+	folder := filepath.Join(d.folder(name), instancesDir)
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -115,7 +115,7 @@ func (d *Records) walls(name string) ([]Record, error) {
 	return up, nil
 }
 
-// look reads the file of a wall. It is up while its file is locked and its
+// look reads the file of an instance. It is up while its file is locked and its
 // first process, once that is known, lives.
 func lookRecord(path string) (w Record, up bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -130,7 +130,7 @@ func lookRecord(path string) (w Record, up bool, err error) {
 	if free != nil && !errors.Is(free, unix.EWOULDBLOCK) {
 		return w, false, free
 	}
-	b := make([]byte, wallLen)
+	b := make([]byte, instanceLen)
 	n, _ := f.ReadAt(b, 0)
 	if n == 0 || json.Unmarshal(b[:n], &w) != nil {
 		return Record{}, free != nil, nil // it is being put up, or never was

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
-// TestSlotsAreUsedAgain holds that the file of a wall that has ended serves
-// the next one, that none counts as a wall meanwhile, and that files do not
+// TestSlotsAreUsedAgain holds that the file of an instance that has ended serves
+// the next one, that none counts as an instance meanwhile, and that files do not
 // add up.
 func TestSlotsAreUsedAgain(t *testing.T) {
 	d, path := open(t)
@@ -23,8 +23,8 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 	must(t, d.Commit(ctx, s, def))
 	up := func(want int) {
 		t.Helper()
-		if _, walls, err := d.Get(name); err != nil || len(walls) != want {
-			t.Errorf("%+v, %v, want %d", walls, err, want)
+		if _, instances, err := d.Get(name); err != nil || len(instances) != want {
+			t.Errorf("%+v, %v, want %d", instances, err, want)
 		}
 	}
 	files := func(want int) {
@@ -50,16 +50,16 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 	up(1) // what it held before is not reported any more
 	second := sleeper(t)
 	must(t, again.Started(launch.Record{Process: second}))
-	if _, walls, err := d.Get(name); err != nil || len(walls) != 1 || walls[0].Process != second {
-		t.Errorf("%+v, %v", walls, err)
+	if _, instances, err := d.Get(name); err != nil || len(instances) != 1 || instances[0].Process != second {
+		t.Errorf("%+v, %v", instances, err)
 	}
 	must(t, d.Remove(ctx, name))
 	if alive(t, second) || !again.Gone() {
-		t.Error("the second wall was not ended")
+		t.Error("the second sandbox was not ended")
 	}
 }
 
-// TestNobodyCanLook holds that a wall of which it cannot be seen whether it is
+// TestNobodyCanLook holds that an instance of which it cannot be seen whether it is
 // up counts neither as down nor as ended, however few descriptors are left.
 func TestNobodyCanLook(t *testing.T) {
 	d, _ := open(t)
@@ -71,8 +71,8 @@ func TestNobodyCanLook(t *testing.T) {
 	must(t, s.Started(launch.Record{Process: first}))
 	for spare := range 2 {
 		testenv.Scarce(t, spare, func() {
-			if _, walls, err := d.Get(name); err == nil && len(walls) != 1 || err != nil && sandbox.CodeOf(err) != sandbox.CodeUnavailable {
-				t.Errorf("with %d descriptors: %+v, %v", spare, walls, err)
+			if _, instances, err := d.Get(name); err == nil && len(instances) != 1 || err != nil && sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+				t.Errorf("with %d descriptors: %+v, %v", spare, instances, err)
 			}
 			if err := d.Remove(ctx, name); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 				t.Errorf("with %d descriptors it is removed: %v", spare, err)
@@ -84,6 +84,6 @@ func TestNobodyCanLook(t *testing.T) {
 	}
 	must(t, d.Remove(ctx, name))
 	if alive(t, first) {
-		t.Error("it was removed, and its wall lives on")
+		t.Error("it was removed, and its sandbox lives on")
 	}
 }

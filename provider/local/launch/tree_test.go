@@ -16,13 +16,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// grown is a wall whose mounts are all in a tree: without it bubblewrap fails.
+// grown is an instance whose mounts are all in a tree: without it bubblewrap fails.
 // In the folder of the host that it shows at /work are a file and a folder to
 // be closed.
 func grown(t *testing.T, down *launch.Down) (o launch.Order, work string) {
 	t.Helper()
 	work = t.TempDir()
-	for dir := work; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) { // for the wall's user
+	for dir := work; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) { // for the instance's user
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func grown(t *testing.T, down *launch.Down) (o launch.Order, work string) {
 	return o, work
 }
 
-// downs are the ways in which a wall is started: by its user, and by root.
+// downs are the ways in which an instance is started: by its user, and by root.
 func downs() map[string]*launch.Down {
 	all := map[string]*launch.Down{"its user's": nil}
 	if os.Geteuid() == 0 {
@@ -123,13 +123,13 @@ func TestTreeHoldsWhatIsClosed(t *testing.T) {
 			}
 			info, err := os.ReadFile("/proc/self/mountinfo")
 			if err != nil || strings.Contains(string(info), work) {
-				t.Errorf("the mounts of the wall are seen outside (%v):\n%s", err, info)
+				t.Errorf("the mounts of the sandbox are seen outside (%v):\n%s", err, info)
 			}
 		})
 	}
 }
 
-// TestTreeFollowsNoLink is about code in an older wall that has put a link in
+// TestTreeFollowsNoLink is about code in an older instance that has put a link in
 // the place of a folder since the plan was made.
 func TestTreeFollowsNoLink(t *testing.T) {
 	for name, down := range downs() {
@@ -162,7 +162,7 @@ func TestTreeFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestWithoutTree is where no tree can be mounted: the wall is built by
+// TestWithoutTree is where no tree can be mounted: the instance is built by
 // bubblewrap alone.
 func TestWithoutTree(t *testing.T) {
 	o := plain(t)

@@ -47,7 +47,7 @@ func render(args []string, p plan.Plan) string {
 		}
 	}
 	b.WriteString("\n\n")
-	for _, s := range p.Stubs {
+	for _, s := range p.Placeholders {
 		fmt.Fprintf(&b, "stub %s dir=%v\n", s.Path, s.Dir)
 	}
 	for _, n := range p.Notes {

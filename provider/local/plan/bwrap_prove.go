@@ -35,9 +35,9 @@ func SelfCheck(p Plan, maskFile, host, inside string) error {
 	for _, op := range p.Ops {
 		if why := differs(op, maskFile, outer, at); why != "" {
 			return &sandbox.Error{
-				Code: sandbox.CodeUnavailable, Op: "prove the wall", Resource: op.Target, Retryable: true,
+				Code: sandbox.CodeUnavailable, Op: "prove the sandbox", Resource: op.Target, Retryable: true,
 				Message: fmt.Sprintf("%s %q is not as planned: %s", op.Kind, op.Target, why),
-				Hint:    "something changed folders while the wall was built; try again",
+				Hint:    "something changed folders while the sandbox was built; try again",
 			}
 		}
 	}
@@ -120,7 +120,7 @@ func parseMounts(text string) ([]bwrapMounted, error) {
 		f := strings.Fields(line)
 		dash := slices.Index(f, "-")
 		if len(f) < 7 || dash < 6 || dash+1 >= len(f) {
-			return nil, sandbox.Errorf(sandbox.CodeInternal, "prove the wall", "a line of mountinfo cannot be read: %.200q", line)
+			return nil, sandbox.Errorf(sandbox.CodeInternal, "prove the sandbox", "a line of mountinfo cannot be read: %.200q", line)
 		}
 		list = append(list, bwrapMounted{
 			id: f[0], device: f[2], root: unescape(f[3]), point: unescape(f[4]),

@@ -60,15 +60,15 @@ func (disk) Link(p string) (plan.Target, error) {
 	return plan.Target{Text: text, Real: real}, err
 }
 
-// A wall is a sandbox that a real bwrap builds from a plan.
-type wall struct {
+// A sandbox is a sandbox that a real bwrap builds from a plan.
+type fixture struct {
 	plan plan.Plan
 	args []string
 	bin  string
 }
 
 // raise plans w and creates the stubs.
-func raise(t *testing.T, w plan.World, mask string) wall {
+func raise(t *testing.T, w plan.World, mask string) fixture {
 	t.Helper()
 	bin, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -86,7 +86,7 @@ func raise(t *testing.T, w plan.World, mask string) wall {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range p.Stubs {
+	for _, s := range p.Placeholders {
 		if s.Dir {
 			err = os.Mkdir(s.Path, 0o755)
 		} else {
@@ -97,7 +97,7 @@ func raise(t *testing.T, w plan.World, mask string) wall {
 		}
 		give(t, s.Path)
 	}
-	return wall{plan: p, bin: bin, args: plan.BwrapArgs(p, plan.BwrapOptions{
+	return fixture{plan: p, bin: bin, args: plan.BwrapArgs(p, plan.BwrapOptions{
 		MaskFile: mask, UID: 1000, GID: 1000, Hostname: "wall", Workdir: "/workspace",
 		Env: map[string]string{"PATH": "/usr/bin:/bin"}, DisableUserns: true,
 	})}
@@ -119,7 +119,7 @@ func give(t *testing.T, p string) {
 }
 
 // sh runs a shell line in a new sandbox and returns its output.
-func (w wall) sh(t *testing.T, line string) string {
+func (w fixture) sh(t *testing.T, line string) string {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "args"))
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// TestWall verifies with a real bwrap that the sandbox closes what the plan
+// TestSandbox verifies with a real bwrap that the sandbox closes what the plan
 // closes.
-func TestWall(t *testing.T) {
+func TestSandbox(t *testing.T) {
 	ws, mask, world := hostile(t)
 	w := raise(t, world, mask)
 	const (

@@ -9,13 +9,13 @@ import (
 
 // A closure is the combined effect of all denies of one host path.
 type closure struct {
-	path string
-	kind Kind
-	read bool
-	stub bool // the path is missing and must stay so
-	dir  bool // the stub is a folder
-	sock bool // the stub is a socket
-	rule string
+	path        string
+	kind        Kind
+	read        bool
+	placeholder bool // the path is missing and must stay so
+	dir         bool // the stub is a folder
+	sock        bool // the stub is a socket
+	rule        string
 	// yields marks a closure for reading inside which opens apply; opens also
 	// allow writing unless firm names a rule that closes writing.
 	yields bool
@@ -46,8 +46,8 @@ func (b *builder) close() error {
 // a rule or a mount needs the stub.
 func (b *builder) awaken() error {
 	for p, latent := range b.latent {
-		_, needed := b.stubs[p]
-		if !needed && !b.closures[p].stub {
+		_, needed := b.placeholders[p]
+		if !needed && !b.closures[p].placeholder {
 			continue
 		}
 		for _, c := range latent {
@@ -102,10 +102,10 @@ func (d Deny) firm() string {
 func (b *builder) keepMissing(p string, d Deny) {
 	leaf := p == d.Path
 	if d.Keep {
-		b.add(closure{path: p, read: d.Read && leaf, stub: true, dir: d.Dir || !leaf, sock: d.Socket && leaf, rule: d.Rule})
+		b.add(closure{path: p, read: d.Read && leaf, placeholder: true, dir: d.Dir || !leaf, sock: d.Socket && leaf, rule: d.Rule})
 	}
 	if !d.Keep || !leaf {
-		b.latent[d.Path] = append(b.latent[d.Path], closure{path: d.Path, read: d.Read, stub: true, dir: d.Dir, sock: d.Socket, rule: d.Rule})
+		b.latent[d.Path] = append(b.latent[d.Path], closure{path: d.Path, read: d.Read, placeholder: true, dir: d.Dir, sock: d.Socket, rule: d.Rule})
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // A Host answers questions about the file system of the machine. It does not
 // follow a link in the last component of a path. It reports a stub of this
-// program ([Plan.Stubs]) as [Missing], so that the plan of a sandbox does not
+// program ([Plan.Placeholders]) as [Missing], so that the plan of a sandbox does not
 // change while the stub exists.
 type Host interface {
 	Kind(path string) (Kind, error)

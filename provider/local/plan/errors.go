@@ -17,7 +17,7 @@ const (
 	defaultShm = 64 << 20 // bytes, the default of other engines
 )
 
-const op = "plan the wall"
+const op = "plan the sandbox"
 
 // invalid returns the error for a world that cannot be planned.
 func invalid(resource, rule, message, hint string) error {
@@ -32,7 +32,7 @@ func changed(resource, rule, message string) error {
 }
 
 func tooMuch(what string, n, limit int) error {
-	return refusal(sandbox.CodeCapabilityBlocked, "", "", fmt.Sprintf("%d %s, and a local wall takes %d", n, what, limit),
+	return refusal(sandbox.CodeCapabilityBlocked, "", "", fmt.Sprintf("%d %s, and a local sandbox takes %d", n, what, limit),
 		"narrow the deny rules of filesystem, or allow less")
 }
 

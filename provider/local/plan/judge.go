@@ -162,5 +162,5 @@ func (p Plan) targets(want func(layer) bool) []string {
 // Same reports whether q shows and closes exactly what p does, so that a
 // sandbox built by p also serves q.
 func (p Plan) Same(q Plan) bool {
-	return slices.Equal(p.Ops, q.Ops) && slices.Equal(p.Stubs, q.Stubs)
+	return slices.Equal(p.Ops, q.Ops) && slices.Equal(p.Placeholders, q.Placeholders)
 }

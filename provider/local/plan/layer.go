@@ -124,7 +124,7 @@ func (b *builder) viewed(v View) (l layer, ok bool, err error) {
 	case !denied, !c.read && !v.Write:
 		return l, true, nil
 	case !v.Optional:
-		return l, false, invalid(v.Source, c.rule, "the rule closes what the wall cannot do without: "+v.Why,
+		return l, false, invalid(v.Source, c.rule, "the rule closes what the sandbox cannot do without: "+v.Why,
 			"narrow the rule so that it names neither this path nor a folder above it")
 	case c.read:
 		l.closed = c

@@ -18,18 +18,18 @@ func Make(w World) (Plan, error) {
 
 // builder holds the intermediate results of [Make].
 type builder struct {
-	w        World
-	host     Host
-	closures map[string]closure   // by host path
-	opens    map[string]Open      // likewise
-	latent   map[string][]closure // of missing paths; they apply once the path exists
-	layers   map[string]layer     // by target
-	links    map[string]string    // by target
-	stubs    map[string]bool      // mount points to create on the host; true for folders
-	ops      map[string]Op        // by target
-	shut     []string             // targets in memory that become read-only at the end
-	probes   map[Probe]bool
-	plan     Plan
+	w            World
+	host         Host
+	closures     map[string]closure   // by host path
+	opens        map[string]Open      // likewise
+	latent       map[string][]closure // of missing paths; they apply once the path exists
+	layers       map[string]layer     // by target
+	links        map[string]string    // by target
+	placeholders map[string]bool      // mount points to create on the host; true for folders
+	ops          map[string]Op        // by target
+	shut         []string             // targets in memory that become read-only at the end
+	probes       map[Probe]bool
+	plan         Plan
 }
 
 func build(w World, h Host) (*builder, error) {
@@ -101,10 +101,10 @@ func (b *builder) finish() {
 	for _, target := range append(b.shut, "/") {
 		p.Ops = append(p.Ops, Op{Kind: OpRemountRo, Target: target})
 	}
-	for s, dir := range b.stubs {
-		p.Stubs = append(p.Stubs, Stub{Path: s, Dir: dir, Socket: !dir && b.closures[s].sock})
+	for s, dir := range b.placeholders {
+		p.Placeholders = append(p.Placeholders, Placeholder{Path: s, Dir: dir, Socket: !dir && b.closures[s].sock})
 	}
-	slices.SortFunc(p.Stubs, func(a, b Stub) int { return byDepth(a.Path, b.Path) })
+	slices.SortFunc(p.Placeholders, func(a, b Placeholder) int { return byDepth(a.Path, b.Path) })
 	for probe := range b.probes {
 		p.Probes = append(p.Probes, probe)
 	}
@@ -150,7 +150,7 @@ func (b *builder) parents(target string) {
 
 // masks reports whether c needs a mask in the view l, which shows it. A missing
 // path needs none where nothing can be created.
-func masks(l layer, c closure) bool { return c.read && (!c.stub || l.view.Write) }
+func masks(l layer, c closure) bool { return c.read && (!c.placeholder || l.view.Write) }
 
 // maskOn returns the closed folder of the view l above target, or "".
 func (b *builder) maskOn(l layer, target string) string {

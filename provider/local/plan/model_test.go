@@ -195,7 +195,7 @@ func (m *model) visit(at string, in *mounted, rel string, point bool, visit func
 // simulate applies the stubs and the steps of p to the host.
 func simulate(p Plan, h tree) (*model, error) {
 	m := &model{host: tree{copied(h.kinds), h.links}, root: memory(0o755)}
-	for _, s := range p.Stubs {
+	for _, s := range p.Placeholders {
 		if m.host.kinds[s.Path] != Missing || m.host.kinds[path.Dir(s.Path)] != Dir {
 			return nil, fmt.Errorf("the stub %s is there or has no folder", s.Path)
 		}

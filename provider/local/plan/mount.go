@@ -94,9 +94,9 @@ func (b *builder) closeIn(l layer, c closure) error {
 	if above, ok := over(b.closures, b.opens, path.Dir(c.path)); ok && (above.read || !c.read) {
 		return nil // closed as part of a closed folder
 	}
-	_, made := b.stubs[c.path]
+	_, made := b.placeholders[c.path]
 	switch {
-	case !l.view.Write && c.stub && !(c.read && made):
+	case !l.view.Write && c.placeholder && !(c.read && made):
 		return nil // the path is missing and cannot be created
 	case !l.view.Write && !c.read:
 		b.probe(target, Unwritable, c.rule)
@@ -106,12 +106,12 @@ func (b *builder) closeIn(l layer, c closure) error {
 		b.pin(l, target, c.rule)
 	}
 	kind := c.kind
-	if c.stub {
+	if c.placeholder {
 		kind = File
-		if c.dir || b.stubs[c.path] {
+		if c.dir || b.placeholders[c.path] {
 			kind = Dir
 		}
-		b.stubs[c.path] = kind == Dir
+		b.placeholders[c.path] = kind == Dir
 	}
 	if c.read || kind != Dir && kind != File {
 		b.ops[target] = b.mask(target, kind, c.rule)
@@ -167,7 +167,7 @@ func (b *builder) freeze(l layer, c closure, target string) error {
 			b.thaw(l, c, name, kind)
 		}
 	}
-	for s, dir := range b.stubs {
+	for s, dir := range b.placeholders {
 		if path.Dir(s) == c.path && dir {
 			c.names = append(c.names, path.Base(s))
 			b.thaw(l, c, path.Base(s), Dir)

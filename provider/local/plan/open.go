@@ -27,7 +27,7 @@ func (b *builder) openUp() error {
 // openOnce checks every layer and opens the first view that lacks a mount point
 // for one.
 func (b *builder) openOnce() (again bool, err error) {
-	b.stubs = map[string]bool{}
+	b.placeholders = map[string]bool{}
 	for _, l := range b.sortedLayers() {
 		on, ok := b.below(l)
 		if !ok || on.kind != layerView {
@@ -55,7 +55,7 @@ func (b *builder) mountPoint(l, on layer) (fits bool, err error) {
 	want := on.host(l.target)
 	for _, q := range down(on.view.Source, want) {
 		if c := b.closures[q]; q != want && masks(on, c) {
-			if c.kind == Dir || c.stub && c.dir {
+			if c.kind == Dir || c.placeholder && c.dir {
 				return true, nil // the mask has the mount point
 			}
 			return false, invalid(l.target, c.rule, "the target lies below a closed file", "choose another target")
@@ -72,7 +72,7 @@ func (b *builder) mountPoint(l, on layer) (fits bool, err error) {
 		case kind != Missing:
 			return false, invalid(l.target, l.view.Why, "the target is taken by something of another kind", "choose another target")
 		default:
-			b.stubs[q] = folder
+			b.placeholders[q] = folder
 		}
 	}
 	return true, nil

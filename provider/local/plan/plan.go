@@ -25,7 +25,7 @@
 //     that holds it loses the right to create, rename and remove names, while
 //     the files and folders in it stay as writable as they were.
 //   - A view may need a mount point that its source lacks. In a writable view
-//     the host gets it while the sandbox runs ([Plan.Stubs]); a read-only view is
+//     the host gets it while the sandbox runs ([Plan.Placeholders]); a read-only view is
 //     shown name by name instead, in a folder in memory, and so is "/" always.
 //     Such a folder shows the names that existed when the plan was made.
 package plan
@@ -186,10 +186,10 @@ type Probe struct {
 	Rule string
 }
 
-// A Stub is a host path to create if it is missing, before the sandbox starts,
-// and to remove when no sandbox needs it. Stubs are ordered: parents come
+// A Placeholder is a host path to create if it is missing, before the sandbox starts,
+// and to remove when no sandbox needs it. Placeholders are ordered: parents come
 // first.
-type Stub struct {
+type Placeholder struct {
 	Path   string
 	Dir    bool
 	Socket bool
@@ -198,10 +198,10 @@ type Stub struct {
 // A Plan is the result of [Make]: plain data, equal for equal worlds in
 // whatever order the denies are given.
 type Plan struct {
-	Ops    []Op
-	Probes []Probe
-	Stubs  []Stub
-	Notes  []string // facts that the user should know and that no setting states
+	Ops          []Op
+	Probes       []Probe
+	Placeholders []Placeholder
+	Notes        []string // facts that the user should know and that no setting states
 
 	layers   map[string]layer
 	closures map[string]closure

@@ -83,7 +83,7 @@ func holdOpen(_ World, p Plan, m *model) error {
 				continue
 			}
 			at := l.inside(h)
-			if top, _ := topOf(p.layers, at); top.target != target || !p.Judge(sandbox.OpRead, at).Allowed || isStub(p, h) {
+			if top, _ := topOf(p.layers, at); top.target != target || !p.Judge(sandbox.OpRead, at).Allowed || isPlaceholder(p, h) {
 				continue
 			}
 			if in, rel := m.place(at); in.mask || path.Join(in.source, rel) != h {
@@ -174,7 +174,7 @@ func holdWrites(w World, p Plan, m *model) error {
 				continue
 			}
 			_, write := denied(w, m, h)
-			if write || isStub(p, h) || parentFrozen(w, m, h) {
+			if write || isPlaceholder(p, h) || parentFrozen(w, m, h) {
 				continue
 			}
 			if in, rel := m.place(at); in.ro || path.Join(in.source, rel) != h {
@@ -194,8 +194,8 @@ func maskedAbove(m *model, p string) bool {
 	return false
 }
 
-func isStub(p Plan, h string) bool {
-	for _, s := range p.Stubs {
+func isPlaceholder(p Plan, h string) bool {
+	for _, s := range p.Placeholders {
 		if under(h, s.Path) {
 			return true
 		}

@@ -175,7 +175,7 @@ func unsupported(c sandbox.Command) error {
 }
 
 // unbounded refuses limits that nothing would hold: those of a command are held
-// by the guest, and there is none. Wall time and output are the caller's.
+// by the guest, and there is none. Instance time and output are the caller's.
 func unbounded(l sandbox.Limits) error {
 	for _, b := range []struct {
 		limit string

@@ -239,7 +239,7 @@ func (p *process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Violations implements [sandbox.Witness]: what the system log says that the
+// Violations implements [sandbox.ViolationObserver]: what the system log says that the
 // profile of the command has refused, and the rules deny.
 func (p *process) Violations() []sandbox.Violation {
 	var out []sandbox.Violation
@@ -267,7 +267,7 @@ func (p *process) Violations() []sandbox.Violation {
 const ruleProxy = "network: programs reach the egress proxy of HTTP_PROXY alone"
 
 var (
-	_ sandbox.Process    = (*process)(nil)
-	_ sandbox.Witness    = (*process)(nil)
-	_ sandbox.Identified = (*process)(nil)
+	_ sandbox.Process           = (*process)(nil)
+	_ sandbox.ViolationObserver = (*process)(nil)
+	_ sandbox.Identified        = (*process)(nil)
 )

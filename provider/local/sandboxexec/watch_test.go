@@ -18,7 +18,7 @@ import (
 )
 
 func seen(p sandbox.Process) (out []string) {
-	for _, v := range p.(sandbox.Witness).Violations() {
+	for _, v := range p.(sandbox.ViolationObserver).Violations() {
 		out = append(out, fmt.Sprintf("%s %s %s %q %v %s", v.Kind, v.Operation, v.Resource, v.Rule, v.Builtin, v.Program))
 	}
 	return out
@@ -57,7 +57,7 @@ func TestViolations(t *testing.T) {
 	if list := seen(r.run(h, "false").p); len(list) > 0 {
 		t.Errorf("another command: %q", list)
 	}
-	f := violation.Classify(h, violation.Ending{Exit: failed.exit, Dir: sandbox.WorkspaceDir, Witnessed: failed.p.(sandbox.Witness).Violations()})
+	f := violation.Classify(h, violation.Ending{Exit: failed.exit, Dir: sandbox.WorkspaceDir, Observed: failed.p.(sandbox.ViolationObserver).Violations()})
 	if !f.Blocked || f.Resource == "" {
 		t.Errorf("%+v", f)
 	}
@@ -95,7 +95,7 @@ func TestUnseen(t *testing.T) {
 		t.Errorf("warned of %q", r.warnings())
 	}
 	got := r.run(h, "sh", "-c", "echo 'cat: "+other+": Operation not permitted' >&2; exit 1")
-	f := violation.Classify(h, violation.Ending{Exit: got.exit, Dir: sandbox.WorkspaceDir, Stderr: []byte(got.err), Witnessed: got.p.(sandbox.Witness).Violations()})
+	f := violation.Classify(h, violation.Ending{Exit: got.exit, Dir: sandbox.WorkspaceDir, Stderr: []byte(got.err), Observed: got.p.(sandbox.ViolationObserver).Violations()})
 	if !f.Blocked || f.Resource != other || len(f.Causes) != 1 || f.Causes[0].Builtin || f.Causes[0].HostPath != other || f.Causes[0].Evidence != sandbox.EvidenceStrong {
 		t.Errorf("%+v", f)
 	}

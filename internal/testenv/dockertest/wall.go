@@ -1,5 +1,5 @@
-// Package wall makes hardened sandboxes on the real engine for tests.
-package wall
+// Package sandbox makes hardened sandboxes on the real engine for tests.
+package dockertest
 
 import (
 	"context"
@@ -23,9 +23,9 @@ import (
 // Image is the project's own image; the Makefile makes it before tests.
 const Image = "sandbox:bookworm-slim"
 
-// A Wall is a provider on the real engine with its own state folder. Whatever
+// A Sandbox is a provider on the real engine with its own state folder. Whatever
 // carries the state folder's instance label is removed at the end.
-type Wall struct {
+type Rig struct {
 	T      testing.TB
 	Engine *container.Engine
 	State  *statedir.Dir
@@ -34,7 +34,7 @@ type Wall struct {
 }
 
 // New skips or fails the test where there is no engine, or no root.
-func New(t testing.TB) *Wall {
+func New(t testing.TB) *Rig {
 	t.Helper()
 	w := At(t, filepath.Join(t.TempDir(), "state"))
 	e, st := w.Engine, w.State
@@ -57,7 +57,7 @@ func New(t testing.TB) *Wall {
 
 // At is for a test that is one of several programs with the same state folder:
 // the test that made the folder with New removes what is left.
-func At(t testing.TB, dir string) *Wall {
+func At(t testing.TB, dir string) *Rig {
 	t.Helper()
 	testenv.Require(t, "docker")
 	testenv.Require(t, "root")
@@ -67,7 +67,7 @@ func At(t testing.TB, dir string) *Wall {
 	must(t, err)
 	g, err := st.InstallGuest(testenv.Guest(t))
 	must(t, err)
-	w := &Wall{T: t, Engine: container.New(api, testenv.Patient()), State: st, Guest: g}
+	w := &Rig{T: t, Engine: container.New(api, testenv.Patient()), State: st, Guest: g}
 	t.Cleanup(func() { w.Engine.Close() })
 	w.P = docker.New(w.Engine, docker.Options{Sockets: st, Instance: st.Instance(), World: w.World, Protection: filepath.Join(st.Path(), "docker")})
 	return w
@@ -90,7 +90,7 @@ func removeNetworks(ctx context.Context, t testing.TB, e *container.Engine, inst
 }
 
 // World returns the facts about this host that the hardening rules need.
-func (w *Wall) World() hardening.World {
+func (w *Rig) World() hardening.World {
 	return hardening.World{
 		Canonical:  hostpath.Canonical,
 		Sensitive:  []string{w.State.Path(), "/run/docker.sock"},
@@ -99,7 +99,7 @@ func (w *Wall) World() hardening.World {
 }
 
 // Spec is the hardened Spec for key with a workspace of its own.
-func (w *Wall) Spec(key string) sandbox.Spec {
+func (w *Rig) Spec(key string) sandbox.Spec {
 	w.T.Helper()
 	sum := sha256.Sum256([]byte(w.State.Instance() + key))
 	name := "sbx-t-" + hex.EncodeToString(sum[:8])
@@ -138,14 +138,14 @@ func (w *Wall) Spec(key string) sandbox.Spec {
 }
 
 // Open creates the sandbox for key and opens it.
-func (w *Wall) Open(key string) (sandbox.Sandbox, sandbox.Spec) {
+func (w *Rig) Open(key string) (sandbox.Sandbox, sandbox.Spec) {
 	w.T.Helper()
 	s := w.Spec(key)
 	return w.Create(s), s
 }
 
 // Create creates the sandbox of s and opens it.
-func (w *Wall) Create(s sandbox.Spec) sandbox.Sandbox {
+func (w *Rig) Create(s sandbox.Spec) sandbox.Sandbox {
 	w.T.Helper()
 	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer done()
@@ -155,7 +155,7 @@ func (w *Wall) Create(s sandbox.Spec) sandbox.Sandbox {
 }
 
 // Reopen opens the sandbox of s, which exists, once more.
-func (w *Wall) Reopen(s sandbox.Spec) sandbox.Sandbox {
+func (w *Rig) Reopen(s sandbox.Spec) sandbox.Sandbox {
 	w.T.Helper()
 	ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer done()

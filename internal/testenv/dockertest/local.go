@@ -1,4 +1,4 @@
-package wall
+package dockertest
 
 import (
 	"crypto/sha256"
