@@ -109,7 +109,7 @@ func unstarted(to *capture) func(manager.Outcome, error) (manager.Outcome, error
 
 // background starts the command and answers with its id.
 func (c *call) background(ctx context.Context, in schema.Exec, limit time.Duration) (Answer, error) {
-	s, err := c.tools.o.Running.Start(ctx, c.apart(in, limit), running.StartOptions{Text: bounded(in.Command), Stdin: []byte(in.Stdin), Shell: true})
+	s, err := c.tools.o.Running.Start(ctx, c.apart(in, limit), running.StartOptions{Text: bounded(in.Command), Tag: in.Tag, Stdin: []byte(in.Stdin), Shell: true})
 	if err != nil {
 		return Answer{}, err
 	}
@@ -221,6 +221,10 @@ func (c *call) process(ctx context.Context, in schema.Process) (Answer, error) {
 			if ctx.Err() == nil && errors.Is(context.Cause(within), errSlowReader) {
 				err = &sandbox.Error{Code: sandbox.CodeTimeout, Op: "process", Resource: shown(in.ID), Message: fmt.Sprintf("the command has not read what is written before within %s", writeWithin), Retryable: true}
 			}
+			return Answer{}, err
+		}
+	case "resize":
+		if err := h.Resize(ctx, who, in.ID, sandbox.TTY{Rows: uint16(in.Rows), Cols: uint16(in.Cols)}); err != nil {
 			return Answer{}, err
 		}
 	case "kill":

@@ -209,7 +209,15 @@ func TestBackground(t *testing.T) {
 		t.Errorf("%q, %q, %+v", text, errs, last)
 	}
 	r.refused(sandbox.CodeNotFound, "process", obj{"action": "poll", "id": "x"})
-	id = data[schema.ExecResult](t, r.call("exec", obj{"command": "sleep 600", "background": true, "tty": true})).ID
+	if e := r.refused(sandbox.CodeValidation, "exec", obj{"command": "x", "tag": "a"}); e.Field != "tag" {
+		t.Errorf("%v", e)
+	}
+	id = data[schema.ExecResult](t, r.call("exec", obj{"command": "sleep 600", "background": true, "tty": true, "tag": "long"})).ID
+	d := data[schema.ProcessResult](t, r.call("process", obj{"action": "resize", "id": "long", "rows": 3, "cols": 4})).Commands[0]
+	if d.ID != id || d.Tag != "long" || d.PID <= 0 {
+		t.Errorf("%+v", d)
+	}
+	r.refused(sandbox.CodeNotFound, "process", obj{"action": "resize", "id": "none"})
 	a = r.call("process", obj{"action": "kill", "id": id})
 	if d := data[schema.ProcessResult](t, a); d.Commands[0].State == "running" {
 		t.Errorf("%+v", d)

@@ -49,7 +49,11 @@ func (c *call) status(in schema.Process, list ...running.Status) Answer {
 	for _, s := range list {
 		p := statusOf(s)
 		d.Commands = append(d.Commands, p)
-		rows = append(rows, "["+p.ID+" "+termsafe.Line(howOf(p))+": "+nameShow(firstLine(p.Command))+"]")
+		name := p.ID
+		if p.Tag != "" {
+			name += " (" + p.Tag + ")" // nothing in it that cannot be shown
+		}
+		rows = append(rows, "["+name+" "+termsafe.Line(howOf(p))+": "+nameShow(firstLine(p.Command))+"]")
 	}
 	if len(rows) == 0 {
 		rows = append(rows, "[no command is in the background]")
@@ -63,7 +67,7 @@ func failed(p schema.ProcessStatus) bool {
 }
 
 func statusOf(s running.Status) schema.ProcessStatus {
-	p := schema.ProcessStatus{ID: s.ID, Command: strings.ToValidUTF8(s.Text, "\ufffd"), State: string(s.State), TTY: s.TTY, Started: s.Started.UTC(), Bytes: s.Bytes}
+	p := schema.ProcessStatus{ID: s.ID, PID: s.PID, Tag: s.Tag, Command: strings.ToValidUTF8(s.Text, "\ufffd"), State: string(s.State), TTY: s.TTY, Started: s.Started.UTC(), Bytes: s.Bytes}
 	if !s.Ended.IsZero() {
 		when := s.Ended.UTC()
 		p.Ended = &when

@@ -16,6 +16,7 @@ type Exec struct {
 	Stdin      string            `json:"stdin" maxlen:"1048576" doc:"What the command reads from its standard input; nothing by default."`
 	Timeout    int               `json:"timeout" min:"1" max:"86400" doc:"Seconds after which the command and all that it has started are ended; the limit of the settings holds as well."`
 	Background bool              `json:"background" doc:"Start the command and answer at once with an id, by which the tool process finds it."`
+	Tag        string            `json:"tag" maxlen:"128" doc:"With background: a name for the command, by which process finds it too; not only digits, and none that another command has that runs."`
 	TTY        bool              `json:"tty" doc:"Run the command on a terminal of its own; its output is then one stream with control sequences."`
 	Rows       int               `json:"rows" min:"1" max:"1000" default:"24" doc:"Lines of the terminal."`
 	Cols       int               `json:"cols" min:"1" max:"1000" default:"80" doc:"Columns of the terminal."`
@@ -30,6 +31,8 @@ func (e Exec) Check() error {
 		return wrong("command", "is missing", "give the shell text to run, or restart")
 	case e.Command == "" && (apart || e.Stdin != "" || e.Timeout != 0):
 		return wrong("command", "is missing", "restart alone takes nothing else")
+	case e.Tag != "" && !e.Background:
+		return wrong("tag", "goes with background only", "")
 	case e.Restart && apart:
 		return wrong("restart", "does not go with background and tty, which use no shell that stays", "")
 	case e.Dir != "" && !apart:
@@ -42,12 +45,14 @@ func (e Exec) Check() error {
 
 // Process is the input of process.
 type Process struct {
-	Action string `json:"action" required:"true" enum:"list,poll,write,kill" doc:"list: the commands in the background. poll: what one has written since the last poll, and whether it has ended. write: data to its standard input. kill: end it with all that it has started, or send a signal."`
-	ID     string `json:"id" maxlen:"128" doc:"The command, as exec has named it; for all actions but list."`
+	Action string `json:"action" required:"true" enum:"list,poll,write,kill,resize" doc:"list: the commands in the background. poll: what one has written since the last poll, and whether it has ended. write: data to its standard input. kill: end it with all that it has started, or send a signal. resize: change the size of its terminal."`
+	ID     string `json:"id" maxlen:"128" doc:"The command, as exec has named it, or its process number or its tag; for all actions but list."`
 	Wait   int    `json:"wait" min:"0" max:"300" doc:"For poll: seconds to wait for output or the end if there is none yet."`
 	Data   string `json:"data" maxlen:"1048576" doc:"For write: the text, with its newline if it needs one."`
 	EOF    bool   `json:"eof" doc:"For write: close the standard input after the data."`
 	Signal string `json:"signal" enum:"HUP,INT,QUIT,KILL,USR1,USR2,TERM,STOP,CONT" doc:"For kill: a signal for the command alone; by default the whole tree is ended."`
+	Rows   int    `json:"rows" min:"1" max:"1000" default:"24" doc:"For resize: lines of the terminal."`
+	Cols   int    `json:"cols" min:"1" max:"1000" default:"80" doc:"For resize: columns of the terminal."`
 }
 
 // Check implements the rules between fields.

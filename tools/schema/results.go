@@ -57,7 +57,7 @@ type ExecResult struct {
 
 // ProcessResult is the answer of process.
 type ProcessResult struct {
-	Action   string          `json:"action" enum:"list,poll,write,kill" doc:"What was asked."`
+	Action   string          `json:"action" enum:"list,poll,write,kill,resize" doc:"What was asked."`
 	Commands []ProcessStatus `json:"commands" doc:"The commands: all of them for list, the one that was named otherwise."`
 	Output   *Stream         `json:"output,omitempty" doc:"For poll: standard output since the last poll."`
 	Errors   *Stream         `json:"errors,omitempty" doc:"For poll: standard error since the last poll."`
@@ -68,6 +68,8 @@ type ProcessResult struct {
 // ProcessStatus is how a command in the background is.
 type ProcessStatus struct {
 	ID       string            `json:"id" doc:"What names it."`
+	PID      int               `json:"pid,omitempty" doc:"Its process number inside of the sandbox, where that is known."`
+	Tag      string            `json:"tag,omitempty" doc:"The name that it was started with."`
 	Command  string            `json:"command" doc:"The beginning of its text."`
 	State    string            `json:"state" enum:"running,ended,failed" doc:"failed: it is not known how it ended."`
 	TTY      bool              `json:"tty,omitempty" doc:"It runs on a terminal."`
