@@ -27,7 +27,7 @@ type runFlags struct {
 	hostFlags
 	remove, stdin, tty, ask bool
 	unsandboxed, subagent   bool
-	dir                     text
+	dir, user               text
 	env                     texts
 	timeout                 span
 }
@@ -89,6 +89,7 @@ func (f *runFlags) process() []ucli.Flag {
 		&ucli.GenericFlag{Name: "e", Usage: "set `NAME=VALUE` in the command's environment; NAME alone takes it from ours", Value: &f.env},
 		&ucli.GenericFlag{Name: "env", Hidden: true, Value: &f.env},
 		&ucli.GenericFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "start in `FOLDER` inside", Value: &f.dir},
+		&ucli.GenericFlag{Name: "user", Aliases: []string{"u"}, Usage: "run as the `ACCOUNT` inside: sandbox, user, or the number of the sandbox's own user, which is also what holds without; root is refused", Value: &f.user},
 		&ucli.GenericFlag{Name: "timeout", Usage: "end the command after this `DURATION`, such as 90s, 10m or 1d", Value: &f.timeout},
 		&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "pass standard input on", Destination: &f.stdin},
 		&ucli.BoolFlag{Name: "subagent", Usage: "judge the command as a sub-agent's", Destination: &f.subagent},
@@ -144,7 +145,7 @@ func (a *app) request(f *runFlags) (manager.Request, error) {
 		Command: sandbox.Command{Env: f.environment(os.LookupEnv), Dir: f.dir.value, Grace: grace},
 		Timeout: f.timeout.value,
 
-		Subagent: f.subagent, Unsandboxed: f.unsandboxed,
+		Subagent: f.subagent, Unsandboxed: f.unsandboxed, User: f.user.value,
 	}, err
 }
 

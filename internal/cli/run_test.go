@@ -23,7 +23,7 @@ func TestRunRequest(t *testing.T) {
 	t.Setenv("SANDBOX_TEST_VALUE", "from outside")
 	f := &fake{}
 	r := call(t, f, "run", "--image", "alpine", "--workspace", "sub", "-e", "A=1,2", "-e", "B=", "--env", "SANDBOX_TEST_VALUE", "-e", "SANDBOX_TEST_UNSET",
-		"-w", "/tmp", "--timeout", "1d", "--rm", "--session", "mine", "--provider", "docker", "--", "true")
+		"-w", "/tmp", "--user", "sandbox", "--timeout", "1d", "--rm", "--session", "mine", "--provider", "docker", "--", "true")
 	if r.status != 0 {
 		t.Fatalf("status %d: %s", r.status, r.stderr)
 	}
@@ -37,6 +37,9 @@ func TestRunRequest(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(q.Command.Env), "map[A:1,2 B: SANDBOX_TEST_VALUE:from outside]"; got != want {
 		t.Errorf("environment %s, want %s", got, want)
+	}
+	if q.User != "sandbox" {
+		t.Errorf("user %q", q.User)
 	}
 	if q.Command.Dir != "/tmp" || q.Timeout != 24*time.Hour || !q.Remove || q.MustExist || q.Who.Session != "mine" || q.Command.Grace != grace {
 		t.Errorf("request %+v", q)
