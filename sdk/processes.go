@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -79,7 +80,23 @@ type ProcessSinks struct {
 // following and not the process. When the connection is cut it goes on behind
 // the last event over another one.
 func (c *API) FollowProcess(ctx context.Context, name, ref string, from int64, to ProcessSinks) (api.Exit, error) {
-	q := Request{Op: "attach", Method: http.MethodGet, Path: processPath(name, ref, "/stream"), Query: url.Values{"from": {strconv.FormatInt(from, 10)}}}
+	return c.followed(ctx, name, Request{
+		Op: "attach", Method: http.MethodGet, Path: processPath(name, ref, "/stream"), Query: url.Values{"from": {strconv.FormatInt(from, 10)}},
+	}, to)
+}
+
+// StreamProcess starts a command and passes on what it writes, until it has
+// ended. When the connection is cut it goes on over another one. The end of ctx
+// ends the command 30 seconds later, unless it is in the background or followed
+// by another client: then it goes on. See ExecStream for a command that ends with
+// ctx.
+func (c *API) StreamProcess(ctx context.Context, name string, r api.ExecStream, to ProcessSinks) (api.Exit, error) {
+	return c.followed(ctx, name, Request{Op: "exec", Method: http.MethodPost, Path: one(name, "/exec/stream"), JSON: r}, to)
+}
+
+// followed makes a request that is answered with the events of a process, and
+// follows these over as many connections as it takes.
+func (c *API) followed(ctx context.Context, name string, q Request, to ProcessSinks) (api.Exit, error) {
 	var exit api.Exit
 	last, tries := "", 0
 	for {
@@ -116,7 +133,8 @@ func (c *API) FollowProcess(ctx context.Context, name, ref string, from int64, t
 			return exit, err
 		}
 		tries++
-		q.Query, q.Header = nil, http.Header{api.HeaderLastEvent: {last}}
+		id, _, _ := strings.Cut(last, ".")
+		q = Request{Op: q.Op, Method: http.MethodGet, Path: processPath(name, id, "/stream"), Header: http.Header{api.HeaderLastEvent: {last}}}
 		if !rest(ctx, time.Duration(tries)*100*time.Millisecond) {
 			return exit, err
 		}

@@ -18,6 +18,7 @@ func exitChecks() []Check {
 		{Name: "what cannot be executed is an error that is fs.ErrPermission", run: notExecutable},
 		{Name: "wait answers many callers alike", run: waitMany},
 		{Name: "the cost of a command is told", run: rusageReported},
+		{Name: "a command has a number of its own", run: processNumbers},
 	}
 }
 
@@ -129,6 +130,24 @@ func waitMany(r *rig) {
 		}
 	})
 	r.works(sb)
+}
+
+func processNumbers(r *rig) {
+	_, sb := r.box("a")
+	seen := map[int]bool{}
+	for marker := range 3 {
+		p := r.start(r.ctx, sb, r.h.Programs.Sleep(marker+1))
+		i, ok := p.Process.(sandbox.Identified)
+		if !ok {
+			r.Fatal("the process has no number")
+		}
+		if n := i.PID(); n <= 0 || seen[n] {
+			r.Errorf("the number %d is none, or another command that runs has it", n)
+		} else {
+			seen[n] = true
+		}
+		defer p.Kill(r.ctx)
+	}
 }
 
 func rusageReported(r *rig) {

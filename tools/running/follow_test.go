@@ -3,6 +3,7 @@ package running_test
 import (
 	"context"
 	"errors"
+	"io"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 )
 
@@ -207,5 +209,69 @@ func TestUserOfACommand(t *testing.T) {
 		if e, ok := errors.AsType[*sandbox.Error](err); ok && e.Field != "user" {
 			t.Errorf("%q: %+v", user, e)
 		}
+	}
+}
+
+// A twice is a manager that runs each command again, with a permission.
+type twice struct{ running.Manager }
+
+// Run implements [running.Manager].
+func (twice) Run(_ context.Context, req manager.Request) (manager.Outcome, error) {
+	req.Started(number(7))
+	io.WriteString(req.Command.Stdout, "refused\n")
+	io.ReadFull(req.Command.Stdin, make([]byte, 1))
+	req.Again()
+	req.Started(number(8))
+	io.WriteString(req.Command.Stdout, "allowed\n")
+	io.ReadAll(req.Command.Stdin)
+	return manager.Outcome{}, nil
+}
+
+// A number is a process of that number.
+type number int
+
+func (n number) PID() int                                { return int(n) }
+func (number) Wait() (sandbox.Exit, error)               { return sandbox.Exit{}, nil }
+func (number) Signal(context.Context, string) error      { return nil }
+func (number) Resize(context.Context, sandbox.TTY) error { return nil }
+func (number) Kill(context.Context) error                { return nil }
+
+// What a command has written before it began anew is void, for who followed it
+// then and for who follows it later.
+func TestFollowOfACommandThatBeginsAnew(t *testing.T) {
+	h := running.New(running.Options{Manager: twice{}})
+	defer h.Close(deadline(t))
+	ctx, who := deadline(t), someone("s")
+	s, err := h.Start(ctx, request("s", "x"), running.StartOptions{})
+	must(t, err)
+	var log strings.Builder
+	wrote := false
+	note := func(p running.Piece) error {
+		if p.Again {
+			log.WriteString("again;")
+		}
+		log.Write(p.Data)
+		if string(p.Data) == "refused\n" && !wrote {
+			wrote = true
+			return h.Write(ctx, who, "7", []byte("y"), true)
+		}
+		return nil
+	}
+	end, err := h.Follow(ctx, who, s.ID, 0, note)
+	must(t, err)
+	if log.String() != "refused\nagain;allowed\n" || end.PID != 8 || end.StdoutBytes != int64(len("allowed\n")) || end.Bytes != 16 {
+		t.Errorf("%q %+v", log.String(), end)
+	}
+	log.Reset()
+	_, err = h.Follow(ctx, who, "8", 0, note)
+	must(t, err)
+	if log.String() != "again;allowed\n" {
+		t.Errorf("later: %q", log.String())
+	}
+	log.Reset()
+	_, err = h.Follow(ctx, who, "8", 12, note)
+	must(t, err)
+	if log.String() != "wed\n" {
+		t.Errorf("behind it: %q", log.String())
 	}
 }
