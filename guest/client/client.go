@@ -22,8 +22,12 @@ import (
 
 const (
 	// writeWithin bounds one write. The guest always reads, so one that
-	// does not take a frame for that long is stopped or gone.
+	// takes nothing for that long is stopped or gone.
 	writeWithin = 10 * time.Second
+	// frameWithin bounds the writes of one frame. On a busy machine a guest
+	// needs more than writeWithin for a request of megabytes; one that takes
+	// it in small parts for longer than this only pretends to read.
+	frameWithin = time.Minute
 	// closeWithin bounds how long Close waits for the guest to end what
 	// was started over the connection.
 	closeWithin = 5 * time.Second

@@ -105,7 +105,7 @@ func (c *Client) write(f wire.Frame) error {
 	}
 	stuck := time.AfterFunc(writeWithin, func() { c.end(errStuck) })
 	defer stuck.Stop()
-	if err := c.put(f); err != nil {
+	if err := c.put(f, stuck); err != nil {
 		c.end(err)
 		<-c.done
 		return c.err
@@ -118,13 +118,25 @@ func (c *Client) write(f wire.Frame) error {
 // program may have hundreds that wait.
 const copied = 4 << 10
 
-// put writes f to the connection.
-func (c *Client) put(f wire.Frame) error {
+// written is up to how many bytes of a payload one write takes.
+const written = 64 << 10
+
+// put writes f to the connection. Each part that the guest has taken winds stuck
+// up again, but not beyond the time for the whole frame.
+func (c *Client) put(f wire.Frame, stuck *time.Timer) error {
 	if len(f.Payload) > copied {
+		end := time.Now().Add(frameWithin)
 		c.buf = slices.Grow(c.buf[:0], wire.HeaderLen)[:wire.HeaderLen]
 		wire.PutHeader(c.buf, f, len(f.Payload))
-		parts := net.Buffers{c.buf, f.Payload}
+		rest := f.Payload[min(len(f.Payload), written):]
+		parts := net.Buffers{c.buf, f.Payload[:len(f.Payload)-len(rest)]}
 		_, err := parts.WriteTo(c.conn)
+		for err == nil && len(rest) > 0 {
+			stuck.Reset(min(writeWithin, time.Until(end)))
+			part := rest[:min(len(rest), written)]
+			rest = rest[len(part):]
+			_, err = c.conn.Write(part)
+		}
 		return err
 	}
 	c.buf = wire.AppendFrame(c.buf[:0], f)

@@ -271,3 +271,65 @@ func TestStallIsOutlived(t *testing.T) {
 		must(t, c.Ping(t.Context()))
 	})
 }
+
+// TestSlowReaderTakesRequests has a guest read the parts of a request slowly, as
+// one does whose machine is busy. It gets the request as long as it takes some of
+// it every ten seconds and the whole within a minute.
+func TestSlowReaderTakesRequests(t *testing.T) {
+	for name, tt := range map[string]struct {
+		size  int
+		pause time.Duration // after each 64 KiB
+		taken bool
+	}{
+		"all within a minute":    {300 << 10, 9 * time.Second, true},
+		"nothing for long":       {300 << 10, 11 * time.Second, false},
+		"more than a minute":     {3 << 20, 5 * time.Second, false},
+		"a large one, and quick": {3 << 20, time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ours, theirs := net.Pipe()
+				slow := &slowReader{Conn: theirs, pause: tt.pause}
+				served := make(chan struct{})
+				go func() {
+					defer close(served)
+					stalling{stall: on()}.serve(slow)
+				}()
+				c, err := client.New(t.Context(), ours, client.Options{Name: "box"})
+				must(t, err)
+				defer func() {
+					c.Close()
+					theirs.Close()
+					<-served
+				}()
+				slow.begin.Store(true)
+				began := time.Now()
+				_, err = c.Start(t.Context(), sandbox.Command{Args: []string{strings.Repeat("x", tt.size)}})
+				if code := sandbox.CodeOf(err); tt.taken && err != nil || !tt.taken && code != sandbox.CodeUnavailable {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+				if took := time.Since(began); took > time.Minute+time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A slowReader pauses after each 64 KiB that it has read, once it has begun.
+type slowReader struct {
+	net.Conn
+	pause time.Duration
+	begin atomic.Bool
+	read  int
+}
+
+func (s *slowReader) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if s.begin.Load() {
+		for s.read += n; s.read >= 64<<10; s.read -= 64 << 10 {
+			time.Sleep(s.pause)
+		}
+	}
+	return n, err
+}
