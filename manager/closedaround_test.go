@@ -237,31 +237,28 @@ func TestEvidenceOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, required := range []bool{true, false} {
 		t.Run(strconv.FormatBool(required), func(t *testing.T) {
-			for _, kind := range []string{"docker", "relay", "local"} {
-				t.Run(kind, func(t *testing.T) {
-					var dir string
-					f := newFort(t, kind, func(_ *fort, state *statedir.Dir) {
-						dir = state.Evidence()
-						smallDisk(t, dir)
-					})
-					f.reloadWith(func(s *config.SandboxSettings) {
-						s.Network, s.RequireEvidence = f.allowing(testenv.Files, held).Network, &required
-					})
-					p := f.poll()
-					fill(t, filepath.Join(dir, "filler"))
-					if required {
-						p.refused(7, "403")
-						if _, err := f.try(nil, "true"); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "requireEvidence") {
-							t.Errorf("the next command: %v", err)
-						}
-					} else {
-						p.next(5, "200")
-						f.within("the log tells it", func() bool { return strings.Contains(f.log.String(), "not on record") })
-					}
-					must(t, os.Remove(filepath.Join(dir, "filler")))
-					p.next(3, "200")
+			var dir string
+			onForts(t, func(f *fort) {
+				f.reloadWith(func(s *config.SandboxSettings) {
+					s.Network, s.RequireEvidence = f.allowing(testenv.Files, held).Network, &required
 				})
-			}
+				p := f.poll()
+				fill(f.t, filepath.Join(dir, "filler"))
+				if required {
+					p.refused(7, "403")
+					if _, err := f.try(nil, "true"); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "requireEvidence") {
+						f.t.Errorf("the next command: %v", err)
+					}
+				} else {
+					p.next(5, "200")
+					f.within("the log tells it", func() bool { return strings.Contains(f.log.String(), "not on record") })
+				}
+				must(f.t, os.Remove(filepath.Join(dir, "filler")))
+				p.next(3, "200")
+			}, func(f *fort, state *statedir.Dir) {
+				dir = state.Evidence()
+				smallDisk(f.t, dir)
+			})
 		})
 	}
 }
