@@ -365,7 +365,15 @@ func seeThrough(ctx context.Context, call func(context.Context) made, undo func(
 
 // bringUp starts the new container id and waits until its guest is ready.
 func (p *Provider) bringUp(ctx context.Context, id string, s sandbox.Spec) (sandbox.Info, error) {
-	if err := p.start(ctx, id, s); err != nil {
+	err := p.start(ctx, id, s)
+	for try := 1; try < networkTries && twoNetworks(s, err); try++ {
+		await(ctx, func() bool {
+			all, err := p.engine.Networks(ctx)
+			return err != nil || len(named(all, s.Name)) < 2
+		})
+		err = p.start(ctx, id, s)
+	}
+	if err != nil {
 		return sandbox.Info{}, unlessRemoved(err, s)
 	}
 	info, err := p.engine.Inspect(ctx, id)

@@ -223,6 +223,15 @@ func lostNetwork(s sandbox.Spec, err error) bool {
 		e.Code == sandbox.CodeUnavailable && e.Op == "start" && e.Field == networkField(s)
 }
 
+// twoNetworks reports whether a container has not started because another network
+// bears the name of its own. A create that has lost the name of the container to
+// this one may have made it, and removes it now; see [Provider.leaveNetwork].
+func twoNetworks(s sandbox.Spec, err error) bool {
+	var e *sandbox.Error
+	return s.Network == sandbox.NetworkOwn && errors.As(err, &e) &&
+		e.Code == sandbox.CodeBusy && e.Retryable && e.Field == networkField(s)
+}
+
 func networkGone(s sandbox.Spec) error {
 	hint := "make the network, or name another one"
 	if s.Network == sandbox.NetworkOwn {

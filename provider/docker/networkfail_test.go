@@ -166,6 +166,69 @@ func TestOwnNetworkGivenUp(t *testing.T) {
 	}
 }
 
+// twin is an engine that has a second network of the name once the container is
+// made, for so many looks, and starts no container until it has gone.
+type twin struct {
+	docker.Engine
+	name  string
+	made  *bool
+	looks *int
+}
+
+func (e twin) Create(ctx context.Context, p container.Plan) (string, []string, error) {
+	*e.made = true
+	return e.Engine.Create(ctx, p)
+}
+
+func (e twin) Networks(ctx context.Context) ([]container.Network, error) {
+	all, err := e.Engine.Networks(ctx)
+	if !*e.made || *e.looks == 0 {
+		return all, err
+	}
+	*e.looks--
+	for _, n := range all {
+		if n.Name == e.name {
+			n.ID = strings.Repeat("0", 64)
+			return append(all, n), err
+		}
+	}
+	return all, err
+}
+
+func (e twin) Start(ctx context.Context, id string) error {
+	if *e.looks > 0 {
+		return &sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "start container", Resource: e.name,
+			Err: errors.New("network " + e.name + " is ambiguous (2 matches found on name)"),
+		}
+	}
+	return e.Engine.Start(ctx, id)
+}
+
+// TestOwnNetworkTwin starts a container while another process, which has not got
+// the name, still has a network of it. It gives that up in a moment, and the
+// container starts then. A second network that stays is an error.
+func TestOwnNetworkTwin(t *testing.T) {
+	t.Parallel()
+	for looks, want := range map[int]sandbox.Code{3: "", 1 << 30: sandbox.CodeBusy} {
+		r, ctx := dockertest.New(t), context.Background()
+		s := ownSpec(r, "twin")
+		made, left := false, looks
+		p := docker.New(twin{r.Engine, s.Name, &made, &left}, docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World})
+		_, err := p.Create(ctx, s)
+		if sandbox.CodeOf(err) != want || left == looks {
+			t.Errorf("seen %d times: %v; want %q", looks-left, err, want)
+		}
+		if want == "" {
+			if out, code := sh(t, r.Reopen(s), "echo ran"); out != "ran" || code != 0 {
+				t.Errorf("%q, %d", out, code)
+			}
+			must(t, r.P.Remove(ctx, s.Name))
+		}
+		noNetworks(t, r)
+	}
+}
+
 // refusing is an engine that makes no container.
 type refusing struct {
 	docker.Engine
