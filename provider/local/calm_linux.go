@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
-	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +22,7 @@ const (
 // A lull spares a planner the look at the host while nothing happens there.
 // Its fields belong to the planner, and its zero value spares nothing.
 type lull struct {
-	watch  *hostscan.DirWatch
+	watch  *hostpath.DirWatch
 	since  time.Time // when the look began that the watches have made good; zero is none
 	steady int       // plans that were the same, in a row
 	wanted int       // how many there must be
@@ -37,9 +36,9 @@ func (l *lull) holds() bool {
 		return false
 	}
 	switch l.watch.Now() {
-	case hostscan.Quiet:
+	case hostpath.Quiet:
 		return time.Since(l.since) < unchangedFor
-	case hostscan.Lost:
+	case hostpath.Lost:
 		l.drop()
 	}
 	l.since = time.Time{}
@@ -82,7 +81,7 @@ func (l *lull) look(began time.Time, p *planner, now seen) {
 // not watched before.
 func (l *lull) add(p *planner, now seen) (fresh bool, err error) {
 	if l.watch == nil {
-		if l.watch, err = hostscan.NewDirWatch(); err != nil {
+		if l.watch, err = hostpath.NewDirWatch(); err != nil {
 			return false, err
 		}
 	}
@@ -115,8 +114,8 @@ func (l *lull) add(p *planner, now seen) (fresh bool, err error) {
 			return false, err
 		}
 	}
-	if fresh && l.watch.Now() == hostscan.Lost { // asked at once: who mounts later must not make this doubtful
-		return false, hostscan.ErrCannot
+	if fresh && l.watch.Now() == hostpath.Lost { // asked at once: who mounts later must not make this doubtful
+		return false, hostpath.ErrCannot
 	}
 	return fresh, nil
 }

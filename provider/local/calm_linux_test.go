@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
-	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
@@ -102,7 +102,7 @@ func TestMountElsewhereChangesNothing(t *testing.T) {
 		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
 			t.Fatal(err)
 		}
-		if got != hostscan.Quiet {
+		if got != hostpath.Quiet {
 			t.Fatalf("state %d after a mount that no rule is about", got)
 		}
 	}

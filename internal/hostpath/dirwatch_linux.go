@@ -10,15 +10,13 @@
 // caller must then read them itself. A mount hides a folder without changing
 // it, so a DirWatch also watches the mounts at these places.
 
-package hostscan
+package hostpath
 
 import (
 	"errors"
 	"path"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 const (
@@ -103,7 +101,7 @@ func (w *DirWatch) Path(p string) (fresh bool, err error) {
 		return false, err
 	}
 	wd, added, err := w.add(dir)
-	if hostpath.Gone(err) {
+	if Gone(err) {
 		return fresh, nil // the missing name itself is watched
 	}
 	if err != nil {
@@ -129,7 +127,7 @@ func (w *DirWatch) add(p string) (wd int, fresh bool, err error) {
 	if len(w.paths) == dirwatchMaxFolders {
 		return 0, false, ErrCannot
 	}
-	fd, err := hostpath.Folder(p, hostpath.PathOnly)
+	fd, err := Folder(p, PathOnly)
 	if err != nil {
 		return 0, false, err
 	}
@@ -137,7 +135,7 @@ func (w *DirWatch) add(p string) (wd int, fresh bool, err error) {
 	if !tells(fd) {
 		return 0, false, ErrCannot
 	}
-	wd, err = unix.InotifyAddWatch(w.events, hostpath.Self(fd), changes|unix.IN_ONLYDIR)
+	wd, err = unix.InotifyAddWatch(w.events, Self(fd), changes|unix.IN_ONLYDIR)
 	if err != nil {
 		return 0, false, errors.Join(ErrCannot, err)
 	}
@@ -162,7 +160,7 @@ const (
 // kernel's own calls can change.
 func tells(fd int) bool {
 	var st unix.Statfs_t
-	if err := hostpath.Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
+	if err := Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
 		return false
 	}
 	switch uint32(st.Type) {

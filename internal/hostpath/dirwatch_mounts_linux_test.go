@@ -1,6 +1,6 @@
 //go:build linux
 
-package hostscan
+package hostpath
 
 import (
 	"errors"
