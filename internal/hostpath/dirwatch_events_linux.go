@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"path"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -75,6 +76,9 @@ func (w *DirWatch) means(wd int, mask uint32, name string) dirwatchState {
 		elsewhere = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_IGNORED | unix.IN_UNMOUNT | unix.IN_Q_OVERFLOW
 		left      = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
 	)
+	if w.ofFile(wd, mask) {
+		return dirwatchStirs
+	}
 	n, known := w.names[wd]
 	folder := mask&unix.IN_ISDIR != 0
 	switch {
@@ -84,8 +88,31 @@ func (w *DirWatch) means(wd int, mask uint32, name string) dirwatchState {
 		return Quiet
 	case mask&unix.IN_ATTRIB != 0 && !folder:
 		return Quiet // times, owner or mode of a file
-	case folder && mask&left != 0:
+	case folder && mask&left != 0 && w.within(n, name):
 		return Lost
 	}
+	for _, dir := range n.at {
+		w.tell(path.Join(dir, name))
+	}
 	return dirwatchStirs
+}
+
+// within reports whether the folder name of n is watched. Nothing below a folder
+// is watched that is not watched itself.
+func (w *DirWatch) within(n names, name string) bool {
+	for _, dir := range n.at {
+		if _, watched := w.paths[path.Join(dir, name)]; watched {
+			return true
+		}
+	}
+	return false
+}
+
+// tell reports a changed path. What a file watch of that path watches need not
+// be there any more.
+func (w *DirWatch) tell(p string) {
+	w.forgetFile(p)
+	if w.changed != nil {
+		w.changed(p)
+	}
 }

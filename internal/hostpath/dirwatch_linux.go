@@ -41,13 +41,17 @@ var ErrCannot = errors.New("the folder cannot be watched")
 type DirWatch struct {
 	events int // a descriptor
 	mounts *mounts
-	paths  map[string]int
-	names  map[int]names // by the number of the watch
+	paths  map[string]int // folders
+	names  map[int]names  // by the number of the watch
+	files  fileWatches
 	buf    []byte
+
+	changed func(path string) // called for each watched name that has changed; may be nil
 }
 
 // names are the watched names of a folder.
 type names struct {
+	at   []string // paths of the folder: more than one where it is mounted twice
 	all  bool
 	some map[string]bool
 }
@@ -61,7 +65,7 @@ func NewDirWatch() (*DirWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &DirWatch{events: events, paths: map[string]int{}, names: map[int]names{}, buf: make([]byte, dirwatchBufSize)}
+	w := &DirWatch{events: events, paths: map[string]int{}, names: map[int]names{}, files: newFileWatches(), buf: make([]byte, dirwatchBufSize)}
 	if w.mounts, err = openMounts(w.counts); err != nil {
 		unix.Close(events)
 		return nil, err
@@ -85,7 +89,7 @@ func (w *DirWatch) Folder(p string) (fresh bool, err error) {
 	if w.names[wd].all {
 		return fresh, nil
 	}
-	w.names[wd] = names{all: true}
+	w.names[wd] = names{at: w.names[wd].at, all: true}
 	w.mounts.forget()
 	return true, nil
 }
@@ -124,7 +128,7 @@ func (w *DirWatch) add(p string) (wd int, fresh bool, err error) {
 	if wd, ok := w.paths[p]; ok {
 		return wd, false, nil
 	}
-	if len(w.paths) == dirwatchMaxFolders {
+	if w.full() {
 		return 0, false, ErrCannot
 	}
 	fd, err := Folder(p, PathOnly)
@@ -140,6 +144,9 @@ func (w *DirWatch) add(p string) (wd int, fresh bool, err error) {
 		return 0, false, errors.Join(ErrCannot, err)
 	}
 	w.paths[p] = wd
+	n := w.names[wd]
+	n.at = append(n.at, p)
+	w.names[wd] = n
 	w.mounts.watched(p)
 	return wd, true, nil
 }
