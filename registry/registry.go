@@ -101,6 +101,7 @@ func (r Record) Owner() sandbox.Owner {
 type Store struct {
 	root     string
 	provider string // whose records are read and written; empty is whichever there is
+	cache    *cache // nil reads files each time
 }
 
 // Of returns a view that reads and writes the records of one provider alone.
@@ -109,7 +110,9 @@ type Store struct {
 //
 // The record of a provider lies in NAME.json or, where that is another one's, in
 // NAME@PROVIDER.json.
-func (s *Store) Of(provider string) *Store { return &Store{root: s.root, provider: provider} }
+func (s *Store) Of(provider string) *Store {
+	return &Store{root: s.root, provider: provider, cache: s.cache}
+}
 
 const (
 	containersDir = "containers"
@@ -229,22 +232,21 @@ func (s *Store) Look(kind sandbox.Kind, name string) (Record, error) {
 	return f.Record, err
 }
 
-// read returns the record as it lies on disk.
-func (s *Store) read(kind sandbox.Kind, name string) (file, error) {
+// readDisk returns the record as it lies on disk, and where that is.
+func (s *Store) readDisk(kind sandbox.Kind, name string) (f file, path string, err error) {
 	path, data, err := s.locate(kind, name)
 	if err != nil {
-		return file{}, err
+		return file{}, path, err
 	}
-	var f file
 	if data != nil {
 		f, err = decode(data, name, kind)
 	} else {
 		f, err = readFile(path, name, kind)
 	}
 	if err != nil {
-		return file{}, s.problem(path, name, kind, err).Err
+		return file{}, path, s.problem(path, name, kind, err).Err
 	}
-	return f, nil
+	return f, path, nil
 }
 
 // Touch sets the last use of a record to now, unless another process set a
