@@ -53,7 +53,7 @@ func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser
 	if err != nil {
 		return nil, err
 	}
-	w, err := m.describer.resolve(ctx, forBrowser(res), req.Flags, place{provider: p, why: why}, effects)
+	w, err := m.describer.resolve(ctx, nil, forBrowser(res), req.Flags, place{provider: p, why: why}, effects)
 	if err != nil {
 		return nil, begun.end(ctx, err)
 	}

@@ -13,19 +13,6 @@ const maxDescriptions = 1024
 
 // Descriptions keep the Spec and the hash that were made last from settings and
 // facts, which are all that they depend on. It is safe for concurrent use.
-//
-// What a warm request checks, and when:
-//
-//   - the settings: by their pointer, in each request;
-//   - facts of the host (folders and the links on the way to them, the user id,
-//     the claim of a slot, who listens where, certificates): read again in each
-//     request, so that a folder that was swapped is a difference here, and a
-//     Spec that is built and judged anew;
-//   - the image's id: by the engine's event stream, see [images.Watched];
-//   - that the container runs: by its guest, which answers a ping in each
-//     request, and that it exists: by the guest's open connection;
-//   - the record, for whether the sandbox is frozen: read in each request, under
-//     the lease. It is written at most once in [registry.TouchResolution].
 type descriptions struct {
 	mu sync.Mutex
 	of map[descriptionKey]description

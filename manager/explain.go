@@ -124,7 +124,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	at, err := m.gates.enter(ctx, res, outing{}, observe)
 	var w *want
 	if err == nil {
-		w, err = m.describer.resolve(ctx, res, flags, at, observe)
+		w, err = m.describer.resolve(ctx, nil, res, flags, at, observe)
 	}
 	if err != nil {
 		e.Problems = append(e.Problems, err.Error())

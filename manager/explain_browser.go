@@ -168,7 +168,7 @@ func (bs *browsers) explainBrowser(ctx context.Context, res config.Resolved, fla
 	if err != nil {
 		return fail(err)
 	}
-	w, err := bs.m.describer.resolve(ctx, forBrowser(res), flags, place{provider: provider, why: why}, observe)
+	w, err := bs.m.describer.resolve(ctx, nil, forBrowser(res), flags, place{provider: provider, why: why}, observe)
 	if err != nil {
 		return fail(err)
 	}

@@ -29,6 +29,7 @@ type describer struct {
 	imageJava sync.Map // likewise: what the image sets JAVA_TOOL_OPTIONS to
 	described descriptions
 	layered   settingsCache[config.Resolved] // see resolved
+	wants     knownWants
 }
 
 // facts finds out what the world says about res. It returns the agent's

@@ -211,6 +211,7 @@ func (m *Manager) Close() error {
 		closing.Go(func() { m.pool.drop(name) })
 	}
 	closing.Wait()
+	m.watch.Close()
 	return err
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -164,6 +165,7 @@ type Manager struct {
 	records *registry.Store
 	leases  *keylock.Dir
 	owners  *workspace.Owners
+	watch   *hostpath.Watch // on what records and descriptions were read from
 	handles *handles
 	grants  *grants
 	names   *settingsCache[string] // see Name

@@ -127,7 +127,7 @@ func (p *pipeline) resolve(ctx context.Context) error {
 	if err := m.approvals.consent(ctx, p.ruling, at.gate.Place == Sandboxed); err != nil {
 		return err
 	}
-	if p.want, err = m.describer.resolve(ctx, p.res, p.req.Flags, at, effects); err != nil {
+	if p.want, err = m.describer.resolve(ctx, p.settings, p.res, p.req.Flags, at, effects); err != nil {
 		return err
 	}
 	p.want.settings, p.want.warned = p.settings, p.ruling.judged.Warned()

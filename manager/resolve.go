@@ -39,6 +39,8 @@ type want struct {
 	granted []sandbox.Grant // what was permitted for the session, and to this command
 	private bool            // something was permitted to this command alone
 
+	facts *config.Facts // that spec was built from; nil where it was known
+
 	// settingsHash is the hash without the flags of this call; nil when there
 	// are none. It is asked for only when the hashes differ.
 	settingsHash func() string
@@ -54,8 +56,9 @@ const (
 )
 
 // resolve turns settings and a place into a want: the facts of this host,
-// then the Spec and its hash. flags are those that res was made with.
-func (d *describer) resolve(ctx context.Context, res config.Resolved, flags *config.SandboxSettings, at place, i intent) (*want, error) {
+// then the Spec and its hash. flags are those that res was made with. settings are
+// those that it was made from, for a request that may come again; otherwise nil.
+func (d *describer) resolve(ctx context.Context, settings *config.Settings, res config.Resolved, flags *config.SandboxSettings, at place, i intent) (*want, error) {
 	var miss *pool.Miss
 	if i == effects {
 		var ok bool
@@ -63,7 +66,7 @@ func (d *describer) resolve(ctx context.Context, res config.Resolved, flags *con
 			i = sketch
 		}
 	}
-	w, err := d.describe(ctx, res, at.provider, i)
+	w, err := d.describeAgain(ctx, settings, res, flags, at.provider, i)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +100,23 @@ func (d *describer) choose(ctx context.Context, res config.Resolved) (sandbox.Pr
 	return p, "set by " + res.Origin("provider"), nil
 }
 
+// describeAgain is describe, from memory where settings and flags allow it and
+// nothing has changed; see [knownWants].
+func (d *describer) describeAgain(ctx context.Context, settings *config.Settings, res config.Resolved, flags *config.SandboxSettings, p sandbox.Provider, i intent) (*want, error) {
+	if settings == nil || flags != nil || i == sketch {
+		return d.describe(ctx, res, p, i)
+	}
+	if w, ok := d.known(ctx, settings, res.Who, res.Kind, p); ok {
+		return w, nil
+	}
+	since := d.moment()
+	w, err := d.describe(ctx, res, p, i)
+	if err == nil && i == effects {
+		d.keep(settings, res.Who, res.Kind, since, w)
+	}
+	return w, err
+}
+
 // describe gathers the facts for res and builds the Spec.
 func (d *describer) describe(ctx context.Context, res config.Resolved, p sandbox.Provider, i intent) (*want, error) {
 	name, err := config.Name(res.Docker.ContainerPrefix, d.m.describer.owner(res))
@@ -125,7 +145,7 @@ func (d *describer) describeAt(ctx context.Context, res config.Resolved, p sandb
 	if err != nil {
 		return nil, err
 	}
-	w := &want{res: res, provider: p, hostIdentity: at.name, sketch: i == sketch, agentDir: agentDir, quota: int64(res.WorkspaceQuota), homeReason: f.HomeReason}
+	w := &want{res: res, provider: p, hostIdentity: at.name, sketch: i == sketch, facts: &f, agentDir: agentDir, quota: int64(res.WorkspaceQuota), homeReason: f.HomeReason}
 	of := descriptionKey{provider: p.Name(), identity: at.name, kind: res.Kind, intent: i}
 	var known bool
 	if w.spec, w.hash, known = d.described.get(of, res, f); !known {

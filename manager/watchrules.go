@@ -63,7 +63,7 @@ func (x *executor) termsBy(ctx context.Context, s *config.Settings, who config.W
 	if err != nil {
 		return terms{}, err
 	}
-	w, err := x.m.describer.resolve(ctx, res, flags, at, observe)
+	w, err := x.m.describer.resolve(ctx, nil, res, flags, at, observe)
 	if err != nil {
 		return terms{}, err
 	}

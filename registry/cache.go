@@ -86,7 +86,10 @@ func (s *Store) read(kind sandbox.Kind, name string) (file, error) {
 	case err != nil:
 		return f, err
 	}
-	if ok && s.cache.watch.Add(nil, files) {
+	if !ok {
+		return f, err
+	}
+	if all, addErr := s.cache.watch.Add(nil, files); all && addErr == nil {
 		n.at = hostpath.PlacesOf(files)
 		s.cache.put(key, n)
 	}

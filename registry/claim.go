@@ -108,6 +108,12 @@ func (s *Store) claimPaths(c Claim) (slot, name string, err error) {
 	return filepath.Join(s.root, slotClaimsDir, c.Slot+".json"), filepath.Join(s.root, nameClaimsDir, c.Name+".json"), nil
 }
 
+// ClaimPath returns where the claim of the sandbox name lies, whether there is one
+// or not.
+func (s *Store) ClaimPath(name string) string {
+	return filepath.Join(s.root, nameClaimsDir, name+".json")
+}
+
 // ClaimOf returns the claim of the sandbox name; ok is false when it has none.
 func (s *Store) ClaimOf(name string) (c Claim, ok bool, err error) {
 	return s.readClaim(nameClaimsDir, name, func(c Claim) string { return c.Name })

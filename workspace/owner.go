@@ -65,6 +65,23 @@ func (w *Owners) Claim(name string, o sandbox.Owner) (Owner, error) { return w.f
 // Lookup returns what Claim would return, and claims nothing.
 func (w *Owners) Lookup(name string, o sandbox.Owner) (Owner, error) { return w.find(name, o, false) }
 
+// ClaimsOf returns the files that Lookup reads for its answer.
+func (w *Owners) ClaimsOf(name string, o sandbox.Owner) ([]string, error) {
+	own, err := w.Lookup(name, o)
+	if err != nil || w.euid != 0 {
+		return nil, err
+	}
+	var out []string
+	for i := range maxProbes {
+		uid := firstUID + (scopeSlot(o)+i)%uidCount
+		out = append(out, filepath.Join(w.dir, strconv.Itoa(uid)))
+		if uid == own.UID {
+			break
+		}
+	}
+	return out, nil
+}
+
 func (w *Owners) find(name string, o sandbox.Owner, claim bool) (Owner, error) {
 	const op = "claim uid"
 	if err := statedir.CheckName(name); err != nil {

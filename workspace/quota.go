@@ -20,6 +20,9 @@ const MinQuota = 4 << 20
 // CanBound returns why [Store.Ensure] cannot bound a folder here, or nil.
 func CanBound() error { return quotaPossible() }
 
+// BoundBy returns the paths that the answer of CanBound depends on.
+func BoundBy() []string { return quotaSources() }
+
 const imageSuffix = ".img"
 
 func (s *Store) imagePath(name string) string {

@@ -26,10 +26,10 @@ func quotaPossible() error {
 	if os.Geteuid() != 0 {
 		return errors.New("we are not root")
 	}
-	if _, err := os.Stat("/dev/loop-control"); err != nil {
+	if _, err := os.Stat(loopControl); err != nil {
 		return fmt.Errorf("there are no loop devices: %w", err)
 	}
-	for _, tool := range []string{"mkfs.ext4", "mount", "resize2fs"} {
+	for _, tool := range quotaTools {
 		if _, err := findTool(tool); err != nil {
 			return err
 		}
@@ -37,9 +37,27 @@ func quotaPossible() error {
 	return nil
 }
 
+const loopControl = "/dev/loop-control"
+
+var (
+	quotaTools  = []string{"mkfs.ext4", "mount", "resize2fs"}
+	toolFolders = []string{"/usr/sbin", "/sbin", "/usr/bin", "/bin"}
+)
+
+// quotaSources are the paths that quotaPossible looks at.
+func quotaSources() []string {
+	out := []string{loopControl}
+	for _, tool := range quotaTools {
+		for _, dir := range toolFolders {
+			out = append(out, filepath.Join(dir, tool))
+		}
+	}
+	return out
+}
+
 // findTool looks for a system tool also where only root's PATH leads.
 func findTool(name string) (string, error) {
-	for _, dir := range []string{"/usr/sbin", "/sbin", "/usr/bin", "/bin"} {
+	for _, dir := range toolFolders {
 		p := filepath.Join(dir, name)
 		if fi, err := os.Stat(p); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
 			return p, nil

@@ -1,13 +1,16 @@
 package hostpath
 
-import "sync"
+import (
+	"errors"
+	"sync"
+)
 
 // A Watch reports whether what was read from paths of the host is still so, with
 // one system call that looks at no file. A caller proceeds like this:
 //
 //	mark, ok := w.Mark()
 //	… read …
-//	if ok && w.Add(paths, files) {
+//	if all, _ := w.Add(paths, files); ok && all {
 //		… keep what was read, with mark and a Places of paths and files …
 //	}
 //
@@ -103,39 +106,46 @@ func (w *Watch) Mark() (mark uint64, ok bool) {
 // Add watches paths and files, which are absolute and clean and have no link on
 // the way. Of files the content counts too. It reports whether all of them were
 // watched before the call already, so that what was read after a mark can be kept.
-func (w *Watch) Add(paths, files []string) (all bool) {
+// An error is one of a path that cannot be watched.
+func (w *Watch) Add(paths, files []string) (all bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return false
+		return false, errNoWatch
 	}
 	if w.on == nil {
 		if w.on = newWatcher(); w.on == nil {
-			return false
+			return false, errNoWatch
 		}
 	}
 	all = true
-	add := func(list []string, one func(string) (bool, error)) bool {
+	add := func(list []string, one func(string) (bool, error)) error {
 		for _, p := range list {
 			fresh, err := one(p)
 			if err != nil {
-				return false
+				return err
 			}
 			all = all && !fresh
 		}
-		return true
+		return nil
 	}
-	if !add(paths, w.on.Path) || !add(files, w.on.File) {
-		if w.on.full() {
-			w.reset() // of much that is watched nothing may be left
-		}
-		return false
+	if err = add(paths, w.on.Path); err == nil {
+		err = add(files, w.on.File)
 	}
-	if !all {
+	switch {
+	case err != nil && w.on.full():
+		w.reset() // of much that is watched nothing may be left
+		return false, nil
+	case err != nil:
+		return false, err
+	case !all:
 		w.look() // at once: a later mount must not make this doubtful
 	}
-	return all
+	return all, nil
 }
+
+// errNoWatch reports that there are no watches, or none any more.
+var errNoWatch = errors.New("nothing is watched")
 
 // Unchanged reports whether nothing has changed at the places since mark, as far
 // as they were all watched then.

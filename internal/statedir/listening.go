@@ -41,30 +41,36 @@ func (d *Dir) SetListening(paths []string) error {
 // folder listens, or has listened until it was killed. A path at which nothing
 // is any more does not count. An error means that nothing can be said.
 func (d *Dir) Listening() ([]string, error) {
-	file := filepath.Join(d.path, listeningFile)
-	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, Unavailable("read listen addresses", file, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxListening))
-	if err != nil {
-		return nil, Unavailable("read listen addresses", file, err)
-	}
-	var paths, out []string
-	if err := json.Unmarshal(data, &paths); err != nil {
-		return nil, &sandbox.Error{
-			Code: sandbox.CodeUnavailable, Op: "read listen addresses", Resource: file, Message: "the file is damaged", Err: err,
-			Hint: "restart the daemon, or remove the file when no daemon uses this state folder",
-		}
-	}
+	_, paths, err := d.ListeningAt()
+	var out []string
 	for _, p := range paths {
 		if _, err := os.Lstat(p); !errors.Is(err, fs.ErrNotExist) {
 			out = append(out, p)
 		}
 	}
-	return out, nil
+	return out, err
+}
+
+// ListeningAt returns the file that Listening reads, and all paths in it.
+func (d *Dir) ListeningAt() (file string, paths []string, err error) {
+	file = filepath.Join(d.path, listeningFile)
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return file, nil, nil
+	}
+	if err != nil {
+		return file, nil, Unavailable("read listen addresses", file, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxListening))
+	if err != nil {
+		return file, nil, Unavailable("read listen addresses", file, err)
+	}
+	if err := json.Unmarshal(data, &paths); err != nil {
+		return file, nil, &sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "read listen addresses", Resource: file, Message: "the file is damaged", Err: err,
+			Hint: "restart the daemon, or remove the file when no daemon uses this state folder",
+		}
+	}
+	return file, paths, nil
 }
