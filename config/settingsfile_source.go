@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // maxTries bounds how often a file is read that changes while it is read.
@@ -27,9 +28,24 @@ type Source struct {
 	named bool
 	parse settingsfileParse
 
-	now atomic.Pointer[state] // never nil
-	mu  sync.Mutex            // held while the file is read
+	now  atomic.Pointer[state] // never nil
+	mu   sync.Mutex            // held while the file is read
+	seen atomic.Pointer[sighting]
+
+	watch *hostpath.Watch // or nil
 }
+
+// A sighting is that a state was what is there, since mark for as long as nothing
+// changes at the places.
+type sighting struct {
+	of   *state
+	mark uint64
+	at   hostpath.Places
+}
+
+// Watch has Current examine the file only when w reports that something has
+// changed on the way to it or in it. It is called before the first Current.
+func (s *Source) Watch(w *hostpath.Watch) { s.watch = w }
 
 // A state is what was found, and is not changed.
 type state struct {
@@ -75,7 +91,7 @@ func (s *Source) Path() string { return s.now.Load().path }
 // than the file was at the time of the call: a call during another caller's
 // read waits for that read.
 func (s *Source) Current() (settings *Settings, problem error) {
-	if st := s.now.Load(); st.holds(s.path) {
+	if st := s.now.Load(); s.holds(st) {
 		return st.good, st.problem
 	}
 	s.mu.Lock()
@@ -86,6 +102,29 @@ func (s *Source) Current() (settings *Settings, problem error) {
 		s.now.Store(st)
 	}
 	return st.good, st.problem
+}
+
+// holds is [state.holds] for the file of s.
+func (s *Source) holds(st *state) bool {
+	if seen := s.seen.Load(); seen != nil && seen.of == st && s.watch.Unchanged(seen.mark, seen.at) {
+		return true
+	}
+	mark, ok := s.watch.Mark()
+	if !st.holds(s.path) {
+		return false
+	}
+	if !ok || s.path == "" {
+		return true
+	}
+	canonical, via, err := hostpath.Trace(s.path)
+	if err != nil {
+		return true
+	}
+	files := []string{canonical}
+	if all, err := s.watch.Add(via, files); err == nil && all {
+		s.seen.Store(&sighting{st, mark, hostpath.PlacesOf(via, files)})
+	}
+	return true
 }
 
 // holds reports whether nothing has changed at path since.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // prefixed is a settings file whose docker.containerPrefix is p.
@@ -301,4 +302,84 @@ func BenchmarkSource(b *testing.B) {
 			current(b, s)
 		}
 	})
+}
+
+// TestWatchedSourceSeesEveryChange has Current answer from memory, changes the file
+// or the way to it, and holds that the next call returns what is there then.
+func TestWatchedSourceSeesEveryChange(t *testing.T) {
+	const first, second = `{"agents":{"defaults":{"sandbox":{"mode":"all"}}}}`, `{"agents":{"defaults":{"sandbox":{"mode":"off"}}}}`
+	for name, change := range map[string]func(dir, file string) error{
+		"written in place": func(_, file string) error { return os.WriteFile(file, []byte(second), 0o600) },
+		"replaced": func(_, file string) error {
+			if err := os.WriteFile(file+".new", []byte(second), 0o600); err != nil {
+				return err
+			}
+			return os.Rename(file+".new", file)
+		},
+		"the folder is exchanged": func(dir, _ string) error {
+			if err := os.Mkdir(dir+".new", 0o700); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir+".new", "c.json"), []byte(second), 0o600); err != nil {
+				return err
+			}
+			if err := os.Rename(dir, dir+".old"); err != nil {
+				return err
+			}
+			return os.Rename(dir+".new", dir)
+		},
+		"the link leads elsewhere": func(dir, file string) error {
+			if err := os.WriteFile(filepath.Join(dir, "other.json"), []byte(second), 0o600); err != nil {
+				return err
+			}
+			if err := os.Symlink("other.json", file+".new"); err != nil {
+				return err
+			}
+			return os.Rename(file+".new", file)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "settings")
+			file := filepath.Join(dir, "c.json")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			real := filepath.Join(dir, "real.json")
+			if err := os.WriteFile(real, []byte(first), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink("real.json", file); err != nil {
+				t.Fatal(err)
+			}
+			s, err := NewSource(file, Parse)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &hostpath.Watch{}
+			defer w.Close()
+			s.Watch(w)
+			before, err := s.Current()
+			for range 1_000_000 {
+				if seen := s.seen.Load(); err != nil || seen != nil && w.Unchanged(seen.mark, seen.at) {
+					break
+				}
+				before, err = s.Current()
+			}
+			if seen := s.seen.Load(); err != nil || seen == nil {
+				t.Fatalf("the file is examined each time: %v", err)
+			}
+			if err := change(dir, file); err != nil {
+				t.Fatal(err)
+			}
+			after, err := s.Current()
+			if err != nil || after == before {
+				t.Errorf("the settings are those from before: %v", err)
+			}
+			res, err := Resolve(after, Who{Agent: DefaultAgent, Session: DefaultSession}, nil)
+			if err != nil || res.Mode != "off" {
+				t.Errorf("mode is %q: %v", res.Mode, err)
+			}
+		})
+	}
 }

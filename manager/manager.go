@@ -100,6 +100,10 @@ type Options struct {
 	// nil keeps Settings. See settingsfile.Source.
 	Reload func() (*config.Settings, error)
 
+	// Watch is what the Manager watches files with that it has read, so that
+	// others can use it too. The Manager closes it. nil is one of its own.
+	Watch *hostpath.Watch
+
 	// Provider is the sandbox of every call that names none by its Flags, whatever
 	// the settings say: it is laid over them, in the layer "program". Empty leaves
 	// it to the settings. One that there is not is [sandbox.CodeValidation], of

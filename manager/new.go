@@ -17,7 +17,10 @@ func New(o Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch := &hostpath.Watch{}
+	watch := o.Watch
+	if watch == nil {
+		watch = &hostpath.Watch{}
+	}
 	records.Watch(watch)
 	providers, err := identifyAll(o.Providers, records)
 	if err != nil {

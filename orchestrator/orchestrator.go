@@ -84,6 +84,7 @@ type Orchestrator struct {
 	o         Options
 	names     []string // of the providers beside the built-in ones
 	source    *config.Source
+	watch     *hostpath.Watch
 	bare      *config.Settings // in force where there is no settings file; nil are the defaults
 	settings  *config.Settings // when we began
 	file      string           // the settings file, canonical; empty when there is none
@@ -128,6 +129,8 @@ func Open(o Options) (*Orchestrator, error) {
 		if h.source, err = config.NewSource(o.ConfigFile, h.parse); err != nil {
 			return nil, err
 		}
+		h.watch = &hostpath.Watch{}
+		h.source.Watch(h.watch)
 	case o.ConfigFile != "":
 		return nil, &sandbox.Error{
 			Code: sandbox.CodeValidation, Op: "open orchestrator", Field: "ConfigFile", Message: "settings in Go and a settings file exclude each other", Hint: "leave one out",
@@ -277,6 +280,7 @@ func (h *Orchestrator) newManager() (*manager.Manager, error) {
 		Settings:     h.settings,
 		CommandFlags: h.o.CommandFlags,
 		Reload:       h.Settings,
+		Watch:        h.watch,
 		State:        h.state,
 		Providers:    h.providers,
 		Provider:     h.o.Provider,

@@ -32,7 +32,7 @@ func cachedStore(t *testing.T) (s, other *Store, root string) {
 func settle(t *testing.T, s *Store, provider, name string) {
 	t.Helper()
 	v := s.Of(provider)
-	for range 200 {
+	for range 20_000 {
 		if _, err := v.Look(sandbox.KindSandbox, name); err != nil && !sandbox.IsNotFound(err) {
 			t.Fatal(err)
 		}

@@ -106,6 +106,10 @@ func (w *DirWatch) Path(p string) (fresh bool, err error) {
 	}
 	wd, added, err := w.add(dir)
 	if Gone(err) {
+		var st unix.Stat_t
+		if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return false, ErrCannot // what is behind the link is not watched
+		}
 		return fresh, nil // the missing name itself is watched
 	}
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 // The kernel queues an event before the call that makes a change returns, so a
 // change that was made before Unchanged is called is always seen. Where that does
 // not hold, as on file systems of other machines, Add refuses and nothing is
-// kept. It is safe for concurrent use. The zero value is ready.
+// kept. It is safe for concurrent use. The zero value is ready;
+// with a nil Watch nothing is kept.
 type Watch struct {
 	mu     sync.Mutex
 	on     watcher           // nil: nothing is watched
@@ -47,10 +48,11 @@ type watcher interface {
 
 const (
 	// firstMarks is how many marks are refused: a program that does one thing and
-	// ends makes fewer, and watches would cost it more than they spare.
-	firstMarks = 3
+	// ends makes fewer, and watches would cost it more than they spare. A request
+	// makes about ten.
+	firstMarks = 100
 	// mostMarks is what that grows to where the watches are lost again and again.
-	mostMarks = 1024
+	mostMarks = 4096
 	// maxChanged bounds the changes that are remembered.
 	maxChanged = 4096
 )
@@ -87,6 +89,9 @@ func parent(p string) string {
 // Mark returns the present moment. Where ok is false nothing that is read now can
 // be kept.
 func (w *Watch) Mark() (mark uint64, ok bool) {
+	if w == nil {
+		return 0, false
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.wait == 0 {
@@ -108,6 +113,9 @@ func (w *Watch) Mark() (mark uint64, ok bool) {
 // watched before the call already, so that what was read after a mark can be kept.
 // An error is one of a path that cannot be watched.
 func (w *Watch) Add(paths, files []string) (all bool, err error) {
+	if w == nil {
+		return false, errNoWatch
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -150,6 +158,9 @@ var errNoWatch = errors.New("nothing is watched")
 // Unchanged reports whether nothing has changed at the places since mark, as far
 // as they were all watched then.
 func (w *Watch) Unchanged(mark uint64, at Places) bool {
+	if w == nil {
+		return false
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.on == nil {
@@ -203,6 +214,9 @@ func (w *Watch) reset() {
 
 // Close ends the watches. Nothing is kept any more.
 func (w *Watch) Close() {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reset()

@@ -13,7 +13,7 @@ import (
 func keeps(t *testing.T, w *Watch, paths, files []string) (mark uint64, at Places) {
 	t.Helper()
 	at = PlacesOf(paths, files)
-	for range 200 { // mounts of other processes make it begin again
+	for range 20_000 { // mounts of other processes make it begin again
 		mark, ok := w.Mark()
 		if all, _ := w.Add(paths, files); ok && all && w.Unchanged(mark, at) {
 			return mark, at
