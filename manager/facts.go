@@ -30,6 +30,7 @@ type describer struct {
 	described descriptions
 	layered   settingsCache[config.Resolved] // see resolved
 	wants     knownWants
+	leads     leads
 }
 
 // facts finds out what the world says about res. It returns the agent's

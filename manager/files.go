@@ -3,6 +3,8 @@ package manager
 import (
 	"context"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
@@ -75,26 +77,80 @@ func (p *pipeline) runFiles(ctx context.Context, use func(*acquired) error) (err
 // exposedBy returns the folders that some sandbox of these settings can
 // write, every scratch workspace and the mounts of l included.
 func (m *Manager) exposedBy(l *acquired) ([]string, error) {
-	out, err := m.describer.exposed()
+	spelled, err := m.writable()
 	if err != nil {
 		return nil, err
 	}
-	written, err := m.stager.workspaceRoots(m.current())
+	roots, err := m.stager.workspaceRoots(m.current())
 	if err != nil {
 		return nil, err
 	}
+	written := slices.Concat(spelled, m.grants.exposed(), roots)
 	for _, mount := range l.spec.Mounts {
 		if !mount.ReadOnly {
 			written = append(written, mount.Source)
 		}
 	}
-	for _, dir := range written {
-		canonical, err := hostpath.Canonical(dir)
+	return m.describer.leads.canonical(m.watch, written)
+}
+
+// maxLeads bounds for how many lists of folders it is kept where they lead.
+const maxLeads = 256
+
+// leads keeps where folders lead, while nothing changes on the way to them. It is
+// safe for concurrent use.
+type leads struct {
+	mu sync.Mutex
+	of map[string]lead
+}
+
+type lead struct {
+	to   []string
+	mark uint64
+	at   hostpath.Places
+}
+
+// canonical returns where the folders lead, sorted and each once. The list is the
+// caller's own.
+func (l *leads) canonical(w *hostpath.Watch, folders []string) ([]string, error) {
+	key := strings.Join(folders, "\x00")
+	l.mu.Lock()
+	have, ok := l.of[key]
+	l.mu.Unlock()
+	if ok && w.Unchanged(have.mark, have.at) {
+		return slices.Clone(have.to), nil
+	}
+	mark, ok := w.Mark()
+	var passed []string
+	n := lead{mark: mark}
+	for _, dir := range folders {
+		if !ok {
+			canonical, err := hostpath.Canonical(dir)
+			if err != nil {
+				return nil, err
+			}
+			n.to = append(n.to, canonical)
+			continue
+		}
+		canonical, via, err := hostpath.Trace(dir)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, canonical)
+		n.to, passed = append(n.to, canonical), append(append(passed, via...), canonical)
 	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
+	slices.Sort(n.to)
+	n.to = slices.Compact(n.to)
+	if !ok {
+		return n.to, nil
+	}
+	if all, err := w.Add(passed, nil); err == nil && all {
+		n.at = hostpath.PlacesOf(passed)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.of == nil || len(l.of) >= maxLeads {
+			l.of = map[string]lead{}
+		}
+		l.of[key] = n
+	}
+	return slices.Clone(n.to), nil
 }

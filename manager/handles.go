@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/registry"
 )
 
 // A pinger is a sandbox handle that can tell whether the sandbox behind it
@@ -27,6 +28,9 @@ type connected interface {
 // pingPatience is how long an open handle may take to answer before the
 // sandbox is looked at anew: it may be frozen, or gone.
 const pingPatience = 250 * time.Millisecond
+
+// findPatience is that of a caller that only looks at the sandbox.
+const findPatience = 25 * time.Millisecond
 
 // handles keeps one open handle for each sandbox used lately, so that the
 // next command finds its way without asking the engine: a guest that
@@ -251,6 +255,26 @@ func (b *builder) ready(ctx context.Context, w *want, h *handle) bool {
 		h.used.Store(&last)
 	}
 	return err == nil && b.answers(ctx, h)
+}
+
+// runs returns what the provider said of the recorded sandbox when the kept handle
+// to it was opened, where its guest answers: it runs then, and what else was said
+// does not change. Otherwise the provider has to be asked.
+func (b *builder) runs(ctx context.Context, rec registry.Record) (info sandbox.Info, known bool) {
+	if rec.Frozen {
+		return info, false
+	}
+	h, ok := b.m.handles.get(rec.Name)
+	if !ok {
+		return info, false
+	}
+	defer b.m.handles.release(h)
+	info = h.Info()
+	if c, ok := h.Sandbox.(connected); !ok || !c.Connected() || h.provider != rec.Provider || info.Kind != rec.Kind || !h.answers(ctx, findPatience) {
+		return info, false
+	}
+	info.Status = sandbox.StatusRunning
+	return info, true
 }
 
 // answers reports whether the sandbox behind h does. One that does not is

@@ -154,7 +154,10 @@ func (m *Manager) Find(ctx context.Context, tenant, name, provider string) (Row,
 	if err != nil {
 		return Row{}, err
 	}
-	info, err := p.Inspect(ctx, name)
+	info, known := m.builder.runs(ctx, rec)
+	if !known {
+		info, err = p.Inspect(ctx, name)
+	}
 	var infos []sandbox.Info
 	if err == nil {
 		infos = append(infos, info)

@@ -28,7 +28,8 @@ func newSnapshot(m *Manager) *snapshot {
 // want describes the sandbox that rec's owner would get now.
 func (s *snapshot) want(ctx context.Context, rec registry.Record) (*want, error) {
 	who := config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}
-	res, err := config.Resolve(s.m.settings.Load(), who, nil)
+	settings := s.m.settings.Load()
+	res, err := s.m.describer.resolved(settings, who, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func (s *snapshot) want(ctx context.Context, rec registry.Record) (*want, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.m.describer.describe(ctx, of(rec.Kind, res), p, observe)
+	return s.m.describer.describeAgain(ctx, settings, of(rec.Kind, res), nil, p, observe)
 }
 
 // remembered asks for each image once. It is for one goroutine.
