@@ -88,6 +88,17 @@ func warmCalls(m *manager.Manager) map[string]func(context.Context) error {
 			_, err = io.Copy(io.Discard, f)
 			return err
 		}),
+		"find": func(ctx context.Context) error {
+			name, err := m.Name(who("warm"), nil)
+			if err != nil {
+				return err
+			}
+			row, err := m.Find(ctx, "", name, "")
+			if err == nil && row.Status != sandbox.StatusRunning {
+				return &sandbox.Error{Code: sandbox.CodeNotFound, Message: "the sandbox is " + string(row.Status)}
+			}
+			return err
+		},
 		"name": func(context.Context) error {
 			_, err := m.Name(who("warm"), nil)
 			return err

@@ -1,0 +1,204 @@
+package manager_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// maxWarmFileCalls bounds the system calls with a path, and those on locks, that one
+// request for a sandbox which is there makes.
+const maxWarmFileCalls = 10
+
+// warmed makes a sandbox by m and repeats calls until nothing of them is new.
+func warmed(t *testing.T, m *manager.Manager, calls map[string]func(context.Context) error) {
+	t.Helper()
+	for range 60 {
+		for what, call := range calls {
+			if err := call(t.Context()); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+}
+
+// TestWarmFileCalls counts the system calls on files that warm requests make.
+func TestWarmFileCalls(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("there is no strace to count system calls with")
+	}
+	r := newRig(t)
+	var n atomic.Int64
+	r.watched(&n)
+	m := r.manager("")
+	mustRun(t, m, "warm", "head -c 4096 /dev/zero > /workspace/f")
+	calls := warmCalls(m)
+	warmed(t, m, calls)
+	resume := r.clock.stop() // or the last use is written once a second
+	defer resume()
+	for what, call := range calls {
+		const times = 100
+		// The least of several turns: another program may mount something in one
+		// of them.
+		least := -1
+		for range 3 {
+			if err := call(t.Context()); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			got := traced(t, strace, func() {
+				for range times {
+					if err := call(t.Context()); err != nil {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+			})
+			if least < 0 || got < least {
+				least = got
+			}
+		}
+		t.Logf("%s: %d calls in %d requests", what, least, times)
+		if least > times*maxWarmFileCalls {
+			t.Errorf("%s makes %d calls in %d requests, more than %d each", what, least, times, maxWarmFileCalls)
+		}
+	}
+}
+
+// traced returns how many calls on files this process makes while do runs.
+func traced(t *testing.T, strace string, do func()) int {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "trace")
+	c := exec.Command(strace, "-f", "-q", "-o", out, "-e", "trace=%file,flock,fsync,fdatasync,getdents64", "-p", strconv.Itoa(os.Getpid()))
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	marker := filepath.Join(t.TempDir(), "marker")
+	text := func() string {
+		os.Lstat(marker)
+		b, _ := os.ReadFile(out)
+		return string(b)
+	}
+	for end := time.Now().Add(time.Minute); !strings.Contains(text(), marker); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.Process.Kill()
+			c.Wait()
+			t.Skip("strace may not trace this process")
+		}
+	}
+	os.Lstat(marker + "-begin")
+	do()
+	os.Lstat(marker + "-end")
+	c.Process.Signal(os.Interrupt)
+	c.Wait()
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(b), marker+"-begin")
+	between, _, ok2 := strings.Cut(rest, marker+"-end")
+	if !ok || !ok2 {
+		t.Fatal("strace has not traced to the end")
+	}
+	return len(regexp.MustCompile(`(?m)^\d+ +\w+\(`).FindAllString(between, -1)) - 1 // the last is the marker
+}
+
+// TestWarmLooksAgain warms a session, changes something on the host that its sandbox
+// follows from, and holds that the next request meets what a new program would: a
+// refusal, or the file as it must be.
+func TestWarmLooksAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, r *rig, bound string)
+		code   sandbox.Code // of the next request; empty where it succeeds
+		check  func(t *testing.T, r *rig)
+	}{
+		"nothing": {change: func(*testing.T, *rig, string) {}},
+		"a bound folder becomes a link to the state folder": {
+			change: func(t *testing.T, r *rig, bound string) {
+				must(t, os.Rename(bound, bound+".old"))
+				must(t, os.Symlink(r.state.Path(), bound))
+			}, code: sandbox.CodeCapabilityBlocked,
+		},
+		"a folder above it becomes a link": {
+			change: func(t *testing.T, r *rig, bound string) {
+				parent := filepath.Dir(bound)
+				must(t, os.Rename(parent, parent+".old"))
+				must(t, os.Mkdir(parent+".new", 0o755))
+				must(t, os.Symlink(r.state.Path(), filepath.Join(parent+".new", filepath.Base(bound))))
+				must(t, os.Symlink(parent+".new", parent))
+			}, code: sandbox.CodeCapabilityBlocked,
+		},
+		"anyone may write above the state folder": {
+			change: func(t *testing.T, r *rig, _ string) {
+				parent := filepath.Dir(r.state.Path())
+				must(t, os.Chmod(parent, 0o777))
+				t.Cleanup(func() { os.Chmod(parent, 0o755) })
+			}, code: sandbox.CodePermissionDeny,
+		},
+		"the user's files are changed in place": {
+			change: func(t *testing.T, r *rig, _ string) {
+				for _, path := range userFiles(t, r) {
+					must(t, os.WriteFile(path, []byte("root:x:0:0::/:/bin/sh\n"), 0o644))
+				}
+			},
+			check: func(t *testing.T, r *rig) {
+				for _, path := range userFiles(t, r) {
+					if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "sandbox:") {
+						t.Errorf("%s is %q, %v", path, text, err)
+					}
+				}
+			},
+		},
+		"the user's files are removed": {
+			change: func(t *testing.T, r *rig, _ string) {
+				for _, path := range userFiles(t, r) {
+					must(t, os.Remove(path))
+				}
+			},
+			check: func(t *testing.T, r *rig) {
+				if len(userFiles(t, r)) == 0 {
+					t.Error("they are not made again")
+				}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			var n atomic.Int64
+			r.watched(&n)
+			bound := filepath.Join(tempDir(t, 0o755), "a", "bound")
+			must(t, os.MkdirAll(bound, 0o755))
+			m := r.manager(`{"agents":{"defaults":{"sandbox":{"docker":{"binds":["` + bound + `:/bound:ro"]}}}}}`)
+			mustRun(t, m, "warm", "head -c 4096 /dev/zero > /workspace/f")
+			calls := warmCalls(m)
+			delete(calls, "name")
+			warmed(t, m, calls)
+			tt.change(t, r, bound)
+			for _, what := range []string{"stat", "exec", "read"} {
+				if err := calls[what](t.Context()); sandbox.CodeOf(err) != tt.code {
+					t.Errorf("%s: %v, want code %q", what, err, tt.code)
+				}
+			}
+			if tt.check != nil {
+				tt.check(t, r)
+			}
+		})
+	}
+}
+
+// userFiles are the user databases of the rig's sandboxes.
+func userFiles(t *testing.T, r *rig) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(r.state.Path(), "identity", "*-*", "passwd"))
+	must(t, err)
+	return files
+}
