@@ -29,8 +29,8 @@ type describer struct {
 	imageJava sync.Map // likewise: what the image sets JAVA_TOOL_OPTIONS to
 	described descriptions
 	layered   settingsCache[config.Resolved] // see resolved
-	wants     knownWants
-	leads     leads
+	wants     wantCache
+	places    folderCache
 }
 
 // facts finds out what the world says about res. It returns the agent's

@@ -91,20 +91,20 @@ func (m *Manager) exposedBy(l *acquired) ([]string, error) {
 			written = append(written, mount.Source)
 		}
 	}
-	return m.describer.leads.canonical(m.watch, written)
+	return m.describer.places.canonical(m.watch, written)
 }
 
-// maxLeads bounds for how many lists of folders it is kept where they lead.
-const maxLeads = 256
+// maxFolderLists bounds for how many lists of folders it is kept where they lead.
+const maxFolderLists = 256
 
-// leads keeps where folders lead, while nothing changes on the way to them. It is
+// A folderCache keeps where folders lead, while nothing changes on the way to them. It is
 // safe for concurrent use.
-type leads struct {
+type folderCache struct {
 	mu sync.Mutex
-	of map[string]lead
+	of map[string]cachedFolders
 }
 
-type lead struct {
+type cachedFolders struct {
 	to   []string
 	mark uint64
 	at   hostpath.Places
@@ -112,7 +112,7 @@ type lead struct {
 
 // canonical returns where the folders lead, sorted and each once. The list is the
 // caller's own.
-func (l *leads) canonical(w *hostpath.Watch, folders []string) ([]string, error) {
+func (l *folderCache) canonical(w *hostpath.Watch, folders []string) ([]string, error) {
 	key := strings.Join(folders, "\x00")
 	l.mu.Lock()
 	have, ok := l.of[key]
@@ -122,7 +122,7 @@ func (l *leads) canonical(w *hostpath.Watch, folders []string) ([]string, error)
 	}
 	mark, ok := w.Mark()
 	var passed []string
-	n := lead{mark: mark}
+	n := cachedFolders{mark: mark}
 	for _, dir := range folders {
 		if !ok {
 			canonical, err := hostpath.Canonical(dir)
@@ -147,8 +147,8 @@ func (l *leads) canonical(w *hostpath.Watch, folders []string) ([]string, error)
 		n.at = hostpath.PlacesOf(passed)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.of == nil || len(l.of) >= maxLeads {
-			l.of = map[string]lead{}
+		if l.of == nil || len(l.of) >= maxFolderLists {
+			l.of = map[string]cachedFolders{}
 		}
 		l.of[key] = n
 	}

@@ -260,7 +260,7 @@ func (b *builder) ready(ctx context.Context, w *want, h *handle) bool {
 // runs returns what the provider said of the recorded sandbox when the kept handle
 // to it was opened, where its guest answers: it runs then, and what else was said
 // does not change. Otherwise the provider has to be asked.
-func (b *builder) runs(ctx context.Context, rec registry.Record) (info sandbox.Info, known bool) {
+func (b *builder) runs(ctx context.Context, rec registry.Record) (info sandbox.Info, running bool) {
 	if rec.Frozen {
 		return info, false
 	}

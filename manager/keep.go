@@ -154,8 +154,8 @@ func (m *Manager) Find(ctx context.Context, tenant, name, provider string) (Row,
 	if err != nil {
 		return Row{}, err
 	}
-	info, known := m.builder.runs(ctx, rec)
-	if !known {
+	info, running := m.builder.runs(ctx, rec)
+	if !running {
 		info, err = p.Inspect(ctx, name)
 	}
 	var infos []sandbox.Info

@@ -39,7 +39,7 @@ type want struct {
 	granted []sandbox.Grant // what was permitted for the session, and to this command
 	private bool            // something was permitted to this command alone
 
-	facts *config.Facts // that spec was built from; nil where it was known
+	facts *config.Facts // that spec was built from; nil where it was cached
 
 	// settingsHash is the hash without the flags of this call; nil when there
 	// are none. It is asked for only when the hashes differ.
@@ -101,12 +101,12 @@ func (d *describer) choose(ctx context.Context, res config.Resolved) (sandbox.Pr
 }
 
 // describeAgain is describe, from memory where settings and flags allow it and
-// nothing has changed; see [knownWants].
+// nothing has changed; see [wantCache].
 func (d *describer) describeAgain(ctx context.Context, settings *config.Settings, res config.Resolved, flags *config.SandboxSettings, p sandbox.Provider, i intent) (*want, error) {
 	if settings == nil || flags != nil || i == sketch {
 		return d.describe(ctx, res, p, i)
 	}
-	if w, ok := d.known(ctx, settings, res.Who, res.Kind, p); ok {
+	if w, ok := d.cachedWant(ctx, settings, res.Who, res.Kind, p); ok {
 		return w, nil
 	}
 	since := d.moment()

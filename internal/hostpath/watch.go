@@ -26,7 +26,7 @@ type Watch struct {
 	on     watcher           // nil: nothing is watched
 	skip   int               // marks that are refused before watches are made
 	wait   int               // what skip begins with next; 0 is firstMarks
-	calm   int               // calls of Unchanged that were right since
+	quiet  int               // calls of Unchanged that were right since
 	seq    uint64            // of the last change
 	from   uint64            // what was marked before counts as changed
 	last   map[string]uint64 // changed paths, with the seq of their change
@@ -177,8 +177,8 @@ func (w *Watch) Unchanged(mark uint64, at Places) bool {
 			}
 		}
 	}
-	if w.calm++; w.calm > mostMarks {
-		w.wait, w.calm = firstMarks, 0
+	if w.quiet++; w.quiet > mostMarks {
+		w.wait, w.quiet = firstMarks, 0
 	}
 	return true
 }
@@ -205,7 +205,7 @@ func (w *Watch) reset() {
 	if w.on != nil {
 		w.on.Close()
 		w.on = nil
-		w.skip, w.calm = w.wait, 0
+		w.skip, w.quiet = w.wait, 0
 		w.wait = min(2*w.wait, mostMarks)
 	}
 	w.seq++

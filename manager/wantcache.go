@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
-// A knownWants keeps what requests without flags have come to, for as long as
+// A wantCache caches what requests without flags have come to, for as long as
 // nothing that it follows from has changed. It is safe for concurrent use.
 //
 // What a warm request checks, and when:
@@ -35,38 +35,38 @@ import (
 //   - the record, for whether the sandbox is frozen: under the lease in each
 //     request, read where its file has changed. It is written at most once in
 //     [registry.TouchResolution].
-type knownWants struct {
+type wantCache struct {
 	mu       sync.Mutex
 	settings *config.Settings // that all of it follows from
-	of       map[knownKey]knownWant
-	skip     map[knownKey]int // requests for which it is not tried to keep anything
+	of       map[wantKey]cachedWant
+	skip     map[wantKey]int // requests for which it is not tried to keep anything
 }
 
 // skipUnwatched is for how many requests that is, after a place was found that
 // cannot be watched: trying costs as much as reading all facts.
 const skipUnwatched = 256
 
-// A knownKey is what a want is kept for.
-type knownKey struct {
+// A wantKey is what a want is kept for.
+type wantKey struct {
 	who      config.Who
 	kind     sandbox.Kind
 	provider string
 }
 
-// A knownWant is a want without what was permitted, and what it follows from.
-type knownWant struct {
+// A cachedWant is a want without what was permitted, and what it follows from.
+type cachedWant struct {
 	want      want
 	permitted []string // folders that were permitted, which count as exposed
 	mark      uint64
 	at        hostpath.Places
 }
 
-// known returns the want of a request without flags where it is known. The want is
+// cachedWant returns the want of a request without flags where it is known. The want is
 // the caller's own.
-func (d *describer) known(ctx context.Context, settings *config.Settings, who config.Who, kind sandbox.Kind, p sandbox.Provider) (*want, bool) {
+func (d *describer) cachedWant(ctx context.Context, settings *config.Settings, who config.Who, kind sandbox.Kind, p sandbox.Provider) (*want, bool) {
 	k := &d.wants
 	k.mu.Lock()
-	have, ok := k.of[knownKey{who, kind, p.Name()}]
+	have, ok := k.of[wantKey{who, kind, p.Name()}]
 	ok = ok && k.settings == settings
 	k.mu.Unlock()
 	if !ok || !d.m.watch.Unchanged(have.mark, have.at) || provider.Trouble(p) != nil || !slices.Equal(have.permitted, d.m.grants.exposed()) {
@@ -90,7 +90,7 @@ func (d *describer) known(ctx context.Context, settings *config.Settings, who co
 type moment struct {
 	mark      uint64
 	ok        bool     // what is read after it can be kept
-	permitted []string // see [knownWant]
+	permitted []string // see [cachedWant]
 }
 
 // moment returns the present one.
@@ -101,7 +101,7 @@ func (d *describer) moment() moment {
 
 // keep keeps w, whose facts were read after the moment since.
 func (d *describer) keep(settings *config.Settings, who config.Who, kind sandbox.Kind, since moment, w *want) {
-	key := knownKey{who, kind, w.provider.Name()}
+	key := wantKey{who, kind, w.provider.Name()}
 	k := &d.wants
 	if !since.ok || k.skipped(key) {
 		return
@@ -114,14 +114,14 @@ func (d *describer) keep(settings *config.Settings, who config.Who, kind sandbox
 		}
 		ok = err == nil
 	}
-	n := knownWant{want: *w, permitted: since.permitted, mark: since.mark, at: hostpath.PlacesOf(paths, files)}
+	n := cachedWant{want: *w, permitted: since.permitted, mark: since.mark, at: hostpath.PlacesOf(paths, files)}
 	n.want.facts, n.want.settingsHash, n.want.granted, n.want.private = nil, nil, nil, false
 	n.want.spec = copied(w.spec)
 	n.want.spec.Grants = nil
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.settings != settings || k.of == nil || len(k.of) >= maxDescriptions {
-		k.settings, k.of, k.skip = settings, map[knownKey]knownWant{}, map[knownKey]int{}
+		k.settings, k.of, k.skip = settings, map[wantKey]cachedWant{}, map[wantKey]int{}
 	}
 	if !ok {
 		k.skip[key] = skipUnwatched
@@ -132,7 +132,7 @@ func (d *describer) keep(settings *config.Settings, who config.Who, kind sandbox
 
 // skipped reports whether it was found lately that what key is about cannot be
 // watched.
-func (k *knownWants) skipped(key knownKey) bool {
+func (k *wantCache) skipped(key wantKey) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.skip[key] == 0 {
