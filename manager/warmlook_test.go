@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -36,7 +36,7 @@ func warmed(t *testing.T, m *manager.Manager, calls map[string]func(context.Cont
 func TestWarmFileCalls(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		t.Skip("there is no strace to count system calls with")
+		testenv.Lack(t, "strace", err)
 	}
 	r := newRig(t)
 	var n atomic.Int64
@@ -88,13 +88,7 @@ func traced(t *testing.T, strace string, do func()) int {
 		b, _ := os.ReadFile(out)
 		return string(b)
 	}
-	for end := time.Now().Add(time.Minute); !strings.Contains(text(), marker); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			c.Process.Kill()
-			c.Wait()
-			t.Skip("strace may not trace this process")
-		}
-	}
+	testenv.Until(t, "strace traces this process", func() bool { return strings.Contains(text(), marker) })
 	os.Lstat(marker + "-begin")
 	do()
 	os.Lstat(marker + "-end")
