@@ -121,7 +121,7 @@ func (s *Source) holds(st *state) bool {
 		return true
 	}
 	files := []string{canonical}
-	if all, err := s.watch.Add(via, files); err == nil && all {
+	if all, err := s.watch.Add(mark, via, files); err == nil && all {
 		s.seen.Store(&sighting{st, mark, hostpath.PlacesOf(via, files)})
 	}
 	return true

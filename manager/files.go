@@ -143,7 +143,7 @@ func (l *folderCache) canonical(w *hostpath.Watch, folders []string) ([]string, 
 	if !ok {
 		return n.to, nil
 	}
-	if all, err := w.Add(passed, nil); err == nil && all {
+	if all, err := w.Add(mark, passed, nil); err == nil && all {
 		n.at = hostpath.PlacesOf(passed)
 		l.mu.Lock()
 		defer l.mu.Unlock()

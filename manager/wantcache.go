@@ -108,7 +108,7 @@ func (d *describer) keep(settings *config.Settings, who config.Who, kind sandbox
 	}
 	paths, files, ok := d.sources(w, since.permitted)
 	if ok {
-		all, err := d.m.watch.Add(paths, files)
+		all, err := d.m.watch.Add(since.mark, paths, files)
 		if err == nil && !all {
 			return // the next request keeps it
 		}

@@ -89,7 +89,7 @@ func (s *Store) read(kind sandbox.Kind, name string) (file, error) {
 	if !ok {
 		return f, err
 	}
-	if all, addErr := s.cache.watch.Add(nil, files); all && addErr == nil {
+	if all, addErr := s.cache.watch.Add(mark, nil, files); all && addErr == nil {
 		n.at = hostpath.PlacesOf(files)
 		s.cache.put(key, n)
 	}

@@ -10,7 +10,7 @@ import (
 //
 //	mark, ok := w.Mark()
 //	… read …
-//	if all, _ := w.Add(paths, files); ok && all {
+//	if all, _ := w.Add(mark, paths, files); ok && all {
 //		… keep what was read, with mark and a Places of paths and files …
 //	}
 //
@@ -28,6 +28,7 @@ type Watch struct {
 	wait   int               // what skip begins with next; 0 is firstMarks
 	quiet  int               // calls of Unchanged that were right since
 	seq    uint64            // of the last change
+	grown  uint64            // when watches were made last: what was marked before may have been read without
 	from   uint64            // what was marked before counts as changed
 	last   map[string]uint64 // changed paths, with the seq of their change
 	closed bool
@@ -110,9 +111,9 @@ func (w *Watch) Mark() (mark uint64, ok bool) {
 
 // Add watches paths and files, which are absolute and clean and have no link on
 // the way. Of files the content counts too. It reports whether all of them were
-// watched before the call already, so that what was read after a mark can be kept.
-// An error is one of a path that cannot be watched.
-func (w *Watch) Add(paths, files []string) (all bool, err error) {
+// watched at mark already, so that what was read since can be kept. An error is one
+// of a path that cannot be watched.
+func (w *Watch) Add(mark uint64, paths, files []string) (all bool, err error) {
 	if w == nil {
 		return false, errNoWatch
 	}
@@ -148,8 +149,10 @@ func (w *Watch) Add(paths, files []string) (all bool, err error) {
 		return false, err
 	case !all:
 		w.look() // at once: a later mount must not make this doubtful
+		w.seq++
+		w.grown = w.seq
 	}
-	return all, nil
+	return all && w.grown <= mark, nil
 }
 
 // errNoWatch reports that there are no watches, or none any more.

@@ -15,7 +15,7 @@ func keeps(t *testing.T, w *Watch, paths, files []string) (mark uint64, at Place
 	at = PlacesOf(paths, files)
 	for range 20_000 { // mounts of other processes make it begin again
 		mark, ok := w.Mark()
-		if all, _ := w.Add(paths, files); ok && all && w.Unchanged(mark, at) {
+		if all, _ := w.Add(mark, paths, files); ok && all && w.Unchanged(mark, at) {
 			return mark, at
 		}
 	}
@@ -139,16 +139,35 @@ func TestWatchRefuses(t *testing.T) {
 		}
 	}
 	mark, _ := keeps(t, &w, []string{t.TempDir()}, nil)
-	if _, err := w.Add([]string{"/proc/self/status"}, nil); err == nil {
+	if _, err := w.Add(mark, []string{"/proc/self/status"}, nil); err == nil {
 		t.Error("/proc is watched")
 	}
 	link := filepath.Join(t.TempDir(), "link")
 	must(t, os.Symlink("/etc", link))
-	if _, err := w.Add([]string{link + "/passwd"}, nil); err == nil {
+	if _, err := w.Add(mark, []string{link + "/passwd"}, nil); err == nil {
 		t.Error("a path through a link is watched")
 	}
 	w.Close()
 	if _, ok := w.Mark(); ok || w.Unchanged(mark, Places{}) {
 		t.Error("it goes on after Close")
+	}
+}
+
+// TestWatchKeepsNothingFromBeforeItWatched has one caller read a path before another
+// one has it watched, with a change in between that no event tells of.
+func TestWatchKeepsNothingFromBeforeItWatched(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "made")
+	var w Watch
+	defer w.Close()
+	keeps(t, &w, []string{t.TempDir()}, nil)
+	mark, ok := w.Mark()
+	if !ok {
+		t.Fatal("there is no mark")
+	}
+	must(t, os.Mkdir(path, 0o700)) // after the first caller has found nothing there
+	keeps(t, &w, []string{path}, nil)
+	if all, err := w.Add(mark, []string{path}, nil); all && w.Unchanged(mark, PlacesOf([]string{path})) {
+		t.Errorf("what was read before the path was watched is kept: %v", err)
 	}
 }
