@@ -12,6 +12,7 @@ type Daemon struct {
 	DrainTimeout   time.Duration
 	MaxBody        int64    // bytes
 	Hosts          []string // names of the daemon beyond its own, without ports
+	PortDomain     string   // below which the host names of shared ports are
 	Instances      []string // has no effect; see the setting
 
 	FairSlots   int
@@ -24,6 +25,7 @@ func DaemonOf(s *Settings) Daemon {
 	d := Daemon{
 		RequestTimeout: 15 * time.Minute, DrainTimeout: 30 * time.Second, MaxBody: 1 << 20,
 		FairSlots: 16, FairWaiting: 1024, FairHold: 100 * time.Millisecond,
+		PortDomain: "localhost",
 	}
 	if s == nil || s.Daemon == nil {
 		return d
@@ -32,6 +34,9 @@ func DaemonOf(s *Settings) Daemon {
 	lay(&d.DrainTimeout, s.Daemon.DrainTimeout)
 	lay(&d.MaxBody, s.Daemon.MaxBody)
 	d.Hosts = append(d.Hosts, s.Daemon.Hosts...)
+	if s.Daemon.PortDomain != nil {
+		d.PortDomain = *s.Daemon.PortDomain
+	}
 	d.Instances = append(d.Instances, s.Daemon.Instances...)
 	if f := s.Daemon.Fair; f != nil {
 		lay(&d.FairSlots, f.Slots)
@@ -57,6 +62,9 @@ func (p *problems) daemon(d *DaemonSettings) {
 		if strings.HasSuffix(h, ".") || strings.Contains(h, "..") {
 			p.badly(fmt.Sprintf("daemon.hosts[%d]", i), "write it like sandbox.example.com", "%q is no name of a host", h)
 		}
+	}
+	if h := d.PortDomain; h != nil && (strings.HasSuffix(*h, ".") || strings.Contains(*h, "..")) {
+		p.badly("daemon.portDomain", "write it like sandbox.example.com", "%q is no name of a host", *h)
 	}
 	if f := d.Fair; f != nil {
 		p.lasting("daemon.fair.hold", f.Hold)

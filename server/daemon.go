@@ -41,6 +41,10 @@ type Options struct {
 	// Admission counts requests and commands; nil counts nothing.
 	Admission Admission
 
+	// Ports carries out requests for host names of ports of sandboxes; nil has
+	// no such host names.
+	Ports *resource.Ports
+
 	Observer Observer     // nil observes nothing
 	Metrics  http.Handler // the handler of /metrics; nil has none
 	Checks   []Check      // checks of /readyz, beside whether the server drains

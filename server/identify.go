@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/bulkhead-dev/sandbox/server/admission"
+	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/auth"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
@@ -20,6 +21,25 @@ func (q *request) identify() (*auth.Caller, error) {
 		known.Known()
 	}
 	return &who, nil
+}
+
+// port carries out a request for the host name of a port of a sandbox. The name
+// and the secret of a share authorize it, in place of the host names of the
+// server and of a token.
+func (q *request) port(p *resource.Ports) error {
+	who, r, err := p.Admit(q.r)
+	if err != nil {
+		return err
+	}
+	q.r, q.who, q.m = r, &who, &methods{pattern: "port", mount: &Mount{Handler: p.Handler()}}
+	q.r.Header.Del(auth.TenantHeader)
+	q.r.Header.Del(auth.AgentHeader)
+	q.r.Header.Del(auth.SessionHeader)
+	q.r.Header.Del(api.HeaderSettings)
+	if known, ok := q.r.Context().Value(connKey{}).(interface{ Known() }); ok {
+		known.Known()
+	}
+	return q.do(&who)
 }
 
 // connKey is the context's key of the connection of a request.

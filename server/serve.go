@@ -106,6 +106,11 @@ func (q *request) log() *logrus.Entry {
 
 // serve runs the steps of a request.
 func (q *request) serve() error {
+	if p := q.s.o.Ports; p != nil {
+		if _, _, ok := p.Named(q.r.Host); ok {
+			return q.port(p)
+		}
+	}
 	if err := auth.Admit(q.r, q.s.hosts()); err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ type daemonParts struct {
 	server     *servers.Server
 	figures    *prometheus.Registry
 	useManager *resource.Sessions
+	ports      *resource.Ports
 	asker      *mcp.Asker
 	ends       []func() // of what was made, in that order
 }
@@ -113,7 +114,7 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
 		Checks: d.checks(), Private: d.private(),
-		Bounds: d.bounds,
+		Bounds: d.bounds, Ports: d.ports,
 	})
 	return err
 }
@@ -121,6 +122,9 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 // resources are all that is served below /v1.
 func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resource, error) {
 	m := d.manager
+	d.ports = resource.NewPorts(m, resource.PortOptions{
+		File: filepath.Join(d.orch.State().Path(), "ports.json"), Tokens: d.tokens, Domain: config.DaemonOf(d.settings()).PortDomain,
+	})
 	boxes := resource.NewSandboxes(resource.Options{Manager: m, Answers: d.answers, Log: o.Log})
 	keeper, err := d.orch.Browsers()
 	if err != nil {
@@ -147,7 +151,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resourc
 		boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit.tools), resource.NewShells(m, kit.orch, stream.Options{}),
 		resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{}),
 		resource.NewApprovals(d.orch.Approvals()), resource.NewViolations(violations), resource.NewEvidence(evidence),
-		resource.NewGrants(m, d.registrar), resource.NewTokens(d.tokens), resource.NewMedia(m), resource.NewPorts(m), pages, d.useManager,
+		resource.NewGrants(m, d.registrar), resource.NewTokens(d.tokens), resource.NewMedia(m), d.ports, pages, d.useManager,
 	}, nil
 }
 
@@ -162,6 +166,7 @@ func (d *daemonParts) mounts(o cli.Options, kit agentKit, version string) ([]ser
 	return []servers.Mount{
 		{Pattern: "/mcp", Whole: true, Handler: agents, Follows: func(r *http.Request) bool { return r.Method == http.MethodGet }},
 		{Pattern: api.HandlesPath + "/", Handler: d.useManager.Handles()},
+		{Pattern: resource.PortsPattern, Handler: d.ports.Handler()},
 	}, nil
 }
 

@@ -32,7 +32,7 @@ func newSettingsRig(t *testing.T) *served.Rig {
 		boxes := resource.NewSandboxes(resource.Options{Manager: r.Manager, Log: r.Log})
 		t.Cleanup(boxes.Close)
 		return []resource.Resource{
-			boxes, resource.NewCommands(r.Manager), resource.NewShells(r.Manager, supervisor, stream.Options{}), resource.NewPorts(r.Manager),
+			boxes, resource.NewCommands(r.Manager), resource.NewShells(r.Manager, supervisor, stream.Options{}), resource.NewPorts(r.Manager, resource.PortOptions{}),
 			resource.NewFilesResource(r.Manager, resource.Limits{}), resource.NewToolCalls(r.Manager, tools.New(tools.Options{Manager: r.Manager, Running: supervisor})),
 		}
 	}})

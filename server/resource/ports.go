@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"syscall"
 	"time"
@@ -22,8 +23,9 @@ import (
 )
 
 const (
-	// portsMost is how many connections to one sandbox may be open at a time.
-	portsMost = 256
+	// portsMost is how many connections to one sandbox may be open at a time; its
+	// guest forwards few more. portsAll is how many to all sandboxes together.
+	portsMost, portsAll = 1000, 16384
 	// dialWithin is how long a program inside may take to accept a connection.
 	dialWithin = 30 * time.Second
 )
@@ -34,38 +36,92 @@ type portsLender interface {
 	Lend(ctx context.Context, req manager.Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error
 }
 
-// A portsResource has the route.
-type portsResource struct {
+// PortOptions configure [NewPorts].
+type PortOptions struct {
+	File   string       // where shares are kept; empty forgets them with the process
+	Domain string       // below which the host names of ports are; empty has none, and shares nothing
+	Tokens *token.Store // by which callers are identified; nil has none
+}
+
+// Ports connect clients to programs that listen inside sandboxes.
+type Ports struct {
 	lender portsLender
+	o      PortOptions
 	seats  *watchSeats
+	all    *watchSeats
+	shares *shares
 }
 
 // NewPorts returns the resource.
-func NewPorts(l portsLender) *portsResource {
-	return &portsResource{lender: l, seats: newSeats(portsMost, "dial", "connections to", "close one of them")}
+func NewPorts(l portsLender, o PortOptions) *Ports {
+	return &Ports{
+		lender: l, o: o, shares: openShares(o.File),
+		seats: newSeats(portsMost, "dial", "connections to", "close one of them"),
+		all:   newSeats(portsAll, "dial", "connections to ports of all sandboxes, and so to", "close one of them"),
+	}
 }
 
 // Routes implements [Resource].
-func (x *portsResource) Routes() []Route {
+func (x *Ports) Routes() []Route {
+	const base = api.Prefix + "/sandboxes/{name}"
 	return takingSettings([]Route{{
-		ID: "dialPort", Method: http.MethodGet, Path: api.Prefix + "/sandboxes/{name}/ports/{port}", Tag: "ports", Role: token.Session,
+		ID: "listPorts", Method: http.MethodGet, Path: base + "/ports", Tag: "ports", Role: token.Session,
+		Summary: "List the TCP ports at which programs inside listen", Response: api.PortList{}, Errors: []int{404, 409, 429, 501, 503, 504}, Do: x.list,
+	}, {
+		ID: "dialPort", Method: http.MethodGet, Path: base + "/ports/{port}", Tag: "ports", Role: token.Session,
 		Summary: "Connect to a TCP port inside over a WebSocket", Socket: true, Timeout: Endless,
 		Doc: "The port is one of the loopback interface inside the sandbox: nothing outside is reached. Binary frames are the bytes of the connection, " +
-			`and the text frame {"type":"eof"} ends one direction. The sandbox is in use until the connection ends. Where nothing listens the answer is 503.`,
+			`and the text frame {"type":"eof"} ends one direction. The sandbox is in use until the connection ends. Where nothing listens the answer is 503. ` +
+			"Every method at a path below, which begins with a slash behind the number, is a request of HTTP to that path of the program inside: its bodies are passed on as they come, " +
+			"and it may be a WebSocket or a stream of events. The header Authorization and those of this server do not get inside.",
 		Errors: []int{404, 409, 429, 501, 503, 504}, Do: x.dial,
+	}, {
+		ID: "sharePort", Method: http.MethodPost, Path: base + "/shares", Tag: "ports", Role: token.Session,
+		Summary: "Make a link to a port inside", Doc: "Whoever has the link may connect to that port of that sandbox, until it expires, is revoked, or the token that made it is not good any more. The secret is in this answer and never again.",
+		Request: api.SharePort{}, Response: api.NewShare{}, Status: http.StatusCreated, Errors: []int{404, 409, 429, 501, 503}, Do: x.share,
+	}, {
+		ID: "listShares", Method: http.MethodGet, Path: base + "/shares", Tag: "ports", Role: token.Session,
+		Summary: "List the links to ports inside", Doc: "The oldest first, without secrets.", Response: api.ShareList{}, Errors: []int{404, 503}, Do: x.listShares,
+	}, {
+		ID: "revokeShare", Method: http.MethodDelete, Path: base + "/shares/{id}", Tag: "ports", Role: token.Session,
+		Summary: "Revoke a link to a port inside", Doc: "Its open connections are cut.", Errors: []int{404, 503}, Do: x.revokeShare,
 	}})
 }
 
-func (x *portsResource) dial(c *Call) (any, error) {
-	port, err := strconv.ParseUint(c.Path("port"), 10, 16)
-	if err != nil || port == 0 || c.Path("port") != strconv.FormatUint(port, 10) {
-		return nil, Invalid("port", "is no number from 1 to 65535")
+// portNumber reads a port as it is written in paths and host names: in decimal,
+// without a sign and without zeros in front.
+func portNumber(s string) (int, error) {
+	port, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || port == 0 || s != strconv.FormatUint(port, 10) {
+		return 0, Invalid("port", "is no number from 1 to 65535")
+	}
+	return int(port), nil
+}
+
+// seat takes a seat for a connection to the sandbox.
+func (x *Ports) seat(name string) (leave func(), err error) {
+	one, err := x.seats.Take(name)
+	if err != nil {
+		return nil, err
+	}
+	all, err := x.all.Take("")
+	if err != nil {
+		one()
+		return nil, err
+	}
+	return func() { all(); one() }, nil
+}
+
+func (x *Ports) dial(c *Call) (any, error) {
+	port, err := portNumber(c.Path("port"))
+	if err != nil {
+		return nil, err
 	}
 	at, err := Sandboxed(c, x.lender)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := x.seats.Take(at.Name)
+	leave, err := x.seat(at.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +129,7 @@ func (x *portsResource) dial(c *Call) (any, error) {
 	sent := false
 	req := manager.Request{Who: at.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool("exec")}
 	err = x.lender.Lend(c.Context(), req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
-		far, err := dialInside(c.Context(), sb, int(port))
+		far, err := dialInside(c.Context(), sb, port)
 		if err != nil {
 			return err
 		}
@@ -88,6 +144,87 @@ func (x *portsResource) dial(c *Call) (any, error) {
 	})
 	if sent { // an error after that has no receiver: the connection was the client's
 		return Sent{}, nil
+	}
+	return nil, err
+}
+
+// Expose makes a share. It decides nothing: its caller has found that who it acts
+// for may use the sandbox.
+func (x *Ports) Expose(e Exposure) (made api.Share, secret string, err error) {
+	if x.o.Domain == "" {
+		return api.Share{}, "", &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "share", Message: "no server has host names for the ports of this sandbox", Hint: "use the sandbox through a daemon (sandbox serve, and --server or $SANDBOX_SERVER)"}
+	}
+	sh, secret, err := x.shares.add(e)
+	if err != nil {
+		return api.Share{}, "", err
+	}
+	return sh.form(x.o.Domain), secret, nil
+}
+
+// Retract ends a share and cuts its connections. It reports whether there was one.
+func (x *Ports) Retract(id string) (bool, error) {
+	return x.shares.revoke(id, func(share) bool { return true })
+}
+
+func (x *Ports) share(c *Call) (any, error) {
+	in, err := Body[api.SharePort](c)
+	if err != nil {
+		return nil, err
+	}
+	if in.Port < 1 || in.Port > 65535 {
+		return nil, Invalid("port", "is no number from 1 to 65535")
+	}
+	ttl := shareUsual
+	if in.TTLSeconds != 0 {
+		ttl = time.Duration(in.TTLSeconds) * time.Second
+	}
+	if in.TTLSeconds < 0 || in.TTLSeconds > int64(shareLongest/time.Second) {
+		return nil, Invalid("ttlSeconds", "is not from 1 to 2592000")
+	}
+	at, err := Sandboxed(c, x.lender)
+	if err != nil {
+		return nil, err
+	}
+	e := Exposure{Record: at.Record, Who: at.Who, TokenID: ownID(c), Port: in.Port, Public: in.Public, Until: x.shares.now().Add(ttl)}
+	made, secret, err := x.Expose(e)
+	if err != nil {
+		return nil, err
+	}
+	link := url.URL{Scheme: "http", Host: made.Host, Path: "/"}
+	if _, port, err := net.SplitHostPort(c.Request.Host); err == nil {
+		link.Host = net.JoinHostPort(made.Host, port)
+	}
+	if secret != "" {
+		link.RawQuery = url.Values{shareParam: {secret}}.Encode()
+	}
+	return api.NewShare{Share: made, Secret: secret, URL: link.String()}, nil
+}
+
+func (x *Ports) listShares(c *Call) (any, error) {
+	at, err := Find(c, x.lender)
+	if err != nil {
+		return nil, err
+	}
+	found, err := x.shares.of(at.Record)
+	if err != nil {
+		return nil, err
+	}
+	out := api.ShareList{Items: []api.Share{}}
+	for _, sh := range found {
+		out.Items = append(out.Items, sh.form(x.o.Domain))
+	}
+	return out, nil
+}
+
+func (x *Ports) revokeShare(c *Call) (any, error) {
+	at, err := Find(c, x.lender)
+	if err != nil {
+		return nil, err
+	}
+	id := c.Path("id")
+	was, err := x.shares.revoke(id, func(sh share) bool { return sh.about(at.Record) })
+	if err == nil && !was {
+		err = Hide("share", id)
 	}
 	return nil, err
 }
