@@ -66,10 +66,27 @@ func (p *problems) daemon(d *DaemonSettings) {
 	if h := d.PortDomain; h != nil && (strings.HasSuffix(*h, ".") || strings.Contains(*h, "..")) {
 		p.badly("daemon.portDomain", "write it like sandbox.example.com", "%q is no name of a host", *h)
 	}
+	if c := d.Create; c != nil {
+		p.create(c)
+	}
 	if f := d.Fair; f != nil {
 		p.lasting("daemon.fair.hold", f.Hold)
 		if f.Hold != nil && *f.Hold > Duration(time.Minute) {
 			p.badly("daemon.fair.hold", "", "%v is too long; at most 1m is allowed", *f.Hold)
+		}
+	}
+}
+
+// create refuses patterns that can match nothing.
+func (p *problems) create(c *CreateSettings) {
+	for i, image := range c.Images {
+		if start := strings.TrimSuffix(image, "*"); !isImage(start) && (start == image || start != "" && !isImage(start+"a")) {
+			p.badly(fmt.Sprintf("daemon.create.images[%d]", i), "write it like python:3.12 or registry.example.com/team/*", "%q is no image, and no beginning of one with * behind it", image)
+		}
+	}
+	for i, name := range c.Env {
+		if start := strings.TrimSuffix(name, "*"); !isVariable(start) && (start != "" || name == start) {
+			p.badly(fmt.Sprintf("daemon.create.env[%d]", i), "write it like APP_MODE or APP_*", "%q is no name of a variable, and no beginning of one with * behind it", name)
 		}
 	}
 }

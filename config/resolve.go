@@ -109,7 +109,7 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 
 // Origin returns the name of the layer that the value at path came from:
 // "default", "preset restricted", "agents.defaults", "agents.list[ID]",
-// "program" or "flag". For a list it is the last layer that had a part in it, for an
+// "program", "request" or "flag". For a list it is the last layer that had a part in it, for an
 // element or key that of the element, with the permission rule if it comes
 // from one: "agents.defaults permissions.allow[0]". A path that no layer set is "default".
 func (r Resolved) Origin(path string) string {
@@ -181,6 +181,9 @@ func layersFor(s *Settings, agent string, flags *SandboxSettings) ([]layer, erro
 	}
 	if s != nil && s.Program != nil {
 		upper = append(upper, layer{name: "program", path: "program", flag: true, settings: s.Program})
+	}
+	if s != nil && s.Request != nil {
+		upper = append(upper, layer{name: "request", path: "create", settings: s.Request})
 	}
 	if flags != nil {
 		upper = append(upper, layer{name: "flag", path: "flag", flag: true, settings: flags})

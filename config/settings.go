@@ -35,6 +35,11 @@ type Settings struct {
 	// Program are settings that a program lays over the file for all its calls,
 	// below what each of them says; nil is nothing. No file has any.
 	Program *SandboxSettings `json:"-"`
+
+	// Request are settings that the request which created a sandbox asked for,
+	// below those of each call; nil is nothing. They replace lists rather than add
+	// to them. No file has any; see [Creation.Layer].
+	Request *SandboxSettings `json:"-"`
 }
 
 // Agents holds the settings of all agents and of single ones.

@@ -9,6 +9,8 @@ type DaemonSettings struct {
 	PortDomain     *string       `json:"portDomain,omitempty" form:"hostName" doc:"The domain below which each shared port has a host name, PORT-ID.DOMAIN; all names below it have to resolve to the daemon. Default localhost."`
 	Instances      []string      `json:"instances,omitempty" doc:"Has no effect: the paths below /v1/walls are gone. Accepted in this version, and refused in the next."`
 	Fair           *FairSettings `json:"fair,omitempty" doc:"How commands of many tenants take turns when they begin."`
+
+	Create *CreateSettings `json:"create,omitempty" doc:"What a request to create a sandbox may ask for beyond what the settings give to every sandbox."`
 }
 
 // FairSettings say how commands take turns.

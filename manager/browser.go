@@ -31,7 +31,10 @@ type BrowserRequest struct {
 // Where settings have browser.enabled off it is [sandbox.CodeCapabilityBlocked],
 // with a provider that has no containers [sandbox.CodeUnsupported].
 func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser, error) {
-	settings := m.current()
+	settings, err := m.currentOf(req.Who)
+	if err != nil {
+		return nil, err
+	}
 	res, err := config.Resolve(settings, req.Who, req.Flags)
 	if err != nil {
 		return nil, err

@@ -116,6 +116,9 @@ func (b *builder) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *a
 	if err != nil {
 		return nil, err
 	}
+	if rec != nil && rec.Held {
+		return nil, errHeld(name)
+	}
 	w = w.late(hashOf(have), rec)
 	d, err := decideAction(b.input(w, have, rec, leased))
 	if err != nil {
@@ -173,6 +176,9 @@ func noSandbox(kind sandbox.Kind, name string) error {
 // shared one. It fails if another caller took the lease meanwhile.
 func (b *builder) replace(ctx context.Context, w *want, held *keylock.Lock) (*keylock.Lock, error) {
 	held.Release()
+	if rec, err := b.m.records.Of(w.provider.Name()).Look(w.spec.Kind, w.spec.Name); err == nil {
+		w.ends = ends{rec.ExpiresAt, rec.OnTimeout, rec.Timeout}
+	}
 	if err := b.removeLocked(ctx, w.provider, w.spec.Kind, w.spec.Name); err != nil {
 		return held, err
 	}
@@ -275,6 +281,7 @@ func (b *builder) create(ctx context.Context, w *want, held *keylock.Lock) (*acq
 		return nil, err
 	}
 	rec := b.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: b.m.now()})
+	rec.ExpiresAt, rec.OnTimeout, rec.Timeout = w.ends.at, w.ends.how, w.ends.timeout
 	if err := b.m.records.Put(rec); err != nil {
 		return nil, err
 	}

@@ -101,7 +101,10 @@ type Questions struct {
 // Explain says what a session gets and why. It changes nothing: an image
 // that is missing stays so, and what cannot be found out is in Problems.
 func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q Questions) (Explanation, error) {
-	settings := m.current()
+	settings, err := m.currentOf(who)
+	if err != nil {
+		return Explanation{}, err
+	}
 	res, err := config.Resolve(settings, who, flags)
 	if err != nil {
 		return Explanation{}, err

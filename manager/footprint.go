@@ -137,7 +137,12 @@ func (m *Manager) Footprints(ctx context.Context, known func(name string) bool) 
 // is not known by what the settings say now.
 func (ls *lister) footprintOfRow(row Row) Footprint {
 	p := Footprint{Name: row.Name, Kind: row.Kind, Tenant: row.Tenant}
-	res, err := config.Resolve(ls.m.current(), config.Who{Tenant: row.Tenant, Agent: row.Agent, Session: row.Session}, nil)
+	who := config.Who{Tenant: row.Tenant, Agent: row.Agent, Session: row.Session}
+	settings, err := ls.m.currentOf(who)
+	if err != nil {
+		settings = ls.m.current()
+	}
+	res, err := config.Resolve(settings, who, nil)
 	if err != nil {
 		ls.m.log.WithError(err).WithField("sandbox", row.Name).Warn("it cannot be told what it takes")
 	}

@@ -14,7 +14,8 @@ import (
 // that many ask at once.
 const freezeWithin = 20 * time.Second
 
-// Pause freezes a sandbox until its next use or until Resume. Shells that are
+// Pause freezes a sandbox until its next use or until Resume, and until Resume alone
+// where it was created with autoResume false. Shells that are
 // open and run nothing freeze with it. One in which something runs is
 // [sandbox.CodeBusy]; one whose provider cannot freeze it
 // is [sandbox.CodeUnsupported].
@@ -23,7 +24,14 @@ func (m *Manager) Pause(ctx context.Context, row Row) error {
 	if err != nil {
 		return err
 	}
-	return m.freezer.freeze(ctx, p, row.Kind, row.Name, func(*registry.Record) bool { return true })
+	c, _, err := m.creations.read(row.Name)
+	if err != nil {
+		return err
+	}
+	return m.freezer.freeze(ctx, p, row.Kind, row.Name, func(r *registry.Record) bool {
+		r.Held = c.AutoResume != nil && !*c.AutoResume
+		return true
+	})
 }
 
 // Resume thaws a sandbox that is frozen. A running one is left alone.
@@ -37,10 +45,15 @@ func (m *Manager) Resume(ctx context.Context, row Row) error {
 		return err
 	}
 	defer held.Release()
-	if err := p.Unpause(ctx, row.Name); err != nil {
+	if err := p.Unpause(ctx, row.Name); err != nil && row.Status != sandbox.StatusStopped && row.Status != sandbox.StatusMissing {
 		return err
 	}
-	if err := m.records.Of(row.Provider).Touch(row.Kind, row.Name, m.now()); !sandbox.IsNotFound(err) {
+	err = m.records.Of(row.Provider).Update(row.Kind, row.Name, func(r *registry.Record) error {
+		r.LastUsedAt = m.now()
+		r.Thaw(m.now())
+		return nil
+	})
+	if !sandbox.IsNotFound(err) {
 		return err
 	}
 	return nil
@@ -114,6 +127,9 @@ func (z *freezer) recordsBehind(p sandbox.Pauser) *registry.Store {
 
 // thaw makes a sandbox that is noted as frozen run. The caller has its lease.
 func (z *freezer) thaw(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
+	if rec, err := z.m.records.Of(p.Name()).Look(kind, name); err == nil && rec.Held {
+		return errHeld(name)
+	}
 	pauser, ok := p.(sandbox.Pauser)
 	if !ok {
 		return sandbox.Errorf(sandbox.CodeUnsupported, "thaw", "%s is noted as frozen, which the provider %s cannot do", name, p.Name())

@@ -166,6 +166,9 @@ func (m *Manager) Find(ctx context.Context, tenant, name, provider string) (Row,
 	}
 	records := []registry.Record{rec}
 	rows := m.lister.reconcile(records, infos, nil)
+	if err := m.creations.describe(rows); err != nil {
+		return Row{}, err
+	}
 	m.lister.match(ctx, rows, records)
 	return rows[0], nil
 }

@@ -150,7 +150,12 @@ func (o *order) chain(line []grant.Grant) ([]ledger.Limit, error) {
 		line[i].Agent, line[i].Session = who.Agent, who.Session
 	}
 	b, err := bounds(o.steps.res, line, func(agent string) (config.Resolved, error) {
-		return config.Resolve(o.steps.settings, config.Who{Tenant: o.who.Tenant, Agent: agent, Session: o.who.Session}, nil)
+		settings := o.steps.settings
+		if settings != nil && settings.Request != nil && agent != o.who.Agent {
+			own := *settings
+			own.Request, settings = nil, &own // which is of this agent's sandbox alone
+		}
+		return config.Resolve(settings, config.Who{Tenant: o.who.Tenant, Agent: agent, Session: o.who.Session}, nil)
 	})
 	if err != nil {
 		return nil, err

@@ -34,9 +34,14 @@ type Row struct {
 	Workspace   string         `json:"workspace"`
 	CreatedAt   time.Time      `json:"createdAt"`
 	LastUsedAt  time.Time      `json:"lastUsedAt"`
-	ExpiresAt   time.Time      `json:"expiresAt,omitzero"` // when it is removed, if an expiry was set
+	ExpiresAt   time.Time      `json:"expiresAt,omitzero"`  // when it is removed, if an expiry was set
+	OnTimeout   string         `json:"onTimeout,omitempty"` // what happens then: "kill" or "pause", whatever runs; empty: it goes unless something runs
 	AgeSeconds  int64          `json:"ageSeconds"`
 	IdleSeconds int64          `json:"idleSeconds"`
+
+	Labels     map[string]string `json:"labels,omitempty"` // that it was created with, as what follows
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	AutoResume *bool             `json:"autoResume,omitempty"`
 
 	Instance string `json:"instance,omitempty"` // of foreign sandboxes only
 }
@@ -49,9 +54,10 @@ type Listing struct {
 
 // ListOptions select rows.
 type ListOptions struct {
-	Tenant  string // only this tenant's, unless All
-	All     bool   // every tenant's
-	Foreign bool   // those of other instances instead of our own
+	Tenant  string            // only this tenant's, unless All
+	All     bool              // every tenant's
+	Labels  map[string]string // only those that have all of these
+	Foreign bool              // those of other instances instead of our own
 }
 
 // List reconciles records with what the providers say, in one call to each
@@ -77,6 +83,8 @@ func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
 	} else {
 		listErr = errors.Join(listErr, recordErr)
 		rows = m.lister.reconcile(records, infos, down)
+		listErr = errors.Join(listErr, m.creations.describe(rows))
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return !labelled(r, o.Labels) })
 		m.lister.match(ctx, rows, records)
 	}
 	for _, r := range rows {
@@ -89,6 +97,16 @@ func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
 		}
 	}
 	return out, listErr
+}
+
+// labelled reports whether the row has all the labels.
+func labelled(r Row, labels map[string]string) bool {
+	for name, value := range labels {
+		if had, ok := r.Labels[name]; !ok || had != value {
+			return false
+		}
+	}
+	return true
 }
 
 // live asks every provider for its sandboxes. down names the providers
@@ -167,6 +185,7 @@ func (ls *lister) rowOf(info sandbox.Info, rec *registry.Record) Row {
 	}
 	if rec != nil {
 		r.Image, r.Workspace, r.LastUsedAt, r.ExpiresAt = rec.Image, rec.Workspace, rec.LastUsedAt, rec.ExpiresAt
+		r.OnTimeout = rec.OnTimeout
 	}
 	now := ls.m.now()
 	r.AgeSeconds = seconds(now.Sub(r.CreatedAt))

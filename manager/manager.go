@@ -184,6 +184,8 @@ type Manager struct {
 	executor  *executor
 	explainer *explainer
 	freezer   *freezer
+	creations *creations
+	expiry    *expiry
 	gates     *gates
 	lister    *lister
 	pool      *poolKeeper

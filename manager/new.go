@@ -38,6 +38,7 @@ func New(o Options) (*Manager, error) {
 	m.approvals, m.browsers, m.builder, m.calls = &approvals{m}, &browsers{m}, &builder{m}, &calls{m: m}
 	m.describer, m.executor, m.explainer, m.freezer = &describer{m: m}, &executor{m}, &explainer{m}, &freezer{m: m}
 	m.lister, m.pool, m.pruner, m.stager = &lister{m}, &poolKeeper{newSlots(), m}, &pruner{m}, &stager{m}
+	m.creations, m.expiry = &creations{m: m}, &expiry{m: m, due: make(chan struct{}, 1)}
 	m.gates, m.reporter = &gates{m: m}, &reporter{m}
 	m.writable = config.Following(m.current, func(s *config.Settings) ([]string, error) {
 		return config.WritableFolders(s, o.Host.Home, o.Host.Env)

@@ -34,7 +34,7 @@ type pipeline struct {
 
 // pipeline returns the pipeline of a request. The gate decides about asked.
 func (m *Manager) pipeline(req Request, asked gate.Call) *pipeline {
-	return &pipeline{m: m, req: req, asked: asked, settings: m.current()}
+	return &pipeline{m: m, req: req, asked: asked}
 }
 
 // run carries the request out: use gets its sandbox while that is acquired.
@@ -93,6 +93,9 @@ func (p *pipeline) judge(ctx context.Context) error {
 
 // configure finds what the settings say about the request.
 func (p *pipeline) configure(ctx context.Context) (err error) {
+	if p.settings, err = p.m.currentOf(p.req.Who); err != nil {
+		return err
+	}
 	if p.res, err = p.m.describer.resolved(p.settings, p.req.Who, p.req.Flags); err != nil {
 		return err
 	}

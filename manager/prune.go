@@ -40,7 +40,19 @@ type Pruned struct {
 func (m *Manager) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	// A sweep by command removes leftovers of any age. A create that is
 	// under way in another process is protected by its lease.
+	var expired []string
+	var late error
+	if !o.DryRun {
+		expired, _, late = m.Expire(ctx)
+	}
 	out, err := m.pruner.sweep(ctx, o, time.Nanosecond)
+	err = errors.Join(late, err)
+	for _, name := range expired {
+		if there, err := m.creations.recorded(name); there || err != nil {
+			continue // it was paused
+		}
+		out.Removed = append(out.Removed, Removed{Name: name, Reason: string(prune.Expired) + ": its timeout is over"})
+	}
 	if !o.DryRun {
 		err = errors.Join(err, m.pruner.sweepHost(ctx))
 	}
@@ -290,6 +302,11 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 	}
 	if err := m.state.RemoveSocketDir(hostIdentity); err != nil {
 		return err
+	}
+	if r.Kind == sandbox.KindSandbox {
+		if err := m.records.DeleteCreation(r.Name); err != nil {
+			return err
+		}
 	}
 	if b.o.Workspaces && r.Record != nil {
 		if err := m.pruner.removeScratch(ctx, r.Record.Agent, r.Name, r.Record.Workspace); err != nil {

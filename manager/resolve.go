@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -35,6 +36,8 @@ type want struct {
 	// also where those in spec are older.
 	egress sandbox.EgressRules
 
+	ends ends // of the sandbox that this one replaces
+
 	wanted  string          // hash, also where rules came late
 	granted []sandbox.Grant // what was permitted for the session, and to this command
 	private bool            // something was permitted to this command alone
@@ -44,6 +47,13 @@ type want struct {
 	// settingsHash is the hash without the flags of this call; nil when there
 	// are none. It is asked for only when the hashes differ.
 	settingsHash func() string
+}
+
+// An ends is when and how a sandbox ends.
+type ends struct {
+	at      time.Time
+	how     string
+	timeout int64 // seconds
 }
 
 // An intent says whether gathering facts may change the world.
@@ -177,7 +187,7 @@ func buildSpec(res config.Resolved, p sandbox.Provider, f config.Facts, given ma
 		return s, err
 	}
 	if !p.Features().Images {
-		if res.Origin("docker.image") == "flag" {
+		if slices.Contains([]string{"flag", "request"}, res.Origin("docker.image")) {
 			return s, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: "docker.image", Resource: res.Docker.Image,
 				Message: "the provider " + p.Name() + " runs programs of this host and has no images", Hint: "leave --image out, or use another provider"}
 		}
@@ -192,7 +202,11 @@ func buildSpec(res config.Resolved, p sandbox.Provider, f config.Facts, given ma
 // flag and no command runs without a notice.
 func (d *describer) hashWithout(ctx context.Context, who config.Who, kind sandbox.Kind, p sandbox.Provider) string {
 	const unknown = "?"
-	res, err := config.Resolve(d.m.settings.Load(), who, nil)
+	settings, err := d.m.creations.over(d.m.settings.Load(), who)
+	if err != nil {
+		return unknown
+	}
+	res, err := config.Resolve(settings, who, nil)
 	if err != nil {
 		return unknown
 	}

@@ -57,5 +57,11 @@ func (d *describer) resolved(settings *config.Settings, who config.Who, flags *c
 	if flags != nil {
 		return config.Resolve(settings, who, flags)
 	}
+	if settings != nil && settings.Request != nil {
+		if res, ok, err := d.m.creations.resolved(settings, who); ok {
+			return res, err
+		}
+		return config.Resolve(settings, who, nil)
+	}
 	return d.layered.of(settings, who, func(res config.Resolved) (config.Resolved, error) { return res, nil })
 }

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/prune"
@@ -10,6 +11,7 @@ import (
 // RemoveOptions say how a sandbox is removed.
 type RemoveOptions struct {
 	Force     bool // also while something runs in it, which ends then
+	Keep      bool // what it was created with, for the one that is made next
 	Workspace bool // its scratch workspace too; any other workspace is never removed here
 }
 
@@ -32,6 +34,11 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 		err = m.builder.removeNow(ctx, p, row.Kind, row.Name)
 	} else {
 		err = m.builder.removeLocked(ctx, p, row.Kind, row.Name)
+	}
+	if err == nil && row.Kind == sandbox.KindSandbox && !o.Keep {
+		if there, lookErr := m.creations.recorded(row.Name); lookErr != nil || !there {
+			err = errors.Join(lookErr, m.records.DeleteCreation(row.Name))
+		}
 	}
 	if err != nil || !o.Workspace || row.Workspace == "" || row.Kind != sandbox.KindSandbox {
 		return err

@@ -28,7 +28,10 @@ func newSnapshot(m *Manager) *snapshot {
 // want describes the sandbox that rec's owner would get now.
 func (s *snapshot) want(ctx context.Context, rec registry.Record) (*want, error) {
 	who := config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}
-	settings := s.m.settings.Load()
+	settings, err := s.m.creations.over(s.m.settings.Load(), who)
+	if err != nil {
+		return nil, err
+	}
 	res, err := s.m.describer.resolved(settings, who, nil)
 	if err != nil {
 		return nil, err

@@ -36,10 +36,9 @@ import (
 //     request, read where its file has changed. It is written at most once in
 //     [registry.TouchResolution].
 type wantCache struct {
-	mu       sync.Mutex
-	settings *config.Settings // that all of it follows from
-	of       map[wantKey]cachedWant
-	skip     map[wantKey]int // requests for which it is not tried to keep anything
+	mu   sync.Mutex
+	of   map[wantKey]cachedWant
+	skip map[wantKey]int // requests for which it is not tried to keep anything
 }
 
 // skipUnwatched is for how many requests that is, after a place was found that
@@ -55,6 +54,7 @@ type wantKey struct {
 
 // A cachedWant is a want without what was permitted, and what it follows from.
 type cachedWant struct {
+	settings  *config.Settings
 	want      want
 	permitted []string // folders that were permitted, which count as exposed
 	mark      uint64
@@ -67,7 +67,7 @@ func (d *describer) cachedWant(ctx context.Context, settings *config.Settings, w
 	k := &d.wants
 	k.mu.Lock()
 	have, ok := k.of[wantKey{who, kind, p.Name()}]
-	ok = ok && k.settings == settings
+	ok = ok && have.settings == settings
 	k.mu.Unlock()
 	if !ok || !d.m.watch.Unchanged(have.mark, have.at) || provider.Trouble(p) != nil || !slices.Equal(have.permitted, d.m.grants.exposed()) {
 		return nil, false
@@ -114,14 +114,14 @@ func (d *describer) keep(settings *config.Settings, who config.Who, kind sandbox
 		}
 		ok = err == nil
 	}
-	n := cachedWant{want: *w, permitted: since.permitted, mark: since.mark, at: hostpath.PlacesOf(paths, files)}
+	n := cachedWant{settings: settings, want: *w, permitted: since.permitted, mark: since.mark, at: hostpath.PlacesOf(paths, files)}
 	n.want.facts, n.want.settingsHash, n.want.granted, n.want.private = nil, nil, nil, false
 	n.want.spec = copied(w.spec)
 	n.want.spec.Grants = nil
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.settings != settings || k.of == nil || len(k.of) >= maxDescriptions {
-		k.settings, k.of, k.skip = settings, map[wantKey]cachedWant{}, map[wantKey]int{}
+	if k.of == nil || len(k.of) >= maxDescriptions {
+		k.of, k.skip = map[wantKey]cachedWant{}, map[wantKey]int{}
 	}
 	if !ok {
 		k.skip[key] = skipUnwatched

@@ -29,11 +29,14 @@ func (x *executor) watchRules(l *acquired, req *Request) (stop func()) {
 				return
 			case <-tick.C:
 			}
-			s := x.m.current()
-			if s == seen {
+			s, err := x.m.currentOf(who)
+			if s == seen && err == nil {
 				continue
 			}
-			now, err := x.termsBy(ctx, s, who, flags)
+			var now terms
+			if err == nil {
+				now, err = x.termsBy(ctx, s, who, flags)
+			}
 			switch {
 			case ctx.Err() != nil:
 				return

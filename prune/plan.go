@@ -150,7 +150,7 @@ func (in *Input) judge(r *registry.Record, info *sandbox.Info) (Reason, string) 
 	switch {
 	case info.Status == sandbox.StatusStopped && info.StartedAt.IsZero() && idle > in.Rules.Grace:
 		return NeverStarted, fmt.Sprintf("made %s ago and never started", age.Truncate(time.Second))
-	case !r.ExpiresAt.IsZero() && !in.Now.Before(r.ExpiresAt):
+	case !r.ExpiresAt.IsZero() && r.OnTimeout != "pause" && !in.Now.Before(r.ExpiresAt):
 		return Expired, fmt.Sprintf("it was to be kept until %s", r.ExpiresAt.UTC().Format(time.RFC3339))
 	case r.ExpiresAt.IsZero() && in.Rules.Idle > 0 && idle > in.Rules.Idle:
 		return Idle, fmt.Sprintf("not used for %s", idle.Truncate(time.Second))

@@ -75,6 +75,19 @@ type Record struct {
 	// after which it goes; zero leaves that to the rules of prune.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 
+	// OnTimeout is what happens at ExpiresAt whatever runs in the sandbox, "kill" or
+	// "pause"; where it is empty the sandbox goes then unless something runs in it.
+	// Timeout is how long ExpiresAt lay ahead when it was set, in seconds.
+	OnTimeout string `json:"onTimeout,omitempty"`
+	Timeout   int64  `json:"timeout,omitempty"`
+
+	// Held, of one that is Frozen, says that no use thaws it: it is resumed by
+	// request. A touch does not clear it.
+	Held bool `json:"held,omitempty"`
+
+	// Ending says that the sandbox is being removed because its time is over.
+	Ending bool `json:"ending,omitempty"`
+
 	// Shape, of a slot of the pool, is what sandboxes it can become.
 	Shape string `json:"shape,omitempty"`
 
@@ -292,14 +305,26 @@ func Recent(last, now time.Time) bool {
 // writing.
 func (f *file) touch(now time.Time) bool {
 	recent := Recent(f.Record.LastUsedAt, now)
-	if recent && !f.Record.Frozen {
+	frozen := f.Record.Frozen && !f.Record.Held
+	if recent && !frozen {
 		return false
 	}
 	if !recent {
 		f.Record.LastUsedAt = now
 	}
-	f.Record.Frozen = false
+	if frozen {
+		f.Record.Thaw(now)
+	}
 	return true
+}
+
+// Thaw notes that the sandbox runs again at now. A timeout at whose end it was paused
+// begins anew.
+func (r *Record) Thaw(now time.Time) {
+	r.Frozen, r.Held = false, false
+	if r.Timeout > 0 && r.OnTimeout == "pause" && !now.Before(r.ExpiresAt) {
+		r.ExpiresAt = now.Add(time.Duration(r.Timeout) * time.Second).UTC()
+	}
 }
 
 // Update lets fn change a record while no other process can. Name, kind,

@@ -68,6 +68,9 @@ func (d *Manager) List(ctx context.Context, o manager.ListOptions) (manager.List
 	if o.Foreign {
 		q.Set("foreign", "true")
 	}
+	for name, value := range o.Labels {
+		q.Add("label", name+"="+value)
+	}
 	var l api.Listing
 	err := d.c.For(o.Tenant, "", "").Call(ctx, Request{Op: "list", Method: http.MethodGet, Path: "/v1/listing", Query: q, Again: true}, &l)
 	if err == nil && l.Error != nil {

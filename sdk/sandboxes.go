@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/stream"
 )
@@ -45,14 +46,18 @@ type ListOptions struct {
 	Agent, Session string
 	Status         sandbox.Status
 	Kind           sandbox.Kind
-	All            bool   // every tenant's; for admins
-	Limit          int    // of one page; 0 leaves it to the daemon
-	Cursor         string // api.SandboxPage.Next of the page before
+	Labels         map[string]string // that they were created with; all of them
+	All            bool              // every tenant's; for admins
+	Limit          int               // of one page; 0 leaves it to the daemon
+	Cursor         string            // api.SandboxPage.Next of the page before
 }
 
 // ListSandboxes returns one page.
 func (c *API) ListSandboxes(ctx context.Context, o ListOptions) (api.SandboxPage, error) {
 	q := values("agent", o.Agent, "session", o.Session, "status", string(o.Status), "kind", string(o.Kind), "cursor", o.Cursor)
+	for name, value := range o.Labels {
+		q.Add("label", name+"="+value)
+	}
 	if o.Limit > 0 {
 		q.Set("limit", strconv.Itoa(o.Limit))
 	}
@@ -128,6 +133,21 @@ func (c *API) ResumeSandbox(ctx context.Context, name string) (api.Sandbox, erro
 // ExtendSandbox says how long a sandbox is kept from now on.
 func (c *API) ExtendSandbox(ctx context.Context, name string, seconds int64) (api.Sandbox, error) {
 	return post[api.Sandbox](ctx, c, "extend sandbox", one(name, "/extend"), api.Extend{TTLSeconds: seconds})
+}
+
+// HoldSandbox freezes a sandbox with what runs in it.
+func (c *API) HoldSandbox(ctx context.Context, name string) (api.Sandbox, error) {
+	return ask[api.Sandbox](ctx, c, Request{Op: "pause sandbox", Method: http.MethodPost, Path: one(name, "/pause"), Query: url.Values{"force": {"true"}}})
+}
+
+// SetSandboxTimeout lets a sandbox end so many seconds from now, whatever runs in it.
+func (c *API) SetSandboxTimeout(ctx context.Context, name string, seconds int64) (api.Sandbox, error) {
+	return post[api.Sandbox](ctx, c, "set timeout", one(name, "/timeout"), api.SetTimeout{Timeout: seconds})
+}
+
+// SetSandboxNetwork replaces the network rules that a sandbox was created with.
+func (c *API) SetSandboxNetwork(ctx context.Context, name string, rules config.NetworkRules) (api.Sandbox, error) {
+	return ask[api.Sandbox](ctx, c, Request{Op: "set network", Method: http.MethodPut, Path: one(name, "/network"), JSON: rules})
 }
 
 // Usage tells what a sandbox costs.

@@ -193,6 +193,7 @@ type sandboxOptions struct {
 	agent     string
 	workspace string
 	ttl       time.Duration
+	creation  config.Creation
 	set       bool // that layer says something
 	layer     *config.Builder
 }
@@ -216,6 +217,11 @@ func Workspace(dir string) SandboxOption { return func(o *sandboxOptions) { o.wo
 
 // TTL has the sandbox removed when so long has passed, rounded up to seconds.
 func TTL(d time.Duration) SandboxOption { return func(o *sandboxOptions) { o.ttl = d } }
+
+// Created asks for what the sandbox is to have beside what the settings give: image,
+// variables, bounds, network rules, labels, metadata and a timeout. A sandbox that is
+// there with other values is refused with CodeBusy and the field.
+func Created(c config.Creation) SandboxOption { return func(o *sandboxOptions) { o.creation = c } }
 
 // Provider chooses the kind of sandbox: docker, local or auto.
 func Provider(name string) SandboxOption {
@@ -300,7 +306,7 @@ func (c *Client) Sandbox(ctx context.Context, session string, list ...SandboxOpt
 	if a.o.settings, err = c.header(o); err != nil {
 		return nil, err
 	}
-	made, err := a.CreateSandbox(ctx, api.CreateSandbox{TTLSeconds: int64((o.ttl + time.Second - 1) / time.Second)})
+	made, err := a.CreateSandbox(ctx, api.CreateSandbox{TTLSeconds: int64((o.ttl + time.Second - 1) / time.Second), Creation: o.creation})
 	if err != nil {
 		return nil, err
 	}

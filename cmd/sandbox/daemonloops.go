@@ -36,6 +36,10 @@ func (d *daemonParts) loops() []servers.Loop {
 			_, next, err := d.manager.FreezeIdle(ctx)
 			return next, err
 		}},
+		{Name: "expire", Every: time.Minute, Within: sweepWithin, Due: d.manager.ExpireDue(), Paced: true, Do: func(ctx context.Context) (time.Duration, error) {
+			_, next, err := d.manager.Expire(ctx)
+			return next, err
+		}},
 		{Name: "quotas", Every: time.Minute, Do: func(ctx context.Context) (time.Duration, error) {
 			return 0, d.admission.Round(ctx, d.manager, time.Now())
 		}},

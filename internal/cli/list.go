@@ -7,6 +7,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -22,17 +23,26 @@ func (a *app) listCommand() *ucli.Command {
 // listing is a command that lists, only browsers when that says so.
 func (a *app) listing(browsers *bool) *ucli.Command {
 	var o manager.ListOptions
+	var labels ucli.StringSlice
 	return &ucli.Command{
 		Description: "IMAGE and CONFIG say whether a new sandbox would get the same: ok, changed, or ? when it cannot be told.\n" +
 			"A free slot is a sandbox that is kept ready and nobody's yet; idleness does not remove it.\n" +
 			"Without an answer from the engine the status is unknown and the exit status 1.",
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &o.All},
+			&ucli.StringSliceFlag{Name: "label", Usage: "only those that were created with this label, NAME=VALUE; of several, all", Destination: &labels},
 			&ucli.BoolFlag{Name: "foreign", Usage: "those of other state folders instead of ours", Destination: &o.Foreign},
 		},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
+			}
+			var err error
+			if o.Labels, err = config.ParseLabels(labels.Value()); err != nil {
+				return err
+			}
+			if len(o.Labels) > 0 && o.Foreign {
+				return &sandbox.Error{Code: sandbox.CodeValidation, Op: "list", Field: "label", Message: "sandboxes of other state folders have no labels that are known here", Hint: "leave --label or --foreign out"}
 			}
 			o.Tenant = a.globals.tenant.value
 			return a.useManager(a.options(), func(m Manager) error {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
@@ -15,6 +16,8 @@ type CreateSandbox struct {
 	TTLSeconds     int64  `json:"ttlSeconds,omitempty" min:"0" max:"31536000" doc:"Removed when so long has passed; 0 leaves it to the settings"`
 	IdempotencyKey string `json:"idempotencyKey,omitempty" maxlen:"128" doc:"The same key with the same request has the same answer for 24 hours; the header Idempotency-Key says the same"`
 	Wait           *bool  `json:"wait,omitempty" doc:"false returns before the sandbox is up, which then comes up by itself; the default is true"`
+
+	config.Creation
 }
 
 // A Sandbox is a sandbox of the caller.
@@ -40,6 +43,11 @@ type Sandbox struct {
 	AgeSeconds  int64          `json:"ageSeconds"`
 	IdleSeconds int64          `json:"idleSeconds"`
 
+	OnTimeout  string            `json:"onTimeout,omitempty" enum:"kill,pause" doc:"What happens at expiresAt whatever runs in it; absent where it is removed then unless something runs"`
+	AutoResume *bool             `json:"autoResume,omitempty" doc:"As it was created with"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+
 	Created bool   `json:"created,omitempty" doc:"It was made for this request"`
 	Claimed bool   `json:"claimed,omitempty" doc:"It was kept ready and taken for this request"`
 	Note    string `json:"note,omitempty" doc:"What else there is to say, such as why none that was ready could be taken"`
@@ -56,6 +64,11 @@ type SandboxPage struct {
 // Extend sets how long a sandbox is to be kept from now on.
 type Extend struct {
 	TTLSeconds int64 `json:"ttlSeconds" required:"true" min:"1" max:"31536000"`
+}
+
+// SetTimeout lets a sandbox end so long from now.
+type SetTimeout struct {
+	Timeout int64 `json:"timeout" required:"true" min:"1" max:"31536000" doc:"Seconds from now"`
 }
 
 // Recreate says how to recreate a sandbox.

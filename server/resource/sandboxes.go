@@ -10,6 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
@@ -19,6 +20,11 @@ import (
 type sandboxesKeeper interface {
 	Finder
 	Ready(ctx context.Context, req manager.Request) (manager.Prepared, error)
+	Create(ctx context.Context, req manager.Request, c config.Creation) (manager.Prepared, error)
+	CheckCreation(who config.Who, flags *config.SandboxSettings, c config.Creation) error
+	SetNetwork(ctx context.Context, row manager.Row, n *config.NetworkRules) error
+	SetTimeout(ctx context.Context, row manager.Row, after time.Duration) error
+	Hold(ctx context.Context, row manager.Row) error
 	Find(ctx context.Context, tenant, name, provider string) (manager.Row, error)
 	List(ctx context.Context, o manager.ListOptions) (manager.Listing, error)
 	Remove(ctx context.Context, row manager.Row, o manager.RemoveOptions) error
@@ -108,9 +114,15 @@ func (s *sandboxesResource) Routes() []Route {
 			ID: "recreateSandbox", Settings: true, Method: "POST", Path: one + "/recreate", Tag: tag, Role: token.Session, Timeout: startWithin,
 			Summary: "Remove a sandbox and make it anew; its workspace stays", Request: api.Recreate{}, Response: api.Sandbox{}, Errors: busy, Do: s.recreate,
 		},
-		{ID: "pauseSandbox", Settings: true, Method: "POST", Path: one + "/pause", Tag: tag, Role: token.Session, Summary: "Freeze a sandbox until its next use", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.pause},
+		{ID: "pauseSandbox", Settings: true, Method: "POST", Path: one + "/pause", Tag: tag, Role: token.Session, Summary: "Freeze a sandbox until its next use, or until it is resumed where it was created with autoResume false", Query: []Param{whichProvider, {Name: "force", Type: Boolean, Doc: "Freeze what runs in it as well; without, a sandbox in use is refused"}}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.pause},
 		{ID: "resumeSandbox", Settings: true, Method: "POST", Path: one + "/resume", Tag: tag, Role: token.Session, Summary: "Thaw a sandbox", Query: []Param{whichProvider}, Response: api.Sandbox{}, Errors: append(busy, http.StatusNotImplemented), Do: s.resume},
 		{ID: "extendSandbox", Settings: true, Method: "POST", Path: one + "/extend", Tag: tag, Role: token.Session, Summary: "Set how long a sandbox is kept from now on", Query: []Param{whichProvider}, Request: api.Extend{}, Response: api.Sandbox{}, Errors: missing, Do: s.extend},
+		{ID: "setSandboxTimeout", Settings: true, Method: "POST", Path: one + "/timeout", Tag: tag, Role: token.Session, Summary: "Set after how long a sandbox ends, whatever runs in it", Query: []Param{whichProvider}, Request: api.SetTimeout{}, Response: api.Sandbox{}, Errors: missing, Do: s.timeout},
+		{
+			ID: "setSandboxNetwork", Settings: true, Method: "PUT", Path: one + "/network", Tag: tag, Role: token.Session, Summary: "Replace the network rules that a sandbox was created with",
+			Doc:   "Running commands lose what is taken away within about a second; what is added holds for commands that begin afterwards. Rules are within what the settings and daemon.create.allowedDomains allow.",
+			Query: []Param{whichProvider}, Request: config.NetworkRules{}, Response: api.Sandbox{}, Errors: append(missing, http.StatusNotImplemented), Do: s.network,
+		},
 		{ID: "sandboxUsage", Settings: true, Method: "GET", Path: one + "/usage", Tag: tag, Role: token.Session, Summary: "Report what a sandbox uses", Query: []Param{whichProvider}, Response: api.Usage{}, Errors: missing, Do: s.usage},
 		{ID: "listUsage", Method: "GET", Path: "/v1/usage", Tag: tag, Role: token.Session, Summary: "Report what the caller's sandboxes use", Response: api.UsageList{}, Do: s.usages},
 	}
@@ -149,7 +161,32 @@ func (s *sandboxesResource) remove(c *Call) (any, error) {
 	return nil, nil
 }
 
-func (s *sandboxesResource) pause(c *Call) (any, error) { return s.change(c, s.o.Manager.Pause) }
+func (s *sandboxesResource) pause(c *Call) (any, error) {
+	if c.True("force") {
+		return s.change(c, s.o.Manager.Hold)
+	}
+	return s.change(c, s.o.Manager.Pause)
+}
+
+func (s *sandboxesResource) timeout(c *Call) (any, error) {
+	in, err := Body[api.SetTimeout](c)
+	if err != nil {
+		return nil, err
+	}
+	return s.change(c, func(ctx context.Context, row manager.Row) error {
+		return s.o.Manager.SetTimeout(ctx, row, time.Duration(in.Timeout)*time.Second)
+	})
+}
+
+func (s *sandboxesResource) network(c *Call) (any, error) {
+	in, err := Body[config.NetworkRules](c)
+	if err != nil {
+		return nil, err
+	}
+	return s.change(c, func(ctx context.Context, row manager.Row) error {
+		return s.o.Manager.SetNetwork(ctx, row, &in)
+	})
+}
 
 func (s *sandboxesResource) resume(c *Call) (any, error) { return s.change(c, s.o.Manager.Resume) }
 

@@ -23,6 +23,14 @@ func (s *sandboxesResource) create(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := creatable(in); err != nil {
+		return nil, err
+	}
+	if in.Asks() { // a replay with other fields says which
+		if err := s.o.Manager.CheckCreation(who, c.Settings, in.Creation); err != nil {
+			return nil, err
+		}
+	}
 	key, err := keyOf(c, in)
 	if err != nil {
 		return nil, err
@@ -36,7 +44,9 @@ func (s *sandboxesResource) create(c *Call) (any, error) {
 		TTL  int64
 		Wait bool
 		With string `json:",omitempty"` // settings of the call
-	}{who, in.TTLSeconds, in.Wait == nil || *in.Wait, c.Request.Header.Get(api.HeaderSettings)})
+
+		Asks *config.Creation `json:",omitempty"`
+	}{who, in.TTLSeconds, in.Wait == nil || *in.Wait, c.Request.Header.Get(api.HeaderSettings), asksOf(in)})
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +71,29 @@ func (s *sandboxesResource) create(c *Call) (any, error) {
 		h.Set(api.HeaderReplayed, "true")
 	}
 	return Reply{Status: answer.Status, Header: h, Body: made}, nil
+}
+
+// asksOf is what a request asks for beside the settings, nil for nothing.
+func asksOf(in api.CreateSandbox) *config.Creation {
+	if !in.Asks() {
+		return nil
+	}
+	return &in.Creation
+}
+
+// creatable refuses fields that exclude each other.
+func creatable(in api.CreateSandbox) error {
+	switch {
+	case !in.Asks():
+		return nil
+	case in.TTLSeconds > 0 && in.Timeout > 0:
+		return Invalid("timeout", "excludes ttlSeconds: a sandbox has one end")
+	case in.Timeout == 0 && in.OnTimeout != "":
+		return Invalid("onTimeout", "needs timeout")
+	case in.Wait != nil && !*in.Wait:
+		return Invalid("wait", "must be true for a sandbox that is created with fields of its own, so that the answer says what is refused")
+	}
+	return nil
 }
 
 func located(name string) http.Header {
@@ -114,7 +147,7 @@ func (s *sandboxesResource) make(c *Call, who config.Who, in api.CreateSandbox) 
 	if in.Wait != nil && !*in.Wait {
 		return s.later(asker{ctx: c.Context(), id: c.Caller.ID(), who: who, settings: c.Settings}, name, in)
 	}
-	p, err := s.bring(c, who, in.TTLSeconds)
+	p, err := s.bring(c, who, in)
 	if err != nil {
 		return 0, made, err
 	}
@@ -129,11 +162,15 @@ func (s *sandboxesResource) make(c *Call, who config.Who, in api.CreateSandbox) 
 	return status, made, nil
 }
 
-// bring starts the sandbox, and has it kept for ttl seconds.
-func (s *sandboxesResource) bring(c *Call, who config.Who, ttl int64) (manager.Prepared, error) {
-	p, err := s.ready(c.Context(), who, c.Settings)
-	if err == nil && ttl > 0 {
-		err = s.keep(c.Context(), who.Tenant, p.Name, providerOf(c), ttl)
+// bring starts the sandbox with what the request asks for, and has it kept.
+func (s *sandboxesResource) bring(c *Call, who config.Who, in api.CreateSandbox) (p manager.Prepared, err error) {
+	if in.Asks() {
+		p, err = s.o.Manager.Create(c.Context(), manager.Request{Who: who, Flags: c.Settings}, in.Creation)
+	} else {
+		p, err = s.ready(c.Context(), who, c.Settings)
+	}
+	if err == nil && in.TTLSeconds > 0 {
+		err = s.keep(c.Context(), who.Tenant, p.Name, providerOf(c), in.TTLSeconds)
 	}
 	return p, err
 }
@@ -176,10 +213,10 @@ func (s *sandboxesResource) recreate(c *Call) (any, error) {
 	if row.Kind != sandbox.KindSandbox {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "recreate", Resource: row.Name, Message: "this is no sandbox for commands", Hint: "remove it; it comes up again with its next use"}
 	}
-	if err := s.o.Manager.Remove(c.Context(), row, manager.RemoveOptions{Force: in.Force}); err != nil {
+	if err := s.o.Manager.Remove(c.Context(), row, manager.RemoveOptions{Force: in.Force, Keep: true}); err != nil {
 		return nil, err
 	}
-	p, err := s.bring(c, at.Who, 0)
+	p, err := s.bring(c, at.Who, api.CreateSandbox{})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
@@ -22,6 +23,7 @@ func listParams() []Param {
 		{Name: "session", Length: 256},
 		{Name: "status", Enum: []string{"running", "paused", "stopped", "missing", "orphan", "unknown"}},
 		{Name: "kind", Enum: []string{"sandbox", "browser", "pool"}, Doc: "sandbox without"},
+		{Name: "label", Length: 400, Repeat: true, Doc: "NAME=VALUE that the sandbox was created with; of several, all"},
 		{Name: "all", Type: Boolean, Doc: "Every tenant's; for admins"},
 	}
 }
@@ -41,7 +43,11 @@ func (s *sandboxesResource) list(c *Call) (any, error) {
 		}
 		tenant = allTenants
 	}
-	rows, err := s.rows(c, tenant)
+	labels, err := config.ParseLabels(c.Texts("label"))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.labelled(c, tenant, labels)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +75,14 @@ const allTenants = "*"
 
 // rows returns the caller's sandboxes and browsers of the tenant, by name.
 func (s *sandboxesResource) rows(c *Call, tenant string) ([]manager.Row, error) {
-	o := manager.ListOptions{Tenant: tenant}
+	return s.labelled(c, tenant, nil)
+}
+
+// labelled is rows for those that have all the labels.
+func (s *sandboxesResource) labelled(c *Call, tenant string, labels map[string]string) ([]manager.Row, error) {
+	o := manager.ListOptions{Tenant: tenant, Labels: labels}
 	if tenant == allTenants {
-		o = manager.ListOptions{All: true}
+		o = manager.ListOptions{All: true, Labels: labels}
 	}
 	l, err := s.o.Manager.List(c.Context(), o)
 	if err != nil {
@@ -114,6 +125,7 @@ func shown(c *Call, r manager.Row) api.Sandbox {
 		Scope: r.Scope, ScopeKey: r.ScopeKey, Status: r.Status, Image: r.Image, ImageMatch: r.ImageMatch,
 		ConfigHash: r.ConfigHash, ConfigMatch: r.ConfigMatch, CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt, ExpiresAt: r.ExpiresAt,
 		AgeSeconds: r.AgeSeconds, IdleSeconds: r.IdleSeconds,
+		OnTimeout: r.OnTimeout, AutoResume: r.AutoResume, Labels: r.Labels, Metadata: r.Metadata,
 	}
 	s.Workspace = r.Workspace
 	return reserved(c, s)

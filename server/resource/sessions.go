@@ -72,6 +72,7 @@ func (s *Sessions) Routes() []Route {
 			ID: "listing", Method: "GET", Path: "/v1/listing", Tag: tag, Role: token.Session, Summary: "List sandboxes and browsers as sandbox list does",
 			Query: []Param{
 				{Name: "all", Type: Boolean, Doc: "Every tenant's; for admins"},
+				{Name: "label", Length: 400, Repeat: true, Doc: "NAME=VALUE that the sandbox was created with; of several, all"},
 				{Name: "foreign", Type: Boolean, Doc: "Those of other instances; for admins"},
 			}, Response: api.Listing{}, Do: s.listing,
 		},

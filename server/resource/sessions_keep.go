@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
@@ -17,7 +18,11 @@ const (
 // listing returns the caller's sandboxes. For a provider that does not answer it
 // returns what the records hold, with the error.
 func (s *Sessions) listing(c *Call) (any, error) {
-	o := manager.ListOptions{Tenant: c.Who.Tenant, All: c.True("all"), Foreign: c.True("foreign")}
+	labels, err := config.ParseLabels(c.Texts("label"))
+	if err != nil {
+		return nil, err
+	}
+	o := manager.ListOptions{Tenant: c.Who.Tenant, All: c.True("all"), Foreign: c.True("foreign"), Labels: labels}
 	if (o.All || o.Foreign) && !c.Admin() {
 		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "list", Field: "all", Message: "this is for admins"}
 	}

@@ -1,0 +1,374 @@
+package manager
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/registry"
+)
+
+// maxCreations bounds for how many sessions the settings of created sandboxes are
+// cached.
+const maxCreations = 1024
+
+// Creations cache the settings of sandboxes that were created with fields of their
+// own. They are safe for concurrent use.
+type creations struct {
+	m  *Manager
+	mu sync.Mutex
+	of map[config.Who]*created
+}
+
+// A created is what follows from settings and from what a sandbox was created with.
+type created struct {
+	base     *config.Settings
+	stamp    registry.CreationStamp
+	settings *config.Settings // base with the request laid over it
+
+	once sync.Once
+	res  config.Resolved // of settings
+	err  error
+}
+
+// currentOf is current for a request of who: the settings in force, with what the
+// sandbox of who was created with laid over them. The pointer is another one when
+// either has changed. An error says that the sandbox may not be used as it was
+// created.
+func (m *Manager) currentOf(who config.Who) (*config.Settings, error) {
+	return m.creations.over(m.current(), who)
+}
+
+func (cs *creations) over(s *config.Settings, who config.Who) (*config.Settings, error) {
+	name, err := cs.m.names.of(s, who, cs.m.nameBy)
+	if err != nil {
+		return s, nil // resolving the settings says why
+	}
+	stamp, err := cs.m.records.StampCreation(name)
+	if err != nil || stamp == (registry.CreationStamp{}) {
+		return s, err
+	}
+	cs.mu.Lock()
+	had := cs.of[who]
+	cs.mu.Unlock()
+	if had != nil && had.base == s && had.stamp == stamp {
+		return had.settings, nil
+	}
+	c, ok, err := cs.read(name)
+	if err != nil || !ok {
+		return s, err
+	}
+	layer, err := cs.layer(s, who, c)
+	if err != nil {
+		return nil, stale(name, err)
+	}
+	made := &created{base: s, stamp: stamp, settings: &config.Settings{}}
+	if s != nil {
+		*made.settings = *s
+	}
+	made.settings.Request = layer
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.of == nil || len(cs.of) >= maxCreations {
+		cs.of = map[config.Who]*created{}
+	}
+	cs.of[who] = made
+	return made.settings, nil
+}
+
+// stale is the error of a sandbox whose fields the settings no longer permit.
+func stale(name string, err error) error {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	out := *e
+	out.Resource, out.Message = name, "the settings no longer permit what the sandbox was created with: "+e.Message
+	out.Hint = "remove the sandbox and create it again, or have the operator permit it"
+	return &out
+}
+
+// resolved is [config.Resolve] of settings that over has returned for who; ok is
+// false for others.
+func (cs *creations) resolved(settings *config.Settings, who config.Who) (res config.Resolved, ok bool, err error) {
+	cs.mu.Lock()
+	c := cs.of[who]
+	cs.mu.Unlock()
+	if c == nil || c.settings != settings {
+		return res, false, nil
+	}
+	c.once.Do(func() { c.res, c.err = config.Resolve(settings, who, nil) })
+	return c.res, true, c.err
+}
+
+// read returns what the sandbox was created with.
+func (cs *creations) read(name string) (c config.Creation, ok bool, err error) {
+	data, ok, err := cs.m.records.Creation(name)
+	if err != nil || !ok {
+		return c, false, err
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, false, sandbox.Errorf(sandbox.CodeUnavailable, "read creation", "what %s was created with cannot be read: %w", name, err)
+	}
+	return c, true, nil
+}
+
+func (cs *creations) put(name string, c config.Creation) error {
+	c.Timeout = 0 // which is of the request alone
+	data, err := json.Marshal(c)
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "create", "cannot encode the request: %w", err)
+	}
+	if err := cs.m.records.PutCreation(name, data); err != nil {
+		return err
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.of = nil // two files that are written at once can have one stamp
+	return nil
+}
+
+// layer is c as settings over those of the session.
+func (cs *creations) layer(s *config.Settings, who config.Who, c config.Creation) (*config.SandboxSettings, error) {
+	base, err := cs.m.describer.resolved(s, who, nil)
+	if err != nil {
+		return nil, err
+	}
+	var ceilings *config.CreateSettings
+	if s != nil && s.Daemon != nil {
+		ceilings = s.Daemon.Create
+	}
+	return c.Layer(base, ceilings)
+}
+
+// Create is [Manager.Ready] for a sandbox that has what c asks for beside what the
+// settings give. What c asks for is kept until the sandbox is removed, and holds for
+// all its commands. Create replaces nothing: a sandbox that is there and was created
+// with another value of a field that c names is [sandbox.CodeBusy] with the Field.
+// What is above a ceiling of daemon.create is [sandbox.CodeCapabilityBlocked], and
+// what the provider cannot do [sandbox.CodeUnsupported], each with the Field; then
+// nothing is made. With a Timeout the sandbox ends so long after Create.
+func (m *Manager) Create(ctx context.Context, req Request, c config.Creation) (Prepared, error) {
+	if !c.Asks() {
+		return m.Ready(ctx, req)
+	}
+	if err := c.Check(); err != nil {
+		return Prepared{}, err
+	}
+	name, err := m.Name(req.Who, req.Flags)
+	if err != nil {
+		return Prepared{}, err
+	}
+	if err := m.creations.possible(ctx, req, c); err != nil {
+		return Prepared{}, err
+	}
+	sum := sha256.Sum256([]byte(name))
+	turn, err := m.leases.Ensure(ctx, "create-"+hex.EncodeToString(sum[:16]))
+	if err != nil {
+		return Prepared{}, err
+	}
+	defer turn.Release()
+	fresh, err := m.creations.claim(name, c)
+	if err != nil {
+		return Prepared{}, err
+	}
+	p, err := m.Ready(ctx, req)
+	if err == nil && p.Place != Sandboxed {
+		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Message: "this session has no sandbox: " + p.Reason}
+	}
+	if err != nil {
+		if fresh {
+			if there, lookErr := m.creations.recorded(name); lookErr == nil && !there {
+				err = errors.Join(err, m.records.DeleteCreation(name))
+			}
+		}
+		return p, err
+	}
+	if c.Timeout > 0 {
+		row, err := m.Recorded(ctx, req.Who.Tenant, p.Name, providerNamed(req.Flags))
+		if err != nil {
+			return p, err
+		}
+		return p, m.expiry.set(row, time.Duration(c.Timeout)*time.Second, c.OnTimeout)
+	}
+	return p, nil
+}
+
+// providerNamed is the provider that flags name, or "".
+func providerNamed(flags *config.SandboxSettings) string {
+	if flags == nil || flags.Provider == nil || *flags.Provider == "auto" {
+		return ""
+	}
+	return *flags.Provider
+}
+
+// recorded reports whether a sandbox of that name is on record.
+func (cs *creations) recorded(name string) (bool, error) {
+	_, err := cs.m.records.Look(sandbox.KindSandbox, name)
+	if sandbox.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// claim keeps c for the sandbox name, and reports whether nothing was kept before.
+// Where the sandbox is there, c must ask for nothing else than it has.
+func (cs *creations) claim(name string, c config.Creation) (fresh bool, err error) {
+	there, err := cs.recorded(name)
+	if err != nil {
+		return false, err
+	}
+	if !there {
+		return true, cs.put(name, c)
+	}
+	had, _, err := cs.read(name)
+	if err != nil {
+		return false, err
+	}
+	if field := c.Differs(had); field != "" {
+		return false, &sandbox.Error{
+			Code: sandbox.CodeBusy, Op: "create", Field: field, Resource: name, Message: "the sandbox of this session is there and was created with another value of " + field,
+			Hint: "leave the field out, use another session, or remove the sandbox first",
+		}
+	}
+	return false, nil
+}
+
+// CheckCreation says, as the error that Create would return, whether the sandbox of
+// who is there and was created with other fields than c.
+func (m *Manager) CheckCreation(who config.Who, flags *config.SandboxSettings, c config.Creation) error {
+	name, err := m.Name(who, flags)
+	if err != nil {
+		return err
+	}
+	if there, err := m.creations.recorded(name); err != nil || !there {
+		return err
+	}
+	_, err = m.creations.claim(name, c)
+	return err
+}
+
+// possible refuses what the settings do not permit, or the provider cannot do.
+func (cs *creations) possible(ctx context.Context, req Request, c config.Creation) error {
+	m := cs.m
+	s := m.current()
+	layer, err := cs.layer(s, req.Who, c)
+	if err != nil {
+		return err
+	}
+	over := config.Settings{}
+	if s != nil {
+		over = *s
+	}
+	over.Request = layer
+	res, err := config.Resolve(&over, req.Who, req.Flags)
+	if err != nil {
+		return err
+	}
+	if oldest := time.Duration(res.Prune.MaxAge); c.Timeout > 0 && oldest > 0 && time.Duration(c.Timeout)*time.Second > oldest {
+		return &sandbox.Error{Code: sandbox.CodeValidation, Op: "create", Field: "timeout", Message: fmt.Sprintf("no sandbox gets older than %s, which prune.maxAge says", oldest)}
+	}
+	p, _, err := m.describer.choose(ctx, res)
+	if err != nil {
+		return err
+	}
+	refuse := func(field, why string) error {
+		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "create", Field: field, Message: "the provider " + p.Name() + " " + why, Hint: "leave " + field + " out, or use another provider"}
+	}
+	switch {
+	case c.Image != "" && !p.Features().Images:
+		return refuse("image", "has no images")
+	case c.OnTimeout == config.OnTimeoutPause && !p.Features().Pause:
+		return refuse("onTimeout", "cannot pause a sandbox")
+	}
+	for _, n := range res.NoEffectWith(runtime.GOOS, p.Name()) {
+		if setting, mine := strings.CutPrefix(n.Path, "create."); mine {
+			return refuse(fieldOf(setting), "does not hold "+setting+": "+n.Why)
+		}
+	}
+	return nil
+}
+
+// fieldOf is the field of a Creation that becomes the setting.
+func fieldOf(setting string) string {
+	for _, f := range [][2]string{
+		{"docker.image", "image"}, {"docker.env", "env"}, {"docker.memory", "resources.memory"}, {"docker.cpus", "resources.cpus"},
+		{"docker.pidsLimit", "resources.processes"}, {"workspaceQuota", "resources.disk"}, {"network", "network"},
+	} {
+		if strings.HasPrefix(setting, f[0]) {
+			return f[1]
+		}
+	}
+	return setting
+}
+
+// SetNetwork replaces the network rules with which a sandbox was created by n, within
+// the ceilings of daemon.create; nil leaves the rules to the settings. Running
+// commands lose hosts that n takes away within about a second; hosts that it adds are
+// reached by the commands that begin from then on.
+func (m *Manager) SetNetwork(ctx context.Context, row Row, n *config.NetworkRules) error {
+	if err := m.own("network", row); err != nil {
+		return err
+	}
+	if row.Kind != sandbox.KindSandbox {
+		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "network", Resource: row.Name, Message: "this is no sandbox for commands"}
+	}
+	who := config.Who{Tenant: row.Tenant, Agent: row.Agent, Session: row.Session}
+	sum := sha256.Sum256([]byte(row.Name))
+	turn, err := m.leases.Ensure(ctx, "create-"+hex.EncodeToString(sum[:16]))
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	if there, err := m.creations.recorded(row.Name); err != nil || !there {
+		return errors.Join(err, unknown(row.Name))
+	}
+	c, _, err := m.creations.read(row.Name)
+	if err != nil {
+		return err
+	}
+	c.Network = n
+	if _, err := m.creations.layer(m.current(), who, c); err != nil {
+		return err
+	}
+	return m.creations.put(row.Name, c)
+}
+
+// own refuses a sandbox of another instance.
+func (m *Manager) own(op string, row Row) error {
+	if row.Instance != "" && row.Instance != m.state.Instance() {
+		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Resource: row.Name, Message: "the sandbox belongs to another instance"}
+	}
+	return nil
+}
+
+// describe fills in what the sandboxes of rows were created with.
+func (cs *creations) describe(rows []Row) error {
+	names, err := cs.m.records.Creations()
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	var errs error
+	for i := range rows {
+		r := &rows[i]
+		if r.Kind != sandbox.KindSandbox || !names[r.Name] {
+			continue
+		}
+		c, _, err := cs.read(r.Name)
+		if err != nil {
+			errs = errors.Join(errs, err)
+			continue
+		}
+		r.Labels, r.Metadata, r.AutoResume = c.Labels, c.Metadata, c.AutoResume
+	}
+	return errs
+}

@@ -1,0 +1,140 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
+)
+
+// creationsDir holds what the requests that created sandboxes asked for, by the
+// names of the sandboxes.
+const creationsDir = "creations"
+
+// A CreationStamp tells whether what a sandbox was created with has changed since
+// another stamp of it. The zero stamp is that of a sandbox with none.
+type CreationStamp struct {
+	inode    uint64
+	size     int64
+	modified time.Time
+}
+
+// A creation is the content of a file. A field that is unknown belongs to a newer
+// version.
+type creation struct {
+	Format  int             `json:"format"`
+	Name    string          `json:"name"`
+	Request json.RawMessage `json:"request"`
+}
+
+func (s *Store) creationPath(name string) (string, error) {
+	if err := statedir.CheckName(name); err != nil {
+		return "", err
+	}
+	return filepath.Join(s.root, creationsDir, name+".json"), nil
+}
+
+// PutCreation keeps what the sandbox was created with, until DeleteCreation. It
+// outlasts the record: a sandbox that is made anew has it again.
+func (s *Store) PutCreation(name string, request json.RawMessage) error {
+	path, err := s.creationPath(name)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(creation{Format: Format, Name: name, Request: request})
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "write creation", "cannot encode it: %w", err)
+	}
+	if len(data) > maxRecord {
+		return sandbox.Errorf(sandbox.CodeValidation, "write creation", "it has %d bytes; %d are allowed", len(data), maxRecord)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return statedir.Unavailable("write creation", path, err)
+	}
+	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path))); err != nil {
+		return statedir.Unavailable("write creation", path, err)
+	}
+	return statedir.Unavailable("write creation", path, syncDir(filepath.Dir(path)))
+}
+
+// StampCreation returns the stamp of what the sandbox was created with. It is one
+// call of the system.
+func (s *Store) StampCreation(name string) (CreationStamp, error) {
+	path, err := s.creationPath(name)
+	if err != nil {
+		return CreationStamp{}, err
+	}
+	var st unix.Stat_t
+	switch err := unix.Lstat(path, &st); {
+	case errors.Is(err, fs.ErrNotExist):
+		return CreationStamp{}, nil
+	case err != nil:
+		return CreationStamp{}, statedir.Unavailable("read creation", path, err)
+	}
+	return CreationStamp{inode: st.Ino, size: st.Size, modified: time.Unix(st.Mtim.Unix())}, nil
+}
+
+// Creation returns what the sandbox was created with; ok is false where nothing is
+// kept. What cannot be read is an error: without it the sandbox could be less
+// confined than its creator asked for.
+func (s *Store) Creation(name string) (request json.RawMessage, ok bool, err error) {
+	path, err := s.creationPath(name)
+	if err != nil {
+		return nil, false, err
+	}
+	data, err := readBounded(path, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	var c creation
+	if err == nil {
+		if err = json.Unmarshal(data, &c); err == nil && (c.Format != Format || c.Name != name || len(c.Request) == 0) {
+			err = fmt.Errorf("format %d of %q", c.Format, c.Name)
+		}
+	}
+	if err != nil {
+		return nil, false, &sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "read creation", Resource: name, Message: "what the sandbox was created with cannot be read", Err: err,
+			Hint: "remove the sandbox and create it again",
+		}
+	}
+	return c.Request, true, nil
+}
+
+// Creations returns the names of the sandboxes of which something is kept.
+func (s *Store) Creations() (map[string]bool, error) {
+	dir := filepath.Join(s.root, creationsDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, statedir.Unavailable("list creations", dir, err)
+	}
+	out := map[string]bool{}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok && statedir.CheckName(name) == nil {
+			out[name] = true
+		}
+	}
+	return out, nil
+}
+
+// DeleteCreation forgets what the sandbox was created with.
+func (s *Store) DeleteCreation(name string) error {
+	path, err := s.creationPath(name)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return statedir.Unavailable("delete creation", path, err)
+	}
+	return nil
+}
