@@ -274,6 +274,9 @@ func ParseLabels(texts []string) (map[string]string, error) {
 	if len(texts) > maxLabels {
 		return nil, badCreation("label", "%d are too many; %d are allowed", len(texts), maxLabels)
 	}
+	if len(texts) == 0 {
+		return nil, nil
+	}
 	out := map[string]string{}
 	for _, t := range texts {
 		name, value, ok := strings.Cut(t, "=")

@@ -5,6 +5,7 @@ package manager_test
 import (
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
@@ -39,4 +40,20 @@ func TestRulesTakenAwayMeanwhile(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSetNetworkMeanwhile holds that hosts which SetNetwork takes away are out of
+// reach of a command that runs.
+func TestSetNetworkMeanwhile(t *testing.T) {
+	t.Parallel()
+	onForts(t, func(f *fort) {
+		p := f.poll()
+		r, err := f.Find(t.Context(), f.who.Tenant, f.name, "")
+		must(t, err)
+		must(t, f.SetNetwork(t.Context(), r, &config.NetworkRules{DeniedDomains: []string{testenv.Files}}))
+		p.next(3, "403")
+		must(t, f.SetNetwork(t.Context(), r, &config.NetworkRules{AllowedDomains: &[]string{}}))
+		p.next(3, "000")
+		refusedAt(t, f.SetNetwork(t.Context(), r, &config.NetworkRules{AllowedDomains: &[]string{"elsewhere.test"}}), sandbox.CodeCapabilityBlocked, "network.allowedDomains[0]")
+	})
 }

@@ -30,7 +30,7 @@ func (a *app) listing(browsers *bool) *ucli.Command {
 			"Without an answer from the engine the status is unknown and the exit status 1.",
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &o.All},
-			&ucli.StringSliceFlag{Name: "label", Usage: "only those that were created with this label, NAME=VALUE; of several, all", Destination: &labels},
+			&ucli.StringSliceFlag{Name: "label", Usage: "only those that were created with the label `NAME=VALUE`; of several, all", Destination: &labels},
 			&ucli.BoolFlag{Name: "foreign", Usage: "those of other state folders instead of ours", Destination: &o.Foreign},
 		},
 		Action: func(c *ucli.Context) error {

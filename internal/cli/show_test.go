@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -189,8 +190,20 @@ func TestListShowsWhatItKnowsWhenTheEngineIsDown(t *testing.T) {
 	if r.status != 1 || !strings.Contains(r.stdout, "unknown") || r.stderr != "sandbox: PROVIDER.UNAVAILABLE: list: no answer\nsandbox: hint: start it\n" {
 		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
 	}
-	if f.listed != (manager.ListOptions{Tenant: "acme", All: true}) {
+	if !reflect.DeepEqual(f.listed, manager.ListOptions{Tenant: "acme", All: true}) {
 		t.Errorf("listed %+v", f.listed)
+	}
+}
+
+func TestListByLabels(t *testing.T) {
+	f := filled()
+	if r := call(t, f, "list", "--label", "team=red", "--label", "env=a=b"); r.status != 0 || !reflect.DeepEqual(f.listed.Labels, map[string]string{"team": "red", "env": "a=b"}) {
+		t.Errorf("status %d, %q, labels %v", r.status, r.stderr, f.listed.Labels)
+	}
+	for _, args := range [][]string{{"team"}, {"=x"}, {"team=red", "--label", "team=blue"}, {"ä=1"}, {"team=red", "--foreign"}} {
+		if r := call(t, f, append([]string{"list", "--label"}, args...)...); r.status == 0 || !strings.Contains(r.stderr, "label") {
+			t.Errorf("%q: status %d, %q", args, r.status, r.stderr)
+		}
 	}
 }
 
