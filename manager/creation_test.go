@@ -303,11 +303,13 @@ func TestExpireClock(t *testing.T) {
 // comesTo waits until ok.
 func comesTo(t testing.TB, ok func() bool) {
 	t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
 	for range 300 {
 		if ok() {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-tick.C
 	}
 	t.Fatal("it does not come to that")
 }
