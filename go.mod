@@ -3,6 +3,7 @@ module github.com/bulkhead-dev/sandbox
 go 1.26.0
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/chromedp/chromedp v0.23.0
 	github.com/coder/websocket v1.8.15

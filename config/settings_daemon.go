@@ -11,6 +11,13 @@ type DaemonSettings struct {
 	Fair           *FairSettings `json:"fair,omitempty" doc:"How commands of many tenants take turns when they begin."`
 
 	Create *CreateSettings `json:"create,omitempty" doc:"What a request to create a sandbox may ask for beyond what the settings give to every sandbox."`
+	Compat *CompatSettings `json:"compat,omitempty" doc:"Which protocols of other systems are served beside /v1."`
+}
+
+// CompatSettings say which protocols of other systems are served. Each is translated
+// into /v1, with the rights that the caller's token has there.
+type CompatSettings struct {
+	E2B *bool `json:"e2b,omitempty" doc:"Whether clients of E2B are served, with this daemon's tokens as their keys; default true."`
 }
 
 // FairSettings say how commands take turns.

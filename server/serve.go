@@ -40,7 +40,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer q.observe()
 	defer q.recover()
 	err := headRefused(r)
-	if err == nil {
+	switch door := s.doorOf(r); {
+	case err != nil:
+	case door != nil:
+		q.pass(door)
+	default:
 		err = q.serve()
 	}
 	if q.w.instead != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/admission"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/auth"
+	"github.com/bulkhead-dev/sandbox/server/compat/e2b"
 	"github.com/bulkhead-dev/sandbox/server/mcp"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
@@ -108,8 +109,22 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	if err != nil {
 		return err
 	}
+	key, err := e2b.LoadKey(filepath.Join(d.orch.State().Path(), "e2b.key"))
+	if err != nil {
+		return err
+	}
+	door, err := e2b.New(e2b.Options{
+		Log: o.Log, Key: key,
+		Enabled: func() bool { return config.DaemonOf(d.settings()).E2B },
+		Domains: func() []string { return config.DaemonOf(d.settings()).Hosts },
+	})
+	if err != nil {
+		return err
+	}
+	d.ends = append(d.ends, door.Close)
 	d.server, err = servers.New(servers.Options{
-		Log: o.Log, Resources: resources, Mounts: mounts,
+		Doors: []servers.Door{door},
+		Log:   o.Log, Resources: resources, Mounts: mounts,
 		Identify:  func(r *http.Request) (auth.Caller, error) { return auth.Identify(d.tokens, r) },
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),

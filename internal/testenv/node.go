@@ -20,6 +20,7 @@ type nodeProgram struct {
 
 var (
 	inspector = nodeProgram{"the inspector", "inspector", "@modelcontextprotocol/inspector/clients/launcher/build/index.js"}
+	e2b       = nodeProgram{"the client of E2B", "e2b", "e2b/dist/index.mjs"}
 	redocly   = nodeProgram{"the linter", "redocly", "@redocly/cli/bin/cli.js"}
 )
 
@@ -32,6 +33,25 @@ func Inspector(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
 	cmd.Env = append(cmd.Env, "MCP_AUTO_OPEN_ENABLED=false")
 	return cmd
 }
+
+// E2B returns a command that runs a script, in JavaScript or Python by its ending,
+// with the clients of E2B that scripts/e2b.sh installs.
+func E2B(ctx context.Context, t testing.TB, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	Require(t, e2b.name)
+	_, node := e2b.files()
+	folder := filepath.Join(root(), "bin", e2b.name)
+	program := node
+	if filepath.Ext(script) == ".py" {
+		program = filepath.Join(folder, "python", "bin", "python")
+	}
+	cmd := exec.CommandContext(ctx, program, append([]string{script}, args...)...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "E2B_CLIENTS="+E2BModules())
+	return cmd
+}
+
+// E2BModules returns the folder of packages of the clients that [E2B] uses.
+func E2BModules() string { return filepath.Join(root(), "bin", e2b.name, "node_modules") }
 
 // Redocly returns a command of the linter of OpenAPI documents, as
 // scripts/redocly.sh installs it, with these arguments.
@@ -51,9 +71,10 @@ func (p nodeProgram) command(ctx context.Context, t testing.TB, args []string) *
 	return cmd
 }
 
-// Both ask once a process for what the scripts install.
+// All ask once a process for what the scripts install.
 var (
 	inspectorMissing = sync.OnceValue(inspector.missing)
+	e2bMissing       = sync.OnceValue(e2b.missing)
 	redoclyMissing   = sync.OnceValue(redocly.missing)
 )
 

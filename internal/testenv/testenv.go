@@ -28,7 +28,8 @@ import (
 // engine that has the image of browsers made from this tree's recipe or an
 // older one; "playwright", what scripts/playwright.sh installs; "sshd", the
 // server of OpenSSH, which scripts/sshd.sh unpacks; "inspector", what
-// scripts/inspector.sh installs; "redocly", what scripts/redocly.sh installs.
+// scripts/inspector.sh installs; "redocly", what scripts/redocly.sh
+// installs; "e2b", what scripts/e2b.sh installs.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -79,6 +80,8 @@ func missing(need string) string {
 		return playwrightMissing()
 	case "sshd":
 		return sshdMissing()
+	case "e2b":
+		return e2bMissing()
 	case "inspector":
 		return inspectorMissing()
 	case "redocly":

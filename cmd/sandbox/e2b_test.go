@@ -1,0 +1,81 @@
+//go:build !sandbox_front && !sandbox_engine
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/server/compat/e2b"
+)
+
+// TestE2BDocs runs the programs of docs/clients.md as they stand there.
+func TestE2BDocs(t *testing.T) {
+	testenv.Require(t, "e2b")
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t)
+	s.settings("", "")
+	at := s.server(filepath.Join(t.TempDir(), "d.sock"), tcp).guest("").base
+	for language, file := range map[string]string{"js": "doc.mjs", "python": "doc.py"} {
+		t.Run(language, func(t *testing.T) {
+			_, text, found := strings.Cut(string(page), "```"+language+"\n")
+			text, _, closed := strings.Cut(text, "```")
+			if !found || !closed {
+				t.Fatal("the page has no such program")
+			}
+			script := filepath.Join(t.TempDir(), file)
+			cmd := testenv.E2B(t.Context(), t, script)
+			if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			// Node looks for packages beside the program.
+			if err := os.Symlink(testenv.E2BModules(), filepath.Join(filepath.Dir(script), "node_modules")); err != nil {
+				t.Fatal(err)
+			}
+			cmd.Env = append(cmd.Env, "E2B_API_URL="+at, "E2B_SANDBOX_URL="+at, "E2B_API_KEY="+s.token("acme"))
+			out, err := cmd.CombinedOutput()
+			if want := map[string]string{"js": "42\n0 true\n", "python": "42\n0 True\n"}[language]; err != nil || string(out) != want {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestE2B drives a daemon with E2B's own clients, of which only the address and the
+// key are set.
+func TestE2B(t *testing.T) {
+	testenv.Require(t, "e2b")
+	for _, c := range []struct {
+		name, script, sdk string
+		key               func(token string) string
+	}{
+		{"JavaScript", "client.mjs", "e2b", func(token string) string { return token }},
+		{"JavaScript of before /v2", "client.mjs", "e2b-2.45", e2b.Key},
+		{"Python", "client.py", "", e2b.Key},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSite(t)
+			s.settings("", "")
+			d := s.server(filepath.Join(t.TempDir(), "d.sock"), tcp)
+			at := d.guest("").base
+			ctx, done := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer done()
+			cmd := testenv.E2B(ctx, t, filepath.Join("testdata", "e2b", c.script))
+			cmd.Env = append(cmd.Env, "E2B_SDK="+c.sdk, "E2B_API_URL="+at, "E2B_SANDBOX_URL="+at,
+				"E2B_API_KEY="+c.key(s.token("acme")), "OTHER_KEY="+c.key(s.token("globex")))
+			out, err := cmd.CombinedOutput()
+			if err != nil || strings.Contains(string(out), "FAIL") {
+				t.Errorf("%v\n%s", err, out)
+			}
+			d.quiet()
+		})
+	}
+}

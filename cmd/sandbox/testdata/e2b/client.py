@@ -1,0 +1,127 @@
+# Drives a daemon with the client of E2B for Python. Each step prints a line; the exit
+# status is 1 when one has failed.
+import asyncio
+import os
+import sys
+import time
+
+from e2b import AsyncSandbox, CommandExitException, Sandbox, SandboxQuery, SandboxState
+
+failed = 0
+
+
+def step(name, fn):
+    global failed
+    try:
+        print("ok", name, fn() or "", flush=True)
+    except Exception as e:  # each step is to run
+        failed += 1
+        print("FAIL", name, type(e).__name__, e, flush=True)
+
+
+def refused(fn):
+    try:
+        fn()
+    except Exception as e:
+        return e
+    raise AssertionError("it was not refused")
+
+
+def run():
+    r = s.commands.run("echo out; echo err >&2")
+    assert (r.stdout, r.stderr, r.exit_code) == ("out\n", "err\n", 0), r
+    e = refused(lambda: s.commands.run("exit 3"))
+    assert isinstance(e, CommandExitException) and e.exit_code == 3, e
+    seen = []
+    s.commands.run("echo 1; sleep 0.1; echo 2", on_stdout=seen.append)
+    assert "".join(seen) == "1\n2\n", seen
+
+
+def background():
+    h = s.commands.run("sleep 30", background=True)
+    assert any(p.pid == h.pid for p in s.commands.list())
+    assert s.commands.kill(h.pid)
+    c = s.commands.run("cat", background=True, stdin=True)
+    s.commands.send_stdin(c.pid, "hello\n")
+    s.commands.close_stdin(c.pid)
+    assert c.wait().stdout == "hello\n"
+    r = s.commands.run("echo a; sleep 1; echo b", background=True)
+    r.disconnect()
+    assert s.commands.connect(r.pid).wait().stdout == "a\nb\n"
+
+
+def files():
+    s.files.write("a.txt", "text")
+    assert s.files.read("a.txt") == "text"
+    s.files.write("b.bin", b"\x00\xff")
+    assert bytes(s.files.read("b.bin", format="bytes")) == b"\x00\xff"
+    assert b"".join(s.files.read("a.txt", format="stream")) == b"text"
+    assert s.files.make_dir("d/e") and not s.files.make_dir("d/e")
+    assert {e.name for e in s.files.list(".")} == {"a.txt", "b.bin", "d"}
+    assert s.files.get_info("a.txt").size == 4
+    s.files.rename("a.txt", "d/c.txt")
+    assert s.files.exists("d/c.txt") and not s.files.exists("a.txt")
+    s.files.remove("d/c.txt")
+    assert not s.files.exists("d/c.txt")
+    assert "403" in str(refused(lambda: s.files.write("/etc/x", "x")))
+
+
+def watch():
+    w = s.files.watch_dir("d")
+    s.files.write("d/w.txt", "1")
+    end, seen = time.time() + 30, []
+    while time.time() < end and not any(e.name == "w.txt" for e in seen):
+        seen += w.get_new_events()
+        time.sleep(0.1)
+    w.stop()
+    assert any(e.name == "w.txt" for e in seen), seen
+
+
+def pause():
+    s.pause()
+    assert s.get_info().state == SandboxState.PAUSED
+    s.connect()
+    assert s.is_running()
+
+
+async def asynchronous():
+    a = await AsyncSandbox.connect(s.sandbox_id)
+    assert (await a.commands.run("echo hi")).stdout == "hi\n"
+    seen = b""
+
+    async def data(d):
+        nonlocal seen
+        seen += d
+
+    from e2b import PtySize
+
+    p = await a.pty.create(PtySize(rows=24, cols=80), on_data=data, timeout=0)
+    await a.pty.send_stdin(p.pid, b"stty size\n")
+    end = time.time() + 30
+    while time.time() < end and b"24 80" not in seen:
+        await asyncio.sleep(0.05)
+    assert b"24 80" in seen, seen
+    assert await a.pty.kill(p.pid)
+
+
+def other():
+    key = os.environ["OTHER_KEY"]
+    assert Sandbox.list(api_key=key).next_items() == []
+    assert not Sandbox.kill(s.sandbox_id, api_key=key)
+    refused(lambda: Sandbox.connect(s.sandbox_id, api_key=key))
+
+
+s = Sandbox.create(timeout=120)
+step("run", run)
+step("background", background)
+step("files", files)
+step("watch", watch)
+step("list", lambda: None if [x.sandbox_id for x in Sandbox.list(query=SandboxQuery(state=[SandboxState.RUNNING])).next_items()] == [s.sandbox_id] else 1 / 0)
+step("timeout", lambda: s.set_timeout(100))
+step("metrics", lambda: None if s.get_metrics()[0].mem_used > 0 else 1 / 0)
+step("pause", pause)
+step("asynchronous", lambda: asyncio.run(asynchronous()))
+step("another tenant", other)
+step("snapshot", lambda: None if "501" in str(refused(s.create_snapshot)) else 1 / 0)
+step("kill", lambda: None if s.kill() and not Sandbox.kill(s.sandbox_id) and not s.is_running() else 1 / 0)
+sys.exit(1 if failed else 0)

@@ -1,0 +1,31 @@
+package server
+
+import "net/http"
+
+// A Door serves another protocol by translating its requests into requests of this
+// server. It decides nothing: the requests that it makes pass every check of this
+// server, with the caller's own token.
+type Door interface {
+	// Claims reports whether a request is one of the protocol.
+	Claims(r *http.Request) bool
+	// Translate answers a request. api is this server. Reads and writes have the
+	// deadlines of all requests.
+	Translate(w http.ResponseWriter, r *http.Request, api http.Handler)
+}
+
+// doorOf returns the door that claims a request, or nil.
+func (s *Server) doorOf(r *http.Request) Door {
+	for _, d := range s.o.Doors {
+		if d.Claims(r) {
+			return d
+		}
+	}
+	return nil
+}
+
+// pass passes the request to a door.
+func (q *request) pass(d Door) {
+	r := q.r.Clone(q.r.Context())
+	r.Body = q.patient(nil, r.Body, false)
+	d.Translate(q.w, r, q.s)
+}
