@@ -206,7 +206,7 @@ func createBody(in newSandbox, v2 bool) (map[string]any, error) {
 	if seconds < 1 || seconds > maxTimeout {
 		return nil, bad("timeout", "must be from 1 to "+strconv.Itoa(maxTimeout)+" seconds")
 	}
-	out["ttlSeconds"] = seconds
+	out["timeout"] = seconds
 	switch in.TemplateID {
 	case "", "base":
 	default:
@@ -342,7 +342,7 @@ func (c *call) keep(seconds int64) error {
 	if seconds < 1 || seconds > maxTimeout {
 		return bad("timeout", "must be from 1 to "+strconv.Itoa(maxTimeout)+" seconds")
 	}
-	_, err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/extend"), nil, api.Extend{TTLSeconds: seconds}, nil)
+	_, err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/timeout"), nil, api.SetTimeout{Timeout: seconds}, nil)
 	return err
 }
 
@@ -470,7 +470,13 @@ func (d *Door) shown(s api.Sandbox, u api.Usage) shownSandbox {
 	}
 }
 
-func metadata(api.Sandbox) map[string]string { return map[string]string{} }
+// metadata returns what a sandbox was made with.
+func metadata(s api.Sandbox) map[string]string {
+	if s.Metadata == nil {
+		return map[string]string{}
+	}
+	return s.Metadata
+}
 
 func (d *Door) info(c *call) error {
 	s, err := c.find()
