@@ -109,7 +109,7 @@ func (a *Authority) writeTrust(dir, source string, ca *x509.Certificate) error {
 			return statedir.Unavailable("write trust folder", path, err)
 		}
 	}
-	return statedir.Unavailable("write trust folder", dir, syncDir(dir))
+	return statedir.Unavailable("write trust folder", dir, statedir.SyncDir(dir))
 }
 
 func wgetText() []byte {

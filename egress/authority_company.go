@@ -199,7 +199,7 @@ func (a *Authority) writeCompany(dir string, roots, ca []byte, ours *x509.Certif
 	now := a.world.now()
 	_ = os.Chtimes(dir, now, now) // marks the folder as used for forgetCompanies
 	forgetCompanies(parent, now)
-	return statedir.Unavailable("write trust folder", dir, syncDir(dir))
+	return statedir.Unavailable("write trust folder", dir, statedir.SyncDir(dir))
 }
 
 // forgetCompanies removes folders that were not used for long, on a

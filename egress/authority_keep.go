@@ -175,7 +175,7 @@ func (p pair) write(path string) error {
 	if err := replace(path, data, 0o600, dir); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return statedir.SyncDir(dir)
 }
 
 // replace atomically replaces the file at path, if any, whatever its mode was.
@@ -190,14 +190,4 @@ func replace(path string, data []byte, mode fs.FileMode, tmp string) error {
 		return err
 	}
 	return f.CloseAtomicallyReplace()
-}
-
-// syncDir makes the entries of the folder dir survive a crash.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

@@ -96,7 +96,7 @@ func (s *Store) Claim(c Claim) (settle func() error, err error) {
 		return nil, statedir.Unavailable(op, slot, err)
 	}
 	return func() error {
-		err := errors.Join(tmp.Sync(), tmp.Cleanup(), syncDir(filepath.Dir(name)), syncDir(filepath.Dir(slot)))
+		err := errors.Join(tmp.Sync(), tmp.Cleanup(), statedir.SyncDir(filepath.Dir(name)), statedir.SyncDir(filepath.Dir(slot)))
 		return statedir.Unavailable(op, slot, err)
 	}, nil
 }

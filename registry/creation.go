@@ -64,7 +64,7 @@ func (s *Store) PutCreation(name string, request json.RawMessage) error {
 	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 		return statedir.Unavailable("write creation", path, err)
 	}
-	return statedir.Unavailable("write creation", path, syncDir(filepath.Dir(path)))
+	return statedir.Unavailable("write creation", path, statedir.SyncDir(filepath.Dir(path)))
 }
 
 // StampCreation returns the stamp of what the sandbox was created with. It is one

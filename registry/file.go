@@ -177,15 +177,6 @@ func replace(path string, data []byte) error {
 		renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
 }
 
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
-
 func (s *Store) specPath(name string) string { return filepath.Join(s.root, specsDir, name+".json") }
 
 func encodeSpec(spec *sandbox.Spec) (data []byte, digest string, err error) {

@@ -192,7 +192,7 @@ func (s *Store) Put(r Record) error {
 		if err != nil {
 			return statedir.Unavailable("write record", path, err)
 		}
-		return statedir.Unavailable("write record", path, syncDir(filepath.Dir(path)))
+		return statedir.Unavailable("write record", path, statedir.SyncDir(filepath.Dir(path)))
 	}
 }
 
@@ -220,7 +220,7 @@ func (s *Store) insert(path, name string, data, spec []byte) error {
 	if err := os.Link(tmp.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return statedir.SyncDir(dir)
 }
 
 // Get returns the record of that kind and name. A missing one is

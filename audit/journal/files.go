@@ -96,15 +96,6 @@ func dropOlder(dir string, oldest uint64) error {
 	return err
 }
 
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
-
 // syncFile brings what was written to the file at path onto the disk. One that
 // is gone has nothing to bring.
 func syncFile(path string) error {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // besides is what a file needs for its header and a seal, in bytes.
@@ -165,7 +166,7 @@ func (j *Journal) write(k *kept, e *end, kind string, pieces ...piece) error {
 		}
 	}
 	if sync && !j.sync { // which syncs the folder when a file begins
-		if err := syncDir(j.dir); err != nil {
+		if err := statedir.SyncDir(j.dir); err != nil {
 			return err
 		}
 	}
@@ -238,7 +239,7 @@ func (j *Journal) adopt(k *kept, t *tail, next tail, sync bool) error {
 		return err
 	}
 	if sync {
-		if err := syncDir(j.dir); err != nil {
+		if err := statedir.SyncDir(j.dir); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -147,7 +146,7 @@ func (l *Ledger) create(root string, r record) error {
 	if !sync {
 		return nil
 	}
-	return errors.Join(syncDir(shard), syncDir(root), syncDir(l.dir))
+	return errors.Join(statedir.SyncDir(shard), statedir.SyncDir(root), statedir.SyncDir(l.dir))
 }
 
 // writeNew writes a whole file with r alone.
@@ -185,14 +184,6 @@ func again(call func() (int, error)) (int, error) {
 			return n, err
 		}
 	}
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // newPrefix begins the names of files that are being written, or were when
@@ -22,7 +24,7 @@ var errGone = errors.New("the entry went away")
 func (k *Keys) create(path string, e entry) error {
 	shard := filepath.Dir(path)
 	if err := os.Mkdir(shard, 0o700); err == nil {
-		if err := decisionSyncDir(k.dir); err != nil {
+		if err := statedir.SyncDir(k.dir); err != nil {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrExist) {
@@ -42,7 +44,7 @@ func (k *Keys) create(path string, e entry) error {
 		return err
 	}
 	k.tidy(shard)
-	return decisionSyncDir(shard)
+	return statedir.SyncDir(shard)
 }
 
 // extend keeps the entry had of a call until e says, where that is later: a
@@ -74,7 +76,7 @@ func (k *Keys) extend(path string, had, e entry) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
-	return decisionSyncDir(shard)
+	return statedir.SyncDir(shard)
 }
 
 // writeNew writes e to the disk under an unused name.
@@ -113,12 +115,4 @@ func lock(shard string) (unlock func(), err error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() { f.Close() }, nil
-}
-
-func decisionSyncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // maxNote bounds a file, in bytes: two ids, each byte of which may take six.
@@ -113,7 +115,7 @@ func putMark(path string, n note) error {
 	if err == nil {
 		_, err = f.Write(data)
 	}
-	return errors.Join(err, f.Sync(), f.Close(), syncDir(filepath.Dir(path)))
+	return errors.Join(err, f.Sync(), f.Close(), statedir.SyncDir(filepath.Dir(path)))
 }
 
 // replace writes the note n at path in one step.
@@ -126,13 +128,5 @@ func replace(path string, n note) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return statedir.SyncDir(filepath.Dir(path))
 }

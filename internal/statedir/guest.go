@@ -104,7 +104,7 @@ func installGuest(src *os.File, ref sandbox.GuestRef) error {
 	if err := tmp.CloseAtomicallyReplace(); err != nil {
 		return err
 	}
-	return syncDir(ref.Dir)
+	return SyncDir(ref.Dir)
 }
 
 // ensureMode makes path readable and executable for the uids of all

@@ -97,7 +97,7 @@ func makeInstance(dir, path string) error {
 	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 // recorded reports whether any record of a sandbox exists below dir.
@@ -111,8 +111,8 @@ func recorded(dir string) bool {
 	return false
 }
 
-// syncDir makes the entries of the folder dir survive a crash.
-func syncDir(dir string) error {
+// SyncDir makes the entries of the folder dir survive a crash.
+func SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -175,7 +175,7 @@ func (s *Store) Revoke(id string) (fallen []string, err error) {
 	s.mu.Lock()
 	s.revoked = true
 	s.mu.Unlock()
-	if err := syncDir(s.dir); err != nil {
+	if err := statedir.SyncDir(s.dir); err != nil {
 		return nil, statedir.Unavailable(op, s.dir, err)
 	}
 	// Its children are no longer valid, whatever happens to their files.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // maxRecord bounds a file, in bytes: four names of which each byte may take
@@ -112,13 +114,5 @@ func write(path string, r record) error {
 	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o600)); err != nil {
 		return err
 	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return statedir.SyncDir(dir)
 }
