@@ -46,7 +46,7 @@ func parseShell(pattern string, fold bool) []shellName {
 			n.tokens = tokens(text)
 			n.start, n.end = ends(n.tokens)
 		} else {
-			n.text = unescape(text)
+			n.text = Unescape(text)
 		}
 		wild = false
 		if n.text != "" {
@@ -72,20 +72,6 @@ func parseShell(pattern string, fold bool) []shellName {
 	}
 	flush()
 	return out
-}
-
-func unescape(text string) string {
-	if strings.IndexByte(text, '\\') < 0 {
-		return text
-	}
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+1 < len(text) {
-			i++
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
 }
 
 func literalName(name string) shellName { return shellName{text: name, plain: true} }
