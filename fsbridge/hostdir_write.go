@@ -2,8 +2,6 @@ package fsbridge
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -48,7 +46,7 @@ func (f *Files) Write(ctx context.Context, name string, r io.Reader, o sandbox.W
 	case !was.Mode().IsRegular():
 		return f.irregular("write", name)
 	}
-	temp := ".sbx-" + hostdirRandom() + ".tmp"
+	temp := ".sbx-" + randomName() + ".tmp"
 	if err := stage(ctx, folder, temp, r, perm, was); err != nil {
 		return f.content(name, errors.Join(err, gone(folder.Remove(temp))))
 	}
@@ -134,11 +132,4 @@ func gone(err error) error {
 		return nil
 	}
 	return err
-}
-
-// random returns 32 unpredictable hex digits.
-func hostdirRandom() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }

@@ -52,7 +52,7 @@ func (f *scriptFiles) Write(ctx context.Context, path string, r io.Reader, o san
 		perm = 0o644
 	}
 	dir, base := p.Split()
-	temp, trailer := ".sbx-"+scriptRandom()+".tmp", scriptRandom()
+	temp, trailer := ".sbx-"+randomName()+".tmp", randomName()
 	source := &recorder{r: r, ended: ctx.Err}
 	byItself, err := f.runExit(ctx, call{
 		op: "write", path: path, script: placeScript + writeScript, grace: writeGrace,
@@ -94,8 +94,8 @@ func (f *scriptFiles) cleanUp(ctx context.Context, path string, p Place, temp st
 	}
 }
 
-// random returns 32 unpredictable hex digits.
-func scriptRandom() string {
+// randomName returns 32 unpredictable hex digits.
+func randomName() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])

@@ -13,8 +13,6 @@ package manager
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"slices"
 	"sync"
 	"time"
@@ -128,7 +126,7 @@ func (d *ApprovalQueue) join(ctx context.Context, r sandbox.PermissionRequest) (
 		return nil, refuse(sandbox.CodeBudgetExceeded, r, "too many questions were asked", nil)
 	}
 	if r.ID == "" {
-		r.ID = newQuestionID()
+		r.ID = newID()
 	}
 	if d.waiting[r.ID] != nil {
 		return nil, refuse(sandbox.CodeValidation, r, "another question has this id", nil)
@@ -253,10 +251,4 @@ func clone(r sandbox.PermissionRequest) sandbox.PermissionRequest {
 
 func refuse(code sandbox.Code, r sandbox.PermissionRequest, message string, cause error) *sandbox.Error {
 	return &sandbox.Error{Code: code, Op: "ask for permission", Resource: r.Resource, Message: message + ", so it is denied", Err: cause}
-}
-
-func newQuestionID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }
