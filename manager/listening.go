@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
@@ -29,7 +28,7 @@ func (m *Manager) CheckListen(ctx context.Context, path string) error {
 		return err
 	}
 	for _, dir := range writable {
-		if holds(dir, path) {
+		if hostpath.Within(path, dir) {
 			return refuse(dir, "would lie in a folder that sandboxes can write: "+dir)
 		}
 	}
@@ -63,10 +62,5 @@ func shows(source, p string) bool {
 	if canonical, err := hostpath.Canonical(source); err == nil {
 		source = canonical
 	}
-	return holds(source, p)
-}
-
-// holds reports whether p is dir, or lies below it. Both are canonical.
-func holds(dir, p string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+	return hostpath.Within(p, source)
 }

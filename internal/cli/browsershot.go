@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
@@ -169,7 +170,7 @@ func shotText(v shotView, output string) string {
 // folder that is the workspace becomes one of the workspace; what lies between
 // is not followed here, since code inside could have changed it.
 func shotTarget(target, workspace string) (string, error) {
-	if !filepath.IsAbs(target) || below(target, sandbox.WorkspaceDir) {
+	if !filepath.IsAbs(target) || hostpath.Within(target, sandbox.WorkspaceDir) {
 		return target, nil
 	}
 	if workspace == "" {

@@ -51,7 +51,7 @@ func openFolder(folder string, exposed []string) (*os.Root, error) {
 		return nil, err
 	}
 	for _, place := range via {
-		if holder(place, exposed) != "" && !below(canonical, place) {
+		if holder(place, exposed) != "" && !hostpath.Within(canonical, place) {
 			return nil, &sandbox.Error{
 				Code: sandbox.CodeCapabilityBlocked, Op: "cp", Resource: termsafe.Line(folder),
 				Message: "host:" + folder + " leads through " + place + ", which code in a sandbox can change",
@@ -82,16 +82,11 @@ func openFolder(folder string, exposed []string) (*os.Root, error) {
 func holder(path string, exposed []string) string {
 	sorted := slices.SortedFunc(slices.Values(exposed), func(a, b string) int { return len(a) - len(b) })
 	for _, dir := range sorted {
-		if path != dir && below(path, dir) {
+		if path != dir && hostpath.Within(path, dir) {
 			return dir
 		}
 	}
 	return ""
-}
-
-// below reports whether path is dir or lies below it.
-func below(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 func noHostFolder(folder string, err error) error {

@@ -142,3 +142,9 @@ func failed(path string, code sandbox.Code, why string, cause error) error {
 	e.Resource, e.Err = path, cause
 	return e
 }
+
+// Within reports whether path is dir or lies below it. It compares the names
+// alone, case-sensitively, so both have to be clean and absolute.
+func Within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}

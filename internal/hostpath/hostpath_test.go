@@ -169,3 +169,25 @@ func ExampleCanonical() {
 	fmt.Println(strings.HasSuffix(p, "bin/no-such-program"), err)
 	// Output: true <nil>
 }
+
+func TestWithin(t *testing.T) {
+	for _, tt := range []struct {
+		path, dir string
+		want      bool
+	}{
+		{"/a", "/a", true},
+		{"/a/b", "/a", true},
+		{"/a/b/c", "/a", true},
+		{"/a/b", "/a/", true},
+		{"/", "/", true},
+		{"/a", "/", true},
+		{"/ab", "/a", false},
+		{"/a", "/a/b", false},
+		{"/A/b", "/a", false},
+		{"/", "/a", false},
+	} {
+		if got := hostpath.Within(tt.path, tt.dir); got != tt.want {
+			t.Errorf("Within(%q, %q) = %v, want %v", tt.path, tt.dir, got, tt.want)
+		}
+	}
+}

@@ -55,7 +55,7 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec, masked func(i
 	c := &protection{rules: map[string]string{}}
 	q := hostscan.ProtectRequest{Home: p.opts.Home}
 	ours := func(dir string) bool {
-		return slices.ContainsFunc(at.Workspaces, func(w string) bool { return below(dir, w) })
+		return slices.ContainsFunc(at.Workspaces, func(w string) bool { return hostpath.Within(dir, w) })
 	}
 	for _, m := range s.Mounts {
 		if m.Role != sandbox.RoleWorkspace && m.Role != sandbox.RoleAgent && m.Role != sandbox.RoleBind {
@@ -90,7 +90,7 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec, masked func(i
 		return nil, &sandbox.Error{Code: sandbox.CodeInternal, Op: "protect", Resource: s.Name, Message: "the provider has no folder for what protects folders of the host"}
 	}
 	for _, own := range at.Sensitive {
-		if !slices.ContainsFunc(at.Workspaces, func(w string) bool { return below(w, own) }) {
+		if !slices.ContainsFunc(at.Workspaces, func(w string) bool { return hostpath.Within(w, own) }) {
 			q.Settings = append(q.Settings, own)
 		}
 	}
@@ -110,7 +110,7 @@ func (c *protection) rule(s sandbox.Spec) {
 	c.ruled.Roots = slices.Compact(c.ruled.Roots)
 	denies, globs := hostscan.Denied(s)
 	for _, d := range denies {
-		if slices.ContainsFunc(c.views, func(v plan.View) bool { return below(d.Path, v.Source) || below(v.Source, d.Path) }) {
+		if slices.ContainsFunc(c.views, func(v plan.View) bool { return hostpath.Within(d.Path, v.Source) || hostpath.Within(v.Source, d.Path) }) {
 			c.denies = append(c.denies, d)
 		}
 	}
@@ -140,7 +140,7 @@ func (c *protection) match(ctx context.Context, p *Provider, name string, masked
 	found.Unreadable, found.Sockets = nil, nil
 	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
 		return masked != nil && !slices.ContainsFunc(c.views, func(v plan.View) bool {
-			return below(d.Path, v.Source) && masked(path.Join(v.Target, strings.TrimPrefix(d.Path, v.Source)))
+			return hostpath.Within(d.Path, v.Source) && masked(path.Join(v.Target, strings.TrimPrefix(d.Path, v.Source)))
 		})
 	}), nil
 }
@@ -213,8 +213,8 @@ func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q ho
 func (c *protection) within(m mask) []string {
 	var out []string
 	nearest := func(target string) bool { // no other mount lies between
-		return target != m.Target && below(target, m.Target) && !slices.ContainsFunc(c.closed(), func(other string) bool {
-			return other != target && other != m.Target && below(target, other) && below(other, m.Target)
+		return target != m.Target && hostpath.Within(target, m.Target) && !slices.ContainsFunc(c.closed(), func(other string) bool {
+			return other != target && other != m.Target && hostpath.Within(target, other) && hostpath.Within(other, m.Target)
 		})
 	}
 	add := func(target string, dir bool) {
@@ -253,13 +253,13 @@ func (c *protection) closed() []string {
 // covers reports whether a mount at target would hide something that the
 // container needs: a folder of the system, or what the Spec mounts.
 func covers(target string, s sandbox.Spec) bool {
-	hides := func(p string) bool { return below(p, target) }
+	hides := func(p string) bool { return hostpath.Within(p, target) }
 	system := []string{"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", sandbox.GuestDir}
 	if slices.ContainsFunc(system, hides) {
 		return true
 	}
 	for _, closed := range []string{"/proc", "/sys", "/dev", "/etc", sandbox.GuestDir} {
-		if below(target, closed) {
+		if hostpath.Within(target, closed) {
 			return true
 		}
 	}
@@ -270,7 +270,7 @@ func covers(target string, s sandbox.Spec) bool {
 // view returns the view that shows the path inside.
 func (c *protection) view(inside string) (v plan.View, ok bool) {
 	for _, one := range c.views {
-		if below(inside, one.Target) && (!ok || len(one.Target) > len(v.Target)) {
+		if hostpath.Within(inside, one.Target) && (!ok || len(one.Target) > len(v.Target)) {
 			v, ok = one, true
 		}
 	}
@@ -307,7 +307,7 @@ func (c *protection) lost(mounted map[string]bool) (place, rule string, grave bo
 		if there && (readOnly || !m.ReadOnly) {
 			continue
 		}
-		if !c.nested(m.Source) && !slices.ContainsFunc(c.added, func(target string) bool { return below(m.Target, target) }) {
+		if !c.nested(m.Source) && !slices.ContainsFunc(c.added, func(target string) bool { return hostpath.Within(m.Target, target) }) {
 			return m.Target, c.rules[m.Target], true
 		}
 		if place == "" {
@@ -321,7 +321,7 @@ func (c *protection) lost(mounted map[string]bool) (place, rule string, grave bo
 // that is mounted, and not in one that is it.
 func (c *protection) nested(host string) bool {
 	return slices.ContainsFunc(c.facts.Repos, func(r hostscan.Repo) bool {
-		return below(host, r.Place) && !slices.Contains(c.search.Roots, r.Place)
+		return hostpath.Within(host, r.Place) && !slices.Contains(c.search.Roots, r.Place)
 	})
 }
 
@@ -332,7 +332,7 @@ func (c *protection) before(mounted map[string]bool) hostscan.Facts {
 	f.Repos = slices.DeleteFunc(slices.Clone(f.Repos), func(r hostscan.Repo) bool {
 		return !slices.Contains(c.search.Roots, r.Place) && slices.ContainsFunc(c.mounts, func(m sandbox.Mount) bool {
 			readOnly, there := mounted[m.Target]
-			return below(m.Source, r.Place) && m.ReadOnly && !(there && readOnly)
+			return hostpath.Within(m.Source, r.Place) && m.ReadOnly && !(there && readOnly)
 		})
 	})
 	return f
@@ -378,9 +378,4 @@ func mountsOf(text string) (map[string]bool, error) {
 		out[unescape.Replace(f[4])] = slices.Contains(strings.Split(f[5], ","), "ro")
 	}
 	return out, lines.Err()
-}
-
-// below reports whether p is dir or lies in it.
-func below(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
@@ -57,10 +56,10 @@ func (w *walk) follow(h *Hit) {
 	}
 	inside := false
 	for _, r := range w.roots {
-		if within(r, to) {
+		if hostpath.Within(r, to) {
 			return // the target is or holds a root; closing it would close everything
 		}
-		inside = inside || within(to, r)
+		inside = inside || hostpath.Within(to, r)
 	}
 	if !inside {
 		return
@@ -70,11 +69,6 @@ func (w *walk) follow(h *Hit) {
 	if unix.Lstat(to, &st) == nil {
 		h.ToDev, h.ToIno = uint64(st.Dev), st.Ino
 	}
-}
-
-// within reports whether p is dir or lies below it.
-func within(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 func kind(st *unix.Stat_t) plan.Kind {

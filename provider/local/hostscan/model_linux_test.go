@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 	"golang.org/x/sys/unix"
 )
@@ -103,13 +104,13 @@ func newModel(t *testing.T, x *tree, q Request) *model {
 		x.must(unix.Lstat(p, &st))
 		m.kinds[p], m.inodes[p] = d.Type(), st.Ino
 		dir, name := path.Split(p)
-		near := slices.ContainsFunc(q.Roots, func(r string) bool { return within(p, r) || within(r, p) })
+		near := slices.ContainsFunc(q.Roots, func(r string) bool { return hostpath.Within(p, r) || hostpath.Within(r, p) })
 		matched := func(c *matcher, below bool) bool {
 			glob, _ := c.matches(path.Clean(dir), []byte(name), d.IsDir(), false)
 			return below || near && glob >= 0
 		}
 		closed := func(read bool) bool {
-			return slices.ContainsFunc(q.Denied, func(d plan.Deny) bool { return within(p, d.Path) && (d.Read || !read) })
+			return slices.ContainsFunc(q.Denied, func(d plan.Deny) bool { return hostpath.Within(p, d.Path) && (d.Read || !read) })
 		}
 		hit[p] = [2]bool{matched(reads, hit[path.Dir(p)][0]), matched(writes, hit[path.Dir(p)][1])}
 		shown := m.shown(p) // globs do not apply elsewhere
@@ -121,7 +122,7 @@ func newModel(t *testing.T, x *tree, q Request) *model {
 }
 
 func (m *model) shown(p string) bool {
-	return slices.ContainsFunc(m.q.Roots, func(r string) bool { return within(p, r) })
+	return slices.ContainsFunc(m.q.Roots, func(r string) bool { return hostpath.Within(p, r) })
 }
 
 // wanted returns what must be closed at p: because of the rules, because p is a
@@ -145,7 +146,7 @@ func (m *model) hold(r Result) error {
 		}
 		var read, write bool
 		for _, d := range denies {
-			if within(p, d.Path) {
+			if hostpath.Within(p, d.Path) {
 				read, write = read || d.Read, true
 			}
 		}

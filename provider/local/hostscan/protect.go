@@ -41,8 +41,8 @@ package hostscan
 import (
 	"maps"
 	"slices"
-	"strings"
 
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
@@ -203,14 +203,14 @@ func (d *decision) note(s string) { d.out.Notes = append(d.out.Notes, s) }
 
 // writable reports whether p lies in a writable folder.
 func (d *decision) writable(p string) bool {
-	in := func(r string) bool { return protectWithin(p, r) }
+	in := func(r string) bool { return hostpath.Within(p, r) }
 	return slices.ContainsFunc(d.roots, in) || slices.ContainsFunc(d.open, in)
 }
 
 // holds reports whether p is or holds a writable folder, so that closing p
 // would close that folder too.
 func (d *decision) holds(p string) bool {
-	return slices.ContainsFunc(d.roots, func(r string) bool { return protectWithin(r, p) })
+	return slices.ContainsFunc(d.roots, func(r string) bool { return hostpath.Within(r, p) })
 }
 
 // place closes one line of the tables. If the path passes through a link, place
@@ -226,9 +226,4 @@ func (d *decision) place(p protectPlace) {
 	case to != "" && d.writable(to) && !d.holds(to):
 		d.deny(plan.Deny{Path: to, Rule: p.rule})
 	}
-}
-
-// within reports whether p is dir or lies below it.
-func protectWithin(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

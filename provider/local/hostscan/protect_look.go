@@ -86,7 +86,7 @@ type protectLook struct {
 }
 
 func (l *protectLook) writable(p string) bool {
-	in := func(r string) bool { return protectWithin(p, r) }
+	in := func(r string) bool { return hostpath.Within(p, r) }
 	return slices.ContainsFunc(l.roots, in) || slices.ContainsFunc(l.open, in)
 }
 

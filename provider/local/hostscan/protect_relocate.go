@@ -55,7 +55,7 @@ func (h *holder) onHost(dir, name, prefix string) (p string, ok bool) {
 		return "", false
 	}
 	text, ok := strings.CutPrefix(string(data), prefix)
-	if text, ok = parsePath(text, ok); !ok || !protectWithin(path.Clean(text), h.f.Inside) {
+	if text, ok = parsePath(text, ok); !ok || !hostpath.Within(path.Clean(text), h.f.Inside) {
 		return "", false
 	}
 	return path.Join(h.f.Own, strings.TrimPrefix(path.Clean(text), h.f.Inside)), true

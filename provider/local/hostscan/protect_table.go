@@ -3,6 +3,8 @@ package hostscan
 import (
 	"path"
 	"slices"
+
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // A protectPlace is one path to close for writing.
@@ -92,14 +94,14 @@ func (q ProtectRequest) places() []protectPlace {
 	seen := map[string]bool{}
 	roots := q.roots()
 	add := func(dir, rule string, lines []line) {
-		if !slices.ContainsFunc(roots, func(r string) bool { return protectWithin(dir, r) || protectWithin(r, dir) }) {
+		if !slices.ContainsFunc(roots, func(r string) bool { return hostpath.Within(dir, r) || hostpath.Within(r, dir) }) {
 			return // nothing in it is writable
 		}
 		for _, l := range lines {
 			p := protectPlace{path.Join(dir, l.rel), l.dir, l.keep, rule}
 			open := false
 			for _, r := range roots {
-				open = open || protectWithin(p.path, r)
+				open = open || hostpath.Within(p.path, r)
 			}
 			if open && !seen[p.path] {
 				seen[p.path] = true

@@ -3,9 +3,9 @@ package plan
 import (
 	"regexp"
 	"slices"
-	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // Names of rules that do not come from a setting.
@@ -116,7 +116,7 @@ func (s compiledStep) closes(op sandbox.Operation, p string) (rule string, ok bo
 			return c.rule, true
 		}
 	}
-	return s.open.rule, op == sandbox.OpWrite && s.open.fixed != "" && inside(p, s.open.fixed)
+	return s.open.rule, op == sandbox.OpWrite && s.open.fixed != "" && hostpath.Within(p, s.open.fixed)
 }
 
 // opens returns the rule by which s opens p again. It never opens a socket.
@@ -128,7 +128,7 @@ func (s compiledStep) opens(op sandbox.Operation, p string) (rule string, ok boo
 	case sandbox.OpWrite:
 		list = s.open.write
 	}
-	return s.open.by, slices.ContainsFunc(list, func(dir string) bool { return inside(p, dir) })
+	return s.open.by, slices.ContainsFunc(list, func(dir string) bool { return hostpath.Within(p, dir) })
 }
 
 func (c closed) closes(p string) bool {
@@ -155,12 +155,12 @@ func (j *Judge) shown(op sandbox.Operation, p string) (bool, string) {
 		return false, RuleUnlisted
 	}
 	for _, t := range j.r.Tmp {
-		if inside(p, t) {
+		if hostpath.Within(p, t) {
 			return true, ruleTmp
 		}
 	}
 	for _, w := range j.r.Writable {
-		if inside(p, w) {
+		if hostpath.Within(p, w) {
 			return true, "writable: " + w
 		}
 	}
@@ -171,7 +171,7 @@ func (j *Judge) shown(op sandbox.Operation, p string) (bool, string) {
 		return false, RuleUnlisted
 	}
 	for _, r := range j.r.Readable {
-		if inside(p, r) {
+		if hostpath.Within(p, r) {
 			return true, "readable: " + r
 		}
 	}
@@ -181,15 +181,9 @@ func (j *Judge) shown(op sandbox.Operation, p string) (bool, string) {
 	return false, RuleUnlisted
 }
 
-// inside reports whether p is dir or lies below it. It is case-sensitive: an
-// allow must use the name in the profile.
-func inside(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
-}
-
 func systemReadable(p string) bool {
 	for _, f := range systemFolders {
-		if inside(p, f) {
+		if hostpath.Within(p, f) {
 			return true
 		}
 	}
@@ -202,7 +196,7 @@ func systemReadable(p string) bool {
 }
 
 func systemWritable(p string) bool {
-	return p == "/dev/null" || p == "/dev/zero" || inside(p, "/dev/fd") || p == "/dev/tty" || ttys.MatchString(p)
+	return p == "/dev/null" || p == "/dev/zero" || hostpath.Within(p, "/dev/fd") || p == "/dev/tty" || ttys.MatchString(p)
 }
 
 var ttys = regexp.MustCompile(`^/dev/ttys[0-9]+$`)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // Log is the program that shows the system log. On macOS only administrators
@@ -186,7 +187,7 @@ func (r Refusal) Attempt() (kind string, op sandbox.Operation, resource string, 
 // it.
 func idle(p string) bool {
 	for _, dir := range []string{"/dev", "/Library/Preferences", "/private/var/db", "/private/var/run", "/private/var/select", "/System", "/AppleInternal"} {
-		if inside(p, dir) {
+		if hostpath.Within(p, dir) {
 			return true
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 )
 
 // A step is one of the file rules that follow the allows of a profile, in
@@ -88,7 +90,7 @@ func (r Rules) openings(yielding []seatbeltClosure) ([]placedOpening, error) {
 		if deepest == 0 {
 			continue // no deny closes it, or a deny of the same path closes it again
 		}
-		reads := func(q Open) bool { return q.Read && seatbeltDepth(q.Path) > deepest && inside(o.Path, q.Path) }
+		reads := func(q Open) bool { return q.Read && seatbeltDepth(q.Path) > deepest && hostpath.Within(o.Path, q.Path) }
 		if !slices.ContainsFunc(opens, reads) {
 			continue
 		}
@@ -112,9 +114,9 @@ func common(p string, views []string) []string {
 	var out []string
 	for _, v := range views {
 		switch {
-		case inside(p, v):
+		case hostpath.Within(p, v):
 			return []string{p}
-		case inside(v, p):
+		case hostpath.Within(v, p):
 			out = append(out, v)
 		}
 	}

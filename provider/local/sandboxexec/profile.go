@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/provider/local/hostscan"
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
@@ -53,11 +54,11 @@ func profile(s sandbox.Spec, pic hostscan.Picture, protected hostscan.Rules, tmp
 	}
 	firm := map[string]bool{} // paths that a deny closes for reading which does not yield
 	for _, d := range slices.Concat(pic.World.Denies, protected.Denies) {
-		if below(p.workdir, d.Path) {
+		if hostpath.Within(p.workdir, d.Path) {
 			return p, &sandbox.Error{Code: sandbox.CodeValidation, Op: "plan", Resource: d.Path, Message: "the workspace lies in what " + d.Rule + " closes"}
 		}
 		c := plan.SeatbeltDeny{Path: d.Path, Read: d.Read, Rule: d.Rule}
-		if d.Rule == hostscan.RuleOurs && below(tmp, d.Path) {
+		if d.Rule == hostscan.RuleOurs && hostpath.Within(tmp, d.Path) {
 			c.Except = []string{tmp}
 		}
 		p.rules.Denies = append(p.rules.Denies, c)
@@ -100,7 +101,7 @@ func (p profiled) tagged(tag string, ports ...int) plan.Rules {
 // lies in the workspace or the agent's folder is at its own path of the host.
 func (p profiled) place(name string) string {
 	for _, m := range p.mounts {
-		if below(name, m.Target) {
+		if hostpath.Within(name, m.Target) {
 			return path.Join(m.Source, strings.TrimPrefix(name, m.Target))
 		}
 	}
@@ -121,8 +122,4 @@ func (p profiled) tried() (read, write []string) {
 		}
 	}
 	return read, write
-}
-
-func below(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
