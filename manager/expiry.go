@@ -83,7 +83,7 @@ func (x *expiry) set(rec registry.Record, after time.Duration, how string) error
 // outlast the process that set them. A clock that is set back does not lengthen a
 // timeout: an end that lies further ahead than the whole timeout is set anew.
 func (m *Manager) Expire(ctx context.Context) (ended []string, next time.Duration, errs error) {
-	records, _, err := m.lister.readRecords()
+	records, _, err := m.lister.readRecords(ctx)
 	if err != nil {
 		return nil, expireAfterErr, err
 	}

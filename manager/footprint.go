@@ -115,7 +115,7 @@ func footprintOf(s sandbox.Spec, res config.Resolved) Footprint {
 // have their name alone, which spares reading what they were made from. With an
 // error it may not be all of them.
 func (m *Manager) Footprints(ctx context.Context, known func(name string) bool) ([]Footprint, error) {
-	records, unread, recordErr := m.lister.readRecords()
+	records, unread, recordErr := m.lister.readRecords(ctx)
 	if recordErr != nil {
 		return nil, recordErr
 	}

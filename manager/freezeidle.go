@@ -41,7 +41,7 @@ func (m *Manager) FreezeIdle(ctx context.Context) (frozen []string, next time.Du
 	if err != nil || least <= 0 {
 		return nil, freezeLatest, err
 	}
-	records, _, err := m.lister.readRecords()
+	records, _, err := m.lister.readRecords(ctx)
 	if err != nil {
 		return nil, freezeAfterErr, err
 	}

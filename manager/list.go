@@ -69,7 +69,7 @@ func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
 	out := Listing{Containers: []Row{}, Browsers: []Row{}}
 	// Records are read first: a sandbox that is made in between then shows
 	// up as an orphan for once, and never as missing.
-	records, unread, recordErr := m.lister.readRecords()
+	records, unread, recordErr := m.lister.readRecords(ctx)
 	infos, down, listErr := m.lister.live(ctx, o.Foreign, func(provider string) bool { return m.lister.matters(provider, records, unread) })
 	var rows []Row
 	if o.Foreign {
@@ -229,13 +229,12 @@ func (ls *lister) match(ctx context.Context, rows []Row, records []registry.Reco
 	}
 }
 
-// readRecords lists the records. Those that cannot be read are counted and
-// logged, which is not fatal.
-func (ls *lister) readRecords() (records []registry.Record, unread int, err error) {
+// readRecords lists the records, and rebuilds those that are damaged. unread is how
+// many it could neither read nor rebuild; each is logged.
+func (ls *lister) readRecords(ctx context.Context) (records []registry.Record, unread int, err error) {
 	records, problems, err := ls.m.records.List("")
-	for _, p := range problems {
-		ls.m.log.Warn(p.Err.Error())
-	}
+	rebuilt := ls.rebuild(ctx, problems)
+	records = append(records, rebuilt...)
 	records = slices.DeleteFunc(records, func(r registry.Record) bool { // the claim is what counts, until that of the slot is gone
 		if r.Kind != sandbox.KindPool {
 			return false
@@ -243,7 +242,29 @@ func (ls *lister) readRecords() (records []registry.Record, unread int, err erro
 		_, claimed, err := ls.m.records.ClaimOn(r.Name)
 		return claimed || err != nil
 	})
-	return records, len(problems), err
+	return records, len(problems) - len(rebuilt), err
+}
+
+// rebuild writes the records of problems anew, from what the providers list.
+// Reading records sets the damaged ones aside, so whoever reads them rebuilds
+// them: a sandbox without a record is an orphan to the next sweep.
+func (ls *lister) rebuild(ctx context.Context, problems []registry.Problem) []registry.Record {
+	if len(problems) == 0 {
+		return nil
+	}
+	var infos []sandbox.Info
+	for _, name := range ls.m.providers.Names() {
+		p, err := ls.m.providers.Get(name)
+		if err == nil {
+			var some []sandbox.Info
+			some, err = p.List(ctx, sandbox.Filter{Instance: ls.m.state.Instance()})
+			infos = append(infos, some...)
+		}
+		if err != nil {
+			ls.m.log.WithError(err).Warnf("records that cannot be read are not rebuilt from what %s has", name)
+		}
+	}
+	return ls.m.pruner.rebuild(problems, infos)
 }
 
 // RecordStamp tells whether anything has been recorded of sandboxes since

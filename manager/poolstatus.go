@@ -55,7 +55,7 @@ func (m *Manager) PoolStatus(ctx context.Context) (PoolStatus, error) {
 	if err != nil {
 		return out, err
 	}
-	records, _, err := m.lister.readRecords() // without claimed slots
+	records, _, err := m.lister.readRecords(ctx) // without claimed slots
 	if err != nil {
 		return out, err
 	}

@@ -384,3 +384,30 @@ func TestForgottenWorkspace(t *testing.T) {
 		t.Errorf("%d workspaces are left, want the other one", n)
 	}
 }
+
+// A record that was damaged is rebuilt by whoever reads it first: no call
+// leaves its sandbox to the next sweep.
+func TestDamagedRecordIsRebuiltByEachReader(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]func(context.Context, *manager.Manager) error{
+		"expire": func(ctx context.Context, m *manager.Manager) error { _, _, err := m.Expire(ctx); return err },
+		"list": func(ctx context.Context, m *manager.Manager) error {
+			_, err := m.List(ctx, manager.ListOptions{})
+			return err
+		},
+		"stats": func(ctx context.Context, m *manager.Manager) error { _, err := m.Stats(ctx, ""); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			m := r.manager("")
+			_, o := mustRun(t, m, "s", "true")
+			must(t, os.WriteFile(filepath.Join(r.state.Registry(), "containers", o.Name+".json"), []byte("{"), 0o600))
+			r.clock.advance(2 * time.Hour)
+			must(t, read(t.Context(), m))
+			p, err := m.Prune(t.Context(), manager.PruneOptions{})
+			if err != nil || len(p.Removed) != 0 || p.Kept != 1 {
+				t.Errorf("prune did %+v, %v", p, err)
+			}
+		})
+	}
+}

@@ -236,7 +236,7 @@ func (st *stager) stagedIn(ctx context.Context, settings *config.Settings) ([]st
 			add(e.Path)
 		}
 	}
-	records, _, err := st.m.lister.readRecords()
+	records, _, err := st.m.lister.readRecords(ctx)
 	for _, r := range records {
 		if r.Kind == sandbox.KindSandbox {
 			add(r.Workspace)
