@@ -152,7 +152,6 @@ func (a *answer) err() error {
 type relay struct {
 	answer
 	to  http.ResponseWriter
-	ctl *http.ResponseController
 	set func(h http.Header) // changes the head before it is sent; nil leaves it
 }
 
