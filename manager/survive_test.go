@@ -30,8 +30,8 @@ func TestBehindOurBack(t *testing.T) {
 		"killed":            {func(r *rig, name string) error { return r.engine.Kill(ctx, name) }, sandbox.StatusStopped, false},
 		"paused":            {func(r *rig, name string) error { return r.engine.Pause(ctx, name) }, sandbox.StatusPaused, true},
 		"record deleted":    {func(r *rig, name string) error { return os.Remove(recordFile(r, name)) }, sandbox.StatusOrphan, true},
-		"record emptied":    {func(r *rig, name string) error { return os.Truncate(recordFile(r, name), 0) }, sandbox.StatusOrphan, true},
-		"record is garbage": {func(r *rig, name string) error { return os.WriteFile(recordFile(r, name), []byte("{\"name\":"), 0o600) }, sandbox.StatusOrphan, true},
+		"record emptied":    {func(r *rig, name string) error { return os.Truncate(recordFile(r, name), 0) }, sandbox.StatusRunning, true},
+		"record is garbage": {func(r *rig, name string) error { return os.WriteFile(recordFile(r, name), []byte("{\"name\":"), 0o600) }, sandbox.StatusRunning, true},
 		"all records gone":  {func(r *rig, name string) error { return os.RemoveAll(filepath.Join(r.state.Registry(), "containers")) }, sandbox.StatusOrphan, true},
 		"socket gone":       {func(r *rig, name string) error { return os.RemoveAll(r.state.SocketPath(name) + "/guest.sock") }, sandbox.StatusRunning, true},
 	}
