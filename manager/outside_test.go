@@ -135,7 +135,7 @@ func TestRunsOutside(t *testing.T) {
 	}
 }
 
-// named tells programs inside what sandbox they are in.
+// named shows programs inside which sandbox they are in.
 type named struct{ *fake.Provider }
 
 func (n named) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {

@@ -16,7 +16,7 @@ import (
 func runProbe(name string, args []string) {
 	map[string]func([]string){
 		"calls": probeCalls, "sockets": probeSockets, "threads": probeThreads,
-		"many": probeMany, "endless": probeEndless, "flip": probeFlip, "ways": probeWays, "crowd": probeMany2, "serve": probeServe,
+		"many": probeMany, "endless": probeEndless, "flip": probeFlip, "ways": probeWays, "crowd": probeProcesses, "serve": probeServe,
 	}[name](args)
 }
 
@@ -186,8 +186,8 @@ func probeFlip([]string) {
 	tell("opened", bad)
 }
 
-// probeMany2 makes args[0] processes, and tells how many there were.
-func probeMany2(args []string) {
+// probeProcesses makes args[0] processes, and prints how many there were.
+func probeProcesses(args []string) {
 	want, _ := strconv.Atoi(args[0])
 	var made syscall.Errno
 	for range want {

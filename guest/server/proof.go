@@ -84,7 +84,7 @@ func (r proving) answer() {
 	case p.err != nil:
 		_ = r.c.refuse(r.stream, wire.KindInternal, "the sandbox could not be tried: "+p.err.Error())
 	case len(p.misses) > wire.MaxMisses:
-		_ = r.c.refuse(r.stream, wire.KindInternal, "too much of the sandbox does not hold to be told")
+		_ = r.c.refuse(r.stream, wire.KindInternal, "too many rules of the sandbox do not hold to list them all")
 	default:
 		_ = r.c.w.Write(wire.Frame{Type: wire.TypeProven, Stream: r.stream, Payload: wire.EncodeMisses(p.misses)})
 	}

@@ -47,7 +47,7 @@ func (p *Provider) recordOf(name string) string {
 	return filepath.Join(p.recordsDir(), name+recordSuffix)
 }
 
-// openPlaceholders opens the records of stubs.
+// openPlaceholders opens the records of placeholders.
 func (p *Provider) openPlaceholders() (*hostscan.Placeholders, error) {
 	d, err := hostscan.OpenPlaceholders(filepath.Join(p.opts.Protection, "stubs"))
 	if err == nil {

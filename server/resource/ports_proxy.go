@@ -69,7 +69,7 @@ func (x *Ports) Named(host string) (port, label string, ok bool) {
 func (x *Ports) Admit(r *http.Request) (auth.Caller, *http.Request, error) {
 	refused := &Fault{Status: http.StatusUnauthorized, Err: &sandbox.Error{
 		Code: sandbox.CodePermissionDeny, Op: "share", Field: "share", Message: "there is no link to a port in force with this address and secret",
-		Hint: "ask for a new one (sandbox port share PORT)",
+		Hint: "ask its owner for a new one (POST /v1/sandboxes/NAME/shares)",
 	}}
 	number, label, ok := x.Named(r.Host)
 	port, err := portNumber(number)

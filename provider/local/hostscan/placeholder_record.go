@@ -142,7 +142,7 @@ func (l *placeholderList) append(fd int, records []record) error {
 	return nil
 }
 
-var errShort = errors.New("the records of stubs were not written whole")
+var errShort = errors.New("the records of placeholders were not written whole")
 
 // lines appends records to data.
 func lines(data []byte, records []record) ([]byte, error) {

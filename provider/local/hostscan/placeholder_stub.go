@@ -52,7 +52,7 @@ const (
 	patience = time.Minute
 )
 
-// Placeholders keeps the records of stubs. It is safe for concurrent use, also
+// Placeholders keeps the records of placeholders. It is safe for concurrent use, also
 // by several processes of one user.
 type Placeholders struct {
 	path string
@@ -298,7 +298,7 @@ func (d *Placeholders) Sweep(ctx context.Context) ([]string, error) {
 func (d *Placeholders) lock(ctx context.Context) (unlock func(), err error) {
 	l := flock.New(filepath.Join(d.path, "lock"), flock.SetPermissions(0o600))
 	if ok, err := l.TryLockContext(ctx, retryDelay); err != nil || !ok {
-		e := sandbox.Errorf(sandbox.CodeUnavailable, op, "the records of stubs are locked")
+		e := sandbox.Errorf(sandbox.CodeUnavailable, op, "the records of placeholders are locked")
 		e.Resource, e.Err, e.Retryable = d.path, err, true
 		return nil, e
 	}
