@@ -33,3 +33,31 @@ var SettingsBrowser string
 //
 //go:embed browser/policies.json
 var PoliciesBrowser string
+
+// DockerfileCode is the recipe of the image of the code interpreter. It is
+// never assigned to.
+//
+//go:embed Dockerfile.code
+var DockerfileCode string
+
+// HostCode is the kernel host, which that recipe puts into the image. It is
+// never assigned to.
+//
+//go:embed images/code/host.py
+var HostCode string
+
+// ChartsCode has Python's kernel describe charts as data. It is never assigned
+// to.
+//
+//go:embed images/code/charts.py
+var ChartsCode string
+
+// KernelsCode are the kernels of JavaScript and bash. It is never assigned to.
+//
+//go:embed images/code/kernels.py
+var KernelsCode string
+
+// ReplCode evaluates JavaScript for its kernel. It is never assigned to.
+//
+//go:embed images/code/repl.js
+var ReplCode string

@@ -36,7 +36,10 @@ const (
 	DefaultImage = about.DefaultImage
 	// BrowserImage is the image of browsers, built from Dockerfile.browser.
 	BrowserImage = about.BrowserImage
-	// BaseImage is what both are built on where it can be had.
+	// CodeImage is the image of the code interpreter, built from
+	// Dockerfile.code.
+	CodeImage = about.CodeImage
+	// BaseImage is what all are built on where it can be had.
 	BaseImage = about.BaseImage
 
 	setupRepo = "sandbox-setup" // tagged with a digest of base and commands
@@ -129,7 +132,7 @@ func New(api API, cfg Config) *Store {
 }
 
 // Ensure returns the image ref and makes it first when the engine has none:
-// [DefaultImage] and [BrowserImage] are built, a bootstrapped base is
+// [DefaultImage], [BrowserImage] and [CodeImage] are built, a bootstrapped base is
 // bootstrapped, anything else is pulled. When the image is there the cost is
 // one engine call; a stale image of ours is used as it is (List tells, Build
 // renews). o.Image has no meaning here.

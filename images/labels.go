@@ -42,7 +42,7 @@ func (s *Store) annotate(labels map[string]string, ref, version, base string) {
 
 func originOf(labels map[string]string) Origin {
 	switch o := Origin(labels[labelKind]); o {
-	case OriginSandbox, OriginBrowser, OriginBootstrap, OriginSetup:
+	case OriginSandbox, OriginBrowser, OriginCode, OriginBootstrap, OriginSetup:
 		return o
 	}
 	return OriginForeign

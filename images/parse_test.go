@@ -213,7 +213,7 @@ func TestPlanWithoutSources(t *testing.T) {
 func TestMmdebstrapArgs(t *testing.T) {
 	p := plan{distro: distro{"debian", "bookworm"}, packages: []string{"bash", "git"}}
 	got := mmdebstrapArgs(p, []string{`Acquire::http::Proxy "http://p"`})
-	want := []string{"--variant=minbase", "--format=tar", "--include=bash,git", `--aptopt=Acquire::http::Proxy "http://p"`, "bookworm", "-", "-"}
+	want := []string{"--verbose", "--variant=minbase", "--format=tar", "--include=bash,git", `--aptopt=Acquire::http::Proxy "http://p"`, "bookworm", "-", "-"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

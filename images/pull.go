@@ -74,8 +74,8 @@ func (s *Store) pullNow(ctx context.Context, ref, full string, say reporter) err
 	return pullError(ctx, ref, err)
 }
 
-const hintPull = "`docker pull` it with your login, or use " + DefaultImage + " (for a browser " + BrowserImage +
-	"), which `sandbox images build` (`--browser`) and, without a registry, `sandbox images bootstrap` make"
+const hintPull = "`docker pull` it with your login, or use " + DefaultImage + " (for a browser " + BrowserImage + ", for code " + CodeImage +
+	"), which `sandbox images build` (`--browser`, `--code`) and, without a registry, `sandbox images bootstrap` make"
 
 // pullError words what a failed pull means to the user: there is no image
 // to work with, whatever the reason. Not CodeNotFound, which is the answer

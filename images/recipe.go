@@ -37,6 +37,16 @@ func ourRecipes() []recipe {
 			},
 			origin: OriginBrowser, bootRepo: "sandbox-browser-base",
 		},
+		{
+			ref: CodeImage, dockerfile: sandbox.DockerfileCode,
+			files: []file{
+				{"images/code/host.py", sandbox.HostCode, 0o755},
+				{"images/code/charts.py", sandbox.ChartsCode, 0o644},
+				{"images/code/kernels.py", sandbox.KernelsCode, 0o644},
+				{"images/code/repl.js", sandbox.ReplCode, 0o644},
+			},
+			origin: OriginCode, bootRepo: "sandbox-code-base",
+		},
 	}
 }
 
@@ -68,7 +78,7 @@ func (s *Store) recipe(op, ref string) (recipe, error) {
 		}
 	}
 	return recipe{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "image", Resource: ref,
-		Message: "this program has no recipe of " + printable(ref), Hint: "it makes " + DefaultImage + " and " + BrowserImage}
+		Message: "this program has no recipe of " + printable(ref), Hint: "it makes " + DefaultImage + ", " + BrowserImage + " and " + CodeImage}
 }
 
 // madeFrom reports whether an image labelled as made from a recipe of that

@@ -43,9 +43,10 @@ func makeRootfs(ctx context.Context, p plan, log func(string), w io.Writer) erro
 }
 
 // mmdebstrapArgs makes mmdebstrap read its sources from standard input and
-// write a tar stream to standard output.
+// write a tar stream to standard output. What apt and dpkg say shows that it makes
+// progress: many packages take longer than silence may last.
 func mmdebstrapArgs(p plan, aptOptions []string) []string {
-	args := []string{"--variant=minbase", "--format=tar", "--include=" + strings.Join(p.packages, ",")}
+	args := []string{"--verbose", "--variant=minbase", "--format=tar", "--include=" + strings.Join(p.packages, ",")}
 	for _, o := range aptOptions {
 		args = append(args, "--aptopt="+o)
 	}

@@ -23,6 +23,9 @@ func renewal(img Image) string {
 	if img.Origin == OriginBrowser || strings.HasPrefix(img.Ref, "sandbox-browser") {
 		command += " --browser"
 	}
+	if img.Origin == OriginCode || strings.HasPrefix(img.Ref, "sandbox-code") {
+		command += " --code"
+	}
 	return command
 }
 

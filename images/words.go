@@ -23,6 +23,7 @@ const (
 	OriginForeign   = about.OriginForeign
 	OriginSandbox   = about.OriginSandbox
 	OriginBrowser   = about.OriginBrowser
+	OriginCode      = about.OriginCode
 	OriginBootstrap = about.OriginBootstrap
 	OriginSetup     = about.OriginSetup
 )

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Builds the image of sandboxes, or with --browser that of browsers, unless the
-# engine has it made from the recipe in this checkout already. Building anew
-# would give it another identity, and every container made from the old one
-# would count as changed.
+# Builds the image of sandboxes, with --browser that of browsers, or with --code
+# that of the code interpreter, unless the engine has it made from the recipe in
+# this checkout already. Building anew would give it another identity, and every
+# container made from the old one would count as changed.
 #
-#   scripts/image.sh path/to/sandbox [--browser]
+#   scripts/image.sh path/to/sandbox [--browser | --code]
 set -eu
 
 cd "$(dirname "$0")/.."
-usage='usage: scripts/image.sh path/to/sandbox [--browser]'
+usage='usage: scripts/image.sh path/to/sandbox [--browser | --code]'
 program=${1:?$usage}
 label=dev.bulkhead.sandbox.image.dockerfile-digest
 
@@ -28,6 +28,10 @@ case ${2-} in
 --browser)
     fresh sandbox-browser:bookworm-slim Dockerfile.browser browser/entrypoint.sh browser/policies.json browser/settings.sh ||
         "$program" images build --browser
+    ;;
+--code)
+    fresh sandbox-code:bookworm-slim Dockerfile.code images/code/host.py images/code/charts.py images/code/kernels.py images/code/repl.js ||
+        "$program" images build --code
     ;;
 *)
     echo "$usage" >&2

@@ -119,7 +119,7 @@ func (p *process) start(o options) error {
 		Resources: []resource.Resource{
 			boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit), resource.NewShells(m, supervisor, stream.Options{}),
 			resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{}),
-			resource.NewPorts(m, resource.PortOptions{}), resource.NewMedia(m), resource.NewApprovals(orch.Approvals()),
+			resource.NewPorts(m, resource.PortOptions{}), resource.NewCode(m, supervisor), resource.NewMedia(m), resource.NewApprovals(orch.Approvals()),
 		},
 	})
 	if err != nil {

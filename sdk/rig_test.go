@@ -98,7 +98,7 @@ func (r *rig) resources(s *served.Rig, c *orchestrator.Control) []resource.Resou
 		boxes, resource.NewCommands(m), resource.NewToolCalls(m, kits), resource.NewShells(m, supervisor, stream.Options{}),
 		resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{Interval: 20 * time.Millisecond}),
 		resource.NewApprovals(manager.NewApprovalQueue(manager.ApprovalQueueOptions{})), resource.NewViolations(r.violations), resource.NewEvidence(r.evidence),
-		resource.NewGrants(m, func() (resource.Registrar, error) { return c, nil }), resource.NewTokens(s.Tokens), pages,
+		resource.NewGrants(m, func() (resource.Registrar, error) { return c, nil }), resource.NewTokens(s.Tokens), resource.NewCode(m, supervisor), pages,
 	}
 }
 

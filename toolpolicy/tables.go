@@ -38,7 +38,7 @@ func aliases() map[string]string {
 // parts are tools that do a part of what another one does: what an entry says
 // of reading holds for every way of it, or a deny of read would leave grep.
 func parts() map[string]string {
-	return map[string]string{"ls": "read", "glob": "read", "grep": "read"}
+	return map[string]string{"ls": "read", "glob": "read", "grep": "read", "run_code": "exec"}
 }
 
 // groups are names for several entries.

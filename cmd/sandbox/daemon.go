@@ -166,7 +166,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resourc
 		boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit.tools), resource.NewShells(m, kit.orch, stream.Options{}),
 		resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{}),
 		resource.NewApprovals(d.orch.Approvals()), resource.NewViolations(violations), resource.NewEvidence(evidence),
-		resource.NewGrants(m, d.registrar), resource.NewTokens(d.tokens), resource.NewMedia(m), d.ports, pages, d.useManager,
+		resource.NewGrants(m, d.registrar), resource.NewTokens(d.tokens), resource.NewMedia(m), d.ports, resource.NewCode(m, kit.orch), pages, d.useManager,
 	}, nil
 }
 

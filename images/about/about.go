@@ -12,7 +12,10 @@ const (
 	// BrowserImage is the image of a browser when settings name none. It
 	// is built from Dockerfile.browser.
 	BrowserImage = "sandbox-browser:bookworm-slim"
-	// BaseImage is what both are built on where it can be had.
+	// CodeImage is the image of the code interpreter. It is built from
+	// Dockerfile.code.
+	CodeImage = "sandbox-code:bookworm-slim"
+	// BaseImage is what all are built on where it can be had.
 	BaseImage = "debian:bookworm-slim"
 )
 
@@ -54,6 +57,7 @@ const (
 	OriginForeign   Origin = ""          // not made by this program
 	OriginSandbox   Origin = "sandbox"   // built from Dockerfile.sandbox
 	OriginBrowser   Origin = "browser"   // built from Dockerfile.browser
+	OriginCode      Origin = "code"      // built from Dockerfile.code
 	OriginBootstrap Origin = "bootstrap" // a base made from the host's package sources
 	OriginSetup     Origin = "setup"     // an image with setup commands applied
 )
@@ -65,7 +69,7 @@ type Options struct {
 	// joined.
 	Progress Progress
 	// Image is what Build makes, and what Bootstrap makes a base for:
-	// [DefaultImage], which is also meant by "", or [BrowserImage].
+	// [DefaultImage], which is also meant by "", [BrowserImage] or [CodeImage].
 	Image string
 	// Base replaces [BaseImage] in a build. Empty means BaseImage where it
 	// can be had and a bootstrapped base otherwise.

@@ -184,6 +184,7 @@ var variables = map[string]string{
 
 	"guest/server/nofile.inherited":      "read once, before package os changes it",
 	"internal/testenv.browserMissing":    "asked once per test process",
+	"internal/testenv.codeMissing":       "asked once per test process",
 	"internal/testenv.buildGuest":        "built once per test process",
 	"internal/testenv.engineMissing":     "asked once per test process",
 	"internal/testenv.e2bMissing":        "asked once per test process",

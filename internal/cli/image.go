@@ -25,20 +25,24 @@ func (a *app) imagesCommand() *ucli.Command {
 
 func (a *app) imagesBuildCommand() *ucli.Command {
 	base := text{check: notEmpty}
-	image, forBrowser := imageChoice("build the image of browsers, " + about.BrowserImage)
+	image, choice := imageChoice("build the image of browsers, "+about.BrowserImage, "build the image of the code interpreter, "+about.CodeImage)
 	return &ucli.Command{
 		Name:      "build",
-		Usage:     "build the default image, " + about.DefaultImage + ", or that of browsers",
+		Usage:     "build the default image, " + about.DefaultImage + ", or that of browsers or of the code interpreter",
 		UsageText: "sandbox images build [flags]",
 		Description: "It is built on " + about.BaseImage + " where that can be had,\n" +
 			"and where no registry answers on a base made from this machine's own package sources.",
-		Flags: []ucli.Flag{&ucli.GenericFlag{Name: "base", Usage: "build on this `IMAGE`", Value: &base}, forBrowser},
+		Flags: append([]ucli.Flag{&ucli.GenericFlag{Name: "base", Usage: "build on this `IMAGE`", Value: &base}}, choice...),
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
 			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
-				o.Base, o.Image = base.value, image(c)
+				var err error
+				if o.Image, err = image(c); err != nil {
+					return about.Image{}, err
+				}
+				o.Base = base.value
 				return s.Build(c.Context, o)
 			})
 		},
@@ -61,30 +65,39 @@ func (a *app) imagesPullCommand() *ucli.Command {
 	}
 }
 
-// imageChoice is the flag that names the image of browsers, and what it says.
-func imageChoice(usage string) (func(*ucli.Context) string, ucli.Flag) {
-	const name = "browser"
-	return func(c *ucli.Context) string {
-		if c.Bool(name) {
-			return about.BrowserImage
+// imageChoice are the flags that name the image of browsers and that of the
+// code interpreter, and the image that they name.
+func imageChoice(browserUsage, codeUsage string) (func(*ucli.Context) (string, error), []ucli.Flag) {
+	const browser, code = "browser", "code"
+	return func(c *ucli.Context) (string, error) {
+		switch {
+		case c.Bool(browser) && c.Bool(code):
+			return "", usagef("images", "--browser and --code name two images; give one of them")
+		case c.Bool(browser):
+			return about.BrowserImage, nil
+		case c.Bool(code):
+			return about.CodeImage, nil
 		}
-		return about.DefaultImage
-	}, &ucli.BoolFlag{Name: name, Usage: usage}
+		return about.DefaultImage, nil
+	}, []ucli.Flag{&ucli.BoolFlag{Name: browser, Usage: browserUsage}, &ucli.BoolFlag{Name: code, Usage: codeUsage}}
 }
 
 func (a *app) imagesBootstrapCommand() *ucli.Command {
-	image, forBrowser := imageChoice("make it for the image of browsers")
+	image, choice := imageChoice("make it for the image of browsers", "make it for the image of the code interpreter")
 	return &ucli.Command{
 		Name:      "bootstrap",
 		Usage:     "make a base image from this machine's package sources, without a registry",
 		UsageText: "sandbox images bootstrap [flags]",
-		Flags:     []ucli.Flag{forBrowser},
+		Flags:     choice,
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
 			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
-				o.Image = image(c)
+				var err error
+				if o.Image, err = image(c); err != nil {
+					return about.Image{}, err
+				}
 				return s.Bootstrap(c.Context, o)
 			})
 		},

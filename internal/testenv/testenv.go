@@ -76,6 +76,8 @@ func missing(need string) string {
 		return netToolsMissing()
 	case "browser":
 		return browserMissing()
+	case "code":
+		return codeMissing()
 	case "playwright":
 		return playwrightMissing()
 	case "sshd":

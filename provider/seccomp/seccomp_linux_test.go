@@ -242,6 +242,10 @@ func narrow() []*moby.Syscall {
 	for _, call := range []string{"prlimit64", "sched_setattr", "sched_setscheduler", "sched_setparam"} {
 		rules = append(rules, allow(call, 0))
 	}
+	// SCHED_OTHER of any process inside: see the rules of bpf_wall.go.
+	normal := allow("sched_setscheduler")
+	normal.Args = []specs.LinuxSeccompArg{{Index: 1, Value: 0, Op: specs.OpEqualTo}}
+	rules = append(rules, normal)
 	rules = append(rules, modes()...)
 	return append(rules,
 		allow("setpriority", unix.PRIO_PROCESS, 0),

@@ -103,6 +103,7 @@ type command struct {
 	seen    int64 // where the last poll stopped
 	held    int64 // memory for output
 	gone    bool  // no longer found
+	code    bool  // it is the kernel host of the session
 }
 
 var errKilled = errors.New("somebody asked for its end")

@@ -25,6 +25,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -88,6 +89,8 @@ type Supervisor struct {
 	sessions map[config.Who]*session
 	tenants  map[string]*tenant
 	memory   int64 // taken for output and input
+
+	starts keylock.Turns // of kernel hosts, by session
 }
 
 // A session is what one of them has. Its fields are guarded by Supervisor.mu.
