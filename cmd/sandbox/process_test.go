@@ -147,6 +147,8 @@ func TestSignalsReachTheProgram(t *testing.T) {
 	hear := func(then string) string { // bash runs traps between commands
 		return `trap 'echo int; ` + then + `' INT; trap 'echo term' TERM; trap 'echo hup; exit 4' HUP; trap 'echo quit; exit 5' QUIT; echo ready; ` + loop
 	}
+	// The parent waits for the child: before, SIGINT would end it, as bash has it.
+	const asleep = `until read -r _ _ state _ </proc/$PPID/stat && test $state = S; do sleep 0.01; done;`
 	const grace = 3 * time.Second // before SIGTERM
 	for _, tt := range []struct {
 		name   string
@@ -160,7 +162,7 @@ func TestSignalsReachTheProgram(t *testing.T) {
 		{"dies of it", `echo ready; exec sleep 4310`, []syscall.Signal{syscall.SIGINT}, 130, "", 0},
 		{"hang up", hear(""), []syscall.Signal{syscall.SIGHUP}, 4, "hup\n", 0},
 		{"quit", hear(""), []syscall.Signal{syscall.SIGQUIT}, 5, "quit\n", 0},
-		{"a child too", `sh -c 'trap "echo child; exit" INT; echo ready; ` + loop + `'; echo after`, []syscall.Signal{syscall.SIGINT}, 0, "child\nafter\n", 0},
+		{"a child too", `sh -c 'trap "echo child; exit" INT; ` + asleep + ` echo ready; ` + loop + `'; echo after`, []syscall.Signal{syscall.SIGINT}, 0, "child\nafter\n", 0},
 		{"goes on", hear(":"), []syscall.Signal{syscall.SIGINT}, 130, "int\nterm\n", grace},
 		{"twice", hear(":"), []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 130, "int\nterm\n", 0},
 		{"thrice", hear(":"), []syscall.Signal{syscall.SIGINT, syscall.SIGINT, syscall.SIGINT}, 130, "", 0},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -188,8 +189,6 @@ func TestForkBomb(t *testing.T) {
 			begin := time.Now()
 			must(t, p.Kill(context.Background()))
 			t.Logf("ended in %v", time.Since(begin))
-			// A first attempt that fails takes the shim, and the end is not
-			// known then.
 			if exit, err := p.Wait(); err != nil || exit.Signal != "KILL" {
 				t.Errorf("exit %+v, %v", exit, err)
 			}
@@ -198,6 +197,47 @@ func TestForkBomb(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		})
+	}
+}
+
+// TestKillTakesTheShim kills a command whose shim does not run, so that its
+// processes are not reaped in time: the shim is killed with them, and the end
+// of the command is that of a killed one all the same.
+func TestKillTakesTheShim(t *testing.T) {
+	long(t)
+	g := startGuest(t)
+	c := g.client(client.Options{})
+	p, _ := start(t, context.Background(), c, sh("echo ready; sleep 1000"))
+	var shim int
+	for _, pid := range childrenOf(t, g.pid()) {
+		if len(childrenOf(t, pid)) > 0 {
+			shim = pid
+		}
+	}
+	stopped := make(chan error)
+	go func() { // the guest sends SIGCONT, which does not continue what a tracer has stopped
+		runtime.LockOSThread() // not unlocked: the tracer ends with its thread
+		stopped <- func() error {
+			if err := unix.PtraceSeize(shim); err != nil {
+				return err
+			}
+			if err := unix.PtraceInterrupt(shim); err != nil {
+				return err
+			}
+			_, err := unix.Wait4(shim, nil, unix.WALL, nil)
+			return err
+		}()
+		_, _ = unix.Wait4(shim, nil, unix.WALL, nil) // its parent learns of its end after its tracer
+	}()
+	must(t, <-stopped)
+	must(t, p.Kill(context.Background()))
+	exit, err := p.Wait()
+	if err != nil || exit.Signal != "KILL" {
+		t.Errorf("exit %+v, %v", exit, err)
+	}
+	g.empty(time.Second)
+	if got := run(t, c, sh("echo works")); got.stdout != "works\n" {
+		t.Errorf("got %+v", got)
 	}
 }
 

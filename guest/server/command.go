@@ -5,8 +5,10 @@ package server
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
+	"golang.org/x/sys/unix"
 )
 
 // errDetached ends the channels of a command whose client does not listen
@@ -23,6 +25,7 @@ type command struct {
 	launched chan struct{} // closed when the program runs or could not be started
 	gone     chan struct{} // closed when no process of it is left
 	killing  sync.Mutex    // held while processes are looked for below the shim
+	forced   atomic.Bool   // kill has ended the shim, because processes below it were left
 
 	inbox   *wire.Inbox // standard input, nil when not carried
 	input   *input      // nil when not carried
@@ -136,9 +139,13 @@ func (m *command) run(failure *wire.Failed) {
 	close(m.launched)
 	exit, err := m.await()
 	m.conn.srv.gate.leave(&m.pass)
-	if err != nil {
+	if err != nil && !m.forced.Load() {
 		m.lost()
 		return
+	}
+	if err != nil {
+		m.sweep()
+		close(m.gone)
 	}
 	m.finish()
 	m.outputDigest.close()
@@ -213,7 +220,9 @@ func (m *command) carryOutputs() {
 }
 
 // await waits for the end of the program and of what it left behind. The
-// descendants of a detached command are waited for in the background.
+// descendants of a detached command are waited for in the background. With an
+// error, which means that the shim has ended, the result is what is known
+// about a command that kill ended with its shim.
 func (m *command) await() (wire.Exit, error) {
 	r, err := m.shim.report()
 	m.mu.Lock()
@@ -227,7 +236,7 @@ func (m *command) await() (wire.Exit, error) {
 	defer m.conn.srv.sweepStrays()
 	m.conn.srv.leaveSession(program)
 	if err != nil {
-		return wire.Exit{}, err
+		return wire.Exit{Signal: uint8(unix.SIGKILL)}, err
 	}
 	exit := exitOf(r, m.spent)
 	if !r.Empty {
@@ -238,7 +247,7 @@ func (m *command) await() (wire.Exit, error) {
 		go m.kill(0)
 		last, err := m.shim.report()
 		if err != nil {
-			return wire.Exit{}, err
+			return exit, err
 		}
 		exit.User, exit.System = m.spent.until(last)
 	}

@@ -34,7 +34,11 @@ func (m *command) kill(grace time.Duration) {
 		return
 	case <-time.After(2 * time.Millisecond):
 	}
-	m.conn.srv.killTree(m.shim, m.gone, killWithin)
+	if err := m.conn.srv.killTree(m.shim, m.gone, killWithin); err != nil {
+		// What is left becomes ours to sweep when its shim ends.
+		m.forced.Store(true)
+		m.conn.srv.nursery.kill(m.shim.pid)
+	}
 }
 
 func (m *command) isGone() bool {
@@ -89,11 +93,10 @@ func (s *Server) lastLook(m *command) {
 	}
 }
 
-// killTree ends everything below a shim. When that does not work in time
-// the shim itself is ended, so that what is left becomes ours to sweep.
-func (s *Server) killTree(proc *shimProc, gone <-chan struct{}, limit time.Duration) {
+// killTree ends everything below a shim. It returns an error when processes are
+// left after the limit.
+func (s *Server) killTree(proc *shimProc, gone <-chan struct{}, limit time.Duration) (err error) {
 	proc.wake()
-	var err error
 	s.walk(func() {
 		select {
 		case <-gone: // while we waited
@@ -101,9 +104,7 @@ func (s *Server) killTree(proc *shimProc, gone <-chan struct{}, limit time.Durat
 			err = killProctree(proctreeTree{Root: proc.pid, Gone: gone}, limit)
 		}
 	})
-	if err != nil {
-		s.nursery.kill(proc.pid)
-	}
+	return err
 }
 
 // sweep ends all our descendants that do not belong to a living shim:

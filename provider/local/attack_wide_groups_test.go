@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
 )
@@ -94,6 +95,15 @@ func (s *fixture) stateTrap() func() string {
 func permissiveGroup() group {
 	permissive := func(s *fixture) {
 		s.spec.Filesystem.AllowRead = append(s.spec.Filesystem.AllowRead, "/")
+		// A glob as it is would be looked for in the whole host, which holds
+		// what other tests make meanwhile.
+		for _, rules := range [][]string{s.spec.Filesystem.DenyRead, s.spec.Filesystem.DenyWrite} {
+			for i, p := range rules {
+				if strings.HasPrefix(p, "**/") {
+					rules[i] = filepath.Join(s.base, p)
+				}
+			}
+		}
 		s.envs = append(s.envs, "STATE="+s.state)
 		must(s, os.RemoveAll(s.outside))
 		must(s, os.MkdirAll(filepath.Join(s.outside), 0o755))
