@@ -54,7 +54,9 @@ func (r *rig) client(t testing.TB, req display.Request) *client {
 	s, err := r.Serve(patient(t), req)
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
-	c := &client{t: t, ctx: patient(t), served: s, waiting: map[int]chan message{}, gone: make(chan struct{})}
+	ctx, done := context.WithCancel(context.Background()) // each call has its own bound
+	t.Cleanup(done)
+	c := &client{t: t, ctx: ctx, served: s, waiting: map[int]chan message{}, gone: make(chan struct{})}
 	c.conn, _, err = websocket.Dial(c.ctx, s.WebSocketDebuggerURL, nil)
 	must(t, err)
 	c.conn.SetReadLimit(64 << 20)
@@ -110,7 +112,9 @@ func (c *client) callWithin(most time.Duration, session, method string, params o
 	c.mu.Unlock()
 	text, err := json.Marshal(m)
 	must(c.t, err)
-	if err := c.conn.Write(c.ctx, websocket.MessageText, text); err != nil {
+	ctx, done := context.WithTimeout(c.ctx, most)
+	defer done()
+	if err := c.conn.Write(ctx, websocket.MessageText, text); err != nil {
 		return err
 	}
 	late := time.NewTimer(most)

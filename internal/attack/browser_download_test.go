@@ -81,8 +81,15 @@ func TestDownloadsRefused(t *testing.T) {
 	nothing := func(t *testing.T) {
 		t.Helper()
 		// Chromium creates a file before it asks for permission.
+		var left string
+		defer func() {
+			if t.Failed() {
+				t.Logf("left inside: %q", left)
+			}
+		}()
 		await(t, "nothing is left inside", func() bool {
-			return sh(t, in, `grep -rl downloaded /tmp /home/sandbox /run 2>/dev/null | grep -vi -e cache -e session || true`) == ""
+			left = sh(t, in, `grep -rl downloaded /tmp /home/sandbox /run 2>/dev/null | grep -vi -e cache -e session || true`)
+			return left == ""
 		})
 		if got := files(t, dir); len(got) > 0 {
 			t.Errorf("it is in the workspace: %q", got)
