@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 )
@@ -33,6 +34,17 @@ type Files interface {
 
 	// ReadDir returns the entries sorted by name.
 	ReadDir(ctx context.Context, path string) ([]fs.DirEntry, error)
+}
+
+// StatOf describes the file that a reader of [Files.Read] reads, if the reader
+// has a Stat method, as [fs.File] does: size and times are those at the moment
+// at which the file was opened. It returns [errors.ErrUnsupported] if the
+// reader has none.
+func StatOf(r io.Reader) (fs.FileInfo, error) {
+	if s, ok := r.(interface{ Stat() (fs.FileInfo, error) }); ok {
+		return s.Stat()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // A LinkRefuser is a [Files] that can refuse links. A caller that has judged a

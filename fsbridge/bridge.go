@@ -189,7 +189,7 @@ func (b *Bridge) Read(ctx context.Context, path string, offset, limit int64) (io
 		h.End(ctx, err)
 		return nil, err
 	}
-	return &content{Reader: passing(r, h), Closer: r, ctx: ctx, h: h}, nil
+	return &content{Reader: passing(r, h), file: r, ctx: ctx, h: h}, nil
 }
 
 func (b *Bridge) read(ctx context.Context, path string, offset, limit int64) (io.ReadCloser, error) {
@@ -207,8 +207,13 @@ func (b *Bridge) read(ctx context.Context, path string, offset, limit int64) (io
 // paid is content that is counted when it is read.
 type paid struct {
 	io.Reader
-	io.Closer
+	io.ReadCloser
 }
+
+func (p paid) Read(b []byte) (int, error) { return p.Reader.Read(b) }
+
+// Stat describes the file, see [sandbox.StatOf].
+func (p paid) Stat() (fs.FileInfo, error) { return sandbox.StatOf(p.ReadCloser) }
 
 // Write implements [sandbox.Files].
 func (b *Bridge) Write(ctx context.Context, path string, r io.Reader, o sandbox.WriteOptions) error {

@@ -95,6 +95,9 @@ type reader struct {
 	file *os.File
 }
 
+// Stat describes the file, see [sandbox.StatOf].
+func (r *reader) Stat() (fs.FileInfo, error) { return r.file.Stat() }
+
 func (r *reader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err

@@ -3,7 +3,10 @@ package fsbridge
 import (
 	"context"
 	"io"
+	"io/fs"
 	"sync"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
 )
 
 // An Op is what an operation does with a file.
@@ -92,7 +95,7 @@ func passing(r io.Reader, h Hearing) io.Reader {
 // content is a file that is read; its operation ends when it is closed.
 type content struct {
 	io.Reader
-	io.Closer
+	file io.ReadCloser
 	ctx  context.Context // of the read
 	h    Hearing
 	once sync.Once
@@ -110,9 +113,12 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Stat describes the file, see [sandbox.StatOf].
+func (c *content) Stat() (fs.FileInfo, error) { return sandbox.StatOf(c.file) }
+
 // Close implements [io.Closer].
 func (c *content) Close() error {
-	err := c.Closer.Close()
+	err := c.file.Close()
 	c.once.Do(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"math"
+	"path"
 	"syscall"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -39,10 +41,29 @@ func (f *Files) Read(ctx context.Context, path string, offset, limit int64) (io.
 		return nil, err
 	}
 	if !k.goesOn() {
-		return io.NopCloser(bytes.NewReader(k.answer.Content)), nil
+		whole := &wholeFile{k: k}
+		whole.Reset(k.answer.Content)
+		return whole, nil
 	}
 	return newFileStream(ctx, k), nil
 }
+
+// A wholeFile is content that came with the answer.
+type wholeFile struct {
+	bytes.Reader
+	k *fileCall
+}
+
+func (*wholeFile) Close() error { return nil }
+
+// Stat describes the file that was opened, see [sandbox.StatOf].
+func (w *wholeFile) Stat() (fs.FileInfo, error) { return w.k.info(), nil }
+
+// Stat describes the file that was opened, see [sandbox.StatOf].
+func (s *fileStream) Stat() (fs.FileInfo, error) { return s.k.info(), nil }
+
+// info describes the file of the answer. Precondition: answered.
+func (k *fileCall) info() fsbridge.Info { return infoOf(path.Base(k.path), k.answer.Info) }
 
 // goesOn reports whether the answer is not all. Precondition: answered.
 func (k *fileCall) goesOn() bool { return k.box != nil }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"io/fs"
-	"path"
 	"strings"
 	"syscall"
 	"time"
@@ -134,7 +133,7 @@ func (f *Files) stat(ctx context.Context, op string, what wire.FileOp, name stri
 	if err := k.do(ctx); err != nil {
 		return nil, err
 	}
-	return infoOf(path.Base(name), k.answer.Info), nil
+	return k.info(), nil
 }
 
 func infoOf(name string, m wire.FileInfo) fsbridge.Info {

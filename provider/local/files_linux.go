@@ -106,6 +106,9 @@ type content struct {
 	once sync.Once
 }
 
+// Stat describes the file, see [sandbox.StatOf].
+func (c *content) Stat() (fs.FileInfo, error) { return sandbox.StatOf(c.ReadCloser) }
+
 func (c *content) Close() error {
 	defer c.once.Do(c.seat.release)
 	return c.ReadCloser.Close()

@@ -75,6 +75,9 @@ func notThere(c *content) error {
 
 // look reads what the answer for the file name depends on.
 func (s *filesServer) look(ctx context.Context, t Tree, name string) (*content, error) {
+	if c, err := lookAtSmall(ctx, t, name, s.limits.Whole); c != nil || err != nil {
+		return c, err
+	}
 	info, err := t.Stat(ctx, name)
 	if err != nil {
 		return nil, err
@@ -96,6 +99,36 @@ func (s *filesServer) look(ctx context.Context, t Tree, name string) (*content, 
 	}
 	c.size, c.held, c.tag = int64(len(data)), data, strongTag(sha256.Sum256(data))
 	return c, nil
+}
+
+// small is the size in bytes up to which a file is read before it is known how
+// large it is: most files are smaller, and come with one call to the sandbox.
+const small = 16 << 10
+
+// lookAtSmall returns a file of less than small bytes. It returns nil and no
+// error if the file is larger, cannot be read, or has a reader that cannot
+// describe it: the call for its description says then what is the matter.
+func lookAtSmall(ctx context.Context, t Tree, name string, whole int64) (*content, error) {
+	most := min(small, whole+1)
+	r, err := t.Read(ctx, name, 0, most)
+	switch {
+	case missing(err):
+		return nil, err
+	case err != nil:
+		return nil, nil
+	}
+	info, err := sandbox.StatOf(r)
+	if err != nil || info.Size() >= most {
+		return nil, r.Close()
+	}
+	data, err := io.ReadAll(io.LimitReader(r, most))
+	if err := errors.Join(err, r.Close()); err != nil {
+		return nil, err
+	}
+	if int64(len(data)) >= most {
+		return nil, nil
+	}
+	return &content{name: name, size: int64(len(data)), modified: info.ModTime(), held: data, tag: strongTag(sha256.Sum256(data))}, nil
 }
 
 // lookAgain is look for a file that is known to be large.
