@@ -6,11 +6,11 @@
 //
 // The protocol has two parts. The control plane is JSON over HTTP below
 // /sandboxes and /v2/sandboxes, with a token in the header X-API-KEY. The data
-// plane is what a program inside of each sandbox answers in E2B's cloud: files
-// over HTTP, and processes and the file system over Connect RPC with JSON. A
-// request of the data plane names its sandbox by the header E2b-Sandbox-Id or by
-// its host PORT-ID.DOMAIN, and has the header X-Access-Token with what create
-// returned; see [keys].
+// plane is what programs inside of each sandbox answer in E2B's cloud: files over
+// HTTP, processes and the file system over Connect RPC with JSON, and on a port of
+// its own the code interpreter over HTTP. A request of the data plane names its
+// sandbox by the header E2b-Sandbox-Id or by its host PORT-ID.DOMAIN, and has the
+// header X-Access-Token with what create returned; see [keys].
 package e2b
 
 import (
@@ -59,6 +59,7 @@ type Door struct {
 	keys     *keys
 	control  *http.ServeMux
 	envd     *http.ServeMux
+	code     *http.ServeMux
 	watchers watchers
 	life     context.Context // of watchers that clients poll
 	stop     func()
@@ -71,7 +72,7 @@ func New(o Options) (*Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Door{o: o, keys: k, control: http.NewServeMux(), envd: http.NewServeMux()}
+	d := &Door{o: o, keys: k, control: http.NewServeMux(), envd: http.NewServeMux(), code: http.NewServeMux()}
 	d.life, d.stop = context.WithCancel(context.Background())
 	d.routes()
 	return d, nil
@@ -129,6 +130,10 @@ func (d *Door) Translate(w http.ResponseWriter, r *http.Request, api http.Handle
 		if port == "" {
 			port = r.Header.Get(headerPort)
 		}
+	}
+	if name != "" && port == codePort {
+		d.serveCode(c, name)
+		return
 	}
 	if name != "" && port != "" && port != envdPort {
 		d.forward(c, name, port)
@@ -188,6 +193,7 @@ func (d *Door) serveEnvd(c *call, name string) {
 // routes registers what is served.
 func (d *Door) routes() {
 	d.routesControl()
+	d.routesCode()
 	d.envd.HandleFunc("GET /health", d.health)
 	d.envd.HandleFunc("GET /files", d.readFile)
 	d.envd.HandleFunc("POST /files", d.writeFiles)
