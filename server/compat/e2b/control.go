@@ -1,7 +1,6 @@
 package e2b
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"io"
@@ -178,11 +177,6 @@ func (d *Door) made(c *call, s api.Sandbox) madeSandbox {
 	}
 }
 
-// template returns the template that a sandbox was made from.
-func template(s api.Sandbox) string {
-	return cmp.Or(s.Image, "base")
-}
-
 // createBody returns the body of POST /v1/sandboxes.
 func createBody(in newSandbox, v2 bool) (map[string]any, error) {
 	switch {
@@ -207,10 +201,8 @@ func createBody(in newSandbox, v2 bool) (map[string]any, error) {
 		return nil, bad("timeout", "must be from 1 to "+strconv.Itoa(maxTimeout)+" seconds")
 	}
 	out["timeout"] = seconds
-	switch in.TemplateID {
-	case "", "base":
-	default:
-		out["image"] = in.TemplateID
+	if image := imageOf(in.TemplateID); image != "" {
+		out["image"] = image
 	}
 	if len(in.EnvVars) > 0 {
 		out["env"] = in.EnvVars
@@ -583,7 +575,7 @@ func filterOf(q url.Values) (func(api.Sandbox) bool, error) {
 	of := q.Get("template")
 	return func(s api.Sandbox) bool {
 		state, ok := listed(s)
-		if !ok || len(states) > 0 && !slices.Contains(states, state) || s.CreatedAt.Before(after) || of != "" && of != template(s) {
+		if !ok || len(states) > 0 && !slices.Contains(states, state) || s.CreatedAt.Before(after) || of != "" && !isFrom(s, of) {
 			return false
 		}
 		have := metadata(s)
