@@ -14,6 +14,10 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/compat/e2b"
 )
 
+// codeAllowed are settings of a daemon with which requests may name the image of the
+// code interpreter.
+const codeAllowed = `, "daemon": {"create": {"images": ["sandbox-code:bookworm-slim"]}}`
+
 // TestE2BDocs runs the programs of docs/clients.md as they stand there.
 func TestE2BDocs(t *testing.T) {
 	testenv.Require(t, "e2b")
@@ -60,10 +64,17 @@ func TestE2B(t *testing.T) {
 		{"JavaScript", "client.mjs", "e2b", func(token string) string { return token }},
 		{"JavaScript of before /v2", "client.mjs", "e2b-2.45", e2b.Key},
 		{"Python", "client.py", "", e2b.Key},
+		{"code interpreter JavaScript", "code.mjs", "", func(token string) string { return token }},
+		{"code interpreter Python", "code.py", "", e2b.Key},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			more := ""
+			if strings.HasPrefix(c.script, "code.") {
+				testenv.Require(t, "code")
+				more = codeAllowed
+			}
 			s := newSite(t)
-			s.settings("", "")
+			s.settings("", more)
 			d := s.server(filepath.Join(t.TempDir(), "d.sock"), tcp)
 			at := d.guest("").base
 			ctx, done := context.WithTimeout(t.Context(), 5*time.Minute)
