@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image playwright sshd inspector e2b redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -51,6 +51,9 @@ image: setup build ## make the image of sandboxes unless it is there
 
 browser-image: setup build ## make the image of browsers unless it is there; the first browser does it too
 	@scripts/image.sh $(BIN)/sandbox --browser
+
+code-image: setup build ## make the image of the code interpreter unless it is there; its first use does it too
+	@scripts/image.sh $(BIN)/sandbox --code
 
 playwright: setup ## install the client that tests drive browsers with, into bin/playwright
 	@scripts/playwright.sh $(BIN)/playwright
@@ -73,7 +76,7 @@ check: build ## gofmt, vet, and the quick tests: no engine, no race detector
 	$(GO) vet $(PKGS)
 	SANDBOX_TEST_REQUIRE= scripts/test.sh --quick $(PKGS)
 
-test: image playwright sshd inspector e2b redocly ## run the tests, with the race detector
+test: image code-image playwright sshd inspector e2b redocly ## run the tests, with the race detector
 	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh $(PKGS)
 
 test-all: export SANDBOX_TEST_ALL = 1
@@ -112,7 +115,7 @@ demo: image ## run an untrusted program in a sandbox and show what it could not 
 demo-server: image ## start the server, and show a session of two tenants with curl
 	@scripts/demo-server.sh
 
-cover: image playwright sshd inspector e2b redocly ## run every test and show the coverage by function
+cover: image code-image playwright sshd inspector e2b redocly ## run every test and show the coverage by function
 	$(GO) test $(TEST_FLAGS) -coverprofile=cover.out $(PKGS)
 	$(GO) tool cover -func=cover.out
 

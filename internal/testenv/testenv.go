@@ -26,10 +26,11 @@ import (
 // as an ordinary user, which root and ordinary users have; "nettools", curl,
 // wget, git, python3 with pip and requests, node, npm and go; "browser", an
 // engine that has the image of browsers made from this tree's recipe or an
-// older one; "playwright", what scripts/playwright.sh installs; "sshd", the
-// server of OpenSSH, which scripts/sshd.sh unpacks; "inspector", what
-// scripts/inspector.sh installs; "redocly", what scripts/redocly.sh
-// installs; "e2b", what scripts/e2b.sh installs.
+// older one; "code", an engine that has the image of the code interpreter, or
+// makes it from this tree's recipe; "playwright", what scripts/playwright.sh
+// installs; "sshd", the server of OpenSSH, which scripts/sshd.sh unpacks;
+// "inspector", what scripts/inspector.sh installs; "redocly", what
+// scripts/redocly.sh installs; "e2b", what scripts/e2b.sh installs.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
