@@ -26,28 +26,47 @@ func TestE2BDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t)
-	s.settings("", "")
+	s.settings("", codeAllowed)
 	at := s.server(filepath.Join(t.TempDir(), "d.sock"), tcp).guest("").base
-	for language, file := range map[string]string{"js": "doc.mjs", "python": "doc.py"} {
-		t.Run(language, func(t *testing.T) {
-			_, text, found := strings.Cut(string(page), "```"+language+"\n")
-			text, _, closed := strings.Cut(text, "```")
-			if !found || !closed {
+	for _, c := range []struct{ language, imports, file, want string }{
+		{"js", "'e2b'", "doc.mjs", "42\n0 true\n"},
+		{"python", "from e2b import", "doc.py", "42\n0 True\n"},
+		{"js", "'@e2b/code-interpreter'", "code.mjs", "39 bar [ 3, 9, 27 ]\nIndexError\n"},
+		{"python", "from e2b_code_interpreter import", "code.py", "39 bar [3, 9, 27]\nIndexError\n"},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			if strings.HasPrefix(c.file, "code.") {
+				testenv.Require(t, "code")
+			}
+			text := ""
+			for block := range strings.SplitSeq(string(page), "```"+c.language+"\n") {
+				if before, _, closed := strings.Cut(block, "```"); closed && strings.Contains(before, c.imports) && text == "" {
+					text = before
+				}
+			}
+			if text == "" {
 				t.Fatal("the page has no such program")
 			}
-			script := filepath.Join(t.TempDir(), file)
+			folder := t.TempDir()
+			script := filepath.Join(folder, c.file)
 			cmd := testenv.E2B(t.Context(), t, script)
 			if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			// Node looks for packages beside the program.
-			if err := os.Symlink(testenv.E2BModules(), filepath.Join(filepath.Dir(script), "node_modules")); err != nil {
+			if err := os.Symlink(testenv.E2BModules(), filepath.Join(folder, "node_modules")); err != nil {
 				t.Fatal(err)
 			}
+			cmd.Dir = folder
 			cmd.Env = append(cmd.Env, "E2B_API_URL="+at, "E2B_SANDBOX_URL="+at, "E2B_API_KEY="+s.token("acme"))
 			out, err := cmd.CombinedOutput()
-			if want := map[string]string{"js": "42\n0 true\n", "python": "42\n0 True\n"}[language]; err != nil || string(out) != want {
+			if err != nil || string(out) != c.want {
 				t.Errorf("%v\n%s", err, out)
+			}
+			if strings.HasPrefix(c.file, "code.") {
+				if data, err := os.ReadFile(filepath.Join(folder, "sales.png")); err != nil || !strings.HasPrefix(string(data), "\x89PNG") {
+					t.Errorf("the picture: %v", err)
+				}
 			}
 		})
 	}
