@@ -55,6 +55,8 @@ func (c *call) dispatch(ctx context.Context, input []byte) (Answer, error) {
 			return with(ctx, c, input, c.exec)
 		case "process":
 			return with(ctx, c, input, c.process)
+		case "run_code":
+			return with(ctx, c, input, c.runCode)
 		}
 	}
 	switch c.tool {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"image"
 	"image/png"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tools/running"
+	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
 // A ran is what code came to.
@@ -303,6 +305,20 @@ func TestCode(t *testing.T) {
 			t.Errorf("another session: %+v", o)
 		}
 	})
+	t.Run("tool", func(t *testing.T) {
+		a := r.call("run_code", obj{"code": "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint('seen')\n40 + 2"})
+		d := data[schema.RunCodeResult](t, a)
+		if len(a.Pictures) != 1 || len(d.Results) != 2 || d.Results[1].Text != "42" || !strings.Contains(a.Text, "seen") || !strings.Contains(a.Text, "42") || a.Failed {
+			t.Errorf("%s %+v", a.Text, d)
+		}
+		a = r.call("run_code", obj{"code": "1/0"})
+		if d := data[schema.RunCodeResult](t, a); !a.Failed || d.Error == nil || d.Error.Name != "ZeroDivisionError" || strings.Contains(a.Text, "\x1b") {
+			t.Errorf("%s", a.Text)
+		}
+		if a := r.call("run_code", obj{"code": "'x' in globals()", "restart": true}); !strings.Contains(a.Text, "False") {
+			t.Errorf("%s", a.Text)
+		}
+	})
 }
 
 // TestCodeNeedsItsImage holds what is said where the image has no kernel host.
@@ -319,7 +335,35 @@ func TestCodeNeedsItsImage(t *testing.T) {
 func TestCodeIsJudged(t *testing.T) {
 	r := newRig(t, `{"agents": {"defaults": {"sandbox": {"provider": "local", "tools": {"deny": ["exec"]}}}}}`)
 	req := manager.Request{Who: someone("a"), Tool: "run_code"}
+	if got := names(r.Kit); strings.Contains(got, "run_code") {
+		t.Errorf("the tools are %s", got)
+	}
 	if _, err := r.supervisor.RunCode(context.Background(), req, running.Code{Text: "1"}, nil); sandbox.CodeOf(err) != sandbox.CodeDenyTool {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestCodeValues holds that an answer is bounded, and names what it leaves out.
+func TestCodeValues(t *testing.T) {
+	var picture bytes.Buffer
+	must(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 1, 1))))
+	v := &codeValues{}
+	v.add(&sandbox.CodeDisplay{Text: "t", HTML: strings.Repeat("h", maxCodeValue+1), JSON: json.RawMessage(`1`), SVG: "<svg/>", PNG: picture.Bytes(), JPEG: picture.Bytes(), Omitted: []string{"a/b"}, Main: true})
+	v.add(&sandbox.CodeDisplay{PNG: []byte("no picture")})
+	for range maxCodeValues + 3 {
+		v.add(&sandbox.CodeDisplay{Text: strings.Repeat("x", maxCodeValue), PNG: picture.Bytes()})
+	}
+	got := v.list()
+	if one := got[0]; one.Text != "t" || one.HTML != "" || string(one.JSON) != "1" || one.Picture != 1 || !one.Main || strings.Join(one.Omitted, " ") != "a/b html svg" {
+		t.Errorf("%+v", one)
+	}
+	if two := got[1]; two.Picture != 0 || strings.Join(two.Omitted, " ") != "image/png" {
+		t.Errorf("%+v", two)
+	}
+	if len(got) != maxCodeValues || v.left != 5 || len(v.pictures) != maxCodePictures {
+		t.Errorf("%d values, %d left out, %d pictures", len(got), v.left, len(v.pictures))
+	}
+	if size, last := v.size, got[len(got)-1]; size > maxCodeValueAll || strings.Join(last.Omitted, " ") != "text image/png" {
+		t.Errorf("%d bytes, %+v", size, last)
 	}
 }

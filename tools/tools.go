@@ -1,6 +1,6 @@
-// Package tools carries out what agents call: exec and process, read, write,
-// edit, apply_patch, ls, glob, grep, image and browser. What goes in and comes
-// out is said by package tools/schema; everything is done inside the sandbox of
+// Package tools carries out what agents call: exec, process, run_code, read,
+// write, edit, apply_patch, ls, glob, grep, image and browser. What goes in and
+// comes out is said by package tools/schema; everything is done inside the sandbox of
 // the session, and nothing of the host is ever opened.
 //
 // A [Kit] holds the tools of one session. It decides nothing: the settings say
@@ -39,7 +39,7 @@ var _ Manager = (*manager.Manager)(nil)
 type Options struct {
 	Manager Manager
 	// Running holds shells and commands in the background; nil has neither, and
-	// so neither exec nor process. Its creator closes it.
+	// so none of exec, process and run_code. Its creator closes it.
 	Running *running.Supervisor
 	// Browser opens a session in the browser of a scope; nil has none.
 	Browser func(ctx context.Context, who config.Who) (browser.Session, error)
@@ -174,7 +174,7 @@ func (k *Kit) listed(u manager.Usable, name string) error {
 		return err
 	}
 	switch onHost := u.Place == manager.Unsandboxed; {
-	case (name == "exec" || name == "process") && k.tools.o.Running == nil:
+	case (name == "exec" || name == "process" || name == "run_code") && k.tools.o.Running == nil:
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: name, Message: "commands cannot be run here"}
 	case name == "browser" && k.tools.o.Browser == nil:
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: name, Message: "there is no browser here"}

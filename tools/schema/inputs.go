@@ -43,6 +43,26 @@ func (e Exec) Check() error {
 	return nil
 }
 
+// RunCode is the input of run_code.
+type RunCode struct {
+	Code     string            `json:"code" maxlen:"1000000" doc:"The code. The value of its last expression is shown."`
+	Language string            `json:"language" enum:"python,javascript,bash" default:"python" doc:"Each language has a kernel of its own, whose variables stay from call to call."`
+	Env      map[string]string `json:"env" maxitems:"256" maxlen:"131072" doc:"Variables for this call alone."`
+	Timeout  int               `json:"timeout" min:"1" max:"86400" doc:"Seconds after which the code is interrupted; the limit of the settings holds as well."`
+	Restart  bool              `json:"restart" doc:"Start the kernel of the language anew, without its variables, before the code if there is one."`
+}
+
+// Check implements the rules between fields.
+func (r RunCode) Check() error {
+	if r.Code == "" && !r.Restart {
+		return wrong("code", "is missing", "give the code to run, or restart")
+	}
+	if r.Code == "" && (len(r.Env) > 0 || r.Timeout != 0) {
+		return wrong("code", "is missing", "restart alone takes nothing else")
+	}
+	return nil
+}
+
 // Process is the input of process.
 type Process struct {
 	Action string `json:"action" required:"true" enum:"list,poll,write,kill,resize" doc:"list: the commands in the background. poll: what one has written since the last poll, and whether it has ended. write: data to its standard input. kill: end it with all that it has started, or send a signal. resize: change the size of its terminal."`

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -227,4 +228,31 @@ type BrowserNode struct {
 	Role  string `json:"role" doc:"What it is."`
 	Name  string `json:"name,omitempty" doc:"What it is called."`
 	Value string `json:"value,omitempty" doc:"What it holds."`
+}
+
+// RunCodeResult is the answer of run_code.
+type RunCodeResult struct {
+	State          string               `json:"state" enum:"ended,restarted" doc:"restarted: the kernel is a new one, and nothing was run."`
+	Stdout         Stream               `json:"stdout" doc:"Standard output."`
+	Stderr         Stream               `json:"stderr" doc:"Standard error."`
+	Results        []CodeValue          `json:"results" doc:"What the code displays, and the value of its last expression. Pictures come beside this answer."`
+	Error          *sandbox.CodeFailure `json:"error,omitempty" doc:"Why the code has failed."`
+	ExecutionCount int64                `json:"executionCount,omitempty" doc:"The number of the execution in its kernel."`
+	TimedOut       bool                 `json:"timedOut,omitempty" doc:"The code was interrupted at its time limit."`
+	Dropped        int64                `json:"dropped,omitempty" doc:"Characters of output that were not kept."`
+	Sandbox        string               `json:"sandbox,omitempty" doc:"The sandbox."`
+	DurationMS     int64                `json:"durationMs" doc:"How long it took."`
+}
+
+// CodeValue is one value in the forms that are text.
+type CodeValue struct {
+	Text     string          `json:"text,omitempty" doc:"As text."`
+	HTML     string          `json:"html,omitempty" doc:"As HTML, such as a table."`
+	Markdown string          `json:"markdown,omitempty" doc:"As Markdown."`
+	LaTeX    string          `json:"latex,omitempty" doc:"As LaTeX."`
+	JSON     json.RawMessage `json:"json,omitempty" doc:"As JSON."`
+	Chart    json.RawMessage `json:"chart,omitempty" doc:"A figure as data: type, title, labels of the axes and elements."`
+	Picture  int             `json:"picture,omitempty" doc:"The number of the picture beside this answer, counted from 1."`
+	Omitted  []string        `json:"omitted,omitempty" doc:"Forms that there are and that are left out here."`
+	Main     bool            `json:"main,omitempty" doc:"The value of the last expression."`
 }

@@ -58,7 +58,7 @@ func TestTools(t *testing.T) {
 			t.Errorf("%s is not found, or has another schema each time", tool.Name)
 		}
 	}
-	if got, want := strings.Join(names, " "), "exec process read write edit apply_patch ls glob grep image browser"; got != want {
+	if got, want := strings.Join(names, " "), "exec process run_code read write edit apply_patch ls glob grep image browser"; got != want {
 		t.Errorf("tools %s, want %s", got, want)
 	}
 	if _, ok := schema.Find("canvas"); ok {
