@@ -48,6 +48,7 @@ type ListOptions struct {
 	Kind           sandbox.Kind
 	Labels         map[string]string // that they were created with; all of them
 	All            bool              // every tenant's; for admins
+	Own            bool              // only that of the client's own session
 	Limit          int               // of one page; 0 leaves it to the daemon
 	Cursor         string            // api.SandboxPage.Next of the page before
 }
@@ -63,6 +64,9 @@ func (c *API) ListSandboxes(ctx context.Context, o ListOptions) (api.SandboxPage
 	}
 	if o.All {
 		q.Set("all", "true")
+	}
+	if o.Own {
+		q.Set("own", "true")
 	}
 	return get[api.SandboxPage](ctx, c, "list sandboxes", api.Prefix+"/sandboxes", q)
 }

@@ -126,6 +126,13 @@ func TestListHasStablePages(t *testing.T) {
 			t.Errorf("%s lists %d, want %d", query, len(got.Items), want)
 		}
 	}
+	one := h.made("", "own").Name
+	for session, want := range map[string]string{"own": one, "none": ""} {
+		got := is[api.SandboxPage](h.send("", "GET", "/v1/sandboxes?own", nil, "Sandbox-Session", session), 200)
+		if want == "" && len(got.Items) > 0 || want != "" && (len(got.Items) != 1 || got.Items[0].Name != want) {
+			t.Errorf("own of %s lists %+v", session, got.Items)
+		}
+	}
 	for query, field := range map[string]string{"?cursor=zzz": "cursor", "?limit=0": "limit", "?limit=x": "limit", "?limit=1&limit=2": "limit", "?status=none": "status", "?else=1": "else", "?all=yes": "all", "?%zz": "query"} {
 		if p := h.send("", "GET", "/v1/sandboxes"+query, nil).fails(422, sandbox.CodeValidation); p.Field != field {
 			t.Errorf("%s: field %q, want %q", query, p.Field, field)

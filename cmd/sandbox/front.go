@@ -120,6 +120,15 @@ func (backend) Tokens(o cli.Options) (cli.TokenStore, func(), error) {
 	return nil, nil, whole()
 }
 
+// Ports implements cli.Backend. A forward stays while its sandbox may come to be
+// another's to carry out, and a listener does not outlast the change.
+func (backend) Ports(o cli.Options) (cli.PortStore, func(), error) {
+	if o.Host.Remote() {
+		return remotePorts(o.Host)
+	}
+	return nil, nil, whole()
+}
+
 // Doctor implements cli.Backend.
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
 	return cli.Diagnosis{}, whole()

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"context"
+
 	"github.com/bulkhead-dev/sandbox/internal/cli"
+	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/sdk"
 )
 
@@ -55,4 +58,28 @@ func remoteTokens(h cli.Host) (cli.TokenStore, func(), error) {
 		return nil, nil, err
 	}
 	return d.Tokens(), func() { d.Close() }, nil
+}
+
+// daemonPorts are those of a daemon, whose programs all run in the same sandboxes.
+type daemonPorts struct{ *sdk.ManagerPorts }
+
+// Find implements cli.PortStore.
+func (p daemonPorts) Find(ctx context.Context, r manager.Request) (at cli.PortPlace, err error) {
+	at.Sandbox, err = p.ManagerPorts.Find(ctx, r)
+	return at, err
+}
+
+// List implements cli.PortStore.
+func (p daemonPorts) List(ctx context.Context, r manager.Request) (at cli.PortPlace, ports []sdk.Port, err error) {
+	at.Sandbox, ports, err = p.ManagerPorts.List(ctx, r)
+	return at, ports, err
+}
+
+// remotePorts returns what reaches ports inside the sandboxes of the daemon at h.
+func remotePorts(h cli.Host) (cli.PortStore, func(), error) {
+	d, err := remote(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	return daemonPorts{d.Ports()}, func() { d.Close() }, nil
 }

@@ -17,3 +17,5 @@ func remoteEvidence(cli.Host) (cli.EvidenceStore, func(), error) { return nil, n
 func remoteBrowsers(cli.Host) (cli.BrowserDisplay, func(), error) { return nil, nil, speaking() }
 
 func remoteTokens(cli.Host) (cli.TokenStore, func(), error) { return nil, nil, speaking() }
+
+func remotePorts(cli.Host) (cli.PortStore, func(), error) { return nil, nil, speaking() }

@@ -38,6 +38,10 @@ type Backend interface {
 	// Tokens returns the bearer tokens, and a function that lets go of them.
 	Tokens(o Options) (TokenStore, func(), error)
 
+	// Ports returns what reaches ports inside sandboxes, and a function that lets
+	// go of it.
+	Ports(o Options) (PortStore, func(), error)
+
 	// Settings returns the settings file; a missing one gives the defaults.
 	Settings(o Options) (*config.Settings, error)
 

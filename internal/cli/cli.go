@@ -71,7 +71,7 @@ func (a *app) cli() *ucli.App {
 	}
 	root.Commands = []*ucli.Command{
 		a.runCommand(), a.execCommand(), a.shellCommand(), a.codeCommand(), a.fsCommand(), a.cpCommand(), a.mediaCommand(), a.listCommand(), a.recreateCommand(), a.pruneCommand(),
-		a.explainCommand(), a.checkCommand(), a.statsCommand(), a.poolCommand(), a.violationsCommand(), a.evidenceCommand(), a.tokenCommand(), a.browserCommand(), a.serveCommand(), a.mcpCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
+		a.explainCommand(), a.checkCommand(), a.statsCommand(), a.poolCommand(), a.violationsCommand(), a.evidenceCommand(), a.tokenCommand(), a.portCommand(), a.browserCommand(), a.serveCommand(), a.mcpCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
 		a.versionCommand(), a.completionCommand(root),
 	}
 	for _, c := range root.Commands {

@@ -81,6 +81,7 @@ type fake struct {
 	violations fakeViolations
 	evidence   fakeEvidence
 	tokens     fakeTokens
+	portStore  fakePorts
 	served     MCPSession
 	serving    Serving
 }
@@ -113,6 +114,11 @@ func (f *fake) Evidence(o Options) (EvidenceStore, func(), error) {
 func (f *fake) Tokens(o Options) (TokenStore, func(), error) {
 	f.options = o
 	return &f.tokens, func() { f.tokens.released = true }, f.err
+}
+
+func (f *fake) Ports(o Options) (PortStore, func(), error) {
+	f.options = o
+	return &f.portStore, func() { f.portStore.released = true }, f.err
 }
 
 func (f *fake) Serve(_ context.Context, o Options, s Serving) error {

@@ -37,7 +37,7 @@ func (h Host) Remote() bool { return h.Address != "" }
 var (
 	anywhere = []string{
 		"run", "exec", "shell", "code", "fs", "cp", "media", "list", "recreate", "prune", "explain", "stats", "pool",
-		"violations", "evidence list", "evidence verify", "token", "browser start", "browser list", "browser screenshot", "browser stop",
+		"violations", "evidence list", "evidence verify", "token", "port", "browser start", "browser list", "browser screenshot", "browser stop",
 	}
 	local = []string{"serve", "version", "completion"}
 )

@@ -5,12 +5,10 @@ package resource
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
@@ -26,8 +24,6 @@ const (
 	// portsMost is how many connections to one sandbox may be open at a time; its
 	// guest forwards few more. portsAll is how many to all sandboxes together.
 	portsMost, portsAll = 1000, 16384
-	// dialWithin is how long a program inside may take to accept a connection.
-	dialWithin = 30 * time.Second
 )
 
 // A portsLender gives access to running sandboxes; *manager.Manager is one.
@@ -129,7 +125,7 @@ func (x *Ports) dial(c *Call) (any, error) {
 	sent := false
 	req := manager.Request{Who: at.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool("exec")}
 	err = x.lender.Lend(c.Context(), req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
-		far, err := dialInside(c.Context(), sb, port)
+		far, err := manager.DialPortOf(c.Context(), sb, port)
 		if err != nil {
 			return err
 		}
@@ -225,31 +221,6 @@ func (x *Ports) revokeShare(c *Call) (any, error) {
 	was, err := x.shares.revoke(id, func(sh share) bool { return sh.about(at.Record) })
 	if err == nil && !was {
 		err = Hide("share", id)
-	}
-	return nil, err
-}
-
-// dialInside connects to the port of the loopback interface of sb, by either
-// family of addresses.
-func dialInside(ctx context.Context, sb sandbox.Sandbox, port int) (net.Conn, error) {
-	d, ok := sb.(sandbox.Dialer)
-	if !ok {
-		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "dial", Message: "the provider of this sandbox connects to nothing inside"}
-	}
-	ctx, cancel := context.WithTimeout(ctx, dialWithin)
-	defer cancel()
-	conn, err := d.Dial(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err == nil || ctx.Err() != nil {
-		return conn, err
-	}
-	if six, again := d.Dial(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(port))); again == nil {
-		return six, nil
-	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		err = &sandbox.Error{
-			Code: sandbox.CodeUnavailable, Op: "dial", Field: "port", Resource: strconv.Itoa(port), Message: "no program in the sandbox listens at the port", Retryable: true, Err: err,
-			Hint: "start one that listens at 127.0.0.1 or ::1, and try again",
-		}
 	}
 	return nil, err
 }

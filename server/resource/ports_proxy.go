@@ -69,7 +69,7 @@ func (x *Ports) Named(host string) (port, label string, ok bool) {
 func (x *Ports) Admit(r *http.Request) (auth.Caller, *http.Request, error) {
 	refused := &Fault{Status: http.StatusUnauthorized, Err: &sandbox.Error{
 		Code: sandbox.CodePermissionDeny, Op: "share", Field: "share", Message: "there is no link to a port in force with this address and secret",
-		Hint: "ask its owner for a new one (POST /v1/sandboxes/NAME/shares)",
+		Hint: "ask its owner for a new one: sandbox port share PORT, or POST /v1/sandboxes/NAME/shares",
 	}}
 	number, label, ok := x.Named(r.Host)
 	port, err := portNumber(number)
@@ -232,7 +232,7 @@ func (x *Ports) pass(c *Call, w http.ResponseWriter, r *http.Request) error {
 	begun := false
 	req := manager.Request{Who: t.who, Flags: c.Settings, MustExist: true, Tool: t.tool}
 	err = x.lender.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
-		far, err := dialInside(ctx, sb, t.port)
+		far, err := manager.DialPortOf(ctx, sb, t.port)
 		if err != nil {
 			return err
 		}

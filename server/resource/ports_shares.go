@@ -203,7 +203,7 @@ func (s *shares) add(e Exposure) (share, string, error) {
 		}
 	}
 	if of >= sharesMost || len(s.all) >= sharesAll {
-		return share{}, "", &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "share", Resource: e.Record.Name, Message: "too many ports are shared already", Hint: "revoke one of them (DELETE /v1/sandboxes/NAME/shares/ID)"}
+		return share{}, "", &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "share", Resource: e.Record.Name, Message: "too many ports are shared already", Hint: "revoke one of them: sandbox port revoke ID, or DELETE /v1/sandboxes/NAME/shares/ID"}
 	}
 	sh := &share{
 		ID: strings.ToLower(rand.Text()[:16]), Label: label, Sandbox: e.Record.Name, Provider: e.Record.Provider, Made: e.Record.CreatedAt,

@@ -25,6 +25,7 @@ func listParams() []Param {
 		{Name: "kind", Enum: []string{"sandbox", "browser", "pool"}, Doc: "sandbox without"},
 		{Name: "label", Length: 400, Repeat: true, Doc: "NAME=VALUE that the sandbox was created with; of several, all"},
 		{Name: "all", Type: Boolean, Doc: "Every tenant's; for admins"},
+		{Name: "own", Type: Boolean, Doc: "Only the sandbox in which commands of the request's own session run, which others may share"},
 	}
 }
 
@@ -51,6 +52,12 @@ func (s *sandboxesResource) list(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	own := ""
+	if c.True("own") {
+		if own, err = s.o.Manager.Name(c.Who, nil); err != nil {
+			return nil, err
+		}
+	}
 	kind := sandbox.Kind(cmp.Or(c.Text("kind"), string(sandbox.KindSandbox)))
 	limit := int(c.Number("limit", usualPage))
 	out := api.SandboxPage{Items: []api.Sandbox{}}
@@ -58,7 +65,7 @@ func (s *sandboxesResource) list(c *Call) (any, error) {
 		switch {
 		case r.Name <= after, r.Kind != kind,
 			c.Given("agent") && r.Agent != c.Text("agent"), c.Given("session") && r.Session != c.Text("session"),
-			c.Given("status") && string(r.Status) != c.Text("status"):
+			c.Given("status") && string(r.Status) != c.Text("status"), own != "" && r.Name != own:
 			continue
 		}
 		if len(out.Items) == limit {

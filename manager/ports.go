@@ -1,0 +1,222 @@
+// This file connects to programs that listen inside sandboxes, and finds the
+// ports at which they do.
+
+package manager
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+const (
+	// portDialWithin is how long a program inside may take to accept a connection.
+	portDialWithin = 30 * time.Second
+	// portListWithin is how long the search for ports may take, and portListBytes
+	// how much it may print: no sandbox can make its host hold more.
+	portListWithin, portListBytes = 10 * time.Second, 1 << 20
+	// portListMost is how many ports are listed.
+	portListMost = 1024
+)
+
+// A Port is a TCP port at which a program inside a sandbox listens. All of it may
+// be forged by programs inside.
+type Port struct {
+	Address string // inside, that it is bound to; 0.0.0.0 and :: are all
+	Port    int
+	PID     int    // inside; 0 where the sandbox cannot tell
+	Command string // the program with its arguments, at most 4 KiB of them
+}
+
+// DialPort connects to a TCP port of the loopback interface inside the sandbox of
+// the request. The sandbox is in use until the connection is closed, and the
+// connection ends with ctx. Errors are those of [DialPortOf].
+func (m *Manager) DialPort(ctx context.Context, req Request, port int) (net.Conn, error) {
+	type dialled struct {
+		conn net.Conn
+		err  error
+	}
+	result := make(chan dialled, 1)
+	go func() {
+		err := m.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+			far, err := DialPortOf(ctx, sb, port)
+			if err != nil {
+				return err
+			}
+			c := &portConn{Conn: far, closed: make(chan struct{})}
+			result <- dialled{conn: c}
+			select {
+			case <-c.closed:
+			case <-ctx.Done():
+				_ = far.Close() // its user gets the error of its next call
+			}
+			return nil
+		})
+		select {
+		case result <- dialled{err: err}:
+		default: // the connection was returned
+		}
+	}()
+	d := <-result
+	if d.conn == nil && d.err == nil {
+		d.err = &sandbox.Error{Code: sandbox.CodeInternal, Op: "dial", Message: "the sandbox was given back before the connection was made"}
+	}
+	return d.conn, d.err
+}
+
+// A portConn is a connection whose close gives its sandbox back.
+type portConn struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Close implements [net.Conn].
+func (c *portConn) Close() error {
+	defer c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// CloseWrite ends the direction inward.
+func (c *portConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// DialPortOf connects to the TCP port of the loopback interface of sb, by either
+// family of addresses. Where no program listens the error is CodeUnavailable and
+// retryable.
+func DialPortOf(ctx context.Context, sb sandbox.Sandbox, port int) (net.Conn, error) {
+	d, ok := sb.(sandbox.Dialer)
+	if !ok {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "dial", Message: "the provider of this sandbox connects to nothing inside"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, portDialWithin)
+	defer cancel()
+	conn, err := d.Dial(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err == nil || ctx.Err() != nil {
+		return conn, err
+	}
+	if six, again := d.Dial(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(port))); again == nil {
+		return six, nil
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		err = &sandbox.Error{
+			Code: sandbox.CodeUnavailable, Op: "dial", Field: "port", Resource: strconv.Itoa(port), Message: "no program in the sandbox listens at the port", Retryable: true, Err: err,
+			Hint: "start one that listens at 127.0.0.1, ::1 or all addresses, and try again",
+		}
+	}
+	return nil, err
+}
+
+// portsScript prints the sockets that listen, and for each process its number and
+// the sockets that it holds. It needs a shell, cat, ls, head and tr alone.
+const portsScript = `cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
+for p in /proc/[0-9]*; do
+held=$(ls -l "$p/fd" 2>/dev/null | while read -r line; do case $line in *"socket:["*) echo "${line##*socket:}";; esac; done | tr '\n' ' ')
+[ -n "$held" ] && { echo "P ${p#/proc/} $held"; printf 'C '; head -c 4096 "$p/cmdline" 2>/dev/null | tr '\n\000' '  '; echo; }
+done
+:`
+
+// PortsOf returns the ports at which programs inside sb listen, by number.
+func PortsOf(ctx context.Context, sb sandbox.Sandbox) ([]Port, error) {
+	ctx, done := context.WithTimeout(ctx, portListWithin)
+	defer done()
+	text := boundedText{most: portListBytes}
+	p, err := sb.Start(ctx, sandbox.Command{Args: []string{"/bin/sh", "-c", portsScript}, Dir: "/", Stdout: &text})
+	if err == nil {
+		_, err = p.Wait()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parsePorts(text.String()), nil
+}
+
+// A boundedText drops what is beyond most bytes.
+type boundedText struct {
+	bytes.Buffer
+	most int
+}
+
+func (b *boundedText) Write(p []byte) (int, error) {
+	_, _ = b.Buffer.Write(p[:min(len(p), b.most-b.Len())])
+	return len(p), nil
+}
+
+// parsePorts reads what portsScript prints. All of it may be forged by programs
+// inside: a line that is not understood is skipped.
+func parsePorts(text string) []Port {
+	type holder struct {
+		pid     int
+		command string
+	}
+	holders := map[string]*holder{} // by inode
+	listening := map[string]Port{}
+	var last *holder
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		f := strings.Fields(line)
+		switch {
+		case strings.HasPrefix(line, "P ") && len(f) > 2:
+			pid, err := strconv.Atoi(f[1])
+			if last = nil; err != nil || pid <= 0 {
+				continue
+			}
+			last = &holder{pid: pid}
+			for _, inode := range f[2:] {
+				if holders[inode] == nil {
+					holders[inode] = last
+				}
+			}
+		case strings.HasPrefix(line, "C ") && last != nil:
+			last.command = strings.ToValidUTF8(strings.TrimSpace(line[2:]), "\uFFFD")
+			last = nil
+		case len(f) > 9 && f[3] == "0A" && strings.HasSuffix(f[0], ":"):
+			if at, ok := listenAddress(f[1]); ok && len(listening) < portListMost {
+				listening["["+f[9]+"]"] = Port{Address: at.Addr().String(), Port: int(at.Port())}
+			}
+		}
+	}
+	items := []Port{}
+	for inode, p := range listening {
+		if h := holders[inode]; h != nil {
+			p.PID, p.Command = h.pid, h.command
+		}
+		items = append(items, p)
+	}
+	slices.SortFunc(items, func(a, b Port) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Address, b.Address), cmp.Compare(a.PID, b.PID))
+	})
+	return items
+}
+
+// listenAddress reads an address of /proc/net/tcp: words of four bytes in the
+// order of the machine, which is little-endian on all that are supported.
+func listenAddress(s string) (netip.AddrPort, bool) {
+	host, port, _ := strings.Cut(s, ":")
+	data, err := hex.DecodeString(host)
+	number, bad := strconv.ParseUint(port, 16, 16)
+	if err != nil || bad != nil || number == 0 || len(data) != 4 && len(data) != 16 {
+		return netip.AddrPort{}, false
+	}
+	for i := 0; i < len(data); i += 4 {
+		slices.Reverse(data[i : i+4])
+	}
+	addr, _ := netip.AddrFromSlice(data)
+	return netip.AddrPortFrom(addr, uint16(number)), true
+}
