@@ -102,7 +102,7 @@ lint: ## gofmt, vet and staticcheck, and build and vet for macOS
 fuzz: build ## run every fuzz target for FUZZTIME (1m) each; PKGS=./policy/... for some
 	@scripts/fuzz.sh $(PKGS)
 
-bench: image browser-image ## compare with the plain engine (DOC=1 records it, BENCH_FLAGS=--quick is short)
+bench: image browser-image e2b ## compare with the plain engine (DOC=1 records it, BENCH_FLAGS=--quick is short)
 	$(GO) build -trimpath -o $(BIN)/sandbox-bench ./internal/bench
 	$(BIN)/sandbox-bench $(if $(DOC),--doc docs/performance.md) $(BENCH_FLAGS)
 

@@ -149,6 +149,9 @@ func checkResults(t *testing.T, rep measure.Report) {
 	want[measure.OpServed] = []string{measure.WayEngine, measure.WaySocket, measure.WayManager, measure.WayHTTP, measure.WaySSE, measure.WayTCP}
 	want[measure.OpTool] = []string{measure.WayEngine, measure.WayHTTP, measure.WayMCP}
 	want[measure.OpWarm] = []string{measure.WayHealth, measure.WayStatHTTP, measure.WayReadHTTP, measure.WayHTTP, measure.WayGet}
+	want[measure.OpE2BBurst] = []string{measure.WayPool}
+	want[measure.OpE2BCreate] = []string{measure.WayFloor, measure.WayPool}
+	want[measure.OpE2BRun], want[measure.OpE2BRead] = []string{measure.WayFloor, measure.WayHTTP}, []string{measure.WayFloor, measure.WayHTTP}
 	want[measure.OpServed1M] = []string{measure.WayEngine, measure.WayHTTP}
 	want[measure.OpOneShot], want[measure.OpProgram] = []string{measure.WayHand, measure.WayLocal}, []string{measure.WayHost}
 	for _, op := range []string{measure.OpUserOnce, measure.OpUserRepo, measure.OpRootOnce, measure.OpRootRepo} {

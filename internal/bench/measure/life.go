@@ -12,7 +12,7 @@ import (
 
 // operations lists everything that is measured, in the order of the table.
 func (s *Session) operations() []prepared {
-	all := slices.Concat(s.oneBox(), s.withDaemon(), s.others())
+	all := slices.Concat(s.oneBox(), s.withDaemon(), s.withE2B(), s.others())
 	if s.Program != "" {
 		all = append(all,
 			prepared{OpOneShot, s.oneShot},

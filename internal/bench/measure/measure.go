@@ -74,6 +74,8 @@ type Session struct {
 	local   *rigLocal // nil where the local provider does not work
 	noLocal string    // why
 
+	e2bRig *e2bRig // nil until it is used
+
 	held []reportMemory // of operations that measure memory too
 }
 

@@ -26,6 +26,7 @@ const (
 	WayStatHTTP = "stat"    // the same connection: the size of a file
 	WayReadHTTP = "read"    // the same connection: the content of a file of 4 KiB
 	WayGet      = "get"     // the same connection: a sandbox
+	WayFloor    = "floor"   // a server on loopback that answers at once what the daemon has answered before
 	WayHost     = "host"    // the same work on the host without a sandbox: the floor
 )
 
@@ -63,6 +64,10 @@ const (
 	OpTool         = "shell line, by a tool"
 	OpWarm         = "warm request to a daemon"
 	OpServed1M     = "read 1 MiB from a daemon"
+	OpE2BBurst     = "100 creates at once, by E2B's client"
+	OpE2BCreate    = "create, by E2B's client"
+	OpE2BRun       = "commands.run, by E2B's client"
+	OpE2BRead      = "files.read of 4 KiB, by E2B's client"
 	OpClaim        = "first output of a session"
 	OpBurst        = "first output, 100 sessions at once"
 	opIdle         = "idle sandboxes of a daemon"

@@ -74,6 +74,13 @@ func example() Report {
 			{Op: OpWarm, Way: WayReadHTTP, Summary: times(1200, 560*us, 900*us)},
 			{Op: OpWarm, Way: WayHTTP, Summary: times(1200, 1150*us, 1900*us)},
 			{Op: OpWarm, Way: WayGet, Summary: times(1200, 1350*us, 2100*us)},
+			{Op: OpE2BBurst, Way: WayPool, Summary: times(100, 200_000*us, 280_000*us)},
+			{Op: OpE2BCreate, Way: WayFloor, Summary: times(40, 2_000*us, 3_000*us)},
+			{Op: OpE2BCreate, Way: WayPool, Summary: times(40, 9_000*us, 12_000*us)},
+			{Op: OpE2BRun, Way: WayFloor, Summary: times(400, 1_500*us, 2_000*us)},
+			{Op: OpE2BRun, Way: WayHTTP, Summary: times(400, 4_000*us, 5_000*us)},
+			{Op: OpE2BRead, Way: WayFloor, Summary: times(400, 900*us, 1_500*us)},
+			{Op: OpE2BRead, Way: WayHTTP, Summary: times(400, 1_400*us, 2_000*us)},
 			{Op: OpClaim, Way: WayPool, Summary: times(40, 3000*us, 4000*us)},
 			{Op: OpBurst, Way: WayPool, Summary: times(100, 100_000*us, 604_000*us)},
 		},
@@ -179,6 +186,11 @@ func TestVerdicts(t *testing.T) {
 		"shell line by MCP, in the same over HTTP, p50":         Missed, // 1.15 of 1.1
 
 		"exec, judged and on record, in the same over the guest's socket alone, p50": Met, // 2 of 2
+
+		"create out of the pool by E2B's client, added to the floor, p50": Met,    // 7 of 8
+		"commands.run by E2B's client, added to the floor, p50":           Missed, // 2.5 of 2
+		"files.read by E2B's client, added to the floor, p50":             Met,    // 0.5 of 0.5
+		"100 creates at once by E2B's client, p95":                        Met,    // about 280 of 300
 
 		"claim from the pool and first output, p50":    Met, // 3 of 5
 		"thaw and first output, p50":                   NotMeasured,

@@ -42,22 +42,32 @@ func (r *rig) OpenDaemon(ctx context.Context, program, guest string) (*rigDaemon
 	if r.daemon != nil {
 		return r.daemon, nil
 	}
-	s, err := r.newSite("served", 0)
+	d, _, _, err := r.startDaemon(ctx, program, guest, "served", 0)
+	if err == nil {
+		r.daemon = d
+	}
+	return d, err
+}
+
+// startDaemon starts a daemon with a pool of that size in a state folder of that
+// name. It returns its loopback address and the secret of an admin's token too.
+func (r *rig) startDaemon(ctx context.Context, program, guest, name string, pool int) (d *rigDaemon, tcp, secret string, err error) {
+	s, err := r.newSite(name, pool)
 	if err != nil {
-		return nil, err
+		return nil, "", "", err
 	}
 	common := []string{"--config", s.settings, "--state-dir", s.state}
 	env := append(os.Environ(), "SANDBOX_GUEST="+guest, "SANDBOX_HOST=", "SANDBOX_TOKEN=")
-	socket := filepath.Join(filepath.Dir(s.state), "d.sock")
+	socket := filepath.Join(filepath.Dir(s.state), name+".sock")
 	c := exec.Command(program, append(common, "serve", "--listen", "unix:"+socket, "--listen", "tcp:127.0.0.1:0")...)
 	c.Env = env
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal of the terminal is for us, who end it
 	said, err := c.StderrPipe()
 	if err != nil {
-		return nil, err
+		return nil, "", "", err
 	}
 	if err := c.Start(); err != nil {
-		return nil, err
+		return nil, "", "", err
 	}
 	addresses, rest := listening(said, 2)
 	drained := make(chan struct{})
@@ -67,20 +77,19 @@ func (r *rig) OpenDaemon(ctx context.Context, program, guest string) (*rigDaemon
 	}()
 	r.later(func(context.Context) error { return end(c, drained) })
 	if len(addresses) != 2 {
-		return nil, sandbox.Errorf(sandbox.CodeUnavailable, "start the daemon", "it says of %d of 2 addresses that it listens there", len(addresses))
+		return nil, "", "", sandbox.Errorf(sandbox.CodeUnavailable, "start the daemon", "it says of %d of 2 addresses that it listens there", len(addresses))
 	}
 	issue := exec.CommandContext(ctx, program, append(common, "token", "create", "--role", "admin", "--format", "json", "--expires", "1h")...)
 	issue.Env = env
-	secret, err := tokenOf(issue)
+	secret, err = tokenOf(issue)
 	if err != nil {
-		return nil, err
+		return nil, "", "", err
 	}
-	d := &rigDaemon{PID: c.Process.Pid, instance: s.instance, r: r}
+	d = &rigDaemon{PID: c.Process.Pid, instance: s.instance, r: r}
 	if err := d.connect(socket, addresses[1], secret); err != nil {
-		return nil, err
+		return nil, "", "", err
 	}
-	r.daemon = d
-	return d, nil
+	return d, addresses[1], secret, nil
 }
 
 // connect makes the clients.
