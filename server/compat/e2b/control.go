@@ -385,7 +385,7 @@ func (d *Door) pause(c *call) error {
 	if s.Status == sandbox.StatusPaused {
 		return &fault{status: http.StatusConflict, message: "the sandbox is paused already"}
 	}
-	if _, err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/pause"), nil, nil, nil); err != nil {
+	if _, err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/pause"), url.Values{"force": {"true"}}, nil, nil); err != nil {
 		return err
 	}
 	c.w.WriteHeader(http.StatusNoContent)
