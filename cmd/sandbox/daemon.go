@@ -116,7 +116,7 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	door, err := e2b.New(e2b.Options{
 		Log: o.Log, Key: key,
 		Enabled: func() bool { return config.DaemonOf(d.settings()).E2B },
-		Domains: func() []string { return config.DaemonOf(d.settings()).Hosts },
+		Domains: func() []string { return config.DaemonOf(d.settings()).Hosts }, PortDomain: config.DaemonOf(d.settings()).PortDomain,
 	})
 	if err != nil {
 		return err

@@ -150,6 +150,10 @@ func (x *Ports) Expose(e Exposure) (made api.Share, secret string, err error) {
 	if x.o.Domain == "" {
 		return api.Share{}, "", &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "share", Message: "no server has host names for the ports of this sandbox", Hint: "use the sandbox through a daemon (sandbox serve, and --server or $SANDBOX_SERVER)"}
 	}
+	x.shares.gone(func(sh share) bool {
+		rec, err := x.lender.Recorded(context.Background(), sh.Who.Tenant, sh.Sandbox, sh.Provider)
+		return err == nil && sh.about(rec) || err != nil && !sandbox.IsNotFound(err)
+	})
 	sh, secret, err := x.shares.add(e)
 	if err != nil {
 		return api.Share{}, "", err
@@ -162,10 +166,66 @@ func (x *Ports) Retract(id string) (bool, error) {
 	return x.shares.revoke(id, func(share) bool { return true })
 }
 
+// A Label asks for a share of every port of a sandbox, whose host names have the
+// label. Other protocols name sandboxes in host names by it. A request that makes a
+// share asks for it with [WithLabel].
+type Label struct {
+	Text string // 16 to 40 of a-z and 0-9
+	// Keep has a share of the label stay as it is, public or not, and returns it.
+	// Without, shares that are not as the request says are revoked.
+	Keep bool
+}
+
+type labelKey struct{}
+
+// WithLabel returns a context for a request in this process that makes a share.
+func WithLabel(ctx context.Context, l Label) context.Context {
+	return context.WithValue(ctx, labelKey{}, l)
+}
+
+// LabelOf returns what [WithLabel] has put into a context; the zero value is none.
+func LabelOf(ctx context.Context) Label {
+	l, _ := ctx.Value(labelKey{}).(Label)
+	return l
+}
+
+// labelledLeft is how long a share of a label has to stay in force to be returned
+// once more.
+const labelledLeft = shareLongest / 2
+
+// shareLabelled makes a share of every port, or returns the one that there is.
+func (x *Ports) shareLabelled(c *Call, l Label, public bool) (any, error) {
+	at, err := Sandboxed(c, x.lender)
+	if err != nil {
+		return nil, err
+	}
+	if sh, secret, ok := x.shares.labelled(at.Record, l.Text, labelledLeft); ok && (l.Keep || sh.Public == public) {
+		return api.NewShare{Share: sh.form(x.o.Domain), Secret: secret}, nil
+	}
+	if !l.Keep {
+		found, err := x.shares.of(at.Record)
+		if err != nil {
+			return nil, err
+		}
+		for _, sh := range found {
+			if sh.Label == l.Text && sh.Public != public {
+				if _, err := x.Retract(sh.ID); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	made, secret, err := x.Expose(Exposure{Record: at.Record, Who: at.Who, TokenID: ownID(c), Label: l.Text, Public: public, Until: x.shares.now().Add(shareLongest)})
+	return api.NewShare{Share: made, Secret: secret}, err
+}
+
 func (x *Ports) share(c *Call) (any, error) {
 	in, err := Body[api.SharePort](c)
 	if err != nil {
 		return nil, err
+	}
+	if l := LabelOf(c.Context()); l.Text != "" {
+		return x.shareLabelled(c, l, in.Public)
 	}
 	if in.Port < 1 || in.Port > 65535 {
 		return nil, Invalid("port", "is no number from 1 to 65535")

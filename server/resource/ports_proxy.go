@@ -46,6 +46,14 @@ type portTarget struct {
 
 type shareKey struct{}
 
+type shownHostKey struct{}
+
+// WithShownHost returns a context for a request by host name whose client has used
+// another one: programs inside see that.
+func WithShownHost(ctx context.Context, host string) context.Context {
+	return context.WithValue(ctx, shownHostKey{}, host)
+}
+
 // Named returns the label and the port that a host name of the form
 // PORT-LABEL.DOMAIN has. ok is false for every other host name.
 func (x *Ports) Named(host string) (port, label string, ok bool) {
@@ -317,6 +325,10 @@ func forward(w http.ResponseWriter, r *http.Request, t portTarget, far net.Conn)
 				p.Out.URL.Path, p.Out.URL.RawPath = plain, t.path
 			}
 			p.Out.Host = p.In.Host
+			if shown, ok := p.In.Context().Value(shownHostKey{}).(string); ok {
+				p.Out.Host = shown
+				p.Out.Header.Set("X-Forwarded-Host", shown)
+			}
 			if t.prefix != "" {
 				p.Out.Host = inner
 				p.Out.Header.Set("X-Forwarded-Prefix", t.prefix)

@@ -74,10 +74,12 @@ type shares struct {
 	file string // empty keeps nothing
 	now  func() time.Time
 
-	mu  sync.Mutex
-	err error // why the file could not be read
-	key []byte
-	all map[string]*share // by id
+	mu    sync.Mutex
+	soon  bool // a save is about to begin
+	swept time.Time
+	err   error // why the file could not be read
+	key   []byte
+	all   map[string]*share // by id
 }
 
 // sharesFile is the form of the file.
@@ -150,6 +152,74 @@ func (s *shares) save() error {
 	return nil
 }
 
+// saveWithin is how long a share of a label may be in force before the file has it.
+const saveWithin = 50 * time.Millisecond
+
+// saveSoon writes the file in the background, once for all shares that are made
+// until then: one file for each sandbox of many that are created at once would make
+// all of them wait. The caller holds mu. What a crash loses is a share, not the end
+// of one.
+func (s *shares) saveSoon() {
+	if s.soon || s.file == "" {
+		return
+	}
+	s.soon = true
+	time.AfterFunc(saveWithin, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.soon = false
+		_ = s.save() // the next save writes what this one could not
+	})
+}
+
+// labelled returns the newest share of the sandbox r with that label, and its
+// secret, if it stays in force for so long.
+func (s *shares) labelled(r registry.Record, label string, left time.Duration) (found share, secret string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	least := s.now().Add(left)
+	for _, sh := range s.all {
+		if sh.Label == label && sh.Port == 0 && sh.about(r) && sh.Expires.After(least) && (!ok || sh.Created.After(found.Created)) {
+			found, ok = *sh, true
+		}
+	}
+	if ok && !found.Public {
+		secret = s.secretOf(&found)
+	}
+	return found, secret, ok
+}
+
+// sweepEvery is the time between two looks at which sandboxes of shares are gone.
+const sweepEvery = time.Minute
+
+// gone drops the shares whose sandbox no longer exists, of which exists decides. It
+// does nothing shortly after it was called, unless there are too many shares.
+func (s *shares) gone(exists func(share) bool) {
+	s.mu.Lock()
+	now := s.now()
+	if len(s.all) == 0 || now.Sub(s.swept) < sweepEvery && len(s.all) < sharesAll {
+		s.mu.Unlock()
+		return
+	}
+	s.swept = now
+	all := make([]*share, 0, len(s.all))
+	for _, sh := range s.all {
+		all = append(all, sh)
+	}
+	s.mu.Unlock()
+	for _, sh := range all { // the records are read without the lock
+		if exists(*sh) {
+			continue
+		}
+		s.mu.Lock()
+		if s.all[sh.ID] == sh {
+			s.drop(sh)
+			s.saveSoon()
+		}
+		s.mu.Unlock()
+	}
+}
+
 // sum returns bytes that only the holder of the key can compute.
 func (s *shares) sum(parts ...string) []byte {
 	h := hmac.New(sha256.New, s.key)
@@ -210,7 +280,9 @@ func (s *shares) add(e Exposure) (share, string, error) {
 		Who: e.Who, TokenID: e.TokenID, Port: e.Port, Public: e.Public, Created: now.UTC().Truncate(time.Second), Expires: e.Until.UTC().Truncate(time.Second),
 	}
 	s.begin(sh)
-	if err := s.save(); err != nil {
+	if e.Label != "" {
+		s.saveSoon()
+	} else if err := s.save(); err != nil {
 		s.drop(sh)
 		return share{}, "", err
 	}

@@ -16,10 +16,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// headerTraffic holds the trafficAccessToken of the answer of create. SDKs send it
-// to ports of a sandbox, and nothing else with requests for contexts.
-const headerTraffic = "E2b-Traffic-Access-Token"
-
 const (
 	// maxCodeBody is the most of a request of the code interpreter, in bytes.
 	maxCodeBody = 8 << 20
@@ -115,22 +111,28 @@ func (d *Door) serveCode(c *call, name string) {
 	d.code.ServeHTTP(c.w, c.r)
 }
 
-// admitCode is admit for the port of the code interpreter. What create returns as
-// trafficAccessToken is the access token, so either header names the caller; where
-// both are there they must agree.
+// admitCode is admit for the port of the code interpreter. SDKs send the access token
+// with code, and with requests for contexts the traffic access token alone.
 func (k *keys) admitCode(c *call, name string) error {
-	access, traffic := c.r.Header.Values(headerAccess), c.r.Header.Values(headerTraffic)
+	traffic := c.r.Header.Values(headerTraffic)
+	if len(traffic) == 0 {
+		return k.admit(c, name)
+	}
+	token, of, _, ok := k.openTraffic(traffic[0])
 	switch {
 	case len(traffic) > 1:
 		return unauthorized("the header " + headerTraffic + " is there more than once")
-	case len(traffic) == 1 && len(access) == 1 && access[0] != traffic[0]:
-		return unauthorized("the headers " + headerAccess + " and " + headerTraffic + " hold different tokens; connect to the sandbox for new ones")
-	case len(traffic) == 1 && len(access) == 0:
-		c.r.Header.Set(headerAccess, traffic[0])
-	case len(access) == 0:
-		return unauthorized("the header " + headerTraffic + " is missing: it holds the trafficAccessToken of the sandbox; connect to the sandbox for one")
+	case !ok:
+		return unauthorized("the traffic access token is not one of this server; connect to the sandbox for a new one")
+	case name != "" && name != of:
+		return unauthorized("the traffic access token is for another sandbox")
+	case len(c.r.Header.Values(headerAccess)) > 0:
+		return k.admit(c, of)
+	case c.r.URL.Path != "/contexts" && !strings.HasPrefix(c.r.URL.Path, "/contexts/"):
+		return unauthorized("the header " + headerAccess + " is missing: it holds the envdAccessToken of the sandbox")
 	}
-	return k.admit(c, name)
+	c.token, c.name = token, of
+	return nil
 }
 
 // codeHealth answers whether the sandbox is there.

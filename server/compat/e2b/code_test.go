@@ -128,7 +128,7 @@ func TestExecuteWaits(t *testing.T) {
 		r := httptest.NewRequest("POST", "/execute", strings.NewReader(`{"code":"x"}`))
 		r.Header.Set(headerSandbox, aName)
 		r.Header.Set(headerPort, codePort)
-		r.Header.Set(headerTraffic, d.keys.seal(aToken, aName))
+		r.Header.Set(headerAccess, d.keys.seal(aToken, aName))
 		w := httptest.NewRecorder()
 		done := make(chan struct{})
 		go func() { defer close(done); d.Translate(w, r, a) }()
@@ -165,7 +165,7 @@ func TestContexts(t *testing.T) {
 			d := newDoor(t)
 			a := &api1{answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.answer) }}
 			// SDKs send no other token with requests for contexts.
-			w := sendCode(d, a, c.method, c.target, c.body, headerAccess, "", headerTraffic, d.keys.seal(aToken, aName))
+			w := sendCode(d, a, c.method, c.target, c.body, headerAccess, "", headerTraffic, d.keys.sealTraffic(aToken, aName, ""))
 			if w.Code >= 300 || w.Body.String() != c.want {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
@@ -179,13 +179,18 @@ func TestContexts(t *testing.T) {
 // TestCodeRefused is [TestRefused] for the code interpreter.
 func TestCodeRefused(t *testing.T) {
 	d, a := newDoor(t), &api1{}
-	own, other := d.keys.seal(aToken, aName), d.keys.seal(aToken, "sbx-other")
+	own, other := d.keys.seal(aToken, aName), d.keys.sealTraffic(aToken, "sbx-other", "")
+	traffic := d.keys.sealTraffic(aToken, aName, "secret")
 	for _, c := range []struct {
 		name, method, target, body string
 		header                     []string
 		status                     int
 	}{
 		{"no token", "POST", "/execute", `{"code":"x"}`, []string{headerAccess, ""}, 401},
+		{"traffic token for code", "POST", "/execute", `{"code":"x"}`, []string{headerAccess, "", headerTraffic, traffic}, 401},
+		{"traffic token as access token", "POST", "/execute", `{"code":"x"}`, []string{headerAccess, traffic}, 401},
+		{"access token as traffic token", "GET", "/contexts", "", []string{headerAccess, "", headerTraffic, own}, 401},
+		{"another sandbox's contexts", "GET", "/contexts", "", []string{headerAccess, "", headerTraffic, other}, 401},
 		{"token of another sandbox", "POST", "/execute", `{"code":"x"}`, []string{headerAccess, "", headerTraffic, other}, 401},
 		{"two tokens", "POST", "/execute", `{"code":"x"}`, []string{headerAccess, own, headerTraffic, other}, 401},
 		{"forged token", "GET", "/contexts", "", []string{headerAccess, "", headerTraffic, "ea_AAAA"}, 401},
@@ -200,7 +205,7 @@ func TestCodeRefused(t *testing.T) {
 		{"a context that is a path", "POST", "/execute", `{"code":"x","context_id":"../x"}`, nil, 404},
 		{"folder", "POST", "/contexts", `{"cwd":"~/x"}`, nil, 400},
 		{"restart of a path", "POST", "/contexts/a%2Fx/restart", "", nil, 404},
-		{"delete of a path", "DELETE", "/contexts/..%2Fx", "", nil, 400},
+		{"delete of a path", "DELETE", "/contexts/..%2Fx", "", nil, 404},
 		{"no path", "GET", "/nothing", "", nil, 404},
 		{"method", "PUT", "/execute", `{"code":"x"}`, nil, 404},
 		{"a path of the other port", "GET", "/files?path=a", "", nil, 404},

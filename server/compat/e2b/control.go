@@ -158,7 +158,8 @@ func (d *Door) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	write(c.w, http.StatusCreated, d.made(c, made))
+	public := in.Network == nil || in.Network.AllowPublicTraffic == nil || *in.Network.AllowPublicTraffic
+	write(c.w, http.StatusCreated, d.made(c, made, &public))
 	return nil
 }
 
@@ -168,12 +169,17 @@ func isBound(err error) bool {
 	return ok && f.code == sandbox.CodePermissionDeny && f.field == api.HeaderSession
 }
 
-// made returns a sandbox as create and connect answer it.
-func (d *Door) made(c *call, s api.Sandbox) madeSandbox {
-	access := d.keys.seal(c.token, s.Name)
+// made returns a sandbox as create and connect answer it. public says whether its
+// ports need a token; see [Door.expose]. Where they cannot be exposed the sandbox is
+// of use all the same, and requests for them are refused.
+func (d *Door) made(c *call, s api.Sandbox, public *bool) madeSandbox {
+	traffic, err := d.expose(c, s.Name, public)
+	if err != nil {
+		d.o.Log.WithError(err).WithField("sandbox", s.Name).Warn("the ports of a sandbox cannot be reached by its host names")
+	}
 	return madeSandbox{
 		TemplateID: template(s), SandboxID: s.Name, ClientID: "sandbox", EnvdVersion: envdVersion,
-		EnvdAccessToken: access, TrafficAccessToken: access, Domain: d.domain(c),
+		EnvdAccessToken: d.keys.seal(c.token, s.Name), TrafficAccessToken: d.keys.sealTraffic(c.token, s.Name, traffic), Domain: d.domain(c),
 	}
 }
 
@@ -325,7 +331,7 @@ func (d *Door) connect(c *call) error {
 			return err
 		}
 	}
-	write(c.w, status, d.made(c, s))
+	write(c.w, status, d.made(c, s, nil))
 	return nil
 }
 
@@ -403,6 +409,14 @@ func (d *Door) network(c *call) error {
 	}
 	if _, err := c.find(); err != nil {
 		return err
+	}
+	if in.AllowPublicTraffic != nil {
+		if _, err := d.expose(c, c.name, in.AllowPublicTraffic); err != nil || body == nil {
+			if err == nil {
+				c.w.WriteHeader(http.StatusNoContent)
+			}
+			return err
+		}
 	}
 	if body == nil {
 		body = map[string]any{}

@@ -51,6 +51,8 @@ type Options struct {
 	// Domains returns the names below which hosts PORT-ID.DOMAIN are served,
 	// beside localhost; nil is none.
 	Domains func() []string
+	// PortDomain is that of [resource.PortOptions]; empty reaches no ports inside.
+	PortDomain string
 }
 
 // A Door serves the protocol. It is safe for concurrent use.
@@ -113,10 +115,6 @@ func (d *Door) Translate(w http.ResponseWriter, r *http.Request, api http.Handle
 	c := &call{door: d, r: r, w: w, api: api, host: r.Host}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	c.r = r
-	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
-		refuse(w, &fault{status: http.StatusBadRequest, message: "the path of the address is not in its shortest form"})
-		return
-	}
 	port, name, byHost := d.hostOf(r)
 	if byHost {
 		_, c.host, _ = strings.Cut(r.Host, ".")
@@ -137,6 +135,10 @@ func (d *Door) Translate(w http.ResponseWriter, r *http.Request, api http.Handle
 	}
 	if name != "" && port != "" && port != envdPort {
 		d.forward(c, name, port)
+		return
+	}
+	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
+		refuse(w, &fault{status: http.StatusBadRequest, message: "the path of the address is not in its shortest form"})
 		return
 	}
 	if name != "" || isEnvd(r.URL.Path) {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
 const (
@@ -299,4 +301,98 @@ func FuzzCreate(f *testing.F) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	})
+}
+
+// TestForward holds where requests for ports inside are sent, and that keys and
+// tokens of this server do not get there.
+func TestForward(t *testing.T) {
+	a := &api1{}
+	var got *http.Request
+	a.answer = func(_ http.ResponseWriter, r *http.Request) { got = r }
+	d := newDoor(t)
+	d.o.PortDomain = "ports.example"
+	host := "3000-" + label(aName) + ".ports.example"
+	for name, c := range map[string]struct {
+		target string
+		header []string
+	}{
+		"by host":                {"http://3000-" + aName + ".localhost:8421/a//b?c", nil},
+		"by host of the setting": {"http://3000-" + aName + ".ports.example/a//b?c", nil},
+		"by header":              {"http://localhost/a//b?c", []string{headerSandbox, aName, headerPort, "3000"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got = nil
+			r := httptest.NewRequest("POST", c.target, strings.NewReader("x"))
+			for name, value := range map[string]string{headerTraffic: "secret", headerAccess: "ea_x", headerKey: Key(aToken), "Sandbox-Share": "other", "X-Own": "kept", "Authorization": "Basic eDp5"} {
+				r.Header.Set(name, value)
+			}
+			for i := 0; i < len(c.header); i += 2 {
+				r.Header.Set(c.header[i], c.header[i+1])
+			}
+			if !d.Claims(r) {
+				t.Fatal("the door does not claim it")
+			}
+			d.Translate(httptest.NewRecorder(), r, a)
+			if got == nil || got.Host != host || got.URL.RequestURI() != r.URL.RequestURI() || got.Header.Get("Sandbox-Share") != "secret" || got.Header.Get("X-Own") != "kept" || got.Header.Get("Authorization") == "" {
+				t.Fatalf("%+v", got)
+			}
+			for _, own := range []string{headerTraffic, headerAccess, headerSandbox, headerPort} {
+				if got.Header.Get(own) != "" {
+					t.Errorf("%s gets inside", own)
+				}
+			}
+		})
+	}
+	r := httptest.NewRequest("GET", "http://3000-"+aName+".localhost/", nil)
+	r.Header.Set("Sandbox-Share", "mine")
+	d.Translate(httptest.NewRecorder(), r, a)
+	if got.Header.Get("Sandbox-Share") != "" {
+		t.Error("a request without the protocol's header has a secret")
+	}
+	d.o.PortDomain, got = "", nil
+	w := httptest.NewRecorder()
+	d.Translate(w, httptest.NewRequest("GET", "http://3000-"+aName+".localhost/", nil), a)
+	if got != nil || w.Code != 501 || !strings.Contains(w.Body.String(), "daemon.portDomain") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestPublicTraffic holds that create, connect and the update of the network ask for
+// the share of all ports in the way that the client wants, and what they answer.
+func TestPublicTraffic(t *testing.T) {
+	for _, c := range []struct {
+		name, method, path, body string
+		public                   bool
+		label                    resource.Label
+	}{
+		{"create", "POST", "/v2/sandboxes", `{}`, true, resource.Label{Text: label(aName)}},
+		{"create that is closed", "POST", "/sandboxes", `{"network":{"allowPublicTraffic":false}}`, false, resource.Label{Text: label(aName)}},
+		{"connect", "POST", "/v2/sandboxes/" + aName + "/connect", `{}`, false, resource.Label{Text: label(aName), Keep: true}},
+		{"update", "PUT", "/sandboxes/" + aName + "/network", `{"allowPublicTraffic":true}`, true, resource.Label{Text: label(aName)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, shares := newDoor(t), 0
+			d.o.PortDomain = "localhost"
+			a := &api1{answer: func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasSuffix(r.URL.Path, "/shares") {
+					_, _ = w.Write([]byte(`{"name":"` + aName + `"}`))
+					return
+				}
+				if shares++; resource.LabelOf(r.Context()) != c.label {
+					t.Errorf("%+v", resource.LabelOf(r.Context()))
+				}
+				_, _ = w.Write([]byte(`{"secret":"of the share"}`))
+			}}
+			r := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+			r.Header.Set(headerKey, aToken)
+			w := httptest.NewRecorder()
+			d.Translate(w, r, a)
+			if last := a.requests[len(a.requests)-1]; shares != 1 || w.Code >= 300 || strings.Contains(last, `"public":true`) != c.public {
+				t.Errorf("%d %s: %q", w.Code, w.Body, a.requests)
+			}
+			if c.method == "POST" && !strings.Contains(w.Body.String(), `"trafficAccessToken":"`+d.keys.sealTraffic(aToken, aName, "of the share")+`"`) {
+				t.Errorf("%s", w.Body)
+			}
+		})
+	}
 }

@@ -73,28 +73,66 @@ func newKeys(key []byte) (*keys, error) {
 // seal returns the access token of a caller's token for one sandbox. The nonce
 // depends on all of the content, so no nonce is used for two contents.
 func (k *keys) seal(token, name string) string {
-	plain := []byte(token + "\x00" + name)
-	m := hmac.New(sha256.New, k.mac)
-	m.Write(plain)
-	nonce := m.Sum(nil)[:k.box.NonceSize()]
-	access := accessPrefix + base64.RawURLEncoding.EncodeToString(k.box.Seal(nonce, nonce, plain, nil))
+	access := accessPrefix + k.encrypt(nil, token, name)
 	k.remember(access, token, name)
 	return access
+}
+
+// encrypt returns the parts, encrypted and for one purpose.
+func (k *keys) encrypt(purpose []byte, parts ...string) string {
+	plain := []byte(strings.Join(parts, "\x00"))
+	m := hmac.New(sha256.New, k.mac)
+	m.Write(purpose)
+	m.Write(plain)
+	nonce := m.Sum(nil)[:k.box.NonceSize()]
+	return base64.RawURLEncoding.EncodeToString(k.box.Seal(nonce, nonce, plain, purpose))
+}
+
+// decrypt returns that many parts.
+func (k *keys) decrypt(purpose []byte, text string, parts int) ([]string, bool) {
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	n := k.box.NonceSize()
+	if err != nil || len(data) < n {
+		return nil, false
+	}
+	plain, err := k.box.Open(nil, data[:n], data[n:], purpose)
+	if err != nil {
+		return nil, false
+	}
+	all := strings.SplitN(string(plain), "\x00", parts)
+	return all, len(all) == parts
+}
+
+const trafficPrefix = "et_"
+
+var trafficPurpose = []byte("traffic")
+
+// sealTraffic returns the traffic access token of a caller's token for the ports of
+// one sandbox: with it a client reaches the ports, for which it holds the secret of
+// their share, and the contexts of the code interpreter, with whose requests SDKs
+// send no other token. secret is empty where ports are public.
+func (k *keys) sealTraffic(token, name, secret string) string {
+	return trafficPrefix + k.encrypt(trafficPurpose, token, name, secret)
+}
+
+// openTraffic returns what a traffic access token holds.
+func (k *keys) openTraffic(traffic string) (token, name, secret string, ok bool) {
+	text, found := strings.CutPrefix(traffic, trafficPrefix)
+	parts, ok := k.decrypt(trafficPurpose, text, 3)
+	if !found || !ok {
+		return "", "", "", false
+	}
+	return parts[0], parts[1], parts[2], true
 }
 
 // open returns what an access token holds.
 func (k *keys) open(access string) (token, name string, ok bool) {
 	text, found := strings.CutPrefix(access, accessPrefix)
-	data, err := base64.RawURLEncoding.DecodeString(text)
-	n := k.box.NonceSize()
-	if !found || err != nil || len(data) < n {
+	parts, ok := k.decrypt(nil, text, 2)
+	if !found || !ok {
 		return "", "", false
 	}
-	plain, err := k.box.Open(nil, data[:n], data[n:], nil)
-	if err != nil {
-		return "", "", false
-	}
-	return strings.Cut(string(plain), "\x00")
+	return parts[0], parts[1], true
 }
 
 func (k *keys) remember(access, token, name string) {

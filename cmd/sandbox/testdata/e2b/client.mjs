@@ -1,6 +1,7 @@
 // Drives a daemon with the client of E2B for JavaScript: E2B_SDK names the package.
 // Each step prints a line; the exit status is 1 when one has failed.
 import { createRequire } from 'module'
+import http from 'http'
 const { Sandbox } = createRequire(process.env.E2B_CLIENTS + '/x.js')(process.env.E2B_SDK)
 const sleep = ms => new Promise(r => setTimeout(r, ms))
 let failed = 0
@@ -92,6 +93,27 @@ await step('pty', async () => {
   await s.pty.sendInput(h.pid, Buffer.from('stty size\n')); await seen('24 80')
   await s.pty.resize(h.pid, { cols: 100, rows: 30 }); await s.pty.sendInput(h.pid, Buffer.from('stty size\n')); await seen('30 100')
   must(await s.pty.kill(h.pid), 'kill')
+})
+// Not every system resolves names below localhost, so the address is written out.
+const get = (host, headers = {}) => new Promise((resolve, reject) => {
+  const { port } = new URL('http://' + host)
+  http.get({ host: '127.0.0.1', port, path: '/', headers: { host, ...headers } }, r => { let body = ''; r.on('data', d => { body += d }); r.on('end', () => resolve({ status: r.statusCode, body })) }).on('error', reject)
+})
+async function serve(box, text) {
+  await box.files.write('srv/index.html', text)
+  await box.commands.run('python3 -m http.server 8000 --bind 127.0.0.1 --directory srv', { background: true, timeoutMs: 0 })
+  const headers = box.trafficAccessToken ? { 'e2b-traffic-access-token': box.trafficAccessToken } : {}
+  let r; for (let i = 0; i < 100; i++) { r = await get(box.getHost(8000), headers); if (r.status == 200) break; await sleep(100) }
+  must(r.status == 200 && r.body == text, JSON.stringify(r))
+}
+await step('getHost', async () => {
+  await serve(s, 'from inside'); must((await get(s.getHost(8000))).body == 'from inside', 'without the token')
+  must((await get(s.getHost(8001))).status == 503, 'no server'); must((await get(s.getHost(8000).replace('-sbx', '-sbx-x'))).status == 401, 'no sandbox')
+  const x = await Sandbox.create({ network: { allowPublicTraffic: false } }); must(x.trafficAccessToken, 'no token'); await serve(x, 'closed')
+  for (const token of [undefined, '', 'x', x.trafficAccessToken + 'x', x.envdAccessToken]) must((await get(x.getHost(8000), token === undefined ? {} : { 'e2b-traffic-access-token': token })).status == 401, 'reached with ' + token)
+  must((await get(s.getHost(8000), { 'e2b-traffic-access-token': x.trafficAccessToken })).body == 'from inside', 'a token that is not needed')
+  must((await Sandbox.connect(x.sandboxId)).trafficAccessToken == x.trafficAccessToken, 'token of connect')
+  const headers = { 'e2b-traffic-access-token': x.trafficAccessToken }; await x.kill(); must((await get(x.getHost(8000), headers)).status >= 400, 'after its end')
 })
 await step('metrics', async () => { const m = await s.getMetrics(); must(m.length == 1 && m[0].memUsed > 0 && m[0].memTotal > m[0].memUsed, JSON.stringify(m)) })
 await step('pause and resume', async () => { must(await s.pause(), 'pause'); must((await s.getInfo()).state == 'paused', 'state'); must(!await s.isRunning(), 'running'); must(await s.pause() === false, 'again'); const c = await s.connect(); must((await c.getInfo()).state == 'running' && await c.files.read('u.txt') == 'signed', 'resumed') })

@@ -1,6 +1,7 @@
 # Drives a daemon with the client of E2B for Python. Each step prints a line; the exit
 # status is 1 when one has failed.
 import asyncio
+import http.client
 import os
 import sys
 import time
@@ -77,6 +78,34 @@ def watch():
     assert any(e.name == "w.txt" for e in seen), seen
 
 
+def get(host, token=None):
+    c = http.client.HTTPConnection("127.0.0.1", int(host.rpartition(":")[2]), timeout=60)
+    c.request("GET", "/", headers={"Host": host, **({"e2b-traffic-access-token": token} if token else {})})
+    r = c.getresponse()
+    return r.status, r.read().decode()
+
+
+def serve(box, text):
+    box.files.write("srv/index.html", text)
+    box.commands.run("python3 -m http.server 8000 --bind 127.0.0.1 --directory srv", background=True, timeout=0)
+    end, got = time.time() + 30, None
+    while time.time() < end and got != (200, text):
+        got = get(box.get_host(8000), box.traffic_access_token)
+        time.sleep(0.1)
+    assert got == (200, text), got
+
+
+def host():
+    serve(s, "from inside")
+    assert get(s.get_host(8000)) == (200, "from inside")
+    x = Sandbox.create(timeout=60, network={"allow_public_traffic": False})
+    serve(x, "closed")
+    assert get(x.get_host(8000))[0] == 401 and get(x.get_host(8000), "wrong")[0] == 401
+    token = x.traffic_access_token
+    x.kill()
+    assert get(x.get_host(8000), token)[0] >= 400
+
+
 def pause():
     s.pause()
     assert s.get_info().state == SandboxState.PAUSED
@@ -119,6 +148,7 @@ step("watch", watch)
 step("list", lambda: None if [x.sandbox_id for x in Sandbox.list(query=SandboxQuery(state=[SandboxState.RUNNING])).next_items()] == [s.sandbox_id] else 1 / 0)
 step("timeout", lambda: s.set_timeout(100))
 step("metrics", lambda: None if s.get_metrics()[0].mem_used > 0 else 1 / 0)
+step("host", host)
 step("pause", pause)
 step("asynchronous", lambda: asyncio.run(asynchronous()))
 step("another tenant", other)
