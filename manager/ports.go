@@ -40,6 +40,16 @@ type Port struct {
 	Command string // the program with its arguments, at most 4 KiB of them
 }
 
+// Ports returns the ports at which programs inside the sandbox of the request
+// listen, by number.
+func (m *Manager) Ports(ctx context.Context, req Request) (ports []Port, err error) {
+	err = m.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+		ports, err = PortsOf(ctx, sb)
+		return err
+	})
+	return ports, err
+}
+
 // DialPort connects to a TCP port of the loopback interface inside the sandbox of
 // the request. The sandbox is in use until the connection is closed, and the
 // connection ends with ctx. Errors are those of [DialPortOf].

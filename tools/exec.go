@@ -212,6 +212,8 @@ func (c *call) process(ctx context.Context, in schema.Process) (Answer, error) {
 	switch in.Action {
 	case "list":
 		return c.status(in, h.List(who)...), nil
+	case "ports":
+		return c.ports(ctx, in)
 	case "poll":
 		return c.poll(ctx, in)
 	case "write":

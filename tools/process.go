@@ -3,9 +3,11 @@ package tools
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
@@ -40,6 +42,31 @@ func (c *call) poll(ctx context.Context, in schema.Process) (Answer, error) {
 	}
 	a.Text = lines(text, remarks(notes...), a.Text)
 	return a, nil
+}
+
+// ports shows at which ports programs in the sandbox listen. It makes no sandbox:
+// in none, no program listens.
+func (c *call) ports(ctx context.Context, in schema.Process) (Answer, error) {
+	req := c.request()
+	req.MustExist = true
+	found, err := c.tools.o.Manager.Ports(ctx, req)
+	if err != nil && !sandbox.IsNotFound(err) {
+		return Answer{}, err
+	}
+	d := schema.ProcessResult{Action: in.Action, Commands: []schema.ProcessStatus{}}
+	var rows []string
+	for _, p := range found {
+		d.Ports = append(d.Ports, schema.ProcessPort(p))
+		row := "[port " + strconv.Itoa(p.Port) + " at " + p.Address
+		if p.PID > 0 {
+			row += fmt.Sprintf(": %d %s", p.PID, nameShow(firstLine(p.Command)))
+		}
+		rows = append(rows, row+"]")
+	}
+	if len(rows) == 0 {
+		rows = append(rows, "[no program listens]")
+	}
+	return Answer{Text: strings.Join(rows, "\n"), Data: d}, nil
 }
 
 // status is the answer with how commands are.

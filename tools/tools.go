@@ -30,6 +30,7 @@ type Manager interface {
 	Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error)
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
 	Shell(ctx context.Context, req manager.Request) (manager.Outcome, error)
+	Ports(ctx context.Context, req manager.Request) ([]manager.Port, error)
 	Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error
 }
 

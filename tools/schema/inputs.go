@@ -65,8 +65,8 @@ func (r RunCode) Check() error {
 
 // Process is the input of process.
 type Process struct {
-	Action string `json:"action" required:"true" enum:"list,poll,write,kill,resize" doc:"list: the commands in the background. poll: what one has written since the last poll, and whether it has ended. write: data to its standard input. kill: end it with all that it has started, or send a signal. resize: change the size of its terminal."`
-	ID     string `json:"id" maxlen:"128" doc:"The command, as exec has named it, or its process number or its tag; for all actions but list."`
+	Action string `json:"action" required:"true" enum:"list,poll,write,kill,resize,ports" doc:"list: the commands in the background. ports: the TCP ports at which programs in the sandbox listen. poll: what one has written since the last poll, and whether it has ended. write: data to its standard input. kill: end it with all that it has started, or send a signal. resize: change the size of its terminal."`
+	ID     string `json:"id" maxlen:"128" doc:"The command, as exec has named it, or its process number or its tag; for all actions but list and ports."`
 	Wait   int    `json:"wait" min:"0" max:"300" doc:"For poll: seconds to wait for output or the end if there is none yet."`
 	Data   string `json:"data" maxlen:"1048576" doc:"For write: the text, with its newline if it needs one."`
 	EOF    bool   `json:"eof" doc:"For write: close the standard input after the data."`
@@ -78,9 +78,9 @@ type Process struct {
 // Check implements the rules between fields.
 func (p Process) Check() error {
 	switch {
-	case p.Action == "list" && p.ID != "":
-		return wrong("id", "does not go with list", "")
-	case p.Action != "list" && p.ID == "":
+	case (p.Action == "list" || p.Action == "ports") && p.ID != "":
+		return wrong("id", "does not go with "+p.Action, "")
+	case p.Action != "list" && p.Action != "ports" && p.ID == "":
 		return wrong("id", "is missing", "the action list names the commands")
 	case p.Action != "poll" && p.Wait != 0:
 		return wrong("wait", "goes with poll only", "")

@@ -58,12 +58,21 @@ type ExecResult struct {
 
 // ProcessResult is the answer of process.
 type ProcessResult struct {
-	Action   string          `json:"action" enum:"list,poll,write,kill,resize" doc:"What was asked."`
+	Action   string          `json:"action" enum:"list,poll,write,kill,resize,ports" doc:"What was asked."`
 	Commands []ProcessStatus `json:"commands" doc:"The commands: all of them for list, the one that was named otherwise."`
 	Output   *Stream         `json:"output,omitempty" doc:"For poll: standard output since the last poll."`
 	Errors   *Stream         `json:"errors,omitempty" doc:"For poll: standard error since the last poll."`
 	Next     int64           `json:"next,omitempty" doc:"For poll: how far the output was read."`
 	More     bool            `json:"more,omitempty" doc:"For poll: there is more output already; poll again."`
+	Ports    []ProcessPort   `json:"ports,omitempty" doc:"For ports: where programs listen, by number."`
+}
+
+// ProcessPort is a TCP port at which a program in the sandbox listens.
+type ProcessPort struct {
+	Address string `json:"address" doc:"The address that it is bound to; 0.0.0.0 and :: are all."`
+	Port    int    `json:"port" doc:"The port."`
+	PID     int    `json:"pid,omitempty" doc:"The process number of the program, where the sandbox can tell."`
+	Command string `json:"command,omitempty" doc:"The program with its arguments, or the beginning of them."`
 }
 
 // ProcessStatus is how a command in the background is.

@@ -36,7 +36,7 @@ func All() []Tool {
 		{Name: "exec", Title: "Run a command", Version: "1.2.0", input: reflect.TypeFor[Exec](), result: reflect.TypeFor[ExecResult](), Destructive: true, OpenWorld: true,
 			Description: "Runs shell text in the sandbox and returns its output and exit status. The shell stays from call to call.",
 			Examples:    []string{`{"command":"go test ./...","timeout":300}`, `{"command":"python3 -m http.server 8000","background":true}`, `{"restart":true}`}},
-		{Name: "process", Title: "Commands in the background", Version: "1.2.0", input: reflect.TypeFor[Process](), result: reflect.TypeFor[ProcessResult](), Destructive: true,
+		{Name: "process", Title: "Commands in the background", Version: "1.3.0", input: reflect.TypeFor[Process](), result: reflect.TypeFor[ProcessResult](), Destructive: true,
 			Description: "Lists, reads, feeds and ends commands that exec has started in the background.",
 			Examples:    []string{`{"action":"list"}`, `{"action":"poll","id":"c1","wait":10}`, `{"action":"kill","id":"c1"}`}},
 		{Name: "run_code", Title: "Run code in a kernel", Version: "1.0.0", input: reflect.TypeFor[RunCode](), result: reflect.TypeFor[RunCodeResult](), Destructive: true, OpenWorld: true,
