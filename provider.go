@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"net"
+	"net/netip"
 )
 
 // A Provider makes sandboxes of one kind. Implementations are safe for
@@ -83,6 +84,13 @@ type Sandbox interface {
 	Close() error
 }
 
+// A ListeningPort is a TCP port at which a program inside a sandbox listens.
+type ListeningPort struct {
+	Addr    netip.AddrPort // inside, that it is bound to
+	PID     int            // inside; 0 where it is not known
+	Command string         // the program with its arguments, or the beginning of them
+}
+
 // Optional abilities of a Sandbox, found by type assertion. A caller that needs
 // a missing one fails with [CodeUnsupported].
 type (
@@ -94,6 +102,11 @@ type (
 	// [CodeBusy] if the address is in use.
 	Listener interface {
 		Listen(ctx context.Context, network, addr string) (net.Listener, error)
+	}
+	// A PortLister lists the TCP ports at which programs inside listen. What it
+	// returns comes from inside and may be forged.
+	PortLister interface {
+		Ports(ctx context.Context) ([]ListeningPort, error)
 	}
 	// A FileServer serves the sandbox's files.
 	FileServer interface {

@@ -37,7 +37,7 @@ type Port struct {
 	Address string // inside, that it is bound to; 0.0.0.0 and :: are all
 	Port    int
 	PID     int    // inside; 0 where the sandbox cannot tell
-	Command string // the program with its arguments, at most 4 KiB of them
+	Command string // the program with its arguments, or the beginning of them
 }
 
 // Ports returns the ports at which programs inside the sandbox of the request
@@ -133,7 +133,8 @@ func DialPortOf(ctx context.Context, sb sandbox.Sandbox, port int) (net.Conn, er
 	return nil, err
 }
 
-// portsScript prints the sockets that listen, and for each process its number and
+// portsScript is for sandboxes that do not list ports themselves, such as those with
+// the guest of an older version. It prints the sockets that listen, and for each process its number and
 // the sockets that it holds. It needs a shell, cat, ls, head and tr alone.
 const portsScript = `cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
 for p in /proc/[0-9]*; do
@@ -146,6 +147,12 @@ done
 func PortsOf(ctx context.Context, sb sandbox.Sandbox) ([]Port, error) {
 	ctx, done := context.WithTimeout(ctx, portListWithin)
 	defer done()
+	if l, ok := sb.(sandbox.PortLister); ok {
+		found, err := l.Ports(ctx)
+		if sandbox.CodeOf(err) != sandbox.CodeUnsupported {
+			return portsListed(found), err
+		}
+	}
 	text := boundedText{most: portListBytes}
 	p, err := sb.Start(ctx, sandbox.Command{Args: []string{"/bin/sh", "-c", portsScript}, Dir: "/", Stdout: &text})
 	if err == nil {
@@ -155,6 +162,22 @@ func PortsOf(ctx context.Context, sb sandbox.Sandbox) ([]Port, error) {
 		return nil, err
 	}
 	return parsePorts(text.String()), nil
+}
+
+// portsListed returns what a provider has listed, by number.
+func portsListed(found []sandbox.ListeningPort) []Port {
+	items := make([]Port, 0, len(found))
+	for _, p := range found {
+		items = append(items, Port{Address: p.Addr.Addr().String(), Port: int(p.Addr.Port()), PID: p.PID, Command: p.Command})
+	}
+	sortPorts(items)
+	return items
+}
+
+func sortPorts(items []Port) {
+	slices.SortFunc(items, func(a, b Port) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Address, b.Address), cmp.Compare(a.PID, b.PID))
+	})
 }
 
 // A boundedText drops what is beyond most bytes.
@@ -209,9 +232,7 @@ func parsePorts(text string) []Port {
 		}
 		items = append(items, p)
 	}
-	slices.SortFunc(items, func(a, b Port) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Address, b.Address), cmp.Compare(a.PID, b.PID))
-	})
+	sortPorts(items)
 	return items
 }
 

@@ -76,6 +76,11 @@ func (h *withinHandle) Listen(ctx context.Context, network, addr string) (net.Li
 	return h.guest.Listen(ctx, network, addr)
 }
 
+// Ports implements [sandbox.PortLister].
+func (h *withinHandle) Ports(ctx context.Context) ([]sandbox.ListeningPort, error) {
+	return h.guest.Ports(ctx)
+}
+
 // Ping reports whether the guest answers.
 func (h *withinHandle) Ping(ctx context.Context) error { return h.guest.Ping(ctx) }
 

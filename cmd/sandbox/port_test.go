@@ -155,10 +155,10 @@ func portCommand(t *testing.T, s *site, daemon bool) {
 	if err == nil {
 		err = json.Unmarshal(data, &listed)
 	}
-	if err != nil || len(listed.Ports) != 1 || listed.Ports[0].Address != "127.0.0.1" || listed.Ports[0].Port != 8123 {
+	if err != nil || len(listed.Ports) != 1 || listed.Ports[0].Address != "127.0.0.1" || listed.Ports[0].Port != 8123 || listed.Ports[0].PID <= 0 || !strings.HasPrefix(listed.Ports[0].Command, "perl -MIO::Socket::INET -e") {
 		t.Errorf("%v: %s", err, data)
 	}
-	if data, err := s.command("port", "list").Output(); err != nil || !strings.Contains(string(data), "8123") {
+	if data, err := s.command("port", "list").Output(); err != nil || !strings.Contains(string(data), "perl -MIO::Socket::INET") {
 		t.Errorf("%v: %s", err, data)
 	}
 

@@ -85,6 +85,7 @@ func (g *gateway) run(at wire.Endpoint) {
 		case <-over:
 		}
 	}()
+	defer g.conn.srv.own.add(g.file)()
 	local, _ := endpointsOf(g.file)
 	g.answer(wire.TypeListening, wire.Listening{At: local}.Encode())
 	err := g.accept()

@@ -36,6 +36,7 @@ func (g *gateway) give(m wire.Pass) {
 		g.answer(wire.TypeFailed, connectFailure(err).Encode())
 		return
 	}
+	defer g.conn.srv.own.add(g.file)()
 	local, _ := endpointsOf(g.file)
 	err := g.conn.side.pass.Send(wire.KindListener, m.Ticket, []*os.File{g.file}, sideWithin)
 	g.close()

@@ -42,6 +42,9 @@ type Server struct {
 	conns   chan struct{}
 	// forwards holds a token for each forwarded connection, see maxForwards.
 	forwards chan struct{}
+	// portLooks holds a token for each list of ports that is being made.
+	portLooks chan struct{}
+	own       ownSockets
 
 	// keepsTrees says that processes cannot leave their command: there are
 	// subreapers. Without them see sweepStrays.
@@ -69,7 +72,7 @@ func newServer(conf wire.Config, isolation shimIsolation) *Server {
 		furnished: make(chan struct{}),
 		walkers:   make(chan struct{}, maxWalkers),
 		conns:     make(chan struct{}, maxConns),
-		boot:      randomHex(16), forwards: make(chan struct{}, maxForwards),
+		boot:      randomHex(16), forwards: make(chan struct{}, maxForwards), portLooks: make(chan struct{}, maxPortLooks),
 		talking: map[*conn]struct{}{}, sessions: map[int]bool{},
 		files: newFileServer(),
 	}
@@ -178,7 +181,7 @@ func (s *Server) settle(first *shimProc, warmed <-chan struct{}) error {
 
 // abilities says what this guest can do here and what it cannot.
 func abilities(i shimIsolation, keepsTrees, listens bool) (features, degraded []string) {
-	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell, wire.FeatureLimits, wire.FeatureUse, wire.FeatureBare}
+	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell, wire.FeatureLimits, wire.FeatureUse, wire.FeatureBare, wire.FeaturePorts}
 	if i.Proc {
 		features = append(features, wire.FeatureIsolateProc)
 	} else {

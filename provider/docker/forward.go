@@ -20,6 +20,11 @@ func (h *handle) Listen(ctx context.Context, network, addr string) (net.Listener
 	return h.guest.Listen(ctx, network, addr)
 }
 
+// Ports implements [sandbox.PortLister].
+func (h *handle) Ports(ctx context.Context) ([]sandbox.ListeningPort, error) {
+	return h.guest.Ports(ctx)
+}
+
 var (
 	_ sandbox.Dialer   = (*handle)(nil)
 	_ sandbox.Listener = (*handle)(nil)

@@ -73,3 +73,13 @@ var (
 	_ sandbox.Dialer   = (*handle)(nil)
 	_ sandbox.Listener = (*handle)(nil)
 )
+
+// Ports implements [sandbox.PortLister].
+func (h *handle) Ports(ctx context.Context) ([]sandbox.ListeningPort, error) {
+	s, err := h.use(ctx, mustStand, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	defer s.release()
+	return s.Client.Ports(ctx)
+}

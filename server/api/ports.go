@@ -10,7 +10,7 @@ type Port struct {
 	Address string `json:"address" doc:"The address inside that it is bound to; 0.0.0.0 and :: are all"`
 	Port    int    `json:"port" min:"1" max:"65535"`
 	PID     int    `json:"pid,omitempty" doc:"Of the program inside, where the sandbox can tell"`
-	Command string `json:"command,omitempty" doc:"The program with its arguments, at most 4 KiB of them"`
+	Command string `json:"command,omitempty" doc:"The program with its arguments, or the beginning of them"`
 }
 
 // A PortList holds the ports at which programs listen, by number.
