@@ -153,6 +153,8 @@ func checkResults(t *testing.T, rep measure.Report) {
 	want[measure.OpE2BCreate] = []string{measure.WayFloor, measure.WayPool}
 	want[measure.OpE2BRun], want[measure.OpE2BRead] = []string{measure.WayFloor, measure.WayHTTP}, []string{measure.WayFloor, measure.WayHTTP}
 	want[measure.OpServed1M] = []string{measure.WayEngine, measure.WayHTTP}
+	want[measure.OpPort] = []string{measure.WayHost, measure.WayForward, measure.WayHTTP}
+	want[measure.OpPortLarge] = want[measure.OpPort]
 	want[measure.OpOneShot], want[measure.OpProgram] = []string{measure.WayHand, measure.WayLocal}, []string{measure.WayHost}
 	for _, op := range []string{measure.OpUserOnce, measure.OpUserRepo, measure.OpRootOnce, measure.OpRootRepo} {
 		want[op] = []string{measure.WayHand, measure.WayLocal}

@@ -70,6 +70,8 @@ type Session struct {
 	Guest   string // path of the guest that Program is to use
 	Log     func(format string, args ...any)
 
+	forwarding *forwards
+
 	payload *payloads
 	local   *rigLocal // nil where the local provider does not work
 	noLocal string    // why

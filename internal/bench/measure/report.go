@@ -27,6 +27,7 @@ const (
 	WayReadHTTP = "read"    // the same connection: the content of a file of 4 KiB
 	WayGet      = "get"     // the same connection: a sandbox
 	WayFloor    = "floor"   // a server on loopback that answers at once what the daemon has answered before
+	WayForward  = "forward" // sandbox port forward, on a kept connection
 	WayHost     = "host"    // the same work on the host without a sandbox: the floor
 )
 
@@ -68,6 +69,8 @@ const (
 	OpE2BCreate    = "create, by E2B's client"
 	OpE2BRun       = "commands.run, by E2B's client"
 	OpE2BRead      = "files.read of 4 KiB, by E2B's client"
+	OpPort         = "request to a server inside"
+	OpPortLarge    = "download from a server inside"
 	OpClaim        = "first output of a session"
 	OpBurst        = "first output, 100 sessions at once"
 	opIdle         = "idle sandboxes of a daemon"

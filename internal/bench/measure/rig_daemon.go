@@ -32,8 +32,9 @@ type rigDaemon struct {
 	HTTP *http.Client // over the unix socket, for other protocols
 	PID  int
 
-	instance string
-	r        *rig
+	flags, env []string // of sandbox(1) for the same state
+	instance   string
+	r          *rig
 }
 
 // OpenDaemon starts the daemon of program, which is sandbox(1), the same one
@@ -85,7 +86,7 @@ func (r *rig) startDaemon(ctx context.Context, program, guest, name string, pool
 	if err != nil {
 		return nil, "", "", err
 	}
-	d = &rigDaemon{PID: c.Process.Pid, instance: s.instance, r: r}
+	d = &rigDaemon{PID: c.Process.Pid, flags: common, env: env, instance: s.instance, r: r}
 	if err := d.connect(socket, addresses[1], secret); err != nil {
 		return nil, "", "", err
 	}
