@@ -37,6 +37,7 @@ type PortOptions struct {
 	File   string       // where shares are kept; empty forgets them with the process
 	Domain string       // below which the host names of ports are; empty has none, and shares nothing
 	Tokens *token.Store // by which callers are identified; nil has none
+	AtOnce int          // connections to one sandbox that are open at a time; 0 is 1000
 }
 
 // Ports connect clients to programs that listen inside sandboxes.
@@ -50,9 +51,12 @@ type Ports struct {
 
 // NewPorts returns the resource.
 func NewPorts(l portsLender, o PortOptions) *Ports {
+	if o.AtOnce <= 0 {
+		o.AtOnce = portsMost
+	}
 	return &Ports{
 		lender: l, o: o, shares: openShares(o.File),
-		seats: newSeats(portsMost, "dial", "connections to", "close one of them"),
+		seats: newSeats(o.AtOnce, "dial", "connections to", "close one of them"),
 		all:   newSeats(portsAll, "dial", "connections to ports of all sandboxes, and so to", "close one of them"),
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server"
@@ -44,7 +47,7 @@ type portsRig struct {
 func newPortsRig(t *testing.T, wall, at string) *portsRig {
 	p := &portsRig{t: t}
 	p.Rig = served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []resource.Resource {
-		p.ports = resource.NewPorts(r.Manager, resource.PortOptions{File: filepath.Join(t.TempDir(), "ports.json"), Domain: "localhost", Tokens: r.Tokens})
+		p.ports = resource.NewPorts(r.Manager, resource.PortOptions{File: filepath.Join(t.TempDir(), "ports.json"), Domain: "localhost", Tokens: r.Tokens, AtOnce: 4})
 		return []resource.Resource{p.ports, resource.NewTokens(r.Tokens)}
 	}, Daemon: func(o *server.Options) {
 		o.Ports = p.ports
@@ -447,5 +450,123 @@ func TestPortsOfPrograms(t *testing.T) {
 				t.Errorf("a program that has ended is reached: %d", status)
 			}
 		})
+	}
+}
+
+// TestPortsBounded holds how many connections to one sandbox are open at a time, in
+// all ways together, and that each of them leaves room for another when it ends.
+func TestPortsBounded(t *testing.T) {
+	p := newPortsRig(t, "local", "127.0.0.1") // with room for 4
+	made, ctx := p.link(`{"port":%s}`), t.Context()
+	first, second := p.tunnel(made), p.tunnel(made)
+	defer second.Close()
+	events, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if line, err := p.open(events, "GET", made, "/events").ReadString('\n'); line != "data: 0\n" {
+		t.Fatal(line, err)
+	}
+	ws, _, err := websocket.Dial(ctx, "http://daemon"+p.base+"/ports/"+p.port, &websocket.DialOptions{HTTPClient: p.web, HTTPHeader: http.Header{"Authorization": {"Bearer " + p.Secret("acme-s1")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.CloseNow()
+	auth := []string{"Authorization", "Bearer " + p.Secret("acme-s1")}
+	byPath := func() int {
+		status, body, _ := p.ask("GET", "", p.base+"/ports/"+p.port+"/", "", auth...)
+		if status != 200 && (status != 429 || !strings.Contains(body, "QUOTA.BUDGET_EXCEEDED") || !strings.Contains(body, "close one of them")) {
+			t.Errorf("%d %s", status, body)
+		}
+		return status
+	}
+	if status, _, _ := p.ask("GET", made.Share.Host, "/", "", api.HeaderShare, made.Secret); status != 429 || byPath() != 429 {
+		t.Errorf("a fifth connection by link: %d", status)
+	}
+	p.Want(429, "acme-s1", "GET", p.base+"/ports/"+p.port, "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+	if list := served.JSON[api.PortList](t, p.Want(200, "acme-s1", "GET", p.base+"/ports", "")); list.Items == nil {
+		t.Error("the list needs room")
+	}
+	first.Close()
+	testenv.Until(t, "there is room for a fifth connection after the first has ended", func() bool { return byPath() == 200 })
+	again := p.tunnel(made)
+	defer again.Close()
+	if byPath() != 429 {
+		t.Error("the room of an ended connection is given twice")
+	}
+	cancel()
+	testenv.Until(t, "there is room after a request has ended", func() bool { return byPath() == 200 })
+}
+
+// TestPortsOfEndedSandbox holds that a sandbox is in use while connections are open,
+// that they end with it, however that ends, and that a link does not reach another one of its name.
+func TestPortsOfEndedSandbox(t *testing.T) {
+	for name, c := range map[string]struct {
+		wall string
+		end  func(p *portsRig)
+	}{
+		"removed":        {"docker", (*portsRig).remove},
+		"killed":         {"docker", (*portsRig).kill},
+		"removed, local": {"local", (*portsRig).remove},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPortsRig(t, c.wall, "127.0.0.1")
+			made := p.link(`{"port":%s}`)
+			ctx, done := context.WithTimeout(t.Context(), time.Minute)
+			defer done()
+			raw := p.tunnel(made)
+			defer raw.Close()
+			events := p.open(ctx, "GET", made, "/events")
+			if line, err := events.ReadString('\n'); line != "data: 0\n" {
+				t.Fatal(line, err)
+			}
+			if out := p.Manager.Recreate(ctx, p.rows()); len(out.Removed) > 0 || out.Failed[0].Code != sandbox.CodeBusy {
+				t.Errorf("a sandbox with connections is made anew: %+v", out)
+			}
+			if status, _, _ := p.ask("GET", made.Share.Host, "/", "", api.HeaderShare, made.Secret); status != 200 {
+				t.Errorf("%d", status)
+			}
+			c.end(p)
+			_ = raw.SetReadDeadline(time.Now().Add(time.Minute))
+			if _, err := io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the tunnel goes on")
+			}
+			if _, err := io.Copy(io.Discard, events); ctx.Err() != nil {
+				t.Errorf("the stream of events goes on: %v", err)
+			}
+			status, body, _ := p.ask("GET", made.Share.Host, "/", "", api.HeaderShare, made.Secret)
+			if status != 401 && status != 404 && status != 503 {
+				t.Errorf("%d %s", status, body)
+			}
+			if name == "killed" {
+				return // it is the same sandbox, and starts with its next use
+			}
+			if p.Ready("acme", "s1") != p.name {
+				t.Fatal("the new sandbox has another name")
+			}
+			if status, body, _ := p.ask("GET", made.Share.Host, "/", "", api.HeaderShare, made.Secret); status != 401 && status != 404 {
+				t.Errorf("the link reaches another sandbox of the name: %d %s", status, body)
+			}
+		})
+	}
+}
+
+// kill ends the container as the kernel does when memory is short.
+func (p *portsRig) kill() {
+	if out, err := exec.Command("docker", "kill", p.name).CombinedOutput(); err != nil {
+		p.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// rows are the sandbox.
+func (p *portsRig) rows() []manager.Row {
+	rows, err := p.Manager.Select(p.t.Context(), "acme", manager.Selector{Session: "s1"}, false)
+	if err != nil || len(rows) != 1 {
+		p.t.Fatal(rows, err)
+	}
+	return rows
+}
+
+func (p *portsRig) remove() {
+	if err := p.Manager.Remove(p.t.Context(), p.rows()[0], manager.RemoveOptions{Force: true}); err != nil {
+		p.t.Fatal(err)
 	}
 }
