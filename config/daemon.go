@@ -15,7 +15,8 @@ type Daemon struct {
 	PortDomain     string   // below which the host names of shared ports are
 	Instances      []string // has no effect; see the setting
 
-	E2B bool // whether the protocol of E2B is served
+	E2B    bool // whether the protocol of E2B is served
+	Agents bool // whether that of the OpenAI Agents SDK is
 
 	FairSlots   int
 	FairWaiting int
@@ -26,7 +27,7 @@ type Daemon struct {
 func DaemonOf(s *Settings) Daemon {
 	d := Daemon{
 		RequestTimeout: 15 * time.Minute, DrainTimeout: 30 * time.Second, MaxBody: 1 << 20,
-		E2B: true, PortDomain: "localhost", FairSlots: 16, FairWaiting: 1024, FairHold: 100 * time.Millisecond,
+		E2B: true, Agents: true, PortDomain: "localhost", FairSlots: 16, FairWaiting: 1024, FairHold: 100 * time.Millisecond,
 	}
 	if s == nil || s.Daemon == nil {
 		return d
@@ -39,8 +40,9 @@ func DaemonOf(s *Settings) Daemon {
 		d.PortDomain = *s.Daemon.PortDomain
 	}
 	d.Instances = append(d.Instances, s.Daemon.Instances...)
-	if c := s.Daemon.Compat; c != nil && c.E2B != nil {
-		d.E2B = *c.E2B
+	if c := s.Daemon.Compat; c != nil {
+		d.E2B = c.E2B == nil || *c.E2B
+		d.Agents = c.Agents == nil || *c.Agents
 	}
 	if f := s.Daemon.Fair; f != nil {
 		lay(&d.FairSlots, f.Slots)

@@ -17,7 +17,8 @@ type DaemonSettings struct {
 // CompatSettings say which protocols of other systems are served. Each is translated
 // into /v1, with the rights that the caller's token has there.
 type CompatSettings struct {
-	E2B *bool `json:"e2b,omitempty" doc:"Whether clients of E2B are served, with this daemon's tokens as their keys; default true."`
+	E2B    *bool `json:"e2b,omitempty" doc:"Whether clients of E2B are served, with this daemon's tokens as their keys; default true."`
+	Agents *bool `json:"agents,omitempty" doc:"Whether the OpenAI Agents SDK's sandbox clients that take the URL of a worker are served, with this daemon's tokens as their keys; default true."`
 }
 
 // FairSettings say how commands take turns.
