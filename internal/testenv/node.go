@@ -21,6 +21,7 @@ type nodeProgram struct {
 var (
 	inspector = nodeProgram{"the inspector", "inspector", "@modelcontextprotocol/inspector/clients/launcher/build/index.js"}
 	e2b       = nodeProgram{"the client of E2B", "e2b", "e2b/dist/index.mjs"}
+	agents    = nodeProgram{"the OpenAI Agents SDK", "agents", "@openai/agents/dist/index.mjs"}
 	redocly   = nodeProgram{"the linter", "redocly", "@redocly/cli/bin/cli.js"}
 )
 
@@ -35,23 +36,39 @@ func Inspector(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
 }
 
 // E2B returns a command that runs a script, in JavaScript or Python by its ending,
-// with the clients of E2B that scripts/e2b.sh installs.
+// with the clients of E2B that scripts/clients.sh installs.
 func E2B(ctx context.Context, t testing.TB, script string, args ...string) *exec.Cmd {
 	t.Helper()
-	Require(t, e2b.name)
-	_, node := e2b.files()
-	folder := filepath.Join(root(), "bin", e2b.name)
-	program := node
-	if filepath.Ext(script) == ".py" {
-		program = filepath.Join(folder, "python", "bin", "python")
-	}
-	cmd := exec.CommandContext(ctx, program, append([]string{script}, args...)...)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "E2B_CLIENTS="+E2BModules())
-	return cmd
+	return e2b.client(ctx, t, "E2B_CLIENTS", script, args)
 }
 
 // E2BModules returns the folder of packages of the clients that [E2B] uses.
-func E2BModules() string { return filepath.Join(root(), "bin", e2b.name, "node_modules") }
+func E2BModules() string { return e2b.modules() }
+
+// Agents is [E2B] for the OpenAI Agents SDK.
+func Agents(ctx context.Context, t testing.TB, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	return agents.client(ctx, t, "AGENTS_CLIENTS", script, args)
+}
+
+// AgentsModules returns the folder of packages of the clients that [Agents] uses.
+func AgentsModules() string { return agents.modules() }
+
+// client returns a command that runs a script with clients that scripts/clients.sh
+// installs. The variable tells scripts in JavaScript where those are.
+func (p nodeProgram) client(ctx context.Context, t testing.TB, variable, script string, args []string) *exec.Cmd {
+	t.Helper()
+	Require(t, p.name)
+	_, program := p.files()
+	if filepath.Ext(script) == ".py" {
+		program = filepath.Join(root(), "bin", p.name, "python", "bin", "python")
+	}
+	cmd := exec.CommandContext(ctx, program, append([]string{script}, args...)...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), variable+"="+p.modules())
+	return cmd
+}
+
+func (p nodeProgram) modules() string { return filepath.Join(root(), "bin", p.name, "node_modules") }
 
 // Redocly returns a command of the linter of OpenAPI documents, as
 // scripts/redocly.sh installs it, with these arguments.
@@ -75,6 +92,7 @@ func (p nodeProgram) command(ctx context.Context, t testing.TB, args []string) *
 var (
 	inspectorMissing = sync.OnceValue(inspector.missing)
 	e2bMissing       = sync.OnceValue(e2b.missing)
+	agentsMissing    = sync.OnceValue(agents.missing)
 	redoclyMissing   = sync.OnceValue(redocly.missing)
 )
 
@@ -90,7 +108,7 @@ func (p nodeProgram) missing() string {
 
 // files lie in the bin folder of the module.
 func (p nodeProgram) files() (program, node string) {
-	modules := filepath.Join(root(), "bin", p.name, "node_modules")
+	modules := p.modules()
 	machine := map[string]string{"amd64": "x64"}[runtime.GOARCH]
 	if machine == "" {
 		machine = runtime.GOARCH

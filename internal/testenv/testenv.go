@@ -30,7 +30,8 @@ import (
 // makes it from this tree's recipe; "playwright", what scripts/playwright.sh
 // installs; "sshd", the server of OpenSSH, which scripts/sshd.sh unpacks;
 // "inspector", what scripts/inspector.sh installs; "redocly", what
-// scripts/redocly.sh installs; "e2b", what scripts/e2b.sh installs.
+// scripts/redocly.sh installs; "e2b" and "agents", what
+// scripts/clients.sh installs.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -85,6 +86,8 @@ func missing(need string) string {
 		return sshdMissing()
 	case "e2b":
 		return e2bMissing()
+	case "agents":
+		return agentsMissing()
 	case "inspector":
 		return inspectorMissing()
 	case "redocly":
