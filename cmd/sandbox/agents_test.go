@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,24 @@ func agentsServer(t *testing.T) (*site, *server, []string) {
 		"SANDBOX_URL=" + d.guest("").base, "CLOUDFLARE_SANDBOX_API_KEY=" + s.token("acme"),
 		// The SDK would send what it traces to its maker.
 		"OPENAI_AGENTS_DISABLE_TRACING=1",
+	}
+}
+
+// TestAgentsDocs runs the programs of docs/clients.md for the OpenAI Agents SDK.
+func TestAgentsDocs(t *testing.T) {
+	testenv.Require(t, "agents")
+	_, _, env := agentsServer(t)
+	for language, c := range map[string]struct{ imports, want string }{
+		"js":     {"'@openai/agents-extensions/sandbox/cloudflare'", `(?s)^Chunk ID.*exited with code 0\n.*\n42\n+true true\n$`},
+		"python": {"from agents.extensions.sandbox.cloudflare", `^42\n True\n$`},
+	} {
+		t.Run(language, func(t *testing.T) {
+			cmd := testenv.Agents(t.Context(), t, pageProgram(t, t.TempDir(), testenv.AgentsModules(), language, c.imports))
+			cmd.Env = append(cmd.Env, env...)
+			if out, err := cmd.CombinedOutput(); err != nil || !regexp.MustCompile(c.want).Match(out) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,10 +22,6 @@ const codeAllowed = `, "daemon": {"create": {"images": ["sandbox-code:bookworm-s
 // TestE2BDocs runs the programs of docs/clients.md as they stand there.
 func TestE2BDocs(t *testing.T) {
 	testenv.Require(t, "e2b")
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := newSite(t)
 	s.settings("", codeAllowed)
 	at := s.server(filepath.Join(t.TempDir(), "d.sock"), tcp).guest("").base
@@ -38,25 +35,8 @@ func TestE2BDocs(t *testing.T) {
 			if strings.HasPrefix(c.file, "code.") {
 				testenv.Require(t, "code")
 			}
-			text := ""
-			for block := range strings.SplitSeq(string(page), "```"+c.language+"\n") {
-				if before, _, closed := strings.Cut(block, "```"); closed && strings.Contains(before, c.imports) && text == "" {
-					text = before
-				}
-			}
-			if text == "" {
-				t.Fatal("the page has no such program")
-			}
 			folder := t.TempDir()
-			script := filepath.Join(folder, c.file)
-			cmd := testenv.E2B(t.Context(), t, script)
-			if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			// Node looks for packages beside the program.
-			if err := os.Symlink(testenv.E2BModules(), filepath.Join(folder, "node_modules")); err != nil {
-				t.Fatal(err)
-			}
+			cmd := testenv.E2B(t.Context(), t, pageProgram(t, folder, testenv.E2BModules(), c.language, c.imports))
 			cmd.Dir = folder
 			cmd.Env = append(cmd.Env, "E2B_API_URL="+at, "E2B_SANDBOX_URL="+at, "E2B_API_KEY="+s.token("acme"))
 			out, err := cmd.CombinedOutput()
@@ -70,6 +50,33 @@ func TestE2BDocs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pageProgram writes a program of docs/clients.md to a file, as it stands there, and
+// returns the file: the first in a language with these words. Node looks for packages
+// beside the program, so it gets a link to the folder modules.
+func pageProgram(t *testing.T, folder, modules, language, words string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "program."+map[string]string{"js": "mjs", "python": "py"}[language])
+	for block := range strings.SplitSeq(string(page), "```"+language+"\n") {
+		text, _, closed := strings.Cut(block, "```")
+		if !closed || !strings.Contains(text, words) {
+			continue
+		}
+		if n := strings.Count(text, "\n"); n > 10 {
+			t.Errorf("the program has %d lines, 10 at most", n)
+		}
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Symlink(modules, filepath.Join(folder, "node_modules"))); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	t.Fatal("the page has no such program")
+	return ""
 }
 
 // TestE2B drives a daemon with E2B's own clients, of which only the address and the
