@@ -6,6 +6,7 @@ package compat
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,8 @@ type Call struct {
 	R   *http.Request       // of the client
 	W   http.ResponseWriter // to the client
 	API http.Handler        // the server of /v1
+	// Host is the host for which requests of /v1 are; empty is that of R.
+	Host string
 	// Authorization are the values of that header in requests of /v1; none leaves
 	// the caller to the connection.
 	Authorization []string
@@ -40,7 +43,7 @@ func (c *Call) Request(ctx context.Context, method, path string, query url.Value
 	u := &url.URL{Path: path, RawQuery: query.Encode()}
 	r := (&http.Request{
 		Method: method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody,
-		Host: c.R.Host, RemoteAddr: c.R.RemoteAddr, TLS: c.R.TLS, RequestURI: u.RequestURI(),
+		Host: cmp.Or(c.Host, c.R.Host), RemoteAddr: c.R.RemoteAddr, TLS: c.R.TLS, RequestURI: u.RequestURI(),
 	}).WithContext(ctx)
 	for _, name := range handed {
 		if values := c.R.Header.Values(name); len(values) > 0 {

@@ -35,6 +35,9 @@ func TestRequest(t *testing.T) {
 		if !slices.Equal(r.Header["Authorization"], authorization) || r.Header.Get("Sandbox-Tenant") != "" {
 			t.Errorf("%v", r.Header)
 		}
+		if c.Host = "other.example"; c.Request(t.Context(), "GET", "/v1/x", nil, nil).Host != "other.example" {
+			t.Error("it is for another host")
+		}
 		if r.RequestURI != "/v1/sandboxes/a/files/x%20y%3Fz" {
 			t.Error(r.RequestURI)
 		}

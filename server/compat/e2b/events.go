@@ -1,111 +1,29 @@
 package e2b
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 )
 
-// A follower is the answer of /v1 with server-sent events: on calls it for each.
-// It returns an error to end the stream.
-type follower struct {
-	answer
-	on     func(event string, data []byte) error
-	end    context.CancelFunc // of the request
-	failed error
-
-	event string
-	data  []byte
-	line  []byte
-}
-
-// Write implements [http.ResponseWriter].
-func (f *follower) Write(p []byte) (int, error) {
-	f.WriteHeader(http.StatusOK)
-	if f.status >= 400 {
-		return f.body.Write(p)
-	}
-	if f.failed != nil {
-		return 0, f.failed
-	}
-	n := len(p)
-	for len(p) > 0 {
-		line, rest, whole := bytes.Cut(p, []byte("\n"))
-		f.line = append(f.line, line...)
-		if !whole {
-			break
-		}
-		if p = rest; f.take(f.line) != nil {
-			return 0, f.failed
-		}
-		f.line = f.line[:0]
-	}
-	return n, nil
-}
-
-// take reads one line.
-func (f *follower) take(line []byte) error {
-	line = bytes.TrimSuffix(line, []byte("\r"))
-	if len(line) == 0 {
-		if f.event != "" {
-			f.failed = f.on(f.event, f.data)
-		}
-		if f.failed != nil {
-			f.end()
-		}
-		f.event, f.data = "", f.data[:0]
-		return f.failed
-	}
-	name, value, _ := strings.Cut(string(line), ":")
-	value = strings.TrimPrefix(value, " ")
-	switch name {
-	case "event":
-		f.event = value
-	case "data":
-		f.data = append(f.data, value...)
-	}
-	return nil
-}
-
-// FlushError is for [http.ResponseController].
-func (f *follower) FlushError() error { return nil }
-
-// errDone ends a stream that has had all that it is about.
-var errDone = errors.New("the stream has ended")
-
 // follow sends a request of /v1 whose answer is a stream of events. It returns when
 // the stream ends, on returns an error, or ctx ends.
 func (c *call) follow(ctx context.Context, r *http.Request, on func(event string, data []byte) error) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	f := &follower{on: on, end: end}
-	c.api.ServeHTTP(f, r.WithContext(ctx))
-	if err := f.err(); err != nil {
-		return err
-	}
-	if errors.Is(f.failed, errDone) {
-		return nil
-	}
-	return f.failed
+	return ours(c.v1().Follow(ctx, r, func(event string, data []byte) error {
+		if event == "" {
+			return nil // keepalive messages of the protocol are sent by themselves
+		}
+		return on(event, data)
+	}))
 }
 
 // json returns a request of /v1 with a JSON body.
 func (c *call) json(ctx context.Context, method, path string, in any) (*http.Request, error) {
-	data, err := json.Marshal(in)
-	if err != nil {
-		return nil, err
-	}
-	r := c.request(ctx, method, path, nil, bytes.NewReader(data))
-	r.ContentLength = int64(len(data))
-	r.Header.Set("Content-Type", "application/json")
-	return r, nil
+	return c.v1().JSON(ctx, method, path, nil, in)
 }
 
 // Bounds of the time between two keepalive messages.

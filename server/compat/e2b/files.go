@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/compat"
 )
 
 // inside returns a path of the protocol as an absolute one inside. Relative paths
@@ -92,14 +93,11 @@ func (d *Door) read(c *call, r *http.Request) error {
 			in.Header[name] = v
 		}
 	}
-	a := &relay{to: c.w, set: func(h http.Header) {
+	a := &compat.Relay{To: c.w, Set: func(h http.Header) {
 		h.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": path.Base(p)}))
 	}}
 	c.api.ServeHTTP(a, in)
-	if err := a.err(); err != nil {
-		return err
-	}
-	return nil
+	return ours(a.Err())
 }
 
 // wroteFile is one file in the answer of POST /files.

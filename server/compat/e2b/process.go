@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/compat"
 )
 
 // Messages of the service process.Process.
@@ -331,7 +332,7 @@ func (p *processStream) take(event string, data []byte) error {
 		if err := p.out.send(&processResponse{Event: processEvent{End: ending(v)}}); err != nil {
 			return err
 		}
-		return errDone
+		return compat.ErrDone
 	case api.EventError:
 		var v api.Problem
 		if err := json.Unmarshal(data, &v); err != nil {
