@@ -62,7 +62,7 @@ func (f *Files) call(op, path string, m wire.File) (*fileCall, error) {
 // changes reports whether an operation is none that only looks.
 func changes(op wire.FileOp) bool {
 	switch op {
-	case wire.FileStat, wire.FileLstat, wire.FileReadLink, wire.FileRead, wire.FileReadDir:
+	case wire.FileStat, wire.FileLstat, wire.FileReadLink, wire.FileRead, wire.FileReadDir, wire.FileWatch:
 		return false
 	}
 	return true

@@ -117,10 +117,14 @@ func (s *fileStream) next() error {
 	return err
 }
 
-// take waits for content unless there is some.
+// take waits for content unless there is some. A watch may wait as long as it
+// likes: its guest is not asked for a sign of life, because that of a paused sandbox
+// gives none, and goes on later with the commands of the connection.
 func (s *fileStream) take() (err error) {
 	if len(s.chunk) == 0 {
-		defer s.k.c.watch()()
+		if s.k.req.Op != wire.FileWatch {
+			defer s.k.c.watch()()
+		}
 		s.chunk, err = s.k.box.Take()
 	}
 	return err

@@ -59,6 +59,51 @@ func liar(t testing.TB, say script, features ...string) *client.Files {
 	return f
 }
 
+// TestHostileChanges holds that what can be no watch is an error, and never a
+// change.
+func TestHostileChanges(t *testing.T) {
+	record := func(m wire.FileChange) []byte { return wire.AppendFileChange(nil, m) }
+	ready := record(wire.FileChange{Kind: wire.ChangeReady, Name: "."})
+	done := wire.Frame{Type: wire.TypeDone, Stream: 1}
+	data := func(b []byte) wire.Frame { return wire.Frame{Type: wire.TypeData, Stream: 1, Payload: b} }
+	first := func(b []byte) wire.Frame { return fileAnswer(wire.FlagMore, wire.FileAnswer{Content: b}) }
+	for _, tt := range []struct {
+		name  string
+		say   []wire.Frame
+		opens bool
+		code  sandbox.Code
+	}{
+		{"no watch", []wire.Frame{fileAnswer(0, wire.FileAnswer{Content: ready})}, false, sandbox.CodeUnavailable},
+		{"not ready", []wire.Frame{first(record(wire.FileChange{Kind: wire.ChangeCreate, Name: "a"}))}, false, sandbox.CodeUnavailable},
+		{"an unknown kind", []wire.Frame{first(ready), data(record(wire.FileChange{Kind: 9, Name: "a"}))}, true, sandbox.CodeUnavailable},
+		{"a name that climbs", []wire.Frame{first(ready), data(record(wire.FileChange{Kind: wire.ChangeCreate, Name: "../a"}))}, true, sandbox.CodeUnavailable},
+		{"an end without reason", []wire.Frame{first(ready), done}, true, sandbox.CodeUnavailable},
+		{"half a record", []wire.Frame{first(append(ready, 1)), done}, true, sandbox.CodeUnavailable},
+		{"the folder has gone", []wire.Frame{first(ready), data(record(wire.FileChange{Kind: wire.ChangeGone, Name: "."})), done}, true, sandbox.CodeNotFound},
+		{"no room", []wire.Frame{{Type: wire.TypeFailed, Stream: 1, Payload: (&wire.Failed{Kind: wire.KindResource, Text: "full"}).Encode()}}, false, sandbox.CodeBudgetExceeded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := liar(t, func(send func(wire.Frame)) {
+				for _, frame := range tt.say {
+					send(frame)
+				}
+			}, wire.FeatureFiles, wire.FeatureFilesWatch)
+			c, err := f.Changes(t.Context(), "/f", true)
+			if (err == nil) != tt.opens {
+				t.Fatalf("it opens: %v", err)
+			}
+			for range 2 { // an error stays
+				if tt.opens {
+					_, err = c.Next()
+				}
+				codeIs(t, err, tt.code)
+			}
+		})
+	}
+	_, err := liar(t, nil, wire.FeatureFiles).Changes(t.Context(), "/f", true)
+	codeIs(t, err, sandbox.CodeUnsupported)
+}
+
 func TestFilesUnsupported(t *testing.T) { liar(t, nil) }
 
 // TestOlderGuest holds that a guest that would take a flag for a violation is

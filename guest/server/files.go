@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -32,13 +33,15 @@ type fileServer struct {
 	workers chan struct{}
 	closers chan struct{}
 	open    chan struct{}
+	watches chan struct{}
 	walks   bool // there is no openat2
+	watch   bool // there is inotify
 }
 
 func newFileServer() *fileServer {
 	k := files.Probe()
 	return &fileServer{
-		roots: files.NewRoots(k), walks: !k.Openat2,
+		roots: files.NewRoots(k), walks: !k.Openat2, watch: k.Watches(), watches: make(chan struct{}, wire.MaxWatches),
 		workers: make(chan struct{}, maxFileWorkers), closers: make(chan struct{}, maxFileClosers), open: make(chan struct{}, maxOpenFiles),
 	}
 }
@@ -46,6 +49,9 @@ func newFileServer() *fileServer {
 // features are the words for what it can do.
 func (s *fileServer) features() []string {
 	list := []string{wire.FeatureFiles, wire.FeatureFilesNoLinks}
+	if s.watch {
+		list = append(list, wire.FeatureFilesWatch)
+	}
 	if s.walks {
 		list = append(list, wire.FeatureFilesWalk)
 	}
@@ -55,6 +61,7 @@ func (s *fileServer) features() []string {
 var (
 	errCalledOff = errors.New("the operation was called off")
 	errInvalid   = errors.New("the operation makes no sense")
+	errWatches   = errors.New("as many watches as the guest serves, " + strconv.Itoa(wire.MaxWatches) + ", are open; end one of them")
 	errUnknownOp = errors.New("the guest does not know this operation")
 )
 
@@ -82,7 +89,7 @@ func (c *conn) file(f wire.Frame) error {
 	switch {
 	case req.Op == wire.FileWrite && req.Flags&wire.FileInline == 0:
 		o.inbox = wire.NewInbox()
-	case req.Op == wire.FileRead || req.Op == wire.FileReadDir:
+	case req.Op == wire.FileRead || req.Op == wire.FileReadDir || req.Op == wire.FileWatch:
 		o.credits = wire.NewCredits()
 	}
 	c.begin(o.id, o, false)
@@ -223,6 +230,8 @@ func fileFailure(err error) *wire.Failed {
 		kind = wire.KindInvalid
 	case errors.Is(err, errUnknownOp):
 		kind = wire.KindUnsupported
+	case errors.Is(err, errWatches), errors.Is(err, files.ErrWatches), errors.Is(err, files.ErrWatchedFolders):
+		kind = wire.KindResource
 	case errors.Is(err, files.ErrEscape):
 		kind = wire.KindEscape
 	case errors.Is(err, files.ErrLink):

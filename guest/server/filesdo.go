@@ -23,6 +23,8 @@ func (o *fileOp) do() error {
 		return o.read()
 	case wire.FileReadDir:
 		return o.list()
+	case wire.FileWatch:
+		return o.watch()
 	case wire.FileWrite:
 		return o.done(o.write())
 	case wire.FileStat, wire.FileLstat, wire.FileReadLink:

@@ -114,6 +114,12 @@
 // which the root itself is reached. A guest without [FeatureFilesNoLinks] is
 // not asked so.
 //
+// A watch (FileWatch) is an answer whose content has no end: it begins with the
+// record ChangeReady, and a record follows for each change ([FileChange]). While
+// the client gives no Credit the guest takes no changes from the kernel; what the
+// kernel drops then is reported (ChangeOverflow). Done ends a watch whose folder
+// has gone, after ChangeGone; Kill ends any other.
+//
 // Kill calls an operation off. The guest answers it with Failed
 // (KindCalledOff), or with its result when it was too late.
 //

@@ -29,11 +29,12 @@ const (
 	FileReadDir  FileOp = 8  // the content is a FileEntry for each name
 	FileRead     FileOp = 9  // from Offset on, at most Limit bytes
 	FileWrite    FileOp = 10 // replace as one step; Perm is for a new file
+	FileWatch    FileOp = 11 // the content is a FileChange for each change, without end; with FileRecursive of the folders below, too (FeatureFilesWatch)
 )
 
 // Flags of a file request.
 const (
-	FileRecursive = 1 << iota // FileRemove: also a folder that is not empty
+	FileRecursive = 1 << iota // FileRemove: also a folder that is not empty; FileWatch: also the folders below
 	FileExclusive             // FileWrite: nothing of the name may exist
 	FileInline                // FileWrite: Content is all there is, no Data follows
 	FileNoLinks               // a link below the root, or on the way to it, is KindLink (FeatureFilesNoLinks)

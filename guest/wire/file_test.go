@@ -105,3 +105,60 @@ func FuzzFileAnswer(f *testing.F) {
 		}
 	})
 }
+
+// TestFileChanges holds that records survive the way, in any pieces, and that what
+// can be no name in the watched folder is a violation.
+func TestFileChanges(t *testing.T) {
+	in := []wire.FileChange{
+		{Kind: wire.ChangeReady, Name: ".", Info: wire.FileInfo{Size: 3}},
+		{Kind: wire.ChangeRename, Name: "a/b\xff", To: "...", Info: wire.FileInfo{Mode: 0o100600, Seconds: -1, Nanos: 5}},
+		{Kind: wire.ChangeRemove, Name: strings.Repeat("n/", 4000) + "n"},
+	}
+	var all []byte
+	for _, m := range in {
+		before := len(all)
+		if all = wire.AppendFileChange(all, m); len(all)-before > wire.MaxFileChange {
+			t.Errorf("%.10s takes %d bytes", m.Name, len(all)-before)
+		}
+	}
+	var got []wire.FileChange
+	for pending, n := []byte(nil), 0; n < len(all); n++ {
+		pending = append(pending, all[n])
+		m, rest, ok, err := wire.DecodeFileChange(pending)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			got, pending = append(got, m), rest
+		}
+	}
+	if !reflect.DeepEqual(got, in) {
+		t.Errorf("%.300v", got)
+	}
+	for name, m := range map[string]wire.FileChange{
+		"no name": {Kind: wire.ChangeWrite}, "absolute": {Kind: wire.ChangeWrite, Name: "/etc"}, "up": {Kind: wire.ChangeWrite, Name: "a/../.."},
+		"NUL": {Kind: wire.ChangeWrite, Name: "a\x00"}, "new name that climbs": {Kind: wire.ChangeRename, Name: "a", To: ".."},
+		"new name of no rename": {Kind: wire.ChangeWrite, Name: "a", To: "b"}, "too long": {Kind: wire.ChangeWrite, Name: strings.Repeat("n/", 5000) + "n"},
+		"size": {Kind: wire.ChangeWrite, Name: "a", Info: wire.FileInfo{Size: 1 << 63}},
+	} {
+		if _, _, _, err := wire.DecodeFileChange(append(wire.AppendFileChange(nil, m), make([]byte, wire.MaxFileChange)...)); !isViolation(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzFileChange(f *testing.F) {
+	f.Add(wire.AppendFileChange(nil, wire.FileChange{Kind: wire.ChangeRename, Name: "a/b", To: "c"}))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		m, rest, ok, err := wire.DecodeFileChange(in)
+		if err != nil || !ok {
+			return
+		}
+		if m.Name != "." && (strings.HasPrefix(m.Name, "/") || strings.Contains("/"+m.Name+"/", "/../")) {
+			t.Errorf("the name %q", m.Name)
+		}
+		if again := append(wire.AppendFileChange(nil, m), rest...); !bytes.Equal(in, again) {
+			t.Errorf("%+v is not what was there", m)
+		}
+	})
+}

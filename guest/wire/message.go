@@ -44,6 +44,9 @@ const (
 	// paths name by name. It says nothing about what is refused.
 	FeatureFilesWalk = "files.walk"
 
+	// FeatureFilesWatch: FileWatch. The kernel has inotify.
+	FeatureFilesWatch = "files.watch"
+
 	// FeatureIsolateProc: one command cannot open the descriptors, memory
 	// or environment of another through /proc, nor trace it.
 	FeatureIsolateProc = "isolate.proc"

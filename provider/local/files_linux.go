@@ -117,6 +117,38 @@ func (c *content) Close() error {
 // WriteTo spares a copy where the content can do so.
 func (c *content) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.ReadCloser) }
 
+// Changes implements [fsbridge.ChangeWatcher]. The watch keeps its instance up; it
+// sees what is changed in mounts by any instance, and in tmpfs by its own.
+func (f *files) Changes(ctx context.Context, path string, recursive bool) (fsbridge.Changes, error) {
+	s, served, err := f.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := served.Changes(ctx, path, recursive)
+	if err != nil {
+		s.release()
+		return nil, s.instance.whyEnded("watch", err)
+	}
+	return &changes{Changes: c, seat: s}, nil
+}
+
+// changes keep their instance up until they are closed.
+type changes struct {
+	fsbridge.Changes
+	seat *seat
+	once sync.Once
+}
+
+func (c *changes) Next() (fsbridge.Change, error) {
+	out, err := c.Changes.Next()
+	return out, c.seat.instance.whyEnded("watch", err)
+}
+
+func (c *changes) Close() error {
+	defer c.once.Do(c.seat.release)
+	return c.Changes.Close()
+}
+
 // Write implements [sandbox.Files].
 func (f *files) Write(ctx context.Context, path string, r io.Reader, o sandbox.WriteOptions) error {
 	return f.do(ctx, []string{path}, func(c *client.Files) error { return c.Write(ctx, path, r, o) })
@@ -200,8 +232,9 @@ func ask[T any](ctx context.Context, f *files, op func(*client.Files) (T, error)
 }
 
 var (
-	_ sandbox.Files       = (*files)(nil)
-	_ sandbox.LinkRefuser = (*files)(nil)
-	_ sandbox.Clearer     = (*files)(nil)
-	_ sandbox.FileServer  = (*handle)(nil)
+	_ sandbox.Files          = (*files)(nil)
+	_ sandbox.LinkRefuser    = (*files)(nil)
+	_ sandbox.Clearer        = (*files)(nil)
+	_ fsbridge.ChangeWatcher = (*files)(nil)
+	_ sandbox.FileServer     = (*handle)(nil)
 )

@@ -20,6 +20,10 @@ var (
 	ErrLink = errors.New("a link is on the way")
 	// ErrNoRoot says that the mount is not there, or is nothing to serve.
 	ErrNoRoot = errors.New("the mount cannot be entered")
+	// ErrWatches says that the kernel serves no further watch.
+	ErrWatches = errors.New("the kernel serves no further watch of this user (fs.inotify.max_user_instances)")
+	// ErrWatchedFolders says that a watch would take in too many folders.
+	ErrWatchedFolders = errors.New("there are more folders than one watch takes in (16384) or than the kernel watches for this user (fs.inotify.max_user_watches)")
 )
 
 // A Kernel says what the kernel can do here, and how it makes files for us.

@@ -20,14 +20,15 @@ const maxRoots = 256
 // folder above it and puts something else there. Its methods are safe for
 // concurrent use.
 type Roots struct {
-	k Kernel
+	k       Kernel
+	staging *staging
 
 	mu   sync.Mutex
 	open map[string]*Root
 }
 
 // NewRoots returns an empty set.
-func NewRoots(k Kernel) *Roots { return &Roots{k: k, open: map[string]*Root{}} }
+func NewRoots(k Kernel) *Roots { return &Roots{k: k, staging: &staging{}, open: map[string]*Root{}} }
 
 // Get returns the mount at the absolute path target.
 func (r *Roots) Get(target string) (*Root, error) {
@@ -38,6 +39,7 @@ func (r *Roots) Get(target string) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
+	root.staging = r.staging
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if first := r.open[target]; first != nil {
@@ -74,6 +76,8 @@ type Root struct {
 	// named is set where files cannot be made without a name. Views of one
 	// mount share it.
 	named *atomic.Bool
+
+	staging *staging // names of content on its way, of all mounts
 }
 
 // WithoutLinks returns the mount as one in which no link is followed: what

@@ -2,7 +2,11 @@
 
 package files
 
-import "golang.org/x/sys/unix"
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
 
 // writebackEvery is how many bytes are written between two requests to the
 // kernel to begin with bringing them to the disk, so that little is left to
@@ -105,6 +109,7 @@ func (s *Staged) create() error {
 	if err != nil {
 		return err
 	}
+	s.root.staging.add(temp, false)
 	s.fd, err = unix.Openat(s.place.dir, temp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		s.temp = temp
@@ -173,6 +178,7 @@ func (s *Staged) put() error {
 		if err != nil {
 			return err
 		}
+		s.root.staging.add(temp, false)
 		if err := s.name(temp); err != nil {
 			return err
 		}
@@ -188,6 +194,9 @@ func (s *Staged) put() error {
 		return ErrSwapped
 	}
 	if !s.exclusive {
+		if _, err := lstat(dir, base); err == nil {
+			s.root.staging.add(s.temp, true)
+		}
 		return unix.Renameat(dir, s.temp, dir, base)
 	}
 	err := unix.Renameat2(dir, s.temp, dir, base, unix.RENAME_NOREPLACE)
@@ -248,4 +257,49 @@ func (s *Staged) Close() {
 		unix.Close(s.fd)
 	}
 	s.place.close()
+}
+
+// maxStaging is how many names are kept, so that a watch that is late still knows
+// them.
+const maxStaging = 8 << 10
+
+// staging knows the names that content on its way has or has had, so that a watch
+// reports the file and not how it came to be. The zero value is ready, and it is
+// safe for concurrent use.
+type staging struct {
+	mu    sync.Mutex
+	names map[string]bool // and whether there was such a file before
+	order []string        // as a ring
+	next  int
+}
+
+func (s *staging) add(name string, replaces bool) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.names == nil {
+		s.names = map[string]bool{}
+	}
+	if _, known := s.names[name]; !known {
+		if len(s.order) < maxStaging {
+			s.order = append(s.order, name)
+		} else {
+			delete(s.names, s.order[s.next])
+			s.order[s.next] = name
+			s.next = (s.next + 1) % maxStaging
+		}
+	}
+	s.names[name] = replaces
+}
+
+func (s *staging) find(name string) (known, replaces bool) {
+	if s == nil {
+		return false, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	replaces, known = s.names[name]
+	return known, replaces
 }
