@@ -103,31 +103,32 @@ func TestArchives(t *testing.T) {
 func TestWatches(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		kinds := []string{}
-		for e, err := range r.c.WatchFiles(r.ctx, r.box, "") {
+		for e, err := range r.c.WatchFiles(r.ctx, r.box, sdk.Watch{}) {
 			r.ok(err)
 			switch {
-			case e.Ready != nil:
+			case e.Ready != nil && e.Ready.Polls: // the note follows
+			case e.Ready != nil, e.Note != nil && e.Note.Code == string(sandbox.CodeUnsupported):
 				r.Rig.Run("acme", "s1", "echo x > seen")
-			case e.Change != nil && e.Change.Path == "/workspace/seen":
+			case e.Change != nil && e.Change.Name == "seen" && e.Change.Path == "/workspace/seen":
 				kinds = append(kinds, e.Change.Kind)
-				if e.Change.Kind == "created" {
+				if e.Change.Kind == "create" {
 					r.Rig.Run("acme", "s1", "rm seen")
 				}
 			}
-			if len(kinds) > 0 && kinds[len(kinds)-1] == "removed" {
+			if len(kinds) > 0 && kinds[len(kinds)-1] == "remove" {
 				break
 			}
 		}
-		if kinds[0] != "created" {
+		if kinds[0] != "create" {
 			r.Error(kinds)
 		}
-		for _, err := range r.c.WatchFiles(r.ctx, r.box, "none") {
+		for _, err := range r.c.WatchFiles(r.ctx, r.box, sdk.Watch{Path: "none"}) {
 			r.code("nothing there", err, sandbox.CodeNotFound)
 		}
 		ctx, cancel := context.WithCancel(r.ctx)
 		defer cancel()
 		var last error
-		for e, err := range r.c.WatchFiles(ctx, r.box, "") {
+		for e, err := range r.c.WatchFiles(ctx, r.box, sdk.Watch{Flat: true}) {
 			if last = err; e.Ready != nil {
 				cancel()
 			}

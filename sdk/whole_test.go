@@ -100,7 +100,7 @@ func methods(c *sdk.API) map[string]func(context.Context) {
 		"packArchive":        func(x context.Context) { c.PackArchive(x, box, "a") },
 		"unpackArchive":      func(x context.Context) { c.UnpackArchive(x, box, "a", strings.NewReader("")) },
 		"watchFiles": func(x context.Context) {
-			for range c.WatchFiles(x, box, "a") {
+			for range c.WatchFiles(x, box, sdk.Watch{Path: "a", Flat: true}) {
 			}
 		},
 	}

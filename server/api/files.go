@@ -55,21 +55,27 @@ type GlobResult struct {
 
 // Names of the events of a watch.
 const (
-	EventChange = "change" // data is a [Change]
-	EventNote   = "note"   // data is a [WatchNote]
+	EventChange   = "change"   // data is a [Change]
+	EventNote     = "note"     // data is a [WatchNote]
+	EventOverflow = "overflow" // data is a [WatchNote]
 )
 
-// A Change is one change below a watched path.
+// A Change is one change in a watched folder, or below it.
 type Change struct {
-	Kind       string    `json:"kind" enum:"created,modified,removed"`
-	Path       string    `json:"path"`
-	Type       string    `json:"type,omitempty" enum:"file,dir,symlink,other"`
+	Kind       string    `json:"kind" enum:"create,write,remove,rename,chmod" doc:"chmod: the mode, the owner or the times"`
+	Name       string    `json:"name" doc:"The entry, relative to the watched folder; . is that folder"`
+	To         string    `json:"to,omitempty" doc:"Of a rename: the new name, relative to the watched folder; it is missing where the entry has left what is watched"`
+	Path       string    `json:"path" doc:"The entry inside, absolute"`
+	Type       string    `json:"type,omitempty" enum:"file,dir,symlink,other" doc:"It is missing, as what follows, where the entry was gone before it was looked at"`
+	Mode       string    `json:"mode,omitempty" doc:"Permissions in octal, such as 0644"`
 	Size       int64     `json:"size"`
 	ModifiedAt time.Time `json:"modifiedAt,omitzero"`
 }
 
-// A WatchNote says what a watch cannot see.
+// A WatchNote says what a watch cannot see, or has not seen.
 type WatchNote struct {
+	Code    string `json:"code" doc:"As in problems: SANDBOX.UNSUPPORTED for a watch that polls, QUOTA.BUDGET_EXCEEDED at a bound, SANDBOX.CAPABILITY_BLOCKED for a closed folder"`
+	Name    string `json:"name,omitempty" doc:"The folder that it concerns, relative to the watched one"`
 	Message string `json:"message"`
 }
 

@@ -37,7 +37,8 @@ const EventReady = "ready"
 
 // A WatchReady says that the first scan is complete.
 type WatchReady struct {
-	Entries int `json:"entries" doc:"How many there are, as far as the watch sees"`
+	Entries int  `json:"entries" doc:"How many there are, as far as the watch sees"`
+	Polls   bool `json:"polls,omitempty" doc:"The watch looks about once a second and is not notified, so that it misses what comes and goes in between, and a rename is a remove and a create; a note follows"`
 }
 
 // An EvidenceReport says whether records are unchanged since they were written.

@@ -65,8 +65,9 @@ func (f oneAtATime) Stat(_ context.Context, name string) (fs.FileInfo, error) { 
 // A watchCounter counts the reports of scans, and ends the watch after some.
 type watchCounter struct{ left int }
 
-func (c *watchCounter) Ready(int) error   { return nil }
-func (c *watchCounter) Note(string) error { return nil }
+func (c *watchCounter) Ready(int, bool) error                   { return nil }
+func (c *watchCounter) Note(sandbox.Code, string, string) error { return nil }
+func (c *watchCounter) Overflow() error                         { return nil }
 func (c *watchCounter) Changes([]watchChange) error {
 	if c.left--; c.left == 0 {
 		return fs.ErrClosed
@@ -107,14 +108,14 @@ func TestPassesCrowdedFolders(t *testing.T) {
 		}
 	}
 	for folder, seen := range map[string]int{root: 1, in: 3} {
-		s, err := WatchOptions{}.orDefaults().walk(t.Context(), crowded{folder: folder}, root)
+		s, err := WatchOptions{}.orDefaults().walk(t.Context(), crowded{folder: folder}, root, true)
 		if err != nil || s.note != noteMany || len(s.entries) != seen {
 			t.Fatalf("%s: %q, %d entries, %v", folder, s.note, len(s.entries), err)
 		}
 		if s.knows(filepath.Join(folder, "x")) || !s.knows(folder) || s.knows(filepath.Join(root, "later")) != (folder == in) {
 			t.Errorf("%s: %v is not known", folder, s.closed)
 		}
-		if _, err = (WatchOptions{}).orDefaults().walk(t.Context(), crowded{folder: folder, spent: true}, root); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+		if _, err = (WatchOptions{}).orDefaults().walk(t.Context(), crowded{folder: folder, spent: true}, root, true); sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
 			t.Errorf("%s, with a budget that is spent: %v", folder, err)
 		}
 	}
@@ -128,7 +129,7 @@ func TestTakesTurns(t *testing.T) {
 	done := make(chan error)
 	for range 2 {
 		go func() {
-			done <- runWatch(t.Context(), files, dir, WatchOptions{Interval: time.Millisecond, Turn: turn}, &watchCounter{left: 5})
+			done <- runWatch(t.Context(), files, dir, true, WatchOptions{Interval: time.Millisecond, Turn: turn}, &watchCounter{left: 5})
 		}()
 	}
 	for range 2 {
@@ -140,7 +141,7 @@ func TestTakesTurns(t *testing.T) {
 		t.Error("a turn was not given back")
 	}
 	refused := func(context.Context) (func(), error) { return nil, fs.ErrPermission }
-	if err := runWatch(t.Context(), files, dir, WatchOptions{Turn: refused}, &watchCounter{}); err != fs.ErrPermission {
+	if err := runWatch(t.Context(), files, dir, true, WatchOptions{Turn: refused}, &watchCounter{}); err != fs.ErrPermission {
 		t.Errorf("without a turn: %v", err)
 	}
 }
@@ -215,7 +216,7 @@ func TestRestsWithinBounds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		f := &standing{takes: []time.Duration{0, time.Second / 2, time.Minute, time.Second / 9, 0}}
-		if err := runWatch(t.Context(), f, dir, WatchOptions{}, &watchCounter{left: 4}); err != fs.ErrClosed {
+		if err := runWatch(t.Context(), f, dir, true, WatchOptions{}, &watchCounter{left: 4}); err != fs.ErrClosed {
 			t.Fatal(err)
 		}
 		want := []time.Duration{time.Second, 9 * time.Second / 2, 10 * time.Second, time.Second}

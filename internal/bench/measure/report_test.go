@@ -191,7 +191,7 @@ func TestVerdicts(t *testing.T) {
 		"commands.run by E2B's client, added to the floor, p50":           Missed, // 2.5 of 2
 		"files.read by E2B's client, added to the floor, p50":             Met,    // 0.5 of 0.5
 		"100 creates at once by E2B's client, p95":                        Met,    // about 280 of 300
-		"forwarded request, added to the same on the host, p50": NotMeasured, "request to a port by a daemon, added to the same on the host, p50": NotMeasured, "download through a forwarded port": NotMeasured,
+		"forwarded request, added to the same on the host, p50":           NotMeasured, "request to a port by a daemon, added to the same on the host, p50": NotMeasured, "download through a forwarded port": NotMeasured,
 
 		"claim from the pool and first output, p50":    Met, // 3 of 5
 		"thaw and first output, p50":                   NotMeasured,

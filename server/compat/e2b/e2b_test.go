@@ -14,6 +14,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
@@ -252,6 +253,44 @@ func TestKeyFile(t *testing.T) {
 	two, err := LoadKey(file)
 	if err != nil || !bytes.Equal(one, two) || len(one) != 32 {
 		t.Errorf("%x %x %v", one, two, err)
+	}
+}
+
+// TestWatchEvents holds how changes of /v1 reach a client of the protocol, and that
+// what a watch has not seen ends it with an error.
+func TestWatchEvents(t *testing.T) {
+	const at = "/workspace/d/"
+	for _, tt := range []struct{ name, event, data, want string }{
+		{"create", "change", `{"kind":"create","name":"a/b","path":"` + at + `a/b","type":"file","mode":"0600","size":3}`, `{"name":"a/b","type":"EVENT_TYPE_CREATE","entry":{"name":"b","type":"FILE_TYPE_FILE","path":"/workspace/d/a/b","size":"3","mode":384,"permissions":"-rw-------"`},
+		{"write", "change", `{"kind":"write","name":"a","path":"` + at + `a"}`, `{"name":"a","type":"EVENT_TYPE_WRITE"}`},
+		{"remove", "change", `{"kind":"remove","name":"a","path":"` + at + `a","type":"file"}`, `{"name":"a","type":"EVENT_TYPE_REMOVE"}`},
+		{"chmod", "change", `{"kind":"chmod","name":"a","path":"` + at + `a"}`, `{"name":"a","type":"EVENT_TYPE_CHMOD"}`},
+		{"rename", "change", `{"kind":"rename","name":"a","to":"b","path":"` + at + `a","type":"dir"}`, `{"name":"a","type":"EVENT_TYPE_RENAME"}|{"name":"b","type":"EVENT_TYPE_CREATE","entry":{"name":"b","type":"FILE_TYPE_DIRECTORY","path":"/workspace/d/b"`},
+		{"renamed away", "change", `{"kind":"rename","name":"a","path":"` + at + `a"}`, `{"name":"a","type":"EVENT_TYPE_RENAME"}`},
+		{"the folder itself", "change", `{"kind":"chmod","name":".","path":"/workspace/d"}`, ``},
+		{"overflow", "overflow", `{"code":"QUOTA.BUDGET_EXCEEDED","message":"lost"}`, `"code":"data_loss"`},
+		{"polls", "note", `{"code":"SANDBOX.UNSUPPORTED","message":"polls"}`, `"code":"unimplemented"`},
+		{"unwatched", "note", `{"code":"SANDBOX.CAPABILITY_BLOCKED","name":"x","message":"closed"}`, `"code":"out_of_range"`},
+		{"gone", "error", `{"code":"SANDBOX.NOT_FOUND","status":404,"detail":"gone","resource":"/workspace/d"}`, `"code":"not_found"`},
+	} {
+		a := &api1{answer: func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/watch") {
+				_, _ = io.WriteString(w, `{"items":[{"path":"/workspace/d","name":"d","type":"dir","mode":"0755"}]}`)
+				return
+			}
+			if r.URL.Query().Get("recursive") != "true" || r.URL.Query().Get("path") != "/workspace/d" {
+				t.Errorf("/v1 was asked for %s", r.URL)
+			}
+			w.Header().Set("Content-Type", api.ContentEvents)
+			_, _ = io.WriteString(w, "event: ready\ndata: {\"entries\":1}\n\nevent: "+tt.event+"\ndata: "+tt.data+"\n\n")
+		}}
+		body := `{"path":"/workspace/d","recursive":true,"includeEntry":true}`
+		w := send(newDoor(t), a, "POST", "/filesystem.Filesystem/WatchDir", "application/connect+json", string(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))))+body)
+		for want := range strings.SplitSeq(tt.want, "|") {
+			if !strings.Contains(w.Body.String(), want) || strings.Contains(w.Body.String(), `"filesystem"`) != strings.HasPrefix(want, "{") {
+				t.Errorf("%s: %q, want %s", tt.name, w.Body, want)
+			}
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
@@ -274,9 +275,7 @@ func (d *Door) remove(ctx context.Context, c *call, in *pathRequest) (*empty, er
 
 // A watch is what a client asks to be reported.
 type watch struct {
-	root      string
-	recursive bool
-	entries   bool
+	entries bool
 }
 
 // watch returns the request of /v1 for a watch.
@@ -292,32 +291,38 @@ func (c *call) watch(ctx context.Context, in *watchRequest) (watch, *http.Reques
 	if f.Type != "dir" {
 		return watch{}, nil, bad("path", "names something that is no folder")
 	}
-	r := c.request(ctx, http.MethodGet, box(c.name, "/watch"), url.Values{"path": {p}}, nil)
-	return watch{root: p, recursive: in.Recursive, entries: in.IncludeEntry}, r, nil
+	r := c.request(ctx, http.MethodGet, box(c.name, "/watch"), url.Values{"path": {p}, "recursive": {strconv.FormatBool(in.Recursive)}}, nil)
+	return watch{entries: in.IncludeEntry}, r, nil
 }
 
 // kinds are the changes of /v1 as the protocol names them.
 var kinds = map[string]string{
-	"created": "EVENT_TYPE_CREATE", "modified": "EVENT_TYPE_WRITE", "removed": "EVENT_TYPE_REMOVE",
-	"renamed": "EVENT_TYPE_RENAME", "chmod": "EVENT_TYPE_CHMOD",
+	"create": "EVENT_TYPE_CREATE", "write": "EVENT_TYPE_WRITE", "remove": "EVENT_TYPE_REMOVE",
+	"rename": "EVENT_TYPE_RENAME", "chmod": "EVENT_TYPE_CHMOD",
 }
 
-// event returns a change as the protocol has it; false is one that is not asked for.
-func (w watch) event(data []byte) (*filesystemEvent, bool, error) {
+// events returns a change as the protocol has it. The protocol reports a rename at
+// the old name and then the new name as created. It has no name for the watched
+// folder itself.
+func (w watch) events(data []byte) ([]*filesystemEvent, error) {
 	var v api.Change
 	if err := json.Unmarshal(data, &v); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	name, below := strings.CutPrefix(v.Path, strings.TrimSuffix(w.root, "/")+"/")
 	kind := kinds[v.Kind]
-	if !below || kind == "" || !w.recursive && strings.Contains(name, "/") {
-		return nil, false, nil
+	if v.Name == "." || kind == "" {
+		return nil, nil
 	}
-	e := &filesystemEvent{Name: name, Type: kind}
-	if w.entries && v.Type != "" {
-		e.Entry = entryOf(api.File{Path: v.Path, Name: path.Base(v.Path), Type: v.Type, Size: v.Size, ModifiedAt: v.ModifiedAt})
+	out := []*filesystemEvent{{Name: v.Name, Type: kind}}
+	at := v.Path
+	if v.To != "" {
+		at = strings.TrimSuffix(v.Path, v.Name) + v.To
+		out = append(out, &filesystemEvent{Name: v.To, Type: kinds["create"]})
 	}
-	return e, true, nil
+	if w.entries && v.Type != "" && v.Kind != "remove" {
+		out[len(out)-1].Entry = entryOf(api.File{Path: at, Name: path.Base(at), Type: v.Type, Mode: v.Mode, Size: v.Size, ModifiedAt: v.ModifiedAt})
+	}
+	return out, nil
 }
 
 func (d *Door) watchDir(ctx context.Context, c *call, in *watchRequest, h http.Header, to *connect.ServerStream[watchResponse]) error {
@@ -336,29 +341,38 @@ func (d *Door) watchDir(ctx context.Context, c *call, in *watchRequest, h http.H
 		switch name {
 		case api.EventReady:
 			return out.send(&watchResponse{Start: &empty{}})
-		case api.EventNote:
-			return noted(data)
+		case api.EventNote, api.EventOverflow:
+			return noted(name, data)
 		case api.EventError:
 			return problem(data)
 		case api.EventChange:
-			e, ok, err := w.event(data)
-			if err != nil || !ok {
-				return err
+			events, err := w.events(data)
+			for _, e := range events {
+				if err == nil {
+					err = out.send(&watchResponse{Filesystem: e})
+				}
 			}
-			return out.send(&watchResponse{Filesystem: e})
+			return err
 		}
 		return nil
 	})
 }
 
-// noted returns the error of a watch that cannot see everything: the protocol has no
-// other message for it.
-func noted(data []byte) error {
+// noted returns the error of a watch that cannot see everything, or has not: the
+// protocol has no other message for it.
+func noted(name string, data []byte) error {
 	var v api.WatchNote
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
 	}
-	return connect.NewError(connect.CodeOutOfRange, errors.New("the watch cannot see everything: "+v.Message))
+	code := connect.CodeOutOfRange
+	switch {
+	case name == api.EventOverflow:
+		code = connect.CodeDataLoss
+	case v.Code == string(sandbox.CodeUnsupported):
+		code = connect.CodeUnimplemented
+	}
+	return connect.NewError(code, errors.New("the watch cannot see everything: "+v.Message))
 }
 
 // problem returns the error that an event reports.

@@ -145,13 +145,13 @@ func (o *watcher) take(w watch, ready chan<- error, name string, data []byte) er
 	switch name {
 	case api.EventReady:
 		ready <- nil
-	case api.EventNote:
-		return noted(data)
+	case api.EventNote, api.EventOverflow:
+		return noted(name, data)
 	case api.EventError:
 		return problem(data)
 	case api.EventChange:
-		e, ok, err := w.event(data)
-		if err != nil || !ok {
+		events, err := w.events(data)
+		if err != nil {
 			return err
 		}
 		o.mu.Lock()
@@ -159,7 +159,7 @@ func (o *watcher) take(w watch, ready chan<- error, name string, data []byte) er
 		if len(o.events) >= maxWatcherEvents {
 			return connect.NewError(connect.CodeDataLoss, errors.New("more changes came than were fetched; make a new watcher"))
 		}
-		o.events = append(o.events, e)
+		o.events = append(o.events, events...)
 	}
 	return nil
 }

@@ -77,8 +77,11 @@ await step('watch', async () => {
   await s.files.makeDir('w'); const seen = []
   const w = await s.files.watchDir('w', e => seen.push(e), { recursive: true })
   await s.files.write('w/sub/f.txt', '1')
-  for (let i = 0; i < 300 && !seen.some(e => e.name == 'sub/f.txt'); i++) await sleep(100)
-  await w.stop(); must(seen.some(e => e.name == 'sub/f.txt' && e.type == 'create'), JSON.stringify(seen))
+  const has = async (name, type) => { for (let i = 0; i < 300 && !seen.some(e => e.name == name && e.type == type); i++) await sleep(100); must(seen.some(e => e.name == name && e.type == type), type + ' ' + name + ' ' + JSON.stringify(seen)) }
+  await has('sub/f.txt', 'create'); must(!seen.some(e => /\.tmp$/.test(e.name)), JSON.stringify(seen))
+  await s.commands.run('cd w/sub; echo 2 >> f.txt; chmod 600 f.txt; mv f.txt g.txt; rm g.txt')
+  for (const [name, type] of [['sub/f.txt', 'write'], ['sub/f.txt', 'chmod'], ['sub/f.txt', 'rename'], ['sub/g.txt', 'create'], ['sub/g.txt', 'remove']]) await has(name, type)
+  await w.stop()
 })
 await step('100 MB', async () => { await s.files.write('big', new Blob([Buffer.alloc(100 << 20, 7)])); const b = await s.files.read('big', { format: 'bytes' }); must(b.length == 100 << 20 && b[b.length - 1] == 7, 'content'); await s.files.remove('big') })
 await step('signed addresses', async () => {

@@ -70,12 +70,14 @@ def files():
 def watch():
     w = s.files.watch_dir("d")
     s.files.write("d/w.txt", "1")
+    s.commands.run("cd d; echo 2 >> w.txt; chmod 600 w.txt; mv w.txt v.txt; rm v.txt")
     end, seen = time.time() + 30, []
-    while time.time() < end and not any(e.name == "w.txt" for e in seen):
-        seen += w.get_new_events()
+    while time.time() < end and ("v.txt", "remove") not in seen:
+        seen += [(e.name, e.type.value) for e in w.get_new_events()]
         time.sleep(0.1)
     w.stop()
-    assert any(e.name == "w.txt" for e in seen), seen
+    for want in [("w.txt", "create"), ("w.txt", "write"), ("w.txt", "chmod"), ("w.txt", "rename"), ("v.txt", "create"), ("v.txt", "remove")]:
+        assert want in seen, (want, seen)
 
 
 def get(host, token=None):
