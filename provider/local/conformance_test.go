@@ -40,6 +40,9 @@ func (r *rig) harness() providertest.Harness {
 				r.kill(t, p, name)
 				r.reopenBy(t, r.provider(t), name)
 			},
+			Pause: func(t testing.TB, _ sandbox.Provider, name string) {
+				must(t, r.provider(t).Pause(context.Background(), name))
+			},
 			Destroy: func(t testing.TB, _ sandbox.Provider, name string) {
 				must(t, r.provider(t).Remove(context.Background(), name))
 			},
@@ -58,7 +61,6 @@ func (r *rig) harness() providertest.Harness {
 		},
 		Leaks: r.leaks,
 		Without: map[string]string{
-			"paused behind our back":         "a local sandbox cannot be frozen: who stops its first process does not stop the others",
 			"an engine that hangs times out": "only Create and Open ask a program, see TestHangingBwrap; the other calls read our own files",
 		},
 	}

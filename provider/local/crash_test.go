@@ -77,11 +77,12 @@ func beDoomed(order string) error {
 // TestKilledOrchestrator kills a program that has an instance up, with a process in
 // a session of its own and stubs on the host.
 func TestKilledOrchestrator(t *testing.T) {
-	t.Run("the next use clears", func(t *testing.T) { killedOrchestrator(t, false) })
-	t.Run("a sweep clears", func(t *testing.T) { killedOrchestrator(t, true) })
+	t.Run("the next use clears", func(t *testing.T) { killedOrchestrator(t, false, false) })
+	t.Run("a sweep clears", func(t *testing.T) { killedOrchestrator(t, true, false) })
+	t.Run("paused", func(t *testing.T) { killedOrchestrator(t, false, true) })
 }
 
-func killedOrchestrator(t *testing.T, sweep bool) {
+func killedOrchestrator(t *testing.T, sweep, paused bool) {
 	r := newRig(t)
 	s := r.spec("a")
 	open := filepath.Join(r.home, "open")
@@ -113,9 +114,18 @@ func killedOrchestrator(t *testing.T, sweep bool) {
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusRunning || info.PID != pid {
 		t.Errorf("while it runs: %+v, %v", info, err)
 	}
+	if paused {
+		must(t, p.Pause(t.Context(), s.Name))
+	}
+	inside := states(t, pid)
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	testenv.Until(t, "the sandbox ends", func() bool { return !alive(t, first) })
+	for n, state := range inside {
+		if now, err := launch.Of(n); err == nil && alive(t, now) && now.Start >= first.Start && len(states(t, n)) > 0 && strings.Contains(states(t, n)[n], state[2:]) {
+			t.Errorf("%d is left: %s", n, state)
+		}
+	}
 	if info, err := p.Inspect(context.Background(), s.Name); err != nil || info.Status != sandbox.StatusStopped || info.PID != 0 {
 		t.Errorf("after the kill: %+v, %v", info, err)
 	}

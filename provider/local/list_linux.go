@@ -75,6 +75,9 @@ func infoOf(def launch.Definition, instances []launch.Record) sandbox.Info {
 			i.StartedAt, i.PID = w.StartedAt, w.Process.PID
 		}
 	}
+	if stopped, err := frozen(instances); stopped && err == nil {
+		i.Status = sandbox.StatusPaused
+	}
 	return i
 }
 

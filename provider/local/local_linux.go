@@ -77,9 +77,9 @@ func New(o Options) *Provider {
 func (p *Provider) Name() string { return "local" }
 
 // Features says what local instances can do. They end with the process that put
-// them up, and cannot be frozen: a stopped process 1 does not stop the others.
+// them up.
 func (p *Provider) Features() sandbox.Features {
-	return sandbox.Features{TTY: true, Usage: true, Shells: true, Files: true, Dial: true, Listen: true}
+	return sandbox.Features{Pause: true, TTY: true, Usage: true, Shells: true, Files: true, Dial: true, Listen: true}
 }
 
 // Remove implements [sandbox.Provider]. It ends the instances of every process.
@@ -197,6 +197,9 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "open", Resource: s.Name, Message: "the sandbox of that name belongs to another tenant or scope"}
 	}
 	if err := p.check(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := p.thaw(s.Name); err != nil {
 		return nil, err
 	}
 	return p.site(def).open(ctx, s, e)

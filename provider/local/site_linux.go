@@ -194,7 +194,8 @@ func (s *site) end(polite bool) {
 	var wg sync.WaitGroup
 	for _, w := range instances {
 		wg.Go(func() {
-			if polite && w.busy() {
+			// What is paused cannot end by itself.
+			if stopped, _ := w.First().Stopped(); polite && w.busy() && !stopped {
 				w.Close()
 			} else {
 				w.Kill()
