@@ -105,6 +105,9 @@ func TestRefused(t *testing.T) {
 		{"no parts", "POST", "/files?path=a", "multipart/form-data; boundary=b", "--b--\r\n", nil, 400, ""},
 		{"a part that ends too early", "POST", "/files", "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=other\r\n\r\nx", nil, 400, ""},
 		{"files of root", "GET", "/files?path=a&username=root", "", "", nil, 403, ""},
+		{"files of root by number", "POST", "/files?path=a&username=00", "application/octet-stream", "x", nil, 403, ""},
+		{"files of root's group", "GET", "/files?path=a&username=1000:0", "", "", nil, 403, ""},
+		{"a folder of root", "POST", "/filesystem.Filesystem/ListDir", rpc, `{"path":"a"}`, []string{"Authorization", "Basic cm9vdDpyb290Og=="}, 403, "permission_denied"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a.requests = nil

@@ -285,8 +285,11 @@ func (c *call) fileUser() error {
 	switch c.user {
 	case "", "user", "sandbox":
 		return nil
-	case "root", "0":
-		return &fault{status: http.StatusForbidden, message: "user: files are used as the sandbox's user, never as root; leave the user out"}
+	}
+	for name := range strings.SplitSeq(c.user, ":") {
+		if name == "root" || name != "" && strings.Trim(name, "0") == "" {
+			return &fault{status: http.StatusForbidden, message: "user: files are used as the sandbox's user, never as root; leave the user out"}
+		}
 	}
 	return bad("user", "there is no such user; leave it out, or name user")
 }
