@@ -14,5 +14,5 @@ func (p *Provider) Bind(sb sandbox.Sandbox, s sandbox.Spec, as sandbox.Info) (sa
 	if !ok {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "bind", "a handle of %T is none of docker's", sb)
 	}
-	return &handle{info: as, spec: s, engine: h.engine, guest: h.guest, p: p}, nil
+	return &handle{info: as, spec: s, engine: h.engine, guest: h.guest, p: p, standby: h.standby}, nil
 }

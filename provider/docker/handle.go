@@ -16,6 +16,8 @@ type handle struct {
 	guest  *client.Client
 	p      *Provider
 	guard  guard
+
+	standby *provider.Standby // or nil
 }
 
 func (h *handle) Info() sandbox.Info { return h.info }
@@ -25,11 +27,24 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	if err != nil {
 		return nil, err
 	}
-	p, err := h.guest.Start(ctx, provider.Command(c, h.spec))
-	if err != nil {
-		return nil, err
+	c = provider.Command(c, h.spec)
+	p, taken := h.standby.Take(ctx, c)
+	if !taken {
+		if p, err = h.guest.Start(ctx, c); err != nil {
+			return nil, err
+		}
 	}
 	return h.watched(p, rules, before), nil
+}
+
+// StandBy starts args, which become the first command that is as; see
+// [provider.Standby]. as has the environment and the bounds of that command, since
+// those of h may be others. It returns when the program is ready.
+func (h *handle) StandBy(ctx context.Context, as sandbox.Command, args []string) (err error) {
+	h.standby, err = provider.StandBy(ctx, provider.Command(as, h.spec), args, func(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+		return h.guest.Start(ctx, c)
+	})
+	return err
 }
 
 // Exec implements [sandbox.Execer]: c runs as with docker exec, and what the Spec
