@@ -48,7 +48,7 @@ func (k *poolKeeper) poolView(ctx context.Context, records []registry.Record, wa
 		for _, i := range infos {
 			rec, ok := known[i.Name]
 			delete(known, i.Name)
-			v.Slots = append(v.Slots, pool.Slot{Name: i.Name, Shape: rec.Shape, Since: i.CreatedAt, State: k.slotState(ctx, p, i, ok)})
+			v.Slots = append(v.Slots, pool.Slot{Name: i.Name, Shape: rec.Shape, Since: i.CreatedAt, State: k.slotState(ctx, p, i, ok, wants)})
 		}
 	}
 	for _, r := range known { // made just now, claimed, or gone
@@ -67,7 +67,7 @@ func (k *poolKeeper) poolView(ctx context.Context, records []registry.Record, wa
 }
 
 // slotState is that of a slot which exists.
-func (k *poolKeeper) slotState(ctx context.Context, p sandbox.Provider, i sandbox.Info, recorded bool) pool.State {
+func (k *poolKeeper) slotState(ctx context.Context, p sandbox.Provider, i sandbox.Info, recorded bool, wants map[string]poolWant) pool.State {
 	switch {
 	case k.busySlot(i.Name):
 		return pool.Starting
@@ -81,6 +81,9 @@ func (k *poolKeeper) slotState(ctx context.Context, p sandbox.Provider, i sandbo
 	n, err := k.openSlot(ctx, p, i.Name)
 	switch {
 	case err == nil:
+		if from, wanted := wants[n.rec.Shape]; wanted {
+			k.standBy(ctx, from, n, nil)
+		}
 		k.put(n)
 		return pool.Ready
 	case sandbox.CodeOf(err) == sandbox.CodeBusy, ctx.Err() != nil:

@@ -390,7 +390,9 @@ func (k *poolKeeper) startSlot(ctx context.Context, from poolWant) error {
 	if err != nil {
 		return errors.Join(err, k.clearSlot(context.WithoutCancel(ctx), from.provider, name))
 	}
-	k.put(&slot{sb, rec})
+	n := &slot{sb, rec}
+	k.standBy(ctx, from, n, w)
+	k.put(n)
 	k.m.log.WithField("slot", name).Info("a sandbox is ready for whoever comes next")
 	return nil
 }
@@ -403,6 +405,7 @@ func (k *poolKeeper) describeSlot(ctx context.Context, from poolWant, name strin
 		s := &w.spec
 		s.Name, s.Kind = name, sandbox.KindPool
 		s.Owner = sandbox.Owner{Instance: s.Owner.Instance}
+		w.commands = sandbox.Command{Env: s.Env, Limits: s.Limits}
 		s.Limits, w.agentDir = sandbox.Limits{}, ""
 		if len(s.OnStart) == 0 {
 			s.Env = nil

@@ -22,15 +22,16 @@ type want struct {
 	provider     sandbox.Provider
 	why          string // why this provider
 	gate         Gate
-	hostIdentity string     // by which name container and workspace are known
-	sketch       bool       // spec names a user and folders that may not be there: for a slot of the pool
-	began        time.Time  // when a slot of the pool was looked for
-	miss         *pool.Miss // why no slot of the pool is claimed, where settings keep one; or nil
-	shape        string     // of the slots that it could have been, where one was looked for
-	agentDir     string     // canonical folder of the agent, to seed from; may be empty
-	quota        int64      // bytes of the scratch workspace; 0 is unbounded
-	homeReason   string     // why the home lies where it does
-	warned       []string   // what the gate warns about in the command
+	hostIdentity string          // by which name container and workspace are known
+	sketch       bool            // spec names a user and folders that may not be there: for a slot of the pool
+	began        time.Time       // when a slot of the pool was looked for
+	miss         *pool.Miss      // why no slot of the pool is claimed, where settings keep one; or nil
+	shape        string          // of the slots that it could have been, where one was looked for
+	commands     sandbox.Command // of a slot: environment and bounds that commands of its sandboxes have
+	agentDir     string          // canonical folder of the agent, to seed from; may be empty
+	quota        int64           // bytes of the scratch workspace; 0 is unbounded
+	homeReason   string          // why the home lies where it does
+	warned       []string        // what the gate warns about in the command
 
 	// egress are the rules for hosts that hold for the commands of this call,
 	// also where those in spec are older.

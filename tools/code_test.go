@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"image"
 	"image/png"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -365,5 +366,67 @@ func TestCodeValues(t *testing.T) {
 	}
 	if size, last := v.size, got[len(got)-1]; size > maxCodeValueAll || strings.Join(last.Omitted, " ") != "text image/png" {
 		t.Errorf("%d bytes, %+v", size, last)
+	}
+}
+
+// TestCodeFromPool holds that a sandbox which was claimed from the pool has a kernel
+// that was started before, with the environment and the bounds of the session's
+// commands, and that the command which it belongs to ends it.
+func TestCodeFromPool(t *testing.T) {
+	testenv.Require(t, "code")
+	r := newDocker(t, `, "docker": {"image": "sandbox-code:bookworm-slim", "env": {"FROM_SETTINGS": "ä b", "PYTHONPATH": "/workspace/lib"}}, "limits": {"openFiles": 300}, "pool": {"size": 1}`)
+	ctx := context.Background()
+	for started := 0; started == 0; {
+		n, next, err := r.manager.Refill(ctx)
+		must(t, err)
+		if started = n; n == 0 {
+			time.Sleep(next)
+		}
+	}
+	const early = `import os, resource, sys
+with open("/proc/%d/cmdline" % os.getppid()) as f: host = f.read().split("\0")
+print(host[-2], os.environ["FROM_SETTINGS"], os.getcwd(), resource.getrlimit(resource.RLIMIT_NOFILE)[0], "/workspace/lib" in sys.path)`
+	began := time.Now()
+	o := r.code(t, running.Code{Text: early})
+	t.Logf("the first result of a sandbox of the pool after %v", time.Since(began))
+	if !o.outcome.Claimed && o.stdout == "" || o.stdout != "--standby ä b /workspace 300 True\n" {
+		t.Errorf("%+v %+v", o, o.failure)
+	}
+	python := r.code(t, running.Code{Text: "for k in sorted(os.environ): print(k, os.environ[k])"})
+	bash := r.code(t, running.Code{Text: "env | sort | sed 's/=/ /'", Language: "bash"})
+	vary := func(s string) string {
+		var out []string
+		for l := range strings.SplitSeq(s, "\n") {
+			switch name, _, _ := strings.Cut(l, " "); name {
+			case "_", "SHLVL", "OLDPWD", "PWD", "PS0", "PS1", "PS2", "TERM", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "PAGER", "GIT_PAGER", "MPLBACKEND", "JPY_PARENT_PID", "JPY_SESSION_NAME", "HISTFILE", "PROMPT_COMMAND", "":
+			default:
+				out = append(out, l)
+			}
+		}
+		slices.Sort(out)
+		return strings.Join(out, "\n")
+	}
+	if a, b := vary(python.stdout), vary(bash.stdout); a != b {
+		t.Errorf("the kernel that was there before has another environment:\n%s\n\n%s", a, b)
+	}
+	// The next sandbox is none of the pool's.
+	if o, err := r.codeAs("b", running.Code{Text: early}); err != nil || strings.Contains(o.stdout, "--standby") || !strings.HasSuffix(o.stdout, "ä b /workspace 300 True\n") {
+		t.Errorf("%+v %v", o, err)
+	}
+	// The command that keeps the host is the session's: its end ends the kernels.
+	list := r.supervisor.List(someone("a"))
+	if len(list) != 1 {
+		t.Fatalf("%+v", list)
+	}
+	_, err := r.supervisor.Kill(ctx, someone("a"), list[0].ID)
+	must(t, err)
+	var left strings.Builder
+	_, err = r.manager.Run(ctx, manager.Request{Who: someone("a"), Command: sandbox.Command{Args: []string{"sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"}, Stdout: &left}})
+	must(t, err)
+	if strings.Contains(left.String(), "ipykernel") || strings.Contains(left.String(), "--standby") {
+		t.Errorf("what is left is %s", left.String())
+	}
+	if o := r.code(t, running.Code{Text: "1"}); o.value() != "1" {
+		t.Errorf("%+v", o)
 	}
 }

@@ -15,6 +15,8 @@ const (
 	// CodeImage is the image of the code interpreter. It is built from
 	// Dockerfile.code.
 	CodeImage = "sandbox-code:bookworm-slim"
+	// CodeHost is the kernel host in [CodeImage].
+	CodeHost = "/usr/local/bin/sandbox-code"
 	// BaseImage is what all are built on where it can be had.
 	BaseImage = "debian:bookworm-slim"
 )

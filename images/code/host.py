@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -I
 """The kernel host: starts Jupyter kernels and passes what they say on.
 
-    sandbox-code serve                      keeps kernels, until it is idle for long
+    sandbox-code serve [--standby]          keeps kernels, until it is idle for long
     sandbox-code run [OPTIONS] -- CODE...   runs code; the parts of it are joined
     sandbox-code contexts (list | create | restart | delete) [OPTIONS]
 
@@ -9,6 +9,10 @@ serve listens on a socket of its user alone. The other commands write what they
 hear as JSON values, one a line, the last of which has the type "end". When
 nothing listens they end with status 69. The end of a command that runs code
 interrupts the code.
+
+With --standby serve starts the kernel of Python, says so, and waits for one line
+of input with the environment that it is to have, {"env": {...}}. Then it does
+what serve does.
 """
 import json
 import os
@@ -27,6 +31,12 @@ MOST_PART = 8 << 20  # of one result
 MOST_RESULTS = 32 << 20  # of all results of one run
 IDLE = 30 * 60
 READY = 30  # seconds that a kernel has to answer first
+OWN = {
+    "MPLCONFIGDIR": "matplotlib", "IPYTHONDIR": "ipython", "JUPYTER_RUNTIME_DIR": "runtime",
+    "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data",
+}
+# Beginnings of variables that a kernel reads when it starts and not again.
+EARLY = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "HOME", "PATH", "IPYTHON", "JUPYTER", "MPL", "ZMQ", "MALLOC_", "GLIBC_")
 DEFAULT = "default-"  # and the language: contexts that need no creation
 
 
@@ -77,7 +87,7 @@ def client(op, args):
         sys.stdout.buffer.flush()
 
 
-def serve():
+def serve(standby=False):
     import asyncio
 
     sys.path.insert(0, LIBRARY)
@@ -88,18 +98,24 @@ def serve():
         held = os.lstat(FOLDER)
         if held.st_uid != os.getuid() or not stat.S_ISDIR(held.st_mode):
             raise SystemExit("sandbox-code: %s belongs to another user" % FOLDER)
-    for name, folder in (("MPLCONFIGDIR", "matplotlib"), ("IPYTHONDIR", "ipython"), ("JUPYTER_RUNTIME_DIR", "runtime"), ("JUPYTER_CONFIG_DIR", "config"), ("JUPYTER_DATA_DIR", "data")):
+    for folder in OWN.values():
         os.makedirs(os.path.join(FOLDER, folder), exist_ok=True)
-        os.environ[name] = os.path.join(FOLDER, folder)
     import shutil
 
     fonts = os.path.join(LIBRARY, "matplotlib")
     for name in os.listdir(fonts):
         if name.startswith("fontlist"):
             shutil.copy(os.path.join(fonts, name), os.path.join(FOLDER, "matplotlib", name))
-    os.environ["PYTHONPATH"] = ":".join(filter(None, [LIBRARY, os.environ.get("PYTHONPATH")]))
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    asyncio.run(Host().run())
+    os.environ.update(own(os.environ))
+    asyncio.run(Host().run(standby))
+
+
+def own(env):
+    """What kernels have in their environment beside env, or instead of it."""
+    out = {name: os.path.join(FOLDER, folder) for name, folder in OWN.items()}
+    out["PYTHONPATH"] = ":".join(filter(None, [LIBRARY, env.get("PYTHONPATH")]))
+    out["PYDEVD_DISABLE_FILE_VALIDATION"] = env.get("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    return out
 
 
 class Fault(Exception):
@@ -192,9 +208,11 @@ class Host:
         self.used = time.monotonic()
         self.running = 0
 
-    async def run(self):
+    async def run(self, standby):
         import asyncio
 
+        if standby and not await self.stand_by():
+            return
         if os.path.exists(SOCKET):
             probe = socket.socket(socket.AF_UNIX)
             try:
@@ -204,7 +222,9 @@ class Host:
                 os.unlink(SOCKET)
             finally:
                 probe.close()
-        asyncio.ensure_future(self.warm())
+        self.used = time.monotonic()
+        if not standby:
+            asyncio.ensure_future(self.warm())
         server = await asyncio.start_unix_server(self.accept, SOCKET, limit=16 << 20)
         emit({"type": "ready"})
         while self.running or time.monotonic() - self.used < IDLE:
@@ -212,6 +232,34 @@ class Host:
         server.close()
         for kernel in list(self.kernels.values()):
             await kernel.stop()
+
+    async def stand_by(self):
+        """Starts the first kernel and waits for the environment. It reports
+        whether one came."""
+        import asyncio
+
+        await self.warm()
+        emit({"type": "standby"})
+        line = await asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.readline)
+        if not line:
+            for kernel in self.kernels.values():
+                await kernel.stop()
+            return False
+        env = json.loads(line)["env"]
+        env.update(own(env))
+        changed = {k: v for k, v in env.items() if os.environ.get(k) != v}
+        os.environ.update(changed)
+        for kernel in list(self.kernels.values()):
+            try:
+                if kernel.manager is None:
+                    continue
+                if any(k.startswith(EARLY) for k in changed) or not await kernel.manager.is_alive():
+                    await kernel.stop()
+                elif changed:
+                    await kernel.silently(kernel.environment(changed, False))
+            except Exception:
+                await kernel.stop()  # the run that needs it starts it
+        return True
 
     async def warm(self):
         """Has the first kernel start before it is needed."""
@@ -480,8 +528,8 @@ NAMES = {
 
 
 def main(args):
-    if args == ["serve"]:
-        return serve()
+    if args in (["serve"], ["serve", "--standby"]):
+        return serve(len(args) > 1)
     if args[:1] == ["run"]:
         return client("run", args[1:])
     if args[:1] == ["contexts"] and args[1:2] and args[1] in ("list", "create", "restart", "delete"):

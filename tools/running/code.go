@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	codeHost = "/usr/local/bin/sandbox-code"
+	codeHost = about.CodeHost
 	// codeNoHost is the exit status of a run that finds no host.
 	codeNoHost = 69
 	// codeLife is longer than a host lives: it ends by itself when it is idle.
