@@ -380,7 +380,10 @@ func TestCodeFromPool(t *testing.T) {
 		n, next, err := r.manager.Refill(ctx)
 		must(t, err)
 		if started = n; n == 0 {
-			time.Sleep(next)
+			select {
+			case <-r.manager.RefillDue():
+			case <-time.After(next):
+			}
 		}
 	}
 	const early = `import os, resource, sys
