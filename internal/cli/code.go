@@ -138,7 +138,7 @@ func (a *app) cells(run func(string) error) error {
 		}
 		text := cell.String()
 		cell.Reset()
-		var status interface{ ExitCode() int }
+		var status silentStatus
 		if strings.TrimSpace(text) != "" {
 			if failed := run(text); failed != nil && !errors.As(failed, &status) {
 				return failed
