@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,6 +20,7 @@ import (
 // each of its commands; [Creation.Layer] holds it to the ceilings of daemon.create.
 type Creation struct {
 	Image      string            `json:"image,omitempty" maxlen:"255" doc:"Image of the sandbox; the settings' own, or one that daemon.create.images permits"`
+	Preset     string            `json:"preset,omitempty" enum:"strict,restricted,normal,permissive" doc:"Preset under the settings; their own, or one that daemon.create.presets permits"`
 	Env        map[string]string `json:"env,omitempty" doc:"Variables of every command, by names that daemon.create.env permits"`
 	Resources  *Resources        `json:"resources,omitempty" doc:"Bounds of the sandbox, each at most that of the settings or of daemon.create"`
 	Network    *NetworkRules     `json:"network,omitempty" doc:"Which hosts can be reached, within what the settings and daemon.create.allowedDomains allow"`
@@ -47,6 +49,7 @@ type NetworkRules struct {
 // What is not set permits no more than the settings give to every sandbox.
 type CreateSettings struct {
 	Images         []string `json:"images,omitempty" doc:"Images that a request may name; one that ends with * permits every image that begins so. Default the image of the settings alone."`
+	Presets        []string `json:"presets,omitempty" enum:"strict,restricted,normal,permissive" doc:"Presets that a request may name. What the settings say themselves stands above a preset. Default the preset of the settings alone."`
 	Env            []string `json:"env,omitempty" doc:"Names of variables that a request may set; one that ends with * permits every name that begins so, except those that change how programs are found or loaded (PATH, HOME, LD_PRELOAD and the like), which are named in full. Default none."`
 	MaxMemory      *Size    `json:"maxMemory,omitempty" min:"33554432" doc:"Most bytes of memory; default docker.memory."`
 	MaxCPUs        *float64 `json:"maxCPUs,omitempty" min:"0.01" max:"4096" doc:"Most processors; default docker.cpus."`
@@ -69,13 +72,13 @@ const (
 
 // Asks reports whether c asks for anything that is kept with the sandbox.
 func (c Creation) Asks() bool {
-	return c.Image != "" || len(c.Env) > 0 || c.Resources != nil && *c.Resources != (Resources{}) || c.Network != nil ||
+	return c.Confines() ||
 		len(c.Labels) > 0 || len(c.Metadata) > 0 || c.OnTimeout != "" || c.AutoResume != nil || c.Timeout != 0
 }
 
 // Confines reports whether c asks for anything that settings say.
 func (c Creation) Confines() bool {
-	return c.Image != "" || len(c.Env) > 0 || c.Resources != nil && *c.Resources != (Resources{}) || c.Network != nil
+	return c.Image != "" || c.Preset != "" || len(c.Env) > 0 || c.Resources != nil && *c.Resources != (Resources{}) || c.Network != nil
 }
 
 // Differs returns the first field in which c asks for something else than had,
@@ -86,6 +89,8 @@ func (c Creation) Differs(had Creation) string {
 	switch r, old := c.Resources, had.Resources; {
 	case c.Image != "" && c.Image != had.Image:
 		return "image"
+	case c.Preset != "" && c.Preset != had.Preset:
+		return "preset"
 	case !same(c.Env, had.Env):
 		return "env"
 	case r != nil && *r != (Resources{}) && (old == nil || *r != *old):
@@ -121,7 +126,7 @@ func (n *NetworkRules) same(o *NetworkRules) bool {
 // Check refuses what no settings permit: malformed names, numbers and rules. The
 // error is [sandbox.CodeValidation] with the field.
 func (c Creation) Check() error {
-	for _, check := range []func() error{c.checkImage, c.checkEnv, c.checkResources, c.checkTexts, c.checkTimeout} {
+	for _, check := range []func() error{c.checkImage, c.checkPreset, c.checkEnv, c.checkResources, c.checkTexts, c.checkTimeout} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -138,6 +143,13 @@ func (c Creation) checkImage() error {
 		return nil
 	}
 	return badCreation("image", "%q is no reference of an image", short(c.Image))
+}
+
+func (c Creation) checkPreset() error {
+	if _, ok := presetSettings(c.Preset); c.Preset == "" || ok {
+		return nil
+	}
+	return badCreation("preset", "%q is none of strict, restricted, normal, permissive", short(c.Preset))
 }
 
 func (c Creation) checkEnv() error {
@@ -306,6 +318,9 @@ func (c Creation) Layer(base Resolved, ceilings *CreateSettings) (*SandboxSettin
 	if err := c.layImage(s, base, ceilings); err != nil {
 		return nil, err
 	}
+	if err := c.layPreset(s, base, ceilings); err != nil {
+		return nil, err
+	}
 	if err := c.layEnv(s, base, ceilings); err != nil {
 		return nil, err
 	}
@@ -339,6 +354,17 @@ func (c Creation) layImage(s *SandboxSettings, base Resolved, ceilings *CreateSe
 		return above("image", fmt.Sprintf("%q", c.Image), "allowed are "+listed(append([]string{base.Docker.Image}, ceilings.Images...), ""), "daemon.create.images")
 	}
 	s.Docker.Image = &c.Image
+	return nil
+}
+
+func (c Creation) layPreset(s *SandboxSettings, base Resolved, ceilings *CreateSettings) error {
+	if c.Preset == "" {
+		return nil
+	}
+	if c.Preset != base.Preset && !slices.Contains(ceilings.Presets, c.Preset) {
+		return above("preset", strconv.Quote(c.Preset), "allowed are "+listed(append([]string{base.Preset}, ceilings.Presets...), ""), "daemon.create.presets")
+	}
+	s.Preset = &c.Preset
 	return nil
 }
 

@@ -39,6 +39,12 @@ func TestCreationCeilings(t *testing.T) {
 		"image beside a prefix":    {ceilings, Creation{Image: "registry.example.com/teams/x"}, sandbox.CodeCapabilityBlocked, "image", "team/*"},
 		"image like a flag":        {ceilings, Creation{Image: "--privileged"}, sandbox.CodeValidation, "image", ""},
 		"image with a line feed":   {ceilings, Creation{Image: "python:3.12\nx"}, sandbox.CodeValidation, "image", ""},
+		"own preset":               {"{}", Creation{Preset: "restricted"}, "", "", ""},
+		"another preset":           {"{}", Creation{Preset: "permissive"}, sandbox.CodeCapabilityBlocked, "preset", "restricted"},
+		"a stricter preset":        {"{}", Creation{Preset: "strict"}, sandbox.CodeCapabilityBlocked, "preset", "restricted"},
+		"preset of the list":       {`{"daemon": {"create": {"presets": ["normal"]}}}`, Creation{Preset: "normal"}, "", "", ""},
+		"preset beside the list":   {`{"daemon": {"create": {"presets": ["normal"]}}}`, Creation{Preset: "permissive"}, sandbox.CodeCapabilityBlocked, "preset", "restricted, normal"},
+		"preset that is none":      {`{"daemon": {"create": {"presets": ["normal"]}}}`, Creation{Preset: "Normal"}, sandbox.CodeValidation, "preset", "strict, restricted, normal, permissive"},
 		"env without a ceiling":    {"{}", Creation{Env: map[string]string{"A": "1"}}, sandbox.CodeCapabilityBlocked, "env.A", "none"},
 		"env of a pattern":         {ceilings, Creation{Env: map[string]string{"OTHER": "1"}}, "", "", ""},
 		"PATH in full":             {ceilings, Creation{Env: map[string]string{"PATH": "/x"}}, "", "", ""},
@@ -141,10 +147,36 @@ func TestCreationResolved(t *testing.T) {
 	}
 }
 
+// TestCreationPreset holds that the preset of a request lies below what the settings
+// say themselves, and what the request asks for above both.
+func TestCreationPreset(t *testing.T) {
+	s, err := Parse("test", []byte(`{"daemon": {"create": {"presets": ["strict"]}}, "agents": {"defaults": {"sandbox": {"preset": "normal", "docker": {"cpus": 1.5}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := Who{Agent: "main", Session: "s"}
+	base, err := Resolve(s, who, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Creation{Preset: "strict", Resources: &Resources{Processes: 64}}
+	if s.Request, err = c.Layer(base, s.Daemon.Create); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Resolve(s, who, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Preset != "strict" || r.Docker.Memory != 512<<20 || r.Docker.CPUs != 1.5 || r.Docker.PIDsLimit != 64 || r.WorkspaceAccess != "none" {
+		t.Errorf("%s %d %v %d %s", r.Preset, r.Docker.Memory, r.Docker.CPUs, r.Docker.PIDsLimit, r.WorkspaceAccess)
+	}
+}
+
 // TestCreateSettings holds that ceilings that can match nothing are refused.
 func TestCreateSettings(t *testing.T) {
 	for text, field := range map[string]string{
 		`{"images": ["*"]}`: "", `{"images": ["python:*"], "env": ["*", "A_*"]}`: "",
+		`{"presets": ["strict"]}`: "", `{"presets": ["other"]}`: "daemon.create.presets[0]",
 		`{"images": ["a b"]}`: "daemon.create.images[0]", `{"images": ["a*b"]}`: "daemon.create.images[0]", `{"images": [""]}`: "daemon.create.images[0]",
 		`{"env": ["A", "B-*"]}`: "daemon.create.env[1]", `{"maxCPUs": 0}`: "daemon.create.maxCPUs", `{"maxMemory": "1k"}`: "daemon.create.maxMemory",
 		`{"allowedDomains": ["a b"]}`: "daemon.create.allowedDomains[0]", `{"memory": 1}`: "daemon.create.memory",
@@ -158,9 +190,9 @@ func TestCreateSettings(t *testing.T) {
 
 // TestCreationDiffers holds that a field that a request does not name asks for nothing.
 func TestCreationDiffers(t *testing.T) {
-	had := Creation{Image: "a", Env: map[string]string{"A": "1"}, Labels: map[string]string{"l": "1"}, OnTimeout: "pause", AutoResume: new(true)}
+	had := Creation{Image: "a", Preset: "strict", Env: map[string]string{"A": "1"}, Labels: map[string]string{"l": "1"}, OnTimeout: "pause", AutoResume: new(true)}
 	for field, c := range map[string]Creation{
-		"": {}, "image": {Image: "b"}, "env": {Image: "a", Env: map[string]string{"A": "2"}}, "labels": {Labels: map[string]string{"l": "1", "m": ""}},
+		"": {}, "image": {Image: "b"}, "preset": {Preset: "normal"}, "env": {Image: "a", Env: map[string]string{"A": "2"}}, "labels": {Labels: map[string]string{"l": "1", "m": ""}},
 		"resources": {Resources: &Resources{CPUs: 1}}, "network": {Network: &NetworkRules{}}, "metadata": {Metadata: map[string]string{"a": ""}},
 		"onTimeout": {OnTimeout: "kill"}, "autoResume": {AutoResume: new(false)},
 	} {

@@ -368,7 +368,7 @@ func (cs *creations) describe(rows []Row) error {
 			errs = errors.Join(errs, err)
 			continue
 		}
-		r.Labels, r.Metadata, r.AutoResume = c.Labels, c.Metadata, c.AutoResume
+		r.Labels, r.Metadata, r.AutoResume, r.Preset = c.Labels, c.Metadata, c.AutoResume, c.Preset
 	}
 	return errs
 }

@@ -42,6 +42,7 @@ type Row struct {
 	Labels     map[string]string `json:"labels,omitempty"` // that it was created with, as what follows
 	Metadata   map[string]string `json:"metadata,omitempty"`
 	AutoResume *bool             `json:"autoResume,omitempty"`
+	Preset     string            `json:"preset,omitempty"` // that it was created with
 
 	Instance string `json:"instance,omitempty"` // of foreign sandboxes only
 }

@@ -45,6 +45,7 @@ type Sandbox struct {
 
 	OnTimeout  string            `json:"onTimeout,omitempty" enum:"kill,pause" doc:"What happens at expiresAt whatever runs in it; absent where it is removed then unless something runs"`
 	AutoResume *bool             `json:"autoResume,omitempty" doc:"As it was created with"`
+	Preset     string            `json:"preset,omitempty" doc:"As it was created with"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
 

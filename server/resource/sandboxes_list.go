@@ -132,7 +132,7 @@ func shown(c *Call, r manager.Row) api.Sandbox {
 		Scope: r.Scope, ScopeKey: r.ScopeKey, Status: r.Status, Image: r.Image, ImageMatch: r.ImageMatch,
 		ConfigHash: r.ConfigHash, ConfigMatch: r.ConfigMatch, CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt, ExpiresAt: r.ExpiresAt,
 		AgeSeconds: r.AgeSeconds, IdleSeconds: r.IdleSeconds,
-		OnTimeout: r.OnTimeout, AutoResume: r.AutoResume, Labels: r.Labels, Metadata: r.Metadata,
+		OnTimeout: r.OnTimeout, AutoResume: r.AutoResume, Preset: r.Preset, Labels: r.Labels, Metadata: r.Metadata,
 	}
 	s.Workspace = r.Workspace
 	return reserved(c, s)

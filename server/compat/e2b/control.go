@@ -207,9 +207,7 @@ func createBody(in newSandbox, v2 bool) (map[string]any, error) {
 		return nil, bad("timeout", "must be from 1 to "+strconv.Itoa(maxTimeout)+" seconds")
 	}
 	out["timeout"] = seconds
-	if image := imageOf(in.TemplateID); image != "" {
-		out["image"] = image
-	}
+	ask(out, in.TemplateID)
 	if len(in.EnvVars) > 0 {
 		out["env"] = in.EnvVars
 	}

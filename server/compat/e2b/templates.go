@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/server/api"
@@ -13,21 +14,28 @@ const (
 	templateCode = "code-interpreter-v1"
 )
 
-// imageOf returns the image that a template is; empty is the one of the settings.
-// Any other name is that of an image. Whether a request may name the image
-// daemon.create says.
-func imageOf(template string) string {
-	switch template {
-	case "", templateBase:
-		return ""
-	case templateCode:
-		return about.CodeImage
+// presets are the names of presets of the settings.
+var presets = [...]string{"strict", "restricted", "normal", "permissive"}
+
+// ask has body ask for what a template is: nothing for the base, a preset of the
+// settings, or else an image. Whether a request may name it daemon.create says.
+func ask(body map[string]any, template string) {
+	switch {
+	case template == "" || template == templateBase:
+	case template == templateCode:
+		body["image"] = about.CodeImage
+	case slices.Contains(presets[:], template):
+		body["preset"] = template
+	default:
+		body["image"] = template
 	}
-	return template
 }
 
 // template returns the template that a sandbox was made from.
 func template(s api.Sandbox) string {
+	if s.Preset != "" {
+		return s.Preset
+	}
 	if s.Image == about.CodeImage {
 		return templateCode
 	}

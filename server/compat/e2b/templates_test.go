@@ -16,6 +16,8 @@ func TestTemplates(t *testing.T) {
 		"base": `{"session":"`, "": `{"session":"`,
 		"code-interpreter-v1": `{"image":"sandbox-code:bookworm-slim","session":"`,
 		"python:3.13":         `{"image":"python:3.13","session":"`,
+		"strict":              `{"preset":"strict","session":"`,
+		"strict:latest":       `{"image":"strict:latest","session":"`,
 	} {
 		a := &api1{answer: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"name":"sbx-1","image":"sandbox-code:bookworm-slim"}`)
@@ -31,9 +33,9 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%q: the answer is %s", template, w.Body)
 		}
 	}
-	for query, want := range map[string]int{"": 2, "?template=code-interpreter-v1": 1, "?template=sandbox-code:bookworm-slim": 1, "?template=x:1": 1, "?template=base": 0, "?template=sandbox-code": 0} {
+	for query, want := range map[string]int{"": 2, "?template=code-interpreter-v1": 1, "?template=sandbox-code:bookworm-slim": 1, "?template=x:1": 1, "?template=base": 0, "?template=strict": 1, "?template=sandbox-code": 0} {
 		a := &api1{answer: func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, `{"items":[{"name":"sbx-1","kind":"sandbox","status":"running","image":"sandbox-code:bookworm-slim"},{"name":"sbx-2","kind":"sandbox","status":"running","image":"x:1"}]}`)
+			_, _ = io.WriteString(w, `{"items":[{"name":"sbx-1","kind":"sandbox","status":"running","image":"sandbox-code:bookworm-slim"},{"name":"sbx-2","kind":"sandbox","status":"running","image":"x:1","preset":"strict"}]}`)
 		}}
 		r := httptest.NewRequest("GET", "/v2/sandboxes"+query, nil)
 		r.Header.Set(headerKey, aToken)
