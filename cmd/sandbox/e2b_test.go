@@ -16,8 +16,8 @@ import (
 )
 
 // codeAllowed are settings of a daemon with which requests may name the image of the
-// code interpreter.
-const codeAllowed = `, "daemon": {"create": {"images": ["sandbox-code:bookworm-slim"]}}`
+// code interpreter, and a preset.
+const codeAllowed = `, "daemon": {"create": {"images": ["sandbox-code:bookworm-slim"], "presets": ["strict"]}}`
 
 // TestE2BDocs runs the programs of docs/clients.md as they stand there.
 func TestE2BDocs(t *testing.T) {
