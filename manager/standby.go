@@ -17,6 +17,12 @@ type standbyer interface {
 // standbyWithin is how long a program may take to be ready.
 const standbyWithin = time.Minute
 
+// standbyEnv are the variables with which the kernel host starts: those that a kernel
+// reads then and not again. All others it gets with the command that it becomes, for
+// agents whose variables differ can share slots, and one must not read in its sandbox
+// what another's settings say. A host whose own differ is not used.
+var standbyEnv = [...]string{"HOME", "LANG", "LC_ALL", "LC_CTYPE", "PATH", "PYTHONPATH", "TZ"}
+
 // standBy starts the kernel host in a slot, with its first kernel, where sandboxes of
 // the slot's shape are made from the image of the code interpreter. The session that
 // claims the slot has the host as soon as it runs code. The command that starts the
@@ -37,7 +43,12 @@ func (k *poolKeeper) standBy(ctx context.Context, from poolWant, n *slot, w *wan
 		w, err = k.describeSlot(short, from, n.rec.Name)
 	}
 	if err == nil {
-		as := w.commands
+		as := sandbox.Command{Env: map[string]string{}, Limits: w.commands.Limits}
+		for _, name := range standbyEnv {
+			if v, set := w.commands.Env[name]; set {
+				as.Env[name] = v
+			}
+		}
 		as.Args = []string{about.CodeHost, "serve"}
 		err = sb.StandBy(short, as, []string{about.CodeHost, "serve", "--standby"})
 	}

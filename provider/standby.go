@@ -64,11 +64,13 @@ func StandBy(ctx context.Context, as sandbox.Command, args []string, start func(
 }
 
 // Take makes the program the command c, if c is what it stands by for: the same
-// program with the same bounds, in the same folder. Environment and streams are those
-// of c, and the end of ctx ends it. It is taken once. c has everything that
-// provider.Command lays over it.
+// program with the same bounds, in the same folder, whose environment has all that
+// the program was started with. Environment and streams are those of c, and the end
+// of ctx ends it. It is taken once. A command of the same arguments that is another
+// one otherwise ends the program, which would be of no use any more. c has everything
+// that provider.Command lays over it.
 func (s *Standby) Take(ctx context.Context, c sandbox.Command) (sandbox.Process, bool) {
-	if s == nil || !s.fits(c) || ctx.Err() != nil {
+	if s == nil || !slices.Equal(s.as.Args, c.Args) || ctx.Err() != nil {
 		return nil, false
 	}
 	line, err := json.Marshal(map[string]map[string]string{"env": c.Env})
@@ -86,6 +88,10 @@ func (s *Standby) Take(ctx context.Context, c sandbox.Command) (sandbox.Process,
 		return nil, false
 	}
 	s.taken = true
+	if !s.fits(c) {
+		s.end()
+		return nil, false
+	}
 	s.out.pass(c.Stdout)
 	s.err.pass(c.Stderr)
 	stop := context.AfterFunc(ctx, s.end)
@@ -103,7 +109,12 @@ func (s *Standby) Take(ctx context.Context, c sandbox.Command) (sandbox.Process,
 
 func (s *Standby) fits(c sandbox.Command) bool {
 	a := s.as
-	return slices.Equal(a.Args, c.Args) && a.Bare == c.Bare && a.Dir == c.Dir && a.TTY == nil && c.TTY == nil &&
+	for name, value := range a.Env {
+		if had, ok := c.Env[name]; !ok || had != value { // what it was started with stays readable in its process
+			return false
+		}
+	}
+	return a.Bare == c.Bare && a.Dir == c.Dir && a.TTY == nil && c.TTY == nil &&
 		bounds(a.Limits) == bounds(c.Limits) && a.Grace == c.Grace && a.Detach == c.Detach
 }
 

@@ -65,22 +65,33 @@ func TestStandby(t *testing.T) {
 	}
 	var out, errs strings.Builder
 	c := as
-	c.Env, c.Stdin, c.Stdout, c.Stderr = map[string]string{"B": "ä\n"}, strings.NewReader("in"), &out, &errs
+	c.Env, c.Stdin, c.Stdout, c.Stderr = map[string]string{"A": "1", "B": "ä\n"}, strings.NewReader("in"), &out, &errs
 	c.Limits.Timeout, c.Limits.MaxOutputBytes = time.Hour, 5 // of the caller
 	for name, change := range map[string]func(*sandbox.Command){
-		"arguments": func(c *sandbox.Command) { c.Args = []string{"p"} },
-		"folder":    func(c *sandbox.Command) { c.Dir = "/tmp" },
-		"limits":    func(c *sandbox.Command) { c.Limits.Processes = 3 },
-		"terminal":  func(c *sandbox.Command) { c.TTY = &sandbox.TTY{} },
-		"bare":      func(c *sandbox.Command) { c.Bare = true },
-		"grace":     func(c *sandbox.Command) { c.Grace = time.Second },
-		"detached":  func(c *sandbox.Command) { c.Detach = true },
+		"value":    func(c *sandbox.Command) { c.Env = map[string]string{"A": "2", "B": "x"} },
+		"set":      func(c *sandbox.Command) { c.Env = map[string]string{"B": "x"} },
+		"folder":   func(c *sandbox.Command) { c.Dir = "/tmp" },
+		"limits":   func(c *sandbox.Command) { c.Limits.Processes = 3 },
+		"terminal": func(c *sandbox.Command) { c.TTY = &sandbox.TTY{} },
+		"bare":     func(c *sandbox.Command) { c.Bare = true },
+		"grace":    func(c *sandbox.Command) { c.Grace = time.Second },
+		"detached": func(c *sandbox.Command) { c.Detach = true },
 	} {
+		s, err := StandBy(t.Context(), as, []string{"p", "serve", "--standby"}, stands(&started))
+		if err != nil {
+			t.Fatal(err)
+		}
 		other := c
 		change(&other)
 		if _, ok := s.Take(t.Context(), other); ok {
 			t.Errorf("it becomes a command with another %s", name)
 		}
+		<-s.gone // of no use any more
+	}
+	another := c
+	another.Args = []string{"p"}
+	if _, ok := s.Take(t.Context(), another); ok {
+		t.Error("it becomes another program")
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -94,7 +105,7 @@ func TestStandby(t *testing.T) {
 	if exit, err := p.Wait(); exit.Code != 7 || err != nil {
 		t.Errorf("%+v %v", exit, err)
 	}
-	if out.String() != `{"env":{"B":"ä\n"}}`+"\nin" || errs.String() != "err" {
+	if out.String() != `{"env":{"A":"1","B":"ä\n"}}`+"\nin" || errs.String() != "err" {
 		t.Errorf("%q %q", out.String(), errs.String())
 	}
 	if _, ok := s.Take(t.Context(), c); ok {

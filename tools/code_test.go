@@ -395,6 +395,10 @@ print(host[-2], os.environ["FROM_SETTINGS"], os.getcwd(), resource.getrlimit(res
 	if !o.outcome.Claimed && o.stdout == "" || o.stdout != "--standby ä b /workspace 300 True\n" {
 		t.Errorf("%+v %+v", o, o.failure)
 	}
+	// Another agent's sandbox could have been made of the slot.
+	if o := r.code(t, running.Code{Text: `[p for p in (os.getpid(), os.getppid()) if "FROM_SETTINGS" in open("/proc/%d/environ" % p).read()]`}); o.value() != "[]" {
+		t.Errorf("what the settings say was there before the claim: %+v %+v", o, o.failure)
+	}
 	python := r.code(t, running.Code{Text: "for k in sorted(os.environ): print(k, os.environ[k])"})
 	bash := r.code(t, running.Code{Text: "env | sort | sed 's/=/ /'", Language: "bash"})
 	vary := func(s string) string {
