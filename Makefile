@@ -109,7 +109,7 @@ bench: image browser-image e2b ## compare with the plain engine (DOC=1 records i
 	$(GO) build -trimpath -o $(BIN)/sandbox-bench ./internal/bench
 	$(BIN)/sandbox-bench $(if $(DOC),--doc docs/performance.md) $(BENCH_FLAGS)
 
-gobench: image browser-image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=packages)
+gobench: image browser-image code-image ## run the Go benchmarks of the packages (BENCH=pattern, PKGS=packages)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 45m $(PKGS)
 
 demo: image ## run an untrusted program in a sandbox and show what it could not do

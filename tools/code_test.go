@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"image"
 	"image/png"
 	"slices"
@@ -376,16 +377,7 @@ func TestCodeFromPool(t *testing.T) {
 	testenv.Require(t, "code")
 	r := newDocker(t, `, "docker": {"image": "sandbox-code:bookworm-slim", "env": {"FROM_SETTINGS": "ä b", "PYTHONPATH": "/workspace/lib"}}, "limits": {"openFiles": 300}, "pool": {"size": 1}`)
 	ctx := context.Background()
-	for started := 0; started == 0; {
-		n, next, err := r.manager.Refill(ctx)
-		must(t, err)
-		if started = n; n == 0 {
-			select {
-			case <-r.manager.RefillDue():
-			case <-time.After(next):
-			}
-		}
-	}
+	r.refill(t)
 	const early = `import os, resource, sys
 with open("/proc/%d/cmdline" % os.getppid()) as f: host = f.read().split("\0")
 print(host[-2], os.environ["FROM_SETTINGS"], os.getcwd(), resource.getrlimit(resource.RLIMIT_NOFILE)[0], "/workspace/lib" in sys.path)`
@@ -435,5 +427,45 @@ print(host[-2], os.environ["FROM_SETTINGS"], os.getcwd(), resource.getrlimit(res
 	}
 	if o := r.code(t, running.Code{Text: "1"}); o.value() != "1" {
 		t.Errorf("%+v", o)
+	}
+}
+
+// BenchmarkFirstCode is the time from a request to the first result of code of a new
+// session: whose sandbox is made for it, and whose sandbox the pool has.
+func BenchmarkFirstCode(b *testing.B) {
+	testenv.Require(b, "code")
+	for name, more := range map[string]string{"made": "", "pool": `, "pool": {"size": 1}`} {
+		b.Run(name, func(b *testing.B) {
+			r := newDocker(b, `, "docker": {"image": "sandbox-code:bookworm-slim"}`+more)
+			n := 0
+			for b.Loop() {
+				b.StopTimer()
+				if more != "" {
+					r.refill(b)
+				}
+				n++
+				session := fmt.Sprintf("s%d", n)
+				b.StartTimer()
+				if o, err := r.codeAs(session, running.Code{Text: "6 * 7"}); err != nil || o.value() != "42" {
+					b.Fatalf("%+v %v", o, err)
+				}
+			}
+		})
+	}
+}
+
+// refill returns when a slot of the pool was made.
+func (r *rig) refill(t testing.TB) {
+	t.Helper()
+	for {
+		n, next, err := r.manager.Refill(context.Background())
+		must(t, err)
+		if n > 0 {
+			return
+		}
+		select {
+		case <-r.manager.RefillDue():
+		case <-time.After(next):
+		}
 	}
 }
