@@ -109,6 +109,10 @@ await step('files and commands', async () => {
   must((await s.runCode('import pandas as pd; int(pd.read_csv("d.csv").a.sum())')).text == '3', 'file')
   await s.runCode('open("out.txt", "w").write("o")'); must((await s.commands.run('cat out.txt')).stdout == 'o', 'command')
 })
+await step('pause', async () => {
+  await s.runCode('kept = 7'); await s.pause()
+  must((await (await Sandbox.connect(s.sandboxId)).runCode('kept')).text == '7', 'variables stay')
+})
 await step('another tenant', async () => {
   const other = { apiKey: process.env.OTHER_KEY }
   must(!(await Sandbox.list(other).nextItems()).some(x => x.sandboxId == s.sandboxId), 'listed')
