@@ -36,7 +36,7 @@ func (id ID) Stopped() (bool, error) {
 	return err == nil && st.start == id.Start && st.state == 'T', err
 }
 
-// tree returns root and its descendants, each after its parent.
+// treeOf returns root and its descendants, each after its parent.
 func treeOf(root ID) ([]stat, error) {
 	all, err := snapshot()
 	if err != nil {
@@ -92,7 +92,8 @@ func Freeze(ctx context.Context, root ID, known []ID) (already []ID, err error) 
 				}
 				moving = true
 			}
-			moving = moving || st.state == 'R' || st.state == 'S'
+			// That of root tells every provider that the instance is frozen.
+			moving = moving || st.state == 'R' || st.state == 'S' || st.pid == root.PID && st.state != 'T'
 		}
 		if !moving {
 			return already, nil // one in a system call that cannot be interrupted stops at its end
