@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -131,6 +132,53 @@ func DialPortOf(ctx context.Context, sb sandbox.Sandbox, port int) (net.Conn, er
 		}
 	}
 	return nil, err
+}
+
+const (
+	// copyIdle is the buffer of a direction in which nothing comes, and copyBusy
+	// that of one in which much comes.
+	copyIdle, copyBusy = 1 << 10, 64 << 10
+)
+
+// CopyDirection copies what comes from a connection until its end, as [io.Copy] does.
+// While nothing comes it holds a buffer of 1 KiB alone, because most connections to
+// ports are idle most of the time.
+func CopyDirection(to io.Writer, from io.Reader) error {
+	idle := make([]byte, copyIdle)
+	for {
+		full, err := copyOnce(to, from, idle)
+		if err == nil && full {
+			err = copyMuch(to, from)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// copyMuch copies until less comes than a large buffer holds.
+func copyMuch(to io.Writer, from io.Reader) error {
+	b := make([]byte, copyBusy)
+	for {
+		if full, err := copyOnce(to, from, b); err != nil || !full {
+			return err
+		}
+	}
+}
+
+// copyOnce reads once and writes that, and reports whether at least half of the
+// buffer was filled. At the end of what comes the error is io.EOF.
+func copyOnce(to io.Writer, from io.Reader, b []byte) (full bool, err error) {
+	n, err := from.Read(b)
+	if n > 0 {
+		if _, failed := to.Write(b[:n]); failed != nil {
+			return false, failed
+		}
+	}
+	return n >= len(b)/2, err
 }
 
 // portsScript is for sandboxes that do not list ports themselves, such as those with

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
+	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,13 +18,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-const (
-	// maxForwarded is how many connections a forward has open at a time; the guest
-	// forwards few more.
-	maxForwarded = 1000
-	// forwardBuffer is how many bytes of one direction are copied at a time.
-	forwardBuffer = 128 << 10
-)
+// maxForwarded is how many connections a forward has open at a time; the guest
+// forwards few more.
+const maxForwarded = 1000
+
+// forwardGCPercent is the usual one, as for the daemon: a forward stays for long, and
+// commands that end soon collect less than others do.
+const forwardGCPercent = 100
 
 func (a *app) portForwardCommand() *ucli.Command {
 	address := text{value: "127.0.0.1", check: ipAddress}
@@ -93,6 +94,9 @@ func (a *app) forward(ctx context.Context, s PortStore, at string, port int) err
 		return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "port forward", Field: "port", Resource: at, Message: "this machine does not let the program listen there", Hint: "name another port: LOCAL:PORT, or 0:PORT for any that is free", Err: err}
 	}
 	defer l.Close()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(forwardGCPercent)
+	}
 	a.warnAlone(found)
 	v := forwardView{Sandbox: found.Sandbox, Address: l.Addr().String(), Port: port}
 	if a.globals.json() {
@@ -173,15 +177,15 @@ func (f *forwarder) report(err error) {
 // other.
 func join(a, b net.Conn) {
 	var both sync.WaitGroup
-	for _, d := range [][2]net.Conn{{a, b}, {b, a}} {
-		both.Go(func() {
-			_, err := io.CopyBuffer(struct{ io.Writer }{d[0]}, struct{ io.Reader }{d[1]}, make([]byte, forwardBuffer))
-			half, ok := d[0].(interface{ CloseWrite() error })
-			if err != nil || !ok || half.CloseWrite() != nil {
-				_ = a.Close()
-				_ = b.Close()
-			}
-		})
+	oneWay := func(to, from net.Conn) {
+		err := manager.CopyDirection(to, from)
+		half, ok := to.(interface{ CloseWrite() error })
+		if err != nil || !ok || half.CloseWrite() != nil {
+			_ = a.Close()
+			_ = b.Close()
+		}
 	}
+	both.Go(func() { oneWay(a, b) })
+	oneWay(b, a)
 	both.Wait()
 }

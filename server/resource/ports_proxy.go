@@ -283,7 +283,7 @@ func tunnel(ctx context.Context, w http.ResponseWriter, far net.Conn) error {
 // oneWay copies one direction and passes its end on. A direction that fails ends
 // the connection.
 func oneWay(to net.Conn, from io.Reader) {
-	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
+	err := manager.CopyDirection(to, from)
 	for c := net.Conn(to); err == nil; {
 		if half, ok := c.(interface{ CloseWrite() error }); ok {
 			if half.CloseWrite() == nil {
