@@ -72,7 +72,7 @@ func TestInspector(t *testing.T) {
 				t.Errorf("%s: %v, %v\n%s\n%s", in[0], jsonErr, err, out, complaints)
 				continue
 			}
-			if res.IsError != (in[0] == "image") || len(res.Content) == 0 {
+			if res.IsError != (in[0] == "image" || in[0] == "run_code") || len(res.Content) == 0 {
 				t.Errorf("%s: %s\n%s", in[0], out, complaints)
 			}
 		}

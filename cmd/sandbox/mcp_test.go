@@ -100,6 +100,7 @@ func toolInputs() [][2]string {
 		{"glob", `{"pattern":"*.txt"}`},
 		{"grep", `{"pattern":"four"}`},
 		{"image", `{"path":"broken.png"}`}, // is an error
+		{"run_code", `{"code":"1"}`},       // is an error: the image has no kernels
 		{"sandbox_list", `{}`},
 		{"sandbox_recreate", `{}`},
 		{"sandbox_remove", `{}`},
@@ -122,7 +123,7 @@ func TestAgentUsesTools(t *testing.T) {
 		}
 		for _, in := range toolInputs() {
 			called = append(called, in[0])
-			if r := a.try(t.Context(), in[0], in[1]); r.IsError != (in[0] == "image") {
+			if r := a.try(t.Context(), in[0], in[1]); r.IsError != (in[0] == "image" || in[0] == "run_code") {
 				t.Errorf("%s: error %v, %q", in[0], r.IsError, said(r))
 			}
 		}

@@ -102,13 +102,13 @@ func (x *browsersResource) Routes() []Route {
 		Summary: "List the browsers of the session", Response: api.BrowserList{}, Errors: []int{404}, Do: x.list,
 	}, {
 		ID: "startBrowser", Method: http.MethodPost, Path: base, Tag: "browser", Role: token.Session,
-		Summary: "Start the browser", Doc: "It answers when the browser does. The addresses that are asked for are good for an hour, not longer than the token of who asks, at the machine of the server, and hold secrets.",
+		Summary: "Start the browser", Doc: "It answers when the browser does. The addresses that are asked for are good for an hour, not longer than the caller's token, at the machine of the server, and hold secrets.",
 		Request: api.StartBrowser{}, Response: api.Browser{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.start,
 	}, {
 		ID: "stopBrowser", Method: http.MethodDelete, Path: base, Tag: "browser", Role: token.Session,
 		Summary: "Remove the browser with all profiles in it", Doc: "The workspace stays. That there is none is no failure. One that other sessions share takes a token for all of them.",
 		Query:  []Param{{Name: "force", Type: Boolean, Doc: "Also when it is in use"}},
-		Errors: []int{404, 409}, Timeout: starting, Do: x.stop,
+		Errors: []int{404, 409, 501}, Timeout: starting, Do: x.stop,
 	}, {
 		ID: "driveBrowser", Method: http.MethodPost, Path: base + "/{action}", Tag: "browser", Role: token.Session,
 		Summary: "Act on the page of the session", Doc: "The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.",

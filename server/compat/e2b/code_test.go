@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,6 +112,17 @@ func TestExecuteBroken(t *testing.T) {
 	}
 }
 
+// heads is an answer whose status can be read while it is written.
+type heads struct {
+	*httptest.ResponseRecorder
+	status atomic.Int32
+}
+
+func (h *heads) WriteHeader(status int) {
+	h.ResponseRecorder.WriteHeader(status)
+	h.status.CompareAndSwap(0, int32(status))
+}
+
 // TestExecuteWaits holds that a run which waits for its turn has an answer before
 // SDKs give it up, and that an error of it is a line then.
 func TestExecuteWaits(t *testing.T) {
@@ -129,22 +141,22 @@ func TestExecuteWaits(t *testing.T) {
 		r.Header.Set(headerSandbox, aName)
 		r.Header.Set(headerPort, codePort)
 		r.Header.Set(headerAccess, d.keys.seal(aToken, aName))
-		w := httptest.NewRecorder()
+		w := &heads{ResponseRecorder: httptest.NewRecorder()}
 		done := make(chan struct{})
 		go func() { defer close(done); d.Translate(w, r, a) }()
 		time.Sleep(codeHead - time.Second)
 		synctest.Wait()
-		if w.Flushed {
+		if w.status.Load() != 0 {
 			t.Error("the answer begins at once")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if !w.Flushed || w.Code != 200 {
+		if w.status.Load() != 200 {
 			t.Error("there is no answer after a time")
 		}
 		close(release)
 		<-done
-		if all := lines(t, w); len(all) != 1 || all[0]["name"] != "SANDBOX.BUSY" {
+		if all := lines(t, w.ResponseRecorder); len(all) != 1 || all[0]["name"] != "SANDBOX.BUSY" {
 			t.Errorf("%v", all)
 		}
 	})
@@ -205,7 +217,7 @@ func TestCodeRefused(t *testing.T) {
 		{"a context that is a path", "POST", "/execute", `{"code":"x","context_id":"../x"}`, nil, 404},
 		{"folder", "POST", "/contexts", `{"cwd":"~/x"}`, nil, 400},
 		{"restart of a path", "POST", "/contexts/a%2Fx/restart", "", nil, 404},
-		{"delete of a path", "DELETE", "/contexts/..%2Fx", "", nil, 404},
+		{"delete of a path", "DELETE", "/contexts/..%2Fx", "", nil, 400},
 		{"no path", "GET", "/nothing", "", nil, 404},
 		{"method", "PUT", "/execute", `{"code":"x"}`, nil, 404},
 		{"a path of the other port", "GET", "/files?path=a", "", nil, 404},

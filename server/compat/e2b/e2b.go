@@ -129,16 +129,16 @@ func (d *Door) Translate(w http.ResponseWriter, r *http.Request, api http.Handle
 			port = r.Header.Get(headerPort)
 		}
 	}
-	if name != "" && port == codePort {
-		d.serveCode(c, name)
-		return
-	}
-	if name != "" && port != "" && port != envdPort {
+	if name != "" && port != "" && port != envdPort && port != codePort {
 		d.forward(c, name, port)
 		return
 	}
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
 		refuse(w, &fault{status: http.StatusBadRequest, message: "the path of the address is not in its shortest form"})
+		return
+	}
+	if name != "" && port == codePort {
+		d.serveCode(c, name)
 		return
 	}
 	if name != "" || isEnvd(r.URL.Path) {
