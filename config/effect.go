@@ -72,7 +72,7 @@ func noEffect(r Resolved, m merged) []conditional {
 		table = append(table, unsandboxed(r.Docker.Network)...)
 	}
 	if n := r.BrowserNetwork(); r.Browser.Enabled && n != "none" {
-		out = append(out, always(Notice{Path: r.field("browser.network"), Value: quoted(n), Why: "pages reach whatever that network lets, services of this host and private addresses among it: the rules of network hold for what the browser is told to open, and not for what pages do"})...)
+		out = append(out, always(Notice{Path: r.field("browser.network"), Value: quoted(n), Why: "pages reach whatever that network lets, services of this host and private addresses among it: the rules of network hold for what the browser is asked to open, and not for what pages do"})...)
 	}
 	for _, path := range sortedKeys(r.Origins) {
 		origin := r.Origins[path]

@@ -15,7 +15,7 @@ import (
 // permrules). What they allow is added to the layers up to their own; what
 // they deny is added to all.
 type PermissionSettings struct {
-	Allow []string `json:"allow,omitempty" doc:"What is allowed, like WebFetch(domain:example.com), Read(~/docs/**), Edit(//srv/out/**) or Bash(npm run test:*). What cannot be opened that way is told by explain."`
+	Allow []string `json:"allow,omitempty" doc:"What is allowed, like WebFetch(domain:example.com), Read(~/docs/**), Edit(//srv/out/**) or Bash(npm run test:*). explain lists what cannot be opened that way."`
 	Deny  []string `json:"deny,omitempty" doc:"What is denied, written in the same way; a rule that cannot be held is an error."`
 	Ask   []string `json:"ask,omitempty" doc:"What is asked about, written in the same way: hosts and files that no rule allows. Any other rule is an error."`
 }

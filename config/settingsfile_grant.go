@@ -153,7 +153,7 @@ func lock(dir string) (unlock func(), err error) {
 			return nil, refuse(sandbox.CodeUnavailable, dir, "the folder of the settings file cannot be locked", "", err)
 		case time.Now().After(end):
 			d.Close()
-			return nil, refuse(sandbox.CodeBusy, dir, "somebody else changes the settings file", "try again", err)
+			return nil, refuse(sandbox.CodeBusy, dir, "another program changes the settings file", "try again", err)
 		}
 	}
 }

@@ -63,7 +63,7 @@ type inquiry struct {
 // decide turns a decision to ask into an allow or deny.
 func (a *asker) decide(ctx context.Context, d network.Decision, q Question) network.Decision {
 	if a.ask == nil {
-		return network.Decision{Verdict: policy.Deny, Rule: d.Rule, Message: d.Message + ", and there is nobody to ask", Hint: d.Hint}
+		return network.Decision{Verdict: policy.Deny, Rule: d.Rule, Message: d.Message + ", and approvals cannot be asked for", Hint: d.Hint}
 	}
 	if a.permitted != nil {
 		if answer, ok := a.permitted(q); ok && answer.Allowed {

@@ -176,7 +176,7 @@ func TestAskTunnel(t *testing.T) {
 
 func TestNobodyToAsk(t *testing.T) {
 	w := open(t, network.Options{Ask: true})
-	if resp, b := w.raw("CONNECT web.test:443 HTTP/1.1\r\n\r\n"); resp.StatusCode != 403 || !contains(b, "nobody to ask") {
+	if resp, b := w.raw("CONNECT web.test:443 HTTP/1.1\r\n\r\n"); resp.StatusCode != 403 || !contains(b, "approvals cannot be asked for") {
 		t.Errorf("%s %q", resp.Status, b)
 	}
 }

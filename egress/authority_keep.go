@@ -111,7 +111,7 @@ func checkOurs(f *os.File) error {
 		return refuse(fmt.Sprintf("belongs to uid %d and we run as uid %d", st.Uid, os.Geteuid()), "run as its owner")
 	case st.Mode&0o077 != 0:
 		return refuse(fmt.Sprintf("holds a key and is open to other users (mode %04o)", st.Mode&0o7777),
-			"remove it and the folder "+trustDir+" beside it if somebody may have read it, else chmod 600 "+f.Name())
+			"remove it and the folder "+trustDir+" beside it if another user may have read it, else chmod 600 "+f.Name())
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (x *exchange) fill() bool {
 	names, err := x.way.o.Secrets.Swap(x.ctx, x.host, x.port, x.scope.secure, x.req.Header)
 	switch {
 	case err != nil:
-		d.Message, d.Hint = "a secret for "+x.host.String()+" cannot be had", "have whoever keeps the settings look at its source"
+		d.Message, d.Hint = "a secret for "+x.host.String()+" cannot be had", "have the operator look at its source"
 		r := denied(d) // the cause is not sent inside: it may name files of the host
 		var e *sandbox.Error
 		if errors.As(err, &e) {

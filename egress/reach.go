@@ -173,7 +173,7 @@ func judgeOne(a netip.Addr, port uint16, judge judgeAddr) network.Decision {
 	case a.Zone() != "":
 		refuse.Message = "the address has a zone"
 	case judge == nil:
-		refuse.Message = "there is nobody to judge the address"
+		refuse.Message = "nothing judges the address"
 	default:
 		return judge(a, port)
 	}

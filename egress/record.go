@@ -125,7 +125,7 @@ func (r *Recorder) Record(e Event) {
 func (r *Recorder) Decide(e Event) error {
 	who, known := r.names.find(e.Sandbox, e.Caller)
 	if !known {
-		return noEvidence("nobody has said whose the sandbox is", nil)
+		return noEvidence("the owner of the sandbox is not known", nil)
 	}
 	it := item{event: e, who: who}
 	it.who.require = it.who.require || r.o.Require

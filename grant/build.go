@@ -142,7 +142,7 @@ func (c *Consent) in(now time.Time, why string) error {
 	const field, hint = "grant.consent", "ask whom it concerns, and have the grant carry the answer"
 	switch {
 	case c == nil || c.By == "":
-		return denied(field, "", why+", and nobody has consented", hint)
+		return denied(field, "", why+", and no party has consented", hint)
 	case c.At.After(now):
 		return denied(field, "", why+", and the consent is from the future", "compare the clocks")
 	case !now.Before(c.Expires):

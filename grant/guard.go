@@ -176,7 +176,7 @@ func (g *Guard) current(s State) error {
 	p := g.profile
 	switch {
 	case s.Now.IsZero():
-		return fault(sandbox.CodeInternal, "state.now", "", "nobody said what time it is", "")
+		return fault(sandbox.CodeInternal, "state.now", "", "the time is missing", "")
 	case s.Revoked:
 		return denied("grant.revoked", p.Grant, "the grant was revoked", "ask for a new one")
 	case s.KeyUsedBy != "" && s.KeyUsedBy != p.Call:

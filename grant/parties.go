@@ -55,7 +55,7 @@ func InLine(i int, err error) error {
 // no longer valid at that time.
 func (g *Grant) check(now time.Time) error {
 	if now.IsZero() {
-		return fault(sandbox.CodeInternal, "state.now", "", "nobody said what time it is", "")
+		return fault(sandbox.CodeInternal, "state.now", "", "the time is missing", "")
 	}
 	if g.ID == "" && g.Tenant == "" && g.Call == "" {
 		return denied("grant", "", "there is no grant", "ask for one")
@@ -112,7 +112,7 @@ func (c *Consent) check(field string) error {
 	case c == nil:
 		return nil
 	case c.By == "":
-		return invalid(field+".by", "it does not say whose consent it is", "name whoever consented")
+		return invalid(field+".by", "it does not say whose consent it is", "name the party that consented")
 	case illegible(c.By, maxID) != "":
 		return invalid(field+".by", "the name "+illegible(c.By, maxID), "")
 	case c.Expires.IsZero():

@@ -19,7 +19,7 @@ var (
 	errDeadline = errors.New("it took too long as a whole")
 	errIdle     = errors.New("it made no progress for too long")
 	errNoAnswer = errors.New("no answer from the registry")
-	errNobody   = errors.New("nobody waits for it any more")
+	errNobody   = errors.New("its caller does not wait any more")
 )
 
 const (

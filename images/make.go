@@ -55,7 +55,7 @@ func (s *Store) makeLocked(ctx context.Context, ref string, p Progress, keep boo
 	img, err := s.Inspect(ctx, ref)
 	if sandbox.IsNotFound(err) {
 		return Image{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "make image", Resource: ref, Retryable: true,
-			Message: "the engine made " + printable(ref) + " and then had none; somebody removed it meanwhile"}
+			Message: "the engine made " + printable(ref) + " and then had none; it was removed meanwhile"}
 	}
 	return img, err
 }

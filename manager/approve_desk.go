@@ -97,7 +97,7 @@ func (d *ApprovalQueue) Approve(ctx context.Context, r sandbox.PermissionRequest
 	case <-q.done:
 		return q.answer, q.err
 	case <-ctx.Done():
-		return sandbox.Deny, refuse(sandbox.CodeTimeout, r, "nobody waits for the answer any more", ctx.Err())
+		return sandbox.Deny, refuse(sandbox.CodeTimeout, r, "the caller does not wait for the answer any more", ctx.Err())
 	}
 }
 
@@ -163,7 +163,7 @@ func (d *ApprovalQueue) ask(ctx context.Context, q *pendingQuestion) {
 		d.settle(q, r.answer, r.err)
 	case <-q.done:
 	case <-ctx.Done():
-		d.settle(q, sandbox.Deny, refuse(sandbox.CodeTimeout, q.request, "nobody answered in time", ctx.Err()))
+		d.settle(q, sandbox.Deny, refuse(sandbox.CodeTimeout, q.request, "no answer came in time", ctx.Err()))
 	}
 }
 

@@ -144,7 +144,7 @@ func (ls *lister) footprintOfRow(row Row) Footprint {
 	}
 	res, err := config.Resolve(settings, who, nil)
 	if err != nil {
-		ls.m.log.WithError(err).WithField("sandbox", row.Name).Warn("it cannot be told what it takes")
+		ls.m.log.WithError(err).WithField("sandbox", row.Name).Warn("it is not known what it takes")
 	}
 	res = of(row.Kind, res)
 	rec, err := ls.m.records.Of(row.Provider).Get(row.Kind, row.Name)

@@ -119,7 +119,7 @@ func (ap *approvals) consent(ctx context.Context, r *ruling, sandboxed bool) err
 	case ap.m.grants.permits(r.owner, r.question(sandboxed)):
 		return nil
 	}
-	why, hint := "nobody was asked", "allow it with --ask, or name the command in commands.allow"
+	why, hint := "no approval was asked for", "allow it with --ask, or name the command in commands.allow"
 	if r.req.Ask {
 		switch a := ap.askCommand(ctx, r, sandboxed); a.Permission {
 		case sandbox.AllowOnce:
@@ -140,7 +140,7 @@ func (ap *approvals) consent(ctx context.Context, r *ruling, sandboxed bool) err
 	ap.m.reporter.tellRefused(ctx, r)
 	err := r.judged.Err("run")
 	if e, ok := err.(*sandbox.Error); ok {
-		e.Message += "; this needs somebody's permission, and " + why
+		e.Message += "; this needs an approval, and " + why
 		if e.Hint != "" {
 			e.Hint += "; or "
 		}
@@ -184,7 +184,7 @@ func (ap *approvals) askCommand(ctx context.Context, r *ruling, sandboxed bool) 
 		reason += "; the call sets " + bounded(strings.Join(names, ", "), maxNames)
 	}
 	if r.req.Command.Stdin != nil {
-		reason += "; it gets input that nobody has looked at"
+		reason += "; it gets input that was not checked"
 	}
 	p := sandbox.PermissionRequest{
 		ID: newID(), Tenant: r.owner.Tenant, Agent: r.req.Who.Agent, Session: r.req.Who.Session, Sandbox: r.sandbox,
@@ -198,7 +198,7 @@ func (ap *approvals) askCommand(ctx context.Context, r *ruling, sandboxed bool) 
 func (ap *approvals) put(ctx context.Context, r sandbox.PermissionRequest) Answer {
 	denied := func(note string) Answer { return Answer{Request: r, Permission: sandbox.Deny, Note: note} }
 	if ap.m.approver == nil {
-		return denied("there is nobody to ask")
+		return denied("approvals cannot be asked for")
 	}
 	ctx, done := context.WithTimeout(ctx, askWithin)
 	defer done()
@@ -209,7 +209,7 @@ func (ap *approvals) put(ctx context.Context, r sandbox.PermissionRequest) Answe
 	case err != nil:
 		return denied(err.Error())
 	case ctx.Err() != nil:
-		return denied("nobody answered in time")
+		return denied("no answer came in time")
 	case p == sandbox.AllowOnce, p == sandbox.AllowSession, p == sandbox.AllowPermanent, p == sandbox.Deny:
 		return Answer{Request: r, Permission: p}
 	}

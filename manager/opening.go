@@ -48,7 +48,7 @@ func opening(l *acquired, v sandbox.Violation) (g sandbox.Grant, why string) {
 // granting is a grant of place, which is not everything.
 func granting(op sandbox.Operation, place string) (sandbox.Grant, string) {
 	if place == "/" {
-		return sandbox.Grant{}, "nobody can permit everything"
+		return sandbox.Grant{}, "not everything can be permitted"
 	}
 	return sandbox.Grant{Operation: op, Path: place}, ""
 }

@@ -185,7 +185,7 @@ func (o *order) state() (grant.State, error) {
 	var err error
 	if s.Revoked, err = store.Revoked(o.c.Revocations, *g); err != nil {
 		return s, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "operate", Field: "grant", Resource: g.ID, Retryable: true,
-			Message: "it cannot be told whether the grant was revoked, so it counts as revoked", Err: err}
+			Message: "it is not known whether the grant was revoked, so it counts as revoked", Err: err}
 	}
 	if s.Revoked { // and may not use a decision up
 		return s, nil

@@ -104,10 +104,10 @@ func (a *asking) permit(ctx context.Context, out *Outcome) bool {
 		reason = violation.Reason(v)
 	}
 	if why == "" && !a.input.can() {
-		why = "nobody was asked, because the command's input cannot be given again: pass at most 1 MiB and close it, or use a file"
+		why = "no approval was asked for, because the command's input cannot be given again: pass at most 1 MiB and close it, or use a file"
 	}
 	if why == "" && len(a.answers) == maxRounds {
-		why = fmt.Sprintf("nobody was asked, because %d questions are enough for one command", maxRounds)
+		why = fmt.Sprintf("no approval was asked for, because %d questions are enough for one command", maxRounds)
 	}
 	switch {
 	case why != "" && out.Blocked:
@@ -162,7 +162,7 @@ func denial(a Answer) string {
 }
 
 // listed says that a deny stands against it.
-const listed = "nobody can permit it: it is on a list of denials (" + string(sandbox.CodeCapabilityBlocked) + ")"
+const listed = "it cannot be permitted: it is on a list of denials (" + string(sandbox.CodeCapabilityBlocked) + ")"
 
 // choose returns the first of causes that a grant opens, with the grant, or
 // why there is none.

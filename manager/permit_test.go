@@ -121,7 +121,7 @@ func TestTroubleIsADenial(t *testing.T) {
 	}
 	g = newGuarded(t)
 	_, o = g.try(g.manager(guardedSettings), someone, []string{"HOST/x"})
-	if o.Exit.Code == 0 || !strings.Contains(o.BlockedReason, "nobody to ask") {
+	if o.Exit.Code == 0 || !strings.Contains(o.BlockedReason, "approvals cannot be asked for") {
 		t.Errorf("%+v", o)
 	}
 }

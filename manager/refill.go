@@ -393,7 +393,7 @@ func (k *poolKeeper) startSlot(ctx context.Context, from poolWant) error {
 	n := &slot{sb, rec}
 	k.standBy(ctx, from, n, w)
 	k.put(n)
-	k.m.log.WithField("slot", name).Info("a sandbox is ready for whoever comes next")
+	k.m.log.WithField("slot", name).Info("a sandbox of the pool is ready")
 	return nil
 }
 

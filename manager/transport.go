@@ -48,7 +48,7 @@ func (x *explainer) explainFiles(ctx context.Context, w *want, have *sandbox.Inf
 		return FileTransport{Setting: chosen.Setting, Reason: "file operations are refused", Note: err.Error()}
 	}
 	if err != nil {
-		chosen.Note = "it cannot be told: " + err.Error()
+		chosen.Note = "it is not known: " + err.Error()
 		return chosen
 	}
 	return FileTransport{Setting: chosen.Setting, Transport: t.Name, Reason: t.Reason, Durable: t.Durable, Note: t.Note}

@@ -56,7 +56,7 @@ func (c *API) Page(name string) *Page { return &Page{c, name} }
 func (p *Page) do(ctx context.Context, action string, r api.DriveBrowser, answered func(api.BrowserAnswer) bool) (api.BrowserAnswer, error) {
 	a, err := p.c.DriveBrowser(ctx, p.name, action, r)
 	if err == nil && answered != nil && !answered(a) {
-		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browser " + action, Message: "the daemon has not told what came of it"}
+		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browser " + action, Message: "the daemon has not sent the outcome"}
 	}
 	return a, err
 }

@@ -108,7 +108,7 @@ func (c *API) stat(ctx context.Context, name, path string, q url.Values) (api.Fi
 	const op = "stat file"
 	l, err := get[api.FileList](ctx, c, op, one(name, "/files/"+inside(path)), q)
 	if err == nil && len(l.Items) != 1 {
-		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: "the daemon has not told of the one entry"}
+		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: "the daemon has not sent the one entry"}
 	}
 	if err != nil {
 		return api.File{}, err

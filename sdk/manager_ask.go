@@ -58,7 +58,7 @@ func answerAll(ctx context.Context, c *API, who config.Who, by sandbox.Approver,
 	for ctx.Err() == nil {
 		l, err := bare.Approvals(ctx, askWithin, known...)
 		if err != nil && ctx.Err() == nil {
-			log.WithError(err).Warn("what the command asks is not known; somebody else may answer")
+			log.WithError(err).Warn("what the command asks is not known; another client may answer")
 			return
 		}
 		var now []string

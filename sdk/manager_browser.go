@@ -55,7 +55,7 @@ func (b managerBrowsers) Shoot(ctx context.Context, r display.Request, target st
 		err = display.Check(shot, p)
 	}
 	if err == nil && a.Page == nil {
-		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browser picture", Message: "the daemon has not told of the page"}
+		err = &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "browser picture", Message: "the daemon has not sent the page"}
 	}
 	if err != nil {
 		return browser.Page{}, browser.Picture{}, err

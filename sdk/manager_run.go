@@ -62,7 +62,7 @@ func (d *Manager) attach(ctx context.Context, r manager.Request, shell bool) (ma
 	var out api.Outcome
 	if err := json.Unmarshal(p.Outcome(), &out); err != nil {
 		return manager.Outcome{}, &sandbox.Error{
-			Code: sandbox.CodeUnavailable, Op: "run", Message: "the daemon has not told all of how the command ended", Err: err,
+			Code: sandbox.CodeUnavailable, Op: "run", Message: "the daemon has not sent how the command ended", Err: err,
 		}
 	}
 	return out.Whole(exit), nil

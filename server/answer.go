@@ -88,7 +88,7 @@ func (q *request) reported(err error) api.Problem {
 	case errors.Is(err, context.Canceled) && q.r.Context().Err() != nil:
 		q.log().WithError(err).Debug("the caller has gone")
 	case p.Code == sandbox.CodeInternal:
-		q.log().WithError(err).Error("a request has failed for a reason that nobody has thought of")
+		q.log().WithError(err).Error("a request has failed for an unexpected reason")
 	case p.Status >= 500:
 		q.log().WithError(err).Warn("a request has failed")
 	}

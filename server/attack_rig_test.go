@@ -156,7 +156,7 @@ func startAttack(t *testing.T, settings, state string, before ...string) *fixtur
 	go func() {
 		defer close(read)
 		for log.Scan() {
-			if line := log.Text(); strings.Contains(line, "panicked") || strings.Contains(line, "nobody has thought of") {
+			if line := log.Text(); strings.Contains(line, "panicked") || strings.Contains(line, "unexpected reason") {
 				t.Errorf("the daemon says %s", line)
 			}
 		}

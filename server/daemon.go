@@ -148,7 +148,7 @@ type Server struct {
 // and path or the same ID, and for an invalid route.
 func New(o Options) (*Server, error) {
 	if o.Identify == nil {
-		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "serve", Field: "Identify", Message: "nobody says who asks", Hint: "use caller.Identify"}
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "serve", Field: "Identify", Message: "no caller is set", Hint: "use caller.Identify"}
 	}
 	s := &Server{o: o, mux: http.NewServeMux()}
 	s.life, s.cut = context.WithCancelCause(context.Background())

@@ -40,7 +40,7 @@ func Run(ctx context.Context, o ServiceOptions) error {
 	if o.Tell == nil {
 		o.Tell = func(state string) {
 			if _, err := daemon.SdNotify(false, state); err != nil {
-				o.Log.WithError(err).Warn("systemd cannot be told how this is")
+				o.Log.WithError(err).Warn("systemd cannot be notified")
 			}
 		}
 	}

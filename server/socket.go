@@ -149,9 +149,9 @@ func Loopback(l net.Listener) bool {
 }
 
 func unavailable(address string, err error) error {
-	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Resource: address, Message: "nobody can listen at " + address, Err: err, Hint: "name another address with --listen"}
+	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Resource: address, Message: "no program can listen at " + address, Err: err, Hint: "name another address with --listen"}
 	if errors.Is(err, unix.EADDRINUSE) {
-		e.Code, e.Message = sandbox.CodeBusy, "somebody else listens at "+address
+		e.Code, e.Message = sandbox.CodeBusy, "another program listens at "+address
 		e.Hint = "end that program first, or name another address with --listen"
 	}
 	return e
@@ -218,7 +218,7 @@ func makeWay(path string) error {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		c.Close()
-		return &sandbox.Error{Code: sandbox.CodeBusy, Op: op, Resource: path, Message: "somebody answers at the socket " + path, Hint: "end that program first, or name another path"}
+		return &sandbox.Error{Code: sandbox.CodeBusy, Op: op, Resource: path, Message: "a program answers at the socket " + path, Hint: "end that program first, or name another path"}
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
 		return unavailable("unix:"+path, err)

@@ -108,13 +108,13 @@ func (a *changeApplier) undo(ctx context.Context, c changeFile) string {
 	now, err := a.now(ctx, c)
 	switch {
 	case sandbox.CodeOf(err) == sandbox.CodeCapabilityBlocked:
-		return fmt.Sprintf("was changed by somebody else meanwhile, and was left so (%v)", err)
+		return fmt.Sprintf("was changed by another program meanwhile, and was left so (%v)", err)
 	case err != nil:
 		return fmt.Sprintf("is in a state that is not known (%v)", err)
 	case now.equal(c.Before):
 		return ""
 	case !now.equal(c.After):
-		return "was changed by somebody else meanwhile, and was left so"
+		return "was changed by another program meanwhile, and was left so"
 	}
 	switch {
 	case c.Before == nil:

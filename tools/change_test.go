@@ -199,7 +199,7 @@ func TestApplyTellsWhatCannotBePutBack(t *testing.T) {
 	if !errors.As(err, &e) || e.Hint == "" || e.Retryable {
 		t.Fatalf("%v", err)
 	}
-	for _, want := range []string{"a is changed, and could not be put back (and stays so)", "b was changed by somebody else meanwhile"} {
+	for _, want := range []string{"a is changed, and could not be put back (and stays so)", "b was changed by another program meanwhile"} {
 		if !strings.Contains(e.Message, want) {
 			t.Errorf("%q is not in %q", want, e.Message)
 		}

@@ -88,7 +88,7 @@ func (r *reader) gitFile() error {
 		}
 	}
 	if h.old == "" {
-		return bad("", h.line, "", "the names of the file cannot be told")
+		return bad("", h.line, "", "the names of the file are ambiguous")
 	}
 	return r.file(h)
 }

@@ -85,7 +85,7 @@ func runSearch(ctx context.Context, f sandbox.Files, q searchQuery, each func(se
 
 // Why a walk ends early.
 var (
-	errEnough = errors.New("nobody wants more")
+	errEnough = errors.New("no more is wanted")
 	errBound  = errors.New("a bound was reached")
 )
 

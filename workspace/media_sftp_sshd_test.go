@@ -262,12 +262,12 @@ func TestServerThatIsNotTrusted(t *testing.T) {
 	s, other := startServer(t), startServer(t)
 	ref := s.put(t, "a", "x")
 	for name, change := range map[string]func(*Host){
-		"unknown key":     func(h *Host) { h.KnownHosts = s.in("none") },
-		"another's key":   func(h *Host) { h.KnownHosts = other.in("known"); h.Port = s.host.Port },
-		"not let in":      func(h *Host) { h.Identity = other.in("id") },
-		"nobody listens":  func(h *Host) { h.Port = 1 },
-		"no private key":  func(h *Host) { h.Identity = s.in("none") },
-		"nobody's number": func(h *Host) { h.Address = "127.0.0.1"; h.User = "no-such-user" },
+		"unknown key":             func(h *Host) { h.KnownHosts = s.in("none") },
+		"another's key":           func(h *Host) { h.KnownHosts = other.in("known"); h.Port = s.host.Port },
+		"not let in":              func(h *Host) { h.Identity = other.in("id") },
+		"the client has detached": func(h *Host) { h.Port = 1 },
+		"no private key":          func(h *Host) { h.Identity = s.in("none") },
+		"nobody's number":         func(h *Host) { h.Address = "127.0.0.1"; h.User = "no-such-user" },
 	} {
 		_, _, err := s.source(t, change).Open(t.Context(), ref)
 		sftpWantCode(t, name, err, sandbox.CodeUnavailable)

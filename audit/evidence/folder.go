@@ -120,7 +120,7 @@ func (s *Store) writeName(tenant string) error {
 		return &sandbox.Error{
 			Code: sandbox.CodeUnavailable, Op: "record evidence", Resource: path,
 			Message: path + " does not name the tenant whose evidence lies beside it",
-			Hint:    "somebody has changed it: see \"sandbox evidence verify\", then remove it",
+			Hint:    "it was changed: see \"sandbox evidence verify\", then remove it",
 		}
 	}
 	data, err := json.Marshal(tenant)

@@ -9,7 +9,7 @@ import (
 )
 
 // errHeld is why a lock cannot be taken now.
-var errHeld = errors.New("somebody holds the lock")
+var errHeld = errors.New("the lock is held")
 
 // tryLock takes the lock of an open file, LOCK_EX or LOCK_SH. flock(2) belongs to the open file, so
 // that it works among the goroutines of a process as among processes.

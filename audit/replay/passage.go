@@ -100,7 +100,7 @@ func (p Placement) temper(r *Result) {
 	asked := strings.HasPrefix(p.Rule, "network.ask")
 	switch {
 	case r.Today.Verdict == policy.Ask && (asked || p.Verdict == policy.Ask):
-		r.Differs, r.Certain, r.Why = false, false, "somebody was to be asked, and would be again: what they say is not for the policy"
+		r.Differs, r.Certain, r.Why = false, false, "an approval was needed, and would be again: its answer is not the policy's"
 	case r.Today.Verdict != policy.Allow || p.Verdict != policy.Deny:
 	case p.Rule == "protocol":
 		r.Differs, r.Certain, r.Why = false, false, "it was refused for what the connection carried, of which the record does not tell enough"

@@ -176,7 +176,7 @@ func (r *Result) compare(answers []Answer) {
 	case len(answers) == 0:
 		r.Certain, r.Why = false, "the record does not say what was asked for"
 	case r.Today.Verdict == policy.Ask && r.Certain:
-		r.Why = "somebody would be asked"
+		r.Why = "an approval would be asked for"
 	case r.Recorded.Verdict == policy.Deny && r.Type == TypeOperation:
 		r.Certain, r.Why = false, "the policy lets it pass; whether arguments, consent and budget do was not looked at behind the refusal"
 	case r.Certain:

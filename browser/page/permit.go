@@ -32,7 +32,7 @@ func (s *session) permit(ctx context.Context, a network.Address, hop int) error 
 		return nil
 	}
 	late := func() error {
-		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "browse", Message: "nobody has decided in time whether the page may be opened", Retryable: true}
+		return &sandbox.Error{Code: sandbox.CodeTimeout, Op: "browse", Message: "no decision came in time whether the page may be opened", Retryable: true}
 	}
 	select {
 	case s.permits <- struct{}{}:
@@ -63,7 +63,7 @@ func askVisit(ctx context.Context, ask func(context.Context, string, int) error,
 	if known := (*sandbox.Error)(nil); err == nil || errors.As(err, &known) {
 		return err
 	}
-	return &sandbox.Error{Code: sandbox.CodeInternal, Op: "browse", Message: "nobody can tell whether the page may be opened", Err: err}
+	return &sandbox.Error{Code: sandbox.CodeInternal, Op: "browse", Message: "it is not known whether the page may be opened", Err: err}
 }
 
 // mayRead has the caller decide about a workspace file that a page requests.

@@ -83,7 +83,7 @@ func (managerOf) Select(context.Context, string, manager.Selector, bool) ([]mana
 }
 
 func (managerOf) Recreate(context.Context, []manager.Row) manager.Recreated {
-	panic("nobody can have selected anything") // Select does not return any
+	panic("nothing can have been selected") // Select does not return any
 }
 
 func (managerOf) Prune(context.Context, manager.PruneOptions) (manager.Pruned, error) {

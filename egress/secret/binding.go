@@ -69,7 +69,7 @@ func (b Binding) targets() ([]target, error) {
 		t, err := parseTarget(text)
 		if err != nil {
 			if strings.Contains(text, "*") {
-				return nil, b.wrong("is bound to a wildcard", "name each host: a value must not go to one that nobody thought of")
+				return nil, b.wrong("is bound to a wildcard", "name each host: a value must not go to one that was not thought of")
 			}
 			return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "bind secret", Field: field(b.Name), Message: b.Name + " cannot be bound to its host", Err: err}
 		}

@@ -19,7 +19,7 @@ func (v *vault) beyondReach(h *held, file string) error {
 	}
 	canonical, via, err := hostpath.Trace(file)
 	if err != nil {
-		return h.unread("is reached by a path that cannot be told", "", err)
+		return h.unread("is reached by a path that is not known", "", err)
 	}
 	for _, place := range append(via, canonical) {
 		if slices.ContainsFunc(v.deps.Exposed, func(dir string) bool {

@@ -12,7 +12,7 @@ import (
 func changeChecks() []Check {
 	return []Check{
 		{"mkdir makes one folder with the mode asked for", changeMkdir},
-		{"remove takes files and empty folders, trees when told to", changeRemove},
+		{"remove takes files and empty folders, trees when asked to", changeRemove},
 		{"rename replaces a file by a file and an empty folder by a folder", changeRename},
 	}
 }

@@ -12,7 +12,7 @@ import (
 func errorChecks() []Check {
 	return []Check{
 		{"what is not there is not found, and so is a missing parent", errorsMissing},
-		{"a wrong kind of thing is told apart", errorsKind},
+		{"a wrong kind of thing has its own error", errorsKind},
 		{"an ended context does nothing", errorsEnded},
 	}
 }

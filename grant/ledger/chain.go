@@ -42,7 +42,7 @@ func Chain(line []grant.Grant, b Bounds, now time.Time) ([]Limit, error) {
 		if !seen[g.Agent] {
 			bound, ok := b.Agents[g.Agent]
 			if !ok {
-				return nil, sandbox.Errorf(sandbox.CodeInternal, "open budget account", "nobody says what the agent %s may use", g.Agent)
+				return nil, sandbox.Errorf(sandbox.CodeInternal, "open budget account", "no profile says what the agent %s may use", g.Agent)
 			}
 			agents = append(agents, Limit{ID: "agent:" + g.Agent, Bound: bound, Apart: true})
 			seen[g.Agent] = true

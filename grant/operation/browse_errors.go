@@ -28,7 +28,7 @@ func browseEnded(ctx context.Context) error {
 			Hint: "try again, or allow more time", Retryable: true,
 		}
 	}
-	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: browseOp, Message: "whoever asked gave up", Retryable: true, Err: cause}
+	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: browseOp, Message: "the caller gave up", Retryable: true, Err: cause}
 }
 
 // explain makes an error of a session one of the table. Where the operation was

@@ -23,7 +23,7 @@ func fetchEnded(ctx context.Context) error {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fetchLate("profile.limits.timeout", "the request took longer than it may")
 	}
-	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: fetchOp, Message: "whoever asked gave up", Retryable: true, Err: cause}
+	return &sandbox.Error{Code: sandbox.CodeTimeout, Op: fetchOp, Message: "the caller gave up", Retryable: true, Err: cause}
 }
 
 func fetchLate(field, message string) error {

@@ -284,6 +284,6 @@ func failures() []row {
 		{name: "with a cause", provoke: func(*rig) error {
 			return &sandbox.Error{Code: sandbox.CodeInternal, Message: canary, Err: errors.New(canary)}
 		}, code: sandbox.CodeInternal, cause: canary},
-		{name: "nobody said what time it is", provoke: stands(func(s *grant.State) { s.Now = time.Time{} }), code: sandbox.CodeInternal, rule: "state.now"},
+		{name: "the time is missing", provoke: stands(func(s *grant.State) { s.Now = time.Time{} }), code: sandbox.CodeInternal, rule: "state.now"},
 	}
 }

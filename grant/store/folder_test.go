@@ -124,7 +124,7 @@ func TestFolderGoesAway(t *testing.T) {
 			t.Errorf("revoked %v, %v", revoked, err)
 		}
 		if gone == "" {
-			wantEnd(t, ctx, sandbox.CodeUnavailable, "cannot be told")
+			wantEnd(t, ctx, sandbox.CodeUnavailable, "is not known")
 		}
 	}
 }
@@ -295,5 +295,5 @@ func TestClockJumps(t *testing.T) {
 func TestForgottenUnknown(t *testing.T) {
 	f := open(t, t.TempDir())
 	must(t, os.WriteFile(f.passed.Path, []byte("garbage"), 0o600))
-	wantCode(t, Check(f, forever("g"), time.Now()), sandbox.CodeUnavailable, "cannot be told")
+	wantCode(t, Check(f, forever("g"), time.Now()), sandbox.CodeUnavailable, "is not known")
 }

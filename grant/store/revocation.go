@@ -197,6 +197,6 @@ func taken(g grant.Grant) error {
 func unknown(g grant.Grant, cause error) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "use grant", Field: "id", Resource: g.ID, Err: cause, Retryable: true,
-		Message: "it cannot be told whether the grant was revoked, so it counts as revoked",
+		Message: "it is not known whether the grant was revoked, so it counts as revoked",
 	}
 }

@@ -87,7 +87,7 @@ func TestEndlessFamilies(t *testing.T) {
 			if bad {
 				wantSignal(t, id, s.Watch(context.Background(), id))
 				ctx, cancel := Context(context.Background(), s, forever(id))
-				wantEnd(t, ctx, sandbox.CodeUnavailable, "cannot be told")
+				wantEnd(t, ctx, sandbox.CodeUnavailable, "is not known")
 				cancel()
 			}
 		}

@@ -90,7 +90,7 @@ func TestForwardErrors(t *testing.T) {
 		code  sandbox.Code
 		cause error
 	}{
-		"nobody listens":               {dial("tcp", "127.0.0.1:1"), sandbox.CodeExecution, syscall.ECONNREFUSED},
+		"the client has detached":      {dial("tcp", "127.0.0.1:1"), sandbox.CodeExecution, syscall.ECONNREFUSED},
 		"nobody listens at localhost":  {dial("tcp", "localhost:1"), sandbox.CodeExecution, syscall.ECONNREFUSED},
 		"no route":                     {dial("tcp", "192.0.2.1:80"), sandbox.CodeExecution, syscall.ENETUNREACH},
 		"no socket":                    {dial("unix", "/nowhere"), sandbox.CodeExecution, fs.ErrNotExist},

@@ -61,7 +61,7 @@ func TestPassedThousand(t *testing.T) {
 		if slow.Load() {
 			within = patience
 		}
-		eventually(t, within, "nobody listens", func() bool { return listeners(t, g.pid()) == 0 })
+		eventually(t, within, "the client has detached", func() bool { return listeners(t, g.pid()) == 0 })
 		must(t, c.Ping(context.Background()))
 		eventually(t, 20*time.Second, "descriptors are given back", func() bool {
 			return descriptors(t, os.Getpid()) <= own && descriptors(t, g.pid()) <= theirs

@@ -36,7 +36,7 @@ func TestShellStreams(t *testing.T) {
 				t.Errorf("got %q", both.String())
 			}
 		})
-		t.Run("nobody listens", func(t *testing.T) {
+		t.Run("the client has detached", func(t *testing.T) {
 			p, err := s.Run(context.Background(), "echo a; echo b >&2; exit 7", sandbox.Command{})
 			must(t, err)
 			if exit, err := p.Wait(); err != nil || exit.Code != 7 {

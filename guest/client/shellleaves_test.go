@@ -134,7 +134,7 @@ func TestShellPrints(t *testing.T) {
 			t.Errorf("got %q", both.String())
 		}
 	})
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("the client has detached", func(t *testing.T) {
 		s.calm()
 		for _, c := range []sandbox.Command{{}, {Stdout: &strings.Builder{}}, {Stderr: &strings.Builder{}}, {Stdin: strings.NewReader("x")}} {
 			p, err := s.Run(t.Context(), "echo a; echo b >&2; false", c)

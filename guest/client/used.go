@@ -37,8 +37,8 @@ type uses struct {
 func (p *process) Used(ctx context.Context) (sandbox.Rusage, error) {
 	if p.use.none || !p.c.hello.Has(wire.FeatureUse) {
 		return sandbox.Rusage{}, p.c.named(&sandbox.Error{
-			Code: sandbox.CodeUnsupported, Op: "measure", Message: "what the command has used is not told while it runs",
-			Hint: "a line of a shell is not told apart; a sandbox with an older guest has to be recreated",
+			Code: sandbox.CodeUnsupported, Op: "measure", Message: "what the command has used is not reported while it runs",
+			Hint: "a line of a shell is not measured by itself; a sandbox with an older guest has to be recreated",
 		})
 	}
 	u := &p.use

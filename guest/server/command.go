@@ -13,7 +13,7 @@ import (
 
 // errDetached ends the channels of a command whose client does not listen
 // any more.
-var errDetached = errors.New("nobody listens")
+var errDetached = errors.New("the client has detached")
 
 // A command is one running command, from its request to its last answer.
 type command struct {

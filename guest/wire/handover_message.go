@@ -57,7 +57,7 @@ func decodeHandover(b []byte, files int) (header, error) {
 	case h.kind < KindState || h.kind > KindListener:
 		return header{}, Violation("descriptors of an unknown kind")
 	case h.ticket == 0:
-		return header{}, Violation("descriptors for nobody")
+		return header{}, Violation("descriptors that no message asked for")
 	case h.count == 0 || h.count > maxFiles || int(h.count) != files:
 		return header{}, Violation("other descriptors than were announced")
 	}

@@ -51,7 +51,7 @@ func fillLog(ctx context.Context, r *rig) finding {
 	if n, dir := r.fallen(before); n > 0 {
 		return finding{Escaped, fmt.Sprintf("%s; %s less free space in %s", f.seen, size(n), dir)}
 	}
-	return r.unharmed(ctx, finding{Contained, f.seen + "; nobody keeps it: free space did not fall"})
+	return r.unharmed(ctx, finding{Contained, f.seen + "; it is not allocated: free space did not fall"})
 }
 
 // fillDisk writes to all folders but the workspace, the home, whose bounds

@@ -39,7 +39,7 @@ type nobody struct{}
 
 // Approve implements [sandbox.Approver].
 func (nobody) Approve(context.Context, sandbox.PermissionRequest) (sandbox.Permission, error) {
-	return sandbox.Deny, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "ask", Field: "--ask", Message: "nobody can be asked, because standard input and standard error are not both a terminal"}
+	return sandbox.Deny, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "ask", Field: "--ask", Message: "no approval can be asked for, because standard input and standard error are not both a terminal"}
 }
 
 // Approve implements [sandbox.Approver]. Any answer but the words it offers,

@@ -22,7 +22,7 @@ func (a *app) browserOpenCommand() *ucli.Command {
 		Usage:     "let a person look at the browser, in a browser of this host",
 		UsageText: "sandbox browser open [--control] [--for DURATION] [flags]",
 		Description: "Brings up a browser with a display and prints a link, which can be opened once and soon. The command stays until\n" +
-			"it is interrupted or the time is over (both exit 0), and then nobody sees the display any more. A headless browser\n" +
+			"it is interrupted or the time is over (both exit 0), and then the display is not shown any more. A headless browser\n" +
 			"that was used just now has to be stopped first.",
 		Flags: append([]ucli.Flag{
 			&ucli.BoolFlag{Name: "control", Usage: "keys and pointer count too, not only eyes", Destination: &control},

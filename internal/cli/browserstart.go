@@ -22,7 +22,7 @@ func (a *app) browserStartCommand() *ucli.Command {
 		UsageText: "sandbox browser start [flags]\n" + "sandbox browser start --serve [--for DURATION] [flags]",
 		Description: "Without --serve the browser stays when the command has ended, until browser stop or prune.\n" +
 			"With --serve the command prints an address for clients such as Playwright's connectOverCDP, and stays until it is\n" +
-			"interrupted, the time is over (both exit 0), or the browser is removed (125). Whoever has the token can do in\n" +
+			"interrupted, the time is over (both exit 0), or the browser is removed (125). A program that has the token can do in\n" +
 			"the browser what its policies allow: it is printed once, on standard output, and kept nowhere.",
 		Flags: append([]ucli.Flag{
 			&ucli.BoolFlag{Name: "headed", Usage: "with a display, which browser open shows", Destination: &f.headed},

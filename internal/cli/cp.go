@@ -32,7 +32,7 @@ func (a *app) cpCommand() *ucli.Command {
 			"and times do not.\n" +
 			"\n" +
 			"On this host nothing outside of the named folder is read or written, whatever links lie in it. Links that lead\n" +
-			"out of the copied tree, pipes, sockets, devices, and what is removed meanwhile, are left out and told; the exit\n" +
+			"out of the copied tree, pipes, sockets, devices, and what is removed meanwhile, are left out and named; the exit\n" +
 			"status is 1 then.",
 		Flags: append([]ucli.Flag{
 			&ucli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress on a terminal", Destination: &quiet},

@@ -23,7 +23,7 @@ func (a *app) evidenceVerifyCommand() *ucli.Command {
 		Usage:     "check that nothing of what was recorded is missing or changed",
 		UsageText: "sandbox evidence verify [flags]",
 		Description: "Every tenant's, or with --tenant that one's. Exits with 1 and names the first broken record when something\n" +
-			"is not as it was written. A write that did not come to its end is told and is no failure.\n" +
+			"is not as it was written. A write that did not come to its end is reported and is no failure.\n" +
 			"Who may write the state folder may have the key too: keep the public key and the last signed line, which\n" +
 			"are shown, somewhere else, and give them with --key and, for one tenant, --signed.",
 		Flags: []ucli.Flag{

@@ -33,7 +33,7 @@ func reachText(n manager.NetworkPlan) string {
 	text := map[string]string{
 		"none":        "nothing can be reached",
 		"allow-list":  "only what the rules allow",
-		"ask":         "what no rule names is asked about, or refused where nobody can be asked",
+		"ask":         "what no rule names is asked about, or refused where no approval can be asked for",
 		"open-public": "any public host, by TLS and plain HTTP",
 	}[n.Mode]
 	if !n.Only {

@@ -25,8 +25,8 @@ func (a *app) listing(browsers *bool) *ucli.Command {
 	var o manager.ListOptions
 	var labels ucli.StringSlice
 	return &ucli.Command{
-		Description: "IMAGE and CONFIG say whether a new sandbox would get the same: ok, changed, or ? when it cannot be told.\n" +
-			"A free slot is a sandbox that is kept ready and nobody's yet; idleness does not remove it.\n" +
+		Description: "IMAGE and CONFIG say whether a new sandbox would get the same: ok, changed, or ? when that is not known.\n" +
+			"A free slot is a sandbox that is kept ready and has no session yet; idleness does not remove it.\n" +
 			"Without an answer from the engine the status is unknown and the exit status 1.",
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "all", Usage: "every tenant's", Destination: &o.All},

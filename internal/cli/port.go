@@ -149,7 +149,7 @@ func (a *app) portShareCommand() *ucli.Command {
 		Name:      "share",
 		Usage:     "make a link to a port inside, and print it",
 		UsageText: "sandbox port share PORT [--for DURATION] [--public] [flags]",
-		Description: "Whoever has the link may connect to that port of that sandbox until it expires, is revoked, or the token that made\n" +
+		Description: "A program that has the link may connect to that port of that sandbox until it expires, is revoked, or the token that made\n" +
 			"it is not good any more. The link holds a secret, which cannot be shown again. It needs a daemon, see --server.",
 		Flags: []ucli.Flag{
 			&ucli.GenericFlag{Name: "for", Usage: "for this `DURATION`, such as 90s, 10m or 1d; at most 30d", Value: &limit},

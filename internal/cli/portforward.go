@@ -37,7 +37,7 @@ func (a *app) portForwardCommand() *ucli.Command {
 			"program inside may start later: a connection that it does not accept is closed, and standard error says why.\n" +
 			"At most 1000 connections are open at a time.",
 		Flags: []ucli.Flag{
-			&ucli.GenericFlag{Name: "address", Usage: "listen at this `IP` of the machine, such as 0.0.0.0; whoever reaches it reaches the port", Value: &address},
+			&ucli.GenericFlag{Name: "address", Usage: "listen at this `IP` of the machine, such as 0.0.0.0; a program that reaches it reaches the port", Value: &address},
 		},
 		Action: func(c *ucli.Context) error {
 			if c.Args().Len() != 1 {

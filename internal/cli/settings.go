@@ -77,7 +77,7 @@ func (a *app) configImportCommand() *ucli.Command {
 			"{mode, allowed_read_paths, …} and {limits, whitelists, …}; keys of the present form pass. Without FILE, or with -, it reads\n" +
 			"standard input. It changes no file: write what it prints to the settings file, as in sandbox config import old.json > new.json.\n" +
 			"\n" +
-			"What is not taken over is told on standard error with the key to use instead. With -o json the answer is an object:\n" +
+			"What is not taken over is printed on standard error with the key to use instead. With -o json the answer is an object:\n" +
 			"settings, and keys with key, to, result (set, default, left, unknown) and note.\n" +
 			"\n" +
 			"0: every key was taken over. 1: some were not, or one has a value that it cannot have. 2: wrong usage.",

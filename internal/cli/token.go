@@ -248,7 +248,7 @@ func (a *app) listTokens(ctx context.Context, s TokenStore) error {
 		return err
 	}
 	for _, path := range l.Damaged {
-		a.say("%s is damaged or no token: it is not shown, and nobody can use it", cell(path))
+		a.say("%s is damaged or no token: it is not shown, and cannot be used", cell(path))
 	}
 	return silentStatus(1)
 }

@@ -108,7 +108,7 @@ func decode(data []byte) (state, bool) {
 func (c *Clock) damaged() error {
 	return &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "tell the time", Resource: c.Path,
-		Message: "the file " + c.Path + " cannot be read, so it cannot be told what may have been forgotten",
+		Message: "the file " + c.Path + " cannot be read, so it is not known what may have been forgotten",
 		Hint:    "remove it when the clock of the machine is right",
 	}
 }

@@ -93,7 +93,7 @@ func missing(need string) string {
 	case "redocly":
 		return redoclyMissing()
 	}
-	return "nobody knows how to look for it"
+	return "there is no check for it"
 }
 
 // engineMissing asks once a process whether an engine answers.

@@ -38,7 +38,7 @@ func (s *subject) blockBy(rules []rule, c *lineCommand, texts []string, whom str
 			s.report(finding{
 				check: "rule", rule: r.field, severity: policy.Critical, mark: deny, span: c.Span,
 				message: fmt.Sprintf("%s is blocked%s by the rule %q", quote(normal(c.Words)), whom, r.source),
-				hint:    "do without it, or have somebody change " + r.field,
+				hint:    "do without it, or have the operator change " + r.field,
 			})
 			return
 		}

@@ -20,7 +20,7 @@ func (s *subject) downloadAndRun() {
 		if from := fetched[s.runs(k)]; from != nil {
 			s.report(finding{
 				check: "pattern", rule: "download-and-run", severity: policy.High, mark: never,
-				message: fmt.Sprintf("%s is run right after %s has written it, so nobody has read it", quote(s.runs(k)), from.program),
+				message: fmt.Sprintf("%s is run right after %s has written it, so it was not read", quote(s.runs(k)), from.program),
 				hint:    "fetch the file, read it, and run it in a later line",
 				span:    policy.Span{Start: min(from.Span.Start, k.Span.Start), End: max(from.Span.End, k.Span.End)},
 			})

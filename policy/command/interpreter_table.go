@@ -55,7 +55,7 @@ func interpreterRows() []row {
 		{rule: "find-executes", programs: "find gfind", options: "-exec -execdir -ok -okdir", severity: low, message: "starts a program for what it finds", hint: own},
 		{rule: "fd-executes", programs: "fd fdfind", options: "-x -X --exec --exec-batch", severity: high, mark: never, message: "starts a program for what it finds", hint: own},
 		{rule: "editor", programs: "vim nvim vi ex view rvim emacs ed nano less more most", options: "-c -S --cmd --eval -u -e -l --load --funcall -f --batch -es -Es", severity: medium, mark: never, message: "can run commands of the shell", hint: "edit with sed or with a tool of your own"},
-		{rule: "editor", programs: "vim nvim vi ex emacs ed nano pico", severity: medium, message: "waits for somebody to type, and can run commands of the shell", hint: "edit with sed or with a tool of your own"},
+		{rule: "editor", programs: "vim nvim vi ex emacs ed nano pico", severity: medium, message: "waits for typed input, and can run commands of the shell", hint: "edit with sed or with a tool of your own"},
 		{rule: "database", programs: "sqlite3", argument: "*.shell* *.system* *load_extension* *.import*|* *.output*|* *.once*|* *.load*", severity: high, mark: never, message: "starts programs or loads code", hint: own},
 		{rule: "database", programs: "psql mysql", argument: "*\\!* *\\\\!* *COPY*PROGRAM* *copy*program*", severity: high, mark: never, message: "starts programs", hint: own},
 		{rule: "database", programs: "mysql mariadb", when: sqlSystem, severity: high, mark: never, message: "starts programs", hint: own},
@@ -63,7 +63,7 @@ func interpreterRows() []row {
 		{rule: "busybox", programs: "toybox", severity: medium, mark: never, message: "is many programs in one", hint: "call the program itself"},
 
 		// git.
-		{rule: "git-config", programs: "git", options: "-c --config-env --exec-path", when: gitRuns, severity: high, mark: never, message: "is told what to run for this call", hint: "use git without -c"},
+		{rule: "git-config", programs: "git", options: "-c --config-env --exec-path", when: gitRuns, severity: high, mark: never, message: "is given what to run for this call", hint: "use git without -c"},
 		{rule: "git-elsewhere", programs: "git", options: "--git-dir --work-tree", severity: medium, mark: never, message: "obeys the settings of another folder", hint: "go to the folder first"},
 		{rule: "git-config", programs: "git", sub: "config", when: gitSets, severity: high, mark: never, message: "changes what git runs", hint: "leave git's hooks and programs alone"},
 		{rule: "git-runs", programs: "git", when: gitStarts, severity: high, mark: never, message: "starts another program", hint: own},
@@ -79,11 +79,11 @@ func interpreterRows() []row {
 		{rule: "fetches-program", programs: "npm", sub: "exec|x|init|create", severity: medium, message: "fetches a program and runs it", hint: "install it first, in a version that is written down"},
 		{rule: "fetches-program", programs: "yarn pnpm", sub: "dlx|create", severity: medium, message: "fetches a program and runs it", hint: "install it first, in a version that is written down"},
 		{rule: "npm-call", programs: "npx npm", options: "-c --call", severity: high, mark: never, message: "runs a line of shell", hint: own},
-		{rule: "npm-script-shell", programs: "npm pnpm yarn", argument: "--script-shell* --node-options* --init-module*", severity: high, mark: never, message: "is told what to run scripts with", hint: own},
+		{rule: "npm-script-shell", programs: "npm pnpm yarn", argument: "--script-shell* --node-options* --init-module*", severity: high, mark: never, message: "is given what to run scripts with", hint: own},
 		{rule: "npm-config", programs: "npm pnpm yarn", sub: "config set|set|c set", severity: high, mark: never, message: "changes what package managers obey", hint: "give the option to the one call that needs it"},
 		{rule: "go-exec", programs: "go", options: "-exec -toolexec -vettool -overlay -modfile", severity: high, mark: never, message: "starts another program", hint: own},
 		{rule: "go-env", programs: "go", sub: "env", options: "-w -u", severity: high, mark: never, message: "changes what every later call obeys", hint: "give the variable to the one call that needs it"},
-		{rule: "cargo-config", programs: "cargo", argument: "--config --config=*", severity: high, mark: never, message: "is told what to run", hint: own},
+		{rule: "cargo-config", programs: "cargo", argument: "--config --config=*", severity: high, mark: never, message: "is given what to run", hint: own},
 		{rule: "compiler-plugin", programs: "gcc g++ cc clang clang++", argument: "-fplugin=* -wrapper @* -B* -specs=*", severity: high, mark: never, message: "loads or starts other code", hint: own},
 	}
 }

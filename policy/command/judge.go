@@ -164,7 +164,7 @@ func checkUnknown(s *subject) {
 		}
 		s.report(finding{
 			check: "unknown", rule: "unknown", severity: policy.High, mark: unknown,
-			message: fmt.Sprintf("it cannot be told what runs here: %s: %s", u.Why, quote(u.Span.Of(s.Text))),
+			message: fmt.Sprintf("it is not known what runs here: %s: %s", u.Why, quote(u.Span.Of(s.Text))),
 			hint:    "write the command out, so that the line tells what it runs",
 			span:    u.Span,
 		})

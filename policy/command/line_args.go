@@ -38,7 +38,7 @@ func (w *walker) xargs(inv *invocation, s *scope) {
 			mark = "{}"
 		}
 		if o.arg.Raw != "" && !fixed(o.arg) {
-			w.stuck(inv, "the mark of xargs is not told", s)
+			w.stuck(inv, "the mark of xargs is not known", s)
 			return
 		}
 	}
@@ -118,7 +118,7 @@ func (w *walker) parallel(inv *invocation, s *scope) {
 	text := make([]string, 0, len(words))
 	for _, v := range words {
 		if !fixed(v) || strings.Contains(v.Value, "{") {
-			p.why = "the text for the shell, " + v.Raw + ", is not told"
+			p.why = "the text for the shell, " + v.Raw + ", is not known"
 		}
 		text = append(text, v.Value)
 	}

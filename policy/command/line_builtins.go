@@ -104,7 +104,7 @@ func (w *walker) eval(inv *invocation, s *scope) {
 	text := make([]string, len(words))
 	for i, v := range words {
 		if !fixed(v) {
-			w.stuck(inv, "the text for eval, "+v.Raw+", is not told", s)
+			w.stuck(inv, "the text for eval, "+v.Raw+", is not known", s)
 			s.bound = nil
 			s.adrift()
 			w.cds++
@@ -148,7 +148,7 @@ func (w *walker) trap(inv *invocation, s *scope) {
 	}
 	for _, v := range words {
 		if !fixed(v) {
-			w.stuck(inv, "the text for trap, "+v.Raw+", is not told", s)
+			w.stuck(inv, "the text for trap, "+v.Raw+", is not known", s)
 			return
 		}
 	}

@@ -88,7 +88,7 @@ func (w *walker) declared(v lineWord, variant string, scope lineScope, twisted b
 	case fixed(v) || strings.Contains(v.Prefix, "=") && v.single:
 		w.named(v, scope)
 	default:
-		w.job.unknown(v.Span, "the name of the variable, "+v.Raw+", is not told")
+		w.job.unknown(v.Span, "the name of the variable, "+v.Raw+", is not known")
 	}
 	return scope, twisted
 }
@@ -164,7 +164,7 @@ func (w *walker) nameWord(v lineWord, numbers bool, s *scope) {
 	switch {
 	case numbers && (v.number || v.Raw == "$!" || v.Raw == `"$!"`):
 	case !fixed(v) && !(v.Static && w.names(v)):
-		w.job.unknown(v.Span, "the name of the variable, "+v.Raw+", is not told")
+		w.job.unknown(v.Span, "the name of the variable, "+v.Raw+", is not known")
 	case strings.Contains(v.Value, "[") && !w.names(v) && strings.ContainsAny(v.Value, "$`abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"):
 		if name, _, _ := strings.Cut(v.Value, "["); identifier(strings.TrimLeft(name, "-apnrtuidsefN0123456789 ")) || identifier(name) {
 			w.job.unknown(v.Span, "the subscript in "+v.Raw+" is evaluated, which can run commands")

@@ -49,7 +49,7 @@ func (w *walker) run(inv *invocation, s *scope) {
 func (w *walker) program(inv *invocation) (string, bool) {
 	prog := inv.Words[0]
 	if !fixed(prog) {
-		w.job.unknown(prog.Span, "the name of the program, "+prog.Raw+", is not told by the text")
+		w.job.unknown(prog.Span, "the name of the program, "+prog.Raw+", is not known from the text")
 		return "", false
 	}
 	if !strings.Contains(prog.Value, "/") {

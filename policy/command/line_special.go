@@ -146,7 +146,7 @@ func (w *walker) shell(inv *invocation, s *scope) {
 // textOf walks the text of -c, the first of rest; the others are $0, $1 and so on.
 func (w *walker) textOf(rest []lineWord, inv *invocation, posix bool, s *scope) {
 	if !fixed(rest[0]) {
-		w.stuck(inv, "the text for the shell, "+rest[0].Raw+", is not told", s)
+		w.stuck(inv, "the text for the shell, "+rest[0].Raw+", is not known", s)
 		return
 	}
 	if inv.Open && len(rest) < 2 {

@@ -23,7 +23,7 @@ func (w *walker) su(inv *invocation, s *scope) {
 	case user && !ok:
 		w.runUser(inv, s)
 	case !ok || len(p.rest) > 1 || !fixed(text.arg) || p.any("s shell"):
-		w.stuck(inv, "what the other user's shell runs is not told", s)
+		w.stuck(inv, "what the other user's shell runs is not known", s)
 	default:
 		w.shText(text.arg.Value, inv, text.arg.Span, true, s, nil, "sh")
 	}
@@ -35,7 +35,7 @@ func (w *walker) runUser(inv *invocation, s *scope) {
 	g.permute = false
 	p := g.parse(inv.Words)
 	if p.why != "" || len(p.rest) == 0 {
-		w.stuck(inv, "what the other user runs is not told", s)
+		w.stuck(inv, "what the other user runs is not known", s)
 		return
 	}
 	w.take("runuser", p.rest, inv)
@@ -83,7 +83,7 @@ func (w *walker) joined(words []lineWord, inv *invocation, s *scope) {
 	text := make([]string, len(words))
 	for i, v := range words {
 		if !fixed(v) {
-			w.stuck(inv, "the text for the shell, "+v.Raw+", is not told", s)
+			w.stuck(inv, "the text for the shell, "+v.Raw+", is not known", s)
 			return
 		}
 		text[i] = v.Value
@@ -105,7 +105,7 @@ func (w *walker) flock(inv *invocation, s *scope) {
 		w.emit(inv, s)
 	case rest[0].Value == "-c" || rest[0].Value == "--command":
 		if len(rest) != 2 || !fixed(rest[0]) || !fixed(rest[1]) {
-			w.stuck(inv, "the text for the shell is not told", s)
+			w.stuck(inv, "the text for the shell is not known", s)
 			return
 		}
 		w.shText(rest[1].Value, inv, rest[1].Span, true, s, nil, "sh")

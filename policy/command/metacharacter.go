@@ -113,7 +113,7 @@ func (s *subject) denySigns() map[lineKind]bool {
 		s.report(finding{
 			check: "metacharacter", rule: string(e.kind), severity: policy.Medium, mark: deny, span: o.Span,
 			message: s.where(o) + " " + does + ", which strictness strict refuses",
-			hint:    e.hint + ", or have somebody set commands.strictness to restricted",
+			hint:    e.hint + ", or have the operator set commands.strictness to restricted",
 		})
 	})
 	return reported

@@ -121,7 +121,7 @@ func (s *subject) pipeInto(from, to *call, rule string) {
 	}
 	s.report(finding{
 		check: "pattern", rule: rule, severity: policy.Critical, mark: deny,
-		message: fmt.Sprintf("%s feeds %s to %s, so what runs is seen by nobody", from.program, what, program),
+		message: fmt.Sprintf("%s feeds %s to %s, so what runs is not seen", from.program, what, program),
 		hint:    hint,
 		span:    policy.Span{Start: min(from.Span.Start, to.Span.Start), End: max(from.Span.End, to.Span.End)},
 	})
@@ -222,7 +222,7 @@ func (s *subject) connection(r lineRedirect) {
 			continue
 		}
 		f.rule, f.severity, f.mark = "reverse-shell", policy.Critical, deny
-		f.message = fmt.Sprintf("%s gives a shell to whoever is at the other end of %s", k.program, quote(r.Target.Raw))
+		f.message = fmt.Sprintf("%s gives a shell to the other end of %s", k.program, quote(r.Target.Raw))
 		f.hint = "do not connect shells to the network"
 	}
 	s.report(f)

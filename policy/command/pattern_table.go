@@ -58,13 +58,13 @@ func patternRows() []row {
 		{rule: "service", programs: "service rc-service update-rc.d chkconfig launchctl initctl", severity: high, mark: never, message: "changes services of the machine", hint: leave},
 		{rule: "schedule", programs: "crontab", options: "-e -r -i", severity: high, mark: never, message: "changes what runs later", hint: "run it now"},
 		{rule: "schedule", programs: "crontab", operand: "*", severity: high, mark: never, message: "changes what runs later", hint: "run it now"},
-		{rule: "schedule", programs: "at batch systemd-run anacron incrontab", severity: high, mark: never, message: "runs something later, when nobody looks", hint: "run it now"},
+		{rule: "schedule", programs: "at batch systemd-run anacron incrontab", severity: high, mark: never, message: "runs something later, unwatched", hint: "run it now"},
 		{rule: "detach", programs: "screen tmux daemonize dtach abduco", severity: medium, mark: never, message: "runs commands that the policy does not see, and that outlive the line", hint: "run the command itself"},
 		{rule: "debugger", programs: "gdb lldb strace ltrace ptrace bpftrace perf reptyr", options: "-p --pid --attach -pid", severity: high, mark: never, message: "looks into another process", hint: "start the program under the debugger"},
 
 		// Network.
-		{rule: "reverse-shell", programs: "nc ncat netcat nc.*", options: "-e -c --exec --sh-exec --lua-exec", severity: critical, mark: deny, message: "gives a program to whoever is at the other end", hint: "do not connect programs to the network"},
-		{rule: "reverse-shell", programs: "socat", argument: "*EXEC:* *SYSTEM:* *exec:* *system:* *SHELL:* *shell:*", severity: critical, mark: deny, message: "gives a program to whoever is at the other end", hint: "do not connect programs to the network"},
+		{rule: "reverse-shell", programs: "nc ncat netcat nc.*", options: "-e -c --exec --sh-exec --lua-exec", severity: critical, mark: deny, message: "gives a program to the other end", hint: "do not connect programs to the network"},
+		{rule: "reverse-shell", programs: "socat", argument: "*EXEC:* *SYSTEM:* *exec:* *system:* *SHELL:* *shell:*", severity: critical, mark: deny, message: "gives a program to the other end", hint: "do not connect programs to the network"},
 		{rule: "listen", programs: "nc ncat netcat", options: "-l --listen", severity: high, mark: never, message: "waits for connections", hint: "use a server of the project"},
 		{rule: "tunnel", programs: "ssh autossh chisel ngrok frpc frps cloudflared localtunnel gost", options: "-R -D -w -L", severity: high, mark: never, message: "opens a tunnel", hint: leave},
 		{rule: "tunnel", programs: "chisel ngrok frpc frps cloudflared localtunnel gost telebit bore", severity: high, mark: never, message: "opens a tunnel", hint: leave},
@@ -89,12 +89,12 @@ func patternRows() []row {
 
 		// git.
 		{rule: "force-push", programs: "git", argument: "--force -f --force-with-lease* --mirror", sub: "push", severity: medium, mark: never, message: "rewrites what others have fetched", hint: "push without force"},
-		{rule: "push", programs: "git", sub: "push", severity: medium, message: "sends commits away", hint: "commit, and leave the pushing to whoever asked"},
+		{rule: "push", programs: "git", sub: "push", severity: medium, message: "sends commits away", hint: "commit, and leave the pushing to the user"},
 		{rule: "git-history", programs: "git", sub: "filter-branch|filter-repo|update-ref|reflog expire|gc --prune=now", severity: high, mark: never, message: "rewrites or forgets history", hint: "make a new commit"},
 		{rule: "discard", programs: "git", sub: "reset", argument: "--hard", severity: low, message: "throws changes away", hint: "commit or stash them first"},
 
 		// Packages and secrets.
-		{rule: "publish", programs: "npm pnpm yarn cargo gem poetry twine hatch flit", sub: "publish|push|upload|owner|token|login|adduser|yank|unpublish", severity: high, mark: never, message: "publishes or signs in", hint: "leave publishing to whoever asked"},
+		{rule: "publish", programs: "npm pnpm yarn cargo gem poetry twine hatch flit", sub: "publish|push|upload|owner|token|login|adduser|yank|unpublish", severity: high, mark: never, message: "publishes or signs in", hint: "leave publishing to the user"},
 		{rule: "system-package", programs: "apt apt-get dpkg yum dnf rpm apk pacman zypper snap brew port", severity: medium, message: "changes the system's packages", hint: "have them in the image"},
 		{rule: "secret-store", programs: "security secret-tool pass gopass op vault keyctl lpass bw kwallet-query gnome-keyring-daemon", severity: high, mark: never, message: "reads stored passwords", hint: leave},
 		{rule: "secret-store", programs: "gh gcloud aws az doctl heroku flyctl vercel netlify", sub: "auth|configure|login|ad|account get-access-token|sts|secretsmanager|secrets", severity: high, mark: never, message: "reads or changes credentials", hint: leave},

@@ -65,7 +65,7 @@ func checkRemoval(s *subject) {
 // removes judges one call of a program that removes its operands.
 func (s *subject) removes(k *call, r *remover, at places) {
 	if o, ok := k.given("--no-preserve-root"); ok && hasWord("rm grm", k.program) {
-		s.removal(k, "no-preserve-root", policy.Critical, deny, o.span, k.program+" is told not to spare the root folder", "leave --no-preserve-root out, and name what is to go")
+		s.removal(k, "no-preserve-root", policy.Critical, deny, o.span, k.program+" is asked not to spare the root folder", "leave --no-preserve-root out, and name what is to go")
 	}
 	recursive := r.recursive == "always"
 	if r.recursive != "" && !recursive {

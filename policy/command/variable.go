@@ -220,7 +220,7 @@ func (s *subject) words(k *call) {
 	if p := k.Words[0]; !p.Static || p.Glob {
 		s.report(finding{
 			check: "variable", rule: "program", severity: policy.High, mark: unknown, span: p.Span,
-			message: fmt.Sprintf("the program is not told by the text: %s", quote(p.Raw)),
+			message: fmt.Sprintf("the program is not known from the text: %s", quote(p.Raw)),
 			hint:    "write the program's name out",
 		})
 	}

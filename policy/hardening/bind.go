@@ -24,7 +24,7 @@ func ParseBind(field, s string) (Bind, error) {
 	case len(p) == 1:
 		return Bind{}, refuse(field, s, "it has no target, which an engine takes for an anonymous volume", hint)
 	case len(p) > 3:
-		return Bind{}, refuse(field, s, "it has too many colons, so its parts cannot be told apart", hint)
+		return Bind{}, refuse(field, s, "it has too many colons, so its parts are ambiguous", hint)
 	case p[0] == "" || p[1] == "":
 		return Bind{}, refuse(field, s, "its source or target is empty", hint)
 	}

@@ -34,7 +34,7 @@ func exchangeable(field, source string, places []string, role sandbox.Role, w Wo
 	if w.Via != nil {
 		via, err := w.Via(source)
 		if err != nil {
-			return refuse(field, source, "what leads to it cannot be told: "+err.Error(), "make every folder above it readable")
+			return refuse(field, source, "what leads to it is not known: "+err.Error(), "make every folder above it readable")
 		}
 		places = append(places, via...)
 	}

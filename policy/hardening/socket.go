@@ -16,7 +16,7 @@ func UnixSocket(field, socket string, w World) error {
 	}
 	canonical, err := canonicalOf(socket, w)
 	if err != nil {
-		return refuse(field, socket, "what it leads to cannot be told: "+err.Error(), "make every folder above it readable")
+		return refuse(field, socket, "what it leads to is not known: "+err.Error(), "make every folder above it readable")
 	}
 	spelled := path.Clean(socket)
 	for _, p := range []string{spelled, canonical} {

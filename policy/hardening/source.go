@@ -29,7 +29,7 @@ func Source(field, source string, role sandbox.Role, w World, b Switches) error 
 	}
 	canonical, err := canonicalOf(source, w)
 	if err != nil {
-		return refuse(field, source, "what it leads to cannot be told: "+err.Error(), "make every folder above it readable")
+		return refuse(field, source, "what it leads to is not known: "+err.Error(), "make every folder above it readable")
 	}
 	spelled := path.Clean(source)
 	for _, p := range []string{spelled, canonical} {

@@ -308,7 +308,7 @@ func TestSourceRefusesWhatLinksLeadTo(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := hardening.Source("f", loop, sandbox.RoleBind, w, hardening.Switches{})
-		wantRefusal(t, err, "f", loop, "cannot be told")
+		wantRefusal(t, err, "f", loop, "is not known")
 	})
 }
 

@@ -20,14 +20,14 @@ type Hosts struct {
 // path is [sandbox.CodeValidation].
 func ParseHosts(text string) (Hosts, error) {
 	if strings.Contains(text, "://") || strings.Contains(text, " ") {
-		return Hosts{}, badRule(text, "has a scheme or methods, which are told separately here", "write the host alone")
+		return Hosts{}, badRule(text, "has a scheme or methods, which are given separately here", "write the host alone")
 	}
 	r, err := ParseRule(text)
 	switch {
 	case err != nil:
 		return Hosts{}, err
 	case r.low != 0:
-		return Hosts{}, badRule(text, "has a port, which is told separately here", "write the host alone")
+		return Hosts{}, badRule(text, "has a port, which is given separately here", "write the host alone")
 	case r.prefix.IsValid():
 		return Hosts{prefix: r.prefix}, nil
 	}

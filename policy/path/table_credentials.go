@@ -29,7 +29,7 @@ var credentialRows = []row{
 		"**/*.tfvars", "**/*.tfvars.json", "**/*.tfstate", "**/*.tfstate.backup", "**/serviceAccountKey.json", "**/service-account*.json", "**/gcp-key*.json", "**/accessKeys.csv", "**/*_accessKeys.csv",
 	}, []string{"*.example.tfvars", "example.tfvars"}},
 
-	{CategoryContainer, critical, critical, "whoever talks to it is root on the host", []string{
+	{CategoryContainer, critical, critical, "a program that connects to it is root on the host", []string{
 		"/run/docker.sock", "/run/docker", "/run/containerd", "/run/crio", "/run/podman", "/run/buildkit", "/run/user/*/docker.sock", "/run/user/*/podman", "/run/user/*/containerd",
 		"/run/snapd.socket", "/run/lxd.socket", "/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd",
 	}, nil},

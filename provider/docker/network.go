@@ -43,7 +43,7 @@ func (p *Provider) giveNetwork(ctx context.Context, s sandbox.Spec, hash string,
 		return plan, p.refuseOthersOwn(ctx, s)
 	}
 	if p.opts.Instance == "" || p.opts.Instance != s.Owner.Instance {
-		return plan, sandbox.Errorf(sandbox.CodeInternal, "create network", "%s is of the instance %q and its provider of %q, so nobody would remove its network", s.Name, s.Owner.Instance, p.opts.Instance)
+		return plan, sandbox.Errorf(sandbox.CodeInternal, "create network", "%s is of the instance %q and its provider of %q, so its network would never be removed", s.Name, s.Owner.Instance, p.opts.Instance)
 	}
 	switch _, err := p.engine.Inspect(ctx, s.Name); {
 	case err == nil:
@@ -182,7 +182,7 @@ func (p *Provider) newNetwork(ctx context.Context, s sandbox.Spec, plan containe
 func (p *Provider) alone(ctx context.Context, s sandbox.Spec, id string) error {
 	all, err := p.engine.Networks(ctx)
 	if err == nil && len(named(all, s.Name)) > 1 {
-		err = &sandbox.Error{Code: sandbox.CodeBusy, Op: "create network", Resource: s.Name, Retryable: true, Message: "somebody else has made a network of that name at the same time"}
+		err = &sandbox.Error{Code: sandbox.CodeBusy, Op: "create network", Resource: s.Name, Retryable: true, Message: "another program has made a network of that name at the same time"}
 	}
 	if err != nil {
 		p.discardNetwork(ctx, s.Name, id)

@@ -177,7 +177,7 @@ func unlessRemoved(err error, s sandbox.Spec) error {
 	}
 	return &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "create", Resource: s.Name, Retryable: true,
-		Message: "somebody else removed the container while it was made", Hint: "create it again", Err: err,
+		Message: "the container was removed while it was made", Hint: "create it again", Err: err,
 	}
 }
 

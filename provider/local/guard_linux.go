@@ -83,11 +83,11 @@ func (w *instance) guarded() (enough bool) {
 	case errors.Is(err, os.ErrClosed):
 		return true // it is being ended
 	case err != nil:
-		why = "nobody can see any more what it closes: " + err.Error()
+		why = "what it closes cannot be seen any more: " + err.Error()
 	case len(lost) == 0:
 		return false
 	default:
-		why = fmt.Sprintf("on the host somebody has replaced, renamed or removed %s, which is closed inside and would have been open from then on", w.named(lost))
+		why = fmt.Sprintf("%s was replaced, renamed or removed on the host; it is closed inside and would have been open from then on", w.named(lost))
 	}
 	w.spoiled.Store(&spoiling{why: why, busy: w.inUse.Load() > 0 || w.busy()})
 	w.take()

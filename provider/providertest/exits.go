@@ -17,7 +17,7 @@ func exitChecks() []Check {
 		{Name: "a missing program is an error that is fs.ErrNotExist", run: missingProgram},
 		{Name: "what cannot be executed is an error that is fs.ErrPermission", run: notExecutable},
 		{Name: "wait answers many callers alike", run: waitMany},
-		{Name: "the cost of a command is told", run: rusageReported},
+		{Name: "the cost of a command is reported", run: rusageReported},
 		{Name: "a command has a number of its own", run: processNumbers},
 	}
 }
@@ -115,7 +115,7 @@ func waitMany(r *rig) {
 	last := fmt.Sprint(exit, err)
 	for i, a := range answers {
 		if a != last {
-			r.Errorf("caller %d was told %s, a later one %s", i, a, last)
+			r.Errorf("caller %d got %s, a later one %s", i, a, last)
 		}
 	}
 	if err != nil || exit.Code != 7 {

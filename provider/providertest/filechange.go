@@ -11,7 +11,7 @@ import (
 func fileChangeChecks() []Check {
 	return []Check{
 		{Name: "mkdir makes one folder whose parent exists", run: onFiles(fileMkdir)},
-		{Name: "remove takes files, links and empty folders, and trees when told to", run: onFiles(fileRemove)},
+		{Name: "remove takes files, links and empty folders, and trees when asked to", run: onFiles(fileRemove)},
 		{Name: "rename replaces what is there", run: onFiles(fileRename)},
 		{Name: "stat follows links in their mount", run: onFiles(fileStat)},
 		{Name: "readdir returns the entries sorted by name", run: onFiles(fileReadDir)},

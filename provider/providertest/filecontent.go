@@ -210,7 +210,7 @@ func fileExclusive(f *fileRig) {
 			if err == nil {
 				won.Store(i, true)
 			} else if !errors.Is(err, fs.ErrExist) {
-				f.Errorf("a loser was told %v", err)
+				f.Errorf("a loser got %v", err)
 			}
 		})
 	}

@@ -15,16 +15,16 @@ import (
 // the length of the output and the duration of a command.
 func limitChecks() []Check {
 	return []Check{
-		{Name: "a command beyond its memory is ended and told so", run: limitMemory},
+		{Name: "a command beyond its memory is ended and reported", run: limitMemory},
 		{Name: "memory is counted over all processes of a command", run: limitMemoryOfMany},
-		{Name: "a command beyond its processor time is ended and told so", run: limitCPU},
-		{Name: "a command with too many processes is ended and told so", run: limitProcesses},
-		{Name: "a fork bomb is ended and told so", run: limitBomb},
+		{Name: "a command beyond its processor time is ended and reported", run: limitCPU},
+		{Name: "a command with too many processes is ended and reported", run: limitProcesses},
+		{Name: "a fork bomb is ended and reported", run: limitBomb},
 		{Name: "the bound of processes holds for those that live for a moment", run: limitBurst},
-		{Name: "a file beyond its size is not written and that is told", run: limitFileSize},
-		{Name: "a command that failed with all files open is told so", run: limitOpenFiles},
-		{Name: "limits that were not reached are not told", run: limitsNotReached},
-		{Name: "a line of a shell beyond its memory is ended and told so", run: limitLine},
+		{Name: "a file beyond its size is not written and reported", run: limitFileSize},
+		{Name: "a command that failed with all files open is reported", run: limitOpenFiles},
+		{Name: "limits that were not reached are not reported", run: limitsNotReached},
+		{Name: "a line of a shell beyond its memory is ended and reported", run: limitLine},
 		{Name: "limits of a handle hold for its commands", run: limitOfHandle},
 	}
 }

@@ -18,7 +18,7 @@ func networkChecks() []Check {
 		{Name: "a connection carries much both ways at once", run: onLoopback(netLarge)},
 		{Name: "many connections at once are apart", run: onLoopback(netMany)},
 		{Name: "a connection outlives its listener, whose address is free", run: onLoopback(netOutlives)},
-		{Name: "nobody listening is told", run: onLoopback(netRefused)},
+		{Name: "a port without a listener is reported", run: onLoopback(netRefused)},
 		{Name: "the inside is neither the host nor another sandbox", run: onLoopback(netInside)},
 		{Name: "dialling under an ended context connects nothing", run: onLoopback(netEnded)},
 		{Name: "close of the handle ends its listeners and connections", run: onLoopback(netClosed)},
@@ -185,7 +185,7 @@ func netOutlives(n *netRig) {
 	n.exchange(c, "hello")
 	again, err := n.Listen(n.ctx, "tcp", l.Addr().String())
 	if err != nil {
-		n.Errorf("Listen where somebody has listened: %v", err)
+		n.Errorf("Listen where a program has listened: %v", err)
 		return
 	}
 	defer again.Close()
@@ -210,7 +210,7 @@ func netRefused(n *netRig) {
 	l := n.listen()
 	addr := l.Addr().String()
 	_, err := n.Listen(n.ctx, "tcp", addr)
-	n.wantCode("Listen where somebody listens", err, sandbox.CodeBusy)
+	n.wantCode("Listen where a program listens", err, sandbox.CodeBusy)
 	if err := l.Close(); err != nil {
 		n.Errorf("Close: %v", err)
 	}

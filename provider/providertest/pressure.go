@@ -13,7 +13,7 @@ func pressureChecks() []Check {
 	return []Check{
 		{Name: "100 MB of output need little memory", run: largeOutput, alone: true},
 		{Name: "a reader that waits does not stop other commands", run: slowReader},
-		{Name: "what nobody reads can be cancelled", run: cancelUnread},
+		{Name: "what is not read can be cancelled", run: cancelUnread},
 		{Name: "endless output can be cancelled", run: cancelEndless},
 	}
 }
@@ -107,7 +107,7 @@ func cancelUnread(r *rig) {
 	r.awaitCount(sb, writer, 0)
 	runtime.GC()
 	if grown := liveHeap(); grown > base+memoryBound {
-		r.Errorf("memory grew by %d MiB while nobody read", (grown-base)>>20)
+		r.Errorf("memory grew by %d MiB while nothing was read", (grown-base)>>20)
 	}
 	open()
 	if exit := r.exit(p); exit.Signal != "KILL" {

@@ -133,7 +133,7 @@ func Plan(v View) []Action {
 func (v View) unfit(s Slot) string {
 	switch {
 	case s.State == Claimed:
-		return "its claim has ended, and somebody's code has run in it"
+		return "its claim has ended, and a session's code has run in it"
 	case s.State == Retiring:
 		return "its removal was not finished"
 	case s.State == Starting && v.StartLimit > 0 && v.Now.Sub(s.Since) > v.StartLimit:

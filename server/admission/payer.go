@@ -113,7 +113,7 @@ func discreet(own string, err error) error {
 	bare := &sandbox.Error{Code: e.Code, Op: e.Op, Field: e.Field, Retryable: e.Retryable, Message: "the budget of the token cannot be drawn from now"}
 	if e.Code == sandbox.CodeBudgetExceeded {
 		bare.Message = "the budget of a token that this one was made from does not have enough " + strings.TrimPrefix(e.Field, "budget.")
-		bare.Hint = "ask whoever made the token"
+		bare.Hint = "ask the operator for another token"
 	}
 	if e.Code == sandbox.CodePermissionDeny || e.Code == sandbox.CodeNotFound {
 		bare.Code, bare.Message = sandbox.CodePermissionDeny, "the token is not good any more"

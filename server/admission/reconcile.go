@@ -117,7 +117,7 @@ func (a *Admission) adopt(f manager.Footprint, before uint64) {
 	}
 	tokens, err := a.marks.get(f.Name)
 	if err != nil {
-		a.log.WithError(err).WithField("sandbox", f.Name).Warn("it cannot be told for which token it counts")
+		a.log.WithError(err).WithField("sandbox", f.Name).Warn("it is not known for which token it counts")
 	}
 	accounts := append(auth.Caller{}.Accounts(f.Tenant, a.rules(f.Tenant).Limits), tokens...)
 	h = &held{Footprint: f, since: a.tick(), made: true}

@@ -10,7 +10,7 @@ type RunCode struct {
 	Env            map[string]string `json:"env,omitempty" maxitems:"256" doc:"Variables for this run alone"`
 	Dir            string            `json:"dir,omitempty" maxlen:"4096" doc:"Where the kernel of a default context starts, if this is its first run; the workspace without"`
 	TimeoutSeconds float64           `json:"timeoutSeconds,omitempty" min:"0" max:"604800" doc:"After which the code is interrupted; 0 leaves it to the settings, which are the most there is"`
-	Ask            bool              `json:"ask,omitempty" doc:"Have somebody asked where a rule stops it that a permission opens, see /v1/approvals"`
+	Ask            bool              `json:"ask,omitempty" doc:"Ask for an approval where a rule stops it that an approval opens, see /v1/approvals"`
 	Tool           string            `json:"tool,omitempty" maxlen:"64" doc:"The tool of an agent that this is, which then has to be allowed; empty for people and programs"`
 }
 

@@ -16,7 +16,7 @@ type Exec struct {
 	Stdin          string            `json:"stdin,omitempty" maxlen:"1048576" doc:"Its input, as text"`
 	StdinBase64    []byte            `json:"stdinBase64,omitempty" maxlen:"1048576" doc:"Its input, where it is no text"`
 	TimeoutSeconds float64           `json:"timeoutSeconds,omitempty" min:"0" max:"604800" doc:"0 leaves it to the settings, which are the most there is"`
-	Ask            bool              `json:"ask,omitempty" doc:"Have somebody asked where a rule stops it that a permission opens, see /v1/approvals"`
+	Ask            bool              `json:"ask,omitempty" doc:"Ask for an approval where a rule stops it that an approval opens, see /v1/approvals"`
 	User           string            `json:"user,omitempty" maxlen:"64" doc:"The account inside that it runs as: sandbox, user, or the number of the sandbox's own user, which is also what holds without. root is refused"`
 	Tool           string            `json:"tool,omitempty" maxlen:"64" doc:"The tool of an agent that this is, which then has to be allowed; empty for people and programs"`
 }
@@ -44,7 +44,7 @@ type Exit struct {
 	Limit           *sandbox.LimitHit `json:"limit,omitempty" doc:"The limit that was reached"`
 	Left            *sandbox.Left     `json:"left,omitempty" doc:"Processes that it had left running, which were ended with it"`
 	Waited          *sandbox.Waited   `json:"waited,omitempty" doc:"What its connections waited for their turn, because of network.limits.connections"`
-	Warnings        []string          `json:"warnings,omitempty" doc:"What of the command line strictness strict would refuse, where somebody had to answer for the line"`
+	Warnings        []string          `json:"warnings,omitempty" doc:"What of the command line strictness strict would refuse, where the line needed an approval"`
 	Blocked         bool              `json:"blocked" doc:"Rules have stopped it, with evidence"`
 	BlockedReason   string            `json:"blockedReason,omitempty"`
 	BlockedResource string            `json:"blockedResource,omitempty"`

@@ -51,7 +51,7 @@ type TokenBudget struct {
 	BytesIn  *int64 `json:"bytesIn,omitempty" min:"0" doc:"Bytes that come out of sandboxes to the caller"`
 	BytesOut *int64 `json:"bytesOut,omitempty" min:"0" doc:"Bytes that the caller gives to sandboxes"`
 	CPUMs    *int64 `json:"cpuMs,omitempty" min:"0" doc:"Milliseconds of processor time"`
-	GPUMs    *int64 `json:"gpuMs,omitempty" min:"0" doc:"Milliseconds of a GPU, which nobody can count: with a bound nothing runs in sandboxes that have one"`
+	GPUMs    *int64 `json:"gpuMs,omitempty" min:"0" doc:"Milliseconds of a GPU, which cannot be counted: with a bound nothing runs in sandboxes that have one"`
 	Files    *int64 `json:"files,omitempty" min:"0" doc:"Files that are written"`
 	WallMs   *int64 `json:"wallMs,omitempty" min:"0" doc:"Milliseconds that calls take"`
 }

@@ -33,13 +33,13 @@ type Sandbox struct {
 	ScopeKey    string         `json:"scopeKey"`
 	Status      sandbox.Status `json:"status" enum:"running,paused,stopped,missing,orphan,unknown"`
 	Image       string         `json:"image"`
-	ImageMatch  *bool          `json:"imageMatch" doc:"It was made from the image that a new one would be made from; null where nobody can tell"`
+	ImageMatch  *bool          `json:"imageMatch" doc:"It was made from the image that a new one would be made from; null where that is not known"`
 	ConfigHash  string         `json:"configHash"`
-	ConfigMatch *bool          `json:"configMatch" doc:"It was made with the settings that a new one would be made with; null where nobody can tell"`
+	ConfigMatch *bool          `json:"configMatch" doc:"It was made with the settings that a new one would be made with; null where that is not known"`
 	Workspace   string         `json:"workspace,omitempty" doc:"The folder of the host; for admins"`
 	CreatedAt   time.Time      `json:"createdAt"`
 	LastUsedAt  time.Time      `json:"lastUsedAt"`
-	ExpiresAt   time.Time      `json:"expiresAt,omitzero" doc:"When it is removed, whoever uses it then"`
+	ExpiresAt   time.Time      `json:"expiresAt,omitzero" doc:"When it is removed, also when it is in use"`
 	AgeSeconds  int64          `json:"ageSeconds"`
 	IdleSeconds int64          `json:"idleSeconds"`
 

@@ -88,7 +88,7 @@ func (c Caller) Budgeted() []token.Token {
 // Uncharged is the error for a token with a budget where usage is not charged.
 func Uncharged() error {
 	return &sandbox.Error{
-		Code: sandbox.CodePermissionDeny, Op: op, Field: "budget", Message: "the token has a budget, which nobody charges here, so it is good for nothing",
+		Code: sandbox.CodePermissionDeny, Op: op, Field: "budget", Message: "the token has a budget, which is not charged here, so the token cannot be used",
 		Hint: "use one without a budget",
 	}
 }

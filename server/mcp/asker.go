@@ -133,7 +133,7 @@ func (a *Asker) Approve(ctx context.Context, r sandbox.PermissionRequest) (sandb
 			return sandbox.Deny, context.Cause(ctx)
 		}
 		return sandbox.Deny, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "ask", Resource: r.Resource,
-			Message: "nobody can be asked, because the client has no elicitation, or may not answer", Hint: "allow it in the settings, or use a client that can ask"}
+			Message: "no approval can be asked for, because the client has no elicitation, or may not answer", Hint: "allow it in the settings, or use a client that can ask"}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

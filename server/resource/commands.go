@@ -49,7 +49,7 @@ func (s commandsResource) Routes() []Route {
 		ID: "exec", Method: "POST", Path: "/v1/sandboxes/{name}/exec", Tag: "commands", Role: token.Session,
 		Summary: "Run a command",
 		Doc: "With Accept: text/event-stream the answer is a stream of what the command writes, and ends with how it ended. " +
-			"A stream that ends without an event exit or error is one that was cut off: nobody knows then how the command ended. " +
+			"A stream that ends without an event exit or error is one that was cut off: how the command ended is not known then. " +
 			"The command ends when the caller goes.",
 		Request: api.Exec{}, Response: api.ExecResult{}, Stream: true, Events: eventsCommands(), Body: commandsMaxBody, Timeout: Endless,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusNotImplemented, http.StatusGatewayTimeout}, Do: s.exec,

@@ -13,7 +13,7 @@ import (
 
 var (
 	errTooLarge = errors.New("too large")
-	errGivenUp  = errors.New("nobody reads it any more")
+	errGivenUp  = errors.New("it is not read any more")
 )
 
 // A body counts and hashes what is read and records why it ended, which is not

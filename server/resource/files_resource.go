@@ -89,7 +89,7 @@ func (x *filesResource) contents() []Route {
 	}, {
 		ID: "unpackArchive", Method: http.MethodPut, Path: filesBase + "/archive", Tag: "files", Role: token.Session,
 		Summary: "Extract a tar archive into a folder",
-		Doc:     "The folder is made when it is missing. Links that lead out, pipes, sockets and devices are left out and told; a name that leads out ends it, and what came before is there then.",
+		Doc:     "The folder is made when it is missing. Links that lead out, pipes, sockets and devices are left out and named; a name that leads out ends it, and what came before is there then.",
 		Query:   []Param{pathParam}, RequestContent: ContentTar, Response: api.UnpackedArchive{},
 		Errors: []int{403, 404, 409, 413, 429, 503, 504},
 		Body:   x.server.limits.Archive + x.server.limits.Entries*2048, Timeout: transferTime, Do: x.unpack,

@@ -36,10 +36,10 @@ func Document(routes []Route) ([]byte, error) {
 	data, err := json.MarshalIndent(doc{
 		"openapi": "3.1.0",
 		"info": doc{
-			"title": "sandbox", "version": openapiVersion, "summary": "Sandboxes for code that nobody trusts",
+			"title": "sandbox", "version": openapiVersion, "summary": "Sandboxes for untrusted code",
 			"description": "Over a unix socket its own user and root are admins; everybody else, and over TCP everybody, has a bearer token. " +
 				"On whose behalf a request is the headers Sandbox-Tenant, Sandbox-Agent and Sandbox-Session say, within what the token may name. " +
-				"Paths that nobody made, and what is somebody else's, are not found, in the same words.",
+				"Paths that do not exist, and what belongs to another caller, are not found, in the same words.",
 		},
 		"servers":  []any{doc{"url": "http://{host}", "description": "The address that sandbox serve listens on", "variables": doc{"host": doc{"default": "127.0.0.1:8421"}}}},
 		"security": []any{doc{"bearer": []string{}}, doc{}},

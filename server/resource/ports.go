@@ -77,7 +77,7 @@ func (x *Ports) Routes() []Route {
 		Errors: []int{404, 409, 429, 501, 503, 504}, Do: x.dial,
 	}, {
 		ID: "sharePort", Method: http.MethodPost, Path: base + "/shares", Tag: "ports", Role: token.Session,
-		Summary: "Make a link to a port inside", Doc: "Whoever has the link may connect to that port of that sandbox, until it expires, is revoked, or the token that made it is not good any more. The secret is in this answer and never again.",
+		Summary: "Make a link to a port inside", Doc: "A program that has the link may connect to that port of that sandbox, until it expires, is revoked, or the token that made it is not good any more. The secret is in this answer and never again.",
 		Request: api.SharePort{}, Response: api.NewShare{}, Status: http.StatusCreated, Errors: []int{404, 409, 429, 501, 503}, Do: x.share,
 	}, {
 		ID: "listShares", Method: http.MethodGet, Path: base + "/shares", Tag: "ports", Role: token.Session,

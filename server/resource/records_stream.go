@@ -18,7 +18,7 @@ func recordEvents(record any) []Event {
 		{Name: api.EventRecord, Data: record, Doc: "One record"},
 		{Name: api.EventDamaged, Data: api.DamagedPlace{}, Doc: "A place of the records that cannot be read"},
 		{Name: api.EventEnd, Data: api.EndOfRecords{}, Doc: "There is no more of what was asked for; the last event"},
-		{Name: api.EventError, Data: api.Problem{}, Doc: "Why the rest cannot be told; the last event"},
+		{Name: api.EventError, Data: api.Problem{}, Doc: "Why the rest cannot be sent; the last event"},
 	}
 }
 

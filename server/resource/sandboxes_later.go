@@ -54,7 +54,7 @@ func (s *sandboxesResource) later(by asker, name string, in api.CreateSandbox) (
 	case len(mine) >= maxComing:
 		return 0, api.Sandbox{}, &sandbox.Error{
 			Code: sandbox.CodeBudgetExceeded, Op: "create", Resource: name, Retryable: true,
-			Message: strconv.Itoa(maxComing) + " sandboxes of the tenant are coming up already that nobody waits for", Hint: "wait for this one, or until others are up",
+			Message: strconv.Itoa(maxComing) + " sandboxes of the tenant are coming up already without a caller that waits", Hint: "wait for this one, or until others are up",
 		}
 	default:
 		one = &ahead{ttl: in.TTLSeconds, by: by.id}

@@ -80,7 +80,7 @@ func (x *shellsResource) Routes() []Route {
 		Summary: "List the shells of the session", Response: api.ShellList{}, Errors: []int{404}, Do: x.list,
 	}, {
 		ID: "openShell", Method: http.MethodPost, Path: shellsBase + "/shells", Tag: "shells", Role: token.Session,
-		Summary: "Open a shell that stays", Doc: "It keeps working folder, variables and functions from line to line, and is closed when nobody uses it for a while.",
+		Summary: "Open a shell that stays", Doc: "It keeps working folder, variables and functions from line to line, and is closed when it is not used for a while.",
 		Request: api.OpenShell{}, Response: api.Shell{}, Status: http.StatusCreated, Errors: []int{404, 409, 503, 504}, Timeout: opening, Do: x.open,
 	}, {
 		ID: "closeShell", Method: http.MethodDelete, Path: shellsBase + "/shells/{id}", Tag: "shells", Role: token.Session,

@@ -122,7 +122,7 @@ func (p *launched) Used(ctx context.Context) (sandbox.Rusage, error) {
 	if m, ok := inner.(sandbox.Metered); ok {
 		return m.Used(ctx)
 	}
-	return sandbox.Rusage{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "nobody can tell what it has used"}
+	return sandbox.Rusage{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "what it has used is not known"}
 }
 
 // Outcome implements stream.Outcomer.

@@ -172,7 +172,7 @@ func (t problemProcess) Used(ctx context.Context) (sandbox.Rusage, error) {
 	if m, ok := t.Process.(sandbox.Metered); ok {
 		return m.Used(ctx)
 	}
-	return sandbox.Rusage{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "nobody can tell what it has used"}
+	return sandbox.Rusage{}, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "what it has used is not known"}
 }
 
 // Outcome implements stream.Outcomer.

@@ -49,7 +49,7 @@ func (x *tokensResource) Routes() []Route {
 		Request: api.CreateToken{}, Response: api.NewToken{}, Status: http.StatusCreated, Errors: []int{404, 503}, Do: x.create,
 	}, {
 		ID: "getToken", Method: http.MethodGet, Path: api.Prefix + "/tokens/{id}", Tag: "tokens", Role: token.Session,
-		Summary: "Get a token", Doc: "Without its secret. It is the caller's own, or was made from that; admins are told of any.",
+		Summary: "Get a token", Doc: "Without its secret. It is the caller's own, or was made from that; admins get any.",
 		Response: api.Token{}, Errors: []int{404, 503}, Do: x.get,
 	}, {
 		ID: "revokeToken", Method: http.MethodDelete, Path: api.Prefix + "/tokens/{id}", Tag: "tokens", Role: token.Session,

@@ -35,7 +35,7 @@ func NewToolCalls(finder Finder, kits toolcallsKits) toolcallsResource {
 // Routes implements [Resource].
 func (s toolcallsResource) Routes() []Route {
 	const tag, path = "tools", "/v1/sandboxes/{name}/tools"
-	ask := Param{Name: "ask", Type: Boolean, Doc: "Have somebody asked where a rule stops it that a permission opens, see /v1/approvals"}
+	ask := Param{Name: "ask", Type: Boolean, Doc: "Ask for an approval where a rule stops it that an approval opens, see /v1/approvals"}
 	sub := Param{Name: "subagent", Type: Boolean, Doc: "A sub-agent asks, for which there is a stricter list"}
 	return takingSettings([]Route{
 		{ID: "listTools", Method: "GET", Path: path, Tag: tag, Role: token.Session, Summary: "List the tools of the session", Response: api.ToolList{}, Do: s.list},

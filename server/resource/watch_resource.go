@@ -41,7 +41,7 @@ func (x *WatchResource) Routes() []Route {
 			{Name: "recursive", Type: Boolean, Doc: "Also the folders below, which is so without; false: the entries of the folder alone"}},
 		Errors: []int{404, 403, 429, 503, 504}, Stream: true, Follows: true, Timeout: Endless,
 		Events: []Event{
-			{Name: api.EventReady, Data: api.WatchReady{}, Doc: "What happens from now on is told"},
+			{Name: api.EventReady, Data: api.WatchReady{}, Doc: "What happens from now on is reported"},
 			{Name: api.EventChange, Data: api.Change{}, Doc: "One change"},
 			{Name: api.EventNote, Data: api.WatchNote{}, Doc: "What the watch cannot see"},
 			{Name: api.EventOverflow, Data: api.WatchNote{}, Doc: "Changes were lost, because they came faster than they were taken; the watch goes on"},

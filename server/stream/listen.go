@@ -140,7 +140,7 @@ func (s *served) ask(c control) {
 	case typeUsed:
 		m, ok := s.proc.(sandbox.Metered)
 		if !ok {
-			s.done(c.ID, nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "what the command has used is not told while it runs"})
+			s.done(c.ID, nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "measure", Message: "what the command has used is not reported while it runs"})
 			return
 		}
 		u, err := m.Used(ctx)

@@ -106,7 +106,7 @@ type command struct {
 	code    bool  // it is the kernel host of the session
 }
 
-var errKilled = errors.New("somebody asked for its end")
+var errKilled = errors.New("its end was asked for")
 
 func (c *command) over() bool { return c.state != StateRunning }
 

@@ -41,7 +41,7 @@ type ExecResult struct {
 	Limit           *sandbox.LimitHit   `json:"limit,omitempty" doc:"The limit that was reached."`
 	Left            *sandbox.Left       `json:"left,omitempty" doc:"Processes that it had left running, which were ended with it."`
 	Waited          *sandbox.Waited     `json:"waited,omitempty" doc:"What its connections waited for their turn, because of network.limits.connections."`
-	Warnings        []string            `json:"warnings,omitempty" doc:"What of the command line strictness strict would refuse, where somebody had to answer for the line."`
+	Warnings        []string            `json:"warnings,omitempty" doc:"What of the command line strictness strict would refuse, where the line needed an approval."`
 	Blocked         bool                `json:"blocked,omitempty" doc:"A rule stopped the command, with evidence."`
 	BlockedReason   string              `json:"blockedReason,omitempty" doc:"Which rule, and what can be done."`
 	BlockedResource string              `json:"blockedResource,omitempty" doc:"What was not to be reached."`
@@ -90,7 +90,7 @@ type ProcessStatus struct {
 	TimedOut bool              `json:"timedOut,omitempty" doc:"It was ended at its time limit."`
 	Limit    *sandbox.LimitHit `json:"limit,omitempty" doc:"The limit that was reached."`
 	Left     *sandbox.Left     `json:"left,omitempty" doc:"Processes that it had left running, which were ended with it."`
-	Warnings []string          `json:"warnings,omitempty" doc:"What of the command line strictness strict would refuse, where somebody had to answer for the line."`
+	Warnings []string          `json:"warnings,omitempty" doc:"What of the command line strictness strict would refuse, where the line needed an approval."`
 	Blocked  string            `json:"blocked,omitempty" doc:"The rule that stopped it, and what can be done."`
 	Code     sandbox.Code      `json:"code,omitempty" doc:"What failed, by its stable name."`
 	Message  string            `json:"message,omitempty" doc:"What failed."`

@@ -91,9 +91,9 @@ func otherSockets([]string) verdict {
 		return nil
 	})
 	if len(found) > 0 {
-		return broke("somebody answers at ", strings.Join(found, ", "))
+		return broke("a program answers at ", strings.Join(found, ", "))
 	}
-	return held("nobody answers at any socket file")
+	return held("no program answers at any socket file")
 }
 
 // sharedMemory looks for System V objects and message queues of others: a

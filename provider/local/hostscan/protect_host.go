@@ -38,7 +38,7 @@ func odd(err error) bool { return errors.Is(err, hostpath.ErrOdd) }
 func unread(p string, err error) error {
 	e := &sandbox.Error{
 		Code: sandbox.CodeUnavailable, Op: "look for what to protect", Resource: p, Err: err, Retryable: true,
-		Message: "it cannot be told what git runs, because a file or folder cannot be read",
+		Message: "it is not known what git runs, because a file or folder cannot be read",
 	}
 	if errors.Is(err, unix.EACCES) {
 		e.Code, e.Retryable, e.Hint = sandbox.CodeCapabilityBlocked, false, "make it readable, and passable what it lies in, or remove it"

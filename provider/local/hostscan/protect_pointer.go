@@ -83,7 +83,7 @@ func (l *protectLook) pointer(r *Repo) {
 	case !ok || back != r.Place+"/.git":
 		r.Trouble = "the main repository has another place on record for this worktree"
 	case !sameOwner(main, r.Place+"/.git") || !sameOwner(main, dir):
-		r.Trouble = "the main repository belongs to somebody else"
+		r.Trouble = "the main repository belongs to another user"
 	case !l.isGit(dir) || !l.isGit(main):
 		r.Trouble = "it leads to a worktree that is damaged" // possibly by code inside
 	default:

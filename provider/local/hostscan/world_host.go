@@ -109,7 +109,7 @@ func unreachable(p string) error {
 			return nil
 		}
 		return &sandbox.Error{
-			Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: dir, Message: "it cannot be told what is in the folder, and code inside could open it",
+			Code: sandbox.CodeCapabilityBlocked, Op: "plan", Resource: dir, Message: "it is not known what is in the folder, and code inside could open it",
 			Hint: "make it passable: chmod u+x " + dir,
 		}
 	}

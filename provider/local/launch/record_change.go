@@ -56,7 +56,7 @@ func (d *Records) vacant(name string) error {
 		return err
 	}
 	if len(instances) > 0 {
-		e := busy(name, "somebody is just making a sandbox of that name")
+		e := busy(name, "a sandbox of that name is being made")
 		e.Retryable = true
 		return e
 	}
