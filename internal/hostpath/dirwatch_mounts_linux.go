@@ -28,7 +28,9 @@ var errMounts = errors.New("what is mounted cannot be read")
 // began. Only mounts at the watched places count, because a container engine
 // mounts file systems for every command in a container.
 type mounts struct {
-	fd     int // of mountinfo, which supports poll
+	fd     int    // of mountinfo, which supports poll
+	text   []byte // mountinfo as it was read last; nothing was mounted or unmounted since, or nil
+	room   int    // bytes that it took last
 	known  []byte
 	is     bool            // known is what was mounted since before the first watch
 	above  map[string]bool // watched folders, and those that they lie in
@@ -44,7 +46,9 @@ func openMounts(counts func(point string) bool) (*mounts, error) {
 }
 
 // forget discards the known mounts after a new watch. What was mounted over the
-// new folder is unknown until mountinfo has not changed for one call.
+// new folder is unknown until mountinfo has not changed for one call. The text
+// stays: while nothing is mounted or unmounted it holds for every folder, so that a
+// new watch costs no further read of it.
 func (m *mounts) forget() { m.known, m.is = nil, false }
 
 // watched records one more folder.
@@ -61,30 +65,45 @@ func (m *mounts) watched(p string) {
 func (m *mounts) same(stirred bool) bool {
 	switch {
 	case stirred && !m.is:
+		m.text = nil
 		return false // a watch may have been set on a folder under a short-lived mount
 	case !stirred && m.is:
 		return true
 	}
-	now, err := m.read()
+	if stirred {
+		m.text = nil
+	}
+	if m.text == nil {
+		text, err := m.read()
+		if err != nil {
+			return false
+		}
+		m.text = text
+		if !m.is {
+			again := []unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLPRI}}
+			if n, err := unix.Poll(again, 0); err != nil || n != 0 {
+				m.text = nil
+				return false
+			}
+		}
+	}
+	now, err := m.filter(m.text)
 	if err != nil {
+		m.text = nil
 		return false
 	}
 	if m.is {
 		return bytes.Equal(now, m.known)
 	}
-	again := []unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLPRI}}
-	if n, err := unix.Poll(again, 0); err != nil || n != 0 {
-		return false
-	}
 	m.known, m.is = now, true
 	return true
 }
 
-// read returns the mountinfo lines that count. They contain device numbers,
-// which the kernel reuses only after the last watch on the device has reported
-// its end.
+// read returns mountinfo. Its lines contain device numbers, which the kernel reuses
+// only after the last watch on the device has reported its end.
 func (m *mounts) read() ([]byte, error) {
-	text := make([]byte, 0, firstMounts)
+	text := make([]byte, 0, max(firstMounts, m.room))
+	defer func() { m.room = cap(text) }()
 	for {
 		if len(text) == cap(text) {
 			if len(text) >= maxMounts {
@@ -99,7 +118,7 @@ func (m *mounts) read() ([]byte, error) {
 		case err != nil:
 			return nil, os.NewSyscallError("pread", err)
 		case n == 0:
-			return m.filter(text)
+			return text, nil
 		}
 		text = text[:len(text)+n]
 	}
