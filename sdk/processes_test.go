@@ -196,7 +196,7 @@ func TestFollowOverCutConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cut := &cutter{Listener: l, to: address, after: 200_000}
+	cut := &cutter{Listener: l, to: address, after: 100_000}
 	go cut.serve()
 	defer l.Close()
 	through, err := sdk.NewAPI("unix:"+l.Addr().String(), sdk.APIOptions{Agent: "main", Session: "s"})
