@@ -158,7 +158,7 @@ func TestWhatIsPermitted(t *testing.T) {
 		{"to be made deeper", "HOST/none/new", "", "nothing to permit"},
 		{"below a file", "HOST/x/new", "", "to permit"},
 		{"through a link", "HOST/link/x", "/x", ""},
-		{"to be made at the root", "/askhasnosuchpath", "", "permit everything"},
+		{"to be made at the root", "/askhasnosuchpath", "", "everything can be permitted"},
 		{"to be made beside a denial", "/secret", "", "list of denials"},
 	}
 	for _, tt := range tests {
