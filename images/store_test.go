@@ -236,7 +236,7 @@ func TestPullFailures(t *testing.T) {
 		},
 			sandbox.CodeUnavailable, time.Second, "broke off"},
 		"succeeds without an image": {func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil },
-			sandbox.CodeUnavailable, time.Second, "removed it"},
+			sandbox.CodeUnavailable, time.Second, "was removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
