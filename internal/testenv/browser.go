@@ -13,22 +13,28 @@ import (
 	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
-// browserMissing asks once a process whether an engine answers, and makes the
-// image of browsers unless it is there and of the recipe of this tree. It takes
-// minutes then. Of many test programs one makes it and the others wait.
-var browserMissing = sync.OnceValue(func() string {
+// browserMissing and codeMissing make their images once a process.
+var (
+	browserMissing = sync.OnceValue(func() string { return imageMissing(about.BrowserImage, "browser") })
+	codeMissing    = sync.OnceValue(func() string { return imageMissing(about.CodeImage, "code") })
+)
+
+// imageMissing asks whether an engine answers, and makes an image of that kind
+// unless it is there and of the recipe of this tree. It takes minutes then. Of many
+// test programs one makes it and the others wait.
+func imageMissing(image, kind string) string {
 	if why := engineMissing(); why != "" {
 		return why
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	lock := filepath.Join(os.TempDir(), "sandbox-browser-image.lock")
+	lock := filepath.Join(os.TempDir(), "sandbox-"+kind+"-image.lock")
 	script, program := filepath.Join(root(), "scripts", "image.sh"), filepath.Join(root(), "bin", "sandbox")
-	if out, err := exec.CommandContext(ctx, "flock", lock, script, program, "--browser").CombinedOutput(); err != nil {
-		return "the image " + about.BrowserImage + " could not be made: " + err.Error() + ": " + strings.TrimSpace(string(out))
+	if out, err := exec.CommandContext(ctx, "flock", lock, script, program, "--"+kind).CombinedOutput(); err != nil {
+		return "the image " + image + " could not be made: " + err.Error() + ": " + strings.TrimSpace(string(out))
 	}
 	return ""
-})
+}
 
 // Playwright is the folder of node modules with the client of browsers that
 // scripts/playwright.sh installs, for NODE_PATH.

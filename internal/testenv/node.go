@@ -55,7 +55,7 @@ func Agents(ctx context.Context, t testing.TB, script string, args ...string) *e
 func AgentsModules() string { return agents.modules() }
 
 // client returns a command that runs a script with clients that scripts/clients.sh
-// installs. The variable tells scripts in JavaScript where those are.
+// installs. The variable names their folder for scripts in JavaScript.
 func (p nodeProgram) client(ctx context.Context, t testing.TB, variable, script string, args []string) *exec.Cmd {
 	t.Helper()
 	Require(t, p.name)
