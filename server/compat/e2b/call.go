@@ -54,13 +54,9 @@ func (c *call) request(ctx context.Context, method, path string, query url.Value
 }
 
 // do sends a request of /v1 and reads the answer into out, which may be nil. in is
-// the body as JSON; nil is none. The number is the status of an error, or 0.
-func (c *call) do(ctx context.Context, method, path string, query url.Values, in, out any) (int, error) {
-	err := ours(c.v1().Do(ctx, method, path, query, in, out))
-	if f, ok := err.(*fault); ok {
-		return f.status, err
-	}
-	return 0, err
+// the body as JSON; nil is none.
+func (c *call) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	return ours(c.v1().Do(ctx, method, path, query, in, out))
 }
 
 // box returns the path of the sandbox with that name, and what follows it.

@@ -173,7 +173,7 @@ func shownContext(v sandbox.CodeContext) codeContext {
 
 func (d *Door) contexts(c *call) error {
 	var have api.CodeContextList
-	if _, err := c.do(c.r.Context(), http.MethodGet, box(c.name, "/code/contexts"), nil, nil, &have); err != nil {
+	if err := c.do(c.r.Context(), http.MethodGet, box(c.name, "/code/contexts"), nil, nil, &have); err != nil {
 		return err
 	}
 	out := []codeContext{}
@@ -198,7 +198,7 @@ func (d *Door) createContext(c *call) error {
 		body.Dir = dir
 	}
 	var made sandbox.CodeContext
-	if _, err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/code/contexts"), nil, body, &made); err != nil {
+	if err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/code/contexts"), nil, body, &made); err != nil {
 		return err
 	}
 	write(c.w, http.StatusOK, shownContext(made))
@@ -210,7 +210,7 @@ func (d *Door) restartContext(c *call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.do(c.r.Context(), http.MethodPost, p, url.Values{}, nil, nil); err != nil {
+	if err := c.do(c.r.Context(), http.MethodPost, p, url.Values{}, nil, nil); err != nil {
 		return err
 	}
 	c.w.WriteHeader(http.StatusNoContent)
@@ -222,7 +222,7 @@ func (d *Door) deleteContext(c *call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.do(c.r.Context(), http.MethodDelete, p, url.Values{}, nil, nil); err != nil {
+	if err := c.do(c.r.Context(), http.MethodDelete, p, url.Values{}, nil, nil); err != nil {
 		return err
 	}
 	c.w.WriteHeader(http.StatusNoContent)

@@ -150,10 +150,10 @@ func (d *Door) create(c *call) error {
 	rand.Read(session)
 	out["session"] = "e2b-" + hex.EncodeToString(session)
 	var made api.Sandbox
-	_, err = c.do(c.r.Context(), http.MethodPost, api.Prefix+"/sandboxes", nil, out, &made)
+	err = c.do(c.r.Context(), http.MethodPost, api.Prefix+"/sandboxes", nil, out, &made)
 	if isBound(err) { // the token is for one session, so the sandbox is that session's
 		delete(out, "session")
-		_, err = c.do(c.r.Context(), http.MethodPost, api.Prefix+"/sandboxes", nil, out, &made)
+		err = c.do(c.r.Context(), http.MethodPost, api.Prefix+"/sandboxes", nil, out, &made)
 	}
 	if err != nil {
 		return err
@@ -292,7 +292,7 @@ func networkBody(in *newNetwork, internet *bool) (map[string]any, error) {
 
 // find returns the sandbox of the path.
 func (c *call) find() (s api.Sandbox, err error) {
-	_, err = c.do(c.r.Context(), http.MethodGet, box(c.name), nil, nil, &s)
+	err = c.do(c.r.Context(), http.MethodGet, box(c.name), nil, nil, &s)
 	return s, err
 }
 
@@ -314,7 +314,7 @@ func (d *Door) connect(c *call) error {
 	}
 	status := http.StatusOK
 	if s.Status == sandbox.StatusPaused {
-		if _, err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/resume"), nil, nil, nil); err != nil {
+		if err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/resume"), nil, nil, nil); err != nil {
 			return err
 		}
 		status = http.StatusCreated
@@ -338,8 +338,7 @@ func (c *call) keep(seconds int64) error {
 	if seconds < 1 || seconds > maxTimeout {
 		return bad("timeout", "must be from 1 to "+strconv.Itoa(maxTimeout)+" seconds")
 	}
-	_, err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/timeout"), nil, api.SetTimeout{Timeout: seconds}, nil)
-	return err
+	return c.do(c.r.Context(), http.MethodPost, box(c.name, "/timeout"), nil, api.SetTimeout{Timeout: seconds}, nil)
 }
 
 func (d *Door) timeout(c *call) error {
@@ -364,7 +363,7 @@ func (d *Door) timeout(c *call) error {
 
 func (d *Door) kill(c *call) error {
 	q := url.Values{"force": {"true"}, "workspace": {"true"}}
-	if _, err := c.do(c.r.Context(), http.MethodDelete, box(c.name), q, nil, nil); err != nil {
+	if err := c.do(c.r.Context(), http.MethodDelete, box(c.name), q, nil, nil); err != nil {
 		return err
 	}
 	d.keys.forget(c.name)
@@ -389,7 +388,7 @@ func (d *Door) pause(c *call) error {
 	if s.Status == sandbox.StatusPaused {
 		return &fault{status: http.StatusConflict, message: "the sandbox is paused already"}
 	}
-	if _, err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/pause"), url.Values{"force": {"true"}}, nil, nil); err != nil {
+	if err := c.do(c.r.Context(), http.MethodPost, box(c.name, "/pause"), url.Values{"force": {"true"}}, nil, nil); err != nil {
 		return err
 	}
 	c.w.WriteHeader(http.StatusNoContent)
@@ -419,7 +418,7 @@ func (d *Door) network(c *call) error {
 	if body == nil {
 		body = map[string]any{}
 	}
-	_, err = c.do(c.r.Context(), http.MethodPut, box(c.name, "/network"), nil, body, nil)
+	err = c.do(c.r.Context(), http.MethodPut, box(c.name, "/network"), nil, body, nil)
 	if f, ok := err.(*fault); ok && (f.status == http.StatusMethodNotAllowed || f.status == http.StatusNotFound && !gone(err, c)) {
 		return unsupported("the change of a sandbox's network")
 	}
@@ -491,7 +490,7 @@ func (d *Door) info(c *call) error {
 		return notFound(c.name)
 	}
 	var u api.Usage
-	if _, err := c.do(c.r.Context(), http.MethodGet, box(c.name, "/usage"), nil, nil, &u); err != nil {
+	if err := c.do(c.r.Context(), http.MethodGet, box(c.name, "/usage"), nil, nil, &u); err != nil {
 		return err
 	}
 	out := d.shown(s, u)
@@ -525,7 +524,7 @@ func (d *Door) list(c *call) error {
 		if cursor != "" {
 			args.Set("cursor", cursor)
 		}
-		if _, err := c.do(c.r.Context(), http.MethodGet, api.Prefix+"/sandboxes", args, nil, &page); err != nil {
+		if err := c.do(c.r.Context(), http.MethodGet, api.Prefix+"/sandboxes", args, nil, &page); err != nil {
 			return err
 		}
 		for _, s := range page.Items {

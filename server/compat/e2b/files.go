@@ -55,7 +55,7 @@ func (d *Door) health(w http.ResponseWriter, r *http.Request) {
 func (d *Door) envs(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
 	var out api.ExecResult
-	if _, err := c.do(r.Context(), http.MethodPost, box(c.name, "/exec"), nil, api.Exec{Args: []string{"env", "-0"}}, &out); err != nil {
+	if err := c.do(r.Context(), http.MethodPost, box(c.name, "/exec"), nil, api.Exec{Args: []string{"env", "-0"}}, &out); err != nil {
 		refuseEnvd(w, r, err)
 		return
 	}

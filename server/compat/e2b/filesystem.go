@@ -127,7 +127,7 @@ func entryOf(f api.File) *entry {
 // look returns what is known of one entry.
 func (c *call) look(ctx context.Context, p string) (api.File, error) {
 	var one api.FileList
-	if _, err := c.do(ctx, http.MethodGet, c.filePath(p), url.Values{"stat": {"true"}}, nil, &one); err != nil {
+	if err := c.do(ctx, http.MethodGet, c.filePath(p), url.Values{"stat": {"true"}}, nil, &one); err != nil {
 		return api.File{}, err
 	}
 	if len(one.Items) != 1 {
@@ -154,9 +154,9 @@ func (d *Door) makeDir(ctx context.Context, c *call, in *pathRequest) (*entryRes
 		return nil, err
 	}
 	var f api.File
-	_, err = c.do(ctx, http.MethodPost, box(c.name, "/files:mkdir"), nil, api.MakeFolder{Path: p}, &f)
+	err = c.do(ctx, http.MethodPost, box(c.name, "/files:mkdir"), nil, api.MakeFolder{Path: p}, &f)
 	if isMissing(err, c) { // a folder above it
-		_, err = c.do(ctx, http.MethodPost, box(c.name, "/files:mkdir"), nil, api.MakeFolder{Path: p, Parents: true}, &f)
+		err = c.do(ctx, http.MethodPost, box(c.name, "/files:mkdir"), nil, api.MakeFolder{Path: p, Parents: true}, &f)
 	} else if err != nil {
 		if have, seen := c.look(ctx, p); seen == nil {
 			if have.Type != "dir" {
@@ -189,15 +189,15 @@ func (d *Door) move(ctx context.Context, c *call, in *moveRequest) (*entryRespon
 	}
 	var f api.File
 	m := api.MoveFile{From: from, To: to, Overwrite: true}
-	_, err = c.do(ctx, http.MethodPost, box(c.name, "/files:move"), nil, m, &f)
+	err = c.do(ctx, http.MethodPost, box(c.name, "/files:move"), nil, m, &f)
 	if isMissing(err, c) {
 		if _, gone := c.look(ctx, from); gone != nil {
 			return nil, gone
 		}
-		if _, err := c.do(ctx, http.MethodPost, box(c.name, "/files:mkdir"), nil, api.MakeFolder{Path: path.Dir(to), Parents: true}, nil); err != nil {
+		if err := c.do(ctx, http.MethodPost, box(c.name, "/files:mkdir"), nil, api.MakeFolder{Path: path.Dir(to), Parents: true}, nil); err != nil {
 			return nil, err
 		}
-		_, err = c.do(ctx, http.MethodPost, box(c.name, "/files:move"), nil, m, &f)
+		err = c.do(ctx, http.MethodPost, box(c.name, "/files:move"), nil, m, &f)
 	}
 	if err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (c *call) walk(ctx context.Context, dir string, depth int, out *listDirResp
 			q.Set("cursor", cursor)
 		}
 		var page api.FileList
-		if _, err := c.do(ctx, http.MethodGet, c.filePath(dir), q, nil, &page); err != nil {
+		if err := c.do(ctx, http.MethodGet, c.filePath(dir), q, nil, &page); err != nil {
 			return err
 		}
 		for _, f := range page.Items {
@@ -266,7 +266,7 @@ func (d *Door) remove(ctx context.Context, c *call, in *pathRequest) (*empty, er
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.do(ctx, http.MethodDelete, c.filePath(p), url.Values{"recursive": {"true"}}, nil, nil)
+	err = c.do(ctx, http.MethodDelete, c.filePath(p), url.Values{"recursive": {"true"}}, nil, nil)
 	if isMissing(err, c) {
 		err = nil // as rm -rf
 	}

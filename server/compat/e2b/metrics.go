@@ -28,7 +28,7 @@ const between = 100 * time.Millisecond
 // one processor between two measurements. What /v1 does not report is 0.
 func (c *call) measure(ctx context.Context) (metric, error) {
 	var first, then api.Usage
-	if _, err := c.do(ctx, http.MethodGet, box(c.name, "/usage"), nil, nil, &first); err != nil {
+	if err := c.do(ctx, http.MethodGet, box(c.name, "/usage"), nil, nil, &first); err != nil {
 		return metric{}, err
 	}
 	began := time.Now()
@@ -37,7 +37,7 @@ func (c *call) measure(ctx context.Context) (metric, error) {
 	case <-ctx.Done():
 		return metric{}, ctx.Err()
 	}
-	if _, err := c.do(ctx, http.MethodGet, box(c.name, "/usage"), nil, nil, &then); err != nil {
+	if err := c.do(ctx, http.MethodGet, box(c.name, "/usage"), nil, nil, &then); err != nil {
 		return metric{}, err
 	}
 	now := time.Now()

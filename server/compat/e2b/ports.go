@@ -80,7 +80,7 @@ func (d *Door) expose(c *call, name string, public *bool) (token string, err err
 	var made api.NewShare
 	ctx := resource.WithLabel(c.r.Context(), resource.Label{Text: label(name), Keep: public == nil})
 	in := api.SharePort{Port: 1, Public: public != nil && *public} // the port has no effect: every port is shared
-	_, err = c.do(ctx, http.MethodPost, box(name, "/shares"), nil, in, &made)
+	err = c.do(ctx, http.MethodPost, box(name, "/shares"), nil, in, &made)
 	return made.Secret, err
 }
 

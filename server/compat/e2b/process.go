@@ -271,7 +271,7 @@ func (d *Door) stream(ctx context.Context, c *call, r *http.Request, h http.Head
 	defer out.close()
 	p := &processStream{out: out, kill: func(id string) {
 		// The client could name it by nothing.
-		_, _ = c.do(context.WithoutCancel(ctx), http.MethodDelete, box(c.name, "/processes/", id), nil, nil, nil)
+		_ = c.do(context.WithoutCancel(ctx), http.MethodDelete, box(c.name, "/processes/", id), nil, nil, nil)
 	}}
 	if err := c.follow(ctx, r, p.take); err != nil {
 		return err
@@ -382,7 +382,7 @@ func ending(v api.Exit) *endEvent {
 
 func (d *Door) processList(ctx context.Context, c *call, _ *empty) (*listResponse, error) {
 	var have api.ProcessList
-	if _, err := c.do(ctx, http.MethodGet, box(c.name, "/processes"), nil, nil, &have); err != nil {
+	if err := c.do(ctx, http.MethodGet, box(c.name, "/processes"), nil, nil, &have); err != nil {
 		return nil, err
 	}
 	out := &listResponse{Processes: []processInfo{}}
@@ -417,7 +417,7 @@ func (c *call) write(ctx context.Context, s *selector, in *input) error {
 	}
 	for len(data) > 0 {
 		n := min(len(data), 512<<10)
-		if _, err := c.do(ctx, http.MethodPost, p, nil, api.ProcessInput{DataBase64: data[:n]}, nil); err != nil {
+		if err := c.do(ctx, http.MethodPost, p, nil, api.ProcessInput{DataBase64: data[:n]}, nil); err != nil {
 			return err
 		}
 		data = data[n:]
@@ -457,7 +457,7 @@ func (d *Door) closeStdin(ctx context.Context, c *call, in *connectRequest) (*em
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.do(ctx, http.MethodPost, p, nil, api.ProcessInput{EOF: true}, nil)
+	err = c.do(ctx, http.MethodPost, p, nil, api.ProcessInput{EOF: true}, nil)
 	return &empty{}, err
 }
 
@@ -470,7 +470,7 @@ func (d *Door) sendSignal(ctx context.Context, c *call, in *sendSignalRequest) (
 		return nil, err
 	}
 	var now api.Process
-	if _, err := c.do(ctx, http.MethodGet, p, nil, nil, &now); err != nil {
+	if err := c.do(ctx, http.MethodGet, p, nil, nil, &now); err != nil {
 		return nil, err
 	}
 	if now.State != "running" {
@@ -478,9 +478,9 @@ func (d *Door) sendSignal(ctx context.Context, c *call, in *sendSignalRequest) (
 	}
 	one := box(c.name, "/processes/", now.ID)
 	if in.Signal == "KILL" {
-		_, err = c.do(ctx, http.MethodDelete, one, nil, nil, nil)
+		err = c.do(ctx, http.MethodDelete, one, nil, nil, nil)
 	} else {
-		_, err = c.do(ctx, http.MethodPost, one+"/signal", nil, api.ProcessSignal{Signal: string(in.Signal)}, nil)
+		err = c.do(ctx, http.MethodPost, one+"/signal", nil, api.ProcessSignal{Signal: string(in.Signal)}, nil)
 	}
 	return &empty{}, err
 }
@@ -497,6 +497,6 @@ func (d *Door) update(ctx context.Context, c *call, in *updateRequest) (*empty, 
 	if size == nil {
 		return nil, bad("pty", "is missing")
 	}
-	_, err = c.do(ctx, http.MethodPost, p, nil, *size, nil)
+	err = c.do(ctx, http.MethodPost, p, nil, *size, nil)
 	return &empty{}, err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// Templates that SDKs name without being told.
+// Templates that SDKs name by default.
 const (
 	templateBase = "base"
 	templateCode = "code-interpreter-v1"
