@@ -224,7 +224,7 @@ func TestWatch(t *testing.T) {
 }
 
 // TestWatchOverflows holds that a client that takes nothing learns that it has
-// lost changes, and is told of those that come then.
+// lost changes, and gets those that come then.
 func TestWatchOverflows(t *testing.T) {
 	watchOn(t, []string{"docker"}, resource.WatchOptions{}, func(t *testing.T, r *watchRig, base string) {
 		l := listen(t, r, "acme", base+"/watch")

@@ -92,7 +92,7 @@ func Freeze(ctx context.Context, root ID, known []ID) (already []ID, err error) 
 				}
 				moving = true
 			}
-			// That of root tells every provider that the instance is frozen.
+			// Providers take the state of root for that of the instance.
 			moving = moving || st.state == 'R' || st.state == 'S' || st.pid == root.PID && st.state != 'T'
 		}
 		if !moving {
