@@ -86,7 +86,8 @@ type Client struct {
 	streams map[uint32]stream
 	last    uint32
 	links   int             // dialled connections that have not ended
-	inbound inbound         // connections that were accepted here
+	inbound inbound         // connections of sockets that were handed over
+	dialled share           // of inbound
 	pings   []chan struct{} // waiting for a Pong, oldest first
 	ending  bool            // Close was called
 
@@ -111,7 +112,7 @@ type stream interface {
 // owns conn. On an error conn is closed.
 func New(ctx context.Context, conn io.ReadWriteCloser, o Options) (*Client, error) {
 	c := &Client{
-		o: o, conn: conn, writing: make(chan struct{}, 1),
+		o: o, conn: conn, writing: make(chan struct{}, 1), dialled: share{most: maxDialled},
 		streams: map[uint32]stream{}, done: make(chan struct{}),
 	}
 	c.writing <- struct{}{}

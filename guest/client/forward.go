@@ -37,6 +37,10 @@ const (
 // its own connection only. Its addresses are those inside, as the guest
 // reported them. It ends when the Client does.
 //
+// Where the guest has a channel for descriptors, a connection of TCP is the
+// socket inside itself: the guest has no part in what it carries, and the buffers
+// are those of the kernel.
+//
 // Errors are of code
 //
 //   - CodeExecution, errors.Is syscall.ECONNREFUSED and so on: the kernel
@@ -69,15 +73,15 @@ func (c *Client) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return nil, c.named(first)
 }
 
-func (c *Client) dial(ctx context.Context, to wire.Endpoint, addr string) (*link, error) {
+func (c *Client) dial(ctx context.Context, to wire.Endpoint, addr string) (net.Conn, error) {
 	if err := c.canForward(ctx, "dial"); err != nil {
 		return nil, err
 	}
+	if c.canPassDial(to) {
+		return c.dialPassed(ctx, to, addr)
+	}
 	if !c.takeLink() {
-		return nil, &sandbox.Error{
-			Code: sandbox.CodeExecution, Op: "dial", Field: "addr", Retryable: true,
-			Message: "too many connections into the sandbox at once", Hint: "close some first",
-		}
+		return nil, tooManyLinks()
 	}
 	l := newLink(c, to.Family)
 	l.over = c.giveLink

@@ -7,33 +7,38 @@ import (
 
 const (
 	// maxPassed bounds the open connections of one listener that was handed
-	// over.
-	maxPassed = 4096
+	// over, and maxDialled those that a client has dialled and that were handed
+	// over. They cost the guest nothing, and us a descriptor each.
+	maxPassed, maxDialled = 4096, 16384
 	// inboundFloor is the least number of noted connections at which it is
 	// worth while to look which of them were closed.
 	inboundFloor = 64
 )
 
-// An inbound knows the connections that were accepted at listening sockets of
-// the guest, so that they end with the Client. They are what the kernel gave
+// A share is how many connections a listener, or all dialling, may have open.
+// It is guarded by the client's inbound.
+type share struct{ open, most int }
+
+// An inbound knows the connections whose sockets were handed over, or accepted at
+// one that was, so that they end with the Client. They are what the kernel gave
 // us, with nothing around it that would keep two of them from being spliced; so
 // no callback reports that one is closed, and inbound looks for closed ones
 // when their number has doubled. The zero inbound is ready for use.
 type inbound struct {
 	mu   sync.Mutex
 	over bool
-	open map[*net.TCPConn]*passed // and those closed since the last look
-	look int                      // the number at which to look
+	open map[*net.TCPConn]*share // and those closed since the last look
+	look int                     // the number at which to look
 }
 
 // reserve counts one more connection of p, if it may have one.
-func (i *inbound) reserve(p *passed) bool {
+func (i *inbound) reserve(p *share) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if p.open >= maxPassed {
+	if p.open >= p.most {
 		i.sweep()
 	}
-	if p.open >= maxPassed {
+	if p.open >= p.most {
 		return false
 	}
 	p.open++
@@ -41,7 +46,7 @@ func (i *inbound) reserve(p *passed) bool {
 }
 
 // release takes back what was reserved.
-func (i *inbound) release(p *passed) {
+func (i *inbound) release(p *share) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	p.open--
@@ -49,7 +54,7 @@ func (i *inbound) release(p *passed) {
 
 // add notes a connection for which there is a reservation. It reports false
 // when the Client has ended.
-func (i *inbound) add(p *passed, conn *net.TCPConn) bool {
+func (i *inbound) add(p *share, conn *net.TCPConn) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.over {
@@ -59,7 +64,7 @@ func (i *inbound) add(p *passed, conn *net.TCPConn) bool {
 		i.sweep()
 	}
 	if i.open == nil {
-		i.open = map[*net.TCPConn]*passed{}
+		i.open = map[*net.TCPConn]*share{}
 	}
 	i.open[conn] = p
 	return true

@@ -87,9 +87,19 @@ func elsewhere(t testing.TB, do func() ([]int, error)) []int {
 	return r.fds
 }
 
-// inNewNetwork calls do in a new network, and returns in that of before. Where
-// that cannot be had back, the goroutine keeps the thread for itself.
+// inNewNetwork calls do in a new network, and returns in that of before.
 func inNewNetwork(do func() error) error {
+	return inNetwork(func() error { return unix.Unshare(unix.CLONE_NEWNET) }, func() error {
+		if err := loopbackUp(); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
+// inNetwork calls do in the network that enter enters, and returns in that of
+// before. Where that cannot be had back, the goroutine keeps the thread for itself.
+func inNetwork(enter, do func() error) error {
 	runtime.LockOSThread()
 	ours, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -97,14 +107,11 @@ func inNewNetwork(do func() error) error {
 		return err
 	}
 	defer unix.Close(ours)
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+	if err := enter(); err != nil {
 		runtime.UnlockOSThread()
 		return err
 	}
-	err = loopbackUp()
-	if err == nil {
-		err = do()
-	}
+	err = do()
 	if back := unix.Setns(ours, unix.CLONE_NEWNET); back != nil {
 		return errors.Join(err, back)
 	}
@@ -187,7 +194,7 @@ func seller(t testing.TB, answer wire.Frame, do func(g traitor)) *client.Client 
 		if _, err := r.Next(); err != nil {
 			return
 		}
-		hello := wire.Hello{Version: wire.Version, Features: []string{wire.FeatureForward, wire.FeaturePass}}
+		hello := wire.Hello{Version: wire.Version, Features: []string{wire.FeatureForward, wire.FeaturePass, wire.FeaturePassDial}}
 		_ = w.Write(wire.Frame{Type: wire.TypeHello, Payload: hello.Encode()})
 		for {
 			f, err := r.Next()
@@ -196,7 +203,7 @@ func seller(t testing.TB, answer wire.Frame, do func(g traitor)) *client.Client 
 				return
 			case f.Type == wire.TypePing:
 				_ = w.Write(wire.Frame{Type: wire.TypePong})
-			case f.Type == wire.TypePass:
+			case f.Type == wire.TypePass, f.Type == wire.TypePassDial:
 				do(traitor{t, theirSide})
 				if answer.Type != 0 {
 					answer.Stream = f.Stream

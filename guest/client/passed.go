@@ -31,7 +31,7 @@ type passed struct {
 
 	came chan struct{} // closed when the descriptor is there, or never will be
 	l    *net.TCPListener
-	open int // connections, guarded by the client's inbound
+	part share
 
 	mu       sync.Mutex
 	fd       int              // what came and was not opened, or -1
@@ -49,7 +49,7 @@ func (c *Client) canPass(at wire.Endpoint) bool {
 // listenPassed asks for a listening socket and makes sure of what comes.
 func (c *Client) listenPassed(ctx context.Context, at wire.Endpoint, addr string) (net.Listener, error) {
 	p := &passed{
-		c: c, asked: at, fd: -1, reply: reply{came: make(chan struct{})},
+		c: c, asked: at, fd: -1, part: share{most: maxPassed}, reply: reply{came: make(chan struct{})},
 		ended: make(chan struct{}), came: make(chan struct{}), over: make(chan struct{}),
 	}
 	var err error
@@ -116,7 +116,7 @@ func (p *passed) begin(ctx context.Context) error {
 	}
 	l, err := openListening(fd, p.at)
 	if err != nil {
-		return p.refused(err)
+		return p.c.handedError(err, "listen", "the listening socket cannot be opened on the host")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,15 +128,16 @@ func (p *passed) begin(ctx context.Context) error {
 	return nil
 }
 
-// refused is the error about a socket that could not be opened.
-func (p *passed) refused(err error) error {
+// handedError is the error about a socket that was handed over and could not be
+// opened. One that was not asked for ends the connection.
+func (c *Client) handedError(err error, op, message string) error {
 	var violation *wire.ProtocolError
 	if errors.As(err, &violation) {
-		p.c.end(err)
-		return p.c.Err()
+		c.end(err)
+		return c.Err()
 	}
 	return &sandbox.Error{
-		Code: sandbox.CodeExecution, Op: "listen", Retryable: true, Message: "the listening socket cannot be opened on the host",
+		Code: sandbox.CodeExecution, Op: op, Retryable: true, Message: message,
 		Hint: "raise the limit of open files of this process", Err: err,
 	}
 }
@@ -238,7 +239,7 @@ func (p *passed) Accept() (net.Conn, error) {
 		if err == nil && p.admit(conn) {
 			return conn, nil
 		}
-		p.c.inbound.release(p)
+		p.c.inbound.release(&p.part)
 		if over := p.ending(); over != nil {
 			err = p.fail("accept", over)
 		}
@@ -250,7 +251,7 @@ func (p *passed) Accept() (net.Conn, error) {
 
 // reserve waits until the listener may have one more connection.
 func (p *passed) reserve() error {
-	for !p.c.inbound.reserve(p) {
+	for !p.c.inbound.reserve(&p.part) {
 		p.mu.Lock()
 		late := !p.deadline.IsZero() && !time.Now().Before(p.deadline)
 		p.mu.Unlock()
@@ -271,7 +272,7 @@ func (p *passed) reserve() error {
 // and could make the close of its connections wait: admit prevents both.
 func (p *passed) admit(conn *net.TCPConn) bool {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
-	if ok && conn.SetLinger(-1) == nil && p.isAt(local.AddrPort()) && p.c.inbound.add(p, conn) {
+	if ok && conn.SetLinger(-1) == nil && p.isAt(local.AddrPort()) && p.c.inbound.add(&p.part, conn) {
 		return true
 	}
 	breakOff(conn)

@@ -52,24 +52,33 @@ func openListening(fd int, at wire.Endpoint) (*net.TCPListener, error) {
 // network than ours. A process with a copy of it can change little of that: its
 // kind and its network never, and admit checks the address of each connection.
 func isListening(fd int, at wire.Endpoint, ours uint64) error {
-	family := unix.AF_INET
-	if at.Family == wire.FamilyIPv6 {
-		family = unix.AF_INET6
-	}
-	for _, o := range []struct{ name, want int }{ // in this order: the first say whether the next make sense
-		{unix.SO_DOMAIN, family}, {unix.SO_TYPE, unix.SOCK_STREAM}, {unix.SO_PROTOCOL, unix.IPPROTO_TCP}, {unix.SO_ACCEPTCONN, 1},
-	} {
-		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, o.name); err != nil || got != o.want {
-			return wire.Violation("what was handed over is no listening socket as was asked for")
-		}
-	}
-	theirs, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil || theirs == 0 || theirs == ours {
-		return wire.Violation("the listening socket that was handed over is in the network of the host")
+	if err := isSocket(fd, at.Family, 1, ours); err != nil {
+		return err
 	}
 	name, err := unix.Getsockname(fd)
 	if err != nil || endpointOf(name) != at {
 		return wire.Violation("the listening socket that was handed over is at another address than was said")
+	}
+	return nil
+}
+
+// isSocket holds that fd is a TCP socket of a family and of another network than
+// ours, which listens (1) or does not (0).
+func isSocket(fd int, of wire.Family, listens int, ours uint64) error {
+	family := unix.AF_INET
+	if of == wire.FamilyIPv6 {
+		family = unix.AF_INET6
+	}
+	for _, o := range []struct{ name, want int }{ // in this order: the first say whether the next make sense
+		{unix.SO_DOMAIN, family}, {unix.SO_TYPE, unix.SOCK_STREAM}, {unix.SO_PROTOCOL, unix.IPPROTO_TCP}, {unix.SO_ACCEPTCONN, listens},
+	} {
+		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, o.name); err != nil || got != o.want {
+			return wire.Violation("what was handed over is no socket as was asked for")
+		}
+	}
+	theirs, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil || theirs == 0 || theirs == ours {
+		return wire.Violation("the socket that was handed over is in the network of the host")
 	}
 	return nil
 }

@@ -22,3 +22,18 @@ func openListening(fd int, _ wire.Endpoint) (*net.TCPListener, error) {
 }
 
 func closeListening(l *net.TCPListener) { l.Close() }
+
+// A passedConn is a connection by a socket that was handed over.
+type passedConn struct {
+	net.Conn
+	socket *net.TCPConn
+}
+
+func openConnected(fd int, _ wire.Endpoint) (*net.TCPConn, error) {
+	os.NewFile(uintptr(fd), "").Close()
+	return nil, errors.ErrUnsupported
+}
+
+func newPassedConn(*Client, *net.TCPConn, net.Addr, net.Addr) (*passedConn, error) {
+	return nil, errors.ErrUnsupported
+}

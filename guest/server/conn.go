@@ -190,6 +190,8 @@ func (c *conn) request(f wire.Frame) error {
 		return c.listen(f)
 	case wire.TypePass:
 		return c.pass(f)
+	case wire.TypePassDial:
+		return c.passDial(f)
 	case wire.TypePorts:
 		return c.ports(f)
 	case wire.TypeFile:

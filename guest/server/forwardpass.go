@@ -48,3 +48,46 @@ func (g *gateway) give(m wire.Pass) {
 	<-g.shut
 	g.answer(wire.TypeDone, nil)
 }
+
+// passDial opens the stream of a connection that the client is to have.
+func (c *conn) passDial(f wire.Frame) error {
+	m, err := wire.DecodePassDial(f.Payload)
+	if err != nil {
+		return err
+	}
+	if c.side == nil {
+		return c.refuse(f.Stream, wire.KindUnsupported, "the guest has no channel for descriptors")
+	}
+	select {
+	case c.srv.forwards <- struct{}{}:
+	default:
+		return c.refuse(f.Stream, wire.KindResource, "too many forwarded connections at once")
+	}
+	l := newLink(c)
+	l.id = f.Stream
+	c.begin(l.id, l, false)
+	go func() {
+		defer func() { <-c.srv.forwards }()
+		l.give(m)
+	}()
+	return nil
+}
+
+// give connects, hands the socket over, and keeps no descriptor of it.
+func (l *link) give(m wire.PassDial) {
+	defer l.conn.finished(l.id, false)
+	file, err := l.connect(m.To)
+	if err != nil {
+		l.answer(wire.TypeFailed, connectFailure(err).Encode())
+		return
+	}
+	local, _ := endpointsOf(file)
+	err = l.conn.side.pass.Send(wire.KindConnection, m.Ticket, []*os.File{file}, sideWithin)
+	l.drop() // of the socket, nothing but the descriptor
+	file.Close()
+	if err != nil {
+		l.answer(wire.TypeFailed, failure(wire.KindResource, err).Encode())
+		return
+	}
+	l.answer(wire.TypeConnected, wire.Connected{Local: local, Remote: m.To}.Encode())
+}

@@ -209,7 +209,7 @@ func (s *Server) hello(version uint16, beside bool) wire.Hello {
 		Features: s.features, Degraded: s.degraded,
 	}
 	if beside {
-		h.Features = append(slices.Clip(h.Features), wire.FeaturePass)
+		h.Features = append(slices.Clip(h.Features), wire.FeaturePass, wire.FeaturePassDial)
 	}
 	if s.unreported.Load() {
 		h.Degraded = append(slices.Clip(h.Degraded), "the runtime does not tell who connects: code in the sandbox can speak to the guest")

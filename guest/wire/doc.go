@@ -49,7 +49,7 @@
 //
 // The client numbers its streams upwards from 1 and never reuses a number;
 // numbers from [FirstAccepted] on are for streams that the guest opens. A
-// stream ends with its last answer: Exit, Done or Failed. Frames that the
+// stream ends with its last answer: Exit, Done, Failed or the only one. Frames that the
 // client sent before it saw the end are ignored by the guest; the client
 // treats a frame for an ended stream as a violation.
 //
@@ -62,13 +62,14 @@
 //	Dial       → Connected, then Data…, then Done or Failed | Failed
 //	Listen     → Listening, later Done                      | Failed
 //	Pass       → Listening, later Done                      | Failed
+//	PassDial   → Connected                                  | Failed
 //	Accepted   ← from the guest; then Data…, then Done or Failed
 //	File       → FileAnswer                                | Failed
 //	File       → FileAnswer (FlagMore), Data…, then Done   | Failed
 //	File       → Done                                      | Failed
 //	File, Data… (the last one with FlagEOF) → Done         | Failed
 //	Signal, Resize, Kill, Data, Credit, Stop belong to a started command,
-//	Kill, Data, Credit, Stop to a connection, Kill to a listener
+//	Kill, Data, Credit, Stop to a connection, Kill to a listener and a PassDial
 //
 // A command may have to wait until others have started. Killed before that it
 // is answered with Failed (KindCalledOff) and never starts.
@@ -155,6 +156,11 @@
 // itself, and no frames carry the connections. The guest keeps nothing of it
 // but the stream, which ends with Done when the client kills it. Until then
 // its end is the end of the guest.
+//
+// A PassDial is a Dial whose socket the guest gives away: the client reads and
+// writes it, and no frames carry its bytes. The guest keeps nothing of it.
+// Connected is its last answer. Kill calls the connecting off, and is answered
+// with Failed, or with Connected when it was too late.
 //
 // # Beside the connection
 //

@@ -9,6 +9,9 @@ const FeatureForward = "forward"
 // takes Pass on it.
 const FeaturePass = "pass"
 
+// FeaturePassDial: as FeaturePass, of PassDial.
+const FeaturePassDial = "pass-dial"
+
 // Answers and events of forwarded byte streams.
 const (
 	TypeConnected Type = 0x60 // Connected
@@ -176,6 +179,31 @@ func DecodePass(p []byte) (Pass, error) {
 		d.bad = true
 	}
 	return m, d.end("request for a listening socket")
+}
+
+// PassDial asks for the socket of a connection to an IP endpoint inside, which
+// the guest hands over as that of a Pass.
+type PassDial struct {
+	To     Endpoint
+	Ticket uint32 // of what is handed over
+}
+
+// Encode returns the payload of a PassDial frame.
+func (m PassDial) Encode() []byte {
+	var e encoder
+	e.endpoint(m.To)
+	e.u32(m.Ticket)
+	return e.b
+}
+
+// DecodePassDial reads the payload of a PassDial frame.
+func DecodePassDial(p []byte) (PassDial, error) {
+	d := decoder{b: p}
+	m := PassDial{To: d.endpoint(), Ticket: d.u32()}
+	if m.To.Nameless() || m.To.Family == FamilyUnix || m.Ticket == 0 {
+		d.bad = true
+	}
+	return m, d.end("request for the socket of a connection")
 }
 
 // Listening says that a listener stands, and where.

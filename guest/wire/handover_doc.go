@@ -27,6 +27,8 @@
 //	             one file with it
 //	KindListener from the guest, before the answer to a Pass: the listening
 //	             socket, of which the guest keeps no descriptor
+//	KindConnection from the guest, before the answer to a PassDial: the
+//	             connected socket, of which the guest keeps no descriptor
 //
 // A further use is a further kind, with a request that names its ticket and a
 // feature that says so. There are no answers. A packet of any other form, of a

@@ -22,7 +22,8 @@ const (
 	KindState   handoverKind = 1 // three files in which the guest keeps the state of a shell
 	KindRestore handoverKind = 2 // a file with a state that a shell is to take up
 
-	KindListener handoverKind = 3 // a listening TCP socket of the sandbox
+	KindListener   handoverKind = 3 // a listening TCP socket of the sandbox
+	KindConnection handoverKind = 4 // a connected TCP socket of the sandbox
 )
 
 // A Message is descriptors that were received, and what they are for. They
@@ -54,7 +55,7 @@ func decodeHandover(b []byte, files int) (header, error) {
 	}
 	h := header{kind: handoverKind(b[4]), count: b[5], ticket: binary.LittleEndian.Uint32(b[8:])}
 	switch {
-	case h.kind < KindState || h.kind > KindListener:
+	case h.kind < KindState || h.kind > KindConnection:
 		return header{}, Violation("descriptors of an unknown kind")
 	case h.ticket == 0:
 		return header{}, Violation("descriptors that no message asked for")

@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 		"very long":                {message + strings.Repeat("x", 60_000), 1},
 		"another magic":            {"BKFE" + message[4:], 1},
 		"unknown kind":             {"BKFD\x00" + message[5:], 1},
-		"unknown kind, next":       {"BKFD\x04" + message[5:], 1},
+		"unknown kind, next":       {"BKFD\x05" + message[5:], 1},
 		"unknown kind, high":       {"BKFD\xff" + message[5:], 1},
 		"not zero":                 {message[:6] + "\x01\x00" + message[8:], 1},
 		"no ticket":                {message[:8] + "\x00\x00\x00\x00", 1},
