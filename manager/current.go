@@ -28,16 +28,17 @@ func newReload(o Options) *reload {
 	return &reload{read: o.Reload, provider: o.Provider, log: o.Log, last: o.Settings}
 }
 
-// laidOver is s with the sandbox that a program has chosen for all its calls, or s
-// where it has chosen none.
+// laidOver is s, which may be nil, with the sandbox that a program has chosen for all
+// its calls, or s where it has chosen none. It is never nil: what is cached is cached
+// for a pointer.
 func laidOver(s *config.Settings, provider string) *config.Settings {
+	if s == nil {
+		s = &config.Settings{}
+	}
 	if provider == "" {
 		return s
 	}
-	var out config.Settings
-	if s != nil {
-		out = *s
-	}
+	out := *s
 	out.Program = config.Overrides{Provider: provider}.Layer()
 	return &out
 }

@@ -61,7 +61,8 @@ func (c *controlled) refused(what string, op manager.Operation, want sandbox.Cod
 func files(t *testing.T, dir string) (n int) {
 	t.Helper()
 	must(t, filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && d.Name() != statedir.FileName {
+		// The clock of a folder that forgets is written in the background, beside itself first.
+		if err == nil && d.Type().IsRegular() && !strings.HasPrefix(strings.TrimLeft(d.Name(), "."), strings.TrimLeft(statedir.FileName, ".")) {
 			n++
 		}
 		return err

@@ -32,15 +32,26 @@ func warmed(t *testing.T, m *manager.Manager, calls map[string]func(context.Cont
 	}
 }
 
-// TestWarmFileCalls counts the system calls on files that warm requests make.
+// TestWarmFileCalls counts the system calls on files that warm requests make, with
+// settings and with none.
 func TestWarmFileCalls(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		testenv.Lack(t, "strace", err)
 	}
+	t.Run("settings", func(t *testing.T) { warmFileCalls(t, strace, func(*manager.Options) {}) })
+	t.Run("none", func(t *testing.T) { warmFileCalls(t, strace, func(o *manager.Options) { o.Settings = nil }) })
+}
+
+func warmFileCalls(t *testing.T, strace string, change func(*manager.Options)) {
 	r := newRig(t)
 	var n atomic.Int64
 	r.watched(&n)
+	watched := r.change
+	r.change = func(o *manager.Options) {
+		watched(o)
+		change(o)
+	}
 	m := r.manager("")
 	mustRun(t, m, "warm", "head -c 4096 /dev/zero > /workspace/f")
 	calls := warmCalls(m)

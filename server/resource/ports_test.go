@@ -334,6 +334,16 @@ func (p *portsRig) open(ctx context.Context, method string, s api.NewShare, path
 // tunnel connects by CONNECT.
 func (p *portsRig) tunnel(s api.NewShare) net.Conn {
 	p.t.Helper()
+	c, head := p.connect(s)
+	if c == nil {
+		p.t.Fatalf("%q", head)
+	}
+	return c
+}
+
+// connect is tunnel where it may be refused: with the beginning of the answer.
+func (p *portsRig) connect(s api.NewShare) (net.Conn, string) {
+	p.t.Helper()
 	c, err := p.Dial(p.t.Context(), "", "")
 	if err != nil {
 		p.t.Fatal(err)
@@ -343,10 +353,13 @@ func (p *portsRig) tunnel(s api.NewShare) net.Conn {
 	to := s.Share.Host + ":" + p.port
 	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\nProxy-Authorization: Bearer %s\r\n\r\n", to, to, s.Secret)
 	head := make([]byte, len("HTTP/1.1 200 Connection established\r\n\r\n"))
-	if _, err := io.ReadFull(c, head); err != nil || !strings.HasPrefix(string(head), "HTTP/1.1 200") {
+	if _, err := io.ReadFull(c, head); err != nil {
 		p.t.Fatalf("%q, %v", head, err)
 	}
-	return c
+	if !strings.HasPrefix(string(head), "HTTP/1.1 200") {
+		return nil, string(head)
+	}
+	return c, string(head)
 }
 
 // TestPortTunnel holds that CONNECT passes any protocol on, such as HTTP/2
@@ -487,7 +500,11 @@ func TestPortsBounded(t *testing.T) {
 	}
 	first.Close()
 	testenv.Until(t, "there is room for a fifth connection after the first has ended", func() bool { return byPath() == 200 })
-	again := p.tunnel(made)
+	var again net.Conn
+	testenv.Until(t, "there is room again after that request", func() bool { // which is answered before its room is free
+		again, _ = p.connect(made)
+		return again != nil
+	})
 	defer again.Close()
 	if byPath() != 429 {
 		t.Error("the room of an ended connection is given twice")
