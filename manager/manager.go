@@ -166,14 +166,15 @@ type Manager struct {
 	skills       *skillStamps
 	begin        func(context.Context, config.Resolved, Request) error // or nil
 
-	records *registry.Store
-	leases  *keylock.Dir
-	owners  *workspace.Owners
-	watch   *hostpath.Watch // on what records and descriptions were read from
-	handles *handles
-	grants  *grants
-	names   *settingsCache[string] // see Name
-	usables *settingsCache[Usable] // see Usable
+	records   *registry.Store
+	leases    *keylock.Dir
+	owners    *workspace.Owners
+	watch     *hostpath.Watch // on what records and descriptions were read from
+	handles   *handles
+	grants    *grants
+	portHolds *portHolds
+	names     *settingsCache[string] // see Name
+	usables   *settingsCache[Usable] // see Usable
 
 	// Each has a part of the work, and what it remembers for it.
 	approvals *approvals

@@ -33,7 +33,7 @@ func New(o Options) (*Manager, error) {
 	settings.Store(laidOver(o.Settings, o.Provider))
 	m := &Manager{
 		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, observer: o.Observer, out: o.Out, accounting: o.Accounting, control: o.Control, prepared: &prepared{}, skills: &skillStamps{}, state: o.State, providers: providers, images: o.Images, host: o.Host, log: o.Log, commandFlags: o.CommandFlags, now: o.Now, begin: o.Begin,
-		records: records, watch: watch, leases: keylock.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), handles: &handles{}, grants: &grants{}, names: &settingsCache[string]{}, usables: &settingsCache[Usable]{},
+		records: records, watch: watch, leases: keylock.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), portHolds: &portHolds{}, handles: &handles{}, grants: &grants{}, names: &settingsCache[string]{}, usables: &settingsCache[Usable]{},
 	}
 	m.approvals, m.browsers, m.builder, m.calls = &approvals{m}, &browsers{m}, &builder{m}, &calls{m: m}
 	m.describer, m.executor, m.explainer, m.freezer = &describer{m: m}, &executor{m}, &explainer{m}, &freezer{m: m}

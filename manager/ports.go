@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 )
 
 const (
@@ -55,48 +56,118 @@ func (m *Manager) Ports(ctx context.Context, req Request) (ports []Port, err err
 // the request. The sandbox is in use until the connection is closed, and the
 // connection ends with ctx. Errors are those of [DialPortOf].
 func (m *Manager) DialPort(ctx context.Context, req Request, port int) (net.Conn, error) {
-	type dialled struct {
-		conn net.Conn
-		err  error
+	release, err := m.portHolds.hold(ctx, m, req)
+	if err != nil {
+		return nil, err
 	}
-	result := make(chan dialled, 1)
-	go func() {
-		err := m.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
-			far, err := DialPortOf(ctx, sb, port)
-			if err != nil {
-				return err
-			}
-			c := &portConn{Conn: far, closed: make(chan struct{})}
-			result <- dialled{conn: c}
-			select {
-			case <-c.closed:
-			case <-ctx.Done():
-				_ = far.Close() // its user gets the error of its next call
-			}
-			return nil
-		})
-		select {
-		case result <- dialled{err: err}:
-		default: // the connection was returned
+	c := &portConn{}
+	err = m.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+		c.Conn, err = DialPortOf(ctx, sb, port)
+		return err
+	})
+	if err != nil {
+		release()
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Conn.Close() }) // its user gets the error of its next call
+	c.release = sync.OnceFunc(func() {
+		stop()
+		release()
+	})
+	return c, nil
+}
+
+// PortHolds keep sandboxes in use to whose ports connections are open: each once,
+// however many there are, because a use costs a goroutine and a descriptor. They are
+// safe for concurrent use.
+type portHolds struct {
+	mu sync.Mutex
+	of map[config.Who]*portHold
+}
+
+// A portHold keeps one sandbox in use.
+type portHold struct {
+	open  int           // connections; guarded by portHolds.mu
+	begun chan struct{} // closed when the sandbox is in use, or cannot be
+	err   error         // why; readable once begun is closed
+	end   chan struct{} // closed when no connection is open
+}
+
+// hold keeps the sandbox of req in use until the returned function is called.
+func (x *portHolds) hold(ctx context.Context, m *Manager, req Request) (release func(), err error) {
+	x.mu.Lock()
+	h := x.of[req.Who]
+	if h == nil {
+		h = &portHold{begun: make(chan struct{}), end: make(chan struct{})}
+		if x.of == nil {
+			x.of = map[config.Who]*portHold{}
 		}
-	}()
-	d := <-result
-	if d.conn == nil && d.err == nil {
-		d.err = &sandbox.Error{Code: sandbox.CodeInternal, Op: "dial", Message: "the sandbox was given back before the connection was made"}
+		x.of[req.Who] = h
+		go h.keep(context.WithoutCancel(ctx), m, req)
 	}
-	return d.conn, d.err
+	h.open++
+	x.mu.Unlock()
+	release = func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if h.open--; h.open == 0 {
+			close(h.end)
+			if x.of[req.Who] == h {
+				delete(x.of, req.Who)
+			}
+		}
+	}
+	select {
+	case <-h.begun:
+		if err = h.err; err != nil {
+			x.forget(req.Who, h) // the next connection tries anew
+		}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+func (x *portHolds) forget(who config.Who, h *portHold) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.of[who] == h {
+		delete(x.of, who)
+	}
+}
+
+// keep uses the sandbox of req until the end of h.
+func (h *portHold) keep(ctx context.Context, m *Manager, req Request) {
+	begun := sync.OnceFunc(func() { close(h.begun) })
+	err := m.Lend(ctx, req, func(sandbox.Sandbox, sandbox.Spec) error {
+		begun()
+		<-h.end
+		return nil
+	})
+	select {
+	case <-h.begun:
+	default:
+		h.err = err
+		if err == nil {
+			h.err = &sandbox.Error{Code: sandbox.CodeInternal, Op: "dial", Message: "the sandbox was given back before the connection was made"}
+		}
+		begun()
+	}
 }
 
 // A portConn is a connection whose close gives its sandbox back.
 type portConn struct {
 	net.Conn
-	once   sync.Once
-	closed chan struct{}
+	release func() // may be called more than once
 }
 
 // Close implements [net.Conn].
 func (c *portConn) Close() error {
-	defer c.once.Do(func() { close(c.closed) })
+	defer c.release()
 	return c.Conn.Close()
 }
 
@@ -106,6 +177,14 @@ func (c *portConn) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported
+}
+
+// SyscallConn returns the socket of the connection, where it has one of its own.
+func (c *portConn) SyscallConn() (syscall.RawConn, error) {
+	if raw, ok := c.Conn.(syscall.Conn); ok {
+		return raw.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // DialPortOf connects to the TCP port of the loopback interface of sb, by either

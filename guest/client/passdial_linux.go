@@ -141,6 +141,10 @@ func (p *passedConn) shutdown(how int) error {
 	return nil
 }
 
+// SyscallConn implements syscall.Conn. A system call on the socket may block, unless
+// it says by itself that it is not to.
+func (p *passedConn) SyscallConn() (syscall.RawConn, error) { return p.raw, nil }
+
 // Close implements net.Conn. What was written is still delivered, by the kernel.
 func (p *passedConn) Close() error {
 	_ = p.socket.SetLinger(-1) // a process inside could make the close wait

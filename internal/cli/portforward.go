@@ -18,13 +18,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// maxForwarded is how many connections a forward has open at a time; the guest
-// forwards few more.
-const maxForwarded = 1000
+// maxForwarded is how many connections a forward has open at a time. Each has two
+// descriptors.
+const maxForwarded = 16384
 
-// forwardGCPercent is the usual one, as for the daemon: a forward stays for long, and
-// commands that end soon collect less than others do.
-const forwardGCPercent = 100
+// forwardGCPercent is less than the usual one: each connection leaves much garbage
+// behind when it is made, and little afterwards.
+const forwardGCPercent = 50
 
 func (a *app) portForwardCommand() *ucli.Command {
 	address := text{value: "127.0.0.1", check: ipAddress}
@@ -35,7 +35,7 @@ func (a *app) portForwardCommand() *ucli.Command {
 		Description: "It listens at the loopback interface alone, at the port LOCAL, which is PORT unless it is given; 0 is any that is\n" +
 			"free. It prints the address as soon as it listens and stays until it is interrupted, which is exit status 0. The\n" +
 			"program inside may start later: a connection that it does not accept is closed, and standard error says why.\n" +
-			"At most 1000 connections are open at a time.",
+			"At most 16384 connections are open at a time.",
 		Flags: []ucli.Flag{
 			&ucli.GenericFlag{Name: "address", Usage: "listen at this `IP` of the machine, such as 0.0.0.0; a program that reaches it reaches the port", Value: &address},
 		},
@@ -108,7 +108,8 @@ func (a *app) forward(ctx context.Context, s PortStore, at string, port int) err
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	f := &forwarder{a: a, s: s, req: req, port: port, seats: make(chan struct{}, maxForwarded)}
+	f := &forwarder{a: a, s: s, req: req, port: port, seats: make(chan struct{}, maxForwarded), relay: newRelay()}
+	defer f.relay.close()
 	defer f.open.Wait()
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
@@ -134,7 +135,8 @@ type forwarder struct {
 	req   manager.Request
 	port  int
 	seats chan struct{}
-	open  sync.WaitGroup
+	relay *relay
+	open  sync.WaitGroup // connections that are being made
 
 	mu sync.Mutex // held while a failure is reported
 }
@@ -149,21 +151,16 @@ func (f *forwarder) take(ctx context.Context, near net.Conn) {
 		return
 	}
 	f.open.Go(func() {
-		defer func() { <-f.seats }()
-		defer near.Close()
 		far, err := f.s.Dial(ctx, f.req, f.port)
 		if err != nil {
+			_ = near.Close()
+			<-f.seats
 			if ctx.Err() == nil {
 				f.report(err)
 			}
 			return
 		}
-		defer far.Close()
-		defer context.AfterFunc(ctx, func() {
-			_ = near.Close()
-			_ = far.Close()
-		})()
-		join(near, far)
+		f.relay.join(near, far, func() { <-f.seats })
 	})
 }
 
@@ -171,21 +168,4 @@ func (f *forwarder) report(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.a.report(err)
-}
-
-// join copies both directions until both have ended. One that fails ends the
-// other.
-func join(a, b net.Conn) {
-	var both sync.WaitGroup
-	oneWay := func(to, from net.Conn) {
-		err := manager.CopyDirection(to, from)
-		half, ok := to.(interface{ CloseWrite() error })
-		if err != nil || !ok || half.CloseWrite() != nil {
-			_ = a.Close()
-			_ = b.Close()
-		}
-	}
-	both.Go(func() { oneWay(a, b) })
-	oneWay(b, a)
-	both.Wait()
 }
