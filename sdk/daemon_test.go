@@ -53,15 +53,15 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// daemon starts "sandbox serve" and returns its address.
-func daemon(t *testing.T) string {
+// daemon starts "sandbox serve" with global flags and returns its address.
+func daemon(t *testing.T, flags ...string) string {
 	t.Helper()
 	dir, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(t.TempDir(), "d.sock")
-	cmd := exec.Command(filepath.Join(dir, "sandbox"), "--state-dir", t.TempDir(), "serve", "--listen", "unix:"+socket)
+	cmd := exec.Command(filepath.Join(dir, "sandbox"), append(flags, "--state-dir", t.TempDir(), "serve", "--listen", "unix:"+socket)...)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
