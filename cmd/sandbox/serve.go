@@ -19,15 +19,19 @@ import (
 	servers "github.com/bulkhead-dev/sandbox/server"
 )
 
-// socketName is the daemon's socket in the state folder.
-const socketName = "daemon.sock"
+// What the daemon has in the state folder: its socket, and the lock that makes it
+// the only one.
+const (
+	socketName = "daemon.sock"
+	lockName   = "daemon.lock"
+)
 
 // daemonGCPercent is the usual one, where gcPercent is much more: the daemon
 // lives long and waits most of the time, and what it holds counts for each sandbox.
 const daemonGCPercent = 100
 
 // Serve implements cli.Backend.
-func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
+func (b backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 	if l, ok := o.Log.(*logrus.Logger); ok {
 		l.SetLevel(max(l.GetLevel(), logrus.InfoLevel)) // a daemon's log is read afterwards
 	}
@@ -38,11 +42,19 @@ func (backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := servers.Lock(filepath.Join(state.Path(), "daemon.lock"))
+	if s.Until != nil {
+		return b.serveEmbedded(ctx, o, s, state)
+	}
+	unlock, err := servers.Lock(filepath.Join(state.Path(), lockName))
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	return b.serveLocked(ctx, o, s, state)
+}
+
+// serveLocked serves while the caller has the lock of the state folder.
+func (backend) serveLocked(ctx context.Context, o cli.Options, s cli.Serving, state *statedir.Dir) error {
 	d, err := newDaemon(o, s.Version)
 	if err != nil {
 		return err

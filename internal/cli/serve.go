@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"runtime/debug"
 	"syscall"
 
@@ -13,33 +14,48 @@ type Serving struct {
 	Hangups <-chan struct{} // each asks for the settings to be read anew
 	Version string
 	Ready   func(addresses []string) // is called when requests are taken
+
+	// Until, if it is not nil, bounds the daemon's life: it ends when this has ended
+	// and no other process needs it. Where a daemon serves the state folder already,
+	// its address is passed to Ready, and this process serves when that one has ended.
+	Until io.Reader
 }
 
 func (a *app) serveCommand() *ucli.Command {
 	listen := &texts{check: notEmpty}
+	var embedded bool
 	return &ucli.Command{
 		Name:      "serve",
 		Usage:     "serve sandboxes over HTTP",
-		UsageText: "sandbox serve [--listen ADDRESS]…",
+		UsageText: "sandbox serve [--listen ADDRESS]… [--embedded]",
 		Description: "An ADDRESS is unix:PATH or tcp:HOST:PORT; without any it is a socket in the state folder that only its user can\n" +
 			"use, or what systemd hands over. Over TCP every request needs a token, see sandbox token. The interface is\n" +
 			"described at /openapi.json. Settings are read anew by themselves, and at SIGHUP; SIGTERM ends it: requests that\n" +
-			"run have until daemon.drainTimeout to end.",
-		Flags: []ucli.Flag{&ucli.GenericFlag{Name: "listen", Usage: "listen at this `ADDRESS`; may be repeated", Value: listen}},
+			"run have until daemon.drainTimeout to end. With --embedded it lives as long as the program that starts it, however\n" +
+			"that ends: it ends when its standard input is closed. Programs with one state folder share one daemon, which ends\n" +
+			"with the last of them; so they use one that runs already.",
+		Flags: []ucli.Flag{
+			&ucli.GenericFlag{Name: "listen", Usage: "listen at this `ADDRESS`; may be repeated", Value: listen},
+			&ucli.BoolFlag{Name: "embedded", Usage: "end when standard input is closed, and share a daemon that runs already", Destination: &embedded},
+		},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
 			hangups, back := a.interrupts.lend(syscall.SIGHUP)
 			defer back()
-			return a.Backend.Serve(c.Context, a.options(), Serving{
+			s := Serving{
 				Listen: listen.values, Hangups: hangups, Version: versionOf(debug.ReadBuildInfo()).Version,
 				Ready: func(addresses []string) {
 					for _, at := range addresses {
 						a.say("listening at %s", at)
 					}
 				},
-			})
+			}
+			if embedded {
+				s.Until = a.Stdin
+			}
+			return a.Backend.Serve(c.Context, a.options(), s)
 		},
 	}
 }
