@@ -1,0 +1,1 @@
+"""One of the two surfaces: _sync is generated from _async."""
