@@ -72,7 +72,7 @@ def test_sessions(client: Client) -> None:
 
 
 def test_options(client: Client) -> None:
-    with Sandbox(client=client, env={"A": "1"}, metadata={"k": "ü"}, timeout=3600, limits={"timeout": "1s"}, settings={"limits": {"openFiles": 100}}) as sb:
+    with Sandbox(client=client, env={"A": "1"}, metadata={"k": "ü"}, timeout=3600, settings={"limits": {"openFiles": 100, "timeout": "1s"}}) as sb:
         assert sb.run("echo $A; ulimit -n").stdout == "1\n100\n"
         assert sb.run("sleep 9").timed_out
         info = sb.info()

@@ -17,8 +17,10 @@ FROM_NOW = -1
 TRIES = 5  # times that a stream is taken up again without an event in between
 
 
-async def followed(sb: AsyncSandbox, method: str, below: str, json: Any, query: dict[str, Any] | None, started: Callable[[models.Process], None]) -> AsyncGenerator[OutputEvent, None]:
-    """Yield the events of a process, over as many connections as it takes.
+async def followed(
+    sb: AsyncSandbox, method: str, below: str, json: Any = None, query: dict[str, Any] | None = None,
+) -> AsyncGenerator[OutputEvent | models.Process, None]:
+    """Yield the process and its events, over as many connections as it takes.
 
     What a broken connection has delivered does not come again, and nothing is left out:
     each connection goes on behind the last event of the one before.
@@ -29,10 +31,10 @@ async def followed(sb: AsyncSandbox, method: str, below: str, json: Any, query: 
         events = sb._t.events(method, sb._path + below, headers, query=query, json=json)
         try:
             async for e in events:
-                if e.id:
+                if e.id and e.id != last:
                     last, tries = e.id, 0
                 if e.name == "process":
-                    started(models.Process.model_validate_json(e.data))
+                    yield models.Process.model_validate_json(e.data)
                     continue
                 made = output_event(e)
                 if made is not None:
@@ -67,37 +69,62 @@ def output_event(e: Event) -> OutputEvent | None:
 class AsyncCommandStream:
     """The events of a command, in the order in which the daemon sends them.
 
-    It is an iterator, and a context manager. A command of ``stream`` that is left before
+    It is an iterator, and a context manager. It begins with ``open``, with ``async with``, or with the first event. A command of ``stream`` that is left before
     its end is ended: at once by ``aclose`` and by the end of ``async with``, and else 30 seconds later.
     """
 
-    def __init__(self, sb: AsyncSandbox, events: Callable[[Callable[[models.Process], None]], AsyncGenerator[OutputEvent, None]], kill: bool) -> None:
+    def __init__(self, sb: AsyncSandbox, events: AsyncGenerator[OutputEvent | models.Process, None], kill: bool) -> None:
         self._sb = sb
         self._kill = kill
-        self._box: list[models.Process] = []
-        self._events = events(self._box.append)
+        self._events = events
+        self._process: models.Process | None = None
+        self._first: OutputEvent | None = None
         self._over = False
 
     @property
     def process(self) -> models.Process | None:
-        """The process, once its first event has come."""
-        return self._box[-1] if self._box else None
+        """The process, once the stream has begun."""
+        return self._process
+
+    async def open(self) -> AsyncCommandStream:
+        """Begin, and return when the command runs."""
+        if self._process is None and self._first is None and not self._over:
+            try:
+                self._first = await self._next(True)
+            except StopAsyncIteration:
+                pass
+        return self
+
+    async def _next(self, first: bool) -> OutputEvent | None:
+        """Return the next event, or None after the process where that is what first comes."""
+        try:
+            while True:
+                e = await self._events.__anext__()
+                if isinstance(e, models.Process):
+                    self._process = e
+                    if first:
+                        return None
+                    continue
+                if isinstance(e, Exit):
+                    self._over = True
+                return e
+        except (StopAsyncIteration, SandboxError):
+            self._over = True
+            raise
 
     def __aiter__(self) -> AsyncCommandStream:
         return self
 
     async def __anext__(self) -> OutputEvent:
-        try:
-            e = await self._events.__anext__()
-        except (StopAsyncIteration, SandboxError):
-            self._over = True
-            raise
-        if isinstance(e, Exit):
-            self._over = True
+        if self._first is not None:
+            e, self._first = self._first, None
+            return e
+        e = await self._next(False)
+        assert e is not None
         return e
 
     async def __aenter__(self) -> AsyncCommandStream:
-        return self
+        return await self.open()
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
@@ -142,12 +169,10 @@ class AsyncProcess:
         return self._info
 
     def stream(self, from_: int = 0) -> AsyncCommandStream:
-        """Return its events from a place in its output on: 0 is the beginning, -1 what comes from now on."""
-
-        def events(started: Callable[[models.Process], None]) -> AsyncGenerator[OutputEvent, None]:
-            return followed(self._sb, "GET", self._below + "/stream", None, {"from": from_}, started)
-
-        return AsyncCommandStream(self._sb, events, False)
+        """Return its events from a place in its output on: 0 is the beginning, FROM_NOW what comes from now on."""
+        s = AsyncCommandStream(self._sb, followed(self._sb, "GET", self._below + "/stream", None, {"from": from_}), False)
+        # sync: s.open()
+        return s
 
     def __aiter__(self) -> AsyncIterator[OutputEvent]:
         return self.stream()

@@ -32,10 +32,10 @@ class Sandbox:
     ``keep`` decides otherwise.
 
     ``image``, ``preset``, ``env``, ``labels``, ``metadata``, ``network`` (the hosts that can be reached,
-    or a dict with allowedDomains and deniedDomains), ``resources``, ``timeout`` (seconds until it
-    ends), ``on_timeout`` and ``auto_resume`` are what a request may ask for within the
-    ceilings of the daemon. ``secrets`` (the name of a variable of the daemon, and the hosts that
-    get it), ``limits``, ``settings`` and ``workspace`` are settings, which a daemon takes from
+    or a dict with allowed_domains and denied_domains), ``limits`` (memory and disk in bytes, cpus,
+    processes), ``timeout`` (seconds until it ends), ``on_timeout`` and ``auto_resume`` are what a
+    request may ask for within the ceilings of the daemon. ``secrets`` (the name of a variable
+    of the daemon, and the hosts that get it), ``settings`` and ``workspace`` are settings, which a daemon takes from
     admins alone. ``client`` is a client to use; ``url``, ``token``, ``tenant`` and ``agent`` make one.
     """
 
@@ -43,9 +43,9 @@ class Sandbox:
         self, session: str | None = None, *, url: str | None = None, token: str | None = None, tenant: str | None = None, agent: str | None = None,
         client: Client | None = None, image: str | None = None, preset: str | None = None, env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None, metadata: Mapping[str, str] | None = None,
-        network: Mapping[str, Any] | list[str] | None = None, resources: Mapping[str, Any] | None = None,
+        network: Mapping[str, Any] | list[str] | None = None, limits: Mapping[str, Any] | None = None,
         secrets: Mapping[str, list[str]] | None = None, timeout: float | None = None, on_timeout: str | None = None,
-        auto_resume: bool | None = None, ttl: float | None = None, limits: Mapping[str, Any] | None = None,
+        auto_resume: bool | None = None, ttl: float | None = None,
         settings: Mapping[str, Any] | None = None, workspace: str | os.PathLike[str] | None = None, keep: bool | None = None,
     ) -> None:
         if session == "":
@@ -55,8 +55,6 @@ class Sandbox:
         self._keep = keep if keep is not None else session is not None
         self._session = session or f"sdk-{uuid.uuid4().hex[:20]}"
         layer: dict[str, Any] = dict(settings or {})
-        if limits:
-            layer["limits"] = {**layer.get("limits", {}), **limits}
         if secrets:
             n: dict[str, Any] = dict(layer.get("network", {}))
             n["secrets"] = {**n.get("secrets", {}), **{k: {"hosts": v} for k, v in secrets.items()}}
@@ -64,7 +62,7 @@ class Sandbox:
         body: dict[str, Any] = {
             "image": image, "preset": preset, "env": dict(env) if env else None, "labels": dict(labels) if labels else None,
             "metadata": dict(metadata) if metadata else None, "network": rules(network) if network is not None else None,
-            "resources": dict(resources) if resources else None, "timeout": whole(timeout, "timeout"), "onTimeout": on_timeout,
+            "resources": dict(limits) if limits else None, "timeout": whole(timeout, "timeout"), "onTimeout": on_timeout,
             "autoResume": auto_resume, "ttlSeconds": whole(ttl, "ttl"),
         }
         self._creation = {k: v for k, v in body.items() if v is not None}
@@ -229,16 +227,18 @@ class Sandbox:
         if tag is not None:
             body["tag"] = tag
 
-        def events(started: Callable[[models.Process], None]) -> Generator[OutputEvent, None, None]:
+        def events() -> Generator[OutputEvent | models.Process, None, None]:
             self._opened()
-            inner = followed(self, "POST", "/exec/stream", body, None, started)
+            inner = followed(self, "POST", "/exec/stream", body)
             try:
                 for e in inner:
                     yield e
             finally:
                 inner.close()
 
-        return CommandStream(self, events, not background)
+        s = CommandStream(self, events(), not background)
+        s.open()
+        return s
 
     def start(
         self, command: Command, *, cwd: str | None = None, env: Mapping[str, str] | None = None, stdin: bool | Data = True,
