@@ -323,3 +323,15 @@ def test_async_streams(url: str) -> None:
                 assert (await sh.run("echo s")).stdout == "s\n"
 
     asyncio.run(go())
+
+
+def test_silent_stream_is_cut(sb: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that does not even report that it is there counts as gone, and a quiet command does not."""
+    from bulkhead_sandbox._sync import _http
+
+    monkeypatch.setattr(_http, "SILENCE", 0.5)
+    with pytest.raises(UnavailableError) as e:
+        sb.run("echo a; sleep 30", on_stdout=print)
+    assert "says nothing" in e.value.message
+    monkeypatch.setattr(_http, "SILENCE", 60.0)
+    assert sb.run("sleep 1; echo b", on_stdout=print).stdout == "b\n"

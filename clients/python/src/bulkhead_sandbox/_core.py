@@ -157,8 +157,6 @@ def file_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not text:
         raise ValidationError("the path is empty", field="path", hint='"." is the workspace')
-    if "\x00" in text:
-        raise ValidationError("the path holds a NUL", field="path")
     if text.startswith("file://"):
         text = text[7:]
     clean = posixpath.normpath(posixpath.join(WORKSPACE, text)).lstrip("/")

@@ -102,20 +102,27 @@ class Transport:
 
     def send(
         self, method: bytes, path: bytes, headers: list[tuple[bytes, bytes]], content: bytes | Iterator[bytes] | None = None,
-        *, read: float | None = None,
+        *, read: float | None = None, silence: float | None = None,
     ) -> httpcore.Response:
-        """Make a request and return the answer, whatever it is, which has to be closed."""
+        """Make a request and return the answer, whatever it is, which has to be closed.
+
+        read bounds the wait for its beginning and, where silence does not, for each piece.
+        """
         for attempt in range(100):
             pool = self._pool
             if pool is None or self._owner != os.getpid():
                 pool = self._ready()
             a = self.address
+            timeouts = {"connect": CONNECT, "read": read, "write": None, "pool": None}
             request = httpcore.Request(
                 method, httpcore.URL(scheme=a.scheme, host=a.host, port=a.port, target=path), headers=self.headers + headers, content=content,
-                extensions={"timeout": {"connect": CONNECT, "read": read, "write": None, "pool": None}},
+                extensions={"timeout": timeouts},
             )
             try:
-                return pool.handle_request(request)
+                answer = pool.handle_request(request)
+                if silence is not None:
+                    timeouts["read"] = silence
+                return answer
             except (httpcore.ConnectError, httpcore.ConnectTimeout, FileNotFoundError, ConnectionRefusedError) as e:
                 # Nothing was sent. Where programs share an embedded daemon that has
                 # ended, another one takes its place within a moment.
@@ -137,7 +144,7 @@ class Transport:
 
     def request(
         self, method: str, path: str, headers: list[tuple[bytes, bytes]], *, query: Mapping[str, Any] | None = None, json: Any = None,
-        content: bytes | Iterator[bytes] | None = None, again: bool = False, read: float | None = None,
+        content: bytes | Iterator[bytes] | None = None, again: bool = False, read: float | None = None, silence: float | None = None,
     ) -> httpcore.Response:
         """Make a request and return the answer of a success, which has to be closed."""
         if json is not None:
@@ -152,7 +159,7 @@ class Transport:
             headers = [*headers, (b"Content-Length", b"0")]
         where = target(path, query)
         for attempt in range(AGAIN + 1):
-            answer = self.send(method.encode("ascii"), where, headers, content, read=read)
+            answer = self.send(method.encode("ascii"), where, headers, content, read=read, silence=silence)
             if answer.status < 300:
                 return answer
             body = self.read(answer)
@@ -225,7 +232,7 @@ class Transport:
         off: that is UnavailableError too.
         """
         headers = [*headers, (b"Accept", b"text/event-stream")]
-        answer = self.request(method, path, headers, query=query, json=json, again=method == "GET", read=SILENCE)
+        answer = self.request(method, path, headers, query=query, json=json, again=method == "GET", read=self._timeout, silence=SILENCE)
         reader = Events()
         try:
             if not header(answer, b"content-type").startswith(b"text/event-stream"):
