@@ -1,0 +1,370 @@
+import { Browser } from './browser.js'
+import { Client, type ClientOptions } from './client.js'
+import { Code, Contexts, type CodeOptions, type CodeRun, type CodeStreamEvent } from './code.js'
+import { execOf, one, seconds, withInput, type Api, type Command, type Schemas } from './api.js'
+import { invalid, NotFoundError } from './errors.js'
+import { Files } from './files.js'
+import { Ports } from './ports.js'
+import { collect, Process, stream, terminalOf, type OutputHandlers, type StartOptions, type StreamEvent, type StreamOptions } from './process.js'
+import { checked, resultOf, type Result } from './result.js'
+import { Shell, type ShellOptions } from './shell.js'
+import { Terminal, type TerminalOptions } from './terminal.js'
+import { Tools } from './tools.js'
+import { part, type Bytes, type CallOptions, type Query, type Request } from './transport.js'
+
+/** What the daemon tells of a sandbox. */
+export type SandboxInfo = Schemas['Sandbox']
+
+/** Rules for what programs reach; without any they reach nothing. */
+export type NetworkRules = Schemas['NetworkRules']
+
+/** What a sandbox is to have beside what the settings give. */
+export interface SandboxOptions extends ClientOptions, CallOptions {
+  /** A client to use; its daemon is left alone at the end. */
+  client?: Client | undefined
+  /** The image of containers. */
+  image?: string | undefined
+  /** The preset under the settings. */
+  preset?: 'strict' | 'restricted' | 'normal' | 'permissive' | undefined
+  /** Variables of every command. */
+  env?: Readonly<Record<string, string>> | undefined
+  /** Texts to find it by. */
+  labels?: Readonly<Record<string, string>> | undefined
+  /** Texts that are kept with it. */
+  metadata?: Readonly<Record<string, string>> | undefined
+  network?: NetworkRules | undefined
+  /**
+   * Variables of the daemon's process and the hosts whose requests get their values;
+   * programs see a stand-in. For admins, as settings are.
+   */
+  secrets?: Readonly<Record<string, readonly string[]>> | undefined
+  /** Seconds until it ends, whatever runs in it. */
+  timeout?: number | undefined
+  /** What happens then; "kill" without. */
+  onTimeout?: 'kill' | 'pause' | undefined
+  /** Whether its next use resumes it once it is paused. */
+  autoResume?: boolean | undefined
+  /** Memory and disk in bytes, cpus, processes. */
+  limits?: Schemas['Resources'] | undefined
+  /** Settings that are laid over those of the daemon, for admins; see docs/settings.md. */
+  settings?: Readonly<Record<string, unknown>> | undefined
+  /** A folder of the daemon's machine as the workspace, for admins. */
+  workspace?: string | undefined
+  /**
+   * Whether it stays at the end of `using`. With a session it does unless this is
+   * false, without one it does only if this is true.
+   */
+  keep?: boolean | undefined
+}
+
+/** Choices of a command that is run to its end. */
+export interface RunOptions extends StreamOptions, OutputHandlers {
+  /** Throws a CommandError when it ends with another status than 0. */
+  check?: boolean | undefined
+}
+
+/** How much output is kept of a command whose output is passed on. */
+const maxCollected = 16 << 20
+
+/** The most bytes of the header with settings. */
+const maxSettings = 24 << 10
+
+/**
+ * The sandbox of a session.
+ *
+ *     await using sandbox = await Sandbox.open('chat-42')
+ *     const { stdout } = await sandbox.run("python3 -c 'print(1)'")
+ */
+export class Sandbox {
+  /** The name, as "sandbox list" and the HTTP API have it. */
+  readonly name: string
+  /** The session that it belongs to. */
+  readonly session: string
+  /** The agent that it belongs to. */
+  readonly agent: string
+  readonly client: Client
+  readonly files: Files
+  readonly ports: Ports
+  readonly tools: Tools
+  readonly browser: Browser
+  readonly contexts: Contexts
+  /** Egress rules, which hold at once. */
+  readonly network: { set(rules: NetworkRules, options?: CallOptions): Promise<SandboxInfo> }
+  readonly #api: Api
+  readonly #code: Code
+  readonly #keep: boolean
+  readonly #owned: boolean
+  #closing: Promise<void> | undefined
+
+  /** @internal */
+  constructor(client: Client, api: Api, info: SandboxInfo, keep: boolean, owned: boolean) {
+    this.client = client
+    this.name = info.name
+    this.session = info.session
+    this.agent = info.agent
+    this.#api = api
+    this.#keep = keep
+    this.#owned = owned
+    this.files = new Files(api, info.name)
+    this.ports = new Ports(api, info.name, client.token)
+    this.tools = new Tools(api, info.name)
+    this.browser = new Browser(api, info.name)
+    this.contexts = new Contexts(api, info.name)
+    this.#code = new Code(api, info.name)
+    this.network = {
+      set: (rules, options = {}) =>
+        api.call<SandboxInfo>({ op: 'set network', method: 'PUT', path: one(info.name, '/network'), json: rules, signal: options.signal }),
+    }
+  }
+
+  /**
+   * Makes the sandbox of a session ready: it makes, starts or thaws it. The same
+   * session finds the same sandbox again. Without a session it is a new sandbox, which
+   * is removed at the end of `using`.
+   */
+  static async open(session?: string | SandboxOptions, options: SandboxOptions = {}): Promise<Sandbox> {
+    if (typeof session === 'object') {
+      options = session
+      session = undefined
+    }
+    const op = 'create sandbox'
+    if (session === '') throw invalid(op, 'session', 'it is empty', 'leave it out for a sandbox of its own')
+    return owning(options, async (client, owned) => {
+      const who = session ?? `sdk-${crypto.randomUUID()}`
+      const api = client.api.with({ tenant: options.tenant, agent: options.agent, session: who }, settingsOf(options) ?? client.api.settings)
+      const json = creation(op, options)
+      const info = await api.call<SandboxInfo>({ op, method: 'POST', path: '/v1/sandboxes', json, signal: options.signal })
+      return new Sandbox(client, api, info, options.keep ?? session !== undefined, owned)
+    })
+  }
+
+  /** Takes a sandbox that exists by its name. */
+  static async connect(name: string, options: Pick<SandboxOptions, keyof ClientOptions | 'client' | 'keep' | 'signal'> = {}): Promise<Sandbox> {
+    return owning(options, async (client, owned) => {
+      const api = client.api.with({ tenant: options.tenant, agent: options.agent, session: '' })
+      const info = await api.call<SandboxInfo>({ op: 'get sandbox', method: 'GET', path: one(name), again: true, signal: options.signal })
+      return new Sandbox(client, client.api.with({ tenant: info.tenant, agent: info.agent, session: info.session }), info, options.keep ?? true, owned)
+    })
+  }
+
+  /** Tells what there is to know of it now. */
+  async info(options: CallOptions = {}): Promise<SandboxInfo> {
+    return this.#api.call({ op: 'get sandbox', method: 'GET', path: one(this.name), again: true, signal: options.signal })
+  }
+
+  /**
+   * Runs a command to its end and returns its output. A string is a line for the
+   * shell, a list is a program and its arguments. That it fails is a result and no
+   * error, unless check is set. With onStdout or onStderr its output comes as it is
+   * written, and the result has the last 16 MiB of each.
+   */
+  async run(command: Command, options: RunOptions = {}): Promise<Result> {
+    const op = 'run'
+    if (options.onStdout !== undefined || options.onStderr !== undefined) {
+      return collect(this.stream(command, options), maxCollected, { ...options, op })
+    }
+    const json = execOf(op, command, options)
+    await withInput(op, json, options.stdin)
+    const request: Request = { op, method: 'POST', path: one(this.name, '/exec'), json, signal: options.signal }
+    return checked(op, resultOf(await this.#api.call<Schemas['ExecResult']>(request)), options.check)
+  }
+
+  /**
+   * Runs a command and returns what it comes to, in the order in which the daemon sends
+   * it. A connection that breaks is taken up again. Leaving the loop ends the command.
+   */
+  stream(command: Command, options: StreamOptions = {}): AsyncGenerator<StreamEvent, void, undefined> {
+    const op = 'run'
+    const json: Schemas['ExecStream'] = execOf(op, command, options)
+    return stream(this.#api, this.name, json, options.signal, () => withInput(op, json, options.stdin))
+  }
+
+  /** Starts a command in the background, and returns when it runs. */
+  async start(command: Command, options: StartOptions = {}): Promise<Process> {
+    const op = 'start process'
+    const json: Schemas['StartProcess'] = execOf(op, command, options)
+    const { stdin } = options
+    if (stdin === undefined || stdin === true) json.stdinOpen = true
+    else if (stdin !== false) await withInput(op, json, stdin)
+    const tty = terminalOf(options.tty)
+    if (tty !== undefined) json.tty = tty
+    if (options.tag !== undefined) json.tag = options.tag
+    const info = await this.#api.call<Schemas['Process']>({ op, method: 'POST', path: one(this.name, '/processes'), json, signal: options.signal })
+    return new Process(this.#api, this.name, info)
+  }
+
+  /** Lists the processes of the session, the oldest first, also those that ended a short time ago. */
+  async processes(options: CallOptions = {}): Promise<Process[]> {
+    const list = await this.#api.call<Schemas['ProcessList']>({
+      op: 'list processes',
+      method: 'GET',
+      path: one(this.name, '/processes'),
+      again: true,
+      signal: options.signal,
+    })
+    return list.items.map((info) => new Process(this.#api, this.name, info))
+  }
+
+  /** Finds a process by its id, its number or its tag. */
+  async process(ref: string | number, options: CallOptions = {}): Promise<Process> {
+    const op = 'show process'
+    const path = one(this.name, `/processes/${part(op, 'pid', String(ref))}`)
+    return new Process(this.#api, this.name, await this.#api.call({ op, method: 'GET', path, again: true, signal: options.signal }))
+  }
+
+  /** Opens a shell that keeps its folder and its variables. */
+  async shell(options: ShellOptions = {}): Promise<Shell> {
+    return Shell.open(this.#api, this.name, options)
+  }
+
+  /** Lists the shells of the session. */
+  async shells(options: CallOptions = {}): Promise<readonly Schemas['Shell'][]> {
+    const op = 'list shells'
+    return (await this.#api.call<Schemas['ShellList']>({ op, method: 'GET', path: one(this.name, '/shells'), again: true, signal: options.signal })).items
+  }
+
+  /** Opens a terminal, with a shell unless a command is given. */
+  async terminal(options: TerminalOptions = {}): Promise<Terminal> {
+    return Terminal.open(this.#api, this.name, options)
+  }
+
+  /** Runs code in a kernel, which keeps its variables from run to run. That it fails is in the answer. */
+  async runCode(code: string, options: CodeOptions = {}): Promise<CodeRun> {
+    return this.#code.run(code, options)
+  }
+
+  /** Runs code and returns what it comes to as it comes; leaving the loop interrupts it. */
+  streamCode(code: string, options: CodeOptions = {}): AsyncGenerator<CodeStreamEvent, void, undefined> {
+    return this.#code.stream(code, options)
+  }
+
+  /** Freezes it until its next use; with force also while something runs in it. */
+  async pause(options: CallOptions & { force?: boolean | undefined } = {}): Promise<SandboxInfo> {
+    return this.#post('pause sandbox', '/pause', undefined, options, options.force === true ? { force: true } : undefined)
+  }
+
+  /** Thaws it. */
+  async resume(options: CallOptions = {}): Promise<SandboxInfo> {
+    return this.#post('resume sandbox', '/resume', undefined, options)
+  }
+
+  /** Keeps it for so many seconds from now on. */
+  async extend(ttl: number, options: CallOptions = {}): Promise<SandboxInfo> {
+    const op = 'extend sandbox'
+    return this.#post(op, '/extend', { ttlSeconds: upwards(op, 'seconds', ttl) }, options)
+  }
+
+  /** Lets it end so many seconds from now, whatever runs in it. */
+  async setTimeout(timeout: number, options: CallOptions = {}): Promise<SandboxInfo> {
+    const op = 'set timeout'
+    return this.#post(op, '/timeout', { timeout: upwards(op, 'seconds', timeout) }, options)
+  }
+
+  /** Removes it and makes it anew; its workspace stays. */
+  async recreate(options: CallOptions & { force?: boolean | undefined } = {}): Promise<SandboxInfo> {
+    return this.#post('recreate sandbox', '/recreate', { force: options.force === true }, options)
+  }
+
+  /** Tells what it uses. */
+  async usage(options: CallOptions = {}): Promise<Schemas['Usage']> {
+    return this.#api.call({ op: 'usage', method: 'GET', path: one(this.name, '/usage'), again: true, signal: options.signal })
+  }
+
+  /** Ends what runs in it and removes it with its files. That it is not there is no error. */
+  async remove(options: CallOptions = {}): Promise<void> {
+    try {
+      const query = { workspace: true, force: true }
+      await this.#api.call({ op: 'remove sandbox', method: 'DELETE', path: one(this.name), query, signal: options.signal })
+    } catch (error) {
+      if (!(error instanceof NotFoundError)) throw error
+    }
+  }
+
+  /** Makes a request of the HTTP API on behalf of the session, for what has no method here. */
+  async request<T = unknown>(request: RawRequest): Promise<T> {
+    return this.#api.call<T>({ op: 'request', ...request })
+  }
+
+  async #post(op: string, below: string, json: unknown, options: CallOptions, query?: Query): Promise<SandboxInfo> {
+    return this.#api.call({ op, method: 'POST', path: one(this.name, below), json, query, signal: options.signal })
+  }
+
+  /** Removes the sandbox unless it is kept, and closes a client that was made for it. */
+  close(): Promise<void> {
+    return (this.#closing ??= (async () => {
+      try {
+        if (!this.#keep) await this.remove()
+      } finally {
+        if (this.#owned) await this.client.close()
+      }
+    })())
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+}
+
+/** A request for what has no method here. */
+export interface RawRequest extends CallOptions {
+  method: Request['method']
+  /** With its beginning, such as "/v1/pool"; parts are escaped already. */
+  path: string
+  query?: Query | undefined
+  headers?: Readonly<Record<string, string>> | undefined
+  json?: unknown
+  body?: Bytes | undefined
+}
+
+/** Makes something with the client of the options, or with one that is closed when that fails. */
+async function owning<T>(options: SandboxOptions, make: (client: Client, owned: boolean) => Promise<T>): Promise<T> {
+  if (options.client !== undefined) {
+    for (const name of ['url', 'token', 'binary', 'stateDir', 'config'] as const) {
+      if (options[name] !== undefined) throw invalid('open sandbox', name, 'the client has it already', 'give either a client or the address of a daemon')
+    }
+    return make(options.client, false)
+  }
+  const client = await Client.open(options)
+  try {
+    return await make(client, true)
+  } catch (error) {
+    await client.close()
+    throw error
+  }
+}
+
+function upwards(op: string, field: string, value: number): number {
+  return Math.ceil(seconds(op, field, value) as number)
+}
+
+function creation(op: string, o: SandboxOptions): Schemas['CreateSandbox'] {
+  const r: Schemas['CreateSandbox'] = {}
+  if (o.image !== undefined) r.image = o.image
+  if (o.preset !== undefined) r.preset = o.preset
+  if (o.env !== undefined) r.env = o.env
+  if (o.labels !== undefined) r.labels = o.labels
+  if (o.metadata !== undefined) r.metadata = o.metadata
+  if (o.network !== undefined) r.network = o.network
+  if (o.timeout !== undefined) r.timeout = upwards(op, 'timeout', o.timeout)
+  if (o.onTimeout !== undefined) r.onTimeout = o.onTimeout
+  if (o.autoResume !== undefined) r.autoResume = o.autoResume
+  if (o.limits !== undefined) r.resources = o.limits
+  return r
+}
+
+/** The value of the header with settings: JSON in ASCII. */
+function settingsOf(o: SandboxOptions): string | undefined {
+  if (o.settings === undefined && o.workspace === undefined && o.secrets === undefined) return undefined
+  const settings: Record<string, unknown> = { ...o.settings }
+  if (o.secrets !== undefined) {
+    const network = (settings['network'] ?? {}) as Record<string, unknown>
+    const secrets = Object.fromEntries(Object.entries(o.secrets).map(([name, hosts]) => [name, { hosts }]))
+    settings['network'] = { ...network, secrets: { ...(network['secrets'] as object | undefined), ...secrets } }
+  }
+  const flags = { ...(Object.keys(settings).length > 0 ? { settings } : {}), ...(o.workspace !== undefined ? { workspace: o.workspace } : {}) }
+  const text = JSON.stringify(flags).replace(/[\x7f-\uffff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  if (text.length > maxSettings) {
+    throw invalid('send settings', 'settings', `the settings of the call have ${text.length} bytes, and at most ${maxSettings} can be sent`, 'put them into the settings file of the daemon')
+  }
+  return text
+}
