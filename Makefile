@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents codingagents redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -70,6 +70,9 @@ e2b: setup ## install the clients of E2B that tests hold the daemon against, int
 agents: setup ## install the clients of the OpenAI Agents SDK that tests hold the daemon against, into bin/agents
 	@scripts/clients.sh agents $(BIN)/agents
 
+codingagents: setup ## install Claude Code and Codex (700 MB), which tests run in sandboxes, into bin/codingagents
+	@scripts/clients.sh codingagents $(BIN)/codingagents
+
 redocly: setup ## install the linter of docs/openapi.json, into bin/redocly
 	@scripts/redocly.sh $(BIN)/redocly
 
@@ -84,7 +87,7 @@ test: image code-image playwright sshd inspector e2b agents redocly ## run the t
 
 test-all: export SANDBOX_TEST_ALL = 1
 test-all: TEST_FLAGS = -race -count=1 -vet=off -timeout 90m
-test-all: test ## run every test with every shell, transport and user, mutants and soaks; takes an hour or more
+test-all: codingagents test ## run every test with every shell, transport and user, mutants and soaks; takes an hour or more
 
 schemas: ## write docs/schemas anew from the types
 	$(GO) test ./server/resource -run TestCommitted -update

@@ -97,12 +97,13 @@ const Hostname = "sandbox"
 
 // Paths inside every sandbox.
 const (
-	WorkspaceDir = "/workspace"      // the writable workspace
-	AgentDir     = "/agent"          // the agent's own folder, read-only
-	HomeDir      = "/home/sandbox"   // the writable home
-	GuestDir     = "/.sandbox"       // our own mounts: bin (read-only) and run
-	HostsFile    = "/etc/hosts"      // where there is no network our own
-	TrustDir     = "/.sandbox/trust" // certificates of our own authority, where secrets are bound to hosts
+	WorkspaceDir = "/workspace"         // the writable workspace
+	AgentDir     = "/agent"             // the agent's own folder, read-only
+	HomeDir      = "/home/sandbox"      // the writable home
+	GuestDir     = "/.sandbox"          // our own mounts: bin (read-only) and run
+	HostsFile    = "/etc/hosts"         // where there is no network our own
+	TrustDir     = "/.sandbox/trust"    // certificates of our own authority, where secrets are bound to hosts
+	SettingsDir  = "/.sandbox/settings" // settings files of the program of a coding agent, read-only
 )
 
 // An Owner says whose a sandbox is. All fields are fixed at creation.

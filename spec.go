@@ -89,6 +89,7 @@ const (
 	RoleSocket    Role = "socket"    // the folder of the guest's socket
 	RoleIdentity  Role = "identity"  // minimal passwd and group files, and /etc/hosts
 	RoleTrust     Role = "trust"     // the folder of TrustDir, read-only
+	RoleSettings  Role = "settings"  // the folder of SettingsDir, read-only
 	RoleHome      Role = "home"      // the home at HomeDir, a file system of its own
 	RoleBind      Role = "bind"      // asked for by settings
 )

@@ -231,7 +231,7 @@ func sockets(s *sandbox.Spec, r Resolved, f Facts) error {
 func checkWorkdir(s *sandbox.Spec, r Resolved, _ Facts) error {
 	var places []string
 	for _, m := range s.Mounts {
-		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket && m.Role != sandbox.RoleIdentity && m.Role != sandbox.RoleTrust {
+		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket && m.Role != sandbox.RoleIdentity && m.Role != sandbox.RoleTrust && m.Role != sandbox.RoleSettings {
 			places = append(places, m.Target)
 		}
 	}

@@ -33,6 +33,9 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 	default:
 		add(workspace, sandbox.WorkspaceDir, sandbox.RoleWorkspace, false)
 	}
+	if r.Kind != sandbox.KindBrowser {
+		add(r.AgentSettings, sandbox.SettingsDir, sandbox.RoleSettings, true)
+	}
 	if f.HomeDir != "" {
 		s.Mounts = append(s.Mounts, sandbox.Mount{Source: f.HomeDir, Target: sandbox.HomeDir, Role: sandbox.RoleHome, Size: int64(r.Docker.HomeSize)})
 	}

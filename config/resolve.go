@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -185,6 +186,9 @@ func layersFor(s *Settings, agent string, flags *SandboxSettings) ([]layer, erro
 	if s != nil && s.Request != nil {
 		upper = append(upper, layer{name: "request", path: "create", settings: s.Request})
 	}
+	if s != nil && s.Coding != nil {
+		upper = append(withoutSecrets(upper), layer{name: "agent profile", path: "agent", settings: s.Coding})
+	}
 	if flags != nil {
 		upper = append(upper, layer{name: "flag", path: "flag", flag: true, settings: flags})
 	}
@@ -209,6 +213,21 @@ func layersFor(s *Settings, agent string, flags *SandboxSettings) ([]layer, erro
 		{name: "preset " + name, path: "preset " + name, settings: preset},
 	}
 	return append(lower, upper...), nil
+}
+
+// withoutSecrets returns layers without the secrets that they bind to hosts.
+func withoutSecrets(layers []layer) []layer {
+	out := slices.Clone(layers)
+	for i, l := range out {
+		if l.settings.Network == nil || len(l.settings.Network.Secrets) == 0 {
+			continue
+		}
+		settings, network := *l.settings, *l.settings.Network
+		network.Secrets = nil
+		settings.Network = &network
+		out[i].settings = &settings
+	}
+	return out
 }
 
 // maskShared takes the docker, browser and prune settings out of an agent's

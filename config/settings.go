@@ -32,6 +32,12 @@ type Settings struct {
 	// [ParseWith].
 	Providers []string `json:"-"`
 
+	// Coding are settings that the profile of a coding agent lays over the file
+	// for all calls of a program, below the flags of each; nil is nothing. They
+	// replace lists, and with them no secret of the file counts. No file has any;
+	// see [AgentProfile.Layer].
+	Coding *SandboxSettings `json:"-"`
+
 	// Program are settings that a program lays over the file for all its calls,
 	// below what each of them says; nil is nothing. No file has any.
 	Program *SandboxSettings `json:"-"`
@@ -82,6 +88,10 @@ type SandboxSettings struct {
 	// Workspace is the host folder that a flag of the call names as the
 	// workspace. It is no setting, so it has no name in the file.
 	Workspace *string `json:"-"`
+
+	// AgentSettings is the host folder, in the state folder, that holds the
+	// settings files of the program of a coding agent. No file has it.
+	AgentSettings *string `json:"-"`
 
 	Docker     *DockerSettings     `json:"docker,omitempty" doc:"The container."`
 	Filesystem *FilesystemSettings `json:"filesystem,omitempty" doc:"Path rules beyond the mounts; deny beats allow. Every list is added to those of the layers below."`

@@ -159,3 +159,24 @@ func checkFolder(path string) error {
 func refuse(code sandbox.Code, path, message, hint string, cause error) error {
 	return &sandbox.Error{Code: code, Op: op, Resource: path, Message: message + ": " + path, Hint: hint, Err: cause}
 }
+
+// SettingsPath returns where the settings file lies or would lie; flag is the value
+// of --config, or empty.
+func SettingsPath(flag string) (string, error) {
+	path, _, err := locateSettingsfile(flag)
+	return path, err
+}
+
+// ReadAgentProfile reads the file of a profile of the user, at an absolute path. Only
+// the user and root may be able to write it, as with the settings file. One
+// that is not there is [sandbox.CodeNotFound] with the Resource path.
+func ReadAgentProfile(path string) (canonical string, data []byte, err error) {
+	f, err := readSettingsfile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && dangling(path):
+		return "", nil, refuse(sandbox.CodeValidation, path, "the profile is a link to nothing", "remove the link", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil, refuse(sandbox.CodeNotFound, path, "there is no such profile", "", nil)
+	}
+	return f.Path, f.Data, err
+}

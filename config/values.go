@@ -28,6 +28,10 @@ type Values struct {
 	// written, or empty.
 	Workspace string `json:"-"`
 
+	// AgentSettings is the host folder that appears at [sandbox.SettingsDir], or
+	// empty.
+	AgentSettings string `json:"-"`
+
 	Docker     Docker     `json:"docker"`
 	Filesystem Filesystem `json:"filesystem"`
 	Network    Network    `json:"network"`

@@ -95,7 +95,7 @@ func (t *MountTable) add(e entry) error {
 // checkGuest refuses a served root around the guest's own folders.
 func (t *MountTable) checkGuest(mounts []sandbox.Mount) error {
 	for _, m := range mounts {
-		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket && m.Role != sandbox.RoleTrust {
+		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket && m.Role != sandbox.RoleTrust && m.Role != sandbox.RoleSettings {
 			continue
 		}
 		for _, e := range t.entries {

@@ -185,7 +185,7 @@ func (d *describer) sources(w *want, permitted []string) (paths, files []string,
 	through(m.state.Workspaces())
 	through(expanded(w.res.WorkspaceRoot))
 	dir := expanded(w.res.AgentWorkspace)
-	if w.res.Workspace != "" || dir != "" && !filepath.IsAbs(dir) {
+	if w.res.Workspace != "" || w.res.AgentSettings != "" || dir != "" && !filepath.IsAbs(dir) {
 		return nil, nil, false
 	}
 	through(dir)

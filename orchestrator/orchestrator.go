@@ -51,6 +51,9 @@ import (
 type Options struct {
 	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
 
+	// Coding, unless nil, is the program of a coding agent for which all calls are.
+	Coding *CodingAgent
+
 	// Settings, unless nil, are in force in place of every settings file, and
 	// exclude ConfigFile. Permissions that are allowed for good cannot be kept
 	// then. The caller does not change them afterwards.
@@ -137,11 +140,12 @@ func Open(o Options) (*Orchestrator, error) {
 		}
 	default:
 		given := *o.Settings
-		given.Environment = config.FromEnvironment(h.env)
+		given.Environment, given.Coding = config.FromEnvironment(h.env), h.codingLayer()
 		h.o.Settings = &given
 	}
-	if given := config.FromEnvironment(h.env); given != nil || len(h.names) > 0 {
-		h.bare = &config.Settings{Environment: given, Providers: h.names}
+	layer := h.codingLayer()
+	if given := config.FromEnvironment(h.env); given != nil || len(h.names) > 0 || layer != nil {
+		h.bare = &config.Settings{Environment: given, Providers: h.names, Coding: layer}
 	}
 	if h.settings, err = h.Settings(); err != nil {
 		return nil, err
@@ -150,6 +154,9 @@ func Open(o Options) (*Orchestrator, error) {
 		h.file = h.source.Path()
 	}
 	if h.state, err = OpenState(o.StateDir); err != nil {
+		return nil, err
+	}
+	if err = h.keepAgentSettings(layer); err != nil {
 		return nil, err
 	}
 	h.engine = connect(h.state, h.o.Progress)
@@ -195,7 +202,7 @@ func (h *Orchestrator) Settings() (*config.Settings, error) {
 func (h *Orchestrator) parse(name string, data []byte) (*config.Settings, error) {
 	s, err := config.ParseWith(name, data, h.names)
 	if err == nil {
-		s.Environment = config.FromEnvironment(h.env)
+		s.Environment, s.Coding = config.FromEnvironment(h.env), h.codingLayer()
 	}
 	return s, err
 }

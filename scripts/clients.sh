@@ -1,13 +1,14 @@
 #!/bin/sh
 # Installs clients of other systems that tests hold the daemon against: for JavaScript
 # in the versions and with the digests of scripts/NAME/package-lock.json, for Python
-# in the versions of scripts/NAME/requirements.txt, from the registries that npm and
-# pip are set up for. Nothing of it is run here. NAME is e2b or agents.
+# in the versions of scripts/NAME/requirements.txt, where there is that file, from the
+# registries that npm and pip are set up for. Nothing of it is run here. NAME is e2b,
+# agents or codingagents.
 #
 #   scripts/clients.sh NAME FOLDER
 set -eu
 
-usage="usage: scripts/clients.sh e2b|agents FOLDER"
+usage="usage: scripts/clients.sh e2b|agents|codingagents FOLDER"
 name=${1:?$usage}
 folder=${2:?$usage}
 mkdir -p "$folder"
@@ -15,15 +16,18 @@ folder=$(cd "$folder" && pwd)
 cd "$(dirname "$0")"
 [ -e "$name/package-lock.json" ] || { echo "$usage" >&2; exit 2; }
 
-if cmp -s "$name/package-lock.json" "$folder/package-lock.json" && cmp -s "$name/requirements.txt" "$folder/requirements.txt" && [ -e "$folder/.installed" ]; then
+if cmp -s "$name/package-lock.json" "$folder/package-lock.json" && { [ ! -e "$name/requirements.txt" ] || cmp -s "$name/requirements.txt" "$folder/requirements.txt"; } && [ -e "$folder/.installed" ]; then
     exit 0
 fi
 echo "clients: installing those of $name into $folder" >&2
 rm -rf "$folder"
 mkdir -p "$folder"
-cp "$name/package.json" "$name/package-lock.json" "$name/requirements.txt" "$folder/"
+cp "$name"/package.json "$name"/package-lock.json "$folder/"
+[ ! -e "$name/requirements.txt" ] || cp "$name/requirements.txt" "$folder/"
 cd "$folder"
 npm ci --ignore-scripts --no-audit --no-fund --omit-lockfile-registry-resolved >&2
-python3 -m venv python >&2
-python/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r requirements.txt >&2
+if [ -e requirements.txt ]; then
+    python3 -m venv python >&2
+    python/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r requirements.txt >&2
+fi
 : >.installed

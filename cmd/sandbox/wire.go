@@ -16,7 +16,12 @@ func open(o cli.Options) (*orchestrator.Orchestrator, error) {
 }
 
 func optionsOf(o cli.Options) orchestrator.Options {
+	var coding *orchestrator.CodingAgent
+	if c := o.Coding; c != nil {
+		coding = &orchestrator.CodingAgent{Layer: c.Layer, Who: c.Who, Files: c.Files}
+	}
 	return orchestrator.Options{
+		Coding:     coding,
 		ConfigFile: o.ConfigFile, StateDir: o.StateDir, Provider: o.Provider,
 		CommandFlags: o.CommandFlags,
 		Log:          o.Log, Approver: o.Approver, Progress: o.Progress,

@@ -72,6 +72,7 @@ type Options struct {
 	Host         Host     // the daemon that carries it out; heeded by the parts that commands of the list anywhere need
 	CommandFlags []string // the global flags that say so, names and values in turn, for hints
 	Log          logrus.FieldLogger
+	Coding       *CodingAgent     // the program of a coding agent that all calls are for; nil is none
 	Approver     sandbox.Approver // answers what --ask asks
 	Progress     about.Progress   // hears what is done to images
 }

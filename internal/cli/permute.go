@@ -24,7 +24,7 @@ func arrange(args []string, find func(path string) words) []string {
 	return args
 }
 
-// permute puts the flags of a call of cp, fs, browser, token or port before its
+// permute puts the flags of a call of cp, fs, browser, token, port or agent before its
 // other arguments, so that they may stand anywhere, as people write them: "fs rm
 // old -r". What follows -- stays as it is. Calls of other commands are returned unchanged,
 // since the arguments of run are the program's own.
@@ -74,7 +74,7 @@ func permute(args []string, find func(path string) words) []string {
 // permuted reports whether the flags of the command may stand anywhere.
 func permuted(path string) bool {
 	first, _, _ := strings.Cut(path, " ")
-	return slices.Contains([]string{"cp", "fs", "browser", "token", "port"}, first)
+	return slices.Contains([]string{"cp", "fs", "browser", "token", "port", "agent"}, first)
 }
 
 // isFlag reports whether arg is a flag. A dash alone is a name for a stream.

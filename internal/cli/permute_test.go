@@ -18,6 +18,8 @@ func TestArrange(t *testing.T) {
 		{"cp - sandbox:b -q", "cp -q -- - sandbox:b"},
 		{"cp a --session", "cp --session -- a"},
 		{"token revoke 0a -o json", "token revoke -o json -- 0a"},
+		{"agent claude -- -p x -- y", "agent -- claude -p x -- y"},
+		{"agent claude --workspace d -o json -- -o text", "agent --workspace d -o json -- claude -o text"},
 		{"token", "token"},
 		{"fs", "fs"},
 		{"fs nope -x", "fs nope -x"},

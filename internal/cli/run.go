@@ -195,7 +195,12 @@ type runner func(Manager, context.Context, manager.Request) (manager.Outcome, er
 // start connects the streams, runs the request and turns its outcome into
 // an exit status.
 func (a *app) start(ctx context.Context, f *runFlags, req manager.Request, run runner) error {
-	o := a.options()
+	return a.startWith(ctx, a.options(), f, req, run, func(Manager) error { return nil })
+}
+
+// startWith is start with these options of the backend; prepare is called before
+// the request is run.
+func (a *app) startWith(ctx context.Context, o Options, f *runFlags, req manager.Request, run runner, prepare func(Manager) error) error {
 	req.Command.Stdout, req.Command.Stderr = a.commandOutput(a.Stdout), a.commandOutput(a.Stderr)
 	if f.stdin {
 		in, err := newInput(a.Stdin)
@@ -215,11 +220,21 @@ func (a *app) start(ctx context.Context, f *runFlags, req manager.Request, run r
 				o.Log.WithError(err).Warn("the terminal cannot be set to raw mode")
 			}
 		}
-		return a.useManager(o, func(m Manager) error { return a.outcome(ctx, m, req, run, a.leave(t)) })
+		return a.useManager(o, func(m Manager) error {
+			if err := prepare(m); err != nil {
+				return err
+			}
+			return a.outcome(ctx, m, req, run, a.leave(t))
+		})
 	}
 	a.interrupts.expect()
 	req.Started = a.interrupts.passTo
-	return a.useManager(o, func(m Manager) error { return a.outcome(ctx, m, req, run, func(bool) {}) })
+	return a.useManager(o, func(m Manager) error {
+		if err := prepare(m); err != nil {
+			return err
+		}
+		return a.outcome(ctx, m, req, run, func(bool) {})
+	})
 }
 
 // leave puts the terminal back. A command that was ended from outside has

@@ -88,6 +88,8 @@ func missing(need string) string {
 		return e2bMissing()
 	case "agents":
 		return agentsMissing()
+	case "codingagents":
+		return missingCodingAgents()
 	case "inspector":
 		return inspectorMissing()
 	case "redocly":

@@ -121,6 +121,16 @@ func isTrust(source string) bool {
 	return strings.HasSuffix(dir, "/egress/companies/") && len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
+// settingsSource is where the folders that a mount of RoleSettings may show lie
+// below the state folder, each named by a digest.
+const settingsSource = "/agents/"
+
+// isSettings reports whether source is one of those folders.
+func isSettings(source string) bool {
+	dir, name := path.Split(source)
+	return strings.HasSuffix(dir, settingsSource) && len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
+}
+
 // HomesDir is where homes on disk lie, below a folder of workspaces.
 const HomesDir = ".homes"
 
@@ -151,6 +161,9 @@ func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 		}
 		if m.Role == sandbox.RoleTrust && !isTrust(m.Source) {
 			errs = append(errs, refuse(field+".source", m.Source, "it is not the folder of public certificates, and the authority's key lies above that", "mount <state folder>"+trustSource))
+		}
+		if m.Role == sandbox.RoleSettings && !isSettings(m.Source) {
+			errs = append(errs, refuse(field+".source", m.Source, "it is not a folder of settings files that we keep", "mount <state folder>"+settingsSource+"<digest>"))
 		}
 		if m.Role == sandbox.RoleHome && !isHome(m.Source, w) {
 			errs = append(errs, refuse(field+".source", m.Source, "it is not a home that we keep", "mount <folder of workspaces>/"+HomesDir+"/<name>"))
@@ -192,6 +205,7 @@ func roleTarget(field string, m sandbox.Mount, b Switches) error {
 		sandbox.RoleIdentity:  {"/etc/passwd", "/etc/group", sandbox.HostsFile},
 		sandbox.RoleTrust:     {sandbox.TrustDir},
 		sandbox.RoleHome:      {sandbox.HomeDir},
+		sandbox.RoleSettings:  {sandbox.SettingsDir},
 	}
 	if m.Role == sandbox.RoleBind {
 		return Target(field, m.Target, b)
@@ -200,7 +214,7 @@ func roleTarget(field string, m sandbox.Mount, b Switches) error {
 	if !known {
 		return refuse(field, string(m.Role), "a mount of unknown role cannot be judged", "use one of the roles of package sandbox")
 	}
-	mustBeReadOnly := m.Role == sandbox.RoleGuest || m.Role == sandbox.RoleIdentity || m.Role == sandbox.RoleAgent || m.Role == sandbox.RoleTrust
+	mustBeReadOnly := m.Role == sandbox.RoleGuest || m.Role == sandbox.RoleIdentity || m.Role == sandbox.RoleAgent || m.Role == sandbox.RoleTrust || m.Role == sandbox.RoleSettings
 	if mustBeReadOnly && !m.ReadOnly {
 		return refuse(field, m.Target, "a mount of role "+string(m.Role)+" must be read-only", "mount it read-only")
 	}

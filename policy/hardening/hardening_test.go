@@ -355,3 +355,27 @@ func ExampleCheck() {
 	// SANDBOX.CAPABILITY_BLOCKED
 	// "host" is refused: the sandbox would share the network of the host, with every service on its loopback
 }
+
+// TestCheckSettingsMount holds that the mount of settings files shows a folder that
+// we keep for one, at its place and read-only.
+func TestCheckSettingsMount(t *testing.T) {
+	const folder = "/srv/state/agents/0123456789abcdef0123456789abcdef"
+	for name, c := range map[string]struct {
+		mount sandbox.Mount
+		ok    bool
+	}{
+		"as we make it":  {sandbox.Mount{Source: folder, Target: sandbox.SettingsDir, ReadOnly: true}, true},
+		"writable":       {sandbox.Mount{Source: folder, Target: sandbox.SettingsDir}, false},
+		"elsewhere":      {sandbox.Mount{Source: folder, Target: "/data", ReadOnly: true}, false},
+		"all of them":    {sandbox.Mount{Source: "/srv/state/agents", Target: sandbox.SettingsDir, ReadOnly: true}, false},
+		"another folder": {sandbox.Mount{Source: "/srv/state/egress", Target: sandbox.SettingsDir, ReadOnly: true}, false},
+		"no digest":      {sandbox.Mount{Source: "/srv/state/agents/claude", Target: sandbox.SettingsDir, ReadOnly: true}, false},
+	} {
+		s := goodSpec()
+		c.mount.Role = sandbox.RoleSettings
+		s.Mounts = append(s.Mounts, c.mount)
+		if err := hardening.Check(s, world()); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
