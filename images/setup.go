@@ -57,8 +57,12 @@ func (s *Store) EnsureSetup(ctx context.Context, base Image, commands []string, 
 		}
 		job := job
 		job.args = s.proxyArgs()
+		before, err := s.withCA(&job)
+		if err != nil {
+			return err
+		}
 		s.annotate(job.labels, job.ref, key, base.Ref)
-		return setupError(s.runBuild(ctx, job, say), commands)
+		return setupError(s.runBuild(ctx, job, say), commands, before)
 	})
 }
 
@@ -116,13 +120,14 @@ func setupJob(base Image, commands []string) (buildJob, string, error) {
 	}, key, nil
 }
 
-// setupError names the command that failed.
-func setupError(err error, commands []string) error {
+// setupError names the command that failed; before is how many instructions stand
+// before the first command beside those of every setup.
+func setupError(err error, commands []string, before int) error {
 	var step *stepError
 	if err == nil || !errors.As(err, &step) {
 		return err
 	}
-	i := step.step - setupHead - 1
+	i := step.step - setupHead - before - 1
 	if i < 0 || i >= len(commands) {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -124,5 +126,65 @@ func TestSetupGivenUpShowsTheOutput(t *testing.T) {
 	_, err := fakeStore(t, f, Config{}).EnsureSetup(t.Context(), Image{ID: base}, []string{"sleep 1000"}, Options{})
 	if err == nil || !strings.Contains(err.Error(), "waiting for a mirror") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestSetupTrustsCompany holds that the commands trust the certificates that the
+// variable names, that the error still names the right command, and what is refused.
+func TestSetupTrustsCompany(t *testing.T) {
+	const pemText = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	set := func(s *Store, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.getenv = func(k string) string { return map[string]string{caVariable: file}[k] }
+	}
+	var recipe string
+	f := newFake()
+	base := f.put("a:b", nil)
+	f.onBuild = func(_ context.Context, o build.ImageBuildOptions) (string, error) {
+		lines := 0
+		for line := range strings.Lines(recipe) {
+			lines++
+			if strings.HasPrefix(line, `RUN ["/bin/sh","-ec","two"]`) {
+				break
+			}
+		}
+		s := ""
+		for i := 1; i <= lines; i++ {
+			s += stepLine(i, lines+3)
+		}
+		return s + errLine("The command '/bin/sh -ec two' returned a non-zero code: 9"), nil
+	}
+	s := fakeStore(t, f, Config{})
+	set(s, "before\n"+pemText+"between\n"+pemText)
+	job, _, err := setupJob(Image{ID: base, User: "sandbox"}, []string{"one", "two"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.withCA(&job); err != nil {
+		t.Fatal(err)
+	}
+	recipe = job.dockerfile
+	if len(job.files) != 1 || job.files[0].content != pemText+pemText {
+		t.Errorf("files %+v", job.files)
+	}
+	at := func(part string) int { return strings.Index(recipe, part) }
+	if !(at("USER 0\n") < at("COPY "+caFile) && at("COPY "+caFile) < at("ARG PIP_CERT="+caBundle) && at("ARG PIP_CERT=") < at(`"one"`) && at(`"two"`) < at("RUN rm -f") && at("RUN rm -f") < at("USER sandbox\n")) || strings.Contains(recipe, "ENV") {
+		t.Errorf("recipe:\n%s", recipe)
+	}
+	_, err = s.EnsureSetup(t.Context(), Image{ID: base, User: "sandbox"}, []string{"one", "two"}, Options{})
+	if text := fmt.Sprint(err); !strings.Contains(text, "docker.setup[1]") || !strings.Contains(text, "failed: two") {
+		t.Errorf("the command is not named: %s", text)
+	}
+	for name, text := range map[string]string{"a key": pemText + "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "none": "text", "large": strings.Repeat(" ", maxCA+1)} {
+		set(s, text)
+		_, err := s.EnsureSetup(t.Context(), Image{ID: base}, []string{"other"}, Options{})
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Code != sandbox.CodeValidation || e.Field != caVariable {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
