@@ -342,6 +342,9 @@ func (p AgentProfile) Layer(base Resolved, has func(variable string) bool) (*San
 		}
 	}
 	s := &SandboxSettings{
+		// Nothing of an agent runs outside, whatever the settings say.
+		Enabled: new(true), FailIfUnavailable: new(true), Mode: new(sandbox.ModeAll), Commands: &CommandSettings{AllowUnsandboxed: new(false)},
+
 		Scope: new(sandbox.ScopeSession), WorkspaceAccess: new(sandbox.AccessNone), Docker: &DockerSettings{},
 		Network: &NetworkSettings{AllowedDomains: append([]string{}, p.Hosts...), AllowPublic: new(false), Ask: new(false), Secrets: secrets},
 		Limits:  &LimitSettings{Timeout: span(0)},

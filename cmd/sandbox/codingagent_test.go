@@ -125,7 +125,9 @@ func TestCodingAgents(t *testing.T) {
 			func(line string) []call {
 				return []call{{"Bash", map[string]any{"command": line}}, {"Write", map[string]any{"file_path": "/workspace/new.txt", "content": "by the agent\n"}}}
 			},
-			func(m *modelAPI) map[string]any { return map[string]any{"env": map[string]any{"ANTHROPIC_BASE_URL": m.URL}} }},
+			func(m *modelAPI) map[string]any {
+				return map[string]any{"env": map[string]any{"ANTHROPIC_BASE_URL": m.URL}}
+			}},
 		"codex": {codex, "OPENAI_API_KEY", ".codex/config.toml", []string{"exec", "--skip-git-repo-check", "go"},
 			func(line string) []call {
 				js, _ := json.Marshal(line)
@@ -353,7 +355,9 @@ func TestCodingAgentRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"open"}, 125, "SANDBOX.PERMISSION_DENY"},
-		"wrong field": {func(w *workshop) { w.profile("wrong", map[string]any{"command": []string{"sh"}, "hosts": []string{"https://a b"}}) }, []string{"wrong"}, 125, "hosts[0]"},
+		"wrong field": {func(w *workshop) {
+			w.profile("wrong", map[string]any{"command": []string{"sh"}, "hosts": []string{"https://a b"}})
+		}, []string{"wrong"}, 125, "hosts[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := *w
