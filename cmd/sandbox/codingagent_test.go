@@ -144,8 +144,9 @@ func TestCodingAgents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorkshop(t, "local", `, "filesystem": {"allowRead": ["`+folder+`"]}`)
 			line := strings.NewReplacer("$KEY", "$"+c.variable, "SETTINGS", c.settings, "HOST", w.home).Replace(look)
-			m := newModelAPI(t, c.script(line)...)
-			fields := map[string]any{"extends": name, "command": []string{c.program}, "hosts": []string{"http://127.0.0.1:" + m.port()},
+			m, ca := newTLSModelAPI(t, c.script(line)...)
+			w.env = append(w.env, "SANDBOX_CA_FILE="+ca)
+			fields := map[string]any{"extends": name, "command": []string{c.program}, "hosts": []string{"https://127.0.0.1:" + m.port()},
 				"keys": []any{map[string]any{"variable": c.variable, "hosts": []string{"127.0.0.1:" + m.port()}}}}
 			for field, value := range c.profile(m) {
 				fields[field] = value

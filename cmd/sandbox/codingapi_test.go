@@ -4,10 +4,14 @@ package main
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +41,22 @@ func newModelAPI(t *testing.T, script ...call) *modelAPI {
 	m.Server = httptest.NewServer(m)
 	t.Cleanup(m.Close)
 	return m
+}
+
+// newTLSModelAPI is newModelAPI over TLS, as APIs are. The file holds the
+// certificate that vouches for it.
+func newTLSModelAPI(t *testing.T, script ...call) (m *modelAPI, file string) {
+	t.Helper()
+	m = &modelAPI{script: script}
+	m.Server = httptest.NewUnstartedServer(m)
+	m.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that go
+	m.StartTLS()
+	t.Cleanup(m.Close)
+	file = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: m.Certificate().Raw}), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return m, file
 }
 
 // port is that of the server on the host's loopback.
