@@ -306,6 +306,39 @@ func TestCodingAgentCalls(t *testing.T) {
 			t.Errorf("%q: %s", stdout, stderr)
 		}
 	})
+	t.Run("copy that was broken off", func(t *testing.T) {
+		if _, stderr, status := w.run("agent", "demo", "--session", "broken", "--", "sh", "-c", "rm a.txt; mkdir x; touch .sandbox-agent-copy"); status != 0 {
+			t.Fatal(stderr)
+		}
+		if stdout, stderr, _ := w.run("agent", "demo", "--session", "broken", "--", "ls", "-A"); stdout != "a.txt\nx\n" {
+			t.Errorf("%q: %s", stdout, stderr)
+		}
+	})
+	t.Run("what is left out", func(t *testing.T) {
+		w.write(w.project, ".git/hooks/pre-commit", "#!/bin/sh\n")
+		w.write(w.project, ".env", "CREDENTIAL")
+		defer os.RemoveAll(filepath.Join(w.project, ".git"))
+		defer os.Remove(filepath.Join(w.project, ".env"))
+		stdout, stderr, _ := w.run("agent", "demo", "--session", "left", "--", "find", ".", "-name", ".env", "-o", "-name", "pre-commit")
+		if stdout != "" || strings.Count(stderr, "left out") != 2 || !strings.Contains(stderr, "/.env: ") || !strings.Contains(stderr, "/.git/hooks: ") {
+			t.Errorf("%q: %s", stdout, stderr)
+		}
+	})
+	t.Run("never outside", func(t *testing.T) {
+		file := w.config + "/off.json"
+		w.write(w.config, "off.json", `{"agents": {"defaults": {"sandbox": {"provider": "local", "mode": "off", "enabled": false, "failIfUnavailable": false, "commands": {"allowUnsandboxed": true, "excluded": ["*", "cat"]}}}}}`)
+		stdout, stderr, status := w.run("--config", file, "agent", "demo", "--", "cat", w.home+"/.claude/.credentials.json")
+		if status == 0 || strings.Contains(stdout, "CREDENTIAL") {
+			t.Errorf("status %d: %s%s", status, stdout, stderr)
+		}
+	})
+	t.Run("daemon", func(t *testing.T) {
+		for _, args := range [][]string{{"agent", "demo", "--", "true"}, {"shell-prefix", "true"}} {
+			if _, stderr, status := w.run(append([]string{"--server", "unix:/nowhere"}, args...)...); status != 125 || !strings.Contains(stderr, "not possible through a daemon") {
+				t.Errorf("%v: status %d: %s", args, status, stderr)
+			}
+		}
+	})
 	t.Run("settings that went", func(t *testing.T) {
 		w.write(w.home, ".claude/settings.json", `{"model": "opus"}`)
 		if stdout, stderr, _ := w.run("agent", "demo", "--", "sh", "-c", "cat ~/.claude/settings.json"); stdout != `{"model": "opus"}` {

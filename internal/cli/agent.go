@@ -222,7 +222,7 @@ func (a *app) prepareAgent(ctx context.Context, m Manager, f agentFlags, req man
 		share := manager.Request{Who: req.Who, Flags: req.Flags, Changes: true}
 		err := m.Files(ctx, share, func(s manager.Share) error {
 			there, err := s.ReadDir(ctx, sandbox.WorkspaceDir)
-			if err != nil || slices.ContainsFunc(there, func(e fs.DirEntry) bool { return !slices.Contains(workspaceSeeds, e.Name()) }) {
+			if err != nil || !wantsCopy(there) {
 				return operation("agent", err)
 			}
 			return operation("agent", a.copyProject(ctx, s, project))
@@ -246,8 +246,24 @@ func (a *app) prepareAgent(ctx context.Context, m Manager, f agentFlags, req man
 // workspaceSeeds are what a scratch workspace begins with by itself.
 var workspaceSeeds = []string{"AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md", "HEARTBEAT.md", "skills", "lost+found"}
 
-// copyProject copies the content of the project into the workspace.
+// copyMark is in the workspace while the project is copied. Where it is left, the
+// copy was broken off.
+const copyMark = ".sandbox-agent-copy"
+
+// wantsCopy reports whether the project is to be copied to a workspace that holds
+// there: it holds nothing of its own, or a copy that was broken off.
+func wantsCopy(there []fs.DirEntry) bool {
+	return slices.ContainsFunc(there, func(e fs.DirEntry) bool { return e.Name() == copyMark }) ||
+		!slices.ContainsFunc(there, func(e fs.DirEntry) bool { return !slices.Contains(workspaceSeeds, e.Name()) })
+}
+
+// copyProject copies the content of the project into the workspace. What is left
+// out is named, but for what lies in a folder that is.
 func (a *app) copyProject(ctx context.Context, s manager.Share, project string) error {
+	mark := sandbox.WorkspaceDir + "/" + copyMark
+	if err := s.Write(ctx, mark, strings.NewReader(project+"\n"), sandbox.WriteOptions{}); err != nil {
+		return err
+	}
 	from, err := onHost(operand{path: project + "/.", text: project}, s.Exposed)
 	if err != nil {
 		return err
@@ -257,10 +273,23 @@ func (a *app) copyProject(ctx context.Context, s manager.Share, project string) 
 	if err := copy.Copy(ctx, copy.Source{Files: from.files, Path: from.path}, copy.Target{Files: s, Dir: sandbox.WorkspaceDir}, &tally); err != nil {
 		return err
 	}
+	named := map[string]bool{}
 	for _, l := range tally.Left() {
-		a.say("agent: left out: %s: %s", termsafe.Line(l.Path), termsafe.Line(l.Reason))
+		above := slices.ContainsFunc(ancestors(l.Path), func(p string) bool { return named[p] })
+		if named[l.Path] = true; !above {
+			a.say("agent: left out: %s: %s", termsafe.Line(l.Path), termsafe.Line(l.Reason))
+		}
 	}
-	return nil
+	return s.Remove(ctx, mark, false)
+}
+
+// ancestors are the folders above a path.
+func ancestors(p string) (out []string) {
+	for i := strings.LastIndexByte(p, '/'); i > 0; i = strings.LastIndexByte(p, '/') {
+		p = p[:i]
+		out = append(out, p)
+	}
+	return out
 }
 
 // Bounds of the settings files that are shown to an agent.
