@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents codingagents redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents codingagents redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean adapters
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -72,6 +72,8 @@ agents: setup ## install the clients of the OpenAI Agents SDK that tests hold th
 
 codingagents: setup ## install Claude Code and Codex (700 MB), which tests run in sandboxes, into bin/codingagents
 	@scripts/clients.sh codingagents $(BIN)/codingagents
+adapters: setup ## install the frameworks that have adapters in clients/typescript, into bin/adapters
+	@scripts/clients.sh adapters $(BIN)/adapters
 
 redocly: setup ## install the linter of docs/openapi.json, into bin/redocly
 	@scripts/redocly.sh $(BIN)/redocly
@@ -82,7 +84,7 @@ check: build ## gofmt, vet, and the quick tests: no engine, no race detector
 	$(GO) vet $(PKGS)
 	SANDBOX_TEST_REQUIRE= scripts/test.sh --quick $(PKGS)
 
-test: image code-image playwright sshd inspector e2b agents redocly ## run the tests, with the race detector
+test: image code-image playwright sshd inspector e2b agents adapters redocly ## run the tests, with the race detector
 	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh $(PKGS)
 
 test-all: export SANDBOX_TEST_ALL = 1
@@ -121,7 +123,7 @@ demo: image ## run an untrusted program in a sandbox and show what it could not 
 demo-server: image ## start the server, and show a session of two tenants with curl
 	@scripts/demo-server.sh
 
-cover: image code-image playwright sshd inspector e2b agents redocly ## run every test and show the coverage by function
+cover: image code-image playwright sshd inspector e2b agents adapters redocly ## run every test and show the coverage by function
 	$(GO) test $(TEST_FLAGS) -coverprofile=cover.out $(PKGS)
 	$(GO) tool cover -func=cover.out
 

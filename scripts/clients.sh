@@ -3,12 +3,13 @@
 # in the versions and with the digests of scripts/NAME/package-lock.json, for Python
 # in the versions of scripts/NAME/requirements.txt, where there is that file, from the
 # registries that npm and pip are set up for. Nothing of it is run here. NAME is e2b,
-# agents or codingagents.
+# agents, codingagents, or adapters: the frameworks that have adapters in
+# clients/typescript.
 #
 #   scripts/clients.sh NAME FOLDER
 set -eu
 
-usage="usage: scripts/clients.sh e2b|agents|codingagents FOLDER"
+usage="usage: scripts/clients.sh e2b|agents|codingagents|adapters FOLDER"
 name=${1:?$usage}
 folder=${2:?$usage}
 mkdir -p "$folder"
@@ -16,14 +17,14 @@ folder=$(cd "$folder" && pwd)
 cd "$(dirname "$0")"
 [ -e "$name/package-lock.json" ] || { echo "$usage" >&2; exit 2; }
 
-if cmp -s "$name/package-lock.json" "$folder/package-lock.json" && { [ ! -e "$name/requirements.txt" ] || cmp -s "$name/requirements.txt" "$folder/requirements.txt"; } && [ -e "$folder/.installed" ]; then
+same() { [ ! -e "$name/$1" ] || cmp -s "$name/$1" "$folder/$1"; }
+if same package-lock.json && same requirements.txt && [ -e "$folder/.installed" ]; then
     exit 0
 fi
 echo "clients: installing those of $name into $folder" >&2
 rm -rf "$folder"
 mkdir -p "$folder"
-cp "$name"/package.json "$name"/package-lock.json "$folder/"
-[ ! -e "$name/requirements.txt" ] || cp "$name/requirements.txt" "$folder/"
+cp "$name"/* "$folder/"
 cd "$folder"
 npm ci --ignore-scripts --no-audit --no-fund --omit-lockfile-registry-resolved >&2
 if [ -e requirements.txt ]; then

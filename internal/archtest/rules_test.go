@@ -188,6 +188,7 @@ var variables = map[string]string{
 	"internal/testenv.buildGuest":        "built once per test process",
 	"internal/testenv.engineMissing":     "asked once per test process",
 	"internal/testenv.e2bMissing":        "asked once per test process",
+	"internal/testenv.adaptersMissing":   "asked once per test process",
 	"internal/testenv.agentsMissing":     "asked once per test process",
 	"internal/testenv.inspectorMissing":  "asked once per test process",
 	"internal/testenv.netToolsMissing":   "asked once per test process",

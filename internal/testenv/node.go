@@ -22,6 +22,7 @@ var (
 	inspector = nodeProgram{"the inspector", "inspector", "@modelcontextprotocol/inspector/clients/launcher/build/index.js"}
 	e2b       = nodeProgram{"the client of E2B", "e2b", "e2b/dist/index.mjs"}
 	agents    = nodeProgram{"the OpenAI Agents SDK", "agents", "@openai/agents/dist/index.mjs"}
+	adapters  = nodeProgram{"what the adapters of clients/typescript are for", "adapters", "openclaw/openclaw.mjs"}
 	redocly   = nodeProgram{"the linter", "redocly", "@redocly/cli/bin/cli.js"}
 )
 
@@ -53,6 +54,20 @@ func Agents(ctx context.Context, t testing.TB, script string, args ...string) *e
 
 // AgentsModules returns the folder of packages of the clients that [Agents] uses.
 func AgentsModules() string { return agents.modules() }
+
+// Adapters returns a command of Node with the arguments, where the frameworks are
+// installed that have adapters in clients/typescript.
+func Adapters(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	Require(t, adapters.name)
+	_, node := adapters.files()
+	cmd := exec.CommandContext(ctx, node, args...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	return cmd
+}
+
+// AdaptersModules returns the folder of packages of [Adapters].
+func AdaptersModules() string { return adapters.modules() }
 
 // client returns a command that runs a script with clients that scripts/clients.sh
 // installs. The variable names their folder for scripts in JavaScript.
@@ -93,6 +108,7 @@ var (
 	inspectorMissing = sync.OnceValue(inspector.missing)
 	e2bMissing       = sync.OnceValue(e2b.missing)
 	agentsMissing    = sync.OnceValue(agents.missing)
+	adaptersMissing  = sync.OnceValue(adapters.missing)
 	redoclyMissing   = sync.OnceValue(redocly.missing)
 )
 

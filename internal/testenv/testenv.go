@@ -30,7 +30,7 @@ import (
 // makes it from this tree's recipe; "playwright", what scripts/playwright.sh
 // installs; "sshd", the server of OpenSSH, which scripts/sshd.sh unpacks;
 // "inspector", what scripts/inspector.sh installs; "redocly", what
-// scripts/redocly.sh installs; "e2b" and "agents", what
+// scripts/redocly.sh installs; "e2b", "agents" and "adapters", what
 // scripts/clients.sh installs.
 func Require(t testing.TB, need string) {
 	t.Helper()
@@ -90,6 +90,8 @@ func missing(need string) string {
 		return agentsMissing()
 	case "codingagents":
 		return missingCodingAgents()
+	case "adapters":
+		return adaptersMissing()
 	case "inspector":
 		return inspectorMissing()
 	case "redocly":
