@@ -13,7 +13,7 @@ import (
 const ceilings = `{"daemon": {"create": {
 	"images": ["python:3.12", "registry.example.com/team/*"], "env": ["APP_*", "PATH", "*"], "maxMemory": "4g", "maxCPUs": 4, "maxProcesses": 1000, "maxDisk": "1g",
 	"allowedDomains": ["*.example.com"]}},
-	"agents": {"defaults": {"sandbox": {"workspaceQuota": "100m", "network": {"allowedDomains": ["pypi.org"], "deniedDomains": ["bad.example.com"]}}}}}`
+	"agents": {"defaults": {"sandbox": {"workspaceQuota": "100m", "network": {"allowedDomains": ["packages.example.org"], "deniedDomains": ["bad.example.com"]}}}}}`
 
 // TestCreationCeilings holds what a request may ask for: what is above a ceiling, or
 // can be no value, is refused with the field and the ceiling.
@@ -66,8 +66,8 @@ func TestCreationCeilings(t *testing.T) {
 		"more disk":                {ceilings, Creation{Resources: &Resources{Disk: 1<<30 + 1}}, sandbox.CodeCapabilityBlocked, "resources.disk", "1073741824"},
 		"disk where none is bound": {"{}", Creation{Resources: &Resources{Disk: 1 << 40}}, "", "", ""},
 		"no hosts":                 {"{}", Creation{Network: domains()}, "", "", ""},
-		"a host":                   {"{}", Creation{Network: domains("pypi.org")}, sandbox.CodeCapabilityBlocked, "network.allowedDomains[0]", "no hosts"},
-		"a host of the settings":   {ceilings, Creation{Network: domains("pypi.org:443")}, "", "", ""},
+		"a host":                   {"{}", Creation{Network: domains("packages.example.org")}, sandbox.CodeCapabilityBlocked, "network.allowedDomains[0]", "no hosts"},
+		"a host of the settings":   {ceilings, Creation{Network: domains("packages.example.org:443")}, "", "", ""},
 		"a host of the ceiling":    {ceilings, Creation{Network: domains("a.example.com")}, "", "", ""},
 		"every host":               {ceilings, Creation{Network: domains("a.example.com", "*")}, sandbox.CodeCapabilityBlocked, "network.allowedDomains[1]", "*.example.com"},
 		"the service of a cloud":   {ceilings, Creation{Network: domains("169.254.169.254")}, sandbox.CodeCapabilityBlocked, "network.allowedDomains[0]", ""},

@@ -150,7 +150,7 @@ func TestCreateAtOnce(t *testing.T) {
 func TestSetNetwork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const settings = `{"daemon": {"create": {"allowedDomains": ["*.example.com"]}}, "agents": {"defaults": {"sandbox": {"network": {"allowedDomains": ["pypi.org"]}}}}}`
+	const settings = `{"daemon": {"create": {"allowedDomains": ["*.example.com"]}}, "agents": {"defaults": {"sandbox": {"network": {"allowedDomains": ["packages.example.org"]}}}}}`
 	m := r.manager(settings)
 	ctx := context.Background()
 	rules := func() (out []string) {
@@ -164,20 +164,20 @@ func TestSetNetwork(t *testing.T) {
 	}
 	_, err := create(m, "s", config.Creation{Network: &config.NetworkRules{AllowedDomains: &[]string{"a.example.com"}}})
 	must(t, err)
-	if got := rules(); !slices.Contains(got, "a.example.com") || slices.Contains(got, "pypi.org") {
+	if got := rules(); !slices.Contains(got, "a.example.com") || slices.Contains(got, "packages.example.org") {
 		t.Errorf("%v", got)
 	}
-	must(t, m.SetNetwork(ctx, row(t, m, "s"), &config.NetworkRules{AllowedDomains: &[]string{"pypi.org"}}))
-	if got := rules(); slices.Contains(got, "a.example.com") || !slices.Contains(got, "pypi.org") {
+	must(t, m.SetNetwork(ctx, row(t, m, "s"), &config.NetworkRules{AllowedDomains: &[]string{"packages.example.org"}}))
+	if got := rules(); slices.Contains(got, "a.example.com") || !slices.Contains(got, "packages.example.org") {
 		t.Errorf("%v", got)
 	}
 	err = m.SetNetwork(ctx, row(t, m, "s"), &config.NetworkRules{AllowedDomains: &[]string{"evil.com"}})
 	refusedAt(t, err, sandbox.CodeCapabilityBlocked, "network.allowedDomains[0]")
-	if got := rules(); !slices.Contains(got, "pypi.org") {
+	if got := rules(); !slices.Contains(got, "packages.example.org") {
 		t.Errorf("a refused change left %v", got)
 	}
 	must(t, m.SetNetwork(ctx, row(t, m, "s"), &config.NetworkRules{AllowedDomains: &[]string{}}))
-	if got := rules(); slices.Contains(got, "pypi.org") {
+	if got := rules(); slices.Contains(got, "packages.example.org") {
 		t.Errorf("%v", got)
 	}
 	if _, o := mustRun(t, m, "s", "true"); o.Created {
