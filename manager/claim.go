@@ -256,7 +256,7 @@ func (k *poolKeeper) claimSlot(ctx context.Context, w *want, n *slot, held *keyl
 		return nil, err
 	}
 	claimed = true
-	k.wake(k.m.now())
+	k.taken(k.m.now())
 	k.step("claimed")
 	return k.bind(ctx, &b, n, c, keep, held)
 }

@@ -206,3 +206,47 @@ func TestKilledBetweenClaimAndRefill(t *testing.T) {
 		})
 	}
 }
+
+// TestRefillWaitsForPause holds that no slot is made while slots are claimed one after
+// the other and some are left, and for how long at most.
+func TestRefillWaitsForPause(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	m := r.manager(pooled(3))
+	fillPool(t, m)
+	defer r.clock.stop()()
+	refill := func() (started int, next time.Duration) {
+		t.Helper()
+		started, next, err := m.Refill(context.Background())
+		must(t, err)
+		return started, next
+	}
+	claim := func(session string) {
+		t.Helper()
+		if _, o := mustRun(t, m, session, "true"); !o.Claimed {
+			t.Fatalf("%s: %+v", session, o.Miss)
+		}
+	}
+	claim("a")
+	if started, next := refill(); started != 0 || next <= 0 || next > time.Second {
+		t.Fatalf("at once: %d are started, the next look is in %v", started, next)
+	}
+	r.clock.advance(200 * time.Millisecond)
+	if started, _ := refill(); started != 1 {
+		t.Fatalf("after a pause: %d are started", started)
+	}
+	fillPool(t, m)
+	claim("b")
+	r.clock.advance(2 * time.Second) // of claims, the last of which is
+	claim("c")
+	if started, _ := refill(); started == 0 {
+		t.Error("claims that go on keep the pool from being filled")
+	}
+	fillPool(t, m)
+	for _, session := range []string{"d", "e", "f"} {
+		claim(session)
+	}
+	if started, _ := refill(); started == 0 {
+		t.Error("none is left, and none is started")
+	}
+}

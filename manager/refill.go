@@ -54,6 +54,9 @@ func (m *Manager) RefillDue() <-chan struct{} { return m.pool.wakes }
 // is bounded. It is for one caller that lives long; of several programs on one
 // state folder one refills.
 //
+// While slots are claimed one after the other and some are left, it waits for a pause
+// of the claims, a moment at most.
+//
 // After a failure it waits longer with each more, and returns without trying
 // until then: for the kind of slot that could not be made, or for all where the
 // engine or the registry does not answer.
@@ -66,6 +69,9 @@ func (m *Manager) Refill(ctx context.Context) (started int, next time.Duration, 
 	defer m.pool.refills.Unlock()
 	if rest := m.pool.rests("", m.now()); rest > 0 {
 		return 0, rest, nil
+	}
+	if wait := m.pool.pause(m.now()); wait > 0 {
+		return 0, wait, nil
 	}
 	lock, err := m.leases.TryEnsure(refillLock)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {

@@ -32,6 +32,7 @@ type slots struct {
 
 	wakes   chan struct{}        // has one when Refill is due at once
 	lacking time.Time            // since when the pool is not full; zero where it is; guarded by mu
+	claimed time.Time            // when this program has claimed a slot last; guarded by mu
 	ended   bool                 // the program ends; guarded by mu
 	failing map[string]failure   // by shape, "" for all; guarded by mu
 	status  map[string]pool.Want // what the last Refill kept, by shape; guarded by mu
@@ -141,6 +142,32 @@ func (s *slots) due() {
 	case s.wakes <- struct{}{}:
 	default: // it is due already
 	}
+}
+
+// refillPause is how long no slot is claimed before others are made while some are
+// left, and refillPauseMost for how long that is waited for.
+const refillPause, refillPauseMost = 150 * time.Millisecond, 2 * time.Second
+
+// taken notes that a slot was claimed.
+func (s *slots) taken(at time.Time) {
+	s.mu.Lock()
+	s.claimed = at
+	s.mu.Unlock()
+	s.wake(at)
+}
+
+// pause returns how long to wait for the end of a burst of claims: making slots takes
+// the processors from those who claim. Where none is left, nothing is waited for.
+func (s *slots) pause(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) == 0 || s.lacking.IsZero() || now.Sub(s.lacking).Abs() >= refillPauseMost {
+		return 0
+	}
+	if since := now.Sub(s.claimed); since >= 0 {
+		return max(0, refillPause-since)
+	}
+	return 0 // the clock was set back
 }
 
 // full notes that nothing lacks any more, and returns since when something has.
