@@ -11,7 +11,11 @@ import anyio
 import anyio.to_thread
 import httpcore
 
+from ._backend import pool as make_pool
+
 T = TypeVar("T")
+
+__all__ = ["AsyncLock", "AsyncPool", "Content", "blocking", "called", "chunks", "iterable", "make_pool", "pieces", "shielded", "sleep"]
 
 # What can be written to a file: all of it, a file that is read, or its pieces.
 Content = Union[bytes, bytearray, memoryview, str, "IO[bytes]", "IO[str]", Iterable[Union[bytes, str]], AsyncIterable[Union[bytes, str]]]

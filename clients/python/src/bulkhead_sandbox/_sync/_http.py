@@ -14,7 +14,7 @@ from .._core import (
     CONNECT, MAX_ANSWER, SILENCE, WS_BINARY, WS_CLOSE, WS_PING, WS_PONG, WS_TEXT, Address, Event, Events, Frames,
     check_token, cut, encoded, failure, parse_address, target, ws_frame,
 )
-from .._io_sync import Pool, blocking, shielded, sleep
+from .._io_sync import Pool, blocking, make_pool, shielded, sleep
 from ..errors import SandboxError, TimedOutError, UnavailableError, error_for
 
 M = TypeVar("M", bound=pydantic.BaseModel)
@@ -60,7 +60,7 @@ class Transport:
         headers = [(b"Host", a.authority), (b"User-Agent", b"bulkhead-sandbox-python")]
         if self._token and self._url is not None:
             headers.append((b"Authorization", b"Bearer " + self._token.encode("ascii")))
-        pool = Pool(uds=a.socket, max_connections=None, max_keepalive_connections=32, keepalive_expiry=60)
+        pool = make_pool(a.scheme == b"https", uds=a.socket, max_connections=None, max_keepalive_connections=32, keepalive_expiry=60)
         with self._lock:
             self._address, self._pool, self.headers, self._owner = a, pool, headers, os.getpid()
         return pool
