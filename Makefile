@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents codingagents redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean adapters
+.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents codingagents pyclient clients clients-generate redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean adapters
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -75,6 +75,14 @@ codingagents: setup ## install Claude Code and Codex (700 MB), which tests run i
 adapters: setup ## install the frameworks that have adapters in clients/typescript, into bin/adapters
 	@scripts/clients.sh adapters $(BIN)/adapters
 
+pyclient: setup ## install what clients/python is tested with, into bin/pyclient
+	@scripts/clients.sh pyclient $(BIN)/pyclient
+
+clients: e2b agents adapters pyclient ## install what the clients of this tree and of other systems are tested with
+
+clients-generate: pyclient ## write the generated code of clients/ anew from docs/openapi.json
+	$(BIN)/pyclient/python/bin/python clients/python/scripts/generate.py
+
 redocly: setup ## install the linter of docs/openapi.json, into bin/redocly
 	@scripts/redocly.sh $(BIN)/redocly
 
@@ -84,7 +92,7 @@ check: build ## gofmt, vet, and the quick tests: no engine, no race detector
 	$(GO) vet $(PKGS)
 	SANDBOX_TEST_REQUIRE= scripts/test.sh --quick $(PKGS)
 
-test: image code-image playwright sshd inspector e2b agents adapters redocly ## run the tests, with the race detector
+test: image code-image playwright sshd inspector clients redocly ## run the tests, with the race detector
 	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh $(PKGS)
 
 test-all: export SANDBOX_TEST_ALL = 1
@@ -123,7 +131,7 @@ demo: image ## run an untrusted program in a sandbox and show what it could not 
 demo-server: image ## start the server, and show a session of two tenants with curl
 	@scripts/demo-server.sh
 
-cover: image code-image playwright sshd inspector e2b agents adapters redocly ## run every test and show the coverage by function
+cover: image code-image playwright sshd inspector clients redocly ## run every test and show the coverage by function
 	$(GO) test $(TEST_FLAGS) -coverprofile=cover.out $(PKGS)
 	$(GO) tool cover -func=cover.out
 

@@ -23,6 +23,7 @@ var (
 	e2b       = nodeProgram{"the client of E2B", "e2b", "e2b/dist/index.mjs"}
 	agents    = nodeProgram{"the OpenAI Agents SDK", "agents", "@openai/agents/dist/index.mjs"}
 	adapters  = nodeProgram{"what the adapters of clients/typescript are for", "adapters", "openclaw/openclaw.mjs"}
+	pyClient  = nodeProgram{"the type checker of clients/python", "pyclient", "pyright/index.js"}
 	redocly   = nodeProgram{"the linter", "redocly", "@redocly/cli/bin/cli.js"}
 )
 
@@ -68,6 +69,19 @@ func Adapters(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
 
 // AdaptersModules returns the folder of packages of [Adapters].
 func AdaptersModules() string { return adapters.modules() }
+
+// PyClient returns the Python that clients/python is tested with.
+func PyClient(t testing.TB) (python string) {
+	t.Helper()
+	Require(t, pyClient.name)
+	return filepath.Join(root(), "bin", pyClient.name, "python", "bin", "python")
+}
+
+// Pyright returns a command of the type checker of Python, with these arguments.
+func Pyright(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	return pyClient.command(ctx, t, args)
+}
 
 // client returns a command that runs a script with clients that scripts/clients.sh
 // installs. The variable names their folder for scripts in JavaScript.

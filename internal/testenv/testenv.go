@@ -30,7 +30,8 @@ import (
 // makes it from this tree's recipe; "playwright", what scripts/playwright.sh
 // installs; "sshd", the server of OpenSSH, which scripts/sshd.sh unpacks;
 // "inspector", what scripts/inspector.sh installs; "redocly", what
-// scripts/redocly.sh installs; "e2b", "agents" and "adapters", what
+// scripts/redocly.sh installs; "e2b", "agents", "adapters" and
+// "pyclient", what
 // scripts/clients.sh installs.
 func Require(t testing.TB, need string) {
 	t.Helper()
@@ -92,6 +93,8 @@ func missing(need string) string {
 		return missingCodingAgents()
 	case "adapters":
 		return adaptersMissing()
+	case "pyclient":
+		return pyClient.missing()
 	case "inspector":
 		return inspectorMissing()
 	case "redocly":
