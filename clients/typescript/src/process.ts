@@ -59,7 +59,7 @@ export interface AttachOptions extends CallOptions {
 }
 
 /** Attempts to go on with a stream that was cut off, without an event in between. */
-const attempts = 2
+const attempts = 5
 
 /** The data of an event with output. @internal */
 export function outputOf(data: unknown): Uint8Array {

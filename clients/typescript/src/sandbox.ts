@@ -228,6 +228,24 @@ export class Sandbox {
     return Terminal.open(this.#api, this.name, options)
   }
 
+  /** Lists the terminals that stay. */
+  async terminals(options: CallOptions = {}): Promise<readonly Schemas['Terminal'][]> {
+    const request = { op: 'list terminals', method: 'GET', path: one(this.name, '/terminals'), again: true, signal: options.signal } as const
+    return (await this.#api.call<Schemas['TerminalList']>(request)).items
+  }
+
+  /** Ends a terminal that stays. */
+  async endTerminal(id: string, options: CallOptions = {}): Promise<void> {
+    const op = 'end terminal'
+    await this.#api.call({ op, method: 'DELETE', path: one(this.name, `/terminals/${part(op, 'id', id)}`), signal: options.signal })
+  }
+
+  /** Copies files from outside, which the settings permit, into the workspace. */
+  async stageMedia(refs: readonly string[], options: CallOptions = {}): Promise<readonly Schemas['StagedFile'][]> {
+    const request = { op: 'stage media', method: 'POST', path: one(this.name, '/media'), json: { refs }, signal: options.signal } as const
+    return (await this.#api.call<Schemas['StagedMedia']>(request)).items
+  }
+
   /** Runs code in a kernel, which keeps its variables from run to run. That it fails is in the answer. */
   async runCode(code: string, options: CodeOptions = {}): Promise<CodeRun> {
     return this.#code.run(code, options)

@@ -128,7 +128,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
         this.#begin()
         break
       case 'credit':
-        if (frame.channel === 0) {
+        if ((frame.channel ?? 0) === 0) {
           this.#credit += frame.bytes ?? 0
           this.#room?.()
         }

@@ -1,6 +1,6 @@
 import * as http from 'node:http'
 import * as https from 'node:https'
-import type { Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { StringDecoder } from 'node:string_decoder'
@@ -479,10 +479,8 @@ export class Transport {
         maxPayload: 8 << 20,
         followRedirects: false,
       }
-      const socket =
-        p.socket === undefined
-          ? new WebSocket(base + path, options)
-          : new WebSocket(base + path, { ...options, socketPath: p.socket } as typeof options)
+      const at = p.socket
+      const socket = new WebSocket(base + path, at === undefined ? options : { ...options, createConnection: () => connect(at) })
       this.#sockets.add(socket)
       let headers: http.IncomingHttpHeaders = {}
       const stop = (): void => {
