@@ -12,12 +12,12 @@ import { abandonable, wellFormed, type Bytes, type CallOptions, type Query, type
 export type FileInfo = Schemas['File']
 export type WrittenFile = Schemas['WrittenFile']
 
-/** One change, or what a watch has to say. */
+/** One change, or what a watch has to say. The type of a change is that of the file. */
 export type WatchEvent =
-  | ({ type: 'ready' } & Schemas['WatchReady'])
-  | ({ type: 'change' } & Schemas['Change'])
-  | ({ type: 'note' } & Schemas['WatchNote'])
-  | ({ type: 'overflow' } & Schemas['WatchNote'])
+  | ({ event: 'ready' } & Schemas['WatchReady'])
+  | ({ event: 'change' } & Schemas['Change'])
+  | ({ event: 'note' } & Schemas['WatchNote'])
+  | ({ event: 'overflow' } & Schemas['WatchNote'])
 
 /** What upload and download have copied. */
 export interface Copied {
@@ -217,7 +217,7 @@ export class Files {
     return abandonable(options.signal, async function* (signal) {
       for await (const event of api.events({ ...request, signal })) {
         if (event.name === 'ready' || event.name === 'change' || event.name === 'note' || event.name === 'overflow') {
-          yield { type: event.name, ...(event.data as object) } as WatchEvent
+          yield { event: event.name, ...(event.data as object) } as WatchEvent
         }
       }
     })

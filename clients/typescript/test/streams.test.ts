@@ -238,7 +238,7 @@ test('a connection that breaks', async (t) => {
     r.cutAfter(1_000_000)
     await fails((async () => { for await (const _ of far.files.readStream('cut')); })(), UnavailableError)
     const watch = far.files.watch()
-    assert.equal((await watch.next()).value?.type, 'ready')
+    assert.equal((await watch.next()).value?.event, 'ready')
     const next = watch.next()
     setTimeout(() => r.cut(), 100)
     await fails(next, UnavailableError)
