@@ -1,8 +1,8 @@
 import { Api, one, type Schemas, type Scope } from './api.js'
 import { embedded, type DaemonOptions, type Embedded } from './daemon.js'
-import { errorOf, invalid } from './errors.js'
+import { errorOf, invalid, SandboxError } from './errors.js'
 import { Sandbox, type RawRequest, type SandboxInfo, type SandboxOptions } from './sandbox.js'
-import { abandonable, part, place, Transport, type CallOptions, type Query } from './transport.js'
+import { abandonable, part, place, rest, Transport, type CallOptions, type Query } from './transport.js'
 
 /** Where the daemon is, and on whose behalf calls are made. */
 export interface ClientOptions extends Scope, DaemonOptions {
@@ -61,9 +61,21 @@ export class Client {
     if (token === '') throw invalid('reach daemon', 'token', 'it is empty', 'leave it out where none is needed')
     const scope: Scope = { tenant: options.tenant, agent: options.agent, session: options.session }
     if (url !== undefined) return Client.#begin(url, token, scope, undefined, options)
-    const daemon = await embedded(options, options.signal)
+    let daemon = await embedded(options, options.signal)
     try {
-      return await Client.#begin(daemon.url, options.token, scope, daemon, options)
+      // One that was shared may just have been killed: the next one is about to listen.
+      for (let tries = 0; ; tries++) {
+        try {
+          return await Client.#begin(daemon.url, options.token, scope, daemon, options)
+        } catch (error) {
+          if (tries >= 20 || !(error instanceof SandboxError) || error.code !== 'PROVIDER.UNAVAILABLE') throw error
+          await rest(100, options.signal)
+          if (!daemon.alive) {
+            await daemon.release()
+            daemon = await embedded(options, options.signal)
+          }
+        }
+      }
     } catch (error) {
       await daemon.release()
       throw error

@@ -24,6 +24,8 @@ const maxLog = 8 << 10
 export interface Embedded {
   /** Its address now: one that takes the place of a daemon that was killed may have another. */
   readonly url: string
+  /** Its process runs; that of a shared one may be another program's. */
+  readonly alive: boolean
   release(): Promise<void>
 }
 
@@ -31,6 +33,7 @@ interface Running {
   uses: number
   ready: Promise<string>
   url: string
+  readonly alive: boolean
   stop(): Promise<void>
 }
 
@@ -65,6 +68,9 @@ export async function embedded(options: DaemonOptions, signal: AbortSignal | und
   return {
     get url() {
       return mine.url
+    },
+    get alive() {
+      return mine.alive
     },
     release,
   }
@@ -130,7 +136,15 @@ function start(binary: string, o: DaemonOptions, ended: () => void): Running {
   delete env['SANDBOX_TOKEN']
   const child = spawn(binary, args, { stdio: ['pipe', 'ignore', 'pipe'], detached: true, env })
   let log = ''
-  const daemon: Running = { uses: 0, url: '', ready: Promise.resolve(''), stop: () => stop(child) }
+  const daemon: Running = {
+    uses: 0,
+    url: '',
+    ready: Promise.resolve(''),
+    get alive() {
+      return child.exitCode === null && child.signalCode === null
+    },
+    stop: () => stop(child),
+  }
   daemon.ready = new Promise<string>((resolve, reject) => {
     const failed = (detail: string, cause?: Error): void => {
       clearTimeout(timer)
@@ -150,6 +164,7 @@ function start(binary: string, o: DaemonOptions, ended: () => void): Running {
       child.kill('SIGKILL')
     }, startWithin)
     child.once('error', (cause) => failed(cause.message, cause))
+    child.once('exit', ended)
     // With its output at an end, so that the log has the reason.
     child.once('close', (code, signal) => failed(signal === null ? `it has ended with status ${code}` : `it was ended by ${signal}`))
     child.stdin?.on('error', () => undefined)
