@@ -226,7 +226,7 @@ test('code in a kernel', { skip: !images.includes('code') && 'SANDBOX_TEST_IMAGE
 })
 
 test('a browser', { skip: !images.includes('browser') && 'SANDBOX_TEST_IMAGES does not name browser' }, async () => {
-  const d = await client({ sandbox: { provider: 'docker', browser: { enabled: true } } })
+  const d = await client({ sandbox: { provider: 'docker', browser: { enabled: true, allowDataUrls: true } } })
   const box = await d.open('browser', { keep: false })
   try {
     const started = await box.browser.start()
