@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/auth"
 	agentsdoor "github.com/bulkhead-dev/sandbox/server/compat/agents"
 	"github.com/bulkhead-dev/sandbox/server/compat/e2b"
+	"github.com/bulkhead-dev/sandbox/server/compat/swerex"
 	"github.com/bulkhead-dev/sandbox/server/mcp"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
@@ -124,8 +125,12 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	}
 	d.ends = append(d.ends, door.Close)
 	d.server, err = servers.New(servers.Options{
-		Doors: []servers.Door{door, agentsdoor.New(agentsdoor.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).Agents }})},
-		Log:   o.Log, Resources: resources, Mounts: mounts,
+		Doors: []servers.Door{
+			door,
+			agentsdoor.New(agentsdoor.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).Agents }}),
+			swerex.New(swerex.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).SWERex }}),
+		},
+		Log: o.Log, Resources: resources, Mounts: mounts,
 		Identify:  func(r *http.Request) (auth.Caller, error) { return auth.Identify(d.tokens, r) },
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
