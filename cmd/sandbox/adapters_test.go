@@ -39,14 +39,15 @@ func TestTypeScriptAdapters(t *testing.T) {
 		s.settings("", `, "daemon": {"create": {"allowedDomains": ["a.example"]}}`)
 		d := s.server(filepath.Join(t.TempDir(), "d.sock"), tcp)
 		files, err := filepath.Glob(filepath.Join(tests, "*.test.mjs"))
-		if err != nil || len(files) < 5 {
+		if err != nil || len(files) < 7 {
 			t.Fatalf("%v %v", files, err)
 		}
 		// That of OpenClaw takes longest.
 		slices.Reverse(files)
 		cmd := testenv.Adapters(ctx, t, append([]string{"--test", "--test-concurrency=2", "--test-reporter=tap"}, files...)...)
 		address := d.guest("").base
-		cmd.Env = append(cmd.Env, "ADAPTERS_PAGE="+filepath.Join(source, "ADAPTERS.md"), "SANDBOX_SERVER=tcp:"+address[len("http://"):],
+		cmd.Env = append(cmd.Env, "ADAPTERS_PAGE="+filepath.Join(source, "ADAPTERS.md"),
+			"TRANSCRIPT="+filepath.Join(source, "..", "transcript", "session.json"), "SANDBOX_SERVER=tcp:"+address[len("http://"):],
 			"SANDBOX_TOKEN="+s.token("acme"), "SANDBOX_OTHER_TOKEN="+s.token("globex"),
 			// The SDK would send what it traces to its maker.
 			"OPENAI_AGENTS_DISABLE_TRACING=1")
@@ -58,7 +59,7 @@ func TestTypeScriptAdapters(t *testing.T) {
 		if passed == nil {
 			t.Fatalf("nothing was run:\n%s", out)
 		}
-		if n, err := strconv.Atoi(string(passed[1])); err != nil || n < 40 {
+		if n, err := strconv.Atoi(string(passed[1])); err != nil || n < 45 {
 			t.Errorf("only %d tests have passed:\n%s", n, out)
 		}
 		d.quiet()
