@@ -37,7 +37,8 @@ func TestTypeScriptAdapters(t *testing.T) {
 	t.Run("frameworks", func(t *testing.T) {
 		s := newSite(t)
 		s.settings("", `, "daemon": {"create": {"allowedDomains": ["a.example"]}}`)
-		d := s.server(filepath.Join(t.TempDir(), "d.sock"), tcp)
+		socket := filepath.Join(t.TempDir(), "d.sock")
+		d := s.server(socket, tcp)
 		files, err := filepath.Glob(filepath.Join(tests, "*.test.mjs"))
 		if err != nil || len(files) < 7 {
 			t.Fatalf("%v %v", files, err)
@@ -47,7 +48,7 @@ func TestTypeScriptAdapters(t *testing.T) {
 		cmd := testenv.Adapters(ctx, t, append([]string{"--test", "--test-concurrency=2", "--test-reporter=tap"}, files...)...)
 		address := d.guest("").base
 		cmd.Env = append(cmd.Env, "ADAPTERS_PAGE="+filepath.Join(source, "ADAPTERS.md"),
-			"TRANSCRIPT="+filepath.Join(source, "..", "transcript", "session.json"), "SANDBOX_SERVER=tcp:"+address[len("http://"):],
+			"TRANSCRIPT="+filepath.Join(source, "..", "transcript", "session.json"), "SANDBOX_SOCKET=unix:"+socket, "SANDBOX_SERVER=tcp:"+address[len("http://"):],
 			"SANDBOX_TOKEN="+s.token("acme"), "SANDBOX_OTHER_TOKEN="+s.token("globex"),
 			// The SDK would send what it traces to its maker.
 			"OPENAI_AGENTS_DISABLE_TRACING=1")
@@ -59,7 +60,7 @@ func TestTypeScriptAdapters(t *testing.T) {
 		if passed == nil {
 			t.Fatalf("nothing was run:\n%s", out)
 		}
-		if n, err := strconv.Atoi(string(passed[1])); err != nil || n < 45 {
+		if n, err := strconv.Atoi(string(passed[1])); err != nil || n < 47 {
 			t.Errorf("only %d tests have passed:\n%s", n, out)
 		}
 		d.quiet()

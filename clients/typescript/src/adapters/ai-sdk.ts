@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto'
 import { isIPv4, isIPv6 } from 'node:net'
 import { errorOf, SandboxError } from '../errors.js'
 import { Client, Sandbox, type Process, type SandboxInfo, type SandboxOptions } from '../index.js'
-import { isNotFound, join, unlessRefused } from './common.js'
+import { isNotFound, join, refusal, unlessRefused } from './common.js'
 import { PortServer } from './ports.js'
 
 type Abortable = { abortSignal?: AbortSignal }
@@ -84,7 +84,10 @@ const setupFolder = '.ai-sdk-setup'
 /** Makes a provider. Nothing is connected to until a session is made. */
 export function sandboxProvider(options: ProviderOptions = {}): SandboxProvider {
   const { ports = [4000], maxOutputBytes = 16 << 20, labels, client, ...open } = options
-  // One client for all sessions, also where it has to start a daemon.
+  // One client for all sessions, also where it has to start a daemon. What names the
+  // daemon is for the client; given beside one, it is for Sandbox.open to refuse.
+  const { url: _url, token: _token, binary: _binary, stateDir: _stateDir, config: _config, ...creation } = open
+  const wanted = client ? open : creation
   let own = client && Promise.resolve(client)
   const connection = () => {
     own ??= Client.open(open).catch((error) => {
@@ -110,7 +113,7 @@ export function sandboxProvider(options: ProviderOptions = {}): SandboxProvider 
     const name = sessionId === undefined ? `ai-sdk-${crypto.randomUUID()}` : sessionName(sessionId)
     const before = onFirstCreate && sessionId !== undefined ? await find(name) : undefined
     const sandbox = await Sandbox.open(name, {
-      ...open,
+      ...wanted,
       client: await connection(),
       labels: { ...labels, [sessionLabel]: name },
       keep: true,
@@ -137,14 +140,14 @@ export function sandboxProvider(options: ProviderOptions = {}): SandboxProvider 
     specificationVersion: 'harness-sandbox-v1',
     providerId: 'bulkhead-sandbox',
 
-    async createSession(wanted = {}) {
-      const { sessionId } = wanted
-      if (sessionId === undefined) return create(wanted)
+    async createSession(request = {}) {
+      const { sessionId } = request
+      if (sessionId === undefined) return create(request)
       // Two calls for one session set it up one behind the other.
       const before = starting.get(sessionId) ?? Promise.resolve()
       const mine = before.then(
-        () => create(wanted),
-        () => create(wanted),
+        () => create(request),
+        () => create(request),
       )
       starting.set(sessionId, mine)
       try {
@@ -267,21 +270,27 @@ class Files implements SandboxSession {
   async run({ command, workingDirectory, env, abortSignal }: ProcessOptions): Promise<{ exitCode: number; stdout: string; stderr: string }> {
     abortSignal?.throwIfAborted()
     const outputs = { stdout: new Kept(this.#maxOutputBytes), stderr: new Kept(this.#maxOutputBytes) }
-    for await (const event of this.#sandbox.stream(command, { cwd: workingDirectory, env, signal: abortSignal })) {
-      if (event.type === 'exit') {
-        abortSignal?.throwIfAborted()
-        const { timedOut, blockedReason } = event.result
-        const notes = [
-          outputs.stdout.note('stdout'),
-          outputs.stderr.note('stderr'),
-          timedOut ? 'sandbox: the command ran out of time and was ended\n' : '',
-          blockedReason ? `sandbox: ${blockedReason}\n` : '',
-        ]
-        return { exitCode: timedOut ? 124 : event.exitCode, stdout: outputs.stdout.text(), stderr: outputs.stderr.text() + notes.join('') }
+    try {
+      for await (const event of this.#sandbox.stream(command, { cwd: workingDirectory, env, signal: abortSignal })) {
+        if (event.type === 'exit') {
+          abortSignal?.throwIfAborted()
+          const { timedOut, blockedReason } = event.result
+          const notes = [
+            outputs.stdout.note('stdout'),
+            outputs.stderr.note('stderr'),
+            timedOut ? 'sandbox: the command ran out of time and was ended\n' : '',
+            blockedReason ? `sandbox: ${blockedReason}\n` : '',
+          ]
+          return { exitCode: timedOut ? 124 : event.exitCode, stdout: outputs.stdout.text(), stderr: outputs.stderr.text() + notes.join('') }
+        }
+        if (event.type === 'dropped') throw lost(event.bytes)
+        if (event.type === 'again') for (const kept of Object.values(outputs)) kept.clear()
+        else outputs[event.type].add(event.data)
       }
-      if (event.type === 'dropped') throw lost(event.bytes)
-      if (event.type === 'again') for (const kept of Object.values(outputs)) kept.clear()
-      else outputs[event.type].add(event.data)
+    } catch (error) {
+      // A command that rules deny is one that cannot be executed, as a shell has it.
+      if (!(error instanceof SandboxError) || error.code !== 'POLICY.DENY_TOOL') throw error
+      return { exitCode: 126, stdout: '', stderr: `${refusal(error)}\n` }
     }
     throw errorOf('PROVIDER.UNAVAILABLE', 'the stream of the command has ended before the command')
   }

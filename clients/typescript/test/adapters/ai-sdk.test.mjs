@@ -137,8 +137,10 @@ test('files, commands and ports of a session', async t => {
     assert.deepEqual(await inside.run({ command: 'echo "$A"; pwd; echo no >&2; exit 3', env: { A: "it's\n$(x)" }, workingDirectory: '/workspace/new folder' }), { exitCode: 3, stdout: "it's\n$(x)\n/workspace/new folder\n", stderr: 'no\n' })
     const long = await inside.run({ command: 'head -c 5000 /dev/zero; echo end >&2' })
     assert.deepEqual([long.stdout.length, long.stderr], [1000, 'end\nsandbox: 4000 bytes of stdout are left out\n'])
-    const denied = await thrown(() => inside.run({ command: 'rm -rf /' }))
-    assert.equal(denied.code, 'POLICY.DENY_TOOL')
+    const denied = await inside.run({ command: 'rm -rf /' })
+    assert.deepEqual([denied.exitCode, denied.stdout], [126, ''])
+    assert.match(denied.stderr, /POLICY\.DENY_TOOL/)
+    assert.equal((await thrown(() => inside.spawn({ command: 'rm -rf /' }))).code, 'POLICY.DENY_TOOL')
   })
   await t.test('an abort ends what runs', async () => {
     for (const start of [signal => inside.run({ command: 'sleep 1001', abortSignal: signal }), async signal => (await inside.spawn({ command: 'sleep 1001', abortSignal: signal })).wait()]) {
@@ -214,6 +216,31 @@ test('a spawned command outlives the program', async () => {
   const session = await provider.resumeSession({ sessionId: 'outlive' })
   assert.equal((await session.run({ command: 'pgrep -x sleep -a | grep -c 1003' })).stdout, '1\n')
   await session.destroy()
+})
+
+test('a client is given, or the address of a daemon', async () => {
+  const client = await Client.open({ url: process.env.SANDBOX_SOCKET })
+  const session = await sandboxProvider({ client }).createSession()
+  assert.equal((await session.run({ command: 'echo ok' })).stdout, 'ok\n')
+  await session.destroy()
+  assert.equal((await thrown(() => sandboxProvider({ client, url: process.env.SANDBOX_SOCKET }).createSession())).field, 'url')
+  await client.close()
+})
+
+test('ports of a daemon at a unix socket', async () => {
+  const session = await sandboxProvider({ url: process.env.SANDBOX_SOCKET, ports: [5000] }).createSession()
+  try {
+    await session.writeTextFile({ path: 'server.py', content: server })
+    await session.spawn({ command: 'python3 server.py 5000' })
+    const { url } = await session.getPortEndpoint({ port: 5000 })
+    await until('it listens', async () => (await fetch(url)).status == 200)
+    assert.equal(await (await fetch(url + '/x')).text(), '/x')
+    // What was reached by it is not, once the session is over.
+    await session.destroy()
+    await assert.rejects(fetch(url))
+  } finally {
+    await session.destroy()
+  }
 })
 
 test('a daemon that is away, and another tenant', async () => {

@@ -190,6 +190,17 @@ test('the backend by itself', async t => {
   })
 })
 
+test('a daemon at a unix socket', async t => {
+  const home = folder(t)
+  writeFileSync(path.join(home, 'token'), process.env.SANDBOX_TOKEN + '\n')
+  const { factory, manager } = registration({ url: process.env.SANDBOX_SOCKET, tokenFile: path.join(home, 'token'), agent: 'main' })
+  const handle = await factory(params(home, 'unix'))
+  t.after(() => manager.removeRuntime({ entry: { containerName: handle.runtimeId, image: 'default' } }))
+  const { argv, env } = await handle.buildExecSpec({ command: 'pwd', env: {}, usePty: false })
+  const child = spawn(argv[0], argv.slice(1), { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  assert.equal(await text(child.stdout), '/workspace\n')
+})
+
 test('a copy of the workspace that was cut off is done again', async t => {
   const home = folder(t)
   writeFileSync(path.join(home, 'file'), 'x')
