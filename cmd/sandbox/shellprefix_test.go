@@ -115,7 +115,6 @@ func TestShellPrefixLines(t *testing.T) {
 	if err := os.Symlink("/etc", w.project+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	inside := "/tmp/" + filepath.Base(file)
 	for name, c := range map[string]struct {
 		flags, env       []string
 		dir, line, stdin string
@@ -127,7 +126,9 @@ func TestShellPrefixLines(t *testing.T) {
 		"by another name":     {line: bash("mkdir -p /workspace/x && cd /workspace/x"), cwd: w.project + "/x\n"},
 		"failed":              {line: bash("cd x; false"), status: 1},
 		"outside":             {line: bash("cd /usr"), stderr: "stays where it is"},
-		"forged through link": {line: "true && echo " + w.project + "/link > " + inside + "; true" + " && pwd -P >| " + file, cwd: w.project + "\n"},
+		"output that went":    {line: bash("cd x && exec >/dev/null"), cwd: w.project + "/x\n"},
+		"another sandbox":     {line: bash("echo {} > .mcp.json && cd x"), cwd: w.project + "/x\n"},
+		"no line at the end":  {line: bash("printf abc"), stdout: "abc", cwd: w.project + "\n"},
 		"forged":              {line: bash("eval 'pwd() { echo " + w.project + "/link; }'"), stderr: "stays where it is"},
 		"forged lines":        {line: bash("eval 'pwd() { echo /a; echo /b; }'"), stderr: "not known"},
 		"hook":                {line: "cat", stdin: "input", stdout: "input"},

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 
 	ucli "github.com/urfave/cli/v2"
@@ -120,18 +124,27 @@ func (a *app) shellPrefix(c *ucli.Context, f prefixFlags) error {
 	if line.snapshot != "" {
 		text = a.withSnapshot(line, req.Command.Env, f.noSnapshot)
 	}
+	marker := newMarker()
+	if line.cwdFile != "" {
+		text = "exec 7>&1; " + text + " && " + marker.command()
+	}
 	if sameFile(a.Stdout, a.Stderr) {
 		text = "exec 2>&1; " + text // two streams have no order among them
 	}
 	req.Command.Args, req.Command.Dir = []string{"-c", text}, dir
 	f.stdin = !isTerminal(a.Stdin)
 	return a.start(c.Context, f.runFlags, req, func(m Manager, ctx context.Context, r manager.Request) (manager.Outcome, error) {
+		marker.to = r.Command.Stdout
+		r.Command.Stdout = marker
 		out, err := m.Shell(ctx, r)
+		if flushErr := marker.flush(); err == nil {
+			err = flushErr
+		}
 		// They say what strictness strict would refuse of a line, which Claude Code
 		// has written; the model would read them with each command.
 		out.Warnings = nil
-		if err == nil && line.cwdFile != "" && !out.TimedOut {
-			a.reportFolder(ctx, m, r, line, project)
+		if folder, ended := marker.folder(); err == nil && ended && line.cwdFile != "" {
+			a.reportFolder(folder, line, project)
 		}
 		return out, err
 	})
@@ -171,9 +184,6 @@ type prefixed struct {
 	cwdFile  string // host file that gets the folder in which the command ends; empty but for the Bash tool
 }
 
-// inside is the file in the sandbox that gets the folder.
-func (p prefixed) inside() string { return "/tmp/" + filepath.Base(p.cwdFile) }
-
 var (
 	// cwdPart ends each line of the Bash tool.
 	cwdPart = regexp.MustCompile(`^((?s).*) && pwd -P >\| '?(/[^\s'"]*/claude-[0-9a-zA-Z]+-cwd)'?$`)
@@ -192,7 +202,6 @@ func parsePrefixed(line string) prefixed {
 	if s := snapshotPart.FindStringSubmatch(p.text); s != nil {
 		p.text, p.snapshot = strings.TrimPrefix(p.text, s[0]), s[1]
 	}
-	p.text += " && pwd -P >| " + p.inside()
 	return p
 }
 
@@ -243,16 +252,8 @@ func (a *app) withSnapshot(line prefixed, env map[string]string, none bool) stri
 
 // reportFolder writes the folder in which a command has ended to the file that
 // Claude Code reads, where it lies in the project on this machine too. A command
-// that does not say has failed, and leaves no file, as without us.
-func (a *app) reportFolder(ctx context.Context, m Manager, r manager.Request, line prefixed, project string) {
-	var said bytes.Buffer
-	out, err := m.Run(ctx, manager.Request{Who: r.Who, Flags: r.Flags, MustExist: true, Command: sandbox.Command{
-		Args: []string{"head", "-c", "4097", line.inside()}, Dir: "/", Stdout: &limited4k{&said}, Grace: grace,
-	}})
-	if err != nil || out.Exit.Code != 0 {
-		return
-	}
-	folder := strings.TrimSuffix(said.String(), "\n")
+// that has failed says none, and leaves no file, as without us.
+func (a *app) reportFolder(folder string, line prefixed, project string) {
 	canonical, err := hostpath.Canonical(folder)
 	fi, statErr := os.Stat(canonical)
 	switch {
@@ -277,10 +278,100 @@ func (a *app) reportFolder(ctx context.Context, m Manager, r manager.Request, li
 	}
 }
 
-// limited4k keeps what fits a path and drops the rest.
-type limited4k struct{ b *bytes.Buffer }
+// A marker takes out of the output of a command what the shell says at its end: the
+// folder in which it is. The folder comes that way since the sandbox may be another
+// one at the next call, or have ended. Code inside can forge it.
+type marker struct {
+	begin string
+	to    io.Writer
 
-func (l *limited4k) Write(p []byte) (int, error) {
-	l.b.Write(p[:min(len(p), max(0, 4097-l.b.Len()))])
-	return len(p), nil
+	mu   sync.Mutex
+	held []byte // under mu; may be the beginning of a mark
+	last []byte // under mu; the folder of the last mark
+	seen bool   // under mu
+}
+
+// markerEnd ends a mark, and longestMark is how many bytes one may have.
+const (
+	markerEnd   = '\x1e'
+	longestMark = 4200
+)
+
+func newMarker() *marker {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return &marker{begin: string(markerEnd) + hex.EncodeToString(b[:]) + ":"}
+}
+
+// command makes the shell say where it is, in one write so that nothing comes
+// between.
+func (m *marker) command() string {
+	return `printf '\036%s:%s\036' ` + m.begin[1:len(m.begin)-1] + ` "$(pwd -P)" >&7`
+}
+
+// Write implements io.Writer.
+func (m *marker) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = append(m.held, p...)
+	for {
+		at := bytes.IndexByte(m.held, markerEnd)
+		if at < 0 {
+			at = len(m.held)
+		}
+		if at > 0 {
+			if _, err := m.to.Write(m.held[:at]); err != nil {
+				return 0, err
+			}
+			m.held = m.held[at:]
+		}
+		n := min(len(m.held), len(m.begin))
+		switch {
+		case n == 0:
+			m.held = nil
+			return len(p), nil
+		case string(m.held[:n]) != m.begin[:n]: // of the command
+			if _, err := m.to.Write(m.held[:1]); err != nil {
+				return 0, err
+			}
+			m.held = m.held[1:]
+			continue
+		}
+		end := -1
+		if n == len(m.begin) {
+			end = bytes.IndexByte(m.held[n:], markerEnd)
+		}
+		switch {
+		case end >= 0 && n+end < longestMark:
+			m.last, m.seen = bytes.Clone(m.held[n:n+end]), true
+			m.held = m.held[n+end+1:]
+		case end < 0 && len(m.held) <= longestMark:
+			return len(p), nil
+		default: // no mark of ours has so much
+			if _, err := m.to.Write(m.held[:n]); err != nil {
+				return 0, err
+			}
+			m.held = m.held[n:]
+		}
+	}
+}
+
+// flush writes what is held, of which no more will come.
+func (m *marker) flush() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	held := m.held
+	m.held = nil
+	if len(held) == 0 || m.to == nil {
+		return nil
+	}
+	_, err := m.to.Write(held)
+	return err
+}
+
+// folder returns what the shell has said, and whether it did.
+func (m *marker) folder() (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return string(m.last), m.seen
 }
