@@ -39,6 +39,9 @@ func TestProfile(t *testing.T) {
 		{"certificates", func(s *sandbox.Spec) {
 			s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/Users/me/state/egress/trust", Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust})
 		}, "cannot be bound", nil},
+		{"settings of an agent", func(s *sandbox.Spec) {
+			s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/Users/me/state/agents/0123456789abcdef0123456789abcdef", Target: sandbox.SettingsDir, ReadOnly: true, Role: sandbox.RoleSettings})
+		}, "settings files of a coding agent cannot be shown", nil},
 		{"our own state", func(s *sandbox.Spec) { s.Filesystem.AllowRead = []string{"/"} }, "our own state", nil},
 		{"a deny above the workspace", func(s *sandbox.Spec) { s.Filesystem.DenyRead = []string{"/Users/me"} }, "workspace lies in", nil},
 	}
