@@ -27,22 +27,20 @@ func TestPythonClient(t *testing.T) {
 	site := sitePackages(t, python)
 	folder := t.TempDir()
 	installed := installPython(t, python, filepath.Join(folder, "venv"), site)
-	run := func(t *testing.T, env, name string, args ...string) {
+	run := func(t *testing.T, env []string, args ...string) {
 		t.Helper()
 		ctx, done := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer done()
-		cmd := exec.CommandContext(ctx, name, args...)
+		cmd := exec.CommandContext(ctx, installed, args...)
 		cmd.Dir = pythonPackage
 		cmd.Env = append(os.Environ(), "HOME="+folder, "SANDBOX_GUEST="+testenv.Guest(t), "PYTHONDONTWRITEBYTECODE=1")
-		if env != "" {
-			cmd.Env = append(cmd.Env, env)
-		}
+		cmd.Env = append(cmd.Env, env...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
 	t.Run("generated code is fresh", func(t *testing.T) {
-		run(t, "", installed, filepath.Join("scripts", "generate.py"), "--check")
+		run(t, nil, filepath.Join("scripts", "generate.py"), "--check")
 	})
 	t.Run("types", func(t *testing.T) {
 		cmd := testenv.Pyright(t.Context(), t, "--project", pythonPackage, "--pythonpath", python)
@@ -52,12 +50,13 @@ func TestPythonClient(t *testing.T) {
 	})
 	t.Run("tests", func(t *testing.T) {
 		testenv.Require(t, "local")
-		run(t, "", installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "300")
+		run(t, nil, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "300")
 	})
 	t.Run("code and browser", func(t *testing.T) {
 		testenv.Require(t, "code")
 		testenv.Require(t, "browser")
-		run(t, "SANDBOX_TEST_DOCKER=1", installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "300", "tests/test_parts.py", "-k", "code or browser")
+		run(t, []string{"SANDBOX_TEST_DOCKER=1", "SANDBOX_VECTORS_PROVIDER=docker", "SANDBOX_TEST_CODE=1"},
+			"-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "300", "tests/test_parts.py", "tests/test_vectors.py", "-k", "code or browser")
 	})
 }
 

@@ -65,6 +65,9 @@ def test_sessions(client: Client) -> None:
         assert [s.name for s in client.sandboxes({"team": "red", "no": "2"})] == []
     with pytest.raises(NotFoundError):
         client.sandbox(name)
+    with Sandbox(client=client) as gone:
+        client.sandbox(gone.name).remove(force=True)
+    gone.close()
     with Sandbox(client=client, keep=True) as kept:
         pass
     found = client.sandbox(kept.name)

@@ -335,3 +335,12 @@ def test_silent_stream_is_cut(sb: Sandbox, monkeypatch: pytest.MonkeyPatch) -> N
     assert "says nothing" in e.value.message
     monkeypatch.setattr(_http, "SILENCE", 60.0)
     assert sb.run("sleep 1; echo b", on_stdout=print).stdout == "b\n"
+
+
+def test_output_that_is_not_kept_is_reported(sb: Sandbox) -> None:
+    p = sb.start("head -c 3000000 /dev/zero | tr '\\0' x")
+    until(lambda: p.info().state == "ended")
+    r = p.wait()
+    assert r.truncated and r.lost == 3000000 - len(r.stdout_bytes) > 0 and r.exit_code == 0
+    small = sb.start("echo 1").wait()
+    assert not small.truncated and small.lost == 0

@@ -10,6 +10,7 @@ import atexit
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import weakref
 from collections import deque
@@ -116,7 +117,8 @@ def _end() -> None:
             e.close()
 
 
-os.register_at_fork(after_in_child=_forked)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forked)
 atexit.register(_end)
 
 
@@ -186,4 +188,5 @@ def _forget() -> None:
     _shared = Shared()
 
 
-os.register_at_fork(after_in_child=_forget)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forget)

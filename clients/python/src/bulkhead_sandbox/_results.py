@@ -13,13 +13,15 @@ from .errors import CommandError
 class Result:
     """How a command ended, and what it has written."""
 
-    __slots__ = ("stdout_bytes", "stderr_bytes", "details")
+    __slots__ = ("stdout_bytes", "stderr_bytes", "details", "lost")
 
-    def __init__(self, details: models.Exit | models.ExecResult, stdout: bytes, stderr: bytes) -> None:
+    def __init__(self, details: models.Exit | models.ExecResult, stdout: bytes, stderr: bytes, lost: int = 0) -> None:
         self.stdout_bytes = stdout
         self.stderr_bytes = stderr
         #: Everything that the daemon reports.
         self.details = details
+        #: Bytes that were not kept any more when they were asked for.
+        self.lost = lost
 
     @classmethod
     def of(cls, r: models.ExecResult) -> Result:
@@ -57,7 +59,7 @@ class Result:
     @property
     def truncated(self) -> bool:
         """Not all that was written is here."""
-        return self.details.truncated
+        return self.details.truncated or self.lost > 0
 
     @property
     def blocked(self) -> bool:

@@ -178,10 +178,14 @@ class AsyncProcess:
         return self.stream()
 
     async def wait(self, *, on_stdout: Callable[[str], Any] | None = None, on_stderr: Callable[[str], Any] | None = None, check: bool = False) -> Result:
-        """Wait until it has ended, and return its result with as much of its output as is kept."""
+        """Wait until it has ended, and return its result with as much of its output as is kept.
+
+        ``truncated`` says that it has written more.
+        """
         kept = (bytearray(), bytearray())
         texts = (Decoder(), Decoder())
         calls = (on_stdout, on_stderr)
+        lost = 0
         async with self.stream() as events:
             async for e in events:
                 if isinstance(e, (Stdout, Stderr)):
@@ -192,11 +196,14 @@ class AsyncProcess:
                 elif isinstance(e, Again):
                     for k in kept:
                         k.clear()
-                elif isinstance(e, Exit):
+                    texts, lost = (Decoder(), Decoder()), 0
+                elif isinstance(e, Dropped):
+                    lost += e.bytes
+                else:
                     for i in (0, 1):
                         if text := texts[i].end():
                             await called(calls[i], text)
-                    r = Result(e.details, bytes(kept[0]), bytes(kept[1]))
+                    r = Result(e.details, bytes(kept[0]), bytes(kept[1]), lost)
                     return r.check() if check else r
         raise UnavailableError("the process has no end")
 

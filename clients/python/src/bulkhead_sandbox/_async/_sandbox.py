@@ -9,10 +9,10 @@ import pydantic
 
 from .. import models
 from .._core import Command, Data, Identity, command_fields, output_bytes, seconds, segment, settings_header
-from .._io_async import called
+from .._io_async import called, shielded
 from .._results import OutputEvent, Result
 from .._text import Decoder
-from ..errors import ValidationError
+from ..errors import NotFoundError, ValidationError
 from ._client import AsyncClient
 from ._code import run_code
 from ._files import AsyncFiles
@@ -148,12 +148,15 @@ class AsyncSandbox:
 
     async def aclose(self) -> None:
         """Remove the sandbox unless it is to be kept, and close the client that was made for it."""
-        try:
-            if not self._keep and self._path and not self._removed:
-                await self.remove(force=True, workspace=True)
-        finally:
-            if self._owns:
-                await self._client.aclose()
+        with shielded(120):
+            try:
+                if not self._keep and self._path and not self._removed:
+                    await self.remove(force=True, workspace=True)
+            except NotFoundError:
+                pass  # it has ended, or another client has removed it
+            finally:
+                if self._owns:
+                    await self._client.aclose()
 
     @property
     def client(self) -> AsyncClient:

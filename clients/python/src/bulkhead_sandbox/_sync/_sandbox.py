@@ -10,10 +10,10 @@ import pydantic
 
 from .. import models
 from .._core import Command, Data, Identity, command_fields, output_bytes, seconds, segment, settings_header
-from .._io_sync import called
+from .._io_sync import called, shielded
 from .._results import OutputEvent, Result
 from .._text import Decoder
-from ..errors import ValidationError
+from ..errors import NotFoundError, ValidationError
 from ._client import Client
 from ._code import run_code
 from ._files import Files
@@ -149,12 +149,15 @@ class Sandbox:
 
     def close(self) -> None:
         """Remove the sandbox unless it is to be kept, and close the client that was made for it."""
-        try:
-            if not self._keep and self._path and not self._removed:
-                self.remove(force=True, workspace=True)
-        finally:
-            if self._owns:
-                self._client.close()
+        with shielded(120):
+            try:
+                if not self._keep and self._path and not self._removed:
+                    self.remove(force=True, workspace=True)
+            except NotFoundError:
+                pass  # it has ended, or another client has removed it
+            finally:
+                if self._owns:
+                    self._client.close()
 
     @property
     def client(self) -> Client:
