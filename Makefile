@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents codingagents pyclient clients clients-generate redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean adapters
+.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents codingagents pyclient tsclient clients clients-generate redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean adapters
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -78,10 +78,14 @@ adapters: setup ## install the frameworks that have adapters in clients/typescri
 pyclient: setup ## install what clients/python is tested with, into bin/pyclient
 	@scripts/clients.sh pyclient $(BIN)/pyclient
 
-clients: e2b agents adapters pyclient ## install what the clients of this tree and of other systems are tested with
+tsclient: setup ## install what clients/typescript is built and tested with, into bin/tsclient
+	@scripts/clients.sh tsclient $(BIN)/tsclient
 
-clients-generate: pyclient ## write the generated code of clients/ anew from docs/openapi.json
+clients: e2b agents adapters pyclient tsclient ## install what the clients of this tree and of other systems are tested with
+
+clients-generate: pyclient tsclient ## write the generated code of clients/ anew from docs/openapi.json
 	$(BIN)/pyclient/python/bin/python clients/python/scripts/generate.py
+	$(BIN)/tsclient/node_modules/node-linux-*/bin/node $(BIN)/tsclient/node_modules/openapi-typescript/bin/cli.js docs/openapi.json -o clients/typescript/src/generated/openapi.ts
 
 redocly: setup ## install the linter of docs/openapi.json, into bin/redocly
 	@scripts/redocly.sh $(BIN)/redocly

@@ -4,12 +4,13 @@
 # in the versions of scripts/NAME/requirements.txt, where there is that file, from the
 # registries that npm and pip are set up for. Nothing of it is run here. NAME is e2b,
 # agents, codingagents, or adapters: the frameworks that have adapters in
-# clients/typescript, or pyclient: what clients/python is tested with.
+# clients/typescript, pyclient or tsclient: what clients/python and clients/typescript
+# are tested with.
 #
 #   scripts/clients.sh NAME FOLDER
 set -eu
 
-usage="usage: scripts/clients.sh e2b|agents|codingagents|adapters|pyclient FOLDER"
+usage="usage: scripts/clients.sh e2b|agents|codingagents|adapters|pyclient|tsclient FOLDER"
 name=${1:?$usage}
 folder=${2:?$usage}
 mkdir -p "$folder"

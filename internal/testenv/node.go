@@ -24,6 +24,7 @@ var (
 	agents    = nodeProgram{"the OpenAI Agents SDK", "agents", "@openai/agents/dist/index.mjs"}
 	adapters  = nodeProgram{"what the adapters of clients/typescript are for", "adapters", "openclaw/openclaw.mjs"}
 	pyClient  = nodeProgram{"the type checker of clients/python", "pyclient", "pyright/index.js"}
+	tsClient  = nodeProgram{"what clients/typescript is tested with", "tsclient", "typescript/bin/tsc"}
 	redocly   = nodeProgram{"the linter", "redocly", "@redocly/cli/bin/cli.js"}
 )
 
@@ -83,6 +84,20 @@ func Pyright(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
 	return pyClient.command(ctx, t, args)
 }
 
+// TSClient returns a command of Node with the arguments, where the packages are
+// installed that clients/typescript is built and tested with.
+func TSClient(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	Require(t, tsClient.name)
+	_, node := tsClient.files()
+	cmd := exec.CommandContext(ctx, node, args...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	return cmd
+}
+
+// TSClientModules returns the folder of packages of [TSClient].
+func TSClientModules() string { return tsClient.modules() }
+
 // client returns a command that runs a script with clients that scripts/clients.sh
 // installs. The variable names their folder for scripts in JavaScript.
 func (p nodeProgram) client(ctx context.Context, t testing.TB, variable, script string, args []string) *exec.Cmd {
@@ -123,6 +138,7 @@ var (
 	e2bMissing       = sync.OnceValue(e2b.missing)
 	agentsMissing    = sync.OnceValue(agents.missing)
 	adaptersMissing  = sync.OnceValue(adapters.missing)
+	tsClientMissing  = sync.OnceValue(tsClient.missing)
 	redoclyMissing   = sync.OnceValue(redocly.missing)
 )
 
