@@ -49,11 +49,12 @@ func TestTypeScriptClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	images := ""
 	node := func(args ...string) string {
 		t.Helper()
 		cmd := testenv.TSClient(ctx, t, args...)
 		cmd.Dir = folder
-		cmd.Env = append(cmd.Env, "SANDBOX_BINARY="+program, "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_SERVER=", "SANDBOX_TOKEN=", "SANDBOX_CONFIG=", "NO_COLOR=1")
+		cmd.Env = append(cmd.Env, "SANDBOX_BINARY="+program, "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_SERVER=", "SANDBOX_TOKEN=", "SANDBOX_CONFIG=", "SANDBOX_TEST_IMAGES="+images, "NO_COLOR=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -74,6 +75,15 @@ func TestTypeScriptClient(t *testing.T) {
 	if n, err := strconv.Atoi(passed[1]); err != nil || n < 300 {
 		t.Errorf("only %d tests have passed:\n%s", n, out)
 	}
+	t.Run("code and browser", func(t *testing.T) {
+		testenv.Require(t, "code")
+		testenv.Require(t, "browser")
+		images = "code,browser"
+		out := node("--test", "--test-reporter=tap", "--test-name-pattern=code in a kernel|a browser", filepath.Join(folder, ".test", "more.test.js"))
+		if !strings.Contains(out, "# pass 2\n") {
+			t.Error(out)
+		}
+	})
 }
 
 // copySources copies the files of a folder, without what was built or installed there.

@@ -21,7 +21,7 @@ test('generated types are those of docs/openapi.json', () => {
   assert.ok(readFileSync(fresh, 'utf8') === readFileSync(join(root, 'src/generated/openapi.ts'), 'utf8'), 'src/generated/openapi.ts is stale: run npm run generate')
 })
 
-test('it is ESM and CommonJS with types for both', { timeout: 120_000 }, async (t) => {
+test('it is ESM and CommonJS with types for both', { timeout: 300_000 }, async (t) => {
   const at = folder()
   mkdirSync(join(at, 'node_modules', '@bulkhead'), { recursive: true })
   symlinkSync(root, join(at, 'node_modules', '@bulkhead', 'sandbox'))

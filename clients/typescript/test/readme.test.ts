@@ -21,7 +21,7 @@ test('the page is there as a whole', () => {
   assert.ok((blocks[0]?.text.trim().split('\n').length ?? 9) <= 3, 'three lines')
 })
 
-test('what it shows has the types that it needs, and prints what it says', { timeout: 120_000 }, async () => {
+test('what it shows has the types that it needs, and prints what it says', { timeout: 300_000 }, async () => {
   mkdirSync(at, { recursive: true })
   const [first, ...more] = blocks
   const parts = more.map(({ run, text }) => `${run ? '{' : 'if (no) {'}\n${text.replace(/^import .*$/gm, '')}\n}`)

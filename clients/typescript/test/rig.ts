@@ -31,7 +31,7 @@ export async function client(settings?: Parameters<typeof own>[0]): Promise<Clie
 }
 
 /** Waits until a condition holds. */
-export async function until(holds: () => boolean | Promise<boolean>, what: string, within = 20_000): Promise<void> {
+export async function until(holds: () => boolean | Promise<boolean>, what: string, within = 60_000): Promise<void> {
   for (const end = Date.now() + within; ; ) {
     if (await holds()) return
     if (Date.now() > end) throw new Error(`it does not come: ${what}`)

@@ -120,7 +120,7 @@ test('a reader that leaves ends the command', async (t) => {
     await assert.rejects(async () => {
       for await (const _ of sb.stream('echo a; sleep 7003', { signal: stop.signal })) setTimeout(() => stop.abort(new Error('enough')), 50)
     }, /enough/)
-    assert.ok(Date.now() - began < 5000)
+    assert.ok(Date.now() - began < 30_000)
     await gone('7003')
   })
   await t.test('by return while more is awaited', async () => {
@@ -171,7 +171,7 @@ test('a signal ends a call', async (t) => {
   await t.test('during it, with what runs', async () => {
     const began = Date.now()
     await assert.rejects(sb.run('sleep 7010', { signal: AbortSignal.timeout(100) }), { name: 'TimeoutError' })
-    assert.ok(Date.now() - began < 5000)
+    assert.ok(Date.now() - began < 30_000)
     await until(async () => !(await sb.run(['pgrep', '-f', 'sleep 7010'])).ok, 'the end')
     const stop = new AbortController()
     setTimeout(() => stop.abort(), 100)
@@ -431,7 +431,7 @@ test('a program ends by itself', async () => {
     'an open stream of a closed client': 'const s = sb.stream("echo a; sleep 60"); await s.next(); await sb.close()',
   })) {
     const p = program(`${open}\n${text}\nconsole.log('done')`)
-    const timer = setTimeout(() => p.child.kill(), 20_000)
+    const timer = setTimeout(() => p.child.kill(), 60_000)
     const { code, out, err } = await p.ended
     clearTimeout(timer)
     assert.deepEqual([code, out, err], [0, 'done\n', ''], name)
