@@ -182,3 +182,61 @@ func TestShellPrefixLines(t *testing.T) {
 		}
 	})
 }
+
+// lookServer is a server of the Model Context Protocol with one tool, which says what
+// its machine has of a file.
+const lookServer = `import json, os, sys
+for line in sys.stdin:
+    q = json.loads(line)
+    if "id" not in q:
+        continue
+    if q["method"] == "initialize":
+        r = {"protocolVersion": q["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}
+    elif q["method"] == "tools/list":
+        r = {"tools": [{"name": "look", "inputSchema": {"type": "object", "properties": {}}}]}
+    elif q["method"] == "tools/call":
+        r = {"content": [{"type": "text", "text": "in %s, file %s, key %s" % (os.getcwd(), os.path.exists(sys.argv[1]), os.environ.get("ANTHROPIC_API_KEY"))}]}
+    else:
+        r = {}
+    print(json.dumps({"jsonrpc": "2.0", "id": q["id"], "result": r}), flush=True)
+`
+
+// TestShellPrefixServer has Claude Code start a server of the Model Context Protocol
+// by a script, as docs/agents.md says, and without one: then it does not start.
+func TestShellPrefixServer(t *testing.T) {
+	claude, _, _ := testenv.CodingAgents(t)
+	for name, c := range map[string]struct{ prefix, want string }{
+		"script":  {"", "in PROJECT, file False, key None"},
+		"flag":    {"sandbox --session=server shell-prefix", "No such tool"},
+		"refused": {"--bash-only", "No such tool"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newPrefixed(t, "")
+			m := newModelAPI(t, call{"mcp__files__look", map[string]any{}})
+			w.write(w.project, "server.py", lookServer)
+			env := append(w.env, "ANTHROPIC_BASE_URL="+m.URL, "IS_SANDBOX=1", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
+			run := func(more string, args ...string) {
+				t.Helper()
+				cmd := exec.Command(claude, args...)
+				cmd.Dir, cmd.Env = w.project, append(env, more)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%v: %v\n%s", args, err, out)
+				}
+			}
+			prefix := c.prefix
+			if name != "flag" {
+				prefix = filepath.Join(w.home, "prefix")
+				w.write(w.home, "prefix", "#!/bin/sh\nexec sandbox --session server shell-prefix "+c.prefix+" -- \"$1\"\n")
+				if err := os.Chmod(prefix, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run("X=", "mcp", "add", "files", "--", "python3", "server.py", w.home+"/.claude/settings.json")
+			run("CLAUDE_CODE_SHELL_PREFIX="+prefix, "-p", "go", "--dangerously-skip-permissions")
+			_, results, _ := m.seen()
+			if want := strings.ReplaceAll(c.want, "PROJECT", w.project); len(results) != 1 || !strings.Contains(results[0], want) {
+				t.Errorf("results %q, want %q", results, want)
+			}
+		})
+	}
+}

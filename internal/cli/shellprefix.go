@@ -41,7 +41,8 @@ func (a *app) shellPrefixCommand() *ucli.Command {
 			"the Model Context Protocol on standard input and output. The line runs in the session's sandbox, in the folder in which it would\n" +
 			"have run here; where there is no sandbox it does not run. The project is in the sandbox at its own path and at /workspace.\n" +
 			"Claude Code takes all text before the last blank with a dash for the program: the variable has exactly one flag, which stands\n" +
-			"before shell-prefix. For more, let it name a script: exec sandbox shell-prefix FLAGS -- \"$1\"\n" +
+			"before shell-prefix. Servers do not start then. For them, and for more flags, let it name a script that ends with:\n" +
+			"exec sandbox shell-prefix FLAGS -- \"$1\"\n" +
 			"\n" +
 			"The folder in which a command of the Bash tool ends is reported to Claude Code where it lies in the project. The functions and\n" +
 			"aliases that Claude Code has taken from your shell are defined inside, but for the search path, unless --no-snapshot is given.\n" +
