@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents codingagents pyclient tsclient clients clients-generate redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean adapters
+.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents swerex codingagents pyclient tsclient clients clients-generate redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean adapters
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -72,6 +72,9 @@ agents: setup ## install the clients of the OpenAI Agents SDK that tests hold th
 
 codingagents: setup ## install Claude Code and Codex (700 MB), which tests run in sandboxes, into bin/codingagents
 	@scripts/clients.sh codingagents $(BIN)/codingagents
+swerex: setup ## install the client of SWE-ReX that tests hold the daemon against, into bin/swerex
+	@scripts/clients.sh swerex $(BIN)/swerex
+
 adapters: setup ## install the frameworks that have adapters in clients/typescript, into bin/adapters
 	@scripts/clients.sh adapters $(BIN)/adapters
 
@@ -81,7 +84,7 @@ pyclient: setup ## install what clients/python is tested with, into bin/pyclient
 tsclient: setup ## install what clients/typescript is built and tested with, into bin/tsclient
 	@scripts/clients.sh tsclient $(BIN)/tsclient
 
-clients: e2b agents adapters pyclient tsclient ## install what the clients of this tree and of other systems are tested with
+clients: e2b agents swerex adapters pyclient tsclient ## install what the clients of this tree and of other systems are tested with
 
 clients-generate: pyclient tsclient ## write the generated code of clients/ anew from docs/openapi.json
 	$(BIN)/pyclient/python/bin/python clients/python/scripts/generate.py

@@ -52,12 +52,17 @@ func TestE2BDocs(t *testing.T) {
 	}
 }
 
-// pageProgram writes a program of docs/clients.md to a file, as it stands there, and
+// pageProgram writes a program of docs/clients.md or docs/clients-exec.md to a file, as it stands there, and
 // returns the file: the first in a language with these words. Node looks for packages
 // beside the program, so it gets a link to the folder modules.
 func pageProgram(t *testing.T, folder, modules, language, words string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
+	if err == nil {
+		var more []byte
+		more, err = os.ReadFile(filepath.Join("..", "..", "docs", "clients-exec.md"))
+		page = append(page, more...)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,6 +54,26 @@ func Agents(ctx context.Context, t testing.TB, script string, args ...string) *e
 	return agents.client(ctx, t, "AGENTS_CLIENTS", script, args)
 }
 
+// SWERex returns a command that runs a script in Python with the client of SWE-ReX
+// that scripts/clients.sh installs.
+func SWERex(ctx context.Context, t testing.TB, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	Require(t, "swerex")
+	cmd := exec.CommandContext(ctx, swerexPython(), append([]string{script}, args...)...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	return cmd
+}
+
+func swerexPython() string { return filepath.Join(root(), "bin", "swerex", "python", "bin", "python") }
+
+// swerexMissing says what of what the script installs is not there.
+func swerexMissing() string {
+	if _, err := os.Stat(filepath.Join(root(), "bin", "swerex", ".installed")); err != nil {
+		return "the client of SWE-ReX is not installed, which `make swerex` does: " + err.Error()
+	}
+	return ""
+}
+
 // AgentsModules returns the folder of packages of the clients that [Agents] uses.
 func AgentsModules() string { return agents.modules() }
 

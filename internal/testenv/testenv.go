@@ -30,7 +30,7 @@ import (
 // makes it from this tree's recipe; "playwright", what scripts/playwright.sh
 // installs; "sshd", the server of OpenSSH, which scripts/sshd.sh unpacks;
 // "inspector", what scripts/inspector.sh installs; "redocly", what
-// scripts/redocly.sh installs; "e2b", "agents", "adapters",
+// scripts/redocly.sh installs; "e2b", "agents", "swerex", "adapters",
 // "pyclient" and "tsclient", what scripts/clients.sh installs.
 func Require(t testing.TB, need string) {
 	t.Helper()
@@ -88,6 +88,8 @@ func missing(need string) string {
 		return e2bMissing()
 	case "agents":
 		return agentsMissing()
+	case "swerex":
+		return swerexMissing()
 	case "codingagents":
 		return missingCodingAgents()
 	case "adapters":
