@@ -18,6 +18,7 @@ type Daemon struct {
 	E2B    bool // whether the protocol of E2B is served
 	Agents bool // whether that of the OpenAI Agents SDK is
 	SWERex bool // whether that of SWE-ReX is
+	Codex  bool // whether that of Codex is
 
 	FairSlots   int
 	FairWaiting int
@@ -28,7 +29,7 @@ type Daemon struct {
 func DaemonOf(s *Settings) Daemon {
 	d := Daemon{
 		RequestTimeout: 15 * time.Minute, DrainTimeout: 30 * time.Second, MaxBody: 1 << 20,
-		E2B: true, Agents: true, SWERex: true, PortDomain: "localhost", FairSlots: 16, FairWaiting: 1024, FairHold: 100 * time.Millisecond,
+		E2B: true, Agents: true, SWERex: true, Codex: true, PortDomain: "localhost", FairSlots: 16, FairWaiting: 1024, FairHold: 100 * time.Millisecond,
 	}
 	if s == nil || s.Daemon == nil {
 		return d
@@ -45,6 +46,7 @@ func DaemonOf(s *Settings) Daemon {
 		d.E2B = c.E2B == nil || *c.E2B
 		d.Agents = c.Agents == nil || *c.Agents
 		d.SWERex = c.SWERex == nil || *c.SWERex
+		d.Codex = c.Codex == nil || *c.Codex
 	}
 	if f := s.Daemon.Fair; f != nil {
 		lay(&d.FairSlots, f.Slots)

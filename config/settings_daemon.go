@@ -19,6 +19,7 @@ type DaemonSettings struct {
 type CompatSettings struct {
 	E2B    *bool `json:"e2b,omitempty" doc:"Whether clients of E2B are served, with this daemon's tokens as their keys; default true."`
 	Agents *bool `json:"agents,omitempty" doc:"Whether the OpenAI Agents SDK's sandbox clients that take the URL of a worker are served, with this daemon's tokens as their keys; default true."`
+	Codex  *bool `json:"codex,omitempty" doc:"Whether Codex is served as its exec-server, with this daemon's tokens as its bearer tokens; default true."`
 	SWERex *bool `json:"swerex,omitempty" doc:"Whether clients of SWE-ReX, such as SWE-agent, are served, with this daemon's tokens as their keys; default true."`
 }
 

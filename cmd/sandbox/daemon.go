@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/auth"
 	agentsdoor "github.com/bulkhead-dev/sandbox/server/compat/agents"
+	"github.com/bulkhead-dev/sandbox/server/compat/codex"
 	"github.com/bulkhead-dev/sandbox/server/compat/e2b"
 	"github.com/bulkhead-dev/sandbox/server/compat/swerex"
 	"github.com/bulkhead-dev/sandbox/server/mcp"
@@ -128,6 +129,7 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 		Doors: []servers.Door{
 			door,
 			agentsdoor.New(agentsdoor.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).Agents }}),
+			codex.New(codex.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).Codex }}),
 			swerex.New(swerex.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).SWERex }}),
 		},
 		Log: o.Log, Resources: resources, Mounts: mounts,
