@@ -166,7 +166,7 @@ class BulkheadSandboxEnvironment(SandboxEnvironment):
                     preset=wanted.preset,
                     env=wanted.env or None,
                     network=wanted.allowed_domains,
-                    resources=resources or None,
+                    limits=resources or None,
                     labels=labels,
                 )
                 _run.sandboxes[sandbox.name] = sandbox
