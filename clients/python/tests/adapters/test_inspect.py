@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 pytest.importorskip("inspect_ai")
 
-from inspect_ai import Task, eval  # noqa: E402
+from inspect_ai import Task, eval, eval_async  # noqa: E402
 from inspect_ai.dataset import Sample  # noqa: E402
 from inspect_ai.log import EvalLog  # noqa: E402
 from inspect_ai.model import ChatMessageTool, ModelOutput, ModelUsage, get_model  # noqa: E402
@@ -149,6 +151,36 @@ def test_sandboxes_of_samples_that_are_cancelled_are_removed(tmp_path: Path) -> 
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.parametrize("after", [0.5, 3])
+def test_sandboxes_of_an_evaluation_that_is_cancelled_are_removed(after: float, tmp_path: Path) -> None:
+    """While sandboxes are being made, and while commands run in them."""
+
+    async def hang() -> object:
+        await sandbox().exec(["sleep", "300"])
+        return None
+
+    async def work() -> None:
+        task = Task(dataset=[Sample(input=str(i)) for i in range(8)], solver=doing(hang), sandbox="sandbox")
+        running = asyncio.create_task(eval_async(task, model="mockllm/model", log_dir=str(tmp_path), max_samples=8))
+        await asyncio.sleep(after)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(work())
+
+
+def test_an_image_that_is_not_permitted_is_said(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text("services: {a: {image: 'not-permitted:1'}}")
+
+    async def never() -> object:
+        raise AssertionError
+
+    task = Task(dataset=[Sample(input="x")], solver=doing(never), sandbox=("sandbox", str(tmp_path / "compose.yaml")))
+    log = run(task, tmp_path, model="mockllm/model")
+    assert log.error and "daemon.create.images" in log.error.message, log.error
+
+
 def test_the_cleanup_of_the_command_line_finds_what_was_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def nothing() -> object:
         return None
@@ -160,8 +192,10 @@ def test_the_cleanup_of_the_command_line_finds_what_was_left(tmp_path: Path, cap
     assert len(left) == 1
     assert left[0].labels["inspect_ai.task"]
     asyncio.run(BulkheadSandboxEnvironment.cli_cleanup("another run"))
-    asyncio.run(BulkheadSandboxEnvironment.cli_cleanup(left[0].labels[LABEL]))
-    assert f"removed {left[0].name}" in capsys.readouterr().out
+    assert "no sandboxes" in capsys.readouterr().out
+    # As a user calls it, which also shows that the framework finds this package by itself.
+    out = subprocess.run([sys.executable, "-m", "inspect_ai", "sandbox", "cleanup", "sandbox", left[0].labels[LABEL]], capture_output=True, text=True)
+    assert f"removed {left[0].name}" in out.stdout, out
 
 
 async def refused(kind: type[BaseException], awaitable: object) -> str:

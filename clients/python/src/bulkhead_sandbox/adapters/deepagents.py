@@ -251,6 +251,8 @@ class SandboxBackend(BaseSandbox):
     # Writing --------------------------------------------------------------------
 
     def _write(self, path: str, content: str) -> Steps[WriteResult]:
+        if path.endswith("/"):
+            return WriteResult(error=f"Failed to write file '{path}': is_directory")
         try:
             yield lambda sb: sb.files.write(path, content.encode("utf-8"))
         except SandboxError as e:
@@ -443,6 +445,9 @@ class SandboxBackend(BaseSandbox):
     def _upload(self, files: list[tuple[str, bytes]]) -> Steps[list[FileUploadResponse]]:
         answers = []
         for path, data in files:
+            if path.endswith("/"):
+                answers.append(FileUploadResponse(path=path, error=IS_DIRECTORY))
+                continue
             error = None
             try:
                 yield lambda sb, path=path, data=data: sb.files.write(path, data)
