@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector e2b agents swerex codingagents pyclient tsclient clients clients-generate redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean adapters
+.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -64,27 +64,16 @@ sshd: setup ## unpack the ssh server that tests fetch media from, into bin/sshd
 inspector: setup ## install the client that tests hold the MCP server against, into bin/inspector
 	@scripts/inspector.sh $(BIN)/inspector
 
-e2b: setup ## install the clients of E2B that tests hold the daemon against, into bin/e2b
-	@scripts/clients.sh e2b $(BIN)/e2b
+# What the clients of this tree and of other systems are tested with, each in bin/NAME:
+# the clients of E2B, of the OpenAI Agents SDK and of SWE-ReX; what clients/python and
+# clients/typescript are built and tested with; the frameworks that they have adapters
+# for; and Claude Code and Codex (700 MB), which make test-all runs in sandboxes.
+CLIENTS := e2b agents swerex pyclient tsclient pyadapters adapters
+.PHONY: $(CLIENTS) codingagents
+$(CLIENTS) codingagents: setup
+	@scripts/clients.sh $@ $(BIN)/$@
 
-agents: setup ## install the clients of the OpenAI Agents SDK that tests hold the daemon against, into bin/agents
-	@scripts/clients.sh agents $(BIN)/agents
-
-codingagents: setup ## install Claude Code and Codex (700 MB), which tests run in sandboxes, into bin/codingagents
-	@scripts/clients.sh codingagents $(BIN)/codingagents
-swerex: setup ## install the client of SWE-ReX that tests hold the daemon against, into bin/swerex
-	@scripts/clients.sh swerex $(BIN)/swerex
-
-adapters: setup ## install the frameworks that have adapters in clients/typescript, into bin/adapters
-	@scripts/clients.sh adapters $(BIN)/adapters
-
-pyclient: setup ## install what clients/python is tested with, into bin/pyclient
-	@scripts/clients.sh pyclient $(BIN)/pyclient
-
-tsclient: setup ## install what clients/typescript is built and tested with, into bin/tsclient
-	@scripts/clients.sh tsclient $(BIN)/tsclient
-
-clients: e2b agents swerex adapters pyclient tsclient ## install what the clients of this tree and of other systems are tested with
+clients: $(CLIENTS) ## install what the clients of this tree and of other systems are tested with
 
 clients-generate: pyclient tsclient ## write the generated code of clients/ anew from docs/openapi.json
 	$(BIN)/pyclient/python/bin/python clients/python/scripts/generate.py

@@ -181,3 +181,21 @@ func (p nodeProgram) files() (program, node string) {
 	}
 	return filepath.Join(modules, filepath.FromSlash(p.file)), filepath.Join(modules, "node-linux-"+machine, "bin", "node")
 }
+
+// PyAdapters returns a command of Python with these arguments, where the frameworks are
+// installed that have adapters in clients/python. Packages in folder come before theirs.
+func PyAdapters(ctx context.Context, t testing.TB, folder string, args ...string) *exec.Cmd {
+	t.Helper()
+	Require(t, "pyadapters")
+	cmd := exec.CommandContext(ctx, filepath.Join(root(), "bin", "pyadapters", "python", "bin", "python"), args...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "PYTHONPATH="+folder, "PYTHONDONTWRITEBYTECODE=1")
+	return cmd
+}
+
+// pyAdaptersMissing asks for what scripts/clients.sh installs.
+func pyAdaptersMissing() string {
+	if _, err := os.Stat(filepath.Join(root(), "bin", "pyadapters", ".installed")); err != nil {
+		return "the frameworks are not installed, which `make pyadapters` does: " + err.Error()
+	}
+	return ""
+}

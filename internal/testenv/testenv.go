@@ -30,8 +30,8 @@ import (
 // makes it from this tree's recipe; "playwright", what scripts/playwright.sh
 // installs; "sshd", the server of OpenSSH, which scripts/sshd.sh unpacks;
 // "inspector", what scripts/inspector.sh installs; "redocly", what
-// scripts/redocly.sh installs; "e2b", "agents", "swerex", "adapters",
-// "pyclient" and "tsclient", what scripts/clients.sh installs.
+// scripts/redocly.sh installs; "e2b", "agents", "swerex", "codingagents", "adapters",
+// "pyadapters", "pyclient" and "tsclient", what scripts/clients.sh installs.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -98,6 +98,8 @@ func missing(need string) string {
 		return pyClient.missing()
 	case "tsclient":
 		return tsClientMissing()
+	case "pyadapters":
+		return pyAdaptersMissing()
 	case "inspector":
 		return inspectorMissing()
 	case "redocly":
