@@ -158,7 +158,6 @@ var (
 	e2bMissing       = sync.OnceValue(e2b.missing)
 	agentsMissing    = sync.OnceValue(agents.missing)
 	adaptersMissing  = sync.OnceValue(adapters.missing)
-	tsClientMissing  = sync.OnceValue(tsClient.missing)
 	redoclyMissing   = sync.OnceValue(redocly.missing)
 )
 

@@ -97,7 +97,7 @@ func missing(need string) string {
 	case "pyclient":
 		return pyClient.missing()
 	case "tsclient":
-		return tsClientMissing()
+		return tsClient.missing()
 	case "pyadapters":
 		return pyAdaptersMissing()
 	case "inspector":
