@@ -85,8 +85,10 @@ def test_two_programs_at_once() -> None:
     pids = [said(p) for p in ps]
     ps[0].kill()
     ps[0].wait()
+    began = time.monotonic()
     out, _ = ps[1].communicate("")
     assert out.strip() == "still"
+    assert time.monotonic() - began < 20, "a program waits for the daemon that it leaves to others"
     out, _ = ps[2].communicate("")
     assert out.strip() == "still"
     until(lambda: not any(alive(p) for p in pids))

@@ -19,6 +19,7 @@ from .errors import UnavailableError
 
 _READY = "sandbox: listening at "
 _START = 60.0  # seconds
+_END = 2.0
 
 
 def find_binary() -> str | None:
@@ -80,7 +81,7 @@ class Embedded:
             return self._address
 
     def close(self) -> None:
-        """End the daemon, unless other programs share it."""
+        """End the daemon, unless other programs share it, and wait a short time for its end."""
         _running.discard(self)
         if self.owner != os.getpid():
             return  # a child of fork: the daemon is the parent's
@@ -91,10 +92,9 @@ class Embedded:
             except OSError:
                 pass
         try:
-            p.wait(40)
+            p.wait(_END)
         except subprocess.TimeoutExpired:
-            p.kill()
-            p.wait()
+            pass  # it drains, or other programs share it
 
 
 _running: weakref.WeakSet[Embedded] = weakref.WeakSet()
