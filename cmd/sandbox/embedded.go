@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
@@ -67,10 +69,22 @@ func (g *guestDaemon) lock(ctx context.Context, file string, ready func([]string
 		if sandbox.CodeOf(err) != sandbox.CodeBusy {
 			return release, err
 		}
-		if lease == nil { // a daemon that is not embedded has no pipe, and lasts without
-			lease, _ = os.OpenFile(g.pipe(), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if lease != nil && !isRead(lease) {
+			lease.Close()
+			lease, joined = nil, ""
 		}
-		at := g.answering()
+		lasts := true // a daemon that is not embedded has no pipe, and lasts without
+		if lease == nil {
+			lease, err = os.OpenFile(g.pipe(), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+			lasts = err == nil || errors.Is(err, fs.ErrNotExist)
+		}
+		at := ""
+		if lasts {
+			at = g.answering()
+		}
+		if lease != nil && !isRead(lease) {
+			at = "" // it was ending when the pipe was opened
+		}
 		switch {
 		case at != "" && at != joined:
 			joined = at
@@ -88,6 +102,21 @@ func (g *guestDaemon) lock(ctx context.Context, file string, ready func([]string
 			return nil, nil
 		}
 	}
+}
+
+// isRead reports whether a process has the other end of a pipe open.
+func isRead(pipe *os.File) bool {
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return false
+	}
+	read := false
+	err = raw.Control(func(fd uintptr) {
+		events := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		_, failed := unix.Poll(events, 0)
+		read = failed == nil && events[0].Revents&(unix.POLLERR|unix.POLLHUP) == 0
+	})
+	return err == nil && read
 }
 
 // answering returns the path of a socket at which the daemon of the state folder
@@ -130,6 +159,7 @@ func (g *guestDaemon) bind(ctx context.Context) (context.Context, func(), error)
 		case <-g.ended:
 		}
 		_, _ = io.Copy(io.Discard, leases) // ends when no process has it open, or with Close
+		leases.Close()                     // first, so that no process joins a daemon that ends
 		end()
 	}()
 	return ctx, func() { end(); leases.Close() }, nil

@@ -3,11 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // embedded starts a daemon as a program does that binds its life to its own, and
@@ -74,6 +77,42 @@ func TestEmbeddedIsShared(t *testing.T) {
 			t.Errorf("it has ended with %v", err)
 		}
 		d.quiet()
+	}
+}
+
+// A program that starts while a daemon ends gets one that does not.
+func TestEmbeddedJoinsNoneThatEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.settings("", `, "daemon": {"drainTimeout": "20s"}`)
+	d, input := s.embedded()
+	for range 4 {
+		in := d.own("acme")
+		box := must[api.Sandbox](t, in, "POST", "/v1/sandboxes", api.CreateSandbox{Session: "a"})
+		res, err := in.ask("POST", "/v1/sandboxes/"+box.Name+"/exec", strings.NewReader(`{"line": "echo begun; sleep 0.5"}`), "Accept", api.ContentEvents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !until(bufio.NewReader(res.Body), "begun") {
+			t.Fatal("a command does not begin")
+		}
+		last := d
+		input.Close() // the command holds up the end of the daemon
+		d, input = s.embedded()
+		if !d.healthy() {
+			t.Fatal("a daemon that ends is said to listen")
+		}
+		if err := last.ended(); err != nil {
+			t.Errorf("it has ended with %v", err)
+		}
+		res.Body.Close()
+		if !d.healthy() {
+			t.Fatal("the daemon has ended of which it was said that it listens")
+		}
+	}
+	input.Close()
+	if err := d.ended(); err != nil {
+		t.Errorf("the last one has ended with %v", err)
 	}
 }
 

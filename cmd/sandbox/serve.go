@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,6 +52,10 @@ func (b backend) Serve(ctx context.Context, o cli.Options, s cli.Serving) error 
 		return err
 	}
 	defer unlock()
+	// What an embedded daemon has left behind says that one is ending.
+	if err := os.Remove(filepath.Join(state.Path(), leaseName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return statedir.Unavailable("remove the pipe of programs that share a daemon", filepath.Join(state.Path(), leaseName), err)
+	}
 	return b.serveLocked(ctx, o, s, state)
 }
 
