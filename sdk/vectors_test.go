@@ -606,7 +606,6 @@ func (h contextHandle) shown() any { return plain(h.CodeContext) }
 type eventStream struct {
 	events chan map[string]any
 	cancel context.CancelFunc
-	done   chan error // receives one value when the stream has ended
 }
 
 func (h *eventStream) shown() any { return map[string]any{} }
@@ -664,7 +663,6 @@ func (h *eventStream) next(ctx context.Context, want []any) (any, error) {
 
 // collect records events in the order in which they come.
 type collect struct {
-	list []any
 	name string
 	all  *[]any
 }
