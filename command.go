@@ -13,7 +13,7 @@ type Command struct {
 	Args []string          // program and arguments; a name without slash is looked up in PATH inside
 	Env  map[string]string // laid over the sandbox's own environment
 	Bare bool              // Env is all there is: nothing of the sandbox's own environment
-	Dir  string            // working directory inside; empty is the Spec's Workdir
+	Dir  string            // working directory inside; see [Spec.DirOf]
 
 	// Stdin is read until its end; nil is an empty input. Stdout and Stderr
 	// receive the output while the command runs and may block: the program then
@@ -174,7 +174,7 @@ type Result struct {
 type ShellOptions struct {
 	ID  string            // for people and logs; empty gets a random one
 	Env map[string]string // laid over the sandbox's own environment
-	Dir string            // working directory at the start; empty is the Spec's Workdir
+	Dir string            // working directory at the start; see [Spec.DirOf]
 }
 
 // A Shell runs lines one after another and keeps working directory,

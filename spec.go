@@ -1,6 +1,9 @@
 package sandbox
 
-import "time"
+import (
+	"path"
+	"time"
+)
 
 // SpecFormat is the version of the Spec layout. It is part of the config
 // hash: raising it makes every existing sandbox count as changed.
@@ -229,4 +232,13 @@ type EgressRules struct {
 type SecretRef struct {
 	Name  string   `json:"name"`
 	Hosts []string `json:"hosts"` // canonical, as host or host:port
+}
+
+// DirOf returns the folder in which a command starts whose Dir is dir: Workdir where
+// that is empty, and a folder below Workdir where it is relative, as policies judge it.
+func (s Spec) DirOf(dir string) string {
+	if path.IsAbs(dir) {
+		return dir
+	}
+	return path.Join(s.Workdir, dir)
 }

@@ -32,7 +32,7 @@ type lookout struct {
 // what to run instead.
 func lookOut(l *acquired, req Request) (*lookout, sandbox.Command) {
 	c := req.Command
-	o := &lookout{live: l, dir: cmp.Or(c.Dir, l.spec.Workdir), unjudged: req.unjudged, line: cmp.Or(req.line, strings.Join(c.Args, " "))}
+	o := &lookout{live: l, dir: l.spec.DirOf(c.Dir), unjudged: req.unjudged, line: cmp.Or(req.line, strings.Join(c.Args, " "))}
 	if _, ok := l.Sandbox.(sandbox.Judge); !ok && !closed(l) || req.unjudged {
 		return o, c
 	}

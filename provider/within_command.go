@@ -18,9 +18,7 @@ func Command(c sandbox.Command, s sandbox.Spec) sandbox.Command {
 	}
 	maps.Copy(env, c.Env)
 	c.Env = env
-	if c.Dir == "" {
-		c.Dir = s.Workdir
-	}
+	c.Dir = s.DirOf(c.Dir)
 	c.Limits = stricter(c.Limits, s.Limits)
 	return c
 }

@@ -448,9 +448,7 @@ func (h *handle) environment(c sandbox.Command) map[string]string {
 
 // directory returns where a command starts that asks for dir.
 func (h *handle) directory(op, dir string) (string, error) {
-	if dir == "" {
-		dir = h.spec.Workdir
-	}
+	dir = h.spec.DirOf(dir)
 	h.e.disk.RLock()
 	defer h.e.disk.RUnlock()
 	real, n, err := h.boot.files.existing(path.Clean("/"+dir), true)

@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"maps"
+	"path"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -104,7 +105,7 @@ func environmentBare(r *rig) {
 
 func directories(r *rig) {
 	s, sb := r.box("a")
-	for dir, want := range map[string]string{"": s.Workdir, "/": "/", "/tmp": "/tmp", "/etc": "/etc"} {
+	for dir, want := range map[string]string{"": s.Workdir, ".": s.Workdir, "..": path.Dir(s.Workdir), "/": "/", "/tmp": "/tmp", "/etc": "/etc"} {
 		c := r.h.Programs.Pwd()
 		c.Dir = dir
 		if got := r.output(sb, c); got != want {

@@ -42,7 +42,7 @@ func shellIdentity(r *rig) {
 func shellDir(r *rig) {
 	r.needShells()
 	s, sb := r.box("a")
-	for dir, want := range map[string]string{"": s.Workdir, "/": "/", "/tmp": "/tmp"} {
+	for dir, want := range map[string]string{"": s.Workdir, ".": s.Workdir, "/": "/", "/tmp": "/tmp"} {
 		r.says(r.shell(sb, sandbox.ShellOptions{Dir: dir}), "pwd", want+"\n")
 	}
 	s.Workdir = "/tmp"

@@ -105,10 +105,7 @@ func (h *handle) environment(own map[string]string, bare bool) map[string]string
 
 // dir is the folder that a command begins in, as it is called inside.
 func (h *handle) dir(own string) string {
-	if own != "" {
-		return own
-	}
-	return h.spec.Workdir
+	return h.spec.DirOf(own)
 }
 
 // Start implements [sandbox.Sandbox]. The whole process group of the command
