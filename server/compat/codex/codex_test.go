@@ -93,7 +93,9 @@ func TestOutputOfProcessIsBounded(t *testing.T) {
 	p := &process{changed: make(chan struct{})}
 	ctx, end := context.WithCancel(t.Context())
 	end() // the connection is gone: nothing is sent
+	emitted := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(emitted)
 		conn, err := websocket.Accept(w, r, nil)
 		if err == nil {
 			defer conn.CloseNow()
@@ -107,6 +109,7 @@ func TestOutputOfProcessIsBounded(t *testing.T) {
 	if err == nil {
 		_, _, _ = conn.Read(t.Context()) // until it is closed
 		conn.CloseNow()
+		<-emitted
 	}
 	server.Close()
 	if p.kept != maxKept || len(p.chunks) != 2 || p.chunks[1].Seq != 5 {
