@@ -89,7 +89,7 @@ func (s *filesServer) Unpack(w http.ResponseWriter, r *http.Request, t Tree, nam
 	defer in.settle()
 	ctx, done := in.outlive(r.Context())
 	defer done()
-	err := copy.Unpack(ctx, in, copy.Target{Files: t, Dir: name, Limits: s.tar()}, tally)
+	err := copy.Unpack(ctx, wholeBody{in}, copy.Target{Files: t, Dir: name, Limits: s.tar()}, tally)
 	if cause := in.failure(); cause != nil {
 		return api.UnpackedArchive{}, BodyErr(cause)
 	}

@@ -27,14 +27,15 @@ type body struct {
 	left    int64
 	n       int64
 	sum     hash.Hash
-	err     error // why it ended too early
-	over    bool  // it came to an end, whatever end
+	err     error         // why it ended too early
+	over    bool          // it came to an end, whatever end
+	ended   chan struct{} // closed with over
 	reading bool
 	closed  bool
 }
 
 func newBody(w http.ResponseWriter, from io.Reader, most int64) *body {
-	return &body{w: w, from: from, left: most, sum: sha256.New()}
+	return &body{w: w, from: from, left: most, sum: sha256.New(), ended: make(chan struct{})}
 }
 
 // Read implements io.Reader.
@@ -50,7 +51,10 @@ func (b *body) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading = false
-	b.over = b.over || err != nil
+	if err != nil && !b.over {
+		b.over = true
+		close(b.ended)
+	}
 	switch {
 	case b.closed:
 		return 0, errGivenUp // whatever the result of the Read
@@ -83,6 +87,25 @@ func (b *body) Close() error {
 		_ = http.NewResponseController(b.w).SetReadDeadline(time.Unix(1, 0))
 	}
 	return nil
+}
+
+// endWithin is how long the end of a body is waited for of which nothing more is
+// needed.
+const endWithin = time.Second
+
+// A wholeBody is a body whose Close gives the client a moment to send its end, which
+// it could not send, and would take for a broken connection, after that.
+type wholeBody struct{ *body }
+
+// Close implements io.Closer.
+func (b wholeBody) Close() error {
+	timer := time.NewTimer(endWithin)
+	defer timer.Stop()
+	select {
+	case <-b.ended:
+	case <-timer.C:
+	}
+	return b.body.Close()
 }
 
 // settle ends the reading, before the handler answers: a connection whose body

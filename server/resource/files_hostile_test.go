@@ -3,11 +3,13 @@ package resource_test
 import (
 	"archive/tar"
 	"bytes"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/server/api"
@@ -154,6 +156,34 @@ func TestArchives(t *testing.T) {
 		}
 		if u := served.JSON[api.UnpackedArchive](t, a); u.Files != 2 || u.Links != 1 || u.Bytes != 6 || len(u.Left) != 4 {
 			t.Errorf("%+v", u)
+		}
+		// The end of the body may come after that of the archive: the connection is not closed before.
+		late, end := io.Pipe()
+		padding, content := make([]byte, 1024), archive(t, file("a", "one"))
+		go func() {
+			_, _ = end.Write(content)
+			time.AfterFunc(50*time.Millisecond, func() {
+				_, _ = end.Write(padding)
+				end.Close()
+			})
+		}()
+		put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://daemon"+base+"/archive?path=late", late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put.ContentLength = int64(len(content) + len(padding))
+		put.Header.Set("Content-Type", resource.ContentTar)
+		put.Header.Set("Authorization", "Bearer "+r.Secret("acme"))
+		keeps := &http.Transport{DialContext: r.Dial}
+		defer keeps.CloseIdleConnections()
+		res, err := keeps.RoundTrip(put)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body) // or the connection is not idle
+		res.Body.Close()
+		if res.StatusCode != 200 || res.Close {
+			t.Errorf("%s, and the connection is closed: %v", res.Status, res.Close)
 		}
 		got := r.Want(200, "acme", "GET", at, "")
 		if got.Header.Get("Content-Type") != resource.ContentTar {
