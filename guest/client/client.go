@@ -186,6 +186,17 @@ func (c *Client) Err() error {
 	}
 }
 
+// lost is Err, also while Close is under way.
+func (c *Client) lost() error {
+	c.mu.Lock()
+	ending := c.ending
+	c.mu.Unlock()
+	if err := c.Err(); err != nil || !ending {
+		return err
+	}
+	return c.named(closedError())
+}
+
 // Close ends the connection and every command started over it that is not
 // detached. It returns when they are gone, or after a few seconds.
 func (c *Client) Close() error {
@@ -193,6 +204,7 @@ func (c *Client) Close() error {
 	first := !c.ending
 	c.ending = true
 	c.mu.Unlock()
+	c.inbound.endOf(&c.dialled) // before the programs end that they lead to: that is another end of a connection
 	if first {
 		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 		defer cancel()

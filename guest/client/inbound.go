@@ -98,6 +98,23 @@ func (i *inbound) end() {
 	}
 }
 
+// endOf breaks the connections of p.
+func (i *inbound) endOf(p *share) {
+	i.mu.Lock()
+	var open []*net.TCPConn
+	for conn, of := range i.open {
+		if of == p {
+			open = append(open, conn)
+			delete(i.open, conn)
+			p.open--
+		}
+	}
+	i.mu.Unlock()
+	for _, conn := range open {
+		breakOff(conn)
+	}
+}
+
 // breakOff closes a connection so that its other end does not take what came
 // for all there is.
 func breakOff(conn *net.TCPConn) {

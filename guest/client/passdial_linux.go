@@ -179,7 +179,7 @@ func (p *passedConn) fail(op string, err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		err = brokenError(errno)
-	} else if lost := p.c.Err(); lost != nil && errors.Is(err, net.ErrClosed) {
+	} else if lost := p.c.lost(); lost != nil && errors.Is(err, net.ErrClosed) {
 		err = lost
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: p.local, Addr: p.remote, Err: err}

@@ -245,9 +245,13 @@ func TestTraitorKeepsConnection(t *testing.T) {
 		t.Errorf("write: %v", err)
 	}
 	must(t, conn.SetDeadline(time.Time{}))
-	ended := make(chan error, 1)
-	go func() { _, err := conn.Read(make([]byte, 1)); ended <- err }()
-	time.Sleep(20 * time.Millisecond) // so that the read most likely waits
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		close(begun)
+		_, err := conn.Read(make([]byte, 1))
+		ended <- err
+	}()
+	<-begun
 	must(t, conn.Close())
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the read that waited: %v", err)
