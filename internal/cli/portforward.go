@@ -153,11 +153,11 @@ func (f *forwarder) take(ctx context.Context, near net.Conn) {
 	f.open.Go(func() {
 		far, err := f.s.Dial(ctx, f.req, f.port)
 		if err != nil {
+			if ctx.Err() == nil {
+				f.report(err) // first: whose connection is closed may interrupt the forward
+			}
 			_ = near.Close()
 			<-f.seats
-			if ctx.Err() == nil {
-				f.report(err)
-			}
 			return
 		}
 		f.relay.join(near, far, func() { <-f.seats })
