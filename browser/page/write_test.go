@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -93,6 +94,7 @@ func TestType(t *testing.T) {
 }
 
 func TestUpload(t *testing.T) {
+	var mu sync.Mutex
 	var got []string
 	p := newPlace(t, map[string]http.HandlerFunc{"site.test": func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -101,7 +103,9 @@ func TestUpload(t *testing.T) {
 				part, next := m.NextPart()
 				if err = next; err == nil {
 					data, _ := io.ReadAll(part)
+					mu.Lock()
 					got = append(got, part.FileName()+"="+string(data))
+					mu.Unlock()
 				}
 			}
 			html("sent")(w, r)
@@ -140,6 +144,8 @@ func TestUpload(t *testing.T) {
 	if err := s.Wait(t.Context(), browser.Condition{Text: "sent"}); err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if fmt.Sprint(got) != "[x.txt=first x.txt=second]" {
 		t.Errorf("%q", got)
 	}
