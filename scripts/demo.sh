@@ -168,7 +168,7 @@ judge "fork bomb" "$verdict" "at most $most of $pids_limit processes, $left left
 # this machine take the part of the internet, so that nothing outside is asked.
 echo
 echo "A sandbox without network is allowed one mirror of packages …"
-go build -o "$dir/mirror" "$here/../internal/testenv/testdata/mirror/main.go" || exit 1
+go build -o "$dir/mirror" "$here/../internal/testenv/mirror.go" || exit 1
 exec 3< <(exec "$dir/mirror" 127.0.0.2:0 2>"$dir/allowed.log")
 mirrors+=($!)
 exec 4< <(exec "$dir/mirror" 127.0.0.3:0 2>"$dir/other.log")

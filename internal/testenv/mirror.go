@@ -1,3 +1,5 @@
+//go:build ignore
+
 // Command mirror is the package mirror of the demo: it serves one Python
 // package at a loopback address that is its argument, and says where. Each
 // request is a line of its error output.
