@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
 
@@ -283,11 +282,7 @@ func TestCodingAgentCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := watched(out)
-		for end := time.Now().Add(time.Minute); !strings.Contains(text.String(), "ready"); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("it does not begin: %s", text)
-			}
-		}
+		testenv.Until(t, "it begins", func() bool { return strings.Contains(text.String(), "ready") })
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}

@@ -165,8 +165,8 @@ func (g *guestDaemon) bind(ctx context.Context) (context.Context, func(), error)
 	return ctx, func() { end(); leases.Close() }, nil
 }
 
-// serveEmbedded serves for as long as programs need it that share the daemon, of
-// which s.Until tells.
+// serveEmbedded serves until s.Until and the inputs of all others that share the
+// daemon have ended.
 func (b backend) serveEmbedded(ctx context.Context, o cli.Options, s cli.Serving, state *statedir.Dir) error {
 	g := newGuestDaemon(state, s.Until)
 	unlock, err := g.lock(ctx, filepath.Join(state.Path(), lockName), s.Ready)

@@ -84,7 +84,7 @@ export function outputs(): { (type: 'stdout' | 'stderr', data: Uint8Array): Outp
 
 /**
  * Makes a request that is answered with the events of a process, and follows these
- * over as many connections as it takes: nothing comes twice, and what is lost is told.
+ * over as many connections as it takes: nothing comes twice, and what is lost is reported.
  * @internal
  */
 export async function* follow(
@@ -282,7 +282,7 @@ export class Process implements AsyncIterable<StreamEvent> {
     await this.#api.call({ op, method: 'POST', path: this.#path(op, '/resize'), json: { rows, cols }, signal: options.signal })
   }
 
-  /** Ends it with all that it has started, and tells how it has ended. */
+  /** Ends it with all that it has started, and returns how it has ended. */
   async kill(options: CallOptions = {}): Promise<ProcessInfo> {
     const op = 'kill process'
     return (this.#info = await this.#api.call<ProcessInfo>({ op, method: 'DELETE', path: this.#path(op), signal: options.signal }))

@@ -12,7 +12,7 @@ import { Terminal, type TerminalOptions } from './terminal.js'
 import { Tools } from './tools.js'
 import { part, type Bytes, type CallOptions, type Query, type Request } from './transport.js'
 
-/** What the daemon tells of a sandbox. */
+/** What the daemon reports of a sandbox. */
 export type SandboxInfo = Schemas['Sandbox']
 
 /** Rules for what programs reach; without any they reach nothing. */

@@ -340,7 +340,7 @@ export class Transport {
         // A source that fails ends the request: what has arrived of it is no file.
         pipeline(Readable.from(pieces(op, request.body as Exclude<Bytes, string | Uint8Array>), { objectMode: false }), call).catch((cause: unknown) => {
           if (answered !== undefined || signal?.aborted === true) return
-          if (isConnection(cause)) return // the call tells it
+          if (isConnection(cause)) return // the call reports it
           sending = cause instanceof SandboxError ? cause : errorOf('TOOL.EXECUTION_FAILED', 'what is to be sent could not be read', { op, field: 'body', cause })
           call.destroy()
           reject(sending as Error)

@@ -14,7 +14,7 @@ process.env['SDK_TEST_SECRET'] = 'the secret value'
 const c = await client({ daemon: { create: { allowedDomains: ['example.com'] } } })
 const sb = await c.open('more', { network: { allowedDomains: ['example.com'] } })
 
-test('a watch tells what changes', async () => {
+test('a watch reports what changes', async () => {
   await sb.files.mkdir('watched/below', { parents: true })
   const watch = sb.files.watch('watched')
   const next = async (): Promise<WatchEvent> => {
@@ -193,7 +193,7 @@ test('tools', async () => {
   await fails(sb.tools.call('exec', { nonsense: true }), ValidationError)
 })
 
-test('code without a kernel is told', async () => {
+test('code without a kernel is reported', async () => {
   await fails(sb.runCode('1 + 1'), SandboxError, { code: 'SANDBOX.UNSUPPORTED' })
   await fails(sb.runCode('1 + 1', { onEvent: () => undefined }), SandboxError, { code: 'SANDBOX.UNSUPPORTED' })
   await fails(sb.contexts.list(), SandboxError)

@@ -303,7 +303,7 @@ test('processes', async (t) => {
     await fails(p.stream({ from: 1000 }).next(), ValidationError, { field: 'from' })
     assert.throws(() => p.stream({ from: 0.5 }), ValidationError)
   })
-  await t.test('what is not kept is told', async () => {
+  await t.test('what is not kept is reported', async () => {
     const p = await sb.start('head -c 5000000 /dev/zero | tr "\\0" x; sleep 0.1')
     await until(async () => (await p.info()).state === 'ended', 'its end')
     const events: StreamEvent[] = []
@@ -380,8 +380,8 @@ test('terminals', async (t) => {
   await t.test('signals', async () => {
     const term = await sb.terminal({ command: ['sh', '-c', 'trap "echo trapped; exit 9" TERM; echo go; while :; do sleep 0.1; done'] })
     await text(term, /go/)
-    await term.signal('TERM')
     await fails(term.signal('NONSENSE'), SandboxError)
+    await term.signal('TERM')
     assert.equal((await term.wait()).exitCode, 9)
     const other = await sb.terminal({ command: 'echo go; sleep 7030' })
     await text(other, /go/)

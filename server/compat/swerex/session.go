@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/compat"
 )
 
-// prompt is what clients are told to have matched when a command has ended.
+// prompt is reported to clients as what matched when a command has ended.
 const prompt = "SHELLPS1PREFIX"
 
 // Bounds of shells.
@@ -154,7 +154,7 @@ func createSession(c *call) (any, error) {
 	var out output
 	out.merge = true
 	for _, file := range in.Source {
-		// A file that fails or is missing is told in the output, as a shell does.
+		// A file that fails or is missing is reported in the output, as by a shell.
 		if _, err := c.line(c.R.Context(), s, together("source "+quote(file)), 0, out.take); err != nil {
 			text, denied := refusal(err)
 			if !denied {

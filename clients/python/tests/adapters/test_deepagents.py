@@ -33,7 +33,7 @@ def backend(sandbox: Sandbox) -> SandboxBackend:
 
 
 class ScriptedModel(BaseChatModel):
-    """Says what it is told to, one message a turn."""
+    """Returns the given messages, one a turn."""
 
     script: list[AIMessage]
 

@@ -25,7 +25,7 @@ def executor() -> Iterator[SandboxExecutor]:
 
 
 class ScriptedModel(Model):
-    """Writes the code that it is told to, one piece a step."""
+    """Returns the given pieces of code, one a step."""
 
     def __init__(self, *pieces: str) -> None:
         super().__init__()
