@@ -14,6 +14,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/server/api"
@@ -252,4 +255,42 @@ func Text(p api.Problem) string {
 		s = p.Title
 	}
 	return s
+}
+
+// Ended says in words why a command has ended otherwise than by itself, and is empty
+// where it has not.
+func Ended(v api.Exit) string {
+	switch {
+	case v.TimedOut:
+		return "the time of the command is over, and it was ended"
+	case v.Blocked:
+		return cmp.Or(v.BlockedReason, "rules of the sandbox have stopped the command")
+	case v.Limit != nil:
+		return "a limit of the sandbox was reached: " + v.Limit.Limit
+	}
+	return ""
+}
+
+// pingEvery is between two pings of a WebSocket, and pongWithin bounds the answer.
+const pingEvery, pongWithin = 30 * time.Second, 30 * time.Second
+
+// Ping calls end when the client of a WebSocket has disappeared without an end of the
+// connection. It returns then, or at the end of ctx.
+func Ping(ctx context.Context, conn *websocket.Conn, end func()) {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		within, done := context.WithTimeout(ctx, pongWithin)
+		err := conn.Ping(within)
+		done()
+		if err != nil {
+			end()
+			return
+		}
+	}
 }

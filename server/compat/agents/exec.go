@@ -148,18 +148,12 @@ func (e *events) output(event string, v api.Output) error {
 func (e *events) exit(v api.Exit) error {
 	e.ended = true
 	if v.TimedOut {
-		if err := e.send("error", failure{Error: "the time of the command is over, and it was ended", Code: codeExec}); err != nil {
+		if err := e.send("error", failure{Error: compat.Ended(v), Code: codeExec}); err != nil {
 			return err
 		}
 		return compat.ErrDone
 	}
-	note := ""
-	switch {
-	case v.Blocked:
-		note = cmp.Or(v.BlockedReason, "rules of the sandbox have stopped the command")
-	case v.Limit != nil:
-		note = "a limit of the sandbox was reached: " + v.Limit.Limit
-	}
+	note := compat.Ended(v)
 	if note != "" {
 		if err := e.output(api.EventStderr, api.Output{Text: "sandbox: " + line(note) + "\n"}); err != nil {
 			return err

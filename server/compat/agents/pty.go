@@ -27,8 +27,7 @@ const queryAuthorization = "authorization"
 const (
 	maxFrame   = 1 << 20          // bytes of one frame from the client
 	maxInput   = 512 << 10        // bytes of one request of /v1 with input
-	readWithin = 30 * time.Second // how long a client may take to read one frame, or to answer a ping
-	pingEvery  = 30 * time.Second
+	readWithin = 30 * time.Second // how long a client may take to read one frame
 	killWithin = 10 * time.Second
 	maxSide    = 1000 // rows and columns of a terminal
 
@@ -194,7 +193,7 @@ func (t *terminal) open() error {
 	conn.SetReadLimit(maxFrame)
 	t.conn = conn
 	t.going.Go(t.listen)
-	t.going.Go(t.ping)
+	t.going.Go(func() { compat.Ping(t.ctx, t.conn, t.end) })
 	return t.send(map[string]string{"type": "ready"})
 }
 
@@ -221,15 +220,7 @@ func (t *terminal) output(b []byte) error {
 
 // exit ends the socket with how the shell has ended.
 func (t *terminal) exit(v api.Exit) error {
-	note := ""
-	switch {
-	case v.TimedOut:
-		note = "the time of the command is over, and it was ended"
-	case v.Blocked:
-		note = cmp.Or(v.BlockedReason, "rules of the sandbox have stopped the command")
-	case v.Limit != nil:
-		note = "a limit of the sandbox was reached: " + v.Limit.Limit
-	}
+	note := compat.Ended(v)
 	if note != "" {
 		if err := t.output([]byte("\r\n[sandbox: " + line(note) + "]\r\n")); err != nil {
 			return err
@@ -273,26 +264,6 @@ func (t *terminal) close() {
 // process returns the path of the shell in /v1.
 func (t *terminal) process(rest string) string {
 	return compat.Sandbox(t.c.name, "/processes/", t.id, rest)
-}
-
-// ping notices a client that has disappeared without an end of the connection.
-func (t *terminal) ping() {
-	tick := time.NewTicker(pingEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-t.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		ctx, done := context.WithTimeout(t.ctx, readWithin)
-		err := t.conn.Ping(ctx)
-		done()
-		if err != nil {
-			t.end()
-			return
-		}
-	}
 }
 
 // listen passes on what the client sends, until it closes the socket.

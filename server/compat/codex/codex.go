@@ -39,7 +39,6 @@ const (
 	maxFile      = 16 << 20 // bytes of a file that is read at once
 	maxEntries   = 10_000   // of a folder
 	writeWithin  = 30 * time.Second
-	pingEvery    = 30 * time.Second
 )
 
 // Codes of errors of the protocol.
@@ -150,7 +149,7 @@ func bad(text string) *failure { return &failure{codeParams, text} }
 // started.
 func (s *connection) serve() {
 	defer s.close()
-	s.going.Go(s.ping)
+	s.going.Go(func() { compat.Ping(s.ctx, s.conn, s.end) })
 	for {
 		kind, data, err := s.conn.Read(s.ctx)
 		if err != nil {
@@ -270,26 +269,6 @@ func (s *connection) send(v any) {
 	defer done()
 	if s.conn.Write(ctx, websocket.MessageText, data) != nil {
 		s.end() // the client has gone, or does not read
-	}
-}
-
-// ping notices a client that has disappeared without an end of the connection.
-func (s *connection) ping() {
-	tick := time.NewTicker(pingEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		ctx, done := context.WithTimeout(s.ctx, writeWithin)
-		err := s.conn.Ping(ctx)
-		done()
-		if err != nil {
-			s.end()
-			return
-		}
 	}
 }
 

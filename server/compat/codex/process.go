@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -165,15 +164,7 @@ func (s *connection) follow(p *process) {
 			if err := json.Unmarshal(data, &v); err != nil {
 				return err
 			}
-			note := ""
-			switch {
-			case v.TimedOut:
-				note = "the time of the command is over, and it was ended"
-			case v.Blocked:
-				note = cmp.Or(v.BlockedReason, "rules of the sandbox have stopped the command")
-			case v.Limit != nil:
-				note = "a limit of the sandbox was reached: " + v.Limit.Limit
-			}
+			note := compat.Ended(v)
 			if note != "" {
 				s.emit(p, p.stream("stderr"), []byte("sandbox: "+note+"\n"))
 			}

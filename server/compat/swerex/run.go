@@ -162,13 +162,8 @@ func (o *output) take(stderr bool, b []byte) error {
 
 // note adds what the protocol has no field for.
 func (o *output) note(exit api.Exit) {
-	text := ""
-	switch {
-	case exit.Blocked:
-		text = cmp.Or(exit.BlockedReason, "rules of the sandbox have stopped the command")
-	case exit.Limit != nil:
-		text = "a limit of the sandbox was reached: " + exit.Limit.Limit
-	}
+	exit.TimedOut = false // which has an error of its own
+	text := compat.Ended(exit)
 	if o.lost > 0 {
 		text = strconv.FormatInt(o.lost, 10) + " bytes of output are left out"
 	}
