@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"net"
-	"sync"
-	"time"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -20,11 +18,8 @@ type passDial struct {
 
 	reply reply
 	at    wire.Connected // readable once the reply came
-	came  chan struct{}  // closed when the descriptor is there, or never will be
 
-	mu      sync.Mutex
-	fd      int  // what came and was not taken up, or -1
-	dropped bool // what comes is closed
+	arrival arrival
 }
 
 // canPassDial reports whether a connection to an endpoint can be had as a socket.
@@ -50,12 +45,12 @@ func (c *Client) dialPassed(ctx context.Context, to wire.Endpoint, addr string) 
 }
 
 func (c *Client) passedConn(ctx context.Context, to wire.Endpoint, addr string) (*passedConn, error) {
-	p := &passDial{c: c, to: to, fd: -1, reply: reply{came: make(chan struct{})}, came: make(chan struct{})}
+	p := &passDial{c: c, to: to, arrival: newArrival(), reply: reply{came: make(chan struct{})}}
 	var err error
 	if p.ticket, err = c.side.ask(p); err != nil {
 		return nil, err
 	}
-	err = request(ctx, c, "dial", wire.TypePassDial, wire.PassDial{To: to, Ticket: p.ticket}.Encode(), p)
+	err = request(ctx, c, "dial", wire.TypePassDial, wire.Pass{At: to, Ticket: p.ticket}.Encode(), p)
 	if err != nil {
 		return nil, forwardError(err, "dial", "cannot connect to "+addr+" in the sandbox")
 	}
@@ -68,23 +63,11 @@ func (p *passDial) never()           { p.c.side.forget(p.ticket) }
 
 // take implements taker.
 func (p *passDial) take(m wire.Message) error {
-	defer close(p.came)
-	if m.Kind != wire.KindConnection || len(m.FDs) != 1 {
-		m.Discard()
-		return wire.Violation("descriptors that were not asked for")
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.dropped {
-		m.Discard()
-		return nil
-	}
-	p.fd = m.FDs[0]
-	return nil
+	return p.arrival.take(m, m.Kind == wire.KindConnection)
 }
 
 // none implements taker.
-func (p *passDial) none() { close(p.came) }
+func (p *passDial) none() { p.arrival.none() }
 
 // frame implements stream; it is called by the reader only.
 func (p *passDial) frame(f wire.Frame) (last bool, err error) {
@@ -116,46 +99,25 @@ func (p *passDial) frame(f wire.Frame) (last bool, err error) {
 func (p *passDial) lost(err error) { p.finish(err) }
 
 func (p *passDial) finish(err error) {
-	p.drop()
+	p.arrival.drop()
 	p.reply.err = err
 	close(p.reply.came)
 }
 
-// drop closes the socket, whether it is here or is still to come.
-func (p *passDial) drop() {
-	p.mu.Lock()
-	fd := p.fd
-	p.fd, p.dropped = -1, true
-	p.mu.Unlock()
-	if fd >= 0 {
-		wire.Message{FDs: []int{fd}}.Discard()
-	}
-}
-
 // abandon implements opening.
 func (p *passDial) abandon() {
-	p.drop()
+	p.arrival.drop()
 	f := killFrame(0)
 	f.Stream = p.id
 	go func() { _ = p.c.send(context.Background(), f) }() // an error is the connection's end, with which the request ends
 }
 
-// connected returns the connection of the socket, which the guest has sent before its
-// answer, so that it waits only for our own reader.
+// connected returns the connection of the socket.
 func (p *passDial) connected(ctx context.Context) (*passedConn, error) {
-	timer := time.NewTimer(sideWithin)
-	defer timer.Stop()
-	select {
-	case <-p.came:
-	case <-timer.C:
-	case <-ctx.Done():
-		p.drop()
-		return nil, contextError(ctx, "dial")
+	fd, err := p.arrival.wait(ctx, "dial")
+	if err != nil {
+		return nil, err
 	}
-	p.mu.Lock()
-	fd := p.fd
-	p.fd, p.dropped = -1, true
-	p.mu.Unlock()
 	if fd < 0 {
 		p.c.end(wire.Violation("the socket of the connection was not handed over"))
 		return nil, p.c.Err()

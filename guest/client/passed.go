@@ -29,12 +29,11 @@ type passed struct {
 	at       wire.Endpoint // readable once the reply came
 	ended    chan struct{} // closed when the last answer came or the guest was lost
 
-	came chan struct{} // closed when the descriptor is there, or never will be
-	l    *net.TCPListener
-	part share
+	arrival arrival
+	l       *net.TCPListener
+	part    share
 
 	mu       sync.Mutex
-	fd       int              // what came and was not opened, or -1
 	serving  *net.TCPListener // l, unless it was closed
 	err      error            // what Accept returns, once it is over
 	over     chan struct{}    // closed with err
@@ -49,8 +48,8 @@ func (c *Client) canPass(at wire.Endpoint) bool {
 // listenPassed asks for a listening socket and makes sure of what comes.
 func (c *Client) listenPassed(ctx context.Context, at wire.Endpoint, addr string) (net.Listener, error) {
 	p := &passed{
-		c: c, asked: at, fd: -1, part: share{most: maxPassed}, reply: reply{came: make(chan struct{})},
-		ended: make(chan struct{}), came: make(chan struct{}), over: make(chan struct{}),
+		c: c, asked: at, arrival: newArrival(), part: share{most: maxPassed}, reply: reply{came: make(chan struct{})},
+		ended: make(chan struct{}), over: make(chan struct{}),
 	}
 	var err error
 	if p.ticket, err = c.side.ask(p); err != nil {
@@ -72,45 +71,21 @@ func (p *passed) answer() *reply   { return &p.reply }
 func (p *passed) never()           { p.c.side.forget(p.ticket) }
 
 // take implements taker.
-func (p *passed) take(m wire.Message) error {
-	defer close(p.came)
-	if m.Kind != wire.KindListener || len(m.FDs) != 1 {
-		m.Discard()
-		return wire.Violation("descriptors that were not asked for")
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err != nil {
-		m.Discard()
-		return nil
-	}
-	p.fd = m.FDs[0]
-	return nil
-}
+func (p *passed) take(m wire.Message) error { return p.arrival.take(m, m.Kind == wire.KindListener) }
 
 // none implements taker.
-func (p *passed) none() { close(p.came) }
+func (p *passed) none() { p.arrival.none() }
 
-// begin opens the socket that the guest has sent before its answer, so that it
-// waits only for our own reader.
+// begin opens the socket.
 func (p *passed) begin(ctx context.Context) error {
-	timer := time.NewTimer(sideWithin)
-	defer timer.Stop()
-	select {
-	case <-p.came:
-	case <-timer.C:
-	case <-ctx.Done():
-		return contextError(ctx, "listen")
-	}
-	p.mu.Lock()
-	fd, err := p.fd, p.err
-	p.fd = -1
-	p.mu.Unlock()
-	switch {
-	case fd >= 0:
-	case err != nil:
+	fd, err := p.arrival.wait(ctx, "listen")
+	if err != nil {
 		return err
-	default:
+	}
+	if fd < 0 {
+		if err := p.ending(); err != nil {
+			return err
+		}
 		p.c.end(wire.Violation("the listening socket was not handed over"))
 		return p.c.Err()
 	}
@@ -197,13 +172,11 @@ func (p *passed) stop(err error) bool {
 		p.mu.Unlock()
 		return false
 	}
-	fd, l := p.fd, p.serving
-	p.err, p.fd, p.serving = err, -1, nil
+	l := p.serving
+	p.err, p.serving = err, nil
 	close(p.over)
 	p.mu.Unlock()
-	if fd >= 0 {
-		wire.Message{FDs: []int{fd}}.Discard()
-	}
+	p.arrival.drop()
 	if l != nil {
 		closeListening(l)
 	}

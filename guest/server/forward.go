@@ -54,17 +54,22 @@ func (c *conn) dial(f wire.Frame) error {
 	if err != nil {
 		return err
 	}
+	return c.link(f.Stream, func(l *link) { l.runDialled(m.To) })
+}
+
+// link opens the stream of a connection that run makes.
+func (c *conn) link(id uint32, run func(*link)) error {
 	select {
 	case c.srv.forwards <- struct{}{}:
 	default:
-		return c.refuse(f.Stream, wire.KindResource, "too many forwarded connections at once")
+		return c.refuse(id, wire.KindResource, "too many forwarded connections at once")
 	}
 	l := newLink(c)
-	l.id = f.Stream
+	l.id = id
 	c.begin(l.id, l, false)
 	go func() {
 		defer func() { <-c.srv.forwards }()
-		l.runDialled(m.To)
+		run(l)
 	}()
 	return nil
 }

@@ -51,32 +51,20 @@ func (g *gateway) give(m wire.Pass) {
 
 // passDial opens the stream of a connection that the client is to have.
 func (c *conn) passDial(f wire.Frame) error {
-	m, err := wire.DecodePassDial(f.Payload)
+	m, err := wire.DecodePass(f.Payload)
 	if err != nil {
 		return err
 	}
 	if c.side == nil {
 		return c.refuse(f.Stream, wire.KindUnsupported, "the guest has no channel for descriptors")
 	}
-	select {
-	case c.srv.forwards <- struct{}{}:
-	default:
-		return c.refuse(f.Stream, wire.KindResource, "too many forwarded connections at once")
-	}
-	l := newLink(c)
-	l.id = f.Stream
-	c.begin(l.id, l, false)
-	go func() {
-		defer func() { <-c.srv.forwards }()
-		l.give(m)
-	}()
-	return nil
+	return c.link(f.Stream, func(l *link) { l.give(m) })
 }
 
 // give connects, hands the socket over, and keeps no descriptor of it.
-func (l *link) give(m wire.PassDial) {
+func (l *link) give(m wire.Pass) {
 	defer l.conn.finished(l.id, false)
-	file, err := l.connect(m.To)
+	file, err := l.connect(m.At)
 	if err != nil {
 		l.answer(wire.TypeFailed, connectFailure(err).Encode())
 		return
@@ -89,5 +77,5 @@ func (l *link) give(m wire.PassDial) {
 		l.answer(wire.TypeFailed, failure(wire.KindResource, err).Encode())
 		return
 	}
-	l.answer(wire.TypeConnected, wire.Connected{Local: local, Remote: m.To}.Encode())
+	l.answer(wire.TypeConnected, wire.Connected{Local: local, Remote: m.At}.Encode())
 }

@@ -155,9 +155,10 @@ func DecodeListen(p []byte) (Listen, error) {
 	return m, d.end("listen request")
 }
 
-// Pass asks for the listening socket itself of an IP endpoint inside, which
-// the guest hands over beside the connection (package handover) before it
-// answers, and does not keep. A port of 0 stands for any that is free.
+// Pass asks for the listening socket itself of an IP endpoint inside (TypePass),
+// or for the socket of a connection to it (TypePassDial), which the guest hands
+// over beside the connection (package handover) before it answers, and does not
+// keep. A port of 0 stands for any that is free, to listen at.
 type Pass struct {
 	At     Endpoint
 	Ticket uint32 // of what is handed over
@@ -178,32 +179,7 @@ func DecodePass(p []byte) (Pass, error) {
 	if m.At.Nameless() || m.At.Family == FamilyUnix || m.Ticket == 0 {
 		d.bad = true
 	}
-	return m, d.end("request for a listening socket")
-}
-
-// PassDial asks for the socket of a connection to an IP endpoint inside, which
-// the guest hands over as that of a Pass.
-type PassDial struct {
-	To     Endpoint
-	Ticket uint32 // of what is handed over
-}
-
-// Encode returns the payload of a PassDial frame.
-func (m PassDial) Encode() []byte {
-	var e encoder
-	e.endpoint(m.To)
-	e.u32(m.Ticket)
-	return e.b
-}
-
-// DecodePassDial reads the payload of a PassDial frame.
-func DecodePassDial(p []byte) (PassDial, error) {
-	d := decoder{b: p}
-	m := PassDial{To: d.endpoint(), Ticket: d.u32()}
-	if m.To.Nameless() || m.To.Family == FamilyUnix || m.Ticket == 0 {
-		d.bad = true
-	}
-	return m, d.end("request for the socket of a connection")
+	return m, d.end("request for a socket")
 }
 
 // Listening says that a listener stands, and where.

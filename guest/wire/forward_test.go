@@ -29,7 +29,6 @@ func TestForwardRoundTrip(t *testing.T) {
 		},
 		"listen":    {wire.Listen{At: v6, Max: 7}.Encode(), as(wire.DecodeListen), wire.Listen{At: v6, Max: 7}},
 		"pass":      {wire.Pass{At: v4, Ticket: 9}.Encode(), as(wire.DecodePass), wire.Pass{At: v4, Ticket: 9}},
-		"pass dial": {wire.PassDial{To: v4, Ticket: 9}.Encode(), as(wire.DecodePassDial), wire.PassDial{To: v4, Ticket: 9}},
 		"listening": {wire.Listening{At: v6}.Encode(), as(wire.DecodeListening), wire.Listening{At: v6}},
 		"accepted":  {wire.Accepted{Listener: 3, Local: v4, Remote: v4}.Encode(), as(wire.DecodeAccepted), wire.Accepted{Listener: 3, Local: v4, Remote: v4}},
 	} {
@@ -67,17 +66,13 @@ func TestBadEndpoints(t *testing.T) {
 		_, dial := wire.DecodeDial(wire.Dial{To: e}.Encode())
 		_, listen := wire.DecodeListen(wire.Listen{At: e, Max: 1}.Encode())
 		_, pass := wire.DecodePass(wire.Pass{At: e, Ticket: 1}.Encode())
-		_, passDial := wire.DecodePassDial(wire.PassDial{To: e, Ticket: 1}.Encode())
-		if !isViolation(dial) || !isViolation(listen) || !isViolation(pass) || !isViolation(passDial) {
-			t.Errorf("%s: dial %v, listen %v, pass %v, pass dial %v", name, dial, listen, pass, passDial)
+		if !isViolation(dial) || !isViolation(listen) || !isViolation(pass) {
+			t.Errorf("%s: dial %v, listen %v, pass %v", name, dial, listen, pass)
 		}
 	}
 	for name, m := range map[string]wire.Pass{"no ticket": {At: v4}, "a Unix socket": {At: sock, Ticket: 1}} {
 		if _, err := wire.DecodePass(m.Encode()); !isViolation(err) {
 			t.Errorf("pass with %s: %v", name, err)
-		}
-		if _, err := wire.DecodePassDial(wire.PassDial{To: m.At, Ticket: m.Ticket}.Encode()); !isViolation(err) {
-			t.Errorf("pass dial with %s: %v", name, err)
 		}
 	}
 	for _, most := range []uint16{0, wire.MaxAccepted + 1} {
@@ -91,14 +86,12 @@ func FuzzForwardMessages(f *testing.F) {
 	f.Add(wire.Dial{To: sock}.Encode())
 	f.Add(wire.Listen{At: v4, Max: 5}.Encode())
 	f.Add(wire.Pass{At: v6, Ticket: 5}.Encode())
-	f.Add(wire.PassDial{To: v6, Ticket: 5}.Encode())
 	f.Add(wire.Connected{Local: v4, Remote: v6}.Encode())
 	f.Add(wire.Accepted{Listener: 1, Local: v6, Remote: v6}.Encode())
 	f.Fuzz(func(t *testing.T, in []byte) {
 		again(t, in, wire.DecodeDial, wire.Dial.Encode)
 		again(t, in, wire.DecodeListen, wire.Listen.Encode)
 		again(t, in, wire.DecodePass, wire.Pass.Encode)
-		again(t, in, wire.DecodePassDial, wire.PassDial.Encode)
 		again(t, in, wire.DecodeConnected, wire.Connected.Encode)
 		again(t, in, wire.DecodeListening, wire.Listening.Encode)
 		again(t, in, wire.DecodeAccepted, wire.Accepted.Encode)

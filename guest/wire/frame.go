@@ -44,7 +44,7 @@ const (
 	TypeDial      Type = 0x18 // Dial: a byte stream to an endpoint inside
 	TypeListen    Type = 0x19 // Listen: byte streams from an endpoint inside
 	TypePass      Type = 0x1a // Pass: the listening socket of an endpoint inside
-	TypePassDial  Type = 0x1b // PassDial: the socket of a connection to an endpoint inside
+	TypePassDial  Type = 0x1b // Pass: the socket of a connection to an endpoint inside
 
 	TypeStarted Type = 0x40 // Started
 	TypeExit    Type = 0x41 // Exit
