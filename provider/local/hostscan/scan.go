@@ -35,11 +35,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// The defaults of [Limits]. The time is what the default number of entries
+// The defaults of [Limits]. A host that a developer works on holds more than a
+// million files, and a sandbox may be allowed to read all of it; an entry costs
+// about 35 bytes of memory. The time is what the default number of entries
 // takes without a cache and on a busy machine, so that load on the machine
 // alone does not make a scan fail.
 const (
-	DefaultEntries = 1_000_000
+	DefaultEntries = 4_000_000
 	DefaultTime    = 2 * time.Minute
 	DefaultHits    = 4096
 )
