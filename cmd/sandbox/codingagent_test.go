@@ -268,9 +268,10 @@ func TestCodingAgentCalls(t *testing.T) {
 		}
 		defer terminal.Close()
 		shown := watched(terminal)
-		if err := cmd.Wait(); err != nil || !strings.Contains(shown.String(), "33 99\nxterm") {
+		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %s", err, shown)
 		}
+		testenv.Until(t, "the terminal shows its size and kind", func() bool { return strings.Contains(shown.String(), "33 99\nxterm") })
 	})
 	t.Run("signal", func(t *testing.T) {
 		cmd := w.command("agent", "demo", "--", "sh", "-c", "trap 'echo heard; exit 9' INT; echo ready; while :; do sleep 0.1; done")
