@@ -125,6 +125,16 @@ func (s *Store) emptyStaleTrash(ctx context.Context, root *os.Root) {
 	}
 }
 
+// RemoveTree removes the folder name of root with all it holds, whatever
+// untrusted code has made in it: folders may be nested to any depth and deny
+// their owner access. Nothing may use the folder meanwhile.
+func RemoveTree(ctx context.Context, root *os.Root, name string) error {
+	if _, err := root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return empty(ctx, root, name)
+}
+
 // empty removes the folder trash with all it holds. Folders found on the way
 // are first moved up into trash under a number, so that a tree of any depth
 // needs two open folders at a time and no recursion: a sandbox can nest

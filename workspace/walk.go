@@ -111,21 +111,31 @@ type Usage struct {
 	Complete bool  // false: there was more than a walk may see, so the numbers are lower bounds
 }
 
-// DiskUsage measures the folder at path by a walk of at most a million
-// entries, following no link.
-func DiskUsage(ctx context.Context, path string) (Usage, error) {
+// DiskUsage measures the folder at path, and further ones together with it, by
+// walks of at most a million entries each, following no link.
+func DiskUsage(ctx context.Context, path string, more ...string) (Usage, error) {
+	u := Usage{Complete: true}
+	seen := map[inode]bool{}
+	for _, p := range append([]string{path}, more...) {
+		if err := u.add(ctx, p, seen); err != nil {
+			return Usage{}, err
+		}
+	}
+	return u, nil
+}
+
+type inode struct{ dev, ino uint64 }
+
+func (u *Usage) add(ctx context.Context, path string, seen map[inode]bool) error {
 	root, err := os.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Usage{}, &sandbox.Error{Code: sandbox.CodeNotFound, Op: "measure workspace", Resource: path, Message: "there is no " + path, Err: err}
+		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "measure workspace", Resource: path, Message: "there is no " + path, Err: err}
 	}
 	if err != nil {
-		return Usage{}, statedir.Unavailable("measure workspace", path, err)
+		return statedir.Unavailable("measure workspace", path, err)
 	}
 	defer root.Close()
-	var u Usage
-	type inode struct{ dev, ino uint64 }
-	seen := map[inode]bool{}
-	u.Complete, err = walk(ctx, root, func(_ string, fi fs.FileInfo) error {
+	complete, err := walk(ctx, root, func(_ string, fi fs.FileInfo) error {
 		u.Files++
 		blocks, dev, ino, links := statOf(fi)
 		if links > 1 && !fi.IsDir() {
@@ -137,5 +147,6 @@ func DiskUsage(ctx context.Context, path string) (Usage, error) {
 		u.Bytes += blocks * 512
 		return nil
 	})
-	return u, statedir.Unavailable("measure workspace", path, err)
+	u.Complete = u.Complete && complete
+	return statedir.Unavailable("measure workspace", path, err)
 }
