@@ -19,10 +19,10 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// loadProgram is the package of the program that fetches, and loadName its
-// name in workspaces.
+// loadProgram is the package of the program that fetches when its first
+// argument is loadName, which is also its name in workspaces.
 const (
-	loadProgram = "github.com/bulkhead-dev/sandbox/internal/bench/load"
+	loadProgram = "github.com/bulkhead-dev/sandbox/internal/bench"
 	loadName    = "load"
 )
 
@@ -66,6 +66,7 @@ func (r *rig) StartLoad(ctx context.Context, sb sandbox.Sandbox, args ...string)
 	l := &rigLoad{out: bufio.NewReader(fromIt)}
 	var said bytes.Buffer
 	var wait func() error
+	args = append([]string{loadName}, args...)
 	if sb == nil {
 		c := exec.CommandContext(ctx, r.load, args...)
 		c.Stdout, c.Stderr = out, &said

@@ -1,7 +1,5 @@
-// Command load is what the benchmarks run inside a sandbox, and on the host
-// beside it: a program that fetches through the proxy, or directly where no
-// proxy is given. For each line of its input it does its work once and prints
-// the times that it took, in nanoseconds.
+//go:build linux
+
 package main
 
 import (
@@ -12,17 +10,15 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 )
 
-func main() {
-	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "load:", err)
-		os.Exit(1)
-	}
-}
+// loadCommand is the hidden command that the benchmarks run inside a sandbox,
+// and on the host beside it: it fetches through the proxy, or directly where no
+// proxy is given. For each line of its input it does its work once and prints
+// the times that it took, in nanoseconds.
+const loadCommand = "load"
 
 // A job is what is done for each line.
 type job struct {
@@ -34,9 +30,9 @@ type job struct {
 	reader *bufio.Reader
 }
 
-func run(args []string, in io.Reader, out io.Writer) error {
+func load(args []string, in io.Reader, out io.Writer) error {
 	var j job
-	f := flag.NewFlagSet("load", flag.ContinueOnError)
+	f := flag.NewFlagSet(loadCommand, flag.ContinueOnError)
 	f.StringVar(&j.proxy, "proxy", "", "`address` of the proxy")
 	f.StringVar(&j.at, "at", "", "`address` of the server")
 	f.IntVar(&j.n, "n", 1, "requests or connections for each line")

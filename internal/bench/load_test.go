@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -22,7 +24,7 @@ func proxy(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestWork(t *testing.T) {
+func TestLoad(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(proxy))
 	defer s.Close()
 	at := strings.TrimPrefix(s.URL, "http://")
@@ -44,7 +46,7 @@ func TestWork(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := run(append([]string{"-at", at}, tt.args...), strings.NewReader("\n\n"), &out)
+			err := load(append([]string{"-at", at}, tt.args...), strings.NewReader("\n\n"), &out)
 			if (err != nil) != (tt.times == 0) {
 				t.Fatalf("it says %v", err)
 			}
