@@ -486,26 +486,36 @@ func (c *creation) copyDelta(ctx context.Context) error {
 		}
 	}
 	c.r.Trees[0].Layers = layers
-	return c.complete(ctx, func() error { return nil })
+	return c.complete(ctx, nil, func() error { return nil })
 }
 
 func (c *creation) report(done copied) {
 	c.r.Files, c.r.Bytes, c.r.LeftOut = int64(len(done.entries)), done.bytes, done.leftOut
 }
 
-// complete publishes the layers and writes the record, then calls after, whose
-// effects the state of the checkpoint does not depend on.
-func (c *creation) complete(ctx context.Context, after func() error) error {
+// complete publishes the layers and writes the record, then calls after. The
+// head next, unless it is nil, is pending before and complete afterwards.
+func (c *creation) complete(ctx context.Context, next *head, after func() error) error {
 	s := c.s
 	err := c.publish(ctx, func() error {
+		if next != nil {
+			next.Pending = &pending{Op: "record", Prev: c.h, Record: c.r.ID}
+			if err := s.writeHead(next); err != nil {
+				return err
+			}
+			s.o.step("create: head written")
+		}
 		if err := writeJSON(s.recordPath(c.r.ID), c.r); err != nil {
 			return err
 		}
 		s.o.step("create: record written")
 		return after()
 	})
+	if err == nil && next != nil {
+		err = s.commit(next, nil)
+	}
 	if err != nil {
-		return err
+		return also(err, s.recover(c.name))
 	}
 	s.o.step("create: complete")
 	return nil
@@ -552,12 +562,12 @@ func (c *creation) copyTree(ctx context.Context, means Means) error {
 	if next.Reason == "" {
 		_, next.Reason, _ = s.MeansOf(ctx, c.name)
 	}
-	return c.complete(ctx, func() error {
+	return c.complete(ctx, &next, func() error {
 		distrust(made.entries, begun)
 		if err := writeManifest(s.filesPath(c.name), layer.ID, made.entries); err != nil {
 			return fail(opCreate, c.name, err)
 		}
 		s.o.step("create: files listed")
-		return s.writeHead(&next)
+		return nil
 	})
 }

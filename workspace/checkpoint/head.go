@@ -56,7 +56,7 @@ type head struct {
 // A pending is an operation that is not complete. Its head is already the new
 // one.
 type pending struct {
-	Op     string `json:"op"`               // "convert", "switch", "restore", "begin"
+	Op     string `json:"op"`               // "begin", "convert", "switch", "record" or "restore"
 	Prev   *head  `json:"prev,omitempty"`   // the head before; nil for a plain folder or none
 	Record string `json:"record,omitempty"` // the operation is complete when this record exists
 	Stage  string `json:"stage,omitempty"`  // "convert": the layer that the folder becomes; "restore": what has to be put in place

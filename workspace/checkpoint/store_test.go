@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
@@ -81,6 +82,7 @@ func plain(t testing.TB, s *Store, name string, files map[string]string) {
 // write writes files, "x/" being a folder and "->x" as content a link.
 func write(t testing.TB, dir string, files map[string]string, o workspace.Owner) {
 	t.Helper()
+	fixed := time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC)
 	for _, rel := range sortedKeys(files) {
 		p := filepath.Join(dir, rel)
 		for parent := filepath.Dir(rel); parent != "."; parent = filepath.Dir(parent) {
@@ -98,6 +100,7 @@ func write(t testing.TB, dir string, files map[string]string, o workspace.Owner)
 			must(t, os.Symlink(text[2:], p))
 		default:
 			must(t, os.WriteFile(p, []byte(text), 0o644))
+			must(t, os.Chtimes(p, fixed, fixed)) // states of two stores are compared
 		}
 		own(t, p, o)
 	}

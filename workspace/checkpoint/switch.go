@@ -148,6 +148,8 @@ func (s *Store) recover(name string) error {
 		err = s.undoConvert(h)
 	case "switch":
 		err = s.undoSwitch(h)
+	case "record":
+		err = s.undoRecord(h)
 	case "restore":
 		err = s.redoRestore(h)
 	default:
@@ -172,6 +174,15 @@ func (s *Store) undoBegin(h *head) error {
 	}
 	s.o.step("undo: emptied")
 	return s.removeHead(h.Name)
+}
+
+// undoRecord makes the head before the current one again, where the workspace
+// was not changed.
+func (s *Store) undoRecord(h *head) error {
+	if h.Pending.Prev == nil {
+		return s.removeHead(h.Name)
+	}
+	return s.writeHead(h.Pending.Prev)
 }
 
 // undoConvert makes the layer that the workspace became a plain folder again.

@@ -1,0 +1,282 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+)
+
+// Variables by which the test binary is the process that is killed.
+const (
+	killRoot  = "SANDBOX_TEST_KILL_ROOT"
+	killOp    = "SANDBOX_TEST_KILL_OP"
+	killMeans = "SANDBOX_TEST_KILL_MEANS"
+	killStep  = "SANDBOX_TEST_KILL_STEP"
+)
+
+// A killed operation is run by a process that ends between two of its steps.
+type killedOp struct {
+	prepare func(t *testing.T, s *Store)
+	run     func(ctx context.Context, s *Store) error
+	record  bool // the operation makes a checkpoint
+}
+
+func complete(_ Record, w *Switch, err error) error {
+	if err != nil || w == nil {
+		return err
+	}
+	return w.Commit()
+}
+
+func killedOps() map[string]killedOp {
+	first := func(t *testing.T, s *Store) {
+		plain(t, s, ws, someFiles())
+		create(t, s, ws, CreateOptions{Name: "first"})
+	}
+	second := func(t *testing.T, s *Store) {
+		first(t, s)
+		write(t, s.Path(ws), map[string]string{"a.txt": "changed", "new": "new"}, user())
+		must(t, os.RemoveAll(filepath.Join(s.Path(ws), "dir")))
+	}
+	return map[string]killedOp{
+		"first checkpoint": {
+			func(t *testing.T, s *Store) { plain(t, s, ws, someFiles()) },
+			func(ctx context.Context, s *Store) error { return complete(s.Create(ctx, ws, CreateOptions{})) }, true,
+		},
+		"second checkpoint": {
+			second,
+			func(ctx context.Context, s *Store) error { return complete(s.Create(ctx, ws, CreateOptions{})) }, true,
+		},
+		"checkpoint while busy": {
+			second,
+			func(ctx context.Context, s *Store) error {
+				return complete(s.Create(ctx, ws, CreateOptions{Busy: true}))
+			}, true,
+		},
+		"checkpoint that merges layers": {
+			func(t *testing.T, s *Store) {
+				first(t, s)
+				for i := range 3 {
+					write(t, s.Path(ws), map[string]string{fmt.Sprint("f", i): "x"}, user())
+					create(t, s, ws, CreateOptions{})
+				}
+			},
+			func(ctx context.Context, s *Store) error { return complete(s.Create(ctx, ws, CreateOptions{})) }, true,
+		},
+		"rollback": {
+			second,
+			func(ctx context.Context, s *Store) error { return complete(s.Rollback(ctx, ws, "first")) }, false,
+		},
+		"fork": {
+			second,
+			func(ctx context.Context, s *Store) error { return s.Fork(ctx, "first", "sbx-b", otherUser()) }, false,
+		},
+		"private": {
+			func(t *testing.T, s *Store) {
+				must(t, os.Mkdir(filepath.Join(filepath.Dir(s.root), "base"), 0o755))
+				write(t, filepath.Join(filepath.Dir(s.root), "base"), someFiles(), user())
+			},
+			func(ctx context.Context, s *Store) error {
+				return s.Private(ctx, "sbx-b", filepath.Join(filepath.Dir(s.root), "base"), user())
+			}, false,
+		},
+		"drop": {
+			func(t *testing.T, s *Store) {
+				second(t, s)
+				must(t, s.Fork(t.Context(), "first", "sbx-b", user()))
+			},
+			func(ctx context.Context, s *Store) error { return s.Drop(ctx, "sbx-b") }, false,
+		},
+		"remove": {
+			func(t *testing.T, s *Store) {
+				second(t, s)
+				create(t, s, ws, CreateOptions{})
+			},
+			func(ctx context.Context, s *Store) error { return s.Remove(ctx, "first") }, false,
+		},
+	}
+}
+
+// TestKillChild is the process that is killed, when it is started as such.
+func TestKillChild(t *testing.T) {
+	root := os.Getenv(killRoot)
+	if root == "" {
+		return
+	}
+	left, err := strconv.Atoi(os.Getenv(killStep))
+	must(t, err)
+	s, err := Open(root, Options{Means: Means(os.Getenv(killMeans)), MaxDepth: 4, step: func(what string) {
+		if left--; left == 0 {
+			fmt.Fprintln(os.Stderr, "killed after", what)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}})
+	must(t, err)
+	must(t, killedOps()[os.Getenv(killOp)].run(t.Context(), s))
+}
+
+// kill runs an operation in a process that is killed at the nth step and
+// returns after which, or false if there are fewer steps.
+func kill(t *testing.T, root, op string, m Means, n int) (string, bool) {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	c := exec.CommandContext(t.Context(), self, "-test.run=^TestKillChild$")
+	c.Env = append(os.Environ(), killRoot+"="+root, killOp+"="+op, killMeans+"="+string(m), killStep+"="+strconv.Itoa(n))
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err = c.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+		return out.String(), true
+	}
+	if err != nil {
+		t.Fatalf("%s: %v: %s", op, err, out.String())
+	}
+	return "", false
+}
+
+// state is all that can be seen of a store.
+func state(t *testing.T, s *Store) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, name := range []string{ws, "sbx-b"} {
+		must(t, s.Ensure(t.Context(), name))
+		h, ok, err := s.Head(name)
+		must(t, err)
+		if h.Parent != "" {
+			h.Parent = "a checkpoint"
+		}
+		files := map[string]string{}
+		if _, err := os.Lstat(s.Path(name)); err == nil {
+			files = snapshot(t, s.Path(name))
+			delete(files, ".")
+		}
+		// Of a workspace that is made or dropped, an empty folder may be left.
+		out[name] = fmt.Sprintln(ok, h.Means, filepath.Base(h.Base), h.Parent, h.Owner)
+		for _, p := range sortedKeys(files) {
+			out[name+"/"+p] = files[p]
+		}
+	}
+	list, err := s.List(t.Context(), nil)
+	must(t, err)
+	for i, r := range list {
+		out[fmt.Sprint("checkpoint ", i)] = r.Name
+	}
+	return out
+}
+
+func equal(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// TestKill holds that a process that is killed between any two steps of an
+// operation leaves the state before it or the one after it, and that the
+// operation can be run afterwards.
+func TestKill(t *testing.T) {
+	for _, m := range []Means{Overlay, Copy} {
+		for name, op := range killedOps() {
+			t.Run(string(m)+"/"+name, func(t *testing.T) {
+				if testing.Short() && (m == Copy) != (name == "rollback") {
+					t.Skip("one operation for each means is enough for each commit")
+				}
+				s := newStore(t, Options{})
+				if m == Overlay {
+					needOverlay(t, s)
+				}
+				whole := storeAt(t, t.TempDir(), Options{Means: m, MaxDepth: 4})
+				op.prepare(t, whole)
+				must(t, op.run(t.Context(), whole))
+				done := state(t, whole)
+				steps := 0
+				for killedAt(t, m, name, op, steps+1, done) {
+					steps++
+				}
+				if steps == 0 {
+					t.Error("there are no steps")
+				}
+				t.Logf("%d steps", steps)
+			})
+		}
+	}
+}
+
+func killedAt(t *testing.T, m Means, name string, op killedOp, n int, done map[string]string) bool {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "root")
+	must(t, os.Mkdir(root, 0o700))
+	future := func() time.Time { return time.Now().Add(time.Hour) }
+	s := storeAt(t, root, Options{Means: m, MaxDepth: 4})
+	op.prepare(t, s)
+	before := state(t, s)
+	after, killed := kill(t, root, name, m, n)
+	defer unmountBelow(root)
+	if !killed {
+		return false
+	}
+	s, err := Open(root, Options{Means: m, MaxDepth: 4, Now: future})
+	if err != nil {
+		t.Fatalf("%s: %v", after, err)
+	}
+	got := state(t, s)
+	undone := equal(got, before)
+	if !undone {
+		same(t, after+"the state is neither that before nor that after, which it is compared to", got, done)
+	}
+	if undone {
+		must(t, op.run(t.Context(), s))
+		same(t, after+"then run again", state(t, s), done)
+	}
+	if op.record {
+		// A checkpoint that exists is whole, and the workspace is as it was.
+		for key, v := range before {
+			if key != ws && got[key] != v {
+				t.Errorf("%s: %s is %q, was %q", after, key, got[key], v)
+			}
+		}
+		list, err := s.List(t.Context(), nil)
+		must(t, err)
+		files := snapshot(t, s.Path(ws))
+		for _, r := range list[len(list)-1:] {
+			must(t, s.Fork(t.Context(), r.ID, "sbx-z", user()))
+			same(t, after+"the checkpoint", snapshot(t, s.Path("sbx-z")), files)
+			must(t, s.Drop(t.Context(), "sbx-z"))
+		}
+	}
+	// Nothing is left that no checkpoint and no workspace needs.
+	must(t, s.sweep(t.Context()))
+	refs, err := s.references()
+	must(t, err)
+	for _, sub := range []string{"data", "tmp", "trash", "bases"} {
+		entries, err := os.ReadDir(s.path(sub))
+		must(t, err)
+		for _, e := range entries {
+			if !refs[e.Name()] {
+				t.Errorf("%s: %s/%s is left", after, sub, e.Name())
+			}
+		}
+	}
+	if testenv.All() {
+		t.Log(after)
+	}
+	return true
+}
