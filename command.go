@@ -103,6 +103,12 @@ type Exit struct {
 	// found it gone. The state is then that of the last line before it that ran
 	// to its end.
 	Restarted bool
+
+	// LostDir is the working directory in which a line of a [Shell] would have
+	// begun, when another file system was put at its mount (see [Remounter]) in
+	// which there is no such folder. The line began in the root of the mount.
+	// Empty for any other.
+	LostDir string
 }
 
 // Left describes processes that were killed at the end of the command that had

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
 )
 
 // A Provider makes sandboxes of one kind. Implementations are safe for
@@ -111,6 +112,32 @@ type (
 	// A FileServer serves the sandbox's files.
 	FileServer interface {
 		Files(ctx context.Context) (Files, error)
+	}
+	// A Remounter puts another file system at a mount of the running sandbox.
+	//
+	// Remount takes the detached mount, a descriptor of fsmount(2) or of
+	// open_tree(2) with OPEN_TREE_CLONE whose root is a folder, and puts it at
+	// target inside, in place of what is mounted there. It adds the options of
+	// the old mount that restrict (ro, nosuid, nodev, noexec), so that the new
+	// one allows nothing that the old one did not. After success mount refers to
+	// the mount inside; the caller closes it in any case.
+	//
+	// No file operation of the sandbox is half way in the meantime. Commands,
+	// files and shells that begin afterwards see the new file system; what runs
+	// keeps its open files and its working directory in the old one, and its
+	// outputs go on. The next line of a persistent shell begins in the folder of
+	// the same path, see [Exit.LostDir]. Watches report [CodeNotFound] if their
+	// folder is not there, and that changes were dropped otherwise.
+	//
+	// Remount returns [CodeValidation] if target is not the workspace or another
+	// folder of the host that is mounted writable or read-only by the Spec,
+	// [CodeBusy] if a file operation, or in a sandbox that has to be started again
+	// a command, does not end in time, and [CodeUnsupported] where it cannot be
+	// done: the engine is on another machine, we are not root, other mounts lie
+	// below target, or code inside could rename a folder above it. After an error
+	// target is as it was, unless the error says otherwise.
+	Remounter interface {
+		Remount(ctx context.Context, target string, mount *os.File) error
 	}
 	// An Execer starts a command by means of the engine, as docker exec does,
 	// and not through the guest. The command has the identity and the

@@ -185,7 +185,7 @@ func (p *process) finish(exit sandbox.Exit, err error) {
 }
 
 func exitOf(m wire.Exit) sandbox.Exit {
-	e := sandbox.Exit{Code: int(m.Code), Restarted: m.Restarted, Usage: sandbox.Rusage{
+	e := sandbox.Exit{Code: int(m.Code), Restarted: m.Restarted, LostDir: m.LostDir, Usage: sandbox.Rusage{
 		User: time.Duration(m.User), System: time.Duration(m.System), MaxRSS: int64(m.MaxRSS),
 	}}
 	if m.Left != nil {

@@ -151,7 +151,7 @@ func (c *conn) dispatch(f wire.Frame) error {
 		return c.w.Write(wire.Frame{Type: wire.TypePong, Payload: f.Payload})
 	case f.Type == wire.TypeBye:
 		return nil
-	case f.Type >= wire.TypeStarted && f.Type <= wire.TypeKill, f.Type == wire.TypeUse:
+	case f.Type >= wire.TypeStarted && f.Type <= wire.TypeKill, f.Type == wire.TypeUse, f.Type == wire.TypeRemounted:
 		return c.event(f)
 	case f.Type.IsHint():
 		return nil
@@ -194,6 +194,8 @@ func (c *conn) request(f wire.Frame) error {
 		return c.passDial(f)
 	case wire.TypePorts:
 		return c.ports(f)
+	case wire.TypeRemount:
+		return c.remount(f)
 	case wire.TypeFile:
 		return c.file(f)
 	case wire.TypeShell:

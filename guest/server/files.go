@@ -34,6 +34,7 @@ type fileServer struct {
 	closers chan struct{}
 	open    chan struct{}
 	watches chan struct{}
+	gate    *mountGate
 	walks   bool // there is no openat2
 	watch   bool // there is inotify
 }
@@ -41,14 +42,14 @@ type fileServer struct {
 func newFileServer() *fileServer {
 	k := files.Probe()
 	return &fileServer{
-		roots: files.NewRoots(k), walks: !k.Openat2, watch: k.Watches(), watches: make(chan struct{}, wire.MaxWatches),
+		roots: files.NewRoots(k), gate: newMountGate(), walks: !k.Openat2, watch: k.Watches(), watches: make(chan struct{}, wire.MaxWatches),
 		workers: make(chan struct{}, maxFileWorkers), closers: make(chan struct{}, maxFileClosers), open: make(chan struct{}, maxOpenFiles),
 	}
 }
 
 // features are the words for what it can do.
 func (s *fileServer) features() []string {
-	list := []string{wire.FeatureFiles, wire.FeatureFilesNoLinks}
+	list := []string{wire.FeatureFiles, wire.FeatureFilesNoLinks, wire.FeatureRemount}
 	if s.watch {
 		list = append(list, wire.FeatureFilesWatch)
 	}

@@ -26,16 +26,17 @@ func (o *fileOp) do() error {
 	case wire.FileWatch:
 		return o.watch()
 	case wire.FileWrite:
-		return o.done(o.write())
+		return o.done(o.inside(o.write))
 	case wire.FileStat, wire.FileLstat, wire.FileReadLink:
 		return o.look()
 	case wire.FileSymlink, wire.FileMkdir, wire.FileRemove, wire.FileRename:
-		return o.done(o.change())
+		return o.done(o.inside(o.change))
 	}
 	return errUnknownOp
 }
 
-// inRoot runs f with the mount as one of the few that may be in system calls.
+// inRoot runs f with the mount as one of the few that may be in system calls. It is
+// called within inside.
 func (o *fileOp) inRoot(f func(r *files.Root) error) error {
 	return o.work(func() error {
 		r, err := o.conn.srv.files.roots.Get(o.req.Root)
@@ -49,10 +50,15 @@ func (o *fileOp) inRoot(f func(r *files.Root) error) error {
 	})
 }
 
+// reach is inRoot for an operation that is under way no longer than that.
+func (o *fileOp) reach(f func(r *files.Root) error) error {
+	return o.inside(func() error { return o.inRoot(f) })
+}
+
 // look describes something.
 func (o *fileOp) look() error {
 	var a wire.FileAnswer
-	err := o.inRoot(func(r *files.Root) (err error) {
+	err := o.reach(func(r *files.Root) (err error) {
 		switch o.req.Op {
 		case wire.FileStat:
 			a.Info, err = r.Stat(o.req.Path)
@@ -177,7 +183,7 @@ func (o *fileOp) read() error {
 		}
 	}()
 	return o.send(func(b []byte) (n int, more bool, err error) {
-		err = o.inRoot(func(r *files.Root) (err error) {
+		err = o.reach(func(r *files.Root) (err error) {
 			if fd, about, err = r.Open(o.req.Path); err != nil {
 				return err
 			}
@@ -228,7 +234,7 @@ func (o *fileOp) list() error {
 		return n, true, err
 	}
 	return o.send(func(b []byte) (n int, more bool, err error) {
-		err = o.inRoot(func(r *files.Root) (err error) {
+		err = o.reach(func(r *files.Root) (err error) {
 			if d, err = r.OpenDir(o.req.Path); err != nil {
 				return err
 			}

@@ -23,13 +23,17 @@ func (o *fileOp) watch() error {
 	}
 	defer release()
 	var w *files.Watch
-	err = o.inRoot(func(r *files.Root) (err error) {
-		w, err = r.Watch(o.req.Path, o.req.Flags&wire.FileRecursive != 0, o.pause)
+	ends := func() {}
+	err = o.reach(func(r *files.Root) (err error) {
+		if w, err = r.Watch(o.req.Path, o.req.Flags&wire.FileRecursive != 0, o.pause); err == nil {
+			ends = o.conn.srv.files.gate.watching(w, o.req.Root)
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	defer ends()
 	defer o.finally(w.Close)
 	over := make(chan struct{})
 	woken := make(chan struct{})
@@ -73,7 +77,7 @@ func (o *fileOp) sendChanges(w *files.Watch) error {
 			return off
 		}
 		if err == nil {
-			err = o.work(w.Report)
+			err = o.inside(func() error { return o.work(w.Report) })
 		}
 		if err != nil {
 			return err

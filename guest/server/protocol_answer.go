@@ -13,6 +13,7 @@ type protocolAnswer struct {
 	ended    bool // the first mark came
 	complete bool // and the second
 	own      bool // which says that the shell has its own outputs
+	astray   bool // the working directory is not there, and the shell has gone elsewhere
 
 	before   []byte // of the state: what may be the beginning of its mark
 	within   bool   // that came
@@ -30,6 +31,9 @@ func (a *protocolAnswer) Complete() bool { return a.complete }
 
 // Own reports whether the shell says that it has its own outputs.
 func (a *protocolAnswer) Own() bool { return a.own }
+
+// Astray reports whether the shell says that its working directory is not there.
+func (a *protocolAnswer) Astray() bool { return a.astray }
 
 // Reported reports whether the state has come to its end.
 func (a *protocolAnswer) Reported() bool { return a.reported }
@@ -100,7 +104,8 @@ const (
 
 // parse tells whether b, which begins with NUL, begins with the mark that
 // is waited for, how long that is, and takes note of it. The first mark is
-// NUL token SPACE status LF, the second NUL token DOT LF, or with PLUS.
+// NUL token SPACE status LF, the second NUL token DOT LF, or with PLUS. Before the
+// first there may be NUL token BANG LF.
 func (a *protocolAnswer) parse(b []byte) (n, verdict int) {
 	rest, found := bytes.CutPrefix(b[1:], a.token)
 	switch {
@@ -121,6 +126,16 @@ func (a *protocolAnswer) parse(b []byte) (n, verdict int) {
 			return 0, no
 		}
 		a.complete, a.own = true, own
+		return used + 2, yes
+	}
+	if rest[0] == '!' {
+		switch {
+		case len(rest) == 1:
+			return 0, unknown
+		case rest[1] != '\n':
+			return 0, no
+		}
+		a.astray = true
 		return used + 2, yes
 	}
 	status, digits, verdict := parseStatus(rest)

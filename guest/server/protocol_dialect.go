@@ -61,6 +61,7 @@ const (
 type protocolLine struct {
 	Outputs protocolOutputs // other shells than bash have Opened alone
 	Drop    bool            // bash is to close its own first
+	Enter   string          // not empty: the shell is to enter its working directory by its name first, or this folder
 	Untrap  bool            // bash is to remove its traps on DEBUG, ERR and RETURN first, see [MayEnd]
 	Effect  protocolEffect  // what it does at most
 	Traps   bool            // bash is to tell the traps that it has for itself too, see [MayTrap]
@@ -87,6 +88,18 @@ type protocolScript struct {
 
 // Script returns what to write for l.
 func (d protocolShell) Script(l protocolLine) protocolScript {
+	s := d.script(l)
+	switch {
+	case l.Enter == "":
+	case d.bash:
+		s.Writes[0] = askProtocol("__sandbox", "enter", l.Token+" "+quote(l.Enter)) + s.Writes[0]
+	default:
+		s.Writes = append([]string{`\__sandbox_enter ` + l.Token + " " + quote(l.Enter) + "\n"}, s.Writes...)
+	}
+	return s
+}
+
+func (d protocolShell) script(l protocolLine) protocolScript {
 	redirect := d.redirections(l)
 	if !d.bash {
 		// Not "command eval", which would outlive errors in the line's syntax:

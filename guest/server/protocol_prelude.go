@@ -33,6 +33,8 @@ func (d protocolShell) Prelude(restore bool) string {
 //	own    they are the shell's own
 //	begin  there was no line
 //	drop   the shell is to close its own, and not to answer
+//	enter  the shell is to enter its working directory by its name, or the folder
+//	       after the token where there is none, which it says; and not to answer
 //
 // With a plus after it, and after a line that could not be parsed, it mends: it
 // makes an error of syntax, the one thing after which bash forgets all that its
@@ -78,7 +80,7 @@ func (d protocolShell) Prelude(restore bool) string {
 const bashPrelude = `\builtin shopt -s expand_aliases
 __sandbox() {
 case $-:$1:$2:$# in
-*[rtT]*:*:*:*|*:2:*:*|*+:*|*:drop:*) __Sandbox "$@";;
+*[rtT]*:*:*:*|*:2:*:*|*+:*|*:drop:*|*:enter:*) __Sandbox "$@";;
 esac && case $- in *[eu]*) builtin set +eu;; esac && builtin eval && ` + bashAnswer + ` && {
 builtin printf "${5-\0%s\n}__sandbox_begin %q\n" "$3" "${DIRSTACK:-${PWD-}}"
 builtin declare -p
@@ -126,7 +128,14 @@ builtin set -T
 builtin return 1;;
 esac
 case $1:$2 in 2:*|*+) [[ -o posix ]] || builtin eval ')' 2>|/dev/null;; esac
-case $2 in drop) command exec @OUT@>&- @ERR@>&-; builtin return 1;; esac
+case $2 in
+drop) command exec @OUT@>&- @ERR@>&-; builtin return 1;;
+enter)
+builtin set -- "$3" "$4" "${OLDPWD-}" "${OLDPWD+x}"
+builtin cd -- "${PWD:-$2}" || { builtin cd -- "$2"; builtin printf '\0%s!\n' "$1" >&2; }
+[[ $4 ]] && builtin declare -g OLDPWD="$3" || builtin unset OLDPWD
+builtin return 1;;
+esac
 builtin return 0
 }
 \builtin readonly -f __sandbox __Sandbox __sandboX __SandboX
@@ -204,6 +213,12 @@ return "$1"
 }
 __SandboX() {
 command set +eu
+return "$1"
+}
+__sandbox_enter() {
+set -- "$?" "$1" "$2" "${OLDPWD-}"
+command cd -- "${PWD:-$3}" || { command cd -- "$3"; command printf '\000%s!\n' "$2" >&2; }
+OLDPWD=$4
 return "$1"
 }
 __sandbox_state() {

@@ -30,8 +30,9 @@ type shell struct {
 
 	// Of the goroutine of the shell.
 	state    *shellState
-	lost     bool // a process has ended, which no line has reported yet
-	failures int  // in a row, to take up the state
+	lost     bool   // a process has ended, which no line has reported yet
+	turn     uint64 // the last exchange of file systems that its process knows of
+	failures int    // in a row, to take up the state
 }
 
 // openShell opens the stream of a shell.

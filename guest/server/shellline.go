@@ -25,6 +25,7 @@ type shellLine struct {
 	cmd   *command
 
 	token  string
+	enter  *reentry // what its shell has to enter before, or nil
 	from   protocolOutputs
 	bearer *shellProc // the one whose output is carried, or nil
 
@@ -158,9 +159,14 @@ func (l *shellLine) give(p *shellProc) error {
 	l.token = randomHex(tokenLen / 2)
 	var drop bool
 	l.from, drop = p.own.next(l.text)
+	l.enter, l.shell.turn = l.shell.conn.srv.files.gate.reenter(p.pid, l.shell.turn)
+	enter := ""
+	if l.enter != nil {
+		enter = l.enter.root
+	}
 	effect := p.effect(l)
 	script := p.shellProtocol.Script(protocolLine{
-		Outputs: l.from, Drop: drop, Untrap: p.traps && l.shell.state.mayEnd(), Effect: effect, Traps: p.traps, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
+		Outputs: l.from, Drop: drop, Enter: enter, Untrap: p.traps && l.shell.state.mayEnd(), Effect: effect, Traps: p.traps, Text: l.text, Token: l.token, Stdin: l.cmd.inbox != nil,
 		Stdout: l.cmd.credits[wire.Stdout] != nil, Stderr: l.cmd.credits[wire.Stderr] != nil,
 		Merge: flags&wire.FlagMergeErr != 0,
 	})
@@ -199,9 +205,10 @@ func (p *shellProc) effect(l *shellLine) protocolEffect {
 		p.traps = !l.shell.state.isUsual()
 	}
 	switch {
-	case effect == protocolChanges:
+	case effect == protocolChanges, l.enter != nil:
 		p.traps = p.traps || mayTrap(l.text)
 		p.changed = l.cmd.id
+		return protocolChanges
 	case !since || p.traps:
 		return protocolChanges
 	}

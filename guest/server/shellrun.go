@@ -16,6 +16,7 @@ import (
 // and the line gets another one.
 func (s *shell) play(l *shellLine) {
 	defer s.played(l)
+	s.conn.srv.files.gate.pass(s.stop)
 	if s.kept.part {
 		s.kept.part = false
 		l.fail(failure(wire.KindInternal, errors.New(partText+": "+errPart.Error())))
@@ -71,7 +72,7 @@ func (s *shell) conclude(l *shellLine, p *shellProc, a *protocolAnswer) {
 	p.prog.unasked()
 	lost := p.finish(a, s.state) // first: who hears of a line's end knows that the state before it is kept
 	status, _ := a.Ended()
-	exit := l.ended(wire.Exit{Code: status, Restarted: s.lost})
+	exit := l.ended(wire.Exit{Code: status, Restarted: s.lost, LostDir: l.lostDir(a)})
 	s.lost = false
 	l.conclude(wire.TypeExit, exit.Encode())
 	if lost != nil || p.settle(l, a, s.state) != nil {
@@ -89,7 +90,7 @@ func (s *shell) bury(l *shellLine, p *shellProc, a *protocolAnswer) {
 		l.conclude(wire.TypeFailed, failure(wire.KindInternal, errors.New("the stage of the shell was killed")).Encode())
 		return
 	}
-	exit := wire.Exit{Code: p.exit.Code, Signal: p.exit.Signal, Restarted: true}
+	exit := wire.Exit{Code: p.exit.Code, Signal: p.exit.Signal, Restarted: true, LostDir: l.lostDir(a)}
 	if status, ok := a.Ended(); ok { // within the time that it had to end by itself
 		exit.Code, exit.Signal = status, 0
 	}
@@ -103,6 +104,14 @@ func (l *shellLine) ended(e wire.Exit) wire.Exit {
 		e.Limit = l.cmd.conn.srv.short(l.cmd.before, e, l.shell.req.Env, l.shell.req.Dir)
 	}
 	return e
+}
+
+// lostDir returns the folder of which the shell says that it is not there.
+func (l *shellLine) lostDir(a *protocolAnswer) string {
+	if l.enter == nil || !a.Astray() {
+		return ""
+	}
+	return l.enter.dir
 }
 
 // unread reports whether a shell whose processes are gone has ended before

@@ -29,6 +29,7 @@ func (s *shell) start() *wire.Failed {
 		defer restore.Close()
 	}
 	req := s.req
+	s.turn = s.conn.srv.files.gate.now() // before it enters its folder
 	p, refused := startShell(s.conn, req, restore)
 	if refused != nil && refused.Kind == wire.KindBadDir && restore != nil {
 		req.Dir = "/"

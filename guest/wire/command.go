@@ -133,6 +133,8 @@ type Exit struct {
 	Limit *LimitHit // the limit that was reached, or nil
 
 	Left *Left // that the guest has ended with the command, or nil
+
+	LostDir string // of a Line: the working directory that went with a Remount; empty for none
 }
 
 // Left is the processes that a command had left running when its program ended.
@@ -177,7 +179,7 @@ func (m Exit) Encode() []byte {
 	switch {
 	case m.Restarted:
 		e.u8(1)
-	case m.Limit != nil, m.Left != nil:
+	case m.Limit != nil, m.Left != nil, m.LostDir != "":
 		e.u8(0)
 	}
 	if m.Limit != nil {
@@ -188,7 +190,7 @@ func (m Exit) Encode() []byte {
 			e.str(m.Limit.Path)
 		}
 	}
-	if m.Limit != nil || m.Left != nil {
+	if m.Limit != nil || m.Left != nil || m.LostDir != "" {
 		if m.Limit == nil {
 			e.u8(0)
 		}
@@ -198,6 +200,7 @@ func (m Exit) Encode() []byte {
 		}
 		e.u32(left.Count)
 		e.strs(left.Names)
+		e.str(m.LostDir)
 	}
 	return e.b
 }
@@ -229,6 +232,11 @@ func DecodeExit(p []byte) (Exit, error) {
 		}
 		if m.Left.Count == 0 {
 			m.Left = nil
+		}
+	}
+	if len(d.b) > 0 {
+		if m.LostDir = d.str(); m.LostDir != "" && !absolute(m.LostDir) || len(m.LostDir) > maxFilePath {
+			d.bad = true
 		}
 	}
 	if m.Signal > 64 {

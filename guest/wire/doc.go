@@ -68,6 +68,7 @@
 //	File       → FileAnswer (FlagMore), Data…, then Done   | Failed
 //	File       → Done                                      | Failed
 //	File, Data… (the last one with FlagEOF) → Done         | Failed
+//	Remount    → Quiet; Remounted → Done                   | Failed
 //	Signal, Resize, Kill, Data, Credit, Stop belong to a started command,
 //	Kill, Data, Credit, Stop to a connection, Kill to a listener and a PassDial
 //
@@ -123,6 +124,16 @@
 //
 // Kill calls an operation off. The guest answers it with Failed
 // (KindCalledOff), or with its result when it was too late.
+//
+// # Another file system at a mount
+//
+// The guest keeps a descriptor of each mount, and shells keep their working
+// directory, so both have to learn that the host has put another file system at
+// a mount. From Quiet to Remounted the guest begins no file operation below the
+// mount and no line of a shell; both wait. It then opens the mount anew, has
+// watches look for their folders anew (ChangeOverflow, or ChangeGone), and has
+// shells whose working directory is in the old file system enter it by its path
+// before their next line. Programs that run keep what they have open.
 //
 // # Channels and flow control
 //

@@ -35,7 +35,11 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err != nil {
 		return nil, err
 	}
-	if err := provider.MakeReady(ctx, c, s); err != nil {
+	err = checkMounted(info, s)
+	if err == nil {
+		err = provider.MakeReady(ctx, c, s)
+	}
+	if err != nil {
 		c.Close()
 		return nil, err
 	}

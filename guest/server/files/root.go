@@ -50,6 +50,40 @@ func (r *Roots) Get(target string) (*Root, error) {
 	return root, nil
 }
 
+// MountOf returns the kernel's number of the mount at target, which it opens, or
+// 0 where that is not known.
+func (r *Roots) MountOf(target string) uint64 {
+	root, err := r.Get(target)
+	if err != nil {
+		return 0
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(root.fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil || st.Mask&unix.STATX_MNT_ID == 0 {
+		return 0
+	}
+	return st.Mnt_id
+}
+
+// Reopen opens the mount at target anew, because another file system lies there.
+// No operation may be under way in it, and a [Watch] has to be given the new one
+// by [Watch.Moved] before it does anything else. With an error the mount is not
+// open any more.
+func (r *Roots) Reopen(target string) (*Root, error) {
+	root, err := openRoot(r.k, target)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old := r.open[target]; old != nil {
+		delete(r.open, target)
+		unix.Close(old.fd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	root.staging = r.staging
+	r.open[target] = root
+	return root, nil
+}
+
 // known returns the mount if it is open, and an error when too many are.
 func (r *Roots) known(target string) (*Root, error) {
 	r.mu.Lock()

@@ -38,8 +38,8 @@ const (
 //
 // A folder that comes to be is watched from then on. What lies in it by then is
 // reported as created. When the kernel drops changes, the Watch says so and
-// looks for the folders anew. Its methods are for one goroutine, but for Close
-// and Wake.
+// looks for the folders anew. Its methods are for one goroutine, but for Close,
+// Wake and Moved.
 type Watch struct {
 	root      *Root
 	rel       string   // the watched folder; it is not held open, because its removal would not be reported then
@@ -57,6 +57,7 @@ type Watch struct {
 	begun     bool // what comes is reported
 	gone      bool
 	woken     atomic.Bool
+	next      atomic.Pointer[Root] // the mount after Moved, until Report goes there
 }
 
 // A watchedDir is a folder that is watched. Its path is that of the folders above
@@ -127,6 +128,49 @@ func (w *Watch) Wake() {
 	_ = w.in.SetReadDeadline(time.Unix(1, 0))
 }
 
+// Moved says that another file system lies at the mount: root, or nil where there
+// is none. The Watch reports that changes were dropped and looks for its folders
+// there, or that its folder has gone.
+func (w *Watch) Moved(root *Root) {
+	if root == nil {
+		root = &Root{fd: -1}
+	}
+	w.next.Store(root)
+	_ = w.in.SetReadDeadline(time.Unix(1, 0))
+}
+
+// move goes on in another file system.
+func (w *Watch) move(root *Root) error {
+	_ = w.in.SetReadDeadline(time.Time{})
+	if w.woken.Load() || w.next.Load() != nil { // their deadline may be gone
+		_ = w.in.SetReadDeadline(time.Unix(1, 0))
+	}
+	w.queue = nil
+	view, err := root, error(nil)
+	if root.fd < 0 {
+		err = ErrNoRoot
+	} else if w.root.plain {
+		view, err = root.WithoutLinks()
+	}
+	if err == nil {
+		w.root = view
+		w.emit(wire.FileChange{Kind: wire.ChangeOverflow, Name: "."})
+		err = w.look()
+	}
+	switch err {
+	case nil:
+		return nil
+	case unix.ENOSPC:
+		return ErrWatchedFolders
+	case ErrNoRoot, ErrLink, ErrEscape, unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES:
+		w.out = nil
+		w.emit(wire.FileChange{Kind: wire.ChangeGone, Name: "."})
+		w.gone = true
+		return nil
+	}
+	return err
+}
+
 // Records returns what was found and not returned before, and whether the watch
 // has ended because the folder has gone.
 func (w *Watch) Records() (records []byte, ended bool) {
@@ -136,10 +180,13 @@ func (w *Watch) Records() (records []byte, ended bool) {
 
 // Wait waits until the kernel reports changes, and reads them.
 func (w *Watch) Wait() error {
-	if len(w.queue) > 0 {
-		return nil // Report has left some
+	if len(w.queue) > 0 || w.next.Load() != nil {
+		return nil // Report has left some, or has to move
 	}
 	if err := w.read(); err != nil {
+		if w.next.Load() != nil && !w.woken.Load() {
+			return nil
+		}
 		return err
 	}
 	if !w.half() {
@@ -189,6 +236,9 @@ func (w *Watch) half() bool {
 
 // Report turns what was read into records.
 func (w *Watch) Report() error {
+	if root := w.next.Swap(nil); root != nil {
+		return w.move(root)
+	}
 	queue := w.queue
 	w.queue = nil
 	for i, n := range queue {
