@@ -181,6 +181,43 @@ type ShellOptions struct {
 	ID  string            // for people and logs; empty gets a random one
 	Env map[string]string // laid over the sandbox's own environment
 	Dir string            // working directory at the start; see [Spec.DirOf]
+
+	// From is the state in which the shell begins, nil for none, as of
+	// [Snapshotter]. Env is laid over the variables in it that are not read-only,
+	// and Dir is where the shell begins if the working directory of the state is
+	// not there. The first line has Exit.Restarted set. A sandbox without the
+	// program of the state is [CodeValidation], and one that cannot take it up
+	// [CodeUnsupported].
+	From *ShellState
+}
+
+// A Snapshot says what runs in a sandbox.
+type Snapshot struct {
+	Shells  []ShellState     // by all programs that have the sandbox open
+	Running []RunningCommand // the oldest first; lines of shells are not among them
+}
+
+// A ShellState is a persistent shell and what another one can start from. It was
+// written by code in the sandbox, so Content is for a sandbox alone, and may hold
+// secrets that were in variables.
+type ShellState struct {
+	ID        string `json:"id"`
+	Program   string `json:"program"`             // that can take it up
+	Dir       string `json:"dir"`                 // where the shell is; empty where it is not known
+	Line      string `json:"line,omitempty"`      // that runs, or the beginning of it; empty for none
+	Processes int    `json:"processes,omitempty"` // that its lines have left running, or that the line has started
+	Stale     bool   `json:"stale,omitempty"`     // Content is not the state after the last line: one runs, or it is not known
+	Content   []byte `json:"content,omitempty"`   // working directory, variables, functions, aliases, options, umask and traps; nil for none
+}
+
+// A RunningCommand is a command that has not ended, or has left something running.
+type RunningCommand struct {
+	PID      int       `json:"pid"`  // inside; 0 where the program has ended
+	Args     []string  `json:"args"` // or the beginning of them
+	Dir      string    `json:"dir,omitempty"`
+	Started  time.Time `json:"started"` // by the clock of the sandbox
+	Detached bool      `json:"detached,omitempty"`
+	TTY      bool      `json:"tty,omitempty"`
 }
 
 // A Shell runs lines one after another and keeps working directory,

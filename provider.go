@@ -139,6 +139,11 @@ type (
 	Remounter interface {
 		Remount(ctx context.Context, target string, mount *os.File) error
 	}
+	// A Snapshotter says what runs in the sandbox, with the states of its shells.
+	// What it returns comes from inside and may be forged.
+	Snapshotter interface {
+		Snapshot(ctx context.Context) (Snapshot, error)
+	}
 	// An Execer starts a command by means of the engine, as docker exec does,
 	// and not through the guest. The command has the identity and the
 	// resources of the sandbox, and the environment of its image below Env;

@@ -26,7 +26,7 @@ func Command(c sandbox.Command, s sandbox.Spec) sandbox.Command {
 // Shell lays o over what s says for every command.
 func Shell(o sandbox.ShellOptions, s sandbox.Spec) (sandbox.ShellOptions, sandbox.Limits) {
 	c := Command(sandbox.Command{Env: o.Env, Dir: o.Dir}, s)
-	return sandbox.ShellOptions{ID: o.ID, Env: c.Env, Dir: c.Dir}, c.Limits
+	return sandbox.ShellOptions{ID: o.ID, Env: c.Env, Dir: c.Dir, From: o.From}, c.Limits
 }
 
 // stricter takes the stricter of two bounds, field by field.

@@ -18,6 +18,7 @@ type fileCall struct {
 	c        *Client
 	op, path string // for errors
 	req      wire.File
+	request  wire.Type     // TypeFile, or 0 for that; another one has no payload
 	asks     bool          // something is to be answered
 	flows    bool          // the answer may go on in Data frames
 	limit    uint64        // of content that the guest may send, in bytes
@@ -174,7 +175,11 @@ func (k *fileCall) open(ctx context.Context) error {
 		return k.gaveUp(ctx)
 	}
 	var err error
-	if k.id, err = k.c.open(ctx, wire.TypeFile, k.req.Encode(), k); err != nil {
+	t, payload := wire.TypeFile, k.req.Encode()
+	if k.request != 0 {
+		t, payload = k.request, nil
+	}
+	if k.id, err = k.c.open(ctx, t, payload, k); err != nil {
 		return k.c.named(err)
 	}
 	return nil

@@ -74,16 +74,19 @@ func (c *Client) openShell(ctx context.Context, o sandbox.ShellOptions, limits s
 			Hint: "recreate the sandbox to get the current guest",
 		}
 	}
+	if o.ID == "" {
+		o.ID = randomID()
+	}
 	m, err := c.shellRequest(o, limits)
+	if err == nil && o.From != nil {
+		from, err = stateFrom(*o.From, m.Env)
+	}
 	if err != nil {
 		return nil, err
 	}
 	silent := time.AfterFunc(startWithin, func() { c.end(silentError()) })
 	defer silent.Stop()
 	s := &shell{c: c, id: o.ID, asked: m.Limits, opened: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1)}
-	if s.id == "" {
-		s.id = randomID()
-	}
 	s.turn <- struct{}{}
 	if err = c.requestShell(ctx, s, m, from); err == nil {
 		select {
@@ -106,7 +109,7 @@ func (c *Client) openShell(ctx context.Context, o sandbox.ShellOptions, limits s
 }
 
 func (c *Client) shellRequest(o sandbox.ShellOptions, l sandbox.Limits) (wire.Shell, error) {
-	m := wire.Shell{Dir: o.Dir}
+	m := wire.Shell{Dir: o.Dir, Name: strings.ToValidUTF8(o.ID[:min(len(o.ID), maxShellID)], "?")}
 	if m.Dir == "" {
 		m.Dir = c.o.Dir
 	}

@@ -172,6 +172,11 @@ func (c *Client) requestShell(ctx context.Context, s *shell, m wire.Shell, from 
 	switch {
 	case c.o.Descriptors == nil && from == nil:
 		payload = m.Encode()
+	case c.o.Descriptors == nil && c.hello.Has(wire.FeatureSnapshot):
+		if len(from.content) > wire.MaxShellFrom {
+			return &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "open shell", Field: "from", Message: "the state is larger than 3 MiB"}
+		}
+		t, payload = wire.TypeShellFrom, wire.ShellFrom{Program: from.program, State: from.content, Shell: m}.Encode()
 	case c.o.Descriptors == nil || !c.hello.Has(wire.FeatureKeptShell):
 		return keepsNone("open shell")
 	default:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 	"golang.org/x/sys/unix"
@@ -20,6 +21,7 @@ type command struct {
 	conn  *conn
 	id    uint32
 	start wire.Start
+	began time.Time
 	pass  pass // at the gate
 
 	launched chan struct{} // closed when the program runs or could not be started
@@ -55,7 +57,7 @@ type command struct {
 
 func newCommand(c *conn, id uint32, s wire.Start) *command {
 	m := &command{
-		conn: c, id: id, start: s, detach: s.Flags&wire.FlagDetach != 0,
+		conn: c, id: id, start: s, began: time.Now(), detach: s.Flags&wire.FlagDetach != 0,
 		launched: make(chan struct{}), gone: make(chan struct{}),
 	}
 	m.start.Limits, m.audit = newAudit(s.Limits)
@@ -83,6 +85,7 @@ func (c *conn) start(f wire.Frame) error {
 	}
 	m := newCommand(c, f.Stream, s)
 	c.begin(m.id, m, m.detach)
+	c.srv.noteCommand(m)
 	c.srv.running.Add(1)
 	m.before = c.srv.scarcity()
 	m.pass = pass{queue: &c.queue, start: m.begin, busy: m.busy}
@@ -110,6 +113,9 @@ func (m *command) busy() bool {
 
 // end forgets a command that has sent its last answer.
 func (m *command) end() {
+	if m.isGone() { // else outlive forgets it
+		m.conn.srv.forgetCommand(m)
+	}
 	if m.conn.srv.running.Add(-1) == 0 {
 		m.conn.srv.sweepStrays() // for what a detached command left
 	}
@@ -268,6 +274,7 @@ func (m *command) vacate() {
 // outlive waits for the last descendant of a detached command.
 func (m *command) outlive(program int) {
 	defer m.conn.srv.leaveSession(program)
+	defer m.conn.srv.forgetCommand(m)
 	if _, err := m.shim.report(); err != nil {
 		m.sweep()
 		close(m.gone)

@@ -194,6 +194,10 @@ func (c *conn) request(f wire.Frame) error {
 		return c.passDial(f)
 	case wire.TypePorts:
 		return c.ports(f)
+	case wire.TypeSnapshot:
+		return c.snapshot(f)
+	case wire.TypeShellFrom:
+		return c.openFrom(f)
 	case wire.TypeRemount:
 		return c.remount(f)
 	case wire.TypeFile:

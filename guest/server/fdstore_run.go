@@ -38,10 +38,14 @@ type fdstoreLimit struct {
 
 // Args is the command line by which a shim starts a shell and its descriptor
 // store. The limits are set on the way to the shell. bare leaves the
-// environment to the state that the shell is given.
-func argsFdstore(limits []fdstoreLimit, bare bool) []string {
+// environment to the state that the shell is given, and posix makes that a shell
+// by the name of sh even where there is bash.
+func argsFdstore(limits []fdstoreLimit, bare, posix bool) []string {
 	args := []string{fdstoreSelfExe, "hold", "run", "full"}
-	if bare {
+	switch {
+	case bare && posix:
+		args[3] = "bare-sh"
+	case bare:
 		args[3] = "bare"
 	}
 	for _, l := range limits {
@@ -59,7 +63,7 @@ func Main(args []string) int {
 		return keep()
 	case len(args) >= 2 && args[0] == "run":
 		if limits, ok := parseLimits(args[2:]); ok {
-			return runFdstore(limits, args[1] == "bare")
+			return runFdstore(limits, strings.HasPrefix(args[1], "bare"), args[1] == "bare-sh")
 		}
 	}
 	return 2
@@ -90,9 +94,9 @@ func (l fdstoreLimit) set() error {
 }
 
 // run starts the descriptor store and becomes the shell.
-func runFdstore(limits []fdstoreLimit, bare bool) int {
+func runFdstore(limits []fdstoreLimit, bare, posix bool) int {
 	env := os.Environ()
-	s, ok := findFdstore(os.Getenv("PATH"))
+	s, ok := findFdstore(os.Getenv("PATH"), posix)
 	if !ok {
 		say(socketFD, fdstoreNumber(fdstoreFailed, int(unix.ENOENT)))
 		return 127
@@ -166,7 +170,7 @@ type fdstoreShell struct {
 }
 
 // find looks for bash, and for sh where there is no bash.
-func findFdstore(path string) (fdstoreShell, bool) {
+func findFdstore(path string, posix bool) (fdstoreShell, bool) {
 	if path == "" {
 		path = fdstoreDefaultPath
 	}
@@ -174,6 +178,9 @@ func findFdstore(path string) (fdstoreShell, bool) {
 		{name: "bash", argv: []string{"bash", "--norc", "--noprofile", "-s"}},
 		{name: "sh", argv: []string{"sh", "-s"}},
 	} {
+		if posix && s.name != "sh" {
+			continue
+		}
 		for _, dir := range strings.Split(path, ":") {
 			if dir == "" {
 				dir = "."

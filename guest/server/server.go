@@ -44,6 +44,8 @@ type Server struct {
 	forwards chan struct{}
 	// portLooks holds a token for each list of ports that is being made.
 	portLooks chan struct{}
+	// snapshots holds a token for each snapshot that is being made.
+	snapshots chan struct{}
 	own       ownSockets
 
 	// keepsTrees says that processes cannot leave their command: there are
@@ -58,9 +60,10 @@ type Server struct {
 
 	mu       sync.Mutex
 	ready    string
-	talking  map[*conn]struct{} // connections that are served
-	stopping bool               // drainAndClose was called
-	sessions map[int]bool       // of running commands, by their program's pid
+	talking  map[*conn]struct{}    // connections that are served
+	stopping bool                  // drainAndClose was called
+	sessions map[int]bool          // of running commands, by their program's pid
+	commands map[*command]struct{} // that run, or have left something running
 }
 
 // newServer returns a Server that can say what a guest with conf does here, and
@@ -73,6 +76,7 @@ func newServer(conf wire.Config, isolation shimIsolation) *Server {
 		walkers:   make(chan struct{}, maxWalkers),
 		conns:     make(chan struct{}, maxConns),
 		boot:      randomHex(16), forwards: make(chan struct{}, maxForwards), portLooks: make(chan struct{}, maxPortLooks),
+		snapshots: make(chan struct{}, maxSnapshots), commands: map[*command]struct{}{},
 		talking: map[*conn]struct{}{}, sessions: map[int]bool{},
 		files: newFileServer(),
 	}
@@ -181,7 +185,7 @@ func (s *Server) settle(first *shimProc, warmed <-chan struct{}) error {
 
 // abilities says what this guest can do here and what it cannot.
 func abilities(i shimIsolation, keepsTrees, listens bool) (features, degraded []string) {
-	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell, wire.FeatureLimits, wire.FeatureUse, wire.FeatureBare, wire.FeaturePorts}
+	features = []string{wire.FeatureExec, wire.FeatureTTY, wire.FeatureReady, wire.FeatureDetach, wire.FeatureForward, wire.FeatureShell, wire.FeatureLimits, wire.FeatureUse, wire.FeatureBare, wire.FeaturePorts, wire.FeatureSnapshot}
 	if i.Proc {
 		features = append(features, wire.FeatureIsolateProc)
 	} else {

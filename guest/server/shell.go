@@ -19,8 +19,9 @@ type shell struct {
 	req  wire.Shell
 	kept kept // of the goroutine of the shell
 
-	lines chan *shellLine // at most one: current
-	stop  chan struct{}   // closed when the shell is to end
+	lines chan *shellLine    // at most one: current
+	asks  chan chan struct{} // for the state after the last line: closed when it is kept
+	stop  chan struct{}      // closed when the shell is to end
 
 	mu       sync.Mutex
 	proc     *shellProc // nil while there is none
@@ -47,7 +48,7 @@ func (c *conn) openShell(f wire.Frame) error {
 
 // runShell begins a shell on a new stream.
 func (c *conn) runShell(id uint32, m wire.Shell, k kept) {
-	s := &shell{conn: c, id: id, req: m, kept: k, lines: make(chan *shellLine, 1), stop: make(chan struct{})}
+	s := &shell{conn: c, id: id, req: m, kept: k, lines: make(chan *shellLine, 1), asks: make(chan chan struct{}), stop: make(chan struct{})}
 	c.begin(s.id, s, false)
 	c.srv.running.Add(1)
 	go s.run()
@@ -79,10 +80,13 @@ func (s *shell) answer(t wire.Type, payload []byte) {
 
 // open starts the first process.
 func (s *shell) open() *wire.Failed {
-	var err error
-	if s.state, err = newShellState(); err != nil {
+	state, err := newShellState()
+	if err != nil {
 		return failure(wire.KindResource, err)
 	}
+	s.mu.Lock()
+	s.state = state // set once, but looked for by snapshots
+	s.mu.Unlock()
 	if refused := s.fetch(); refused != nil {
 		return refused
 	}
@@ -121,6 +125,9 @@ func (s *shell) serve() {
 			if p := s.proc; p != nil && !p.telling.over() {
 				look.Reset(keepAfter)
 			}
+		case kept := <-s.asks:
+			s.keepAll()
+			close(kept)
 		case <-look.C:
 			if p := s.proc; p != nil && !p.telling.over() {
 				if after := s.keepRest(); after > 0 {

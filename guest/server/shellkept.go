@@ -14,10 +14,12 @@ var errState = errors.New("the state that was handed over cannot be kept")
 // A kept says what a shell has to do with the host beyond its frames. The
 // zero kept is nothing.
 type kept struct {
-	side   *side
-	ticket uint32
-	from   string // the program whose state was handed over, or empty
-	part   bool   // not all of it was taken up, which no line has reported yet
+	side    *side
+	ticket  uint32
+	from    string // the program whose state was handed over, or empty
+	content []byte // of that state, where it came with the request
+	posix   bool   // it is to be taken up by sh also where there is bash
+	part    bool   // not all of it was taken up, which no line has reported yet
 }
 
 // openKept opens the stream of a shell whose state the host keeps too.
@@ -37,6 +39,15 @@ func (c *conn) openKept(f wire.Frame) error {
 // ours one that the host can read. What the host has may be anybody's by
 // now, so it is copied.
 func (s *shell) fetch() *wire.Failed {
+	if s.kept.content != nil {
+		s.state.again()
+		s.state.write(s.kept.content)
+		s.kept.content = nil
+		if s.state.commit(); s.state.good == nil {
+			return failure(wire.KindResource, errState)
+		}
+		s.lost = true // as below
+	}
 	if s.kept.side == nil {
 		return nil
 	}

@@ -35,6 +35,7 @@ var (
 // is not said to be otherwise belongs to the goroutine of the shell.
 type shellProc struct {
 	pid           int
+	store         int      // pid of the descriptor store
 	prog          *command // its processes; nothing is carried. Safe for concurrent use
 	hold          *fdstoreClient
 	script        *os.File // write end
@@ -56,12 +57,13 @@ type shellProc struct {
 }
 
 // startShell starts a process for the shell that was asked for by m. With
-// state, a file, it takes up the state in it and not the environment.
-func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed) {
+// state, a file, it takes up the state in it and not the environment; with posix
+// too, that is one of sh.
+func startShell(c *conn, m wire.Shell, state *os.File, posix bool) (*shellProc, *wire.Failed) {
 	p := &shellProc{buf: make([]byte, controlSize), reported: -1}
 	limits, audit := newAudit(m.Limits) // what has to be looked at is looked at for each line
 	m.Limits = limits
-	p.prog = newCommand(c, 0, shellCommand(m, state != nil))
+	p.prog = newCommand(c, 0, shellCommand(m, state != nil, posix))
 	p.prog.counted = newForks(p.prog, audit, 0) != nil
 	st, control, err := p.openPipes()
 	defer control.handedOver()
@@ -89,7 +91,7 @@ func startShell(c *conn, m wire.Shell, state *os.File) (*shellProc, *wire.Failed
 
 // shellCommand is the command by which a shim starts a shell. Limits that would
 // hinder the descriptor store are for the shell alone, see argsFdstore.
-func shellCommand(m wire.Shell, bare bool) wire.Start {
+func shellCommand(m wire.Shell, bare, posix bool) wire.Start {
 	s := wire.Start{Flags: wire.FlagNoStdin | wire.FlagNoStdout | wire.FlagNoStderr, Dir: m.Dir, Env: m.Env}
 	var own []fdstoreLimit
 	for _, l := range m.Limits {
@@ -106,7 +108,7 @@ func shellCommand(m wire.Shell, bare bool) wire.Start {
 			s.Limits = append(s.Limits, l)
 		}
 	}
-	s.Args = argsFdstore(own, bare)
+	s.Args = argsFdstore(own, bare, posix)
 	return s
 }
 
@@ -167,7 +169,7 @@ func (p *shellProc) begin(ends [3]int, restore *os.File) *wire.Failed {
 	}
 	known := false
 	if err == nil {
-		p.program = program
+		p.program, p.store = program, pid
 		if p.shellProtocol, known = forProtocol(program, pid); !known {
 			err = errFdstore
 		}

@@ -30,10 +30,10 @@ func (s *shell) start() *wire.Failed {
 	}
 	req := s.req
 	s.turn = s.conn.srv.files.gate.now() // before it enters its folder
-	p, refused := startShell(s.conn, req, restore)
+	p, refused := startShell(s.conn, req, restore, s.kept.posix)
 	if refused != nil && refused.Kind == wire.KindBadDir && restore != nil {
 		req.Dir = "/"
-		p, refused = startShell(s.conn, req, restore)
+		p, refused = startShell(s.conn, req, restore, s.kept.posix)
 	}
 	if refused != nil {
 		return refused

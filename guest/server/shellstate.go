@@ -5,6 +5,7 @@ package server
 import (
 	"io"
 	"os"
+	"sync"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
@@ -25,6 +26,7 @@ const (
 // If the client is to read the state after the end of the guest, there is an
 // index too, see snapshot_doc.go of package wire.
 type shellState struct {
+	mu    sync.Mutex // held by [shellState.content], and where good, whole and its file change
 	files [2]*os.File
 	next  int      // the file that is written
 	line  uint32   // after which the next state is written
@@ -86,6 +88,8 @@ func (s *shellState) commit() {
 	if s.publish(r) != nil {
 		return // the last record still speaks of the other file
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.good, s.whole, s.usual = s.files[s.next], s.size, nil
 	s.next = 1 - s.next
 }
@@ -208,13 +212,18 @@ func (s *shellState) copy() (*os.File, error) {
 
 // drop forgets what was kept.
 func (s *shellState) drop() {
+	s.mu.Lock()
 	s.good = nil
+	s.mu.Unlock()
 	r := s.record
 	r.File, r.Size, r.Sum = wire.None, 0, 0
 	_ = s.publish(r)
 }
 
 func (s *shellState) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.good = nil
 	for _, f := range append(s.files[:], s.index) {
 		if f != nil {
 			f.Close()

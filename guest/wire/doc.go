@@ -58,6 +58,8 @@
 //	Proof      → Proven                              | Failed
 //	Shell      → ShellOpened, then Done              | Failed
 //	KeptShell  → as Shell
+//	ShellFrom  → as Shell
+//	Snapshot   → as a File that reads
 //	Line       → as Start
 //	Dial       → Connected, then Data…, then Done or Failed | Failed
 //	Listen     → Listening, later Done                      | Failed

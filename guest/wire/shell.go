@@ -19,6 +19,7 @@ type Shell struct {
 	Dir    string  // working directory at the start; empty is the guest's own
 	Limits []Limit // of each process of the shell, at most one of a kind
 	Env    []string
+	Name   string // for people, at most 256 bytes; guests from before it ignore it
 }
 
 // Encode returns the payload of a Shell frame.
@@ -31,6 +32,7 @@ func (m Shell) Encode() []byte {
 		e.u64(l.Value)
 	}
 	e.strs(m.Env)
+	e.str(m.Name)
 	return e.b
 }
 
@@ -43,7 +45,10 @@ func DecodeShell(p []byte) (Shell, error) {
 		m.Limits = append(m.Limits, Limit{Kind: LimitKind(d.u8()), Value: d.u64()})
 	}
 	m.Env = d.strs()
-	if n > 16 {
+	if len(d.b) > 0 && !d.bad {
+		m.Name = d.str()
+	}
+	if n > 16 || len(m.Name) > maxShellID {
 		d.bad = true
 	}
 	return m, d.end("shell request")

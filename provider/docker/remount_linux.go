@@ -79,13 +79,15 @@ type exchange struct {
 	mount  int // detached
 	pidfd  int // of the container's first process
 	pid    int
-	proc   *os.File // our /proc, which is not there in the container's namespace
-	uid    uint32   // of the sandbox
+	proc   *os.File          // our /proc, which is not there in the container's namespace
+	uid    uint32            // of the sandbox
+	step   func(*spot) error // in the container; replace
 }
 
 // exchange checks what can be checked from here.
 func (h *handle) exchange(target string, mount *os.File) (*exchange, error) {
 	e := &exchange{h: h, target: target, mount: int(mount.Fd()), pid: h.info.PID, uid: uint32(h.spec.UID), pidfd: -1}
+	e.step = e.replace
 	if err := detached(e.mount); err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "remount", Field: "mount", Resource: h.info.Name, Message: "the descriptor is not that of a detached mount", Err: err}
 	}
@@ -212,7 +214,7 @@ func (e *exchange) inside(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return sandbox.Errorf(sandbox.CodeTimeout, "remount", "given up: %w", err)
 	}
-	return e.replace(p)
+	return e.step(p)
 }
 
 // table returns the mounts of the container, as its kernel numbers them, in order.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
+	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
 // detachedOverlay returns an overlay over the folder lower, which is mounted
@@ -217,4 +219,345 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// TestSnapshot holds what is known of what runs, and that shells begin again from
+// it in another sandbox with that one's environment, over both transports.
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	w := dockertest.New(t)
+	sb, s := w.Open("snapshot")
+	spec := w.Spec("snapshot-fork")
+	spec.Env["TOKEN"] = "it's fresh"
+	fork := w.Create(spec)
+	forks := map[string]sandbox.Sandbox{"socket": fork, "relay": w.Reopen(withoutSocket(spec))}
+	for _, one := range []sandbox.Sandbox{sb, fork} {
+		if out, code := sh(t, one, "mkdir -p /workspace/a/b /tmp/sh && ln -s /bin/sh /bin/cat /bin/sleep /tmp/sh"); code != 0 {
+			t.Fatal(out)
+		}
+	}
+	p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sleep", "1000"}, Dir: "/tmp"})
+	must(t, err)
+	defer p.Kill(ctx)
+	d, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", "sleep 1001 & echo"}, Detach: true})
+	must(t, err)
+	_, err = d.Wait()
+	must(t, err)
+	open := func(id, path string) sandbox.Shell {
+		o := sandbox.ShellOptions{ID: id, Env: map[string]string{"TOKEN": "of the parent"}}
+		if path != "" {
+			o.Env["PATH"] = path
+		}
+		shell, err := sb.OpenShell(ctx, o)
+		must(t, err)
+		t.Cleanup(func() { shell.Close() })
+		return shell
+	}
+	bash, posix := open("one", ""), open("two", "/tmp/sh")
+	shellLine(t, bash, "cd a/b; x=' 1\n2'; export y=\"it's\"; f() { echo f $x; }; alias g='echo g'; set -f; shopt -s extglob; umask 027; TOKEN=x$TOKEN; trap 'echo bye' EXIT; sleep 1002 &")
+	shellLine(t, posix, "cd a; x=3; export y=4; alias g='echo g'; umask 027")
+	busy := open("three", "")
+	shellLine(t, busy, "z=1")
+	line, err := busy.Run(ctx, "z=2; sleep 1003", sandbox.Command{})
+	must(t, err)
+	defer line.Kill(ctx)
+
+	got, err := w.Reopen(withoutSocket(s)).(sandbox.Snapshotter).Snapshot(ctx) // another connection
+	must(t, err)
+	if len(got.Shells) != 3 || got.Shells[0].ID != "one" || got.Shells[0].Program != "bash" || got.Shells[0].Dir != "/workspace/a/b" ||
+		got.Shells[0].Processes != 1 || got.Shells[0].Stale || got.Shells[0].Line != "" ||
+		got.Shells[1].ID != "three" || got.Shells[1].Line != "z=2; sleep 1003" || !got.Shells[1].Stale ||
+		got.Shells[2].ID != "two" || got.Shells[2].Program != "sh" || got.Shells[2].Dir != "/workspace/a" || got.Shells[2].Stale {
+		t.Fatalf("shells: %+v", got.Shells)
+	}
+	if len(got.Running) != 2 || got.Running[0].PID != p.(sandbox.Identified).PID() || strings.Join(got.Running[0].Args, " ") != "sleep 1000" ||
+		got.Running[0].Dir != "/tmp" || got.Running[0].Detached || time.Since(got.Running[0].Started) > 10*time.Minute ||
+		got.Running[1].PID != 0 || !got.Running[1].Detached {
+		t.Fatalf("commands: %+v", got.Running)
+	}
+	for name, to := range forks {
+		t.Run(name, func(t *testing.T) {
+			for i, tt := range []struct{ line, out string }{
+				{"echo \"$x|$y|$TOKEN\"; f; g; umask; echo *; pwd; env | while read -r l; do case $l in TOKEN=*|y=*) echo $l; esac; done", " 1\n2|it's|it's fresh\nf 1 2\ng\n0027\n*\n/workspace/a/b\n"},
+				{"echo $z; pwd", "1\n/workspace\n"},
+				{"echo $x $y; g; umask; pwd; cat /dev/null", "3 4\ng\n0027\n/workspace/a\n"},
+			} {
+				shell, err := to.OpenShell(ctx, sandbox.ShellOptions{ID: got.Shells[i].ID, From: &got.Shells[i]})
+				must(t, err)
+				defer shell.Close()
+				out, errOut, exit := shellLine(t, shell, tt.line)
+				if i == 0 {
+					// The order of the environment is the shell's.
+					for _, want := range []string{"TOKEN=it's fresh\n", "y=it's\n"} {
+						if !strings.Contains(out, want) {
+							t.Errorf("%d: %q lacks %q", i, out, want)
+						}
+						out = strings.Replace(out, want, "", 1)
+					}
+				}
+				if out != tt.out || errOut != "" || !exit.Restarted || shell.ID() != got.Shells[i].ID || shell.Program() != got.Shells[i].Program {
+					t.Errorf("%d: got %q, %q, %+v", i, out, errOut, exit)
+				}
+				if _, _, exit := shellLine(t, shell, "true"); exit.Restarted {
+					t.Errorf("%d: the next line says so too", i)
+				}
+			}
+			for _, bad := range []sandbox.ShellState{{Program: "zsh", Content: []byte("x")}, {Program: "bash"}, {Program: "bash", Content: []byte("x=1\n")}} {
+				if _, err := to.OpenShell(ctx, sandbox.ShellOptions{From: &bad}); sandbox.CodeOf(err) != sandbox.CodeValidation {
+					t.Errorf("%+v: %v", bad, err)
+				}
+			}
+		})
+	}
+}
+
+// refusedRemount holds that err has the code and that the workspace is as it was.
+func refusedRemount(t *testing.T, sb sandbox.Sandbox, what string, err error, code sandbox.Code, word string) {
+	t.Helper()
+	if sandbox.CodeOf(err) != code || !strings.Contains(err.Error(), word) {
+		t.Errorf("%s: got %v, want %s with %q", what, err, code, word)
+	}
+	if out, status := sh(t, sb, "cat /workspace/mark"); out != "here" || status != 0 {
+		t.Fatalf("%s: afterwards the workspace holds %q", what, out)
+	}
+}
+
+// TestRemountRefuses holds that nothing but a detached mount of a folder goes to
+// nothing but a folder that the Spec mounts, where code inside cannot move it.
+func TestRemountRefuses(t *testing.T) {
+	t.Parallel()
+	w := dockertest.New(t)
+	shared := t.TempDir()
+	must(t, os.Chmod(shared, 0o777))
+	must(t, os.MkdirAll(filepath.Join(shared, "deep", "ws"), 0o777))
+	must(t, os.Chmod(filepath.Join(shared, "deep"), 0o777))
+	ws := t.TempDir()
+	must(t, os.Chmod(ws, 0o777))
+	s := w.Spec("refuses")
+	s.Mounts = append(s.Mounts,
+		sandbox.Mount{Source: shared, Target: "/shared", Role: sandbox.RoleBind},
+		sandbox.Mount{Source: ws, Target: "/shared/deep/ws", Role: sandbox.RoleBind},
+	)
+	sb := w.Create(s)
+	if out, code := sh(t, sb, "echo -n here >/workspace/mark"); code != 0 {
+		t.Fatal(out)
+	}
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	good := detachedClone(t, dir)
+	file := detachedClone(t, filepath.Join(dir, "file"))
+	plain, err := os.Open(dir)
+	must(t, err)
+	defer plain.Close()
+	var pipe [2]int
+	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	reader := os.NewFile(uintptr(pipe[0]), "pipe")
+	defer reader.Close()
+	defer unix.Close(pipe[1])
+	root, err := os.Open("/")
+	must(t, err)
+	defer root.Close()
+	before, err := os.ReadFile("/proc/self/mountinfo")
+	must(t, err)
+	for what, tt := range map[string]struct {
+		target string
+		mount  *os.File
+		code   sandbox.Code
+		word   string
+	}{
+		"no mount of the Spec":         {"/etc", good, sandbox.CodeValidation, "target"},
+		"a folder of it":               {"/workspace/sub", good, sandbox.CodeValidation, "target"},
+		"not clean":                    {"/workspace/", good, sandbox.CodeValidation, "target"},
+		"above":                        {"/workspace/..", good, sandbox.CodeValidation, "target"},
+		"memory":                       {"/tmp", good, sandbox.CodeValidation, "target"},
+		"the guest's own":              {sandbox.GuestDir + "/bin", good, sandbox.CodeValidation, "target"},
+		"a mount of a file":            {sandbox.WorkspaceDir, file, sandbox.CodeValidation, "mount"},
+		"a folder that is not mounted": {sandbox.WorkspaceDir, plain, sandbox.CodeValidation, "not the root of a mount"},
+		"a mount of this machine":      {sandbox.WorkspaceDir, root, sandbox.CodeValidation, "mounted on this machine"},
+		"a pipe":                       {sandbox.WorkspaceDir, reader, sandbox.CodeValidation, "mount"},
+		"nothing":                      {sandbox.WorkspaceDir, nil, sandbox.CodeValidation, "mount"},
+		"below a writable folder":      {"/shared/deep/ws", good, sandbox.CodeUnsupported, `"/shared"`},
+		"another mount lies below":     {"/shared", good, sandbox.CodeUnsupported, "/shared/deep/ws"},
+	} {
+		refusedRemount(t, sb, what, remount(t, sb, tt.target, tt.mount), tt.code, tt.word)
+	}
+	if after, err := os.ReadFile("/proc/self/mountinfo"); err != nil || !bytes.Equal(optionsOf(before, " / "), optionsOf(after, " / ")) {
+		t.Errorf("the mounts of this machine have changed: %v", err)
+	}
+	// A name above it is moved, and a link put in its place: the mount goes where
+	// its folder goes, and nothing is mounted behind the link.
+	if out, code := sh(t, sb, "cd /shared && mv deep moved && mkdir /tmp/trap && mkdir /tmp/trap/ws && ln -s /tmp/trap deep"); code != 0 {
+		t.Fatal(out)
+	}
+	refusedRemount(t, sb, "a link", remount(t, sb, "/shared/deep/ws", good), sandbox.CodeUnavailable, "not mounted")
+	if out, _ := sh(t, sb, "ls -A /tmp/trap/ws /tmp/trap"); strings.Contains(out, "file") {
+		t.Errorf("it was mounted behind the link: %s", out)
+	}
+	if err := remount(t, sb, sandbox.WorkspaceDir, good); err != nil { // it was used by none
+		t.Error(err)
+	}
+}
+
+// optionsOf returns the lines of a mountinfo with a word.
+func optionsOf(table []byte, word string) (lines []byte) {
+	for line := range bytes.Lines(table) {
+		if bytes.Contains(line, []byte(word)) {
+			lines = append(lines, line...)
+		}
+	}
+	return lines
+}
+
+// TestRemountKeepsOptions holds that the new mount allows no more than the old one.
+func TestRemountKeepsOptions(t *testing.T) {
+	t.Parallel()
+	w := dockertest.New(t)
+	s := w.Spec("options")
+	agent := t.TempDir()
+	must(t, os.Chmod(agent, 0o777))
+	s.Mounts = append(s.Mounts, sandbox.Mount{Source: agent, Target: sandbox.AgentDir, ReadOnly: true, Role: sandbox.RoleAgent})
+	sb := w.Create(s)
+	next := t.TempDir()
+	must(t, os.Chmod(next, 0o777))
+	must(t, os.WriteFile(filepath.Join(next, "a"), []byte("new"), 0o666))
+	must(t, remount(t, sb, sandbox.AgentDir, detachedClone(t, next)))
+	if out, code := sh(t, sb, "cat /agent/a; echo x >/agent/a"); code == 0 || !strings.HasPrefix(out, "new") {
+		t.Errorf("got %q, %d", out, code)
+	}
+	if b, err := os.ReadFile(filepath.Join(next, "a")); string(b) != "new" {
+		t.Errorf("the file holds %q, %v", b, err)
+	}
+	must(t, os.WriteFile(filepath.Join(next, "a"), []byte("x"), 0o666)) // the host may
+}
+
+// TestRemountOther holds that a process that the engine names, and that is none of
+// the container, is not entered.
+func TestRemountOther(t *testing.T) {
+	t.Parallel()
+	w := dockertest.New(t)
+	first, s := w.Open("first")
+	second, other := w.Open("second")
+	if out, code := sh(t, second, "echo -n here >/workspace/mark"); code != 0 {
+		t.Fatal(out)
+	}
+	dir := t.TempDir()
+	for what, pid := range map[string]int{"another container's": second.Info().PID, "one of the host": os.Getpid(), "none": 1 << 22} {
+		info := first.Info()
+		info.PID = pid
+		liar, err := w.P.Bind(w.Reopen(s), s, info)
+		must(t, err)
+		err = remount(t, liar, sandbox.WorkspaceDir, detachedClone(t, dir))
+		refusedRemount(t, second, what, err, sandbox.CodeUnsupported, "process")
+		must(t, liar.Close())
+	}
+	if b, err := os.ReadFile(filepath.Join(dockertest.Workspace(other), "mark")); string(b) != "here" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestRemountRace exchanges the mount again and again while code inside does what it
+// can to the name of the workspace.
+func TestRemountRace(t *testing.T) {
+	t.Parallel()
+	w := dockertest.New(t)
+	sb, _ := w.Open("race")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p, err := sb.Start(ctx, sandbox.Command{Args: []string{"sh", "-c", `while :; do mv /workspace /w2; rmdir /workspace; ln -sfn /tmp /workspace; mv /workspace/a /workspace/b; mkdir -p /workspace/a; done 2>/dev/null`}})
+	must(t, err)
+	host, err := os.ReadFile("/proc/self/mountinfo")
+	must(t, err)
+	for i := range 50 {
+		dir := t.TempDir()
+		must(t, os.Chmod(dir, 0o777))
+		must(t, os.WriteFile(filepath.Join(dir, "n"), []byte(strconv.Itoa(i)), 0o644))
+		must(t, remount(t, sb, sandbox.WorkspaceDir, detachedClone(t, dir)))
+		if b, err := os.ReadFile(inside(sb, "/workspace/n")); string(b) != strconv.Itoa(i) {
+			t.Fatalf("%d: %q, %v", i, b, err)
+		}
+	}
+	must(t, p.Kill(ctx))
+	table, err := os.ReadFile("/proc/" + strconv.Itoa(sb.Info().PID) + "/mountinfo")
+	must(t, err)
+	if n := len(bytes.Split(bytes.TrimSpace(optionsOf(table, " /workspace")), []byte("\n"))); n != 1 {
+		t.Errorf("%d mounts:\n%s", n, table)
+	}
+	now, err := os.ReadFile("/proc/self/mountinfo")
+	must(t, err)
+	if bytes.Count(now, []byte("\n")) > bytes.Count(host, []byte("\n")) && bytes.Contains(now, []byte(t.TempDir())) {
+		t.Errorf("something was mounted on this machine:\n%s", now)
+	}
+}
+
+// TestRemountKilled holds that a workspace that is not mounted is found when the
+// sandbox is opened, as after a program was killed between two steps of an exchange
+// on a kernel that needs them, and that what a killed one has left beneath the old
+// mount is taken away by the next.
+func TestRemountKilled(t *testing.T) {
+	t.Parallel()
+	w := dockertest.New(t)
+	sb, s := w.Open("killed")
+	pid := strconv.Itoa(sb.Info().PID)
+	enter := func(args ...string) {
+		t.Helper()
+		// The mount is that of the container, so only its namespace has it.
+		out, err := exec.Command("nsenter", append([]string{"-t", pid, "-m", "--"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+	beneath, last := t.TempDir(), t.TempDir()
+	for _, dir := range []string{beneath, last} {
+		must(t, os.Chmod(dir, 0o777))
+		must(t, os.WriteFile(filepath.Join(dir, "n"), []byte(filepath.Base(dir)), 0o644))
+	}
+	if out, code := sh(t, sb, "echo -n here >/workspace/n"); code != 0 {
+		t.Fatal(out)
+	}
+	docker.PutBeneath(t, sb, sandbox.WorkspaceDir, detachedClone(t, beneath))
+	if out, _ := sh(t, w.Reopen(s), "cat n"); out != "here" {
+		t.Errorf("with another mount beneath the workspace is %q", out)
+	}
+	must(t, remount(t, sb, sandbox.WorkspaceDir, detachedClone(t, last)))
+	if out, _ := sh(t, sb, "cat n"); out != filepath.Base(last) {
+		t.Errorf("the workspace is %q", out)
+	}
+	table, err := os.ReadFile("/proc/" + pid + "/mountinfo")
+	must(t, err)
+	if n := bytes.Count(table, []byte(" /workspace ")); n != 1 {
+		t.Errorf("%d mounts are left:\n%s", n, table)
+	}
+	enter("umount", "-l", sandbox.WorkspaceDir)
+	ctx := context.Background()
+	if again, err := w.P.Open(ctx, s); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "not mounted") {
+		t.Errorf("Open of a sandbox without its workspace: %v, %v", again, err)
+	}
+	if err := remount(t, sb, sandbox.WorkspaceDir, detachedClone(t, last)); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		t.Errorf("Remount of one: %v", err)
+	}
+}
+
+// TestRemountSwap exchanges the mounts as kernels before 6.5 have to.
+func TestRemountSwap(t *testing.T) {
+	t.Parallel()
+	w := dockertest.New(t)
+	sb, _ := w.Open("swap")
+	if out, code := sh(t, sb, "echo -n here >/workspace/mark"); code != 0 {
+		t.Fatal(out)
+	}
+	// One that cannot be put there: the old one has to be put back.
+	dir := t.TempDir()
+	used := detachedClone(t, dir)
+	target := filepath.Join(t.TempDir(), "m")
+	must(t, os.Mkdir(target, 0o700))
+	must(t, unix.MoveMount(int(used.Fd()), "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH))
+	defer unix.Unmount(target, unix.MNT_DETACH)
+	refusedRemount(t, sb, "one that is mounted", docker.Swap(sb, sandbox.WorkspaceDir, used), sandbox.CodeUnavailable, "cannot be put")
+	must(t, os.Chmod(dir, 0o777))
+	must(t, os.WriteFile(filepath.Join(dir, "mark"), []byte("there"), 0o644))
+	must(t, docker.Swap(sb, sandbox.WorkspaceDir, detachedClone(t, dir)))
+	if b, err := os.ReadFile(inside(sb, "/workspace/mark")); string(b) != "there" {
+		t.Errorf("%q, %v", b, err)
+	}
 }

@@ -21,3 +21,10 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 	}
 	return &shell{Shell: s, h: h}, nil
 }
+
+// Snapshot implements [sandbox.Snapshotter].
+func (h *handle) Snapshot(ctx context.Context) (sandbox.Snapshot, error) {
+	return h.guest.Snapshot(ctx)
+}
+
+var _ sandbox.Snapshotter = (*handle)(nil)

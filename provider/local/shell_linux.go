@@ -24,6 +24,7 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 		seat.release()
 		return nil, err
 	}
+	s.options.From = nil // it has taken that up
 	s.inner, s.seat = inner, seat
 	s.options.ID = inner.ID() // the same in whatever instance it goes on
 	s.turn <- struct{}{}

@@ -1,0 +1,46 @@
+//go:build linux
+
+package docker
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// within runs do in the container of sb, at the mount.
+func within(sb sandbox.Sandbox, target string, mount *os.File, do func(*exchange, *spot) error) error {
+	h := sb.(*handle)
+	fd, err := unix.PidfdOpen(h.info.PID, 0)
+	if err != nil {
+		return err
+	}
+	e := &exchange{h: h, target: target, mount: int(mount.Fd()), pid: h.info.PID, uid: uint32(h.spec.UID), pidfd: fd}
+	if e.proc, err = os.Open("/proc"); err != nil {
+		return err
+	}
+	defer e.close()
+	e.step = func(p *spot) error { return do(e, p) }
+	return e.run(context.Background())
+}
+
+// PutBeneath leaves the mount beneath the one at target, as a process does that is
+// killed in the middle of an exchange.
+func PutBeneath(t testing.TB, sb sandbox.Sandbox, target string, mount *os.File) {
+	t.Helper()
+	err := within(sb, target, mount, func(e *exchange, p *spot) error {
+		return unix.MoveMount(e.mount, "", p.top, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH|moveMountBeneath)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Swap exchanges the mounts in two steps.
+func Swap(sb sandbox.Sandbox, target string, mount *os.File) error {
+	return within(sb, target, mount, func(e *exchange, p *spot) error { return e.swap(p) })
+}
