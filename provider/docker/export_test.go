@@ -40,7 +40,20 @@ func PutBeneath(t testing.TB, sb sandbox.Sandbox, target string, mount *os.File)
 	}
 }
 
-// Swap exchanges the mounts in two steps.
-func Swap(sb sandbox.Sandbox, target string, mount *os.File) error {
-	return within(sb, target, mount, func(e *exchange, p *spot) error { return e.swap(p) })
+// Swap exchanges the mounts in two steps, of which the second one is done with
+// second.
+func Swap(sb sandbox.Sandbox, target string, mount, second *os.File) error {
+	return within(sb, target, mount, func(e *exchange, p *spot) error {
+		e.mount = int(second.Fd())
+		return e.swap(p)
+	})
+}
+
+// TakeAway does the first of two steps of an exchange, as a process does that is
+// killed then.
+func TakeAway(t testing.TB, sb sandbox.Sandbox, target string, mount *os.File) {
+	t.Helper()
+	if err := within(sb, target, mount, func(e *exchange, p *spot) error { return e.takeAway(p) }); err != nil {
+		t.Fatal(err)
+	}
 }

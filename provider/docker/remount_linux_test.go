@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -338,6 +337,7 @@ func TestRemountRefuses(t *testing.T) {
 	s.Mounts = append(s.Mounts,
 		sandbox.Mount{Source: shared, Target: "/shared", Role: sandbox.RoleBind},
 		sandbox.Mount{Source: ws, Target: "/shared/deep/ws", Role: sandbox.RoleBind},
+		sandbox.Mount{Source: ws, Target: "/run/deep/ws", Role: sandbox.RoleBind},
 	)
 	sb := w.Create(s)
 	if out, code := sh(t, sb, "echo -n here >/workspace/mark"); code != 0 {
@@ -378,19 +378,20 @@ func TestRemountRefuses(t *testing.T) {
 		"a pipe":                       {sandbox.WorkspaceDir, reader, sandbox.CodeValidation, "mount"},
 		"nothing":                      {sandbox.WorkspaceDir, nil, sandbox.CodeValidation, "mount"},
 		"below a writable folder":      {"/shared/deep/ws", good, sandbox.CodeUnsupported, `"/shared"`},
-		"another mount lies below":     {"/shared", good, sandbox.CodeUnsupported, "/shared/deep/ws"},
+		"below memory of the sandbox":  {"/run/deep/ws", good, sandbox.CodeUnsupported, `"/run"`},
+		"another mount lies below":     {"/shared", good, sandbox.CodeUnsupported, "/shared/deep"},
 	} {
 		refusedRemount(t, sb, what, remount(t, sb, tt.target, tt.mount), tt.code, tt.word)
 	}
-	if after, err := os.ReadFile("/proc/self/mountinfo"); err != nil || !bytes.Equal(optionsOf(before, " / "), optionsOf(after, " / ")) {
+	if after, err := os.ReadFile("/proc/self/mountinfo"); err != nil || !bytes.Equal(optionsOf(before, " / / "), optionsOf(after, " / / ")) {
 		t.Errorf("the mounts of this machine have changed: %v", err)
 	}
 	// A name above it is moved, and a link put in its place: the mount goes where
 	// its folder goes, and nothing is mounted behind the link.
-	if out, code := sh(t, sb, "cd /shared && mv deep moved && mkdir /tmp/trap && mkdir /tmp/trap/ws && ln -s /tmp/trap deep"); code != 0 {
+	if out, code := sh(t, sb, "cd /run && mv deep moved && mkdir /tmp/trap && mkdir /tmp/trap/ws && ln -s /tmp/trap deep"); code != 0 {
 		t.Fatal(out)
 	}
-	refusedRemount(t, sb, "a link", remount(t, sb, "/shared/deep/ws", good), sandbox.CodeUnavailable, "not mounted")
+	refusedRemount(t, sb, "a link", remount(t, sb, "/run/deep/ws", good), sandbox.CodeUnavailable, "not mounted")
 	if out, _ := sh(t, sb, "ls -A /tmp/trap/ws /tmp/trap"); strings.Contains(out, "file") {
 		t.Errorf("it was mounted behind the link: %s", out)
 	}
@@ -499,14 +500,6 @@ func TestRemountKilled(t *testing.T) {
 	w := dockertest.New(t)
 	sb, s := w.Open("killed")
 	pid := strconv.Itoa(sb.Info().PID)
-	enter := func(args ...string) {
-		t.Helper()
-		// The mount is that of the container, so only its namespace has it.
-		out, err := exec.Command("nsenter", append([]string{"-t", pid, "-m", "--"}, args...)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-	}
 	beneath, last := t.TempDir(), t.TempDir()
 	for _, dir := range []string{beneath, last} {
 		must(t, os.Chmod(dir, 0o777))
@@ -528,7 +521,7 @@ func TestRemountKilled(t *testing.T) {
 	if n := bytes.Count(table, []byte(" /workspace ")); n != 1 {
 		t.Errorf("%d mounts are left:\n%s", n, table)
 	}
-	enter("umount", "-l", sandbox.WorkspaceDir)
+	docker.TakeAway(t, sb, sandbox.WorkspaceDir, detachedClone(t, last))
 	ctx := context.Background()
 	if again, err := w.P.Open(ctx, s); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "not mounted") {
 		t.Errorf("Open of a sandbox without its workspace: %v, %v", again, err)
@@ -553,10 +546,11 @@ func TestRemountSwap(t *testing.T) {
 	must(t, os.Mkdir(target, 0o700))
 	must(t, unix.MoveMount(int(used.Fd()), "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH))
 	defer unix.Unmount(target, unix.MNT_DETACH)
-	refusedRemount(t, sb, "one that is mounted", docker.Swap(sb, sandbox.WorkspaceDir, used), sandbox.CodeUnavailable, "cannot be put")
+	refusedRemount(t, sb, "one that is mounted", docker.Swap(sb, sandbox.WorkspaceDir, detachedClone(t, dir), used), sandbox.CodeUnavailable, "cannot be put")
 	must(t, os.Chmod(dir, 0o777))
 	must(t, os.WriteFile(filepath.Join(dir, "mark"), []byte("there"), 0o644))
-	must(t, docker.Swap(sb, sandbox.WorkspaceDir, detachedClone(t, dir)))
+	next := detachedClone(t, dir)
+	must(t, docker.Swap(sb, sandbox.WorkspaceDir, next, next))
 	if b, err := os.ReadFile(inside(sb, "/workspace/mark")); string(b) != "there" {
 		t.Errorf("%q, %v", b, err)
 	}
