@@ -21,7 +21,7 @@ import (
 	"github.com/chromedp/chromedp/remote"
 
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
@@ -94,7 +94,7 @@ func onHost(t testing.TB, ctx context.Context) string {
 		"--security-opt", "no-new-privileges", "--security-opt", "seccomp="+filter, "--user", "4711:4711", "--env", "HOME=/home/sandbox",
 		"--tmpfs", "/tmp:mode=1777", "--tmpfs", "/run:mode=700,uid=4711,gid=4711", "--tmpfs", "/home/sandbox:mode=700,uid=4711,gid=4711",
 		"--env", "SANDBOX_BROWSER_CDP_PORT="+strconv.Itoa(port), "--env", "SANDBOX_BROWSER_PROXY=direct", "--env", "SANDBOX_BROWSER_START_TIMEOUT=60",
-		"--entrypoint", "timeout", chromium.Image, "300", browser.Program).CombinedOutput() // not for longer than any test, should this one be killed
+		"--entrypoint", "timeout", dockertest.BrowserImage, "300", browser.Program).CombinedOutput() // not for longer than any test, should this one be killed
 	t.Cleanup(func() { _ = exec.Command("docker", "rm", "--force", name).Run() })
 	if err != nil {
 		t.Fatalf("docker run: %v: %s", err, out)

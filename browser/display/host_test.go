@@ -10,14 +10,14 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // pretend starts a DevTools protocol server on this host, like that of a
 // browser started by a person, and returns its address.
 func pretend(t *testing.T) string {
 	t.Helper()
-	c := chromium.Open(t, chromium.Options{})
+	c := dockertest.OpenBrowser(t, dockertest.BrowserOptions{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

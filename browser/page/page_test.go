@@ -19,8 +19,8 @@ import (
 // a nil web there is no egress.
 func newPlace(t testing.TB, web map[string]http.HandlerFunc) *place {
 	t.Helper()
-	p := &place{Container: shared.open(t), dir: t.TempDir()}
-	p.settings = p.Container.Settings()
+	p := &place{Browser: shared.open(t), dir: t.TempDir()}
+	p.settings = p.Browser.Settings()
 	p.settings.Limits = browser.Limits{
 		Navigation: time.Minute, Navigations: 100, Redirects: 5, PageBytes: 8 << 20,
 		ScreenshotPixels: 16 << 20, ScreenshotsPerMinute: 1000, TransferBytes: 4 << 20,

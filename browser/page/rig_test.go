@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // A keeper is the testing.TB of a browser that many tests share: it ends with
@@ -49,18 +49,18 @@ func (k *keeper) end() {
 type fixture struct {
 	once   sync.Once
 	keeper *keeper
-	c      *chromium.Container
+	c      *dockertest.Browser
 }
 
 // shared is opened by the first test that needs it.
 var shared fixture
 
-func (h *fixture) open(t testing.TB) *chromium.Container {
+func (h *fixture) open(t testing.TB) *dockertest.Browser {
 	t.Helper()
 	testenv.Require(t, "browser")
 	h.once.Do(func() {
 		h.keeper = &keeper{TB: t}
-		h.c = chromium.Open(h.keeper, chromium.Options{})
+		h.c = dockertest.OpenBrowser(h.keeper, dockertest.BrowserOptions{})
 	})
 	if h.c == nil {
 		t.Fatal("there is no browser")
@@ -78,7 +78,7 @@ func TestMain(m *testing.M) {
 
 // A place is a browser with settings, a workspace and a web of its own.
 type place struct {
-	*chromium.Container
+	*dockertest.Browser
 	settings browser.Settings
 	dir      string
 	refusal  error        // of changes of dir

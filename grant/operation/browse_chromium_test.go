@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,19 +11,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/page"
+	"github.com/bulkhead-dev/sandbox/egress"
+	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/chromium"
+	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 )
 
 // A town is a real browser with hosts that it can reach, all of which the rules
 // allow: what is refused the profile refuses.
 type town struct {
-	*chromium.Container
+	*dockertest.Browser
 	net  *testenv.Internet
 	hang chan struct{} // a request to hang.test is there
 }
@@ -54,14 +60,39 @@ func newTown(t *testing.T) *town {
 	for _, name := range []string{"a.test", "b.test", "c.test", "hang.test"} {
 		rules = append(rules, w.net.At("http", name))
 	}
-	w.Container = chromium.Open(t, chromium.Options{Net: w.net, Change: func(s *browser.Settings) {
+	w.Browser = dockertest.OpenBrowser(t, dockertest.BrowserOptions{Proxy: w.proxy(t), Change: func(s *browser.Settings) {
 		s.Rules.AllowedDomains, s.Downloads = rules, true
 	}})
 	return w
 }
 
+// proxy returns what makes the egress proxy that leads to the hosts.
+func (w *town) proxy(t *testing.T) func(*dockertest.Rig) outlet.Proxy {
+	return func(rig *dockertest.Rig) outlet.Proxy {
+		ev, err := evidence.Open(rig.State.Evidence(), evidence.Options{})
+		browseMust(t, err)
+		vi, err := violation.Open(rig.State.Violations(), violation.Options{})
+		browseMust(t, err)
+		log := logrus.New()
+		log.SetOutput(io.Discard)
+		rec, err := egress.NewRecorder(egress.RecorderOptions{Evidence: ev, Violations: vi, Log: log})
+		browseMust(t, err)
+		plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: w.net.Names}), Record: rec.Record, Decide: rec.Decide, Roots: w.net.Authority.Pool})
+		t.Cleanup(func() {
+			plane.Close()
+			rec.Close()
+			ev.Close()
+			vi.Close()
+		})
+		return &egress.Server{
+			Plane: plane, Recorder: rec, LookupEnv: func(string) (string, bool) { return "", false },
+			Authority: func() (*egress.Authority, error) { return egress.Open(rig.State.Egress()) },
+		}
+	}
+}
+
 func (w *town) open(ctx context.Context, r browser.Rights) (browser.Session, error) {
-	return page.Open(ctx, w.Container, r, page.Options{})
+	return page.Open(ctx, w.Browser, r, page.Options{})
 }
 
 // deal allows all hosts but c.test.

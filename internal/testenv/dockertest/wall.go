@@ -1,4 +1,5 @@
-// Package sandbox makes hardened sandboxes on the real engine for tests.
+// Package dockertest makes hardened sandboxes on the real engine, local ones, and
+// browsers in containers, for tests.
 package dockertest
 
 import (

@@ -1,9 +1,7 @@
-// Package chromium brings up browsers in containers of their own for tests.
-package chromium
+package dockertest
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/netip"
 	"net/url"
@@ -14,50 +12,44 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/audit/evidence"
-	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/egress"
 	"github.com/bulkhead-dev/sandbox/egress/outlet"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
-	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
-// Image is the project's own image of a browser; the Makefile makes it before
-// tests.
-const Image = "sandbox-browser:bookworm-slim"
+// BrowserImage is the project's own image of a browser; the Makefile makes it
+// before tests.
+const BrowserImage = "sandbox-browser:bookworm-slim"
 
-// Options say what kind of browser a test wants.
-type Options struct {
+// BrowserOptions say what kind of browser a test wants.
+type BrowserOptions struct {
 	Change func(*browser.Settings) // of the settings; nil leaves the defaults
 	Spec   func(*sandbox.Spec)     // of the container; nil leaves it
-	Net    *testenv.Internet       // what can be reached, as far as rules let; nil is nothing
+	Proxy  func(*Rig) outlet.Proxy // makes what leads to hosts, as far as rules let; nil reaches nothing
 	Idle   bool                    // the browser is not started
 }
 
-// A Container is a browser's container with everything around it. It
-// implements [browser.Container] and goes with its test.
-type Container struct {
+// A Browser is a browser's container with everything around it. It implements
+// [browser.Container] and goes with its test.
+type Browser struct {
 	sandbox.Sandbox
-	Wall *dockertest.Rig
+	Wall *Rig
 	Spec sandbox.Spec
 	Dir  string // the workspace
 
 	t        testing.TB
 	settings browser.Settings
-	outlet   *egress.Server // nil where nothing can be reached
+	outlet   outlet.Proxy // nil where nothing can be reached
 	mu       sync.Mutex
 	ends     []func()
 }
 
-var _ browser.Container = (*Container)(nil)
+var _ browser.Container = (*Browser)(nil)
 
-// Defaults returns the default settings of a browser.
-func Defaults() browser.Settings {
+// browserDefaults returns the default settings of a browser.
+func browserDefaults() browser.Settings {
 	return browser.Settings{
 		CDPPort: 9222, VNCPort: 5900, NoVNCPort: 6080, Headless: true, Schemes: []string{"http", "https"}, StartTimeout: time.Minute,
 		Limits: browser.Limits{
@@ -67,17 +59,17 @@ func Defaults() browser.Settings {
 	}
 }
 
-// Open skips or fails the test where no browser can be had.
-func Open(t testing.TB, o Options) *Container {
+// OpenBrowser skips or fails the test where no browser can be had.
+func OpenBrowser(t testing.TB, o BrowserOptions) *Browser {
 	t.Helper()
 	testenv.Require(t, "browser")
-	w := dockertest.New(t)
-	c := &Container{Wall: w, t: t, settings: Defaults(), Dir: t.TempDir()}
+	w := New(t)
+	c := &Browser{Wall: w, t: t, settings: browserDefaults(), Dir: t.TempDir()}
 	if o.Change != nil {
 		o.Change(&c.settings)
 	}
-	if o.Net != nil {
-		c.outlet = newProxy(t, w, o.Net)
+	if o.Proxy != nil {
+		c.outlet = o.Proxy(w)
 	}
 	c.Spec = w.Spec("browser")
 	c.shape()
@@ -97,9 +89,9 @@ func Open(t testing.TB, o Options) *Container {
 }
 
 // shape makes the Spec of a sandbox that of a browser.
-func (c *Container) shape() {
+func (c *Browser) shape() {
 	s := &c.Spec
-	s.Kind, s.Image, s.ImageID, s.Workdir = sandbox.KindBrowser, Image, Image, sandbox.HomeDir
+	s.Kind, s.Image, s.ImageID, s.Workdir = sandbox.KindBrowser, BrowserImage, BrowserImage, sandbox.HomeDir
 	var mounts []sandbox.Mount
 	for _, m := range s.Mounts {
 		if m.Role != sandbox.RoleWorkspace {
@@ -121,42 +113,19 @@ func (c *Container) shape() {
 	}
 }
 
-func newProxy(t testing.TB, w *dockertest.Rig, n *testenv.Internet) *egress.Server {
-	t.Helper()
-	ev, err := evidence.Open(w.State.Evidence(), evidence.Options{})
-	must(t, err)
-	vi, err := violation.Open(w.State.Violations(), violation.Options{})
-	must(t, err)
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	rec, err := egress.NewRecorder(egress.RecorderOptions{Evidence: ev, Violations: vi, Log: log})
-	must(t, err)
-	plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: n.Names}), Record: rec.Record, Decide: rec.Decide, Roots: n.Authority.Pool})
-	t.Cleanup(func() {
-		plane.Close()
-		rec.Close()
-		ev.Close()
-		vi.Close()
-	})
-	return &egress.Server{
-		Plane: plane, Recorder: rec, LookupEnv: func(string) (string, bool) { return "", false },
-		Authority: func() (*egress.Authority, error) { return egress.Open(w.State.Egress()) },
-	}
-}
-
 // Name implements [browser.Container].
-func (c *Container) Name() string { return c.Spec.Name }
+func (c *Browser) Name() string { return c.Spec.Name }
 
 // Settings implements [browser.Container].
-func (c *Container) Settings() browser.Settings { return c.settings }
+func (c *Browser) Settings() browser.Settings { return c.settings }
 
 // Dial implements [browser.Container].
-func (c *Container) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (c *Browser) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return c.Sandbox.(sandbox.Dialer).Dial(ctx, network, addr)
 }
 
 // Way implements [browser.Container].
-func (c *Container) Way(ctx context.Context, port int) (netip.AddrPort, func(), bool, error) {
+func (c *Browser) Way(ctx context.Context, port int) (netip.AddrPort, func(), bool, error) {
 	rules := c.settings.Rules
 	if c.outlet == nil || !rules.AllowPublic && len(rules.AllowedDomains) == 0 {
 		return netip.AddrPort{}, func() {}, false, nil
@@ -183,12 +152,12 @@ func (c *Container) Way(ctx context.Context, port int) (netip.AddrPort, func(), 
 }
 
 // Workspace implements [browser.Container].
-func (c *Container) Workspace(context.Context) (browser.Workspace, error) {
+func (c *Browser) Workspace(context.Context) (browser.Workspace, error) {
 	return browser.Workspace{Dir: c.Dir, UID: c.Spec.UID, GID: c.Spec.GID}, nil
 }
 
 // Close implements [browser.Container].
-func (c *Container) Close() error {
+func (c *Browser) Close() error {
 	c.mu.Lock()
 	ends := c.ends
 	c.ends = nil
@@ -197,11 +166,4 @@ func (c *Container) Close() error {
 		end()
 	}
 	return c.Sandbox.Close()
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
