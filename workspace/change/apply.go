@@ -380,6 +380,9 @@ func (x *executor) move(i int, from, to state, which string) (did bool, err erro
 		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
 			return false, &moveConflict{"the folder is not empty", err}
 		}
+		if errors.Is(err, unix.ENOENT) {
+			return false, nil
+		}
 		return err == nil, err
 	case to.Kind == absent:
 		return true, x.remove(dir, name, temp, from)
@@ -538,6 +541,9 @@ func (x *executor) replace(dir int, name, temp string, from, to state) error {
 		}
 		return hostpath.Retry(func() error { return unix.Renameat(dir, temp, dir, name) })
 	}
+	if errors.Is(err, unix.ENOENT) {
+		return errors.Join(&moveConflict{whyGone, err}, x.discard(dir, temp))
+	}
 	if err != nil {
 		return err
 	}
@@ -555,7 +561,11 @@ func (x *executor) replace(dir int, name, temp string, from, to state) error {
 // remove takes the name away from what is there, looks at it, and removes it or
 // gives the name back.
 func (x *executor) remove(dir int, name, temp string, from state) error {
-	if err := hostpath.Retry(func() error { return unix.Renameat(dir, name, dir, temp) }); err != nil {
+	err := hostpath.Retry(func() error { return unix.Renameat(dir, name, dir, temp) })
+	if errors.Is(err, unix.ENOENT) {
+		return nil // another process removed it
+	}
+	if err != nil {
 		return err
 	}
 	x.step("took " + name)
@@ -619,14 +629,9 @@ func (x *executor) cleanOne(i, dir int, name string) error {
 	if err != nil {
 		return err
 	}
-	ours := got.same(op.Old) || got.same(op.New)
 	switch {
-	case ours && have.Kind == absent && got.same(op.Old) && op.New.Kind == absent:
-		return x.discard(dir, temp) // the removal was about to end
-	case ours && have.Kind == absent && got.same(op.New) && op.Old.Kind == absent:
-		return x.discard(dir, temp)
-	case ours && have.Kind != absent:
-		return x.discard(dir, temp)
+	case got.same(op.Old), got.same(op.New):
+		return x.discard(dir, temp) // the journal has the content of both
 	case have.Kind == absent:
 		return noReplace(dir, temp, name)
 	case have.same(op.New) || have.same(op.Old):

@@ -156,7 +156,7 @@ func NewPlan(ctx context.Context, folder string, base, current *Tree, o PlanOpti
 		return nil, err
 	}
 	p := &Plan{folder: h.path, dev: h.dev, ino: h.ino, current: current, o: o, step: func(string) {}}
-	pl := planner{Plan: p, ctx: ctx, host: h, base: base, live: live, made: map[string]bool{}, gone: map[string]bool{}, bad: map[string]bool{}}
+	pl := planner{Plan: p, ctx: ctx, host: h, base: base, live: live, made: map[string]bool{}, gone: map[string]bool{}, bad: map[string]bool{}, done: map[string]bool{}}
 	if err := pl.all(entries); err != nil {
 		return nil, err
 	}
@@ -204,6 +204,7 @@ type planner struct {
 	made   map[string]bool // folders that the plan makes
 	gone   map[string]bool // paths that the plan removes
 	bad    map[string]bool // paths of entries that are left out
+	done   map[string]bool // paths of another type, which the host has too
 	merged int
 	bytes  int64
 
@@ -225,6 +226,16 @@ func (p *planner) all(entries []Entry) error {
 		e := &entries[i]
 		if p.o.selects(e) || needed[e.Path] && e.hasNow() && e.Mode.IsDir() && e.Kind != Mode {
 			p.Entries = append(p.Entries, *e)
+		}
+	}
+	for _, e := range p.Entries {
+		if e.Kind != Type {
+			continue
+		}
+		have, _, err := p.host.state(p.ctx, e.Path, p.o.MaxFile)
+		want := wanted(&e)
+		if err == nil && (have.same(want) || have.Kind == folder && want.Kind == folder) {
+			p.done[e.Path] = true
 		}
 	}
 	for i := range p.Entries {
@@ -260,6 +271,9 @@ func (p *planner) entry(e *Entry) error {
 			p.conflict(e, e.Path, "the change of its folder is not applied")
 			return nil
 		}
+	}
+	if p.done[e.Path] {
+		return nil
 	}
 	var ops []operation
 	if e.From != "" {
@@ -338,7 +352,7 @@ func (p *planner) look(e *Entry, rel string) (state, time.Time, bool, error) {
 	switch {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		for d := path.Dir(rel); d != "."; d = path.Dir(d) {
-			if p.gone[d] {
+			if p.gone[d] || p.done[d] {
 				return state{}, changed, true, nil
 			}
 		}
@@ -627,7 +641,7 @@ func (p *planner) charge(n int64) error {
 func (p *planner) emptied() error {
 	for i := len(p.Entries) - 1; i >= 0; i-- {
 		e := &p.Entries[i]
-		if e.Kind != Removed && e.Kind != Type || !e.OldMode.IsDir() || p.bad[e.Path] {
+		if e.Kind != Removed && e.Kind != Type || !e.OldMode.IsDir() || p.bad[e.Path] || p.done[e.Path] {
 			continue
 		}
 		have, _, ok, err := p.look(e, e.Path)
