@@ -235,18 +235,30 @@ func (x *executor) save(src io.Reader, target string, want state, rel string) er
 
 // syncContent writes the content in the journal to the disk.
 func syncContent(j *journal) error {
+	files := 0
+	for _, op := range j.Ops {
+		for _, s := range []state{op.Old, op.New} {
+			if s.Kind == regular {
+				files++
+			}
+		}
+	}
+	if files > few {
+		f, err := os.Open(j.dir)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := syncAll(int(f.Fd())); !errors.Is(err, unix.ENOSYS) {
+			return err
+		}
+	}
 	for i, op := range j.Ops {
 		for which, s := range map[string]state{"old": op.Old, "new": op.New} {
 			if s.Kind != regular {
 				continue
 			}
-			f, err := os.OpenFile(j.content(which, i), os.O_RDONLY|unix.O_NOFOLLOW, 0)
-			if err != nil {
-				return err
-			}
-			err = f.Sync()
-			f.Close()
-			if err != nil {
+			if err := syncFolders(j.content(which, i)); err != nil {
 				return err
 			}
 		}
@@ -269,21 +281,108 @@ func (x *executor) forward() (*Report, error) {
 	if err := x.clean(); err != nil {
 		return report, err
 	}
-	for i, op := range x.journal.Ops {
-		if err := x.ctx.Err(); err != nil {
-			return report, stopped(opApply, err)
-		}
-		did, err := x.move(i, op.Old, op.New, "new")
+	order := make([]int, len(x.journal.Ops))
+	for i := range order {
+		order[i] = i
+	}
+	err := x.run(order, "new", func(i int, did bool, err error) error {
+		op := x.journal.Ops[i]
 		if err != nil {
-			return report, explain(opApply, string(op.Path), err)
+			return explain(opApply, string(op.Path), err)
 		}
 		if did {
 			report.Done = append(report.Done, stepOf(op, op.Old, op.New))
 			touched[path.Dir(string(op.Path))] = true
 		}
 		x.step("did " + string(op.Path))
+		return nil
+	})
+	if err != nil {
+		return report, err
 	}
 	return report, x.sync(touched)
+}
+
+// run moves the paths of operations, in the given order, to what they have to
+// be: which is "new" or "old". It calls each after every operation and ends
+// with its error. Files and links that follow each other are first built
+// together, so that all of them are written to the disk at once.
+func (x *executor) run(order []int, which string, each func(i int, did bool, err error) error) error {
+	for len(order) > 0 {
+		n := 0
+		for n < len(order) && x.builds(order[n], which) {
+			n++
+		}
+		n = max(n, 1)
+		built, err := x.buildAll(order[:n], which)
+		if err != nil {
+			return err
+		}
+		for k, i := range order[:n] {
+			if err := x.ctx.Err(); err != nil {
+				return stopped(opApply, err)
+			}
+			from, to := x.ends(i, which)
+			did, err := x.move(i, from, to, which, built[k])
+			if err := each(i, did, err); err != nil {
+				return err
+			}
+		}
+		order = order[n:]
+	}
+	return nil
+}
+
+// ends returns the states from which and to which an operation leads.
+func (x *executor) ends(i int, which string) (from, to state) {
+	if op := x.journal.Ops[i]; which == "new" {
+		return op.Old, op.New
+	} else {
+		return op.New, op.Old
+	}
+}
+
+// builds reports whether an operation makes a file or link.
+func (x *executor) builds(i int, which string) bool {
+	_, to := x.ends(i, which)
+	return to.Kind == regular || to.Kind == symlink
+}
+
+// few is the number of files up to which each is written to the disk by itself
+// rather than with all that the file system has to write.
+const few = 16
+
+// buildAll builds the files and links of operations under their temporary
+// names, and reports for which it did. It leaves the others to move, which
+// finds out what is wrong with them.
+func (x *executor) buildAll(order []int, which string) ([]bool, error) {
+	built := make([]bool, len(order))
+	if len(order) <= few || !canSyncAll || !x.builds(order[0], which) {
+		return built, nil
+	}
+	for k, i := range order {
+		if err := x.ctx.Err(); err != nil {
+			return built, stopped(opApply, err)
+		}
+		from, to := x.ends(i, which)
+		op := x.journal.Ops[i]
+		dir, name, err := x.host.parent(string(op.Path))
+		if err != nil {
+			continue
+		}
+		have, err := x.state(dir, name)
+		if err == nil && have.same(from) && !have.same(to) && have.Kind != folder {
+			if err = x.build(i, dir, x.journal.temp(i, ""), to, which, false); err == nil {
+				built[k] = true
+				x.step("built " + string(op.Path))
+			}
+		}
+		unix.Close(dir)
+		if err != nil {
+			return built, explain(opApply, string(op.Path), err)
+		}
+	}
+	return built, failed(opApply, x.host.path, syncAll(x.host.fd))
 }
 
 // stepOf describes what an operation did.
@@ -343,11 +442,12 @@ func (x *executor) state(dir int, name string) (state, error) {
 
 // move brings the path of operation i from one state to the other. It reports
 // whether there was something to do.
-func (x *executor) move(i int, from, to state, which string) (did bool, err error) {
+// Built says that what to describes is there under the temporary name.
+func (x *executor) move(i int, from, to state, which string, built bool) (did bool, err error) {
 	op := x.journal.Ops[i]
 	dir, name, err := x.host.parent(string(op.Path))
-	if errors.Is(err, unix.ENOENT) && to.Kind == absent {
-		return false, nil
+	if to.Kind == absent && (errors.Is(err, unix.ENOENT) || hostpath.Gone(err) && x.inside(string(op.Path))) {
+		return false, nil // its folder is not there yet, or no longer
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -389,10 +489,12 @@ func (x *executor) move(i int, from, to state, which string) (did bool, err erro
 	case from.Kind != absent && from.Kind != regular && from.Kind != symlink:
 		return false, &moveConflict{whyChanged, nil}
 	}
-	if err := x.build(i, dir, temp, to, which); err != nil {
-		return false, err
+	if !built {
+		if err := x.build(i, dir, temp, to, which, true); err != nil {
+			return false, err
+		}
+		x.step("built " + string(op.Path))
 	}
-	x.step("built " + string(op.Path))
 	if from.Kind == absent {
 		return true, x.add(dir, name, temp, to)
 	}
@@ -410,8 +512,8 @@ func (x *executor) chmod(dir int, name string, from, to state) error {
 }
 
 // build makes what to describes under a temporary name, complete and with its
-// owner.
-func (x *executor) build(i, dir int, temp string, to state, which string) error {
+// owner. With sync a file is on the disk before it has its name.
+func (x *executor) build(i, dir int, temp string, to state, which string, sync bool) error {
 	part := temp + ".part"
 	switch to.Kind {
 	case folder:
@@ -439,7 +541,7 @@ func (x *executor) build(i, dir int, temp string, to state, which string) error 
 			}
 		}
 	default:
-		if err := x.fill(i, dir, part, to, which); err != nil {
+		if err := x.fill(i, dir, part, to, which, sync); err != nil {
 			return err
 		}
 	}
@@ -447,7 +549,7 @@ func (x *executor) build(i, dir int, temp string, to state, which string) error 
 }
 
 // fill makes a file from its content in the journal.
-func (x *executor) fill(i, dir int, part string, to state, which string) error {
+func (x *executor) fill(i, dir int, part string, to state, which string, sync bool) error {
 	source := x.journal.content(which, i)
 	at, err := hostpath.Folder(path.Dir(source), unix.O_RDONLY)
 	if err != nil {
@@ -459,7 +561,7 @@ func (x *executor) fill(i, dir int, part string, to state, which string) error {
 		return damaged(x.journal.dir, "content is missing: "+err.Error())
 	}
 	defer f.Close()
-	digest, err := copyTo(x.ctx, dir, part, f, x.journal.Limit, true, func(fd int) error {
+	digest, err := copyTo(x.ctx, dir, part, f, x.journal.Limit, sync, func(fd int) error {
 		if err := x.own(fd, to, which); err != nil {
 			return err
 		}

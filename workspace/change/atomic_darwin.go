@@ -11,3 +11,9 @@ func exchange(dir int, a, b string) error {
 func noReplace(dir int, a, b string) error {
 	return unix.RenameatxNp(dir, a, dir, b, unix.RENAME_EXCL)
 }
+
+// canSyncAll says that syncAll works.
+const canSyncAll = false
+
+// syncAll cannot be had here.
+func syncAll(int) error { return unix.ENOSYS }

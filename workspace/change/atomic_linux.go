@@ -11,3 +11,10 @@ func exchange(dir int, a, b string) error {
 func noReplace(dir int, a, b string) error {
 	return unix.Renameat2(dir, a, dir, b, unix.RENAME_NOREPLACE)
 }
+
+// canSyncAll says that syncAll works.
+const canSyncAll = true
+
+// syncAll writes all that the file system of the open folder has to write to
+// the disk.
+func syncAll(dir int) error { return unix.Syncfs(dir) }

@@ -173,10 +173,10 @@ func (j *journal) write() error {
 	return failed(opApply, j.dir, syncFolders(j.dir, filepath.Join(j.dir, "old"), filepath.Join(j.dir, "new"), filepath.Dir(j.dir)))
 }
 
-// syncFolders writes the names in folders to the disk.
-func syncFolders(dirs ...string) error {
-	for _, d := range dirs {
-		f, err := os.Open(d)
+// syncFolders writes files, and the names in folders, to the disk.
+func syncFolders(paths ...string) error {
+	for _, p := range paths {
+		f, err := os.Open(p)
 		if err != nil {
 			return err
 		}

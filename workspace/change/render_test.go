@@ -193,7 +193,7 @@ func git(t testing.TB, dir string, args ...string) {
 // TestGitApplies holds that git makes the current tree of the base and the
 // patch, but for binary files and what git does not record.
 func TestGitApplies(t *testing.T) {
-	for seed := range int64(testenv.Rounds(5, 30, 300)) {
+	for seed := range int64(testenv.Rounds(3, 10, 300)) {
 		rng := rand.New(rand.NewSource(seed))
 		r := newRig(t, nil)
 		mutate(t, rng, r.base, 40)

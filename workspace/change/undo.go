@@ -127,22 +127,30 @@ func (x *executor) backward(partial bool) (*Report, error) {
 	if err := x.clean(); err != nil {
 		return report, err
 	}
-	for i, op := range slices.Backward(x.journal.Ops) {
-		if err := x.ctx.Err(); err != nil {
-			return report, stopped(opUndo, err)
-		}
-		did, err := x.move(i, op.New, op.Old, "old")
+	order := make([]int, len(x.journal.Ops))
+	for i := range order {
+		order[i] = len(order) - 1 - i
+	}
+	err := x.run(order, "old", func(i int, did bool, err error) error {
+		op := x.journal.Ops[i]
 		var c *moveConflict
 		switch {
 		case errors.As(err, &c) && (partial || errors.Is(err, unix.ENOTEMPTY)):
 			report.Conflicts = append(report.Conflicts, Conflict{string(op.Path), c.why})
 		case err != nil:
-			return report, explain(opUndo, string(op.Path), err)
+			return explain(opUndo, string(op.Path), err)
 		case did:
 			report.Done = append(report.Done, stepOf(operation{Path: op.Path}, op.New, op.Old))
 			touched[path.Dir(string(op.Path))] = true
 		}
 		x.step("undid " + string(op.Path))
+		return nil
+	})
+	if err != nil {
+		if left := x.clean(); left != nil {
+			err = errors.Join(err, left)
+		}
+		return report, err
 	}
 	return report, x.sync(touched)
 }
