@@ -95,6 +95,9 @@ func killRig(t *testing.T) *rig {
 	must(t, os.Rename(r.current+"/moved", r.current+"/moved2"))
 	fill(t, r.current, map[string]string{"todir/x": "5\n", "new/a/b": "6\n"})
 	put(t, r.current+"/tolink", "-> edit")
+	for i := range 20 { // enough that files are built together
+		put(t, r.current+"/many"+strconv.Itoa(i), strconv.Itoa(i))
+	}
 	return r
 }
 
@@ -127,7 +130,7 @@ func TestKilledApply(t *testing.T) {
 	before := snapshot(t, sample.host)
 	must(t, sample.apply(everything()))
 	after := snapshot(t, sample.host)
-	every := testenv.Rounds(9, 3, 1)
+	every := testenv.Rounds(29, 11, 1)
 	for step := 1; ; step += every {
 		r := killRig(t)
 		if !r.kill("apply", step) {
@@ -170,7 +173,7 @@ func TestKilledUndo(t *testing.T) {
 	before := snapshot(t, sample.host)
 	must(t, sample.apply(everything()))
 	after := snapshot(t, sample.host)
-	every := testenv.Rounds(9, 3, 1)
+	every := testenv.Rounds(29, 11, 1)
 	for step := 1; ; step += every {
 		r := killRig(t)
 		must(t, r.apply(everything()))

@@ -156,7 +156,7 @@ func NewPlan(ctx context.Context, folder string, base, current *Tree, o PlanOpti
 		return nil, err
 	}
 	p := &Plan{folder: h.path, dev: h.dev, ino: h.ino, current: current, o: o, step: func(string) {}}
-	pl := planner{Plan: p, ctx: ctx, host: h, base: base, live: live, made: map[string]bool{}, gone: map[string]bool{}, bad: map[string]bool{}, done: map[string]bool{}}
+	pl := planner{Plan: p, ctx: ctx, host: h, base: base, live: live, made: map[string]bool{}, gone: map[string]bool{}, bad: map[string]bool{}, done: map[string]bool{}, replaced: map[string]bool{}}
 	if err := pl.all(entries); err != nil {
 		return nil, err
 	}
@@ -197,14 +197,17 @@ func (o *PlanOptions) selects(e *Entry) bool {
 // A planner makes a plan.
 type planner struct {
 	*Plan
-	ctx    context.Context
-	host   *host
-	base   *Tree
-	live   bool            // the base is the host's folder
-	made   map[string]bool // folders that the plan makes
-	gone   map[string]bool // paths that the plan removes
-	bad    map[string]bool // paths of entries that are left out
-	done   map[string]bool // paths of another type, which the host has too
+	ctx  context.Context
+	host *host
+	base *Tree
+	live bool            // the base is the host's folder
+	made map[string]bool // folders that the plan makes
+	gone map[string]bool // paths that the plan removes
+	bad  map[string]bool // paths of entries that are left out
+	done map[string]bool // paths of another type, which the host has too
+
+	replaced map[string]bool // folders whose place something else takes
+
 	merged int
 	bytes  int64
 
@@ -232,6 +235,7 @@ func (p *planner) all(entries []Entry) error {
 		if e.Kind != Type {
 			continue
 		}
+		p.replaced[e.Path] = e.OldMode.IsDir()
 		have, _, err := p.host.state(p.ctx, e.Path, p.o.MaxFile)
 		want := wanted(&e)
 		if err == nil && (have.same(want) || have.Kind == folder && want.Kind == folder) {
@@ -267,7 +271,7 @@ func (p *planner) conflict(e *Entry, rel, why string) {
 // entry plans one entry, except the removal of folders.
 func (p *planner) entry(e *Entry) error {
 	for d := path.Dir(e.Path); d != "."; d = path.Dir(d) {
-		if p.bad[d] && e.hasNow() {
+		if p.bad[d] && (e.hasNow() || p.replaced[d]) {
 			p.conflict(e, e.Path, "the change of its folder is not applied")
 			return nil
 		}
@@ -680,6 +684,17 @@ func (p *planner) emptied() error {
 	return nil
 }
 
+// kept reports whether dir is or lies in a folder that something else was to
+// replace, and that stays.
+func (p *planner) kept(dir string) bool {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if p.bad[dir] && p.replaced[dir] {
+			return true
+		}
+	}
+	return false
+}
+
 // finish orders the operations: removals from the deepest path up, folders from
 // the top down, files, and the modes of folders from the deepest up.
 func (p *planner) finish() error {
@@ -690,7 +705,7 @@ func (p *planner) finish() error {
 	slices.SortStableFunc(p.puts, down)
 	slices.SortStableFunc(p.modes, up)
 	for _, op := range slices.Concat(p.removals, p.folders, p.puts, p.modes) {
-		if slices.ContainsFunc(op.entries, func(e string) bool { return p.bad[e] }) {
+		if slices.ContainsFunc(op.entries, func(e string) bool { return p.bad[e] }) || p.kept(path.Dir(string(op.Path))) {
 			continue
 		}
 		p.ops = append(p.ops, op)

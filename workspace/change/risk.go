@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -86,45 +87,97 @@ func (e *Entry) find(r Risk, why string) {
 // rootName stands for the folder in the questions to package path.
 const rootName = "/workspace"
 
-// names returns the policy that knows which files programs run or obey: the
-// table of package path, and what lies in the work trees of projects. The
-// workspace may be a home, so rules for a home concern it too. Letter case and
-// characters that HFS+ leaves out do not matter.
-func names() (*pathpolicy.Policy, error) {
-	row := func(c Risk, why string, patterns ...string) []pathpolicy.Entry {
-		var out []pathpolicy.Entry
-		for _, p := range patterns {
-			out = append(out, pathpolicy.Entry{Category: pathpolicy.Category(c), Pattern: p, Write: policy.Critical, Why: why})
-		}
-		return out
-	}
-	return pathpolicy.New(pathpolicy.Options{
-		Home: rootName, WorkRoots: []string{rootName}, FoldCase: true,
-		Exceptions: []string{"**/.cursorrules", "**/.windsurfrules"}, // text for agents, as AGENTS.md is
-		Sensitive: slices.Concat(
-			row(RiskGit, "git obeys what is in it, and runs its hooks", "**/.git"),
-			row(RiskGit, "git fetches the repositories that it names into the folders that it names", "**/.gitmodules"),
-			row(RiskGit, "hooks of git run what it says", "**/lefthook.{yml,yaml,toml,json}", "**/.lefthook.{yml,yaml,toml,json}", "**/lefthook-local.*", "**/.lefthook",
-				"**/.lefthook-local.*", "**/.overcommit.yml", "**/.pre-commit-hooks.yaml", "**/.pre-commit-config.yml", "**/.husky", "**/.huskyrc*", "**/.lintstagedrc*", "**/.git-hooks"),
-			row(RiskGit, "a version control system obeys it, and runs its hooks", "**/.hg", "**/.hgrc", "**/.svn", "**/.jj", "**/.bzr"),
-			row(RiskEditor, "an editor obeys it, and runs the programs and tasks that it names", "**/.vscode", "**/.vim", "**/.nvim", "**/.emacs", "**/.emacs.d", "**/.dir-locals-2.el", "**/.zed", "**/.helix",
-				"**/.kakrc", "**/*.sublime-project", "**/.vs", "**/.externalToolBuilders", "**/.run", "**/.devcontainer*", "**/.nvim.lua", "**/.nvimrc", "**/.ycm_extra_conf.py", "**/.clangd"),
-			row(RiskAgent, "agents take settings, servers and hooks from it", "**/.mcp.json", "**/mcp.json", "**/.claude.json", "**/.kiro", "**/.amazonq", "**/.cline", "**/.aider.conf.yml", "**/.goosehints.d", "**/.crush.json", "**/opencode.json*"),
-			row(RiskShell, "a shell runs it at its start or in its folder", "**/.envrc", "**/.direnvrc", "**/.bash_aliases", "**/.bash_completion", "**/.bashrc.d", "**/.kshrc", "**/.mkshrc", "**/.cshrc", "**/.tcshrc", "**/.login",
-				"**/.zsh*.zwc", "**/.zlog*.zwc", "**/.zprofile.zwc", "**/.zcompdump*", "**/.xprofile", "**/.xinitrc", "**/.xsession*", "**/.autoenv.zsh", "**/.autoenv"),
-			row(RiskShell, "a debugger or interpreter runs it at its start", "**/.gdbinit", "**/.gdbearlyinit", "**/*-gdb.py", "**/*-gdb.gdb", "**/.lldbinit*", "**/.pdbrc", "**/.pdbrc.py", "**/.pythonrc", "**/.pythonrc.py",
-				"**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/.ipython", "**/.jupyter", "**/.irbrc", "**/.pryrc", "**/.Rprofile", "**/.Renviron", "**/.radare2rc", "**/.octaverc", "**/.perldb", "**/.psqlrc", "**/.sqliterc"),
-			row(RiskPackages, "a package manager or build tool obeys it, and runs the programs that it names", "**/.yarnrc*", "**/.yarn/plugins", "**/.yarn/releases", "**/.pnpmfile.*", "**/.pnp.*", "**/.npmrc", "**/.bazelrc", "**/*.bazelrc", "**/.bazeliskrc",
-				"**/.cargo", "**/.mvn", "**/.gemrc", "**/.bundle", "**/.mise.toml", "**/.mise", "**/mise.toml", "**/.tool-versions", "**/.rtx.toml", "**/.buckconfig*", "**/.gradle/init.d", "**/.curlrc", "**/.wgetrc", "**/.tmuxinator*"),
-			row(RiskDesktop, "a desktop starts the program that it names", "**/*.desktop", "**/autorun.inf", "**/*.lnk", "**/*.scf", "**/desktop.ini", "**/.config/autostart", "**/*.workflow", "**/*.terminal"),
-			row(RiskCI, "a build service runs it with the rights of the repository", "**/.github/workflows", "**/.github/actions", "**/.gitlab-ci.yml", "**/.gitlab-ci", "**/.gitlab/ci", "**/.circleci", "**/.travis.yml", "**/Jenkinsfile*", "**/azure-pipelines.yml",
-				"**/.azure-pipelines", "**/.drone.yml", "**/.woodpecker", "**/.woodpecker.y*ml", "**/bitbucket-pipelines.yml", "**/.buildkite", "**/.forgejo/workflows", "**/.gitea/workflows", "**/appveyor.yml", "**/.appveyor.yml", "**/.cirrus.yml", "**/.semaphore", "**/.tekton"),
-		),
-	})
+// A row is a number of patterns, in the form of [pathpolicy.Entry], for files
+// with the same risk.
+type row struct {
+	risk     Risk
+	why      string
+	patterns []string
 }
 
-// riskOf maps a category of package path to a risk; secrets and histories are
-// none.
+// table lists what programs run or obey in the work trees of projects, beside
+// the table of package path.
+var table = []row{
+	{RiskGit, "git obeys what is in it, and runs its hooks", []string{
+		"**/.git",
+	}},
+	{RiskGit, "git fetches the repositories that it names into the folders that it names", []string{
+		"**/.gitmodules",
+	}},
+	{RiskGit, "hooks of git run what it says", []string{
+		"**/lefthook.{yml,yaml,toml,json}", "**/.lefthook.{yml,yaml,toml,json}", "**/lefthook-local.*", "**/.lefthook",
+		"**/.lefthook-local.*", "**/.overcommit.yml", "**/.pre-commit-hooks.yaml", "**/.pre-commit-config.yml", "**/.husky", "**/.huskyrc*", "**/.lintstagedrc*", "**/.git-hooks",
+	}},
+	{RiskGit, "a version control system obeys it, and runs its hooks", []string{
+		"**/.hg", "**/.hgrc", "**/.svn", "**/.jj", "**/.bzr",
+	}},
+	{RiskEditor, "an editor obeys it, and runs the programs and tasks that it names", []string{
+		"**/.vscode", "**/.vim", "**/.nvim", "**/.emacs", "**/.emacs.d", "**/.dir-locals-2.el", "**/.zed", "**/.helix",
+		"**/.kakrc", "**/*.sublime-project", "**/.vs", "**/.externalToolBuilders", "**/.run", "**/.devcontainer*", "**/.nvim.lua", "**/.nvimrc", "**/.ycm_extra_conf.py", "**/.clangd",
+	}},
+	{RiskAgent, "agents take settings, servers and hooks from it", []string{
+		"**/.mcp.json", "**/mcp.json", "**/.claude.json", "**/.kiro", "**/.amazonq", "**/.cline", "**/.aider.conf.yml", "**/.goosehints.d", "**/.crush.json", "**/opencode.json*",
+	}},
+	{RiskShell, "a shell runs it at its start or in its folder", []string{
+		"**/.envrc", "**/.direnvrc", "**/.bash_aliases", "**/.bash_completion", "**/.bashrc.d", "**/.kshrc", "**/.mkshrc", "**/.cshrc", "**/.tcshrc", "**/.login",
+		"**/.zsh*.zwc", "**/.zlog*.zwc", "**/.zprofile.zwc", "**/.zcompdump*", "**/.xprofile", "**/.xinitrc", "**/.xsession*", "**/.autoenv.zsh", "**/.autoenv",
+	}},
+	{RiskShell, "a debugger or interpreter runs it at its start", []string{
+		"**/.gdbinit", "**/.gdbearlyinit", "**/*-gdb.py", "**/*-gdb.gdb", "**/.lldbinit*", "**/.pdbrc", "**/.pdbrc.py", "**/.pythonrc", "**/.pythonrc.py",
+		"**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/.ipython", "**/.jupyter", "**/.irbrc", "**/.pryrc", "**/.Rprofile", "**/.Renviron", "**/.radare2rc", "**/.octaverc", "**/.perldb", "**/.psqlrc", "**/.sqliterc",
+	}},
+	{RiskPackages, "a package manager or build tool obeys it, and runs the programs that it names", []string{
+		"**/.yarnrc*", "**/.yarn/plugins", "**/.yarn/releases", "**/.pnpmfile.*", "**/.pnp.*", "**/.npmrc", "**/.bazelrc", "**/*.bazelrc", "**/.bazeliskrc",
+		"**/.cargo", "**/.mvn", "**/.gemrc", "**/.bundle", "**/.mise.toml", "**/.mise", "**/mise.toml", "**/.tool-versions", "**/.rtx.toml", "**/.buckconfig*", "**/.gradle/init.d", "**/.curlrc", "**/.wgetrc", "**/.tmuxinator*",
+	}},
+	{RiskDesktop, "a desktop starts the program that it names", []string{
+		"**/*.desktop", "**/autorun.inf", "**/*.lnk", "**/*.scf", "**/desktop.ini", "**/.config/autostart", "**/*.workflow", "**/*.terminal",
+	}},
+	{RiskCI, "a build service runs it with the rights of the repository", []string{
+		"**/.github/workflows", "**/.github/actions", "**/.gitlab-ci.yml", "**/.gitlab-ci", "**/.gitlab/ci", "**/.circleci", "**/.travis.yml", "**/Jenkinsfile*", "**/azure-pipelines.yml",
+		"**/.azure-pipelines", "**/.drone.yml", "**/.woodpecker", "**/.woodpecker.y*ml", "**/bitbucket-pipelines.yml", "**/.buildkite", "**/.forgejo/workflows", "**/.gitea/workflows", "**/appveyor.yml", "**/.appveyor.yml", "**/.cirrus.yml", "**/.semaphore", "**/.tekton",
+	}},
+}
+
+// names returns the policy that knows which files programs run or obey: table
+// as rules against writing, before the table of package path. The workspace may
+// be a home, so rules for a home concern it too. Letter case and characters
+// that HFS+ leaves out do not matter.
+func names() (*pathpolicy.Policy, []row, error) {
+	var rules []string
+	var of []row
+	for _, r := range table {
+		for _, p := range r.patterns {
+			rules, of = append(rules, p), append(of, r)
+		}
+	}
+	p, err := pathpolicy.New(pathpolicy.Options{
+		Home: rootName, WorkRoots: []string{rootName}, FoldCase: true, DenyWrite: rules,
+		Exceptions: []string{"**/.cursorrules", "**/.windsurfrules"}, // text for agents, as AGENTS.md is
+	})
+	return p, of, err
+}
+
+// risk returns the risk that a decision stands for, and its reason. Secrets and
+// histories are none.
+func (r *risks) risk(d pathpolicy.Decision) (Risk, string, bool) {
+	if d.Category == pathpolicy.CategoryRule {
+		number, _, _ := strings.Cut(strings.TrimPrefix(d.Rule, "filesystem.denyWrite["), "]")
+		n, err := strconv.Atoi(number)
+		if err != nil || n >= len(r.rows) {
+			return RiskName, "a rule denies writing it", true
+		}
+		return r.rows[n].risk, r.rows[n].why, true
+	}
+	risk, ok := riskOf(d)
+	_, why, _ := strings.Cut(d.Message, `": `)
+	if risk == RiskName {
+		why = "its name does not determine its place"
+	}
+	return risk, why, ok
+}
+
+// riskOf maps a category of package path to a risk.
 func riskOf(d pathpolicy.Decision) (Risk, bool) {
 	switch d.Category {
 	case "":
@@ -145,8 +198,6 @@ func riskOf(d pathpolicy.Decision) (Risk, bool) {
 		return RiskTools, d.Severity >= policy.Critical
 	case pathpolicy.CategoryName:
 		return RiskName, true
-	case pathpolicy.Category(RiskDesktop), pathpolicy.Category(RiskCI):
-		return Risk(d.Category), true
 	}
 	return "", false
 }
@@ -157,11 +208,11 @@ func findRisks(ctx context.Context, entries []Entry, trees ...*Tree) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	p, err := names()
+	p, rows, err := names()
 	if err != nil {
 		return err
 	}
-	r := risks{policy: p, trees: trees, current: trees[len(trees)-1], hidden: map[string]bool{}, named: map[string][]string{}}
+	r := risks{policy: p, rows: rows, trees: trees, current: trees[len(trees)-1], hidden: map[string]bool{}, named: map[string][]string{}}
 	modules := r.submodules()
 	for i := range entries {
 		if err := ctx.Err(); err != nil {
@@ -186,6 +237,7 @@ func findRisks(ctx context.Context, entries []Entry, trees ...*Tree) error {
 // risks is one search for risks.
 type risks struct {
 	policy  *pathpolicy.Policy
+	rows    []row
 	trees   []*Tree
 	current *Tree
 	hidden  map[string]bool     // whether a folder is a bare repository
@@ -195,16 +247,9 @@ type risks struct {
 // judge adds what the policy says of a path.
 func (r *risks) judge(e *Entry, rel, why string) {
 	d := r.policy.Judge(sandbox.OpWrite, rootName+"/"+rel)
-	risk, ok := riskOf(d)
-	if !ok {
-		return
+	if risk, reason, ok := r.risk(d); ok {
+		e.find(risk, why+reason)
 	}
-	if risk == RiskName {
-		e.find(risk, "its name does not determine its place")
-		return
-	}
-	_, reason, _ := strings.Cut(d.Message, `": `)
-	e.find(risk, why+reason)
 }
 
 // name judges a path by its name, also as other file systems read it.
@@ -389,13 +434,16 @@ func (r *risks) configured(dir string) []string {
 				continue
 			}
 			for _, word := range configWords(data) {
-				rel := path.Join(dir, word)
-				if rel != dir && rel != "." && within(rel, dir) && !slices.Contains(out, rel) {
-					out = append(out, rel)
-				}
-				// The hooks of husky lie in a folder "_" and run those above.
-				if path.Base(rel) == "_" && path.Dir(rel) != dir && path.Dir(rel) != "." {
-					out = append(out, path.Dir(rel))
+				// Programs are relative to the work tree, and further files to the
+				// one that includes them.
+				for _, rel := range []string{path.Join(dir, word), path.Join(dir, ".git", word)} {
+					if rel != dir && rel != "." && within(rel, dir) && !slices.Contains(out, rel) {
+						out = append(out, rel)
+					}
+					// The hooks of husky lie in a folder "_" and run those above.
+					if path.Base(rel) == "_" && path.Dir(rel) != dir && path.Dir(rel) != "." {
+						out = append(out, path.Dir(rel))
+					}
 				}
 			}
 		}
