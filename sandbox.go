@@ -39,11 +39,14 @@ const (
 type Access string
 
 // The kinds of access: an own scratch workspace only; the agent's folder
-// read-only at [AgentDir] beside it; the agent's folder as the workspace.
+// read-only at [AgentDir] beside it; the agent's folder as the workspace; a
+// copy-on-write view of the agent's folder as the workspace, whose changes stay
+// in a layer of the sandbox's own.
 const (
-	AccessNone Access = "none"
-	AccessRO   Access = "ro"
-	AccessRW   Access = "rw"
+	AccessNone    Access = "none"
+	AccessRO      Access = "ro"
+	AccessRW      Access = "rw"
+	AccessPrivate Access = "private"
 )
 
 // DriftPolicy says what happens to a sandbox that is in use while its

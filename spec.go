@@ -78,6 +78,10 @@ type Mount struct {
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Role     Role   `json:"role"`
 	Size     int64  `json:"size,omitempty"` // bytes that the file system at Source holds at most; of [RoleHome] alone
+	// Base is the canonical host folder that Source is a private view of: Source
+	// shows its files, and what is written there does not reach Base. Rules for
+	// paths of Base hold for Source too. Of [RoleWorkspace] alone, else empty.
+	Base string `json:"base,omitempty"`
 }
 
 // Role says why a mount is there; rules for user binds differ from those

@@ -83,9 +83,9 @@ func missingFact(s sandbox.Spec, r Resolved, f Facts) error {
 	return nil
 }
 
-// needsAgentDir reports whether the agent's folder is mounted.
+// needsAgentDir reports whether the agent's folder, or a view of it, is mounted.
 func needsAgentDir(r Resolved) bool {
-	return r.WorkspaceAccess == sandbox.AccessRO || r.WorkspaceAccess == sandbox.AccessRW && r.Workspace == ""
+	return r.Private() || r.WorkspaceAccess == sandbox.AccessRO || r.WorkspaceAccess == sandbox.AccessRW && r.Workspace == ""
 }
 
 func fillUser(s *sandbox.Spec, r Resolved, f Facts) (err error) {

@@ -24,7 +24,7 @@ type Facts struct {
 
 	HostIdentity string // by which name its own folders are known, where that is a slot of the pool; or empty
 	Workspace    string // host folder that appears as /workspace
-	AgentDir     string // the agent's folder; needed for access ro and rw
+	AgentDir     string // the agent's folder, or the one that a flag names; needed for access ro, rw and private
 	HomeDir      string // host folder that appears as the home; empty where that lies in memory
 	HomeReason   string // why the home lies where it does, for people
 	SocketDir    string // folder of the guest's socket; empty when it is reached otherwise

@@ -32,6 +32,9 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 		return sandbox.Errorf(sandbox.CodeInternal, "build spec", "the fact Workspace is missing")
 	default:
 		add(workspace, sandbox.WorkspaceDir, sandbox.RoleWorkspace, false)
+		if r.Private() {
+			s.Mounts[len(s.Mounts)-1].Base = f.AgentDir
+		}
 	}
 	if r.Kind != sandbox.KindBrowser {
 		add(r.AgentSettings, sandbox.SettingsDir, sandbox.RoleSettings, true)
@@ -50,8 +53,12 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 	return err
 }
 
+// Private reports whether the workspace is a copy-on-write view of a folder of
+// the host, the one that a flag names or the agent's.
+func (r Resolved) Private() bool { return r.WorkspaceAccess == sandbox.AccessPrivate }
+
 // workspaceFolder is the host folder behind /workspace: what a flag names, the
-// agent's folder with access rw, else the scratch workspace.
+// agent's folder with access rw, else the scratch workspace or the private view.
 func workspaceFolder(r Resolved, f Facts) string {
 	if r.WorkspaceAccess == sandbox.AccessRW && r.Workspace == "" {
 		return f.AgentDir

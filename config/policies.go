@@ -83,7 +83,7 @@ func (r Resolved) shown(in Inside) []policypath.Shown {
 	switch {
 	case r.Workspace != "":
 		add(r.Workspace, sandbox.WorkspaceDir)
-	case r.WorkspaceAccess == sandbox.AccessRW && r.AgentWorkspace != "":
+	case (r.WorkspaceAccess == sandbox.AccessRW || r.Private()) && r.AgentWorkspace != "":
 		add(r.AgentWorkspace, sandbox.WorkspaceDir)
 	}
 	if r.WorkspaceAccess == sandbox.AccessRO && r.AgentWorkspace != "" {

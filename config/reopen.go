@@ -135,6 +135,9 @@ func mounted(r Resolved, f Facts) (out []policypath.Shown) {
 	if w := workspaceFolder(r, f); path.IsAbs(w) && w != "/" {
 		out = append(out, policypath.Shown{Host: w, Inside: sandbox.WorkspaceDir})
 	}
+	if r.Private() && path.IsAbs(f.AgentDir) && f.AgentDir != "/" {
+		out = append(out, policypath.Shown{Host: f.AgentDir, Inside: sandbox.WorkspaceDir})
+	}
 	if r.WorkspaceAccess == sandbox.AccessRO && path.IsAbs(f.AgentDir) && f.AgentDir != "/" {
 		out = append(out, policypath.Shown{Host: f.AgentDir, Inside: sandbox.AgentDir})
 	}

@@ -78,7 +78,7 @@ type SandboxSettings struct {
 	Preset            *string              `json:"preset,omitempty" enum:"strict,restricted,normal,permissive" doc:"Set of values under all settings; default restricted. No preset touches hardening."`
 	Mode              *sandbox.Mode        `json:"mode,omitempty" enum:"off,non-main,all" doc:"Which sessions are sandboxed; default all."`
 	Scope             *sandbox.Scope       `json:"scope,omitempty" enum:"session,agent,shared" doc:"Who shares a sandbox; default session."`
-	WorkspaceAccess   *sandbox.Access      `json:"workspaceAccess,omitempty" enum:"none,ro,rw" doc:"none: own scratch workspace; ro: beside it the agent's folder read-only at /agent; rw: the agent's folder is the workspace. Default none."`
+	WorkspaceAccess   *sandbox.Access      `json:"workspaceAccess,omitempty" enum:"none,ro,rw,private" doc:"none: own scratch workspace; ro: beside it the agent's folder read-only at /agent; rw: the agent's folder is the workspace; private: the workspace is a copy-on-write view of the agent's folder, which stays as it is. Default none."`
 	WorkspaceRoot     *string              `json:"workspaceRoot,omitempty" doc:"Host folder of the scratch workspaces; default workspaces in the state folder. ~ and $VAR are replaced."`
 	WorkspaceQuota    *Size                `json:"workspaceQuota,omitempty" min:"0" doc:"Most bytes of one scratch workspace; 0, the default, is unbounded."`
 	DriftPolicy       *sandbox.DriftPolicy `json:"driftPolicy,omitempty" enum:"keep,refuse" doc:"What happens to a sandbox in use whose settings changed; default keep."`

@@ -157,7 +157,7 @@ func (d *differ) mounts(a, b []sandbox.Mount) {
 		case from != to:
 			same := to
 			same.ReadOnly = from.ReadOnly
-			d.add(field, mountText(from), mountText(to), to.ReadOnly && from == same)
+			d.add(field, mountText(from), mountText(to), to.ReadOnly && from == same || to.Base != "" && to.Base == from.Source)
 		}
 	}
 	if len(d.changes) == before && !slices.Equal(a, b) {
@@ -189,6 +189,9 @@ func mountText(m sandbox.Mount) string {
 	mode := "rw"
 	if m.ReadOnly {
 		mode = "ro"
+	}
+	if m.Base != "" {
+		return m.Base + " private"
 	}
 	return m.Source + " " + mode
 }

@@ -168,6 +168,7 @@ func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 		if m.Role == sandbox.RoleHome && !isHome(m.Source, w) {
 			errs = append(errs, refuse(field+".source", m.Source, "it is not a home that we keep", "mount <folder of workspaces>/"+HomesDir+"/<name>"))
 		}
+		errs = append(errs, privateView(field, m, s.Mounts, w, b)...)
 		claim(field+".target", path.Clean(m.Target))
 	}
 	for i, t := range s.Tmpfs {
@@ -177,6 +178,29 @@ func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 			errs = append(errs, refuse(field, t.Target, "a tmpfs without size can take all memory of the host", "give it a size"))
 		}
 		claim(field, path.Clean(t.Target))
+	}
+	return errs
+}
+
+// privateView checks a mount that is a private view of the host folder m.Base.
+// The view itself is a workspace that we keep. The folder is judged as one that
+// is mounted read-only, since nothing that is written reaches it, and no other
+// mount may let the sandbox write there.
+func privateView(field string, m sandbox.Mount, all []sandbox.Mount, w World, b Switches) []error {
+	if m.Base == "" {
+		return nil
+	}
+	if m.Role != sandbox.RoleWorkspace || !ours(m.Source, m.Role, w) {
+		return []error{refuse(field+".source", m.Source, "a private view lies in the sandbox's own workspace alone", "mount <folder of workspaces>/<name> as the workspace")}
+	}
+	base := sandbox.Mount{Source: m.Base, Target: sandbox.AgentDir, Role: sandbox.RoleAgent, ReadOnly: true}
+	errs := mountErrors(field+".base", base, w, b)
+	for _, other := range all {
+		if !other.ReadOnly && other.Source != m.Source && (within(other.Source, m.Base) || within(m.Base, other.Source)) {
+			errs = append(errs, refuse(field+".base", m.Base,
+				fmt.Sprintf("%q is mounted writable beside the private view, so what the sandbox writes would reach the folder", other.Source),
+				"bind it read-only, or use workspaceAccess rw"))
+		}
 	}
 	return errs
 }

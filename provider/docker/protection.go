@@ -44,7 +44,9 @@ type mask struct {
 
 // protection looks at the host and says what has to be closed for s now. It is
 // nil where s mounts no folder of people, and no rule names a place in what it
-// mounts: a scratch workspace is ours. Masked reports whether a container was made with
+// mounts: a scratch workspace is ours. In a private view of a folder what rules
+// close for reading is closed as in the folder itself. What code inside writes there
+// for git or an editor stays in the view, and so is not closed. Masked reports whether a container was made with
 // a mask at a place inside; nil asks what a new one is made with. What has come
 // to match a pattern since is not closed: no mount can follow it.
 func (p *Provider) protection(ctx context.Context, s sandbox.Spec, masked func(inside string) bool) (*protection, error) {
@@ -69,8 +71,11 @@ func (p *Provider) protection(ctx context.Context, s sandbox.Spec, masked func(i
 			continue // of a missing one the engine says so; a file is a person's choice
 		}
 		c.views = append(c.views, plan.View{Source: source, Target: m.Target, Write: !m.ReadOnly, Why: "mount: " + m.Target})
-		if !ours(source) {
+		if !ours(source) || m.Base != "" {
 			c.ruled.Roots = append(c.ruled.Roots, source)
+		}
+		if m.Base != "" {
+			c.ruled.Roots = append(c.ruled.Roots, m.Base)
 		}
 		switch {
 		case m.ReadOnly || ours(source):
@@ -126,11 +131,11 @@ func (c *protection) rule(s sandbox.Spec) {
 // match returns what the patterns of rules close now, and the other names of
 // what rules close. Of what was masked when the container was made, and of what is
 // new to a container that is not made yet, it returns all.
-func (c *protection) match(ctx context.Context, p *Provider, name string, masked func(string) bool) ([]plan.Deny, error) {
+func (c *protection) match(ctx context.Context, p *Provider, s sandbox.Spec, masked func(string) bool) ([]plan.Deny, error) {
 	if len(c.ruled.Roots) == 0 {
 		return nil, nil
 	}
-	found, err := p.scanner(name+rulesSuffix).Scan(ctx, c.ruled)
+	found, err := p.scanner(s.Name+rulesSuffix).Scan(ctx, c.ruled)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +143,7 @@ func (c *protection) match(ctx context.Context, p *Provider, name string, masked
 		c.notes = append(c.notes, fmt.Sprintf("%d folders cannot be looked into from here, so what filesystem.denyRead matches in them is not closed by mounts: %s …", n, found.Unreadable[0]))
 	}
 	found.Unreadable, found.Sockets = nil, nil
-	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
+	return slices.DeleteFunc(hostscan.Viewed(s, found.Denies()), func(d plan.Deny) bool {
 		return masked != nil && !slices.ContainsFunc(c.views, func(v plan.View) bool {
 			return hostpath.Within(d.Path, v.Source) && masked(path.Join(v.Target, strings.TrimPrefix(d.Path, v.Source)))
 		})
@@ -162,7 +167,7 @@ func (c *protection) look(ctx context.Context, p *Provider, s sandbox.Spec, q ho
 		}
 		rules = hostscan.Decide(c.facts)
 	}
-	matched, err := c.match(ctx, p, s.Name, masked)
+	matched, err := c.match(ctx, p, s, masked)
 	if err != nil {
 		return err
 	}

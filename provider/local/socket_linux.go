@@ -299,7 +299,7 @@ func closedNow(found hostscan.Result, s sandbox.Spec, protection []plan.Deny, ju
 	ours := func(p string) bool {
 		return slices.ContainsFunc(protection, func(d plan.Deny) bool { return d.Socket && d.Path == p })
 	}
-	return slices.DeleteFunc(found.Denies(), func(d plan.Deny) bool {
+	return slices.DeleteFunc(hostscan.Viewed(s, found.Denies()), func(d plan.Deny) bool {
 		return d.Rule == hostscan.RuleSocket && (judged || slices.Contains(s.Filesystem.AllowUnixSockets, d.Path) || ours(d.Path))
 	})
 }

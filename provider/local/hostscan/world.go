@@ -59,6 +59,9 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 			p.Protect.Own, p.Protect.Inside = m.Source, m.Target
 			views = append(views, plan.View{Source: m.Source, Target: m.Source, Write: !m.ReadOnly, Why: "the agent's own folder"})
 		}
+		if m.Base != "" { // tools record absolute paths, and no rule or grant may show the folder itself there
+			views = append(views, plan.View{Source: m.Source, Target: m.Base, Write: !m.ReadOnly, Why: "private view: " + m.Base})
+		}
 	}
 	listed, err := listedSockets(s.Filesystem)
 	if err != nil {
@@ -79,11 +82,12 @@ func Of(s sandbox.Spec, at Place, system []plan.View, links []plan.Symlink) (Pic
 		}
 	}
 	p.World.Views = views
-	hide(&p.World, at, slices.Concat(allowed, granted(s.Grants)))
+	grants := slices.DeleteFunc(slices.Clone(s.Grants), func(g sandbox.Grant) bool { return viewed(s, g.Path) })
+	hide(&p.World, at, slices.Concat(allowed, granted(grants)))
 	p.World.Views = append(views, allowed...)
-	p.World = plan.Granted(p.World, s.Grants)
+	p.World = plan.Granted(p.World, grants)
 	p.place(listed)
-	p.request(len(system), at)
+	p.request(len(system), at, bases(s))
 	p.endangered(at)
 	return p, nil
 }
@@ -110,7 +114,7 @@ func allowedWorld(s sandbox.Spec) ([]plan.View, error) {
 			case !path.IsAbs(p):
 				continue // it lies in the workspace, which is shown
 			}
-			if _, shown := mountOf(s, path.Clean(p)); shown {
+			if _, shown := mountOf(s, path.Clean(p)); shown || viewed(s, path.Clean(p)) {
 				continue
 			}
 			views = append(views, plan.View{Source: path.Clean(p), Target: path.Clean(p), Write: l.write, Optional: true, Why: l.field + ": " + p})
@@ -168,22 +172,38 @@ func Opens(s sandbox.Spec) (out []plan.Open) {
 }
 
 // placesWorld returns the host paths that the absolute path p of a rule may
-// refer to: p itself, and the source mounted there.
+// refer to: p itself, the source mounted there, and where a private view shows
+// p or what lies below p.
 func placesWorld(s sandbox.Spec, p string) []string {
 	p = path.Clean(p)
 	out := []string{p}
 	if on, ok := mountOf(s, p); ok {
 		out = append(out, path.Join(on.Source, strings.TrimPrefix(p, on.Target)))
 	}
+	for _, m := range s.Mounts {
+		switch {
+		case m.Base == "":
+		case under(p, m.Base):
+			out = append(out, path.Join(m.Source, strings.TrimPrefix(p, m.Base)))
+		case under(m.Base, p):
+			out = append(out, m.Source)
+		}
+	}
 	return out
 }
 
 // patterns is placesWorld for a pattern: a pattern below a mount also applies
-// below the mount's source.
+// below the mount's source, and one that matches the base of a private view or what
+// lies below it applies to the view too.
 func patterns(s sandbox.Spec, r string) []string {
 	out := []string{r}
 	if on, ok := mountOf(s, r); ok && r != on.Target {
 		out = append(out, specials.Replace(on.Source)+strings.TrimPrefix(r, on.Target))
+	}
+	for _, m := range s.Mounts {
+		if m.Base != "" {
+			out = append(out, viewPatterns(r, m.Base, m.Source)...)
+		}
 	}
 	return out
 }
@@ -283,8 +303,9 @@ func hide(w *plan.World, at Place, allowed []plan.View) {
 const coverSize = 64 << 10
 
 // request sets where to search for matches of the globs: below everything that
-// is shown except the system's own folders, which come first.
-func (p *Picture) request(system int, at Place) {
+// is shown except the system's own folders, which come first, and below bases.
+func (p *Picture) request(system int, at Place, bases []string) {
+	p.Scan.Roots = append(p.Scan.Roots, bases...)
 	covered := []string{"/proc", "/sys", "/dev"}
 	for _, t := range p.World.Tmpfs {
 		covered = append(covered, t.Target)
