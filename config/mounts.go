@@ -53,6 +53,17 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 	return err
 }
 
+// FolderAccess returns how the sandbox uses the folder that a flag names, or
+// without one the agent's. A folder that a flag names is the workspace, except
+// that workspaceAccess private holds for it too, and ro where a flag says so.
+func (r Resolved) FolderAccess() sandbox.Access {
+	switch {
+	case r.Workspace == "", r.WorkspaceAccess == sandbox.AccessPrivate, r.WorkspaceAccess == sandbox.AccessRO && r.Origin("workspaceAccess") == "flag":
+		return r.WorkspaceAccess
+	}
+	return sandbox.AccessRW
+}
+
 // Private reports whether the workspace is a copy-on-write view of a folder of
 // the host, the one that a flag names or the agent's.
 func (r Resolved) Private() bool { return r.WorkspaceAccess == sandbox.AccessPrivate }

@@ -1,11 +1,16 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	sandbox "github.com/bulkhead-dev/sandbox"
+)
 
 // Overrides are the flags of one call. Zero fields are flags that were not given.
 type Overrides struct {
 	Image        string
-	Workspace    string // host folder to be the workspace
+	Workspace    string         // host folder to be the workspace
+	Access       sandbox.Access // to that folder, or to the agent's; empty is what the settings say
 	Env          map[string]string
 	Workdir      string
 	Timeout      *time.Duration // zero is unbounded
@@ -31,6 +36,9 @@ func (o Overrides) Layer() *SandboxSettings {
 		return &v
 	}
 	s.Workspace, s.Provider = text(o.Workspace), text(o.Provider)
+	if o.Access != "" {
+		s.WorkspaceAccess, set = new(o.Access), true
+	}
 	d := DockerSettings{Image: text(o.Image), Workdir: text(o.Workdir)}
 	if len(o.Env) > 0 {
 		d.Env, set = o.Env, true

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -80,11 +81,12 @@ func (r Resolved) shown(in Inside) []policypath.Shown {
 			out = append(out, policypath.Shown{Host: p, Inside: target})
 		}
 	}
-	switch {
-	case r.Workspace != "":
-		add(r.Workspace, sandbox.WorkspaceDir)
-	case (r.WorkspaceAccess == sandbox.AccessRW || r.Private()) && r.AgentWorkspace != "":
-		add(r.AgentWorkspace, sandbox.WorkspaceDir)
+	folder := cmp.Or(r.Workspace, r.AgentWorkspace)
+	switch r.FolderAccess() {
+	case sandbox.AccessRW, sandbox.AccessPrivate:
+		add(folder, sandbox.WorkspaceDir)
+	case sandbox.AccessRO:
+		add(r.Workspace, sandbox.AgentDir)
 	}
 	if r.WorkspaceAccess == sandbox.AccessRO && r.AgentWorkspace != "" {
 		add(r.AgentWorkspace, sandbox.AgentDir)

@@ -263,12 +263,20 @@ func (d *describer) folders(res config.Resolved, at hostIdentity, i intent, f *c
 		return "", err
 	}
 	f.Workspaces = []string{store.Root()}
-	if f.Workspace, err = store.Path(at.name); err != nil {
+	name := at.name
+	if res.Private() {
+		name = hardening.PrivateName(name)
+	}
+	if f.Workspace, err = store.Path(name); err != nil {
 		return "", err
 	}
 	dir, given := res.AgentWorkspace, res.Workspace
 	if given != "" {
 		dir = given
+	}
+	if dir == "" && res.Private() {
+		return "", &sandbox.Error{Code: sandbox.CodeValidation, Op: "resolve", Field: "workspaceAccess", Resource: string(sandbox.AccessPrivate), Message: "no folder is named to have a private view of",
+			Hint: "name one with --workspace, or as workspace of the agent in agents.list"}
 	}
 	if dir == "" {
 		return "", nil
@@ -306,18 +314,17 @@ func (d *describer) givenFolder(dir string) (string, error) {
 }
 
 // agentFolder finds, and with effects makes, the agent's folder, and for
-// access rw the owner that its user dictates.
+// access rw or private the owner that its user dictates.
 func (d *describer) agentFolder(res config.Resolved, dir string, i intent, f *config.Facts) (string, error) {
-	rw := res.WorkspaceAccess == sandbox.AccessRW || res.Workspace != ""
-	access := res.WorkspaceAccess
-	if rw {
-		access = sandbox.AccessRW
+	access, role := res.FolderAccess(), sandbox.RoleWorkspace
+	if access == sandbox.AccessPrivate {
+		role = sandbox.RoleAgent // which no sandbox writes to, and which is no workspace of ours
 	}
 	own := workspace.Owner{UID: f.UID, GID: f.GID}
 	// Judged as it is spelled, before anything is made or given away on the way:
 	// a link in it may belong to another user.
 	judge := func(path string) error {
-		return hardening.Source("workspace", path, sandbox.RoleWorkspace, hardening.World{
+		return hardening.Source("workspace", path, role, hardening.World{
 			Canonical: hostpath.Canonical, Via: via, Sensitive: f.Sensitive, Listening: f.Listening, Workspaces: f.Workspaces, Home: f.Home, Exposed: f.Exposed,
 		}, hardening.Switches{})
 	}
@@ -332,14 +339,16 @@ func (d *describer) agentFolder(res config.Resolved, dir string, i intent, f *co
 	if i == effects {
 		dir, own, err = workspace.EnsureAllowedAgent(dir, access, own, judge)
 	} else {
-		dir, own, err = lookAgent(dir, rw, own)
+		dir, own, err = lookAgent(dir, access, own)
 	}
 	if err != nil {
 		return "", err
 	}
 	f.AgentDir = dir
-	if rw {
+	if access == sandbox.AccessRW || access == sandbox.AccessPrivate {
 		f.UID, f.GID = own.UID, own.GID
+	}
+	if access == sandbox.AccessRW {
 		f.Workspace = dir
 	}
 	return dir, nil
@@ -351,9 +360,9 @@ func via(path string) ([]string, error) {
 }
 
 // lookAgent is workspace.EnsureAgent without its effects.
-func lookAgent(dir string, rw bool, own workspace.Owner) (string, workspace.Owner, error) {
+func lookAgent(dir string, access sandbox.Access, own workspace.Owner) (string, workspace.Owner, error) {
 	dir, err := hostpath.Canonical(dir)
-	if err != nil || !rw {
+	if err != nil || access != sandbox.AccessRW && access != sandbox.AccessPrivate {
 		return dir, own, err
 	}
 	folder, err := os.Open(dir)
@@ -364,7 +373,11 @@ func lookAgent(dir string, rw bool, own workspace.Owner) (string, workspace.Owne
 		return "", own, sandbox.Errorf(sandbox.CodeUnavailable, "look at the agent's folder", "%w", err)
 	}
 	defer folder.Close()
-	own, err = workspace.AgentOwner(folder, own)
+	if access == sandbox.AccessPrivate {
+		own, err = workspace.ViewOwner(folder, own)
+	} else {
+		own, err = workspace.AgentOwner(folder, own)
+	}
 	return dir, own, err
 }
 

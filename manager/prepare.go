@@ -53,7 +53,8 @@ func (w *want) scratch() bool { return ownScratch(w.res) }
 
 // ownScratch is scratch for settings alone.
 func ownScratch(res config.Resolved) bool {
-	return res.Kind != sandbox.KindBrowser && res.WorkspaceAccess != sandbox.AccessRW && res.Workspace == ""
+	access := res.FolderAccess()
+	return res.Kind != sandbox.KindBrowser && access != sandbox.AccessRW && access != sandbox.AccessPrivate
 }
 
 // workspaceOf is the host folder that appears as the workspace.

@@ -192,6 +192,7 @@ type SandboxOption func(*sandboxOptions)
 type sandboxOptions struct {
 	agent     string
 	workspace string
+	private   bool
 	ttl       time.Duration
 	creation  config.Creation
 	set       bool // that layer says something
@@ -214,6 +215,13 @@ func Agent(id string) SandboxOption { return func(o *sandboxOptions) { o.agent =
 // without it the sandbox has a workspace of its own. For a daemon it is an
 // absolute path on the daemon's machine.
 func Workspace(dir string) SandboxOption { return func(o *sandboxOptions) { o.workspace = dir } }
+
+// Private makes the workspace a copy-on-write view of a folder of the host: the
+// sandbox reads the folder, and what it writes stays in a layer of its own. For a
+// daemon dir is an absolute path on the daemon's machine.
+func Private(dir string) SandboxOption {
+	return func(o *sandboxOptions) { o.workspace, o.private = dir, true }
+}
 
 // TTL has the sandbox removed when so long has passed, rounded up to seconds.
 func TTL(d time.Duration) SandboxOption { return func(o *sandboxOptions) { o.ttl = d } }
@@ -330,6 +338,9 @@ func (c *Client) header(o sandboxOptions) (string, error) {
 			}
 		}
 		layer.Workspace = &o.workspace
+		if o.private {
+			layer.WorkspaceAccess = new(sandbox.AccessPrivate)
+		}
 	}
 	return settingsHeader(&layer)
 }

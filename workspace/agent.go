@@ -15,7 +15,8 @@ import (
 
 // EnsureAllowedAgent makes the agent's folder dir when it is missing, with its
 // parents, and returns its canonical path. For the accesses none and ro
-// nothing else about it matters here.
+// nothing else about it matters here. For private the folder stays as it is, and
+// the owner that [ViewOwner] names is returned.
 //
 // With rw the folder is the workspace, and the sandbox runs as the folder's
 // own user, so that people and sandbox can both work in it: that user is
@@ -55,6 +56,10 @@ func EnsureAllowedAgent(dir string, access sandbox.Access, scope Owner, allow fu
 		return "", Owner{}, err
 	}
 	defer f.Close()
+	if access == sandbox.AccessPrivate && !made {
+		owner, err := ViewOwner(f, scope)
+		return canonical, owner, err
+	}
 	if !rw {
 		return canonical, scope, nil
 	}
@@ -113,6 +118,23 @@ func agentOwner(path string, fi fs.FileInfo, scope Owner, euid int) (Owner, erro
 		gid = uid
 	}
 	return Owner{uid, gid}, nil
+}
+
+// ViewOwner returns whom a sandbox with a private view of the open folder runs
+// as: the owner of the folder where this process can run one as that user, so
+// that the sandbox reads what the owner reads. No sandbox runs as root, and
+// without root none runs as another user: then it is scope, to whom the view gives
+// the files.
+func ViewOwner(folder *os.File, scope Owner) (Owner, error) {
+	fi, err := folder.Stat()
+	if err != nil {
+		return Owner{}, statedir.Unavailable("open agent folder", folder.Name(), err)
+	}
+	owner, err := agentOwner(folder.Name(), fi, scope, os.Geteuid())
+	if err != nil {
+		return scope, scope.check()
+	}
+	return owner, nil
 }
 
 // chownCommand returns the shell command that gives path to o.

@@ -38,12 +38,14 @@ type agentFlags struct {
 
 // The values of --workspace-access of sandbox agent.
 const (
-	accessPrivate = string(sandbox.AccessNone)
-	accessShared  = string(sandbox.AccessRW)
+	accessCopy     = string(sandbox.AccessNone)
+	accessPrivate  = string(sandbox.AccessPrivate)
+	accessReadOnly = string(sandbox.AccessRO)
+	accessShared   = string(sandbox.AccessRW)
 )
 
 func (a *app) agentCommand() *ucli.Command {
-	f := agentFlags{runFlags: newRunFlags("agent"), access: text{value: accessPrivate, check: oneOf(accessPrivate, accessShared)}}
+	f := agentFlags{runFlags: newRunFlags("agent"), access: text{value: accessCopy, check: oneOf(accessCopy, accessPrivate, accessReadOnly, accessShared)}}
 	return &ucli.Command{
 		Name:      "agent",
 		Usage:     "run the program of a coding agent in a sandbox",
@@ -54,15 +56,16 @@ func (a *app) agentCommand() *ucli.Command {
 			"API. Its image gets a layer with the program once, which takes minutes.\n" +
 			"\n" +
 			"--workspace is the project, the current folder without. With --workspace-access none, which is the default, the program works on\n" +
-			"a copy that is made once for the session; a line at the end says how to fetch what it changed. With rw it works in the\n" +
-			"folder itself. The session is one of the project unless --session names another, so the next call goes on in the same sandbox.\n" +
+			"a copy that is made once for the session; a line at the end says how to fetch what it changed. With private it works on a\n" +
+			"copy-on-write view, so the folder stays as it is. With ro it begins in /agent, which is the folder read-only, and writes to\n" +
+			"a workspace of its own. With rw it works in the folder itself. The session is one of the project unless --session names another, so the next call goes on in the same sandbox.\n" +
 			"\n" +
 			"Settings files of the profile below your home are shown read-only; links and files that look as if they hold a credential are left\n" +
 			"out and named. Standard input is passed on; where it and standard output are terminals the program has a terminal. No time limit\n" +
 			"holds but --timeout. The exit status and signals are those of sandbox run.",
 		Flags: append([]ucli.Flag{
 			&ucli.GenericFlag{Name: "workspace", Usage: "`FOLDER` of the project; the current one without", Value: &f.workspace},
-			&ucli.GenericFlag{Name: "workspace-access", Usage: "`none`, a private copy of the project, or rw, the folder itself", Value: &f.access},
+			&ucli.GenericFlag{Name: "workspace-access", Usage: "`none`, a copy of the project; private, a view of it that stays apart; ro, the folder read-only; or rw, the folder itself", Value: &f.access},
 			&ucli.GenericFlag{Name: "image", Usage: "`IMAGE` of the sandbox, in place of that of the profile", Value: &f.image},
 			&ucli.GenericFlag{Name: "e", Usage: "set `NAME=VALUE` in the program's environment; NAME alone takes it from ours", Value: &f.env},
 			&ucli.GenericFlag{Name: "timeout", Usage: "end the program after this `DURATION`, such as 90s, 10m or 1d", Value: &f.timeout},
@@ -108,6 +111,9 @@ func (a *app) agent(c *ucli.Context, f agentFlags) error {
 	if err := checkAgentEnv(req.Command.Env, o.Coding.Layer); err != nil {
 		return err
 	}
+	if f.access.value == accessReadOnly && req.Command.Dir == "" {
+		req.Command.Dir = sandbox.AgentDir
+	}
 	f.stdin, f.tty = true, isTerminal(a.Stdin) && isTerminal(a.Stdout)
 	if f.tty {
 		term, _ := os.LookupEnv("TERM")
@@ -115,7 +121,7 @@ func (a *app) agent(c *ucli.Context, f agentFlags) error {
 	}
 	prepare := func(m Manager) error { return a.prepareAgent(c.Context, m, f, req, project, len(o.Coding.Files) > 0) }
 	err = a.startWith(c.Context, o, f.runFlags, req, Manager.Run, prepare)
-	if f.access.value == accessPrivate && (err == nil || isStatus(err)) {
+	if f.access.value == accessCopy && (err == nil || isStatus(err)) {
 		a.say("%s worked on a copy of %s; fetch what is there now with: sandbox --session %s cp sandbox:/workspace/. FOLDER", profile.Name, termsafe.Line(project), who.Session)
 	}
 	return err
@@ -180,8 +186,8 @@ func agentSession(name, project, access string) string {
 func (a *app) agentOptions(f agentFlags, profile config.AgentProfile, who config.Who, project string) (Options, *config.SandboxSettings, error) {
 	o := a.options()
 	place := placeFlags{image: f.image}
-	if f.access.value == accessShared {
-		place.workspace = text{value: project, given: true}
+	if f.access.value != accessCopy {
+		place.workspace, place.access = text{value: project, given: true}, sandbox.Access(f.access.value)
 	}
 	f.placeFlags = place
 	flags, err := f.layer(a.globals)
@@ -218,7 +224,7 @@ func (a *app) agentOptions(f agentFlags, profile config.AgentProfile, who config
 // prepareAgent puts the copy of the project into the sandbox and links the
 // settings files into its home.
 func (a *app) prepareAgent(ctx context.Context, m Manager, f agentFlags, req manager.Request, project string, linked bool) error {
-	if f.access.value == accessPrivate {
+	if f.access.value == accessCopy {
 		share := manager.Request{Who: req.Who, Flags: req.Flags, Changes: true}
 		err := m.Files(ctx, share, func(s manager.Share) error {
 			there, err := s.ReadDir(ctx, sandbox.WorkspaceDir)

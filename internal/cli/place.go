@@ -13,6 +13,8 @@ import (
 // global flags.
 type placeFlags struct {
 	image, workspace text
+	private          bool
+	access           sandbox.Access // in place of private, where a command sets it; or empty
 }
 
 func newPlaceFlags() placeFlags {
@@ -23,6 +25,7 @@ func (f *placeFlags) flags() []ucli.Flag {
 	return []ucli.Flag{
 		&ucli.GenericFlag{Name: "image", Usage: "`IMAGE` of the sandbox", Value: &f.image},
 		&ucli.GenericFlag{Name: "workspace", Usage: "host `FOLDER` that becomes /workspace", Value: &f.workspace},
+		&ucli.BoolFlag{Name: "private", Usage: "make /workspace a copy-on-write view of that folder, or of the agent's, which stays as it is", Destination: &f.private},
 	}
 }
 
@@ -39,7 +42,10 @@ func (f *placeFlags) layer(g *globals) (*config.SandboxSettings, error) {
 
 // overrides is layer before it is one.
 func (f *placeFlags) overrides(g *globals) (config.Overrides, error) {
-	o := config.Overrides{Image: f.image.value, Provider: g.provider.value}
+	o := config.Overrides{Image: f.image.value, Provider: g.provider.value, Access: f.access}
+	if f.private {
+		o.Access = sandbox.AccessPrivate
+	}
 	if f.workspace.given {
 		dir, err := filepath.Abs(f.workspace.value)
 		if err != nil {

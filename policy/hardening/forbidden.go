@@ -56,12 +56,17 @@ func isWorkspace(r sandbox.Role) bool {
 	return r == sandbox.RoleWorkspace || r == sandbox.RoleAgent
 }
 
-// ours reports whether p is the workspace of the sandbox that is judged, in a
-// folder that we keep workspaces in.
+// ours reports whether p is the workspace of the sandbox that is judged, or its
+// private view, in a folder that we keep workspaces in.
 func ours(p string, role sandbox.Role, w World) bool {
 	return role == sandbox.RoleWorkspace && w.Name != "" && slices.ContainsFunc(w.Workspaces, func(dir string) bool {
-		return same(p, path.Join(dir, w.Name))
+		return same(p, path.Join(dir, w.Name)) || same(p, path.Join(dir, PrivateName(w.Name)))
 	})
+}
+
+// isView reports whether p is the private view of the sandbox that is judged.
+func isView(p string, role sandbox.Role, w World) bool {
+	return ours(p, role, w) && path.Base(p) == PrivateName(w.Name)
 }
 
 // anothers checks p against the folders that hold workspaces. A path there

@@ -131,6 +131,24 @@ func isSettings(source string) bool {
 	return strings.HasSuffix(dir, settingsSource) && len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
+// maxViewName is the longest name of a workspace, and viewSuffix ends those of
+// private views. No sandbox has a name that ends with it: each ends with a hash.
+const (
+	maxViewName = 63
+	viewSuffix  = "-private"
+)
+
+// PrivateName returns the name of the workspace in which the sandbox of that name
+// has its private view. It is another one than that of its scratch workspace, so
+// that both are kept when workspaceAccess changes. A name that would be too long
+// loses its beginning; its hash stays.
+func PrivateName(sandbox string) string {
+	if over := len(sandbox) + len(viewSuffix) - maxViewName; over > 0 {
+		sandbox = strings.TrimLeft(sandbox[over:], "-")
+	}
+	return sandbox + viewSuffix
+}
+
 // HomesDir is where homes on disk lie, below a folder of workspaces.
 const HomesDir = ".homes"
 
@@ -187,11 +205,13 @@ func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 // is mounted read-only, since nothing that is written reaches it, and no other
 // mount may let the sandbox write there.
 func privateView(field string, m sandbox.Mount, all []sandbox.Mount, w World, b Switches) []error {
-	if m.Base == "" {
+	switch view := isView(m.Source, m.Role, w); {
+	case m.Base == "" && view:
+		return []error{refuse(field+".base", "", "the mount is a private view, and it is not said of which folder", "name the folder")}
+	case m.Base == "":
 		return nil
-	}
-	if m.Role != sandbox.RoleWorkspace || !ours(m.Source, m.Role, w) {
-		return []error{refuse(field+".source", m.Source, "a private view lies in the sandbox's own workspace alone", "mount <folder of workspaces>/<name> as the workspace")}
+	case !view:
+		return []error{refuse(field+".source", m.Source, "it is not the place of the sandbox's private view", "mount <folder of workspaces>/<name>"+viewSuffix+" as the workspace")}
 	}
 	base := sandbox.Mount{Source: m.Base, Target: sandbox.AgentDir, Role: sandbox.RoleAgent, ReadOnly: true}
 	errs := mountErrors(field+".base", base, w, b)
