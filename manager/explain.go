@@ -33,6 +33,7 @@ type Explanation struct {
 	ScopeKey   string              `json:"scopeKey"`
 	User       string              `json:"user"`
 	Workspace  string              `json:"workspace"`
+	View       *ViewPlan           `json:"view,omitempty"` // of a private workspace
 	Home       HomePlan            `json:"home"`
 	Mounts     []sandbox.Mount     `json:"mounts"`
 	Tmpfs      []sandbox.Tmpfs     `json:"tmpfs"`
@@ -141,6 +142,9 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		e.Notes = append(e.Notes, unheldNotes(w.provider, w.spec)...)
 	}
 	e.describe(w)
+	if view, ok := viewOf(w.spec); ok {
+		e.View = m.explainer.explainView(ctx, w.spec, view)
+	}
 	if w.gate.Place == Unsandboxed {
 		m.explainer.answer(ctx, &e, res, q, nil, nil)
 		e.Next = "run on the host, without a sandbox"

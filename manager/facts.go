@@ -31,6 +31,7 @@ type describer struct {
 	layered   settingsCache[config.Resolved] // see resolved
 	wants     wantCache
 	places    folderCache
+	stores    sync.Map // *checkpoint.Store by the root of the workspaces; see layers
 }
 
 // facts finds out what the world says about res. It returns the agent's

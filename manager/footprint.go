@@ -98,11 +98,14 @@ func (w *want) footprint() Footprint {
 
 func footprintOf(s sandbox.Spec, res config.Resolved) Footprint {
 	p := Footprint{Name: s.Name, Kind: s.Kind, Tenant: s.Owner.Tenant, Memory: s.Resources.Memory, NanoCPUs: s.Resources.NanoCPUs}
-	if ownScratch(res) {
+	switch {
+	case ownScratch(res):
 		p.Workspace, p.Disk = workspaceOf(s), int64(res.WorkspaceQuota)
 		if p.Disk == 0 {
 			p.Disk = NoBound
 		}
+	case res.Kind != sandbox.KindBrowser && res.Private(): // no quota bounds what is written to a view
+		p.Workspace, p.Disk = workspaceOf(s), NoBound
 	}
 	if home, ok := homeOf(s); ok && p.Disk != NoBound {
 		p.Disk += home.Size
@@ -157,6 +160,8 @@ func (ls *lister) footprintOfRow(row Row) Footprint {
 		if p.Disk == 0 {
 			p.Disk = NoBound
 		}
+	} else if res.Kind != sandbox.KindBrowser && res.Private() {
+		p.Disk, p.Workspace = NoBound, workspaceOfRow(row, rec)
 	}
 	return p
 }

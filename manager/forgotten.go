@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -21,7 +22,44 @@ func (b *sweeper) forgotten(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.forgottenIn(ctx, store, "workspace")
+	if err := b.forgottenIn(ctx, store, "workspace"); err != nil {
+		return err
+	}
+	return b.forgottenViews(ctx, store)
+}
+
+// forgottenViews removes private views that neither a record nor a sandbox names
+// any more. What was changed in them and not applied is named.
+func (b *sweeper) forgottenViews(ctx context.Context, store *workspace.Store) error {
+	names, err := viewNames(store.Root())
+	if err != nil {
+		return err
+	}
+	for _, view := range slices.Sorted(maps.Keys(names)) {
+		identity, lost := names[view], ""
+		gone, err := b.forget(ctx, identity, func() (err error) {
+			lost, err = b.m.pruner.dropView(ctx, store.Root(), identity)
+			return err
+		})
+		switch {
+		case err != nil:
+			b.out.Failed = append(b.out.Failed, failed(view, err))
+		case gone && b.o.DryRun:
+			lost = b.m.pruner.wouldLose(ctx, store.Root(), identity)
+			fallthrough
+		case gone:
+			b.out.Removed = append(b.out.Removed, Removed{Name: view, Reason: withLost("workspace: its sandbox is gone", lost)})
+		}
+	}
+	return nil
+}
+
+// withLost adds to a reason what goes with a private view.
+func withLost(reason, lost string) string {
+	if lost != "" {
+		reason += "; lost: " + lost
+	}
+	return reason
 }
 
 // forgottenHomes removes homes on the disk that neither a record nor a sandbox
@@ -49,7 +87,7 @@ func (b *sweeper) forgottenIn(ctx context.Context, store *workspace.Store, what 
 		return err
 	}
 	for _, e := range entries {
-		gone, err := b.forget(ctx, store, e)
+		gone, err := b.forget(ctx, e.Name, func() error { return store.Remove(ctx, e.Path) })
 		switch {
 		case err != nil:
 			b.out.Failed = append(b.out.Failed, failed(e.Name, err))
@@ -60,13 +98,14 @@ func (b *sweeper) forgottenIn(ctx context.Context, store *workspace.Store, what 
 	return nil
 }
 
-// forget removes the workspace e unless a record names it or it is in use.
-func (b *sweeper) forget(ctx context.Context, store *workspace.Store, e workspace.Entry) (gone bool, err error) {
-	c, claimed, err := b.m.records.ClaimOn(e.Name)
+// forget calls remove, which removes a workspace of the sandbox that is known on
+// the host by the name identity, unless a record names it or it is in use.
+func (b *sweeper) forget(ctx context.Context, identity string, remove func() error) (gone bool, err error) {
+	c, claimed, err := b.m.records.ClaimOn(identity)
 	if err != nil {
 		return false, err
 	}
-	name := e.Name
+	name := identity
 	if claimed {
 		name = c.Name
 	}
@@ -101,7 +140,7 @@ func (b *sweeper) forget(ctx context.Context, store *workspace.Store, e workspac
 	if b.o.DryRun {
 		return true, nil
 	}
-	if err := store.Remove(ctx, e.Path); err != nil || !claimed {
+	if err := remove(); err != nil || !claimed {
 		return true, err
 	}
 	return true, b.m.pool.leaveIdentity(name)

@@ -185,11 +185,12 @@ func (p *pipeline) release(ctx context.Context, err error) error {
 	}
 	m.grants.drop(l.spec.Owner)
 	ctx = context.WithoutCancel(ctx)
-	switch {
-	case sandboxed:
+	if sandboxed {
 		return errors.Join(err, m.builder.discard(ctx, l))
-	case l.scratch:
-		return errors.Join(err, m.pruner.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec)))
+	}
+	if _, view := viewOf(l.spec); l.scratch || view {
+		_, lost := m.pruner.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec))
+		return errors.Join(err, lost)
 	}
 	return err
 }

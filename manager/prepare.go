@@ -10,9 +10,12 @@ import (
 )
 
 // prepare makes the scratch workspace that the sandbox of s mounts, with
-// what is seeded into it. It may run again for a sandbox that exists; s is
+// what is seeded into it, or its private view. It may run again for a sandbox that exists; s is
 // then what that was made from, so that its workspace stays its own.
 func (b *builder) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
+	if m, ok := viewOf(s); ok {
+		return b.prepareView(ctx, s, m)
+	}
 	if !w.scratch() {
 		return nil
 	}

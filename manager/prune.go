@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/prune"
 	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // A pruner removes sandboxes that are old or unused, and what is left of others.
@@ -83,12 +84,13 @@ type sweeper struct {
 	homes homeStores
 	out   Pruned
 
-	both   map[string]bool // names that sandboxes of several providers have
-	silent []string        // providers that do not answer and have nothing known of ours
+	both   map[string]bool   // names that sandboxes of several providers have
+	lost   map[string]string // by name: what went with a private view
+	silent []string          // providers that do not answer and have nothing known of ours
 }
 
 func (u *pruner) sweep(ctx context.Context, o PruneOptions, grace time.Duration) (Pruned, error) {
-	b := &sweeper{m: u.m, o: o, grace: grace, rules: map[string]prune.Rules{}, homes: u.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
+	b := &sweeper{m: u.m, o: o, grace: grace, rules: map[string]prune.Rules{}, lost: map[string]string{}, homes: u.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
 	records, problems, err := u.m.records.List("")
 	if err != nil {
 		return b.out, err
@@ -245,6 +247,11 @@ func (u *pruner) resolveAgent(agent string) (config.Resolved, error) {
 func (b *sweeper) carryOut(ctx context.Context, p sandbox.Provider, plan []prune.Removal) {
 	if b.o.DryRun {
 		for _, r := range plan {
+			if b.o.Workspaces && r.Record != nil && r.Kind == sandbox.KindSandbox {
+				if store, hostIdentity, err := b.m.pruner.placeOf(r.Record.Agent, r.Name); err == nil {
+					b.lost[r.Name] = b.m.pruner.wouldLose(ctx, store.Root(), hostIdentity)
+				}
+			}
 			b.out.Removed = append(b.out.Removed, b.removed(p, r))
 		}
 		return
@@ -262,7 +269,7 @@ func (b *sweeper) carryOut(ctx context.Context, p sandbox.Provider, plan []prune
 
 // removed returns the report of a removal by p.
 func (b *sweeper) removed(p sandbox.Provider, r prune.Removal) Removed {
-	out := Removed{Name: r.Name, Reason: reasonOf(r)}
+	out := Removed{Name: r.Name, Reason: withLost(reasonOf(r), b.lost[r.Name])}
 	if b.both[r.Name] {
 		out.Provider = p.Name()
 	}
@@ -309,7 +316,9 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 		}
 	}
 	if b.o.Workspaces && r.Record != nil {
-		if err := m.pruner.removeScratch(ctx, r.Record.Agent, r.Name, r.Record.Workspace); err != nil {
+		lost, err := m.pruner.removeScratch(ctx, r.Record.Agent, r.Name, r.Record.Workspace)
+		b.lost[r.Name] = lost
+		if err != nil {
 			return err
 		}
 	}
@@ -319,30 +328,40 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 	return m.pool.leaveIdentity(r.Name)
 }
 
-// removeScratch removes the scratch workspace of the sandbox name. Any other
-// folder, an agent's own or another sandbox's above all, is left alone
-// whatever a record says.
-func (u *pruner) removeScratch(ctx context.Context, agent, name, path string) error {
-	res, err := u.resolveAgent(agent)
+// removeScratch removes the scratch workspace of the sandbox name, and its private
+// view. Any other folder, an agent's own or another sandbox's above all, is left
+// alone whatever a record says. It returns what was changed in the private view
+// and not applied, for people, or "".
+func (u *pruner) removeScratch(ctx context.Context, agent, name, path string) (lost string, err error) {
+	store, hostIdentity, err := u.placeOf(agent, name)
 	if err != nil {
-		return err
-	}
-	store, err := u.m.describer.workspaces(res)
-	if err != nil {
-		return err
-	}
-	hostIdentity, err := home(u.m.records, name)
-	if err != nil {
-		return err
+		return "", err
 	}
 	own, err := store.Path(hostIdentity)
-	if err != nil || own != path {
-		return err
+	if err != nil {
+		return "", err
+	}
+	if lost, err = u.dropView(ctx, store.Root(), hostIdentity); err != nil || own != path {
+		return lost, err
 	}
 	if err := store.Remove(ctx, path); err != nil {
-		return err
+		return lost, err
 	}
-	return u.m.pool.leaveIdentity(name)
+	return lost, u.m.pool.leaveIdentity(name)
+}
+
+// placeOf returns where the scratch workspace of the sandbox name lies, and by
+// which name it is known there.
+func (u *pruner) placeOf(agent, name string) (store *workspace.Store, hostIdentity string, err error) {
+	res, err := u.resolveAgent(agent)
+	if err != nil {
+		return nil, "", err
+	}
+	if store, err = u.m.describer.workspaces(res); err != nil {
+		return nil, "", err
+	}
+	hostIdentity, err = home(u.m.records, name)
+	return store, hostIdentity, err
 }
 
 func (u *pruner) leased(name string) bool {

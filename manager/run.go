@@ -177,8 +177,9 @@ func (b *builder) discard(ctx context.Context, l *acquired) error {
 	if err := b.removeLocked(ctx, l.provider, l.spec.Kind, l.name()); err != nil {
 		return fmt.Errorf("remove after the command: %w", err)
 	}
-	if !l.scratch {
+	if _, view := viewOf(l.spec); !l.scratch && !view {
 		return nil
 	}
-	return b.m.pruner.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec))
+	_, err = b.m.pruner.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec))
+	return err
 }

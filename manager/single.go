@@ -43,7 +43,8 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 	if err != nil || !o.Workspace || row.Workspace == "" || row.Kind != sandbox.KindSandbox {
 		return err
 	}
-	return m.pruner.removeScratch(ctx, row.Agent, row.Name, row.Workspace)
+	_, err = m.pruner.removeScratch(ctx, row.Agent, row.Name, row.Workspace)
+	return err
 }
 
 // Measure is [Manager.Stats] for one sandbox.

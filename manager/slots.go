@@ -327,7 +327,7 @@ func (k *poolKeeper) clearSlot(ctx context.Context, p sandbox.Provider, name str
 		return err
 	}
 	if rec.Workspace != "" {
-		if err := k.m.pruner.removeScratch(ctx, rec.Agent, name, rec.Workspace); err != nil {
+		if _, err := k.m.pruner.removeScratch(ctx, rec.Agent, name, rec.Workspace); err != nil {
 			return err
 		}
 	}

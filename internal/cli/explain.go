@@ -143,7 +143,7 @@ func explainHead(e manager.Explanation, all bool) *table {
 	t.and("provider", e.Provider+": "+e.ProviderReason).
 		and("sandbox", e.Name).and("scope", string(e.Scope)+" "+e.ScopeKey).and("status", string(e.Status)).
 		and("image", strings.TrimSpace(e.Image+" "+short(e.ImageID))).
-		and("user", e.User).and("workspace", e.Workspace).and("home", homeText(e.Home))
+		and("user", e.User).and("workspace", workspaceText(e)).and("home", homeText(e.Home))
 	if all {
 		return t.and("files", filesText(e.Files)).and("settings hash", e.ConfigHash).and("sandbox's hash", e.HaveHash)
 	}
@@ -154,6 +154,15 @@ func explainHead(e manager.Explanation, all bool) *table {
 		t.add("network", reachText(e.Network))
 	}
 	return t.and("more", fmt.Sprintf("%s and %s, with --all", count(len(e.Settings), "setting", "settings"), count(len(e.Mounts)+len(e.Tmpfs), "mount", "mounts")))
+}
+
+// workspaceText describes the workspace: its place, or of which folder it is a
+// private view.
+func workspaceText(e manager.Explanation) string {
+	if e.View != nil {
+		return e.View.Text(e.Workspace)
+	}
+	return e.Workspace
 }
 
 // unboundedText is what a bound says that is none.

@@ -131,19 +131,19 @@ func isSettings(source string) bool {
 	return strings.HasSuffix(dir, settingsSource) && len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
-// maxViewName is the longest name of a workspace, and viewSuffix ends those of
-// private views. No sandbox has a name that ends with it: each ends with a hash.
-const (
-	maxViewName = 63
-	viewSuffix  = "-private"
-)
+// MaxViewName is the longest name of a workspace.
+const MaxViewName = 63
+
+// viewSuffix ends the names of private views. No sandbox has a name that ends with
+// it: each ends with a hash.
+const viewSuffix = "-private"
 
 // PrivateName returns the name of the workspace in which the sandbox of that name
 // has its private view. It is another one than that of its scratch workspace, so
 // that both are kept when workspaceAccess changes. A name that would be too long
 // loses its beginning; its hash stays.
 func PrivateName(sandbox string) string {
-	if over := len(sandbox) + len(viewSuffix) - maxViewName; over > 0 {
+	if over := len(sandbox) + len(viewSuffix) - MaxViewName; over > 0 {
 		sandbox = strings.TrimLeft(sandbox[over:], "-")
 	}
 	return sandbox + viewSuffix
