@@ -32,6 +32,7 @@ type describer struct {
 	wants     wantCache
 	places    folderCache
 	stores    sync.Map // *checkpoint.Store by the root of the workspaces; see layers
+	notes     sync.Map // noted by the place of a private view; see noteView
 }
 
 // facts finds out what the world says about res. It returns the agent's

@@ -179,6 +179,9 @@ func (p *pipeline) release(ctx context.Context, err error) error {
 	if sandboxed {
 		m.builder.record(l)
 	}
+	if !p.req.Remove {
+		m.builder.noteView(ctx, l)
+	}
 	l.close()
 	if !p.req.Remove {
 		return err

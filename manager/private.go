@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -81,6 +82,44 @@ func (b *builder) prepareView(ctx context.Context, s sandbox.Spec, m sandbox.Mou
 		}
 	}
 	return store.Private(ctx, name, m.Base, own)
+}
+
+// noteShare is how many times as long as the last note of a view took no other one
+// is taken, so that commands in a view with very many changes are not slowed by it.
+const noteShare = 10
+
+// noteLimit bounds one note.
+const noteLimit = 30 * time.Second
+
+// A noted says when the changes of a view were noted last, and how long it took.
+type noted struct {
+	at   time.Time
+	took time.Duration
+}
+
+// noteView keeps how the files that were changed in the private view of l are in
+// the folder now, as what a later merge begins with. A failure is logged: the
+// command has run, and its result stands.
+func (b *builder) noteView(ctx context.Context, l *acquired) {
+	m, ok := viewOf(l.spec)
+	if !ok {
+		return
+	}
+	start := b.m.now()
+	if last, ok := b.m.describer.notes.Load(m.Source); ok && start.Sub(last.(noted).at) < noteShare*last.(noted).took {
+		return
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
+	defer done()
+	store, err := b.m.describer.layers(filepath.Dir(m.Source))
+	if err == nil {
+		_, err = store.Note(ctx, filepath.Base(m.Source))
+	}
+	if err != nil {
+		b.m.log.WithError(err).WithField("sandbox", l.name()).Warn("cannot note what was changed in the private view")
+	}
+	end := b.m.now()
+	b.m.describer.notes.Store(m.Source, noted{end, end.Sub(start)})
 }
 
 // changesText is a number of unapplied changes for people.

@@ -147,7 +147,7 @@ func (p *Policy) readOnlyDenies(t string) (d Decision, denied bool) {
 	return Decision{
 		Tool: t, Verdict: policy.Deny, Rule: (&rule{list: "workspaceAccess", text: "ro"}).String(), Layer: r.layer,
 		Reason: fmt.Sprintf("%s changes files, and workspaceAccess is ro (%s)", t, r.layer),
-		Hint:   "set workspaceAccess to rw or none, or work without changing files",
+		Hint:   "set workspaceAccess to rw, private or none, or work without changing files",
 	}, true
 }
 
