@@ -135,6 +135,11 @@ func (b *builder) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *a
 	case keepAndHint:
 		b.m.log.Warnf("%s%s; to apply the new settings: %s", d.Reason, b.changes(w, rec), d.Hint)
 		spec := kept(w, rec)
+		if !sameView(w.spec, spec) { // what is to stay apart would be written elsewhere
+			refusal := d.Refusal(name)
+			refusal.Message += b.changes(w, rec)
+			return nil, refusal
+		}
 		spec.Grants = w.spec.Grants
 		l, err := b.wake(ctx, w, spec, rec, held, d.Wake)
 		if err != nil {
@@ -231,9 +236,11 @@ func (b *builder) input(w *want, have *sandbox.Info, rec *registry.Record, lease
 }
 
 // wake opens a sandbox that exists. One that does not run has its host
-// folders made ready first: after a reboot, say, they may not be mounted.
+// folders made ready first: after a reboot, say, they may not be mounted. A
+// private view is made ready too where the provider begins the sandbox anew for
+// each process.
 func (b *builder) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock, a lifecycleAction) (*acquired, error) {
-	if a != lifecycleUse {
+	if _, view := viewOf(spec); a != lifecycleUse || view && !w.provider.Features().Persistent {
 		if err := b.prepareAll(ctx, w, spec); err != nil {
 			return nil, err
 		}

@@ -59,9 +59,15 @@ func outsideFolder(t *testing.T) string {
 
 func newSandboxed(t *testing.T, change ...func(*manager.Options, *statedir.Dir)) *sandboxed {
 	t.Helper()
-	testenv.Require(t, "local")
 	state, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
 	must(t, err)
+	return newSandboxedIn(t, state, change...)
+}
+
+// newSandboxedIn is newSandboxed for a state folder that there is.
+func newSandboxedIn(t *testing.T, state *statedir.Dir, change ...func(*manager.Options, *statedir.Dir)) *sandboxed {
+	t.Helper()
+	testenv.Require(t, "local")
 	outside := outsideFolder(t)
 	must(t, os.Chmod(outside, 0o755))
 	must(t, os.WriteFile(filepath.Join(outside, "note"), []byte("text"), 0o644))

@@ -45,6 +45,14 @@ func viewOf(s sandbox.Spec) (sandbox.Mount, bool) {
 	return sandbox.Mount{}, false
 }
 
+// sameView reports whether a sandbox of have has the private view that want asks
+// for, if it asks for one.
+func sameView(want, have sandbox.Spec) bool {
+	v, ok := viewOf(want)
+	h, _ := viewOf(have)
+	return !ok || v.Source == h.Source && v.Base == h.Base
+}
+
 // prepareView makes the private view that the sandbox of s mounts, or mounts the
 // one that is there. A view of another folder, or of another owner, gives way
 // where nothing was changed in it; else it is kept, and the call is refused.
