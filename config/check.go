@@ -178,6 +178,13 @@ func (p *problems) formats(s *SandboxSettings, at string) {
 	if w := s.Pool; w != nil && w.Window != nil && (*w.Window <= 0 || *w.Window > Duration(maxPoolWindow)) {
 		p.badly(at+".pool.window", "write it like 10m", "%v is not above 0 and at most %v", *w.Window, maxPoolWindow)
 	}
+	if c := s.Checkpoint; c != nil {
+		for i, folder := range c.Folders {
+			if folder == "/" || !path.IsAbs(folder) || path.Clean(folder) != folder {
+				p.badly(fmt.Sprintf("%s.checkpoint.folders[%d]", at, i), "name a folder inside, like /var/tmp/cache", "%q is no absolute, clean path below /", folder)
+			}
+		}
+	}
 	if b := s.Browser; b != nil {
 		durations["browser.autoStartTimeout"] = b.AutoStartTimeout
 		if b.Limits != nil {

@@ -49,7 +49,10 @@ func Defaults() *SandboxSettings {
 		Tools:   defaultTools(),
 		Prune:   &PruneSettings{Idle: span(day), MaxAge: span(7 * day), Every: span(5 * time.Minute)},
 		Pool:    &PoolSettings{Size: new(int64(0)), Max: new(int64(0)), Window: span(10 * time.Minute), Memory: new(Size(0))},
-		Idle:    &IdleSettings{PauseAfter: span(0)},
+		Checkpoint: &CheckpointSettings{
+			Means: new(MeansAuto), Auto: new(AutoOff), Keep: new(int64(20)), Max: new(int64(1000)), MaxDisk: new(Size(0)),
+		},
+		Idle: &IdleSettings{PauseAfter: span(0)},
 		Evidence: &EvidenceSettings{
 			Sync: new(SyncCheckpoint), CheckpointEvery: new(int64(256)), Commands: new(false),
 		},

@@ -111,7 +111,7 @@ func TestSchemaAndParseAgree(t *testing.T) {
 func TestSchemaHasEveryField(t *testing.T) {
 	promised := map[string]string{
 		"": "enabled failIfUnavailable enabledPlatforms provider providerOptions preset mode scope workspaceAccess " +
-			"workspaceRoot workspaceQuota driftPolicy fsTransport requireEvidence docker filesystem network commands limits browser tools prune pool idle permissions budgets profile evidence",
+			"workspaceRoot workspaceQuota driftPolicy fsTransport requireEvidence docker filesystem network commands limits browser tools prune pool checkpoint idle permissions budgets profile evidence",
 		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup caFile onStart pidsLimit memory memorySwap " +
 			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize home homeSize dangerouslyAllowBindSources " +
 			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
@@ -121,10 +121,11 @@ func TestSchemaHasEveryField(t *testing.T) {
 		"limits":     "timeout maxOutputBytes memory cpuSeconds fileSize openFiles processes",
 		"browser": "enabled image containerPrefix network cdpPort vncPort noVncPort headless enableNoVnc allowHostControl autoStart " +
 			"autoStartTimeout cdpSourceRange binds hostCdpUrl allowDownloads allowDataUrls dangerouslyNoSandbox limits",
-		"tools": "allow alsoAllow deny",
-		"prune": "idle maxAge every",
-		"pool":  "size max window memory",
-		"idle":  "pauseAfter",
+		"tools":      "allow alsoAllow deny",
+		"prune":      "idle maxAge every",
+		"pool":       "size max window memory",
+		"checkpoint": "means auto keep max maxDisk folders",
+		"idle":       "pauseAfter",
 
 		"permissions": "allow deny ask",
 

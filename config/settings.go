@@ -102,6 +102,7 @@ type SandboxSettings struct {
 	Tools      *ToolSettings       `json:"tools,omitempty" doc:"Which tools an agent may use; deny beats allow."`
 	Prune      *PruneSettings      `json:"prune,omitempty" doc:"When unused sandboxes are removed; 0 switches a rule off."`
 	Pool       *PoolSettings       `json:"pool,omitempty" doc:"Started sandboxes that are kept ready."`
+	Checkpoint *CheckpointSettings `json:"checkpoint,omitempty" doc:"How states of sandboxes are kept."`
 	Idle       *IdleSettings       `json:"idle,omitempty" doc:"What happens to a sandbox that is not used."`
 	Budgets    *BudgetsSettings    `json:"budgets,omitempty" doc:"What operations under grants may use in all; what is not named is not bounded, and -1 is no bound."`
 	Profile    *ProfileSettings    `json:"profile,omitempty" doc:"What single operations under grants may do at most, beside what grants and manifests say."`
@@ -165,6 +166,16 @@ type PoolSettings struct {
 	Max    *int64    `json:"max,omitempty" min:"0" max:"1000" doc:"To how many demand raises that number: as many are kept as were claimed or wanted in the busiest minute of pool.window. Default 0, which is pool.size; so is what is below it."`
 	Window *Duration `json:"window,omitempty" doc:"How long a claim counts as demand; afterwards the number falls to pool.size again. Default 10m, at most 1h."`
 	Memory *Size     `json:"memory,omitempty" min:"0" doc:"Most memory of the free sandboxes of one kind together, each counted with docker.memory; fewer are kept where more would not fit. Default 0, which bounds those above pool.size by half of this machine's memory."`
+}
+
+// CheckpointSettings say how states of sandboxes are kept.
+type CheckpointSettings struct {
+	Means   *string  `json:"means,omitempty" enum:"auto,overlay,reflink,copy" doc:"How a workspace shares files with its checkpoints. overlay: an overlay file system, which needs root; reflink: copies that share blocks, on a file system that can do that; copy: copies. auto is the first of these that works; default auto."`
+	Auto    *string  `json:"auto,omitempty" enum:"off,command" doc:"Whether a checkpoint is made before each command, each line of a shell and each tool call that changes files, so that it can be undone; default off."`
+	Keep    *int64   `json:"keep,omitempty" min:"1" max:"1000" doc:"Checkpoints of one sandbox that auto keeps, the newest ones; default 20."`
+	Max     *int64   `json:"max,omitempty" min:"1" max:"100000" doc:"Checkpoints of one tenant that are kept at most, those of auto included; default 1000."`
+	MaxDisk *Size    `json:"maxDisk,omitempty" min:"0" doc:"Most bytes that the checkpoints of one tenant take together; 0, the default, is unbounded."`
+	Folders []string `json:"folders,omitempty" merge:"append" doc:"Further folders inside that a checkpoint keeps, beside the workspace and the home; absolute paths."`
 }
 
 // IdleSettings say what happens to a sandbox that is not used.

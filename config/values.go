@@ -41,6 +41,7 @@ type Values struct {
 	Tools      Tools      `json:"tools"`
 	Prune      Prune      `json:"prune"`
 	Pool       Pool       `json:"pool"`
+	Checkpoint Checkpoint `json:"checkpoint"`
 	Idle       Idle       `json:"idle"`
 	Budgets    Budgets    `json:"budgets"`
 	Profile    Profile    `json:"profile"`
@@ -180,6 +181,23 @@ type Pool struct {
 // Most returns how many slots of one kind demand can raise the pool to; 0 means
 // that there is no pool.
 func (p Pool) Most() int64 { return max(p.Size, p.Max) }
+
+// Checkpoint is [CheckpointSettings] with every layer applied.
+type Checkpoint struct {
+	Means   string   `json:"means"`
+	Auto    string   `json:"auto"`
+	Keep    int64    `json:"keep"`
+	Max     int64    `json:"max"`
+	MaxDisk Size     `json:"maxDisk"`
+	Folders []string `json:"folders"`
+}
+
+// The values of checkpoint.means and checkpoint.auto that other packages name.
+const (
+	MeansAuto   = "auto"
+	AutoOff     = "off"
+	AutoCommand = "command"
+)
 
 // Idle is [IdleSettings] with every layer applied.
 type Idle struct {
