@@ -83,6 +83,7 @@ func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acqui
 	var miss *pool.Miss
 	switch why := k.known(w.res, w.spec.Name); {
 	case mustExist: // nothing is made
+	case w.from != nil: // the workspace of a slot is its own
 	case w.private:
 		miss = missed(pool.Permitted)
 	case why != "": // it was made meanwhile
@@ -111,6 +112,7 @@ func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acqui
 	whole.settings, whole.why, whole.gate, whole.settingsHash = w.settings, w.why, w.gate, w.settingsHash
 	whole.miss = miss
 	whole.shape = w.shape
+	whole.from = w.from
 	if whole.private = w.private; w.private {
 		whole.permit(w.granted)
 	}

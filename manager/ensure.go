@@ -27,7 +27,10 @@ const goingPatience = 10 * time.Second
 // Callers in all processes take turns for one name, so that two of them
 // make one sandbox.
 func (b *builder) ensure(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
-	l := b.warm(ctx, w)
+	var l *acquired
+	if w.from == nil {
+		l = b.warm(ctx, w)
+	}
 	if l == nil {
 		var err error
 		if l, err = b.ensureInTurn(ctx, w, mustExist); err != nil {
@@ -119,6 +122,9 @@ func (b *builder) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *a
 	if rec != nil && rec.Held {
 		return nil, errHeld(name)
 	}
+	if w.from != nil && have != nil {
+		return nil, errHasSandbox(name)
+	}
 	w = w.late(hashOf(have), rec)
 	d, err := decideAction(b.input(w, have, rec, leased))
 	if err != nil {
@@ -161,6 +167,13 @@ func (b *builder) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *a
 		}
 	}
 	return b.createHeld(ctx, w, held)
+}
+
+func errHasSandbox(name string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeBusy, Op: "begin with a checkpoint", Resource: name, Message: "the session has a sandbox already",
+		Hint: "name another session, or make the sandbox the checkpoint with: sandbox rollback",
+	}
 }
 
 func hashOf(have *sandbox.Info) string {
@@ -306,6 +319,13 @@ func (b *builder) create(ctx context.Context, w *want, held *keylock.Lock) (*acq
 		return nil, err
 	}
 	l.created = true
+	l.want = w
+	if w.from != nil {
+		if err := b.m.checkpoints.begun(ctx, l); err != nil {
+			l.close()
+			return nil, err
+		}
+	}
 	return l, nil
 }
 

@@ -31,7 +31,6 @@ type describer struct {
 	layered   settingsCache[config.Resolved] // see resolved
 	wants     wantCache
 	places    folderCache
-	stores    sync.Map // *checkpoint.Store by the root of the workspaces; see layers
 	notes     sync.Map // noted by the place of a private view; see noteView
 }
 

@@ -87,7 +87,12 @@ func (b *sweeper) forgottenIn(ctx context.Context, store *workspace.Store, what 
 		return err
 	}
 	for _, e := range entries {
-		gone, err := b.forget(ctx, e.Name, func() error { return store.Remove(ctx, e.Path) })
+		gone, err := b.forget(ctx, e.Name, func() error {
+			if err := b.m.checkpoints.forget(ctx, e.Path); err != nil {
+				return err
+			}
+			return store.Remove(ctx, e.Path)
+		})
 		switch {
 		case err != nil:
 			b.out.Failed = append(b.out.Failed, failed(e.Name, err))

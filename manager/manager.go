@@ -177,22 +177,23 @@ type Manager struct {
 	usables   *settingsCache[Usable] // see Usable
 
 	// Each has a part of the work, and what it remembers for it.
-	approvals *approvals
-	browsers  *browsers
-	builder   *builder
-	calls     *calls
-	describer *describer
-	executor  *executor
-	explainer *explainer
-	freezer   *freezer
-	creations *creations
-	expiry    *expiry
-	gates     *gates
-	lister    *lister
-	pool      *poolKeeper
-	pruner    *pruner
-	reporter  *reporter
-	stager    *stager
+	approvals   *approvals
+	browsers    *browsers
+	builder     *builder
+	checkpoints *checkpoints
+	calls       *calls
+	describer   *describer
+	executor    *executor
+	explainer   *explainer
+	freezer     *freezer
+	creations   *creations
+	expiry      *expiry
+	gates       *gates
+	lister      *lister
+	pool        *poolKeeper
+	pruner      *pruner
+	reporter    *reporter
+	stager      *stager
 
 	// writable are the folders that settings let sandboxes write to, as they
 	// are spelled. Not to be changed.
@@ -239,6 +240,10 @@ type Request struct {
 
 	MustExist bool // fail with CodeNotFound rather than create
 	Remove    bool // remove the sandbox and its workspace afterwards
+
+	// From is the id or name of the checkpoint that the sandbox begins with; empty
+	// is none. The sandbox must not exist, which is CodeBusy otherwise.
+	From string
 
 	line     string // what a shell was given to run, where Command starts that shell
 	unjudged bool   // what the command says is not held against the rules

@@ -4,11 +4,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/workspace"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
 
 // New returns a Manager on the state folder of o.
@@ -36,6 +38,7 @@ func New(o Options) (*Manager, error) {
 		records: records, watch: watch, leases: keylock.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), portHolds: &portHolds{}, handles: &handles{}, grants: &grants{}, names: &settingsCache[string]{}, usables: &settingsCache[Usable]{},
 	}
 	m.approvals, m.browsers, m.builder, m.calls = &approvals{m}, &browsers{m}, &builder{m}, &calls{m: m}
+	m.checkpoints = &checkpoints{m: m, stores: map[string]*checkpoint.Store{}, shells: map[string][]sandbox.ShellState{}, opened: map[*Shell]bool{}}
 	m.describer, m.executor, m.explainer, m.freezer = &describer{m: m}, &executor{m}, &explainer{m}, &freezer{m: m}
 	m.lister, m.pool, m.pruner, m.stager = &lister{m}, &poolKeeper{newSlots(), m}, &pruner{m}, &stager{m}
 	m.creations, m.expiry = &creations{m: m}, &expiry{m: m, due: make(chan struct{}, 1)}

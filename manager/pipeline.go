@@ -134,6 +134,18 @@ func (p *pipeline) resolve(ctx context.Context) error {
 		return err
 	}
 	p.want.settings, p.want.warned = p.settings, p.ruling.judged.Warned()
+	if p.req.From != "" {
+		rec, _, err := m.checkpoints.find(ctx, p.res.Tenant, p.req.From)
+		if err != nil {
+			return err
+		}
+		if p.want.from = &rec; at.gate.Place != Sandboxed {
+			return &sandbox.Error{
+				Code: sandbox.CodeUnsupported, Op: "run", Field: "from", Message: "the session runs without a sandbox, which begins with no checkpoint",
+				Hint: "set mode to all",
+			}
+		}
+	}
 	if p.req.User != "" && at.gate.Place != Sandboxed {
 		return &sandbox.Error{
 			Code: sandbox.CodeUnsupported, Op: "run", Field: "user", Message: "the command runs without a sandbox, as the user of this program",
@@ -160,6 +172,12 @@ func (p *pipeline) ensure(ctx context.Context) (err error) {
 		l.rules = p.ruling.gate
 	}
 	l.spent, l.counted = p.spent, p.counted
+	if !p.req.bare && p.want.gate.Place == Sandboxed && (len(p.req.Command.Args) > 0 || p.req.Changes) {
+		if err := p.m.checkpoints.auto(ctx, l); err != nil {
+			l.close()
+			return err
+		}
+	}
 	l.counted.ready()
 	if p.entry != nil {
 		l.seen = p.entry.seen

@@ -14,7 +14,7 @@ import (
 // then what that was made from, so that its workspace stays its own.
 func (b *builder) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 	if m, ok := viewOf(s); ok {
-		return b.prepareView(ctx, s, m)
+		return b.prepareView(ctx, w, s, m)
 	}
 	if !w.scratch() {
 		return nil
@@ -25,6 +25,12 @@ func (b *builder) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 	}
 	own := workspace.Owner{UID: s.UID, GID: s.GID}
 	if _, err := store.Ensure(ctx, w.hostIdentity, own, w.quota); err != nil {
+		return err
+	}
+	if w.from != nil {
+		return b.m.checkpoints.begin(ctx, w, own)
+	}
+	if err := b.m.checkpoints.mounted(ctx, w); err != nil {
 		return err
 	}
 	return b.seed(ctx, w, store, own)

@@ -16,24 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/workspace"
 	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
-
-// layers returns the store of the layers of the workspaces below root. There is
-// one for each root, which is opened once.
-func (d *describer) layers(root string) (*checkpoint.Store, error) {
-	if known, ok := d.stores.Load(root); ok {
-		return known.(*checkpoint.Store), nil
-	}
-	s, err := checkpoint.Open(root, checkpoint.Options{Now: d.m.now})
-	if err != nil {
-		return nil, err
-	}
-	known, _ := d.stores.LoadOrStore(root, s)
-	return known.(*checkpoint.Store), nil
-}
 
 // viewOf returns the mount of the private view of s, if it has one.
 func viewOf(s sandbox.Spec) (sandbox.Mount, bool) {
@@ -56,8 +43,8 @@ func sameView(want, have sandbox.Spec) bool {
 // prepareView makes the private view that the sandbox of s mounts, or mounts the
 // one that is there. A view of another folder, or of another owner, gives way
 // where nothing was changed in it; else it is kept, and the call is refused.
-func (b *builder) prepareView(ctx context.Context, s sandbox.Spec, m sandbox.Mount) error {
-	store, err := b.m.describer.layers(filepath.Dir(m.Source))
+func (b *builder) prepareView(ctx context.Context, w *want, s sandbox.Spec, m sandbox.Mount) error {
+	store, err := b.m.checkpoints.store(filepath.Dir(m.Source), w.res.Checkpoint.Means)
 	if err != nil {
 		return err
 	}
@@ -119,7 +106,7 @@ func (b *builder) noteView(ctx context.Context, l *acquired) {
 	}
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
 	defer done()
-	store, err := b.m.describer.layers(filepath.Dir(m.Source))
+	store, err := b.m.checkpoints.store(filepath.Dir(m.Source), config.MeansAuto)
 	if err == nil {
 		_, err = store.Note(ctx, filepath.Base(m.Source))
 	}
@@ -142,7 +129,7 @@ func changesText(n int) string {
 // that name, and what was changed in it. It returns what was lost, for people, or
 // "". The sandbox is gone.
 func (u *pruner) dropView(ctx context.Context, root, hostIdentity string) (lost string, err error) {
-	store, err := u.m.describer.layers(root)
+	store, err := u.m.checkpoints.store(root, config.MeansAuto)
 	if err != nil {
 		return "", err
 	}
@@ -167,7 +154,7 @@ func (u *pruner) dropView(ctx context.Context, root, hostIdentity string) (lost 
 
 // wouldLose returns what [pruner.dropView] would.
 func (u *pruner) wouldLose(ctx context.Context, root, hostIdentity string) string {
-	store, err := u.m.describer.layers(root)
+	store, err := u.m.checkpoints.store(root, config.MeansAuto)
 	if err != nil {
 		return ""
 	}
@@ -427,7 +414,7 @@ type ViewPlan struct {
 // explainView says what the private view of s is, or would be.
 func (x *explainer) explainView(ctx context.Context, s sandbox.Spec, m sandbox.Mount) *ViewPlan {
 	v := &ViewPlan{Base: m.Base}
-	store, err := x.m.describer.layers(filepath.Dir(m.Source))
+	store, err := x.m.checkpoints.store(filepath.Dir(m.Source), config.MeansAuto)
 	if err == nil {
 		name := filepath.Base(m.Source)
 		if v.Means, v.Reason, err = store.MeansOf(ctx, name); err == nil {

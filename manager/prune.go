@@ -344,6 +344,9 @@ func (u *pruner) removeScratch(ctx context.Context, agent, name, path string) (l
 	if lost, err = u.dropView(ctx, store.Root(), hostIdentity); err != nil || own != path {
 		return lost, err
 	}
+	if err := u.m.checkpoints.forget(ctx, path); err != nil {
+		return lost, err
+	}
 	if err := store.Remove(ctx, path); err != nil {
 		return lost, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry/pool"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
 
 // A want is what a request asks for, ready to be compared with what exists.
@@ -38,6 +39,8 @@ type want struct {
 	egress sandbox.EgressRules
 
 	ends ends // of the sandbox that this one replaces
+
+	from *checkpoint.Record // what the sandbox begins with; nil is nothing
 
 	wanted  string          // hash, also where rules came late
 	granted []sandbox.Grant // what was permitted for the session, and to this command

@@ -60,6 +60,7 @@ func (m *Manager) OpenShell(ctx context.Context, req Request, o sandbox.ShellOpt
 	}
 	s := &Shell{m: m, base: req, options: o, turn: make(chan struct{}, 1), closing: make(chan struct{})}
 	s.turn <- struct{}{}
+	m.checkpoints.track(s, true)
 	opening := req
 	opening.bare = true
 	err := m.pipeline(opening, gate.Call{Tool: req.Tool, Dir: o.Dir}).run(ctx, func(l *acquired) error {
@@ -154,11 +155,26 @@ func (s *Shell) closed() error {
 	return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "run line", Resource: s.options.ID, Message: "the shell is closed", Hint: "open another one"}
 }
 
+// rewind ends what the shell has in the sandbox of that name, so that its next
+// line opens it anew. No line runs.
+func (s *Shell) rewind(name string) {
+	s.mu.Lock()
+	at := s.seat
+	if at == nil || at.name != name {
+		s.mu.Unlock()
+		return
+	}
+	s.seat = nil
+	s.mu.Unlock()
+	_ = at.leave() // its program may have ended
+}
+
 // Close ends the shell with all that it has left running. It may be called
 // again.
 func (s *Shell) Close() error {
 	var err error
 	s.once.Do(func() {
+		s.m.checkpoints.track(s, false)
 		s.mu.Lock()
 		close(s.closing)
 		at := s.seat

@@ -143,6 +143,7 @@ type shellMover interface {
 // open opens the shell in box. proxy are the variables of o that lead out.
 func (s *Shell) open(ctx context.Context, box sandbox.Sandbox, o sandbox.ShellOptions, proxy map[string]string, old *seat) (sandbox.Shell, error) {
 	if old == nil {
+		o.From = s.m.checkpoints.stateOf(box.Info().Name, o.ID)
 		return box.OpenShell(ctx, o)
 	}
 	s.anew = true

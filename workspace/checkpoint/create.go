@@ -21,6 +21,10 @@ type CreateOptions struct {
 	Name string // see [CheckLabel]; may be empty
 	Auto bool
 
+	// MaxBytes bounds what the checkpoint takes of the disk, beside
+	// [Options].MaxBytes; 0 is no bound.
+	MaxBytes int64
+
 	// Busy says that commands run in the workspace or may hold files of it
 	// open, so that its file system cannot be exchanged: what changed since the
 	// last checkpoint is copied.
@@ -33,8 +37,8 @@ type CreateOptions struct {
 	Session  string
 	SpecHash string
 	Image    string
-	Shells   []Shell
-	Running  []Process
+	Shells   []sandbox.ShellState
+	Running  []sandbox.RunningCommand
 	Archives []Archive
 }
 
@@ -179,7 +183,7 @@ func (s *Store) room(ctx context.Context, name string, o CreateOptions) (int64, 
 		return 0, invalid(opCreate, "name", o.Name, fmt.Sprintf("there is a checkpoint called %q of this workspace", o.Name), "use another name, or remove it first")
 	}
 	if s.o.MaxBytes <= 0 {
-		return 0, nil
+		return o.MaxBytes, nil
 	}
 	used, err := s.used(ctx, list)
 	if err != nil {
@@ -188,7 +192,11 @@ func (s *Store) room(ctx context.Context, name string, o CreateOptions) (int64, 
 	if used >= s.o.MaxBytes {
 		return 0, overQuota(name)
 	}
-	return s.o.MaxBytes - used, nil
+	left := s.o.MaxBytes - used
+	if o.MaxBytes > 0 {
+		left = min(left, o.MaxBytes)
+	}
+	return left, nil
 }
 
 // A creation is one run of Create.

@@ -19,27 +19,27 @@ import (
 
 // A Record is a checkpoint.
 type Record struct {
-	ID        string    `json:"id"`
-	Name      string    `json:"name,omitempty"`
-	Workspace string    `json:"workspace"` // name of the workspace that it was made of; empty for an imported one
-	Sandbox   string    `json:"sandbox,omitempty"`
-	Tenant    string    `json:"tenant,omitempty"`
-	Agent     string    `json:"agent,omitempty"`
-	Session   string    `json:"session,omitempty"`
-	Parent    string    `json:"parent,omitempty"` // id of the checkpoint before
-	CreatedAt time.Time `json:"createdAt"`
-	Auto      bool      `json:"auto,omitempty"` // made by the program, not asked for
-	Busy      bool      `json:"busy,omitempty"` // commands ran, so files may be of different moments
-	Means     Means     `json:"means"`
-	UserXattr bool      `json:"userXattr,omitempty"`
-	Trees     []Tree    `json:"trees"`
-	Shells    []Shell   `json:"shells,omitempty"`
-	Running   []Process `json:"running,omitempty"` // reported, not kept
-	Files     int64     `json:"files"`             // entries of the layer that this checkpoint added, folders included
-	Bytes     int64     `json:"bytes"`             // that they take on the disk
-	LeftOut   LeftOut   `json:"leftOut,omitzero"`
-	SpecHash  string    `json:"specHash,omitempty"`
-	Image     string    `json:"image,omitempty"`
+	ID        string                   `json:"id"`
+	Name      string                   `json:"name,omitempty"`
+	Workspace string                   `json:"workspace"` // name of the workspace that it was made of; empty for an imported one
+	Sandbox   string                   `json:"sandbox,omitempty"`
+	Tenant    string                   `json:"tenant,omitempty"`
+	Agent     string                   `json:"agent,omitempty"`
+	Session   string                   `json:"session,omitempty"`
+	Parent    string                   `json:"parent,omitempty"` // id of the checkpoint before
+	CreatedAt time.Time                `json:"createdAt"`
+	Auto      bool                     `json:"auto,omitempty"` // made by the program, not asked for
+	Busy      bool                     `json:"busy,omitempty"` // commands ran, so files may be of different moments
+	Means     Means                    `json:"means"`
+	UserXattr bool                     `json:"userXattr,omitempty"`
+	Trees     []Tree                   `json:"trees"`
+	Shells    []sandbox.ShellState     `json:"shells,omitempty"`
+	Running   []sandbox.RunningCommand `json:"running,omitempty"` // reported, not kept
+	Files     int64                    `json:"files"`             // entries of the layer that this checkpoint added, folders included
+	Bytes     int64                    `json:"bytes"`             // that they take on the disk
+	LeftOut   LeftOut                  `json:"leftOut,omitzero"`
+	SpecHash  string                   `json:"specHash,omitempty"`
+	Image     string                   `json:"image,omitempty"`
 }
 
 // WorkspaceTree is the name of the tree that the workspace is kept as.
@@ -55,21 +55,6 @@ type Tree struct {
 	BaseLayer string          `json:"baseLayer,omitempty"` // copy of Base as it was, where the means are not overlay
 	Bases     string          `json:"bases,omitempty"`     // notes about Base
 	Archive   string          `json:"archive,omitempty"`   // layer that holds a tar file, compressed with zstd
-}
-
-// A Shell is a persistent shell as it was.
-type Shell struct {
-	ID        string            `json:"id"`
-	Program   string            `json:"program"`
-	Cwd       string            `json:"cwd"`
-	Env       map[string]string `json:"env,omitempty"`
-	Functions string            `json:"functions,omitempty"`
-}
-
-// A Process is a program that ran.
-type Process struct {
-	PID  int      `json:"pid"`
-	Args []string `json:"args"`
 }
 
 // LeftOut counts what a copy does not keep, and names the first of each.

@@ -1,0 +1,184 @@
+package manager
+
+import (
+	"context"
+	"io"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/policy/gate"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
+)
+
+// CheckpointOptions say what [Manager.Checkpoint] makes.
+type CheckpointOptions struct {
+	// Name of the checkpoint; empty leaves it without one. No two checkpoints of
+	// a sandbox have the same name.
+	Name string
+}
+
+// A CheckpointFilter selects checkpoints. Empty fields select all, except
+// Tenant, which selects those of no tenant.
+type CheckpointFilter struct {
+	Tenant, Agent, Session string
+	Sandbox                string // name
+}
+
+func (f CheckpointFilter) keeps(r checkpoint.Record) bool {
+	return r.Tenant == f.Tenant && (f.Agent == "" || r.Agent == f.Agent) && (f.Session == "" || r.Session == f.Session) &&
+		(f.Sandbox == "" || r.Sandbox == f.Sandbox)
+}
+
+// A RolledBack is the result of [Manager.Rollback].
+type RolledBack struct {
+	Checkpoint checkpoint.Record `json:"checkpoint"`
+	// Ended lists the programs that ran and were ended.
+	Ended []sandbox.RunningCommand `json:"ended,omitempty"`
+	// Recreated says that the sandbox was removed and made again: programs ran in
+	// it, or its provider cannot exchange the file system of a sandbox that runs.
+	Recreated bool `json:"recreated,omitempty"`
+}
+
+// ForkOptions say what [Manager.Fork] makes.
+type ForkOptions struct {
+	// From is the id or name of the checkpoint; empty makes one of the session's
+	// sandbox first.
+	From string
+	// Sessions are the sessions that the forks belong to, each of which has no
+	// sandbox yet. They are sessions of the agent of the request.
+	Sessions []string
+}
+
+// A Forked is one fork.
+type Forked struct {
+	Session    string `json:"session"`
+	Name       string `json:"name,omitempty"` // of the sandbox
+	Checkpoint string `json:"checkpoint"`     // id
+	Err        error  `json:"-"`              // why there is no fork; the others are made in any case
+}
+
+// Checkpoint keeps the state of the session's sandbox, which must exist: its
+// workspace, its home, and the folders of checkpoint.folders. What runs goes on
+// and is named in the record. While something runs, the files that changed since
+// the last checkpoint are copied one after another, so that they may be of
+// different moments; the record says so in Busy.
+func (m *Manager) Checkpoint(ctx context.Context, req Request, o CheckpointOptions) (rec checkpoint.Record, err error) {
+	if err := onlySession(req); err != nil {
+		return rec, err
+	}
+	req.bare, req.MustExist = true, true
+	err = m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(l *acquired) error {
+		rec, err = m.checkpoints.create(ctx, l, checkpoint.CreateOptions{Name: o.Name})
+		return err
+	})
+	return rec, err
+}
+
+// Checkpoints returns the checkpoints that f selects, the oldest first.
+func (m *Manager) Checkpoints(ctx context.Context, f CheckpointFilter) (list []checkpoint.Record, err error) {
+	err = m.checkpoints.each(func(s *checkpoint.Store) error {
+		some, err := s.List(ctx, f.keeps)
+		list = append(list, some...)
+		return err
+	})
+	sortCheckpoints(list)
+	return list, err
+}
+
+// FindCheckpoint returns the checkpoint of the tenant with that id or name.
+func (m *Manager) FindCheckpoint(ctx context.Context, tenant, ref string) (checkpoint.Record, error) {
+	rec, _, err := m.checkpoints.find(ctx, tenant, ref)
+	return rec, err
+}
+
+// RemoveCheckpoint removes a checkpoint of the tenant. Sandboxes that began from
+// it keep their files.
+func (m *Manager) RemoveCheckpoint(ctx context.Context, tenant, ref string) error {
+	rec, store, err := m.checkpoints.find(ctx, tenant, ref)
+	if err != nil {
+		return err
+	}
+	return store.Remove(ctx, rec.ID)
+}
+
+// ExportCheckpoint writes a checkpoint of the tenant to w: a tar archive,
+// compressed with zstd, which [Manager.ImportCheckpoint] reads here or on another
+// machine.
+func (m *Manager) ExportCheckpoint(ctx context.Context, tenant, ref string, w io.Writer) error {
+	rec, store, err := m.checkpoints.find(ctx, tenant, ref)
+	if err != nil {
+		return err
+	}
+	return store.Export(ctx, rec.ID, w)
+}
+
+// ImportCheckpoint reads what ExportCheckpoint wrote and keeps it as a checkpoint
+// of who, called name, which may be empty.
+func (m *Manager) ImportCheckpoint(ctx context.Context, who config.Who, name string, r io.Reader) (checkpoint.Record, error) {
+	settings, err := m.currentOf(who)
+	if err != nil {
+		return checkpoint.Record{}, err
+	}
+	res, err := m.describer.resolved(settings, who, nil)
+	if err != nil {
+		return checkpoint.Record{}, err
+	}
+	store, err := m.checkpoints.of(res)
+	if err != nil {
+		return checkpoint.Record{}, err
+	}
+	left, err := m.checkpoints.room(ctx, store, res)
+	if err != nil {
+		return checkpoint.Record{}, err
+	}
+	return store.Import(ctx, r, checkpoint.ImportOptions{
+		Name: name, Tenant: res.Tenant, Agent: res.Agent, Session: res.Session, MaxBytes: left,
+	})
+}
+
+// Rollback makes the state of the session's sandbox that of the checkpoint,
+// which is one of the same tenant. Programs that run in the background are ended.
+// What was there before is given up: a caller that may want it makes a
+// checkpoint of it. While a call uses the sandbox, Rollback is
+// [sandbox.CodeBusy].
+func (m *Manager) Rollback(ctx context.Context, req Request, ref string) (done RolledBack, err error) {
+	if err := onlySession(req); err != nil {
+		return done, err
+	}
+	req.bare, req.MustExist, req.Changes = true, true, true
+	p := m.pipeline(req, gate.Call{Tool: req.Tool})
+	err = p.run(ctx, func(l *acquired) error {
+		rec, _, err := m.checkpoints.find(ctx, p.res.Tenant, ref)
+		if err == nil {
+			done, err = m.checkpoints.rollback(ctx, l, rec)
+		}
+		return err
+	})
+	if err != nil || !done.Recreated {
+		return done, err
+	}
+	req.MustExist = false
+	return done, m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(l *acquired) error {
+		return m.checkpoints.restore(ctx, l, done.Checkpoint)
+	})
+}
+
+// Fork makes a sandbox for each session of o that begins with the state of a
+// checkpoint. Each has an identity, secrets and tokens of its own. The sandbox of
+// req goes on undisturbed.
+func (m *Manager) Fork(ctx context.Context, req Request, o ForkOptions) ([]Forked, error) {
+	if err := onlySession(req); err != nil {
+		return nil, err
+	}
+	if len(o.Sessions) == 0 {
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "fork", Field: "sessions", Message: "no session is named for a fork", Hint: "name one or more"}
+	}
+	if o.From == "" {
+		rec, err := m.Checkpoint(ctx, req, CheckpointOptions{})
+		if err != nil {
+			return nil, err
+		}
+		o.From = rec.ID
+	}
+	return m.checkpoints.fork(ctx, req, o)
+}

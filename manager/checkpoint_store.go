@@ -1,0 +1,525 @@
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/fsbridge/copy"
+	"github.com/bulkhead-dev/sandbox/workspace"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
+)
+
+// checkpoints makes checkpoints of sandboxes and sandboxes of checkpoints. It
+// keeps one store for each folder of workspaces.
+type checkpoints struct {
+	m *Manager
+
+	mu     sync.Mutex
+	stores map[string]*checkpoint.Store    // by root and means
+	shells map[string][]sandbox.ShellState // by sandbox: the states that its shells begin in, when they are opened
+	opened map[*Shell]bool                 // shells of this process
+}
+
+// of returns the store of the workspaces of res.
+func (c *checkpoints) of(res config.Resolved) (*checkpoint.Store, error) {
+	workspaces, err := c.m.describer.workspaces(res)
+	if err != nil {
+		return nil, err
+	}
+	return c.store(workspaces.Root(), res.Checkpoint.Means)
+}
+
+func (c *checkpoints) store(root, means string) (*checkpoint.Store, error) {
+	if means == config.MeansAuto {
+		means = ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := means + ":" + root
+	if s := c.stores[key]; s != nil {
+		return s, nil
+	}
+	s, err := checkpoint.Open(root, checkpoint.Options{Means: checkpoint.Means(means), Now: c.m.now})
+	if err == nil {
+		c.stores[key] = s
+	}
+	return s, err
+}
+
+// each calls fn with the store of each folder of workspaces that has one.
+func (c *checkpoints) each(fn func(*checkpoint.Store) error) error {
+	roots, err := c.m.stager.workspaceRoots(c.m.current())
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, root := range roots {
+		if _, err := os.Lstat(root); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		store, err := c.store(root, "")
+		if err != nil {
+			return err
+		}
+		if seen[store.Root()] {
+			continue
+		}
+		seen[store.Root()] = true
+		if err := fn(store); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns the checkpoint of the tenant with that id or name, and its store.
+func (c *checkpoints) find(ctx context.Context, tenant, ref string) (rec checkpoint.Record, store *checkpoint.Store, err error) {
+	mine := func(r checkpoint.Record) bool { return r.Tenant == tenant }
+	missing := error(&sandbox.Error{
+		Code: sandbox.CodeNotFound, Op: "find checkpoint", Resource: ref, Message: fmt.Sprintf("there is no checkpoint %q", ref), Hint: "list them with: sandbox checkpoint list",
+	})
+	err = c.each(func(s *checkpoint.Store) error {
+		if store != nil {
+			return nil
+		}
+		r, err := s.Find(ctx, ref, mine)
+		switch {
+		case err == nil:
+			rec, store = r, s
+		case sandbox.IsNotFound(err):
+			missing = err
+		default:
+			return err
+		}
+		return nil
+	})
+	if err == nil && store == nil {
+		err = missing
+	}
+	return rec, store, err
+}
+
+func sortCheckpoints(list []checkpoint.Record) {
+	slices.SortFunc(list, func(a, b checkpoint.Record) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// at returns the store and the name of the workspace of l.
+func (c *checkpoints) at(l *acquired) (store *checkpoint.Store, name string, err error) {
+	refused := &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "use checkpoints", Resource: l.name()}
+	if l.want.gate.Place != Sandboxed {
+		refused.Message, refused.Hint = "the session runs without a sandbox", "set mode to all"
+		return nil, "", refused
+	}
+	if store, err = c.of(l.want.res); err != nil {
+		return nil, "", err
+	}
+	folder := workspaceOf(l.spec)
+	if filepath.Dir(folder) != store.Root() {
+		refused.Message = "its workspace is the folder " + folder + " of the host, which is no state of the sandbox"
+		refused.Hint = "set workspaceAccess to private, so that the sandbox changes a view of the folder"
+		return nil, "", refused
+	}
+	return store, filepath.Base(folder), nil
+}
+
+// room returns how many bytes a further checkpoint of the tenant of res may take,
+// 0 for any number, or an error when the tenant may have no further one.
+func (c *checkpoints) room(ctx context.Context, store *checkpoint.Store, res config.Resolved) (int64, error) {
+	list, err := store.List(ctx, func(r checkpoint.Record) bool { return r.Tenant == res.Tenant })
+	if err != nil {
+		return 0, err
+	}
+	over := &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "create checkpoint", Hint: "remove some with: sandbox checkpoint rm, or raise the setting"}
+	if n := int64(len(list)); n >= res.Checkpoint.Max {
+		over.Field, over.Message = "checkpoint.max", fmt.Sprintf("there are %d checkpoints, as many as the setting allows", n)
+		return 0, over
+	}
+	left := int64(res.Checkpoint.MaxDisk)
+	if left == 0 {
+		return 0, nil
+	}
+	for _, r := range list {
+		left -= r.Bytes
+	}
+	if left <= 0 {
+		over.Field, over.Message = "checkpoint.maxDisk", fmt.Sprintf("checkpoints take %v, as much as the setting allows", res.Checkpoint.MaxDisk)
+		return 0, over
+	}
+	return left, nil
+}
+
+// create makes a checkpoint of the sandbox l.
+func (c *checkpoints) create(ctx context.Context, l *acquired, o checkpoint.CreateOptions) (rec checkpoint.Record, err error) {
+	store, name, err := c.at(l)
+	if err != nil {
+		return rec, err
+	}
+	if o.MaxBytes, err = c.room(ctx, store, l.want.res); err != nil {
+		return rec, err
+	}
+	alone, release, err := c.m.builder.alone(ctx, l)
+	if err != nil {
+		return rec, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	if o.Shells, o.Running, err = stateOf(ctx, l); err != nil {
+		return rec, err
+	}
+	o.Busy = !alone || len(o.Running) > 0
+	o.Target = targetOf(l)
+	o.Sandbox, o.Tenant, o.Agent, o.Session = l.name(), l.spec.Owner.Tenant, l.spec.Owner.Agent, l.spec.Owner.Session
+	o.SpecHash, o.Image = l.want.hash, l.spec.Image
+	if o.Archives, err = c.archives(ctx, l); err != nil {
+		return rec, err
+	}
+	rec, exchange, err := store.Create(ctx, name, o)
+	if err != nil || exchange == nil {
+		return rec, err
+	}
+	if err = c.exchange(ctx, l, exchange); err == nil && !l.provider.Features().Images {
+		return rec, c.restore(ctx, l, rec) // its home was in memory, and began anew
+	}
+	if code := sandbox.CodeOf(err); code != sandbox.CodeUnsupported && code != sandbox.CodeBusy {
+		return rec, err
+	}
+	// The sandbox stays as it is, and what changed is copied.
+	o.Busy = true
+	rec, _, err = store.Create(ctx, name, o)
+	return rec, err
+}
+
+// exchange puts the file system of w at the workspace of l.
+func (c *checkpoints) exchange(ctx context.Context, l *acquired, w *checkpoint.Switch) error {
+	err := func() error {
+		r, ok := l.Sandbox.(sandbox.Remounter)
+		if !ok {
+			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "exchange workspace", Resource: l.name(), Message: "the provider " + l.provider.Name() + " cannot exchange the workspace of a sandbox that runs"}
+		}
+		mount, err := w.Mount()
+		if err != nil {
+			return err
+		}
+		defer mount.Close()
+		return r.Remount(ctx, targetOf(l), mount)
+	}()
+	if err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	return w.Commit()
+}
+
+// targetOf returns the folder inside that is the workspace.
+func targetOf(l *acquired) string {
+	for _, m := range l.spec.Mounts {
+		if m.Role == sandbox.RoleWorkspace {
+			return m.Target
+		}
+	}
+	return sandbox.WorkspaceDir
+}
+
+// stateOf returns the states of the shells of l and what runs in it. Shells that
+// run something are among what runs.
+func stateOf(ctx context.Context, l *acquired) (shells []sandbox.ShellState, running []sandbox.RunningCommand, err error) {
+	s, ok := l.Sandbox.(sandbox.Snapshotter)
+	if !ok {
+		return nil, nil, nil
+	}
+	snap, err := s.Snapshot(ctx)
+	if sandbox.CodeOf(err) == sandbox.CodeUnsupported {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	running = snap.Running
+	for _, sh := range snap.Shells {
+		if sh.Line != "" || sh.Processes > 0 {
+			running = append(running, sandbox.RunningCommand{Args: []string{sh.Program, sh.Line}, Dir: sh.Dir})
+		}
+	}
+	return snap.Shells, running, nil
+}
+
+// folders returns the folders beside the workspace that checkpoints of l keep, by
+// the name of their archive.
+func folders(l *acquired) map[string]string {
+	out := map[string]string{"home": sandbox.HomeDir}
+	for i, f := range l.want.res.Checkpoint.Folders {
+		out[fmt.Sprintf("folder-%d", i+1)] = f
+	}
+	return out
+}
+
+// archives returns the folders beside the workspace as archives.
+func (c *checkpoints) archives(ctx context.Context, l *acquired) ([]checkpoint.Archive, error) {
+	files, err := l.bridge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []checkpoint.Archive
+	for name, dir := range folders(l) {
+		if _, err := files.Stat(ctx, dir); sandbox.IsNotFound(err) {
+			continue
+		}
+		out = append(out, checkpoint.Archive{Name: name, Target: dir, Open: func(ctx context.Context) (io.ReadCloser, error) {
+			r, w := io.Pipe()
+			go func() { w.CloseWithError(copy.PackTree(ctx, files, dir, w, copy.Limits{}, nil)) }()
+			return r, nil
+		}})
+	}
+	slices.SortFunc(out, func(a, b checkpoint.Archive) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// restore makes the folders beside the workspace what the checkpoint keeps.
+func (c *checkpoints) restore(ctx context.Context, l *acquired, rec checkpoint.Record) error {
+	_, store, err := c.find(ctx, rec.Tenant, rec.ID)
+	if err != nil {
+		return err
+	}
+	files, err := l.bridge(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range rec.Trees {
+		if t.Archive == "" {
+			continue
+		}
+		if err := empty(ctx, files, t.Target); err != nil {
+			return err
+		}
+		r, err := store.Archive(ctx, rec.ID, t.Name)
+		if err != nil {
+			return err
+		}
+		err = copy.UnpackTree(ctx, files, t.Target, r, copy.Limits{})
+		if err = errors.Join(err, r.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty removes what is in a folder.
+func empty(ctx context.Context, files sandbox.Files, dir string) error {
+	entries, err := files.ReadDir(ctx, dir)
+	if sandbox.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		at := dir + "/" + e.Name()
+		err := error(sandbox.Errorf(sandbox.CodeUnsupported, "empty folder", "%s", dir))
+		if c, ok := files.(sandbox.Clearer); ok {
+			err = c.Clear(ctx, at)
+		}
+		if sandbox.CodeOf(err) == sandbox.CodeUnsupported {
+			err = files.Remove(ctx, at, true)
+		}
+		if err != nil && !sandbox.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// rollback makes the state of l that of the checkpoint.
+func (c *checkpoints) rollback(ctx context.Context, l *acquired, rec checkpoint.Record) (done RolledBack, err error) {
+	done.Checkpoint = rec
+	store, name, err := c.at(l)
+	if err != nil {
+		return done, err
+	}
+	alone, release, err := c.m.builder.alone(ctx, l)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	if !alone {
+		return done, &sandbox.Error{Code: sandbox.CodeBusy, Op: "roll back", Resource: l.name(), Message: "another call uses the sandbox", Hint: "wait for its end, or end it", Retryable: true}
+	}
+	if _, done.Ended, err = stateOf(ctx, l); err != nil {
+		return done, err
+	}
+	if len(done.Ended) == 0 {
+		_, exchange, err := store.Rollback(ctx, name, rec.ID)
+		if err != nil {
+			return done, err
+		}
+		if exchange != nil {
+			err = c.exchange(ctx, l, exchange)
+		}
+		if err == nil {
+			c.rewind(l.name(), rec.Shells)
+			return done, c.restore(ctx, l, rec)
+		}
+		if code := sandbox.CodeOf(err); code != sandbox.CodeUnsupported && code != sandbox.CodeBusy {
+			return done, err
+		}
+	}
+	return done, c.rollbackStopped(ctx, l, &done, store, name)
+}
+
+// rollbackStopped does rollback with the sandbox removed. Its caller makes it
+// again.
+func (c *checkpoints) rollbackStopped(ctx context.Context, l *acquired, done *RolledBack, store *checkpoint.Store, name string) error {
+	b := c.m.builder
+	if err := b.removeNow(ctx, l.provider, l.spec.Kind, l.name()); err != nil {
+		return err
+	}
+	done.Recreated = true
+	c.rewind(l.name(), done.Checkpoint.Shells)
+	_, exchange, err := store.Rollback(ctx, name, done.Checkpoint.ID)
+	if err == nil && exchange != nil {
+		err = exchange.Commit()
+	}
+	return err
+}
+
+// forksAtOnce bounds how many forks of one call are made at a time.
+const forksAtOnce = 8
+
+// fork makes the forks of o.
+func (c *checkpoints) fork(ctx context.Context, req Request, o ForkOptions) ([]Forked, error) {
+	settings, err := c.m.currentOf(req.Who)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.m.describer.resolved(settings, req.Who, req.Flags)
+	if err != nil {
+		return nil, err
+	}
+	rec, _, err := c.find(ctx, res.Tenant, o.From)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Forked, len(o.Sessions))
+	var g errgroup.Group
+	g.SetLimit(forksAtOnce)
+	for i, session := range o.Sessions {
+		out[i] = Forked{Session: session, Checkpoint: rec.ID}
+		g.Go(func() error {
+			r := req
+			r.Who.Session, r.From, r.MustExist = session, rec.ID, false
+			var p Prepared
+			p, out[i].Err = c.m.Ready(ctx, r)
+			out[i].Name = p.Name
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+// begin makes the workspace of w that of the checkpoint that w begins with.
+func (c *checkpoints) begin(ctx context.Context, w *want, owner workspace.Owner) error {
+	store, err := c.of(w.res)
+	if err != nil {
+		return err
+	}
+	return store.Fork(ctx, w.from.ID, w.hostIdentity, owner)
+}
+
+// rewind makes the shells of a sandbox that this process has open, and those that
+// it opens with the same id, begin anew in these states.
+func (c *checkpoints) rewind(name string, states []sandbox.ShellState) {
+	c.mu.Lock()
+	c.shells[name] = slices.Clone(states)
+	var shells []*Shell
+	for s := range c.opened {
+		shells = append(shells, s)
+	}
+	c.mu.Unlock()
+	for _, s := range shells {
+		s.rewind(name)
+	}
+}
+
+// stateOf returns the state in which the shell of that id begins in the sandbox,
+// which it does once; nil is none.
+func (c *checkpoints) stateOf(name, id string) *sandbox.ShellState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.shells[name], func(s sandbox.ShellState) bool { return s.ID == id && s.Content != nil })
+	if i < 0 {
+		return nil
+	}
+	state := c.shells[name][i]
+	c.shells[name] = slices.Delete(c.shells[name], i, i+1)
+	return &state
+}
+
+// track keeps the shell until it is closed.
+func (c *checkpoints) track(s *Shell, open bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if open {
+		c.opened[s] = true
+	} else {
+		delete(c.opened, s)
+	}
+}
+
+// begun gives the new sandbox l what its checkpoint keeps beside the workspace.
+func (c *checkpoints) begun(ctx context.Context, l *acquired) error {
+	c.mu.Lock()
+	c.shells[l.name()] = slices.Clone(l.want.from.Shells)
+	c.mu.Unlock()
+	return c.restore(ctx, l, *l.want.from)
+}
+
+// mounted mounts the file system of the workspace of w, where it has one that a
+// restart of the machine has unmounted.
+func (c *checkpoints) mounted(ctx context.Context, w *want) error {
+	store, err := c.of(w.res)
+	if err != nil {
+		return err
+	}
+	return store.Ensure(ctx, w.hostIdentity)
+}
+
+// forget lets go of what a workspace that is being removed has of checkpoints.
+func (c *checkpoints) forget(ctx context.Context, path string) error {
+	store, err := c.store(filepath.Dir(path), "")
+	if err != nil {
+		return err
+	}
+	return store.Drop(ctx, filepath.Base(path))
+}
+
+// auto makes the checkpoint before a call that changes the sandbox l, where the
+// settings want one, and removes older ones.
+func (c *checkpoints) auto(ctx context.Context, l *acquired) error {
+	res := l.want.res
+	if res.Checkpoint.Auto != config.AutoCommand {
+		return nil
+	}
+	if _, err := c.create(ctx, l, checkpoint.CreateOptions{Auto: true}); err != nil {
+		return err
+	}
+	store, name, err := c.at(l)
+	if err != nil {
+		return err
+	}
+	_, err = store.Prune(ctx, checkpoint.PruneOptions{
+		Match:    func(r checkpoint.Record) bool { return r.Auto && r.Workspace == name },
+		KeepLast: int(res.Checkpoint.Keep),
+	})
+	return err
+}

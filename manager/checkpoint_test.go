@@ -1,0 +1,216 @@
+//go:build linux
+
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/manager"
+)
+
+// A keeper runs lines in sandboxes of sessions, on a kind of provider.
+type keeper struct {
+	*manager.Manager
+	t    *testing.T
+	kind string // docker or local
+}
+
+// onKeepers runs a test with the real engine and with local sandboxes.
+func onKeepers(t *testing.T, test func(*keeper)) {
+	for _, kind := range []string{"docker", "local"} {
+		t.Run(kind, func(t *testing.T) {
+			k := &keeper{t: t, kind: kind}
+			temporary := filepath.Dir(t.TempDir()) // the state folder lies below it, too
+			t.Cleanup(func() { unmountBelow(t, temporary) })
+			if kind == "local" {
+				k.Manager = newSandboxed(t).Manager
+			} else {
+				k.Manager = newRig(t).manager("")
+			}
+			test(k)
+		})
+	}
+}
+
+// unmountBelow unmounts what tests have left mounted below a folder.
+func unmountBelow(t *testing.T, dir string) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	must(t, err)
+	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
+			must(t, unix.Unmount(f[4], unix.MNT_DETACH))
+		}
+	}
+}
+
+func (k *keeper) context() context.Context {
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	k.t.Cleanup(done)
+	return ctx
+}
+
+// run runs a line in the sandbox of a session and returns what it wrote.
+func (k *keeper) run(session, line string) string {
+	k.t.Helper()
+	r, err := k.Capture(k.context(), manager.Request{Who: who(session), Command: sandbox.Command{Args: []string{"sh", "-c", line}}})
+	must(k.t, err)
+	if r.ExitCode != 0 {
+		k.t.Fatalf("%s: status %d: %s%s", line, r.ExitCode, r.Stdout, r.Stderr)
+	}
+	return strings.TrimSpace(string(r.Stdout))
+}
+
+func (k *keeper) checkpoint(session, name string) string {
+	k.t.Helper()
+	rec, err := k.Checkpoint(k.context(), manager.Request{Who: who(session)}, manager.CheckpointOptions{Name: name})
+	must(k.t, err)
+	return rec.ID
+}
+
+// TestCheckpoints goes through the life of checkpoints: a state is kept, the
+// sandbox goes back to it and forward again, and other sandboxes begin with it.
+func TestCheckpoints(t *testing.T) {
+	onKeepers(t, func(k *keeper) {
+		t := k.t
+		k.run("s", "echo one >file; mkdir -p deep/er; echo two >deep/er/file; ln -s file link; echo h >~/at-home; chmod 640 file")
+		first := k.checkpoint("s", "first")
+		if got := k.run("s", "cat file deep/er/file link ~/at-home"); got != "one\ntwo\none\nh" {
+			t.Fatalf("a checkpoint changed the sandbox: %q", got)
+		}
+		k.run("s", "rm -r deep; echo three >file; echo new >added; echo i >~/at-home; echo more >~/more")
+		second := k.checkpoint("s", "second")
+
+		done, err := k.Rollback(k.context(), manager.Request{Who: who("s")}, "first")
+		must(t, err)
+		if done.Checkpoint.ID != first || done.Recreated && k.kind == "docker" {
+			t.Errorf("rolled back: %+v", done)
+		}
+		if got := k.run("s", "cat file deep/er/file link ~/at-home; stat -c %a file; ls -A ~ | grep -c more; test -e added && echo added; true"); got != "one\ntwo\none\nh\n640\n0" {
+			t.Errorf("after a rollback: %q", got)
+		}
+		_, err = k.Rollback(k.context(), manager.Request{Who: who("s")}, second)
+		must(t, err)
+		if got := k.run("s", "cat file added ~/more; ls"); got != "three\nnew\nmore\nadded\nfile\nlink" {
+			t.Errorf("after a rollback forward: %q", got)
+		}
+
+		forks, err := k.Fork(k.context(), manager.Request{Who: who("s")}, manager.ForkOptions{From: "first", Sessions: []string{"f1", "f2"}})
+		must(t, err)
+		for _, f := range forks {
+			must(t, f.Err)
+			if got := k.run(f.Session, "cat file deep/er/file ~/at-home; echo "+f.Session+" >file; echo x >deep/er/"+f.Session); got != "one\ntwo\nh" {
+				t.Errorf("the fork %s has %q", f.Session, got)
+			}
+		}
+		if got := k.run("f1", "cat file; ls deep/er") + k.run("f2", "cat file; ls deep/er") + k.run("s", "cat file"); got != "f1\nf1\nfilef2\nf2\nfilethree" {
+			t.Errorf("forks and parent have %q", got)
+		}
+		if _, err := k.Fork(k.context(), manager.Request{Who: who("s")}, manager.ForkOptions{From: "nothing", Sessions: []string{"f3"}}); !sandbox.IsNotFound(err) {
+			t.Errorf("a fork of nothing: %v", err)
+		}
+		again, err := k.Fork(k.context(), manager.Request{Who: who("s")}, manager.ForkOptions{From: "first", Sessions: []string{"f1"}})
+		must(t, err)
+		if sandbox.CodeOf(again[0].Err) != sandbox.CodeBusy {
+			t.Errorf("a fork onto a session with a sandbox: %v", again[0].Err)
+		}
+
+		must(t, k.RemoveCheckpoint(k.context(), "", "first"))
+		if got := k.run("f1", "cat file deep/er/file"); got != "f1\ntwo" {
+			t.Errorf("without its checkpoint a fork has %q", got)
+		}
+		list, err := k.Checkpoints(k.context(), manager.CheckpointFilter{})
+		must(t, err)
+		if len(list) != 1 || list[0].ID != second {
+			t.Errorf("checkpoints: %+v", list)
+		}
+	})
+}
+
+// TestCheckpointsKeepShells holds that a rollback and a fork begin shells in the
+// folder, with the variables and functions that they had.
+func TestCheckpointsKeepShells(t *testing.T) {
+	onKeepers(t, func(k *keeper) {
+		t := k.t
+		open := func(session string) func(line string) string {
+			s, err := k.OpenShell(k.context(), manager.Request{Who: who(session)}, sandbox.ShellOptions{ID: "main"})
+			must(t, err)
+			t.Cleanup(func() { s.Close() })
+			return func(line string) string {
+				t.Helper()
+				var out bytes.Buffer
+				_, err := s.Run(k.context(), manager.Line{Text: line, Stdout: &out, Stderr: &out})
+				must(t, err)
+				return strings.TrimSpace(out.String())
+			}
+		}
+		shell := open("s")
+		shell("mkdir deep; cd deep; X=1; say() { echo said $X; }; export Y='a b'")
+		k.checkpoint("s", "kept")
+		if got := shell("pwd; say; echo x >file"); !strings.HasSuffix(got, "/deep\nsaid 1") {
+			t.Errorf("after a checkpoint the shell says %q", got)
+		}
+		shell("X=2; cd ..; rm -r deep; unset -f say")
+		if _, err := k.Rollback(k.context(), manager.Request{Who: who("s")}, "kept"); err != nil {
+			t.Fatal(err)
+		}
+		if got := shell("pwd; say; echo $Y; ls"); !strings.HasSuffix(got, "/deep\nsaid 1\na b") {
+			t.Errorf("after a rollback the shell says %q", got)
+		}
+		forks, err := k.Fork(k.context(), manager.Request{Who: who("s")}, manager.ForkOptions{From: "kept", Sessions: []string{"f"}})
+		must(t, err)
+		must(t, forks[0].Err)
+		if got := open("f")("pwd; say; echo $Y; ls"); !strings.HasSuffix(got, "/deep\nsaid 1\na b") {
+			t.Errorf("the shell of a fork says %q", got)
+		}
+	})
+}
+
+// TestCheckpointWhileCommandsRun holds that a checkpoint stops nothing, and keeps
+// what was there when it was made.
+func TestCheckpointWhileCommandsRun(t *testing.T) {
+	onKeepers(t, func(k *keeper) {
+		t := k.t
+		k.run("s", "mkdir -p some; for i in 1 2 3 4 5 6 7 8 9; do echo $i >some/$i; done")
+		var out bytes.Buffer
+		done := make(chan error, 1)
+		started := make(chan struct{})
+		ctx := k.context()
+		go func() {
+			_, err := k.Run(ctx, manager.Request{
+				Who: who("s"), Started: func(sandbox.Process) { close(started) },
+				Command: sandbox.Command{Args: []string{"sh", "-c", "exec 3>>open; for i in 1 2 3 4 5; do until test -e go$i; do sleep 0.01; done; echo line $i; echo $i >&3; done"}, Stdout: &out},
+			})
+			done <- err
+		}()
+		<-started
+		var ids []string
+		for i := range 5 {
+			k.run("s", fmt.Sprintf("echo c%d >changed; echo >go%d", i, i+1))
+			ids = append(ids, k.checkpoint("s", ""))
+		}
+		must(t, <-done)
+		if got := out.String(); got != "line 1\nline 2\nline 3\nline 4\nline 5\n" {
+			t.Errorf("the command wrote %q", got)
+		}
+		if got := k.run("s", "cat open | wc -l; cat changed"); got != "5\nc4" {
+			t.Errorf("in the sandbox is %q", got)
+		}
+		forks, err := k.Fork(k.context(), manager.Request{Who: who("s")}, manager.ForkOptions{From: ids[1], Sessions: []string{"f"}})
+		must(t, err)
+		must(t, forks[0].Err)
+		if got := k.run("f", "cat changed; ls some | wc -l"); got != "c1\n9" {
+			t.Errorf("in a fork is %q", got)
+		}
+	})
+}
