@@ -15,7 +15,7 @@ type conn struct {
 }
 
 func (c *conn) Close() error {
-	defer c.once.Do(c.seat.release)
+	defer c.once.Do(c.seat.drop)
 	return c.Conn.Close()
 }
 
@@ -51,6 +51,6 @@ func (l *listener) SetDeadline(t time.Time) error {
 }
 
 func (l *listener) Close() error {
-	defer l.once.Do(l.seat.release)
+	defer l.once.Do(l.seat.drop)
 	return l.Listener.Close()
 }

@@ -129,7 +129,7 @@ func (f *files) Changes(ctx context.Context, path string, recursive bool) (fsbri
 		s.release()
 		return nil, s.instance.whyEnded("watch", err)
 	}
-	return &changes{Changes: c, seat: s}, nil
+	return &changes{Changes: c, seat: s.keep()}, nil
 }
 
 // changes keep their instance up until they are closed.
@@ -145,7 +145,7 @@ func (c *changes) Next() (fsbridge.Change, error) {
 }
 
 func (c *changes) Close() error {
-	defer c.once.Do(c.seat.release)
+	defer c.once.Do(c.seat.drop)
 	return c.Changes.Close()
 }
 

@@ -137,6 +137,9 @@ func (w *instance) whyEnded(op string, err error) error {
 // ran in a spoiled sandbox has got one already, so that leaves what no caller
 // waits for.
 func (w *instance) missed() bool {
+	if w.replaced.Load() {
+		return false // nothing ran
+	}
 	if w.spoiled.Load() != nil {
 		return w.left.Load()
 	}

@@ -235,8 +235,11 @@ func (h *handle) Ping(ctx context.Context) error {
 		return err
 	}
 	h.mu.Lock()
-	c := h.seat.Client
+	c, w := h.seat.Client, h.seat.instance
 	h.mu.Unlock()
+	if w.replaced.Load() && w.fallen() {
+		return nil // the next use finds another one
+	}
 	return c.Ping(ctx)
 }
 

@@ -21,7 +21,7 @@ func (h *handle) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		s.release()
 		return nil, err
 	}
-	return &conn{Conn: c, seat: s}, nil
+	return &conn{Conn: c, seat: s.keep()}, nil
 }
 
 // Listen implements [sandbox.Listener]: programs inside the instance connect to
@@ -36,7 +36,7 @@ func (h *handle) Listen(ctx context.Context, network, addr string) (net.Listener
 		s.release()
 		return nil, err
 	}
-	return &listener{Listener: l, seat: s}, nil
+	return &listener{Listener: l, seat: s.keep()}, nil
 }
 
 // Usage implements [sandbox.Sandbox]. Memory is the sum over the processes,

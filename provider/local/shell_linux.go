@@ -25,7 +25,7 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 		return nil, err
 	}
 	s.options.From = nil // it has taken that up
-	s.inner, s.seat = inner, seat
+	s.inner, s.seat = inner, seat.keep()
 	s.options.ID = inner.ID() // the same in whatever instance it goes on
 	s.turn <- struct{}{}
 	return s, nil
@@ -55,6 +55,7 @@ func (h *handle) MoveShell(ctx context.Context, from sandbox.Shell, o sandbox.Sh
 		return nil, err
 	}
 	s.options.ID = s.inner.ID()
+	seat.keep()
 	s.turn <- struct{}{}
 	return s, nil
 }
@@ -137,6 +138,8 @@ func (s *shell) begin(ctx context.Context, line string, c sandbox.Command) (p sa
 	if err != nil {
 		return nil, false, err
 	}
+	seat.instance.inUse.Add(1) // until the guest knows of the line
+	defer seat.instance.inUse.Add(-1)
 	if _, mine := s.now(); seat == mine {
 		seat.release() // we have it in use already
 	} else if err := s.moveTo(ctx, seat); err != nil {
@@ -170,7 +173,7 @@ func (s *shell) moveTo(ctx context.Context, next *seat) error {
 	s.mu.Lock()
 	closed := s.isClosed()
 	if !closed {
-		s.inner, s.seat, s.reborn = inner, next, reborn
+		s.inner, s.seat, s.reborn = inner, next.keep(), reborn
 	}
 	s.mu.Unlock()
 	if closed {
@@ -178,7 +181,7 @@ func (s *shell) moveTo(ctx context.Context, next *seat) error {
 		return s.closed()
 	}
 	_ = old.Close()
-	last.release()
+	last.drop()
 	return nil
 }
 
@@ -269,7 +272,7 @@ func (s *shell) Close() (err error) {
 		inner, seat := s.inner, s.seat
 		s.mu.Unlock()
 		err = inner.Close()
-		seat.release()
+		seat.drop()
 	})
 	return err
 }

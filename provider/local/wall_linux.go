@@ -43,6 +43,8 @@ type instance struct {
 	guarding guarding
 	planted  planted
 	inUse    atomic.Int64 // commands, shells and the like of all seats
+	kept     atomic.Int64 // of these, what runs nothing by itself, see [seat.keep]
+	replaced atomic.Bool  // another file system lies where one of its mounts is from
 	spoiled  atomic.Pointer[spoiling]
 }
 
@@ -133,7 +135,7 @@ func (w *instance) letGo() {
 // renames a file on the host takes the mount over it along. Settled says that
 // no name has changed there since this was found to be so.
 func (w *instance) intact(settled bool) bool {
-	return !w.watch.Changed() && w.placeholders.Intact() && (settled || w.covers())
+	return !w.replaced.Load() && !w.watch.Changed() && w.placeholders.Intact() && (settled || w.covers())
 }
 
 // sound reports whether the instance is up and intact. One that cannot be looked at counts
