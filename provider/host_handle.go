@@ -17,7 +17,10 @@ type hostHandle struct {
 	ended chan struct{} // closed when the guest's process has ended
 }
 
-var _ sandbox.Sandbox = (*hostHandle)(nil)
+var (
+	_ sandbox.Sandbox     = (*hostHandle)(nil)
+	_ sandbox.Snapshotter = (*hostHandle)(nil)
+)
 
 // Info implements [sandbox.Sandbox].
 func (h *hostHandle) Info() sandbox.Info { return h.info }
@@ -40,7 +43,12 @@ func (h *hostHandle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (san
 	if err != nil {
 		return nil, err
 	}
-	return h.guest.OpenShell(ctx, sandbox.ShellOptions{ID: o.ID, Env: c.Env, Dir: c.Dir}, c.Limits)
+	return h.guest.OpenShell(ctx, sandbox.ShellOptions{ID: o.ID, Env: c.Env, Dir: c.Dir, From: o.From}, c.Limits)
+}
+
+// Snapshot implements [sandbox.Snapshotter].
+func (h *hostHandle) Snapshot(ctx context.Context) (sandbox.Snapshot, error) {
+	return h.guest.Snapshot(ctx)
 }
 
 // Usage implements [sandbox.Sandbox]: nothing tells our processes apart from

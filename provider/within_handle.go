@@ -21,6 +21,8 @@ var (
 	_ sandbox.FileServer = (*withinHandle)(nil)
 	_ sandbox.Dialer     = (*withinHandle)(nil)
 	_ sandbox.Listener   = (*withinHandle)(nil)
+
+	_ sandbox.Snapshotter = (*withinHandle)(nil)
 )
 
 // Info implements [sandbox.Sandbox]. Of one that was removed it says what it was.
@@ -42,6 +44,11 @@ func (h *withinHandle) Start(ctx context.Context, c sandbox.Command) (sandbox.Pr
 func (h *withinHandle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox.Shell, error) {
 	o, limits := Shell(o, h.spec)
 	return h.guest.OpenShell(ctx, o, limits)
+}
+
+// Snapshot implements [sandbox.Snapshotter].
+func (h *withinHandle) Snapshot(ctx context.Context) (sandbox.Snapshot, error) {
+	return h.guest.Snapshot(ctx)
 }
 
 // Usage implements [sandbox.Sandbox]: a guest does not measure the machine.

@@ -74,6 +74,12 @@ func conformance(t *testing.T, way func(sandbox.Spec) sandbox.Spec) {
 			must(t, os.Chmod(filepath.Join(dir, "file"), 0o666))
 			return dir
 		},
+		Exchange: func(t testing.TB, _ sandbox.Spec, content string) *os.File {
+			dir := t.TempDir()
+			must(t, os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o644))
+			must(t, os.Chmod(dir, 0o777))
+			return detachedClone(t, dir)
+		},
 		Down: func(t testing.TB) sandbox.Provider {
 			return connectTo(t, filepath.Join(t.TempDir(), "none.sock"))
 		},

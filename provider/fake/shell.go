@@ -269,6 +269,9 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 	if err := checkArgs(sandbox.Command{Args: []string{"sh"}, Env: o.Env}); err != nil {
 		return nil, err
 	}
+	if o.From != nil {
+		return nil, failure(sandbox.CodeUnsupported, "open shell", h.spec.Name, "a shell cannot begin in the state of another one")
+	}
 	dir, err := h.directory("open shell", o.Dir)
 	if err != nil {
 		return nil, err

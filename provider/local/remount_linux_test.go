@@ -19,20 +19,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// another mounts a folder with the file n at the place of the workspace on the host,
+// another mounts a folder with one file at the place of the workspace on the host,
 // as a store of checkpoints does, and returns a detached clone of it.
-func another(t *testing.T, s sandbox.Spec, n string) *os.File {
+func another(t testing.TB, s sandbox.Spec, name, content string) *os.File {
 	t.Helper()
 	testenv.Require(t, "root")
 	dir := t.TempDir()
-	give(t, s, filepath.Join(dir, "n"), n)
+	give(t, s, filepath.Join(dir, name), content)
 	must(t, os.Chown(dir, s.UID, s.GID))
 	must(t, unix.Mount(dir, workspaceOf(s), "", unix.MS_BIND, ""))
 	t.Cleanup(func() { must(t, unix.Unmount(workspaceOf(s), unix.MNT_DETACH)) })
 	return cloneOf(t, workspaceOf(s))
 }
 
-func cloneOf(t *testing.T, dir string) *os.File {
+func cloneOf(t testing.TB, dir string) *os.File {
 	t.Helper()
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	must(t, err)
@@ -75,7 +75,7 @@ func TestRemount(t *testing.T) {
 	go func() { _, err := listener.Accept(); accepted <- err }()
 	before := sb.Info().PID
 
-	mount := another(t, s, "new")
+	mount := another(t, s, "n", "new")
 	if err := remount(sb, cloneOf(t, t.TempDir())); sandbox.CodeOf(err) != sandbox.CodeValidation {
 		t.Errorf("a mount that does not lie on the host: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestRemountBusy(t *testing.T) {
 	p := r.provider(t)
 	sb := r.open(p, s)
 	ctx := context.Background()
-	mount := another(t, s, "new")
+	mount := another(t, s, "n", "new")
 	busy := func(what string) {
 		t.Helper()
 		if err := remount(sb, mount); sandbox.CodeOf(err) != sandbox.CodeBusy {

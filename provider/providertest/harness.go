@@ -16,6 +16,7 @@ package providertest
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -62,6 +63,13 @@ type Harness struct {
 	// that nothing but a read-only mount refuses it. It is needed when
 	// Features.Files is set.
 	Folder func(t testing.TB, p sandbox.Provider) string
+
+	// Exchange returns a detached mount of a folder that the sandbox's user may
+	// write, in which "file" alone holds content, and nil where no file system can
+	// be mounted. For a provider that builds sandboxes from what lies on the host,
+	// it lies at the workspace of s there until the end of the check. It is needed
+	// when sandboxes are Remounters.
+	Exchange func(t testing.TB, s sandbox.Spec, content string) *os.File
 
 	// Leaks fails t when something of the provider is left on the machine.
 	// It is called after each check, when all sandboxes are removed.
@@ -194,7 +202,7 @@ func Checks() []Check {
 		lifecycleChecks(), raceChecks(), streamChecks(), exitChecks(), environmentChecks(), limitChecks(),
 		killChecks(), pressureChecks(), terminalChecks(), closeChecks(), featureChecks(),
 		shellChecks(), fileChecks(), networkChecks(), egressChecks(),
-		startChecks(), behindChecks(), troubleChecks(),
+		startChecks(), behindChecks(), troubleChecks(), remountChecks(),
 	} {
 		all = append(all, group...)
 	}

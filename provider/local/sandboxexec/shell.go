@@ -75,6 +75,9 @@ func (h *handle) newShell(ctx context.Context, o sandbox.ShellOptions) (*shell, 
 	if err := ended(ctx, "open shell"); err != nil {
 		return nil, err
 	}
+	if o.From != nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "open shell", Field: "from", Resource: h.spec.Name, Message: "a shell cannot begin in the state of another one on this system"}
+	}
 	if _, err := os.Stat(shellProgram); err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "open shell", Resource: shellProgram, Message: "there is no shell whose state could be kept", Err: err}
 	}
