@@ -7,6 +7,7 @@
 //	sandbox-guest init     be process 1 and run commands for the client outside
 //	sandbox-guest relay    connect standard input and output with the guest
 //	sandbox-guest hold     start a persistent shell, and hold descriptors for it (internal)
+//	sandbox-guest tree     pack a folder, or make it what an archive holds, as a command
 //	sandbox-guest probe    try one known escape, for sandbox doctor --attack
 //	sandbox-guest version  print the protocol version
 package main
@@ -34,12 +35,14 @@ func run(args []string) int {
 		return server.Relay()
 	case "hold":
 		return server.Main(args[1:])
+	case "tree":
+		return server.Tree(args[1:])
 	case "probe":
 		return probe.Main(args[1:])
 	case "version":
 		_, _ = os.Stdout.WriteString(strconv.Itoa(wire.Version) + "\n")
 		return 0
 	}
-	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|hold|probe|version\n")
+	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|hold|tree|probe|version\n")
 	return 2
 }
