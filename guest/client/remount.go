@@ -91,14 +91,18 @@ type remounting struct {
 }
 
 func (r remounting) frame(f wire.Frame) (bool, error) {
-	if f.Type == wire.TypeQuiet {
-		select {
-		case <-r.quiet:
-			return false, wire.Violation("unexpected answer")
-		default:
-			close(r.quiet)
-			return false, nil
-		}
+	quiet := false
+	select {
+	case <-r.quiet:
+		quiet = true
+	default:
+	}
+	switch {
+	case f.Type == wire.TypeQuiet && !quiet:
+		close(r.quiet)
+		return false, nil
+	case f.Type == wire.TypeQuiet, f.Type == wire.TypeDone && !quiet:
+		return false, wire.Violation("unexpected answer")
 	}
 	if f.Type == wire.TypeFailed {
 		m, err := wire.DecodeFailed(f.Payload)
