@@ -106,17 +106,17 @@ var table = []row{
 	}},
 	{RiskGit, "hooks of git run what it says", []string{
 		"**/lefthook.{yml,yaml,toml,json}", "**/.lefthook.{yml,yaml,toml,json}", "**/lefthook-local.*", "**/.lefthook",
-		"**/.lefthook-local.*", "**/.overcommit.yml", "**/.pre-commit-hooks.yaml", "**/.pre-commit-config.yml", "**/.husky", "**/.huskyrc*", "**/.lintstagedrc*", "**/.git-hooks",
+		"**/.lefthook-local.*", "**/.overcommit.yml", "**/.pre-commit-hooks.yaml", "**/.pre-commit-config.yml", "**/.huskyrc*", "**/.lintstagedrc*", "**/.git-hooks",
 	}},
 	{RiskGit, "a version control system obeys it, and runs its hooks", []string{
 		"**/.hg", "**/.hgrc", "**/.svn", "**/.jj", "**/.bzr",
 	}},
 	{RiskEditor, "an editor obeys it, and runs the programs and tasks that it names", []string{
-		"**/.vscode", "**/.vim", "**/.nvim", "**/.emacs", "**/.emacs.d", "**/.dir-locals-2.el", "**/.zed", "**/.helix",
-		"**/.kakrc", "**/*.sublime-project", "**/.vs", "**/.externalToolBuilders", "**/.run", "**/.devcontainer*", "**/.nvim.lua", "**/.nvimrc", "**/.ycm_extra_conf.py", "**/.clangd",
+		"**/.vscode", "**/.vim", "**/.emacs", "**/.emacs.d", "**/.dir-locals-2.el", "**/.helix",
+		"**/.kakrc", "**/*.sublime-project", "**/.vs", "**/.externalToolBuilders", "**/.run", "**/.ycm_extra_conf.py",
 	}},
 	{RiskAgent, "agents take settings, servers and hooks from it", []string{
-		"**/.mcp.json", "**/mcp.json", "**/.claude.json", "**/.kiro", "**/.amazonq", "**/.cline", "**/.aider.conf.yml", "**/.goosehints.d", "**/.crush.json", "**/opencode.json*",
+		"**/mcp.json", "**/.claude.json", "**/.kiro", "**/.amazonq", "**/.crush.json", "**/opencode.json*",
 	}},
 	{RiskShell, "a shell runs it at its start or in its folder", []string{
 		"**/.envrc", "**/.direnvrc", "**/.bash_aliases", "**/.bash_completion", "**/.bashrc.d", "**/.kshrc", "**/.mkshrc", "**/.cshrc", "**/.tcshrc", "**/.login",
@@ -127,7 +127,7 @@ var table = []row{
 		"**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/.ipython", "**/.jupyter", "**/.irbrc", "**/.pryrc", "**/.Rprofile", "**/.Renviron", "**/.radare2rc", "**/.octaverc", "**/.perldb", "**/.psqlrc", "**/.sqliterc",
 	}},
 	{RiskPackages, "a package manager or build tool obeys it, and runs the programs that it names", []string{
-		"**/.yarnrc*", "**/.yarn/plugins", "**/.yarn/releases", "**/.pnpmfile.*", "**/.pnp.*", "**/.npmrc", "**/.bazelrc", "**/*.bazelrc", "**/.bazeliskrc",
+		"**/.yarnrc*", "**/.yarn/plugins", "**/.yarn/releases", "**/.pnpmfile.*", "**/.pnp.*", "**/.bazelrc", "**/*.bazelrc", "**/.bazeliskrc",
 		"**/.cargo", "**/.mvn", "**/.gemrc", "**/.bundle", "**/.mise.toml", "**/.mise", "**/mise.toml", "**/.tool-versions", "**/.rtx.toml", "**/.buckconfig*", "**/.gradle/init.d", "**/.curlrc", "**/.wgetrc", "**/.tmuxinator*",
 	}},
 	{RiskDesktop, "a desktop starts the program that it names", []string{
@@ -505,7 +505,7 @@ func modulePaths(data []byte) []string {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 		if ok && strings.EqualFold(strings.TrimSpace(key), "path") {
 			p := path.Clean(strings.Trim(strings.TrimSpace(value), `"`))
-			if p != "." && !strings.HasPrefix(p, "../") && !strings.HasPrefix(p, "/") {
+			if p != "." && p != ".." && !strings.HasPrefix(p, "../") && !strings.HasPrefix(p, "/") {
 				out = append(out, p)
 			}
 		}
