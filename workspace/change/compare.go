@@ -59,20 +59,12 @@ func Compare(ctx context.Context, base, current *Tree, o Options) ([]Entry, erro
 	}
 	c := comparer{ctx: ctx, o: o, base: base, current: current, buffer: make([]byte, 64<<10)}
 	c.extra, c.layered = current.above(base)
-	b, err := base.root()
-	if err != nil {
-		return nil, err
-	}
-	n, err := current.root()
-	if err != nil {
-		b.close()
-		return nil, err
-	}
-	if err := c.folder(".", 0, b, n); err != nil {
+	if err := c.folder(".", 0, base.root(), current.root()); err != nil {
 		return nil, err
 	}
 	entries := c.entries
 	if !o.NoRenames {
+		var err error
 		if entries, err = c.renames(entries); err != nil {
 			return nil, err
 		}

@@ -61,7 +61,7 @@ func (h *host) lock(op string) error {
 // dir opens the folder rel. The error is EXDEV where another file system is
 // mounted on the way: what lies there is not the folder's.
 func (h *host) dir(rel string) (int, error) {
-	fd, err := beneath(h.fd, rel)
+	fd, err := beneath(h.fd, rel, true)
 	if err == nil || errors.Is(err, unix.EXDEV) {
 		return fd, err
 	}

@@ -97,16 +97,17 @@ func TestLayersFormat(t *testing.T) {
 	dir := t.TempDir()
 	lower, upper := dir+"/lower", dir+"/upper"
 	fill(t, lower, map[string]string{"a": "1", "d/a": "1", "d/b": "1", "o/a": "1", "u/a": "1", "p/a": "1"})
-	fill(t, upper, map[string]string{"d/a": "", "o/": "", "u/": "", "a": "", "p/": ""})
+	fill(t, upper, map[string]string{"d/a": "", "o/": "", "u/": "", "a": "", "p/a": ""})
 	set := func(rel, name, value string) {
 		t.Helper()
 		must(t, unix.Setxattr(upper+"/"+rel, name, []byte(value), 0))
 	}
+	set("", "trusted.overlay.opaque", "x")
 	set("d", "trusted.overlay.opaque", "x")
 	set("d/a", "trusted.overlay.whiteout", "y")
 	set("o", "trusted.overlay.opaque", "y")
-	set("u", "user.overlay.opaque", "y")      // means nothing without userxattr
-	set("a", "trusted.overlay.whiteout", "y") // means nothing outside of a folder with "x"
+	set("u", "user.overlay.opaque", "y")        // means nothing without userxattr
+	set("p/a", "trusted.overlay.whiteout", "y") // means nothing outside of a folder with "x"
 	set("p", "trusted.overlay.opaque", "n")
 	compare := func(o change.LayerOptions) string {
 		base, err := change.Layers([]string{lower}, o)
@@ -119,14 +120,14 @@ func TestLayersFormat(t *testing.T) {
 		must(t, err)
 		return brief(entries)
 	}
-	if got, want := compare(change.LayerOptions{}), "modified a\nremoved d/a\nremoved o/a\n"; got != want {
+	if got, want := compare(change.LayerOptions{}), "modified a\nremoved d/a\nremoved o/a\nmodified p/a\n"; got != want {
 		t.Errorf("trusted: %s", got)
 	}
-	if got, want := compare(change.LayerOptions{UserXattr: true}), "modified a\nmodified d/a\nremoved u/a\n"; got != want {
+	if got, want := compare(change.LayerOptions{UserXattr: true}), "modified a\nmodified d/a\nmodified p/a\nremoved u/a\n"; got != want {
 		t.Errorf("user: %s", got)
 	}
 	must(t, unix.Mknod(upper+"/o/dev", unix.S_IFCHR, 0)) // a whiteout of nothing
-	if got, want := compare(change.LayerOptions{}), "modified a\nremoved d/a\nremoved o/a\n"; got != want {
+	if got, want := compare(change.LayerOptions{}), "modified a\nremoved d/a\nremoved o/a\nmodified p/a\n"; got != want {
 		t.Errorf("with a whiteout of nothing: %s", got)
 	}
 }

@@ -212,7 +212,7 @@ func findRisks(ctx context.Context, entries []Entry, trees ...*Tree) error {
 	if err != nil {
 		return err
 	}
-	r := risks{policy: p, rows: rows, trees: trees, current: trees[len(trees)-1], hidden: map[string]bool{}, named: map[string][]string{}}
+	r := risks{policy: p, rows: rows, trees: trees, current: trees[len(trees)-1], places: map[string]place{}}
 	modules := r.submodules()
 	for i := range entries {
 		if err := ctx.Err(); err != nil {
@@ -221,8 +221,7 @@ func findRisks(ctx context.Context, entries []Entry, trees ...*Tree) error {
 		e := &entries[i]
 		for _, rel := range e.paths() {
 			r.name(e, rel)
-			r.repository(e, rel)
-			r.programs(e, rel)
+			r.around(e, rel)
 			for _, m := range modules {
 				if rel == m || e.Mode.Type() == fs.ModeSymlink && within(m, rel) {
 					e.find(RiskGit, "it is the folder of a submodule")
@@ -240,8 +239,7 @@ type risks struct {
 	rows    []row
 	trees   []*Tree
 	current *Tree
-	hidden  map[string]bool     // whether a folder is a bare repository
-	named   map[string][]string // what the configuration of a repository names
+	places  map[string]place
 }
 
 // judge adds what the policy says of a path.
@@ -375,47 +373,65 @@ func drivers(data []byte) bool {
 	return false
 }
 
-// repository finds changes in a folder that is a bare repository without the
-// name of one. It needs no name that the policy knows, and git in it, or below
-// it, obeys its configuration.
-func (r *risks) repository(e *Entry, rel string) {
-	for dir := path.Dir(rel); ; dir = path.Dir(dir) {
-		is, known := r.hidden[dir]
-		if !known {
-			is = r.has(dir, "HEAD") && (r.has(dir, "objects") && r.has(dir, "refs") || r.has(dir, "commondir"))
-			r.hidden[dir] = is
+// A place is what is known of a folder.
+type place struct {
+	hidden bool     // it is a bare repository without the name of one
+	named  []string // paths that the configuration of the repository in it names
+}
+
+// place looks at a folder in all trees.
+func (r *risks) place(dir string) place {
+	if p, ok := r.places[dir]; ok {
+		return p
+	}
+	has := map[string]bool{}
+	for _, t := range r.trees {
+		n, err := t.at(dir)
+		if err != nil {
+			continue // it is not there, or is no folder
 		}
-		if is {
-			e.find(RiskGit, "it lies in a folder that git takes for a repository")
+		for _, name := range []string{".git", "HEAD", "objects", "refs", "commondir"} {
+			if name != ".git" && name != "HEAD" && !has["HEAD"] {
+				break
+			}
+			_, err := n.lookup(name)
+			has[name] = has[name] || !errors.Is(err, fs.ErrNotExist) // what cannot be looked at may be there
 		}
-		if dir == "." {
-			return
+		n.close()
+	}
+	if has["HEAD"] { // of one tree, and the others of another
+		for _, name := range []string{"objects", "refs", "commondir"} {
+			has[name] = has[name] || r.has(dir, name)
 		}
 	}
+	p := place{hidden: has["HEAD"] && (has["objects"] && has["refs"] || has["commondir"])}
+	if has[".git"] {
+		p.named = r.configured(dir)
+	}
+	r.places[dir] = p
+	return p
 }
 
 // has reports whether one of the trees has the name in the folder.
 func (r *risks) has(dir, name string) bool {
-	rel := path.Join(dir, name)
 	return slices.ContainsFunc(r.trees, func(t *Tree) bool {
-		_, err := t.Lstat(rel)
-		return !sandbox.IsNotFound(err) // what cannot be looked at may be there
+		_, err := t.Lstat(path.Join(dir, name))
+		return !sandbox.IsNotFound(err)
 	})
 }
 
-// programs finds changes of what the configuration of a repository names as
-// hooks and programs.
-func (r *risks) programs(e *Entry, rel string) {
+// around finds changes in a folder that is a bare repository without the name
+// of one, because git in it, or below it, obeys its configuration. It also
+// finds changes of what the configuration of a repository around names as hooks
+// and programs.
+func (r *risks) around(e *Entry, rel string) {
 	for dir := path.Dir(rel); ; dir = path.Dir(dir) {
-		list, known := r.named[dir]
-		if !known {
-			list = r.configured(dir)
-			r.named[dir] = list
+		p := r.place(dir)
+		if p.hidden {
+			e.find(RiskGit, "it lies in a folder that git takes for a repository")
 		}
-		for _, word := range list {
-			if within(rel, word) {
-				e.find(RiskGit, "the configuration of a git repository names it")
-			}
+		if slices.ContainsFunc(p.named, func(word string) bool { return within(rel, word) }) {
+			e.find(RiskGit, "the configuration of a git repository names it")
 		}
 		if dir == "." {
 			return
@@ -525,8 +541,7 @@ func (r *risks) link(e *Entry) {
 	}
 	var target Entry
 	r.name(&target, at)
-	r.repository(&target, at)
-	r.programs(&target, at)
+	r.around(&target, at)
 	for _, f := range target.Findings {
 		e.find(f.Risk, "it leads to "+Quote(at)+": "+f.Why)
 	}

@@ -31,9 +31,10 @@ type Tree struct {
 
 // A layer is the open root of one folder.
 type layer struct {
-	fd       int
-	path     string
-	dev, ino uint64
+	fd         int
+	path       string
+	dev, ino   uint64
+	xwhiteouts bool // empty files with an attribute may be whiteouts
 }
 
 // LayerOptions say how the layers of a tree were mounted.
@@ -50,9 +51,9 @@ func Folder(folder string) (*Tree, error) { return open([]string{folder}, &Tree{
 
 // Layers opens folders as the layers of one tree, topmost first: an upper
 // folder or none, and the lower folders. A whiteout is a character device 0/0,
-// or an empty file with the attribute overlay.whiteout in a folder whose
-// attribute overlay.opaque is "x"; a folder whose overlay.opaque is "y" hides
-// what lies below. The mount options redirect_dir and metacopy have to be off.
+// or an empty file with the attribute overlay.whiteout in a folder that has the
+// attribute overlay.opaque "x", as the root of its layer has; a folder whose
+// overlay.opaque is "y" hides what lies below. The mount options redirect_dir and metacopy have to be off.
 func Layers(folders []string, o LayerOptions) (*Tree, error) {
 	return open(folders, &Tree{overlay: true, userXattr: o.UserXattr})
 }
@@ -80,6 +81,7 @@ func open(folders []string, t *Tree) (*Tree, error) {
 			return nil, failed(opTree, f, err)
 		}
 		l.dev, l.ino = uint64(st.Dev), st.Ino
+		l.xwhiteouts = t.overlay && t.attribute(fd, "opaque") == "x"
 		t.layers = append(t.layers, l)
 	}
 	return t, nil
@@ -120,6 +122,7 @@ type dirAt struct {
 	fd         int
 	layer      int
 	xwhiteouts bool // empty files with an attribute are whiteouts
+	lent       bool // the descriptor is the tree's own
 }
 
 func (n *node) close() {
@@ -127,22 +130,19 @@ func (n *node) close() {
 		return
 	}
 	for _, d := range n.dirs {
-		unix.Close(d.fd)
+		if !d.lent {
+			unix.Close(d.fd)
+		}
 	}
 }
 
-// root opens the root of the tree.
-func (t *Tree) root() (*node, error) {
+// root is the root of the tree.
+func (t *Tree) root() *node {
 	n := &node{t: t}
 	for i, l := range t.layers {
-		fd, err := hostpath.At(l.fd, ".", unix.O_RDONLY)
-		if err != nil {
-			n.close()
-			return nil, failed(opTree, l.path, err)
-		}
-		n.dirs = append(n.dirs, dirAt{fd, i, t.overlay && t.attribute(fd, "opaque") == "x"})
+		n.dirs = append(n.dirs, dirAt{fd: l.fd, layer: i, xwhiteouts: l.xwhiteouts, lent: true})
 	}
-	return n, nil
+	return n
 }
 
 // lookup describes the entry name of the folder, fs.ErrNotExist if there is
@@ -238,8 +238,11 @@ func (n *node) child(name string) (*node, error) {
 			c.dirs = append(c.dirs, at)
 			return c, nil
 		}
-		opaque := n.t.attribute(fd, "opaque")
-		at.xwhiteouts = opaque == "x"
+		opaque := none // of the lowest layer, which hides nothing
+		if last := len(n.t.layers) - 1; d.layer < last || n.t.layers[last].xwhiteouts {
+			opaque = n.t.attribute(fd, "opaque")
+		}
+		at.xwhiteouts = opaque == "x" && n.t.layers[d.layer].xwhiteouts
 		c.dirs = append(c.dirs, at)
 		if opaque == "y" {
 			return c, nil
@@ -289,9 +292,14 @@ var errTooMany = errors.New("there are too many files")
 
 // at opens the folder rel, "." for the root.
 func (t *Tree) at(rel string) (*node, error) {
-	n, err := t.root()
-	if err != nil || rel == "." {
-		return n, err
+	n := t.root()
+	if rel == "." {
+		return n, nil
+	}
+	if !t.overlay && len(t.layers) == 1 {
+		if fd, err := beneath(t.layers[0].fd, rel, false); err == nil {
+			return &node{t: t, dirs: []dirAt{{fd: fd}}}, nil
+		}
 	}
 	for name := range strings.SplitSeq(rel, "/") {
 		c, err := n.child(name)
