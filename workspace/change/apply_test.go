@@ -248,15 +248,16 @@ func TestLiveBase(t *testing.T) {
 	}
 	_, err := plan(change.PlanOptions{})
 	refused(t, err, sandbox.CodeValidation)
-	var st unix.Stat_t
-	must(t, unix.Stat(r.host+"/b", &st))
-	made := time.Unix(st.Ctim.Unix())
+	changed := func(name string) time.Time {
+		var st unix.Stat_t
+		must(t, unix.Stat(r.host+"/"+name, &st))
+		return time.Unix(st.Ctim.Unix())
+	}
 	testenv.Until(t, "a later time of a change", func() bool {
 		put(t, r.host+"/a", "3")
-		must(t, unix.Stat(r.host+"/a", &st))
-		return time.Unix(st.Ctim.Unix()).After(made)
+		return changed("a").After(changed("b"))
 	})
-	p, err := plan(change.PlanOptions{Since: made})
+	p, err := plan(change.PlanOptions{Since: changed("a")})
 	must(t, err)
 	if len(p.Steps) != 1 || p.Steps[0].Path != "b" || len(p.Conflicts) != 1 || p.Conflicts[0].Path != "a" {
 		t.Errorf("%+v, %+v", p.Steps, p.Conflicts)

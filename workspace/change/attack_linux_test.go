@@ -25,22 +25,24 @@ func newPrivate(t *testing.T, files map[string]string) *private {
 	r := newRig(t, files)
 	p := &private{rig: r, upper: filepath.Dir(r.host) + "/upper"}
 	p.merged = overlay(t, p.upper, r.host)
-	var st unix.Stat_t
-	must(t, unix.Stat(p.upper, &st))
-	put(t, filepath.Dir(r.host)+"/stamp", "")
-	must(t, unix.Stat(filepath.Dir(r.host)+"/stamp", &st))
-	p.since = time.Unix(st.Ctim.Unix())
+	p.since = p.stamp()
+	p.later()
+	p.since = p.stamp()
 	return p
+}
+
+// stamp returns the time of the file system.
+func (p *private) stamp() time.Time {
+	at := filepath.Dir(p.host) + "/stamp"
+	put(p, at, "")
+	var st unix.Stat_t
+	must(p, unix.Stat(at, &st))
+	return time.Unix(st.Ctim.Unix())
 }
 
 // later returns when the clock of the file system has gone on.
 func (p *private) later() {
-	testenv.Until(p, "a later time of a change", func() bool {
-		put(p, filepath.Dir(p.host)+"/stamp", "")
-		var st unix.Stat_t
-		must(p, unix.Stat(filepath.Dir(p.host)+"/stamp", &st))
-		return time.Unix(st.Ctim.Unix()).After(p.since)
-	})
+	testenv.Until(p, "a later time of a change", func() bool { return p.stamp().After(p.since) })
 }
 
 func (p *private) plan(o change.PlanOptions) *change.Plan {
@@ -100,6 +102,51 @@ func TestHostOnlyFiles(t *testing.T) {
 	if got["dir/a"] != "" || got["opaque/a"] != "" || got["opaque/b"] == "" {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestAppliedAgain applies changes from a workspace more than once, while the
+// host's files change as well.
+func TestAppliedAgain(t *testing.T) {
+	p := newPrivate(t, map[string]string{"f": poem, "g": "1", "h": "1"})
+	apply := func(journal string, o change.PlanOptions) *change.Plan {
+		t.Helper()
+		plan := p.plan(o)
+		_, err := plan.Apply(deadline(t), journal)
+		must(t, err)
+		return plan
+	}
+	put(t, p.merged+"/f", strings.Replace(poem, "four", "VIER", 1))
+	put(t, p.merged+"/g", "2")
+	put(t, p.merged+"/new", "1")
+	apply(p.journal, change.PlanOptions{})
+	put(t, p.merged+"/f", strings.Replace(strings.Replace(poem, "four", "VIER", 1), "eight", "ACHT", 1))
+	put(t, p.merged+"/g", "3")
+	must(t, os.Remove(p.merged+"/new"))
+	put(t, p.merged+"/h", "2")
+	put(t, p.host+"/f", strings.Replace(strings.Replace(poem, "four", "VIER", 1), "one", "EINS", 1))
+	put(t, p.host+"/h", "mine")
+	if plan := p.plan(change.PlanOptions{}); len(plan.Steps) != 0 || len(plan.Conflicts) != 4 {
+		t.Errorf("without the journal: %+v, %+v", plan.Steps, plan.Conflicts)
+	}
+	o := change.PlanOptions{Journals: []string{p.journal}, Partial: true}
+	if plan := apply(p.journal+"2", o); len(plan.Conflicts) != 1 || plan.Conflicts[0].Path != "h" {
+		t.Errorf("%+v", plan.Conflicts)
+	}
+	got := snapshot(t, p.host)
+	if got["f"] != "-rw-r--r-- EINS\ntwo\nthree\nVIER\nfive\nsix\nseven\nACHT\n" || got["g"] != "-rw-r--r-- 3" || got["new"] != "" || got["h"] != "-rw-r--r-- mine" {
+		t.Errorf("%q", got)
+	}
+	_, err := change.Undo(deadline(t), p.host, p.journal+"2", change.UndoOptions{})
+	must(t, err)
+	if got := snapshot(t, p.host); got["g"] != "-rw-r--r-- 2" || got["new"] != "-rw-r--r-- 1" {
+		t.Errorf("%q", got)
+	}
+	must(t, os.Remove(p.journal+"/phase"))
+	current, err := change.Layers([]string{p.upper, p.host}, change.LayerOptions{})
+	must(t, err)
+	defer current.Close()
+	_, err = change.NewPlan(deadline(t), p.host, p.tree(p.host), current, change.PlanOptions{Since: p.since, Journals: []string{p.journal}})
+	refused(t, err, sandbox.CodeBusy)
 }
 
 // TestForgedMarks holds that attributes which code in a sandbox can set do not

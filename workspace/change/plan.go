@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,10 +48,16 @@ type PlanOptions struct {
 
 	// Original says what the host's files were. Without it, the base tree does.
 	Original Original
-	// Since is when the current tree was made from the host's folder. It has to
-	// be given where the base tree is the host's folder itself and there is no
-	// Original: a file that changed later counts as one without a known base.
+	// Since is when the current tree was made from the host's folder, by the
+	// clock of its file system: the time of change (ctime) of a file made then.
+	// It has to be given where the base tree is the host's folder itself and
+	// there is no Original: a file that did not change before counts as one
+	// without a known base.
 	Since time.Time
+	// Journals are the folders of the journals of what was applied before from
+	// the same workspace, oldest first. What they applied counts as what the
+	// host's files were.
+	Journals []string
 
 	// Digest is that of a plan that was shown before: NewPlan returns an error
 	// of code CodeBusy when it would make another one. It may be empty.
@@ -156,7 +163,10 @@ func NewPlan(ctx context.Context, folder string, base, current *Tree, o PlanOpti
 		return nil, err
 	}
 	p := &Plan{folder: h.path, dev: h.dev, ino: h.ino, current: current, o: o, step: func(string) {}}
-	pl := planner{Plan: p, ctx: ctx, host: h, base: base, live: live, made: map[string]bool{}, gone: map[string]bool{}, bad: map[string]bool{}, done: map[string]bool{}, replaced: map[string]bool{}}
+	pl := planner{Plan: p, ctx: ctx, host: h, base: base, live: live, made: map[string]bool{}, gone: map[string]bool{}, bad: map[string]bool{}, done: map[string]bool{}, replaced: map[string]bool{}, applied: map[string]past{}}
+	if err := pl.past(); err != nil {
+		return nil, err
+	}
 	if err := pl.all(entries); err != nil {
 		return nil, err
 	}
@@ -207,6 +217,7 @@ type planner struct {
 	done map[string]bool // paths of another type, which the host has too
 
 	replaced map[string]bool // folders whose place something else takes
+	applied  map[string]past // what was applied before, by path
 
 	merged int
 	bytes  int64
@@ -260,6 +271,40 @@ func (p *planner) all(entries []Entry) error {
 		return err
 	}
 	return p.finish()
+}
+
+// A past is what an earlier application made of a path.
+type past struct {
+	state   state
+	content string // file in a journal
+}
+
+// past reads the journals of what was applied before.
+func (p *planner) past() error {
+	for _, dir := range p.o.Journals {
+		j, err := readJournal(dir)
+		if err != nil {
+			return err
+		}
+		phase, err := j.phase()
+		switch {
+		case err != nil:
+			return err
+		case phase == Undone:
+			continue
+		case phase != Applied:
+			return &sandbox.Error{
+				Code: sandbox.CodeBusy, Op: opPlan, Resource: dir, Message: "changes were applied in part: their journal " + Quote(dir) + " is in phase " + string(phase),
+				Hint: "complete or undo them first",
+			}
+		case string(j.Folder) != p.host.path:
+			return damaged(dir, "it belongs to another folder")
+		}
+		for i, op := range j.Ops {
+			p.applied[string(op.Path)] = past{op.New, j.content("new", i)}
+		}
+	}
+	return nil
 }
 
 // conflict records that e is not applied.
@@ -377,6 +422,9 @@ func (p *planner) look(e *Entry, rel string) (state, time.Time, bool, error) {
 // before returns what was at rel when the workspace was made. known is false
 // where that cannot be told.
 func (p *planner) before(e *Entry, rel string, have state, changed time.Time) (s state, known bool, err error) {
+	if a, ok := p.applied[rel]; ok {
+		return a.state, true, nil
+	}
 	if p.o.Original != nil {
 		content, info, ok := p.o.Original.Base(rel)
 		if content != nil {
@@ -407,7 +455,7 @@ func (p *planner) before(e *Entry, rel string, have state, changed time.Time) (s
 		s.Digest = sum.digest
 		return s, !sum.unread, err
 	}
-	if p.live && have.Kind != absent && changed.After(p.o.Since) {
+	if p.live && have.Kind != absent && !changed.Before(p.o.Since) {
 		return state{}, false, nil
 	}
 	if !e.hasOld() {
@@ -618,6 +666,9 @@ func (p *planner) merge(e *Entry, was, have state) (data []byte, why string, err
 
 // original reads the content that a file had when the workspace was made.
 func (p *planner) original(e *Entry, was state) ([]byte, error) {
+	if a, ok := p.applied[e.Path]; ok {
+		return hostpath.File(a.content, maxMerge)
+	}
 	if p.o.Original == nil {
 		return p.base.text(e.Path, maxMerge)
 	}
