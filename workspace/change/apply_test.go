@@ -320,8 +320,8 @@ func TestApplyOwnsAndModes(t *testing.T) {
 	r := newRig(t, map[string]string{"a": "1"})
 	must(t, os.Chown(r.host, testenv.OrdinaryUser, testenv.OrdinaryUser))
 	fill(t, r.current, map[string]string{"a": "2", "d/f": "1", "l": "-> a"})
-	must(t, os.Chmod(r.current+"/a", 0o4755))
-	must(t, os.Chmod(r.current+"/d", 0o1777))
+	must(t, os.Chmod(r.current+"/a", 0o755|fs.ModeSetuid))
+	must(t, os.Chmod(r.current+"/d", 0o777|fs.ModeSticky))
 	must(t, r.apply(change.PlanOptions{AllowRisks: []change.Risk{change.RiskSetID}}))
 	for name, want := range map[string]uint32{"a": 0o100755, "d": 0o40777, "d/f": 0o100644, "l": 0o120777} {
 		var st unix.Stat_t
@@ -458,6 +458,34 @@ func TestRaceInApply(t *testing.T) {
 				differ(t, "after a race", snapshot(t, r.host), want)
 			})
 		}
+	}
+}
+
+// TestRaceForName holds that a file which the host gets at the path of an added
+// one, between two steps, is not replaced.
+func TestRaceForName(t *testing.T) {
+	for name, content := range map[string]string{"file": "mine\n", "link": "-> a", "folder": ""} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, map[string]string{"a": "1"})
+			fill(t, r.current, map[string]string{"a": "2", "new": "2"})
+			p := r.mustPlan(change.PlanOptions{})
+			want := snapshot(t, r.host)
+			once := false
+			change.SetStep(p, func(step string) {
+				if step != "built new" || once {
+					return
+				}
+				if once = true; content == "" {
+					must(t, os.Mkdir(r.host+"/new", 0o755))
+				} else {
+					put(t, r.host+"/new", content)
+				}
+				want["new"] = snapshot(t, r.host)["new"]
+			})
+			_, err := p.Apply(deadline(t), r.journal)
+			refused(t, err, sandbox.CodeBusy)
+			differ(t, "after a race", snapshot(t, r.host), want)
+		})
 	}
 }
 

@@ -250,6 +250,9 @@ func (c *comparer) compare(rel, name string, old, now Info, hasOld, hasNow bool,
 		if err := c.read(&e, false, base, name, old); err != nil {
 			return err
 		}
+		if hasOld = !e.vanished; !hasOld {
+			e = Entry{Path: rel} // the base is a folder of the host, where it was removed
+		}
 	}
 	if hasNow {
 		e.Mode = now.Mode
@@ -304,8 +307,10 @@ func (c *comparer) read(e *Entry, now bool, n *node, name string, info Info) err
 			}
 		}
 	}
-	if err != nil && now && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errIrregular) || errors.Is(err, fs.ErrInvalid)) {
-		e.Mode, e.Size, e.Digest, e.Link, e.vanished = 0, 0, "", "", true
+	if err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errIrregular) || errors.Is(err, fs.ErrInvalid)) {
+		if e.vanished = true; now {
+			e.Mode, e.Size, e.Digest, e.Link = 0, 0, "", ""
+		}
 		return nil
 	}
 	return err

@@ -153,7 +153,8 @@ func FuzzSettings(f *testing.F) {
 				t.Errorf("%q", p)
 			}
 		}
-		for _, w := range configWords(data) {
+		words, included := configWords(data)
+		for _, w := range append(words, included...) {
 			if strings.HasPrefix(w, "/") || w == "" {
 				t.Errorf("%q", w)
 			}

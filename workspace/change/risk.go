@@ -442,24 +442,31 @@ func (r *risks) around(e *Entry, rel string) {
 // configured returns the paths in dir that the configuration of a repository
 // there may run.
 func (r *risks) configured(dir string) []string {
+	const most = 32 // files of configuration
 	var out []string
-	for _, name := range []string{".git/config", ".git/config.worktree"} {
+	files := []string{path.Join(dir, ".git/config"), path.Join(dir, ".git/config.worktree")}
+	for i := 0; i < len(files) && i < most; i++ {
 		for _, t := range r.trees {
-			data, err := t.text(path.Join(dir, name), maxSettings)
+			data, err := t.text(files[i], maxSettings)
 			if err != nil {
 				continue
 			}
-			for _, word := range configWords(data) {
-				// Programs are relative to the work tree, and further files to the
-				// one that includes them.
-				for _, rel := range []string{path.Join(dir, word), path.Join(dir, ".git", word)} {
-					if rel != dir && rel != "." && within(rel, dir) && !slices.Contains(out, rel) {
-						out = append(out, rel)
-					}
-					// The hooks of husky lie in a folder "_" and run those above.
-					if path.Base(rel) == "_" && path.Dir(rel) != dir && path.Dir(rel) != "." {
-						out = append(out, path.Dir(rel))
-					}
+			words, included := configWords(data)
+			for _, name := range included { // relative to the file that includes it
+				rel := path.Join(path.Dir(files[i]), name)
+				if within(rel, dir) && !slices.Contains(files, rel) {
+					files, out = append(files, rel), append(out, rel)
+				}
+			}
+			for _, word := range words {
+				rel := path.Join(dir, word)
+				if rel == dir || rel == "." || !within(rel, dir) || slices.Contains(out, rel) {
+					continue
+				}
+				out = append(out, rel)
+				// The hooks of husky lie in a folder "_" and run those above.
+				if above := path.Dir(rel); path.Base(rel) == "_" && above != dir {
+					out = append(out, above)
 				}
 			}
 		}
@@ -468,10 +475,9 @@ func (r *risks) configured(dir string) []string {
 }
 
 // configWords returns the words of the values in a git configuration that may
-// be paths of programs, hooks or further configuration.
-func configWords(data []byte) []string {
+// be paths of programs and hooks, and the files that it includes.
+func configWords(data []byte) (words, included []string) {
 	quiet := []string{"remote", "branch", "user", "submodule", "author", "committer"}
-	var out []string
 	section := ""
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
@@ -481,26 +487,31 @@ func configWords(data []byte) []string {
 			if len(head) > 0 {
 				section = strings.ToLower(head[0])
 			}
-			if _, rest, ok := strings.Cut(line, "]"); ok {
-				line = strings.TrimSpace(rest) // a setting may follow on the line
+			if i := strings.LastIndexByte(line, ']'); i >= 0 {
+				line = strings.TrimSpace(line[i+1:]) // a setting may follow on the line
 			}
 		}
-		_, value, ok := strings.Cut(line, "=")
-		if !ok && !strings.HasPrefix(line, "#") {
-			value = line // the continuation of a line above
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			key, value = "", line // the continuation of a line above
 		}
 		if slices.Contains(quiet, section) {
 			continue
 		}
-		words := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t\r\"'`;|&()<>{}$!=,", r) })
-		for _, w := range words {
+		if strings.HasPrefix(section, "include") && strings.EqualFold(strings.TrimSpace(key), "path") {
+			if p := strings.Trim(strings.TrimSpace(value), `"`); p != "" && !strings.HasPrefix(p, "/") && len(p) < maxPath {
+				included = append(included, p)
+			}
+			continue
+		}
+		for _, w := range strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t\r\"'`;|&()<>{}$!=,", r) }) {
 			w = strings.TrimPrefix(strings.ReplaceAll(w, `\`, ""), "./")
 			if w != "" && !strings.HasPrefix(w, "/") && !strings.HasPrefix(w, "-") && len(w) < maxPath {
-				out = append(out, w)
+				words = append(words, w)
 			}
 		}
 	}
-	return out
+	return words, included
 }
 
 // submodules returns the folders that .gitmodules names in one of the trees.
