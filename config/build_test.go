@@ -140,6 +140,8 @@ func TestBuildSpecRefuses(t *testing.T) {
 		{"profile that allows all", inDefaults(`"docker":{"seccompProfile":"/srv/p.json"}`), func(f *config.Facts) { f.SeccompOverride = `{"defaultAction":"SCMP_ACT_ALLOW"}` }, sandbox.CodeCapabilityBlocked, defaultsPath + "docker.seccompProfile", "forbids nothing"},
 		{"workspace is the home", `{}`, func(f *config.Facts) { f.Workspace = "/root" }, sandbox.CodeCapabilityBlocked, "mounts[4].source", "whole home"},
 		{"workspace is the state folder", `{}`, func(f *config.Facts) { f.Workspace = "/srv/state" }, sandbox.CodeCapabilityBlocked, "mounts[4].source", "what runs"},
+		{"folder to view is missing", inDefaults(`"workspaceAccess":"private"`), func(f *config.Facts) { f.AgentDir = "" }, sandbox.CodeInternal, "", "AgentDir"},
+		{"folder to view holds keys", inDefaults(`"workspaceAccess":"private"`), func(f *config.Facts) { f.Workspace += "-private"; f.AgentDir = "/root/.ssh" }, sandbox.CodeCapabilityBlocked, "mounts[4].base", "credentials"},
 		{"agent's folder holds keys", inDefaults(`"workspaceAccess":"rw"`), func(f *config.Facts) { f.AgentDir = "/root/.ssh" }, sandbox.CodeCapabilityBlocked, "mounts[4].source", "credentials"},
 		{"working folder outside", inDefaults(`"docker":{"workdir":"/opt"}`), nil, sandbox.CodeValidation, defaultsPath + "docker.workdir", "no mount and no tmpfs"},
 		{"working folder beside the workspace", inDefaults(`"docker":{"workdir":"/workspace2"}`), nil, sandbox.CodeValidation, defaultsPath + "docker.workdir", "no mount and no tmpfs"},
@@ -182,6 +184,9 @@ func TestBuildSpecMounts(t *testing.T) {
 			if m.ReadOnly {
 				mode = "ro"
 			}
+			if m.Base != "" {
+				mode += "<-" + m.Base
+			}
 			out = append(out, m.Source+":"+m.Target+":"+mode)
 		}
 		return strings.Join(out, " ")
@@ -196,6 +201,7 @@ func TestBuildSpecMounts(t *testing.T) {
 		{"none", `{}`, nil, ours + "/srv/state/workspaces/w:/workspace:rw"},
 		{"ro", inDefaults(`"workspaceAccess":"ro"`), nil, ours + "/srv/state/workspaces/w:/workspace:rw /root/agents/r:/agent:ro"},
 		{"rw", inDefaults(`"workspaceAccess":"rw"`), nil, ours + "/root/agents/r:/workspace:rw"},
+		{"private", inDefaults(`"workspaceAccess":"private"`), func(f *config.Facts) { f.Workspace += "-private" }, ours + "/srv/state/workspaces/w-private:/workspace:rw<-/root/agents/r"},
 		{"no socket, no identity", `{}`, func(f *config.Facts) { f.SocketDir, f.PasswdFile, f.GroupFile = "", "", "" }, "/srv/state/guest/0a:/.sandbox/bin:ro /srv/state/workspaces/w:/workspace:rw"},
 		{"binds in order, canonical", inDefaults(`"docker":{"binds":["$DATA/z:/z","/data/a:/a/:rw"]}`), func(f *config.Facts) { f.Canonical["/data/a"] = "/mnt/a" },
 			ours + "/srv/state/workspaces/w:/workspace:rw /data/z:/z:ro /mnt/a:/a:rw"},

@@ -238,6 +238,12 @@ func TestDiffTightens(t *testing.T) {
 		{"bind new", func(s *sandbox.Spec) {
 			s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/n", Target: "/n", Role: sandbox.RoleBind})
 		}, "docker.binds /n", false},
+		{"private view of what was writable", func(s *sandbox.Spec) {
+			s.Mounts[0].Source, s.Mounts[0].Base = "/state/x-private", "/w"
+		}, "workspace /workspace", true},
+		{"private view of another folder", func(s *sandbox.Spec) {
+			s.Mounts[0].Source, s.Mounts[0].Base = "/state/x-private", "/other"
+		}, "workspace /workspace", false},
 		{"root writable", func(s *sandbox.Spec) { s.ReadOnlyRoot = false }, "docker.readOnlyRoot", false},
 		{"more capabilities dropped", func(s *sandbox.Spec) { s.Security.CapDrop = []string{"ALL", "NET_RAW", "X"} }, "docker.capDrop", true},
 		{"fewer capabilities dropped", func(s *sandbox.Spec) { s.Security.CapDrop = []string{"NET_RAW"} }, "docker.capDrop", false},

@@ -191,7 +191,7 @@ func mountText(m sandbox.Mount) string {
 		mode = "ro"
 	}
 	if m.Base != "" {
-		return m.Base + " private"
+		return m.Base + " seen privately at " + m.Source
 	}
 	return m.Source + " " + mode
 }

@@ -271,7 +271,7 @@ func TestPrivateWorkspaceHidesSecrets(t *testing.T) {
 		same(t, dir, before)
 
 		// A folder in the place of one that the view has, and what comes later.
-		if out, o, err := inside(m, "mkdir made; rm -rf .git; ln -s /etc .git; echo text of made > made/file"); err != nil || o.Exit.Code != 0 {
+		if out, o, err := inside(m, "mkdir made; echo x > d/mine; rm -rf .git; ln -s /etc .git; echo text of made > made/file"); err != nil || o.Exit.Code != 0 {
 			t.Fatalf("%q, %v", out, err)
 		}
 		must(t, os.WriteFile(filepath.Join(dir, "later.secret"), []byte("text of later\n"), 0o644))

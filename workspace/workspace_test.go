@@ -278,6 +278,28 @@ func TestEnsureAgent(t *testing.T) {
 			}
 		}
 	})
+	t.Run("seen privately", func(t *testing.T) {
+		d := t.TempDir()
+		for _, owner := range []Owner{{0, 0}, {1234, 1235}, {1234, 0}} {
+			if os.Geteuid() == 0 {
+				if err := os.Chown(d, owner.UID, owner.GID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := stat(t, d)
+			want := owner
+			switch {
+			case owner.UID == 0 || os.Geteuid() != 0:
+				want = o
+			case owner.GID == 0:
+				want.GID = owner.UID
+			}
+			_, got, err := EnsureAllowedAgent(d, sandbox.AccessPrivate, o, nil)
+			if after := stat(t, d); err != nil || got != want || after.Uid != before.Uid || after.Ctim != before.Ctim {
+				t.Errorf("of %v: %v, %v; want %v", owner, got, err, want)
+			}
+		}
+	})
 	t.Run("through a link", func(t *testing.T) {
 		d := t.TempDir()
 		link := filepath.Join(t.TempDir(), "link")

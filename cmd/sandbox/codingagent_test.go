@@ -310,6 +310,29 @@ func TestCodingAgentCalls(t *testing.T) {
 			t.Errorf("%q: %s", stdout, stderr)
 		}
 	})
+	t.Run("private view", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			return // the view is mounted, and only root mounts one
+		}
+		if stdout, stderr, _ := w.run("agent", "demo", "--workspace-access", "private", "--", "sh", "-c", "echo changed > a.txt; echo new > new.txt; cat a.txt; pwd"); stdout != "changed\n/workspace\n" {
+			t.Errorf("%q: %s", stdout, stderr)
+		}
+		if stdout, stderr, _ := w.run("agent", "demo", "--workspace-access", "private", "--", "cat", "a.txt", "new.txt"); stdout != "changed\nnew\n" {
+			t.Errorf("%q: %s", stdout, stderr)
+		}
+		if b, err := os.ReadFile(w.project + "/a.txt"); err != nil || strings.Contains(string(b), "changed") {
+			t.Errorf("the project has %q, %v", b, err)
+		}
+		if _, err := os.Lstat(w.project + "/new.txt"); err == nil {
+			t.Error("the project has new.txt")
+		}
+	})
+	t.Run("read-only", func(t *testing.T) {
+		stdout, stderr, _ := w.run("agent", "demo", "--workspace-access", "ro", "--", "sh", "-c", "pwd; ls a.txt; echo x > a.txt; echo own > /workspace/own && cat /workspace/own")
+		if stdout != "/agent\na.txt\nown\n" || !strings.Contains(stderr, "Read-only") {
+			t.Errorf("%q: %s", stdout, stderr)
+		}
+	})
 	t.Run("what is left out", func(t *testing.T) {
 		w.write(w.project, ".git/hooks/pre-commit", "#!/bin/sh\n")
 		w.write(w.project, ".env", "CREDENTIAL")
@@ -372,7 +395,7 @@ func TestCodingAgentRefuses(t *testing.T) {
 		"unknown":         {nil, []string{"other"}, 125, "built in are aider, claude, codex, gemini"},
 		"bad name":        {nil, []string{"../demo"}, 2, "is no name of a profile"},
 		"key as variable": {nil, []string{"demo", "-e", "ANTHROPIC_API_KEY"}, 2, "placeholder"},
-		"read-only":       {nil, []string{"demo", "--workspace-access", "ro"}, 2, "--workspace-access"},
+		"bad access":      {nil, []string{"demo", "--workspace-access", "all"}, 2, "--workspace-access"},
 		"home":            {nil, []string{"demo", "--workspace", w.home}, 125, "whole home"},
 		"root":            {nil, []string{"demo", "--workspace", "/"}, 125, "whole home"},
 		"no folder":       {nil, []string{"demo", "--workspace", w.project + "/a.txt"}, 125, "no folder"},
