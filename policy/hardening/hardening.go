@@ -213,11 +213,11 @@ func privateView(field string, m sandbox.Mount, all []sandbox.Mount, w World, b 
 	case !view:
 		return []error{refuse(field+".source", m.Source, "it is not the place of the sandbox's private view", "mount <folder of workspaces>/<name>"+viewSuffix+" as the workspace")}
 	}
-	base := sandbox.Mount{Source: m.Base, Target: sandbox.AgentDir, Role: sandbox.RoleAgent, ReadOnly: true}
-	errs := mountErrors(field+".base", base, w, b)
+	field += ".base"
+	errs := []error{Source(field, m.Base, sandbox.RoleAgent, w, b), swapped(field, m.Base, w)}
 	for _, other := range all {
 		if !other.ReadOnly && other.Source != m.Source && (within(other.Source, m.Base) || within(m.Base, other.Source)) {
-			errs = append(errs, refuse(field+".base", m.Base,
+			errs = append(errs, refuse(field, m.Base,
 				fmt.Sprintf("%q is mounted writable beside the private view, so what the sandbox writes would reach the folder", other.Source),
 				"bind it read-only, or use workspaceAccess rw"))
 		}
@@ -230,12 +230,17 @@ func mountErrors(field string, m sandbox.Mount, w World, b Switches) []error {
 	if !m.ReadOnly {
 		errs = append(errs, WritableSource(field+".source", m.Source, m.Role, w, b))
 	}
-	canonical, err := canonicalOf(m.Source, w)
-	if err == nil && canonical != m.Source {
-		errs = append(errs, refuse(field+".source", m.Source,
-			fmt.Sprintf("it leads to %q now: a link was put in its way after it was resolved", canonical), "name the folder itself"))
+	return append(errs, swapped(field+".source", m.Source, w))
+}
+
+// swapped refuses a source that is not the canonical path that it was when it was
+// resolved.
+func swapped(field, source string, w World) error {
+	canonical, err := canonicalOf(source, w)
+	if err != nil || canonical == source {
+		return nil // what is not known is refused by Source
 	}
-	return errs
+	return refuse(field, source, fmt.Sprintf("it leads to %q now: a link was put in its way after it was resolved", canonical), "name the folder itself")
 }
 
 // roleTarget checks that a mount appears only where its role has its place.
