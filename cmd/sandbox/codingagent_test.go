@@ -49,8 +49,10 @@ func newWorkshop(t *testing.T, provider, more string) *workshop {
 	w.env = append(os.Environ(), "HOME="+w.home, "SANDBOX_CONFIG="+w.config+"/sandbox.json", "SANDBOX_STATE_DIR="+dir+"/state", "SANDBOX_GUEST="+testenv.Guest(t),
 		"ANTHROPIC_API_KEY="+realKey, "OPENAI_API_KEY="+realKey, "CLAUDE_CODE_OAUTH_TOKEN=", "ANTHROPIC_AUTH_TOKEN=")
 	t.Cleanup(func() {
-		if out, err := w.command("recreate", "--all", "--force").CombinedOutput(); err != nil {
-			t.Errorf("clean up: %v\n%s", err, out)
+		for _, args := range [][]string{{"recreate", "--all", "--force"}, {"prune", "--workspaces"}} { // views are mounts
+			if out, err := w.command(args...).CombinedOutput(); err != nil {
+				t.Errorf("clean up: %v\n%s", err, out)
+			}
 		}
 	})
 	return w
