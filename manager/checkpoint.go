@@ -109,7 +109,11 @@ func (m *Manager) ExportCheckpoint(ctx context.Context, tenant, ref string, w io
 	if err != nil {
 		return err
 	}
-	return store.Export(ctx, rec.ID, w)
+	report, err := store.Export(ctx, rec.ID, w)
+	if n := report.LeftOut.Special; err == nil && n > 0 {
+		m.log.Warnf("the exported checkpoint %s is without %d pipes, sockets and devices", rec.ID, n)
+	}
+	return err
 }
 
 // ImportCheckpoint reads what ExportCheckpoint wrote and keeps it as a checkpoint
