@@ -71,3 +71,13 @@ func setTimes(dir int, name string, mtime int64) error {
 }
 
 func nanos(ts unix.Timespec) int64 { return time.Unix(ts.Unix()).UnixNano() }
+
+// getxattr reads a short extended attribute, of a link itself.
+func getxattr(path, name string) (string, error) {
+	buf := make([]byte, 256)
+	n, err := unix.Lgetxattr(path, name, buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}

@@ -69,3 +69,16 @@ func probeReflink(dir string) error {
 	}
 	return nil
 }
+
+// ordersRenames reports whether the file system at path writes the content of a
+// file before the name that it takes from another.
+func ordersRenames(path string) bool {
+	var st unix.Statfs_t
+	if unix.Statfs(path, &st) != nil {
+		return false
+	}
+	return st.Type == unix.EXT4_SUPER_MAGIC || st.Type == unix.BTRFS_SUPER_MAGIC || st.Type == unix.TMPFS_MAGIC
+}
+
+// pathOnly opens a file to name it alone.
+const pathOnly = unix.O_PATH

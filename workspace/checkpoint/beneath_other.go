@@ -22,3 +22,8 @@ func makeWhiteout(int, string) error { return errors.ErrUnsupported }
 func probeReflink(string) error {
 	return errors.New("this system has no FICLONE")
 }
+
+func ordersRenames(string) bool { return false }
+
+// pathOnly opens a file to name it alone.
+const pathOnly = 0

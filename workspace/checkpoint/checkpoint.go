@@ -289,6 +289,27 @@ func writeJSON(path string, v any) error {
 	return statedir.Unavailable("write checkpoints", path, err)
 }
 
+// replaceJSON writes a file in one step. When it returns, the file may not be on
+// the disk; after a failure of the machine it has the old content or the new one.
+// One caller at a time writes the file.
+//
+// ext4 and btrfs write the content of a file before they write the name that it
+// takes from another, so nothing has to be waited for. Elsewhere, and where
+// there is no old content, replaceJSON does what writeJSON does.
+func replaceJSON(path string, v any) error {
+	if _, err := os.Lstat(path); err != nil || !ordersRenames(path) {
+		return writeJSON(path, v)
+	}
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "write checkpoints", "cannot encode %s: %w", filepath.Base(path), err)
+	}
+	if err = os.WriteFile(path+".new", append(data, '\n'), 0o600); err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	return statedir.Unavailable("write checkpoints", path, err)
+}
+
 // maxJSON is the largest head or record in bytes.
 const maxJSON = 16 << 20
 

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/workspace"
+	"golang.org/x/sys/unix"
 )
 
 // A Head is what a workspace is made of now.
@@ -90,7 +91,7 @@ func (s *Store) readHead(name string) (*head, bool, error) {
 	return &h, ok, err
 }
 
-func (s *Store) writeHead(h *head) error { return writeJSON(s.headPath(h.Name), h) }
+func (s *Store) writeHead(h *head) error { return replaceJSON(s.headPath(h.Name), h) }
 
 func (s *Store) removeHead(name string) error {
 	if err := os.Remove(s.headPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -203,7 +204,10 @@ func (s *Store) settleMounts(h *head) error {
 				return fail(op, h.Name, err)
 			}
 			defer mnt.Close()
-		} else if i == 0 && mnt != nil && attachBeneath(mnt, dir) == nil {
+		}
+		release := s.holdMount(dir)
+		defer release()
+		if i == 0 && list[0].source != want && mnt != nil && attachBeneath(mnt, dir) == nil {
 			// The path shows a workspace at any time.
 			return fail(op, h.Name, detach(dir))
 		}
@@ -221,6 +225,17 @@ func (s *Store) settleMounts(h *head) error {
 		defer mnt.Close()
 	}
 	return fail(op, h.Name, attach(mnt, dir))
+}
+
+// holdMount keeps the file system that path shows. release gives it up in the
+// background: when an overlay is used no more, the kernel writes all that waits
+// to be written to the file system of its upper folder.
+func (s *Store) holdMount(path string) (release func()) {
+	fd, err := unix.Open(path, pathOnly|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return func() {}
+	}
+	return func() { go unix.Close(fd) } //nolint:errcheck // of a descriptor that was only held
 }
 
 // barFolder makes sure that nothing can be written to the folder under the

@@ -46,8 +46,14 @@ func (o overlay) mount() (*os.File, error) {
 			return nil, explain(fd, "option userxattr", err)
 		}
 	}
+	spaces := map[[2]workspace.Owner]*os.File{}
+	defer func() {
+		for _, ns := range spaces {
+			ns.Close()
+		}
+	}()
 	for i, l := range o.lowers {
-		release, err := addLower(fd, l, filepath.Join(o.spare, fmt.Sprintf("%s%d", sparePrefix, i)))
+		release, err := addLower(fd, l, spaces, filepath.Join(o.spare, fmt.Sprintf("%s%d", sparePrefix, i)))
 		if err != nil {
 			return nil, err
 		}
@@ -78,8 +84,9 @@ func (o overlay) mount() (*os.File, error) {
 
 // addLower appends a lower folder, through an idmapped mount if its files
 // belong to another owner than the workspace's. spare is a path where a folder
-// can be made. release is called when the overlay is there.
-func addLower(fd int, l lower, spare string) (release func(), err error) {
+// can be made, and spaces keeps user namespaces for the next layer. release is
+// called when the overlay is there.
+func addLower(fd int, l lower, spaces map[[2]workspace.Owner]*os.File, spare string) (release func(), err error) {
 	dir, err := openFolder(l.path)
 	if err != nil {
 		return nil, err
@@ -88,7 +95,14 @@ func addLower(fd int, l lower, spare string) (release func(), err error) {
 	if l.from == l.to {
 		return func() {}, setFolder(fd, "lowerdir+", dir, l.path)
 	}
-	mapped, err := idmap(dir, l.from, l.to)
+	ns, ok := spaces[[2]workspace.Owner{l.from, l.to}]
+	if !ok {
+		if ns, err = userNamespace(swapped(l.from.UID, l.to.UID), swapped(l.from.GID, l.to.GID)); err != nil {
+			return nil, err
+		}
+		spaces[[2]workspace.Owner{l.from, l.to}] = ns
+	}
+	mapped, err := idmap(dir, ns)
 	if err != nil {
 		return nil, fmt.Errorf("idmapped mount of %s: %w", l.path, err)
 	}
@@ -241,14 +255,9 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#").Replace(s)
 }
 
-// idmap returns a detached mount of the folder in which the files of one owner
-// appear as those of the other, and the other way round. All other owners stay.
-func idmap(dir *os.File, from, to workspace.Owner) (*os.File, error) {
-	ns, err := userNamespace(swapped(from.UID, to.UID), swapped(from.GID, to.GID))
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
+// idmap returns a detached mount of the folder in which files belong to those
+// whom a user namespace maps their owners to.
+func idmap(dir, ns *os.File) (*os.File, error) {
 	fd, err := unix.OpenTree(int(dir.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return nil, err
@@ -361,14 +370,4 @@ func probeOverlay(dir string) error {
 		return fmt.Errorf("the file system of %s cannot hold %s (%q: %w)", dir, opaque, v, err)
 	}
 	return nil
-}
-
-// getxattr reads a short extended attribute, of a link itself.
-func getxattr(path, name string) (string, error) {
-	buf := make([]byte, 256)
-	n, err := unix.Lgetxattr(path, name, buf)
-	if err != nil {
-		return "", err
-	}
-	return string(buf[:n]), nil
 }
