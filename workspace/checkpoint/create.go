@@ -78,7 +78,13 @@ func (s *Store) Create(ctx context.Context, name string, o CreateOptions) (Recor
 	if e := l.Release(); err == nil {
 		err = fail(opCreate, name, e)
 	}
-	return r, nil, err
+	if err != nil {
+		// What was made for it is removed. An error of that is none of Create:
+		// the next removal tries again.
+		_ = s.sweep(context.WithoutCancel(ctx))
+		return Record{}, nil, err
+	}
+	return r, nil, nil
 }
 
 const opCreate = "create checkpoint"
@@ -204,8 +210,9 @@ type creation struct {
 	s      *Store
 	name   string
 	r      *Record
-	h      *head // the head now, nil for a plain folder without one
-	left   int64 // bytes that the layers may take, 0 for any number
+	h      *head  // the head now, nil for a plain folder without one
+	left   int64  // bytes that the layers may take, 0 for any number
+	bases  string // notes that the new head begins with a copy of, or empty for those it has
 	staged []staged
 	undo   []func()
 }
@@ -403,7 +410,12 @@ func (c *creation) freeze(ctx context.Context) (*Switch, error) {
 // exchange writes the new head, which is pending, and mounts its overlay over
 // what lies at the workspace. After an error everything is as it was.
 func (s *Store) exchange(ctx context.Context, c *creation, next *head, mode fs.FileMode) (*Switch, error) {
-	err := c.publish(ctx, func() error {
+	err := c.publish(ctx, func() (err error) {
+		if c.bases != "" {
+			if next.Bases, err = s.copyBases(c.bases); err != nil {
+				return err
+			}
+		}
 		if err := s.newUpper(next.Upper, mode, next.Owner); err != nil {
 			return err
 		}

@@ -67,6 +67,12 @@ func (s *Store) forkCopy(ctx context.Context, h *head, r Record, t Tree) error {
 	}
 	defer done()
 	layer := Layer{ID: newID(), Owner: h.Owner}
+	if h.Base != "" {
+		// The copy holds the base as it is now. What the checkpoint's workspace
+		// began with is not known for all files, so the fork is no view of it.
+		h.Base, h.BaseOwner, h.Bases = "", workspace.Owner{}, ""
+		h.Reason += "; the files of the private workspace's host folder are copied"
+	}
 	if err := s.flatten(ctx, r, t, stage, h.Owner); err != nil {
 		return fail("fork workspace", h.Name, err)
 	}

@@ -97,6 +97,7 @@ func (s *Store) removeHead(name string) error {
 	if err := os.Remove(s.headPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return statedir.Unavailable("write checkpoints", s.headPath(name), err)
 	}
+	_ = os.Remove(s.filesPath(name)) // without a head nothing reads it
 	return nil
 }
 
@@ -332,7 +333,6 @@ func (s *Store) Drop(ctx context.Context, name string) error {
 	if err := s.removeHead(name); err != nil {
 		return err
 	}
-	_ = os.Remove(s.filesPath(name))
 	s.o.step("drop: head removed")
 	return s.sweep(ctx)
 }

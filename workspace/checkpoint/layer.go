@@ -58,8 +58,8 @@ func (s *Store) scratch(kind string) (dir string, done func(), err error) {
 		return "", nil, errors.Join(statedir.Unavailable("open checkpoints", dir, err), os.Remove(dir))
 	}
 	return dir, func() {
+		f.Close() // the removal locks it
 		_ = s.discard(dir)
-		f.Close()
 	}, nil
 }
 
@@ -75,17 +75,25 @@ func (s *Store) discard(dir string) error {
 	return s.removeTree(context.Background(), trash)
 }
 
-// removeTree removes a folder of the trash.
+// removeTree removes a folder of the trash, unless another process does so.
 func (s *Store) removeTree(ctx context.Context, name string) error {
+	f, err := openFolder(s.path("trash", name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return statedir.Unavailable("remove layer", s.path("trash", name), err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil //nolint:nilerr // the process that has it locked removes it
+	}
 	root, err := os.OpenRoot(s.path("trash"))
 	if err != nil {
 		return statedir.Unavailable("remove layer", s.path("trash"), err)
 	}
 	defer root.Close()
 	err = workspace.RemoveTree(ctx, root, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // another process removes it
-	}
 	return statedir.Unavailable("remove layer", s.path("trash", name), err)
 }
 

@@ -29,7 +29,7 @@ const (
 // that did not change since is known.
 type Entry struct {
 	Path     string // below the tree, any bytes; "." is the tree itself
-	Type     byte
+	Type     byte   // 'd' folder, 'f' regular file, 'l' symbolic link, 'w' whiteout, 'x' left out; of a base also 'a' absent, 's' special
 	Mode     uint32 // permissions and set-user-id, set-group-id and sticky bits
 	UID, GID int
 	Size     int64

@@ -35,7 +35,7 @@ type Record struct {
 	Trees     []Tree                   `json:"trees"`
 	Shells    []sandbox.ShellState     `json:"shells,omitempty"`
 	Running   []sandbox.RunningCommand `json:"running,omitempty"` // reported, not kept
-	Files     int64                    `json:"files"`             // entries of the layer that this checkpoint added, folders included
+	Files     int64                    `json:"files"`             // entries of the layer that this checkpoint added, folders included; -1 where Create did not look, which Get and List do
 	Bytes     int64                    `json:"bytes"`             // that they take on the disk
 	LeftOut   LeftOut                  `json:"leftOut,omitzero"`
 	SpecHash  string                   `json:"specHash,omitempty"`

@@ -87,16 +87,7 @@ func (s *Store) rollback(ctx context.Context, name, ref string, means Means, rea
 	if ok {
 		next.Pending = &pending{Op: "switch", Prev: h}
 	}
-	if t.Base != "" {
-		refs, err := s.lockRefs(ctx)
-		if err != nil {
-			return Record{}, nil, err
-		}
-		next.Bases, err = s.copyBases(t.Bases)
-		if err := errors.Join(err, refs.Release()); err != nil {
-			return Record{}, nil, fail(opRollback, name, err)
-		}
-	}
+	c.bases = t.Bases
 	w, err := s.exchange(ctx, c, next, mode)
 	if err != nil {
 		return Record{}, nil, err
@@ -454,6 +445,12 @@ func removeBeneath(root *os.File, rel string) error {
 		return err
 	}
 	defer unix.Close(dir)
+	if os.Geteuid() != 0 {
+		// The plan of the rollback gives the folder its mode back.
+		if err := unix.Fchmod(dir, 0o700); err != nil {
+			return err
+		}
+	}
 	return removeAt(dir, path.Base(rel), 0)
 }
 
