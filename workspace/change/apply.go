@@ -663,6 +663,7 @@ func (x *executor) replace(dir int, name, temp string, from, to state) error {
 // remove takes the name away from what is there, looks at it, and removes it or
 // gives the name back.
 func (x *executor) remove(dir int, name, temp string, from state) error {
+	x.step("takes " + name)
 	err := hostpath.Retry(func() error { return unix.Renameat(dir, name, dir, temp) })
 	if errors.Is(err, unix.ENOENT) {
 		return nil // another process removed it

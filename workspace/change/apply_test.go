@@ -192,47 +192,65 @@ func TestMergeAndConflict(t *testing.T) {
 	}
 }
 
-// original is an Original of a folder.
+// original is an Original of a folder, and of files that were not there.
 type original struct {
 	root     string
 	contents bool
+	absent   []string
 }
 
-func (o original) Base(rel string) (io.ReadCloser, fs.FileInfo, bool) {
+func (o original) Base(rel string) (io.ReadCloser, change.Version, bool) {
+	if slices.Contains(o.absent, rel) {
+		return nil, change.Version{Absent: true}, true
+	}
 	info, err := os.Lstat(filepath.Join(o.root, rel))
 	if err != nil {
-		return nil, nil, false
+		return nil, change.Version{}, false
 	}
+	v := change.Version{Mode: info.Mode(), Size: info.Size(), ModTime: info.ModTime()}
 	if !o.contents || !info.Mode().IsRegular() {
-		return nil, info, true
+		v.Link, _ = os.Readlink(filepath.Join(o.root, rel))
+		return nil, v, true
 	}
 	f, err := os.Open(filepath.Join(o.root, rel))
-	return f, info, err == nil
+	return f, v, err == nil
 }
 
 // TestOriginal holds that a plan goes by what the host's files were, not by
 // what the base tree has.
 func TestOriginal(t *testing.T) {
-	r := newRig(t, map[string]string{"merge": poem, "same": "1\n", "new": "1\n", "gone": "1\n"})
-	was := newRig(t, map[string]string{"merge": poem, "same": "1\n", "gone": "1\n"})
+	r := newRig(t, map[string]string{"merge": poem, "same": "1\n", "new": "1\n", "unknown": "1\n", "gone": "1\n", "link": "-> a", "mode/": ""})
+	was := newRig(t, map[string]string{"merge": poem, "same": "1\n", "gone": "1\n", "link": "-> a"})
 	put(t, r.host+"/merge", ours)
 	put(t, r.current+"/merge", theirs)
-	for _, f := range []string{"same", "new"} {
+	for _, f := range []string{"same", "new", "unknown"} {
 		put(t, r.current+"/"+f, "2\n")
 	}
+	put(t, r.current+"/link", "-> b")
+	must(t, os.Chmod(r.current+"/mode", 0o700))
 	must(t, os.Remove(r.current+"/gone"))
-	p := r.mustPlan(change.PlanOptions{Original: original{was.base, true}})
-	if len(p.Steps) != 3 || len(p.Conflicts) != 1 || p.Conflicts[0].Path != "new" {
-		t.Errorf("%+v, %+v", p.Steps, p.Conflicts)
+	conflicts := func(contents bool) string {
+		t.Helper()
+		var out []string
+		p := r.mustPlan(change.PlanOptions{Original: original{was.base, contents, []string{"new"}}})
+		for _, c := range p.Conflicts {
+			out = append(out, c.Path)
+		}
+		if len(p.Steps)+len(out) != 7 {
+			t.Errorf("%+v, %+v", p.Steps, p.Conflicts)
+		}
+		return strings.Join(out, " ")
+	}
+	if got := conflicts(true); got != "new unknown" {
+		t.Errorf("with contents: %s", got)
 	}
 	for _, name := range []string{"same", "gone"} { // as a manifest would know them
 		info, err := os.Stat(r.host + "/" + name)
 		must(t, err)
 		must(t, os.Chtimes(was.base+"/"+name, info.ModTime(), info.ModTime()))
 	}
-	p = r.mustPlan(change.PlanOptions{Original: original{was.base, false}})
-	if len(p.Steps) != 2 || len(p.Conflicts) != 2 {
-		t.Errorf("by identity: %+v, %+v", p.Steps, p.Conflicts)
+	if got := conflicts(false); got != "merge new unknown" {
+		t.Errorf("by identity: %s", got)
 	}
 }
 
@@ -487,6 +505,28 @@ func TestRaceForName(t *testing.T) {
 			differ(t, "after a race", snapshot(t, r.host), want)
 		})
 	}
+}
+
+// TestRaceForRemoval holds that a file which changes right before it is removed
+// stays.
+func TestRaceForRemoval(t *testing.T) {
+	r := newRig(t, map[string]string{"a": "1", "f": "1"})
+	put(t, r.current+"/a", "2")
+	must(t, os.Remove(r.current+"/f"))
+	p := r.mustPlan(change.PlanOptions{})
+	want := snapshot(t, r.host)
+	change.SetStep(p, func(step string) {
+		if step == "takes f" {
+			put(t, r.host+"/f", "mine")
+			want["f"] = "-rw-r--r-- mine"
+		}
+	})
+	_, err := p.Apply(deadline(t), r.journal)
+	refused(t, err, sandbox.CodeBusy)
+	if want["f"] != "-rw-r--r-- mine" {
+		t.Error("the step is not there")
+	}
+	differ(t, "after a race", snapshot(t, r.host), want)
 }
 
 func TestTwoAtOnce(t *testing.T) {

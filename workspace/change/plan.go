@@ -21,14 +21,25 @@ import (
 
 const opPlan = "plan changes"
 
-// An Original knows what the files of the host's folder were when the current
-// tree was made from them.
+// An Original knows what files of the host's folder were when the workspace
+// changed them first.
 type Original interface {
-	// Base returns what was at path. Without content (nil) the info alone
-	// tells, by size, time and mode, whether the file of the host is still the
-	// same. It reports false for a path that was not there. The caller closes
-	// content.
-	Base(path string) (content io.ReadCloser, info fs.FileInfo, ok bool)
+	// Base returns what was at path, and the content of a regular file if it is
+	// kept (else nil); the caller closes it. It reports false where it is not
+	// known what was there.
+	Base(path string) (content io.ReadCloser, v Version, ok bool)
+}
+
+// A Version is what a file was. Without a digest, size, times and mode tell
+// whether the file of the host is still the same.
+type Version struct {
+	Absent  bool        // there was nothing
+	Mode    fs.FileMode // type, permissions, setuid, setgid and sticky
+	Size    int64
+	Digest  string    // SHA-256 of a regular file in hexadecimal, or empty
+	Link    string    // target of a symbolic link
+	ModTime time.Time // of the content
+	Changed time.Time // of the inode; zero is unknown
 }
 
 // PlanOptions say what is applied.
@@ -425,37 +436,11 @@ func (p *planner) before(e *Entry, rel string, have state, changed time.Time) (s
 	if a, ok := p.applied[rel]; ok {
 		return a.state, true, nil
 	}
-	if p.o.Original != nil {
-		content, info, ok := p.o.Original.Base(rel)
-		if content != nil {
-			defer content.Close()
-		}
-		if !ok {
-			return state{}, true, nil
-		}
-		s.Mode = unixMode(info.Mode())
-		switch {
-		case info.IsDir():
-			s.Kind = folder
-			return s, true, nil
-		case info.Mode().Type() == fs.ModeSymlink:
-			s.Kind, s.Mode, s.Link = symlink, 0, rawName(e.OldLink)
-			return s, true, nil
-		case !info.Mode().IsRegular():
-			return s, false, nil
-		}
-		s.Kind, s.Size = regular, info.Size()
-		if content == nil {
-			if have.Kind == regular && have.Size == info.Size() && have.MTime == info.ModTime().UnixNano() && have.Mode == s.Mode {
-				return have, true, nil
-			}
-			return s, false, nil
-		}
-		sum, err := digestOf(p.ctx, content, p.o.MaxFile, make([]byte, 64<<10))
-		s.Digest = sum.digest
-		return s, !sum.unread, err
+	folders := have.Kind == folder && e.hasOld() && e.OldMode.IsDir() // have no content to lose
+	if p.o.Original != nil && !folders {
+		return p.version(rel, have, changed)
 	}
-	if p.live && have.Kind != absent && !changed.Before(p.o.Since) {
+	if p.live && have.Kind != absent && !folders && !changed.Before(p.o.Since) {
 		return state{}, false, nil
 	}
 	if !e.hasOld() {
@@ -473,6 +458,41 @@ func (p *planner) before(e *Entry, rel string, have state, changed time.Time) (s
 		return s, false, nil
 	}
 	return s, true, nil
+}
+
+// version returns what the Original knows of rel.
+func (p *planner) version(rel string, have state, changed time.Time) (s state, known bool, err error) {
+	content, v, ok := p.o.Original.Base(rel)
+	if content != nil {
+		defer content.Close()
+	}
+	if !ok || v.Absent {
+		return state{}, ok, nil
+	}
+	s.Mode = unixMode(v.Mode)
+	switch v.Mode.Type() {
+	case fs.ModeDir:
+		s.Kind = folder
+		return s, true, nil
+	case fs.ModeSymlink:
+		s.Kind, s.Mode, s.Link = symlink, 0, rawName(v.Link)
+		return s, true, nil
+	case 0:
+	default:
+		return s, false, nil
+	}
+	s.Kind, s.Size, s.Digest = regular, v.Size, v.Digest
+	switch {
+	case s.Digest != "":
+		return s, true, nil
+	case content != nil:
+		sum, err := digestOf(p.ctx, content, p.o.MaxFile, make([]byte, 64<<10))
+		s.Digest = sum.digest
+		return s, !sum.unread, err
+	case have.Kind == regular && have.Size == v.Size && have.MTime == v.ModTime.UnixNano() && have.Mode == s.Mode && (v.Changed.IsZero() || v.Changed.Equal(changed)):
+		return have, true, nil
+	}
+	return s, false, nil
 }
 
 // removal plans that the file or link rel is removed.
