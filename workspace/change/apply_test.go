@@ -372,6 +372,7 @@ func TestPlannedIsApplied(t *testing.T) {
 			must(r, os.Rename(r.host, r.host+"2"))
 			must(r, os.Mkdir(r.host, 0o755))
 			put(r, r.host+"/a", "1")
+			put(r, r.host+"/b", "1")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
