@@ -198,3 +198,50 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
+
+// BenchmarkCompareAdded compares 50,000 added files with nothing.
+func BenchmarkCompareAdded(b *testing.B) {
+	dir := b.TempDir()
+	must(b, os.Mkdir(dir+"/base", 0o755))
+	many(b, dir+"/current", 50_000)
+	r := &rig{TB: b}
+	base, current := r.tree(dir+"/base"), r.tree(dir+"/current")
+	for b.Loop() {
+		entries, err := change.Compare(context.Background(), base, current, change.Options{})
+		must(b, err)
+		if len(entries) < 50_000 {
+			b.Fatal(len(entries))
+		}
+	}
+}
+
+// BenchmarkCompareTrees compares 100 changes in full trees of 50,000 files, the
+// other files of which are hard links.
+func BenchmarkCompareTrees(b *testing.B) {
+	dir := b.TempDir()
+	many(b, dir+"/base", 50_000)
+	left := 100
+	must(b, filepath.WalkDir(dir+"/base", func(p string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := dir + "/current" + strings.TrimPrefix(p, dir+"/base")
+		switch {
+		case d.IsDir():
+			return os.Mkdir(to, 0o755)
+		case strings.HasSuffix(p, "g7") && left > 0:
+			left--
+			return os.WriteFile(to, []byte("changed\n"), 0o644)
+		}
+		return os.Link(p, to)
+	}))
+	r := &rig{TB: b}
+	base, current := r.tree(dir+"/base"), r.tree(dir+"/current")
+	for b.Loop() {
+		entries, err := change.Compare(context.Background(), base, current, change.Options{})
+		must(b, err)
+		if len(entries) != 100 {
+			b.Fatal(len(entries))
+		}
+	}
+}
