@@ -3,6 +3,8 @@ package change
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -31,6 +33,55 @@ func TestTableAdds(t *testing.T) {
 	for i, p := range own {
 		if i > 0 && own[i-1] == p {
 			t.Errorf("%s is there twice", p)
+		}
+	}
+}
+
+// TestRisksOfWhatIsApplied holds that the risks are those of the changes that
+// were compared, also where the workspace looks harmless again when they are
+// judged.
+func TestRisksOfWhatIsApplied(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"/base", "/current"} {
+		if err := os.Mkdir(dir+name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(dir+"/current/.gitattributes", []byte("* text\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	base, err := Folder(dir + "/base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	current, err := Folder(dir + "/current")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer current.Close()
+	added := func(p, content string) Entry {
+		return Entry{Path: p, Kind: Added, Mode: 0o644, Size: int64(len(content)), Digest: hexDigest([]byte(content))}
+	}
+	entries := []Entry{
+		added(".gitattributes", "* filter=evil\n"), added("sub/HEAD", "ref: refs/heads/x\n"), added("sub/config", "[core]\n"), added("sub/objects/x", ""), added("sub/refs/x", ""),
+		{Path: "link", Kind: Added, Mode: fs.ModeSymlink | 0o777, Link: "sub/config"},
+	}
+	if err := findRisks(t.Context(), entries, base, current); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Level() != Own {
+			t.Errorf("%s: %+v", e.Path, e.Findings)
+		}
+	}
+	harmless := []Entry{added(".gitattributes", "* text\n"), added("sub/HEAD", "x"), added("sub/objects/x", "")}
+	if err := findRisks(t.Context(), harmless, base, current); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range harmless {
+		if e.Level() != Plain {
+			t.Errorf("%s: %+v", e.Path, e.Findings)
 		}
 	}
 }

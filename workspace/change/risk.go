@@ -212,7 +212,14 @@ func findRisks(ctx context.Context, entries []Entry, trees ...*Tree) error {
 	if err != nil {
 		return err
 	}
-	r := risks{policy: p, rows: rows, trees: trees, current: trees[len(trees)-1], places: map[string]place{}}
+	r := risks{policy: p, rows: rows, trees: trees, current: trees[len(trees)-1], places: map[string]place{}, made: map[string]bool{}}
+	for i := range entries {
+		if e := &entries[i]; e.hasNow() {
+			for p := e.Path; p != "." && !r.made[p]; p = path.Dir(p) {
+				r.made[p] = true
+			}
+		}
+	}
 	modules := r.submodules()
 	for i := range entries {
 		if err := ctx.Err(); err != nil {
@@ -240,6 +247,7 @@ type risks struct {
 	trees   []*Tree
 	current *Tree
 	places  map[string]place
+	made    map[string]bool // paths that the changes make, with the folders above
 }
 
 // judge adds what the policy says of a path.
@@ -351,8 +359,9 @@ const maxSettings = 1 << 20
 
 // attributes finds the drivers that a .gitattributes file names.
 func (r *risks) attributes(e *Entry) {
+	// The file may have other content by now than is applied.
 	data, err := r.current.text(e.Path, maxSettings)
-	if err != nil || drivers(data) {
+	if err != nil || hexDigest(data) != e.Digest || drivers(data) {
 		e.find(RiskGit, "it names filters or drivers, which are programs that git runs")
 	}
 }
@@ -384,7 +393,9 @@ func (r *risks) place(dir string) place {
 	if p, ok := r.places[dir]; ok {
 		return p
 	}
-	has := map[string]bool{}
+	// The changes count beside the trees, because the current tree may be
+	// another one by now than was compared.
+	has := map[string]bool{".git": r.made[path.Join(dir, ".git")], "HEAD": r.made[path.Join(dir, "HEAD")]}
 	for _, t := range r.trees {
 		n, err := t.at(dir)
 		if err != nil {
@@ -414,7 +425,7 @@ func (r *risks) place(dir string) place {
 
 // has reports whether one of the trees has the name in the folder.
 func (r *risks) has(dir, name string) bool {
-	return slices.ContainsFunc(r.trees, func(t *Tree) bool {
+	return r.made[path.Join(dir, name)] || slices.ContainsFunc(r.trees, func(t *Tree) bool {
 		_, err := t.Lstat(path.Join(dir, name))
 		return !sandbox.IsNotFound(err)
 	})
