@@ -71,6 +71,9 @@ func noEffect(r Resolved, m merged) []conditional {
 	if !r.sandboxed() {
 		table = append(table, unsandboxed(r.Docker.Network)...)
 	}
+	if r.Private() {
+		table = append(private(), table...)
+	}
 	if n := r.BrowserNetwork(); r.Browser.Enabled && n != "none" {
 		out = append(out, always(Notice{Path: r.field("browser.network"), Value: quoted(n), Why: "pages reach whatever that network lets, services of this host and private addresses among it: the rules of network hold for what the browser is asked to open, and not for what pages do"})...)
 	}
@@ -87,6 +90,15 @@ func noEffect(r Resolved, m merged) []conditional {
 		}
 	}
 	return out
+}
+
+// private returns the settings that do nothing for a sandbox with a private
+// workspace.
+func private() []ineffective {
+	return []ineffective{
+		{"workspaceQuota", "it bounds scratch workspaces; workspaceAccess is private, and nothing bounds what is kept of a private view", "", "", ""},
+		{"pool", "workspaceAccess is private, and a private view is made for its session, so no sandbox of it is kept ready", "", "", ""},
+	}
 }
 
 // always makes notices hold for every provider.

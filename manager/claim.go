@@ -29,7 +29,7 @@ type poolKeeper struct {
 // it, and there is something to claim. Where settings keep a pool and it may not,
 // miss says why.
 func (k *poolKeeper) mayClaim(res config.Resolved, p sandbox.Provider) (ok bool, miss *pool.Miss) {
-	if res.Pool.Most() <= 0 || res.Kind != "" && res.Kind != sandbox.KindSandbox {
+	if res.Pool.Most() <= 0 || res.Private() || res.Kind != "" && res.Kind != sandbox.KindSandbox {
 		return false, nil
 	}
 	if _, ok := p.(identified); !ok {

@@ -292,7 +292,7 @@ func (k *poolKeeper) findPoolWants(ctx context.Context, settings *config.Setting
 			return nil, false, err
 		}
 		asked++
-		if res.Pool.Most() <= 0 {
+		if res.Pool.Most() <= 0 || res.Private() { // a view is of one session
 			continue
 		}
 		want, shape, err := k.poolWant(ctx, res)

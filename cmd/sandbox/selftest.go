@@ -93,7 +93,7 @@ func alone(flags *config.SandboxSettings, r config.Resolved) *config.SandboxSett
 	commands.AllowUnsandboxed = new(false) // never on the host
 	own.Commands = &commands
 	own.Mode, own.Scope = new(sandbox.ModeAll), new(sandbox.ScopeSession)
-	if r.WorkspaceAccess == sandbox.AccessRW {
+	if r.WorkspaceAccess == sandbox.AccessRW || r.Private() {
 		own.WorkspaceAccess = new(sandbox.AccessNone)
 	}
 	return &own

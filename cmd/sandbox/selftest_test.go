@@ -19,6 +19,7 @@ func TestAttackIsAlone(t *testing.T) {
 		{"on the host", `{"failIfUnavailable": false, "enabledPlatforms": ["darwin"], "commands": {"allowUnsandboxed": true}}`},
 		{"shared by all", `{"scope": "shared", "mode": "non-main"}`},
 		{"the agent's own folder", `{"scope": "agent", "workspaceAccess": "rw"}`},
+		{"a view of the agent's own folder", `{"workspaceAccess": "private"}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -36,7 +37,7 @@ func TestAttackIsAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !got.Sandboxed || got.ScopeKey != "doctor-x" || got.Scope != sandbox.ScopeSession || got.WorkspaceAccess == sandbox.AccessRW || got.Provider != "docker" || got.Commands.AllowUnsandboxed || !got.FailIfUnavailable {
+			if !got.Sandboxed || got.ScopeKey != "doctor-x" || got.Scope != sandbox.ScopeSession || got.WorkspaceAccess == sandbox.AccessRW || got.Private() || got.Provider != "docker" || got.Commands.AllowUnsandboxed || !got.FailIfUnavailable {
 				t.Errorf("the attack would hit %+v", got.Values)
 			}
 			if flags.Scope != nil {
