@@ -50,6 +50,9 @@ func (t *MountTable) find(name string, host bool) (Place, error) {
 			if path.IsAbs(e.Source) {
 				try(e, path.Clean(e.Source))
 			}
+			if path.IsAbs(e.base) {
+				try(e, path.Clean(e.base))
+			}
 		}
 	}
 	if length < 0 || best.hidden {

@@ -37,7 +37,8 @@ type MountTable struct {
 
 type entry struct {
 	mountpathRoot
-	hidden bool // our own mounts: paths in them are refused
+	base   string // host folder that the mount is a private view of, or empty
+	hidden bool   // our own mounts: paths in them are refused
 }
 
 // New returns the table of a sandbox with the given mounts. Of two entries
@@ -56,7 +57,7 @@ func NewMountTable(mounts []sandbox.Mount, tmpfs []sandbox.Tmpfs) (*MountTable, 
 		}
 	}
 	for _, m := range mounts {
-		e := entry{mountpathRoot: mountpathRoot{Target: m.Target, Source: m.Source, ReadOnly: m.ReadOnly}, hidden: hidden(m.Role)}
+		e := entry{mountpathRoot: mountpathRoot{Target: m.Target, Source: m.Source, ReadOnly: m.ReadOnly}, base: m.Base, hidden: hidden(m.Role)}
 		if err := t.add(e); err != nil {
 			return nil, err
 		}

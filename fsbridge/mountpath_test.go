@@ -14,7 +14,7 @@ import (
 
 func mounts() []sandbox.Mount {
 	return []sandbox.Mount{
-		{Source: "/state/workspaces/s1", Target: "/workspace", Role: sandbox.RoleWorkspace},
+		{Source: "/state/workspaces/s1", Target: "/workspace", Base: "/home/u/project", Role: sandbox.RoleWorkspace},
 		{Source: "/home/u/agent", Target: "/agent", ReadOnly: true, Role: sandbox.RoleAgent},
 		{Source: "/data", Target: "/data", ReadOnly: true, Role: sandbox.RoleBind},
 		{Source: "/elsewhere/cache", Target: "/data/cache", Role: sandbox.RoleBind},
@@ -45,6 +45,7 @@ func TestLocate(t *testing.T) {
 		{"dot", ".", "/workspace", ""},
 		{"host path", "/state/workspaces/s1/x", "/workspace", "x"},
 		{"host path of the mount", "/state/workspaces/s1", "/workspace", ""},
+		{"host path of what is viewed", "/home/u/project/x", "/workspace", "x"},
 		{"host path below a tmpfs target", "/tmp/t/ws/f", "/bound", "f"},
 		{"tmpfs", "/tmp/t/other", "/tmp", "t/other"},
 		{"home", "/home/sandbox/.cache", "/home/sandbox", ".cache"},

@@ -255,14 +255,20 @@ func TestPrivateWorkspaceHidesSecrets(t *testing.T) {
 						t.Errorf("%s: %q, %v", line, out, err)
 					}
 				}
+				place := row(t, m, "s").Workspace
 				err := withFiles(t, m, "s", func(ctx context.Context, f manager.Share) error {
-					r, err := f.Read(ctx, name, 0, -1)
-					if err == nil {
-						b, _ := io.ReadAll(r)
-						r.Close()
-						t.Errorf("the file tool reads %s: %q", name, b)
+					for _, p := range []string{name, filepath.Join(dir, name), filepath.Join(place, name)} {
+						if r, err := f.Read(ctx, p, 0, -1); err == nil {
+							b, _ := io.ReadAll(r)
+							r.Close()
+							t.Errorf("the file tool reads %s: %q", p, b)
+						}
 					}
-					return nil
+					r, err := f.Read(ctx, filepath.Join(dir, "d/g"), 0, -1)
+					if err == nil {
+						r.Close()
+					}
+					return err
 				})
 				must(t, err)
 			}
