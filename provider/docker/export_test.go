@@ -4,6 +4,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 
@@ -11,6 +12,9 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 )
+
+// errOnlyThat ends an exchange of which a test does one step.
+var errOnlyThat = errors.New("only that step")
 
 // within runs do in the container of sb, at the mount.
 func within(sb sandbox.Sandbox, target string, mount *os.File, do func(*exchange, *spot) error) error {
@@ -24,8 +28,15 @@ func within(sb sandbox.Sandbox, target string, mount *os.File, do func(*exchange
 		return err
 	}
 	defer e.close()
-	e.step = func(p *spot) error { return do(e, p) }
-	return e.run(context.Background())
+	var failed error
+	e.step = func(p *spot) error {
+		failed = do(e, p)
+		return errOnlyThat
+	}
+	if err := e.run(context.Background()); err != errOnlyThat {
+		return err
+	}
+	return failed
 }
 
 // PutBeneath leaves the mount beneath the one at target, as a process does that is

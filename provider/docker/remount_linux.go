@@ -214,7 +214,26 @@ func (e *exchange) inside(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return sandbox.Errorf(sandbox.CodeTimeout, "remount", "given up: %w", err)
 	}
-	return e.step(p)
+	if err := e.step(p); err != nil {
+		return err
+	}
+	return e.confirm(p)
+}
+
+// confirm returns an error unless the new mount is what is seen at the target.
+func (e *exchange) confirm(p *spot) error {
+	var want, got unix.Statx_t
+	err := unix.Statx(e.mount, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &want)
+	if err == nil {
+		err = unix.Statx(p.parent, p.name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &got)
+	}
+	if err == nil && got.Mnt_id != want.Mnt_id {
+		err = errors.New("another mount is seen there")
+	}
+	if err != nil {
+		return e.failed("the new mount is not seen at its place", err)
+	}
+	return nil
 }
 
 // table returns the mounts of the container, as its kernel numbers them, in order.

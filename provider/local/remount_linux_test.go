@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
+	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
@@ -207,5 +208,32 @@ func TestRemountRace(t *testing.T) {
 	}
 	if done == 0 {
 		t.Error("the workspace was never exchanged")
+	}
+}
+
+// TestTree packs the home of an instance, which is in memory, and makes it again what
+// it was in the next one.
+func TestTree(t *testing.T) {
+	r := newRig(t)
+	s := r.spec("a")
+	sb := r.open(r.provider(t), s)
+	ctx := context.Background()
+	const list = `cd ~ && find . -mindepth 1 -printf '%p %y %m %n %l %T@\n' | sort; cat .ssh/id run`
+	if out, code := sh(t, sb, "cd ~ && mkdir -p .ssh a/b && chmod 700 .ssh && echo key >.ssh/id && chmod 600 .ssh/id && echo x >run && chmod 755 run && ln run hard && ln -s /usr soft && mkfifo pipe && chmod 500 a/b"); code != 0 {
+		t.Fatal(out)
+	}
+	want, _ := sh(t, sb, list)
+	var archive bytes.Buffer
+	left, err := client.PackTree(ctx, sb, sandbox.HomeDir, &archive)
+	must(t, err)
+	if len(left) != 0 {
+		t.Errorf("left out: %q", left)
+	}
+	if out, code := sh(t, sb, "cd ~ && rm -rf .ssh hard && echo y >run && chmod 000 a/b && mkdir new && echo z >new/z"); code != 0 {
+		t.Fatal(out)
+	}
+	must(t, client.UnpackTree(ctx, sb, sandbox.HomeDir, &archive))
+	if got, _ := sh(t, sb, list); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
