@@ -105,6 +105,9 @@ func (m *command) running() wire.Running {
 func (s *Server) noteCommand(m *command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.commands == nil {
+		s.commands = map[*command]struct{}{}
+	}
 	s.commands[m] = struct{}{}
 }
 

@@ -76,8 +76,8 @@ func newServer(conf wire.Config, isolation shimIsolation) *Server {
 		walkers:   make(chan struct{}, maxWalkers),
 		conns:     make(chan struct{}, maxConns),
 		boot:      randomHex(16), forwards: make(chan struct{}, maxForwards), portLooks: make(chan struct{}, maxPortLooks),
-		snapshots: make(chan struct{}, maxSnapshots), commands: map[*command]struct{}{},
-		talking: map[*conn]struct{}{}, sessions: map[int]bool{},
+		snapshots: make(chan struct{}, maxSnapshots),
+		talking:   map[*conn]struct{}{}, sessions: map[int]bool{},
 		files: newFileServer(),
 	}
 	s.frames.New = func() any {

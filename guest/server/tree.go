@@ -70,7 +70,7 @@ type treeWork struct {
 	dev  uint64 // of its file system
 	left int
 
-	out   *tar.Writer
+	out   *treeWriter
 	links map[[2]uint64]string // names of files with several names, by device and inode
 
 	folders []*tar.Header // whose mode and time are set last
@@ -86,11 +86,11 @@ func (t *treeWork) leave(name, why string) {
 }
 
 func (t *treeWork) pack(w io.Writer) error {
-	t.out, t.links = tar.NewWriter(w), map[[2]uint64]string{}
+	t.out, t.links = &treeWriter{w: w}, map[[2]uint64]string{}
 	if err := t.packDir("."); err != nil {
 		return err
 	}
-	return t.out.Close()
+	return t.out.close()
 }
 
 // packDir packs a folder and what is in it.
@@ -99,7 +99,7 @@ func (t *treeWork) packDir(dir string) error {
 	if err != nil || !info.IsDir() {
 		return t.gone(err)
 	}
-	if err := t.out.WriteHeader(treeHeader(dir+"/", info, tar.TypeDir)); err != nil {
+	if err := t.out.header(treeHeader(dir+"/", info, tar.TypeDir)); err != nil {
 		return err
 	}
 	restore := t.open(dir, info, 0o500)
@@ -156,7 +156,99 @@ func treeHeader(name string, info fs.FileInfo, kind byte) *tar.Header {
 	if info.Mode()&fs.ModeSticky != 0 {
 		mode |= 0o1000
 	}
-	return &tar.Header{Name: name, Typeflag: kind, Mode: mode, ModTime: info.ModTime(), Format: tar.FormatPAX}
+	return &tar.Header{Name: name, Typeflag: kind, Mode: mode, ModTime: info.ModTime()}
+}
+
+// A treeWriter writes an archive in the form of POSIX (pax). The Writer of package
+// tar, which chooses between forms, would make the guest larger by 70 KiB.
+type treeWriter struct{ w io.Writer }
+
+// treeBlock is what an archive consists of, in bytes.
+const treeBlock = 512
+
+// header writes the header of an entry. What has not enough room in its fields, and
+// the whole time, goes before it in a header of its own.
+func (w *treeWriter) header(h *tar.Header) error {
+	records := treeRecord("path", h.Name) + treeRecord("mtime", treeTime(h.ModTime))
+	if h.Linkname != "" {
+		records += treeRecord("linkpath", h.Linkname)
+	}
+	size := h.Size
+	if size >= 1<<33 {
+		records += treeRecord("size", strconv.FormatInt(size, 10))
+		size = 0
+	}
+	if err := w.block('x', int64(len(records)), 0o600); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w.w, records); err != nil {
+		return err
+	}
+	if err := w.pad(int64(len(records))); err != nil {
+		return err
+	}
+	return w.block(h.Typeflag, size, h.Mode)
+}
+
+// block writes one block that is a header.
+func (w *treeWriter) block(kind byte, size, mode int64) error {
+	var b [treeBlock]byte
+	octal := func(at, length int, n int64) {
+		digits := strconv.FormatInt(n, 8)
+		copy(b[at:], strings.Repeat("0", length-1-len(digits))+digits)
+	}
+	copy(b[:], "entry")
+	octal(100, 8, mode)
+	octal(108, 8, 0)
+	octal(116, 8, 0)
+	octal(124, 12, size)
+	octal(136, 12, 0)
+	copy(b[148:], "        ") // of the sum, while it is made
+	b[156] = kind
+	copy(b[257:], "ustar\x0000")
+	sum := int64(0)
+	for _, c := range b {
+		sum += int64(c)
+	}
+	octal(148, 7, sum)
+	b[154] = 0
+	_, err := w.w.Write(b[:])
+	return err
+}
+
+// pad fills the last block of content of that length.
+func (w *treeWriter) pad(length int64) error {
+	var b [treeBlock]byte
+	_, err := w.w.Write(b[:-length&(treeBlock-1)])
+	return err
+}
+
+// close ends the archive.
+func (w *treeWriter) close() error {
+	var b [2 * treeBlock]byte
+	_, err := w.w.Write(b[:])
+	return err
+}
+
+// treeRecord is "LENGTH key=value LF", of which the length is all of it.
+func treeRecord(key, value string) string {
+	rest := " " + key + "=" + value + "\n"
+	length := strconv.Itoa(len(rest))
+	length = strconv.Itoa(len(rest) + len(length))
+	return strconv.Itoa(len(rest)+len(length)) + rest
+}
+
+// treeTime is a time in seconds since 1970, with a fraction.
+func treeTime(at time.Time) string {
+	sec, nano, sign := at.Unix(), at.Nanosecond(), ""
+	if sec < 0 {
+		sign, sec = "-", -sec
+		if nano > 0 {
+			sec, nano = sec-1, 1e9-nano
+		}
+	}
+	fraction := strconv.Itoa(nano)
+	return sign + strconv.FormatInt(sec, 10) + "." + strings.Repeat("0", 9-len(fraction)) + fraction
 }
 
 func (t *treeWork) packOne(name string) error {
@@ -176,7 +268,7 @@ func (t *treeWork) packOne(name string) error {
 	if first, ok := t.links[key]; ok {
 		h := treeHeader(name, info, tar.TypeLink)
 		h.Linkname = first
-		return t.out.WriteHeader(h)
+		return t.out.header(h)
 	}
 	switch info.Mode().Type() {
 	case 0:
@@ -184,10 +276,10 @@ func (t *treeWork) packOne(name string) error {
 	case fs.ModeSymlink:
 		h := treeHeader(name, info, tar.TypeSymlink)
 		if h.Linkname, err = t.root.Readlink(name); err == nil {
-			err = t.out.WriteHeader(h)
+			err = t.out.header(h)
 		}
 	case fs.ModeNamedPipe:
-		err = t.out.WriteHeader(treeHeader(name, info, tar.TypeFifo))
+		err = t.out.header(treeHeader(name, info, tar.TypeFifo))
 	default:
 		t.leave(name, "it is a socket or a device")
 		return nil
@@ -217,12 +309,15 @@ func (t *treeWork) packFile(name string, info fs.FileInfo) error {
 	}
 	h := treeHeader(name, info, tar.TypeReg)
 	h.Size = now.Size()
-	if err := t.out.WriteHeader(h); err != nil {
+	if err := t.out.header(h); err != nil {
 		return err
 	}
-	n, err := io.CopyN(t.out, f, h.Size)
+	n, err := io.CopyN(t.out.w, f, h.Size)
 	if err == io.EOF {
-		_, err = io.CopyN(t.out, zeros{}, h.Size-n)
+		_, err = io.CopyN(t.out.w, zeros{}, h.Size-n)
+	}
+	if err == nil {
+		err = t.out.pad(h.Size)
 	}
 	return err
 }
