@@ -11,6 +11,7 @@ type Daemon struct {
 	RequestTimeout time.Duration
 	DrainTimeout   time.Duration
 	MaxBody        int64    // bytes
+	MaxImport      int64    // bytes of a checkpoint
 	Hosts          []string // names of the daemon beyond its own, without ports
 	PortDomain     string   // below which the host names of shared ports are
 	Instances      []string // has no effect; see the setting
@@ -28,7 +29,7 @@ type Daemon struct {
 // DaemonOf returns the settings of sandbox serve. s may be nil.
 func DaemonOf(s *Settings) Daemon {
 	d := Daemon{
-		RequestTimeout: 15 * time.Minute, DrainTimeout: 30 * time.Second, MaxBody: 1 << 20,
+		RequestTimeout: 15 * time.Minute, DrainTimeout: 30 * time.Second, MaxBody: 1 << 20, MaxImport: 10 << 30,
 		E2B: true, Agents: true, SWERex: true, Codex: true, PortDomain: "localhost", FairSlots: 16, FairWaiting: 1024, FairHold: 100 * time.Millisecond,
 	}
 	if s == nil || s.Daemon == nil {
@@ -37,6 +38,7 @@ func DaemonOf(s *Settings) Daemon {
 	lay(&d.RequestTimeout, s.Daemon.RequestTimeout)
 	lay(&d.DrainTimeout, s.Daemon.DrainTimeout)
 	lay(&d.MaxBody, s.Daemon.MaxBody)
+	lay(&d.MaxImport, s.Daemon.MaxImport)
 	d.Hosts = append(d.Hosts, s.Daemon.Hosts...)
 	if s.Daemon.PortDomain != nil {
 		d.PortDomain = *s.Daemon.PortDomain

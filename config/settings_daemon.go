@@ -5,6 +5,7 @@ type DaemonSettings struct {
 	RequestTimeout *Duration     `json:"requestTimeout,omitempty" doc:"How long one request may take that is no stream; default 15m, more than 0."`
 	DrainTimeout   *Duration     `json:"drainTimeout,omitempty" doc:"How long requests may go on after the daemon was asked to end; default 30s."`
 	MaxBody        *Size         `json:"maxBody,omitempty" min:"1024" max:"1073741824" doc:"Bytes of the body of a request, those that carry files excepted; default 1m."`
+	MaxImport      *Size         `json:"maxImport,omitempty" min:"1024" doc:"Bytes of the file that a request imports as a checkpoint; default 10g."`
 	Hosts          []string      `json:"hosts,omitempty" form:"hostName" doc:"Names without a port under which clients reach the daemon over TCP, beyond localhost and the address that it listens at."`
 	PortDomain     *string       `json:"portDomain,omitempty" form:"hostName" doc:"The domain below which each shared port has a host name, PORT-ID.DOMAIN; all names below it have to resolve to the daemon. Default localhost."`
 	Instances      []string      `json:"instances,omitempty" doc:"Has no effect: the paths below /v1/walls are gone. Accepted in this version, and refused in the next."`

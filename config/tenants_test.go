@@ -95,14 +95,14 @@ func TestClosedTenants(t *testing.T) {
 
 func TestDaemonOf(t *testing.T) {
 	defaults := config.Daemon{
-		RequestTimeout: 15 * time.Minute, DrainTimeout: 30 * time.Second, MaxBody: 1 << 20, E2B: true, Agents: true, SWERex: true, Codex: true, PortDomain: "localhost",
+		RequestTimeout: 15 * time.Minute, DrainTimeout: 30 * time.Second, MaxBody: 1 << 20, MaxImport: 10 << 30, E2B: true, Agents: true, SWERex: true, Codex: true, PortDomain: "localhost",
 		FairSlots: 16, FairWaiting: 1024, FairHold: 100 * time.Millisecond,
 	}
 	if diff := cmp.Diff(defaults, config.DaemonOf(nil)); diff != "" {
 		t.Errorf("nothing set (-want +got):\n%s", diff)
 	}
-	got := config.DaemonOf(parsed(t, `{"daemon":{"requestTimeout":"1m","drainTimeout":0,"maxBody":"4k","hosts":["a.example"],"fair":{"slots":2,"waiting":0,"hold":"1s"}}}`))
-	want := config.Daemon{RequestTimeout: time.Minute, MaxBody: 4096, E2B: true, Agents: true, SWERex: true, Codex: true, PortDomain: "localhost", Hosts: []string{"a.example"}, FairSlots: 2, FairHold: time.Second}
+	got := config.DaemonOf(parsed(t, `{"daemon":{"requestTimeout":"1m","drainTimeout":0,"maxBody":"4k","maxImport":"8k","hosts":["a.example"],"fair":{"slots":2,"waiting":0,"hold":"1s"}}}`))
+	want := config.Daemon{RequestTimeout: time.Minute, MaxBody: 4096, MaxImport: 8192, E2B: true, Agents: true, SWERex: true, Codex: true, PortDomain: "localhost", Hosts: []string{"a.example"}, FairSlots: 2, FairHold: time.Second}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("all set (-want +got):\n%s", diff)
 	}

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -120,6 +121,7 @@ func (p *process) start(o options) error {
 			boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit), resource.NewShells(m, supervisor, stream.Options{}),
 			resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{}),
 			resource.NewPorts(m, resource.PortOptions{}), resource.NewCode(m, supervisor), resource.NewMedia(m), resource.NewApprovals(orch.Approvals()),
+			resource.NewCheckpoints(resource.CheckpointOptions{Manager: m, MaxImport: func() int64 { return math.MaxInt64 }}),
 		},
 	})
 	if err != nil {

@@ -35,18 +35,25 @@ func (p *ManagerPorts) at(ctx context.Context, r manager.Request) (c *API, name 
 	if name != "" {
 		return c, name, nil
 	}
-	page, err := p.d.as(r.Who).ListSandboxes(ctx, ListOptions{Own: true})
-	if err != nil {
+	if name, err = p.d.ownSandbox(ctx, r.Who, "port"); err != nil {
 		return nil, "", err
 	}
-	if len(page.Items) == 0 {
-		return nil, "", &sandbox.Error{Code: sandbox.CodeNotFound, Op: "port", Field: "session", Resource: r.Who.Session, Message: "there is no sandbox for this session", Hint: "make one with: sandbox run"}
-	}
-	name = page.Items[0].Name
 	p.mu.Lock()
 	p.names[r.Who] = name
 	p.mu.Unlock()
 	return c, name, nil
+}
+
+// ownSandbox returns the name of the sandbox in which commands of a session run.
+func (d *Manager) ownSandbox(ctx context.Context, who config.Who, op string) (string, error) {
+	page, err := d.as(who).ListSandboxes(ctx, ListOptions{Own: true})
+	if err != nil {
+		return "", err
+	}
+	if len(page.Items) == 0 {
+		return "", &sandbox.Error{Code: sandbox.CodeNotFound, Op: op, Field: "session", Resource: who.Session, Message: "there is no sandbox for this session", Hint: "make one with: sandbox run"}
+	}
+	return page.Items[0].Name, nil
 }
 
 // Find returns the name of the sandbox.

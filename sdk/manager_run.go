@@ -39,7 +39,7 @@ func (d *Manager) attach(ctx context.Context, r manager.Request, shell bool) (ma
 	}
 	q.TimeoutSeconds = r.Timeout.Seconds()
 	q.Extra, err = json.Marshal(api.Use{
-		Shell: shell, MustExist: r.MustExist, Remove: r.Remove, Subagent: r.Subagent, Tool: r.Tool, Ask: r.Ask, User: r.User, Flags: flags,
+		Shell: shell, MustExist: r.MustExist, Remove: r.Remove, Subagent: r.Subagent, Tool: r.Tool, Ask: r.Ask, User: r.User, From: r.From, Flags: flags,
 	})
 	if err != nil {
 		return manager.Outcome{}, sandbox.Errorf(sandbox.CodeInternal, "run", "the request cannot be written: %w", err)

@@ -194,6 +194,7 @@ type sandboxOptions struct {
 	workspace string
 	private   bool
 	ttl       time.Duration
+	from      string // a checkpoint
 	creation  config.Creation
 	set       bool // that layer says something
 	layer     *config.Builder
@@ -314,7 +315,7 @@ func (c *Client) Sandbox(ctx context.Context, session string, list ...SandboxOpt
 	if a.o.settings, err = c.header(o); err != nil {
 		return nil, err
 	}
-	made, err := a.CreateSandbox(ctx, api.CreateSandbox{TTLSeconds: int64((o.ttl + time.Second - 1) / time.Second), Creation: o.creation})
+	made, err := a.CreateSandbox(ctx, api.CreateSandbox{TTLSeconds: int64((o.ttl + time.Second - 1) / time.Second), From: o.from, Creation: o.creation})
 	if err != nil {
 		return nil, err
 	}

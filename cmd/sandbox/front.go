@@ -129,6 +129,15 @@ func (backend) Ports(o cli.Options) (cli.PortStore, func(), error) {
 	return nil, nil, whole()
 }
 
+// Checkpoints implements cli.Backend. Which sandboxes a fork or a rollback comes to
+// is for the whole program to know.
+func (backend) Checkpoints(o cli.Options) (cli.CheckpointStore, func(), error) {
+	if o.Host.Remote() {
+		return remoteCheckpoints(o.Host)
+	}
+	return nil, nil, whole()
+}
+
 // Doctor implements cli.Backend.
 func (backend) Doctor(context.Context, cli.Options, config.Who, *config.SandboxSettings, bool) (cli.Diagnosis, error) {
 	return cli.Diagnosis{}, whole()

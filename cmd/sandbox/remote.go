@@ -83,3 +83,12 @@ func remotePorts(h cli.Host) (cli.PortStore, func(), error) {
 	}
 	return daemonPorts{d.Ports()}, func() { d.Close() }, nil
 }
+
+// remoteCheckpoints returns what keeps the checkpoints of the daemon at h.
+func remoteCheckpoints(h cli.Host) (cli.CheckpointStore, func(), error) {
+	d, err := remote(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d.Checkpoints(), func() { d.Close() }, nil
+}

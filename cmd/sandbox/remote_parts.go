@@ -19,3 +19,5 @@ func remoteBrowsers(cli.Host) (cli.BrowserDisplay, func(), error) { return nil, 
 func remoteTokens(cli.Host) (cli.TokenStore, func(), error) { return nil, nil, speaking() }
 
 func remotePorts(cli.Host) (cli.PortStore, func(), error) { return nil, nil, speaking() }
+
+func remoteCheckpoints(cli.Host) (cli.CheckpointStore, func(), error) { return nil, nil, speaking() }

@@ -42,6 +42,10 @@ type Backend interface {
 	// go of it.
 	Ports(o Options) (PortStore, func(), error)
 
+	// Checkpoints returns what keeps states of sandboxes, and a function that
+	// lets go of it.
+	Checkpoints(o Options) (CheckpointStore, func(), error)
+
 	// Settings returns the settings file; a missing one gives the defaults.
 	Settings(o Options) (*config.Settings, error)
 

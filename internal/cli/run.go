@@ -27,7 +27,7 @@ type runFlags struct {
 	hostFlags
 	remove, stdin, tty, ask bool
 	unsandboxed, subagent   bool
-	dir, user               text
+	dir, user, from         text
 	env                     texts
 	timeout                 span
 }
@@ -37,6 +37,7 @@ func (a *app) runCommand() *ucli.Command {
 	flags := append(f.common(),
 		&ucli.BoolFlag{Name: "rm", Usage: "remove the sandbox and its scratch workspace afterwards; without --session a sandbox of its own is used", Destination: &f.remove},
 	)
+	flags = append(flags, &ucli.GenericFlag{Name: "from", Usage: "begin with this `CHECKPOINT`; refused where the session has a sandbox", Value: &f.from})
 	flags = append(flags, f.placeFlags.flags()...)
 	return &ucli.Command{
 		Name:      "run",
@@ -70,6 +71,7 @@ func newRunFlags(command string) *runFlags {
 		hostFlags:  newHostFlags(command),
 		placeFlags: newPlaceFlags(),
 		dir:        text{check: absolute},
+		from:       text{check: notEmpty},
 		env:        texts{check: checkEnv},
 		timeout:    span{positive: true},
 	}
@@ -119,6 +121,9 @@ func (a *app) run(c *ucli.Context, f *runFlags, mustExist bool) error {
 	if f.tty && !isTerminal(a.Stdin) {
 		return usagef(c.Command.Name, "-t needs a terminal as standard input")
 	}
+	if f.from.given && f.unsandboxed {
+		return usagef(c.Command.Name, "--from cannot be combined with --dangerously-disable-sandbox: only a sandbox begins with a checkpoint")
+	}
 	if f.ask && (f.tty || f.stdin) {
 		return usagef(c.Command.Name, "--ask cannot be combined with -i or -t: the answers would be the command's input")
 	}
@@ -145,7 +150,7 @@ func (a *app) request(f *runFlags) (manager.Request, error) {
 		Command: sandbox.Command{Env: f.environment(os.LookupEnv), Dir: f.dir.value, Grace: grace},
 		Timeout: f.timeout.value,
 
-		Subagent: f.subagent, Unsandboxed: f.unsandboxed, User: f.user.value,
+		Subagent: f.subagent, Unsandboxed: f.unsandboxed, User: f.user.value, From: f.from.value,
 	}, err
 }
 

@@ -16,6 +16,7 @@ type CreateSandbox struct {
 	TTLSeconds     int64  `json:"ttlSeconds,omitempty" min:"0" max:"31536000" doc:"Removed when so long has passed; 0 leaves it to the settings"`
 	IdempotencyKey string `json:"idempotencyKey,omitempty" maxlen:"128" doc:"The same key with the same request has the same answer for 24 hours; the header Idempotency-Key says the same"`
 	Wait           *bool  `json:"wait,omitempty" doc:"false returns before the sandbox is up, which then comes up by itself; the default is true"`
+	From           string `json:"from,omitempty" maxlen:"128" doc:"Id or name of the checkpoint that a new sandbox begins with; refused where the session has a sandbox"`
 
 	config.Creation
 }

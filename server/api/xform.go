@@ -29,6 +29,7 @@ type Use struct {
 	Tool      string `json:"tool,omitempty"`      // of an agent that this is
 	Ask       bool   `json:"ask,omitempty"`       // see /v1/approvals
 	User      string `json:"user,omitempty"`      // inside
+	From      string `json:"from,omitempty"`      // the checkpoint that a new sandbox begins with
 	Flags     *Flags `json:"flags,omitempty"`     // for admins
 }
 

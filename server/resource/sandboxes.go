@@ -19,6 +19,7 @@ import (
 // A sandboxesKeeper keeps sandboxes; *manager.Manager is one.
 type sandboxesKeeper interface {
 	Finder
+	checkpointFinder
 	Ready(ctx context.Context, req manager.Request) (manager.Prepared, error)
 	Create(ctx context.Context, req manager.Request, c config.Creation) (manager.Prepared, error)
 	CheckCreation(who config.Who, flags *config.SandboxSettings, c config.Creation) error

@@ -31,6 +31,9 @@ func (s *sandboxesResource) create(c *Call) (any, error) {
 			return nil, err
 		}
 	}
+	if in.From, err = fromCheckpoint(c, s.o.Manager, who.Tenant, in.From); err != nil {
+		return nil, err
+	}
 	key, err := keyOf(c, in)
 	if err != nil {
 		return nil, err
@@ -46,7 +49,8 @@ func (s *sandboxesResource) create(c *Call) (any, error) {
 		With string `json:",omitempty"` // settings of the call
 
 		Asks *config.Creation `json:",omitempty"`
-	}{who, in.TTLSeconds, in.Wait == nil || *in.Wait, c.Request.Header.Get(api.HeaderSettings), asksOf(in)})
+		From string           `json:",omitempty"`
+	}{who, in.TTLSeconds, in.Wait == nil || *in.Wait, c.Request.Header.Get(api.HeaderSettings), asksOf(in), in.From})
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +87,17 @@ func asksOf(in api.CreateSandbox) *config.Creation {
 
 // creatable refuses fields that exclude each other.
 func creatable(in api.CreateSandbox) error {
+	waits := in.Wait == nil || *in.Wait
 	switch {
+	case in.From != "" && !waits:
+		return Invalid("wait", "must be true for a sandbox that begins with a checkpoint, so that the answer says what is refused")
 	case !in.Asks():
 		return nil
 	case in.TTLSeconds > 0 && in.Timeout > 0:
 		return Invalid("timeout", "excludes ttlSeconds: a sandbox has one end")
 	case in.Timeout == 0 && in.OnTimeout != "":
 		return Invalid("onTimeout", "needs timeout")
-	case in.Wait != nil && !*in.Wait:
+	case !waits:
 		return Invalid("wait", "must be true for a sandbox that is created with fields of its own, so that the answer says what is refused")
 	}
 	return nil
@@ -165,9 +172,9 @@ func (s *sandboxesResource) make(c *Call, who config.Who, in api.CreateSandbox) 
 // bring starts the sandbox with what the request asks for, and has it kept.
 func (s *sandboxesResource) bring(c *Call, who config.Who, in api.CreateSandbox) (p manager.Prepared, err error) {
 	if in.Asks() {
-		p, err = s.o.Manager.Create(c.Context(), manager.Request{Who: who, Flags: c.Settings}, in.Creation)
+		p, err = s.o.Manager.Create(c.Context(), manager.Request{Who: who, Flags: c.Settings, From: in.From}, in.Creation)
 	} else {
-		p, err = s.ready(c.Context(), who, c.Settings)
+		p, err = s.ready(c.Context(), manager.Request{Who: who, Flags: c.Settings, From: in.From})
 	}
 	if err == nil && in.TTLSeconds > 0 {
 		err = s.keep(c.Context(), who.Tenant, p.Name, providerOf(c), in.TTLSeconds)
@@ -176,8 +183,8 @@ func (s *sandboxesResource) bring(c *Call, who config.Who, in api.CreateSandbox)
 }
 
 // ready starts the sandbox.
-func (s *sandboxesResource) ready(ctx context.Context, who config.Who, settings *config.SandboxSettings) (manager.Prepared, error) {
-	p, err := s.o.Manager.Ready(ctx, manager.Request{Who: who, Flags: settings})
+func (s *sandboxesResource) ready(ctx context.Context, req manager.Request) (manager.Prepared, error) {
+	p, err := s.o.Manager.Ready(ctx, req)
 	if err == nil && p.Place != manager.Sandboxed {
 		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Message: "this session has no sandbox: " + p.Reason}
 	}

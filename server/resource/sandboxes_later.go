@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
@@ -125,7 +126,7 @@ func (s *sandboxesResource) come(by asker, name string, one *ahead) (next *asker
 	ctx, done := context.WithTimeout(context.WithoutCancel(by.ctx), startWithin)
 	defer done()
 	defer context.AfterFunc(s.life, done)()
-	p, err := s.ready(ctx, by.who, by.settings)
+	p, err := s.ready(ctx, manager.Request{Who: by.who, Flags: by.settings})
 	for {
 		ttl, next := s.wanted(by.who.Tenant, name, one, err != nil)
 		if ttl == 0 {

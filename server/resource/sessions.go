@@ -26,6 +26,7 @@ import (
 // one.
 type sessionsManager interface {
 	Finder
+	checkpointFinder
 	Run(ctx context.Context, r manager.Request) (manager.Outcome, error)
 	Shell(ctx context.Context, r manager.Request) (manager.Outcome, error)
 	Files(ctx context.Context, r manager.Request, fn func(manager.Share) error) error

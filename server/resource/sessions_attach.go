@@ -67,6 +67,9 @@ func (s *Sessions) request(c *Call, who config.Who, r stream.Request, cmd sandbo
 		return req, nil, err
 	}
 	run := s.m.Run
+	if req.From, err = fromCheckpoint(c, s.m, who.Tenant, u.From); err != nil {
+		return req, nil, err
+	}
 	switch {
 	case u.Remove && !Allowed(c, who.Tenant, who.Agent, who.Session, inside.Scope):
 		return req, nil, &sandbox.Error{
