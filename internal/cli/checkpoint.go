@@ -575,8 +575,10 @@ func (a *app) showForks(made []api.Forked) error {
 	for _, f := range made {
 		if p := f.Problem; p != nil {
 			failed = true
+			if a.globals.json() {
+				continue // the list has it
+			}
 			err := p.Err("fork")
-			err.Resource = f.Session
 			err.Message = "session " + f.Session + ": " + err.Message
 			a.report(err)
 		}

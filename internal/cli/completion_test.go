@@ -66,7 +66,7 @@ func TestBashCompletion(t *testing.T) {
 func TestCompletionKnowsEveryCommand(t *testing.T) {
 	for _, shell := range []string{"zsh", "fish"} {
 		r := call(t, &fake{}, "completion", shell)
-		for _, w := range []string{"run", "exec", "shell", "fs", "glob", "cp", "list", "recreate", "prune", "explain", "stats", "pool", "images", "bootstrap", "config", "schema", "doctor", "violations", "severity", "evidence", "verify", "replay", "token", "revoke", "version", "completion", "allow-domain", "secret", "method"} {
+		for _, w := range []string{"run", "exec", "shell", "fs", "glob", "cp", "list", "recreate", "prune", "checkpoint", "export", "rollback", "fork", "explain", "stats", "pool", "images", "bootstrap", "config", "schema", "doctor", "violations", "severity", "evidence", "verify", "replay", "token", "revoke", "version", "completion", "allow-domain", "secret", "method"} {
 			if !strings.Contains(r.stdout, w) {
 				t.Errorf("%s: %s is missing", shell, w)
 			}

@@ -82,8 +82,11 @@ type fake struct {
 	evidence   fakeEvidence
 	tokens     fakeTokens
 	portStore  fakePorts
-	served     MCPSession
-	serving    Serving
+
+	checkpoints fakeCheckpoints
+
+	served  MCPSession
+	serving Serving
 }
 
 func (f *fake) Manager(o Options) (Manager, func(), error) {

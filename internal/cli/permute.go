@@ -24,7 +24,7 @@ func arrange(args []string, find func(path string) words) []string {
 	return args
 }
 
-// permute puts the flags of a call of cp, fs, browser, token, port or agent before its
+// permute puts the flags of a call of a command that [permuted] names before its
 // other arguments, so that they may stand anywhere, as people write them: "fs rm
 // old -r". What follows -- stays as it is. Calls of other commands are returned unchanged,
 // since the arguments of run are the program's own.
@@ -50,7 +50,7 @@ func permute(args []string, find func(path string) words) []string {
 		}
 		break
 	}
-	if !permuted(path) || path == "fs" || path == "browser" || path == "token" || path == "port" || at > len(args) {
+	if !permuted(path) || path == "fs" || path == "browser" || path == "token" || path == "port" || path == "checkpoint" || at > len(args) {
 		return args
 	}
 	flags, rest := slices.Clone(args[:at]), []string(nil)
@@ -74,7 +74,7 @@ func permute(args []string, find func(path string) words) []string {
 // permuted reports whether the flags of the command may stand anywhere.
 func permuted(path string) bool {
 	first, _, _ := strings.Cut(path, " ")
-	return slices.Contains([]string{"cp", "fs", "browser", "token", "port", "agent"}, first)
+	return slices.Contains([]string{"cp", "fs", "browser", "token", "port", "agent", "checkpoint", "rollback", "fork"}, first)
 }
 
 // isFlag reports whether arg is a flag. A dash alone is a name for a stream.

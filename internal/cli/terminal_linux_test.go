@@ -194,6 +194,36 @@ func TestRecreateAsks(t *testing.T) {
 	}
 }
 
+func TestRollbackAsks(t *testing.T) {
+	for answer, want := range map[string]int{"y\n": 0, "n\n": 1, "\n": 1} {
+		host, caller := openPTY(t)
+		f := withCheckpoints()
+		f.checkpoints.one.Name = hostile
+		host.WriteString(answer)
+		r := callWith(t, f, caller, "rollback", "built", "--session", "chat-42")
+		if r.status != want || (f.checkpoints.to == "cp-0002") != (want == 0) {
+			t.Errorf("%q: status %d, rolled back to %q, stderr %q", answer, r.status, f.checkpoints.to, r.stderr)
+		}
+		if !strings.Contains(r.stderr, "session chat-42 back to checkpoint cp-0002") || strings.Contains(r.stderr, "\x1b") {
+			t.Errorf("it asks %q", r.stderr)
+		}
+	}
+}
+
+// TestCheckpointRefusesTerminals holds that no archive is written to a terminal, and
+// none read from one.
+func TestCheckpointRefusesTerminals(t *testing.T) {
+	_, caller := openPTY(t)
+	f := withCheckpoints()
+	p := Program{Args: []string{"sandbox", "checkpoint", "export", "built"}, Stdin: caller, Stdout: caller, Stderr: caller, Backend: f}
+	if got := p.Run(context.Background()); got != statusUsage || f.checkpoints.released {
+		t.Errorf("status %d of an export to a terminal", got)
+	}
+	if r := callWith(t, f, caller, "checkpoint", "import"); r.status != statusUsage || !strings.Contains(r.stderr, "is a terminal") {
+		t.Errorf("status %d of an import from a terminal: %s", r.status, r.stderr)
+	}
+}
+
 func TestViolationsClearAsks(t *testing.T) {
 	for answer, want := range map[string]int{"y\n": 1, "n\n": 0, "\n": 0} {
 		host, caller := openPTY(t)

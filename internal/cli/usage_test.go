@@ -48,6 +48,23 @@ func TestWrongUsage(t *testing.T) {
 		{"recreate with two", "recreate --session a --all --force", "there are 2"},
 		{"recreate with three", "recreate --session a --agent b --all --force", "there are 3"},
 		{"recreate cannot ask", "recreate --all", "--force"},
+		{"checkpoint alone", "checkpoint", "needs a further word"},
+		{"checkpoint with an unknown word", "checkpoint make", `unknown command "make"`},
+		{"checkpoint create with an argument", "checkpoint create x", "takes no arguments"},
+		{"checkpoint with an empty name", "checkpoint create --name=", "empty"},
+		{"checkpoint list of all and of one session", "checkpoint list --all --session s", "exclude each other"},
+		{"checkpoint show of two", "checkpoint show a b", "exactly one checkpoint"},
+		{"checkpoint rm of none", "checkpoint rm", "at least one"},
+		{"checkpoint export of none", "checkpoint export -o f", "exactly one checkpoint"},
+		{"checkpoint import of two", "checkpoint import a b", "at most one file"},
+		{"rollback to none", "rollback --force", "exactly one checkpoint"},
+		{"rollback cannot ask", "rollback c", "--force"},
+		{"no forks", "fork --count 0", "from 1 to 100"},
+		{"too many forks", "fork --count 101", "from 1 to 100"},
+		{"forks by number and by name", "fork --count 2 --to a", "exclude each other"},
+		{"fork with an argument", "fork c", "takes no arguments"},
+		{"run on the host from a checkpoint", "run --from c --dangerously-disable-sandbox -- true", "only a sandbox"},
+		{"exec from a checkpoint", "exec --from c -- true", "from"},
 		{"prune with a bad duration", "prune --idle 3weeks", "3weeks"},
 		{"prune with a negative one", "prune --max-age -1h", "-1h"},
 		{"images alone", "images", "needs a further word"},
@@ -178,7 +195,7 @@ func TestFlagsAreNamedAsTheyAreWritten(t *testing.T) {
 // which names that flag and gives every flag that takes a value a word for it.
 func TestHelpListsItself(t *testing.T) {
 	for _, args := range []string{
-		"run", "exec", "shell", "fs", "fs read", "cp", "media", "media stage", "config import", "list", "recreate", "prune", "explain", "check", "stats", "pool", "violations", "violations list",
+		"run", "exec", "shell", "fs", "fs read", "cp", "media", "media stage", "config import", "list", "recreate", "prune", "checkpoint", "checkpoint create", "checkpoint export", "rollback", "fork", "explain", "check", "stats", "pool", "violations", "violations list",
 		"evidence", "evidence list", "token", "token create", "browser", "browser start", "browser open", "serve", "mcp", "images", "images build",
 		"config", "config show", "doctor", "version", "completion",
 	} {
