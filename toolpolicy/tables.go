@@ -6,7 +6,7 @@ const alwaysAllowed = "image"
 // Allowed returns the tools that are allowed when settings say nothing: those
 // that work on the sandbox itself.
 func Allowed() []string {
-	return []string{"exec", "process", "read", "write", "edit", "apply_patch", "image", "sessions_*"}
+	return []string{"exec", "process", "read", "write", "edit", "apply_patch", "image", "checkpoint", "sessions_*"}
 }
 
 // Denied returns the tools that are denied when settings say nothing: those
@@ -25,7 +25,7 @@ func Channels() []string {
 }
 
 // changing returns the tools that change files of the workspace.
-func changing() []string { return []string{"write", "edit", "apply_patch"} }
+func changing() []string { return []string{"write", "edit", "apply_patch", "checkpoint"} }
 
 // aliases are further names of tools: they are the tool.
 func aliases() map[string]string {

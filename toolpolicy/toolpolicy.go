@@ -5,7 +5,7 @@
 // What is asked, in this order:
 //
 //  1. Does a rule take the tool away that no list brings back? A read-only
-//     workspace takes write, edit and apply_patch away.
+//     workspace takes write, edit, apply_patch and checkpoint away.
 //  2. Does a deny of the settings name the tool? It is denied: deny is first.
 //  3. Does a built-in deny name it? It is denied, unless an allow or alsoAllow
 //     of the settings names it. "*" names nothing in particular, so it lifts

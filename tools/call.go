@@ -76,6 +76,8 @@ func (c *call) dispatch(ctx context.Context, input []byte) (Answer, error) {
 		return with(ctx, c, input, c.glob)
 	case "grep":
 		return with(ctx, c, input, c.grep)
+	case "checkpoint":
+		return with(ctx, c, input, c.checkpoint)
 	case "browser":
 		return with(ctx, c, input, c.browse)
 	}

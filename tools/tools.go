@@ -1,6 +1,6 @@
 // Package tools carries out what agents call: exec, process, run_code, read,
-// write, edit, apply_patch, ls, glob, grep, image and browser. What goes in and
-// comes out is said by package tools/schema; everything is done inside the sandbox of
+// write, edit, apply_patch, ls, glob, grep, image, checkpoint and browser. What goes in
+// and comes out is said by package tools/schema; everything is done inside the sandbox of
 // the session, and nothing of the host is ever opened.
 //
 // A [Kit] holds the tools of one session. It decides nothing: the settings say
@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tools/running"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
 
 // A Manager is what tools need of a [manager.Manager].
@@ -31,6 +32,11 @@ type Manager interface {
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
 	Shell(ctx context.Context, req manager.Request) (manager.Outcome, error)
 	Ports(ctx context.Context, req manager.Request) ([]manager.Port, error)
+	Name(who config.Who, flags *config.SandboxSettings) (string, error)
+	Checkpoint(ctx context.Context, req manager.Request, o manager.CheckpointOptions) (checkpoint.Record, error)
+	Checkpoints(ctx context.Context, f manager.CheckpointFilter) ([]checkpoint.Record, error)
+	FindCheckpoint(ctx context.Context, tenant, ref string) (checkpoint.Record, error)
+	Rollback(ctx context.Context, req manager.Request, ref string) (manager.RolledBack, error)
 	Spend(ctx context.Context, fn func(context.Context) error, kinds ...budget.Kind) error
 }
 

@@ -92,8 +92,8 @@ func (s *sandboxesResource) Routes() []Route {
 		{
 			ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Tag: tag, Role: token.Session, Timeout: startWithin,
 			Summary: "Make or start the sandbox of a session", Request: api.CreateSandbox{}, Response: api.Sandbox{},
-			Doc:    "Answers 201 where it was made for this request, 200 where it was there, and 202 where the caller does not wait for it.",
-			Status: http.StatusCreated, Also: []int{http.StatusOK, http.StatusAccepted}, Errors: []int{http.StatusConflict, http.StatusNotImplemented, http.StatusGatewayTimeout},
+			Doc:    "Answers 201 where it was made for this request, 200 where it was there, and 202 where the caller does not wait for it. Not found is the checkpoint that from names.",
+			Status: http.StatusCreated, Also: []int{http.StatusOK, http.StatusAccepted}, Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusNotImplemented, http.StatusGatewayTimeout},
 			Header: []Param{{Name: api.HeaderIdempotency, Doc: "The same key with the same request has the same answer for 24 hours", Length: 128}},
 			Do:     s.create, Settings: true,
 		},

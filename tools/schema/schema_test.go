@@ -58,7 +58,7 @@ func TestTools(t *testing.T) {
 			t.Errorf("%s is not found, or has another schema each time", tool.Name)
 		}
 	}
-	if got, want := strings.Join(names, " "), "exec process run_code read write edit apply_patch ls glob grep image browser"; got != want {
+	if got, want := strings.Join(names, " "), "exec process run_code read write edit apply_patch ls glob grep image checkpoint browser"; got != want {
 		t.Errorf("tools %s, want %s", got, want)
 	}
 	if _, ok := schema.Find("canvas"); ok {
@@ -157,6 +157,11 @@ func TestDecode(t *testing.T) {
 		{"apply_patch", `{}`, "patch", "missing"},
 		{"glob", `{"pattern":"` + strings.Repeat("x", 1025) + `"}`, "pattern", "1025 characters"},
 		{"grep", `{"pattern":"x","mode":"all"}`, "mode", "lines, files, count"},
+		{"checkpoint", `{}`, "action", "missing"},
+		{"checkpoint", `{"action":"rm","checkpoint":"a"}`, "action", "must be one of"},
+		{"checkpoint", `{"action":"rollback"}`, "checkpoint", "missing"},
+		{"checkpoint", `{"action":"list","name":"a"}`, "name", "create only"},
+		{"checkpoint", `{"action":"create","checkpoint":"a"}`, "checkpoint", "rollback only"},
 		{"browser", `{"action":"navigate"}`, "url", "missing"},
 		{"browser", `{"action":"click","selector":"a","text":"x"}`, "text", "does not go with click"},
 		{"browser", `{"action":"extract","parts":["text","html"]}`, "parts[1]", "must be one of"},

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,7 +224,7 @@ func (r *Rig) Ask(as, method, path, body string, header ...string) Answer {
 	var in io.Reader
 	if body != "" {
 		in = strings.NewReader(body)
-		if method == http.MethodPost {
+		if method == http.MethodPost && !slices.Contains(header, "Content-Type") {
 			header = append([]string{"Content-Type", api.ContentJSON}, header...)
 		}
 	}
