@@ -36,7 +36,7 @@ func withBrowser(o *Options) {
 // TestToolsOfASession holds which tools there are, and that a call of any other
 // does nothing and says why.
 func TestToolsOfASession(t *testing.T) {
-	const all = "exec process run_code read write edit apply_patch ls glob grep image browser"
+	const all = "exec process run_code read write edit apply_patch ls glob grep image checkpoint browser"
 	for _, tt := range []struct {
 		name, settings string
 		change         func(*Options)
@@ -48,10 +48,10 @@ func TestToolsOfASession(t *testing.T) {
 		{"with a browser", `, "browser": {"enabled": true}, "tools": {"alsoAllow": ["browser"]}`, withBrowser, all, "canvas", sandbox.CodeDenyTool},
 		{"a browser that is off", `, "tools": {"alsoAllow": ["browser"]}`, withBrowser, strings.TrimSuffix(all, " browser"), "browser", sandbox.CodeCapabilityBlocked},
 		{"a browser that is nowhere", `, "browser": {"enabled": true}, "tools": {"alsoAllow": ["browser"]}`, nil, strings.TrimSuffix(all, " browser"), "browser", sandbox.CodeUnsupported},
-		{"nothing that runs", "", func(o *Options) { o.Running = nil }, "read write edit apply_patch ls glob grep image", "exec", sandbox.CodeUnsupported},
+		{"nothing that runs", "", func(o *Options) { o.Running = nil }, "read write edit apply_patch ls glob grep image checkpoint", "exec", sandbox.CodeUnsupported},
 		{"read-only", `, "workspaceAccess": "ro"`, nil, "exec process run_code read ls glob grep image", "write", sandbox.CodeDenyTool},
 		{"read-only and a patch", `, "workspaceAccess": "ro"`, nil, "exec process run_code read ls glob grep image", "apply_patch", sandbox.CodeDenyTool},
-		{"denied", `, "tools": {"deny": ["bash", "read"]}`, nil, "process write edit apply_patch image", "grep", sandbox.CodeDenyTool},
+		{"denied", `, "tools": {"deny": ["bash", "read"]}`, nil, "process write edit apply_patch image checkpoint", "grep", sandbox.CodeDenyTool},
 		{"code denied", `, "tools": {"deny": ["run_code"]}`, nil, strings.Replace(strings.TrimSuffix(all, " browser"), " run_code", "", 1), "run_code", sandbox.CodeDenyTool},
 		{"one alone", `, "tools": {"allow": ["ls"], "deny": ["image"]}`, nil, "ls", "read", sandbox.CodeDenyTool},
 		{"another spelling is none", "", nil, strings.TrimSuffix(all, " browser"), "Exec", sandbox.CodeDenyTool},

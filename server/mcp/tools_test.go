@@ -72,6 +72,7 @@ func TestEveryTool(t *testing.T) {
 		{"glob", `{"pattern":"*.txt"}`, "a.txt", false, ""},
 		{"grep", `{"pattern":"^2$"}`, "a.txt", false, ""},
 		{"image", `{"path":"p.png"}`, "", false, ""},
+		{"checkpoint", `{"action":"rollback"}`, "is missing", true, "SCHEMA.VALIDATION_FAILED"},
 		{"browser", `{"action":"close"}`, "browser", true, "POLICY.DENY_TOOL"},
 		{"sandbox_recreate", `{}`, "anew", false, ""},
 		{"sandbox_remove", `{"name":"not-there"}`, "no such sandbox", true, "SANDBOX.NOT_FOUND"},

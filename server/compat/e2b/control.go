@@ -1,8 +1,6 @@
 package e2b
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"io"
 	"net/http"
 	"net/url"
@@ -49,10 +47,9 @@ func (d *Door) routesControl() {
 	h("POST /sandboxes/{id}/pause", d.pause)
 	h("POST /sandboxes/{id}/resume", d.connect)
 	h("PUT /sandboxes/{id}/network", d.network)
+	d.routesSnapshots(h)
 	// What this server does not have says so, and what is listed of it is nothing.
 	for _, one := range []struct{ pattern, what string }{
-		{"POST /sandboxes/{id}/snapshots", "a snapshot of a sandbox"},
-		{"POST /sandboxes/{id}/fork", "a fork of a sandbox"},
 		{"GET /sandboxes/{id}/logs", "the log of a sandbox"},
 		{"POST /sandboxes/{id}/refreshes", "a refresh of a sandbox"},
 		{"/snapshots", "a list of snapshots"}, {"/snapshots/", "a snapshot"},
@@ -146,9 +143,10 @@ func (d *Door) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	session := make([]byte, 12)
-	rand.Read(session)
-	out["session"] = "e2b-" + hex.EncodeToString(session)
+	if err := d.begin(c, out, in.TemplateID); err != nil {
+		return err
+	}
+	out["session"] = freshSession()
 	var made api.Sandbox
 	err = c.do(c.r.Context(), http.MethodPost, api.Prefix+"/sandboxes", nil, out, &made)
 	if isBound(err) { // the token is for one session, so the sandbox is that session's
@@ -499,18 +497,27 @@ func (d *Door) info(c *call) error {
 	return nil
 }
 
-// maxPage is how many sandboxes one page of a list has at most.
+// maxPage is how many items one page of a list has at most.
 const maxPage = 100
+
+// limitOf returns how many items a page is to have.
+func limitOf(q url.Values) (int, error) {
+	text := q.Get("limit")
+	if text == "" {
+		return maxPage, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxPage {
+		return 0, bad("limit", "must be a number from 1 to "+strconv.Itoa(maxPage))
+	}
+	return n, nil
+}
 
 func (d *Door) list(c *call) error {
 	q := c.r.URL.Query()
-	limit := maxPage
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxPage {
-			return bad("limit", "must be a number from 1 to "+strconv.Itoa(maxPage))
-		}
-		limit = n
+	limit, err := limitOf(q)
+	if err != nil {
+		return err
 	}
 	match, err := filterOf(q)
 	if err != nil {
