@@ -206,6 +206,59 @@ class CheckedGrant(Model):
     """
 
 
+class CheckpointFolder(Model):
+    name: str
+    """
+    workspace, home, or that of a folder of checkpoint.folders
+    """
+    target: str
+    """
+    Its path inside
+    """
+
+
+class CheckpointLeftOut(Model):
+    changed: int | None = None
+    """
+    Files that were kept, but written to while they were copied
+    """
+    paths: list[str] | None = None
+    """
+    Some of them
+    """
+    special: int | None = None
+    """
+    Pipes, sockets and devices
+    """
+    unreadable: int | None = None
+    """
+    Files that could not be read
+    """
+    vanished: int | None = None
+    """
+    Files that were removed while they were copied
+    """
+
+
+class CheckpointProgram(Model):
+    args: list[str]
+    pid: int
+
+
+class CheckpointShell(Model):
+    cwd: str
+    functions: bool | None = None
+    """
+    It has functions
+    """
+    id: str
+    program: str
+    variables: list[str]
+    """
+    Names of its variables
+    """
+
+
 class Cleared(Model):
     removed: int
 
@@ -320,6 +373,13 @@ class ConsentOutput(Model):
     at: AwareDatetime
     by: str
     expires: AwareDatetime
+
+
+class CreateCheckpoint(Model):
+    name: str | None = None
+    """
+    No two checkpoints of a tenant have the same name; absent leaves it without one
+    """
 
 
 class CreateCodeContext(Model):
@@ -591,6 +651,21 @@ class FileTransport(Model):
 class Flags(Model):
     settings: Any | None = None
     workspace: str | None = None
+
+
+class Fork(Model):
+    count: int | None = None
+    """
+    How many; 1 without. Their sessions are SESSION-fork-1 and so on, without those that have a sandbox
+    """
+    from_: Annotated[str | None, Field(alias='from')] = None
+    """
+    Id or name of the checkpoint that they begin with; absent makes one of the sandbox
+    """
+    sessions: list[str] | None = None
+    """
+    Their sessions, instead of count; none of them may have a sandbox
+    """
 
 
 class Gate(Model):
@@ -1107,6 +1182,13 @@ class Resources(Model):
 
 class Revoked(Model):
     revoked: list[str]
+
+
+class Rollback(Model):
+    checkpoint: str
+    """
+    Its id or name
+    """
 
 
 class Row(Model):
@@ -1732,6 +1814,78 @@ class BrowserPlan(Model):
     uses: str
 
 
+class Checkpoint(Model):
+    agent: str
+    auto: bool | None = None
+    """
+    It was made before a command by the setting checkpoint.auto
+    """
+    busy: bool | None = None
+    """
+    Commands ran, so its files may be of different moments
+    """
+    bytes: int
+    """
+    That they take on the disk
+    """
+    created_at: Annotated[AwareDatetime, Field(alias='createdAt')]
+    files: int
+    """
+    Entries that it added to the checkpoint before, folders included
+    """
+    folders: list[CheckpointFolder]
+    """
+    What it keeps
+    """
+    id: str
+    image: str | None = None
+    """
+    The image of the sandbox
+    """
+    left_out: Annotated[CheckpointLeftOut | None, Field(alias='leftOut')] = None
+    """
+    What it does not keep
+    """
+    means: Literal['overlay', 'reflink', 'copy']
+    """
+    How it shares files with others
+    """
+    name: str | None = None
+    """
+    As it was created with; names the checkpoint wherever its id does
+    """
+    parent: str | None = None
+    """
+    The id of the checkpoint before
+    """
+    running: list[CheckpointProgram] | None = None
+    """
+    Programs that ran, which it does not keep
+    """
+    sandbox: str | None = None
+    """
+    The sandbox that it was made of; absent for an imported one
+    """
+    session: str
+    shells: list[CheckpointShell] | None = None
+    """
+    The persistent shells that it keeps
+    """
+    spec_hash: Annotated[str | None, Field(alias='specHash')] = None
+    """
+    Of the configuration of the sandbox
+    """
+    tenant: str
+
+
+class CheckpointPage(Model):
+    items: list[Checkpoint]
+    next: str | None = None
+    """
+    The cursor of the page that follows; absent on the last one
+    """
+
+
 class ClearedForm(Model):
     failed: list[Failed]
     kept: int
@@ -1786,6 +1940,10 @@ class CreateSandbox(Model):
     env: dict[str, str] | None = None
     """
     Variables of every command, by names that daemon.create.env permits
+    """
+    from_: Annotated[str | None, Field(alias='from')] = None
+    """
+    Id or name of the checkpoint that a new sandbox begins with; refused where the session has a sandbox
     """
     idempotency_key: Annotated[str | None, Field(alias='idempotencyKey')] = None
     """
@@ -2157,6 +2315,22 @@ class Explain(Model):
     tool: str | None = None
 
 
+class Forked(Model):
+    checkpoint: str
+    """
+    The id of the checkpoint that it begins with
+    """
+    name: str | None = None
+    """
+    Of its sandbox; absent where it was not made
+    """
+    problem: Problem | None = None
+    """
+    Why it was not made; the others are made in any case
+    """
+    session: str
+
+
 class Grant(Model):
     agent: str | None = None
     budget: Budget | None = None
@@ -2332,6 +2506,18 @@ class ProcessList(Model):
 class Readiness(Model):
     checks: list[ReadinessCheck]
     ready: bool
+
+
+class RolledBack(Model):
+    checkpoint: Checkpoint
+    ended: list[CheckpointProgram] | None = None
+    """
+    Programs that ran and were ended
+    """
+    recreated: bool | None = None
+    """
+    The sandbox was started again, because its provider cannot exchange the file system of a running one
+    """
 
 
 class StartProcess(Model):
@@ -2523,3 +2709,7 @@ class Explanation(Model):
     verdicts: list[Verdict]
     wall: list[Step]
     workspace: str
+
+
+class ForkList(Model):
+    items: list[Forked]

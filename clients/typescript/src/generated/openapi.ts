@@ -186,6 +186,68 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List checkpoints, the oldest first */
+        get: operations["listCheckpoints"];
+        put?: never;
+        /**
+         * Keep a checkpoint that was exported, here or on another machine
+         * @description It belongs to the session of the request. daemon.maxImport bounds the body.
+         */
+        post: operations["importCheckpoint"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/checkpoints/{ref}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a checkpoint by its id or name */
+        get: operations["getCheckpoint"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove a checkpoint
+         * @description Sandboxes that began with it keep their files.
+         */
+        delete: operations["deleteCheckpoint"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/checkpoints/{ref}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export a checkpoint as one file
+         * @description A tar archive with digests, compressed with zstd, which importCheckpoint takes.
+         */
+        get: operations["exportCheckpoint"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/evidence": {
         parameters: {
             query?: never;
@@ -440,7 +502,7 @@ export interface paths {
         put?: never;
         /**
          * Make or start the sandbox of a session
-         * @description Answers 201 where it was made for this request, 200 where it was there, and 202 where the caller does not wait for it.
+         * @description Answers 201 where it was made for this request, 200 where it was there, and 202 where the caller does not wait for it. Not found is the checkpoint that from names.
          */
         post: operations["createSandbox"];
         delete?: never;
@@ -550,6 +612,27 @@ export interface paths {
          * @description The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.
          */
         post: operations["driveBrowser"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{name}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the checkpoints of a sandbox, the oldest first */
+        get: operations["listSandboxCheckpoints"];
+        put?: never;
+        /**
+         * Keep the state of a sandbox
+         * @description Its workspace, its home and the folders of checkpoint.folders, and the working folder, variables and functions of its persistent shells. Commands go on.
+         */
+        post: operations["createCheckpoint"];
         delete?: never;
         options?: never;
         head?: never;
@@ -790,6 +873,26 @@ export interface paths {
          * @description The target is not looked at: what follows the link later decides, and does not follow it out of its mount.
          */
         post: operations["makeLink"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{name}/fork": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make sandboxes that begin with the state of a sandbox, or of a checkpoint
+         * @description Each belongs to a session of its own, which the token must be for, and has secrets, tokens and evidence of its own. The sandbox goes on. Each fork counts against the quota as a sandbox does.
+         */
+        post: operations["forkSandbox"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1066,6 +1169,26 @@ export interface paths {
         put?: never;
         /** Thaw a sandbox */
         post: operations["resumeSandbox"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{name}/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a sandbox the state of a checkpoint
+         * @description What runs in it is ended, and what it holds now is given up: keep it with createCheckpoint first.
+         */
+        post: operations["rollbackSandbox"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1626,6 +1749,81 @@ export interface components {
             /** @description Of what is allowed, without what is of this call alone */
             profileHash: string;
         };
+        Checkpoint: {
+            agent: string;
+            /** @description It was made before a command by the setting checkpoint.auto */
+            auto?: boolean;
+            /** @description Commands ran, so its files may be of different moments */
+            busy?: boolean;
+            /** @description That they take on the disk */
+            bytes: number;
+            /** Format: date-time */
+            createdAt: string;
+            /** @description Entries that it added to the checkpoint before, folders included */
+            files: number;
+            /** @description What it keeps */
+            folders: components["schemas"]["CheckpointFolder"][];
+            id: string;
+            /** @description The image of the sandbox */
+            image?: string;
+            /** @description What it does not keep */
+            leftOut?: components["schemas"]["CheckpointLeftOut"];
+            /**
+             * @description How it shares files with others
+             * @enum {string}
+             */
+            means: "overlay" | "reflink" | "copy";
+            /** @description As it was created with; names the checkpoint wherever its id does */
+            name?: string;
+            /** @description The id of the checkpoint before */
+            parent?: string;
+            /** @description Programs that ran, which it does not keep */
+            running?: components["schemas"]["CheckpointProgram"][];
+            /** @description The sandbox that it was made of; absent for an imported one */
+            sandbox?: string;
+            session: string;
+            /** @description The persistent shells that it keeps */
+            shells?: components["schemas"]["CheckpointShell"][];
+            /** @description Of the configuration of the sandbox */
+            specHash?: string;
+            tenant: string;
+        };
+        CheckpointFolder: {
+            /** @description workspace, home, or that of a folder of checkpoint.folders */
+            name: string;
+            /** @description Its path inside */
+            target: string;
+        };
+        CheckpointLeftOut: {
+            /** @description Files that were kept, but written to while they were copied */
+            changed?: number;
+            /** @description Some of them */
+            paths?: string[];
+            /** @description Pipes, sockets and devices */
+            special?: number;
+            /** @description Files that could not be read */
+            unreadable?: number;
+            /** @description Files that were removed while they were copied */
+            vanished?: number;
+        };
+        CheckpointPage: {
+            items: components["schemas"]["Checkpoint"][];
+            /** @description The cursor of the page that follows; absent on the last one */
+            next?: string;
+        };
+        CheckpointProgram: {
+            args: string[];
+            pid: number;
+        };
+        CheckpointShell: {
+            cwd: string;
+            /** @description It has functions */
+            functions?: boolean;
+            id: string;
+            program: string;
+            /** @description Names of its variables */
+            variables: string[];
+        };
         Cleared: {
             removed: number;
         };
@@ -1737,6 +1935,10 @@ export interface components {
             truncated?: boolean;
             url: string;
         };
+        CreateCheckpoint: {
+            /** @description No two checkpoints of a tenant have the same name; absent leaves it without one */
+            name?: string;
+        };
         CreateCodeContext: {
             /** @description Where its kernel starts; the workspace without */
             dir?: string;
@@ -1755,6 +1957,8 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /** @description Id or name of the checkpoint that a new sandbox begins with; refused where the session has a sandbox */
+            from?: string;
             /** @description The same key with the same request has the same answer for 24 hours; the header Idempotency-Key says the same */
             idempotencyKey?: string;
             /** @description Image of the sandbox; the settings' own, or one that daemon.create.images permits */
@@ -2220,6 +2424,26 @@ export interface components {
         Flags: {
             settings?: unknown;
             workspace?: string;
+        };
+        Fork: {
+            /** @description How many; 1 without. Their sessions are SESSION-fork-1 and so on, without those that have a sandbox */
+            count?: number;
+            /** @description Id or name of the checkpoint that they begin with; absent makes one of the sandbox */
+            from?: string;
+            /** @description Their sessions, instead of count; none of them may have a sandbox */
+            sessions?: string[];
+        };
+        ForkList: {
+            items: components["schemas"]["Forked"][];
+        };
+        Forked: {
+            /** @description The id of the checkpoint that it begins with */
+            checkpoint: string;
+            /** @description Of its sandbox; absent where it was not made */
+            name?: string;
+            /** @description Why it was not made; the others are made in any case */
+            problem?: components["schemas"]["Problem"];
+            session: string;
         };
         Gate: {
             field?: string;
@@ -2728,6 +2952,17 @@ export interface components {
         };
         Revoked: {
             revoked: string[];
+        };
+        Rollback: {
+            /** @description Its id or name */
+            checkpoint: string;
+        };
+        RolledBack: {
+            checkpoint: components["schemas"]["Checkpoint"];
+            /** @description Programs that ran and were ended */
+            ended?: components["schemas"]["CheckpointProgram"][];
+            /** @description The sandbox was started again, because its provider cannot exchange the file system of a running one */
+            recreated?: boolean;
         };
         Row: {
             ageSeconds: number;
@@ -3832,6 +4067,225 @@ export interface operations {
             504: components["responses"]["Problem504"];
         };
     };
+    listCheckpoints: {
+        parameters: {
+            query?: {
+                /** @description How many at most; 100 without */
+                limit?: number;
+                /** @description next of the page before. Checkpoints that come and go meanwhile move no other */
+                cursor?: string;
+                agent?: string;
+                session?: string;
+                /** @description That they were made of */
+                sandbox?: string;
+            };
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointPage"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    importCheckpoint: {
+        parameters: {
+            query?: {
+                /** @description No two checkpoints of a tenant have the same name */
+                name?: string;
+            };
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/zstd": string;
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkpoint"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    getCheckpoint: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                ref: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkpoint"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    deleteCheckpoint: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                ref: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    exportCheckpoint: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                ref: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zstd": string;
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
     listEvidence: {
         parameters: {
             query?: {
@@ -4549,6 +5003,7 @@ export interface operations {
             };
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];
             413: components["responses"]["Problem413"];
@@ -4968,6 +5423,106 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["BrowserAnswer"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    listSandboxCheckpoints: {
+        parameters: {
+            query?: {
+                /** @description How many at most; 100 without */
+                limit?: number;
+                /** @description next of the page before. Checkpoints that come and go meanwhile move no other */
+                cursor?: string;
+            };
+            header?: {
+                /** @description Settings of this call alone, for admins: {"settings":{…},"workspace":"…"} in ASCII, with settings as agents.defaults.sandbox of a settings file and a folder of the daemon's machine as the workspace. Every call about the sandbox sends the same; other settings make another sandbox */
+                "Sandbox-Settings"?: components["parameters"]["Settings"];
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointPage"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    createCheckpoint: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Settings of this call alone, for admins: {"settings":{…},"workspace":"…"} in ASCII, with settings as agents.defaults.sandbox of a settings file and a folder of the daemon's machine as the workspace. Every call about the sandbox sends the same; other settings make another sandbox */
+                "Sandbox-Settings"?: components["parameters"]["Settings"];
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CreateCheckpoint"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkpoint"];
                 };
             };
             401: components["responses"]["Problem401"];
@@ -5805,6 +6360,58 @@ export interface operations {
             504: components["responses"]["Problem504"];
         };
     };
+    forkSandbox: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Settings of this call alone, for admins: {"settings":{…},"workspace":"…"} in ASCII, with settings as agents.defaults.sandbox of a settings file and a folder of the daemon's machine as the workspace. Every call about the sandbox sends the same; other settings make another sandbox */
+                "Sandbox-Settings"?: components["parameters"]["Settings"];
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Fork"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ForkList"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
     stageMedia: {
         parameters: {
             query?: never;
@@ -6577,6 +7184,58 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    rollbackSandbox: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Settings of this call alone, for admins: {"settings":{…},"workspace":"…"} in ASCII, with settings as agents.defaults.sandbox of a settings file and a folder of the daemon's machine as the workspace. Every call about the sandbox sends the same; other settings make another sandbox */
+                "Sandbox-Settings"?: components["parameters"]["Settings"];
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Rollback"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolledBack"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
