@@ -118,6 +118,11 @@ type vectorWith struct {
 	Input     json.RawMessage   `json:"input"`
 	Force     bool              `json:"force"`
 
+	Checkpoint string   `json:"checkpoint"`
+	Count      int      `json:"count"`
+	Sessions   []string `json:"sessions"`
+	As         []string `json:"as"`
+
 	TimeoutSeconds float64 `json:"-"`
 }
 
@@ -824,9 +829,32 @@ func (r *vectorRun) do(ctx context.Context, s vectorStep) (any, error) {
 		return plain(u), err
 	case "remove":
 		return map[string]any{}, sb.Remove(ctx)
+	case "checkpoint":
+		if w.Name != "" {
+			w.Name = r.session + "-" + w.Name
+		}
+		made, err := sb.Checkpoint(ctx, w.Name)
+		return plain(made), err
+	case "checkpoints":
+		list, err := sb.Checkpoints(ctx)
+		return plain(list), err
+	case "checkpoint.get":
+		one, err := r.c.Checkpoint(ctx, r.checkpoint(s.On))
+		return plain(one), err
+	case "checkpoint.remove":
+		return map[string]any{}, r.c.RemoveCheckpoint(ctx, r.checkpoint(s.On))
+	case "rollback":
+		out, err := sb.Rollback(ctx, r.checkpoint(w.Checkpoint))
+		return plain(out), err
+	case "fork":
+		return r.fork(ctx, sb, w)
 	case "open":
 		session := r.session + "-" + w.Session
-		made, err := r.c.Sandbox(ctx, session, w.options())
+		with := []sdk.SandboxOption{w.options()}
+		if w.Checkpoint != "" {
+			with = append(with, sdk.From(r.checkpoint(w.Checkpoint)))
+		}
+		made, err := r.c.Sandbox(ctx, session, with...)
 		if err != nil {
 			return nil, err
 		}
@@ -865,6 +893,48 @@ func (r *vectorRun) do(ctx context.Context, s vectorStep) (any, error) {
 	}
 	r.Fatalf("there is no operation %q", s.Op)
 	return nil, nil
+}
+
+// checkpoint returns the id of a checkpoint that was saved, or else the reference.
+func (r *vectorRun) checkpoint(ref string) string {
+	if saved, ok := r.saved[ref].(map[string]any); ok {
+		return saved["id"].(string)
+	}
+	return ref
+}
+
+// fork makes forks, and saves the sandboxes of those that were made.
+func (r *vectorRun) fork(ctx context.Context, sb *sdk.Sandbox, w vectorWith) (any, error) {
+	o := sdk.ForkOptions{Count: w.Count, From: r.checkpoint(w.Checkpoint)}
+	for _, session := range w.Sessions {
+		o.Sessions = append(o.Sessions, r.session+"-"+session)
+	}
+	made, err := sb.Fork(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range made {
+		if f.Problem != nil {
+			continue
+		}
+		info, err := r.c.API().Sandbox(ctx, f.Name)
+		if err != nil {
+			return nil, err
+		}
+		box, err := r.c.Sandbox(ctx, info.Session, sdk.Agent(info.Agent))
+		if err != nil {
+			return nil, err
+		}
+		r.Cleanup(func() {
+			if err := box.Remove(context.Background()); err != nil {
+				r.Error(err)
+			}
+		})
+		if i < len(w.As) {
+			r.saved[w.As[i]] = boxHandle{box, info}
+		}
+	}
+	return plain(made), nil
 }
 
 func (r *vectorRun) info(s api.Sandbox, err error) (any, error) { return plain(s), err }

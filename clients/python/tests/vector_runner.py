@@ -336,8 +336,31 @@ class Run:
             return await sb.usage()
         if op == "remove":
             return await sb.remove() or {}
+        if op == "checkpoint":
+            return await sb.checkpoint(f"{w['name']}-{self.unique}" if "name" in w else None)
+        if op == "checkpoints":
+            return await sb.checkpoints()
+        if op == "checkpoint.get":
+            return await self.client.checkpoint(on.id)
+        if op == "checkpoint.remove":
+            return await self.client.remove_checkpoint(on) or {}
+        if op == "rollback":
+            return await sb.rollback(self.saved.get(w["checkpoint"], w["checkpoint"]))
+        if op == "fork":
+            sessions = [f"{s}-{self.unique}" for s in w["sessions"]] if "sessions" in w else None
+            from_checkpoint = self.saved.get(w["checkpoint"], w["checkpoint"]) if "checkpoint" in w else None
+            made = await sb.fork(w.get("count"), sessions=sessions, from_checkpoint=from_checkpoint)
+            for i, one in enumerate(made):
+                if one.problem is None:
+                    box = await self.client.sandbox(one.name or "")
+                    self.opened.append(box)
+                    if i < len(w.get("as", [])):
+                        self.saved[w["as"][i]] = box
+            return made
         if op == "open":
             options = {k: v for k, v in w.items() if k in OPTIONS}
+            if "checkpoint" in w:
+                options["from_checkpoint"] = self.saved.get(w["checkpoint"], w["checkpoint"])
             session = f"{w['session']}-{self.unique}" if "session" in w else None
             made = await AsyncSandbox.create(session, client=self.client, **options)
             self.opened.append(made)

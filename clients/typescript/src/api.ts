@@ -1,6 +1,6 @@
 import type { components } from './generated/openapi.js'
-import { invalid } from './errors.js'
-import { part, wellFormed, type Bytes, type Request, type Transport } from './transport.js'
+import { errorOf, invalid } from './errors.js'
+import { part, wellFormed, type Bytes, type Query, type Request, type Transport } from './transport.js'
 
 /** The types of the HTTP API by their names in its document. */
 export type Schemas = components['schemas']
@@ -170,4 +170,18 @@ async function gather(op: string, input: Bytes): Promise<Uint8Array> {
     parts.push(bytes)
   }
   return Buffer.concat(parts)
+}
+
+/** The checkpoints of all pages. @internal */
+export async function* checkpointPages(api: Api, path: string, query: Query, signal: AbortSignal | undefined): AsyncGenerator<Schemas['Checkpoint'], void, undefined> {
+  const op = 'list checkpoints'
+  let cursor: string | undefined
+  for (;;) {
+    const page = await api.call<Schemas['CheckpointPage']>({ op, method: 'GET', path, query: { ...query, cursor }, again: true, signal })
+    yield* page.items
+    const next = page.next ?? ''
+    if (next === '') return
+    if (next === cursor || page.items.length === 0) throw errorOf('PROVIDER.UNAVAILABLE', 'the daemon answers with pages without end', { op })
+    cursor = next
+  }
 }

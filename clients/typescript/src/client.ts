@@ -1,7 +1,7 @@
-import { Api, one, type Schemas, type Scope } from './api.js'
+import { Api, checkpointPages, one, type Schemas, type Scope } from './api.js'
 import { embedded, type DaemonOptions, type Embedded } from './daemon.js'
 import { errorOf, invalid, SandboxError } from './errors.js'
-import { Sandbox, type RawRequest, type SandboxInfo, type SandboxOptions } from './sandbox.js'
+import { Sandbox, type CheckpointInfo, type RawRequest, type SandboxInfo, type SandboxOptions } from './sandbox.js'
 import { abandonable, part, place, rest, Transport, type CallOptions, type Query } from './transport.js'
 
 /** Where the daemon is, and on whose behalf calls are made. */
@@ -151,6 +151,26 @@ export class Client {
   async remove(name: string, options: CallOptions & { workspace?: boolean | undefined; force?: boolean | undefined } = {}): Promise<void> {
     const query: Query = { workspace: options.workspace !== false, force: options.force === true }
     await this.api.call({ op: 'remove sandbox', method: 'DELETE', path: one(name), query, signal: options.signal })
+  }
+
+  /** Lists checkpoints, the oldest first, page by page. */
+  checkpoints(
+    options: CallOptions & { agent?: string | undefined; session?: string | undefined; sandbox?: string | undefined } = {},
+  ): AsyncGenerator<CheckpointInfo, void, undefined> {
+    const { agent, session, sandbox, signal } = options
+    return checkpointPages(this.api, '/v1/checkpoints', { agent, session, sandbox }, signal)
+  }
+
+  /** Returns the checkpoint with that id or name. */
+  async checkpoint(ref: string, options: CallOptions = {}): Promise<CheckpointInfo> {
+    const op = 'get checkpoint'
+    return this.api.call({ op, method: 'GET', path: `/v1/checkpoints/${part(op, 'ref', ref)}`, again: true, signal: options.signal })
+  }
+
+  /** Removes a checkpoint by its id or name. Sandboxes that began with it keep their files. */
+  async removeCheckpoint(ref: string, options: CallOptions = {}): Promise<void> {
+    const op = 'remove checkpoint'
+    await this.api.call({ op, method: 'DELETE', path: `/v1/checkpoints/${part(op, 'ref', ref)}`, signal: options.signal })
   }
 
   /** Tells what the caller's sandboxes use. */

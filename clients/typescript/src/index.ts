@@ -1,4 +1,4 @@
-export { Sandbox, type NetworkRules, type RawRequest, type RunOptions, type SandboxInfo, type SandboxOptions } from './sandbox.js'
+export { Sandbox, type CheckpointInfo, type Forked, type ForkOptions, type NetworkRules, type RawRequest, type RolledBack, type RunOptions, type SandboxInfo, type SandboxOptions } from './sandbox.js'
 export {
   Client,
   type ApprovalInfo,

@@ -1,7 +1,7 @@
 import { Browser } from './browser.js'
 import { Client, type ClientOptions } from './client.js'
 import { Code, Contexts, type CodeOptions, type CodeRun, type CodeStreamEvent } from './code.js'
-import { execOf, one, seconds, withInput, type Api, type Command, type Schemas } from './api.js'
+import { checkpointPages, execOf, one, seconds, withInput, type Api, type Command, type Schemas } from './api.js'
 import { invalid, NotFoundError } from './errors.js'
 import { Files } from './files.js'
 import { Ports } from './ports.js'
@@ -14,6 +14,28 @@ import { part, type Bytes, type CallOptions, type Query, type Request } from './
 
 /** What the daemon reports of a sandbox. */
 export type SandboxInfo = Schemas['Sandbox']
+
+/** A kept state of a sandbox. */
+export type CheckpointInfo = Schemas['Checkpoint']
+
+/** What a rollback came to. */
+export type RolledBack = Schemas['RolledBack']
+
+/** One fork, or in problem why there is none. */
+export type Forked = Schemas['Forked']
+
+/** Which forks to make. */
+export interface ForkOptions extends CallOptions {
+  /** How many; 1 without. */
+  count?: number | undefined
+  /** Their sessions, instead of count; SESSION-fork-1 and so on without. */
+  sessions?: readonly string[] | undefined
+  /** The checkpoint, or its id or name, that they begin with; without, the state of the sandbox. */
+  fromCheckpoint?: string | CheckpointInfo | undefined
+}
+
+/** What names a checkpoint. */
+const refOf = (checkpoint: string | CheckpointInfo): string => (typeof checkpoint === 'string' ? checkpoint : checkpoint.id)
 
 /** Rules for what programs reach; without any they reach nothing. */
 export type NetworkRules = Schemas['NetworkRules']
@@ -46,6 +68,8 @@ export interface SandboxOptions extends ClientOptions, CallOptions {
   autoResume?: boolean | undefined
   /** Memory and disk in bytes, cpus, processes. */
   limits?: Schemas['Resources'] | undefined
+  /** The checkpoint, or its id or name, that a new sandbox begins with; refused where the session has a sandbox. */
+  fromCheckpoint?: string | CheckpointInfo | undefined
   /** Settings that are laid over those of the daemon, for admins; see docs/settings.md. */
   settings?: Readonly<Record<string, unknown>> | undefined
   /** A folder of the daemon's machine as the workspace, for admins. */
@@ -283,6 +307,41 @@ export class Sandbox {
     return this.#post('recreate sandbox', '/recreate', { force: options.force === true }, options)
   }
 
+  /**
+   * Keeps its state, to go back to and to begin others with. What runs goes on, and is not
+   * kept. No two checkpoints of a tenant have the same name.
+   */
+  async checkpoint(name?: string, options: CallOptions = {}): Promise<CheckpointInfo> {
+    const json = name === undefined ? {} : { name }
+    return this.#api.call({ op: 'create checkpoint', method: 'POST', path: one(this.name, '/checkpoints'), json, signal: options.signal })
+  }
+
+  /** Returns its checkpoints, the oldest first. */
+  async checkpoints(options: CallOptions = {}): Promise<readonly CheckpointInfo[]> {
+    const all: CheckpointInfo[] = []
+    for await (const found of checkpointPages(this.#api, one(this.name, '/checkpoints'), {}, options.signal)) all.push(found)
+    return all
+  }
+
+  /** Gives it the state of a checkpoint. What runs in it is ended, and what it holds is given up. */
+  async rollback(checkpoint: string | CheckpointInfo, options: CallOptions = {}): Promise<RolledBack> {
+    const json = { checkpoint: refOf(checkpoint) }
+    return this.#api.call({ op: 'roll back', method: 'POST', path: one(this.name, '/rollback'), json, signal: options.signal })
+  }
+
+  /**
+   * Makes sandboxes that begin with the state of this one, which goes on, or of a checkpoint.
+   * One that could not be made has a problem, and the others are made.
+   */
+  async fork(options: ForkOptions = {}): Promise<readonly Forked[]> {
+    const json: Schemas['Fork'] = {}
+    if (options.count !== undefined) json.count = options.count
+    if (options.sessions !== undefined) json.sessions = [...options.sessions]
+    if (options.fromCheckpoint !== undefined) json.from = refOf(options.fromCheckpoint)
+    const request = { op: 'fork', method: 'POST', path: one(this.name, '/fork'), json, signal: options.signal } as const
+    return (await this.#api.call<Schemas['ForkList']>(request)).items
+  }
+
   /** Tells what it uses. */
   async usage(options: CallOptions = {}): Promise<Schemas['Usage']> {
     return this.#api.call({ op: 'usage', method: 'GET', path: one(this.name, '/usage'), again: true, signal: options.signal })
@@ -367,6 +426,7 @@ function creation(op: string, o: SandboxOptions): Schemas['CreateSandbox'] {
   if (o.onTimeout !== undefined) r.onTimeout = o.onTimeout
   if (o.autoResume !== undefined) r.autoResume = o.autoResume
   if (o.limits !== undefined) r.resources = o.limits
+  if (o.fromCheckpoint !== undefined) r.from = refOf(o.fromCheckpoint)
   return r
 }
 

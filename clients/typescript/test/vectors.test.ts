@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { Client, SandboxError, type CodeContext, type Process, type Sandbox, type SandboxOptions, type Share, type Shell, type StreamEvent, type WatchEvent } from '@bulkhead/sandbox'
+import { Client, SandboxError, type CheckpointInfo, type CodeContext, type Process, type Sandbox, type SandboxOptions, type Share, type Shell, type StreamEvent, type WatchEvent } from '@bulkhead/sandbox'
 
 const folder = fileURLToPath(new URL('../../vectors', import.meta.url))
 const have = new Set((process.env['SANDBOX_VECTORS'] ?? 'local').split(','))
@@ -204,6 +204,11 @@ class Runner {
     return { ...(await p.info()) }
   }
 
+  /** A checkpoint that was saved, or else the reference. */
+  #checkpoint(ref: string): string | CheckpointInfo {
+    return (this.saved.get(ref) as CheckpointInfo | undefined) ?? ref
+  }
+
   /** Carries out a step, and returns its value and what is saved of it. */
   async do(step: Step): Promise<{ value?: unknown; save?: unknown; events?: object[] }> {
     const w = step.with ?? {}
@@ -380,8 +385,34 @@ class Runner {
         return { value: await sb.usage() }
       case 'remove':
         return { value: await sb.remove() }
-      case 'open':
-        return opened(await client.open(`${this.tag}-${text('session')}`, options(w)))
+      case 'checkpoint': {
+        const made = await sb.checkpoint(w['name'] === undefined ? undefined : `${this.tag}-${text('name')}`)
+        return { value: made, save: made }
+      }
+      case 'checkpoints':
+        return { value: await sb.checkpoints() }
+      case 'checkpoint.get':
+        return { value: await client.checkpoint((on as CheckpointInfo).id) }
+      case 'checkpoint.remove':
+        return { value: await client.removeCheckpoint((on as CheckpointInfo).id) }
+      case 'rollback':
+        return { value: await sb.rollback(this.#checkpoint(text('checkpoint'))) }
+      case 'fork': {
+        const sessions = (w['sessions'] as string[] | undefined)?.map((session) => `${this.tag}-${session}`)
+        const fromCheckpoint = w['checkpoint'] === undefined ? undefined : this.#checkpoint(text('checkpoint'))
+        const made = await sb.fork({ ...pick(w, 'count'), sessions, fromCheckpoint })
+        for (const [i, fork] of made.entries()) {
+          if (fork.problem !== undefined) continue
+          const { save } = await opened(await client.sandbox(fork.name as string))
+          const name = (w['as'] as string[] | undefined)?.[i]
+          if (name !== undefined) this.saved.set(name, save)
+        }
+        return { value: made }
+      }
+      case 'open': {
+        const begins = w['checkpoint'] === undefined ? {} : { fromCheckpoint: this.#checkpoint(text('checkpoint')) }
+        return opened(await client.open(`${this.tag}-${text('session')}`, { ...options(w), ...begins }))
+      }
       case 'connect':
         return opened(await client.sandbox(on === undefined ? text('name') : (on as Sandbox).name))
       case 'close':

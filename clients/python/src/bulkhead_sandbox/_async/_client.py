@@ -112,6 +112,22 @@ class AsyncClient:
 
         return await AsyncSandbox.connect(name, client=self)
 
+    async def checkpoints(
+        self, *, agent: str | None = None, session: str | None = None, sandbox: str | None = None,
+    ) -> AsyncGenerator[models.Checkpoint, None]:
+        """Yield the checkpoints that there are, the oldest first."""
+        query = {"agent": agent, "session": session, "sandbox": sandbox}
+        async for one in pages_of_checkpoints(self._transport, "/v1/checkpoints", self._headers, query):
+            yield one
+
+    async def checkpoint(self, ref: str) -> models.Checkpoint:
+        """Return the checkpoint with that id or name."""
+        return await self._transport.call("GET", f"/v1/checkpoints/{segment(ref)}", self._headers, models.Checkpoint, again=True)
+
+    async def remove_checkpoint(self, checkpoint: str | models.Checkpoint) -> None:
+        """Remove a checkpoint. Sandboxes that began with it keep their files."""
+        await self._transport.done("DELETE", f"/v1/checkpoints/{segment(checkpoint_ref(checkpoint) or '')}", self._headers)
+
     async def usage(self) -> list[models.Usage]:
         """Return what the caller's sandboxes use."""
         return (await self._transport.call("GET", "/v1/usage", self._headers, models.UsageList, again=True)).items
@@ -187,3 +203,22 @@ class AsyncApprovals:
         """Answer with deny, allow_once, allow_session or allow_permanent."""
         body = {"permission": permission} if note is None else {"permission": permission, "note": note}
         await self._c._transport.done("POST", f"/v1/approvals/{segment(id)}", self._c._headers, json=body)
+
+
+async def pages_of_checkpoints(
+    transport: AsyncTransport, path: str, headers: dict[str, str], query: dict[str, Any],
+) -> AsyncGenerator[models.Checkpoint, None]:
+    """Yield the checkpoints of all pages."""
+    cursor: str | None = None
+    while True:
+        page = await transport.call("GET", path, headers, models.CheckpointPage, query={**query, "cursor": cursor}, again=True)
+        for one in page.items:
+            yield one
+        cursor = page.next
+        if not cursor:
+            return
+
+
+def checkpoint_ref(checkpoint: str | models.Checkpoint | None) -> str | None:
+    """Return what names a checkpoint."""
+    return checkpoint.id if isinstance(checkpoint, models.Checkpoint) else checkpoint

@@ -13,7 +13,7 @@ from .._io_async import called, shielded
 from .._results import OutputEvent, Result
 from .._text import Decoder
 from ..errors import NotFoundError, ValidationError
-from ._client import AsyncClient
+from ._client import AsyncClient, checkpoint_ref, pages_of_checkpoints
 from ._code import run_code
 from ._files import AsyncFiles
 from ._processes import AsyncCommandStream, AsyncProcess, AsyncShell, followed
@@ -33,7 +33,8 @@ class AsyncSandbox:
     ``image``, ``preset``, ``env``, ``labels``, ``metadata``, ``network`` (the hosts that can be reached,
     or a dict with allowed_domains and denied_domains), ``limits`` (memory and disk in bytes, cpus,
     processes), ``timeout`` (seconds until it ends), ``on_timeout`` and ``auto_resume`` are what a
-    request may ask for within the ceilings of the daemon. ``secrets`` (the name of a variable
+    request may ask for within the ceilings of the daemon. ``from_checkpoint`` is the checkpoint, or
+    its id or name, that a new sandbox begins with. ``secrets`` (the name of a variable
     of the daemon, and the hosts that get it), ``settings`` and ``workspace`` are settings, which a daemon takes from
     admins alone. ``client`` is a client to use; ``url``, ``token``, ``tenant`` and ``agent`` make one.
     """
@@ -44,7 +45,7 @@ class AsyncSandbox:
         labels: Mapping[str, str] | None = None, metadata: Mapping[str, str] | None = None,
         network: Mapping[str, Any] | list[str] | None = None, limits: Mapping[str, Any] | None = None,
         secrets: Mapping[str, list[str]] | None = None, timeout: float | None = None, on_timeout: str | None = None,
-        auto_resume: bool | None = None, ttl: float | None = None,
+        auto_resume: bool | None = None, ttl: float | None = None, from_checkpoint: str | models.Checkpoint | None = None,
         settings: Mapping[str, Any] | None = None, workspace: str | os.PathLike[str] | None = None, keep: bool | None = None,
     ) -> None:
         if session == "":
@@ -62,7 +63,7 @@ class AsyncSandbox:
             "image": image, "preset": preset, "env": dict(env) if env else None, "labels": dict(labels) if labels else None,
             "metadata": dict(metadata) if metadata else None, "network": rules(network) if network is not None else None,
             "resources": dict(limits) if limits else None, "timeout": whole(timeout, "timeout"), "onTimeout": on_timeout,
-            "autoResume": auto_resume, "ttlSeconds": whole(ttl, "ttl"),
+            "autoResume": auto_resume, "ttlSeconds": whole(ttl, "ttl"), "from": checkpoint_ref(from_checkpoint),
         }
         self._creation = {k: v for k, v in body.items() if v is not None}
         path = os.path.abspath(workspace) if workspace is not None else None
@@ -360,6 +361,35 @@ class AsyncSandbox:
         """Remove the sandbox: also one in use with force, and its files with workspace."""
         await self._done("DELETE", "", query={"force": force or None, "workspace": workspace or None})
         self._removed = True
+
+    # States.
+
+    async def checkpoint(self, name: str | None = None) -> models.Checkpoint:
+        """Keep the state of the sandbox, to go back to and to begin others with. What runs goes on, and is not kept.
+
+        No two checkpoints of a tenant have the same name.
+        """
+        return await self._call("POST", "/checkpoints", models.Checkpoint, json={"name": name} if name is not None else {})
+
+    async def checkpoints(self) -> list[models.Checkpoint]:
+        """Return the checkpoints of the sandbox, the oldest first."""
+        await self._opened()
+        return [one async for one in pages_of_checkpoints(self._t, self._path + "/checkpoints", self._headers, {})]
+
+    async def rollback(self, checkpoint: str | models.Checkpoint) -> models.RolledBack:
+        """Give the sandbox the state of a checkpoint. What runs in it is ended, and what it holds is given up."""
+        return await self._call("POST", "/rollback", models.RolledBack, json={"checkpoint": checkpoint_ref(checkpoint)})
+
+    async def fork(
+        self, count: int | None = None, *, sessions: list[str] | None = None, from_checkpoint: str | models.Checkpoint | None = None,
+    ) -> list[models.Forked]:
+        """Make sandboxes that begin with the state of this one, which goes on, or of a checkpoint.
+
+        Without ``sessions`` they belong to SESSION-fork-1 and so on. One that could not be made
+        has a ``problem``, and the others are made; ``client.sandbox(name)`` returns one.
+        """
+        body = {"count": count, "sessions": sessions, "from": checkpoint_ref(from_checkpoint)}
+        return (await self._call("POST", "/fork", models.ForkList, json={k: v for k, v in body.items() if v is not None})).items
 
     async def stage_media(self, *refs: str) -> models.StagedMedia:
         """Copy files of the daemon's machine, or of another one, into the workspace."""

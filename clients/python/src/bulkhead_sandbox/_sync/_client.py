@@ -113,6 +113,22 @@ class Client:
 
         return Sandbox.connect(name, client=self)
 
+    def checkpoints(
+        self, *, agent: str | None = None, session: str | None = None, sandbox: str | None = None,
+    ) -> Generator[models.Checkpoint, None, None]:
+        """Yield the checkpoints that there are, the oldest first."""
+        query = {"agent": agent, "session": session, "sandbox": sandbox}
+        for one in pages_of_checkpoints(self._transport, "/v1/checkpoints", self._headers, query):
+            yield one
+
+    def checkpoint(self, ref: str) -> models.Checkpoint:
+        """Return the checkpoint with that id or name."""
+        return self._transport.call("GET", f"/v1/checkpoints/{segment(ref)}", self._headers, models.Checkpoint, again=True)
+
+    def remove_checkpoint(self, checkpoint: str | models.Checkpoint) -> None:
+        """Remove a checkpoint. Sandboxes that began with it keep their files."""
+        self._transport.done("DELETE", f"/v1/checkpoints/{segment(checkpoint_ref(checkpoint) or '')}", self._headers)
+
     def usage(self) -> list[models.Usage]:
         """Return what the caller's sandboxes use."""
         return (self._transport.call("GET", "/v1/usage", self._headers, models.UsageList, again=True)).items
@@ -188,3 +204,22 @@ class Approvals:
         """Answer with deny, allow_once, allow_session or allow_permanent."""
         body = {"permission": permission} if note is None else {"permission": permission, "note": note}
         self._c._transport.done("POST", f"/v1/approvals/{segment(id)}", self._c._headers, json=body)
+
+
+def pages_of_checkpoints(
+    transport: Transport, path: str, headers: dict[str, str], query: dict[str, Any],
+) -> Generator[models.Checkpoint, None, None]:
+    """Yield the checkpoints of all pages."""
+    cursor: str | None = None
+    while True:
+        page = transport.call("GET", path, headers, models.CheckpointPage, query={**query, "cursor": cursor}, again=True)
+        for one in page.items:
+            yield one
+        cursor = page.next
+        if not cursor:
+            return
+
+
+def checkpoint_ref(checkpoint: str | models.Checkpoint | None) -> str | None:
+    """Return what names a checkpoint."""
+    return checkpoint.id if isinstance(checkpoint, models.Checkpoint) else checkpoint
