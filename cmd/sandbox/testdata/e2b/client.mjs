@@ -120,10 +120,42 @@ await step('getHost', async () => {
 })
 await step('metrics', async () => { const m = await s.getMetrics(); must(m.length == 1 && m[0].memUsed > 0 && m[0].memTotal > m[0].memUsed, JSON.stringify(m)) })
 await step('pause and resume', async () => { must(await s.pause(), 'pause'); must((await s.getInfo()).state == 'paused', 'state'); must(!await s.isRunning(), 'running'); must(await s.pause() === false, 'again'); const c = await s.connect(); must((await c.getInfo()).state == 'running' && await c.files.read('u.txt') == 'signed', 'resumed') })
-await step('what is not supported', async () => { for (const fn of [() => s.createSnapshot(), () => Sandbox.create({ mcp: { a: {} } })]) { const e = await refused(fn); must(/501|not supported/.test(e.message), e.message) } })
+await step('snapshots', async () => {
+  await s.files.write('s.txt', 'snapshot')
+  const a = await s.createSnapshot({ name: 'built' }), b = await s.createSnapshot()
+  must(a.snapshotId && b.snapshotId && a.snapshotId != b.snapshotId, JSON.stringify([a, b]))
+  await s.files.write('s.txt', 'later')
+  const list = []; for (const p = s.listSnapshots({ limit: 1 }); p.hasNext;) list.push(...await p.nextItems())
+  must(list.map(x => x.snapshotId).join() == [a.snapshotId, b.snapshotId].join(), JSON.stringify(list))
+  must((await Sandbox.listSnapshots().nextItems()).length == 2, 'all')
+  for (const template of [a.snapshotId, 'built']) {
+    const x = await Sandbox.create(template); must(await x.files.read('s.txt') == 'snapshot', 'content of ' + template); await x.files.write('s.txt', 'other'); await x.kill()
+  }
+  must(await s.files.read('s.txt') == 'later', 'of the sandbox itself')
+  must((await refused(() => s.createSnapshot({ name: 'built' }))).message.includes('409'), 'a name that is taken')
+  must(await Sandbox.deleteSnapshot(a.snapshotId) && await Sandbox.deleteSnapshot(b.snapshotId) && !await Sandbox.deleteSnapshot(a.snapshotId), 'delete')
+  must((await Sandbox.listSnapshots().nextItems()).length == 0, 'left')
+})
+if (s.fork) await step('fork', async () => {
+  await s.files.write('f.txt', 'parent')
+  const h = await s.commands.run('sleep 60', { background: true })
+  const forks = await s.fork({ count: 2, timeoutMs: 60_000 })
+  must(forks.length == 2 && forks.every(f => f instanceof Sandbox && f.sandboxId != s.sandboxId), JSON.stringify(forks))
+  for (const f of forks) {
+    must(await f.files.read('f.txt') == 'parent', 'content'); await f.files.write('f.txt', f.sandboxId)
+    must((await f.getInfo()).endAt - Date.now() < 61_000, 'end'); must(!(await f.commands.list()).length, 'programs')
+  }
+  must(await forks[0].files.read('f.txt') == forks[0].sandboxId && await s.files.read('f.txt') == 'parent', 'apart')
+  must((await s.commands.list()).some(p => p.pid == h.pid), 'the program of the parent'); await h.kill()
+  for (const f of forks) must(await f.kill(), 'kill')
+})
+await step('what is not supported', async () => { for (const fn of [() => Sandbox.create({ mcp: { a: {} } })]) { const e = await refused(fn); must(/501|not supported/.test(e.message), e.message) } })
 await step('another tenant', async () => {
   const o = { apiKey: process.env.OTHER_KEY }
   must((await Sandbox.list(o).nextItems()).length == 0, 'listed'); must(await Sandbox.kill(s.sandboxId, o) === false, 'kill'); await refused(() => Sandbox.connect(s.sandboxId, o)); must(await s.isRunning(), 'running')
+  const kept = await s.createSnapshot()
+  must((await Sandbox.listSnapshots(o).nextItems()).length == 0 && !await Sandbox.deleteSnapshot(kept.snapshotId, o), 'snapshots'); await refused(() => Sandbox.createSnapshot(s.sandboxId, o)); await refused(() => Sandbox.create(kept.snapshotId, o))
+  must(await Sandbox.deleteSnapshot(kept.snapshotId), 'the own one')
   const x = await Sandbox.create(o); must((await x.commands.run('ls /workspace')).stdout == '', 'workspace')
   const r = await fetch(process.env.E2B_SANDBOX_URL + '/files?path=u.txt', { headers: { 'E2b-Sandbox-Id': s.sandboxId, 'X-Access-Token': x.envdAccessToken } }); must(r.status == 401, 'access ' + r.status)
   await x.kill()

@@ -206,7 +206,7 @@ class AsyncApprovals:
 
 
 async def pages_of_checkpoints(
-    transport: AsyncTransport, path: str, headers: dict[str, str], query: dict[str, Any],
+    transport: AsyncTransport, path: str, headers: list[tuple[bytes, bytes]], query: dict[str, Any],
 ) -> AsyncGenerator[models.Checkpoint, None]:
     """Yield the checkpoints of all pages."""
     cursor: str | None = None

@@ -207,7 +207,7 @@ class Approvals:
 
 
 def pages_of_checkpoints(
-    transport: Transport, path: str, headers: dict[str, str], query: dict[str, Any],
+    transport: Transport, path: str, headers: list[tuple[bytes, bytes]], query: dict[str, Any],
 ) -> Generator[models.Checkpoint, None, None]:
     """Yield the checkpoints of all pages."""
     cursor: str | None = None
