@@ -15,6 +15,9 @@ type CheckpointOptions struct {
 	// Name of the checkpoint; empty leaves it without one. No two checkpoints of
 	// a sandbox have the same name.
 	Name string
+	// Auto says that no caller asked for the checkpoint. Of those, checkpoint.keep
+	// are kept for each sandbox.
+	Auto bool
 }
 
 // A CheckpointFilter selects checkpoints. Empty fields select all, except
@@ -68,7 +71,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req Request, o CheckpointOptio
 	}
 	req.bare, req.MustExist = true, true
 	err = m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(l *acquired) error {
-		rec, err = m.checkpoints.create(ctx, l, checkpoint.CreateOptions{Name: o.Name})
+		rec, err = m.checkpoints.create(ctx, l, checkpoint.CreateOptions{Name: o.Name, Auto: o.Auto})
 		return err
 	})
 	return rec, err
@@ -178,7 +181,7 @@ func (m *Manager) Fork(ctx context.Context, req Request, o ForkOptions) ([]Forke
 		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "fork", Field: "sessions", Message: "no session is named for a fork", Hint: "name one or more"}
 	}
 	if o.From == "" {
-		rec, err := m.Checkpoint(ctx, req, CheckpointOptions{})
+		rec, err := m.Checkpoint(ctx, req, CheckpointOptions{Auto: true})
 		if err != nil {
 			return nil, err
 		}

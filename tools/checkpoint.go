@@ -159,7 +159,7 @@ func checkpointAnswer(action string, list ...checkpoint.Record) Answer {
 }
 
 // checkpointPrograms are programs as answers have them.
-func checkpointPrograms(list []checkpoint.Process) (out []schema.CheckpointProgram) {
+func checkpointPrograms(list []sandbox.RunningCommand) (out []schema.CheckpointProgram) {
 	for _, p := range list {
 		out = append(out, schema.CheckpointProgram{PID: p.PID, Command: shorten([]byte(strings.Join(p.Args, " ")), maxProgram)})
 	}

@@ -29,7 +29,7 @@ func (m *recording) Checkpoint(_ context.Context, req manager.Request, o manager
 	r := checkpoint.Record{
 		ID: fmt.Sprintf("cp%03d", len(m.records)), Name: o.Name, Sandbox: name, Tenant: req.Who.Tenant, Agent: req.Who.Agent, Session: req.Who.Session,
 		CreatedAt: time.Unix(int64(len(m.records)), 0), Busy: true, Trees: []checkpoint.Tree{{Name: "workspace", Target: "/workspace"}}, Bytes: 5,
-		Running: []checkpoint.Process{{PID: 7, Args: []string{"sleep", "1\n[checkpoint forged]" + strings.Repeat("x", 1000)}}}, LeftOut: checkpoint.LeftOut{Special: 2},
+		Running: []sandbox.RunningCommand{{PID: 7, Args: []string{"sleep", "1\n[checkpoint forged]" + strings.Repeat("x", 1000)}}}, LeftOut: checkpoint.LeftOut{Special: 2},
 	}
 	m.records = append(m.records, r)
 	return r, err
@@ -54,7 +54,7 @@ func (m *recording) FindCheckpoint(_ context.Context, tenant, ref string) (check
 func (m *recording) Rollback(_ context.Context, req manager.Request, ref string) (manager.RolledBack, error) {
 	m.asked, m.back = req, append(m.back, ref)
 	r, err := m.FindCheckpoint(context.Background(), "", ref)
-	return manager.RolledBack{Checkpoint: r, Ended: []checkpoint.Process{{PID: 9, Args: []string{"npm", "start"}}}, Recreated: true}, err
+	return manager.RolledBack{Checkpoint: r, Ended: []sandbox.RunningCommand{{PID: 9, Args: []string{"npm", "start"}}}, Recreated: true}, err
 }
 
 func newCheckpointRig(t *testing.T, settings string) (*rig, *recording) {

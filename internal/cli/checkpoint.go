@@ -254,11 +254,11 @@ func (a *app) showCheckpoint(one api.Checkpoint) error {
 		row("folder", f.Target+" ("+f.Name+")")
 	}
 	for _, s := range one.Shells {
-		functions := ""
-		if s.Functions {
-			functions = " and functions"
+		state := "with its variables and functions"
+		if s.Stale {
+			state = "without its variables and functions"
 		}
-		row("shell", fmt.Sprintf("%s, in %s, with %s%s", s.Program, s.Cwd, count(len(s.Variables), "variable", "variables"), functions))
+		row("shell", fmt.Sprintf("%s, in %s, %s", s.Program, s.Cwd, state))
 	}
 	for _, p := range one.Running {
 		row("not kept", fmt.Sprintf("%s (process %d)", strings.Join(p.Args, " "), p.PID))

@@ -101,7 +101,7 @@ func withCheckpoints() *fake {
 	f.checkpoints.one = api.Checkpoint{
 		ID: "cp-0002", Name: "built", Sandbox: "sbx-a", Agent: "main", Session: "chat-42", Parent: "cp-0001", CreatedAt: at, Busy: true, Means: "overlay",
 		Folders: []api.CheckpointFolder{{Name: "workspace", Target: "/workspace"}, {Name: "home", Target: "/home/sandbox"}},
-		Shells:  []api.CheckpointShell{{ID: "s1", Program: "/bin/bash", Cwd: "/workspace/" + hostile, Variables: []string{"A", "B"}, Functions: true}},
+		Shells:  []api.CheckpointShell{{ID: "s1", Program: "/bin/bash", Cwd: "/workspace/" + hostile}},
 		Running: []api.CheckpointProgram{{PID: 17, Args: []string{"sleep", hostile}}}, Files: 12, Bytes: 3 << 20, Image: "sandbox:bookworm-slim",
 		LeftOut: &api.CheckpointLeftOut{Special: 1, Unreadable: 2, Changed: 1, Paths: []string{"a/" + hostile}},
 	}

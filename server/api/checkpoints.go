@@ -1,10 +1,9 @@
 package api
 
 import (
-	"maps"
-	"slices"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
 
@@ -47,11 +46,10 @@ type CheckpointFolder struct {
 // A CheckpointShell is a persistent shell that a checkpoint keeps. The values of
 // its variables are not shown.
 type CheckpointShell struct {
-	ID        string   `json:"id"`
-	Program   string   `json:"program"`
-	Cwd       string   `json:"cwd"`
-	Variables []string `json:"variables" doc:"Names of its variables"`
-	Functions bool     `json:"functions,omitempty" doc:"It has functions"`
+	ID      string `json:"id"`
+	Program string `json:"program"`
+	Cwd     string `json:"cwd"`
+	Stale   bool   `json:"stale,omitempty" doc:"Its variables and functions are not kept: a line ran, or they are not known"`
 }
 
 // A CheckpointProgram is a program that ran.
@@ -80,9 +78,7 @@ func CheckpointOf(r checkpoint.Record) Checkpoint {
 		out.Folders = append(out.Folders, CheckpointFolder{Name: t.Name, Target: t.Target})
 	}
 	for _, s := range r.Shells {
-		names := slices.AppendSeq([]string{}, maps.Keys(s.Env))
-		slices.Sort(names)
-		out.Shells = append(out.Shells, CheckpointShell{ID: s.ID, Program: s.Program, Cwd: s.Cwd, Variables: names, Functions: s.Functions != ""})
+		out.Shells = append(out.Shells, CheckpointShell{ID: s.ID, Program: s.Program, Cwd: s.Dir, Stale: s.Stale || s.Content == nil})
 	}
 	if l := r.LeftOut; l.Special+l.Unreadable+l.Vanished+l.Changed+len(l.Paths) > 0 {
 		out.LeftOut = &CheckpointLeftOut{Special: l.Special, Unreadable: l.Unreadable, Vanished: l.Vanished, Changed: l.Changed, Paths: l.Paths}
@@ -91,7 +87,7 @@ func CheckpointOf(r checkpoint.Record) Checkpoint {
 }
 
 // CheckpointProgramsOf returns the programs of a record.
-func CheckpointProgramsOf(list []checkpoint.Process) (out []CheckpointProgram) {
+func CheckpointProgramsOf(list []sandbox.RunningCommand) (out []CheckpointProgram) {
 	for _, p := range list {
 		out = append(out, CheckpointProgram{PID: p.PID, Args: append([]string{}, p.Args...)})
 	}

@@ -57,7 +57,7 @@ func (k *Checkpoints) add(r checkpoint.Record) (checkpoint.Record, error) {
 	r.CreatedAt = time.Date(2026, 11, 29, 3, 0, len(k.records)/2, 0, time.UTC) // two of each second
 	r.Means, r.Files, r.Bytes = checkpoint.Copy, 3, 4096
 	r.Trees = []checkpoint.Tree{{Name: checkpoint.WorkspaceTree, Target: "/workspace", Base: "/srv/of-the-host", Layers: []checkpoint.Layer{{ID: "layer-of-the-host"}}}}
-	r.Shells = []checkpoint.Shell{{ID: "s1", Program: "/bin/bash", Cwd: "/workspace", Env: map[string]string{"B": "private", "A": "private"}, Functions: "f () { :; }"}}
+	r.Shells = []sandbox.ShellState{{ID: "s1", Program: "/bin/bash", Dir: "/workspace", Content: []byte("A=private; f () { :; }")}}
 	k.records = append(k.records, r)
 	return r, nil
 }
@@ -73,7 +73,7 @@ func (k *Checkpoints) Checkpoint(ctx context.Context, req manager.Request, o man
 	}
 	return k.add(checkpoint.Record{
 		Name: o.Name, Workspace: name, Sandbox: name, Tenant: req.Who.Tenant, Agent: cmp.Or(req.Who.Agent, config.DefaultAgent), Session: cmp.Or(req.Who.Session, config.DefaultSession),
-		Auto: o.Auto, Running: []checkpoint.Process{{PID: 7, Args: []string{"sleep", "9"}}},
+		Auto: o.Auto, Running: []sandbox.RunningCommand{{PID: 7, Args: []string{"sleep", "9"}}},
 	})
 }
 
@@ -144,7 +144,7 @@ func (k *Checkpoints) Rollback(ctx context.Context, req manager.Request, ref str
 	if err != nil {
 		return manager.RolledBack{}, err
 	}
-	return manager.RolledBack{Checkpoint: r, Ended: []checkpoint.Process{{PID: 9, Args: []string{"npm", "start"}}}, Recreated: true}, nil
+	return manager.RolledBack{Checkpoint: r, Ended: []sandbox.RunningCommand{{PID: 9, Args: []string{"npm", "start"}}}, Recreated: true}, nil
 }
 
 // Fork implements a method of a manager.
