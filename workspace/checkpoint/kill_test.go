@@ -38,6 +38,14 @@ func complete(_ Record, w *Switch, err error) error {
 	return w.Commit()
 }
 
+// abort undoes an operation whose mount a sandbox cannot exchange.
+func abort(_ Record, w *Switch, err error) error {
+	if err != nil || w == nil {
+		return err
+	}
+	return w.Abort()
+}
+
 func killedOps() map[string]killedOp {
 	first := func(t *testing.T, s *Store) {
 		plain(t, s, ws, someFiles())
@@ -76,6 +84,14 @@ func killedOps() map[string]killedOp {
 		"rollback": {
 			second,
 			func(ctx context.Context, s *Store) error { return complete(s.Rollback(ctx, ws, "first")) }, false,
+		},
+		"abort of the first checkpoint": {
+			func(t *testing.T, s *Store) { plain(t, s, ws, someFiles()) },
+			func(ctx context.Context, s *Store) error { return abort(s.Create(ctx, ws, CreateOptions{})) }, false,
+		},
+		"abort of a rollback": {
+			second,
+			func(ctx context.Context, s *Store) error { return abort(s.Rollback(ctx, ws, "first")) }, false,
 		},
 		"fork": {
 			second,
