@@ -112,7 +112,14 @@ func BenchmarkRollback(b *testing.B) {
 				b.StopTimer()
 				change(b, s, n)
 				b.StartTimer()
-				rollback(b, s, ws, r.ID)
+				_, w, err := s.Rollback(b.Context(), ws, r.ID)
+				must(b, err)
+				if w != nil {
+					must(b, w.Commit())
+				}
+				b.StopTimer()
+				must(b, s.Close())
+				b.StartTimer()
 			}
 		})
 	}

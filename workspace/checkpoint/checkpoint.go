@@ -85,6 +85,8 @@ type Store struct {
 	o           Options
 	names, refs *keylock.Dir
 
+	background sync.WaitGroup // removals and unmounts that no caller waits for
+
 	mu     sync.Mutex // guards what follows
 	probed bool
 	means  Means
@@ -130,6 +132,15 @@ func Open(root string, o Options) (*Store, error) {
 		return s, nil
 	}
 	return s, s.settle()
+}
+
+// Close waits until what operations have left to do in the background is done:
+// files of layers that nothing refers to are removed, and file systems that are
+// used no more are written to the disk. A process that ends without it leaves
+// the removals to the next operation.
+func (s *Store) Close() error {
+	s.background.Wait()
+	return nil
 }
 
 // Root returns the canonical path below which the workspaces lie.

@@ -236,7 +236,9 @@ func (s *Store) holdMount(path string) (release func()) {
 	if err != nil {
 		return func() {}
 	}
-	return func() { go unix.Close(fd) } //nolint:errcheck // of a descriptor that was only held
+	return func() {
+		s.background.Go(func() { unix.Close(fd) }) //nolint:errcheck // of a descriptor that was only held
+	}
 }
 
 // barFolder makes sure that nothing can be written to the folder under the

@@ -35,7 +35,7 @@ func complete(_ Record, w *Switch, err error) error {
 	if err != nil || w == nil {
 		return err
 	}
-	return w.Commit()
+	return errors.Join(w.Commit(), w.s.Close())
 }
 
 // abort undoes an operation whose mount a sandbox cannot exchange.

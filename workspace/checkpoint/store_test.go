@@ -34,7 +34,10 @@ func storeAt(t testing.TB, root string, o Options) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unmountBelow(s.root) })
+	t.Cleanup(func() {
+		_ = s.Close()
+		unmountBelow(s.root)
+	})
 	return s
 }
 
@@ -184,6 +187,7 @@ func commit(t testing.TB, w *Switch) {
 	must(t, err)
 	m.Close()
 	must(t, w.Commit())
+	must(t, w.s.Close())
 }
 
 func rollback(t testing.TB, s *Store, name, ref string) {

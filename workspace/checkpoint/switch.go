@@ -47,7 +47,11 @@ func (w *Switch) Commit() error {
 	w.done = true
 	err := w.s.commit(w.h, w.r)
 	if err == nil && w.sweep {
-		err = w.s.sweep(context.Background())
+		w.s.background.Go(func() {
+			if err := w.s.sweep(context.Background()); err != nil {
+				w.s.o.Log.Warn("layers that nothing refers to are left", "err", err)
+			}
+		})
 	}
 	if e := w.lock.Release(); err == nil {
 		err = fail("complete checkpoint", w.h.Name, e)
