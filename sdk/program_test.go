@@ -403,6 +403,22 @@ func TestSandboxes(t *testing.T) {
 		if _, err := fs.Stat(os.DirFS(shared), "in.txt"); err != nil {
 			t.Errorf("a folder of the host went with the sandbox: %v", err)
 		}
+		view := ready(t, c, "view", sdk.Private(shared))
+		if b, err := view.ReadFile(ctx, "in.txt"); err != nil || string(b) != "x" {
+			t.Errorf("%q, %v", b, err)
+		}
+		if err := errors.Join(view.WriteFile(ctx, "in.txt", []byte("changed")), view.WriteFile(ctx, "new.txt", nil)); err != nil {
+			t.Error(err)
+		}
+		if b, err := fs.ReadFile(os.DirFS(shared), "in.txt"); err != nil || string(b) != "x" {
+			t.Errorf("a private view has changed the folder: %q, %v", b, err)
+		}
+		if _, err := fs.Stat(os.DirFS(shared), "new.txt"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a private view has changed the folder: %v", err)
+		}
+		if err := view.Remove(ctx); err != nil {
+			t.Error(err)
+		}
 		if err := one.WriteFile(ctx, "a", nil); err != nil {
 			t.Error(err)
 		}
