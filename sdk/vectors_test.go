@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -831,7 +833,8 @@ func (r *vectorRun) do(ctx context.Context, s vectorStep) (any, error) {
 		return map[string]any{}, sb.Remove(ctx)
 	case "checkpoint":
 		if w.Name != "" {
-			w.Name = r.session + "-" + w.Name
+			sum := sha256.Sum256([]byte(r.session))
+			w.Name += "-" + hex.EncodeToString(sum[:6])
 		}
 		made, err := sb.Checkpoint(ctx, w.Name)
 		return plain(made), err

@@ -386,7 +386,7 @@ class Runner {
       case 'remove':
         return { value: await sb.remove() }
       case 'checkpoint': {
-        const made = await sb.checkpoint(w['name'] === undefined ? undefined : `${this.tag}-${text('name')}`)
+        const made = await sb.checkpoint(w['name'] === undefined ? undefined : `${text('name')}-${crypto.randomUUID().slice(0, 8)}`)
         return { value: made, save: made }
       }
       case 'checkpoints':

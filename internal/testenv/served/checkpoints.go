@@ -151,7 +151,7 @@ func (k *Checkpoints) Rollback(ctx context.Context, req manager.Request, ref str
 func (k *Checkpoints) Fork(ctx context.Context, req manager.Request, o manager.ForkOptions) ([]manager.Forked, error) {
 	from := o.From
 	if from == "" {
-		r, err := k.Checkpoint(ctx, req, manager.CheckpointOptions{Auto: true})
+		r, err := k.Checkpoint(ctx, req, manager.CheckpointOptions{})
 		if err != nil {
 			return nil, err
 		}
