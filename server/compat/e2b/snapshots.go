@@ -217,6 +217,15 @@ func (d *Door) fork(c *call) error {
 	for _, f := range list.Items {
 		out = append(out, d.forked(c, f, seconds))
 	}
+	// Clients know nothing of the checkpoint that the forks began with, so nothing
+	// else would remove it.
+	if len(list.Items) > 0 {
+		if at, ok := checkpointPath(list.Items[0].Checkpoint); ok {
+			if err := c.do(c.r.Context(), http.MethodDelete, at, nil, nil, nil); err != nil {
+				d.o.Log.WithError(err).WithField("checkpoint", list.Items[0].Checkpoint).Warn("the checkpoint of a fork was not removed")
+			}
+		}
+	}
 	write(c.w, http.StatusCreated, out)
 	return nil
 }

@@ -111,7 +111,7 @@ func TestForkOfE2B(t *testing.T) {
 			_, _ = io.WriteString(w, `{"items":[{"session":"a","name":"sbx-a","checkpoint":"cp1"},{"session":"b","checkpoint":"cp1","problem":{"status":429,"code":"QUOTA.BUDGET_EXCEEDED","detail":"no more sandboxes"}},{"session":"c","name":"sbx-c","checkpoint":"cp1"}]}`)
 		case "POST /v1/sandboxes/sbx-a/timeout":
 			_, _ = io.WriteString(w, `{"name":"sbx-a"}`)
-		case "DELETE /v1/sandboxes/sbx-c":
+		case "DELETE /v1/sandboxes/sbx-c", "DELETE /v1/checkpoints/cp1":
 			w.WriteHeader(204)
 		default:
 			problem1(w, 503, "PROVIDER.UNAVAILABLE", "x")
@@ -132,7 +132,7 @@ func TestForkOfE2B(t *testing.T) {
 		t.Errorf("%+v", got[2])
 	}
 	requests := strings.Join(a.requests, "\n")
-	if strings.Count(requests, `"e2b-`) != 3 || !strings.Contains(requests, `{"timeout":60}`) || !strings.Contains(requests, "DELETE /v1/sandboxes/sbx-c?force=true&workspace=true") {
+	if strings.Count(requests, `"e2b-`) != 3 || !strings.Contains(requests, `{"timeout":60}`) || !strings.Contains(requests, "DELETE /v1/sandboxes/sbx-c?force=true&workspace=true") || !strings.Contains(requests, "DELETE /v1/checkpoints/cp1") {
 		t.Errorf("the requests are\n%s", requests)
 	}
 	for _, body := range []string{`{"count":0}`, `{"count":101}`, `{"timeout":0}`, `{"timeout":-1}`, `{"more":1}`, `[]`} {

@@ -147,6 +147,7 @@ if (s.fork) await step('fork', async () => {
   }
   must(await forks[0].files.read('f.txt') == forks[0].sandboxId && await s.files.read('f.txt') == 'parent', 'apart')
   must((await s.commands.list()).some(p => p.pid == h.pid), 'the program of the parent'); await h.kill()
+  must((await Sandbox.listSnapshots().nextItems()).length == 0, 'a snapshot is left')
   for (const f of forks) must(await f.kill(), 'kill')
 })
 await step('what is not supported', async () => { for (const fn of [() => Sandbox.create({ mcp: { a: {} } })]) { const e = await refused(fn); must(/501|not supported/.test(e.message), e.message) } })
