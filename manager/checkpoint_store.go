@@ -10,13 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/fsbridge/copy"
+	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/workspace"
 	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
@@ -265,20 +266,20 @@ func folders(l *acquired) map[string]string {
 	return out
 }
 
-// archives returns the folders beside the workspace as archives.
+// archives returns the folders beside the workspace as archives. The guest packs
+// them, wherever they lie.
 func (c *checkpoints) archives(ctx context.Context, l *acquired) ([]checkpoint.Archive, error) {
-	files, err := l.bridge(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out []checkpoint.Archive
 	for name, dir := range folders(l) {
-		if _, err := files.Stat(ctx, dir); sandbox.IsNotFound(err) {
-			continue
-		}
 		out = append(out, checkpoint.Archive{Name: name, Target: dir, Open: func(ctx context.Context) (io.ReadCloser, error) {
 			r, w := io.Pipe()
-			go func() { w.CloseWithError(copy.PackTree(ctx, files, dir, w, copy.Limits{}, nil)) }()
+			go func() {
+				left, err := client.PackTree(ctx, l.Sandbox, dir, w)
+				if len(left) > 0 {
+					c.m.log.WithField("sandbox", l.name()).Warnf("a checkpoint is without: %s", strings.Join(left, "; "))
+				}
+				w.CloseWithError(err)
+			}()
 			return r, nil
 		}})
 	}
@@ -292,48 +293,16 @@ func (c *checkpoints) restore(ctx context.Context, l *acquired, rec checkpoint.R
 	if err != nil {
 		return err
 	}
-	files, err := l.bridge(ctx)
-	if err != nil {
-		return err
-	}
 	for _, t := range rec.Trees {
 		if t.Archive == "" {
 			continue
 		}
-		if err := empty(ctx, files, t.Target); err != nil {
-			return err
-		}
-		r, err := store.Archive(ctx, rec.ID, t.Name)
+		r, err := store.OpenArchive(rec.ID, t.Name)
 		if err != nil {
 			return err
 		}
-		err = copy.UnpackTree(ctx, files, t.Target, r, copy.Limits{})
+		err = client.UnpackTree(ctx, l.Sandbox, t.Target, r)
 		if err = errors.Join(err, r.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// empty removes what is in a folder.
-func empty(ctx context.Context, files sandbox.Files, dir string) error {
-	entries, err := files.ReadDir(ctx, dir)
-	if sandbox.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		at := dir + "/" + e.Name()
-		err := error(sandbox.Errorf(sandbox.CodeUnsupported, "empty folder", "%s", dir))
-		if c, ok := files.(sandbox.Clearer); ok {
-			err = c.Clear(ctx, at)
-		}
-		if sandbox.CodeOf(err) == sandbox.CodeUnsupported {
-			err = files.Remove(ctx, at, true)
-		}
-		if err != nil && !sandbox.IsNotFound(err) {
 			return err
 		}
 	}

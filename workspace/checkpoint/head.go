@@ -32,6 +32,9 @@ type Head struct {
 	// folder, in which overlayfs keeps whiteouts and opaque folders; with the
 	// other means it is the workspace itself.
 	Upper string
+	// Origin is, with other means than [Overlay], the copy of Base as it was when
+	// the view was made.
+	Origin string
 	// XattrPrefix begins the names of overlayfs's extended attributes in Upper
 	// and Layers ("trusted.overlay.").
 	XattrPrefix string
@@ -147,6 +150,9 @@ func (s *Store) public(h *head) Head {
 	}
 	for _, l := range h.Layers {
 		out.Layers = append(out.Layers, s.layerFS(l.ID))
+	}
+	if h.BaseLayer != "" {
+		out.Origin = s.layerFS(h.BaseLayer)
 	}
 	if h.Means == Overlay {
 		out.Upper = s.layerFS(h.Upper)

@@ -210,3 +210,24 @@ func parseEntry(line string) (Entry, error) {
 	}
 	return e, nil
 }
+
+// Absent reports whether there was nothing.
+func (e Entry) Absent() bool { return e.Type == typeAbsent }
+
+// FileMode returns the type and the permissions, with the bits setuid, setgid and
+// sticky.
+func (e Entry) FileMode() fs.FileMode {
+	mode := fs.FileMode(e.Mode & 0o777)
+	for bit, m := range map[uint32]fs.FileMode{unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky} {
+		if e.Mode&bit != 0 {
+			mode |= m
+		}
+	}
+	switch e.Type {
+	case typeDir:
+		mode |= fs.ModeDir
+	case typeLink:
+		mode |= fs.ModeSymlink
+	}
+	return mode
+}
