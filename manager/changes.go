@@ -160,7 +160,7 @@ func (m *Manager) Discard(ctx context.Context, req Request, paths []string) (lis
 		defer c.close()
 		dir := m.checkpoints.journals(at.name) + ".discard"
 		defer os.RemoveAll(dir)
-		plan, err := change.NewPlan(ctx, at.store.Path(at.name), c.current, c.base, change.PlanOptions{Paths: paths, AllowRisks: allRisks(), Partial: true})
+		plan, err := change.NewPlan(ctx, at.store.Path(at.name), c.current, c.base, change.PlanOptions{Paths: paths, AllowRisks: change.Risks(), Partial: true})
 		if err != nil || len(plan.Steps) == 0 {
 			return err
 		}
@@ -320,14 +320,6 @@ func (o originals) Base(path string) (io.ReadCloser, change.Version, bool) {
 		Absent: e.Absent(), Mode: e.FileMode(), Size: e.Size, Digest: e.Digest, Link: e.Link,
 		ModTime: time.Unix(0, e.MTime), Changed: time.Unix(0, e.CTime),
 	}, true
-}
-
-// allRisks are the risks that a consent can cover.
-func allRisks() []change.Risk {
-	return slices.DeleteFunc([]change.Risk{
-		change.RiskGit, change.RiskEditor, change.RiskAgent, change.RiskShell, change.RiskPackages, change.RiskDesktop, change.RiskCI, change.RiskSSH,
-		change.RiskTools, change.RiskLink, change.RiskSetID, change.RiskName, change.RiskSpecial, change.RiskExecutable, change.RiskHardLink,
-	}, func(r change.Risk) bool { return r.Level() == change.Never })
 }
 
 // maxJournals is how many applications of one workspace can be taken back.

@@ -6,16 +6,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -31,8 +28,7 @@ func onKeepers(t *testing.T, test func(*keeper)) {
 	for _, kind := range []string{"docker", "local"} {
 		t.Run(kind, func(t *testing.T) {
 			k := &keeper{t: t, kind: kind}
-			temporary := filepath.Dir(t.TempDir()) // the state folder lies below it, too
-			t.Cleanup(func() { unmountBelow(t, temporary) })
+			testenv.UnmountBelow(t, filepath.Dir(t.TempDir())) // the state folder lies below it, too
 			if kind == "local" {
 				k.Manager = newSandboxed(t).Manager
 			} else {
@@ -40,17 +36,6 @@ func onKeepers(t *testing.T, test func(*keeper)) {
 			}
 			test(k)
 		})
-	}
-}
-
-// unmountBelow unmounts what tests have left mounted below a folder.
-func unmountBelow(t *testing.T, dir string) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	must(t, err)
-	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {
-		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
-			must(t, unix.Unmount(f[4], unix.MNT_DETACH))
-		}
 	}
 }
 

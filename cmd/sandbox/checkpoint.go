@@ -31,6 +31,20 @@ func (backend) Checkpoints(o cli.Options) (cli.CheckpointStore, func(), error) {
 	return ownCheckpoints{m}, h.Close, nil
 }
 
+// Changes implements cli.Backend.
+func (backend) Changes(o cli.Options) (cli.ChangeStore, func(), error) {
+	h, err := open(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := h.Manager()
+	if err != nil {
+		h.Close()
+		return nil, nil, err
+	}
+	return m, h.Close, nil
+}
+
 // ownCheckpoints are those of sandboxes of this machine.
 type ownCheckpoints struct{ m *manager.Manager }
 

@@ -195,6 +195,7 @@ func (l *listener) since(from int) (string, <-chan struct{}) {
 // run runs the commands of a block in one shell.
 func (b consoleBlock) run(t *testing.T, page, bin string) {
 	dir := t.TempDir()
+	testenv.UnmountBelow(t, dir)
 	for _, sub := range []string{"home", "work"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
 			t.Fatal(err)

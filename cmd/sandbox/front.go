@@ -129,6 +129,9 @@ func (backend) Ports(o cli.Options) (cli.PortStore, func(), error) {
 	return nil, nil, whole()
 }
 
+// Changes implements cli.Backend.
+func (backend) Changes(cli.Options) (cli.ChangeStore, func(), error) { return nil, nil, whole() }
+
 // Checkpoints implements cli.Backend. Which sandboxes a fork or a rollback comes to
 // is for the whole program to know.
 func (backend) Checkpoints(o cli.Options) (cli.CheckpointStore, func(), error) {

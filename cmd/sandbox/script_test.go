@@ -117,6 +117,7 @@ func params(t *testing.T, dir string) testscript.Params {
 			e.Setenv("DOCKER_HOST", os.Getenv("DOCKER_HOST"))
 			e.Setenv("GORACE", os.Getenv("GORACE")) // of the program under test
 			e.Setenv("SECRET_OF_THE_HOST", "tell-nobody")
+			e.Defer(func() { _ = testenv.Unmount(e.WorkDir) })
 			e.Defer(func() { removeAll(e) })
 			for _, name := range []string{"NEARBY", "OTHER"} {
 				host, end, err := openNearby()

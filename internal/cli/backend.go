@@ -42,6 +42,10 @@ type Backend interface {
 	// go of it.
 	Ports(o Options) (PortStore, func(), error)
 
+	// Changes returns what shows and applies changes of workspaces of this machine,
+	// and a function that lets go of it.
+	Changes(o Options) (ChangeStore, func(), error)
+
 	// Checkpoints returns what keeps states of sandboxes, and a function that
 	// lets go of it.
 	Checkpoints(o Options) (CheckpointStore, func(), error)

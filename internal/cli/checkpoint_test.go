@@ -270,3 +270,9 @@ func TestCheckpointFiles(t *testing.T) {
 		t.Errorf("status %d: %s", r.status, r.stderr)
 	}
 }
+
+// Changes implements Backend. Scripts of cmd/sandbox test the commands.
+func (f *fake) Changes(o Options) (ChangeStore, func(), error) {
+	f.options = o
+	return nil, func() {}, f.err
+}

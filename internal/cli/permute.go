@@ -74,7 +74,7 @@ func permute(args []string, find func(path string) words) []string {
 // permuted reports whether the flags of the command may stand anywhere.
 func permuted(path string) bool {
 	first, _, _ := strings.Cut(path, " ")
-	return slices.Contains([]string{"cp", "fs", "browser", "token", "port", "agent", "checkpoint", "rollback", "fork"}, first)
+	return slices.Contains([]string{"cp", "fs", "browser", "token", "port", "agent", "checkpoint", "rollback", "fork", "diff", "apply", "discard", "undo"}, first)
 }
 
 // isFlag reports whether arg is a flag. A dash alone is a name for a stream.

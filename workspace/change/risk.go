@@ -622,3 +622,11 @@ func (r *risks) resolve(dir, target string) (string, error) {
 	}
 	return at, nil
 }
+
+// Risks returns the risks that a consent can cover.
+func Risks() []Risk {
+	return slices.DeleteFunc([]Risk{
+		RiskGit, RiskEditor, RiskAgent, RiskShell, RiskPackages, RiskDesktop, RiskCI, RiskSSH, RiskTools, RiskLink, RiskSetID, RiskName, RiskSpecial,
+		RiskExecutable, RiskHardLink,
+	}, func(r Risk) bool { return r.Level() == Never })
+}
