@@ -189,7 +189,7 @@ type Checkpoint struct {
 	Keep    int64    `json:"keep"`
 	Max     int64    `json:"max"`
 	MaxDisk Size     `json:"maxDisk"`
-	Folders []string `json:"folders"`
+	Folders []string `json:"folders,omitempty"`
 }
 
 // The values of checkpoint.means and checkpoint.auto that other packages name.
