@@ -247,15 +247,11 @@ class CheckpointProgram(Model):
 
 class CheckpointShell(Model):
     cwd: str
-    functions: bool | None = None
-    """
-    It has functions
-    """
     id: str
     program: str
-    variables: list[str]
+    stale: bool | None = None
     """
-    Names of its variables
+    Its variables and functions are not kept: a line ran, or they are not known
     """
 
 
@@ -828,6 +824,7 @@ class Miss(Model):
 
 
 class Mount(Model):
+    base: str | None = None
     read_only: Annotated[bool | None, Field(alias='readOnly')] = None
     role: str
     size: int | None = None
@@ -1674,6 +1671,15 @@ class Verdict(Model):
     secrets: list[str] | None = None
     subject: str
     verdict: str
+
+
+class ViewPlan(Model):
+    base: str
+    mapped: bool | None = None
+    means: str
+    problem: str | None = None
+    reason: str | None = None
+    upper: str | None = None
 
 
 class Violation(Model):
@@ -2707,6 +2713,7 @@ class Explanation(Model):
     tmpfs: list[Tmpfs]
     user: str
     verdicts: list[Verdict]
+    view: ViewPlan | None = None
     wall: list[Step]
     workspace: str
 

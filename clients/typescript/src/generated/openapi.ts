@@ -1817,12 +1817,10 @@ export interface components {
         };
         CheckpointShell: {
             cwd: string;
-            /** @description It has functions */
-            functions?: boolean;
             id: string;
             program: string;
-            /** @description Names of its variables */
-            variables: string[];
+            /** @description Its variables and functions are not kept: a line ran, or they are not known */
+            stale?: boolean;
         };
         Cleared: {
             removed: number;
@@ -2382,6 +2380,7 @@ export interface components {
             tmpfs: components["schemas"]["Tmpfs"][];
             user: string;
             verdicts: components["schemas"]["Verdict"][];
+            view?: components["schemas"]["ViewPlan"];
             wall: components["schemas"]["Step"][];
             workspace: string;
         };
@@ -2623,6 +2622,7 @@ export interface components {
             reason: "empty" | "starting" | "taken" | "unresponsive" | "differs" | "image-changed" | "damaged-claim" | "failing" | "draining" | "returning" | "permitted" | "provider";
         };
         Mount: {
+            base?: string;
             readOnly?: boolean;
             role: string;
             size?: number;
@@ -3368,6 +3368,14 @@ export interface components {
             secrets?: string[];
             subject: string;
             verdict: string;
+        };
+        ViewPlan: {
+            base: string;
+            mapped?: boolean;
+            means: string;
+            problem?: string;
+            reason?: string;
+            upper?: string;
         };
         Violation: {
             /** @description No grant opens it */
