@@ -407,7 +407,7 @@ class Runner {
           const name = (w['as'] as string[] | undefined)?.[i]
           if (name !== undefined) this.saved.set(name, save)
         }
-        return { value: made }
+        return { value: made.map((fork) => ({ ...fork, problem: fork.problem ?? null })) } // the other languages have null
       }
       case 'open': {
         const begins = w['checkpoint'] === undefined ? {} : { fromCheckpoint: this.#checkpoint(text('checkpoint')) }
