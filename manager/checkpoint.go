@@ -13,7 +13,7 @@ import (
 // CheckpointOptions say what [Manager.Checkpoint] makes.
 type CheckpointOptions struct {
 	// Name of the checkpoint; empty leaves it without one. No two checkpoints of
-	// a sandbox have the same name.
+	// a tenant have the same name.
 	Name string
 	// Auto says that no caller asked for the checkpoint. Of those, checkpoint.keep
 	// are kept for each sandbox.
@@ -134,7 +134,7 @@ func (m *Manager) ImportCheckpoint(ctx context.Context, who config.Who, name str
 	if err != nil {
 		return checkpoint.Record{}, err
 	}
-	left, err := m.checkpoints.room(ctx, store, res)
+	left, err := m.checkpoints.room(ctx, store, res, name)
 	if err != nil {
 		return checkpoint.Record{}, err
 	}

@@ -139,10 +139,17 @@ func (c *checkpoints) at(l *acquired) (store *checkpoint.Store, name string, err
 
 // room returns how many bytes a further checkpoint of the tenant of res may take,
 // 0 for any number, or an error when the tenant may have no further one.
-func (c *checkpoints) room(ctx context.Context, store *checkpoint.Store, res config.Resolved) (int64, error) {
+// A name that the tenant has given to another one is an error too.
+func (c *checkpoints) room(ctx context.Context, store *checkpoint.Store, res config.Resolved, name string) (int64, error) {
 	list, err := store.List(ctx, func(r checkpoint.Record) bool { return r.Tenant == res.Tenant })
 	if err != nil {
 		return 0, err
+	}
+	if name != "" && slices.ContainsFunc(list, func(r checkpoint.Record) bool { return r.Name == name }) {
+		return 0, &sandbox.Error{
+			Code: sandbox.CodeBusy, Op: "create checkpoint", Field: "name", Resource: name, Message: fmt.Sprintf("there is a checkpoint called %q", name),
+			Hint: "use another name, or remove it with: sandbox checkpoint rm",
+		}
 	}
 	over := &sandbox.Error{Code: sandbox.CodeBudgetExceeded, Op: "create checkpoint", Hint: "remove some with: sandbox checkpoint rm, or raise the setting"}
 	if n := int64(len(list)); n >= res.Checkpoint.Max {
@@ -169,7 +176,7 @@ func (c *checkpoints) create(ctx context.Context, l *acquired, o checkpoint.Crea
 	if err != nil {
 		return rec, err
 	}
-	if o.MaxBytes, err = c.room(ctx, store, l.want.res); err != nil {
+	if o.MaxBytes, err = c.room(ctx, store, l.want.res, o.Name); err != nil {
 		return rec, err
 	}
 	alone, release, err := c.m.builder.alone(ctx, l)
@@ -186,6 +193,13 @@ func (c *checkpoints) create(ctx context.Context, l *acquired, o checkpoint.Crea
 	o.SpecHash, o.Image = l.want.hash, l.spec.Image
 	if o.Archives, err = c.archives(ctx, l); err != nil {
 		return rec, err
+	}
+	if o.Auto {
+		defer func() {
+			if err == nil {
+				err = c.trim(ctx, store, name, l.want.res)
+			}
+		}()
 	}
 	rec, exchange, err := store.Create(ctx, name, o)
 	if err != nil || exchange == nil {
@@ -479,16 +493,41 @@ func (c *checkpoints) auto(ctx context.Context, l *acquired) error {
 	if res.Checkpoint.Auto != config.AutoCommand {
 		return nil
 	}
-	if _, err := c.create(ctx, l, checkpoint.CreateOptions{Auto: true}); err != nil {
-		return err
-	}
-	store, name, err := c.at(l)
-	if err != nil {
-		return err
-	}
-	_, err = store.Prune(ctx, checkpoint.PruneOptions{
+	_, err := c.create(ctx, l, checkpoint.CreateOptions{Auto: true})
+	return err
+}
+
+// trim removes the oldest of the checkpoints of a workspace that no caller asked
+// for, beyond those that the settings keep.
+func (c *checkpoints) trim(ctx context.Context, store *checkpoint.Store, name string, res config.Resolved) error {
+	_, err := store.Prune(ctx, checkpoint.PruneOptions{
 		Match:    func(r checkpoint.Record) bool { return r.Auto && r.Workspace == name },
 		KeepLast: int(res.Checkpoint.Keep),
 	})
 	return err
+}
+
+// A CheckpointPlan says how checkpoints of a sandbox are made.
+type CheckpointPlan struct {
+	Means   checkpoint.Means `json:"means,omitempty"`  // how they share files with the workspace; empty where there are none
+	Reason  string           `json:"reason,omitempty"` // why not by better means, or why there are none
+	Auto    string           `json:"auto"`
+	Keep    int64            `json:"keep"`
+	Folders []string         `json:"folders,omitempty"` // inside, that are kept
+}
+
+// explainCheckpoints says how checkpoints of the sandbox of w are made.
+func (x *explainer) explainCheckpoints(ctx context.Context, w *want) CheckpointPlan {
+	p := CheckpointPlan{Auto: w.res.Checkpoint.Auto, Keep: w.res.Checkpoint.Keep, Folders: []string{}}
+	store, name, err := x.m.checkpoints.at(&acquired{spec: w.spec, want: w})
+	if err == nil {
+		p.Means, p.Reason, err = store.MeansOf(ctx, name)
+	}
+	if err != nil {
+		p.Means, p.Reason = "", err.Error()
+		return p
+	}
+	p.Folders = append(p.Folders, sandbox.WorkspaceDir, sandbox.HomeDir)
+	p.Folders = append(p.Folders, w.res.Checkpoint.Folders...)
+	return p
 }

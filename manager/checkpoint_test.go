@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -196,6 +197,50 @@ func TestCheckpointWhileCommandsRun(t *testing.T) {
 		must(t, forks[0].Err)
 		if got := k.run("f", "cat changed; ls some | wc -l"); got != "c1\n9" {
 			t.Errorf("in a fork is %q", got)
+		}
+	})
+}
+
+// TestAutomaticCheckpoints holds that a checkpoint is made before each command and
+// each change of files where settings want that, that a bounded number is kept,
+// and that each step can be taken back.
+func TestAutomaticCheckpoints(t *testing.T) {
+	onKeepers(t, func(k *keeper) {
+		t := k.t
+		auto, keep := config.AutoCommand, int64(3)
+		flags := &config.SandboxSettings{Checkpoint: &config.CheckpointSettings{Auto: &auto, Keep: &keep}}
+		req := manager.Request{Who: who("s"), Flags: flags}
+		run := func(line string) string {
+			t.Helper()
+			r := req
+			r.Command = sandbox.Command{Args: []string{"sh", "-c", line}}
+			out, err := k.Capture(k.context(), r)
+			must(t, err)
+			return strings.TrimSpace(string(out.Stdout))
+		}
+		for i := range 6 {
+			run(fmt.Sprintf("echo step %d >file", i))
+		}
+		changing := req
+		changing.Changes = true
+		must(t, k.Files(k.context(), changing, func(s manager.Share) error {
+			return s.Write(k.context(), "/workspace/file", strings.NewReader("by a tool\n"), sandbox.WriteOptions{})
+		}))
+		list, err := k.Checkpoints(k.context(), manager.CheckpointFilter{})
+		must(t, err)
+		if len(list) != int(keep) {
+			t.Fatalf("%d checkpoints are kept: %+v", len(list), list)
+		}
+		for i, want := range []string{"step 3", "step 4", "step 5"} { // before the commands 4 and 5 and the tool
+			if !list[i].Auto {
+				t.Errorf("checkpoint %d was asked for", i)
+			}
+			plain := manager.Request{Who: who("s")}
+			_, err := k.Rollback(k.context(), plain, list[i].ID)
+			must(t, err)
+			if got := k.run("s", "cat file"); got != want {
+				t.Errorf("after going back to checkpoint %d: %q, want %q", i, got, want)
+			}
 		}
 	})
 }

@@ -28,28 +28,29 @@ type Explanation struct {
 	NoEffect  []Setting `json:"noEffect"`  // set, but the feature does not exist yet
 	Dangerous []string  `json:"dangerous"` // break-glass switches in force
 
-	Name       string              `json:"name"`
-	Scope      sandbox.Scope       `json:"scope"`
-	ScopeKey   string              `json:"scopeKey"`
-	User       string              `json:"user"`
-	Workspace  string              `json:"workspace"`
-	View       *ViewPlan           `json:"view,omitempty"` // of a private workspace
-	Home       HomePlan            `json:"home"`
-	Mounts     []sandbox.Mount     `json:"mounts"`
-	Tmpfs      []sandbox.Tmpfs     `json:"tmpfs"`
-	Files      FileTransport       `json:"files"`
-	Pool       PoolPlan            `json:"pool"`
-	Image      string              `json:"image"`
-	ImageID    string              `json:"imageId"` // empty: not made yet
-	ConfigHash string              `json:"configHash"`
-	Status     sandbox.Status      `json:"status"` // missing: will be created
-	HaveHash   string              `json:"haveHash"`
-	Next       string              `json:"next"` // what the next run would do, and why
-	Drift      []confighash.Change `json:"drift"`
-	Network    NetworkPlan         `json:"network"`
-	Evidence   EvidencePlan        `json:"evidence"`
-	Budgets    config.Budgets      `json:"budgets"` // of operations under grants; -1 is no bound
-	Browser    BrowserPlan         `json:"browser"`
+	Name        string              `json:"name"`
+	Scope       sandbox.Scope       `json:"scope"`
+	ScopeKey    string              `json:"scopeKey"`
+	User        string              `json:"user"`
+	Workspace   string              `json:"workspace"`
+	View        *ViewPlan           `json:"view,omitempty"` // of a private workspace
+	Home        HomePlan            `json:"home"`
+	Checkpoints CheckpointPlan      `json:"checkpoints"`
+	Mounts      []sandbox.Mount     `json:"mounts"`
+	Tmpfs       []sandbox.Tmpfs     `json:"tmpfs"`
+	Files       FileTransport       `json:"files"`
+	Pool        PoolPlan            `json:"pool"`
+	Image       string              `json:"image"`
+	ImageID     string              `json:"imageId"` // empty: not made yet
+	ConfigHash  string              `json:"configHash"`
+	Status      sandbox.Status      `json:"status"` // missing: will be created
+	HaveHash    string              `json:"haveHash"`
+	Next        string              `json:"next"` // what the next run would do, and why
+	Drift       []confighash.Change `json:"drift"`
+	Network     NetworkPlan         `json:"network"`
+	Evidence    EvidencePlan        `json:"evidence"`
+	Budgets     config.Budgets      `json:"budgets"` // of operations under grants; -1 is no bound
+	Browser     BrowserPlan         `json:"browser"`
 
 	TenantLimits config.TenantRules `json:"tenantLimits"` // of what the daemon does for the tenant
 	Media        MediaPlan          `json:"media"`
@@ -115,9 +116,10 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		Sandboxed: res.Sandboxed, Reason: res.Reason, Scope: res.Scope, ScopeKey: res.ScopeKey,
 		Settings: settingsOf(res), NoEffect: noticesOf(res.NoEffect),
 		Dangerous: []string{}, Mounts: []sandbox.Mount{}, Tmpfs: []sandbox.Tmpfs{}, Files: chosenFiles(res.FSTransport), Drift: []confighash.Change{},
-		Evidence: EvidencePlan{Required: res.RequireEvidence, Commands: res.RecordsCommands(), Sync: res.Evidence.Sync, CheckpointEvery: res.Evidence.CheckpointEvery},
-		Budgets:  res.Budgets,
-		Network:  NetworkPlan{Rules: []NetworkRule{}, Limits: []Setting{}, Secrets: []BoundName{}}, Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
+		Evidence:    EvidencePlan{Required: res.RequireEvidence, Commands: res.RecordsCommands(), Sync: res.Evidence.Sync, CheckpointEvery: res.Evidence.CheckpointEvery},
+		Budgets:     res.Budgets,
+		Checkpoints: CheckpointPlan{Auto: res.Checkpoint.Auto, Keep: res.Checkpoint.Keep, Folders: []string{}},
+		Network:     NetworkPlan{Rules: []NetworkRule{}, Limits: []Setting{}, Secrets: []BoundName{}}, Verdicts: []Verdict{}, Layers: []provider.Layer{}, Wall: []provider.Step{}, Notes: []string{}, Problems: []string{},
 	}
 	if why := m.reload.problem(); why != "" {
 		e.Problems = append(e.Problems, "the settings are those before the last change: "+why)
@@ -142,6 +144,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		e.Notes = append(e.Notes, unheldNotes(w.provider, w.spec)...)
 	}
 	e.describe(w)
+	e.Checkpoints = m.explainer.explainCheckpoints(ctx, w)
 	if view, ok := viewOf(w.spec); ok {
 		e.View = m.explainer.explainView(ctx, w.spec, view)
 	}

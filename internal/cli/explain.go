@@ -10,6 +10,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -143,7 +144,7 @@ func explainHead(e manager.Explanation, all bool) *table {
 	t.and("provider", e.Provider+": "+e.ProviderReason).
 		and("sandbox", e.Name).and("scope", string(e.Scope)+" "+e.ScopeKey).and("status", string(e.Status)).
 		and("image", strings.TrimSpace(e.Image+" "+short(e.ImageID))).
-		and("user", e.User).and("workspace", workspaceText(e)).and("home", homeText(e.Home))
+		and("user", e.User).and("workspace", workspaceText(e)).and("home", homeText(e.Home)).and("checkpoints", checkpointText(e.Checkpoints))
 	if all {
 		return t.and("files", filesText(e.Files)).and("settings hash", e.ConfigHash).and("sandbox's hash", e.HaveHash)
 	}
@@ -163,6 +164,21 @@ func workspaceText(e manager.Explanation) string {
 		return e.View.Text(e.Workspace)
 	}
 	return e.Workspace
+}
+
+// checkpointText says how checkpoints are made.
+func checkpointText(p manager.CheckpointPlan) string {
+	text := "none"
+	if p.Means != "" {
+		text = "by " + string(p.Means)
+	}
+	if p.Reason != "" {
+		text += " (" + p.Reason + ")"
+	}
+	if p.Auto == config.AutoCommand {
+		text += fmt.Sprintf("; one before each command, of which %d are kept", p.Keep)
+	}
+	return text
 }
 
 // unboundedText is what a bound says that is none.

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 	"github.com/bulkhead-dev/sandbox/tenant"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
 
 const hostile = "x\x1b[2J\u009b31m\u202e\n"
@@ -47,6 +48,7 @@ func filled() *fake {
 			Settings:     []manager.Setting{{Path: "docker.memory", Value: "2g", Layer: "default"}, {Path: "docker.env.TOKEN", Value: "***", Layer: "agents.defaults", Note: "masked"}},
 			Mounts:       []sandbox.Mount{{Source: "/srv/ws", Target: "/workspace", Role: sandbox.RoleWorkspace}, {Source: "/opt/g", Target: "/.sandbox/bin", ReadOnly: true, Role: sandbox.RoleGuest}},
 			Home:         manager.HomePlan{Place: "disk", Size: 4 << 30, Reason: "docker.home is auto"},
+			Checkpoints:  manager.CheckpointPlan{Means: checkpoint.Copy, Reason: "an overlay needs root", Auto: "command", Keep: 20, Folders: []string{"/workspace"}},
 			Files:        manager.FileTransport{Setting: sandbox.FSAuto, Transport: "script", Reason: "the guest cannot serve files", Durable: true, Note: "the guest cannot serve files"},
 			Tmpfs:        []sandbox.Tmpfs{{Target: "/tmp", Size: 512 << 20, Exec: true}},
 			Drift:        []confighash.Change{{Field: "docker.memory", From: "2g", To: "1g", Tightens: true}},
@@ -155,7 +157,7 @@ func TestJSONHasEveryKeyAndNoNullList(t *testing.T) {
 		{"version", "version commit modified go platform guest api"},
 		{"config show", "tenant agent session sandboxed reason scopeKey sandbox noEffect"},
 		{"config show --origins", "tenant agent session sandboxed reason scopeKey sandbox noEffect origins"},
-		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace home mounts tmpfs files pool image imageId configHash status haveHash next drift layers wall notes network evidence budgets tenantLimits media browser verdicts problems"},
+		{"explain", "tenant agent session sandboxed reason gate provider providerReason settings noEffect dangerous name scope scopeKey user workspace home checkpoints mounts tmpfs files pool image imageId configHash status haveHash next drift layers wall notes network evidence budgets tenantLimits media browser verdicts problems"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

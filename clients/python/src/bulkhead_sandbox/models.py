@@ -240,6 +240,14 @@ class CheckpointLeftOut(Model):
     """
 
 
+class CheckpointPlan(Model):
+    auto: str
+    folders: list[str] | None = None
+    keep: int
+    means: str | None = None
+    reason: str | None = None
+
+
 class CheckpointProgram(Model):
     args: list[str]
     pid: int
@@ -2679,6 +2687,7 @@ class Explanation(Model):
     agent: str
     browser: BrowserPlan
     budgets: Budgets
+    checkpoints: CheckpointPlan
     config_hash: Annotated[str, Field(alias='configHash')]
     dangerous: list[str]
     drift: list[ChangeOutput]

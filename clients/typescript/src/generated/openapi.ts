@@ -1811,6 +1811,13 @@ export interface components {
             /** @description The cursor of the page that follows; absent on the last one */
             next?: string;
         };
+        CheckpointPlan: {
+            auto: string;
+            folders?: string[];
+            keep: number;
+            means?: string;
+            reason?: string;
+        };
         CheckpointProgram: {
             args: string[];
             pid: number;
@@ -2346,6 +2353,7 @@ export interface components {
             agent: string;
             browser: components["schemas"]["BrowserPlan"];
             budgets: components["schemas"]["Budgets"];
+            checkpoints: components["schemas"]["CheckpointPlan"];
             configHash: string;
             dangerous: string[];
             drift: components["schemas"]["ChangeOutput"][];
