@@ -69,6 +69,9 @@ func (m *Manager) Checkpoint(ctx context.Context, req Request, o CheckpointOptio
 	if err := onlySession(req); err != nil {
 		return rec, err
 	}
+	if req, err = m.checkpoints.asMade(ctx, req); err != nil {
+		return rec, err
+	}
 	req.bare, req.MustExist = true, true
 	err = m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(l *acquired) error {
 		rec, err = m.checkpoints.create(ctx, l, checkpoint.CreateOptions{Name: o.Name, Auto: o.Auto})
@@ -150,6 +153,9 @@ func (m *Manager) ImportCheckpoint(ctx context.Context, who config.Who, name str
 // [sandbox.CodeBusy].
 func (m *Manager) Rollback(ctx context.Context, req Request, ref string) (done RolledBack, err error) {
 	if err := onlySession(req); err != nil {
+		return done, err
+	}
+	if req, err = m.checkpoints.asMade(ctx, req); err != nil {
 		return done, err
 	}
 	req.bare, req.MustExist, req.Changes = true, true, true

@@ -410,13 +410,33 @@ func (c *checkpoints) fork(ctx context.Context, req Request, o ForkOptions) ([]F
 	return out, g.Wait()
 }
 
-// begin makes the workspace of w that of the checkpoint that w begins with.
-func (c *checkpoints) begin(ctx context.Context, w *want, owner workspace.Owner) error {
+// begin makes the workspace of that name, a view of folder or none where that is
+// empty, that of the checkpoint that w begins with.
+func (c *checkpoints) begin(ctx context.Context, w *want, name, folder string, owner workspace.Owner) error {
+	for _, t := range w.from.Trees {
+		if t.Name == checkpoint.WorkspaceTree && t.Base != folder {
+			return errOtherFolder(w, folder)
+		}
+	}
 	store, err := c.of(w.res)
 	if err != nil {
 		return err
 	}
-	return store.Fork(ctx, w.from.ID, w.hostIdentity, owner)
+	return store.Fork(ctx, w.from.ID, name, owner)
+}
+
+// errOtherFolder says that the checkpoint of w is of a view of another folder.
+func errOtherFolder(w *want, folder string) error {
+	e := &sandbox.Error{
+		Code: sandbox.CodeValidation, Op: "begin with a checkpoint", Field: "workspace", Resource: w.from.ID, Message: "the checkpoint is of a workspace of its own, and the session has the folder " + folder,
+		Hint: "leave the folder out, or name another checkpoint",
+	}
+	for _, t := range w.from.Trees {
+		if t.Name == checkpoint.WorkspaceTree && t.Base != "" {
+			e.Message = "the checkpoint is of a private view of " + t.Base + ", which the session has not"
+		}
+	}
+	return e
 }
 
 // rewind makes the shells of a sandbox that this process has open, and those that

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -241,6 +242,84 @@ func TestAutomaticCheckpoints(t *testing.T) {
 			if got := k.run("s", "cat file"); got != want {
 				t.Errorf("after going back to checkpoint %d: %q, want %q", i, got, want)
 			}
+		}
+	})
+}
+
+// TestForkThatFails holds that a fork that cannot have all of its checkpoint leaves
+// nothing, and can be made later.
+func TestForkThatFails(t *testing.T) {
+	onKeepers(t, func(k *keeper) {
+		t := k.t
+		k.run("s", "echo one >file; echo h >~/at-home")
+		ready, err := k.Ready(k.context(), manager.Request{Who: who("s")})
+		must(t, err)
+		rec, err := k.Checkpoint(k.context(), manager.Request{Who: who("s")}, manager.CheckpointOptions{})
+		must(t, err)
+		archive := ""
+		for _, tree := range rec.Trees {
+			if tree.Archive != "" {
+				archive = filepath.Join(filepath.Dir(ready.Workspace), ".layers", "data", tree.Archive, "tar.zst")
+			}
+		}
+		fork := func() error {
+			forks, err := k.Fork(k.context(), manager.Request{Who: who("s")}, manager.ForkOptions{From: rec.ID, Sessions: []string{"f"}})
+			must(t, err)
+			return forks[0].Err
+		}
+		must(t, os.Rename(archive, archive+".away"))
+		if err := fork(); err == nil {
+			t.Fatal("a fork without its home is made")
+		}
+		if _, err := k.Capture(k.context(), manager.Request{Who: who("f"), MustExist: true, Command: sandbox.Command{Args: []string{"true"}}}); !sandbox.IsNotFound(err) {
+			t.Errorf("something is left of the fork: %v", err)
+		}
+		must(t, os.Rename(archive+".away", archive))
+		must(t, fork())
+		if got := k.run("f", "cat file ~/at-home"); got != "one\nh" {
+			t.Errorf("the fork has %q", got)
+		}
+	})
+}
+
+// TestCheckpointsOfPrivateViews holds that checkpoints, rollbacks and forks of a
+// session with a private view have the view, also where the call does not name it.
+func TestCheckpointsOfPrivateViews(t *testing.T) {
+	onKeepers(t, func(k *keeper) {
+		t := k.t
+		folder := outsideFolder(t)
+		must(t, os.Chmod(folder, 0o755))
+		must(t, os.WriteFile(filepath.Join(folder, "a"), []byte("host\n"), 0o644))
+		access := sandbox.AccessPrivate
+		run := func(session, line string) string {
+			t.Helper()
+			r, err := k.Capture(k.context(), manager.Request{
+				Who: who(session), Flags: &config.SandboxSettings{WorkspaceAccess: &access, Workspace: &folder}, Command: sandbox.Command{Args: []string{"sh", "-c", line}},
+			})
+			must(t, err)
+			return strings.TrimSpace(string(r.Stdout) + string(r.Stderr))
+		}
+		run("s", "echo one >a; echo new >b")
+		id := k.checkpoint("s", "")
+		run("s", "echo two >a; rm b")
+		_, err := k.Rollback(k.context(), manager.Request{Who: who("s")}, id)
+		must(t, err)
+		if got := run("s", "cat a b"); got != "one\nnew" {
+			t.Errorf("after a rollback: %q", got)
+		}
+		forks, err := k.Fork(k.context(), manager.Request{Who: who("s")}, manager.ForkOptions{From: id, Sessions: []string{"f"}})
+		must(t, err)
+		must(t, forks[0].Err)
+		if got := run("f", "cat a b; echo forked >a"); got != "one\nnew" {
+			t.Errorf("the fork has %q", got)
+		}
+		if got, err := os.ReadFile(filepath.Join(folder, "a")); err != nil || string(got) != "host\n" {
+			t.Errorf("the folder of the host has %q, %v", got, err)
+		}
+		done, err := k.Apply(k.context(), manager.Request{Who: who("f")}, manager.ApplyOptions{})
+		must(t, err)
+		if got, err := os.ReadFile(filepath.Join(folder, "a")); err != nil || string(got) != "forked\n" || len(done.Plan.Conflicts) > 0 {
+			t.Errorf("applied: %q, %v", got, err)
 		}
 	})
 }

@@ -296,9 +296,16 @@ func (b *builder) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 
 // create makes the sandbox and its record. The record is written first, so
 // that what a crash leaves behind is known by name.
-func (b *builder) create(ctx context.Context, w *want, held *keylock.Lock) (*acquired, error) {
+func (b *builder) create(ctx context.Context, w *want, held *keylock.Lock) (_ *acquired, err error) {
 	if err := b.prepareAll(ctx, w, w.spec); err != nil {
 		return nil, err
+	}
+	if w.from != nil {
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, b.giveUp(context.WithoutCancel(ctx), w))
+			}
+		}()
 	}
 	rec := b.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: b.m.now()})
 	rec.ExpiresAt, rec.OnTimeout, rec.Timeout = w.ends.at, w.ends.how, w.ends.timeout
@@ -327,6 +334,16 @@ func (b *builder) create(ctx context.Context, w *want, held *keylock.Lock) (*acq
 		}
 	}
 	return l, nil
+}
+
+// giveUp removes what is there of a sandbox that could not be made to begin with
+// its checkpoint, so that the next call does not find half of it.
+func (b *builder) giveUp(ctx context.Context, w *want) error {
+	if err := b.removeNow(ctx, w.provider, w.spec.Kind, w.spec.Name); err != nil {
+		return err
+	}
+	_, err := b.m.pruner.removeScratch(ctx, w.spec.Owner.Agent, w.spec.Name, workspaceOf(w.spec))
+	return err
 }
 
 // forget deletes the record of a sandbox whose create failed, and its home,

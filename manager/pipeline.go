@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/policy/gate"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
 
 // A pipeline carries one request through the steps that every call takes:
@@ -23,13 +24,14 @@ type pipeline struct {
 	asked   gate.Call
 	counted *count // or nil
 
-	settings *config.Settings // by configure
-	res      config.Resolved  // by configure
-	ruling   *ruling          // by judge
-	spent    *usage           // by judge; nil where the call is not charged
-	entry    *statement       // by record; nil where the call is not recorded
-	want     *want            // by resolve
-	sandbox  *acquired        // by ensure
+	settings *config.Settings   // by configure
+	res      config.Resolved    // by configure
+	ruling   *ruling            // by judge
+	spent    *usage             // by judge; nil where the call is not charged
+	entry    *statement         // by record; nil where the call is not recorded
+	want     *want              // by resolve
+	from     *checkpoint.Record // that the sandbox begins with, by configure; nil is none
+	sandbox  *acquired          // by ensure
 }
 
 // pipeline returns the pipeline of a request. The gate decides about asked.
@@ -93,6 +95,11 @@ func (p *pipeline) judge(ctx context.Context) error {
 
 // configure finds what the settings say about the request.
 func (p *pipeline) configure(ctx context.Context) (err error) {
+	if p.req.From != "" {
+		if p.req, p.from, err = p.m.checkpoints.beginsWith(ctx, p.req); err != nil {
+			return err
+		}
+	}
 	if p.settings, err = p.m.currentOf(p.req.Who); err != nil {
 		return err
 	}
@@ -134,12 +141,8 @@ func (p *pipeline) resolve(ctx context.Context) error {
 		return err
 	}
 	p.want.settings, p.want.warned = p.settings, p.ruling.judged.Warned()
-	if p.req.From != "" {
-		rec, _, err := m.checkpoints.find(ctx, p.res.Tenant, p.req.From)
-		if err != nil {
-			return err
-		}
-		if p.want.from = &rec; at.gate.Place != Sandboxed {
+	if p.from != nil {
+		if p.want.from = p.from; at.gate.Place != Sandboxed {
 			return &sandbox.Error{
 				Code: sandbox.CodeUnsupported, Op: "run", Field: "from", Message: "the session runs without a sandbox, which begins with no checkpoint",
 				Hint: "set mode to all",

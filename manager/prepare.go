@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -14,7 +15,13 @@ import (
 // then what that was made from, so that its workspace stays its own.
 func (b *builder) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 	if m, ok := viewOf(s); ok {
+		if w.from != nil {
+			return b.m.checkpoints.begin(ctx, w, filepath.Base(m.Source), m.Base, workspace.Owner{UID: s.UID, GID: s.GID})
+		}
 		return b.prepareView(ctx, w, s, m)
+	}
+	if w.from != nil && !w.scratch() {
+		return errOtherFolder(w, "")
 	}
 	if !w.scratch() {
 		return nil
@@ -28,7 +35,7 @@ func (b *builder) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 		return err
 	}
 	if w.from != nil {
-		return b.m.checkpoints.begin(ctx, w, own)
+		return b.m.checkpoints.begin(ctx, w, w.hostIdentity, "", own)
 	}
 	if err := b.m.checkpoints.mounted(ctx, w); err != nil {
 		return err
