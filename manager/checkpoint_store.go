@@ -425,6 +425,43 @@ func (c *checkpoints) begin(ctx context.Context, w *want, name, folder string, o
 	return store.Fork(ctx, w.from.ID, name, owner)
 }
 
+// exchanges reports whether the workspace of a sandbox of w that runs can become
+// that of the checkpoint that w begins with.
+func (c *checkpoints) exchanges(ctx context.Context, w *want) bool {
+	store, err := c.of(w.res)
+	if err != nil || !w.scratch() || w.quota != 0 {
+		return false
+	}
+	means, _, err := store.Means(ctx)
+	return err == nil && means == checkpoint.Overlay
+}
+
+// beginSlot makes the slot of the pool that w has claimed begin with the checkpoint
+// of w.
+func (c *checkpoints) beginSlot(ctx context.Context, w *want, sb sandbox.Sandbox) error {
+	r, ok := sb.(sandbox.Remounter)
+	if !ok {
+		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "begin with a checkpoint", Resource: w.spec.Name, Message: "the provider " + w.provider.Name() + " cannot exchange the workspace of a sandbox that runs"}
+	}
+	if err := c.begin(ctx, w, w.hostIdentity, "", workspace.Owner{UID: w.spec.UID, GID: w.spec.GID}); err != nil {
+		return err
+	}
+	store, err := c.of(w.res)
+	if err != nil {
+		return err
+	}
+	mount, err := store.Mount(w.hostIdentity)
+	if err != nil {
+		return err
+	}
+	defer mount.Close()
+	l := &acquired{Sandbox: sb, provider: w.provider, spec: w.spec, want: w}
+	if err := r.Remount(ctx, targetOf(l), mount); err != nil {
+		return err
+	}
+	return c.begun(ctx, l)
+}
+
 // errOtherFolder says that the checkpoint of w is of a view of another folder.
 func errOtherFolder(w *want, folder string) error {
 	e := &sandbox.Error{

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -322,4 +323,42 @@ func TestCheckpointsOfPrivateViews(t *testing.T) {
 			t.Errorf("applied: %q, %v", got, err)
 		}
 	})
+}
+
+// TestForkFromPool holds that forks are slots of the pool, which are started
+// already, with all that their checkpoint keeps; also after a restart.
+func TestForkFromPool(t *testing.T) {
+	testenv.UnmountBelow(t, filepath.Dir(t.TempDir()))
+	k := &keeper{t: t, kind: "docker", Manager: newRig(t).manager(pooled(3))}
+	k.run("s", "mkdir deep; echo one >deep/file; echo h >~/at-home; chmod 640 deep/file")
+	id := k.checkpoint("s", "")
+	fillPool(t, k.Manager)
+	forks, err := k.Fork(k.context(), manager.Request{Who: who("s")}, manager.ForkOptions{From: id, Sessions: []string{"f1", "f2"}})
+	must(t, err)
+	for _, f := range forks {
+		must(t, f.Err)
+		out, o := mustRun(t, k.Manager, f.Session, "cat deep/file ~/at-home; stat -c %a deep/file; echo "+f.Session+" >deep/file; id -u")
+		if !strings.HasPrefix(out, "one\nh\n640\n") {
+			t.Errorf("the fork %s has %q", f.Session, out)
+		}
+		if uid := strings.Fields(out)[3]; strings.Contains(k.run("s", "id -u"), uid) {
+			t.Errorf("the fork %s runs as the user of its parent", f.Session)
+		}
+		at := row(t, k.Manager, f.Session)
+		if !strings.Contains(at.Workspace, "pool-") {
+			t.Errorf("the fork %s is no slot: %+v", f.Session, at)
+		}
+		if o.Name != f.Name {
+			t.Errorf("the fork %s is called %s and %s", f.Session, f.Name, o.Name)
+		}
+		if out, err := exec.Command("docker", "kill", at.ID).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if got := k.run(f.Session, "cat deep/file"); got != f.Session {
+			t.Errorf("after a restart the fork %s has %q", f.Session, got)
+		}
+	}
+	if got := k.run("s", "cat deep/file"); got != "one" {
+		t.Errorf("the parent has %q", got)
+	}
 }

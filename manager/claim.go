@@ -83,7 +83,7 @@ func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acqui
 	var miss *pool.Miss
 	switch why := k.known(w.res, w.spec.Name); {
 	case mustExist: // nothing is made
-	case w.from != nil: // the workspace of a slot is its own
+	case w.from != nil && !k.m.checkpoints.exchanges(ctx, w): // the workspace of a slot is its own
 	case w.private:
 		miss = missed(pool.Permitted)
 	case why != "": // it was made meanwhile
@@ -281,7 +281,7 @@ func (k *poolKeeper) slotAnswers(ctx context.Context, n *slot) error {
 
 // bind gives the claimed slot n to the session of w.
 func (k *poolKeeper) bind(ctx context.Context, w *want, n *slot, c registry.Claim, keep func() error, held *keylock.Lock) (*acquired, error) {
-	if w.agentDir != "" && w.scratch() {
+	if w.agentDir != "" && w.scratch() && w.from == nil {
 		store, err := k.m.describer.workspaces(w.res)
 		if err == nil {
 			err = k.m.builder.seed(ctx, w, store, workspace.Owner{UID: w.spec.UID, GID: w.spec.GID})
@@ -297,6 +297,11 @@ func (k *poolKeeper) bind(ctx context.Context, w *want, n *slot, c registry.Clai
 	sb, err := w.provider.(identified).Bind(n.Sandbox, w.spec, info)
 	if err != nil {
 		return nil, err
+	}
+	if w.from != nil {
+		if err := k.m.checkpoints.beginSlot(ctx, w, sb); err != nil {
+			return nil, errors.Join(err, sb.Close(), k.m.builder.giveUp(context.WithoutCancel(ctx), w))
+		}
 	}
 	h := k.m.handles.put(&handle{Sandbox: sb, name: w.spec.Name, provider: w.provider.Name(), hash: w.hash, limits: w.spec.Limits, granted: w.granted, terms: w.terms()})
 	k.m.log.WithField("sandbox", w.spec.Name).Infof("claimed %s", c.Slot)

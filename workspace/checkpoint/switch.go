@@ -31,9 +31,13 @@ type Switch struct {
 
 // Mount returns the new file system of the workspace as a detached mount,
 // which move_mount(2) puts into a mount namespace. The caller closes it.
-func (w *Switch) Mount() (*os.File, error) {
-	m, err := cloneMount(w.s.Path(w.h.Name))
-	return m, fail(opMount, w.h.Name, err)
+func (w *Switch) Mount() (*os.File, error) { return w.s.Mount(w.h.Name) }
+
+// Mount returns what lies at the workspace of that name as a detached mount, which
+// move_mount(2) puts into a mount namespace. The caller closes it.
+func (s *Store) Mount(name string) (*os.File, error) {
+	m, err := cloneMount(s.Path(name))
+	return m, fail(opMount, name, err)
 }
 
 // Commit completes the operation. After an error of Commit the next operation
