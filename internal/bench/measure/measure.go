@@ -71,6 +71,7 @@ type Session struct {
 	Log     func(format string, args ...any)
 
 	forwarding *forwards
+	tree       *keptTree // nil until it is used
 
 	payload *payloads
 	local   *rigLocal // nil where the local provider does not work

@@ -179,17 +179,22 @@ func (r *rig) OpenPool(ctx context.Context, size int) (*rigPool, error) {
 		return nil, err
 	}
 	r.log("filling a pool of %d", size)
+	if err := fill(ctx, p.Manager); err != nil {
+		return nil, err
+	}
+	r.pool = p
+	return p, nil
+}
+
+// fill starts sandboxes of the pool of m until none is missing.
+func fill(ctx context.Context, m *manager.Manager) error {
 	for {
-		_, next, err := p.Manager.Refill(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if next > time.Second { // nothing is missing
-			r.pool = p
-			return p, nil
+		_, next, err := m.Refill(ctx)
+		if err != nil || next > time.Second {
+			return err
 		}
 		if err := wait(ctx, next); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
