@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,16 @@ func (c *checkpoints) store(root, means string) (*checkpoint.Store, error) {
 		c.stores[key] = s
 	}
 	return s, err
+}
+
+// close waits for what the stores have left to do.
+func (c *checkpoints) close() {
+	c.mu.Lock()
+	stores := slices.Collect(maps.Values(c.stores))
+	c.mu.Unlock()
+	for _, s := range stores {
+		_ = s.Close() // it has no errors
+	}
 }
 
 // each calls fn with the store of each folder of workspaces that has one.

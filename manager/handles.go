@@ -201,6 +201,7 @@ func (h *handles) drop(name string) {
 func (m *Manager) Close() error {
 	m.pool.end()
 	err := m.calls.endCalls()
+	defer m.checkpoints.close()
 	m.handles.mu.Lock()
 	var names []string
 	for name := range m.handles.open {

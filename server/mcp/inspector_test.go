@@ -36,7 +36,8 @@ func TestInspectorOverHTTP(t *testing.T) {
 		"exec": `{"command":"echo one"}`, "process": `{"action":"list"}`, "read": `{"path":"a.txt"}`, "write": `{"path":"b.txt","content":"x"}`,
 		"edit": `{"path":"a.txt","old":"two","new":"2"}`, "apply_patch": `{"patch":"*** Begin Patch\n*** Add File: c.txt\n+new\n*** End Patch\n"}`,
 		"glob": `{"pattern":"*"}`, "grep": `{"pattern":"one"}`, "image": `{"path":"a.txt"}`,
-		"run_code": `{"code":"1"}`, // the local provider has no kernel host
+		"checkpoint": `{"action":"list"}`,
+		"run_code":   `{"code":"1"}`, // the local provider has no kernel host
 	}
 	r.put("default", "/workspace/a.txt", "one\ntwo\n")
 	for _, tool := range list.Tools {

@@ -85,12 +85,12 @@ type Store struct {
 	o           Options
 	names, refs *keylock.Dir
 
-	background sync.WaitGroup // removals and unmounts that no caller waits for
-
-	mu     sync.Mutex // guards what follows
-	probed bool
-	means  Means
-	reason string
+	mu      sync.Mutex // guards what follows
+	pending int        // removals and unmounts that no caller waits for; see later
+	ended   *sync.Cond // one of them has ended
+	probed  bool
+	means   Means
+	reason  string
 }
 
 // Open returns the store below root, the folder of the workspaces, and settles
@@ -128,6 +128,7 @@ func Open(root string, o Options) (*Store, error) {
 		names: keylock.Open(filepath.Join(dir, "locks", "names")),
 		refs:  keylock.Open(filepath.Join(dir, "locks", "refs")),
 	}
+	s.ended = sync.NewCond(&s.mu)
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -139,8 +140,28 @@ func Open(root string, o Options) (*Store, error) {
 // used no more are written to the disk. A process that ends without it leaves
 // the removals to the next operation.
 func (s *Store) Close() error {
-	s.background.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.pending > 0 {
+		s.ended.Wait()
+	}
 	return nil
+}
+
+// later runs do, for which no caller but Close waits.
+func (s *Store) later(do func()) {
+	s.mu.Lock()
+	s.pending++
+	s.mu.Unlock()
+	go func() {
+		defer func() {
+			s.mu.Lock()
+			s.pending--
+			s.mu.Unlock()
+			s.ended.Broadcast()
+		}()
+		do()
+	}()
 }
 
 // Root returns the canonical path below which the workspaces lie.

@@ -243,7 +243,7 @@ func (s *Store) holdMount(path string) (release func()) {
 		return func() {}
 	}
 	return func() {
-		s.background.Go(func() { unix.Close(fd) }) //nolint:errcheck // of a descriptor that was only held
+		s.later(func() { unix.Close(fd) }) //nolint:errcheck // of a descriptor that was only held
 	}
 }
 

@@ -51,7 +51,7 @@ func (w *Switch) Commit() error {
 	w.done = true
 	err := w.s.commit(w.h, w.r)
 	if err == nil && w.sweep {
-		w.s.background.Go(func() {
+		w.s.later(func() {
 			if err := w.s.sweep(context.Background()); err != nil {
 				w.s.o.Log.Warn("layers that nothing refers to are left", "err", err)
 			}
