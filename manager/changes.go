@@ -33,11 +33,22 @@ type Changes struct {
 	Since   string         `json:"since,omitempty"`  // the checkpoint that the workspace is compared with
 
 	base, current *change.Tree
+	render        func(context.Context, io.Writer, change.RenderOptions) error
+}
+
+// ChangesElsewhere returns changes that another process has found. Render calls
+// render.
+func ChangesElsewhere(c Changes, render func(context.Context, io.Writer, change.RenderOptions) error) *Changes {
+	c.render = render
+	return &c
 }
 
 // Render writes the changes. It may be called until the function returns that
 // [Manager.Changes] has called.
 func (c *Changes) Render(ctx context.Context, w io.Writer, o change.RenderOptions) error {
+	if c.render != nil {
+		return c.render(ctx, w, o)
+	}
 	o.Base, o.Current = c.base, c.current
 	return change.Render(ctx, w, c.Entries, o)
 }

@@ -223,14 +223,20 @@ func exportTo(ctx context.Context, a *API, ref string, w io.Writer) error {
 		return err
 	}
 	defer r.Close()
+	return copyAnswer(ctx, op, ref, w, r)
+}
+
+// copyAnswer copies an answer to w.
+func copyAnswer(ctx context.Context, op, resource string, w io.Writer, r io.Reader) error {
 	in := &readFailure{from: r}
-	if _, err = io.Copy(w, in); err == nil {
+	_, err := io.Copy(w, in)
+	switch {
+	case err == nil:
 		return nil
-	}
-	if in.err != nil {
+	case in.err != nil:
 		return broken(ctx, op, in.err)
 	}
-	return &sandbox.Error{Code: sandbox.CodeExecution, Op: op, Resource: ref, Message: "the file cannot be written", Err: err}
+	return &sandbox.Error{Code: sandbox.CodeExecution, Op: op, Resource: resource, Message: "the file cannot be written", Err: err}
 }
 
 // A readFailure records why from could not be read.

@@ -122,6 +122,7 @@ func (p *process) start(o options) error {
 			resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{}),
 			resource.NewPorts(m, resource.PortOptions{}), resource.NewCode(m, supervisor), resource.NewMedia(m), resource.NewApprovals(orch.Approvals()),
 			resource.NewCheckpoints(resource.CheckpointOptions{Manager: m, MaxImport: func() int64 { return math.MaxInt64 }}),
+			resource.NewChanges(m),
 		},
 	})
 	if err != nil {

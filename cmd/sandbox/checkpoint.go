@@ -33,6 +33,9 @@ func (backend) Checkpoints(o cli.Options) (cli.CheckpointStore, func(), error) {
 
 // Changes implements cli.Backend.
 func (backend) Changes(o cli.Options) (cli.ChangeStore, func(), error) {
+	if o.Host.Remote() {
+		return remoteChanges(o.Host)
+	}
 	h, err := open(o)
 	if err != nil {
 		return nil, nil, err

@@ -176,6 +176,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resourc
 		resource.NewApprovals(d.orch.Approvals()), resource.NewViolations(violations), resource.NewEvidence(evidence),
 		resource.NewGrants(m, d.registrar), resource.NewTokens(d.tokens), resource.NewMedia(m), d.ports, resource.NewCode(m, kit.orch), pages, d.useManager,
 		resource.NewCheckpoints(resource.CheckpointOptions{Manager: m, MaxImport: func() int64 { return config.DaemonOf(d.settings()).MaxImport }}),
+		resource.NewChanges(m),
 	}, nil
 }
 

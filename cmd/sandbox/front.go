@@ -130,7 +130,12 @@ func (backend) Ports(o cli.Options) (cli.PortStore, func(), error) {
 }
 
 // Changes implements cli.Backend.
-func (backend) Changes(cli.Options) (cli.ChangeStore, func(), error) { return nil, nil, whole() }
+func (backend) Changes(o cli.Options) (cli.ChangeStore, func(), error) {
+	if o.Host.Remote() {
+		return remoteChanges(o.Host)
+	}
+	return nil, nil, whole()
+}
 
 // Checkpoints implements cli.Backend. Which sandboxes a fork or a rollback comes to
 // is for the whole program to know.

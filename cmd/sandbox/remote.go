@@ -92,3 +92,13 @@ func remoteCheckpoints(h cli.Host) (cli.CheckpointStore, func(), error) {
 	}
 	return d.Checkpoints(), func() { d.Close() }, nil
 }
+
+// remoteChanges returns what shows and applies the changes in workspaces of the
+// daemon at h.
+func remoteChanges(h cli.Host) (cli.ChangeStore, func(), error) {
+	d, err := remote(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d.Changes(), func() { d.Close() }, nil
+}

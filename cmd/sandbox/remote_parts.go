@@ -21,3 +21,5 @@ func remoteTokens(cli.Host) (cli.TokenStore, func(), error) { return nil, nil, s
 func remotePorts(cli.Host) (cli.PortStore, func(), error) { return nil, nil, speaking() }
 
 func remoteCheckpoints(cli.Host) (cli.CheckpointStore, func(), error) { return nil, nil, speaking() }
+
+func remoteChanges(cli.Host) (cli.ChangeStore, func(), error) { return nil, nil, speaking() }

@@ -36,7 +36,8 @@ func (h Host) Remote() bool { return h.Address != "" }
 // and local those that have nothing to do with one.
 var (
 	anywhere = []string{
-		"run", "exec", "shell", "code", "fs", "cp", "media", "list", "recreate", "prune", "checkpoint", "rollback", "fork", "explain", "stats", "pool",
+		"run", "exec", "shell", "code", "fs", "cp", "media", "list", "recreate", "prune", "checkpoint", "rollback", "fork", "diff", "apply", "discard", "undo",
+		"explain", "stats", "pool",
 		"violations", "evidence list", "evidence verify", "token", "port", "browser start", "browser list", "browser screenshot", "browser stop",
 	}
 	local = []string{"serve", "version", "completion"}

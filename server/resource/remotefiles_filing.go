@@ -61,7 +61,7 @@ type remotefilesRequest struct {
 func Mount(mux *http.ServeMux, prefix string, find remotefilesFind, tell remotefilesTell) {
 	for pattern, do := range map[string]func(*remotefilesRequest) (any, error){
 		"GET /abilities": abilities, "GET /stat": stat, "GET /link": readLink, "GET /folder": readDir,
-		"PUT /content": write, "POST /{op}": change,
+		"PUT /content": write, "POST /{op}": changeFile,
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.HandleFunc(method+" "+prefix+path, func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +169,7 @@ func readDir(q *remotefilesRequest) (any, error) {
 	return all, nil
 }
 
-func change(q *remotefilesRequest) (any, error) {
+func changeFile(q *remotefilesRequest) (any, error) {
 	files, ctx, path := q.Files, q.ctx, q.path
 	switch q.http.PathValue("op") {
 	case "mkdir":
