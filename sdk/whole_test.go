@@ -61,6 +61,10 @@ func methods(c *sdk.API) map[string]func(context.Context) {
 		"importCheckpoint": func(x context.Context) { c.ImportCheckpoint(x, "", strings.NewReader("")) },
 		"rollbackSandbox":  func(x context.Context) { c.RollbackSandbox(x, box, api.Rollback{}) },
 		"forkSandbox":      func(x context.Context) { c.ForkSandbox(x, box, api.Fork{}) },
+		"listChanges":      func(x context.Context) { c.ListChanges(x, box, sdk.ChangeOptions{}) },
+		"applyChanges":     func(x context.Context) { c.ApplyChanges(x, box, api.ApplyChanges{}) },
+		"discardChanges":   func(x context.Context) { c.DiscardChanges(x, box, api.DiscardChanges{}) },
+		"undoChanges":      func(x context.Context) { c.UndoChanges(x, box, api.UndoChanges{}) },
 		"listSandboxCheckpoints": func(x context.Context) {
 			c.ListSandboxCheckpoints(x, box, sdk.CheckpointOptions{})
 		},
