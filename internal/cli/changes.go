@@ -17,7 +17,7 @@ import (
 )
 
 // A ChangeStore shows what was changed in workspaces, and carries it over to
-// folders of this machine; *manager.Manager is one.
+// folders of the host; *manager.Manager is one.
 type ChangeStore interface {
 	Changes(ctx context.Context, r manager.Request, o manager.ChangeOptions, fn func(*manager.Changes) error) error
 	Apply(ctx context.Context, r manager.Request, o manager.ApplyOptions) (manager.Applied, error)
@@ -27,7 +27,11 @@ type ChangeStore interface {
 
 // withChanges calls fn with what knows of changes, and lets go of it afterwards.
 func (a *app) withChanges(fn func(ChangeStore, manager.Request) error) error {
-	s, release, err := a.Backend.Changes(a.options())
+	o, err := a.hosted()
+	if err != nil {
+		return err
+	}
+	s, release, err := a.Backend.Changes(o)
 	if err != nil {
 		return err
 	}
