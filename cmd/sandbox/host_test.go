@@ -19,7 +19,7 @@ import (
 // daemon carries their commands out, up to where they are about the machine
 // itself; and one about daemons.
 var throughDaemon = []string{
-	"testdata/host/host.txtar", "testdata/host/media.txtar", "testdata/host/checkpoint.txtar", "testdata/docker/run.txtar", "testdata/docker/terminal.txtar",
+	"testdata/host/host.txtar", "testdata/host/media.txtar", "testdata/host/checkpoint.txtar", "testdata/host/changes.txtar", "testdata/docker/run.txtar", "testdata/docker/terminal.txtar",
 }
 
 // throughDaemonToo are more scripts of that kind, which "make test" runs without a
