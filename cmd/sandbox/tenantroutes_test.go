@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
@@ -100,9 +101,12 @@ var mustSay = map[string]map[string]any{
 // inPath are values of parameters of paths.
 var inPath = map[string]string{"pid": "1", "port": "8080", "tool": "exec", "action": "screenshot", "path": "workspace/x"}
 
+// ofAdmins are the operations on a sandbox that no tenant has, of whichever sandbox.
+var ofAdmins = []string{"applyChanges", "undoChanges"}
+
 // TestRoutesOfAnotherTenant sends a request for the sandbox of another tenant to
-// each route of the OpenAPI document that names a sandbox: it is not found, and the
-// answer is the same as for one that never was.
+// each route of the OpenAPI document that names a sandbox: it is not found, or refused as
+// that of any sandbox is, and the answer is the same as for one that never was.
 func TestRoutesOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -188,7 +192,11 @@ func TestRoutesOfAnotherTenant(t *testing.T) {
 		for method, o := range methods {
 			asked++
 			status, text := ask(method, pattern, theirs.Name, o)
-			if status != http.StatusNotFound || !strings.Contains(text, `"code":"SANDBOX.NOT_FOUND"`) {
+			want, code := http.StatusNotFound, sandbox.CodeNotFound
+			if slices.Contains(ofAdmins, o.ID) {
+				want, code = http.StatusForbidden, sandbox.CodePermissionDeny
+			}
+			if status != want || !strings.Contains(text, `"code":"`+string(code)+`"`) {
 				t.Errorf("%s %s (%s): %d %s", method, pattern, o.ID, status, text)
 			}
 			if strings.Contains(text, "globex") || strings.Contains(text, "acme") {

@@ -74,9 +74,9 @@ type ChangeList struct {
 // ApplyChanges says which changes of a private workspace to apply to the folder of
 // the host.
 type ApplyChanges struct {
-	Paths      []string      `json:"paths,omitempty" maxitems:"10000" maxlen:"16000" doc:"Files and folders, relative to the workspace and written as in the answer of listChanges; absent means all"`
+	Paths      []string      `json:"paths,omitempty" maxitems:"10000" maxlen:"16002" doc:"Files and folders, relative to the workspace and written as in the answer of listChanges; absent means all"`
 	AllowRisks []change.Risk `json:"allowRisks,omitempty" maxitems:"100" doc:"Consents by risk"`
-	AllowPaths []string      `json:"allowPaths,omitempty" maxitems:"10000" maxlen:"16000" doc:"Consents by path, for what lies below it too"`
+	AllowPaths []string      `json:"allowPaths,omitempty" maxitems:"10000" maxlen:"16002" doc:"Consents by path, for what lies below it too"`
 	Partial    bool          `json:"partial,omitempty" doc:"Leave out what conflicts or has no consent; without it nothing is done then"`
 	DryRun     bool          `json:"dryRun,omitempty" doc:"Plan, and write nothing"`
 	Digest     string        `json:"digest,omitempty" maxlen:"128" doc:"Of a plan that was shown before: another one is not applied, but a problem of status 409"`
@@ -123,7 +123,7 @@ type AppliedChanges struct {
 
 // DiscardChanges says which changes of a workspace to take back.
 type DiscardChanges struct {
-	Paths []string `json:"paths,omitempty" maxitems:"10000" maxlen:"16000" doc:"As for applyChanges; absent means all"`
+	Paths []string `json:"paths,omitempty" maxitems:"10000" maxlen:"16002" doc:"As for applyChanges; absent means all"`
 }
 
 // DiscardedChanges has what was taken back.

@@ -36,9 +36,9 @@ type changesResource struct{ m ChangeKeeper }
 // NewChanges returns the resource.
 func NewChanges(m ChangeKeeper) *changesResource { return &changesResource{m} }
 
-// changePathLength is the most bytes of a path in a request, each byte of which may
-// be quoted by four.
-const changePathLength = 16000
+// changePathLength is the most bytes of a quoted path, which has at most four for each
+// byte of the path.
+const changePathLength = 4*4000 + 2
 
 // Routes implements [Resource].
 //
