@@ -31,6 +31,7 @@ func TestGarbage(t *testing.T) {
 	t.Setenv("SANDBOX_GUEST", testenv.Guest(t))
 	log := logrus.New()
 	log.SetOutput(io.Discard)
+	testenv.UnmountBelow(t, filepath.Dir(t.TempDir()))
 	d, err := newDaemon(cli.Options{StateDir: filepath.Join(t.TempDir(), "state"), ConfigFile: settingsFile(t, "local"), Log: log}, "test")
 	if err != nil {
 		t.Fatal(err)

@@ -131,10 +131,11 @@ func remountElsewhere(r *rig) {
 
 func remountRunning(r *rig) {
 	s, sb, m := r.remounter()
+	mount := r.exchanged(s, "other") // which may skip the check, before a command waits for its input
 	in, feed := io.Pipe()
 	p := r.start(r.ctx, sb, sandbox.Command{Args: []string{"sh", "-c", "exec 3>log; echo begun; read -r l; echo $l >&3; echo $l"}, Stdin: in})
 	r.await(p.stdout, "begun\n")
-	err := m.Remount(r.ctx, s.Workdir, r.exchanged(s, "other"))
+	err := m.Remount(r.ctx, s.Workdir, mount)
 	if code := sandbox.CodeOf(err); code != "" && code != sandbox.CodeBusy {
 		r.Errorf("Remount: %v", err)
 	}
