@@ -175,10 +175,43 @@ func (m *Manager) Discard(ctx context.Context, req Request, paths []string) (lis
 		if err != nil || len(plan.Steps) == 0 {
 			return err
 		}
+		if err := at.readable(c.base, plan.Entries); err != nil {
+			return err
+		}
 		list = plan.Entries
 		_, err = plan.Apply(ctx, dir)
 		return err
 	})
+}
+
+// readable returns an error if one of the changes would put a file of the host's
+// folder back that code in the sandbox cannot read there: it would be the
+// sandbox's own then.
+func (at *workspaceOnHost) readable(base *change.Tree, entries []change.Entry) error {
+	if at.head.Base == "" {
+		return nil
+	}
+	root, err := base.Lstat(".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := base.Lstat(e.Path)
+		if sandbox.IsNotFound(err) || err == nil && !info.Mode.IsRegular() {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if own := info.UID == root.UID && info.Mode&0o400 != 0; own || info.Mode&0o004 != 0 {
+			continue
+		}
+		return &sandbox.Error{
+			Code: sandbox.CodePermissionDeny, Op: "discard", Resource: change.Quote(e.Path), Message: "the file in the folder is not readable for code in the sandbox, and would be after the discard",
+			Hint: "name the paths to discard without it, or remove the sandbox with its workspace",
+		}
+	}
+	return nil
 }
 
 // Undo takes back what the last Apply, or the one of that id, did to the folder of

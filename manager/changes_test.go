@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/workspace/change"
 )
@@ -102,5 +103,42 @@ func TestChanges(t *testing.T) {
 			t.Errorf("after discarding some: %s", got)
 		}
 		run("test ! -e deep/new && test -e deep/b && test ! -e .husky")
+	})
+}
+
+// TestDiscardShowsNothing holds that a file of the host's folder that code inside
+// cannot read does not become its own when the code removes it and a person takes
+// that back.
+func TestDiscardShowsNothing(t *testing.T) {
+	testenv.Require(t, "root")
+	onKeepers(t, func(k *keeper) {
+		t := k.t
+		folder := outsideFolder(t)
+		must(t, os.Chown(folder, 1000, 1000))
+		must(t, os.Chmod(folder, 0o755))
+		must(t, os.WriteFile(filepath.Join(folder, "closed"), []byte("of root\n"), 0o600))
+		must(t, os.WriteFile(filepath.Join(folder, "open"), []byte("one\n"), 0o644))
+		access := sandbox.AccessPrivate
+		req := manager.Request{Who: who("p"), Flags: &config.SandboxSettings{WorkspaceAccess: &access, Workspace: &folder}}
+		run := func(line string) string {
+			r := req
+			r.Command = sandbox.Command{Args: []string{"sh", "-c", line}}
+			out, err := k.Capture(k.context(), r)
+			must(t, err)
+			return strings.TrimSpace(string(out.Stdout) + string(out.Stderr))
+		}
+		if got := run("cat closed"); strings.Contains(got, "of root") {
+			t.Fatalf("the file is readable: %s", got)
+		}
+		run("rm -f closed open")
+		if _, err := k.Discard(k.context(), req, nil); sandbox.CodeOf(err) != sandbox.CodePermissionDeny {
+			t.Errorf("the discard of all: %v", err)
+		}
+		if _, err := k.Discard(k.context(), req, []string{"open"}); err != nil {
+			t.Error(err)
+		}
+		if got := run("cat open; cat closed"); strings.Contains(got, "of root") || !strings.HasPrefix(got, "one") {
+			t.Errorf("after the discard: %s", got)
+		}
 	})
 }
