@@ -27,7 +27,7 @@ func (s slowly) Close() error {
 // TestCloseWaitsForAllAtOneTime holds that an end takes as long as the longest
 // of those that are let go of, and not as long as all of them together.
 func TestCloseWaitsForAllAtOneTime(t *testing.T) {
-	m, others := &Manager{handles: &handles{frozen: func(*handle) bool { return false }}, pool: &poolKeeper{slots: &slots{}}, calls: &calls{}}, &sync.WaitGroup{}
+	m, others := &Manager{handles: &handles{frozen: func(*handle) bool { return false }}, pool: &poolKeeper{slots: &slots{}}, calls: &calls{}, checkpoints: &checkpoints{}}, &sync.WaitGroup{}
 	for _, name := range []string{"sbx-a", "sbx-b", "sbx-c"} {
 		others.Add(1)
 		m.handles.release(m.handles.put(&handle{name: name, Sandbox: slowly{others: others}}))

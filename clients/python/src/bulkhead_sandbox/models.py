@@ -13,6 +13,33 @@ class AnswerApproval(Model):
     permission: Literal['deny', 'allow_once', 'allow_session', 'allow_permanent']
 
 
+class ApplyChanges(Model):
+    allow_paths: Annotated[list[str] | None, Field(alias='allowPaths')] = None
+    """
+    Consents by path, for what lies below it too
+    """
+    allow_risks: Annotated[list[str] | None, Field(alias='allowRisks')] = None
+    """
+    Consents by risk
+    """
+    digest: str | None = None
+    """
+    Of a plan that was shown before: another one is not applied, but a problem of status 409
+    """
+    dry_run: Annotated[bool | None, Field(alias='dryRun')] = None
+    """
+    Plan, and write nothing
+    """
+    partial: bool | None = None
+    """
+    Leave out what conflicts or has no consent; without it nothing is done then
+    """
+    paths: list[str] | None = None
+    """
+    Files and folders, relative to the workspace and written as in the answer of listChanges; absent means all
+    """
+
+
 class Approval(Model):
     agent: str
     command: list[str]
@@ -188,11 +215,36 @@ class Change(Model):
     """
 
 
+class ChangeConflict(Model):
+    path: str
+    why: str
+
+
+class ChangeFinding(Model):
+    consent: Literal['apply', 'own', 'never']
+    """
+    apply: applying is the consent; own: the risk or the path has to be allowed; never: it is not applied
+    """
+    risk: str
+    """
+    Such as git, editor or ci; docs/changes.md has all of them
+    """
+    why: str
+    """
+    What makes it a risk, in words
+    """
+
+
 class ChangeOutput(Model):
     field: str
     from_: Annotated[str, Field(alias='from')]
     tightens: bool
     to: str
+
+
+class ChangeStep(Model):
+    action: Literal['write', 'merge', 'chmod', 'remove']
+    path: str
 
 
 class CheckedGrant(Model):
@@ -399,6 +451,13 @@ class CreateCodeContext(Model):
 
 class DamagedPlace(Model):
     kind: str
+
+
+class DiscardChanges(Model):
+    paths: list[str] | None = None
+    """
+    As for applyChanges; absent means all
+    """
 
 
 class Document(Model):
@@ -1616,6 +1675,17 @@ class ToolProgress(Model):
     message: str | None = None
 
 
+class UndoChanges(Model):
+    id: str | None = None
+    """
+    Of the answer of applyChanges; absent means the last one that was not taken back
+    """
+    partial: bool | None = None
+    """
+    Take back the others where some conflict; without it nothing is done then
+    """
+
+
 class UnpackedArchive(Model):
     bytes: int
     """
@@ -1758,6 +1828,77 @@ class WatchReady(Model):
     """
 
 
+class WorkspaceChange(Model):
+    binary: bool | None = None
+    """
+    The old or the new content is no text
+    """
+    digest: str | None = None
+    """
+    SHA-256 of the content of a file in hexadecimal
+    """
+    findings: list[ChangeFinding] | None = None
+    """
+    The risks
+    """
+    from_: Annotated[str | None, Field(alias='from')] = None
+    """
+    The old path of a renamed file
+    """
+    kind: Literal['added', 'removed', 'modified', 'renamed', 'mode', 'type']
+    """
+    mode: the permissions alone; type: a file, link or folder took the place of one of another type
+    """
+    link: str | None = None
+    """
+    The target of a symbolic link
+    """
+    mode: str | None = None
+    """
+    As oldMode; absent for a removed path
+    """
+    old_digest: Annotated[str | None, Field(alias='oldDigest')] = None
+    """
+    SHA-256 of the content of a file in hexadecimal
+    """
+    old_link: Annotated[str | None, Field(alias='oldLink')] = None
+    """
+    The target of a symbolic link
+    """
+    old_mode: Annotated[str | None, Field(alias='oldMode')] = None
+    """
+    Type and permissions in octal as git and stat have them, such as 100644; absent for an added path
+    """
+    old_size: Annotated[int | None, Field(alias='oldSize')] = None
+    """
+    In bytes
+    """
+    old_type: Annotated[str | None, Field(alias='oldType')] = None
+    """
+    Media type by content, of binary files
+    """
+    path: str
+    """
+    Relative to the workspace. Quoted as git quotes names where it is no UTF-8 or begins with a double quote; so are from, oldLink and link
+    """
+    similarity: int | None = None
+    """
+    Of a renamed file, in percent
+    """
+    size: int | None = None
+    """
+    In bytes
+    """
+    type: str | None = None
+    """
+    Media type by content, of binary files
+    """
+    unread: bool | None = None
+    """
+    It is too long or cannot be read; such a change is never applied
+    """
+
+
 class WrittenFile(Model):
     created: bool
     """
@@ -1826,6 +1967,49 @@ class BrowserPlan(Model):
     settings: list[Setting]
     status: str
     uses: str
+
+
+class ChangeList(Model):
+    folder: str | None = None
+    """
+    Of the host, which a private workspace is a view of; for admins alone
+    """
+    items: list[WorkspaceChange]
+    since: str | None = None
+    """
+    The id of the checkpoint that the workspace is compared with
+    """
+
+
+class ChangePlan(Model):
+    conflicts: list[ChangeConflict] | None = None
+    """
+    What stays as it is in the folder
+    """
+    digest: str
+    """
+    Of all that is done, with the content
+    """
+    entries: list[WorkspaceChange]
+    """
+    The selected changes
+    """
+    refused: list[WorkspaceChange] | None = None
+    """
+    Changes without the consent that they need
+    """
+    steps: list[ChangeStep]
+    """
+    What is done, in this order
+    """
+
+
+class ChangeReport(Model):
+    conflicts: list[ChangeConflict] | None = None
+    """
+    What was left as it is
+    """
+    done: list[ChangeStep]
 
 
 class Checkpoint(Model):
@@ -2040,6 +2224,10 @@ class CreateToken(Model):
     """
     0 is as long as the token that it is made from, and 90 days where there is none or that has no end
     """
+
+
+class DiscardedChanges(Model):
+    items: list[WorkspaceChange]
 
 
 class EvidenceChain(Model):
@@ -2589,6 +2777,19 @@ class StartProcess(Model):
     """
 
 
+class UndoneChanges(Model):
+    folder: str
+    """
+    Of the host
+    """
+    id: str
+    problem: Problem | None = None
+    """
+    Why not all of it was taken back
+    """
+    report: ChangeReport
+
+
 class ViolationList(Model):
     damaged: int
     """
@@ -2596,6 +2797,30 @@ class ViolationList(Model):
     """
     more: bool
     violations: list[ViolationRecord]
+
+
+class AppliedChanges(Model):
+    applied: bool
+    """
+    At least one change was written to the folder and is there
+    """
+    folder: str
+    """
+    Of the host
+    """
+    id: str | None = None
+    """
+    Which undoChanges takes back; absent where nothing was begun
+    """
+    plan: ChangePlan
+    problem: Problem | None = None
+    """
+    Why the plan was not applied as a whole
+    """
+    report: ChangeReport | None = None
+    """
+    Absent where nothing was done
+    """
 
 
 class BrowserAnswer(Model):

@@ -529,6 +529,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{name}/apply": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Apply the changes of a private workspace to its folder on the host
+         * @description What changed there meanwhile is merged, or conflicts and stays. What can make the host run code needs a consent by risk or path. Without partial nothing is done where something conflicts or has no consent: the answer then has status 200, the plan, applied false, and the problem.
+         */
+        post: operations["applyChanges"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{name}/archive": {
         parameters: {
             query?: never;
@@ -612,6 +632,26 @@ export interface paths {
          * @description The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.
          */
         post: operations["driveBrowser"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{name}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what was changed in the workspace of a sandbox
+         * @description A private workspace is compared with the folder that it is a view of, another one with its last checkpoint. No sandbox has to run. With format, or with Accept: text/x-diff, the answer is text: patches as git diff writes them and git apply accepts them, a line for each file with the number of its lines, or the paths.
+         */
+        get: operations["listChanges"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -714,6 +754,26 @@ export interface paths {
          * @description Its variables are lost, and code that it runs ends.
          */
         post: operations["restartCodeContext"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{name}/discard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give up what was changed in the workspace of a sandbox
+         * @description A private workspace becomes what its folder is, another one what its last checkpoint kept. The folder of the host stays as it is.
+         */
+        post: operations["discardChanges"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1388,6 +1448,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{name}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take back what applyChanges did to a folder of the host
+         * @description A file that changed since is a conflict. Without partial nothing is done then: the answer has status 200, the conflicts, and the problem.
+         */
+        post: operations["undoChanges"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{name}/usage": {
         parameters: {
             query?: never;
@@ -1539,6 +1619,33 @@ export interface components {
             note?: string;
             /** @enum {string} */
             permission: "deny" | "allow_once" | "allow_session" | "allow_permanent";
+        };
+        AppliedChanges: {
+            /** @description At least one change was written to the folder and is there */
+            applied: boolean;
+            /** @description Of the host */
+            folder: string;
+            /** @description Which undoChanges takes back; absent where nothing was begun */
+            id?: string;
+            plan: components["schemas"]["ChangePlan"];
+            /** @description Why the plan was not applied as a whole */
+            problem?: components["schemas"]["Problem"];
+            /** @description Absent where nothing was done */
+            report?: components["schemas"]["ChangeReport"];
+        };
+        ApplyChanges: {
+            /** @description Consents by path, for what lies below it too */
+            allowPaths?: string[];
+            /** @description Consents by risk */
+            allowRisks?: string[];
+            /** @description Of a plan that was shown before: another one is not applied, but a problem of status 409 */
+            digest?: string;
+            /** @description Plan, and write nothing */
+            dryRun?: boolean;
+            /** @description Leave out what conflicts or has no consent; without it nothing is done then */
+            partial?: boolean;
+            /** @description Files and folders, relative to the workspace and written as in the answer of listChanges; absent means all */
+            paths?: string[];
         };
         Approval: {
             agent: string;
@@ -1731,11 +1838,55 @@ export interface components {
              */
             type?: "file" | "dir" | "symlink" | "other";
         };
+        ChangeConflict: {
+            path: string;
+            why: string;
+        };
+        ChangeFinding: {
+            /**
+             * @description apply: applying is the consent; own: the risk or the path has to be allowed; never: it is not applied
+             * @enum {string}
+             */
+            consent: "apply" | "own" | "never";
+            /** @description Such as git, editor or ci; docs/changes.md has all of them */
+            risk: string;
+            /** @description What makes it a risk, in words */
+            why: string;
+        };
+        ChangeList: {
+            /** @description Of the host, which a private workspace is a view of; for admins alone */
+            folder?: string;
+            items: components["schemas"]["WorkspaceChange"][];
+            /** @description The id of the checkpoint that the workspace is compared with */
+            since?: string;
+        };
         ChangeOutput: {
             field: string;
             from: string;
             tightens: boolean;
             to: string;
+        };
+        ChangePlan: {
+            /** @description What stays as it is in the folder */
+            conflicts?: components["schemas"]["ChangeConflict"][];
+            /** @description Of all that is done, with the content */
+            digest: string;
+            /** @description The selected changes */
+            entries: components["schemas"]["WorkspaceChange"][];
+            /** @description Changes without the consent that they need */
+            refused?: components["schemas"]["WorkspaceChange"][];
+            /** @description What is done, in this order */
+            steps: components["schemas"]["ChangeStep"][];
+        };
+        ChangeReport: {
+            /** @description What was left as it is */
+            conflicts?: components["schemas"]["ChangeConflict"][];
+            done: components["schemas"]["ChangeStep"][];
+        };
+        ChangeStep: {
+            /** @enum {string} */
+            action: "write" | "merge" | "chmod" | "remove";
+            path: string;
         };
         CheckGrant: {
             grant: components["schemas"]["Grant"];
@@ -2046,6 +2197,13 @@ export interface components {
             grant: components["schemas"]["GrantOutput"];
             /** @description Its parent first */
             line: components["schemas"]["GrantOutput"][];
+        };
+        DiscardChanges: {
+            /** @description As for applyChanges; absent means all */
+            paths?: string[];
+        };
+        DiscardedChanges: {
+            items: components["schemas"]["WorkspaceChange"][];
         };
         Document: {
             cause?: string;
@@ -3330,6 +3488,20 @@ export interface components {
             lines: number;
             message?: string;
         };
+        UndoChanges: {
+            /** @description Of the answer of applyChanges; absent means the last one that was not taken back */
+            id?: string;
+            /** @description Take back the others where some conflict; without it nothing is done then */
+            partial?: boolean;
+        };
+        UndoneChanges: {
+            /** @description Of the host */
+            folder: string;
+            id: string;
+            /** @description Why not all of it was taken back */
+            problem?: components["schemas"]["Problem"];
+            report: components["schemas"]["ChangeReport"];
+        };
         UnpackedArchive: {
             /** @description Content of files */
             bytes: number;
@@ -3442,6 +3614,45 @@ export interface components {
             entries: number;
             /** @description The watch looks about once a second and is not notified, so that it misses what comes and goes in between, and a rename is a remove and a create; a note follows */
             polls?: boolean;
+        };
+        WorkspaceChange: {
+            /** @description The old or the new content is no text */
+            binary?: boolean;
+            /** @description SHA-256 of the content of a file in hexadecimal */
+            digest?: string;
+            /** @description The risks */
+            findings?: components["schemas"]["ChangeFinding"][];
+            /** @description The old path of a renamed file */
+            from?: string;
+            /**
+             * @description mode: the permissions alone; type: a file, link or folder took the place of one of another type
+             * @enum {string}
+             */
+            kind: "added" | "removed" | "modified" | "renamed" | "mode" | "type";
+            /** @description The target of a symbolic link */
+            link?: string;
+            /** @description As oldMode; absent for a removed path */
+            mode?: string;
+            /** @description SHA-256 of the content of a file in hexadecimal */
+            oldDigest?: string;
+            /** @description The target of a symbolic link */
+            oldLink?: string;
+            /** @description Type and permissions in octal as git and stat have them, such as 100644; absent for an added path */
+            oldMode?: string;
+            /** @description In bytes */
+            oldSize?: number;
+            /** @description Media type by content, of binary files */
+            oldType?: string;
+            /** @description Relative to the workspace. Quoted as git quotes names where it is no UTF-8 or begins with a double quote; so are from, oldLink and link */
+            path: string;
+            /** @description Of a renamed file, in percent */
+            similarity?: number;
+            /** @description In bytes */
+            size?: number;
+            /** @description Media type by content, of binary files */
+            type?: string;
+            /** @description It is too long or cannot be read; such a change is never applied */
+            unread?: boolean;
         };
         WrittenFile: {
             /** @description Nothing of that name was there before */
@@ -5127,6 +5338,58 @@ export interface operations {
             504: components["responses"]["Problem504"];
         };
     };
+    applyChanges: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Settings of this call alone, for admins: {"settings":{…},"workspace":"…"} in ASCII, with settings as agents.defaults.sandbox of a settings file and a folder of the daemon's machine as the workspace. Every call about the sandbox sends the same; other settings make another sandbox */
+                "Sandbox-Settings"?: components["parameters"]["Settings"];
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ApplyChanges"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AppliedChanges"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
     packArchive: {
         parameters: {
             query: {
@@ -5448,6 +5711,66 @@ export interface operations {
             409: components["responses"]["Problem409"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    listChanges: {
+        parameters: {
+            query?: {
+                /** @description The id or name of a checkpoint to compare with */
+                since?: string;
+                /** @description A file or folder to compare, relative to the workspace and written as in the answer; all of them without */
+                path?: string[];
+                /** @description json without, unless the request accepts text/x-diff */
+                format?: "json" | "patch" | "stat" | "name-only";
+                /** @description Show what could steer a terminal as escapes; of text */
+                terminal?: boolean;
+                /** @description Colour the text as git does; implies terminal */
+                color?: boolean;
+                /** @description Columns of the format stat; 80 without */
+                width?: number;
+            };
+            header?: {
+                /** @description Settings of this call alone, for admins: {"settings":{…},"workspace":"…"} in ASCII, with settings as agents.defaults.sandbox of a settings file and a folder of the daemon's machine as the workspace. Every call about the sandbox sends the same; other settings make another sandbox */
+                "Sandbox-Settings"?: components["parameters"]["Settings"];
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeList"];
+                    "text/plain": string;
+                    "text/x-diff": string;
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -5788,6 +6111,58 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    discardChanges: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Settings of this call alone, for admins: {"settings":{…},"workspace":"…"} in ASCII, with settings as agents.defaults.sandbox of a settings file and a folder of the daemon's machine as the workspace. Every call about the sandbox sends the same; other settings make another sandbox */
+                "Sandbox-Settings"?: components["parameters"]["Settings"];
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DiscardChanges"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DiscardedChanges"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -7810,6 +8185,58 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["ToolAnswer"];
                     "text/event-stream": string;
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    undoChanges: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Settings of this call alone, for admins: {"settings":{…},"workspace":"…"} in ASCII, with settings as agents.defaults.sandbox of a settings file and a folder of the daemon's machine as the workspace. Every call about the sandbox sends the same; other settings make another sandbox */
+                "Sandbox-Settings"?: components["parameters"]["Settings"];
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["UndoChanges"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UndoneChanges"];
                 };
             };
             401: components["responses"]["Problem401"];
