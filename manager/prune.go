@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -84,13 +85,13 @@ type sweeper struct {
 	homes homeStores
 	out   Pruned
 
-	both   map[string]bool   // names that sandboxes of several providers have
-	lost   map[string]string // by name: what went with a private view
-	silent []string          // providers that do not answer and have nothing known of ours
+	both   map[string]bool // names that sandboxes of several providers have
+	lost   sync.Map        // by name: the text of what went with a private view; several are removed at a time
+	silent []string        // providers that do not answer and have nothing known of ours
 }
 
 func (u *pruner) sweep(ctx context.Context, o PruneOptions, grace time.Duration) (Pruned, error) {
-	b := &sweeper{m: u.m, o: o, grace: grace, rules: map[string]prune.Rules{}, lost: map[string]string{}, homes: u.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
+	b := &sweeper{m: u.m, o: o, grace: grace, rules: map[string]prune.Rules{}, homes: u.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
 	records, problems, err := u.m.records.List("")
 	if err != nil {
 		return b.out, err
@@ -249,7 +250,7 @@ func (b *sweeper) carryOut(ctx context.Context, p sandbox.Provider, plan []prune
 		for _, r := range plan {
 			if b.o.Workspaces && r.Record != nil && r.Kind == sandbox.KindSandbox {
 				if store, hostIdentity, err := b.m.pruner.placeOf(r.Record.Agent, r.Name); err == nil {
-					b.lost[r.Name] = b.m.pruner.wouldLose(ctx, store.Root(), hostIdentity)
+					b.lost.Store(r.Name, b.m.pruner.wouldLose(ctx, store.Root(), hostIdentity))
 				}
 			}
 			b.out.Removed = append(b.out.Removed, b.removed(p, r))
@@ -269,7 +270,9 @@ func (b *sweeper) carryOut(ctx context.Context, p sandbox.Provider, plan []prune
 
 // removed returns the report of a removal by p.
 func (b *sweeper) removed(p sandbox.Provider, r prune.Removal) Removed {
-	out := Removed{Name: r.Name, Reason: withLost(reasonOf(r), b.lost[r.Name])}
+	lost, _ := b.lost.Load(r.Name)
+	text, _ := lost.(string)
+	out := Removed{Name: r.Name, Reason: withLost(reasonOf(r), text)}
 	if b.both[r.Name] {
 		out.Provider = p.Name()
 	}
@@ -317,7 +320,7 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 	}
 	if b.o.Workspaces && r.Record != nil {
 		lost, err := m.pruner.removeScratch(ctx, r.Record.Agent, r.Name, r.Record.Workspace)
-		b.lost[r.Name] = lost
+		b.lost.Store(r.Name, lost)
 		if err != nil {
 			return err
 		}
