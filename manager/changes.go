@@ -350,7 +350,7 @@ func (c *Changes) close() {
 	_ = c.current.Close()
 }
 
-// originals tell what files of the host's folder were when the workspace changed
+// originals say what files of the host's folder were when the workspace changed
 // them first.
 type originals struct{ bases *checkpoint.Bases }
 

@@ -136,7 +136,7 @@ func (s *Server) Problem(err error, admin bool, requestID string) (api.Problem, 
 	}
 	var e *sandbox.Error
 	if !errors.As(err, &e) || e.Code == sandbox.CodeInternal || e.Code == "" {
-		e = &sandbox.Error{Code: sandbox.CodeInternal, Message: "something went wrong inside", Hint: "tell who runs the server the id of this request"}
+		e = &sandbox.Error{Code: sandbox.CodeInternal, Message: "something went wrong inside", Hint: "report the id of this request to the operator of the server"}
 	}
 	if status == 0 {
 		status = e.Code.HTTPStatus()
@@ -150,7 +150,7 @@ func (s *Server) Problem(err error, admin bool, requestID string) (api.Problem, 
 		Detail: e.Message, Code: e.Code, Field: e.Field, Resource: e.Resource, Hint: e.Hint, Retryable: e.Retryable, RequestID: requestID,
 	}
 	if !admin && s.private(p) {
-		p.Detail, p.Field, p.Resource, p.Hint = http.StatusText(status), "", "", "tell who runs the server the id of this request"
+		p.Detail, p.Field, p.Resource, p.Hint = http.StatusText(status), "", "", "report the id of this request to the operator of the server"
 	}
 	if after := tenant.RetrySeconds(err); after > 0 {
 		h.Set("Retry-After", strconv.FormatInt(after, 10))

@@ -19,16 +19,11 @@ func (backend) Checkpoints(o cli.Options) (cli.CheckpointStore, func(), error) {
 	if o.Host.Remote() {
 		return remoteCheckpoints(o.Host)
 	}
-	h, err := open(o)
+	m, release, err := ownManager(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := h.Manager()
-	if err != nil {
-		h.Close()
-		return nil, nil, err
-	}
-	return ownCheckpoints{m}, h.Close, nil
+	return ownCheckpoints{m}, release, nil
 }
 
 // Changes implements cli.Backend.
@@ -36,16 +31,11 @@ func (backend) Changes(o cli.Options) (cli.ChangeStore, func(), error) {
 	if o.Host.Remote() {
 		return remoteChanges(o.Host)
 	}
-	h, err := open(o)
+	m, release, err := ownManager(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := h.Manager()
-	if err != nil {
-		h.Close()
-		return nil, nil, err
-	}
-	return m, h.Close, nil
+	return m, release, nil
 }
 
 // ownCheckpoints are those of sandboxes of this machine.

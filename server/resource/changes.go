@@ -292,7 +292,7 @@ func changeErr(c *Call, at lookupSandbox, err error) error {
 		if hidden {
 			return &sandbox.Error{
 				Code: e.Code, Op: e.Op, Resource: at.Name, Message: "the changes of the workspace cannot be used", Retryable: e.Retryable, Err: err,
-				Hint: "tell who runs the server the id of this request",
+				Hint: "report the id of this request to the operator of the server",
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func digestOf(ctx context.Context, r io.Reader, limit int64, buffer []byte) (sum
 	return s, nil
 }
 
-// sniffed is the number of bytes by which git tells text from other content.
+// sniffed is the number of bytes by which git distinguishes text from other content.
 const sniffed = 8000
 
 // isBinary reports whether git takes a file that begins with head for binary.

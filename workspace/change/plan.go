@@ -431,7 +431,7 @@ func (p *planner) look(e *Entry, rel string) (state, time.Time, bool, error) {
 }
 
 // before returns what was at rel when the workspace was made. known is false
-// where that cannot be told.
+// where that is not known.
 func (p *planner) before(e *Entry, rel string, have state, changed time.Time) (s state, known bool, err error) {
 	if a, ok := p.applied[rel]; ok {
 		return a.state, true, nil

@@ -418,7 +418,7 @@ type importer struct {
 	done     bool
 }
 
-// wrong tells errors of the file from those of this machine.
+// wrong separates errors of the file from those of this machine.
 func (i *importer) wrong(err error) error {
 	var file errFile
 	var known *sandbox.Error

@@ -199,7 +199,7 @@ func madeUp(t testing.TB, entries ...fileEntry) []byte {
 	return out.Bytes()
 }
 
-// TestImportHostile holds that a file that somebody else made reaches nothing
+// TestImportHostile holds that a file of unknown origin reaches nothing
 // outside of its own folder, and that nothing is kept of one that is refused.
 func TestImportHostile(t *testing.T) {
 	s := newStore(t, Options{Means: Copy})
