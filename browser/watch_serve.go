@@ -59,7 +59,7 @@ func (w *Watch) serveLink(rw http.ResponseWriter) {
 		MaxAge: max(1, int(time.Until(end)/time.Second)), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	words := url.Values{
-		"autoconnect": {"1"}, "resize": {"scale"}, "view_only": {strconv.FormatBool(w.ViewOnly())},
+		"autoconnect": {"1"}, "reconnect": {"true"}, "resize": {"scale"}, "view_only": {strconv.FormatBool(w.ViewOnly())},
 		"path": {w.secrets.folder + "/" + socketName}, "password": {w.Password()},
 	}
 	rw.Header().Set("Location", w.secrets.base()+"vnc.html#"+words.Encode())

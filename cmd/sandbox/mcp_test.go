@@ -101,6 +101,7 @@ func toolInputs() [][2]string {
 		{"grep", `{"pattern":"four"}`},
 		{"image", `{"path":"broken.png"}`}, // is an error
 		{"run_code", `{"code":"1"}`},       // is an error: the image has no kernels
+		{"checkpoint", `{"action":"create"}`},
 		{"sandbox_list", `{}`},
 		{"sandbox_recreate", `{}`},
 		{"sandbox_remove", `{}`},

@@ -29,6 +29,7 @@ func newSite(t *testing.T) *site {
 	testenv.Require(t, "docker")
 	s := &site{t: t, state: filepath.Join(t.TempDir(), "state")}
 	s.env = append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+s.state, "SANDBOX_CONFIG=")
+	testenv.UnmountBelow(t, s.state) // the workspaces of sandboxes with checkpoints
 	t.Cleanup(func() {
 		if out, err := s.command("recreate", "--all", "--force").CombinedOutput(); err != nil {
 			t.Errorf("clean up: %v\n%s", err, out)

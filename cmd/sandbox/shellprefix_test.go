@@ -124,10 +124,10 @@ func TestShellPrefixLines(t *testing.T) {
 	}{
 		"folder":              {line: bash("mkdir -p x/y && cd x/y"), cwd: w.project + "/x/y\n"},
 		"by another name":     {line: bash("mkdir -p /workspace/x && cd /workspace/x"), cwd: w.project + "/x\n"},
-		"failed":              {line: bash("cd x; false"), status: 1},
+		"failed":              {line: bash("mkdir -p x; cd x; false"), status: 1},
 		"outside":             {line: bash("cd /usr"), stderr: "stays where it is"},
-		"output that went":    {line: bash("cd x && exec >/dev/null"), cwd: w.project + "/x\n"},
-		"another sandbox":     {line: bash("echo {} > .mcp.json && cd x"), cwd: w.project + "/x\n"},
+		"output that went":    {line: bash("mkdir -p x && cd x && exec >/dev/null"), cwd: w.project + "/x\n"},
+		"another sandbox":     {line: bash("echo {} > .mcp.json && mkdir -p x && cd x"), cwd: w.project + "/x\n"},
 		"no line at the end":  {line: bash("printf abc"), stdout: "abc", cwd: w.project + "\n"},
 		"forged":              {line: bash("eval 'pwd() { echo " + w.project + "/link; }'"), stderr: "stays where it is"},
 		"forged lines":        {line: bash("eval 'pwd() { echo /a; echo /b; }'"), stderr: "not known"},
