@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
@@ -54,12 +55,12 @@ const maxAgentList = 64
 
 // agentName is what profiles may be called: it becomes a part of names of
 // sessions and files.
-var agentName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+var agentName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`) })
 
 // CheckAgentName refuses what no profile can be called. "list" is taken by the
 // command line.
 func CheckAgentName(name string) error {
-	if agentName.MatchString(name) && name != "list" {
+	if agentName().MatchString(name) && name != "list" {
 		return nil
 	}
 	return &sandbox.Error{
@@ -148,7 +149,7 @@ func (p AgentProfile) over(base AgentProfile) AgentProfile {
 
 // packageName is a package of npm or pip with a version: no blank, no quote and
 // no sign that a shell acts upon, and no option of the program that installs it.
-var packageName = regexp.MustCompile(`^[A-Za-z0-9@][A-Za-z0-9@/._+=~^,\[\]-]*$`)
+var packageName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9@][A-Za-z0-9@/._+=~^,\[\]-]*$`) })
 
 // agentProfile checks a profile.
 func (p *problems) agentProfile(a AgentProfile) {
@@ -174,7 +175,7 @@ func (p *problems) agentProfile(a AgentProfile) {
 	}
 	for i, s := range a.Packages {
 		kind, name, _ := strings.Cut(s, ":")
-		if kind != "npm" && kind != "pip" || !packageName.MatchString(name) {
+		if kind != "npm" && kind != "pip" || !packageName().MatchString(name) {
 			p.badly(fmt.Sprintf("packages[%d]", i), "write npm:NAME, npm:NAME@VERSION, pip:NAME or pip:NAME==VERSION", "%q is no package", short(s))
 		}
 	}
@@ -276,17 +277,19 @@ func CredentialFile(name string) bool {
 // secretText finds what looks like a credential: a token in a form that services
 // give them, a private key, or a value of a name for one. Names of variables
 // (${TOKEN}, $TOKEN, env:TOKEN) are none.
-var secretText = regexp.MustCompile(`(?i)-----BEGIN [A-Z ]*PRIVATE KEY` +
-	`|\b(?:sk|pk|rk|sess)-[A-Za-z0-9_-]{16,}` +
-	`|\b(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|pypi-|sbx_|dop_v1_|tvly-|xai-)[A-Za-z0-9_.-]{12,}` +
-	`|\b(?:npm|hf|gsk)_[A-Za-z0-9]{30,}` +
-	`|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.` +
-	`|\b(?:Bearer|Basic)\s+[A-Za-z0-9+/_.=-]{16,}` +
-	`|[A-Za-z0-9_-]*(?:api[_-]?key|secret|password|passwd|access[_-]?key|(?:auth|access|refresh|bearer|session|api|bot|_)[_-]?token)["']?\s*[:=]\s*["']?[^\s"'${},\[\]]{8,}` +
-	`|://[^/\s:@"']+:[^/\s:@"']{4,}@`)
+var secretText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)-----BEGIN [A-Z ]*PRIVATE KEY` +
+		`|\b(?:sk|pk|rk|sess)-[A-Za-z0-9_-]{16,}` +
+		`|\b(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|pypi-|sbx_|dop_v1_|tvly-|xai-)[A-Za-z0-9_.-]{12,}` +
+		`|\b(?:npm|hf|gsk)_[A-Za-z0-9]{30,}` +
+		`|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.` +
+		`|\b(?:Bearer|Basic)\s+[A-Za-z0-9+/_.=-]{16,}` +
+		`|[A-Za-z0-9_-]*(?:api[_-]?key|secret|password|passwd|access[_-]?key|(?:auth|access|refresh|bearer|session|api|bot|_)[_-]?token)["']?\s*[:=]\s*["']?[^\s"'${},\[\]]{8,}` +
+		`|://[^/\s:@"']+:[^/\s:@"']{4,}@`)
+})
 
 // LooksSecret reports whether text holds what looks like a credential.
-func LooksSecret(text string) bool { return secretText.MatchString(text) }
+func LooksSecret(text string) bool { return secretText().MatchString(text) }
 
 // AgentSetup returns the commands that put the program of p into an image, none
 // where p names no packages. A program that is in the image is left as it is.

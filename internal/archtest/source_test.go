@@ -79,7 +79,7 @@ func constant(e ast.Expr) bool {
 			fun = f.X // a generic function
 		}
 		return slices.Contains([]string{
-			"errors.New", "fmt.Errorf", "sandbox.Errorf", "regexp.MustCompile", "template.Must", "strings.NewReplacer",
+			"errors.New", "sync.OnceValue", "fmt.Errorf", "sandbox.Errorf", "regexp.MustCompile", "template.Must", "strings.NewReplacer",
 			"slices.Concat", "reflect.TypeFor",
 		}, selector(fun))
 	}

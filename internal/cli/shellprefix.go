@@ -187,20 +187,24 @@ type prefixed struct {
 
 var (
 	// cwdPart ends each line of the Bash tool.
-	cwdPart = regexp.MustCompile(`^((?s).*) && pwd -P >\| '?(/[^\s'"]*/claude-[0-9a-zA-Z]+-cwd)'?$`)
+	cwdPart = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^((?s).*) && pwd -P >\| '?(/[^\s'"]*/claude-[0-9a-zA-Z]+-cwd)'?$`)
+	})
 	// snapshotPart begins it, where a snapshot was taken.
-	snapshotPart = regexp.MustCompile(`^source '?(/[^'"\n;&|<>$` + "`" + `\\]*/shell-snapshots/snapshot-[0-9a-zA-Z_.-]+\.sh)'? 2>/dev/null \|\| true && `)
+	snapshotPart = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^source '?(/[^'"\n;&|<>$` + "`" + `\\]*/shell-snapshots/snapshot-[0-9a-zA-Z_.-]+\.sh)'? 2>/dev/null \|\| true && `)
+	})
 )
 
 // parsePrefixed takes apart a line. One of another form stays whole.
 func parsePrefixed(line string) prefixed {
 	p := prefixed{text: line}
-	m := cwdPart.FindStringSubmatch(line)
+	m := cwdPart().FindStringSubmatch(line)
 	if m == nil {
 		return p
 	}
 	p.text, p.cwdFile = m[1], m[2]
-	if s := snapshotPart.FindStringSubmatch(p.text); s != nil {
+	if s := snapshotPart().FindStringSubmatch(p.text); s != nil {
 		p.text, p.snapshot = strings.TrimPrefix(p.text, s[0]), s[1]
 	}
 	return p

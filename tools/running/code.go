@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -70,14 +71,14 @@ type Code struct {
 // CodeLanguages returns the languages that there are kernels of.
 func CodeLanguages() []string { return []string{"python", "javascript", "bash"} }
 
-var codeID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var codeID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`) })
 
 func checkCode(op, language, id string) error {
 	if language != "" && !slices.Contains(CodeLanguages(), language) {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "language", Resource: termsafe.Line(clipped(language)),
 			Message: "there is no kernel of this language", Hint: "there are " + strings.Join(CodeLanguages(), ", ")}
 	}
-	if id != "" && !codeID.MatchString(id) {
+	if id != "" && !codeID().MatchString(id) {
 		return &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "context", Message: "this is no id of a context", Hint: "take the id that the creation of a context returns"}
 	}
 	return nil
@@ -214,7 +215,7 @@ func (h *Supervisor) contexts(ctx context.Context, req manager.Request, op, verb
 	list := []sandbox.CodeContext{}
 	_, err := h.code(ctx, op, req, []string{"contexts", verb}, args, nil, func(l codeLine) error {
 		c := l.Context
-		if c == nil || !codeID.MatchString(c.ID) || !slices.Contains(CodeLanguages(), c.Language) || len(list) >= 64 {
+		if c == nil || !codeID().MatchString(c.ID) || !slices.Contains(CodeLanguages(), c.Language) || len(list) >= 64 {
 			return errCodeLine
 		}
 		list = append(list, *c)
