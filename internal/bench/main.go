@@ -3,6 +3,11 @@
 // Command bench measures what commands and files in a sandbox cost, beside
 // the plain engine API on the same container and in the same run. See
 // docs/performance.md for the method, and "make bench" for the usual call.
+//
+// All ways of an operation are measured in the same rounds, so that noise of
+// the machine hits all alike. Every sample is verified after its clock has
+// stopped (exit code, content, number of entries), and a failure ends the
+// run: no number comes from an operation that did not work.
 package main
 
 import (
@@ -18,7 +23,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/internal/bench/measure"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
@@ -45,7 +49,7 @@ type options struct {
 	json, doc                 string
 	image, guest, program, in string
 	only                      string
-	effort                    measure.Effort
+	effort                    Effort
 }
 
 // run is the program; its result is the exit status: 0 done, 1 failed or,
@@ -93,15 +97,15 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		fmt.Fprintln(stderr, "bench: no arguments are taken, --slack is at least 1, and --doc wants a full run")
 		return o, errors.New("wrong usage")
 	}
-	o.effort = measure.Full()
+	o.effort = Full()
 	if o.quick {
-		o.effort = measure.Quick()
+		o.effort = Quick()
 	}
 	return o, nil
 }
 
 // measure makes the sandbox, measures, and takes it away again.
-func (o options) measure(ctx context.Context, say func(string, ...any)) (rep measure.Report, err error) {
+func (o options) measure(ctx context.Context, say func(string, ...any)) (rep Report, err error) {
 	if o.guest == "" {
 		if o.guest, err = statedir.FindGuest(); err != nil {
 			return rep, err
@@ -111,7 +115,7 @@ func (o options) measure(ctx context.Context, say func(string, ...any)) (rep mea
 	if err := os.Setenv("SANDBOX_GUEST", o.guest); err != nil {
 		return rep, err
 	}
-	r, err := measure.New(ctx, measure.Options{Image: o.image, Guest: o.guest, Dir: o.in, Log: say})
+	r, err := New(ctx, Options{Image: o.image, Guest: o.guest, Dir: o.in, Log: say})
 	if err != nil {
 		return rep, err
 	}
@@ -121,7 +125,7 @@ func (o options) measure(ctx context.Context, say func(string, ...any)) (rep mea
 		}
 		err = errors.Join(err, r.Close())
 	}()
-	s := measure.Session{Rig: r, Effort: o.effort, Program: o.sandbox(), Guest: o.guest, Log: say}
+	s := Session{Rig: r, Effort: o.effort, Program: o.sandbox(), Guest: o.guest, Log: say}
 	if o.only != "" {
 		s.Only = func(op string) bool { return strings.Contains(op, o.only) }
 	}
@@ -145,7 +149,7 @@ func (o options) sandbox() string {
 }
 
 // judge says which budgets are missed and returns the exit status.
-func (o options) judge(rep measure.Report, say func(string, ...any)) int {
+func (o options) judge(rep Report, say func(string, ...any)) int {
 	status := 0
 	for _, v := range rep.Verdicts {
 		if o.check && !v.Holds(o.slack) {

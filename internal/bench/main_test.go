@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -17,7 +19,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
-	"github.com/bulkhead-dev/sandbox/internal/bench/measure"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
@@ -58,9 +59,9 @@ func TestSmallRun(t *testing.T) {
 	o := options{
 		slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: passable(t), program: program(t),
 		json: filepath.Join(t.TempDir(), "report.json"), doc: filepath.Join(t.TempDir(), "doc.md"),
-		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Sandboxes: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 2, Boxes: 2, Making: time.Minute, Resting: 100 * time.Millisecond},
+		effort: Effort{Name: "tiny", Least: 2, Callers: 1, Sandboxes: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 2, Boxes: 2, Making: time.Minute, Resting: 100 * time.Millisecond},
 	}
-	if err := os.WriteFile(o.doc, []byte("above\n"+measure.Begin+"\n"+measure.End+"\nbelow\n"), 0o644); err != nil {
+	if err := os.WriteFile(o.doc, []byte("above\n"+Begin+"\n"+End+"\nbelow\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	name := ""
@@ -109,7 +110,7 @@ func program(t *testing.T) string {
 }
 
 // checkResults looks at every row that a run must have.
-func checkResults(t *testing.T, rep measure.Report) {
+func checkResults(t *testing.T, rep Report) {
 	t.Helper()
 	ways := map[string][]string{}
 	for _, res := range rep.Results {
@@ -123,43 +124,43 @@ func checkResults(t *testing.T, rep measure.Report) {
 			t.Errorf("%s by %s is %+v", res.Op, res.Way, res.Summary)
 		}
 	}
-	all := []string{measure.WayEngine, measure.WaySocket, measure.WayRelay, measure.WayHost}
-	withLocal := append(slices.Clone(all), measure.WayLocal)
+	all := []string{WayEngine, WaySocket, WayRelay, WayHost}
+	withLocal := append(slices.Clone(all), WayLocal)
 	want := map[string][]string{
-		measure.OpPing: all[:3], measure.OpBuiltin: append(slices.Clone(all[:3]), measure.WayLocal), measure.OpAssign: append(slices.Clone(all[:3]), measure.WayLocal),
-		measure.OpStart: all[:2],
-		measure.OpExec:  withLocal, measure.OpRested: withLocal, measure.OpSandboxStart: {measure.WayHand, measure.WayLocal},
+		OpPing: all[:3], OpBuiltin: append(slices.Clone(all[:3]), WayLocal), OpAssign: append(slices.Clone(all[:3]), WayLocal),
+		OpStart: all[:2],
+		OpExec:  withLocal, OpRested: withLocal, OpSandboxStart: {WayHand, WayLocal},
 	}
 	for _, op := range []string{
-		measure.OpStat, measure.OpList, measure.OpRead4K, measure.OpRead1M, measure.OpRead64M,
-		measure.OpWrite4K, measure.OpWrite1M, measure.OpWrite64M, measure.OpCallers16, measure.OpCallers64,
+		OpStat, OpList, OpRead4K, OpRead1M, OpRead64M,
+		OpWrite4K, OpWrite1M, OpWrite64M, OpCallers16, OpCallers64,
 	} {
 		want[op] = all
 	}
-	for _, op := range []string{measure.OpRequest, measure.OpConnect, measure.OpTunnel, measure.OpFetch} {
-		want[op] = []string{measure.WayHost, measure.WayLocal, measure.WaySocket, measure.WayRelay}
+	for _, op := range []string{OpRequest, OpConnect, OpTunnel, OpFetch} {
+		want[op] = []string{WayHost, WayLocal, WaySocket, WayRelay}
 	}
-	want[measure.OpBrowser] = []string{measure.WayEngine, measure.WaySocket}
-	want[measure.OpDevTools] = want[measure.OpBrowser]
-	want[measure.OpShot], want[measure.OpPage] = []string{measure.WaySocket}, []string{measure.WaySocket}
-	want[measure.OpOperate] = []string{measure.WaySilent, measure.WaySocket}
-	want[measure.OpProfile], want[measure.OpGuard] = []string{measure.WayHost}, []string{measure.WayHost}
-	want[measure.OpClaim] = []string{measure.WayEngine, measure.WayExec, measure.WayPool, measure.WayFrozen, measure.WayManager}
-	want[measure.OpBurst] = []string{measure.WayEngine, measure.WayPool}
-	want[measure.OpServed] = []string{measure.WayEngine, measure.WaySocket, measure.WayManager, measure.WayHTTP, measure.WaySSE, measure.WayTCP}
-	want[measure.OpTool] = []string{measure.WayEngine, measure.WayHTTP, measure.WayMCP}
-	want[measure.OpWarm] = []string{measure.WayHealth, measure.WayStatHTTP, measure.WayReadHTTP, measure.WayHTTP, measure.WayGet}
-	want[measure.OpE2BBurst] = []string{measure.WayPool}
-	want[measure.OpE2BCreate] = []string{measure.WayFloor, measure.WayPool}
-	want[measure.OpE2BRun], want[measure.OpE2BRead] = []string{measure.WayFloor, measure.WayHTTP}, []string{measure.WayFloor, measure.WayHTTP}
-	want[measure.OpServed1M] = []string{measure.WayEngine, measure.WayHTTP}
-	want[measure.OpPort] = []string{measure.WayHost, measure.WayForward, measure.WayHTTP}
-	want[measure.OpPortLarge] = want[measure.OpPort]
-	want[measure.OpOneShot], want[measure.OpProgram] = []string{measure.WayHand, measure.WayLocal}, []string{measure.WayHost}
-	for _, op := range []string{measure.OpUserOnce, measure.OpUserRepo, measure.OpRootOnce, measure.OpRootRepo} {
-		want[op] = []string{measure.WayHand, measure.WayLocal}
+	want[OpBrowser] = []string{WayEngine, WaySocket}
+	want[OpDevTools] = want[OpBrowser]
+	want[OpShot], want[OpPage] = []string{WaySocket}, []string{WaySocket}
+	want[OpOperate] = []string{WaySilent, WaySocket}
+	want[OpProfile], want[OpGuard] = []string{WayHost}, []string{WayHost}
+	want[OpClaim] = []string{WayEngine, WayExec, WayPool, WayFrozen, WayManager}
+	want[OpBurst] = []string{WayEngine, WayPool}
+	want[OpServed] = []string{WayEngine, WaySocket, WayManager, WayHTTP, WaySSE, WayTCP}
+	want[OpTool] = []string{WayEngine, WayHTTP, WayMCP}
+	want[OpWarm] = []string{WayHealth, WayStatHTTP, WayReadHTTP, WayHTTP, WayGet}
+	want[OpE2BBurst] = []string{WayPool}
+	want[OpE2BCreate] = []string{WayFloor, WayPool}
+	want[OpE2BRun], want[OpE2BRead] = []string{WayFloor, WayHTTP}, []string{WayFloor, WayHTTP}
+	want[OpServed1M] = []string{WayEngine, WayHTTP}
+	want[OpPort] = []string{WayHost, WayForward, WayHTTP}
+	want[OpPortLarge] = want[OpPort]
+	want[OpOneShot], want[OpProgram] = []string{WayHand, WayLocal}, []string{WayHost}
+	for _, op := range []string{OpUserOnce, OpUserRepo, OpRootOnce, OpRootRepo} {
+		want[op] = []string{WayHand, WayLocal}
 	}
-	want[measure.OpHold] = []string{measure.WayHost, measure.WayLocal}
+	want[OpHold] = []string{WayHost, WayLocal}
 	for op, names := range want {
 		if got := strings.Join(ways[op], " "); got != strings.Join(names, " ") {
 			t.Errorf("%s was measured by %q, want %v", op, got, names)
@@ -179,7 +180,7 @@ func checkResults(t *testing.T, rep measure.Report) {
 }
 
 // checkHanded looks at what the program prints and writes.
-func checkHanded(t *testing.T, o options, rep measure.Report, out string) {
+func checkHanded(t *testing.T, o options, rep Report, out string) {
 	t.Helper()
 	if out != rep.Text() {
 		t.Errorf("it prints %q", out)
@@ -191,7 +192,7 @@ func checkHanded(t *testing.T, o options, rep measure.Report, out string) {
 	if s := string(doc); !strings.Contains(s, strings.TrimSpace(rep.Page())) || !strings.HasPrefix(s, "above\n") || !strings.HasSuffix(s, "\nbelow\n") {
 		t.Errorf("the document is %q", s)
 	}
-	var back measure.Report
+	var back Report
 	text, err := os.ReadFile(o.json)
 	if err == nil {
 		err = json.Unmarshal(text, &back)
@@ -248,8 +249,8 @@ func TestFailureLeavesNothing(t *testing.T) {
 	t.Parallel()
 	e := needs(t)
 	dir := passable(t)
-	o := options{slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: dir, only: measure.OpClaim,
-		effort: measure.Effort{Name: "tiny", Least: 2, Callers: 1, Sandboxes: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 1, Boxes: 1, Making: time.Minute, Resting: 100 * time.Millisecond}}
+	o := options{slack: 1, image: "sandbox:bookworm-slim", guest: testenv.Guest(t), in: dir, only: OpClaim,
+		effort: Effort{Name: "tiny", Least: 2, Callers: 1, Sandboxes: 3, Bytes: 1 << 20, Large: 2 << 20, Burst: 1, Boxes: 1, Making: time.Minute, Resting: 100 * time.Millisecond}}
 	ctx, fail := context.WithCancelCause(t.Context())
 	broken := errors.New("the row fails")
 	ended := make(chan struct{})
@@ -300,7 +301,7 @@ func TestSignalLeavesNothing(t *testing.T) {
 				if _, rest, ok := strings.Cut(lines.Text(), "making the container "); ok {
 					name = rest
 				}
-				if strings.HasSuffix(lines.Text(), measure.OpExec) {
+				if strings.HasSuffix(lines.Text(), OpExec) {
 					if err := c.Process.Signal(sig); err != nil {
 						t.Fatal(err)
 					}
@@ -338,24 +339,24 @@ func TestUsage(t *testing.T) {
 }
 
 func TestCheckJudges(t *testing.T) {
-	kept := measure.Verdict{Budget: "a", Limit: 2, Value: 1, Outcome: measure.Met}
-	missed := measure.Verdict{Budget: "b", Limit: 2, Value: 3, Outcome: measure.Missed}
-	left := measure.Verdict{Budget: "c", Limit: 2, Outcome: measure.NotMeasured}
+	kept := Verdict{Budget: "a", Limit: 2, Value: 1, Outcome: Met}
+	missed := Verdict{Budget: "b", Limit: 2, Value: 3, Outcome: Missed}
+	left := Verdict{Budget: "c", Limit: 2, Outcome: NotMeasured}
 	tests := []struct {
 		name     string
 		o        options
-		verdicts []measure.Verdict
+		verdicts []Verdict
 		want     int
 	}{
-		{"all kept", options{check: true, slack: 1}, []measure.Verdict{kept}, 0},
-		{"one missed", options{check: true, slack: 1}, []measure.Verdict{kept, missed}, 1},
-		{"missed within slack", options{check: true, slack: 1.5}, []measure.Verdict{kept, missed}, 0},
-		{"not measured", options{check: true, slack: 9}, []measure.Verdict{left}, 1},
-		{"nobody asked", options{slack: 1}, []measure.Verdict{missed, left}, 0},
+		{"all kept", options{check: true, slack: 1}, []Verdict{kept}, 0},
+		{"one missed", options{check: true, slack: 1}, []Verdict{kept, missed}, 1},
+		{"missed within slack", options{check: true, slack: 1.5}, []Verdict{kept, missed}, 0},
+		{"not measured", options{check: true, slack: 9}, []Verdict{left}, 1},
+		{"nobody asked", options{slack: 1}, []Verdict{missed, left}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := tt.o.judge(measure.Report{Verdicts: tt.verdicts}, t.Logf)
+			got := tt.o.judge(Report{Verdicts: tt.verdicts}, t.Logf)
 			if got != tt.want {
 				t.Errorf("exit status %d", got)
 			}

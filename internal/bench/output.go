@@ -8,12 +8,10 @@ import (
 	"os"
 
 	"github.com/google/renameio/v2"
-
-	"github.com/bulkhead-dev/sandbox/internal/bench/measure"
 )
 
 // hand prints the report and writes it where the flags say.
-func (o options) hand(rep measure.Report, stdout io.Writer) error {
+func (o options) hand(rep Report, stdout io.Writer) error {
 	if _, err := io.WriteString(stdout, rep.Text()); err != nil {
 		return err
 	}
@@ -33,7 +31,7 @@ func (o options) hand(rep measure.Report, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text, err := measure.Splice(string(old), rep.Page())
+	text, err := Splice(string(old), rep.Page())
 	if err != nil {
 		return err
 	}
