@@ -123,7 +123,7 @@ func TestSchemaHasEveryField(t *testing.T) {
 			"autoStartTimeout cdpSourceRange binds hostCdpUrl allowDownloads allowDataUrls dangerouslyNoSandbox limits",
 		"tools":      "allow alsoAllow deny",
 		"prune":      "idle maxAge every",
-		"pool":       "size max window memory",
+		"pool":       "size max window memory from",
 		"checkpoint": "means auto keep max maxDisk folders",
 		"idle":       "pauseAfter",
 

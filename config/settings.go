@@ -166,6 +166,7 @@ type PoolSettings struct {
 	Max    *int64    `json:"max,omitempty" min:"0" max:"1000" doc:"To how many demand raises that number: as many are kept as were claimed or wanted in the busiest minute of pool.window. Default 0, which is pool.size; so is what is below it."`
 	Window *Duration `json:"window,omitempty" doc:"How long a claim counts as demand; afterwards the number falls to pool.size again. Default 10m, at most 1h."`
 	Memory *Size     `json:"memory,omitempty" min:"0" doc:"Most memory of the free sandboxes of one kind together, each counted with docker.memory; fewer are kept where more would not fit. Default 0, which bounds those above pool.size by half of this machine's memory."`
+	From   *string   `json:"from,omitempty" doc:"Checkpoint, by its id or name, that the sandboxes which are kept ready hold already. New sandboxes of the checkpoint's tenant that name no other one begin with it. Nothing without."`
 }
 
 // CheckpointSettings say how states of sandboxes are kept.

@@ -176,6 +176,7 @@ type Pool struct {
 	Max    int64    `json:"max"`
 	Window Duration `json:"window"`
 	Memory Size     `json:"memory"`
+	From   string   `json:"from,omitempty"`
 }
 
 // Most returns how many slots of one kind demand can raise the pool to; 0 means

@@ -77,6 +77,9 @@ func (m *Manager) Checkpoint(ctx context.Context, req Request, o CheckpointOptio
 		rec, err = m.checkpoints.create(ctx, l, checkpoint.CreateOptions{Name: o.Name, Auto: o.Auto})
 		return err
 	})
+	if err == nil && o.Name != "" { // pool.from may name it
+		m.pool.due()
+	}
 	return rec, err
 }
 
@@ -98,13 +101,18 @@ func (m *Manager) FindCheckpoint(ctx context.Context, tenant, ref string) (check
 }
 
 // RemoveCheckpoint removes a checkpoint of the tenant. Sandboxes that began from
-// it keep their files.
+// it keep their files; those that are kept ready with it are removed.
 func (m *Manager) RemoveCheckpoint(ctx context.Context, tenant, ref string) error {
 	rec, store, err := m.checkpoints.find(ctx, tenant, ref)
 	if err != nil {
 		return err
 	}
-	return store.Remove(ctx, rec.ID)
+	if err := store.Remove(ctx, rec.ID); err != nil {
+		return err
+	}
+	err = m.pool.removeFilled(ctx, rec.ID)
+	m.pool.due()
+	return err
 }
 
 // ExportCheckpoint writes a checkpoint of the tenant to w: a tar archive,
@@ -141,9 +149,13 @@ func (m *Manager) ImportCheckpoint(ctx context.Context, who config.Who, name str
 	if err != nil {
 		return checkpoint.Record{}, err
 	}
-	return store.Import(ctx, r, checkpoint.ImportOptions{
+	rec, err := store.Import(ctx, r, checkpoint.ImportOptions{
 		Name: name, Tenant: res.Tenant, Agent: res.Agent, Session: res.Session, MaxBytes: left,
 	})
+	if err == nil {
+		m.pool.due()
+	}
+	return rec, err
 }
 
 // Rollback makes the state of the session's sandbox that of the checkpoint,

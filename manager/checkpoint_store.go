@@ -535,6 +535,15 @@ func (c *checkpoints) begun(ctx context.Context, l *acquired) error {
 	return c.restore(ctx, l, *l.want.from)
 }
 
+// begunBefore is begun for a slot of the pool that holds what the checkpoint of w
+// keeps already.
+func (c *checkpoints) begunBefore(_ context.Context, w *want, _ sandbox.Sandbox) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shells[w.spec.Name] = slices.Clone(w.from.Shells)
+	return nil
+}
+
 // mounted mounts the file system of the workspace of w, where it has one that a
 // restart of the machine has unmounted.
 func (c *checkpoints) mounted(ctx context.Context, w *want) error {
@@ -568,8 +577,14 @@ func (c *checkpoints) auto(ctx context.Context, l *acquired) error {
 // trim removes the oldest of the checkpoints of a workspace that no caller asked
 // for, beyond those that the settings keep.
 func (c *checkpoints) trim(ctx context.Context, store *checkpoint.Store, name string, res config.Resolved) error {
-	_, err := store.Prune(ctx, checkpoint.PruneOptions{
-		Match:    func(r checkpoint.Record) bool { return r.Auto && r.Workspace == name },
+	used, err := c.m.pool.fills()
+	if err != nil {
+		return err
+	}
+	_, err = store.Prune(ctx, checkpoint.PruneOptions{
+		Match: func(r checkpoint.Record) bool {
+			return r.Auto && r.Workspace == name && !used[r.ID] && r.ID != res.Pool.From
+		},
 		KeepLast: int(res.Checkpoint.Keep),
 	})
 	return err

@@ -83,12 +83,16 @@ func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acqui
 	var miss *pool.Miss
 	switch why := k.known(w.res, w.spec.Name); {
 	case mustExist: // nothing is made
-	case w.from != nil && !k.m.checkpoints.exchanges(ctx, w): // the workspace of a slot is its own
-	case w.private:
-		miss = missed(pool.Permitted)
 	case why != "": // it was made meanwhile
 		miss = missed(why)
 	default:
+		if err := k.beginWith(ctx, w); err != nil {
+			return nil, nil, err
+		}
+		if w.private {
+			miss = missed(pool.Permitted)
+			break
+		}
 		held, err := k.m.leases.Shared(ctx, w.spec.Name)
 		if err != nil {
 			return nil, nil, err
@@ -121,11 +125,26 @@ func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acqui
 
 // claimOne tries slots until one is claimed or none is left, and says why then.
 func (k *poolKeeper) claimOne(ctx context.Context, w *want, held *keylock.Lock) (*acquired, *pool.Miss, error) {
-	shape, err := shapeOf(w)
-	if err != nil {
+	shapes, err := k.shapesFor(ctx, w)
+	if err != nil || len(shapes) == 0 { // the workspace of a slot is its own
 		return nil, nil, err
 	}
-	w.shape = shape
+	w.shape = shapes[0]
+	var miss *pool.Miss
+	for _, shape := range shapes {
+		l, m, err := k.claimShape(ctx, w, shape, held)
+		if l != nil || err != nil {
+			return l, nil, err
+		}
+		if miss == nil {
+			miss = m
+		}
+	}
+	return nil, miss, nil
+}
+
+// claimShape is claimOne for slots of one shape.
+func (k *poolKeeper) claimShape(ctx context.Context, w *want, shape string, held *keylock.Lock) (*acquired, *pool.Miss, error) {
 	next := func() (*slot, error) { return k.take(w.provider.Name(), shape), nil }
 	if !k.keepsPool() {
 		next = k.recordedSlots(ctx, w, shape)
@@ -299,7 +318,11 @@ func (k *poolKeeper) bind(ctx context.Context, w *want, n *slot, c registry.Clai
 		return nil, err
 	}
 	if w.from != nil {
-		if err := k.m.checkpoints.beginSlot(ctx, w, sb); err != nil {
+		begin := k.m.checkpoints.beginSlot
+		if filledFrom(n.rec.Shape) == w.from.ID { // it holds the files already
+			begin = k.m.checkpoints.begunBefore
+		}
+		if err := begin(ctx, w, sb); err != nil {
 			return nil, errors.Join(err, sb.Close(), k.m.builder.giveUp(context.WithoutCancel(ctx), w))
 		}
 	}

@@ -206,7 +206,7 @@ func (x *explainer) explainNext(ctx context.Context, w *want, e *Explanation) er
 		e.Next += "; " + d.Hint
 	}
 	if d.Action == lifecycleCreate {
-		return x.m.pool.explainPool(w, e)
+		return x.m.pool.explainPool(ctx, w, e)
 	}
 	return nil
 }

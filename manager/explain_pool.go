@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -13,6 +14,8 @@ type PoolPlan struct {
 	Max   int64 `json:"max"`   // to how many demand raises it
 	Ready int   `json:"ready"` // slots that the sandbox could become
 
+	From string `json:"from,omitempty"` // id of the checkpoint that a new sandbox begins with, by pool.from
+
 	// Claims says that the next run claims one. Otherwise, where the next run
 	// makes a sandbox, Miss says why.
 	Claims bool       `json:"claims"`
@@ -21,17 +24,27 @@ type PoolPlan struct {
 
 // explainPool says what the pool holds for the sandbox that is to be made, and
 // adds it to what is next. It says nothing where settings keep no pool.
-func (k *poolKeeper) explainPool(w *want, e *Explanation) error {
+func (k *poolKeeper) explainPool(ctx context.Context, w *want, e *Explanation) error {
 	e.Pool = PoolPlan{Size: w.res.Pool.Size, Max: w.res.Pool.Most()}
 	if w.res.Pool.Most() <= 0 || w.res.Private() || w.spec.Kind != sandbox.KindSandbox {
 		return nil
 	}
 	ok, miss := k.mayClaim(w.res, w.provider)
 	if ok {
-		shape, err := shapeOf(w)
-		if err != nil {
+		begun := *w
+		w = &begun
+		if err := k.beginWith(ctx, w); err != nil {
 			return err
 		}
+		if w.from != nil {
+			e.Pool.From = w.from.ID
+			e.Next += "; it begins with the checkpoint " + w.from.ID
+		}
+		shapes, err := k.shapesFor(ctx, w)
+		if err != nil || len(shapes) == 0 {
+			return err
+		}
+		shape := shapes[0]
 		found, err := k.slotsFor(w, shape)
 		if err != nil {
 			return err
@@ -92,7 +105,7 @@ func (k *poolKeeper) slotsFor(w *want, shape string) (out slotsFound, err error)
 			out.fit++
 			continue
 		case !differs:
-			miss = pool.NewMiss(pool.Differs, "", "workspaceQuota")
+			miss = differsBeside(r.Shape, shape)
 		}
 		mine := r.Agent == w.res.Agent
 		if !mine && w.settingsHash == nil { // slots of its own agent are kept, which those of others say nothing of

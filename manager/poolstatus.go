@@ -21,6 +21,7 @@ type PoolKind struct {
 	Agents   []string `json:"agents" doc:"Whose sandboxes it can become"`
 	Provider string   `json:"provider"`
 	Image    string   `json:"image"`
+	From     string   `json:"from,omitempty" doc:"The id of the checkpoint that they hold"`
 	Size     int64    `json:"size" doc:"pool.size"`
 	Max      int64    `json:"max" doc:"To how many demand raises it"`
 	Wanted   int      `json:"wanted" doc:"How many are kept now"`
@@ -87,6 +88,12 @@ func (m *Manager) PoolStatus(ctx context.Context) (PoolStatus, error) {
 			}
 		}
 		k.Failed, k.RetryAt = m.pool.trouble(shape)
+		if w.from != nil {
+			k.From = w.from.ID
+		}
+		if w.lacks != "" {
+			k.Failed = w.lacks
+		}
 		out.Kinds = append(out.Kinds, k)
 	}
 	slices.SortFunc(out.Kinds, func(a, b PoolKind) int {

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/registry/pool"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
 
 const (
@@ -34,6 +35,8 @@ func refillRate() pool.Rate { return pool.Rate{Starts: 30, Per: 10 * time.Second
 // A poolWant is what slots of a shape are made from, and how many are kept.
 type poolWant struct {
 	shape    string
+	from     *checkpoint.Record // what they begin with; nil is nothing
+	lacks    string             // why there can be none, where pool.from names no checkpoint
 	demand   pool.Demand
 	agents   []string // whose sandboxes have the shape
 	res      config.Resolved
@@ -260,7 +263,7 @@ type poolWants struct {
 func (k *poolKeeper) poolWants(ctx context.Context) (map[string]poolWant, error) {
 	now := poolWants{settings: k.m.current(), at: k.m.now()}
 	last := k.wanted
-	if age := now.at.Sub(last.at); last.of != nil && last.settings == now.settings && age >= 0 && age < refillIdle {
+	if age := now.at.Sub(last.at); last.of != nil && last.settings == now.settings && age >= 0 && age < refillIdle && k.stillFilled(ctx, last.of) {
 		return last.of, nil
 	}
 	var err error
@@ -350,7 +353,9 @@ func (k *poolKeeper) poolWant(ctx context.Context, res config.Resolved) (*poolWa
 		Size: int(res.Pool.Size), Max: int(res.Pool.Max), Window: time.Duration(res.Pool.Window),
 		Memory: int64(res.Pool.Memory), Each: w.spec.Resources.Memory, Host: k.m.host.Memory,
 	}
-	return &poolWant{shape: shape, demand: d, agents: []string{res.Agent}, res: res, provider: at.provider}, shape, nil
+	out := &poolWant{shape: shape, demand: d, agents: []string{res.Agent}, res: res, provider: at.provider}
+	err = k.fill(ctx, out)
+	return out, out.shape, err
 }
 
 // startSlot makes a slot. Its record is written first, so that what a crash
@@ -377,6 +382,9 @@ func (k *poolKeeper) startSlot(ctx context.Context, from poolWant) error {
 	if err != nil {
 		return err
 	}
+	if w.from = from.from; w.from != nil {
+		shape = filledShape(shape, w.from.ID)
+	}
 	rec := k.m.builder.newRecord(w.spec, sandbox.Info{ImageID: w.spec.ImageID, ConfigHash: w.hash, CreatedAt: k.m.now()})
 	rec.Shape, rec.Agent = shape, from.res.Agent
 	k.step("slot record")
@@ -395,6 +403,10 @@ func (k *poolKeeper) startSlot(ctx context.Context, from poolWant) error {
 	sb, err := from.provider.Open(ctx, w.spec)
 	if err != nil {
 		return errors.Join(err, k.clearSlot(context.WithoutCancel(ctx), from.provider, name))
+	}
+	k.step("slot fill")
+	if err := k.fillSlot(ctx, w, sb); err != nil {
+		return errors.Join(err, sb.Close(), k.clearSlot(context.WithoutCancel(ctx), from.provider, name))
 	}
 	n := &slot{sb, rec}
 	k.standBy(ctx, from, n, w)

@@ -82,7 +82,13 @@ func poolNote(k manager.PoolKind) string {
 	if k.Bound != "" {
 		parts = append(parts, "bounded by "+k.Bound)
 	}
-	if k.Failed != "" {
+	if k.From != "" {
+		parts = append(parts, "holds the checkpoint "+k.From)
+	}
+	switch {
+	case k.Failed != "" && k.RetryAt.IsZero():
+		parts = append(parts, k.Failed)
+	case k.Failed != "":
 		parts = append(parts, "tried again at "+shownTime(k.RetryAt)+": "+k.Failed)
 	}
 	return strings.Join(parts, "; ")
