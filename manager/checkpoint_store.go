@@ -242,10 +242,87 @@ func (c *checkpoints) exchange(ctx context.Context, l *acquired, w *checkpoint.S
 		defer mount.Close()
 		return r.Remount(ctx, targetOf(l), mount)
 	}()
-	if err != nil {
+	switch {
+	case err == nil:
+		return w.Commit()
+	case unchanged(err):
 		return errors.Join(err, w.Abort())
 	}
-	return w.Commit()
+	return errors.Join(err, w.Forward()) // the next call looks at the sandbox again
+}
+
+// unchanged reports whether an error of an exchange says that the sandbox has what
+// it had.
+func unchanged(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	switch sandbox.CodeOf(err) {
+	case sandbox.CodeUnsupported, sandbox.CodeBusy, sandbox.CodeValidation, sandbox.CodeTimeout, sandbox.CodeNotFound:
+		return true
+	}
+	return false
+}
+
+// takeUp has the sandbox l show the file system that lies at its workspace, where a
+// process was killed while it exchanged them, or another file system had to be put
+// there. As long as there is nothing to do that is a look at one file.
+func (c *checkpoints) takeUp(ctx context.Context, l *acquired) error {
+	folder := workspaceOf(l.spec)
+	if _, view := viewOf(l.spec); !view && (filepath.Base(folder) != l.want.hostIdentity || !l.want.scratch()) {
+		return nil
+	}
+	store, err := c.store(filepath.Dir(folder), "")
+	if err != nil {
+		return err
+	}
+	name := filepath.Base(folder)
+	if l.created && !l.claimed { // it was made of what lies there
+		return store.Remounted(ctx, name)
+	}
+	stale, err := store.Stale(ctx, name)
+	if err != nil || !stale {
+		return err
+	}
+	_, release, err := c.m.builder.alone(ctx, l)
+	if err != nil {
+		return err
+	}
+	err = c.remount(ctx, l, store, name)
+	return errors.Join(err, release())
+}
+
+// remount has the sandbox l take up what lies at its workspace, where it is stale.
+// The caller has the turn of the sandbox.
+func (c *checkpoints) remount(ctx context.Context, l *acquired, store *checkpoint.Store, name string) error {
+	if stale, err := store.Stale(ctx, name); err != nil || !stale { // another process has done it
+		return err
+	}
+	r, ok := l.Sandbox.(sandbox.Remounter)
+	if !ok {
+		return notTakenUp(l, nil)
+	}
+	mount, err := store.Mount(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer mount.Close()
+	if err := r.Remount(ctx, targetOf(l), mount); err != nil {
+		if sandbox.CodeOf(err) == sandbox.CodeUnsupported {
+			return notTakenUp(l, err)
+		}
+		return err
+	}
+	return store.Remounted(ctx, name)
+}
+
+// notTakenUp is the error of a sandbox that shows an older file system than its
+// workspace has, and cannot show another one.
+func notTakenUp(l *acquired, err error) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeBusy, Op: "exchange workspace", Resource: l.name(), Err: err,
+		Message: "another file system was put at the workspace, and the sandbox cannot take it up while it runs", Hint: "start it afresh with: sandbox recreate",
+	}
 }
 
 // targetOf returns the folder inside that is the workspace.
@@ -461,13 +538,16 @@ func (c *checkpoints) beginSlot(ctx context.Context, w *want, sb sandbox.Sandbox
 	if err != nil {
 		return err
 	}
-	mount, err := store.Mount(w.hostIdentity)
+	mount, err := store.Mount(ctx, w.hostIdentity)
 	if err != nil {
 		return err
 	}
 	defer mount.Close()
 	l := &acquired{Sandbox: sb, provider: w.provider, spec: w.spec, want: w}
 	if err := r.Remount(ctx, targetOf(l), mount); err != nil {
+		return err
+	}
+	if err := store.Remounted(ctx, w.hostIdentity); err != nil {
 		return err
 	}
 	return c.begun(ctx, l)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
 
 // A keeper runs lines in sandboxes of sessions, on a kind of provider.
@@ -121,6 +123,69 @@ func TestCheckpoints(t *testing.T) {
 		must(t, err)
 		if len(list) != 1 || list[0].ID != second {
 			t.Errorf("checkpoints: %+v", list)
+		}
+	})
+}
+
+// killedWorkspace names, in a child process, the workspace whose checkpoint it makes
+// until it is killed.
+const killedWorkspace = "SANDBOX_TEST_KILLED_WORKSPACE"
+
+// TestCheckpointIsKilledChild is the process that is killed, when it is started as
+// such.
+func TestCheckpointIsKilledChild(t *testing.T) {
+	path := os.Getenv(killedWorkspace)
+	if path == "" {
+		return
+	}
+	s, err := checkpoint.Open(filepath.Dir(path), checkpoint.Options{})
+	must(t, err)
+	_, w, err := s.Create(t.Context(), filepath.Base(path), checkpoint.CreateOptions{Name: "killed"})
+	must(t, err)
+	_, err = w.Mount()
+	must(t, err)
+	must(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))
+	select {}
+}
+
+// TestCheckpointIsKilled holds that the next command finds the sandbox and its
+// workspace with one file system, with all files, after the process that made a
+// checkpoint was killed while it exchanged that of the sandbox.
+func TestCheckpointIsKilled(t *testing.T) {
+	onKeepers(t, func(k *keeper) {
+		t := k.t
+		k.run("s", "echo one >a; mkdir d; echo two >d/b")
+		for i := range 2 { // the first checkpoint makes an overlay of a folder
+			ready, err := k.Ready(k.context(), manager.Request{Who: who("s")})
+			must(t, err)
+			self, err := os.Executable()
+			must(t, err)
+			c := exec.CommandContext(k.context(), self, "-test.run=^TestCheckpointIsKilledChild$")
+			c.Env = append(os.Environ(), killedWorkspace+"="+ready.Workspace)
+			out, err := c.CombinedOutput()
+			if exit, ok := err.(*exec.ExitError); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Fatalf("%v: %s", err, out)
+			}
+			line := fmt.Sprintf("cat a d/b; echo %d >after", i)
+			if got := k.run("s", line); got != "one\ntwo" {
+				t.Errorf("after the kill there is %q", got)
+			}
+			if got, err := os.ReadFile(filepath.Join(ready.Workspace, "after")); err != nil || string(got) != fmt.Sprintln(i) {
+				t.Errorf("the workspace has %q of what the sandbox wrote: %v", got, err)
+			}
+			list, err := k.Checkpoints(k.context(), manager.CheckpointFilter{})
+			must(t, err)
+			if len(list) != 1 || list[0].Name != "killed" || !list[0].Busy {
+				t.Fatalf("checkpoints: %+v", list)
+			}
+			must(t, k.RemoveCheckpoint(k.context(), "", "killed"))
+		}
+		id := k.checkpoint("s", "")
+		k.run("s", "echo three >a")
+		_, err := k.Rollback(k.context(), manager.Request{Who: who("s")}, id)
+		must(t, err)
+		if got := k.run("s", "cat a after"); got != "one\n1" {
+			t.Errorf("after a rollback there is %q", got)
 		}
 	})
 }

@@ -40,7 +40,11 @@ func (b *builder) ensure(ctx context.Context, w *want, mustExist bool) (*acquire
 	if l.want == nil {
 		l.want = w
 	}
-	if err := b.syncSkills(ctx, l); err != nil {
+	err := b.m.checkpoints.takeUp(ctx, l)
+	if err == nil {
+		err = b.syncSkills(ctx, l)
+	}
+	if err != nil {
 		l.close()
 		return nil, err
 	}

@@ -25,7 +25,8 @@
 //
 // Each operation is a sequence of steps after each of which a process may be
 // killed: the next operation on the workspace, or [Open], finds the state
-// before the operation or the one after it.
+// before the operation or the one after it. It is the one after from the moment
+// on in which a sandbox may write to the new file system; see [Switch].
 package checkpoint
 
 import (

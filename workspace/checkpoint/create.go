@@ -413,7 +413,11 @@ func (c *creation) freeze(ctx context.Context) (*Switch, error) {
 // exchange writes the new head, which is pending, and mounts its overlay over
 // what lies at the workspace. After an error everything is as it was.
 func (s *Store) exchange(ctx context.Context, c *creation, next *head, mode fs.FileMode) (*Switch, error) {
+	next.Stale = false
 	err := c.publish(ctx, func() (err error) {
+		if next.Pending.Record != "" {
+			next.Pending.New = c.r
+		}
 		if c.bases != "" {
 			if next.Bases, err = s.copyBases(c.bases); err != nil {
 				return err
@@ -438,11 +442,7 @@ func (s *Store) exchange(ctx context.Context, c *creation, next *head, mode fs.F
 		return nil, also(err, s.recover(c.name))
 	}
 	s.o.step("exchange: mounted")
-	w := &Switch{s: s, h: next}
-	if next.Pending.Record != "" {
-		w.r = c.r
-	}
-	return w, nil
+	return &Switch{s: s, h: next}, nil
 }
 
 // mountOver mounts the overlay of the pending head over the workspace.

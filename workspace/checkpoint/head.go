@@ -38,6 +38,9 @@ type Head struct {
 	// XattrPrefix begins the names of overlayfs's extended attributes in Upper
 	// and Layers ("trusted.overlay.").
 	XattrPrefix string
+	// Stale says that a sandbox may have another file system mounted than the one
+	// that lies at the workspace; see [Store.Mount].
+	Stale bool
 }
 
 // A head is a Head as it is kept.
@@ -54,16 +57,18 @@ type head struct {
 	Layers    []Layer         `json:"layers"` // the topmost first; without Base
 	Upper     string          `json:"upper,omitempty"`
 	UserXattr bool            `json:"userXattr,omitempty"`
+	Stale     bool            `json:"stale,omitempty"` // see Head; of a pending head: it may be the one that the sandbox has
 	Pending   *pending        `json:"pending,omitempty"`
 }
 
 // A pending is an operation that is not complete. Its head is already the new
 // one.
 type pending struct {
-	Op     string `json:"op"`               // "begin", "convert", "switch", "record" or "restore"
-	Prev   *head  `json:"prev,omitempty"`   // the head before; nil for a plain folder or none
-	Record string `json:"record,omitempty"` // the operation is complete when this record exists
-	Stage  string `json:"stage,omitempty"`  // "convert": the layer that the folder becomes; "restore": what has to be put in place
+	Op     string  `json:"op"`               // "begin", "convert", "switch", "record" or "restore"
+	Prev   *head   `json:"prev,omitempty"`   // the head before; nil for a plain folder or none
+	Record string  `json:"record,omitempty"` // the operation is complete when this record exists
+	New    *Record `json:"new,omitempty"`    // that record, of a pending "convert" or "switch"
+	Stage  string  `json:"stage,omitempty"`  // "convert": the layer that the folder becomes; "restore": what has to be put in place
 }
 
 // refer adds the layers that h needs to refs.
@@ -82,6 +87,9 @@ func (h *head) refer(refs map[string]bool) {
 		}
 		if p.Prev != nil {
 			p.Prev.refer(refs)
+		}
+		if p.New != nil {
+			p.New.refer(refs)
 		}
 	}
 }
@@ -146,7 +154,7 @@ func (s *Store) Head(name string) (h Head, ok bool, err error) {
 func (s *Store) public(h *head) Head {
 	out := Head{
 		Name: h.Name, Means: h.Means, Reason: h.Reason, Base: h.Base, Owner: h.Owner, Parent: h.Parent,
-		Upper: s.Path(h.Name), XattrPrefix: overlayPrefix(h.UserXattr),
+		Upper: s.Path(h.Name), XattrPrefix: overlayPrefix(h.UserXattr), Stale: h.Stale,
 	}
 	for _, l := range h.Layers {
 		out.Layers = append(out.Layers, s.layerFS(l.ID))

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -123,6 +125,198 @@ func killedOps() map[string]killedOp {
 	}
 }
 
+// inside is where a sandbox shows the workspace, in tests.
+func inside(s *Store) string { return filepath.Join(filepath.Dir(s.root), "inside") }
+
+// show makes the sandbox show m, and nothing else.
+func show(s *Store, m *os.File) error {
+	for isMounted(inside(s)) {
+		if err := detach(inside(s)); err != nil {
+			return err
+		}
+	}
+	return attach(m, inside(s))
+}
+
+// exchanging has the sandbox take up the new file system, in which code writes a
+// file at once.
+func exchanging(_ Record, w *Switch, err error) error {
+	if err != nil {
+		return err
+	}
+	m, err := w.Mount()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	w.s.o.step("sandbox: mount taken")
+	if err := show(w.s, m); err != nil {
+		return err
+	}
+	w.s.o.step("sandbox: exchanged")
+	if err := os.WriteFile(filepath.Join(inside(w.s), "between"), []byte("text"), 0o644); err != nil {
+		return err
+	}
+	w.s.o.step("sandbox: written")
+	return errors.Join(w.Commit(), w.s.Close())
+}
+
+// exchangedOps are operations on a workspace that a sandbox shows.
+func exchangedOps() map[string]killedOp {
+	shown := func(prepare func(t *testing.T, s *Store)) func(t *testing.T, s *Store) {
+		return func(t *testing.T, s *Store) {
+			prepare(t, s)
+			must(t, os.MkdirAll(inside(s), 0o700))
+			m, err := cloneMount(s.Path(ws))
+			must(t, err)
+			defer m.Close()
+			must(t, show(s, m))
+			t.Cleanup(func() { _ = detach(inside(s)) })
+		}
+	}
+	all := killedOps()
+	return map[string]killedOp{
+		"first checkpoint": {shown(all["first checkpoint"].prepare), func(ctx context.Context, s *Store) error {
+			return exchanging(s.Create(ctx, ws, CreateOptions{Archives: []Archive{archiveOf("home")}}))
+		}, true},
+		"second checkpoint": {shown(all["second checkpoint"].prepare), func(ctx context.Context, s *Store) error {
+			return exchanging(s.Create(ctx, ws, CreateOptions{Archives: []Archive{archiveOf("home")}}))
+		}, true},
+		"rollback": {shown(all["rollback"].prepare), func(ctx context.Context, s *Store) error {
+			return exchanging(s.Rollback(ctx, ws, "first"))
+		}, false},
+	}
+}
+
+func archiveOf(name string) Archive {
+	return Archive{Name: name, Target: "/" + name, Open: func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader("an archive")), nil
+	}}
+}
+
+// TestKillExchanged holds that a process that is killed while a sandbox exchanges
+// its file system loses nothing of what code in the sandbox writes to the new one,
+// then and later, and that the sandbox and the workspace are one again.
+func TestKillExchanged(t *testing.T) {
+	needOverlay(t, newStore(t, Options{}))
+	for name, op := range exchangedOps() {
+		t.Run(name, func(t *testing.T) {
+			steps := 0
+			for killedExchanging(t, name, op, steps+1) {
+				steps++
+			}
+			if steps < 6 {
+				t.Errorf("there are %d steps", steps)
+			}
+			t.Logf("%d steps", steps)
+		})
+	}
+}
+
+func killedExchanging(t *testing.T, name string, op killedOp, n int) bool {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "root")
+	must(t, os.Mkdir(root, 0o700))
+	s := storeAt(t, root, Options{MaxDepth: 4})
+	op.prepare(t, s)
+	before := snapshot(t, s.Path(ws))
+	recordsBefore, err := s.List(t.Context(), nil)
+	must(t, err)
+	after, killed := kill(t, root, "exchanged "+name, Overlay, n)
+	if !killed {
+		return false
+	}
+	exists := func(dir, file string) bool {
+		_, err := os.Lstat(filepath.Join(dir, file))
+		return err == nil
+	}
+	written := exists(inside(s), "between")
+	there, err := os.Stat(inside(s))
+	must(t, err)
+	here, err := os.Stat(s.Path(ws)) // not there while the folder moves
+	together := err == nil && os.SameFile(there, here)
+	// Code in the sandbox goes on.
+	must(t, os.WriteFile(filepath.Join(inside(s), "orphan"), []byte("text"), 0o644))
+	s, err = Open(root, Options{MaxDepth: 4, Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	must(t, err)
+	stale, err := s.Stale(t.Context(), ws)
+	must(t, err)
+	must(t, s.Ensure(t.Context(), ws))
+	must(t, s.sweep(t.Context()))
+	now := snapshot(t, s.Path(ws))
+	list, err := s.List(t.Context(), nil)
+	must(t, err)
+	made := len(list) > len(recordsBefore)
+	h, _, err := s.Head(ws)
+	must(t, err)
+	forward := made || !op.record && exists(s.Path(ws), "dir") // which the workspace has not before its rollback
+	if written && !forward {
+		t.Errorf("%s: the operation was undone, in whose file system the sandbox has written", after)
+	}
+	if written != exists(s.Path(ws), "between") {
+		t.Errorf("%s: a file of the new file system: was there %v, is %v", after, written, !written)
+	}
+	if (together || op.record || !forward) && !exists(s.Path(ws), "orphan") {
+		t.Errorf("%s: what the sandbox wrote is lost", after)
+	}
+	for _, file := range []string{"between", "orphan"} {
+		delete(now, file)
+	}
+	want := before
+	if !op.record && forward {
+		must(t, s.Fork(t.Context(), "first", "sbx-y", user()))
+		want = snapshot(t, s.Path("sbx-y"))
+		must(t, s.Drop(t.Context(), "sbx-y"))
+	}
+	delete(now, ".")
+	delete(want, ".")
+	same(t, after+"the workspace", now, want)
+	if made {
+		r := list[len(list)-1]
+		if stale && !r.Busy {
+			t.Errorf("%s: the checkpoint counts as consistent", after)
+		}
+		f, err := s.OpenArchive(r.ID, "home")
+		must(t, err)
+		text, err := io.ReadAll(f)
+		must(t, err)
+		must(t, f.Close())
+		if string(text) != "an archive" {
+			t.Errorf("%s: the archive has %q", after, text)
+		}
+		must(t, s.Fork(t.Context(), r.ID, "sbx-z", user()))
+		kept := snapshot(t, s.Path("sbx-z"))
+		delete(kept, ".")
+		delete(kept, "orphan") // of the moment in which it was made
+		same(t, after+"the checkpoint", kept, before)
+		must(t, s.Drop(t.Context(), "sbx-z"))
+	}
+	if h.Stale != stale {
+		t.Errorf("%s: the head is stale %v, the store says %v", after, h.Stale, stale)
+	}
+	if stale {
+		m, err := s.Mount(t.Context(), ws)
+		must(t, err)
+		must(t, show(s, m))
+		must(t, m.Close())
+		must(t, s.Remounted(t.Context(), ws))
+		if stale, err := s.Stale(t.Context(), ws); err != nil || stale {
+			t.Errorf("%s: it is stale after the exchange: %v, %v", after, stale, err)
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(inside(s), "later"), []byte("text"), 0o644))
+	if !exists(s.Path(ws), "later") {
+		t.Errorf("%s: the sandbox and the workspace are two", after)
+	}
+	create(t, s, ws, CreateOptions{}) // and the next operation is one like any other
+	if !exists(s.Path(ws), "later") {
+		t.Errorf("%s: the next checkpoint lost a file", after)
+	}
+	must(t, s.Close())
+	unmountBelow(root)
+	return true
+}
+
 // TestKillChild is the process that is killed, when it is started as such.
 func TestKillChild(t *testing.T) {
 	root := os.Getenv(killRoot)
@@ -139,7 +333,15 @@ func TestKillChild(t *testing.T) {
 		}
 	}})
 	must(t, err)
-	must(t, killedOps()[os.Getenv(killOp)].run(t.Context(), s))
+	name := os.Getenv(killOp)
+	op, ok := killedOps()[name]
+	if exchanged, found := strings.CutPrefix(name, "exchanged "); found {
+		op, ok = exchangedOps()[exchanged]
+	}
+	if !ok {
+		t.Fatalf("there is no operation %q", name)
+	}
+	must(t, op.run(t.Context(), s))
 }
 
 // kill runs an operation in a process that is killed at the nth step and

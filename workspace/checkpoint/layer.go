@@ -130,16 +130,7 @@ func (s *Store) references() (map[string]bool, error) {
 		return nil, err
 	}
 	for _, r := range records {
-		for _, t := range r.Trees {
-			for _, l := range t.Layers {
-				refs[l.ID] = true
-			}
-			for _, id := range []string{t.Archive, t.BaseLayer, t.Bases} {
-				if id != "" {
-					refs[id] = true
-				}
-			}
-		}
+		r.refer(refs)
 	}
 	return refs, nil
 }

@@ -29,7 +29,7 @@ type Record struct {
 	Parent    string                   `json:"parent,omitempty"` // id of the checkpoint before
 	CreatedAt time.Time                `json:"createdAt"`
 	Auto      bool                     `json:"auto,omitempty"` // made by the program, not asked for
-	Busy      bool                     `json:"busy,omitempty"` // commands ran, so files may be of different moments
+	Busy      bool                     `json:"busy,omitempty"` // commands ran, or the process was killed that made it, so files may be of different moments
 	Means     Means                    `json:"means"`
 	UserXattr bool                     `json:"userXattr,omitempty"`
 	Trees     []Tree                   `json:"trees"`
@@ -76,6 +76,20 @@ func (r *Record) tree(name string) (Tree, bool) {
 		return Tree{}, false
 	}
 	return r.Trees[i], true
+}
+
+// refer adds the layers and notes that r needs to refs.
+func (r *Record) refer(refs map[string]bool) {
+	for _, t := range r.Trees {
+		for _, l := range t.Layers {
+			refs[l.ID] = true
+		}
+		for _, id := range []string{t.Archive, t.BaseLayer, t.Bases} {
+			if id != "" {
+				refs[id] = true
+			}
+		}
+	}
 }
 
 func (s *Store) recordPath(id string) string { return s.path("records", id+".json") }

@@ -566,3 +566,18 @@ func TestRuns(t *testing.T) {
 		t.Errorf("the runs are %v", got)
 	}
 }
+
+// TestSweepWhilePending holds that what another process removes meanwhile is not
+// what a checkpoint needs that is not complete yet.
+func TestSweepWhilePending(t *testing.T) {
+	s := newStore(t, Options{})
+	needOverlay(t, s)
+	plain(t, s, ws, someFiles())
+	r, w, err := s.Create(t.Context(), ws, CreateOptions{Archives: []Archive{archiveOf("home")}})
+	must(t, err)
+	must(t, s.sweep(t.Context()))
+	must(t, w.Commit())
+	f, err := s.OpenArchive(r.ID, "home")
+	must(t, err)
+	must(t, f.Close())
+}

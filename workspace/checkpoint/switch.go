@@ -9,18 +9,21 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 // A Switch is an operation after which another file system lies at the
 // workspace: a sandbox that has the workspace mounted has to exchange its
 // mount. The caller has the sandbox do so with the result of Mount and calls
-// Commit, or calls Abort where the sandbox cannot. One of the two must be
-// called: the workspace is locked until then. When the process ends before,
-// the operation counts as aborted.
+// Commit, calls Abort where the sandbox has not, and Forward where that is not
+// known. One of the three must be called: the workspace is locked until then.
+//
+// A process that ends before it calls Mount has aborted the operation. From
+// Mount on code in the sandbox may have written to the new file system, so the
+// next operation on the workspace, or [Open], does what Forward does.
 type Switch struct {
 	s    *Store
 	h    *head // the new head, which is pending
-	r    *Record
 	lock *keylock.Lock
 
 	sweep bool // layers are left that nothing refers to
@@ -31,50 +34,166 @@ type Switch struct {
 
 // Mount returns the new file system of the workspace as a detached mount,
 // which move_mount(2) puts into a mount namespace. The caller closes it.
-func (w *Switch) Mount() (*os.File, error) { return w.s.Mount(w.h.Name) }
+func (w *Switch) Mount() (*os.File, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done {
+		return nil, errDone(w.h.Name)
+	}
+	if err := w.s.markStale(w.h); err != nil {
+		return nil, err
+	}
+	return w.s.cloneAt(w.h.Name)
+}
 
 // Mount returns what lies at the workspace of that name as a detached mount, which
 // move_mount(2) puts into a mount namespace. The caller closes it.
-func (s *Store) Mount(name string) (*os.File, error) {
+//
+// Until the caller says by [Store.Remounted] that the sandbox has taken it up,
+// [Store.Stale] reports that it may have another one.
+func (s *Store) Mount(ctx context.Context, name string) (*os.File, error) {
+	l, err := s.lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Release()
+	h, ok, err := s.readHead(name)
+	if err == nil && ok {
+		if err = s.settleMounts(h); err == nil {
+			err = s.markStale(h)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.cloneAt(name)
+}
+
+func (s *Store) cloneAt(name string) (*os.File, error) {
 	m, err := cloneMount(s.Path(name))
 	return m, fail(opMount, name, err)
+}
+
+// markStale writes that a sandbox may have another file system than the one at
+// the workspace of h.
+func (s *Store) markStale(h *head) error {
+	if h.Stale {
+		return nil
+	}
+	next := *h
+	next.Stale = true
+	if err := s.writeHead(&next); err != nil {
+		return err
+	}
+	h.Stale = true
+	s.o.step("mount: head marked")
+	return nil
+}
+
+// Stale reports whether the sandbox of the workspace of that name may have
+// another file system mounted than the one that lies there, because a process
+// was killed while it exchanged them. It completes or undoes what that process
+// has begun. The caller makes the sandbox exchange its mount for the result of
+// [Store.Mount], or begins it anew, and calls [Store.Remounted].
+func (s *Store) Stale(ctx context.Context, name string) (bool, error) {
+	if err := statedir.CheckName(name); err != nil {
+		return false, err
+	}
+	h, ok, err := s.readHead(name)
+	if err != nil || !ok || h.Pending == nil && !h.Stale {
+		return false, err
+	}
+	l, err := s.lock(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	defer l.Release()
+	h, ok, err = s.readHead(name)
+	return err == nil && ok && h.Stale, err
+}
+
+// Remounted says that the sandbox of the workspace of that name has the file
+// system mounted that lies there.
+func (s *Store) Remounted(ctx context.Context, name string) error {
+	if err := statedir.CheckName(name); err != nil {
+		return err
+	}
+	if h, ok, err := s.readHead(name); err != nil || !ok || !h.Stale {
+		return err
+	}
+	l, err := s.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	h, ok, err := s.readHead(name)
+	if err != nil || !ok || !h.Stale {
+		return err
+	}
+	h.Stale = false
+	return s.writeHead(h)
 }
 
 // Commit completes the operation. After an error of Commit the next operation
 // on the workspace, or Open, either completes or undoes it.
 func (w *Switch) Commit() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.done {
-		return errDone(w.h.Name)
-	}
-	w.done = true
-	err := w.s.commit(w.h, w.r)
-	if err == nil && w.sweep {
-		w.s.later(func() {
-			if err := w.s.sweep(context.Background()); err != nil {
-				w.s.o.Log.Warn("layers that nothing refers to are left", "err", err)
-			}
-		})
-	}
-	if e := w.lock.Release(); err == nil {
-		err = fail("complete checkpoint", w.h.Name, e)
-	}
-	return err
+	return w.end("complete checkpoint", func() error {
+		w.h.Stale = false
+		err := w.s.commit(w.h, w.h.Pending.New)
+		if err == nil && w.sweep {
+			w.s.later(func() {
+				if err := w.s.sweep(context.Background()); err != nil {
+					w.s.o.Log.Warn("layers that nothing refers to are left", "err", err)
+				}
+			})
+		}
+		return err
+	})
+}
+
+// Forward completes the operation where it is not known which file system the
+// sandbox has: [Store.Stale] reports it, and a checkpoint is marked busy.
+func (w *Switch) Forward() error {
+	return w.end("complete checkpoint", func() error {
+		if err := w.s.markStale(w.h); err != nil {
+			return err
+		}
+		return w.s.recover(w.h.Name)
+	})
 }
 
 // Abort puts everything back as it was before the operation. After Commit it
 // does nothing, so it can be deferred.
 func (w *Switch) Abort() error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.done {
+	done := w.done
+	w.mu.Unlock()
+	if done {
 		return nil
 	}
+	return w.end("undo checkpoint", func() error {
+		if w.h.Stale { // the sandbox has the old file system after all
+			w.h.Stale = false
+			if err := w.s.writeHead(w.h); err != nil {
+				return err
+			}
+			w.s.o.step("abort: head unmarked")
+		}
+		return w.s.recover(w.h.Name)
+	})
+}
+
+// end does how once, and unlocks the workspace.
+func (w *Switch) end(op string, how func() error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done {
+		return errDone(w.h.Name)
+	}
 	w.done = true
-	err := w.s.recover(w.h.Name)
+	err := how()
 	if e := w.lock.Release(); err == nil {
-		err = fail("undo checkpoint", w.h.Name, e)
+		err = fail(op, w.h.Name, e)
 	}
 	return err
 }
@@ -143,11 +262,15 @@ func (s *Store) recover(name string) error {
 	}
 	p := h.Pending
 	if p.Record != "" {
-		if _, ok, err := s.readRecord(p.Record); err != nil {
+		if r, ok, err := s.readRecord(p.Record); err != nil {
 			return err
 		} else if ok {
+			h.Stale = h.Stale && r.Busy // that of Commit is not, and the sandbox has exchanged its mount
 			return s.commit(h, nil)
 		}
+	}
+	if h.Stale {
+		return s.forward(h)
 	}
 	switch p.Op {
 	case "begin":
@@ -164,6 +287,20 @@ func (s *Store) recover(name string) error {
 		return sandbox.Errorf(sandbox.CodeUnavailable, "open checkpoints", "the head of %s has the unknown operation %q of a later version", name, p.Op)
 	}
 	if err != nil {
+		return err
+	}
+	return s.sweep(context.Background())
+}
+
+// forward completes the pending operation of h, whose file system the sandbox may
+// have. It may have written to the old one as well, which a checkpoint has now.
+func (s *Store) forward(h *head) error {
+	var r *Record
+	if h.Pending.New != nil {
+		made := *h.Pending.New
+		made.Busy, r = true, &made
+	}
+	if err := s.commit(h, r); err != nil {
 		return err
 	}
 	return s.sweep(context.Background())
