@@ -47,6 +47,8 @@ type Ports struct {
 	seats  *watchSeats
 	all    *watchSeats
 	shares *shares
+
+	upstreams upstreams
 }
 
 // NewPorts returns the resource.

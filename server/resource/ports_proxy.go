@@ -240,16 +240,32 @@ func (x *Ports) pass(c *Call, w http.ResponseWriter, r *http.Request) error {
 	begun := false
 	req := manager.Request{Who: t.who, Flags: c.Settings, MustExist: true, Tool: t.tool}
 	err = x.lender.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
-		far, err := manager.DialPortOf(ctx, sb, t.port)
-		if err != nil {
-			return err
+		var kept *upstream
+		key := upstreamKey{sandbox: sb.Info().ID, made: sb.Info().CreatedAt.UnixNano(), who: t.who, tool: t.tool, token: ownID(c), port: t.port}
+		again := t.share == nil && c.Settings == nil && repeatable(r)
+		if again {
+			kept = x.upstreams.take(key)
 		}
-		defer far.Close()
+		if kept == nil {
+			far, err := manager.DialPortOf(ctx, sb, t.port)
+			if err != nil {
+				return err
+			}
+			if !again {
+				defer far.Close()
+				begun = true
+				if r.Method == http.MethodConnect {
+					return tunnel(ctx, w, far)
+				}
+				forward(c, w, r.WithContext(ctx), t, once(far))
+				return nil
+			}
+			kept = x.upstreams.start(key, far)
+		}
 		begun = true
-		if r.Method == http.MethodConnect {
-			return tunnel(ctx, w, far)
-		}
-		forward(w, r.WithContext(ctx), t, far)
+		defer x.upstreams.put(kept) // after the end of begin, so that the next request has it for itself
+		defer kept.begin(ctx, sb, t.port)()
+		forward(c, w, r.WithContext(ctx), t, kept.transport)
 		return nil
 	})
 	if begun {
@@ -300,11 +316,10 @@ func oneWay(to net.Conn, from io.Reader) {
 	_ = to.Close()
 }
 
-// forward passes one request on over the connection far.
-func forward(w http.ResponseWriter, r *http.Request, t portTarget, far net.Conn) {
-	inner := "localhost:" + strconv.Itoa(t.port)
+// once returns a transport of one request, over the connection far.
+func once(far net.Conn) *http.Transport {
 	used := false
-	transport := &http.Transport{
+	return &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			if used {
@@ -314,6 +329,11 @@ func forward(w http.ResponseWriter, r *http.Request, t portTarget, far net.Conn)
 			return far, nil
 		},
 	}
+}
+
+// forward passes one request on.
+func forward(c *Call, w http.ResponseWriter, r *http.Request, t portTarget, transport *http.Transport) {
+	inner := "localhost:" + strconv.Itoa(t.port)
 	proxy := httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -342,6 +362,11 @@ func forward(w http.ResponseWriter, r *http.Request, t portTarget, far net.Conn)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			var refused *sandbox.Error // of a connection that was dialled anew
+			if errors.As(err, &refused) {
+				api.Write(w, c.Why(reportedTo(c, err)))
+				return
+			}
 			api.Write(w, &sandbox.Error{
 				Code: sandbox.CodeUnavailable, Op: "forward", Field: "port", Resource: strconv.Itoa(t.port), Retryable: true,
 				Message: "the program in the sandbox has not answered as one of HTTP does", Err: err,

@@ -102,6 +102,14 @@ func inside(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
+	case "/from": // which connection it is, and how it is to go on
+		if r.URL.Query().Has("close") {
+			c, _, _ := http.NewResponseController(w).Hijack()
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			_ = c.Close()
+			return
+		}
+		_, _ = io.WriteString(w, r.RemoteAddr)
 	case "/events":
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := 0; ; i++ {
@@ -179,6 +187,70 @@ func TestPortsByPath(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPortsKept holds that requests of one caller by path without a body follow each
+// other on one connection, and that no other request does: not of another token, by a
+// link, with a body, or to another sandbox of the name.
+func TestPortsKept(t *testing.T) {
+	p := newPortsRig(t, "docker", "127.0.0.1")
+	made := p.link(`{"port":%s}`)
+	auth := func(as string) []string { return []string{"Authorization", "Bearer " + p.Secret(as)} }
+	from := func(method, as, query, body string) string {
+		t.Helper()
+		status, addr, _ := p.ask(method, "", p.base+"/ports/"+p.port+"/from"+query, body, auth(as)...)
+		if status != 200 {
+			t.Fatalf("%d %s", status, addr)
+		}
+		return addr
+	}
+	own := from("GET", "acme-s1", "", "")
+	for range 3 {
+		if again := from("GET", "acme-s1", "", ""); again != own {
+			t.Fatalf("a request from %s follows one from %s", again, own)
+		}
+	}
+	seen := map[string]string{"GET": own}
+	once := func(what, addr string) {
+		t.Helper()
+		for of, other := range seen {
+			if addr == other {
+				t.Errorf("%s shares the connection of %s", what, of)
+			}
+		}
+		seen[what] = addr
+	}
+	once("another token", from("GET", "acme", "", ""))
+	once("a body", from("POST", "acme-s1", "", "x"))
+	once("a method that changes something", from("DELETE", "acme-s1", "", ""))
+	for _, what := range []string{"a link", "a link once more"} {
+		status, addr, _ := p.ask("GET", made.Share.Host, "/from", "", api.HeaderShare, made.Secret)
+		if status != 200 {
+			t.Fatalf("%d %s", status, addr)
+		}
+		once(what, addr)
+	}
+	if from("GET", "acme-s1", "", "") != own || from("GET", "acme", "", "") != seen["another token"] {
+		t.Error("the connections are not kept meanwhile")
+	}
+	// The program closes the connection, and does not say so before.
+	for range 3 {
+		if got := from("GET", "acme-s1", "?close", ""); got != "ok" {
+			t.Fatal(got)
+		}
+		once("what follows an end", from("GET", "acme-s1", "", ""))
+		delete(seen, "what follows an end")
+	}
+	if status, _, _ := p.ask("GET", "", p.base+"/ports/"+p.port+"/from", "", auth("evil")...); status != 404 {
+		t.Errorf("%d", status)
+	}
+	p.remove()
+	if p.Ready("acme", "s1") != p.name {
+		t.Fatal("the new sandbox has another name")
+	}
+	if status, body, _ := p.ask("GET", "", p.base+"/ports/"+p.port+"/from", "", auth("acme-s1")...); status != 503 {
+		t.Errorf("a connection to the sandbox that was removed is used: %d %s", status, body)
 	}
 }
 
