@@ -149,7 +149,10 @@ func (m *Manager) Apply(ctx context.Context, req Request, o ApplyOptions) (done 
 			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "apply", Resource: dir, Message: "the folder of the journals cannot be made", Err: err}
 		}
 		done.ID = m.now().UTC().Format("20060102T150405.000000000") + "-" + rand.Text()[:6]
-		done.Report, err = done.Plan.Apply(ctx, filepath.Join(dir, done.ID))
+		err = at.store.BaseChanges(ctx, at.name, func() error {
+			done.Report, err = done.Plan.Apply(ctx, filepath.Join(dir, done.ID))
+			return err
+		})
 		return errors.Join(err, trimJournals(dir, journals))
 	})
 	return done, err
@@ -235,8 +238,10 @@ func (m *Manager) Undo(ctx context.Context, req Request, id string, partial bool
 				return err
 			}
 			done.ID, done.Folder = filepath.Base(dir), status.Folder
-			done.Report, err = change.Undo(ctx, status.Folder, dir, change.UndoOptions{Partial: partial})
-			return err
+			return at.store.BaseChanges(ctx, at.name, func() error {
+				done.Report, err = change.Undo(ctx, status.Folder, dir, change.UndoOptions{Partial: partial})
+				return err
+			})
 		}
 		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "undo", Resource: id, Message: "nothing was applied that could be taken back", Hint: "see what differs with: sandbox diff"}
 	})

@@ -4,6 +4,7 @@ package manager_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -441,6 +443,60 @@ func TestPrivateWorkspaceSeesTheHost(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, "d/new"), []byte("new\n"), 0o644))
 		if out, _ := mustRun(t, m, "s", "cat b kept d/new"); out != "text of b\nof the host\nmine\nnew" {
 			t.Errorf("%q", out)
+		}
+	})
+}
+
+// TestPrivateWorkspaceAfterApply holds that a view shows what the folder has after
+// an application and after its undo, also to a command that runs meanwhile, and what
+// is changed in the folder then; and that the view keeps what the sandbox wrote.
+func TestPrivateWorkspaceAfterApply(t *testing.T) {
+	t.Parallel()
+	viewers(t, func(t *testing.T, v *viewer) {
+		dir := seen(t, 1000)
+		m := v.manager(privately(dir, ""))
+		put := func(name, text string) {
+			t.Helper()
+			p := filepath.Join(dir, name)
+			must(t, os.WriteFile(p+".new", []byte(text), 0o644)) // as editors do
+			must(t, os.Chown(p+".new", 1000, 1000))
+			must(t, os.Rename(p+".new", p))
+		}
+		mustRun(t, m, "s", "mkdir deep; echo new >deep/new; echo more >>a; rm d/g; ls . d deep >/dev/null; cat b d/f >/dev/null; ! test -e later; ! test -e deep/other")
+
+		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		defer stop()
+		started, ended := make(chan struct{}), make(chan error, 1)
+		var out bytes.Buffer
+		go func() {
+			_, err := m.Run(ctx, manager.Request{
+				Who: who("s"), Started: func(sandbox.Process) { close(started) },
+				Command: sandbox.Command{Args: []string{"sh", "-c", "until test -e go; do sleep 0.01; ls deep >/dev/null; done; cat deep/other b"}, Stdout: &out},
+			})
+			ended <- err
+		}()
+		<-started
+		done, err := m.Apply(ctx, manager.Request{Who: who("s")}, manager.ApplyOptions{})
+		must(t, err)
+		if text, err := os.ReadFile(filepath.Join(dir, "deep/new")); err != nil || string(text) != "new\n" {
+			t.Fatalf("applied: %q, %v, %+v", text, err, done.Report)
+		}
+		put("deep/other", "other\n")
+		put("later", "later\n")
+		put("b", "changed\n")
+		put("go", "")
+		must(t, <-ended)
+		if got := out.String(); got != "other\nchanged\n" {
+			t.Errorf("the command that ran saw %q", got)
+		}
+		if got, _ := mustRun(t, m, "s", "cat deep/other deep/new later b a"); got != "other\nnew\nlater\nchanged\ntext of a\nmore" {
+			t.Errorf("after an application: %q", got)
+		}
+		_, err = m.Undo(ctx, manager.Request{Who: who("s")}, "", true)
+		must(t, err)
+		put("deep/third", "third\n")
+		if got, _ := mustRun(t, m, "s", "cat deep/third deep/new a; ! test -e d/g"); got != "third\nnew\ntext of a\nmore" {
+			t.Errorf("after an undo: %q", got)
 		}
 	})
 }

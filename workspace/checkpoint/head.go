@@ -57,7 +57,8 @@ type head struct {
 	Layers    []Layer         `json:"layers"` // the topmost first; without Base
 	Upper     string          `json:"upper,omitempty"`
 	UserXattr bool            `json:"userXattr,omitempty"`
-	Stale     bool            `json:"stale,omitempty"` // see Head; of a pending head: it may be the one that the sandbox has
+	Changed   bool            `json:"changed,omitempty"` // Base is written to, and the overlay has not been renewed since; see BaseChanges
+	Stale     bool            `json:"stale,omitempty"`   // see Head; of a pending head: it may be the one that the sandbox has
 	Pending   *pending        `json:"pending,omitempty"`
 }
 

@@ -108,6 +108,22 @@ func killedOps() map[string]killedOp {
 				return s.Private(ctx, "sbx-b", filepath.Join(filepath.Dir(s.root), "base"), user())
 			}, false,
 		},
+		"change of the base": {
+			func(t *testing.T, s *Store) {
+				base := filepath.Join(filepath.Dir(s.root), "base")
+				must(t, os.MkdirAll(base, 0o755))
+				write(t, base, map[string]string{"a.txt": "one"}, user())
+				must(t, s.Private(t.Context(), "sbx-b", base, user()))
+			},
+			func(ctx context.Context, s *Store) error {
+				return s.BaseChanges(ctx, "sbx-b", func() error {
+					p := filepath.Join(filepath.Dir(s.root), "base", "a.txt")
+					fixed := time.Unix(1, 0)
+					return errors.Join(os.WriteFile(p+".new", []byte("another"), 0o644), os.Chtimes(p+".new", fixed, fixed),
+						os.Lchown(p+".new", user().UID, user().GID), os.Rename(p+".new", p))
+				})
+			}, false,
+		},
 		"drop": {
 			func(t *testing.T, s *Store) {
 				second(t, s)

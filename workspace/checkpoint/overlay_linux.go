@@ -228,6 +228,21 @@ func setReadOnly(path string) error {
 	return unix.FsconfigReconfigure(fd)
 }
 
+// forget has the file system mounted at path look up anew what nothing has open:
+// the kernel drops the names that it has cached of a file system that is
+// remounted. Its options stay.
+func forget(path string) error {
+	fd, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return fmt.Errorf("remount %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	if err := unix.FsconfigReconfigure(fd); err != nil {
+		return explain(fd, "remount", err)
+	}
+	return nil
+}
+
 // mountsAt lists what is mounted at path in this mount namespace, the topmost
 // last.
 func mountsAt(path string) ([]mounted, error) {

@@ -21,6 +21,8 @@ func cloneMount(string) (*os.File, error) { return nil, errNoOverlay }
 
 func setReadOnly(string) error { return errNoOverlay }
 
+func forget(string) error { return errNoOverlay }
+
 // mountsAt lists nothing: this package mounts nothing here.
 func mountsAt(string) ([]mounted, error) { return nil, nil }
 

@@ -186,3 +186,52 @@ func (s *Store) privateCopy(ctx context.Context, h *head) error {
 	h.BaseLayer = layer.ID
 	return s.beginCopy(ctx, h, layer, stage)
 }
+
+// BaseChanges calls write, which changes files of the base of the private view of
+// that name, and has the view show them. An overlay keeps what it has looked up in
+// its lower folders, of which the kernel says that they may not change; so it is
+// renewed when write has returned, in all mount namespaces at once. What a command
+// has open, and the working directories of commands, stay what they were.
+//
+// After a kill in between, the next operation on the workspace or call of
+// [Store.Stale] renews it.
+func (s *Store) BaseChanges(ctx context.Context, name string, write func() error) error {
+	l, err := s.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	h, ok, err := s.readHead(name)
+	if err != nil {
+		return err
+	}
+	if !ok || h.Base == "" || h.Means != Overlay { // a copy follows no folder
+		err := write()
+		s.o.step("base: written")
+		return err
+	}
+	h.Changed = true
+	if err := s.writeHead(h); err != nil {
+		return err
+	}
+	s.o.step("base: head marked")
+	err = write()
+	s.o.step("base: written")
+	return errors.Join(err, s.renew(h))
+}
+
+// renew has the overlay of h forget what it knows of its lower folders.
+func (s *Store) renew(h *head) error {
+	dir := s.Path(h.Name)
+	list, err := mountsAt(dir)
+	if err != nil {
+		return fail(opMount, h.Name, err)
+	}
+	if len(list) > 0 && list[len(list)-1].source == source(h.Upper) {
+		if err := forget(dir); err != nil {
+			return fail(opMount, h.Name, err)
+		}
+	}
+	h.Changed = false
+	return s.writeHead(h)
+}

@@ -100,7 +100,7 @@ func (s *Store) Stale(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	h, ok, err := s.readHead(name)
-	if err != nil || !ok || h.Pending == nil && !h.Stale {
+	if err != nil || !ok || h.Pending == nil && !h.Stale && !h.Changed {
 		return false, err
 	}
 	l, err := s.lock(ctx, name)
@@ -257,8 +257,16 @@ func (s *Store) settle() error {
 // lock.
 func (s *Store) recover(name string) error {
 	h, ok, err := s.readHead(name)
-	if err != nil || !ok || h.Pending == nil {
+	if err != nil || !ok {
 		return err
+	}
+	if h.Changed {
+		if err := s.renew(h); err != nil {
+			return err
+		}
+	}
+	if h.Pending == nil {
+		return nil
 	}
 	p := h.Pending
 	if p.Record != "" {
