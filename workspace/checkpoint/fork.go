@@ -16,7 +16,7 @@ import (
 // Fork makes the workspace newName of the checkpoint ref. Its files belong to
 // o, as far as they belonged to the owner of the workspace that the checkpoint
 // was made of. The workspace must not exist, or be an empty folder. With
-// overlay no file is copied.
+// overlay no file is copied. [Head].Restore is as after [Store.Rollback].
 func (s *Store) Fork(ctx context.Context, ref, newName string, o workspace.Owner) error {
 	const op = "fork workspace"
 	means, reason, err := s.MeansOf(ctx, newName)
@@ -46,7 +46,7 @@ func (s *Store) Fork(ctx context.Context, ref, newName string, o workspace.Owner
 	}
 	h := &head{
 		Name: newName, Means: means, Reason: reason, Base: t.Base, BaseOwner: t.BaseOwner, BaseLayer: t.BaseLayer, Bases: t.Bases, Owner: o, Parent: r.ID,
-		Layers: t.Layers, UserXattr: r.UserXattr,
+		Layers: t.Layers, UserXattr: r.UserXattr, Restore: r.toRestore(),
 	}
 	if means == Overlay {
 		h.Upper = newID()

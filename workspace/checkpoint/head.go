@@ -41,6 +41,12 @@ type Head struct {
 	// Stale says that a sandbox may have another file system mounted than the one
 	// that lies at the workspace; see [Store.Mount].
 	Stale bool
+	// Restore is the id of a checkpoint whose archives have yet to be put in place,
+	// or empty; see [Store.Restored].
+	Restore string
+	// Unfinished says that an operation was interrupted, which the next one, or
+	// [Store.Stale], completes or undoes.
+	Unfinished bool
 }
 
 // A head is a Head as it is kept.
@@ -57,6 +63,7 @@ type head struct {
 	Layers    []Layer         `json:"layers"` // the topmost first; without Base
 	Upper     string          `json:"upper,omitempty"`
 	UserXattr bool            `json:"userXattr,omitempty"`
+	Restore   string          `json:"restore,omitempty"` // see Head
 	Changed   bool            `json:"changed,omitempty"` // Base is written to, and the overlay has not been renewed since; see BaseChanges
 	Stale     bool            `json:"stale,omitempty"`   // see Head; of a pending head: it may be the one that the sandbox has
 	Pending   *pending        `json:"pending,omitempty"`
@@ -155,7 +162,7 @@ func (s *Store) Head(name string) (h Head, ok bool, err error) {
 func (s *Store) public(h *head) Head {
 	out := Head{
 		Name: h.Name, Means: h.Means, Reason: h.Reason, Base: h.Base, Owner: h.Owner, Parent: h.Parent,
-		Upper: s.Path(h.Name), XattrPrefix: overlayPrefix(h.UserXattr), Stale: h.Stale,
+		Upper: s.Path(h.Name), XattrPrefix: overlayPrefix(h.UserXattr), Stale: h.Stale, Restore: h.Restore, Unfinished: h.Pending != nil || h.Changed,
 	}
 	for _, l := range h.Layers {
 		out.Layers = append(out.Layers, s.layerFS(l.ID))

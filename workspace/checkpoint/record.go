@@ -78,6 +78,14 @@ func (r *Record) tree(name string) (Tree, bool) {
 	return r.Trees[i], true
 }
 
+// toRestore returns the id of r where it has archives, and else "".
+func (r *Record) toRestore() string {
+	if slices.ContainsFunc(r.Trees, func(t Tree) bool { return t.Archive != "" }) {
+		return r.ID
+	}
+	return ""
+}
+
 // refer adds the layers and notes that r needs to refs.
 func (r *Record) refer(refs map[string]bool) {
 	for _, t := range r.Trees {

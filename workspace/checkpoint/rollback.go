@@ -21,6 +21,9 @@ const opRollback = "roll back workspace"
 // changed since its last checkpoint is lost. No command may run in the
 // workspace meanwhile.
 //
+// [Head].Restore names the checkpoint then, until the caller has put its archives in
+// place and calls [Store.Restored].
+//
 // With overlay another file system lies at the workspace then, and the rollback
 // is done when Commit of the Switch has returned. With other means the files
 // that differ are put in place one by one, and there is no Switch; what the
@@ -77,7 +80,7 @@ func (s *Store) rollback(ctx context.Context, name, ref string, means Means, rea
 	if ok && h.Base != t.Base || !ok && t.Base != "" {
 		return Record{}, nil, invalid(opRollback, "checkpoint", r.ID, "the checkpoint is one of a private view of another folder", "fork it instead")
 	}
-	next.Parent, next.Layers = r.ID, t.Layers
+	next.Parent, next.Layers, next.Restore = r.ID, t.Layers, r.toRestore()
 	next.Base, next.BaseOwner, next.BaseLayer = t.Base, t.BaseOwner, t.BaseLayer
 	if next.Means != Overlay {
 		return r, nil, s.restore(ctx, next, r, t)

@@ -115,10 +115,29 @@ func (s *Store) Stale(ctx context.Context, name string) (bool, error) {
 // Remounted says that the sandbox of the workspace of that name has the file
 // system mounted that lies there.
 func (s *Store) Remounted(ctx context.Context, name string) error {
+	return s.confirm(ctx, name, func(h *head) bool {
+		was := h.Stale
+		h.Stale = false
+		return was
+	})
+}
+
+// Restored says that the archives of the checkpoint that [Head].Restore names are in
+// their places, or cannot be put there any more.
+func (s *Store) Restored(ctx context.Context, name string) error {
+	return s.confirm(ctx, name, func(h *head) bool {
+		was := h.Restore
+		h.Restore = ""
+		return was != ""
+	})
+}
+
+// confirm writes the head of a workspace where change reports that it is another one.
+func (s *Store) confirm(ctx context.Context, name string, change func(*head) bool) error {
 	if err := statedir.CheckName(name); err != nil {
 		return err
 	}
-	if h, ok, err := s.readHead(name); err != nil || !ok || !h.Stale {
+	if h, ok, err := s.readHead(name); err != nil || !ok || !change(h) {
 		return err
 	}
 	l, err := s.lock(ctx, name)
@@ -127,10 +146,9 @@ func (s *Store) Remounted(ctx context.Context, name string) error {
 	}
 	defer l.Release()
 	h, ok, err := s.readHead(name)
-	if err != nil || !ok || !h.Stale {
+	if err != nil || !ok || !change(h) {
 		return err
 	}
-	h.Stale = false
 	return s.writeHead(h)
 }
 
