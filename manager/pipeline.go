@@ -175,6 +175,10 @@ func (p *pipeline) ensure(ctx context.Context) (err error) {
 		l.rules = p.ruling.gate
 	}
 	l.spent, l.counted = p.spent, p.counted
+	if err := p.recordParent(ctx); err != nil {
+		l.close()
+		return err
+	}
 	if !p.req.bare && p.want.gate.Place == Sandboxed && (len(p.req.Command.Args) > 0 || p.req.Changes) {
 		if err := p.m.checkpoints.auto(ctx, l); err != nil {
 			l.close()

@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
 )
 
 // A statement is a call without a grant whose begin is on record. A nil one
@@ -111,8 +112,35 @@ func (p *pipeline) beginning() evidence.Begin {
 	if p.ruling != nil {
 		b.Sandbox = p.ruling.sandbox
 	}
-	b.PolicyVersion = p.policyVersion()
+	b.PolicyVersion, b.Parent = p.policyVersion(), parentOf(p.from)
 	return b
+}
+
+// parentOf returns what the evidence of a sandbox says that begins with rec, nil
+// where it begins with nothing.
+func parentOf(rec *checkpoint.Record) *evidence.Parent {
+	if rec == nil {
+		return nil
+	}
+	return &evidence.Parent{Checkpoint: rec.ID, Sandbox: rec.Sandbox, Session: rec.Session}
+}
+
+// recordParent puts on record what the sandbox that was made for the call begins
+// with, where that was found when it was made, so that the record of the call does
+// not say it.
+func (p *pipeline) recordParent(ctx context.Context) error {
+	l := p.sandbox
+	if !l.created || l.want.from == nil || p.from != nil {
+		return nil
+	}
+	b := p.beginning()
+	b.Capability, b.Request, b.Inputs = "files", evidence.Request{}, inputs(grant.Operation{})
+	b.Sandbox, b.Parent = l.name(), parentOf(l.want.from)
+	s, err := p.begin(ctx, b)
+	if err != nil {
+		return err
+	}
+	return s.end(ctx, nil)
 }
 
 // policyVersion returns the version of the settings of a call without a grant.

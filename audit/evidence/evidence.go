@@ -206,6 +206,24 @@ func (s *Store) Flush(ctx context.Context) error {
 // seconds on a busy machine.
 const closeWithin = 15 * time.Second
 
+// Head returns the last line of the chain of a tenant, which it begins where there is
+// none.
+func (s *Store) Head(ctx context.Context, tenant string) (*Head, error) {
+	c, err := s.chain(ctx, journal.Name(tenant))
+	if err != nil {
+		return nil, err
+	}
+	h := &Head{}
+	err = c.journal.Append(ctx, journal.Made(func(t journal.Tail) (any, bool, error) {
+		*h = Head{Seq: t.Seq, Hash: t.Hash}
+		return nil, false, nil
+	}))
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
 // Close writes the counts that are kept back, and a checkpoint in each chain
 // to which this Store has written since its last one, within 15 seconds, and
 // the files that it keeps open for a second after an append. The Store can still

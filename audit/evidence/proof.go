@@ -39,6 +39,9 @@ type Begin struct {
 	Grant   string `json:"grant,omitempty"`
 	Sandbox string `json:"sandbox,omitempty"` // its name, where one is concerned
 
+	// Parent is set in the first record of a sandbox that begins with a checkpoint.
+	Parent *Parent `json:"parent,omitempty"`
+
 	Kind       grant.OpKind `json:"kind"`
 	Capability string       `json:"capability,omitempty"` // "net.http:GET:https://example.com"; empty where it was refused before that was known
 	Request    Request      `json:"request"`
@@ -50,6 +53,23 @@ type Begin struct {
 
 	RequestID   string `json:"requestId,omitempty"` // of the caller
 	TraceParent string `json:"traceParent,omitempty"`
+}
+
+// A Parent says what a sandbox begins with.
+type Parent struct {
+	Checkpoint string `json:"checkpoint"`        // its id
+	Sandbox    string `json:"sandbox,omitempty"` // that the checkpoint was made of; empty where it was imported
+	Session    string `json:"session,omitempty"` // of that sandbox
+	// Head is the place where the chain of the parent, which is that of its tenant,
+	// ended when this was recorded. A copy of that chain up to there is complete if
+	// its last line has this hash. It is nil where that could not be read.
+	Head *Head `json:"head,omitempty"`
+}
+
+// A Head is the last line of a chain.
+type Head struct {
+	Seq  uint64 `json:"seq"`
+	Hash string `json:"hash"` // 64 hex digits in lower case
 }
 
 // The kinds of operations without a grant, in addition to those on files:

@@ -56,6 +56,11 @@ func boundBegin(b evidence.Begin, little bool) evidence.Begin {
 	b.Kind = grant.OpKind(text(string(b.Kind), maxWord, little))
 	b.Capability = text(b.Capability, maxText, little)
 	b.Inputs = digest(b.Inputs, little)
+	if b.Parent != nil {
+		p := *b.Parent
+		p.Checkpoint, p.Sandbox, p.Session = name(p.Checkpoint, little), name(p.Sandbox, little), name(p.Session, little)
+		b.Parent = &p
+	}
 	r := &b.Request
 	r.Path, r.Host, r.Program = text(r.Path, maxPath, little), text(r.Host, maxHost, little), name(r.Program, little)
 	r.Method, r.Scheme = text(r.Method, maxWord, little), text(r.Scheme, maxWord, little)

@@ -28,13 +28,19 @@ type Entry struct {
 // Begin records that an operation begins. It sets ID (unless it is one of
 // [NewID]), Writer and Time of b, and shortens its texts to what is kept.
 //
+// Of a Parent it sets Head, of the first Keeper that has chains.
+//
 // With require, an error means that the operation must not run: a Keeper has
 // not accepted the begin in time, there is no Keeper, or ctx has ended; the
 // code is then [sandbox.CodeUnavailable] and the Field "requireEvidence". The
 // Recorder itself records that refusal as soon as it can. Without require, Begin
 // returns an error only when the Recorder is closed.
-func (w *Recorder) Begin(ctx context.Context, b evidence.Begin, require bool) (*Entry, error) {
+func (w *Recorder) Begin(ctx context.Context, b evidence.Begin, require bool) (_ *Entry, err error) {
 	if err := w.enter(); err != nil {
+		return nil, err
+	}
+	if b.Parent, err = w.headed(ctx, b, require); err != nil {
+		w.leave()
 		return nil, err
 	}
 	e, rec, err := w.entry(b, require)
@@ -55,6 +61,36 @@ func (w *Recorder) Begin(ctx context.Context, b evidence.Begin, require bool) (*
 	w.ended.Add(1)
 	w.leave()
 	return nil, err
+}
+
+// headed returns the Parent of b with the place where the chain of its tenant ends.
+// Without require, a chain that cannot be read leaves that out.
+func (w *Recorder) headed(ctx context.Context, b evidence.Begin, require bool) (*evidence.Parent, error) {
+	if b.Parent == nil {
+		return nil, nil
+	}
+	p := *b.Parent
+	p.Head = nil
+	for _, k := range w.keepers {
+		chained, ok := k.(interface {
+			Head(ctx context.Context, tenant string) (*evidence.Head, error)
+		})
+		if !ok {
+			continue
+		}
+		within, done := context.WithTimeout(ctx, w.o.within())
+		defer done()
+		head, err := chained.Head(within, b.Tenant)
+		if err != nil && require {
+			return nil, &sandbox.Error{
+				Code: sandbox.CodeUnavailable, Op: "record an operation", Field: ruleRequired, Message: "the end of the evidence chain cannot be read, which the begin names", Err: err,
+				Hint: "see: sandbox evidence verify",
+			}
+		}
+		p.Head = head
+		break
+	}
+	return &p, nil
 }
 
 // Refused records an operation that does not begin. It writes both records at

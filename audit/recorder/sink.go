@@ -55,6 +55,11 @@ func (f *File) Query(ctx context.Context, filter evidence.Filter) iter.Seq2[evid
 	return f.store.Query(ctx, filter)
 }
 
+// Head is that of [evidence.Store].
+func (f *File) Head(ctx context.Context, tenant string) (*evidence.Head, error) {
+	return f.store.Head(ctx, tenant)
+}
+
 // A Memory is a Sink that keeps the newest records. It contains a record as
 // soon as the call that wrote it returns. It is safe for concurrent use.
 type Memory struct {

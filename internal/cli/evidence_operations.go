@@ -134,11 +134,26 @@ func operationRow(i evidence.Item) (id, verdict, what, rule string) {
 	if o.tool != "" {
 		done += " by " + o.tool
 	}
+	if i.Begin != nil && i.Begin.Parent != nil {
+		done += " " + parentText(*i.Begin.Parent)
+	}
 	parts := slices.DeleteFunc([]string{done, o.code, o.duration}, func(s string) bool { return s == "" })
 	if i.End != nil {
 		rule = i.End.Rule
 	}
 	return o.id, o.status, strings.Join(parts, ", "), rule
+}
+
+// parentText says what a sandbox begins with.
+func parentText(p evidence.Parent) string {
+	text := "begins with checkpoint " + p.Checkpoint
+	if p.Sandbox != "" {
+		text += " of " + p.Sandbox + ", session " + p.Session
+	}
+	if p.Head != nil {
+		text += fmt.Sprintf(", chain %d %.12s", p.Head.Seq, p.Head.Hash)
+	}
+	return text
 }
 
 // operationCells are what is shown of one operation.

@@ -253,3 +253,17 @@ func TestEvidenceOfOperationsIsSafeToShow(t *testing.T) {
 		}
 	}
 }
+
+// TestEvidenceOfForks holds that the list says what a sandbox begins with.
+func TestEvidenceOfForks(t *testing.T) {
+	f, at := &fake{}, time.Date(2026, 11, 21, 3, 0, 0, 0, time.Local)
+	b := evidence.Begin{
+		ID: strings.Repeat("1", 32), Time: at, Tenant: "acme", Agent: "main", Session: "chat-42", Kind: evidence.Command, Capability: "files",
+		Parent: &evidence.Parent{Checkpoint: "cp-1", Sandbox: "sbx-b", Session: "chat-41", Head: &evidence.Head{Seq: 7, Hash: strings.Repeat("0a", 32)}},
+	}
+	f.evidence.records = []evidence.Record{operationRecord(evidence.TypeBegin, b.ID, at, b)}
+	r := call(t, f, "evidence", "list")
+	if r.status != 0 || !strings.Contains(r.stdout, "files begins with checkpoint cp-1 of sbx-b, session chat-41, chain 7 0a0a0a0a0a0a") {
+		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
+	}
+}

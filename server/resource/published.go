@@ -34,7 +34,7 @@ func allPublished() []publishedSchema {
 		of[grant.Manifest]("manifest", "1.0.0", "Manifest: what a tool declares of itself", jsonschema.Input),
 		of[grant.Operation]("operation", "1.0.0", "Operation: one thing that a tool wants done; its content goes beside it", jsonschema.Input),
 		of[grant.Profile]("profile", "1.1.0", "Profile: what one call may do", jsonschema.Output),
-		of[evidence.Begin]("evidence-begin", "1.0.0", "Evidence that an operation begins", jsonschema.Output),
+		of[evidence.Begin]("evidence-begin", "1.1.0", "Evidence that an operation begins", jsonschema.Output),
 		of[evidence.End]("evidence-end", "1.1.0", "Evidence that an operation has ended", jsonschema.Output),
 	}...)
 }
