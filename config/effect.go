@@ -96,7 +96,7 @@ func noEffect(r Resolved, m merged) []conditional {
 // workspace.
 func private() []ineffective {
 	return []ineffective{
-		{"workspaceQuota", "it bounds scratch workspaces; workspaceAccess is private, and nothing bounds what is kept of a private view", "", "", ""},
+		{"workspaceQuota", "it bounds scratch workspaces; workspaceAccess is private, and a view, which no quota bounds, is refused", "", "", ""},
 		{"pool", "workspaceAccess is private, and a private view is made for its session, so no sandbox of it is kept ready", "", "", ""},
 	}
 }

@@ -146,7 +146,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	e.describe(w)
 	e.Checkpoints = m.explainer.explainCheckpoints(ctx, w)
 	if view, ok := viewOf(w.spec); ok {
-		e.View = m.explainer.explainView(ctx, w.spec, view)
+		e.View = m.explainer.explainView(ctx, w.spec, view, w.quota)
 	}
 	if w.gate.Place == Unsandboxed {
 		m.explainer.answer(ctx, &e, res, q, nil, nil)

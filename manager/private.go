@@ -44,6 +44,9 @@ func sameView(want, have sandbox.Spec) bool {
 // one that is there. A view of another folder, or of another owner, gives way
 // where nothing was changed in it; else it is kept, and the call is refused.
 func (b *builder) prepareView(ctx context.Context, w *want, s sandbox.Spec, m sandbox.Mount) error {
+	if w.quota > 0 {
+		return errUnbounded(s.Name)
+	}
 	store, err := b.m.checkpoints.store(filepath.Dir(m.Source), w.res.Checkpoint.Means)
 	if err != nil {
 		return err
@@ -77,6 +80,15 @@ func (b *builder) prepareView(ctx context.Context, w *want, s sandbox.Spec, m sa
 		}
 	}
 	return store.Private(ctx, name, m.Base, own)
+}
+
+// errUnbounded refuses a private view where the settings want a bounded workspace:
+// the layers of all views share one file system, so none can be given its own part.
+func errUnbounded(name string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeUnsupported, Op: "make private workspace", Field: "workspaceQuota", Resource: name,
+		Message: "no quota bounds what is written to a private view", Hint: "set workspaceQuota to 0 for the agent, or leave workspaceAccess private out",
+	}
 }
 
 // noteShare is how many times as long as the last note of a view took no other one
@@ -411,8 +423,9 @@ type ViewPlan struct {
 	Problem string           `json:"problem,omitempty"`
 }
 
-// explainView says what the private view of s is, or would be.
-func (x *explainer) explainView(ctx context.Context, s sandbox.Spec, m sandbox.Mount) *ViewPlan {
+// explainView says what the private view of s is, or would be, where the settings
+// bound a workspace to so many bytes.
+func (x *explainer) explainView(ctx context.Context, s sandbox.Spec, m sandbox.Mount, quota int64) *ViewPlan {
 	v := &ViewPlan{Base: m.Base}
 	store, err := x.m.checkpoints.store(filepath.Dir(m.Source), config.MeansAuto)
 	if err == nil {
@@ -424,6 +437,9 @@ func (x *explainer) explainView(ctx context.Context, s sandbox.Spec, m sandbox.M
 				v.Upper = h.Upper
 			}
 		}
+	}
+	if err == nil && quota > 0 {
+		err = errUnbounded(s.Name)
 	}
 	if err != nil {
 		v.Problem = err.Error()

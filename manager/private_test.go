@@ -471,7 +471,7 @@ func TestPrivateWorkspaceAfterApply(t *testing.T) {
 		go func() {
 			_, err := m.Run(ctx, manager.Request{
 				Who: who("s"), Started: func(sandbox.Process) { close(started) },
-				Command: sandbox.Command{Args: []string{"sh", "-c", "until test -e go; do sleep 0.01; ls deep >/dev/null; done; cat deep/other b"}, Stdout: &out},
+				Command: sandbox.Command{Args: []string{"sh", "-c", "until test -e go; do sleep 0.01; done; cat deep/other b"}, Stdout: &out},
 			})
 			ended <- err
 		}()
@@ -484,7 +484,7 @@ func TestPrivateWorkspaceAfterApply(t *testing.T) {
 		put("deep/other", "other\n")
 		put("later", "later\n")
 		put("b", "changed\n")
-		put("go", "")
+		mustRun(t, m, "s", "touch go")
 		must(t, <-ended)
 		if got := out.String(); got != "other\nchanged\n" {
 			t.Errorf("the command that ran saw %q", got)
@@ -497,6 +497,25 @@ func TestPrivateWorkspaceAfterApply(t *testing.T) {
 		put("deep/third", "third\n")
 		if got, _ := mustRun(t, m, "s", "cat deep/third deep/new a; ! test -e d/g"); got != "third\nnew\ntext of a\nmore" {
 			t.Errorf("after an undo: %q", got)
+		}
+	})
+}
+
+// TestPrivateWorkspaceIsUnbounded holds that no view is made where the settings bound
+// the workspace, which a view is not, and that explain says so.
+func TestPrivateWorkspaceIsUnbounded(t *testing.T) {
+	t.Parallel()
+	viewers(t, func(t *testing.T, v *viewer) {
+		m := v.manager(privately(seen(t, 1000), `, "workspaceQuota": "64m"`))
+		_, _, err := run(m, "s", "true")
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Code != sandbox.CodeUnsupported || e.Field != "workspaceQuota" {
+			t.Fatalf("a view in spite of the quota: %v", err)
+		}
+		x, err := m.Explain(t.Context(), who("s"), nil, manager.Questions{})
+		must(t, err)
+		if x.View == nil || !strings.Contains(x.View.Problem, "no quota") {
+			t.Errorf("explain says %+v", x.View)
 		}
 	})
 }
