@@ -28,6 +28,7 @@ const (
 	keptChanges         = 100 // files that are changed between two checkpoints
 	keptChain           = 1000
 	keptRounds          = 20
+	keptName            = "bench" // of the checkpoint that the pool is filled from
 	keptForks           = 10
 )
 
@@ -50,7 +51,12 @@ func (s *Session) kept(ctx context.Context) (*keptTree, error) {
 	if s.tree != nil {
 		return s.tree, nil
 	}
-	site, err := s.Rig.newSite("kept", (s.Effort.rounds(keptRounds)+1)*keptForks+1)
+	slots := (s.Effort.rounds(keptRounds)+1)*keptForks + 1
+	site, err := s.Rig.newSite("kept", slots)
+	if err == nil {
+		site.from = keptName
+		err = s.Rig.writeSettings(site, slots)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -186,10 +192,14 @@ func (s *Session) comparing(ctx context.Context) (operation, error) {
 	}}, nil
 }
 
-// forking makes ten forks of the last checkpoint one after another, each until the
-// first output of its first command.
+// forking makes ten forks of a checkpoint one after another, each until the first
+// output of its first command. The pool is filled from the checkpoint.
 func (s *Session) forking(ctx context.Context) (operation, error) {
 	t, err := s.kept(ctx)
+	if err != nil {
+		return operation{}, err
+	}
+	rec, err := t.Checkpoint(ctx, keptRequest("tree"), manager.CheckpointOptions{Name: keptName})
 	if err != nil {
 		return operation{}, err
 	}
@@ -202,7 +212,7 @@ func (s *Session) forking(ctx context.Context) (operation, error) {
 			t.forks++
 			session := fmt.Sprintf("fork-%d", t.forks)
 			begun := time.Now()
-			made, err := t.Fork(ctx, keptRequest("tree"), manager.ForkOptions{From: t.last, Sessions: []string{session}})
+			made, err := t.Fork(ctx, keptRequest("tree"), manager.ForkOptions{From: rec.ID, Sessions: []string{session}})
 			if err == nil {
 				err = made[0].Err
 			}
@@ -217,7 +227,9 @@ func (s *Session) forking(ctx context.Context) (operation, error) {
 		}
 		return all, nil
 	}
-	return operation{rounds: keptRounds, cold: true, ways: []way{{name: WayPool, turn: 1, take: take}}}, nil
+	return operation{rounds: keptRounds, cold: true, ways: []way{{name: WayPool, turn: 1, take: take}}, done: func() error {
+		return t.RemoveCheckpoint(context.WithoutCancel(ctx), "", keptName)
+	}}, nil
 }
 
 // chained reads a file of a workspace that has a long chain of checkpoints, beside

@@ -25,7 +25,10 @@ const (
 )
 
 // A site is a state folder of its own with settings beside it.
-type site struct{ state, settings, instance string }
+type site struct {
+	state, settings, instance string
+	from                      string // the checkpoint that its pool is filled from; or empty
+}
 
 // newSite makes one below the rig's folder. Close removes every sandbox of it,
 // after what was registered later has ended the programs that use the site. The
@@ -53,7 +56,7 @@ func (r *rig) newSite(name string, pool int) (site, error) {
 func (r *rig) writeSettings(s site, pool int) error {
 	type obj = map[string]any
 	text, err := json.Marshal(obj{"agents": obj{"defaults": obj{"sandbox": obj{
-		"provider": "docker", "prune": obj{"every": "0s"}, "pool": obj{"size": pool},
+		"provider": "docker", "prune": obj{"every": "0s"}, "pool": obj{"size": pool, "from": s.from},
 		"docker": obj{"image": r.Spec.Image, "memory": "64m"},
 	}}}})
 	if err != nil {
