@@ -167,8 +167,9 @@ type Result struct {
 	ExitCode        int
 	Signal          string
 	TimedOut        bool
-	Restarted       bool // the shell had gone and was started again
-	Blocked         bool // a policy stopped it, with evidence
+	Restarted       bool   // the shell had gone and was started again
+	LostDir         string // working directory of the shell that a rollback has taken away, see [Exit.LostDir]; empty for none
+	Blocked         bool   // a policy stopped it, with evidence
 	BlockedReason   string
 	BlockedResource string
 	Violations      []Violation

@@ -60,7 +60,7 @@ func (m *Manager) capture(ctx context.Context, req Request, call gate.Call) (san
 		Left:     out.Exit.Left,
 		Waited:   out.Waited,
 		Warnings: out.Warnings,
-		ExitCode: out.Exit.Code, Signal: out.Exit.Signal, TimedOut: out.TimedOut, Restarted: out.Exit.Restarted,
+		ExitCode: out.Exit.Code, Signal: out.Exit.Signal, TimedOut: out.TimedOut, Restarted: out.Exit.Restarted, LostDir: out.Exit.LostDir,
 		Blocked: out.Blocked, BlockedReason: out.BlockedReason, BlockedResource: out.BlockedResource, Violations: out.Violations,
 		Duration: out.Duration, Usage: out.Exit.Usage,
 	}, err

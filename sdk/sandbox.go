@@ -315,7 +315,7 @@ func resultOf(r api.ExecResult) Result {
 	out := Result{
 		Stdout: []byte(r.Stdout), Stderr: []byte(r.Stderr), StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated,
 		Waited: r.Waited, Left: r.Left, Warnings: r.Warnings, Limit: r.Limit, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut,
-		Restarted: r.Restarted, Blocked: r.Blocked, BlockedReason: r.BlockedReason, BlockedResource: r.BlockedResource,
+		Restarted: r.Restarted, LostDir: r.LostDir, Blocked: r.Blocked, BlockedReason: r.BlockedReason, BlockedResource: r.BlockedResource,
 		Duration: time.Duration(r.DurationMillis) * time.Millisecond,
 		Usage: sandbox.Rusage{
 			User: time.Duration(r.UserMillis) * time.Millisecond, System: time.Duration(r.SystemMillis) * time.Millisecond, MaxRSS: r.MaxRSS,

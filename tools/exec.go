@@ -130,7 +130,7 @@ func (c *call) background(ctx context.Context, in schema.Exec, limit time.Durati
 // time was not enough.
 func ended(o manager.Outcome, out *capture, more string) Answer {
 	d := schema.ExecResult{
-		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, Limit: o.Exit.Limit, Left: o.Exit.Left, Waited: o.Waited, Warnings: o.Warnings,
+		State: "ended", ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, LostDir: o.Exit.LostDir, Limit: o.Exit.Limit, Left: o.Exit.Left, Waited: o.Waited, Warnings: o.Warnings,
 		Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: o.Violations,
 		Sandbox: o.Name, Created: o.Created, Claimed: o.Claimed, Miss: o.Miss, DurationMS: o.Duration.Milliseconds(), CPUMS: (o.Exit.Usage.User + o.Exit.Usage.System).Milliseconds(),
 	}
@@ -184,6 +184,9 @@ func said(d schema.ExecResult, more string) []string {
 	}
 	if d.Restarted {
 		add("the shell is a new one: directory, variables and functions are those of before the line that ended it, and what it had in the background has ended")
+	}
+	if d.LostDir != "" {
+		add("the folder %s is gone with a rollback: the line began in the workspace", d.LostDir)
 	}
 	if d.Truncated {
 		add("%d bytes of the output are left out in the middle and were not kept; to see them all write the output to a file and read that", d.Stdout.Omitted+d.Stderr.Omitted)

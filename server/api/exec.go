@@ -38,6 +38,7 @@ type Exit struct {
 	Signal          string            `json:"signal,omitempty" doc:"The signal that ended it, such as KILL"`
 	TimedOut        bool              `json:"timedOut"`
 	Restarted       bool              `json:"restarted" doc:"The shell was begun anew: by this line, or before it"`
+	LostDir         string            `json:"lostDir,omitempty" doc:"The working folder of the shell, which a rollback has taken away: the line began in the workspace"`
 	StdoutBytes     int64             `json:"stdoutBytes" doc:"Written in all, also what is not in stdout"`
 	StderrBytes     int64             `json:"stderrBytes"`
 	Truncated       bool              `json:"truncated" doc:"Not all that was written is here"`

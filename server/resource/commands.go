@@ -153,7 +153,7 @@ func Timeout(seconds float64, most time.Duration, admin bool) time.Duration {
 // Result returns a captured command as callers may see it.
 func Result(r sandbox.Result, name string) api.ExecResult {
 	out := api.ExecResult{Exit: api.Exit{
-		Sandbox: name, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut, Restarted: r.Restarted,
+		Sandbox: name, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut, Restarted: r.Restarted, LostDir: r.LostDir,
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, Limit: r.Limit, Left: r.Left, Waited: r.Waited, Warnings: r.Warnings,
 		Blocked: r.Blocked, BlockedReason: r.BlockedReason, BlockedResource: r.BlockedResource, Violations: violations(r.Violations),
 		DurationMillis: r.Duration.Milliseconds(), UserMillis: r.Usage.User.Milliseconds(), SystemMillis: r.Usage.System.Milliseconds(), MaxRSS: r.Usage.MaxRSS,
@@ -203,7 +203,7 @@ func violations(vs []sandbox.Violation) []api.Violation {
 // Exit returns how a streamed command ended.
 func Exit(o manager.Outcome, stdout, stderr int64) api.Exit {
 	return api.Exit{
-		Sandbox: o.Name, ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted,
+		Sandbox: o.Name, ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut, Restarted: o.Exit.Restarted, LostDir: o.Exit.LostDir,
 		StdoutBytes: stdout, StderrBytes: stderr, Limit: o.Exit.Limit, Left: o.Exit.Left, Waited: o.Waited, Warnings: o.Warnings,
 		Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource, Violations: violations(o.Violations),
 		DurationMillis: o.Duration.Milliseconds(), UserMillis: o.Exit.Usage.User.Milliseconds(), SystemMillis: o.Exit.Usage.System.Milliseconds(), MaxRSS: o.Exit.Usage.MaxRSS,

@@ -70,7 +70,7 @@ func Captured(o manager.Outcome, name string, stdout, stderr *commandsKept) api.
 	return Result(sandbox.Result{
 		Stdout: out, Stderr: violation.Annotate(errOut, o.Violations), StdoutBytes: written, StderrBytes: errWritten,
 		Truncated: hit != nil || errHit != nil, Limit: limit, Left: o.Exit.Left, Waited: o.Waited, Warnings: o.Warnings, ExitCode: o.Exit.Code, Signal: o.Exit.Signal, TimedOut: o.TimedOut,
-		Restarted: o.Exit.Restarted, Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource,
+		Restarted: o.Exit.Restarted, LostDir: o.Exit.LostDir, Blocked: o.Blocked, BlockedReason: o.BlockedReason, BlockedResource: o.BlockedResource,
 		Violations: o.Violations, Duration: o.Duration, Usage: o.Exit.Usage,
 	}, name)
 }

@@ -111,6 +111,7 @@ type Exit struct {
 	Limit     *sandbox.LimitHit `json:"limit,omitempty"`
 	Left      *sandbox.Left     `json:"left,omitempty"`
 	Restarted bool              `json:"restarted,omitempty"`
+	LostDir   string            `json:"lostDir,omitempty"`
 }
 
 // A Rusage is a sandbox.Rusage as JSON, times in nanoseconds.
@@ -122,12 +123,12 @@ type Rusage struct {
 
 // ExitOf returns e in its JSON form.
 func ExitOf(e sandbox.Exit) Exit {
-	return Exit{Code: e.Code, Signal: e.Signal, Usage: Rusage(e.Usage), Limit: e.Limit, Left: e.Left, Restarted: e.Restarted}
+	return Exit{Code: e.Code, Signal: e.Signal, Usage: Rusage(e.Usage), Limit: e.Limit, Left: e.Left, Restarted: e.Restarted, LostDir: e.LostDir}
 }
 
 // Plain returns e as a sandbox.Exit.
 func (e Exit) Plain() sandbox.Exit {
-	return sandbox.Exit{Code: e.Code, Signal: e.Signal, Usage: sandbox.Rusage(e.Usage), Limit: e.Limit, Left: e.Left, Restarted: e.Restarted}
+	return sandbox.Exit{Code: e.Code, Signal: e.Signal, Usage: sandbox.Rusage(e.Usage), Limit: e.Limit, Left: e.Left, Restarted: e.Restarted, LostDir: e.LostDir}
 }
 
 // RequestOf returns the request for c, with flow control. A name of a

@@ -34,6 +34,7 @@ type ExecResult struct {
 	Signal    string `json:"signal,omitempty" doc:"The signal that ended it."`
 	TimedOut  bool   `json:"timedOut,omitempty" doc:"It was ended at its time limit, with all that it had started."`
 	Restarted bool   `json:"restarted,omitempty" doc:"The shell ended and is a new one, with the state of the last line before that came to its end."`
+	LostDir   string `json:"lostDir,omitempty" doc:"The working folder of the shell, which a rollback has taken away: the line began in the workspace."`
 	Stdout    Stream `json:"stdout" doc:"Standard output; on a terminal everything."`
 	Stderr    Stream `json:"stderr" doc:"Standard error."`
 	Truncated bool   `json:"truncated,omitempty" doc:"Not all of the output is in this answer, and the rest was not kept."`

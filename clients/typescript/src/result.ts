@@ -23,6 +23,8 @@ export class Result {
   readonly blockedResource: string | undefined
   /** Of a shell: it was started again, and its state is lost. */
   readonly restarted: boolean
+  /** Of a shell: its working folder, which a rollback has taken away. The line began in the workspace. */
+  readonly lostDir: string | undefined
   readonly durationMs: number
   readonly userMs: number
   readonly systemMs: number
@@ -54,6 +56,7 @@ export class Result {
     this.blockedReason = exit.blockedReason
     this.blockedResource = exit.blockedResource
     this.restarted = exit.restarted
+    this.lostDir = exit.lostDir
     this.durationMs = exit.durationMs
     this.userMs = exit.userMs
     this.systemMs = exit.systemMs

@@ -81,6 +81,11 @@ class Result:
         return self.details.restarted
 
     @property
+    def lost_dir(self) -> str | None:
+        """Of a shell: its working folder, which a rollback has taken away. The line began in the workspace."""
+        return self.details.lost_dir
+
+    @property
     def violations(self) -> list[models.Violation]:
         return self.details.violations
 

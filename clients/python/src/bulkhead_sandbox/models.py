@@ -1057,6 +1057,10 @@ class PoolKind(Model):
     """
     Why the last one could not be made, where this program keeps the pool
     """
+    from_: Annotated[str | None, Field(alias='from')] = None
+    """
+    The id of the checkpoint that they hold
+    """
     image: str
     max: int
     """
@@ -1087,6 +1091,7 @@ class PoolKind(Model):
 
 class PoolPlan(Model):
     claims: bool
+    from_: Annotated[str | None, Field(alias='from')] = None
     max: int
     miss: Miss | None = None
     ready: int
@@ -2318,6 +2323,10 @@ class ExecResult(Model):
     """
     The limit that was reached
     """
+    lost_dir: Annotated[str | None, Field(alias='lostDir')] = None
+    """
+    The working folder of the shell, which a rollback has taken away: the line began in the workspace
+    """
     max_rss_bytes: Annotated[int, Field(alias='maxRssBytes')]
     """
     Of the largest process
@@ -2455,6 +2464,10 @@ class Exit(Model):
     limit: LimitHit | None = None
     """
     The limit that was reached
+    """
+    lost_dir: Annotated[str | None, Field(alias='lostDir')] = None
+    """
+    The working folder of the shell, which a rollback has taken away: the line began in the workspace
     """
     max_rss_bytes: Annotated[int, Field(alias='maxRssBytes')]
     """

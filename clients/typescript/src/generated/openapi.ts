@@ -2396,6 +2396,8 @@ export interface components {
             left?: components["schemas"]["Left"];
             /** @description The limit that was reached */
             limit?: components["schemas"]["LimitHit"];
+            /** @description The working folder of the shell, which a rollback has taken away: the line began in the workspace */
+            lostDir?: string;
             /** @description Of the largest process */
             maxRssBytes: number;
             /** @description Why the sandbox had to be made for it, where settings keep some ready */
@@ -2472,6 +2474,8 @@ export interface components {
             left?: components["schemas"]["Left"];
             /** @description The limit that was reached */
             limit?: components["schemas"]["LimitHit"];
+            /** @description The working folder of the shell, which a rollback has taken away: the line began in the workspace */
+            lostDir?: string;
             /** @description Of the largest process */
             maxRssBytes: number;
             /** @description Why the sandbox had to be made for it, where settings keep some ready */
@@ -2965,6 +2969,8 @@ export interface components {
             bound?: string;
             /** @description Why the last one could not be made, where this program keeps the pool */
             failed?: string;
+            /** @description The id of the checkpoint that they hold */
+            from?: string;
             image: string;
             /** @description To how many demand raises it */
             max: number;
@@ -2985,6 +2991,7 @@ export interface components {
         };
         PoolPlan: {
             claims: boolean;
+            from?: string;
             max: number;
             miss?: components["schemas"]["Miss"];
             ready: number;
