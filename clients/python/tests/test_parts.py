@@ -8,6 +8,7 @@ import tarfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -276,3 +277,44 @@ def test_hostile_archives(tmp_path: Path, name: str, link: str) -> None:
         pass
     assert not (tmp_path / "evil").exists() and not Path("/tmp/evil").exists()
     assert not any(p.is_symlink() for p in tmp_path.rglob("*"))
+
+
+def private(folder: Path) -> dict[str, Any]:
+    """Return what makes a sandbox work in a private view of a folder with two files."""
+    (folder / "a.txt").write_text("one\n")
+    (folder / "b.txt").write_text("kept\n")
+    return {"workspace": folder, "settings": {"workspaceAccess": "private"}}
+
+
+def test_changes(client: Client, tmp_path: Path) -> None:
+    with Sandbox(client=client, **private(tmp_path)) as one:
+        one.run("echo two >a.txt; echo new >c.txt; mkdir .vscode; echo {} >.vscode/tasks.json")
+        assert {c.path for c in one.changes().items} >= {"a.txt", "c.txt"}
+        assert [c.path for c in one.changes("a.txt").items] == ["a.txt"]
+        assert b"-one\n+two\n" in one.diff("a.txt") and b"a.txt" in one.diff(format="name-only")
+        since = one.checkpoint()
+        one.run("echo three >c.txt")
+        assert [c.path for c in one.changes(since=since).items] == ["c.txt"]
+        plan = one.apply(dry_run=True)
+        assert not plan.applied and (tmp_path / "a.txt").read_text() == "one\n"
+        refused = one.apply()
+        assert not refused.applied and refused.problem is not None and refused.problem.code == "SANDBOX.CAPABILITY_BLOCKED"
+        assert [c.path for c in one.discard("c.txt")] == ["c.txt"]
+        done = one.apply(allow_risks=["editor"])
+        assert done.applied and done.id and (tmp_path / "a.txt").read_text() == "two\n" and (tmp_path / ".vscode" / "tasks.json").exists()
+        assert not (tmp_path / "c.txt").exists() and (tmp_path / "b.txt").read_text() == "kept\n"
+        undone = one.undo(done.id)
+        assert undone.problem is None and (tmp_path / "a.txt").read_text() == "one\n" and not (tmp_path / ".vscode").exists()
+
+
+def test_changes_async(url: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with AsyncSandbox(url=url, **private(tmp_path)) as one:
+            await one.run("echo two >a.txt")
+            assert [c.path for c in (await one.changes()).items] == ["a.txt"] and b"+two" in await one.diff()
+            assert (await one.apply("a.txt")).applied and (tmp_path / "a.txt").read_text() == "two\n"
+            await one.undo()
+            assert (tmp_path / "a.txt").read_text() == "one\n"
+            assert [c.path for c in await one.discard()] == ["a.txt"]
+
+    asyncio.run(work())

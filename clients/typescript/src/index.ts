@@ -1,4 +1,4 @@
-export { Sandbox, type CheckpointInfo, type Forked, type ForkOptions, type NetworkRules, type RawRequest, type RolledBack, type RunOptions, type SandboxInfo, type SandboxOptions } from './sandbox.js'
+export { Sandbox, type AppliedChanges, type ApplyOptions, type ChangeList, type ChangesOptions, type CheckpointInfo, type Forked, type ForkOptions, type NetworkRules, type RawRequest, type RolledBack, type RunOptions, type SandboxInfo, type SandboxOptions, type UndoneChanges, type WorkspaceChange } from './sandbox.js'
 export {
   Client,
   type ApprovalInfo,

@@ -34,6 +34,47 @@ export interface ForkOptions extends CallOptions {
   fromCheckpoint?: string | CheckpointInfo | undefined
 }
 
+/** The changes of a private workspace. */
+export type ChangeList = Schemas['ChangeList']
+
+/** One change. */
+export type WorkspaceChange = Schemas['WorkspaceChange']
+
+/** What an apply came to, or would come to. */
+export type AppliedChanges = Schemas['AppliedChanges']
+
+/** What an undo came to. */
+export type UndoneChanges = Schemas['UndoneChanges']
+
+/** Which changes are meant. */
+export interface ChangesOptions extends CallOptions {
+  /** Files and folders, relative to the workspace; all without. */
+  paths?: readonly string[] | undefined
+  /** The checkpoint, or its id or name, that they are changes since. */
+  since?: string | CheckpointInfo | undefined
+}
+
+/** What to apply. */
+export interface ApplyOptions extends CallOptions {
+  /** Files and folders, relative to the workspace; all without. */
+  paths?: readonly string[] | undefined
+  /** Plan, and write nothing. */
+  dryRun?: boolean | undefined
+  /** Leave out what conflicts or has no consent. */
+  partial?: boolean | undefined
+  /** Of a plan that was shown before: another one is refused. */
+  digest?: string | undefined
+  /** Consents to what makes programs of the daemon's machine run code, by risk. */
+  allowRisks?: readonly string[] | undefined
+  /** Consents by path, for what lies below it too. */
+  allowPaths?: readonly string[] | undefined
+}
+
+const changesQuery = (options: ChangesOptions): Query => ({
+  path: options.paths,
+  since: options.since === undefined ? undefined : refOf(options.since),
+})
+
 /** What names a checkpoint. */
 const refOf = (checkpoint: string | CheckpointInfo): string => (typeof checkpoint === 'string' ? checkpoint : checkpoint.id)
 
@@ -340,6 +381,42 @@ export class Sandbox {
     if (options.fromCheckpoint !== undefined) json.from = refOf(options.fromCheckpoint)
     const request = { op: 'fork', method: 'POST', path: one(this.name, '/fork'), json, signal: options.signal } as const
     return (await this.#api.call<Schemas['ForkList']>(request)).items
+  }
+
+  /** Returns what differs from the folder that the private workspace was made of, or from a checkpoint. */
+  async changes(options: ChangesOptions = {}): Promise<ChangeList> {
+    return this.#api.call({ op: 'list changes', method: 'GET', path: one(this.name, '/changes'), query: changesQuery(options), signal: options.signal })
+  }
+
+  /** Returns the changes as text. Names of files are bytes, and so is this. */
+  async diff(options: ChangesOptions & { format?: 'patch' | 'stat' | 'name-only' | undefined } = {}): Promise<Uint8Array> {
+    const query = { ...changesQuery(options), format: options.format ?? 'patch' }
+    return (await this.#api.bytes({ op: 'diff', method: 'GET', path: one(this.name, '/changes'), query, signal: options.signal })).body
+  }
+
+  /**
+   * Does to the folder of the daemon's machine what the workspace changed. For admins. What is
+   * refused or conflicts is in plan, and problem says so; nothing is done then without partial.
+   */
+  async apply(options: ApplyOptions = {}): Promise<AppliedChanges> {
+    const { signal, ...rest } = options
+    const json = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
+    return this.#api.call({ op: 'apply', method: 'POST', path: one(this.name, '/apply'), json, signal })
+  }
+
+  /** Gives up the changes of the workspace, all of them or those of the paths, and returns them. */
+  async discard(options: CallOptions & { paths?: readonly string[] | undefined } = {}): Promise<readonly WorkspaceChange[]> {
+    const json = options.paths === undefined ? {} : { paths: [...options.paths] }
+    const request = { op: 'discard', method: 'POST', path: one(this.name, '/discard'), json, signal: options.signal } as const
+    return (await this.#api.call<Schemas['DiscardedChanges']>(request)).items
+  }
+
+  /** Takes back the last apply, or the one with that id. For admins. */
+  async undo(options: CallOptions & { id?: string | undefined; partial?: boolean | undefined } = {}): Promise<UndoneChanges> {
+    const json: Schemas['UndoChanges'] = {}
+    if (options.id !== undefined) json.id = options.id
+    if (options.partial !== undefined) json.partial = options.partial
+    return this.#api.call({ op: 'undo', method: 'POST', path: one(this.name, '/undo'), json, signal: options.signal })
   }
 
   /** Tells what it uses. */

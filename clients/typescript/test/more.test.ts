@@ -320,3 +320,27 @@ test('classes of errors are the same in both builds', async () => {
   class Mine extends NotFoundError {}
   assert.ok(!(error instanceof Mine) && new Mine('SANDBOX.NOT_FOUND', 'x') instanceof Mine)
 })
+
+test('changes of a private workspace are shown, applied, undone and discarded', async () => {
+  const project = folder()
+  writeFileSync(join(project, 'a.txt'), 'one\n')
+  const one = await c.open('private', { workspace: project, settings: { workspaceAccess: 'private' } })
+  try {
+    await one.run('echo two >a.txt; echo new >c.txt; mkdir .vscode; echo {} >.vscode/tasks.json', { check: true })
+    assert.deepEqual((await one.changes({ paths: ['a.txt'] })).items.map((change) => change.path), ['a.txt'])
+    assert.match(Buffer.from(await one.diff({ paths: ['a.txt'] })).toString(), /-one\n\+two\n/)
+    const since = await one.checkpoint()
+    await one.run('echo three >c.txt', { check: true })
+    assert.deepEqual((await one.changes({ since })).items.map((change) => change.path), ['c.txt'])
+    assert.equal((await one.apply({ dryRun: true })).applied, false)
+    assert.equal((await one.apply()).problem?.code, 'SANDBOX.CAPABILITY_BLOCKED')
+    assert.deepEqual((await one.discard({ paths: ['c.txt'] })).map((change) => change.path), ['c.txt'])
+    const done = await one.apply({ allowRisks: ['editor'] })
+    assert.ok(done.applied && existsSync(join(project, '.vscode/tasks.json')) && !existsSync(join(project, 'c.txt')))
+    assert.equal(readFileSync(join(project, 'a.txt'), 'utf8'), 'two\n')
+    assert.equal((await one.undo({ id: done.id })).problem, undefined)
+    assert.equal(readFileSync(join(project, 'a.txt'), 'utf8'), 'one\n')
+  } finally {
+    await one.remove({ force: true, workspace: true })
+  }
+})

@@ -391,6 +391,44 @@ class AsyncSandbox:
         body = {"count": count, "sessions": sessions, "from": checkpoint_ref(from_checkpoint)}
         return (await self._call("POST", "/fork", models.ForkList, json={k: v for k, v in body.items() if v is not None})).items
 
+    # Changes of a private workspace.
+
+    async def changes(self, *paths: str, since: str | models.Checkpoint | None = None) -> models.ChangeList:
+        """Return what differs from the folder that the private workspace was made of, or from a checkpoint."""
+        return await self._call("GET", "/changes", models.ChangeList, query={"path": list(paths) or None, "since": checkpoint_ref(since)}, again=True)
+
+    async def diff(self, *paths: str, since: str | models.Checkpoint | None = None, format: str = "patch") -> bytes:
+        """Return the changes as text: a ``patch``, a ``stat``, or the names with ``name-only``. Names of files are bytes, and so is this."""
+        await self._opened()
+        query = {"path": list(paths) or None, "since": checkpoint_ref(since), "format": format}
+        answer = await self._t.request("GET", self._path + "/changes", self._headers, query=query, again=True, read=self._t._timeout)
+        return await self._t.read(answer, None)
+
+    async def apply(
+        self, *paths: str, dry_run: bool = False, partial: bool = False, digest: str | None = None,
+        allow_risks: list[str] | None = None, allow_paths: list[str] | None = None,
+    ) -> models.AppliedChanges:
+        """Do to the folder of the daemon's machine what the workspace changed. For admins.
+
+        What is refused or conflicts is in ``plan``, and ``problem`` says so; nothing is done then without
+        ``partial``. With the ``digest`` of a plan that was shown another one is refused. ``allow_risks`` and
+        ``allow_paths`` consent to what makes programs of that machine run code.
+        """
+        body = {
+            "paths": list(paths) or None, "dryRun": dry_run or None, "partial": partial or None, "digest": digest, "allowRisks": allow_risks,
+            "allowPaths": allow_paths,
+        }
+        return await self._call("POST", "/apply", models.AppliedChanges, json={k: v for k, v in body.items() if v is not None})
+
+    async def discard(self, *paths: str) -> list[models.WorkspaceChange]:
+        """Give up the changes of the workspace, all of them or those of these paths, and return them."""
+        return (await self._call("POST", "/discard", models.DiscardedChanges, json={"paths": list(paths)} if paths else {})).items
+
+    async def undo(self, id: str | None = None, *, partial: bool = False) -> models.UndoneChanges:
+        """Take back the last ``apply``, or the one with that id. For admins."""
+        body = {"id": id, "partial": partial or None}
+        return await self._call("POST", "/undo", models.UndoneChanges, json={k: v for k, v in body.items() if v is not None})
+
     async def stage_media(self, *refs: str) -> models.StagedMedia:
         """Copy files of the daemon's machine, or of another one, into the workspace."""
         return await self._call("POST", "/media", models.StagedMedia, json={"refs": list(refs)})

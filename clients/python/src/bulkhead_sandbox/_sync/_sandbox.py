@@ -392,6 +392,44 @@ class Sandbox:
         body = {"count": count, "sessions": sessions, "from": checkpoint_ref(from_checkpoint)}
         return (self._call("POST", "/fork", models.ForkList, json={k: v for k, v in body.items() if v is not None})).items
 
+    # Changes of a private workspace.
+
+    def changes(self, *paths: str, since: str | models.Checkpoint | None = None) -> models.ChangeList:
+        """Return what differs from the folder that the private workspace was made of, or from a checkpoint."""
+        return self._call("GET", "/changes", models.ChangeList, query={"path": list(paths) or None, "since": checkpoint_ref(since)}, again=True)
+
+    def diff(self, *paths: str, since: str | models.Checkpoint | None = None, format: str = "patch") -> bytes:
+        """Return the changes as text: a ``patch``, a ``stat``, or the names with ``name-only``. Names of files are bytes, and so is this."""
+        self._opened()
+        query = {"path": list(paths) or None, "since": checkpoint_ref(since), "format": format}
+        answer = self._t.request("GET", self._path + "/changes", self._headers, query=query, again=True, read=self._t._timeout)
+        return self._t.read(answer, None)
+
+    def apply(
+        self, *paths: str, dry_run: bool = False, partial: bool = False, digest: str | None = None,
+        allow_risks: list[str] | None = None, allow_paths: list[str] | None = None,
+    ) -> models.AppliedChanges:
+        """Do to the folder of the daemon's machine what the workspace changed. For admins.
+
+        What is refused or conflicts is in ``plan``, and ``problem`` says so; nothing is done then without
+        ``partial``. With the ``digest`` of a plan that was shown another one is refused. ``allow_risks`` and
+        ``allow_paths`` consent to what makes programs of that machine run code.
+        """
+        body = {
+            "paths": list(paths) or None, "dryRun": dry_run or None, "partial": partial or None, "digest": digest, "allowRisks": allow_risks,
+            "allowPaths": allow_paths,
+        }
+        return self._call("POST", "/apply", models.AppliedChanges, json={k: v for k, v in body.items() if v is not None})
+
+    def discard(self, *paths: str) -> list[models.WorkspaceChange]:
+        """Give up the changes of the workspace, all of them or those of these paths, and return them."""
+        return (self._call("POST", "/discard", models.DiscardedChanges, json={"paths": list(paths)} if paths else {})).items
+
+    def undo(self, id: str | None = None, *, partial: bool = False) -> models.UndoneChanges:
+        """Take back the last ``apply``, or the one with that id. For admins."""
+        body = {"id": id, "partial": partial or None}
+        return self._call("POST", "/undo", models.UndoneChanges, json={k: v for k, v in body.items() if v is not None})
+
     def stage_media(self, *refs: str) -> models.StagedMedia:
         """Copy files of the daemon's machine, or of another one, into the workspace."""
         return self._call("POST", "/media", models.StagedMedia, json={"refs": list(refs)})
