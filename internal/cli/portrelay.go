@@ -14,18 +14,21 @@ import (
 const (
 	// relayIdle is how long nothing comes before a direction is parked.
 	relayIdle = 250 * time.Millisecond
-	// relayLittle is what a direction reads at once while little comes, and relayMuch
-	// while much does.
-	relayLittle, relayMuch = 1 << 10, 64 << 10
+	// relayLittle is what a direction reads at once while little comes, relayMuch
+	// while much does, and relayMost where it has one of the relayLarge buffers of that
+	// size, which all directions share.
+	relayLittle, relayMuch, relayMost = 1 << 10, 64 << 10, 512 << 10
+	relayLarge                        = 8
 )
 
 // A relay joins pairs of connections. One of a pair that is idle, as most are most of
 // the time, costs neither a goroutine nor a buffer: the kernel says when something
 // comes, where it can. A relay is safe for concurrent use.
 type relay struct {
-	parker *parker   // nil where the kernel cannot say
-	little sync.Pool // of *[relayLittle]byte
-	much   sync.Pool // of *[relayMuch]byte
+	parker *parker     // nil where the kernel cannot say
+	little sync.Pool   // of *[relayLittle]byte
+	much   sync.Pool   // of *[relayMuch]byte
+	large  chan []byte // of relayMost, nil where it was not made yet
 
 	mu    sync.Mutex
 	pairs map[*pair]struct{}
@@ -53,7 +56,10 @@ type direction struct {
 
 // newRelay returns a relay that has to be closed.
 func newRelay() *relay {
-	r := &relay{pairs: map[*pair]struct{}{}, parker: newParker()}
+	r := &relay{pairs: map[*pair]struct{}{}, parker: newParker(), large: make(chan []byte, relayLarge)}
+	for range relayLarge {
+		r.large <- nil
+	}
 	r.little.New = func() any { return new([relayLittle]byte) }
 	r.much.New = func() any { return new([relayMuch]byte) }
 	return r
@@ -140,12 +146,27 @@ func (d *direction) busy() (parked bool, err error) {
 
 // copyMuch copies until less comes than a small buffer holds.
 func (d *direction) copyMuch() error {
-	b := d.p.r.much.Get().(*[relayMuch]byte)
-	defer d.p.r.much.Put(b)
+	b, giveBack := d.p.r.room()
+	defer giveBack()
 	for {
-		if full, err := d.copyOnce(b[:]); err != nil || !full {
+		if full, err := d.copyOnce(b); err != nil || !full {
 			return err
 		}
+	}
+}
+
+// room returns a buffer for much, a large one as long as there is one: with fewer
+// system calls and wake-ups for its bytes a connection carries more of them.
+func (r *relay) room() (b []byte, giveBack func()) {
+	select {
+	case b = <-r.large:
+		if b == nil {
+			b = make([]byte, relayMost)
+		}
+		return b, func() { r.large <- b }
+	default:
+		much := r.much.Get().(*[relayMuch]byte)
+		return much[:], func() { r.much.Put(much) }
 	}
 }
 

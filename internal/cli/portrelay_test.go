@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -136,6 +137,34 @@ func TestRelay(t *testing.T) {
 	g.pair(false)
 	if g.done.Load() != 201 {
 		t.Error("a relay that was closed takes pairs")
+	}
+}
+
+// TestRelayMuch holds that more connections carry much at once than there are large
+// buffers, each its own bytes, and that every large buffer is free afterwards.
+func TestRelayMuch(t *testing.T) {
+	g := newRelayRig(t)
+	const pairs, size = 2 * relayLarge, 4 * relayMost
+	var all sync.WaitGroup
+	for i := range pairs {
+		p := g.pair(false)
+		data := bytes.Repeat([]byte{byte(i)}, size)
+		all.Go(func() {
+			_, _ = p.a.Write(data)
+			_ = p.a.CloseWrite()
+		})
+		all.Go(func() {
+			_ = p.b.SetReadDeadline(time.Now().Add(time.Minute))
+			if got, err := io.ReadAll(p.b); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("pair %d: %d bytes, %v", i, len(got), err)
+			}
+			_ = p.b.Close()
+		})
+	}
+	all.Wait()
+	testenv.Until(t, "every pair is over", func() bool { return g.done.Load() == pairs })
+	if free := len(g.r.large); free != relayLarge {
+		t.Errorf("%d large buffers are free of %d", free, relayLarge)
 	}
 }
 
