@@ -7,6 +7,7 @@
 //	sandbox-guest init     be process 1 and run commands for the client outside
 //	sandbox-guest relay    connect standard input and output with the guest
 //	sandbox-guest hold     start a persistent shell, and hold descriptors for it (internal)
+//	sandbox-guest install  prepare the volumes of a pod, before init runs in it
 //	sandbox-guest tree     pack a folder, or make it what an archive holds, as a command
 //	sandbox-guest probe    try one known escape, for sandbox doctor --attack
 //	sandbox-guest version  print the protocol version
@@ -33,6 +34,8 @@ func run(args []string) int {
 		return server.Init(args[1:])
 	case "relay":
 		return server.Relay()
+	case "install":
+		return server.Install(args[1:])
 	case "hold":
 		return server.Main(args[1:])
 	case "tree":
@@ -43,6 +46,6 @@ func run(args []string) int {
 		_, _ = os.Stdout.WriteString(strconv.Itoa(wire.Version) + "\n")
 		return 0
 	}
-	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|hold|tree|probe|version\n")
+	_, _ = os.Stderr.WriteString("usage: sandbox-guest init|relay|install|hold|tree|probe|version\n")
 	return 2
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,8 @@ type initConfig struct {
 	config int    // descriptor of a wire.Config, or -1
 	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
 	modes  []folderMode
-	masked bool // sigs.Stop is blocked: this is the second start
+	unset  []string // prefixes of variables that commands do not get
+	masked bool     // sigs.Stop is blocked: this is the second start
 }
 
 func parseInit(args []string) (initConfig, error) {
@@ -55,6 +57,8 @@ func parseInit(args []string) (initConfig, error) {
 			if m, err = parseFolderMode(value); err == nil {
 				c.modes = append(c.modes, m)
 			}
+		case "--unset":
+			c.unset = append(c.unset, value)
 		case "--masked":
 			c.masked = true
 		default:
@@ -94,6 +98,7 @@ func descriptor(s string) (fd int, err error) {
 //	--config=N            read a wire.Config from descriptor N first
 //	--mode=MODE:FOLDER    give FOLDER, which belongs to this user, that octal
 //	                      mode before anything is served
+//	--unset=PREFIX        commands get no variable whose name begins so
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
@@ -202,7 +207,10 @@ func (s *Server) begin(c initConfig, o outfit) (over <-chan struct{}, err error)
 
 // base is what commands are laid over.
 func (c initConfig) base() wire.Start {
-	b := wire.Start{Env: os.Environ()}
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return slices.ContainsFunc(c.unset, func(prefix string) bool { return strings.HasPrefix(kv, prefix) })
+	})
+	b := wire.Start{Env: env}
 	if c.nofile > 0 {
 		b.Limits = []wire.Limit{{Kind: wire.LimitOpenFiles, Value: c.nofile}}
 	}
