@@ -27,7 +27,7 @@ var pure = []string{
 
 // concrete lists the providers that exist; the word stands for itself and
 // what lies below it.
-var concrete = []string{"./provider/docker/...", "./provider/local/...", "./provider/fake/..."}
+var concrete = []string{"./provider/docker/...", "./provider/local/...", "./provider/fake/...", "./provider/kubernetes"}
 
 // rules is the whole architecture in one table.
 var rules = []rule{
@@ -55,6 +55,12 @@ var rules = []rule{
 		why:  "deadlines, error codes and API versions are handled in one place",
 		from: []string{"./..."}, except: []string{"./container/...", "./images/...", "./internal/bench"},
 		never: []string{"github.com/docker/docker/..."},
+	},
+	{
+		name: "one package speaks to Kubernetes",
+		why:  "its client is large, and only what serves and what uses such a cluster links it",
+		from: []string{"./..."}, except: []string{"./provider/kubernetes"},
+		never: []string{"k8s.io/..."},
 	},
 	{
 		name: "metrics are shown in one package",

@@ -1,0 +1,437 @@
+// Package kubernetes builds sandboxes out of pods.
+//
+// A pod is created from a pure plan ([Plan]): the guest is the first process of its
+// one container, and everything that isolates it is said in the pod. The guest is
+// reached through a [Way], by default one exec stream through the API server. Labels
+// and annotations of the pod say whose it is, so that any number of programs see the
+// same sandboxes.
+//
+// No folder of the caller's machine is part of a pod: the workspace is a volume of
+// the cluster, which lives and ends with the pod.
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	client "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
+)
+
+// Name is the word that settings use for the provider.
+const Name = "kubernetes"
+
+// Options of a Provider.
+type Options struct {
+	Kubeconfig string // a file; empty: that of the cluster we run in, $KUBECONFIG, or ~/.kube/config
+	Context    string // of the kubeconfig; empty is its current one
+	Namespace  string // of all sandboxes; empty is that of the context, or of the pod that we run in
+
+	World func() hardening.World            // facts about this host for [hardening.Check]; nil is none
+	Warn  func(sandbox, warning string)     // hears what does not keep a sandbox from working; may be nil
+	Now   func() time.Time                  // the clock; nil is time.Now
+	Way   func(*rest.Config, *Provider) Way // to the guests; nil is an exec stream
+
+	Call     time.Duration // bounds one call of the API; default 30 s
+	Schedule time.Duration // how long a pod may find no node; default 15 s
+	Ready    time.Duration // how long a pod may take until its guest answers, pulls of images included; default 3 min
+}
+
+// A Provider is the provider named "kubernetes". It is safe for concurrent use.
+type Provider struct {
+	o      Options
+	config *rest.Config
+	client client.Interface
+	way    Way
+	turns  keylock.Turns // by sandbox name
+
+	transport http.RoundTripper // of client; or nil
+
+	adjust func(*corev1.Pod) // for tests: changes each pod before it is sent
+
+	mu     sync.Mutex
+	closed map[string]time.Time // when the network was last seen closed, by node
+}
+
+var (
+	_ sandbox.Provider       = (*Provider)(nil)
+	_ provider.Holder        = (*Provider)(nil)
+	_ provider.OptionChecker = (*Provider)(nil)
+	_ provider.Prober        = (*Provider)(nil)
+	_ provider.Planner       = (*Provider)(nil)
+)
+
+// New returns a Provider for the cluster that o names. It reads the kubeconfig and
+// connects to nothing. A kubeconfig that is missing or no good is
+// [sandbox.CodeUnavailable].
+func New(o Options) (*Provider, error) {
+	config, namespace, err := connection(o)
+	if err != nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "connect to cluster", Field: "kubernetes.kubeconfig", Resource: o.Kubeconfig,
+			Message: "no cluster is named", Err: err, Hint: "name the file of the credentials in kubernetes.kubeconfig or $KUBECONFIG, and the cluster in kubernetes.context"}
+	}
+	o.Namespace = cmp.Or(o.Namespace, namespace, "default")
+	// The client's own bound of 5 requests a second would make callers wait
+	// beside an API server that bounds each account by itself.
+	config.QPS, config.Burst = -1, 0
+	config.UserAgent = "sandbox"
+	c, err := client.NewForConfig(config)
+	if err != nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "connect to cluster", Field: "kubernetes.kubeconfig", Message: "the credentials cannot be used", Err: err}
+	}
+	p := newProvider(o, c)
+	p.config = config
+	if rc, ok := c.CoreV1().RESTClient().(*rest.RESTClient); ok && rc.Client != nil {
+		p.transport = rc.Client.Transport
+	}
+	if p.way = (execWay{config, c.CoreV1().RESTClient()}); o.Way != nil {
+		p.way = o.Way(config, p)
+	}
+	return p, nil
+}
+
+// newProvider returns a Provider without a way to its guests.
+func newProvider(o Options, c client.Interface) *Provider {
+	o.Call, o.Schedule, o.Ready = cmp.Or(o.Call, 30*time.Second), cmp.Or(o.Schedule, 15*time.Second), cmp.Or(o.Ready, 3*time.Minute)
+	o.Namespace = cmp.Or(o.Namespace, "default")
+	if o.World == nil {
+		o.World = func() hardening.World { return hardening.World{} }
+	}
+	if o.Warn == nil {
+		o.Warn = func(string, string) {}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Provider{o: o, client: c, closed: map[string]time.Time{}}
+}
+
+// connection reads the credentials.
+func connection(o Options) (*rest.Config, string, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	rules.WarnIfAllMissing = false
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, _, err := loader.Namespace()
+	return config, namespace, err
+}
+
+// Name is "kubernetes".
+func (p *Provider) Name() string { return Name }
+
+// Features says what pods can do. They are not frozen: that needs a right on the
+// node. Usage is not measured: pods have no metrics without a further server.
+func (p *Provider) Features() sandbox.Features {
+	return sandbox.Features{Persistent: true, Images: true, TTY: true, Shells: true, Files: true, Dial: true, Listen: true}
+}
+
+// Holds implements [provider.Holder]. The kubelet bounds the processes of all pods
+// alike; the settings cannot. Ulimits are those of the runtime but for open files.
+func (p *Provider) Holds() []provider.Setting {
+	return []provider.Setting{
+		provider.HoldsNetwork, provider.HoldsMemory, provider.HoldsCPUs, provider.HoldsShmSize, provider.HoldsReadOnly, provider.HoldsTmpfs,
+		provider.HoldsCapDrop, provider.HoldsUser, provider.HoldsDNS, provider.HoldsExtraHosts, provider.HoldsOnStart, provider.HoldsRuntime,
+		provider.HoldsAppArmor, provider.HoldsLimits,
+	}
+}
+
+// Close lets go of connections to the API server that no call uses. Pods stay.
+func (p *Provider) Close() error {
+	if p.transport != nil {
+		utilnet.CloseIdleConnectionsFor(p.transport)
+	}
+	return nil
+}
+
+// Probe reports whether the API server answers and lets us list pods.
+func (p *Provider) Probe(ctx context.Context) error {
+	ctx, done := context.WithTimeout(ctx, p.o.Call)
+	defer done()
+	_, err := p.pods().List(ctx, metav1.ListOptions{LabelSelector: selectorOf(sandbox.Filter{}), Limit: 1})
+	return p.fail(ctx, "probe", p.o.Namespace, err)
+}
+
+// Inspect implements [sandbox.Provider].
+func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, error) {
+	pod, err := p.get(ctx, "inspect", name)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	return infoOf(pod), nil
+}
+
+func (p *Provider) get(ctx context.Context, op, name string) (*corev1.Pod, error) {
+	if name == "" {
+		return nil, &sandbox.Error{Code: sandbox.CodeNotFound, Op: op, Message: "there is no sandbox without a name"}
+	}
+	ctx, done := context.WithTimeout(ctx, p.o.Call)
+	defer done()
+	pod, err := p.pods().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, p.fail(ctx, op, name, err)
+	}
+	return pod, nil
+}
+
+// page is how many pods one answer of the API server lists.
+const page = 500
+
+// List implements [sandbox.Provider]. It asks page by page, each as of the same
+// moment; where that moment is forgotten meanwhile it begins anew.
+func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
+	ctx, done := context.WithTimeout(ctx, p.o.Call)
+	defer done()
+	o := metav1.ListOptions{LabelSelector: selectorOf(f), Limit: page}
+	if f.Name != "" {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", f.Name).String()
+	}
+	var out []sandbox.Info
+	for expired := 0; ; {
+		list, err := p.pods().List(ctx, o)
+		if apierrors.IsResourceExpired(err) && expired < 3 {
+			expired, o.Continue, out = expired+1, "", nil
+			continue
+		}
+		if err != nil {
+			return nil, p.fail(ctx, "list", p.o.Namespace, err)
+		}
+		for i := range list.Items {
+			if info := infoOf(&list.Items[i]); info.Format != "" && matches(info, f) {
+				out = append(out, info)
+			}
+		}
+		if o.Continue = list.Continue; o.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// Remove implements [sandbox.Provider]. It removes pods with our labels only.
+func (p *Provider) Remove(ctx context.Context, name string) error {
+	release, err := p.turns.Enter(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	pod, err := p.get(ctx, "remove", name)
+	switch {
+	case sandbox.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case !isOurs(pod):
+		return notOurs("remove", name)
+	}
+	return p.remove(ctx, pod)
+}
+
+// removeWithin bounds the end of a pod.
+const removeWithin = 2 * time.Minute
+
+// remove deletes the pod and returns when it is gone, with all that ran in it.
+func (p *Provider) remove(ctx context.Context, pod *corev1.Pod) error {
+	ctx, done := context.WithTimeout(ctx, removeWithin)
+	defer done()
+	err := p.pods().Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if apierrors.IsConflict(err) { // another pod has the name by now
+		return nil
+	}
+	if err != nil {
+		return p.fail(ctx, "remove", pod.Name, err)
+	}
+	return p.awaitGone(ctx, pod)
+}
+
+// discard removes what a failed Create made, also when ctx has ended.
+func (p *Provider) discard(ctx context.Context, pod *corev1.Pod) {
+	if err := p.remove(context.WithoutCancel(ctx), pod); err != nil {
+		p.o.Warn(pod.Name, "could not remove a half-made pod: "+err.Error())
+	}
+}
+
+// Create implements [sandbox.Provider].
+func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
+	release, err := p.turns.Enter(ctx, s.Name)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	defer release()
+	pod, err := p.plan(s)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	made, err := p.make(ctx, s, pod)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	info, err := p.bringUp(ctx, pod, made, s)
+	if err != nil {
+		p.discard(ctx, made)
+		return sandbox.Info{}, err
+	}
+	return info, nil
+}
+
+// plan checks s and returns the pod that is asked for, which is checked as well.
+func (p *Provider) plan(s sandbox.Spec) (*corev1.Pod, error) {
+	if err := checkSpec(s, p.o.World()); err != nil {
+		return nil, err
+	}
+	hash, err := confighash.Sum(s)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := Plan(s, hash, p.o.Now())
+	if err != nil {
+		return nil, err
+	}
+	if p.adjust != nil {
+		p.adjust(pod)
+	}
+	return pod, checkPod(pod)
+}
+
+// make has the API server create the pod. The server goes on with a call whose
+// caller has hung up, and the pod would appear later; so the call is seen to its
+// end, and what came of it is removed when ctx has ended meanwhile.
+func (p *Provider) make(ctx context.Context, s sandbox.Spec, pod *corev1.Pod) (*corev1.Pod, error) {
+	bounded, done := context.WithTimeout(ctx, p.o.Call)
+	defer done()
+	if err := bounded.Err(); err != nil {
+		return nil, p.fail(bounded, "create", s.Name, err)
+	}
+	if s.Network == networkNone {
+		if err := p.closeNetwork(bounded); err != nil {
+			return nil, err
+		}
+	}
+	type answer struct {
+		pod *corev1.Pod
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), p.o.Call)
+		defer done()
+		made, err := p.pods().Create(ctx, pod, metav1.CreateOptions{})
+		answers <- answer{made, err}
+	}()
+	var a answer
+	select {
+	case a = <-answers:
+	case <-ctx.Done():
+		// The API server answers soon, or not at all.
+		select {
+		case a = <-answers:
+		case <-time.After(5 * time.Second):
+			go func() {
+				if a := <-answers; a.err == nil {
+					p.discard(ctx, a.pod)
+				}
+			}()
+			return nil, p.fail(ctx, "create", s.Name, ctx.Err())
+		}
+	}
+	switch {
+	case apierrors.IsAlreadyExists(a.err):
+		return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "create", Resource: s.Name, Message: "a pod of that name exists"}
+	case a.err != nil:
+		return nil, p.fail(ctx, "create", s.Name, a.err)
+	case ctx.Err() != nil:
+		p.discard(ctx, a.pod)
+		return nil, p.fail(ctx, "create", s.Name, ctx.Err())
+	}
+	return a.pod, nil
+}
+
+// bringUp holds the pod that was made against the one that was asked for, and
+// waits until its guest is ready.
+func (p *Provider) bringUp(ctx context.Context, asked, made *corev1.Pod, s sandbox.Spec) (sandbox.Info, error) {
+	if err := compare(asked, made); err != nil {
+		return sandbox.Info{}, err
+	}
+	if err := checkPod(made); err != nil {
+		return sandbox.Info{}, err
+	}
+	ctx, done := context.WithTimeout(ctx, p.o.Ready)
+	defer done()
+	pod, err := p.awaitRunning(ctx, "create", made)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	if err := checkPod(pod); err != nil { // as it is after all that changes pods
+		return sandbox.Info{}, err
+	}
+	c, err := p.connect(ctx, "create", pod)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	defer c.Close()
+	p.warn(c, s)
+	if err := p.tryNetwork(ctx, c, pod, s); err != nil {
+		return sandbox.Info{}, err
+	}
+	return infoOf(pod), provider.MakeReady(ctx, c, s)
+}
+
+// Open implements [sandbox.Provider]. The kubelet starts a container again that has
+// ended; Open waits for that. A pod that was evicted is not started again.
+func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
+	release, err := p.turns.Enter(ctx, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	pod, err := p.get(ctx, "open", s.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !isOurs(pod):
+		return nil, notOurs("open", s.Name)
+	case !infoOf(pod).Owner.Same(s.Owner):
+		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "open", Resource: s.Name, Message: "the sandbox of that name belongs to another tenant or scope"}
+	}
+	if err := checkPod(pod); err != nil {
+		return nil, err
+	}
+	ctx, done := context.WithTimeout(ctx, p.o.Ready)
+	defer done()
+	if pod, err = p.awaitRunning(ctx, "open", pod); err != nil {
+		return nil, err
+	}
+	c, err := p.connect(ctx, "open", pod)
+	if err != nil {
+		return nil, err
+	}
+	if err := provider.MakeReady(ctx, c, s); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &handle{info: infoOf(pod), spec: s, guest: c}, nil
+}
+
+func notOurs(op, name string) error {
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Resource: name, Message: "a pod of that name exists that is not ours", Hint: "remove it with kubectl, or use another namespace"}
+}
