@@ -59,6 +59,7 @@ func (p *problems) judge(s *Settings) error {
 	p.daemon(s.Daemon)
 	p.tenants(s.Tenants)
 	p.media(s.Media)
+	p.kubernetes(s.Kubernetes)
 	if err := p.err(); err != nil {
 		return err
 	}

@@ -46,7 +46,9 @@ const maxProviderName = 32
 // BuiltinProviders are the names that a program cannot give to a provider of
 // its own: those that settings know anyway, and "host", which stands for
 // commands that run without a sandbox.
-func BuiltinProviders() []string { return []string{"docker", "local", "auto", "fake", "host"} }
+func BuiltinProviders() []string {
+	return []string{"docker", "local", "kubernetes", "auto", "fake", "host"}
+}
 
 // CheckProviderName returns an error with [sandbox.CodeValidation] unless name
 // may be that of a provider: it begins with a lower-case letter of ASCII, has

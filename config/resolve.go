@@ -87,6 +87,7 @@ func Resolve(s *Settings, who Who, flags *SandboxSettings) (Resolved, error) {
 	ignored = append(ignored, foreign...)
 	r, m := fromLayers(kept, who)
 	r.OptionsFor = of
+	p.podOptions(s, &r)
 	for _, err := range ruleErrors(r, m) {
 		p.add(err)
 	}

@@ -15,9 +15,10 @@ type Settings struct {
 	Schema *string `json:"$schema,omitempty" doc:"Where an editor finds the JSON Schema of this file; not read by the program."`
 	Agents *Agents `json:"agents,omitempty" doc:"Settings of all agents and of single ones."`
 
-	Daemon  *DaemonSettings  `json:"daemon,omitempty" doc:"How sandbox serve answers requests."`
-	Tenants *TenantsSettings `json:"tenants,omitempty" doc:"What the tenants of sandbox serve may hold and use at one time."`
-	Media   *MediaSettings   `json:"media,omitempty" doc:"Where files that came in from outside are taken from when they are staged in a workspace."`
+	Daemon     *DaemonSettings     `json:"daemon,omitempty" doc:"How sandbox serve answers requests."`
+	Tenants    *TenantsSettings    `json:"tenants,omitempty" doc:"What the tenants of sandbox serve may hold and use at one time."`
+	Kubernetes *KubernetesSettings `json:"kubernetes,omitempty" doc:"The cluster in which sandboxes of the provider kubernetes run, and how their pods are made."`
+	Media      *MediaSettings      `json:"media,omitempty" doc:"Where files that came in from outside are taken from when they are staged in a workspace."`
 
 	// Dir is the absolute folder of the file, in which permission rules like
 	// Edit(/src/**) lie; empty when it is not known. Parse sets it.
@@ -73,7 +74,7 @@ type SandboxSettings struct {
 	Enabled           *bool                `json:"enabled,omitempty" doc:"Whether anything is sandboxed; default true."`
 	FailIfUnavailable *bool                `json:"failIfUnavailable,omitempty" doc:"Whether a call fails when its sandbox cannot be built; default true. When false it runs on the host without a sandbox, where commands.allowUnsandboxed permits it."`
 	EnabledPlatforms  []string             `json:"enabledPlatforms,omitempty" enum:"linux,darwin,macos,wsl,windows" doc:"Platforms on which commands are sandboxed; default all."`
-	Provider          *string              `json:"provider,omitempty" enum:"docker,local,auto,fake" more:"providers" doc:"Kind of sandbox; auto is docker when its engine answers, else local; fake is for tests. A Go program adds kinds of its own (orchestrator.Options.Providers). Default docker."`
+	Provider          *string              `json:"provider,omitempty" enum:"docker,local,kubernetes,auto,fake" more:"providers" doc:"Kind of sandbox; auto is docker when its engine answers, else local; kubernetes are pods of a cluster; fake is for tests. A Go program adds kinds of its own (orchestrator.Options.Providers). Default docker."`
 	ProviderOptions   map[string]any       `json:"providerOptions,omitempty" doc:"The provider's own options, validated by the provider."`
 	Preset            *string              `json:"preset,omitempty" enum:"strict,restricted,normal,permissive" doc:"Set of values under all settings; default restricted. No preset touches hardening."`
 	Mode              *sandbox.Mode        `json:"mode,omitempty" enum:"off,non-main,all" doc:"Which sessions are sandboxed; default all."`

@@ -72,7 +72,7 @@ func (g *globals) flags() []ucli.Flag {
 	}{
 		{&g.config, "config", nil, "settings `FILE`; default $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's configuration folder"},
 		{&g.stateDir, "state-dir", nil, "`FOLDER` of our records; default $SANDBOX_STATE_DIR, else sandbox in the user's state folder"},
-		{&g.provider, "provider", nil, "`KIND` of sandbox: docker, local or auto; default from the settings"},
+		{&g.provider, "provider", nil, "`KIND` of sandbox: docker, local, kubernetes or auto; default from the settings"},
 		{&g.tenant, "tenant", nil, "`ID` of the tenant, who pays"},
 		{&g.agent, "agent", nil, "`ID` of the agent, who speaks"},
 		{&g.session, "session", nil, "`KEY` of the conversation"},
@@ -88,7 +88,7 @@ func (g *globals) flags() []ucli.Flag {
 }
 
 // providerWords are the values of --provider for this program.
-func providerWords() []string { return []string{"docker", "local", "auto"} }
+func providerWords() []string { return []string{"docker", "local", "kubernetes", "auto"} }
 
 // providerName checks the form of a value of --provider: a daemon may have more
 // providers than this program, and whether there is one is known when all flags
