@@ -42,3 +42,19 @@ type Step struct {
 	Source string `json:"source,omitempty"` // on the host
 	Rule   string `json:"rule,omitempty"`   // why it is there
 }
+
+// An ImageSource is a provider whose images are not those of the Docker engine of this
+// machine. The methods are those of the manager's source of images: Current returns
+// the identity of an image, or [sandbox.CodeNotFound] when Ensure has to make it
+// first, and Volumes the folders that it declares as volumes.
+type ImageSource interface {
+	Current(ctx context.Context, ref string, setup []string) (id string, err error)
+	Volumes(ctx context.Context, id string) ([]string, error)
+	Ensure(ctx context.Context, ref string, setup []string) (id string, err error)
+}
+
+// A Detached is a provider whose sandboxes see no folder of this machine: guests are
+// reached otherwise than by a socket there, and a home on the disk is the provider's.
+type Detached interface {
+	Detached() bool
+}

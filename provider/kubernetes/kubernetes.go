@@ -13,6 +13,8 @@ package kubernetes
 import (
 	"cmp"
 	"context"
+	"flag"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -25,6 +27,7 @@ import (
 	client "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
@@ -133,6 +136,17 @@ func connection(o Options) (*rest.Config, string, error) {
 	}
 	namespace, _, err := loader.Namespace()
 	return config, namespace, err
+}
+
+// Quiet keeps the client library from writing log lines to standard error, where the
+// output of commands appears. What fails is reported by errors. It has to be called
+// before the first provider is made.
+func Quiet() {
+	set := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(set)
+	_ = set.Set("logtostderr", "false") // both flags exist
+	_ = set.Set("stderrthreshold", "FATAL")
+	klog.SetOutput(io.Discard)
 }
 
 // Name is "kubernetes".

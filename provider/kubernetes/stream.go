@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"sync"
 
@@ -66,7 +67,7 @@ func (w execWay) Connect(_ context.Context, pod *corev1.Pod) (Conn, error) {
 	s.out, out = io.Pipe()
 	go func() {
 		defer close(s.done)
-		err := both.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: &s.stderr})
+		err := both.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: source{in}, Stdout: sink{out}, Stderr: &s.stderr})
 		s.mu.Lock()
 		s.err = err
 		s.mu.Unlock()
@@ -77,6 +78,28 @@ func (w execWay) Connect(_ context.Context, pod *corev1.Pod) (Conn, error) {
 		in.CloseWithError(io.ErrClosedPipe)
 	}()
 	return s, nil
+}
+
+// A source ends where its pipe was closed: the library reports every other error to
+// the log.
+type source struct{ r *io.PipeReader }
+
+func (s source) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	if err != nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// A sink takes what no reader wants any more, for the same reason.
+type sink struct{ w *io.PipeWriter }
+
+func (s sink) Write(b []byte) (int, error) {
+	if _, err := s.w.Write(b); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // A stream is the relay's standard streams.

@@ -1,0 +1,244 @@
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
+	"github.com/bulkhead-dev/sandbox/provider/providertest"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
+)
+
+// Images that the node of the cluster has.
+const (
+	sandboxImage = "docker.io/library/sandbox:bookworm-slim"
+	guestImage   = "docker.io/library/sandbox-guest:k8s"
+)
+
+// A rig is a provider on the cluster of $KUBECONFIG, whose node runs on this
+// machine. All sandboxes of its instance are removed at the end.
+type rig struct {
+	testing.TB
+	instance string
+	folder   string // a host folder that stands for a volume of the pod
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	if os.Getenv("KUBECONFIG") == "" {
+		testenv.Lack(t, "kube", "KUBECONFIG is not set")
+	}
+	var id [8]byte
+	rand.Read(id[:])
+	r := &rig{TB: t, instance: hex.EncodeToString(id[:]), folder: t.TempDir()}
+	p := r.provider(t)
+	if err := p.Probe(t.Context()); err != nil {
+		testenv.Lack(t, "kube", err)
+	}
+	t.Cleanup(func() {
+		ctx, done := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer done()
+		infos, err := p.List(ctx, sandbox.Filter{Instance: r.instance})
+		if err != nil {
+			t.Error(err)
+		}
+		for _, info := range infos {
+			if err := p.Remove(ctx, info.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return r
+}
+
+func (r *rig) provider(t testing.TB) *kubernetes.Provider {
+	p, err := kubernetes.New(kubernetes.Options{World: r.world})
+	must(t, err)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func (r *rig) world() hardening.World {
+	return hardening.World{Canonical: func(p string) (string, error) { return p, nil }, Workspaces: []string{"/srv/workspaces"}}
+}
+
+// spec is the hardened Spec for key.
+func (r *rig) spec(key string) sandbox.Spec {
+	sum := sha256.Sum256([]byte(r.instance + key))
+	name := "sbx-t-" + hex.EncodeToString(sum[:8])
+	uid := 100000 + int(sum[0])<<8 + int(sum[1])
+	return sandbox.Spec{
+		Format: sandbox.SpecFormat, Name: name, Kind: sandbox.KindSandbox, Provider: kubernetes.Name,
+		Owner: sandbox.Owner{Instance: r.instance, Tenant: "t", Agent: "main", Session: key, Scope: sandbox.ScopeSession, ScopeKey: key},
+		Image: sandboxImage, ImageID: sandboxImage, Workdir: sandbox.WorkspaceDir, UID: uid, GID: uid,
+		Env:    map[string]string{"LANG": "C.UTF-8", "HOME": sandbox.HomeDir},
+		Mounts: []sandbox.Mount{{Source: "/srv/workspaces/" + name, Target: sandbox.WorkspaceDir, Role: sandbox.RoleWorkspace}},
+		Tmpfs: []sandbox.Tmpfs{
+			{Target: "/tmp", Size: 64 << 20, Exec: true, Mode: 0o1777},
+			{Target: sandbox.HomeDir, Size: 32 << 20, Exec: true, Mode: 0o700, Owned: true},
+			{Target: "/var/tmp", Size: 16 << 20, Exec: true, Mode: 0o1777},
+			{Target: "/run", Size: 8 << 20, Exec: true, Mode: 0o755, Owned: true},
+		},
+		ReadOnlyRoot: true, Network: "none",
+		Security:  sandbox.Security{CapDrop: []string{"ALL"}, NoNewPrivileges: true, Seccomp: seccomp.Profile()},
+		Resources: sandbox.Resources{Memory: 256 << 20, MemorySwap: 256 << 20, NanoCPUs: 1e9, PIDs: 512, ShmSize: 8 << 20, Ulimits: []sandbox.Ulimit{{Name: "nofile", Soft: 4096, Hard: 8192}}},
+		// The network plugin of the cluster of these tests enforces no policies.
+		Options: map[string]any{"guestImage": guestImage, "imagePullPolicy": "Never", "workspaceSize": "256Mi", "requestPercent": 2, "networkPolicy": "trust"},
+	}
+}
+
+// withFolder lets a Spec mount the folder of the rig read-only: the pod gets a
+// volume with the same content in its place.
+type withFolder struct {
+	*kubernetes.Provider
+	folder string
+}
+
+func (w withFolder) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
+	var at string
+	mounts := s.Mounts
+	s.Mounts = nil
+	for _, m := range mounts {
+		if m.Source == w.folder {
+			at = m.Target
+			continue
+		}
+		s.Mounts = append(s.Mounts, m)
+	}
+	if at == "" {
+		return w.Provider.Create(ctx, s)
+	}
+	mode := int32(0o666)
+	w.Provider.Adjust(func(p *corev1.Pod) {
+		p.Annotations["folder"] = providertest.FolderContent
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "folder", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			DefaultMode: &mode, Items: []corev1.DownwardAPIVolumeFile{{Path: "file", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['folder']"}}},
+		}}})
+		c := &p.Spec.Containers[0]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "folder", MountPath: at, ReadOnly: true})
+	})
+	return w.Provider.Create(ctx, s)
+}
+
+// TestConformance runs the suite of all providers on a real cluster.
+func TestConformance(t *testing.T) {
+	r := newRig(t)
+	kubectl := func(t testing.TB, args ...string) string {
+		t.Helper()
+		out, err := exec.Command("kubectl", args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("kubectl %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	// restart ends the first process of the pod from the node and waits until the
+	// kubelet has started it again.
+	restart := func(t testing.TB, _ sandbox.Provider, name string) {
+		t.Helper()
+		count := func() string {
+			return kubectl(t, "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].state.running.startedAt}")
+		}
+		before, _, _ := strings.Cut(count(), " ")
+		killGuest(t, kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.uid}"))
+		for deadline := time.Now().Add(2 * time.Minute); ; {
+			n, since, _ := strings.Cut(count(), " ")
+			if n != before && since != "" {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the container was not restarted: %q", count())
+			}
+		}
+	}
+	at := func(t testing.TB, server string) sandbox.Provider {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		must(t, os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: x, cluster: {server: \""+server+"\"}}]\nusers: [{name: x, user: {token: x}}]\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"), 0o600))
+		p, err := kubernetes.New(kubernetes.Options{Kubeconfig: file, World: r.world, Call: time.Second})
+		must(t, err)
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+	providertest.Run(t, providertest.Harness{
+		New:       func(t testing.TB) sandbox.Provider { return withFolder{r.provider(t), r.folder} },
+		Spec:      func(_ testing.TB, key string) sandbox.Spec { return r.spec(key) },
+		Reconnect: func(t testing.TB, _ sandbox.Provider) sandbox.Provider { return r.provider(t) },
+		Folder:    func(testing.TB, sandbox.Provider) string { return r.folder },
+		Behind: providertest.Behind{
+			Stop: restart, Restart: restart,
+			Destroy: func(t testing.TB, _ sandbox.Provider, name string) {
+				t.Helper()
+				kubectl(t, "delete", "pod", name, "--wait=true")
+			},
+		},
+		Down: func(t testing.TB) sandbox.Provider {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			l.Close()
+			return at(t, "http://"+l.Addr().String())
+		},
+		Hanging: func(t testing.TB) sandbox.Provider {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			t.Cleanup(func() { l.Close() })
+			return at(t, "http://"+l.Addr().String())
+		},
+		Without: map[string]string{
+			"stopped behind our back": "the kubelet starts a container again that has ended",
+			"paused behind our back":  "pods are not paused",
+		},
+	})
+}
+
+// killGuest kills the first process of the container of the pod, which runs on this
+// machine.
+func killGuest(t testing.TB, uid string) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	must(t, err)
+	for _, dir := range dirs {
+		group, _ := os.ReadFile(dir + "/cgroup")
+		status, _ := os.ReadFile(dir + "/status")
+		comm, _ := os.ReadFile(dir + "/cmdline")
+		if bytes.Contains(group, []byte(uid)) && bytes.Contains(comm, []byte("sandbox-guest\x00init")) && firstProcess(status) {
+			must(t, exec.Command("kill", "-KILL", filepath.Base(dir)).Run())
+			return
+		}
+	}
+	t.Fatalf("the guest of the pod %s does not run on this machine", uid)
+}
+
+// firstProcess reports whether a process is number 1 of its own namespace.
+func firstProcess(status []byte) bool {
+	for line := range strings.Lines(string(status)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "NSpid:" {
+			return f[len(f)-1] == "1"
+		}
+	}
+	return false
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var _ provider.Holder = withFolder{}
