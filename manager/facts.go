@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
@@ -70,7 +71,7 @@ func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Pr
 		}
 	}
 	// A sandbox that ends with us is reached over descriptors that it was born with.
-	if p.Features().Persistent && socketsCross(res.Docker.Runtime) {
+	if _, apart := p.(provider.Detached); p.Features().Persistent && !apart && socketsCross(res.Docker.Runtime) {
 		f.SocketDir = d.m.state.SocketPath(at.name)
 	}
 	uid, gid := f.UID, f.GID
@@ -160,8 +161,9 @@ func (d *describer) image(ctx context.Context, res config.Resolved, p sandbox.Pr
 		return nil
 	}
 	var err error
-	current := d.m.images.Current
-	if i == sketch {
+	source := d.m.imagesOf(p)
+	current := source.Current
+	if _, own := p.(provider.ImageSource); i == sketch && !own {
 		current = d.m.pool.imagesOf(d.m.images, d.m.now)
 	}
 	f.ImageID, err = current(ctx, res.Docker.Image, res.Docker.Setup)
@@ -170,23 +172,31 @@ func (d *describer) image(ctx context.Context, res config.Resolved, p sandbox.Pr
 		if err := d.refuseBeforeImage(ctx, res, p); err != nil {
 			return err
 		}
-		f.ImageID, err = d.m.images.Ensure(ctx, res.Docker.Image, res.Docker.Setup)
+		f.ImageID, err = source.Ensure(ctx, res.Docker.Image, res.Docker.Setup)
 	case sandbox.IsNotFound(err):
 		f.ImageID = noImage
 		return nil
 	}
 	if err == nil {
-		f.Volumes, err = d.imageVolumes(ctx, f.ImageID)
+		f.Volumes, err = d.imageVolumes(ctx, source, f.ImageID)
 	}
 	return err
 }
 
+// imagesOf returns the source of the images of the provider p.
+func (m *Manager) imagesOf(p sandbox.Provider) Images {
+	if own, ok := p.(provider.ImageSource); ok {
+		return own
+	}
+	return m.images
+}
+
 // imageVolumes returns the volumes of an image, which is asked for once.
-func (d *describer) imageVolumes(ctx context.Context, id string) ([]string, error) {
+func (d *describer) imageVolumes(ctx context.Context, source Images, id string) ([]string, error) {
 	if known, ok := d.volumes.Load(id); ok {
 		return known.([]string), nil
 	}
-	list, err := d.m.images.Volumes(ctx, id)
+	list, err := source.Volumes(ctx, id)
 	if err == nil {
 		d.volumes.Store(id, list)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
@@ -23,7 +24,10 @@ var errNoHomes = errors.New("this program keeps none there")
 // have such a home: what runs programs of the host has a home in memory.
 func (d *describer) homeDir(res config.Resolved, p sandbox.Provider, at hostIdentity) (dir, reason string, err error) {
 	possible := errNoHomes
+	_, apart := p.(provider.Detached)
 	switch {
+	case apart:
+		possible = errors.New("the provider " + p.Name() + " has homes in memory, and no folder of this machine")
 	case !p.Features().Images:
 		possible = errors.New("the provider " + p.Name() + " has homes in memory")
 	case d.m.host.CanBound != nil:

@@ -74,7 +74,7 @@ func (d *describer) cachedWant(ctx context.Context, settings *config.Settings, w
 	}
 	w := have.want
 	if p.Features().Images {
-		if id, err := d.m.images.Current(ctx, w.res.Docker.Image, w.res.Docker.Setup); err != nil || id != w.spec.ImageID {
+		if id, err := d.m.imagesOf(w.provider).Current(ctx, w.res.Docker.Image, w.res.Docker.Setup); err != nil || id != w.spec.ImageID {
 			return nil, false
 		}
 	}

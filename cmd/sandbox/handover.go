@@ -57,3 +57,7 @@ func (backend) Serve(context.Context, cli.Options, cli.Serving) error { return s
 
 // MCP implements cli.Backend.
 func (backend) MCP(context.Context, cli.Options, cli.MCPSession) error { return serving() }
+
+// beyond executes the program that has the client of clusters in place of this one,
+// before anything was begun.
+func beyond() error { return handOver(daemonName, "speaks to clusters") }

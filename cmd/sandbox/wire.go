@@ -12,7 +12,14 @@ var _ cli.Backend = backend{}
 
 // open opens the orchestrator of a command.
 func open(o cli.Options) (*orchestrator.Orchestrator, error) {
-	return orchestrator.Open(optionsOf(o))
+	h, err := orchestrator.Open(optionsOf(o))
+	if err == nil && h.UsesPods() {
+		if err = beyond(); err != nil {
+			h.Close()
+			return nil, err
+		}
+	}
+	return h, err
 }
 
 func optionsOf(o cli.Options) orchestrator.Options {

@@ -1,0 +1,51 @@
+//go:build !sandbox_front && !sandbox_engine
+
+package orchestrator
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
+)
+
+// pods returns the provider of pods in a cluster. Where neither settings nor flags
+// name it, and no sandbox of this state folder was made with it, it is none: a
+// kubeconfig that a person has for other work is not read.
+func (h *Orchestrator) pods() sandbox.Provider {
+	if !h.usesPods() {
+		return provider.Unusable(config.KubernetesProvider, errNoPods())
+	}
+	kubernetes.Quiet()
+	o := kubernetes.Options{
+		World: h.worldNow,
+		Warn:  func(name, warning string) { h.o.Log.WithField("sandbox", name).Warn(warning) },
+	}
+	if s := h.current(); s != nil && s.Kubernetes != nil {
+		k := s.Kubernetes
+		for to, from := range map[*string]*string{&o.Kubeconfig: k.Kubeconfig, &o.Context: k.Context, &o.Namespace: k.Namespace} {
+			if from != nil {
+				*to = *from
+			}
+		}
+	}
+	var err error
+	if o.Kubeconfig != "" {
+		o.Kubeconfig, err = hostpath.Expand(o.Kubeconfig, h.world.Home, h.env)
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(h.state.Path(), podsMark), 0o700)
+	}
+	if err != nil {
+		return provider.Unusable(config.KubernetesProvider, err)
+	}
+	p, err := kubernetes.New(o)
+	if err != nil {
+		return provider.Unusable(config.KubernetesProvider, err)
+	}
+	return p
+}
