@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
@@ -98,8 +99,7 @@ func (r *rig) spec(key string) sandbox.Spec {
 		ReadOnlyRoot: true, Network: "none",
 		Security:  sandbox.Security{CapDrop: []string{"ALL"}, NoNewPrivileges: true, Seccomp: seccomp.Profile()},
 		Resources: sandbox.Resources{Memory: 256 << 20, MemorySwap: 256 << 20, NanoCPUs: 1e9, PIDs: 512, ShmSize: 8 << 20, Ulimits: []sandbox.Ulimit{{Name: "nofile", Soft: 4096, Hard: 8192}}},
-		// The network plugin of the cluster of these tests enforces no policies.
-		Options: map[string]any{"guestImage": guestImage, "imagePullPolicy": "Never", "workspaceSize": "256Mi", "requestPercent": 2, "networkPolicy": "trust"},
+		Options:   map[string]any{"guestImage": guestImage, "imagePullPolicy": "Never", "workspaceSize": "256Mi", "requestPercent": 2},
 	}
 }
 
@@ -124,12 +124,14 @@ func (w withFolder) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, e
 	if at == "" {
 		return w.Provider.Create(ctx, s)
 	}
-	mode := int32(0o666)
 	w.Provider.Adjust(func(p *corev1.Pod) {
-		p.Annotations["folder"] = providertest.FolderContent
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "folder", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
-			DefaultMode: &mode, Items: []corev1.DownwardAPIVolumeFile{{Path: "file", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['folder']"}}},
-		}}})
+		limit := resource.MustParse("1Mi")
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "folder", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}})
+		fill := *p.Spec.InitContainers[0].DeepCopy()
+		fill.Name, fill.Image = "fill", sandboxImage
+		fill.Command = []string{"sh", "-c", `printf '%s' "$1" >/folder/file && chmod 0666 /folder/file`, "sh", providertest.FolderContent}
+		fill.VolumeMounts = []corev1.VolumeMount{{Name: "folder", MountPath: "/folder"}}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, fill)
 		c := &p.Spec.Containers[0]
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "folder", MountPath: at, ReadOnly: true})
 	})
@@ -200,8 +202,9 @@ func TestConformance(t *testing.T) {
 			return at(t, "http://"+l.Addr().String())
 		},
 		Without: map[string]string{
-			"stopped behind our back": "the kubelet starts a container again that has ended",
-			"paused behind our back":  "pods are not paused",
+			"without a way out nothing is reached": "a pod has an interface beside lo, which the network policy closes; each Create tries it",
+			"stopped behind our back":              "the kubelet starts a container again that has ended",
+			"paused behind our back":               "pods are not paused",
 		},
 	})
 }
