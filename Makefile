@@ -30,7 +30,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -78,6 +78,12 @@ clients: $(CLIENTS) ## install what the clients of this tree and of other system
 clients-generate: pyclient tsclient ## write the generated code of clients/ anew from docs/openapi.json
 	$(BIN)/pyclient/python/bin/python clients/python/scripts/generate.py
 	$(BIN)/tsclient/node_modules/node-linux-*/bin/node $(BIN)/tsclient/node_modules/openapi-typescript/bin/cli.js docs/openapi.json -o clients/typescript/src/generated/openapi.ts
+
+kube: setup ## build a Kubernetes cluster of one node from its sources, unless it is cached, and start it; as root
+	@scripts/kube.sh start
+
+kube-stop: ## end the cluster of make kube, and remove what it made
+	@scripts/kube.sh stop
 
 redocly: setup ## install the linter of docs/openapi.json, into bin/redocly
 	@scripts/redocly.sh $(BIN)/redocly

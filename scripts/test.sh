@@ -41,7 +41,7 @@ trap 'rm -rf "$work"' EXIT
 
 # A package uses the engine if its tests require one, or the test helpers that
 # start containers.
-uses_engine='testenv\.Require\([a-z]+, ("docker"|"browser"|"code"|wall)\)|sandbox/internal/testenv/dockertest"'
+uses_engine='testenv\.Require\([a-z]+, ("docker"|"browser"|"code"|"kube"|wall)\)|sandbox/internal/testenv/dockertest"'
 go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' "${@:-./...}" >"$work/listed"
 while read -r package dir; do
     echo "$(cat "$dir"/*_test.go | wc -l) $package $dir"

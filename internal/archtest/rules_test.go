@@ -199,6 +199,7 @@ var variables = map[string]string{
 	"internal/testenv.inspectorMissing":  "asked once per test process",
 	"internal/testenv.netToolsMissing":   "asked once per test process",
 	"internal/testenv.playwrightMissing": "asked once per test process",
+	"internal/testenv.kubeMissing":       "asked once per test process",
 	"internal/testenv.redoclyMissing":    "asked once per test process",
 	"internal/testenv.sshdMissing":       "asked once per test process",
 	"internal/testenv.userMissing":       "asked once per test process",

@@ -31,7 +31,8 @@ import (
 // installs; "sshd", the server of OpenSSH, which scripts/sshd.sh unpacks;
 // "inspector", what scripts/inspector.sh installs; "redocly", what
 // scripts/redocly.sh installs; "e2b", "agents", "swerex", "codingagents", "adapters",
-// "pyadapters", "pyclient" and "tsclient", what scripts/clients.sh installs.
+// "pyadapters", "pyclient" and "tsclient", what scripts/clients.sh installs;
+// "kube", a cluster that scripts/kube.sh has started.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -104,6 +105,8 @@ func missing(need string) string {
 		return inspectorMissing()
 	case "redocly":
 		return redoclyMissing()
+	case "kube":
+		return kubeMissing()
 	}
 	return "there is no check for it"
 }

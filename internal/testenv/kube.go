@@ -1,0 +1,75 @@
+package testenv
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Kube returns the path of a kubeconfig file of an administrator of the cluster
+// that `make kube` starts, or skips the test as Require(t, "kube") does. The
+// cluster is shared: a test makes a namespace of its own and deletes it.
+func Kube(t testing.TB) (kubeconfig string) {
+	t.Helper()
+	Require(t, "kube")
+	return kubeconfigPath()
+}
+
+// Kubectl returns a command of kubectl, in the version of the cluster of [Kube]
+// and with its kubeconfig.
+func Kubectl(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	return kubectl(ctx, Kube(t), args...)
+}
+
+// KubeNode runs scripts/kube.sh for the cluster of [Kube], such as with "import"
+// and the names of images that the node is to have, or with "signal", the name
+// of a program of the cluster and a signal. It returns what the command prints.
+func KubeNode(t testing.TB, args ...string) string {
+	t.Helper()
+	Require(t, "kube")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root(), "scripts", "kube.sh"), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("kube.sh %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return string(out)
+}
+
+// kubeMissing asks once a process whether the API server is ready.
+var kubeMissing = sync.OnceValue(func() string {
+	const hint = ", which `make kube` starts"
+	kubeconfig := kubeconfigPath()
+	if _, err := os.Stat(kubeconfig); err != nil {
+		return "there is no cluster" + hint + ": " + err.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if out, err := kubectl(ctx, kubeconfig, "get", "--raw", "/readyz").CombinedOutput(); err != nil {
+		return fmt.Sprintf("the API server is not ready%s: %v\n%s", hint, err, out)
+	}
+	return ""
+})
+
+func kubectl(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
+	program := filepath.Join(root(), "bin", "kube", "kubectl")
+	return exec.CommandContext(ctx, program, append([]string{"--kubeconfig", kubeconfig}, args...)...)
+}
+
+// kubeconfigPath is where scripts/kube.sh writes it for the cluster that the
+// environment names.
+func kubeconfigPath() string {
+	number := cmp.Or(os.Getenv("SANDBOX_KUBE_NUMBER"), "0")
+	state := cmp.Or(os.Getenv("SANDBOX_KUBE_STATE"), filepath.Join("/var/lib/sandbox-kube", number))
+	return filepath.Join(state, "kubeconfig")
+}
