@@ -117,14 +117,17 @@ build() {
 cached() {
     cd "$here/kube/$1"
     digest=$({ go env GOVERSION GOARCH && find . -type f | LC_ALL=C sort | xargs cat; } | sha256sum | cut -c 1-16)
-    cache=${XDG_CACHE_HOME:-$HOME/.cache}/sandbox-kube/$1-$digest
-    if [ ! -e "$cache/.built" ]; then
-        say "building $1 into $cache, which takes some minutes"
+    kept=${XDG_CACHE_HOME:-$HOME/.cache}/sandbox-kube/$1-$digest
+    if [ ! -e "$kept" ]; then
+        say "building $1 into $kept, which takes some minutes"
+        cache=$kept.$$
         rm -rf "$cache"
         mkdir -p "$cache"
         $2
-        : >"$cache/.built"
+        # Another checkout may have built the same meanwhile.
+        mv -T "$cache" "$kept" 2>/dev/null || rm -rf "$cache"
     fi
+    cache=$kept
     cd "$OLDPWD"
 }
 
@@ -521,16 +524,31 @@ start() {
     install_missing
     build
 
-    mkdir -p "$state"
-    exec 9<"$state"
-    flock 9
+    lock
     if first >/dev/null; then
-        say "the cluster runs; its kubeconfig is $kubeconfig"
-        return 0
+        kubelet=$(cat "$state/kubelet-runs")
+    else
+        clean
+        make_node
     fi
-    clean
-    mkdir -p "$state"
+    await_node
+    say "the cluster is ready; its kubeconfig is $kubeconfig"
+}
+
+# lock lets one start or stop of this cluster run at a time, until this process ends.
+lock() {
+    mkdir -p "${state%/*}"
+    while :; do
+        exec 9>"$state.lock"
+        flock 9
+        # Whoever held it may have removed the file.
+        [ "$(stat -L -c %i /proc/self/fd/9)" != "$(stat -c %i "$state.lock" 2>/dev/null)" ] || return 0
+    done
+}
+
+make_node() {
     write_state
+    echo $kubelet >"$state/kubelet-runs"
     setsid unshare --net --mount --pid --fork --kill-child --propagation slave --mount-proc \
         "$here/kube.sh" --number "$number" --state "$state" be-node $kubelet >"$state/log/node.log" 2>&1 9<&- </dev/null &
     outer=$!
@@ -546,7 +564,9 @@ start() {
     ip link set "$link" up
     ip route add "$pod_range" via "$node_ip"
     ip route add "$service_range" via "$node_ip"
+}
 
+await_node() {
     wait_for 120 "API server that is ready" kubectl get --raw /readyz
     kubectl apply -f - >/dev/null <<'EOF'
 apiVersion: rbac.authorization.k8s.io/v1
@@ -574,7 +594,6 @@ EOF
         wait_for 120 "node that is ready" kubectl wait --for=condition=Ready "node/$node" --timeout=1s
         wait_for 60 "firewall for network policies" in_node iptables -w -n -L KUBE-ROUTER-FORWARD
     fi
-    say "the cluster is ready; its kubeconfig is $kubeconfig"
 }
 
 containerd_images() { "$state/bin/ctr" --address "$state/containerd.sock" --namespace k8s.io "$@"; }
@@ -639,11 +658,11 @@ clean() {
 }
 
 stop() {
-    [ -e "$state" ] || return 0
+    [ -e "$state" ] || [ -e "$state.lock" ] || return 0
     [ "$(id -u)" -eq 0 ] || fail "a node needs root" "run this as root"
-    exec 9<"$state"
-    flock 9
+    lock
     clean
+    rm -f "$state.lock"
     [ "${state%/*}" != /var/lib/sandbox-kube ] || rmdir /var/lib/sandbox-kube 2>/dev/null || :
 }
 
