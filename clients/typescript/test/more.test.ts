@@ -341,6 +341,6 @@ test('changes of a private workspace are shown, applied, undone and discarded', 
     assert.equal((await one.undo({ id: done.id })).problem, undefined)
     assert.equal(readFileSync(join(project, 'a.txt'), 'utf8'), 'one\n')
   } finally {
-    await one.remove({ force: true, workspace: true })
+    await one.remove()
   }
 })
