@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -26,32 +27,26 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
-// Images that the node of the cluster has.
-const (
-	sandboxImage = "docker.io/library/sandbox:bookworm-slim"
-	guestImage   = "docker.io/library/sandbox-guest:k8s"
-)
-
-// A rig is a provider on the cluster of $KUBECONFIG, whose node runs on this
+// A rig is a provider on the cluster of [testenv.Kube], whose node runs on this
 // machine. All sandboxes of its instance are removed at the end.
 type rig struct {
 	testing.TB
-	instance string
-	folder   string // a host folder that stands for a volume of the pod
+	kubeconfig   string
+	instance     string
+	folder       string // a host folder that stands for a volume of the pod
+	image, guest string // by digest; the node has them
 }
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	if os.Getenv("KUBECONFIG") == "" {
-		testenv.Lack(t, "kube", "KUBECONFIG is not set")
-	}
+	testenv.Require(t, "docker")
 	var id [8]byte
 	rand.Read(id[:])
-	r := &rig{TB: t, instance: hex.EncodeToString(id[:]), folder: t.TempDir()}
+	r := &rig{TB: t, kubeconfig: testenv.Kube(t), instance: hex.EncodeToString(id[:]), folder: t.TempDir()}
+	r.image = strings.TrimSpace(testenv.KubeNode(t, "import", "sandbox:bookworm-slim"))
+	r.guest = r.importGuest()
 	p := r.provider(t)
-	if err := p.Probe(t.Context()); err != nil {
-		testenv.Lack(t, "kube", err)
-	}
+	must(t, p.Probe(t.Context()))
 	t.Cleanup(func() {
 		ctx, done := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer done()
@@ -68,8 +63,31 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
+// importGuest gives the node an image that has nothing but the guest, and returns
+// its name.
+func (r *rig) importGuest() string {
+	r.Helper()
+	tag := "sandbox-guest:test-" + r.instance
+	pack := exec.Command("tar", "--create", "--owner=0", "--group=0", "--mode=0755", "--transform=s|.*|sandbox-guest|", "--absolute-names", testenv.Guest(r))
+	load := exec.Command("docker", "import", "-", tag)
+	var err error
+	load.Stdin, err = pack.StdoutPipe()
+	must(r, err)
+	must(r, pack.Start())
+	out, err := load.CombinedOutput()
+	if err = errors.Join(err, pack.Wait()); err != nil {
+		r.Fatalf("the image of the guest: %v: %s", err, out)
+	}
+	r.Cleanup(func() {
+		if out, err := exec.Command("docker", "rmi", tag).CombinedOutput(); err != nil {
+			r.Errorf("%v: %s", err, out)
+		}
+	})
+	return strings.TrimSpace(testenv.KubeNode(r, "import", tag))
+}
+
 func (r *rig) provider(t testing.TB) *kubernetes.Provider {
-	p, err := kubernetes.New(kubernetes.Options{World: r.world})
+	p, err := kubernetes.New(kubernetes.Options{Kubeconfig: r.kubeconfig, World: r.world})
 	must(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
@@ -87,7 +105,7 @@ func (r *rig) spec(key string) sandbox.Spec {
 	return sandbox.Spec{
 		Format: sandbox.SpecFormat, Name: name, Kind: sandbox.KindSandbox, Provider: kubernetes.Name,
 		Owner: sandbox.Owner{Instance: r.instance, Tenant: "t", Agent: "main", Session: key, Scope: sandbox.ScopeSession, ScopeKey: key},
-		Image: sandboxImage, ImageID: sandboxImage, Workdir: sandbox.WorkspaceDir, UID: uid, GID: uid,
+		Image: r.image, ImageID: r.image, Workdir: sandbox.WorkspaceDir, UID: uid, GID: uid,
 		Env:    map[string]string{"LANG": "C.UTF-8", "HOME": sandbox.HomeDir},
 		Mounts: []sandbox.Mount{{Source: "/srv/workspaces/" + name, Target: sandbox.WorkspaceDir, Role: sandbox.RoleWorkspace}},
 		Tmpfs: []sandbox.Tmpfs{
@@ -99,7 +117,7 @@ func (r *rig) spec(key string) sandbox.Spec {
 		ReadOnlyRoot: true, Network: "none",
 		Security:  sandbox.Security{CapDrop: []string{"ALL"}, NoNewPrivileges: true, Seccomp: seccomp.Profile()},
 		Resources: sandbox.Resources{Memory: 256 << 20, MemorySwap: 256 << 20, NanoCPUs: 1e9, PIDs: 512, ShmSize: 8 << 20, Ulimits: []sandbox.Ulimit{{Name: "nofile", Soft: 4096, Hard: 8192}}},
-		Options:   map[string]any{"guestImage": guestImage, "imagePullPolicy": "Never", "workspaceSize": "256Mi", "requestPercent": 2},
+		Options:   map[string]any{"guestImage": r.guest, "imagePullPolicy": "Never", "workspaceSize": "256Mi", "requestPercent": 2},
 	}
 }
 
@@ -108,6 +126,7 @@ func (r *rig) spec(key string) sandbox.Spec {
 type withFolder struct {
 	*kubernetes.Provider
 	folder string
+	image  string
 }
 
 func (w withFolder) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
@@ -128,7 +147,7 @@ func (w withFolder) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, e
 		limit := resource.MustParse("1Mi")
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "folder", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}})
 		fill := *p.Spec.InitContainers[0].DeepCopy()
-		fill.Name, fill.Image = "fill", sandboxImage
+		fill.Name, fill.Image = "fill", w.image
 		fill.Command = []string{"sh", "-c", `printf '%s' "$1" >/folder/file && chmod 0666 /folder/file`, "sh", providertest.FolderContent}
 		fill.VolumeMounts = []corev1.VolumeMount{{Name: "folder", MountPath: "/folder"}}
 		p.Spec.InitContainers = append(p.Spec.InitContainers, fill)
@@ -143,7 +162,7 @@ func TestConformance(t *testing.T) {
 	r := newRig(t)
 	kubectl := func(t testing.TB, args ...string) string {
 		t.Helper()
-		out, err := exec.Command("kubectl", args...).CombinedOutput()
+		out, err := testenv.Kubectl(context.Background(), t, args...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("kubectl %v: %v: %s", args, err, out)
 		}
@@ -178,7 +197,7 @@ func TestConformance(t *testing.T) {
 		return p
 	}
 	providertest.Run(t, providertest.Harness{
-		New:       func(t testing.TB) sandbox.Provider { return withFolder{r.provider(t), r.folder} },
+		New:       func(t testing.TB) sandbox.Provider { return withFolder{r.provider(t), r.folder, r.image} },
 		Spec:      func(_ testing.TB, key string) sandbox.Spec { return r.spec(key) },
 		Reconnect: func(t testing.TB, _ sandbox.Provider) sandbox.Provider { return r.provider(t) },
 		Folder:    func(testing.TB, sandbox.Provider) string { return r.folder },
