@@ -101,7 +101,7 @@ type Exit struct {
 
 	// Restarted is set for a line of a [Shell] that ended the shell, or that
 	// found it gone. The state is then that of the last line before it that ran
-	// to its end.
+	// to its end, and after a rollback that of the checkpoint.
 	Restarted bool
 
 	// LostDir is the working directory in which a line of a [Shell] would have

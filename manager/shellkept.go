@@ -29,8 +29,9 @@ type Shell struct {
 	once    sync.Once
 
 	mu   sync.Mutex
-	seat *seat // nil before the first and after Close
-	anew bool  // it was opened again for this line; guarded by the turn
+	seat    *seat // nil before the first and after Close
+	rewound bool  // a rollback has ended it
+	anew    bool  // it was opened again for this line; guarded by the turn
 }
 
 // A Line is what a shell runs, which may be many lines.
@@ -164,7 +165,7 @@ func (s *Shell) rewind(name string) {
 		s.mu.Unlock()
 		return
 	}
-	s.seat = nil
+	s.seat, s.rewound = nil, true
 	s.mu.Unlock()
 	_ = at.leave() // its program may have ended
 }

@@ -144,7 +144,13 @@ type shellMover interface {
 func (s *Shell) open(ctx context.Context, box sandbox.Sandbox, o sandbox.ShellOptions, proxy map[string]string, old *seat) (sandbox.Shell, error) {
 	if old == nil {
 		o.From = s.m.checkpoints.stateOf(box.Info().Name, o.ID)
-		return box.OpenShell(ctx, o)
+		sh, err := box.OpenShell(ctx, o)
+		if err == nil {
+			s.mu.Lock()
+			s.anew, s.rewound = s.rewound, false
+			s.mu.Unlock()
+		}
+		return sh, err
 	}
 	s.anew = true
 	if mover, ok := box.(shellMover); ok && old.handle != nil {

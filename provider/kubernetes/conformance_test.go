@@ -220,6 +220,7 @@ func TestConformance(t *testing.T) {
 			t.Cleanup(func() { l.Close() })
 			return at(t, "http://"+l.Addr().String())
 		},
+		Together: true,
 		Without: map[string]string{
 			"without a way out nothing is reached":    "a pod has an interface beside lo, which the network policy closes; each Create tries it",
 			"onStart lines run again after a restart": "volumes in memory are the pod's and outlive a restart of its container, so the traces of both runs are there",
