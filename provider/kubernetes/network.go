@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	tryWithin   = time.Second      // how long one try of a connection may take
-	closedFor   = 10 * time.Minute // how long a try on a node counts for it
+	tryWithin   = time.Second            // how long one try of a connection may take on a node that is not known
+	tryAgain    = 250 * time.Millisecond // and on one that has closed a pod within closedFor
+	closedFor   = 10 * time.Minute
 	kubeletPort = "10250"
 
 	// enforcedWithin is how long a plugin may take until it closes a new pod.
@@ -25,27 +26,31 @@ const (
 // tryNetwork has the guest try a connection that the policy forbids: to the API
 // server, or where that is at a loopback address of ours, to the kubelet of the
 // node. A cluster whose network plugin enforces no policies takes the object and
-// ignores it, so a policy that is there proves nothing. One try for each node and
-// ten minutes is enough.
+// ignores it, so a policy that is there proves nothing. Each pod is tried, because
+// plugins close a pod some time after it has begun to run, and no command may run
+// before. A plugin that drops packets costs each pod the time of the try.
 func (p *Provider) tryNetwork(ctx context.Context, c *client.Client, pod *corev1.Pod, s sandbox.Spec) error {
 	if sh, err := shapeOf(s.Options); err != nil || sh.trustNetworking || s.Network != networkNone {
 		return err
 	}
-	node := pod.Spec.NodeName
+	node, within := pod.Spec.NodeName, tryWithin
 	p.mu.Lock()
-	last, known := p.closed[node]
-	p.mu.Unlock()
-	if known && p.o.Now().Sub(last) < closedFor {
-		return nil
+	if last, known := p.closed[node]; known && p.o.Now().Sub(last) < closedFor {
+		within = tryAgain
 	}
+	p.mu.Unlock()
 	to := p.forbidden(pod)
 	if to == "" {
 		p.o.Warn(s.Name, "whether the network policy is enforced is not known: there is no address to try")
 		return nil
 	}
-	for begun := time.Now(); p.reaches(ctx, c, to); {
+	for begun := time.Now(); p.reaches(ctx, c, to, within); {
 		if time.Since(begun) < enforcedWithin && ctx.Err() == nil {
-			continue // a plugin learns of a pod when it runs already
+			select { // a plugin learns of a pod when it runs already
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
 		}
 		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Field: "docker.network", Resource: s.Name,
 			Message: "the cluster does not enforce the network policy: " + to + " is reached from inside",
@@ -62,8 +67,8 @@ func (p *Provider) tryNetwork(ctx context.Context, c *client.Client, pod *corev1
 
 // reaches reports whether a connection to an address at which something listens comes
 // about. A refusal is the policy's: some plugins reject what others drop.
-func (p *Provider) reaches(ctx context.Context, c *client.Client, to string) bool {
-	ctx, done := context.WithTimeout(ctx, tryWithin)
+func (p *Provider) reaches(ctx context.Context, c *client.Client, to string, within time.Duration) bool {
+	ctx, done := context.WithTimeout(ctx, within)
 	defer done()
 	conn, err := c.Dial(ctx, "tcp", to)
 	if err != nil {
