@@ -28,7 +28,7 @@ type Shell struct {
 	closing chan struct{} // closed by Close
 	once    sync.Once
 
-	mu   sync.Mutex
+	mu      sync.Mutex
 	seat    *seat // nil before the first and after Close
 	rewound bool  // a rollback has ended it
 	anew    bool  // it was opened again for this line; guarded by the turn
