@@ -115,7 +115,7 @@ build() {
 
 # cached MODULE BUILD sets cache to the folder of the module's programs.
 cached() {
-    cd "$here/kube/$1"
+    cd "${here%/*}/internal/testenv/kube/$1"
     digest=$({ go env GOVERSION GOARCH && find . -type f | LC_ALL=C sort | xargs cat; } | sha256sum | cut -c 1-16)
     kept=${XDG_CACHE_HOME:-$HOME/.cache}/sandbox-kube/$1-$digest
     if [ ! -e "$kept" ]; then

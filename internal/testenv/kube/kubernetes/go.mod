@@ -1,4 +1,4 @@
-module github.com/bulkhead-dev/sandbox/scripts/kube/kubernetes
+module github.com/bulkhead-dev/sandbox/internal/testenv/kube/kubernetes
 
 go 1.24.0
 

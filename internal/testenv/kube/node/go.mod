@@ -1,4 +1,4 @@
-module github.com/bulkhead-dev/sandbox/scripts/kube/node
+module github.com/bulkhead-dev/sandbox/internal/testenv/kube/node
 
 go 1.25.0
 
