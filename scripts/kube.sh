@@ -107,6 +107,7 @@ build() {
     for name in $programs; do
         ln -sfn "$cache/kubernetes" "$bin/$name"
     done
+    ln -sfn "$cache/pause" "$bin/pause"
     cached node build_node
     for file in "$cache"/*; do
         ln -sfn "$file" "$bin/${file##*/}"
@@ -140,13 +141,17 @@ build_kubernetes() {
     v=k8s.io/component-base/version
     CGO_ENABLED=0 go build -buildvcs=false -trimpath -o "$cache/" \
         -ldflags "-s -w -X $v.gitVersion=$version -X $v.gitMajor=1 -X $v.gitMinor=${minor%%.*}" .
+    # The program that holds the namespaces of a pod is of C, in the same module.
+    want cc "gcc libc6-dev"
+    install_missing
+    cc -Os -static -DVERSION="$version" -o "$cache/pause" "$(GOFLAGS='' go list -m -f '{{.Dir}}' k8s.io/kubernetes)/build/pause/linux/pause.c"
 }
 
 build_node() {
     c=github.com/containerd/containerd/v2
     CGO_ENABLED=0 go build -buildvcs=false -trimpath -tags "no_btrfs no_zfs no_devmapper no_blockfile no_erofs" -o "$cache/" \
         -ldflags "-s -w -X $c/version.Version=$(selected $c)" \
-        ./netpol ./pause $c/cmd/containerd $c/cmd/containerd-shim-runc-v2 $c/cmd/ctr
+        ./netpol $c/cmd/containerd $c/cmd/containerd-shim-runc-v2 $c/cmd/ctr
     want cc "gcc libc6-dev"
     want pkg-config pkg-config
     [ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
