@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 
@@ -100,7 +101,7 @@ func (a *app) applyCommand() *ucli.Command {
 			"done where there is a conflict or a consent is missing. sandbox undo takes all of it back.",
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "dry-run", Usage: "show what would be done", Destination: &dry},
-			&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "ask for the consents, and before anything is written", Destination: &interactive},
+			&ucli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "ask about each change, for the consents, and before anything is written", Destination: &interactive},
 			&ucli.BoolFlag{Name: "partial", Usage: "leave out what conflicts or has no consent", Destination: &partial},
 			&ucli.StringSliceFlag{Name: "allow", Usage: "consent to changes of this `RISK`, such as git, editor or ci", Destination: &risks},
 			&ucli.StringSliceFlag{Name: "allow-path", Usage: "consent to the risks of changes at and below `PATH`", Destination: &paths},
@@ -135,36 +136,135 @@ func (a *app) applyCommand() *ucli.Command {
 	}
 }
 
-// askToApply shows what an application would do, and asks for the consents that it
-// needs.
+// askToApply asks which changes are applied, one by one, and for the consents that
+// they need. It puts the choice into o, with the digest of the plan, so that what was
+// shown is what is done.
 func (a *app) askToApply(ctx context.Context, s ChangeStore, r manager.Request, o *manager.ApplyOptions) error {
 	ask := *o
 	ask.DryRun, ask.Partial = true, true
+	offered, err := s.Apply(ctx, r, ask)
+	if err != nil {
+		return err
+	}
+	chosen, all, err := a.chooseChanges(ctx, s, r, offered.Plan.Entries)
+	switch {
+	case err != nil:
+		return err
+	case !all && len(chosen) == 0:
+		a.say("nothing was changed")
+		return silentStatus(statusFailed)
+	case !all:
+		o.Paths = chosen
+	}
+	if err := a.askForConsents(ctx, offered.Plan.Refused, o, chosen, all); err != nil {
+		return err
+	}
+	ask.Paths, ask.AllowPaths = o.Paths, o.AllowPaths
 	plan, err := s.Apply(ctx, r, ask)
 	if err != nil {
 		return err
 	}
-	for _, e := range plan.Plan.Refused {
-		if e.Level() != change.Own {
-			continue
-		}
-		var why bytes.Buffer
-		if err := change.RenderRisks(&why, []change.Entry{e}); err != nil {
-			return err
-		}
-		if a.agreed(ctx, why.String()+"Apply "+change.Quote(e.Path)+" all the same? [y/N] ", "") == nil {
-			o.AllowPaths = append(o.AllowPaths, e.Path)
-		}
-	}
-	ask.AllowPaths = o.AllowPaths
-	if plan, err = s.Apply(ctx, r, ask); err != nil {
-		return err
-	}
-	o.Partial, o.Digest = true, plan.Plan.Digest // what is shown is what is done
+	o.Partial, o.Digest = true, plan.Plan.Digest
 	if err := a.showPlan(a.Stderr, plan.Plan); err != nil {
 		return err
 	}
 	return a.agreed(ctx, fmt.Sprintf("Apply %s to %s? [y/N] ", count(len(plan.Plan.Steps), "change", "changes"), termsafe.Line(plan.Folder)), "nothing was changed")
+}
+
+// askForConsents asks about each chosen change that needs a consent. The answer about a
+// folder holds for what lies below it, of which the risks are shown with it.
+func (a *app) askForConsents(ctx context.Context, refused []change.Entry, o *manager.ApplyOptions, chosen []string, all bool) error {
+	var answered []string
+	for _, e := range refused {
+		below := func(p string) bool { return p == e.Path || strings.HasPrefix(p, e.Path+"/") }
+		above := func(p string) bool { return strings.HasPrefix(e.Path, p+"/") }
+		if e.Level() != change.Own || slices.ContainsFunc(answered, above) || !all && !slices.ContainsFunc(chosen, below) {
+			continue
+		}
+		concerned := slices.DeleteFunc(slices.Clone(refused), func(other change.Entry) bool { return !below(other.Path) })
+		var why bytes.Buffer
+		if err := change.RenderRisks(&why, concerned); err != nil {
+			return err
+		}
+		answer, err := a.answer(ctx, why.String()+"Apply "+change.Quote(e.Path)+" all the same? [y/N] ")
+		if err != nil {
+			return err
+		}
+		if isYes(answer) {
+			o.AllowPaths = append(o.AllowPaths, e.Path)
+		}
+		answered = append(answered, e.Path)
+	}
+	return nil
+}
+
+// chooseChanges asks about each change and returns the paths of those that are
+// wanted; all is true where every one is. It does not ask about a folder with changes
+// below it: the path of such a folder stands for all of them, so it is chosen where
+// they all are, and a new one comes along with what is chosen below it.
+func (a *app) chooseChanges(ctx context.Context, s ChangeStore, r manager.Request, entries []change.Entry) (chosen []string, all bool, err error) {
+	holding, leaving := map[string]bool{}, map[string]bool{} // folders above any change, and above one that is not wanted
+	mark := func(above map[string]bool, p string) {
+		for d := path.Dir(p); d != "." && !above[d]; d = path.Dir(d) {
+			above[d] = true
+		}
+	}
+	for _, e := range entries {
+		mark(holding, e.Path)
+	}
+	rest := false
+	for _, e := range entries {
+		if holding[e.Path] {
+			continue
+		}
+		if !rest {
+			answer, err := a.askAboutChange(ctx, s, r, e)
+			if err != nil || answer == 'q' {
+				return nil, false, err
+			}
+			rest = answer == 'a'
+			if answer == 'n' {
+				mark(leaving, e.Path)
+				continue
+			}
+		}
+		chosen = append(chosen, e.Path)
+	}
+	for _, e := range entries {
+		if holding[e.Path] && !leaving[e.Path] {
+			chosen = append(chosen, e.Path)
+		}
+	}
+	return chosen, len(chosen) == len(entries), nil
+}
+
+// askAboutChange returns the answer to whether a change is applied: y, n, a or q.
+func (a *app) askAboutChange(ctx context.Context, s ChangeStore, r manager.Request, e change.Entry) (rune, error) {
+	for {
+		answer, err := a.answer(ctx, fmt.Sprintf("%-8s %s: apply? [y,n,d,a,q,?] ", e.Kind, change.Quote(e.Path)))
+		if err != nil {
+			return 0, err
+		}
+		switch answer {
+		case "y", "yes":
+			return 'y', nil
+		case "n", "no":
+			return 'n', nil
+		case "a", "all":
+			return 'a', nil
+		case "q", "quit", "":
+			return 'q', nil
+		case "d", "diff":
+			err := s.Changes(ctx, r, manager.ChangeOptions{Paths: []string{e.Path}}, func(found *manager.Changes) error {
+				return found.Render(ctx, a.Stderr, change.RenderOptions{Terminal: true, Color: isTerminal(a.Stderr)})
+			})
+			if err != nil {
+				return 0, err
+			}
+		default:
+			a.say("y applies it, n leaves it out, d shows it, a applies it and all that follow, q changes nothing at all")
+		}
+	}
 }
 
 // showPlan writes what a plan does and does not do.

@@ -92,9 +92,23 @@ func (a *app) confirm(ctx context.Context, rows []manager.Row) error {
 // agreed asks the question on the terminal. Unless the answer is "y" or "yes"
 // it says otherwise and fails.
 func (a *app) agreed(ctx context.Context, question, otherwise string) error {
-	in, err := newInput(a.Stdin)
+	answer, err := a.answer(ctx, question)
 	if err != nil {
 		return err
+	}
+	if isYes(answer) {
+		return nil
+	}
+	a.say("%s", otherwise)
+	return silentStatus(statusFailed)
+}
+
+// answer asks the question on the terminal and returns the line that is typed, in
+// lower case and without spaces around it. It is empty at the end of input.
+func (a *app) answer(ctx context.Context, question string) (string, error) {
+	in, err := newInput(a.Stdin)
+	if err != nil {
+		return "", err
 	}
 	defer in.Close()
 	defer context.AfterFunc(ctx, func() { in.Close() })()
@@ -102,17 +116,14 @@ func (a *app) agreed(ctx context.Context, question, otherwise string) error {
 	line, err := bufio.NewReader(io.LimitReader(in, 1024)).ReadString('\n')
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return "", ctx.Err()
 	case err != nil && err != io.EOF:
-		return err
+		return "", err
 	}
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
-		return nil
-	}
-	a.say("%s", otherwise)
-	return silentStatus(statusFailed)
+	return strings.ToLower(strings.TrimSpace(line)), nil
 }
+
+func isYes(answer string) bool { return answer == "y" || answer == "yes" }
 
 func (a *app) showRecreated(r manager.Recreated) error {
 	r.Removed, r.Failed = notNil(r.Removed), notNil(r.Failed)
