@@ -144,13 +144,51 @@ func (s *Session) keeping(ctx context.Context) (operation, error) {
 	if err != nil {
 		return operation{}, err
 	}
-	copied := filepath.Join(filepath.Dir(s.Rig.state.Path()), "copied")
+	return operation{rounds: keptRounds, cold: true, ways: []way{{name: WayManager, turn: 1, take: timedAfter(t.change, t.keep)}}}, nil
+}
+
+// copying is a checkpoint by the means of every file system, a copy of all files, beside
+// one by cp -a. Both read the same workspace and write to the same file system.
+func (s *Session) copying(ctx context.Context) (operation, error) {
+	t, err := s.kept(ctx)
+	if err != nil {
+		return operation{}, err
+	}
+	root := filepath.Join(filepath.Dir(s.Rig.state.Path()), "copies")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		return operation{}, err
+	}
+	const name = "tree"
+	dir, copied := filepath.Join(root, name), filepath.Join(root, "copied")
+	copyTo := func(ctx context.Context, from, to string) error {
+		return exec.CommandContext(ctx, "cp", "-a", from, to).Run()
+	}
+	if err := copyTo(ctx, t.dir, dir); err != nil {
+		return operation{}, err
+	}
+	store, err := checkpoint.Open(root, checkpoint.Options{Means: checkpoint.Copy})
+	if err != nil {
+		return operation{}, err
+	}
+	var last string
+	forget := func() error { // so that the next one shares no file with it
+		if last == "" {
+			return nil
+		}
+		err := errors.Join(store.Remove(ctx, last), store.Drop(ctx, name))
+		last = ""
+		return err
+	}
 	return operation{rounds: keptRounds, cold: true, ways: []way{
 		{name: WayHost, turn: 1, take: timedAfter(func() error { return os.RemoveAll(copied) }, func(ctx context.Context) error {
-			return exec.CommandContext(ctx, "cp", "-a", t.dir, copied).Run()
+			return copyTo(ctx, dir, copied)
 		})},
-		{name: WayManager, turn: 1, take: timedAfter(t.change, t.keep)},
-	}, done: func() error { return os.RemoveAll(copied) }}, nil
+		{name: WayManager, turn: 1, take: timedAfter(forget, func(ctx context.Context) error {
+			rec, _, err := store.Create(ctx, name, checkpoint.CreateOptions{})
+			last = rec.ID
+			return err
+		})},
+	}, done: func() error { return errors.Join(store.Close(), os.RemoveAll(root)) }}, nil
 }
 
 // rollingBack gives the workspace the state of its last checkpoint, after some

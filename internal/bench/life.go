@@ -29,7 +29,7 @@ func (s *Session) withDaemon() []prepared {
 		return nil
 	}
 	return []prepared{{OpServed, s.served}, {OpTool, s.tool}, {OpWarm, s.warm}, {OpServed1M, s.servedRead}, {OpPort, s.forwarded}, {OpPortLarge, s.forwardedLarge},
-		{OpKeep, s.keeping}, {OpRollback, s.rollingBack}, {OpDiff, s.comparing}, {OpFork, s.forking}, {OpChain, s.chained}}
+		{OpKeep, s.keeping}, {OpCopy, s.copying}, {OpRollback, s.rollingBack}, {OpDiff, s.comparing}, {OpFork, s.forking}, {OpChain, s.chained}}
 }
 
 // oneBox lists what is done in the rig's container, and with ones like it.

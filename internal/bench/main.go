@@ -19,7 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -85,7 +85,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.Float64Var(&o.slack, "slack", 1, "with --check, relax every budget by this `factor`")
 	f.StringVar(&o.json, "json", "", "write the report as JSON to this `file`")
 	f.StringVar(&o.doc, "doc", "", "put the report between the markers of this `document`")
-	f.StringVar(&o.only, "only", "", "measure only operations whose name contains this `text`")
+	f.StringVar(&o.only, "only", "", "measure only operations whose name matches this `pattern`, a regular expression")
 	f.StringVar(&o.image, "image", "sandbox:bookworm-slim", "`image` of the sandbox; see make image")
 	f.StringVar(&o.guest, "guest", "", "`path` of the guest; default as sandbox(1) finds it")
 	f.StringVar(&o.program, "sandbox", "", "`path` of sandbox(1), whose start is measured; default the one beside this program, if any")
@@ -96,6 +96,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if f.NArg() > 0 || o.slack < 1 || o.doc != "" && (o.quick || o.only != "") {
 		fmt.Fprintln(stderr, "bench: no arguments are taken, --slack is at least 1, and --doc wants a full run")
 		return o, errors.New("wrong usage")
+	}
+	if _, err := regexp.Compile(o.only); err != nil {
+		fmt.Fprintf(stderr, "bench: --only: %v\n", err)
+		return o, err
 	}
 	o.effort = Full()
 	if o.quick {
@@ -127,7 +131,7 @@ func (o options) measure(ctx context.Context, say func(string, ...any)) (rep Rep
 	}()
 	s := Session{Rig: r, Effort: o.effort, Program: o.sandbox(), Guest: o.guest, Log: say}
 	if o.only != "" {
-		s.Only = func(op string) bool { return strings.Contains(op, o.only) }
+		s.Only = regexp.MustCompile(o.only).MatchString // parse has compiled it
 	}
 	return s.Run(ctx)
 }

@@ -76,6 +76,7 @@ const (
 	OpClaim        = "first output of a session"
 	OpBurst        = "first output, 100 sessions at once"
 	OpKeep         = "checkpoint of 50,000 files"
+	OpCopy         = "copy of 50,000 files"
 	OpRollback     = "rollback of 50,000 files"
 	OpDiff         = "100 changes among 50,000 files"
 	OpFork         = "fork and first output"

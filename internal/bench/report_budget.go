@@ -97,6 +97,7 @@ var budgets = []budget{
 	{"thaw and first output, p50", "ms", false, 20, p50(OpClaim, WayFrozen)},
 	{"100 claims at once, p95 of first outputs", "ms", false, 350, p95(OpBurst, WayPool)},
 	{"checkpoint of a workspace of 1 GiB in 50,000 files, p50", "ms", false, 20, p50(OpKeep, WayManager)},
+	{"copy of it where no means shares files, speed in that of cp -a", "×", true, 0.8, against(OpCopy, WayHost, WayManager)},
 	{"rollback of it, p50", "ms", false, 30, p50(OpRollback, WayManager)},
 	{"list of 100 changes in it, p50", "ms", false, 100, p50(OpDiff, WayManager)},
 	{"fork of it out of the pool and first output, p50", "ms", false, 50, p50(OpFork, WayPool)},

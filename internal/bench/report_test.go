@@ -195,7 +195,8 @@ func TestVerdicts(t *testing.T) {
 		"100 creates at once by E2B's client, p95":                        Met,    // about 280 of 300
 		"forwarded request, added to the same on the host, p50":           NotMeasured, "request to a port by a daemon, added to the same on the host, p50": NotMeasured, "download through a forwarded port": NotMeasured,
 
-		"checkpoint of a workspace of 1 GiB in 50,000 files, p50": NotMeasured,
+		"checkpoint of a workspace of 1 GiB in 50,000 files, p50":        NotMeasured,
+		"copy of it where no means shares files, speed in that of cp -a": NotMeasured,
 		"rollback of it, p50":                                            NotMeasured,
 		"list of 100 changes in it, p50":                                 NotMeasured,
 		"fork of it out of the pool and first output, p50":               NotMeasured,

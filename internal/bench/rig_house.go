@@ -56,7 +56,7 @@ func (r *rig) newSite(name string, pool int) (site, error) {
 func (r *rig) writeSettings(s site, pool int) error {
 	type obj = map[string]any
 	text, err := json.Marshal(obj{"agents": obj{"defaults": obj{"sandbox": obj{
-		"provider": "docker", "prune": obj{"every": "0s"}, "pool": obj{"size": pool, "from": s.from},
+		"provider": "docker", "prune": obj{"every": "0s"}, "pool": obj{"size": pool, "from": s.from}, "checkpoint": obj{"max": 10_000},
 		"docker": obj{"image": r.Spec.Image, "memory": "64m"},
 	}}}})
 	if err != nil {
