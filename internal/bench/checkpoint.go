@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,6 +29,7 @@ const (
 	keptChanges         = 100 // files that are changed between two checkpoints
 	keptChain           = 1000
 	keptRounds          = 20
+	copyRounds          = 3       // each leaves two copies until the end
 	keptName            = "bench" // of the checkpoint that the pool is filled from
 	keptForks           = 10
 )
@@ -159,7 +161,7 @@ func (s *Session) copying(ctx context.Context) (operation, error) {
 		return operation{}, err
 	}
 	const name = "tree"
-	dir, copied := filepath.Join(root, name), filepath.Join(root, "copied")
+	dir, copies := filepath.Join(root, name), 0
 	copyTo := func(ctx context.Context, from, to string) error {
 		return exec.CommandContext(ctx, "cp", "-a", from, to).Run()
 	}
@@ -170,22 +172,14 @@ func (s *Session) copying(ctx context.Context) (operation, error) {
 	if err != nil {
 		return operation{}, err
 	}
-	var last string
-	forget := func() error { // so that the next one shares no file with it
-		if last == "" {
-			return nil
-		}
-		err := errors.Join(store.Remove(ctx, last), store.Drop(ctx, name))
-		last = ""
-		return err
-	}
-	return operation{rounds: keptRounds, cold: true, ways: []way{
-		{name: WayHost, turn: 1, take: timedAfter(func() error { return os.RemoveAll(copied) }, func(ctx context.Context) error {
-			return copyTo(ctx, dir, copied)
+	// Nothing is removed before the end: for some seconds ext4 looks long for an
+	// inode where others were removed.
+	return operation{rounds: copyRounds, cold: true, ways: []way{
+		{name: WayHost, turn: 1, take: timedAfter(func() error { copies++; return nil }, func(ctx context.Context) error {
+			return copyTo(ctx, dir, filepath.Join(root, fmt.Sprintf("copy%d", copies)))
 		})},
-		{name: WayManager, turn: 1, take: timedAfter(forget, func(ctx context.Context) error {
-			rec, _, err := store.Create(ctx, name, checkpoint.CreateOptions{})
-			last = rec.ID
+		{name: WayManager, turn: 1, take: timedAfter(func() error { return store.Drop(ctx, name) }, func(ctx context.Context) error {
+			_, _, err := store.Create(ctx, name, checkpoint.CreateOptions{})
 			return err
 		})},
 	}, done: func() error { return errors.Join(store.Close(), os.RemoveAll(root)) }}, nil
@@ -270,7 +264,7 @@ func (s *Session) forking(ctx context.Context) (operation, error) {
 	}}, nil
 }
 
-// chained reads a file of a workspace that has a long chain of checkpoints, beside
+// chained reads files of a workspace that has a long chain of checkpoints, beside
 // one that has none.
 func (s *Session) chained(ctx context.Context) (operation, error) {
 	t, err := s.kept(ctx)
@@ -278,7 +272,7 @@ func (s *Session) chained(ctx context.Context) (operation, error) {
 		return operation{}, err
 	}
 	const files, reads = 100, 100
-	line := fmt.Sprintf("i=0; while [ $i -lt %d ]; do read x <f$((i %% %d)); i=$((i+1)); done", files*reads, files)
+	line := "cat" + strings.Repeat(" f*", reads) + " >/dev/null"
 	run := func(ctx context.Context, session, line string) error {
 		r := keptRequest(session)
 		r.Command = sandbox.Command{Args: []string{"sh", "-c", line}}
@@ -290,7 +284,7 @@ func (s *Session) chained(ctx context.Context) (operation, error) {
 	}
 	chain := keptChain * s.Effort.Percent / 100
 	for _, session := range []string{"plain", "chain"} {
-		if err := run(ctx, session, fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo line >f$i; i=$((i+1)); done", files)); err != nil {
+		if err := run(ctx, session, fmt.Sprintf("i=0; while [ $i -lt %d ]; do head -c %d /dev/urandom >f$i; i=$((i+1)); done", files, keptSize)); err != nil {
 			return operation{}, err
 		}
 	}

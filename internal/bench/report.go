@@ -80,7 +80,7 @@ const (
 	OpRollback     = "rollback of 50,000 files"
 	OpDiff         = "100 changes among 50,000 files"
 	OpFork         = "fork and first output"
-	OpChain        = "10,000 opens after 1,000 checkpoints"
+	OpChain        = "10,000 files read after 1,000 checkpoints"
 	opIdle         = "idle sandboxes of a daemon"
 	OpRequest      = "request, kept connection"
 	OpConnect      = "request, new connection"

@@ -101,7 +101,7 @@ var budgets = []budget{
 	{"rollback of it, p50", "ms", false, 30, p50(OpRollback, WayManager)},
 	{"list of 100 changes in it, p50", "ms", false, 100, p50(OpDiff, WayManager)},
 	{"fork of it out of the pool and first output, p50", "ms", false, 50, p50(OpFork, WayPool)},
-	{"opens of files after 1,000 checkpoints, in the same after none", "×", false, 1.1, against(OpChain, WayManager, WayHost)},
+	{"reads of files after 1,000 checkpoints, in the same after none", "×", false, 1.1, against(OpChain, WayManager, WayHost)},
 	{"daemon with 500 idle sandboxes (RSS)", "MiB", false, 64, idleRSS(500)},
 	{"daemon with idle sandboxes, of one processor", "%", false, 0.1, idleCPU},
 	{"64 callers over the socket, p99 in p50 of one caller", "×", false, 20, inFlight(OpCallers64, WaySocket)},

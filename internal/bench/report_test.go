@@ -200,7 +200,7 @@ func TestVerdicts(t *testing.T) {
 		"rollback of it, p50":                                            NotMeasured,
 		"list of 100 changes in it, p50":                                 NotMeasured,
 		"fork of it out of the pool and first output, p50":               NotMeasured,
-		"opens of files after 1,000 checkpoints, in the same after none": NotMeasured,
+		"reads of files after 1,000 checkpoints, in the same after none": NotMeasured,
 		"claim from the pool and first output, p50":                      Met, // 3 of 5
 		"thaw and first output, p50":                                     NotMeasured,
 		"100 claims at once, p95 of first outputs":                       Missed, // 352 of 350
