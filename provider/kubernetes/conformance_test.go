@@ -27,6 +27,13 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
+// TestMain lets more tests run at once than there are processors: a test waits for the
+// kubelet most of the time.
+func TestMain(m *testing.M) {
+	testenv.AtOnce(6)
+	os.Exit(m.Run())
+}
+
 // A rig is a provider on the cluster of [testenv.Kube], whose node runs on this
 // machine. All sandboxes of its instance are removed at the end.
 type rig struct {
