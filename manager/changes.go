@@ -279,6 +279,11 @@ func (c *checkpoints) onHost(ctx context.Context, res config.Resolved, req Reque
 	if err != nil {
 		return nil, err
 	}
+	if p, err := c.m.providers.Get(rec.Provider); err == nil { // one that is gone has left folders alone
+		if err := onThisMachine("compare", p, name); err != nil {
+			return nil, err
+		}
+	}
 	at := &workspaceOnHost{name: filepath.Base(rec.Workspace)}
 	if at.store, err = c.of(res); err != nil {
 		return nil, err

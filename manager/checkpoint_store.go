@@ -129,12 +129,29 @@ func sortCheckpoints(list []checkpoint.Record) {
 	})
 }
 
+// onThisMachine refuses what needs the workspace of the sandbox name as a folder of
+// this machine where p has none: an empty folder would be kept, or compared, in its
+// place.
+func onThisMachine(op string, p sandbox.Provider, name string) error {
+	if !detached(p) {
+		return nil
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeUnsupported, Op: op, Resource: name, Field: "provider",
+		Message: "the workspace of a sandbox of the provider " + p.Name() + " is no folder of this machine",
+		Hint:    "copy files out with sandbox cp, or use the provider docker or local",
+	}
+}
+
 // at returns the store and the name of the workspace of l.
 func (c *checkpoints) at(l *acquired) (store *checkpoint.Store, name string, err error) {
 	refused := &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "use checkpoints", Resource: l.name()}
 	if l.want.gate.Place != Sandboxed {
 		refused.Message, refused.Hint = "the session runs without a sandbox", "set mode to all"
 		return nil, "", refused
+	}
+	if err := onThisMachine("use checkpoints", l.want.provider, l.name()); err != nil {
+		return nil, "", err
 	}
 	if store, err = c.of(l.want.res); err != nil {
 		return nil, "", err
@@ -638,6 +655,9 @@ func (c *checkpoints) track(s *Shell, open bool) {
 
 // begun gives the new sandbox l what its checkpoint keeps beside the workspace.
 func (c *checkpoints) begun(ctx context.Context, l *acquired) error {
+	if err := onThisMachine("begin with a checkpoint", l.want.provider, l.name()); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	c.shells[l.name()] = slices.Clone(l.want.from.Shells)
 	c.mu.Unlock()

@@ -71,7 +71,7 @@ func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Pr
 		}
 	}
 	// A sandbox that ends with us is reached over descriptors that it was born with.
-	if _, apart := p.(provider.Detached); p.Features().Persistent && !apart && socketsCross(res.Docker.Runtime) {
+	if p.Features().Persistent && !detached(p) && socketsCross(res.Docker.Runtime) {
 		f.SocketDir = d.m.state.SocketPath(at.name)
 	}
 	uid, gid := f.UID, f.GID
@@ -203,10 +203,10 @@ func (d *describer) imageVolumes(ctx context.Context, source Images, id string) 
 	return list, err
 }
 
-// javaOf returns the options for Java virtual machines that an image sets. The
+// javaOf returns the options for Java virtual machines that an image of p sets. The
 // image is asked for them once: they are a part of what its id names.
-func (d *describer) javaOf(ctx context.Context, id string) (string, error) {
-	source, able := d.m.images.(ImageVariables)
+func (d *describer) javaOf(ctx context.Context, p sandbox.Provider, id string) (string, error) {
+	source, able := d.m.imagesOf(p).(ImageVariables)
 	if id == "" || !able {
 		return "", nil
 	}

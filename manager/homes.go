@@ -19,14 +19,22 @@ import (
 // disk.
 var errNoHomes = errors.New("this program keeps none there")
 
+// detached reports whether sandboxes of p have no folder of this machine.
+func detached(p sandbox.Provider) bool {
+	if b, wrapped := p.(identified); wrapped {
+		p = b.bindable
+	}
+	d, ok := p.(provider.Detached)
+	return ok && d.Detached()
+}
+
 // homeDir returns the host folder of the home of the sandbox at, where that
 // lies on the disk, and why it lies where it does. Only sandboxes with an image
 // have such a home: what runs programs of the host has a home in memory.
 func (d *describer) homeDir(res config.Resolved, p sandbox.Provider, at hostIdentity) (dir, reason string, err error) {
 	possible := errNoHomes
-	_, apart := p.(provider.Detached)
 	switch {
-	case apart:
+	case detached(p):
 		possible = errors.New("the provider " + p.Name() + " has homes in memory, and no folder of this machine")
 	case !p.Features().Images:
 		possible = errors.New("the provider " + p.Name() + " has homes in memory")

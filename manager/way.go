@@ -107,7 +107,7 @@ func (x *executor) javaOptions(ctx context.Context, l *acquired, call map[string
 			return options, nil
 		}
 	}
-	return x.m.describer.javaOf(ctx, l.spec.ImageID)
+	return x.m.describer.javaOf(ctx, l.want.provider, l.spec.ImageID)
 }
 
 // appended puts the options that lead a Java virtual machine to the proxy behind
