@@ -32,7 +32,7 @@ type Explanation struct {
 	Scope       sandbox.Scope       `json:"scope"`
 	ScopeKey    string              `json:"scopeKey"`
 	User        string              `json:"user"`
-	Workspace   string              `json:"workspace"`
+	Workspace   string              `json:"workspace"`      // host folder, or what the provider has instead of one
 	View        *ViewPlan           `json:"view,omitempty"` // of a private workspace
 	Home        HomePlan            `json:"home"`
 	Checkpoints CheckpointPlan      `json:"checkpoints"`
@@ -170,6 +170,12 @@ func (e *Explanation) describe(w *want) {
 	e.User = fmt.Sprintf("%d:%d", w.spec.UID, w.spec.GID)
 	e.Workspace, e.Home = workspaceOf(w.spec), explainHome(w)
 	e.Mounts = append(e.Mounts, w.spec.Mounts...)
+	if detached(w.provider) {
+		e.Workspace = "none on this machine"
+		for i := range e.Mounts {
+			e.Mounts[i].Source = ""
+		}
+	}
 	e.Tmpfs = append(e.Tmpfs, w.spec.Tmpfs...)
 	e.Dangerous = append(e.Dangerous, w.spec.Security.Dangerous...)
 	if w.spec.ImageID == noImage {

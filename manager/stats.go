@@ -38,7 +38,7 @@ type Stat struct {
 	WorkspaceComplete bool   `json:"workspaceComplete"`
 	NetReceived       int64  `json:"netReceivedBytes"`
 	NetSent           int64  `json:"netSentBytes"`
-	Error             string `json:"error,omitempty"`
+	Error             string `json:"error,omitempty"` // why nothing but the workspace was measured
 }
 
 // statsAtOnce bounds how many sandboxes are asked at the same time.
@@ -74,17 +74,19 @@ func (m *Manager) Stats(ctx context.Context, tenant string) ([]Stat, error) {
 
 func (ls *lister) stat(ctx context.Context, r Row) Stat {
 	s := Stat{Name: r.Name, Provider: r.Provider, Tenant: r.Tenant, ScopeKey: r.ScopeKey, Status: r.Status}
-	if du, err := workspace.DiskUsage(ctx, r.Workspace); err == nil {
-		s.WorkspaceBytes, s.WorkspaceComplete = du.Bytes, du.Complete
-	}
 	p, err := ls.m.providers.Get(r.Provider)
+	if err != nil || !detached(p) { // the folder of a sandbox elsewhere is empty
+		if du, err := workspace.DiskUsage(ctx, r.Workspace); err == nil {
+			s.WorkspaceBytes, s.WorkspaceComplete = du.Bytes, du.Complete
+		}
+	}
 	if err != nil {
 		s.Error = err.Error()
 		return s
 	}
 	t, ok := p.(usageTeller)
 	if !ok {
-		s.Error = "provider " + r.Provider + " cannot measure"
+		s.Error = "not measured: the provider " + r.Provider + " has no figures of its sandboxes"
 		return s
 	}
 	u, err := t.UsageOf(ctx, r.Name)

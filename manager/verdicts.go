@@ -35,6 +35,9 @@ func (e *Explanation) plan(ctx context.Context, w *want) (wall, closes judge) {
 		e.Problems = append(e.Problems, err.Error())
 		return nil, nil
 	}
+	if plan.Workspace != "" {
+		e.Workspace = plan.Workspace
+	}
 	e.Layers = append(e.Layers, plan.Layers...)
 	e.Wall = append(e.Wall, plan.Steps...)
 	e.Notes = append(e.Notes, plan.Notes...)

@@ -18,6 +18,9 @@ type Plan struct {
 	Steps  []Step  // by which the inside is made, in order: a later one wins
 	Notes  []string
 
+	// Workspace says what the workspace is where it is no folder of this machine.
+	Workspace string
+
 	// Judge says what the rules make of an operation on a path inside; nil
 	// when the provider has no rules for paths.
 	Judge func(op sandbox.Operation, inside string) sandbox.Verdict

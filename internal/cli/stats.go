@@ -130,6 +130,14 @@ func (a *app) statsTable(stats []manager.Stat, percent map[string]float64) *tabl
 	t := a.newTable([]string{"NAME", "KEY", "STATUS", "CPU", "MEMORY", "PIDS", "DISK READ/WRITTEN", "WORKSPACE", "NET IN/OUT", "NOTE"},
 		"NOTE", "DISK READ/WRITTEN", "NET IN/OUT", "STATUS", "WORKSPACE", "KEY")
 	for _, s := range stats {
+		if s.Error != "" { // zeros would look like figures
+			folder := unmeasured
+			if s.WorkspaceComplete || s.WorkspaceBytes > 0 {
+				folder = bytesOf(s.WorkspaceBytes)
+			}
+			t.add(s.Name, s.ScopeKey, string(s.Status), unmeasured, unmeasured, unmeasured, unmeasured, folder, unmeasured, s.Error)
+			continue
+		}
 		cpu := fmt.Sprintf("%.1fs", s.CPUSeconds)
 		if p, ok := percent[s.Name]; ok {
 			cpu = fmt.Sprintf("%.1f%%", p)
@@ -140,6 +148,9 @@ func (a *app) statsTable(stats []manager.Stat, percent map[string]float64) *tabl
 	}
 	return t
 }
+
+// unmeasured stands for a figure that is not known.
+const unmeasured = "-"
 
 func bytesOf(n int64) string { return units.BytesSize(float64(n)) }
 

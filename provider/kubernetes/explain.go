@@ -31,7 +31,7 @@ func (p *Provider) Plan(_ context.Context, s sandbox.Spec) (provider.Plan, error
 	if sh.seccompProfile != "" {
 		out.Layers[0].Detail = "the profile " + sh.seccompProfile + " of each node (Localhost)"
 	}
-	out.Notes = append(out.Notes, "the workspace is a volume of the cluster that is removed with the pod; it is no folder of this machine")
+	out.Workspace = "a volume of the pod (" + sh.workspace + "), at most " + quantity(sh.workspaceSize).String() + ", removed with it"
 	if sh.seccompProfile == "" {
 		out.Notes = append(out.Notes, "the built-in seccomp profile is not used: the runtime's default allows more calls; install it on every node and name it as kubernetes.seccompProfile")
 	}
