@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -72,4 +75,54 @@ func kubeconfigPath() string {
 	number := cmp.Or(os.Getenv("SANDBOX_KUBE_NUMBER"), "0")
 	state := cmp.Or(os.Getenv("SANDBOX_KUBE_STATE"), filepath.Join("/var/lib/sandbox-kube", number))
 	return filepath.Join(state, "kubeconfig")
+}
+
+// KubeNamespace makes a namespace in the cluster of [Kube] and returns its name. It
+// is deleted, with all that is in it, at the end of the test.
+func KubeNamespace(t testing.TB) string {
+	t.Helper()
+	Require(t, "kube")
+	var id [6]byte
+	rand.Read(id[:]) // never fails
+	name := "test-" + hex.EncodeToString(id[:])
+	if out, err := Kubectl(t.Context(), t, "create", "namespace", name).CombinedOutput(); err != nil {
+		t.Fatalf("make a namespace: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		ctx, done := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer done()
+		if out, err := Kubectl(ctx, t, "delete", "namespace", name, "--wait=true").CombinedOutput(); err != nil {
+			t.Errorf("delete the namespace: %v: %s", err, out)
+		}
+	})
+	return name
+}
+
+// KubeProgram gives the node of [Kube] an image that has nothing but the program at
+// path, under the name /NAME, and returns the image by its digest.
+func KubeProgram(t testing.TB, path, name string) string {
+	t.Helper()
+	Require(t, "docker")
+	var id [6]byte
+	rand.Read(id[:]) // never fails
+	tag := name + ":test-" + hex.EncodeToString(id[:])
+	pack := exec.Command("tar", "--create", "--owner=0", "--group=0", "--mode=0755", "--transform=s|.*|"+name+"|", "--absolute-names", path)
+	load := exec.Command("docker", "import", "-", tag)
+	var err error
+	if load.Stdin, err = pack.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := pack.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := load.CombinedOutput()
+	if err = errors.Join(err, pack.Wait()); err != nil {
+		t.Fatalf("the image of %s: %v: %s", path, err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("docker", "rmi", tag).CombinedOutput(); err != nil {
+			t.Errorf("remove the image %s: %v: %s", tag, err, out)
+		}
+	})
+	return strings.TrimSpace(KubeNode(t, "import", tag))
 }
