@@ -107,6 +107,9 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	if err != nil {
 		return err
 	}
+	if err := servers.ObserveQueue(d.figures, d.admission.Load); err != nil {
+		return err
+	}
 	d.figures.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mounts, err := d.mounts(o, kit, version)
 	if err != nil {

@@ -5,20 +5,24 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	servers "github.com/bulkhead-dev/sandbox/server"
+	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
 // What the daemon has in the state folder: its socket, and the lock that makes it
@@ -66,6 +70,11 @@ func (backend) serveLocked(ctx context.Context, o cli.Options, s cli.Serving, st
 		return err
 	}
 	defer d.close()
+	for _, file := range s.AdminTokens {
+		if err := d.adopt(file); err != nil {
+			return err
+		}
+	}
 	listeners, err := d.listen(ctx, state, s.Listen)
 	defer func() {
 		if err := state.SetListening(nil); err != nil { // a path at which nothing is counts for nothing
@@ -92,6 +101,31 @@ func (backend) serveLocked(ctx context.Context, o cli.Options, s cli.Serving, st
 		Server: d.server, Listeners: listeners, Grace: d.grace, Log: o.Log,
 		Hangups: s.Hangups, Reload: d.reload, Loops: d.loops(),
 	})
+}
+
+// maxTokenFile bounds a file with a token, in bytes.
+const maxTokenFile = 1 << 10
+
+// adopt makes the token in a file an admin's, without an end: whoever has given it to
+// the daemon takes it back there.
+func (d *daemonParts) adopt(file string) error {
+	bad := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "adopt token", Field: "--admin-token", Resource: file, Message: "the file cannot be read"}
+	f, err := os.Open(file)
+	if err != nil {
+		bad.Err = err
+		return bad
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxTokenFile))
+	if err != nil {
+		bad.Err = err
+		return bad
+	}
+	if _, err := d.tokens.Adopt(strings.TrimSpace(string(data)), token.Claims{Role: token.Admin, Note: "of " + filepath.Base(file)}); err != nil {
+		bad.Code, bad.Message, bad.Err = sandbox.CodeOf(err), "it holds no token", err
+		return bad
+	}
+	return nil
 }
 
 // listen opens the addresses, or else what systemd hands over, or else the

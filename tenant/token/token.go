@@ -175,6 +175,28 @@ func (s *Store) Create(c Claims) (secret, id string, err error) {
 	return secret, r.ID, nil
 }
 
+// Adopt makes the token of a secret that was made elsewhere, such as one that is
+// handed to several servers, and returns its id. A token of that secret which is there
+// already gets these claims. A secret that has not the form of one is
+// [sandbox.CodeValidation]; no error contains any part of it. Adopt returns when the
+// token will survive a loss of power.
+func (s *Store) Adopt(secret string, c Claims) (id string, err error) {
+	const op = "adopt token"
+	if !wellFormed(secret) {
+		return "", &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Message: malformed, Hint: "make one with: sandbox token create"}
+	}
+	c = c.own()
+	if err := c.check(); err != nil {
+		return "", err
+	}
+	hash := hashOf(secret)
+	r := record{ID: idOf(secret), Hash: hex.EncodeToString(hash[:]), Claims: c, Created: s.now().UTC().Truncate(time.Millisecond)}
+	if err := write(s.path(r.ID), r); err != nil {
+		return "", statedir.Unavailable(op, s.dir, err)
+	}
+	return r.ID, nil
+}
+
 func badParent(id string, err error) error {
 	if code := sandbox.CodeOf(err); code == sandbox.CodeUnavailable || code == sandbox.CodeValidation {
 		return err
