@@ -16,6 +16,9 @@ export GORACE ?= atexit_sleep_ms=0
 # The administrator's folders, where Debian keeps dockerd and ip.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
+# The name of the image that make daemon-image makes.
+DAEMON_IMAGE ?= sandbox-daemon:latest
+
 # How go test runs: make lint has vetted the packages, and a result from before
 # says nothing about the engines and programs that tests run.
 TEST_FLAGS ?= -race -count=1 -vet=off -timeout 45m
@@ -30,7 +33,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop helm manifests daemon-image check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -85,6 +88,15 @@ kube: setup ## build a Kubernetes cluster of one node from its sources, unless i
 kube-stop: ## end the cluster of make kube, and remove what it made
 	@scripts/kube.sh stop
 
+helm: ## build the program that renders the chart, into bin/helm, unless it is cached
+	@scripts/helm.sh $(BIN)/helm
+
+manifests: helm ## write deploy/kubernetes anew from deploy/helm/sandbox
+	@scripts/manifests.sh $(BIN)/helm deploy/kubernetes
+
+daemon-image: setup build ## make the image of the daemon for clusters, sandbox-daemon:latest (DAEMON_IMAGE)
+	@scripts/daemon-image.sh $(BIN) "$(DAEMON_IMAGE)"
+
 redocly: setup ## install the linter of docs/openapi.json, into bin/redocly
 	@scripts/redocly.sh $(BIN)/redocly
 
@@ -94,7 +106,7 @@ check: build ## gofmt, vet, and the quick tests: no engine, no race detector
 	$(GO) vet $(PKGS)
 	SANDBOX_TEST_REQUIRE= scripts/test.sh --quick $(PKGS)
 
-test: image code-image playwright sshd inspector clients redocly ## run the tests, with the race detector
+test: image code-image playwright sshd inspector clients redocly helm ## run the tests, with the race detector
 	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh $(PKGS)
 
 test-all: export SANDBOX_TEST_ALL = 1
@@ -133,7 +145,7 @@ demo: image ## run an untrusted program in a sandbox and show what it could not 
 demo-server: image ## start the server, and show a session of two tenants with curl
 	@scripts/demo-server.sh
 
-cover: image code-image playwright sshd inspector clients redocly ## run every test and show the coverage by function
+cover: image code-image playwright sshd inspector clients redocly helm ## run every test and show the coverage by function
 	$(GO) test $(TEST_FLAGS) -coverprofile=cover.out $(PKGS)
 	$(GO) tool cover -func=cover.out
 

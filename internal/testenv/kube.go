@@ -126,3 +126,22 @@ func KubeProgram(t testing.TB, path, name string) string {
 	})
 	return strings.TrimSpace(KubeNode(t, "import", tag))
 }
+
+// Helm returns a command of the program that renders the chart.
+func Helm(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	Require(t, "helm")
+	cmd := exec.CommandContext(ctx, helmPath(), args...)
+	home := t.TempDir() // what this user's settings of helm say does not count
+	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+home, "HELM_CACHE_HOME="+home, "HELM_DATA_HOME="+home)
+	return cmd
+}
+
+func helmPath() string { return filepath.Join(root(), "bin", "helm") }
+
+func helmMissing() string {
+	if _, err := os.Stat(helmPath()); err != nil {
+		return "`make helm` builds it: " + err.Error()
+	}
+	return ""
+}

@@ -32,7 +32,8 @@ import (
 // "inspector", what scripts/inspector.sh installs; "redocly", what
 // scripts/redocly.sh installs; "e2b", "agents", "swerex", "codingagents", "adapters",
 // "pyadapters", "pyclient" and "tsclient", what scripts/clients.sh installs;
-// "kube", a cluster that scripts/kube.sh has started.
+// "kube", a cluster that scripts/kube.sh has started; "helm", what scripts/helm.sh
+// builds.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -107,6 +108,8 @@ func missing(need string) string {
 		return redoclyMissing()
 	case "kube":
 		return kubeMissing()
+	case "helm":
+		return helmMissing()
 	}
 	return "there is no check for it"
 }

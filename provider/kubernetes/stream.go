@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -54,7 +55,7 @@ func (w execWay) Connect(_ context.Context, pod *corev1.Pod) (Conn, error) {
 		return nil, err
 	}
 	both, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		return refusal(err) == nil && (httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err))
 	})
 	if err != nil {
 		return nil, err
@@ -68,6 +69,9 @@ func (w execWay) Connect(_ context.Context, pod *corev1.Pod) (Conn, error) {
 	go func() {
 		defer close(s.done)
 		err := both.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: source{in}, Stdout: sink{out}, Stderr: &s.stderr})
+		if why := refusal(err); why != nil {
+			err = why
+		}
 		s.mu.Lock()
 		s.err = err
 		s.mu.Unlock()
@@ -78,6 +82,16 @@ func (w execWay) Connect(_ context.Context, pod *corev1.Pod) (Conn, error) {
 		in.CloseWithError(io.ErrClosedPipe)
 	}()
 	return s, nil
+}
+
+// refusal returns the answer of the API server where that does not grant the stream,
+// else nil. Such a stream is not tried by the other protocol: that needs another verb,
+// which the error would name in place of the missing one.
+func refusal(err error) error {
+	if failed, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok && apierrors.IsForbidden(failed.Cause) {
+		return failed.Cause
+	}
+	return nil
 }
 
 // A source ends where its pipe was closed: the library reports every other error to

@@ -1,0 +1,49 @@
+{{- define "sandbox.name" -}}
+{{- if contains "sandbox" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-sandbox" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "sandbox.labels" -}}
+app.kubernetes.io/name: sandbox
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "sandbox.selector" -}}
+app.kubernetes.io/name: sandbox
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: daemon
+{{- end }}
+
+{{- define "sandbox.image" -}}
+{{- $repository := required "image.repository: name the image that make daemon-image makes" .Values.image.repository }}
+{{- if .Values.image.digest }}{{ $repository }}@{{ .Values.image.digest }}{{ else }}{{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "sandbox.sandboxImage" -}}
+{{- required "sandbox.image: name the image of sandboxes by its digest" .Values.sandbox.image }}
+{{- end }}
+
+{{- /* Namespaces in which sandboxes may be, as a list. */ -}}
+{{- define "sandbox.namespaces" -}}
+{{- $names := list (.Values.sandbox.namespace | default .Release.Namespace) }}
+{{- range .Values.namespaces }}{{ $names = append $names .name }}{{ end }}
+{{- toJson (uniq $names) }}
+{{- end }}
+
+{{- define "sandbox.settings" -}}
+{{- $name := include "sandbox.name" . }}
+{{- $kubernetes := dict
+  "namespace" (.Values.sandbox.namespace | default .Release.Namespace)
+  "guestImage" (.Values.sandbox.guestImage | default (include "sandbox.image" .))
+  "imagePullPolicy" .Values.image.pullPolicy }}
+{{- if .Values.imagePullSecrets }}{{ $_ := set $kubernetes "imagePullSecrets" .Values.imagePullSecrets }}{{ end }}
+{{- if .Values.seccomp.enabled }}{{ $_ := set $kubernetes "seccompProfile" .Values.seccomp.profile }}{{ end }}
+{{- $hosts := concat (list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace)) .Values.hosts }}
+{{- $own := dict
+  "kubernetes" $kubernetes
+  "daemon" (dict "hosts" $hosts "drainTimeout" (printf "%ds" (int .Values.drainSeconds)))
+  "agents" (dict "defaults" (dict "sandbox" (dict
+    "provider" "kubernetes"
+    "docker" (dict "image" (include "sandbox.sandboxImage" .))))) }}
+{{- mustMergeOverwrite $own (deepCopy .Values.settings) | toPrettyJson }}
+{{- end }}

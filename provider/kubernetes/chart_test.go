@@ -1,0 +1,128 @@
+package kubernetes_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
+)
+
+const (
+	chartDir     = "../../deploy/helm/sandbox"
+	manifestsDir = "../../deploy/kubernetes"
+)
+
+// TestManifestsAreFresh holds that the plain manifests are what the chart renders.
+func TestManifestsAreFresh(t *testing.T) {
+	helm := testenv.Helm(t.Context(), t).Path
+	fresh := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "../../scripts/manifests.sh", helm, fresh).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	names := func(dir string) (out []string) {
+		entries, err := os.ReadDir(dir)
+		must(t, err)
+		for _, e := range entries {
+			out = append(out, e.Name())
+		}
+		return out
+	}
+	want := names(fresh)
+	if got := names(manifestsDir); !slices.Equal(got, want) || len(want) < 5 {
+		t.Fatalf("deploy/kubernetes has %v, the chart renders %v; run make manifests", got, want)
+	}
+	for _, name := range want {
+		got, err := os.ReadFile(filepath.Join(manifestsDir, name))
+		must(t, err)
+		rendered, err := os.ReadFile(filepath.Join(fresh, name))
+		must(t, err)
+		if !bytes.Equal(got, rendered) {
+			t.Errorf("deploy/kubernetes/%s is not what the chart renders; run make manifests", name)
+		}
+	}
+}
+
+// TestChartRefuses holds that the schema of the values refuses what would otherwise be
+// found out by pods that do not start.
+func TestChartRefuses(t *testing.T) {
+	for name, args := range map[string][]string{
+		"no image":       {"--set", "image.repository="},
+		"no sandbox":     {"--set", "sandbox.image="},
+		"unknown value":  {"--set", "replica=3"},
+		"bad digest":     {"--set", "image.digest=sha256:1"},
+		"bad type":       {"--set-string", "replicas=many"},
+		"hostile folder": {"--set", "seccomp.profile=../../etc/x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args = append([]string{"template", "sandbox", chartDir, "--kube-version", "1.34.4", "--values", filepath.Join(chartDir, "..", "manifests.yaml")}, args...)
+			if out, err := testenv.Helm(t.Context(), t, args...).CombinedOutput(); err == nil {
+				t.Errorf("it renders %.200s", out)
+			}
+		})
+	}
+}
+
+// A rule is one of a profile in the form of container engines. In that of OCI, which
+// the kubelet takes, there are no includes and excludes.
+type rule struct {
+	Names    []string        `json:"names"`
+	Action   string          `json:"action"`
+	ErrnoRet *int            `json:"errnoRet,omitempty"`
+	Args     json.RawMessage `json:"args,omitempty"`
+
+	Includes *condition `json:"includes,omitempty"`
+	Excludes *condition `json:"excludes,omitempty"`
+}
+
+type condition struct {
+	Arches []string `json:"arches"`
+	Caps   []string `json:"caps"`
+}
+
+// TestChartProfileIsFresh holds that the profile which the chart installs on nodes is
+// the built-in one, for processes without capabilities on the usual processors.
+func TestChartProfileIsFresh(t *testing.T) {
+	var built struct {
+		DefaultAction   string `json:"defaultAction"`
+		DefaultErrnoRet int    `json:"defaultErrnoRet"`
+		Syscalls        []rule `json:"syscalls"`
+	}
+	must(t, json.Unmarshal([]byte(seccomp.Profile()), &built))
+	has := func(c *condition) (arch, caps bool) {
+		return c != nil && (slices.Contains(c.Arches, "amd64") || slices.Contains(c.Arches, "arm64")), c != nil && len(c.Caps) > 0
+	}
+	rules := []rule{}
+	for _, r := range built.Syscalls {
+		arch, caps := has(r.Includes)
+		if caps || r.Includes != nil && len(r.Includes.Arches) > 0 && !arch {
+			continue
+		}
+		if arch, _ := has(r.Excludes); arch {
+			t.Fatalf("a rule excludes one of the processors: %+v", r)
+		}
+		r.Includes, r.Excludes = nil, nil
+		rules = append(rules, r)
+	}
+	want, err := json.Marshal(map[string]any{
+		"defaultAction": built.DefaultAction, "defaultErrnoRet": built.DefaultErrnoRet,
+		"architectures": []string{"SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"}, "syscalls": rules,
+	})
+	must(t, err)
+	file := filepath.Join(chartDir, "files", "seccomp.json")
+	if flag.Lookup("update").Value.String() == "true" {
+		must(t, os.WriteFile(file, append(want, '\n'), 0o644))
+	}
+	got, err := os.ReadFile(file)
+	must(t, err)
+	if strings.TrimSpace(string(got)) != string(want) {
+		t.Errorf("%s is not the built-in profile; run go test ./provider/kubernetes -run TestChartProfile -update", file)
+	}
+}

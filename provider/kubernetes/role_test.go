@@ -1,0 +1,220 @@
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	client "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
+)
+
+// An account is the service account of the chart in a namespace of its own, with the
+// chart's role and its policies.
+type account struct {
+	testing.TB
+	namespace  string
+	kubeconfig string
+	client     client.Interface // as the account
+	role       rbacv1.Role      // as the chart has it
+}
+
+func newAccount(t testing.TB) *account {
+	t.Helper()
+	a := &account{TB: t, namespace: testenv.KubeNamespace(t), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	rendered, err := testenv.Helm(t.Context(), t, "template", "sandbox", chartDir, "--namespace", a.namespace, "--kube-version", "1.34.4",
+		"--values", filepath.Join(chartDir, "..", "manifests.yaml"), "--show-only", "templates/rbac.yaml", "--show-only", "templates/serviceaccount.yaml",
+		"--show-only", "templates/networkpolicy.yaml").Output()
+	must(t, err)
+	a.kubectl(string(rendered), "apply", "-f", "-")
+	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096); ; {
+		var r rbacv1.Role
+		if err := d.Decode(&r); errors.Is(err, io.EOF) {
+			break
+		} else {
+			must(t, err)
+		}
+		if r.Kind == "Role" {
+			a.role = r
+		}
+	}
+	admin, err := clientcmd.LoadFromFile(testenv.Kube(t))
+	must(t, err)
+	token := a.kubectl("", "create", "token", "sandbox")
+	for _, user := range admin.AuthInfos {
+		user.ClientCertificateData, user.ClientKeyData, user.Token = nil, nil, token
+	}
+	must(t, clientcmd.WriteToFile(*admin, a.kubeconfig))
+	config, err := clientcmd.BuildConfigFromFlags("", a.kubeconfig)
+	must(t, err)
+	a.client, err = client.NewForConfig(config)
+	must(t, err)
+	return a
+}
+
+func (a *account) kubectl(stdin string, args ...string) string {
+	a.Helper()
+	cmd := testenv.Kubectl(a.Context(), a, append([]string{"--namespace", a.namespace}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		a.Fatalf("kubectl %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// has gives the account this role and waits until the API server goes by it: what is
+// asked for is granted, and what is without is not.
+func (a *account) has(role rbacv1.Role, without *right) {
+	a.Helper()
+	text, err := json.Marshal(role)
+	must(a, err)
+	a.kubectl(string(text), "apply", "-f", "-")
+	for deadline := time.Now().Add(time.Minute); ; {
+		wrong := ""
+		for _, r := range rightsOf(a.role) {
+			if want := without == nil || r != *without; a.may(r) != want {
+				wrong = fmt.Sprintf("%s: granted %v", r, !want)
+			}
+		}
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			a.Fatalf("the API server does not go by the role: %s", wrong)
+		}
+	}
+}
+
+func (a *account) may(r right) bool {
+	a.Helper()
+	resource, sub, _ := strings.Cut(r.resource, "/")
+	answer, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(a.Context(), &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: a.namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub,
+		}},
+	}, metav1.CreateOptions{})
+	must(a, err)
+	return answer.Status.Allowed
+}
+
+// A right is one verb of one rule.
+type right struct{ group, resource, verb string }
+
+func (r right) String() string { return r.verb + " " + r.resource }
+
+// rightsOf returns what a role grants.
+func rightsOf(role rbacv1.Role) (out []right) {
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					out = append(out, right{group, resource, verb})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// An operation is what a daemon does with a cluster.
+type clusterOperation struct {
+	name string
+	do   func(ctx context.Context) error
+}
+
+// operations returns all of them, in an order in which each finds what it needs.
+func (a *account) operations(r *rig, s sandbox.Spec) []clusterOperation {
+	p, err := kubernetes.New(kubernetes.Options{Kubeconfig: a.kubeconfig, Namespace: a.namespace, World: r.world})
+	must(a, err)
+	a.Cleanup(func() { p.Close() })
+	return []clusterOperation{
+		{"list", func(ctx context.Context) error {
+			_, err := p.List(ctx, sandbox.Filter{Instance: r.instance})
+			return err
+		}},
+		{"create", func(ctx context.Context) error {
+			_, err := p.Create(ctx, s)
+			return err
+		}},
+		{"inspect", func(ctx context.Context) error {
+			_, err := p.Inspect(ctx, s.Name)
+			return err
+		}},
+		{"exec", func(ctx context.Context) error {
+			sb, err := p.Open(ctx, s)
+			if err != nil {
+				return err
+			}
+			defer sb.Close()
+			process, err := sb.Start(ctx, sandbox.Command{Args: []string{"true"}})
+			if err != nil {
+				return err
+			}
+			_, err = process.Wait()
+			return err
+		}},
+		{"remove", func(ctx context.Context) error { return p.Remove(ctx, s.Name) }},
+	}
+}
+
+// TestRole holds that the role of the chart is enough, and that no verb of it can be
+// left out: without it an operation fails, with an error that names the right. The
+// verbs are those that the chart has.
+func TestRole(t *testing.T) {
+	t.Parallel()
+	a, r := newAccount(t), newRig(t)
+	admin, err := kubernetes.New(kubernetes.Options{Kubeconfig: r.kubeconfig, Namespace: a.namespace, World: r.world})
+	must(t, err)
+	t.Cleanup(func() { admin.Close() })
+	rights := rightsOf(a.role)
+	if len(rights) < 5 {
+		t.Fatalf("the chart grants %v", rights)
+	}
+	a.has(a.role, nil)
+	for _, o := range a.operations(r, r.spec("all")) {
+		if err := o.do(t.Context()); err != nil {
+			t.Fatalf("with all rights, %s: %v", o.name, err)
+		}
+	}
+	for i, missing := range rights {
+		t.Run(strings.ReplaceAll(missing.String(), "/", "-"), func(t *testing.T) {
+			role := a.role
+			role.Rules = nil
+			for _, other := range slices.Delete(slices.Clone(rights), i, i+1) {
+				role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{other.group}, Resources: []string{other.resource}, Verbs: []string{other.verb}})
+			}
+			a.has(role, &missing)
+			s := r.spec(missing.String())
+			defer func() { must(t, admin.Remove(context.WithoutCancel(t.Context()), s.Name)) }()
+			for _, o := range a.operations(r, s) {
+				err := o.do(t.Context())
+				if err == nil {
+					continue
+				}
+				t.Logf("%s fails: %v", o.name, err)
+				if sandbox.CodeOf(err) != sandbox.CodePermissionDeny || !strings.Contains(err.Error(), "cannot "+missing.verb+" resource \""+missing.resource+"\"") {
+					t.Errorf("%s fails without naming %s: %v", o.name, missing, err)
+				}
+				return
+			}
+			t.Errorf("nothing needs %s: the chart grants too much", missing)
+		})
+	}
+}
