@@ -1,9 +1,12 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +39,8 @@ func (p *Provider) fail(ctx context.Context, op, name string, err error) error {
 		return set(sandbox.CodeNotFound, "there is no such sandbox", "")
 	case apierrors.IsAlreadyExists(err):
 		return set(sandbox.CodeBusy, "an object of that name exists", "")
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return set(sandbox.CodeUnavailable, "the namespace "+p.o.Namespace+" is being deleted", "wait until it is gone, and make it again with: kubectl create namespace "+p.o.Namespace)
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
 		return set(sandbox.CodeBudgetExceeded, "the quota of the namespace "+p.o.Namespace+" is used up", "remove sandboxes, or raise the ResourceQuota")
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
@@ -57,12 +62,60 @@ func (p *Provider) fail(ctx context.Context, op, name string, err error) error {
 		return set(sandbox.CodeUnavailable, "the API server has too many requests", "try again later")
 	}
 	e.Retryable = true
+	if statusCode(err) != 0 {
+		return set(sandbox.CodeUnavailable, "the API server of the cluster has failed", "try again; see its log and the state of etcd")
+	}
 	return set(sandbox.CodeUnavailable, "the API server of the cluster does not answer", "see that it runs and that kubernetes.kubeconfig and kubernetes.context name it: kubectl cluster-info")
+}
+
+// transient reports whether the same call may succeed a moment later: the API server
+// was not reached, has not answered, is overloaded, or lacks its store.
+func transient(err error) bool {
+	if _, ours := errors.AsType[*sandbox.Error](err); ours || err == nil || errors.Is(err, context.Canceled) {
+		return false
+	}
+	code := statusCode(err)
+	return code == 0 || code >= 500 || code == http.StatusTooManyRequests
+}
+
+// statusCode returns the status of HTTP that the API server has answered with, or 0.
+func statusCode(err error) int32 {
+	var s apierrors.APIStatus
+	if !errors.As(err, &s) {
+		return 0
+	}
+	return s.Status().Code
+}
+
+// unanswered reports whether a call that failed may have taken effect all the same,
+// now or a moment later.
+func unanswered(err error) bool {
+	if apierrors.IsAlreadyExists(err) { // the client repeats calls, so this may be the answer to the second
+		return true
+	}
+	if o, is := errors.AsType[*net.OpError](err); is && o.Op == "dial" {
+		return false
+	}
+	return errors.Is(err, context.Canceled) || transient(err) && !apierrors.IsTooManyRequests(err)
 }
 
 func isNamespace(err error) bool {
 	var s apierrors.APIStatus
 	return errors.As(err, &s) && s.Status().Details != nil && s.Status().Details.Kind == "namespaces"
+}
+
+// evictedBy returns why the cluster ended the pod, if it did. The condition is there
+// before the reason.
+func evictedBy(p *corev1.Pod) (string, bool) {
+	if p.Status.Reason == "Evicted" || p.Status.Reason == "Preempting" {
+		return p.Status.Message, true
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return c.Message, true
+		}
+	}
+	return "", false
 }
 
 // trouble says why the pod does not come to run, or nil where it still may.
@@ -71,10 +124,10 @@ func isNamespace(err error) bool {
 func trouble(p *corev1.Pod, waited bool) *sandbox.Error {
 	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "create", Resource: p.Name}
 	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
-		if p.Status.Reason == "Evicted" || p.Status.Reason == "Preempting" {
-			e.Message, e.Hint = "the pod was evicted from its node: "+termsafe.Line(p.Status.Message), "start afresh with: sandbox recreate; lower workspaceSize or docker.memory, or see the node's conditions"
+		if why, evicted := evictedBy(p); evicted {
+			e.Message, e.Hint = "the pod was evicted from its node: "+termsafe.Line(why), "start afresh with: sandbox recreate; lower workspaceSize or docker.memory, or see the node's conditions"
 		} else {
-			e.Message, e.Hint = fmt.Sprintf("the pod has ended (%s): %s", termsafe.Line(p.Status.Reason), termsafe.Line(p.Status.Message)), "start afresh with: sandbox recreate"
+			e.Message, e.Hint = fmt.Sprintf("the pod has ended (%s): %s", termsafe.Line(cmp.Or(p.Status.Reason, string(p.Status.Phase))), termsafe.Line(p.Status.Message)), "start afresh with: sandbox recreate"
 		}
 		return e
 	}

@@ -13,6 +13,7 @@ package kubernetes
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"flag"
 	"io"
 	"net/http"
@@ -31,6 +32,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
+	guest "github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -265,7 +267,9 @@ const removeWithin = 2 * time.Minute
 func (p *Provider) remove(ctx context.Context, pod *corev1.Pod) error {
 	ctx, done := context.WithTimeout(ctx, removeWithin)
 	defer done()
-	err := p.pods().Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	err := p.persist(ctx, func(ctx context.Context) error {
+		return p.pods().Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -281,7 +285,7 @@ func (p *Provider) remove(ctx context.Context, pod *corev1.Pod) error {
 // discard removes what a failed Create made, also when ctx has ended.
 func (p *Provider) discard(ctx context.Context, pod *corev1.Pod) {
 	if err := p.remove(context.WithoutCancel(ctx), pod); err != nil {
-		p.o.Warn(pod.Name, "could not remove a half-made pod: "+err.Error())
+		p.o.Warn(pod.Name, "could not remove a half-made pod, which sandbox prune does later: "+err.Error())
 	}
 }
 
@@ -321,6 +325,7 @@ func (p *Provider) plan(s sandbox.Spec) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	pod.Annotations[annotationAttempt] = rand.Text()
 	if p.adjust != nil {
 		p.adjust(pod)
 	}
@@ -350,6 +355,9 @@ func (p *Provider) make(ctx context.Context, s sandbox.Spec, pod *corev1.Pod) (*
 		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), p.o.Call)
 		defer done()
 		made, err := p.pods().Create(ctx, pod, metav1.CreateOptions{})
+		if unanswered(err) {
+			made, err = p.settle(ctx, pod, err)
+		}
 		answers <- answer{made, err}
 	}()
 	var a answer
@@ -380,6 +388,41 @@ func (p *Provider) make(ctx context.Context, s sandbox.Spec, pod *corev1.Pod) (*
 	return a.pod, nil
 }
 
+// settleWithin is how long a pod may appear after the call that makes it has failed
+// without an answer and the API server answers others again.
+const settleWithin = 2 * time.Second
+
+// settle finds out whether the call that was to make the pod, and that has failed
+// with cause, has taken effect: the answer may have been lost, and the server may
+// still be at it. It returns the pod, or cause.
+func (p *Provider) settle(ctx context.Context, pod *corev1.Pod, cause error) (*corev1.Pod, error) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), p.o.Call)
+	defer done()
+	var pace pace
+	for absent := (time.Time{}); ; {
+		now, err := p.read(ctx, pod.Name)
+		switch {
+		case err != nil && !transient(err):
+			return nil, cause
+		case err != nil: // asked again
+		case now != nil && now.Annotations[annotationAttempt] == pod.Annotations[annotationAttempt]:
+			return now, nil
+		case now != nil: // another has the name, so this one can have it no more
+			return nil, apierrors.NewAlreadyExists(corev1.Resource("pods"), pod.Name)
+		case apierrors.IsAlreadyExists(cause): // and it is gone again
+			return nil, cause
+		case absent.IsZero():
+			absent = time.Now()
+		case time.Since(absent) > settleWithin:
+			return nil, cause
+		}
+		if pace.wait(ctx) != nil {
+			return nil, &sandbox.Error{Code: sandbox.CodeTimeout, Op: "create", Resource: pod.Name, Retryable: true, Err: cause,
+				Message: "the API server has not answered in time, so whether the pod was made is not known", Hint: "try again; if no call does, sandbox prune removes the pod"}
+		}
+	}
+}
+
 // bringUp holds the pod that was made against the one that was asked for, and
 // waits until its guest is ready.
 func (p *Provider) bringUp(ctx context.Context, asked, made *corev1.Pod, s sandbox.Spec) (sandbox.Info, error) {
@@ -404,10 +447,22 @@ func (p *Provider) bringUp(ctx context.Context, asked, made *corev1.Pod, s sandb
 	}
 	defer c.Close()
 	p.warn(c, s)
-	if err := p.tryNetwork(ctx, c, pod, s); err != nil {
-		return sandbox.Info{}, err
+	return infoOf(pod), p.makeReady(ctx, c, pod, s)
+}
+
+// makeReady tries the network and runs the OnStart lines, unless that was done since
+// the guest started. Open does both where the process that made the pod has ended
+// before it did.
+func (p *Provider) makeReady(ctx context.Context, c *guest.Client, pod *corev1.Pod, s sandbox.Spec) error {
+	if c.Hello().Ready == "" {
+		if err := p.tryNetwork(ctx, c, pod, s); err != nil {
+			return err
+		}
+		if err := c.SetReady(ctx, "closed"); err != nil {
+			return err
+		}
 	}
-	return infoOf(pod), provider.MakeReady(ctx, c, s)
+	return provider.MakeReady(ctx, c, s)
 }
 
 // Open implements [sandbox.Provider]. The kubelet starts a container again that has
@@ -439,7 +494,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err != nil {
 		return nil, err
 	}
-	if err := provider.MakeReady(ctx, c, s); err != nil {
+	if err := p.makeReady(ctx, c, pod, s); err != nil {
 		c.Close()
 		return nil, err
 	}

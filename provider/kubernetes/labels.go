@@ -35,6 +35,8 @@ const (
 	annotationImageID = labelPrefix + "image-id"
 	annotationPasswd  = labelPrefix + "passwd" // content of /etc/passwd
 	annotationGroup   = labelPrefix + "group"  // content of /etc/group
+
+	annotationAttempt = labelPrefix + "attempt" // a random word of the call of Create that made the pod
 )
 
 // LabelFormat is the version of the layout of labels and annotations.
@@ -108,7 +110,10 @@ func infoOf(p *corev1.Pod) sandbox.Info {
 		Scope: sandbox.Scope(a[labelScope]), ScopeKey: a[labelScopeKey],
 	}
 	i.Image, i.ImageID, i.ConfigHash, i.Format = a[annotationImage], a[annotationImageID], a[labelHash], a[labelFormat]
-	i.CreatedAt, _ = time.Parse(time.RFC3339Nano, a[labelCreatedAt]) // isOurs has read it
+	// The clocks of those that make pods differ; that of the API server is one.
+	if i.CreatedAt = p.CreationTimestamp.Time; i.CreatedAt.IsZero() {
+		i.CreatedAt, _ = time.Parse(time.RFC3339Nano, a[labelCreatedAt]) // isOurs has read it
+	}
 	if c := mainStatus(p); c != nil && c.State.Running != nil {
 		i.StartedAt = c.State.Running.StartedAt.Time
 	}
@@ -120,12 +125,23 @@ func infoOf(p *corev1.Pod) sandbox.Info {
 func statusOf(p *corev1.Pod) sandbox.Status {
 	c := mainStatus(p)
 	switch {
-	case p.Status.Phase == corev1.PodUnknown:
+	case p.Status.Phase == corev1.PodUnknown, lost(p):
 		return sandbox.StatusUnknown
 	case p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning && c != nil && c.State.Running != nil:
 		return sandbox.StatusRunning
 	}
 	return sandbox.StatusStopped
+}
+
+// lost reports whether the node of the pod has ceased to report: what the pod says
+// is how it was then.
+func lost(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && c.Reason == "NodeNotReady" {
+			return true
+		}
+	}
+	return false
 }
 
 // mainStatus returns the status of the container with the guest, or nil.

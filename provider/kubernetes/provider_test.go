@@ -57,7 +57,7 @@ func newCluster(t *testing.T, became ...func(*corev1.Pod)) cluster {
 type noWay struct{}
 
 func (noWay) Connect(context.Context, *corev1.Pod) (Conn, error) {
-	return nil, errors.New("the stream was refused")
+	return nil, relayError("the stream was refused")
 }
 
 func (c cluster) spec() sandbox.Spec {
