@@ -40,17 +40,21 @@ type rig struct {
 	testing.TB
 	kubeconfig   string
 	instance     string
-	folder       string // a host folder that stands for a volume of the pod
-	image, guest string // by digest; the node has them
+	folder       string                                    // a host folder that stands for a volume of the pod
+	image, guest string                                    // by digest; the node has them
+	node         func(t testing.TB, args ...string) string // runs scripts/kube.sh
 }
 
-func newRig(t testing.TB) *rig {
+// newRig returns a rig on the cluster that all tests share.
+func newRig(t testing.TB) *rig { return newRigOn(t, testenv.Kube(t), testenv.KubeNode) }
+
+func newRigOn(t testing.TB, kubeconfig string, node func(testing.TB, ...string) string) *rig {
 	t.Helper()
 	testenv.Require(t, "docker")
 	var id [8]byte
 	rand.Read(id[:])
-	r := &rig{TB: t, kubeconfig: testenv.Kube(t), instance: hex.EncodeToString(id[:]), folder: t.TempDir()}
-	r.image = strings.TrimSpace(testenv.KubeNode(t, "import", "sandbox:bookworm-slim"))
+	r := &rig{TB: t, kubeconfig: kubeconfig, node: node, instance: hex.EncodeToString(id[:]), folder: t.TempDir()}
+	r.image = strings.TrimSpace(node(t, "import", "sandbox:bookworm-slim"))
 	r.guest = r.importGuest()
 	p := r.provider(t)
 	must(t, p.Probe(t.Context()))
@@ -90,11 +94,17 @@ func (r *rig) importGuest() string {
 			r.Errorf("%v: %s", err, out)
 		}
 	})
-	return strings.TrimSpace(testenv.KubeNode(r, "import", tag))
+	return strings.TrimSpace(r.node(r, "import", tag))
 }
 
 func (r *rig) provider(t testing.TB) *kubernetes.Provider {
-	p, err := kubernetes.New(kubernetes.Options{Kubeconfig: r.kubeconfig, World: r.world})
+	return r.providerWith(t, kubernetes.Options{Kubeconfig: r.kubeconfig})
+}
+
+func (r *rig) providerWith(t testing.TB, o kubernetes.Options) *kubernetes.Provider {
+	t.Helper()
+	o.World = r.world
+	p, err := kubernetes.New(o)
 	must(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
