@@ -38,13 +38,14 @@ STAMP ?= -buildvcs=auto
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
-build: ## build bin/sandbox and the parts beside it: -engine, -daemon and -guest
+build: ## build bin/sandbox and the parts beside it: -engine, -daemon, -guest and -guest-tls
 	@mkdir -p $(BIN)/.built
 	CGO_ENABLED=0 $(GO) build $(STAMP) -trimpath -ldflags "-s -w" -o $(BIN)/.built/sandbox-guest ./cmd/sandbox-guest
+	CGO_ENABLED=0 $(GO) build $(STAMP) -trimpath -ldflags "-s -w" -tags sandbox_guest_tls -o $(BIN)/.built/sandbox-guest-tls ./cmd/sandbox-guest
 	CGO_ENABLED=0 $(GO) build $(STAMP) -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs -o $(BIN)/.built/sandbox-daemon ./cmd/sandbox
 	CGO_ENABLED=0 $(GO) build $(STAMP) -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_engine -o $(BIN)/.built/sandbox-engine ./cmd/sandbox
 	CGO_ENABLED=0 $(GO) build $(STAMP) -trimpath -ldflags "-s -w" -tags urfave_cli_no_docs,sandbox_front -o $(BIN)/.built/sandbox ./cmd/sandbox
-	@scripts/place.sh $(BIN)/.built $(BIN) sandbox-guest sandbox-daemon sandbox-engine sandbox
+	@scripts/place.sh $(BIN)/.built $(BIN) sandbox-guest sandbox-guest-tls sandbox-daemon sandbox-engine sandbox
 
 setup: ## install what is missing and start a Docker engine where none answers
 	@scripts/setup.sh

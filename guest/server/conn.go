@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ const (
 // A conn is one client's connection.
 type conn struct {
 	srv   *Server
-	f     *os.File
+	f     transport
 	w     *wire.Writer
 	held  *holdback // for answers to many commands at once
 	ends  *holdback // for the ends of outputs
@@ -33,6 +34,8 @@ type conn struct {
 	queue queue      // of commands that wait for their turn
 	side  *side      // nil where there is none
 	first *firstRead // nil where none can be offered
+	// byPort says that the client has come over the guest's TCP port.
+	byPort bool
 	// Content of files has buffers of its own: one that is taken while a disk
 	// hangs must not hold up the output of commands.
 	fileBufs  *buffers
@@ -47,6 +50,13 @@ type conn struct {
 	over    bool   // disconnect was called
 }
 
+// A transport is what carries a connection.
+type transport interface {
+	io.ReadWriteCloser
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
+
 // A stream is what an open request has become.
 type stream interface {
 	// event handles a frame of the stream. It must not wait. An error ends
@@ -59,12 +69,14 @@ type stream interface {
 
 // serve speaks with one client until the connection ends, and returns when
 // every command of it that is not detached has ended.
-func (s *Server) serve(f *os.File, beside *side, first *firstRead) {
+func (s *Server) serve(f transport, beside *side, first *firstRead) {
 	c := &conn{
 		srv: s, f: f, w: wire.NewWriter(f), bufs: newBuffers(&s.frames), streams: map[uint32]stream{},
 		fileBufs: newBuffers(&s.frames), fileSlots: make(chan struct{}, maxConnFiles),
 		side: beside, first: first,
 	}
+	_, local := f.(*os.File)
+	c.byPort = !local
 	defer func() { c.side.close() }()
 	c.held, c.ends = newHoldback(c.w, answersHeld), newHoldback(c.w, endsHeld)
 	defer f.Close()
@@ -184,6 +196,8 @@ func (c *conn) request(f wire.Frame) error {
 		return c.start(f)
 	case wire.TypeProof:
 		return c.prove(f)
+	case wire.TypeEnroll:
+		return c.enroll(f)
 	case wire.TypeDial:
 		return c.dial(f)
 	case wire.TypeListen:

@@ -28,6 +28,7 @@ type initConfig struct {
 	accept int    // a channel over which connections are passed, or -1
 	fds    int    // the channel for descriptors beside it, or -1
 	config int    // descriptor of a wire.Config, or -1
+	port   uint16 // TCP port for clients with a certificate; 0 is none
 	nofile uint64 // soft limit of open files for commands; 0 is the hard limit
 	modes  []folderMode
 	unset  []string // prefixes of variables that commands do not get
@@ -52,6 +53,10 @@ func parseInit(args []string) (initConfig, error) {
 			c.config, err = descriptor(value)
 		case "--nofile":
 			c.nofile, err = strconv.ParseUint(value, 10, 32)
+		case "--port":
+			var n uint64
+			n, err = strconv.ParseUint(value, 10, 16)
+			c.port = uint16(n)
 		case "--mode":
 			var m folderMode
 			if m, err = parseFolderMode(value); err == nil {
@@ -99,6 +104,9 @@ func descriptor(s string) (fd int, err error) {
 //	--mode=MODE:FOLDER    give FOLDER, which belongs to this user, that octal
 //	                      mode before anything is served
 //	--unset=PREFIX        commands get no variable whose name begins so
+//	--port=N              let clients with a certificate in at the TCP port N of
+//	                      all addresses, once they are enrolled; without effect
+//	                      in a program that was built without TLS
 //	--nofile=N            commands start with this soft limit of open files;
 //	                      without it, with the hard limit
 func Init(args []string) int {
@@ -233,6 +241,11 @@ func (s *Server) open(c initConfig) (over <-chan struct{}, err error) {
 	if c.accept >= 0 {
 		s.features = append(s.features, wire.FeatureKeptShell)
 		return inherited(c.accept, s.admitPassed)
+	}
+	if c.port > 0 { // before any command could
+		if err := s.openPort(c.port); err != nil {
+			return nil, err
+		}
 	}
 	l, err := listenUnix(AbstractName)
 	if err != nil {

@@ -47,6 +47,7 @@ type Server struct {
 	// snapshots holds a token for each snapshot that is being made.
 	snapshots chan struct{}
 	own       ownSockets
+	port      *port // nil where there is none
 
 	// keepsTrees says that processes cannot leave their command: there are
 	// subreapers. Without them see sweepStrays.

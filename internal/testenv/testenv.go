@@ -142,21 +142,42 @@ func Guest(t testing.TB) string {
 	return g.path
 }
 
+// TLSGuest is Guest for the binary that also serves a TCP port: the one beside that of
+// SANDBOX_GUEST, else one that is built once a process.
+func TLSGuest(t testing.TB) string {
+	t.Helper()
+	if p := os.Getenv("SANDBOX_GUEST"); p != "" {
+		if _, err := os.Stat(p + "-tls"); err == nil {
+			return p + "-tls"
+		}
+	}
+	g := buildTLSGuest()
+	if g.err != "" {
+		t.Fatal(g.err)
+	}
+	return g.path
+}
+
 type built struct{ path, err string }
 
-var buildGuest = sync.OnceValue(func() built {
+var (
+	buildGuest    = sync.OnceValue(func() built { return buildGuestWith("") })
+	buildTLSGuest = sync.OnceValue(func() built { return buildGuestWith("sandbox_guest_tls") })
+)
+
+func buildGuestWith(tags string) built {
 	dir, err := os.MkdirTemp("", "sandbox-guest-")
 	if err != nil {
 		return built{err: err.Error()}
 	}
 	path := filepath.Join(dir, "sandbox-guest")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "github.com/bulkhead-dev/sandbox/cmd/sandbox-guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags="+tags, "-o", path, "github.com/bulkhead-dev/sandbox/cmd/sandbox-guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return built{err: "build the guest: " + err.Error() + "\n" + string(out)}
 	}
 	return built{path: path}
-})
+}
 
 // allTests names the variable that "make test-all" sets.
 const allTests = "SANDBOX_TEST_ALL"
