@@ -27,6 +27,12 @@ type KubernetesSettings struct {
 	UserNamespace    *string           `json:"userNamespace,omitempty" enum:"host,pod" doc:"pod gives each pod a user namespace of its own (hostUsers: false) and fails where the cluster has none; default host."`
 	RequestPercent   *int64            `json:"requestPercent,omitempty" min:"1" max:"100" doc:"How much of docker.memory and docker.cpus the scheduler sets aside, in percent; default 25."`
 	NetworkPolicy    *string           `json:"networkPolicy,omitempty" enum:"verify,trust" doc:"verify has a sandbox without network try a connection, and refuses it where one is made; trust does not, for clusters where pods have no network by other means. Default verify."`
+
+	Way              *string           `json:"way,omitempty" enum:"auto,exec,tls" doc:"How the guest in a pod is reached: tls (its port on the pod's address, with certificates on both sides, and an error where that is not reached), exec (a stream through the API server), or auto (tls where it works, else exec). Default auto."`
+	WayPort          *int64            `json:"wayPort,omitempty" min:"1024" max:"65535" doc:"TCP port of the guest in its pod; default 7443. No command can listen there."`
+	WayFromLabels    map[string]string `json:"wayFromLabels,omitempty" merge:"key" doc:"Labels of the pods of this program, which a network policy lets in at that port; default none."`
+	WayFromNamespace *string           `json:"wayFromNamespace,omitempty" doc:"Namespace of these pods; default that of the sandboxes."`
+	WayFromCIDRs     []string          `json:"wayFromCIDRs,omitempty" doc:"Blocks of addresses that the policy lets in, such as 192.0.2.0/24, where this program runs outside of the cluster; default none."`
 }
 
 // Options returns the settings of the pod as the options of the provider.
@@ -38,6 +44,7 @@ func (k *KubernetesSettings) Options() map[string]any {
 	for name, v := range map[string]*string{
 		"guestImage": k.GuestImage, "guestFrom": k.GuestFrom, "workspace": k.Workspace, "storageClass": k.StorageClass,
 		"imagePullPolicy": k.ImagePullPolicy, "seccompProfile": k.SeccompProfile, "userNamespace": k.UserNamespace, "networkPolicy": k.NetworkPolicy,
+		"way": k.Way, "wayFromNamespace": k.WayFromNamespace,
 	} {
 		if v != nil {
 			out[name] = *v
@@ -49,19 +56,26 @@ func (k *KubernetesSettings) Options() map[string]any {
 	if k.RequestPercent != nil {
 		out["requestPercent"] = *k.RequestPercent
 	}
-	if len(k.ImagePullSecrets) > 0 {
-		list := make([]any, len(k.ImagePullSecrets))
-		for i, name := range k.ImagePullSecrets {
-			list[i] = name
-		}
-		out["imagePullSecrets"] = list
+	if k.WayPort != nil {
+		out["wayPort"] = *k.WayPort
 	}
-	if len(k.NodeSelector) > 0 {
-		labels := map[string]any{}
-		for name, v := range k.NodeSelector {
-			labels[name] = v
+	for key, texts := range map[string][]string{"imagePullSecrets": k.ImagePullSecrets, "wayFromCIDRs": k.WayFromCIDRs} {
+		if len(texts) > 0 {
+			list := make([]any, len(texts))
+			for i, text := range texts {
+				list[i] = text
+			}
+			out[key] = list
 		}
-		out["nodeSelector"] = labels
+	}
+	for key, pairs := range map[string]map[string]string{"nodeSelector": k.NodeSelector, "wayFromLabels": k.WayFromLabels} {
+		if len(pairs) > 0 {
+			labels := map[string]any{}
+			for name, v := range pairs {
+				labels[name] = v
+			}
+			out[key] = labels
+		}
 	}
 	return out
 }

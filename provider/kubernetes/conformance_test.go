@@ -40,8 +40,10 @@ type rig struct {
 	testing.TB
 	kubeconfig   string
 	instance     string
+	namespace    string                                    // empty is that of the kubeconfig
 	folder       string                                    // a host folder that stands for a volume of the pod
 	image, guest string                                    // by digest; the node has them
+	address      string                                    // of this machine, as the cluster sees it
 	node         func(t testing.TB, args ...string) string // runs scripts/kube.sh
 }
 
@@ -56,6 +58,7 @@ func newRigOn(t testing.TB, kubeconfig string, node func(testing.TB, ...string) 
 	r := &rig{TB: t, kubeconfig: kubeconfig, node: node, instance: hex.EncodeToString(id[:]), folder: t.TempDir()}
 	r.image = strings.TrimSpace(node(t, "import", "sandbox:bookworm-slim"))
 	r.guest = r.importGuest()
+	r.address = machineAddress(t)
 	p := r.provider(t)
 	must(t, p.Probe(t.Context()))
 	t.Cleanup(func() {
@@ -79,7 +82,7 @@ func newRigOn(t testing.TB, kubeconfig string, node func(testing.TB, ...string) 
 func (r *rig) importGuest() string {
 	r.Helper()
 	tag := "sandbox-guest:test-" + r.instance
-	pack := exec.Command("tar", "--create", "--owner=0", "--group=0", "--mode=0755", "--transform=s|.*|sandbox-guest|", "--absolute-names", testenv.Guest(r))
+	pack := exec.Command("tar", "--create", "--owner=0", "--group=0", "--mode=0755", "--transform=s|.*|sandbox-guest|", "--absolute-names", testenv.TLSGuest(r))
 	load := exec.Command("docker", "import", "-", tag)
 	var err error
 	load.Stdin, err = pack.StdoutPipe()
@@ -98,7 +101,7 @@ func (r *rig) importGuest() string {
 }
 
 func (r *rig) provider(t testing.TB) *kubernetes.Provider {
-	return r.providerWith(t, kubernetes.Options{Kubeconfig: r.kubeconfig})
+	return r.providerWith(t, kubernetes.Options{Kubeconfig: r.kubeconfig, Namespace: r.namespace})
 }
 
 func (r *rig) providerWith(t testing.TB, o kubernetes.Options) *kubernetes.Provider {
@@ -174,9 +177,22 @@ func (w withFolder) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, e
 	return w.Provider.Create(ctx, s)
 }
 
-// TestConformance runs the suite of all providers on a real cluster.
+// TestConformance runs the suite of all providers on a real cluster, with guests that
+// are reached by their ports.
 func TestConformance(t *testing.T) {
 	r := newRig(t)
+	conforms(t, r, r.byPort)
+}
+
+// TestConformanceStream is the same with guests that are reached through the API
+// server.
+func TestConformanceStream(t *testing.T) {
+	testenv.Exhaustive(t, "the suite by exec streams")
+	r := newRig(t)
+	conforms(t, r, func(key string) sandbox.Spec { return with(r.spec(key), "way", "exec") })
+}
+
+func conforms(t *testing.T, r *rig, spec func(key string) sandbox.Spec) {
 	kubectl := func(t testing.TB, args ...string) string {
 		t.Helper()
 		out, err := testenv.Kubectl(context.Background(), t, args...).CombinedOutput()
@@ -215,7 +231,7 @@ func TestConformance(t *testing.T) {
 	}
 	providertest.Run(t, providertest.Harness{
 		New:       func(t testing.TB) sandbox.Provider { return withFolder{r.provider(t), r.folder, r.image} },
-		Spec:      func(_ testing.TB, key string) sandbox.Spec { return r.spec(key) },
+		Spec:      func(_ testing.TB, key string) sandbox.Spec { return spec(key) },
 		Reconnect: func(t testing.TB, _ sandbox.Provider) sandbox.Provider { return r.provider(t) },
 		Folder:    func(testing.TB, sandbox.Provider) string { return r.folder },
 		Behind: providertest.Behind{

@@ -44,6 +44,7 @@ func (p *Provider) Plan(_ context.Context, s sandbox.Spec) (provider.Plan, error
 			break
 		}
 	}
+	out.Notes = append(out.Notes, p.wayNotes(sh)...)
 	if sh.trustNetworking && s.Network == networkNone {
 		out.Notes = append(out.Notes, "whether the network policy is enforced is not tried: kubernetes.networkPolicy is trust")
 	}

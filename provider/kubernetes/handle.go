@@ -15,6 +15,7 @@ type handle struct {
 	info  sandbox.Info
 	spec  sandbox.Spec
 	guest *client.Client
+	way   wayTaken // by which guest is reached
 }
 
 var (

@@ -2,8 +2,8 @@
 //
 // A pod is created from a pure plan ([Plan]): the guest is the first process of its
 // one container, and everything that isolates it is said in the pod. The guest is
-// reached through a [Way], by default one exec stream through the API server. Labels
-// and annotations of the pod say whose it is, so that any number of programs see the
+// reached through its port, with certificates on both sides, or through a [Way], an exec
+// stream through the API server. Labels and annotations of the pod say whose it is, so that any number of programs see the
 // same sandboxes.
 //
 // No folder of the caller's machine is part of a pod: the workspace is a volume of
@@ -47,10 +47,9 @@ type Options struct {
 	Context    string // of the kubeconfig; empty is its current one
 	Namespace  string // of all sandboxes; empty is that of the context, or of the pod that we run in
 
-	World func() hardening.World            // facts about this host for [hardening.Check]; nil is none
-	Warn  func(sandbox, warning string)     // hears what does not keep a sandbox from working; may be nil
-	Now   func() time.Time                  // the clock; nil is time.Now
-	Way   func(*rest.Config, *Provider) Way // to the guests; nil is an exec stream
+	World func() hardening.World        // facts about this host for [hardening.Check]; nil is none
+	Warn  func(sandbox, warning string) // hears what does not keep a sandbox from working; may be nil
+	Now   func() time.Time              // the clock; nil is time.Now
 
 	Call     time.Duration // bounds one call of the API; default 30 s
 	Schedule time.Duration // how long a pod may find no node; default 15 s
@@ -63,6 +62,7 @@ type Provider struct {
 	config *rest.Config
 	client client.Interface
 	way    Way
+	port   *portWay
 	turns  keylock.Turns // by sandbox name
 
 	transport http.RoundTripper // of client; or nil
@@ -104,9 +104,7 @@ func New(o Options) (*Provider, error) {
 	if rc, ok := c.CoreV1().RESTClient().(*rest.RESTClient); ok && rc.Client != nil {
 		p.transport = rc.Client.Transport
 	}
-	if p.way = (execWay{config, c.CoreV1().RESTClient()}); o.Way != nil {
-		p.way = o.Way(config, p)
-	}
+	p.way = execWay{config, c.CoreV1().RESTClient()}
 	return p, nil
 }
 
@@ -123,7 +121,7 @@ func newProvider(o Options, c client.Interface) *Provider {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Provider{o: o, client: c, closed: map[string]time.Time{}}
+	return &Provider{o: o, client: c, port: newPortWay(o.Now), closed: map[string]time.Time{}}
 }
 
 // connection reads the credentials.
@@ -279,6 +277,7 @@ func (p *Provider) remove(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return p.fail(ctx, "remove", pod.Name, err)
 	}
+	p.port.forget(pod.UID)
 	return p.awaitGone(ctx, pod)
 }
 
@@ -343,6 +342,9 @@ func (p *Provider) make(ctx context.Context, s sandbox.Spec, pod *corev1.Pod) (*
 	}
 	if s.Network == networkNone {
 		if err := p.closeNetwork(bounded); err != nil {
+			return nil, err
+		}
+		if err := p.openPort(bounded, s); err != nil {
 			return nil, err
 		}
 	}
@@ -441,7 +443,7 @@ func (p *Provider) bringUp(ctx context.Context, asked, made *corev1.Pod, s sandb
 	if err := checkPod(pod); err != nil { // as it is after all that changes pods
 		return sandbox.Info{}, err
 	}
-	c, err := p.connect(ctx, "create", pod)
+	c, _, err := p.connect(ctx, "create", pod, s)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
@@ -490,7 +492,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if pod, err = p.awaitRunning(ctx, "open", pod); err != nil {
 		return nil, err
 	}
-	c, err := p.connect(ctx, "open", pod)
+	c, way, err := p.connect(ctx, "open", pod, s)
 	if err != nil {
 		return nil, err
 	}
@@ -498,7 +500,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		c.Close()
 		return nil, err
 	}
-	return &handle{info: infoOf(pod), spec: s, guest: c}, nil
+	return &handle{info: infoOf(pod), spec: s, guest: c, way: way}, nil
 }
 
 func notOurs(op, name string) error {

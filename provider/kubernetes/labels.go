@@ -30,6 +30,7 @@ const (
 	labelFormat    = labelPrefix + "format"
 
 	labelNetwork = labelPrefix + "network" // "none" or "open"; the network policy selects by it
+	labelWay     = labelPrefix + "way"     // the policy that opens the port of the guest, by the digest of its rules
 
 	annotationImage   = labelPrefix + "image"
 	annotationImageID = labelPrefix + "image-id"
@@ -54,18 +55,22 @@ func digest(v string) string {
 }
 
 // labelsOf returns the labels of the pod of s.
-func labelsOf(s sandbox.Spec) map[string]string {
+func labelsOf(s sandbox.Spec, sh shape) map[string]string {
 	network := "open"
 	if s.Network == networkNone {
 		network = networkNone
 	}
-	return map[string]string{
+	out := map[string]string{
 		labelFormat:   LabelFormat,
 		labelInstance: s.Owner.Instance,
 		labelTenant:   digest(s.Owner.Tenant),
 		labelKind:     string(s.Kind),
 		labelNetwork:  network,
 	}
+	if policy := portPolicy(s, sh); policy != nil {
+		out[labelWay] = policy.Spec.PodSelector.MatchLabels[labelWay]
+	}
+	return out
 }
 
 // annotationsOf returns the annotations of the pod of s.

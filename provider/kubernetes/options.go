@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,6 +27,28 @@ type shape struct {
 	userNamespace   bool   // hostUsers: false
 	requestPercent  int64  // of the limits
 	trustNetworking bool   // the policy of the network is not tried out
+
+	way     wayTaken // wayAuto, wayExec or wayTLS
+	wayPort int64    // of the guest in the pod; used unless way is wayExec
+	wayFrom waySource
+}
+
+// A wayTaken is a word for how guests are reached.
+type wayTaken string
+
+const (
+	wayAuto wayTaken = "auto" // wayTLS where it works, else wayExec
+	wayExec wayTaken = "exec" // a stream through the API server
+	wayTLS  wayTaken = "tls"  // the port of the guest
+)
+
+// A waySource is what may connect to the ports of guests: pods of a namespace with
+// labels, and blocks of addresses. Where both are empty no policy of ours lets
+// anything in.
+type waySource struct {
+	namespace string // empty is that of the sandboxes
+	labels    map[string]string
+	cidrs     []string
 }
 
 // Keys of the options.
@@ -42,11 +65,17 @@ const (
 	optUserNamespace  = "userNamespace"
 	optRequestPercent = "requestPercent"
 	optNetworkPolicy  = "networkPolicy"
+	optWay            = "way"
+	optWayPort        = "wayPort"
+	optWayNamespace   = "wayFromNamespace"
+	optWayLabels      = "wayFromLabels"
+	optWayCIDRs       = "wayFromCIDRs"
 )
 
 const (
 	defaultWorkspaceSize  = 4 << 30
 	defaultRequestPercent = 25
+	defaultWayPort        = 7443
 )
 
 // CheckOptions implements [provider.OptionChecker].
@@ -59,10 +88,11 @@ func (p *Provider) CheckOptions(options map[string]any) error {
 // [provider.OptionError]. A guest image is not required: what needs one asks for
 // it by [shape.needGuest].
 func shapeOf(options map[string]any) (shape, error) {
-	out := shape{workspace: "emptyDir", workspaceSize: defaultWorkspaceSize, pullPolicy: "IfNotPresent", requestPercent: defaultRequestPercent}
+	out := shape{workspace: "emptyDir", workspaceSize: defaultWorkspaceSize, pullPolicy: "IfNotPresent", requestPercent: defaultRequestPercent, wayPort: defaultWayPort}
 	r := reader{options: options}
 	r.text(optGuestImage, &out.guestImage)
 	var from, userNamespace, policy string
+	way := string(wayAuto)
 	r.word(optGuestFrom, &from, "initContainer", "imageVolume")
 	r.word(optWorkspace, &out.workspace, "emptyDir", "pvc")
 	r.bytes(optWorkspaceSize, &out.workspaceSize)
@@ -74,12 +104,26 @@ func shapeOf(options map[string]any) (shape, error) {
 	r.word(optUserNamespace, &userNamespace, "host", "pod")
 	r.number(optRequestPercent, &out.requestPercent, 1, 100)
 	r.word(optNetworkPolicy, &policy, "verify", "trust")
+	r.word(optWay, &way, string(wayAuto), string(wayExec), string(wayTLS))
+	r.number(optWayPort, &out.wayPort, 1024, 65535)
+	r.text(optWayNamespace, &out.wayFrom.namespace)
+	r.pairs(optWayLabels, &out.wayFrom.labels)
+	r.texts(optWayCIDRs, &out.wayFrom.cidrs)
+	out.way = wayTaken(way)
 	out.guestVolume, out.userNamespace, out.trustNetworking = from == "imageVolume", userNamespace == "pod", policy == "trust"
 	if r.err == nil && out.seccompProfile != "" && !localProfile.MatchString(out.seccompProfile) {
 		r.fail(optSeccomp, "it is no path below the folder of profiles of the kubelet", "name it as profiles/sandbox.json, without .. and not absolute")
 	}
 	if r.err == nil && out.storageClass != "" && out.workspace != "pvc" {
 		r.fail(optStorageClass, "only a workspace of the kind pvc has a storage class", "set workspace to pvc, or leave the class out")
+	}
+	for _, cidr := range out.wayFrom.cidrs {
+		if p, err := netip.ParsePrefix(cidr); r.err == nil && (err != nil || p != p.Masked()) {
+			r.fail(optWayCIDRs, fmt.Sprintf("%q is no block of addresses", cidr), "write it like 192.0.2.0/24")
+		}
+	}
+	if r.err == nil && out.wayFrom.namespace != "" && len(out.wayFrom.labels) == 0 {
+		r.fail(optWayNamespace, "no labels say which pods of the namespace may connect", "set wayFromLabels to labels of the pods of this program")
 	}
 	return out, r.done()
 }

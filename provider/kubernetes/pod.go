@@ -61,7 +61,7 @@ func Plan(s sandbox.Spec, hash string, now time.Time) (*corev1.Pod, error) {
 	uid, gid := int64(s.UID), int64(s.GID)
 	always := corev1.FSGroupChangeOnRootMismatch
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: labelsOf(s), Annotations: annotationsOf(s, hash, now)},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: labelsOf(s, sh), Annotations: annotationsOf(s, hash, now)},
 		Spec: corev1.PodSpec{
 			Hostname:                      sandbox.Hostname,
 			HostAliases:                   hostAliases(s),
@@ -142,7 +142,7 @@ func (b *builder) mount(m sandbox.Mount) {
 		v := corev1.Volume{Name: "workspace"}
 		if b.sh.workspace == "pvc" {
 			v.Ephemeral = &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
-				ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(b.s)},
+				ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(b.s, b.sh)},
 				Spec: corev1.PersistentVolumeClaimSpec{
 					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 					Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *quantity(b.sh.workspaceSize)}},
@@ -196,7 +196,7 @@ func (b *builder) prepare() corev1.Container {
 // main is the container with the guest as its first process.
 func (b *builder) main() corev1.Container {
 	c := b.hardened(containerName, b.s.ImageID)
-	c.Command = append([]string{sandbox.GuestDir + "/bin/sandbox-guest", "init", "--unset=KUBERNETES_"}, nofile(b.s)...)
+	c.Command = append([]string{sandbox.GuestDir + "/bin/sandbox-guest", "init", "--unset=KUBERNETES_"}, append(nofile(b.s), b.port()...)...)
 	c.VolumeMounts = b.mounts
 	r := b.s.Resources
 	c.Resources.Limits = corev1.ResourceList{
@@ -209,6 +209,14 @@ func (b *builder) main() corev1.Container {
 		corev1.ResourceEphemeralStorage: *quantity(spare),
 	}
 	return c
+}
+
+// port is the argument of the guest for its TCP port.
+func (b *builder) port() []string {
+	if b.sh.way == wayExec {
+		return nil
+	}
+	return []string{"--port=" + strconv.FormatInt(b.sh.wayPort, 10)}
 }
 
 // part is the share of a limit that is requested.

@@ -17,9 +17,9 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// A Way opens a connection that carries the guest's protocol to a pod. The one that
-// is used without another is a stream through the API server: it needs no route to
-// the pod and holds where policies close its network.
+// A Way opens a connection that carries the guest's protocol to a pod. It is a stream
+// through the API server, which needs no route to the pod and holds where policies
+// close its network.
 type Way interface {
 	// Connect connects to the guest in the pod. The connection outlives ctx, which
 	// bounds the call alone, and ends with its Close.

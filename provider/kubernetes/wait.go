@@ -282,19 +282,20 @@ func follow(ctx context.Context, w watch.Interface, name string, look func(*core
 // the kubelet looks for containers that have ended once a second when it has time.
 const staleWithin = 10 * time.Second
 
-// connect opens a session with the guest in the pod. A container that has ended is
-// waited for, as is an API server that answers again within staleWithin.
-func (p *Provider) connect(ctx context.Context, op string, pod *corev1.Pod) (*client.Client, error) {
+// connect opens a session with the guest in the pod, in the way that s wants. A
+// container that has ended is waited for, as is an API server that answers again within
+// staleWithin.
+func (p *Provider) connect(ctx context.Context, op string, pod *corev1.Pod, s sandbox.Spec) (*client.Client, wayTaken, error) {
+	sh, err := shapeOf(s.Options)
+	if err != nil {
+		return nil, "", err
+	}
 	var pace pace
 	for {
-		c, cause := p.connectOnce(ctx, pod)
+		c, way, cause := p.reach(ctx, pod, sh)
 		if cause == nil {
-			if err := p.same(ctx, op, pod); err != nil {
-				c.Cut()
-				return nil, err
-			}
 			go keepAlive(c)
-			return c, nil
+			return c, way, nil
 		}
 		failed, soon := pace.failed(), early(cause)
 		again := soon && failed < time.Second
@@ -308,14 +309,17 @@ func (p *Provider) connect(ctx context.Context, op string, pod *corev1.Pod) (*cl
 				again = true
 			default:
 				if pod, err = p.awaitRunning(ctx, op, now); err != nil {
-					return nil, err
+					return nil, "", err
 				}
 				pace.succeeded()
 				again = true
 			}
 		}
 		if !again || pace.wait(ctx) != nil {
-			return nil, p.noGuest(ctx, op, pod, cause)
+			if e, ours := errors.AsType[*sandbox.Error](cause); ours && e.Field == "kubernetes.way" && ctx.Err() == nil {
+				return nil, "", cause
+			}
+			return nil, "", p.noGuest(ctx, op, pod, cause)
 		}
 	}
 }
@@ -346,8 +350,8 @@ const (
 
 // same returns an error unless the pod is still the one that was connected to. A
 // stream is opened by the name of a pod, which another may have by now.
-func (p *Provider) same(ctx context.Context, op string, pod *corev1.Pod) error {
-	if _, byName := p.way.(execWay); !byName {
+func (p *Provider) same(ctx context.Context, pod *corev1.Pod) error {
+	if _, byName := p.way.(execWay); !byName { // a way of tests
 		return nil
 	}
 	var now *corev1.Pod
@@ -357,29 +361,11 @@ func (p *Provider) same(ctx context.Context, op string, pod *corev1.Pod) error {
 	})
 	switch {
 	case err != nil:
-		return p.fail(ctx, op, pod.Name, err)
+		return p.fail(ctx, "connect to the guest", pod.Name, err)
 	case now == nil || now.UID != pod.UID:
-		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: op, Resource: pod.Name, Message: "the pod was removed meanwhile", Retryable: true}
+		return &sandbox.Error{Code: sandbox.CodeNotFound, Op: "connect to the guest", Resource: pod.Name, Message: "the pod was removed meanwhile", Retryable: true}
 	}
 	return nil
-}
-
-func (p *Provider) connectOnce(ctx context.Context, pod *corev1.Pod) (*client.Client, error) {
-	ctx, done := context.WithTimeout(ctx, p.o.Call) // a kubelet that has stopped accepts and says nothing
-	defer done()
-	conn, err := p.way.Connect(ctx, pod)
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.New(ctx, conn, client.Options{Name: pod.Name})
-	if err != nil {
-		conn.Close()
-		if why := conn.Explain(); why != nil && !errors.Is(why, context.Canceled) {
-			err = why
-		}
-		return nil, err
-	}
-	return c, nil
 }
 
 // early reports whether the guest may only not listen yet, or the kubelet not know
