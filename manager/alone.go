@@ -14,18 +14,18 @@ import (
 func (b *builder) alone(ctx context.Context, l *acquired) (alone bool, release func() error, err error) {
 	name := l.name()
 	_ = l.held.Release() // the order is the ensure lock first
-	turn, err := b.m.leases.Ensure(ctx, name)
+	turn, err := b.m.locksOf(l.provider.Name()).Ensure(ctx, name)
 	if err != nil {
 		return false, nil, err
 	}
 	shared := func() error {
-		held, err := b.m.leases.Shared(ctx, name)
+		held, err := b.m.locksOf(l.provider.Name()).Shared(ctx, name)
 		if err == nil {
 			l.held = held
 		}
 		return errors.Join(err, turn.Release())
 	}
-	held, err := b.m.leases.TryExclusive(name)
+	held, err := b.m.locksOf(l.provider.Name()).TryExclusive(name)
 	switch {
 	case err == nil:
 		l.held = held
@@ -36,7 +36,7 @@ func (b *builder) alone(ctx context.Context, l *acquired) (alone bool, release f
 	case sandbox.CodeOf(err) != sandbox.CodeBusy:
 		return false, nil, errors.Join(err, turn.Release())
 	}
-	if held, err = b.m.leases.Shared(ctx, name); err != nil {
+	if held, err = b.m.locksOf(l.provider.Name()).Shared(ctx, name); err != nil {
 		return false, nil, errors.Join(err, turn.Release())
 	}
 	l.held = held

@@ -11,7 +11,7 @@ import (
 // withFolder lays the folder of a private view and an image over the flags of a
 // call, where neither they nor the settings of the call name others.
 func (m *Manager) withFolder(req Request, folder, image string) (*config.SandboxSettings, error) {
-	settings, err := m.currentOf(req.Who)
+	settings, err := m.currentOf(req.Who, req.Flags)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ type BrowserRequest struct {
 // Where settings have browser.enabled off it is [sandbox.CodeCapabilityBlocked],
 // with a provider that has no containers [sandbox.CodeUnsupported].
 func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser, error) {
-	settings, err := m.currentOf(req.Who)
+	settings, err := m.currentOf(req.Who, req.Flags)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (m *Manager) RemoveBrowser(ctx context.Context, who config.Who, flags *conf
 
 // removeUsed removes a browser that is in use, in its turn.
 func (bs *browsers) removeUsed(ctx context.Context, p sandbox.Provider, name string) error {
-	turn, err := bs.m.leases.Ensure(ctx, name)
+	turn, err := bs.m.locksOf(p.Name()).Ensure(ctx, name)
 	if err != nil {
 		return err
 	}

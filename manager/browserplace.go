@@ -42,7 +42,7 @@ func (bs *browsers) scratchpad(ctx context.Context, res config.Resolved) (browse
 	if err != nil {
 		return none, err
 	}
-	at, err := bs.m.describer.identityOf(w.spec.Name, bs.m.describer.owner(res))
+	at, err := bs.m.describer.identityOf(w.provider.Name(), w.spec.Name, bs.m.describer.owner(res))
 	if err != nil {
 		return none, err
 	}
@@ -56,7 +56,7 @@ func (bs *browsers) scratchpad(ctx context.Context, res config.Resolved) (browse
 		return none, err
 	}
 	// A scope gets its user when it is first used, and the folder with it.
-	if _, err := bs.m.describer.folders(res, at, effects, &f); err != nil {
+	if _, err := bs.m.describer.folders(res, w.provider, at, effects, &f); err != nil {
 		return none, err
 	}
 	w.spec.UID, w.spec.GID = f.UID, f.GID

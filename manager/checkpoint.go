@@ -133,7 +133,7 @@ func (m *Manager) ExportCheckpoint(ctx context.Context, tenant, ref string, w io
 // ImportCheckpoint reads what ExportCheckpoint wrote and keeps it as a checkpoint
 // of who, called name, which may be empty.
 func (m *Manager) ImportCheckpoint(ctx context.Context, who config.Who, name string, r io.Reader) (checkpoint.Record, error) {
-	settings, err := m.currentOf(who)
+	settings, err := m.currentOf(who, nil)
 	if err != nil {
 		return checkpoint.Record{}, err
 	}

@@ -515,7 +515,7 @@ const forksAtOnce = 8
 
 // fork makes the forks of o.
 func (c *checkpoints) fork(ctx context.Context, req Request, o ForkOptions) ([]Forked, error) {
-	settings, err := c.m.currentOf(req.Who)
+	settings, err := c.m.currentOf(req.Who, req.Flags)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acqui
 			miss = missed(pool.Permitted)
 			break
 		}
-		held, err := k.m.leases.Shared(ctx, w.spec.Name)
+		held, err := k.m.locksOf(w.provider.Name()).Shared(ctx, w.spec.Name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -228,7 +228,7 @@ const slotPatience = 15 * time.Second
 // already. Where nothing is claimed, and that is not for the slot's sake, it is
 // given back as it was: a caller without quota takes none away from others.
 func (k *poolKeeper) claimSlot(ctx context.Context, w *want, n *slot, held *keylock.Lock) (_ *acquired, err error) {
-	turn, err := k.m.leases.TryEnsure(n.rec.Name)
+	turn, err := k.m.locksOf(w.provider.Name()).TryEnsure(n.rec.Name)
 	if err != nil {
 		n.Close()
 		return nil, errors.Join(errSlotLost, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
@@ -32,6 +33,7 @@ type creations struct {
 // A created is what follows from settings and from what a sandbox was created with.
 type created struct {
 	base     *config.Settings
+	name     string // of the sandbox
 	stamp    registry.CreationStamp
 	settings *config.Settings // base with the request laid over it
 
@@ -44,26 +46,29 @@ type created struct {
 // sandbox of who was created with laid over them. The pointer is another one when
 // either has changed. An error says that the sandbox may not be used as it was
 // created.
-func (m *Manager) currentOf(who config.Who) (*config.Settings, error) {
-	return m.creations.over(m.current(), who)
+//
+// flags are those of the request: where they name a provider that keeps its state
+// itself, the sandbox is that one's.
+func (m *Manager) currentOf(who config.Who, flags *config.SandboxSettings) (*config.Settings, error) {
+	return m.creations.over(m.current(), who, flags)
 }
 
-func (cs *creations) over(s *config.Settings, who config.Who) (*config.Settings, error) {
-	name, err := cs.m.names.of(s, who, cs.m.nameBy)
+func (cs *creations) over(s *config.Settings, who config.Who, flags *config.SandboxSettings) (*config.Settings, error) {
+	name, provider, err := cs.nameOf(s, who, flags)
 	if err != nil {
 		return s, nil // resolving the settings says why
 	}
-	stamp, err := cs.m.records.StampCreation(name)
+	stamp, err := cs.m.records.Of(provider).StampCreation(name)
 	if err != nil || stamp == (registry.CreationStamp{}) {
 		return s, err
 	}
 	cs.mu.Lock()
 	had := cs.of[who]
 	cs.mu.Unlock()
-	if had != nil && had.base == s && had.stamp == stamp {
+	if had != nil && had.base == s && had.name == name && had.stamp == stamp {
 		return had.settings, nil
 	}
-	c, ok, err := cs.read(name)
+	c, ok, err := cs.read(provider, name)
 	if err != nil || !ok {
 		return s, err
 	}
@@ -71,7 +76,7 @@ func (cs *creations) over(s *config.Settings, who config.Who) (*config.Settings,
 	if err != nil {
 		return nil, stale(name, err)
 	}
-	made := &created{base: s, stamp: stamp, settings: &config.Settings{}}
+	made := &created{base: s, name: name, stamp: stamp, settings: &config.Settings{}}
 	if s != nil {
 		*made.settings = *s
 	}
@@ -83,6 +88,36 @@ func (cs *creations) over(s *config.Settings, who config.Who) (*config.Settings,
 	}
 	cs.of[who] = made
 	return made.settings, nil
+}
+
+// nameOf returns the name of the sandbox of who and its provider, as far as that has
+// records of its own; else the name of the provider is empty.
+func (cs *creations) nameOf(s *config.Settings, who config.Who, flags *config.SandboxSettings) (name, provider string, err error) {
+	if len(cs.m.kept) == 0 {
+		name, err = cs.m.names.of(s, who, cs.m.nameBy)
+		return name, "", err
+	}
+	var res config.Resolved
+	if given := providerNamed(flags); given != "" {
+		res, err = config.Resolve(s, who, &config.SandboxSettings{Provider: &given})
+	} else {
+		res, err = cs.m.describer.layered.of(s, who, func(res config.Resolved) (config.Resolved, error) { return res, nil })
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if name, err = cs.m.nameBy(res); err == nil {
+		provider = cs.viewOf(res.Provider)
+	}
+	return name, provider, err
+}
+
+// viewOf is the name of the provider where that keeps its state itself.
+func (cs *creations) viewOf(provider string) string {
+	if _, ok := cs.m.kept[provider]; ok {
+		return provider
+	}
+	return ""
 }
 
 // stale is the error of a sandbox whose fields the settings no longer permit.
@@ -111,8 +146,8 @@ func (cs *creations) resolved(settings *config.Settings, who config.Who) (res co
 }
 
 // read returns what the sandbox was created with.
-func (cs *creations) read(name string) (c config.Creation, ok bool, err error) {
-	data, ok, err := cs.m.records.Creation(name)
+func (cs *creations) read(provider, name string) (c config.Creation, ok bool, err error) {
+	data, ok, err := cs.m.records.Of(cs.viewOf(provider)).Creation(name)
 	if err != nil || !ok {
 		return c, false, err
 	}
@@ -122,13 +157,13 @@ func (cs *creations) read(name string) (c config.Creation, ok bool, err error) {
 	return c, true, nil
 }
 
-func (cs *creations) put(name string, c config.Creation) error {
+func (cs *creations) put(provider, name string, c config.Creation) error {
 	c.Timeout = 0 // which is of the request alone
 	data, err := json.Marshal(c)
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "create", "cannot encode the request: %w", err)
 	}
-	if err := cs.m.records.PutCreation(name, data); err != nil {
+	if err := cs.m.records.Of(cs.viewOf(provider)).PutCreation(name, data); err != nil {
 		return err
 	}
 	cs.mu.Lock()
@@ -171,13 +206,13 @@ func (m *Manager) Create(ctx context.Context, req Request, c config.Creation) (P
 	if err := m.creations.possible(ctx, req, c); err != nil {
 		return Prepared{}, err
 	}
-	sum := sha256.Sum256([]byte(name))
-	turn, err := m.leases.Ensure(ctx, "create-"+hex.EncodeToString(sum[:16]))
+	kept := m.creations.viewOf(settingsProvider(m.current(), req.Who, req.Flags))
+	turn, err := m.creations.turn(ctx, kept, name)
 	if err != nil {
 		return Prepared{}, err
 	}
 	defer turn.Release()
-	fresh, err := m.creations.claim(name, c)
+	fresh, err := m.creations.claim(kept, name, c)
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -188,7 +223,7 @@ func (m *Manager) Create(ctx context.Context, req Request, c config.Creation) (P
 	if err != nil {
 		if fresh {
 			if there, lookErr := m.creations.recorded(name); lookErr == nil && !there {
-				err = errors.Join(err, m.records.DeleteCreation(name))
+				err = errors.Join(err, m.records.Of(kept).DeleteCreation(name))
 			}
 		}
 		return p, err
@@ -201,6 +236,12 @@ func (m *Manager) Create(ctx context.Context, req Request, c config.Creation) (P
 		return p, m.expiry.set(row, time.Duration(c.Timeout)*time.Second, c.OnTimeout)
 	}
 	return p, nil
+}
+
+// turn takes the lock under which what a sandbox is created with changes.
+func (cs *creations) turn(ctx context.Context, provider, name string) (*keylock.Lock, error) {
+	sum := sha256.Sum256([]byte(name))
+	return cs.m.locksOf(provider).Ensure(ctx, "create-"+hex.EncodeToString(sum[:16]))
 }
 
 // providerNamed is the provider that flags name, or "".
@@ -222,15 +263,15 @@ func (cs *creations) recorded(name string) (bool, error) {
 
 // claim keeps c for the sandbox name, and reports whether nothing was kept before.
 // Where the sandbox is there, c must ask for nothing else than it has.
-func (cs *creations) claim(name string, c config.Creation) (fresh bool, err error) {
+func (cs *creations) claim(provider, name string, c config.Creation) (fresh bool, err error) {
 	there, err := cs.recorded(name)
 	if err != nil {
 		return false, err
 	}
 	if !there {
-		return true, cs.put(name, c)
+		return true, cs.put(provider, name, c)
 	}
-	had, _, err := cs.read(name)
+	had, _, err := cs.read(provider, name)
 	if err != nil {
 		return false, err
 	}
@@ -253,7 +294,7 @@ func (m *Manager) CheckCreation(who config.Who, flags *config.SandboxSettings, c
 	if there, err := m.creations.recorded(name); err != nil || !there {
 		return err
 	}
-	_, err = m.creations.claim(name, c)
+	_, err = m.creations.claim(settingsProvider(m.current(), who, flags), name, c)
 	return err
 }
 
@@ -323,8 +364,7 @@ func (m *Manager) SetNetwork(ctx context.Context, row Row, n *config.NetworkRule
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "network", Resource: row.Name, Message: "this is no sandbox for commands"}
 	}
 	who := config.Who{Tenant: row.Tenant, Agent: row.Agent, Session: row.Session}
-	sum := sha256.Sum256([]byte(row.Name))
-	turn, err := m.leases.Ensure(ctx, "create-"+hex.EncodeToString(sum[:16]))
+	turn, err := m.creations.turn(ctx, row.Provider, row.Name)
 	if err != nil {
 		return err
 	}
@@ -332,7 +372,7 @@ func (m *Manager) SetNetwork(ctx context.Context, row Row, n *config.NetworkRule
 	if there, err := m.creations.recorded(row.Name); err != nil || !there {
 		return errors.Join(err, unknown(row.Name))
 	}
-	c, _, err := m.creations.read(row.Name)
+	c, _, err := m.creations.read(row.Provider, row.Name)
 	if err != nil {
 		return err
 	}
@@ -340,12 +380,12 @@ func (m *Manager) SetNetwork(ctx context.Context, row Row, n *config.NetworkRule
 	if _, err := m.creations.layer(m.current(), who, c); err != nil {
 		return err
 	}
-	return m.creations.put(row.Name, c)
+	return m.creations.put(row.Provider, row.Name, c)
 }
 
 // own refuses a sandbox of another instance.
 func (m *Manager) own(op string, row Row) error {
-	if row.Instance != "" && row.Instance != m.state.Instance() {
+	if row.Instance != "" && !m.ours(row.Provider, row.Instance) {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Resource: row.Name, Message: "the sandbox belongs to another instance"}
 	}
 	return nil
@@ -360,10 +400,17 @@ func (cs *creations) describe(rows []Row) error {
 	var errs error
 	for i := range rows {
 		r := &rows[i]
-		if r.Kind != sandbox.KindSandbox || !names[r.Name] {
+		data, kept := names[r.Name]
+		if r.Kind != sandbox.KindSandbox || !kept {
 			continue
 		}
-		c, _, err := cs.read(r.Name)
+		var c config.Creation
+		var err error
+		if data != nil {
+			err = json.Unmarshal(data, &c)
+		} else {
+			c, _, err = cs.read(r.Provider, r.Name)
+		}
 		if err != nil {
 			errs = errors.Join(errs, err)
 			continue

@@ -52,7 +52,7 @@ func (b *builder) ensure(ctx context.Context, w *want, mustExist bool) (*acquire
 }
 
 func (b *builder) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
-	turn, err := b.m.leases.Ensure(ctx, w.spec.Name)
+	turn, err := b.m.locksOf(w.provider.Name()).Ensure(ctx, w.spec.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +106,11 @@ func vanishing(err error) bool {
 // look on: neither prune nor remove can take away what is being made.
 func (b *builder) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *acquired, err error) {
 	name := w.spec.Name
-	leased, err := b.m.leases.Held(name)
+	leased, err := b.m.locksOf(w.provider.Name()).Held(name)
 	if err != nil {
 		return nil, err
 	}
-	held, err := b.m.leases.Shared(ctx, name)
+	held, err := b.m.locksOf(w.provider.Name()).Shared(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (b *builder) replace(ctx context.Context, w *want, held *keylock.Lock) (*ke
 	if err := b.removeLocked(ctx, w.provider, w.spec.Kind, w.spec.Name); err != nil {
 		return held, err
 	}
-	return b.m.leases.Shared(ctx, w.spec.Name)
+	return b.m.locksOf(w.provider.Name()).Shared(ctx, w.spec.Name)
 }
 
 // kept is what a sandbox that is kept was made from, as far as that is known.

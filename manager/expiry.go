@@ -89,7 +89,7 @@ func (m *Manager) Expire(ctx context.Context) (ended []string, next time.Duratio
 	}
 	next = expireLatest
 	for _, r := range records {
-		if r.OnTimeout == "" || r.ExpiresAt.IsZero() || r.Instance != m.state.Instance() || ctx.Err() != nil {
+		if r.OnTimeout == "" || r.ExpiresAt.IsZero() || !m.ours(r.Provider, r.Instance) || ctx.Err() != nil {
 			continue
 		}
 		now := m.now()
@@ -175,11 +175,11 @@ func (z *freezer) hold(ctx context.Context, r registry.Record, still func(*regis
 	if err != nil {
 		return err
 	}
-	c, _, err := z.m.creations.read(r.Name)
+	c, _, err := z.m.creations.read(r.Provider, r.Name)
 	if err != nil {
 		return err
 	}
-	turn, err := z.m.leases.Ensure(ctx, r.Name)
+	turn, err := z.m.locksOf(r.Provider).Ensure(ctx, r.Name)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ type Questions struct {
 // Explain says what a session gets and why. It changes nothing: an image
 // that is missing stays so, and what cannot be found out is in Problems.
 func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q Questions) (Explanation, error) {
-	settings, err := m.currentOf(who)
+	settings, err := m.currentOf(who, flags)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -187,7 +187,7 @@ func (e *Explanation) describe(w *want) {
 
 // explainNext says what the next run would find and do.
 func (x *explainer) explainNext(ctx context.Context, w *want, e *Explanation) error {
-	leased, err := x.m.leases.Held(w.spec.Name)
+	leased, err := x.m.locksOf(w.provider.Name()).Held(w.spec.Name)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ type describer struct {
 // folder besides, from which a scratch workspace is seeded.
 func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Provider, at hostIdentity, i intent) (config.Facts, string, error) {
 	f := config.Facts{
-		Instance: d.m.state.Instance(), Provider: p.Name(),
+		Instance: d.m.instanceOf(p.Name()), Provider: p.Name(),
 		HostCPUs: d.m.host.CPUs, HostMemory: d.m.host.Memory,
 		Home: d.m.host.Home, Env: d.m.host.Env, Sensitive: d.m.host.Sensitive,
 		HostIdentity: at.name, Canonical: map[string]string{}, Via: map[string][]string{},
@@ -62,7 +62,7 @@ func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Pr
 		},
 		func() error { return d.image(ctx, res, p, i, &f) },
 		func() error { return d.company(ctx, ca, i, &f) },
-		func() (err error) { agentDir, err = d.folders(res, at, i, &f); return err },
+		func() (err error) { agentDir, err = d.folders(res, p, at, i, &f); return err },
 		func() (err error) { f.HomeDir, f.HomeReason, err = d.homeDir(res, p, at); return err },
 		func() error { return d.profile(res, &f) },
 	} {
@@ -86,6 +86,9 @@ func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Pr
 		f.HostsFile = d.m.state.HostsPath(at.name)
 		return f, agentDir, nil
 	}
+	if _, kept := d.m.kept[p.Name()]; kept {
+		return f, agentDir, nil // no file of this machine is seen inside
+	}
 	if f.HostsFile, err = d.m.state.Hosts(at.name, res.Docker.ExtraHosts); err != nil {
 		return f, "", err
 	}
@@ -104,7 +107,7 @@ func filter(res config.Resolved) string {
 
 // owner says whose the sandbox of res is.
 func (d *describer) owner(res config.Resolved) sandbox.Owner {
-	return sandbox.Owner{Instance: d.m.state.Instance(), Tenant: res.Tenant, Agent: res.Agent, Session: res.Session, Scope: res.Scope, ScopeKey: res.ScopeKey}
+	return sandbox.Owner{Instance: d.m.instanceOf(res.Provider), Tenant: res.Tenant, Agent: res.Agent, Session: res.Session, Scope: res.Scope, ScopeKey: res.ScopeKey}
 }
 
 func (d *describer) canonical(res config.Resolved, f *config.Facts) error {
@@ -238,7 +241,7 @@ func (d *describer) refuseBeforeImage(ctx context.Context, res config.Resolved, 
 	if err != nil || have == nil {
 		return err
 	}
-	leased, err := d.m.leases.Held(name)
+	leased, err := d.m.locksOf(p.Name()).Held(name)
 	if err != nil {
 		return err
 	}
@@ -259,26 +262,10 @@ func (d *describer) refuseBeforeImage(ctx context.Context, res config.Resolved, 
 const noImage = "(not made yet)"
 
 // folders finds workspace, agent's folder and owner.
-func (d *describer) folders(res config.Resolved, at hostIdentity, i intent, f *config.Facts) (agentDir string, err error) {
-	claim := d.m.owners.Lookup
-	if i == effects {
-		claim = d.m.owners.Claim
-	}
-	own, err := claim(at.name, at.owner)
-	if err != nil {
-		return "", err
-	}
-	f.UID, f.GID = own.UID, own.GID
-	store, err := d.workspaces(res)
-	if err != nil {
-		return "", err
-	}
-	f.Workspaces = []string{store.Root()}
-	name := at.name
-	if res.Private() {
-		name = hardening.PrivateName(name)
-	}
-	if f.Workspace, err = store.Path(name); err != nil {
+func (d *describer) folders(res config.Resolved, p sandbox.Provider, at hostIdentity, i intent, f *config.Facts) (agentDir string, err error) {
+	if k, kept := d.m.kept[p.Name()]; kept {
+		d.keptFolders(res, k, at, f)
+	} else if err := d.ownFolders(res, at, i, f); err != nil {
 		return "", err
 	}
 	dir, given := res.AgentWorkspace, res.Workspace
@@ -301,6 +288,43 @@ func (d *describer) folders(res config.Resolved, at hostIdentity, i intent, f *c
 		}
 	}
 	return d.agentFolder(res, dir, i, f)
+}
+
+// ownFolders finds the scratch workspace or the private view, and the owner.
+func (d *describer) ownFolders(res config.Resolved, at hostIdentity, i intent, f *config.Facts) error {
+	claim := d.m.owners.Lookup
+	if i == effects {
+		claim = d.m.owners.Claim
+	}
+	own, err := claim(at.name, at.owner)
+	if err != nil {
+		return err
+	}
+	f.UID, f.GID = own.UID, own.GID
+	store, err := d.workspaces(res)
+	if err != nil {
+		return err
+	}
+	f.Workspaces = []string{store.Root()}
+	name := at.name
+	if res.Private() {
+		name = hardening.PrivateName(name)
+	}
+	f.Workspace, err = store.Path(name)
+	return err
+}
+
+// keptFolders names the workspace and the owner of a sandbox whose provider keeps its
+// state itself. They follow from the scope, so that all programs find the same ones.
+func (d *describer) keptFolders(res config.Resolved, k keeper, at hostIdentity, f *config.Facts) {
+	first, count := k.Users(res.ProviderOptions)
+	own := workspace.OwnerIn(first, count, at.owner)
+	f.UID, f.GID = own.UID, own.GID
+	name := at.name
+	if res.Private() {
+		name = hardening.PrivateName(name)
+	}
+	f.Workspaces, f.Workspace = []string{k.Workspaces()}, filepath.Join(k.Workspaces(), name)
 }
 
 // givenFolder makes a folder named by a flag absolute; it must exist.

@@ -141,7 +141,7 @@ func (m *Manager) Footprints(ctx context.Context, known func(name string) bool) 
 func (ls *lister) footprintOfRow(row Row) Footprint {
 	p := Footprint{Name: row.Name, Kind: row.Kind, Tenant: row.Tenant}
 	who := config.Who{Tenant: row.Tenant, Agent: row.Agent, Session: row.Session}
-	settings, err := ls.m.currentOf(who)
+	settings, err := ls.m.currentOf(who, flagged(row.Provider))
 	if err != nil {
 		settings = ls.m.current()
 	}

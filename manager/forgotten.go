@@ -122,7 +122,7 @@ func (b *sweeper) forget(ctx context.Context, identity string, remove func() err
 		return false, err
 	}
 	defer turn.Release()
-	if b.m.pruner.leased(name) {
+	if b.m.pruner.leased("")(name) {
 		return false, nil
 	}
 	for _, kind := range []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} {

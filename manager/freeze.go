@@ -24,7 +24,7 @@ func (m *Manager) Pause(ctx context.Context, row Row) error {
 	if err != nil {
 		return err
 	}
-	c, _, err := m.creations.read(row.Name)
+	c, _, err := m.creations.read(row.Provider, row.Name)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (m *Manager) Resume(ctx context.Context, row Row) error {
 	if err != nil {
 		return err
 	}
-	held, err := m.leases.Shared(ctx, row.Name)
+	held, err := m.locksOf(row.Provider).Shared(ctx, row.Name)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (m *Manager) Resume(ctx context.Context, row Row) error {
 
 // pauser returns what freezes the sandbox of row.
 func (z *freezer) pauser(op string, row Row) (sandbox.Pauser, error) {
-	if row.Instance != "" && row.Instance != z.m.state.Instance() {
+	if row.Instance != "" && !z.m.ours(row.Provider, row.Instance) {
 		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: op, Resource: row.Name, Message: "the sandbox belongs to another instance"}
 	}
 	p, err := z.m.providers.Get(row.Provider)

@@ -109,7 +109,7 @@ func (a *pauseAfters) least(s *config.Settings) (time.Duration, error) {
 func (z *freezer) due(records []registry.Record, after *pauseAfters) (due []registry.Record, next time.Duration, err error) {
 	now, next, down := z.m.now(), freezeLatest, map[string]time.Time{}
 	for _, r := range records {
-		if r.Kind != sandbox.KindSandbox || r.Frozen || r.Instance != z.m.state.Instance() {
+		if r.Kind != sandbox.KindSandbox || r.Frozen || !z.m.ours(r.Provider, r.Instance) {
 			continue
 		}
 		if at, ok := z.down[r.Name]; ok && at.Equal(r.LastUsedAt) {
@@ -128,7 +128,7 @@ func (z *freezer) due(records []registry.Record, after *pauseAfters) (due []regi
 		case d <= 0:
 		case left > 0:
 			next = min(next, left)
-		case z.m.pruner.leased(r.Name): // its use is noted again at the end
+		case z.m.pruner.leased(r.Provider)(r.Name): // its use is noted again at the end
 		default:
 			due = append(due, r)
 		}
@@ -177,7 +177,7 @@ func (z *freezer) statuses(ctx context.Context, records []registry.Record) (of m
 			errs = errors.Join(errs, err)
 			continue
 		}
-		infos, err := p.List(ctx, sandbox.Filter{Instance: z.m.state.Instance()})
+		infos, err := p.List(ctx, sandbox.Filter{Instance: z.m.instanceOf(r.Provider)})
 		if err != nil {
 			errs = errors.Join(errs, err)
 			continue

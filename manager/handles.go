@@ -185,6 +185,28 @@ func (h *handles) forget(n *handle) {
 	}
 }
 
+// cut closes every handle of name at once, with what runs in them.
+func (h *handles) cut(name string) {
+	h.drop(name)
+	h.mu.Lock()
+	var used []*handle
+	for n := range h.all {
+		if n.name == name {
+			used = append(used, n)
+		}
+	}
+	h.mu.Unlock()
+	for _, n := range used {
+		go func() { // closing may wait for connections
+			n.ways.close()
+			if c, ok := n.Sandbox.(cutter); ok {
+				c.Cut()
+			}
+			h.end(n)
+		}()
+	}
+}
+
 // drop forgets the handle of name.
 func (h *handles) drop(name string) {
 	h.mu.Lock()
@@ -230,7 +252,7 @@ func (b *builder) warm(ctx context.Context, w *want) *acquired {
 	}
 	l := &acquired{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, letGo: func() { b.m.handles.release(h) }}
 	var err error
-	if l.held, err = b.m.leases.Shared(ctx, h.name); err != nil {
+	if l.held, err = b.m.locksOf(w.provider.Name()).Shared(ctx, h.name); err != nil {
 		l.letGo()
 		return nil
 	}

@@ -23,9 +23,9 @@ func slotIdentity(slot, instance, tenant string) hostIdentity {
 	return hostIdentity{slot, sandbox.Owner{Instance: instance, Tenant: tenant, ScopeKey: slot}}
 }
 
-// identityOf returns that of the sandbox name of o.
-func (d *describer) identityOf(name string, o sandbox.Owner) (hostIdentity, error) {
-	c, ok, err := d.m.records.ClaimOf(name)
+// identityOf returns that of the sandbox name of o, which is the provider's.
+func (d *describer) identityOf(provider, name string, o sandbox.Owner) (hostIdentity, error) {
+	c, ok, err := d.m.records.Of(provider).ClaimOf(name)
 	switch {
 	case err != nil:
 		return hostIdentity{}, err
@@ -72,7 +72,7 @@ func identifyAll(set *provider.Set, records *registry.Store) (*provider.Set, err
 			return nil, err
 		}
 		if b, ok := p.(bindable); ok {
-			p = identified{b, records}
+			p = identified{b, records.Of(name)}
 		}
 		all = append(all, p)
 	}

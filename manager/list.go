@@ -75,7 +75,7 @@ func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
 	var rows []Row
 	if o.Foreign {
 		for _, info := range infos {
-			if info.Owner.Instance != m.state.Instance() {
+			if !m.ours(info.Provider, info.Owner.Instance) {
 				row := m.lister.rowOf(info, nil)
 				row.Instance = info.Owner.Instance
 				rows = append(rows, row)
@@ -113,15 +113,15 @@ func labelled(r Row, labels map[string]string) bool {
 // live asks every provider for its sandboxes. down names the providers
 // that did not answer; err is of those among them that matter.
 func (ls *lister) live(ctx context.Context, foreign bool, matters func(provider string) bool) (infos []sandbox.Info, down map[string]bool, err error) {
-	f := sandbox.Filter{Instance: ls.m.state.Instance()}
-	if foreign {
-		f.Instance = ""
-	}
 	down = map[string]bool{}
 	for _, name := range ls.m.providers.Names() {
 		p, getErr := ls.m.providers.Get(name)
 		if getErr != nil {
 			return nil, nil, getErr
+		}
+		f := sandbox.Filter{Instance: ls.m.instanceOf(name)}
+		if foreign {
+			f.Instance = ""
 		}
 		got, listErr := p.List(ctx, f)
 		switch {
@@ -176,7 +176,7 @@ func (ls *lister) rowOf(info sandbox.Info, rec *registry.Record) Row {
 	}
 	switch {
 	case rec == nil:
-		if info.Owner.Instance == ls.m.state.Instance() {
+		if ls.m.ours(info.Provider, info.Owner.Instance) {
 			r.Status = sandbox.StatusOrphan
 		}
 		r.LastUsedAt = r.CreatedAt
@@ -240,7 +240,7 @@ func (ls *lister) readRecords(ctx context.Context) (records []registry.Record, u
 		if r.Kind != sandbox.KindPool {
 			return false
 		}
-		_, claimed, err := ls.m.records.ClaimOn(r.Name)
+		_, claimed, err := ls.m.records.Of(r.Provider).ClaimOn(r.Name)
 		return claimed || err != nil
 	})
 	return records, len(problems) - len(rebuilt), err
@@ -258,7 +258,7 @@ func (ls *lister) rebuild(ctx context.Context, problems []registry.Problem) []re
 		p, err := ls.m.providers.Get(name)
 		if err == nil {
 			var some []sandbox.Info
-			some, err = p.List(ctx, sandbox.Filter{Instance: ls.m.state.Instance()})
+			some, err = p.List(ctx, sandbox.Filter{Instance: ls.m.instanceOf(name)})
 			infos = append(infos, some...)
 		}
 		if err != nil {

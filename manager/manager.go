@@ -167,7 +167,8 @@ type Manager struct {
 	begin        func(context.Context, config.Resolved, Request) error // or nil
 
 	records   *registry.Store
-	leases    *keylock.Dir
+	leases    keylock.Locker    // of this machine
+	kept      map[string]keeper // by provider, of those that keep their state themselves
 	owners    *workspace.Owners
 	watch     *hostpath.Watch // on what records and descriptions were read from
 	handles   *handles

@@ -37,6 +37,9 @@ func New(o Options) (*Manager, error) {
 		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, observer: o.Observer, out: o.Out, accounting: o.Accounting, control: o.Control, prepared: &prepared{}, skills: &skillStamps{}, state: o.State, providers: providers, images: o.Images, host: o.Host, log: o.Log, commandFlags: o.CommandFlags, now: o.Now, begin: o.Begin,
 		records: records, watch: watch, leases: keylock.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), portHolds: &portHolds{}, handles: &handles{}, grants: &grants{}, names: &settingsCache[string]{}, usables: &settingsCache[Usable]{},
 	}
+	if err := m.keepAll(); err != nil {
+		return nil, err
+	}
 	m.approvals, m.browsers, m.builder, m.calls = &approvals{m}, &browsers{m}, &builder{m}, &calls{m: m}
 	m.checkpoints = &checkpoints{m: m, stores: map[string]*checkpoint.Store{}, shells: map[string][]sandbox.ShellState{}, opened: map[*Shell]bool{}}
 	m.describer, m.executor, m.explainer, m.freezer = &describer{m: m}, &executor{m}, &explainer{m}, &freezer{m: m}

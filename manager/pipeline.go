@@ -100,7 +100,7 @@ func (p *pipeline) configure(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if p.settings, err = p.m.currentOf(p.req.Who); err != nil {
+	if p.settings, err = p.m.currentOf(p.req.Who, p.req.Flags); err != nil {
 		return err
 	}
 	if p.res, err = p.m.describer.resolved(p.settings, p.req.Who, p.req.Flags); err != nil {

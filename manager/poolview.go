@@ -41,7 +41,7 @@ func (k *poolKeeper) poolView(ctx context.Context, records []registry.Record, wa
 		if err != nil {
 			return v, err
 		}
-		infos, err := p.List(ctx, sandbox.Filter{Instance: k.m.state.Instance(), Kind: sandbox.KindPool})
+		infos, err := p.List(ctx, sandbox.Filter{Instance: k.m.instanceOf(name), Kind: sandbox.KindPool})
 		if err != nil {
 			return v, err
 		}

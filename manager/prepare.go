@@ -23,6 +23,12 @@ func (b *builder) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 	if w.from != nil && !w.scratch() {
 		return errOtherFolder(w, "")
 	}
+	if _, kept := b.m.kept[w.provider.Name()]; kept {
+		if w.from != nil {
+			return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "begin with a checkpoint", Resource: w.from.ID, Message: "workspaces of the provider " + w.provider.Name() + " have no checkpoints"}
+		}
+		return nil // the workspace is the provider's
+	}
 	if !w.scratch() {
 		return nil
 	}

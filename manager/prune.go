@@ -103,7 +103,7 @@ func (u *pruner) sweep(ctx context.Context, o PruneOptions, grace time.Duration)
 		if err != nil {
 			return b.out, err
 		}
-		infos, err := p.List(ctx, sandbox.Filter{Instance: u.m.state.Instance(), Tenant: o.Tenant})
+		infos, err := p.List(ctx, sandbox.Filter{Instance: u.m.instanceOf(name), Tenant: o.Tenant})
 		if err != nil && !u.m.lister.matters(name, records, len(problems)) {
 			u.m.log.WithError(err).Debugf("%s does not answer, and nothing of ours is known to be there", name)
 			b.silent = append(b.silent, name)
@@ -214,8 +214,8 @@ func (b *sweeper) sweep(ctx context.Context, p sandbox.Provider, records []regis
 
 func (b *sweeper) plan(p sandbox.Provider, rules prune.Rules, infos []sandbox.Info, records []registry.Record) []prune.Removal {
 	return prune.Plan(prune.Input{
-		Instance: b.m.state.Instance(), Provider: p.Name(), Known: true, Live: infos, Records: records,
-		Rules: rules, Leased: b.m.pruner.leased, Now: b.m.now(),
+		Instance: b.m.instanceOf(p.Name()), Provider: p.Name(), Known: true, Live: infos, Records: records,
+		Rules: rules, Leased: b.m.pruner.leased(p.Name()), Now: b.m.now(),
 	})
 }
 
@@ -259,7 +259,7 @@ func (b *sweeper) carryOut(ctx context.Context, p sandbox.Provider, plan []prune
 	}
 	report := prune.Apply(ctx, plan, prune.RemoverFunc(func(ctx context.Context, r prune.Removal) error {
 		return b.sweepOne(ctx, p, r)
-	}), b.m.leases, b.m.records.Of(p.Name()))
+	}), b.m.locksOf(p.Name()), b.m.records.Of(p.Name()))
 	for _, r := range report.Removed {
 		b.out.Removed = append(b.out.Removed, b.removed(p, r))
 	}
@@ -289,7 +289,7 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 	}
 	m.handles.drop(r.Name)
 	// The caller holds the exclusive lease: the claim does not change.
-	claim, claimed, err := m.records.ClaimOf(r.Name)
+	claim, claimed, err := m.records.Of(p.Name()).ClaimOf(r.Name)
 	if err != nil {
 		return err
 	}
@@ -314,7 +314,7 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 		return err
 	}
 	if r.Kind == sandbox.KindSandbox {
-		if err := m.records.DeleteCreation(r.Name); err != nil {
+		if err := m.records.Of(p.Name()).DeleteCreation(r.Name); err != nil {
 			return err
 		}
 	}
@@ -370,9 +370,13 @@ func (u *pruner) placeOf(agent, name string) (store *workspace.Store, hostIdenti
 	return store, hostIdentity, err
 }
 
-func (u *pruner) leased(name string) bool {
-	held, err := u.m.leases.Held(name)
-	return held || err != nil
+// leased returns a function that reports whether a sandbox of the provider is used,
+// also where that is not known.
+func (u *pruner) leased(provider string) func(name string) bool {
+	return func(name string) bool {
+		held, err := u.m.locksOf(provider).Held(name)
+		return held || err != nil
+	}
 }
 
 // sweepPatience bounds what a sweep on use may add to a command; what it

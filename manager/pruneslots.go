@@ -19,7 +19,7 @@ func (b *sweeper) planSlots(ctx context.Context, p sandbox.Provider, slots []reg
 	var plan []prune.Removal
 	var free []registry.Record
 	for _, r := range slots {
-		if _, claimed, err := b.m.records.ClaimOn(r.Name); claimed || err != nil {
+		if _, claimed, err := b.m.records.Of(p.Name()).ClaimOn(r.Name); claimed || err != nil {
 			continue
 		}
 		rules, err := b.rulesOf(r.Agent)
@@ -40,13 +40,13 @@ func (b *sweeper) planSlots(ctx context.Context, p sandbox.Provider, slots []reg
 	if len(free) == 0 || b.m.pool.keepsPool() {
 		return plan, nil
 	}
-	unwanted, err := b.unwanted(ctx, free, live)
+	unwanted, err := b.unwanted(ctx, p, free, live)
 	return append(plan, unwanted...), err
 }
 
 // unwanted are the free slots that the next Refill would remove. Without an
 // answer to what is wanted there are none.
-func (b *sweeper) unwanted(ctx context.Context, free []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
+func (b *sweeper) unwanted(ctx context.Context, p sandbox.Provider, free []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
 	wants, partial, err := newSnapshot(b.m).m.pool.findPoolWants(ctx, b.m.current())
 	if err != nil || partial {
 		return nil, err
@@ -69,7 +69,7 @@ func (b *sweeper) unwanted(ctx context.Context, free []registry.Record, live map
 	}
 	var plan []prune.Removal
 	for _, a := range pool.Plan(v) {
-		if a.Kind == pool.Remove && !b.m.pruner.leased(a.Slot) {
+		if a.Kind == pool.Remove && !b.m.pruner.leased(p.Name())(a.Slot) {
 			plan = append(plan, prune.Removal{Name: a.Slot, Kind: sandbox.KindPool, Reason: prune.Surplus, Detail: a.Why, Record: known[a.Slot]})
 		}
 	}

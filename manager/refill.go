@@ -418,7 +418,7 @@ func (k *poolKeeper) startSlot(ctx context.Context, from poolWant) error {
 // describeSlot is what a slot is made from: what its sandboxes are, without
 // what they get late. Nothing is seeded into it.
 func (k *poolKeeper) describeSlot(ctx context.Context, from poolWant, name string) (*want, error) {
-	at := slotIdentity(name, k.m.state.Instance(), "")
+	at := slotIdentity(name, k.m.instanceOf(from.provider.Name()), "")
 	return k.m.describer.describeAt(ctx, from.res, from.provider, at, effects, func(w *want) {
 		s := &w.spec
 		s.Name, s.Kind = name, sandbox.KindPool

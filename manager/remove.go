@@ -12,7 +12,7 @@ import (
 // remove takes a sandbox down together with its record. It fails with
 // [sandbox.CodeBusy] while a command runs in it.
 func (b *builder) remove(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
-	turn, err := b.m.leases.Ensure(ctx, name)
+	turn, err := b.m.locksOf(p.Name()).Ensure(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (b *builder) remove(ctx context.Context, p sandbox.Provider, kind sandbox.K
 // removeLocked is remove for a caller that holds the name's ensure lock.
 // The record goes last: when the provider fails, it stays for the next try.
 func (b *builder) removeLocked(ctx context.Context, p sandbox.Provider, kind sandbox.Kind, name string) error {
-	held, err := b.m.leases.TryExclusive(name)
+	held, err := b.m.locksOf(p.Name()).TryExclusive(name)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (b *builder) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 		return err
 	}
 	b.m.lister.gone(name)
-	hostIdentity, err := home(b.m.records, name)
+	hostIdentity, err := home(b.m.records.Of(p.Name()), name)
 	if err != nil {
 		return err
 	}

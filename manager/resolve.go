@@ -137,7 +137,7 @@ func (d *describer) describe(ctx context.Context, res config.Resolved, p sandbox
 	if err != nil {
 		return nil, err
 	}
-	at, err := d.identityOf(name, d.m.describer.owner(res))
+	at, err := d.identityOf(p.Name(), name, d.m.describer.owner(res))
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +197,12 @@ func buildSpec(res config.Resolved, p sandbox.Provider, f config.Facts, given ma
 		}
 		s.Image = "" // what settings say for other providers is no part of this sandbox
 	}
+	if detached(p) { // its sandboxes see none of these files, and programs on other machines have them elsewhere
+		s.Guest = sandbox.GuestRef{}
+		s.Mounts = slices.DeleteFunc(s.Mounts, func(m sandbox.Mount) bool {
+			return m.Role == sandbox.RoleGuest || m.Role == sandbox.RoleSocket || m.Role == sandbox.RoleIdentity || m.Role == sandbox.RoleTrust
+		})
+	}
 	s.Options = maps.Clone(given)
 	return s, refuseUnheld(res, p, s)
 }
@@ -206,7 +212,7 @@ func buildSpec(res config.Resolved, p sandbox.Provider, f config.Facts, given ma
 // flag and no command runs without a notice.
 func (d *describer) hashWithout(ctx context.Context, who config.Who, kind sandbox.Kind, p sandbox.Provider) string {
 	const unknown = "?"
-	settings, err := d.m.creations.over(d.m.settings.Load(), who)
+	settings, err := d.m.creations.over(d.m.settings.Load(), who, flagged(p.Name()))
 	if err != nil {
 		return unknown
 	}

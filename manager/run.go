@@ -169,7 +169,7 @@ func (b *builder) exists(ctx context.Context, res config.Resolved, o outing) err
 func (b *builder) discard(ctx context.Context, l *acquired) error {
 	ctx, done := context.WithTimeout(ctx, 60*time.Second)
 	defer done()
-	turn, err := b.m.leases.Ensure(ctx, l.name())
+	turn, err := b.m.locksOf(l.provider.Name()).Ensure(ctx, l.name())
 	if err != nil {
 		return err
 	}

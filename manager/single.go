@@ -18,14 +18,14 @@ type RemoveOptions struct {
 // Remove removes one sandbox or browser. Without Force one in use is
 // [sandbox.CodeBusy].
 func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
-	if row.Instance != "" && row.Instance != m.state.Instance() {
+	if row.Instance != "" && !m.ours(row.Provider, row.Instance) {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "remove", Resource: row.Name, Message: "the sandbox belongs to another instance"}
 	}
 	p, err := m.providers.Get(row.Provider)
 	if err != nil {
 		return err
 	}
-	turn, err := m.leases.Ensure(ctx, row.Name)
+	turn, err := m.locksOf(row.Provider).Ensure(ctx, row.Name)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 	}
 	if err == nil && row.Kind == sandbox.KindSandbox && !o.Keep {
 		if there, lookErr := m.creations.recorded(row.Name); lookErr != nil || !there {
-			err = errors.Join(lookErr, m.records.DeleteCreation(row.Name))
+			err = errors.Join(lookErr, m.records.Of(row.Provider).DeleteCreation(row.Name))
 		}
 	}
 	if err != nil || !o.Workspace || row.Workspace == "" || row.Kind != sandbox.KindSandbox {

@@ -58,7 +58,7 @@ func (b *builder) syncSkills(ctx context.Context, l *acquired) error {
 	if own, err := store.Path(w.hostIdentity); err != nil || own != target {
 		return err // a sandbox that is kept as it was made has an older workspace
 	}
-	turn, err := b.m.leases.Ensure(ctx, l.name())
+	turn, err := b.m.locksOf(l.provider.Name()).Ensure(ctx, l.name())
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func newSnapshot(m *Manager) *snapshot {
 // want describes the sandbox that rec's owner would get now.
 func (s *snapshot) want(ctx context.Context, rec registry.Record) (*want, error) {
 	who := config.Who{Tenant: rec.Tenant, Agent: rec.Agent, Session: rec.Session}
-	settings, err := s.m.creations.over(s.m.settings.Load(), who)
+	settings, err := s.m.creations.over(s.m.settings.Load(), who, flagged(rec.Provider))
 	if err != nil {
 		return nil, err
 	}

@@ -111,16 +111,16 @@ func (st *stager) readyWorkspace(ctx context.Context, res config.Resolved, flags
 	if err != nil {
 		return spec, nil, err
 	}
-	turn, err := st.m.leases.Ensure(ctx, name)
+	turn, err := st.m.locksOf(p.Name()).Ensure(ctx, name)
 	if err != nil {
 		return spec, nil, err
 	}
 	defer turn.Release()
-	leased, err := st.m.leases.Held(name)
+	leased, err := st.m.locksOf(p.Name()).Held(name)
 	if err != nil {
 		return spec, nil, err
 	}
-	shared, err := st.m.leases.Shared(ctx, name)
+	shared, err := st.m.locksOf(p.Name()).Shared(ctx, name)
 	if err != nil {
 		return spec, nil, err
 	}
@@ -142,12 +142,12 @@ func (st *stager) workspaceInTurn(ctx context.Context, res config.Resolved, flag
 	if f.Listening, err = st.m.describer.listening(); err != nil {
 		return none, err
 	}
-	at, err := st.m.describer.identityOf(name, st.m.describer.owner(res))
+	at, err := st.m.describer.identityOf(p.Name(), name, st.m.describer.owner(res))
 	if err != nil {
 		return none, err
 	}
 	// A scope gets its user when it is first used, and the folder with it.
-	if _, err := st.m.describer.folders(res, at, effects, &f); err != nil {
+	if _, err := st.m.describer.folders(res, p, at, effects, &f); err != nil {
 		return none, err
 	}
 	w, err := st.m.describer.describe(ctx, res, p, observe)

@@ -57,7 +57,7 @@ func (x *explainer) explainFiles(ctx context.Context, w *want, have *sandbox.Inf
 // transportOf opens the running sandbox that spec describes, under its lease,
 // and asks it. Nothing is recorded: looking is no use.
 func (x *explainer) transportOf(ctx context.Context, w *want, spec sandbox.Spec) (fsbridge.Transport, error) {
-	held, err := x.m.leases.Shared(ctx, spec.Name)
+	held, err := x.m.locksOf(w.provider.Name()).Shared(ctx, spec.Name)
 	if err != nil {
 		return fsbridge.Transport{}, err
 	}

@@ -199,7 +199,7 @@ func (d *describer) sources(w *want, permitted []string) (paths, files []string,
 			}
 		}
 	}
-	at, identityErr := d.identityOf(w.spec.Name, w.spec.Owner)
+	at, identityErr := d.identityOf(w.provider.Name(), w.spec.Name, w.spec.Owner)
 	if err != nil || writableErr != nil || identityErr != nil || at.name != w.hostIdentity {
 		return nil, nil, false
 	}

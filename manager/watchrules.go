@@ -29,7 +29,7 @@ func (x *executor) watchRules(l *acquired, req *Request) (stop func()) {
 				return
 			case <-tick.C:
 			}
-			s, err := x.m.currentOf(who)
+			s, err := x.m.currentOf(who, flags)
 			if s == seen && err == nil {
 				continue
 			}

@@ -45,7 +45,7 @@ type Failure struct {
 // sandbox and then the record. What is being made, is leased, or is recorded
 // differently than when the plan was made, is spared. When the removal fails the record stays, so that the next
 // sweep tries again. The end of ctx fails what has not begun.
-func Apply(ctx context.Context, plan []Removal, rm Remover, leases *keylock.Dir, records *registry.Store) Report {
+func Apply(ctx context.Context, plan []Removal, rm Remover, leases keylock.Locker, records *registry.Store) Report {
 	type outcome struct {
 		spared bool
 		err    error
@@ -74,7 +74,7 @@ func Apply(ctx context.Context, plan []Removal, rm Remover, leases *keylock.Dir,
 	return report
 }
 
-func apply(ctx context.Context, r Removal, rm Remover, leases *keylock.Dir, records *registry.Store) (spared bool, err error) {
+func apply(ctx context.Context, r Removal, rm Remover, leases keylock.Locker, records *registry.Store) (spared bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, sandbox.Errorf(sandbox.CodeTimeout, "prune", "the sweep was ended before %s was reached: %w", r.Name, err)
 	}

@@ -56,8 +56,12 @@ func (c *cache) put(key cacheKey, n cached) {
 	c.of[key] = n
 }
 
-// read returns the record as it lies on disk.
+// read returns the record as it lies on disk, or where it is kept instead.
 func (s *Store) read(kind sandbox.Kind, name string) (file, error) {
+	if in, ok := s.in(); ok {
+		f, _, err := in.read(kind, name)
+		return f, err
+	}
 	sub, err := kindDir(kind)
 	if err != nil || s.cache == nil {
 		f, _, err := s.readDisk(kind, name)

@@ -69,6 +69,9 @@ func (s *Store) Claim(c Claim) (settle func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if in, ok := s.in(); ok {
+		return func() error { return nil }, in.claim(c)
+	}
 	data, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, op, "cannot encode the claim: %w", err)
@@ -116,12 +119,28 @@ func (s *Store) ClaimPath(name string) string {
 
 // ClaimOf returns the claim of the sandbox name; ok is false when it has none.
 func (s *Store) ClaimOf(name string) (c Claim, ok bool, err error) {
-	return s.readClaim(nameClaimsDir, name, func(c Claim) string { return c.Name })
+	of := func(c Claim) string { return c.Name }
+	if in, elsewhere := s.in(); elsewhere {
+		d, err := in.Get(name)
+		if err != nil {
+			return c, false, err
+		}
+		return in.readClaim(name, d.Claim, of)
+	}
+	return s.readClaim(nameClaimsDir, name, of)
 }
 
 // ClaimOn returns the claim on a slot; ok is false when the slot has no claim.
 func (s *Store) ClaimOn(slot string) (c Claim, ok bool, err error) {
-	return s.readClaim(slotClaimsDir, slot, func(c Claim) string { return c.Slot })
+	of := func(c Claim) string { return c.Slot }
+	if in, elsewhere := s.in(); elsewhere {
+		d, err := in.Get(slot)
+		if err != nil {
+			return c, false, err
+		}
+		return in.readClaim(slot, d.Claimed, of)
+	}
+	return s.readClaim(slotClaimsDir, slot, of)
 }
 
 func (s *Store) readClaim(dir, name string, of func(Claim) string) (c Claim, ok bool, err error) {
@@ -206,6 +225,16 @@ func damagedClaim(name, path string, why error) error {
 // ClaimedSlots lists the slots that are claimed, also by claims that cannot be
 // read.
 func (s *Store) ClaimedSlots() ([]string, error) {
+	if in, ok := s.in(); ok {
+		docs, err := in.List()
+		var out []string
+		for _, d := range docs {
+			if d.Claimed != nil {
+				out = append(out, d.Name)
+			}
+		}
+		return out, err
+	}
 	dir := filepath.Join(s.root, slotClaimsDir)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -232,6 +261,9 @@ func (s *Store) UnclaimSlot(slot string) error {
 	if err := statedir.CheckName(slot); err != nil {
 		return err
 	}
+	if in, ok := s.in(); ok {
+		return in.Change(slot, func(d *Document) error { d.Claimed = nil; return nil })
+	}
 	path := filepath.Join(s.root, slotClaimsDir, slot+".json")
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return statedir.Unavailable("remove claim", path, err)
@@ -244,6 +276,13 @@ func (s *Store) UnclaimSlot(slot string) error {
 func (s *Store) Unclaim(c Claim) error {
 	slot, name, err := s.claimPaths(c)
 	if err != nil {
+		return err
+	}
+	if in, ok := s.in(); ok {
+		err := in.Change(c.Name, func(d *Document) error { d.Claim = nil; return nil })
+		if err == nil {
+			err = in.Change(c.Slot, func(d *Document) error { d.Claimed = nil; return nil })
+		}
 		return err
 	}
 	for _, path := range []string{name, slot} {

@@ -1,9 +1,9 @@
 package registry
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +13,6 @@ import (
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
@@ -27,6 +26,7 @@ type CreationStamp struct {
 	inode    uint64
 	size     int64
 	modified time.Time
+	digest   [sha256.Size]byte // of what is kept elsewhere than in a file
 }
 
 // A creation is the content of a file. A field that is unknown belongs to a newer
@@ -51,12 +51,12 @@ func (s *Store) PutCreation(name string, request json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(creation{Format: Format, Name: name, Request: request})
+	data, err := encodeCreation(name, request)
 	if err != nil {
-		return sandbox.Errorf(sandbox.CodeInternal, "write creation", "cannot encode it: %w", err)
+		return err
 	}
-	if len(data) > maxRecord {
-		return sandbox.Errorf(sandbox.CodeValidation, "write creation", "it has %d bytes; %d are allowed", len(data), maxRecord)
+	if in, ok := s.in(); ok {
+		return in.Change(name, func(d *Document) error { d.Creation = data; return nil })
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return statedir.Unavailable("write creation", path, err)
@@ -73,6 +73,10 @@ func (s *Store) StampCreation(name string) (CreationStamp, error) {
 	path, err := s.creationPath(name)
 	if err != nil {
 		return CreationStamp{}, err
+	}
+	if in, ok := s.in(); ok {
+		d, err := in.Get(name)
+		return stampOf(d.Creation), err
 	}
 	var st unix.Stat_t
 	switch err := unix.Lstat(path, &st); {
@@ -92,36 +96,51 @@ func (s *Store) Creation(name string) (request json.RawMessage, ok bool, err err
 	if err != nil {
 		return nil, false, err
 	}
+	if in, elsewhere := s.in(); elsewhere {
+		d, err := in.Get(name)
+		if err != nil || d.Creation == nil {
+			return nil, false, err
+		}
+		request, err = decodeCreation(name, d.Creation)
+		return request, err == nil, err
+	}
 	data, err := readBounded(path, maxRecord)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, false, nil
+	case err != nil:
+		return nil, false, unreadableCreation(name, err)
 	}
-	var c creation
-	if err == nil {
-		if err = json.Unmarshal(data, &c); err == nil && (c.Format != Format || c.Name != name || len(c.Request) == 0) {
-			err = fmt.Errorf("format %d of %q", c.Format, c.Name)
-		}
-	}
-	if err != nil {
-		return nil, false, &sandbox.Error{
-			Code: sandbox.CodeUnavailable, Op: "read creation", Resource: name, Message: "what the sandbox was created with cannot be read", Err: err,
-			Hint: "remove the sandbox and create it again",
-		}
-	}
-	return c.Request, true, nil
+	request, err = decodeCreation(name, data)
+	return request, err == nil, err
 }
 
-// Creations returns the names of the sandboxes of which something is kept.
-func (s *Store) Creations() (map[string]bool, error) {
+// Creations returns what the sandboxes were created with of which something is kept,
+// by name. A value is nil where it has to be read by [Store.Creation].
+func (s *Store) Creations() (map[string]json.RawMessage, error) {
 	dir := filepath.Join(s.root, creationsDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, statedir.Unavailable("list creations", dir, err)
 	}
-	out := map[string]bool{}
+	out := map[string]json.RawMessage{}
 	for _, e := range entries {
 		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok && statedir.CheckName(name) == nil {
-			out[name] = true
+			out[name] = nil
+		}
+	}
+	for _, docs := range s.elsewhere {
+		list, err := docs.List()
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range list {
+			if d.Creation == nil {
+				continue
+			}
+			if out[d.Name], err = decodeCreation(d.Name, d.Creation); err != nil {
+				out[d.Name] = nil // reading it returns the error
+			}
 		}
 	}
 	return out, nil
@@ -132,6 +151,9 @@ func (s *Store) DeleteCreation(name string) error {
 	path, err := s.creationPath(name)
 	if err != nil {
 		return err
+	}
+	if in, ok := s.in(); ok {
+		return in.Change(name, func(d *Document) error { d.Creation = nil; return nil })
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return statedir.Unavailable("delete creation", path, err)

@@ -216,7 +216,15 @@ func (s *Store) readSpec(name, digest string) *sandbox.Spec {
 		return nil
 	}
 	data, err := readBounded(s.specPath(name), maxSpec)
-	if err != nil || specDigest(data) != digest {
+	if err != nil {
+		return nil
+	}
+	return specIn(data, digest)
+}
+
+// specIn returns the Spec in data, or nil where that is not the one of the digest.
+func specIn(data []byte, digest string) *sandbox.Spec {
+	if digest == "" || specDigest(data) != digest {
 		return nil
 	}
 	var spec sandbox.Spec

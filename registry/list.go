@@ -32,7 +32,8 @@ type Problem struct {
 
 // List returns the records of the given kind, or of every kind when it is
 // empty, ordered by name and without their Specs. Beside them it returns
-// those that could not be read. The error is that of the folder itself.
+// those that could not be read. The error is that of the folder itself, or of where
+// the records of a provider are kept instead.
 func (s *Store) List(kind sandbox.Kind) ([]Record, []Problem, error) {
 	kinds := []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} // one for each folder
 	if kind != "" {
@@ -41,7 +42,20 @@ func (s *Store) List(kind sandbox.Kind) ([]Record, []Problem, error) {
 	var records []Record
 	var problems []Problem
 	for _, k := range kinds {
+		if _, elsewhere := s.in(); elsewhere {
+			break
+		}
 		r, p, err := s.listFolder(k)
+		if err != nil {
+			return nil, nil, err
+		}
+		records, problems = append(records, r...), append(problems, p...)
+	}
+	for provider, docs := range s.elsewhere {
+		if s.provider != "" && s.provider != provider {
+			continue
+		}
+		r, p, err := in{docs, provider}.list(kinds)
 		if err != nil {
 			return nil, nil, err
 		}

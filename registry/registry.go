@@ -115,6 +115,8 @@ type Store struct {
 	root     string
 	provider string // whose records are read and written; empty is whichever there is
 	cache    *cache // nil reads files each time
+
+	elsewhere map[string]Documents // by provider, of those whose records are not in the folder
 }
 
 // Of returns a view that reads and writes the records of one provider alone.
@@ -124,7 +126,7 @@ type Store struct {
 // The record of a provider lies in NAME.json or, where that is another one's, in
 // NAME@PROVIDER.json.
 func (s *Store) Of(provider string) *Store {
-	return &Store{root: s.root, provider: provider, cache: s.cache}
+	return &Store{root: s.root, provider: provider, cache: s.cache, elsewhere: s.elsewhere}
 }
 
 const (
@@ -154,6 +156,9 @@ func (s *Store) makeFolders() error {
 func (s *Store) Put(r Record) error {
 	if r.Provider != "" {
 		s = s.Of(r.Provider)
+	}
+	if in, ok := s.in(); ok {
+		return in.put(r)
 	}
 	if err := s.makeFolders(); err != nil {
 		return err
@@ -228,6 +233,17 @@ func (s *Store) insert(path, name string, data, spec []byte) error {
 // wraps [ErrCorrupt]; one of a newer version stays, and the error wraps
 // [ErrNewer].
 func (s *Store) Get(kind sandbox.Kind, name string) (Record, error) {
+	s, err := s.behindRecord(kind, name)
+	if err != nil {
+		return Record{}, err
+	}
+	if in, ok := s.in(); ok {
+		f, d, err := in.read(kind, name)
+		if err == nil {
+			f.Record.Spec = specIn(d.Spec, f.SpecDigest)
+		}
+		return f.Record, err
+	}
 	f, err := s.read(kind, name)
 	if err != nil {
 		return Record{}, err
@@ -241,6 +257,10 @@ func (s *Store) Get(kind sandbox.Kind, name string) (Record, error) {
 
 // Look is Get without the Spec, which is most of what there is to read.
 func (s *Store) Look(kind sandbox.Kind, name string) (Record, error) {
+	s, err := s.behindRecord(kind, name)
+	if err != nil {
+		return Record{}, err
+	}
 	f, err := s.read(kind, name)
 	return f.Record, err
 }
@@ -269,7 +289,7 @@ func (s *Store) readDisk(kind sandbox.Kind, name string) (f file, path string, e
 // number of records. Touch returns [sandbox.CodeNotFound] for a record that was
 // removed and does not make it again.
 func (s *Store) Touch(kind sandbox.Kind, name string, now time.Time) error {
-	return s.change(kind, name, func(f *file) bool { return f.touch(now) })
+	return s.changeLater(kind, name, func(f *file) bool { return f.touch(now) })
 }
 
 // Use is Touch for a caller that is about to use the sandbox. Where it is
@@ -285,7 +305,7 @@ func (s *Store) Use(kind sandbox.Kind, name string, now time.Time) (frozen bool,
 	if !f.Record.Frozen && Recent(f.Record.LastUsedAt, now) {
 		return false, f.Record.LastUsedAt, nil
 	}
-	err = s.change(kind, name, func(f *file) bool {
+	err = s.changeLater(kind, name, func(f *file) bool {
 		frozen = f.Record.Frozen
 		changed := !frozen && f.touch(now)
 		last = f.Record.LastUsedAt
@@ -348,6 +368,13 @@ func (s *Store) Update(kind sandbox.Kind, name string, fn func(*Record) error) e
 // synced and the folder is not: a crash may forget the last touch, and never
 // leaves half a record.
 func (s *Store) change(kind sandbox.Kind, name string, fn func(*file) bool) error {
+	s, err := s.behindRecord(kind, name)
+	if err != nil {
+		return err
+	}
+	if in, ok := s.in(); ok {
+		return in.change(kind, name, false, fn)
+	}
 	path, err := s.path(kind, name)
 	if err != nil {
 		return err
@@ -369,10 +396,30 @@ func (s *Store) change(kind sandbox.Kind, name string, fn func(*file) bool) erro
 	return nil
 }
 
+// changeLater is change for what need not outlast this process. A folder has it at
+// once; what is kept elsewhere is written when the change costs little.
+func (s *Store) changeLater(kind sandbox.Kind, name string, fn func(*file) bool) error {
+	s, err := s.behindRecord(kind, name)
+	if err != nil {
+		return err
+	}
+	if in, ok := s.in(); ok {
+		return in.change(kind, name, true, fn)
+	}
+	return s.change(kind, name, fn)
+}
+
 // Delete removes a record. Removing what is gone is not an error. The folder
 // is not synced: a record that comes back after a crash names a sandbox that
 // is gone, and is pruned as such.
 func (s *Store) Delete(kind sandbox.Kind, name string) error {
+	s, err := s.behindRecord(kind, name)
+	if err != nil {
+		return err
+	}
+	if in, ok := s.in(); ok {
+		return in.delete(kind, name)
+	}
 	path, err := s.path(kind, name)
 	if err != nil {
 		return err

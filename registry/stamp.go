@@ -31,7 +31,7 @@ const settling = 2 * time.Second
 
 // Stamp returns the Stamp of now.
 func (s *Store) Stamp() (Stamp, error) {
-	out := Stamp{settled: true}
+	out := Stamp{settled: len(s.elsewhere) == 0} // what others record elsewhere is known only by asking
 	for i, sub := range []string{containersDir, browsersDir} {
 		path := filepath.Join(s.root, sub)
 		fi, err := os.Stat(path)

@@ -52,6 +52,14 @@ type Owners struct {
 	egid int
 }
 
+// OwnerIn returns the owner for a scope among count uids from first on. It follows
+// from the scope alone, so that programs that share no folder agree about it; two
+// scopes may come to the same one. count is at least 1, and first above 0.
+func OwnerIn(first, count int, o sandbox.Owner) Owner {
+	uid := first + scopeNumber(o, count)
+	return Owner{uid, uid}
+}
+
 // OpenOwners returns the owners whose claims lie in the folder dir, which
 // must exist.
 func OpenOwners(dir string) *Owners {
@@ -121,12 +129,15 @@ func (w *Owners) find(name string, o sandbox.Owner, claim bool) (Owner, error) {
 
 // scopeSlot maps a scope to a number below uidCount. The parts are written
 // with their lengths, so that no two scopes run together.
-func scopeSlot(o sandbox.Owner) int {
+func scopeSlot(o sandbox.Owner) int { return scopeNumber(o, uidCount) }
+
+// scopeNumber maps a scope to a number below count.
+func scopeNumber(o sandbox.Owner, count int) int {
 	h := sha256.New()
 	for _, s := range []string{o.Instance, o.Tenant, string(o.Scope), o.ScopeKey} {
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
-	return int(binary.BigEndian.Uint64(h.Sum(nil)) % uidCount)
+	return int(binary.BigEndian.Uint64(h.Sum(nil)) % uint64(count))
 }
 
 // readClaim returns the name that holds the claim at path. Content that is no

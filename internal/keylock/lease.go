@@ -56,18 +56,29 @@ type Dir struct {
 // Open returns the locks in the folder path, which must exist.
 func Open(path string) *Dir { return &Dir{path: path} }
 
-// A Lock is a lock that is held. It is safe for concurrent use.
-type Lock struct {
-	once sync.Once
-	f    *flock.Flock
-	err  error
+// A Locker has the locks of sandboxes, by name. It is safe for concurrent use. [Dir]
+// is that of one machine; others reach further, and their locks can be lost: see
+// [Lock.Release].
+type Locker interface {
+	Ensure(ctx context.Context, name string) (*Lock, error)
+	TryEnsure(name string) (*Lock, error)
+	Shared(ctx context.Context, name string) (*Lock, error)
+	TryExclusive(name string) (*Lock, error)
+	Held(name string) (bool, error)
 }
 
-// Release gives the lock up. Further calls return what the first returned.
-func (l *Lock) Release() error {
-	l.once.Do(func() { l.err = l.f.Unlock() })
-	return l.err
+// A Lock is a lock that is held. It is safe for concurrent use.
+type Lock struct {
+	release func() error // once
 }
+
+// NewLock returns a lock that release gives up, which is called once.
+func NewLock(release func() error) *Lock { return &Lock{sync.OnceValue(release)} }
+
+// Release gives the lock up. Further calls return what the first returned. A lock
+// that was lost meanwhile, because its holder could not be seen to live, is an error
+// with [sandbox.CodeUnavailable].
+func (l *Lock) Release() error { return l.release() }
 
 // Shared takes the lease of the sandbox name together with any number of
 // others, waiting for an exclusive holder until ctx ends. The error then has
@@ -164,10 +175,10 @@ func (d *Dir) try(name, suffix string) (*Lock, error) {
 			return nil, statedir.Unavailable("take lease", f.Path(), err)
 		}
 		if ok {
-			return &Lock{f: f}, nil
+			return NewLock(f.Unlock), nil
 		}
 	}
-	return nil, busy(name, nil)
+	return nil, Busy(name, nil)
 }
 
 // wait takes the lock with take until it succeeds or ctx ends.
@@ -180,14 +191,14 @@ func (d *Dir) wait(ctx context.Context, name, suffix string, take func(*flock.Fl
 	defer timer.Stop()
 	for {
 		if ctx.Err() != nil {
-			return nil, busy(name, ctx.Err())
+			return nil, Busy(name, ctx.Err())
 		}
 		ok, err := take(f)
 		if err != nil {
 			return nil, statedir.Unavailable("take lease", f.Path(), err)
 		}
 		if ok {
-			return &Lock{f: f}, nil
+			return NewLock(f.Unlock), nil
 		}
 		timer.Reset(retryDelay)
 		select {
@@ -197,7 +208,8 @@ func (d *Dir) wait(ctx context.Context, name, suffix string, take func(*flock.Fl
 	}
 }
 
-func busy(name string, cause error) error {
+// Busy is the error of a lock that another caller holds; cause may be nil.
+func Busy(name string, cause error) error {
 	e := &sandbox.Error{
 		Code: sandbox.CodeBusy, Op: "take lease", Resource: name, Err: cause, Retryable: true,
 		Message: "sandbox " + name + " is in use",

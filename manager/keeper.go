@@ -1,0 +1,84 @@
+package manager
+
+import (
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/provider"
+)
+
+// A keeper is a provider that keeps the state of its sandboxes where other programs
+// reach it, with its locks.
+type keeper struct {
+	provider.StateKeeper
+	locks keylock.Locker
+}
+
+// keepAll finds the providers that keep their state themselves, and has the records
+// of their sandboxes kept there.
+func (m *Manager) keepAll() error {
+	m.kept = map[string]keeper{}
+	for _, name := range m.providers.Names() {
+		p, err := m.providers.Get(name)
+		if err != nil {
+			return err
+		}
+		k, ok := p.(provider.StateKeeper)
+		if !ok {
+			continue
+		}
+		docs, locks := k.State(m.leases, m.lost)
+		m.records.Keep(name, docs)
+		m.kept[name] = keeper{k, locks}
+	}
+	return nil
+}
+
+// lost ends what is open of a sandbox whose locks were lost.
+func (m *Manager) lost(name string) {
+	m.log.WithField("sandbox", name).Warn("the lease of the sandbox is lost: what is open of it ends")
+	m.handles.cut(name)
+}
+
+// locksOf returns the locks of the sandboxes of a provider.
+func (m *Manager) locksOf(provider string) keylock.Locker {
+	if k, ok := m.kept[provider]; ok {
+		return k.locks
+	}
+	return m.leases
+}
+
+// instanceOf returns the instance of the sandboxes of a provider.
+func (m *Manager) instanceOf(provider string) string {
+	if k, ok := m.kept[provider]; ok {
+		return k.Instance()
+	}
+	return m.state.Instance()
+}
+
+// ours reports whether an instance is that of the sandboxes of a provider.
+func (m *Manager) ours(provider, instance string) bool { return instance == m.instanceOf(provider) }
+
+// settingsProvider returns the name of the provider that settings and flags name for
+// who, or "" where they name none.
+func settingsProvider(settings *config.Settings, who config.Who, flags *config.SandboxSettings) string {
+	if name := providerNamed(flags); name != "" {
+		return name
+	}
+	res, err := config.Resolve(settings, who, nil)
+	if err != nil {
+		return ""
+	}
+	return res.Provider
+}
+
+// flagged are flags that name a provider.
+func flagged(provider string) *config.SandboxSettings {
+	return &config.SandboxSettings{Provider: &provider}
+}
+
+// detached reports whether sandboxes of p see no folder of this machine.
+func detached(p sandbox.Provider) bool {
+	d, ok := p.(provider.Detached)
+	return ok && d.Detached()
+}
