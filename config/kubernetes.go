@@ -13,6 +13,8 @@ type KubernetesSettings struct {
 	Context    *string `json:"context,omitempty" doc:"Context of the kubeconfig; default its current one."`
 	Namespace  *string `json:"namespace,omitempty" doc:"Namespace of all sandboxes, which has to exist; default that of the context."`
 
+	Fleet *string `json:"fleet,omitempty" doc:"Name that keeps programs of one namespace apart: those with the same name, which is empty by default, serve the same sandboxes."`
+
 	GuestImage *string `json:"guestImage,omitempty" doc:"Image that holds the file /sandbox-guest, named by digest. There is no default."`
 	GuestFrom  *string `json:"guestFrom,omitempty" enum:"initContainer,imageVolume" doc:"How the guest comes into a pod: copied by the init container, or from the image mounted as a volume, which needs Kubernetes 1.35 or the feature gate ImageVolume. Default initContainer."`
 

@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/provider"
@@ -75,10 +74,4 @@ func settingsProvider(settings *config.Settings, who config.Who, flags *config.S
 // flagged are flags that name a provider.
 func flagged(provider string) *config.SandboxSettings {
 	return &config.SandboxSettings{Provider: &provider}
-}
-
-// detached reports whether sandboxes of p see no folder of this machine.
-func detached(p sandbox.Provider) bool {
-	d, ok := p.(provider.Detached)
-	return ok && d.Detached()
 }

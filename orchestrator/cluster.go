@@ -27,7 +27,7 @@ func (h *Orchestrator) pods() sandbox.Provider {
 	}
 	if s := h.current(); s != nil && s.Kubernetes != nil {
 		k := s.Kubernetes
-		for to, from := range map[*string]*string{&o.Kubeconfig: k.Kubeconfig, &o.Context: k.Context, &o.Namespace: k.Namespace} {
+		for to, from := range map[*string]*string{&o.Kubeconfig: k.Kubeconfig, &o.Context: k.Context, &o.Namespace: k.Namespace, &o.Fleet: k.Fleet} {
 			if from != nil {
 				*to = *from
 			}

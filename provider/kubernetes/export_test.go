@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,3 +51,9 @@ func (p *Provider) Certificate() []byte {
 	}
 	return c.Certificate[0]
 }
+
+// Wrap has each request of the client pass through a transport of the test.
+func (o *Options) Wrap(wrap func(http.RoundTripper) http.RoundTripper) { o.wrap = wrap }
+
+// Namespace is that of the sandboxes.
+func (p *Provider) Namespace() string { return p.o.Namespace }

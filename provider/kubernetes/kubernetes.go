@@ -17,6 +17,7 @@ import (
 	"flag"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,13 +48,18 @@ type Options struct {
 	Context    string // of the kubeconfig; empty is its current one
 	Namespace  string // of all sandboxes; empty is that of the context, or of the pod that we run in
 
+	Fleet string // keeps programs of one namespace apart; those with the same one share all sandboxes
+
 	World func() hardening.World        // facts about this host for [hardening.Check]; nil is none
 	Warn  func(sandbox, warning string) // hears what does not keep a sandbox from working; may be nil
 	Now   func() time.Time              // the clock; nil is time.Now
 
+	Lease    time.Duration // after which other programs take over what one holds that has died; default 20 s
 	Call     time.Duration // bounds one call of the API; default 30 s
 	Schedule time.Duration // how long a pod may find no node; default 15 s
 	Ready    time.Duration // how long a pod may take until its guest answers, pulls of images included; default 3 min
+
+	wrap func(http.RoundTripper) http.RoundTripper // for tests: sees each request; or nil
 }
 
 // A Provider is the provider named "kubernetes". It is safe for concurrent use.
@@ -70,6 +76,7 @@ type Provider struct {
 	adjust func(*corev1.Pod) // for tests: changes each pod before it is sent
 
 	mu     sync.Mutex
+	state  *state               // or nil
 	closed map[string]time.Time // when the network was last seen closed, by node
 }
 
@@ -95,6 +102,9 @@ func New(o Options) (*Provider, error) {
 	// beside an API server that bounds each account by itself.
 	config.QPS, config.Burst = -1, 0
 	config.UserAgent = "sandbox"
+	if o.wrap != nil {
+		config.Wrap(o.wrap)
+	}
 	c, err := client.NewForConfig(config)
 	if err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "connect to cluster", Field: "kubernetes.kubeconfig", Message: "the credentials cannot be used", Err: err}
@@ -111,6 +121,7 @@ func New(o Options) (*Provider, error) {
 // newProvider returns a Provider without a way to its guests.
 func newProvider(o Options, c client.Interface) *Provider {
 	o.Call, o.Schedule, o.Ready = cmp.Or(o.Call, 30*time.Second), cmp.Or(o.Schedule, 15*time.Second), cmp.Or(o.Ready, 3*time.Minute)
+	o.Lease = cmp.Or(o.Lease, 20*time.Second)
 	o.Namespace = cmp.Or(o.Namespace, "default")
 	if o.World == nil {
 		o.World = func() hardening.World { return hardening.World{} }
@@ -168,10 +179,30 @@ func (p *Provider) Holds() []provider.Setting {
 	}
 }
 
-// Close lets go of connections to the API server that no call uses. Pods stay.
+// Close gives up the leases of sandboxes, and lets go of connections to the API server
+// that no call uses. Pods stay.
 func (p *Provider) Close() error {
+	if s := p.keeps(); s != nil {
+		s.close()
+	}
 	if p.transport != nil {
 		utilnet.CloseIdleConnectionsFor(p.transport)
+	}
+	return nil
+}
+
+// keeps returns the state of this program, or nil.
+func (p *Provider) keeps() *state {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// unfenced is an error where this program has lost its locks of the sandbox and the
+// caller may not know.
+func (p *Provider) unfenced(name string) error {
+	if s := p.keeps(); s != nil {
+		return s.unfenced(name)
 	}
 	return nil
 }
@@ -246,6 +277,9 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	defer release()
+	if err := p.unfenced(name); err != nil {
+		return err
+	}
 	pod, err := p.get(ctx, "remove", name)
 	switch {
 	case sandbox.IsNotFound(err):
@@ -295,6 +329,9 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 		return sandbox.Info{}, err
 	}
 	defer release()
+	if err := p.unfenced(s.Name); err != nil {
+		return sandbox.Info{}, err
+	}
 	pod, err := p.plan(s)
 	if err != nil {
 		return sandbox.Info{}, err
@@ -313,7 +350,9 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 
 // plan checks s and returns the pod that is asked for, which is checked as well.
 func (p *Provider) plan(s sandbox.Spec) (*corev1.Pod, error) {
-	if err := checkSpec(s, p.o.World()); err != nil {
+	world := p.o.World()
+	world.Workspaces = append(slices.Clone(world.Workspaces), workspacesRoot)
+	if err := checkSpec(s, world); err != nil {
 		return nil, err
 	}
 	hash, err := confighash.Sum(s)
