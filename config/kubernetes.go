@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // KubernetesProvider is the name of the provider that the settings of kubernetes are
 // of.
@@ -13,7 +16,8 @@ type KubernetesSettings struct {
 	Context    *string `json:"context,omitempty" doc:"Context of the kubeconfig; default its current one."`
 	Namespace  *string `json:"namespace,omitempty" doc:"Namespace of all sandboxes, which has to exist; default that of the context."`
 
-	Fleet *string `json:"fleet,omitempty" doc:"Name that keeps programs of one namespace apart: those with the same name, which is empty by default, serve the same sandboxes."`
+	Fleet *string   `json:"fleet,omitempty" doc:"Name that keeps programs of one namespace apart: those with the same name, which is empty by default, serve the same sandboxes."`
+	Lease *Duration `json:"lease,omitempty" doc:"How long a program that serves the namespace may be silent until others take over what it holds, 3s to 1m; default 20s. It stops by itself after two thirds."`
 
 	GuestImage *string `json:"guestImage,omitempty" doc:"Image that holds the file /sandbox-guest, named by digest. There is no default."`
 	GuestFrom  *string `json:"guestFrom,omitempty" enum:"initContainer,imageVolume" doc:"How the guest comes into a pod: copied by the init container, or from the image mounted as a volume, which needs Kubernetes 1.35 or the feature gate ImageVolume. Default initContainer."`
@@ -111,6 +115,9 @@ func UsesKubernetes(s *Settings) bool {
 func (p *problems) kubernetes(k *KubernetesSettings) {
 	if k == nil {
 		return
+	}
+	if d := k.Lease; d != nil && (time.Duration(*d) < 3*time.Second || time.Duration(*d) > time.Minute) {
+		p.badly("kubernetes.lease", "write it like 20s", "a lease takes 3s to 1m")
 	}
 	if k.StorageClass != nil && value(k.Workspace) != "pvc" {
 		p.badly("kubernetes.storageClass", "set kubernetes.workspace to pvc", "only a workspace of the kind pvc has a storage class")

@@ -5,6 +5,7 @@ package orchestrator
 import (
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
@@ -32,6 +33,9 @@ func (h *Orchestrator) pods() sandbox.Provider {
 				*to = *from
 			}
 		}
+	}
+	if s := h.current(); s != nil && s.Kubernetes != nil && s.Kubernetes.Lease != nil {
+		o.Lease = time.Duration(*s.Kubernetes.Lease)
 	}
 	var err error
 	if o.Kubeconfig != "" {
