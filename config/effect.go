@@ -43,7 +43,7 @@ func withoutEffect() []ineffective {
 		{"filesystem.allowWrite", allowBeyond, "local", "", ""},
 		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced for programs by the docker and local providers alone", "docker local", "", ""},
 		{"network.allowLocalBinding", "a sandbox has a loopback interface of its own, where its programs may listen anyway and which programs of the host do not share; only the local provider on macOS needs it", "local", "", "darwin"},
-		{"pool", "only sandboxes of the docker provider can be kept ready", "docker", "", ""},
+		{"pool", "only sandboxes of the docker and kubernetes providers can be kept ready", "docker kubernetes", "", ""},
 		{"idle", "only sandboxes of the docker provider can be frozen", "docker", "", ""},
 		{"docker.image", "a local sandbox runs the programs of this host and has no image", "", "local", ""},
 	}

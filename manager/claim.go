@@ -32,7 +32,7 @@ func (k *poolKeeper) mayClaim(res config.Resolved, p sandbox.Provider) (ok bool,
 	if res.Pool.Most() <= 0 || res.Private() || res.Kind != "" && res.Kind != sandbox.KindSandbox {
 		return false, nil
 	}
-	if _, ok := p.(identified); !ok {
+	if _, ok := asIdentified(p); !ok {
 		return false, missed(pool.NoSlots)
 	}
 	name, err := config.Name(res.Docker.ContainerPrefix, k.m.describer.owner(res))
@@ -313,7 +313,11 @@ func (k *poolKeeper) bind(ctx context.Context, w *want, n *slot, c registry.Clai
 	k.poolObserver().Attempted(nil, took)
 	attempt := k.attempt(w, took)
 	info := become(n.Info(), c)
-	sb, err := w.provider.(identified).Bind(n.Sandbox, w.spec, info)
+	p, ok := asIdentified(w.provider)
+	if !ok {
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "claim slot", "the provider %s does not bind", w.provider.Name())
+	}
+	sb, err := p.Bind(n.Sandbox, w.spec, info)
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,6 @@ var errNoHomes = errors.New("this program keeps none there")
 
 // detached reports whether sandboxes of p have no folder of this machine.
 func detached(p sandbox.Provider) bool {
-	if b, wrapped := p.(identified); wrapped {
-		p = b.bindable
-	}
 	d, ok := p.(provider.Detached)
 	return ok && d.Detached()
 }

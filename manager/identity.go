@@ -50,9 +50,7 @@ func home(records *registry.Store, name string) (string, error) {
 // returns takes the place of sb, at once and without asking anybody.
 type bindable interface {
 	sandbox.Provider
-	sandbox.Pauser
 	provider.Prober
-	usageTeller
 	Bind(sb sandbox.Sandbox, s sandbox.Spec, as sandbox.Info) (sandbox.Sandbox, error)
 }
 
@@ -63,6 +61,59 @@ type identified struct {
 	records *registry.Store
 }
 
+// An identifiedContainers is an identified provider whose sandboxes are frozen and
+// measured.
+type identifiedContainers struct {
+	identified
+	pauser sandbox.Pauser
+	usage  usageTeller
+}
+
+// An identifiedPods is an identified provider of sandboxes on other machines.
+type identifiedPods struct {
+	identified
+	apart
+}
+
+// apart is what such a provider says beside what all do.
+type apart interface {
+	provider.Holder
+	provider.OptionChecker
+	provider.Planner
+	provider.ImageSource
+	provider.Detached
+}
+
+// identify returns p knowing claims, where it can bind late. What p can do beside is
+// found in the result by the same assertions as in p.
+func identify(p sandbox.Provider, records *registry.Store) sandbox.Provider {
+	b, ok := p.(bindable)
+	if !ok {
+		return p
+	}
+	is := identified{b, records}
+	if pods, ok := p.(apart); ok {
+		return identifiedPods{is, pods}
+	}
+	pauser, pauses := p.(sandbox.Pauser)
+	usage, tells := p.(usageTeller)
+	if pauses && tells {
+		return identifiedContainers{is, pauser, usage}
+	}
+	return p
+}
+
+// asIdentified returns the identified provider that p is.
+func asIdentified(p sandbox.Provider) (identified, bool) {
+	switch p := p.(type) {
+	case identifiedContainers:
+		return p.identified, true
+	case identifiedPods:
+		return p.identified, true
+	}
+	return identified{}, false
+}
+
 // identifyAll returns set with every provider that can bind late berthed.
 func identifyAll(set *provider.Set, records *registry.Store) (*provider.Set, error) {
 	var all []sandbox.Provider
@@ -71,10 +122,7 @@ func identifyAll(set *provider.Set, records *registry.Store) (*provider.Set, err
 		if err != nil {
 			return nil, err
 		}
-		if b, ok := p.(bindable); ok {
-			p = identified{b, records.Of(name)}
-		}
-		all = append(all, p)
+		all = append(all, identify(p, records.Of(name)))
 	}
 	return provider.New(all...)
 }
@@ -201,18 +249,18 @@ func (s identified) Remove(ctx context.Context, name string) error {
 }
 
 // Pause implements [sandbox.Pauser].
-func (s identified) Pause(ctx context.Context, name string) error {
-	return s.at(name, func(hostIdentity string) error { return s.bindable.Pause(ctx, hostIdentity) })
+func (s identifiedContainers) Pause(ctx context.Context, name string) error {
+	return s.at(name, func(hostIdentity string) error { return s.pauser.Pause(ctx, hostIdentity) })
 }
 
 // Unpause implements [sandbox.Pauser].
-func (s identified) Unpause(ctx context.Context, name string) error {
-	return s.at(name, func(hostIdentity string) error { return s.bindable.Unpause(ctx, hostIdentity) })
+func (s identifiedContainers) Unpause(ctx context.Context, name string) error {
+	return s.at(name, func(hostIdentity string) error { return s.pauser.Unpause(ctx, hostIdentity) })
 }
 
 // UsageOf tells what the sandbox name costs now.
-func (s identified) UsageOf(ctx context.Context, name string) (u sandbox.Usage, err error) {
-	err = s.at(name, func(hostIdentity string) error { u, err = s.bindable.UsageOf(ctx, hostIdentity); return err })
+func (s identifiedContainers) UsageOf(ctx context.Context, name string) (u sandbox.Usage, err error) {
+	err = s.at(name, func(hostIdentity string) error { u, err = s.usage.UsageOf(ctx, hostIdentity); return err })
 	return u, err
 }
 

@@ -15,10 +15,10 @@ type keeper struct {
 
 // keepAll finds the providers that keep their state themselves, and has the records
 // of their sandboxes kept there.
-func (m *Manager) keepAll() error {
+func (m *Manager) keepAll(set *provider.Set) error {
 	m.kept = map[string]keeper{}
-	for _, name := range m.providers.Names() {
-		p, err := m.providers.Get(name)
+	for _, name := range set.Names() {
+		p, err := set.Get(name)
 		if err != nil {
 			return err
 		}

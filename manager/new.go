@@ -24,20 +24,19 @@ func New(o Options) (*Manager, error) {
 		watch = &hostpath.Watch{}
 	}
 	records.Watch(watch)
-	providers, err := identifyAll(o.Providers, records)
-	if err != nil {
-		return nil, err
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	settings := &atomic.Pointer[config.Settings]{}
 	settings.Store(laidOver(o.Settings, o.Provider))
 	m := &Manager{
-		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, observer: o.Observer, out: o.Out, accounting: o.Accounting, control: o.Control, prepared: &prepared{}, skills: &skillStamps{}, state: o.State, providers: providers, images: o.Images, host: o.Host, log: o.Log, commandFlags: o.CommandFlags, now: o.Now, begin: o.Begin,
+		settings: settings, reload: newReload(o), approver: o.Approver, permanent: o.Permanent, recorder: o.Violations, observer: o.Observer, out: o.Out, accounting: o.Accounting, control: o.Control, prepared: &prepared{}, skills: &skillStamps{}, state: o.State, images: o.Images, host: o.Host, log: o.Log, commandFlags: o.CommandFlags, now: o.Now, begin: o.Begin,
 		records: records, watch: watch, leases: keylock.Open(o.State.Locks()), owners: workspace.OpenOwners(o.State.Uids()), portHolds: &portHolds{}, handles: &handles{}, grants: &grants{}, names: &settingsCache[string]{}, usables: &settingsCache[Usable]{},
 	}
-	if err := m.keepAll(); err != nil {
+	if err := m.keepAll(o.Providers); err != nil {
+		return nil, err
+	}
+	if m.providers, err = identifyAll(o.Providers, records); err != nil {
 		return nil, err
 	}
 	m.approvals, m.browsers, m.builder, m.calls = &approvals{m}, &browsers{m}, &builder{m}, &calls{m: m}

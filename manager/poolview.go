@@ -189,7 +189,7 @@ func (k *poolKeeper) slotProvider(ctx context.Context, name string) (sandbox.Pro
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := b.(identified); !ok {
+		if _, ok := asIdentified(b); !ok {
 			continue
 		}
 		_, err = b.Inspect(ctx, name)

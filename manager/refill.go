@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
@@ -51,7 +52,7 @@ func (m *Manager) RefillDue() <-chan struct{} { return m.pool.wakes }
 
 // Refill makes the slots of the pool what settings and demand want: it removes
 // those that are broken or too many, and starts some of those that are missing,
-// as many at one time as there are processors. It returns how many it has started
+// as many at one time as there are processors, or eight on other machines. It returns how many it has started
 // and how long the next call can wait unless [Manager.RefillDue] has a value
 // before, which is a moment where more is to be done at once. The work of one call
 // is bounded. It is for one caller that lives long; of several programs on one
@@ -156,6 +157,12 @@ func (k *poolKeeper) refillRound(ctx context.Context) (started int, next time.Du
 	return started, refillEvery, nil, nil
 }
 
+// elsewhere reports whether sandboxes of p run on other machines.
+func elsewhere(p sandbox.Provider) bool {
+	d, ok := p.(provider.Detached)
+	return ok && d.Detached()
+}
+
 // restsOf returns how long it takes until the first of the shapes that are left
 // alone is due again; 0 where there is none.
 func (k *poolKeeper) restsOf(v pool.View) (least time.Duration) {
@@ -213,8 +220,8 @@ func missing(v pool.View, plan []pool.Action) bool {
 // refill carries out a plan.
 func (k *poolKeeper) refill(ctx context.Context, plan []pool.Action, wants map[string]poolWant) (started, removed int, more bool, errs error) {
 	var g errgroup.Group
-	atOnce := max(1, min(k.m.host.CPUs, refillAtOnce)) // starts share them, and calls come first
-	g.SetLimit(atOnce)
+	here, atOnce := 0, max(1, min(k.m.host.CPUs, refillAtOnce)) // starts share them, and calls come first
+	g.SetLimit(refillAtOnce)
 	failed := make([]error, len(plan))
 	for i, a := range plan {
 		switch {
@@ -225,10 +232,13 @@ func (k *poolKeeper) refill(ctx context.Context, plan []pool.Action, wants map[s
 			if gone, failed[i] = k.retire(ctx, a); gone {
 				removed++
 			}
-		case a.Kind == pool.Start && started >= atOnce:
+		case a.Kind == pool.Start && (started >= refillAtOnce || here >= atOnce && !elsewhere(wants[a.Shape].provider)):
 			more = true
 		case a.Kind == pool.Start:
 			started++
+			if !elsewhere(wants[a.Shape].provider) {
+				here++
+			}
 			g.Go(func() error {
 				began := time.Now()
 				failed[i] = k.startSlot(ctx, wants[a.Shape])
@@ -338,7 +348,7 @@ func (k *poolKeeper) poolWant(ctx context.Context, res config.Resolved) (*poolWa
 	if err != nil {
 		return nil, "", err
 	}
-	if _, ok := at.provider.(identified); !ok || at.gate.Place != Sandboxed {
+	if _, ok := asIdentified(at.provider); !ok || at.gate.Place != Sandboxed {
 		return nil, "", nil
 	}
 	w, err := k.m.describer.describe(ctx, res, at.provider, sketch)
@@ -352,6 +362,9 @@ func (k *poolKeeper) poolWant(ctx context.Context, res config.Resolved) (*poolWa
 	d := pool.Demand{
 		Size: int(res.Pool.Size), Max: int(res.Pool.Max), Window: time.Duration(res.Pool.Window),
 		Memory: int64(res.Pool.Memory), Each: w.spec.Resources.Memory, Host: k.m.host.Memory,
+	}
+	if elsewhere(at.provider) { // the memory of this machine is no bound
+		d.Host = 0
 	}
 	out := &poolWant{shape: shape, demand: d, agents: []string{res.Agent}, res: res, provider: at.provider}
 	err = k.fill(ctx, out)

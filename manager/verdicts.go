@@ -23,7 +23,7 @@ type judge func(op sandbox.Operation, inside string) sandbox.Verdict
 // be nil.
 func (e *Explanation) plan(ctx context.Context, w *want) (wall, closes judge) {
 	of := w.provider
-	if b, wrapped := of.(identified); wrapped {
+	if b, wrapped := asIdentified(of); wrapped {
 		of = b.bindable
 	}
 	p, ok := of.(provider.Planner)

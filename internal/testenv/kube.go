@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,6 +48,49 @@ func KubeNode(t testing.TB, args ...string) string {
 		t.Fatalf("kube.sh %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
 	}
 	return string(out)
+}
+
+// KubeGuest gives a node an image that has nothing but [TLSGuest], and returns its
+// name, by digest. tag makes the image a test's own; node is [KubeNode] or the same of
+// another cluster.
+func KubeGuest(t testing.TB, tag string, node func(testing.TB, ...string) string) string {
+	t.Helper()
+	Require(t, "docker")
+	name := "sandbox-guest:test-" + tag
+	pack := exec.Command("tar", "--create", "--owner=0", "--group=0", "--mode=0755", "--transform=s|.*|sandbox-guest|", "--absolute-names", TLSGuest(t))
+	load := exec.Command("docker", "import", "-", name)
+	var err error
+	if load.Stdin, err = pack.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := pack.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := load.CombinedOutput()
+	if err = errors.Join(err, pack.Wait()); err != nil {
+		t.Fatalf("the image of the guest: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("docker", "rmi", name).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	return strings.TrimSpace(node(t, "import", name))
+}
+
+// KubeAddress returns the address of this machine, as the node of the cluster sees it.
+func KubeAddress(t testing.TB) string {
+	t.Helper()
+	out, err := Kubectl(t.Context(), t, "get", "nodes", "-o", "jsonpath={.items[0].status.addresses[?(@.type=='InternalIP')].address}").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("udp", net.JoinHostPort(string(out), "9")) // which sends nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).IP.String()
 }
 
 // kubeMissing asks once a process whether the API server is ready.

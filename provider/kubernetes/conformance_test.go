@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -57,8 +56,8 @@ func newRigOn(t testing.TB, kubeconfig string, node func(testing.TB, ...string) 
 	rand.Read(id[:])
 	r := &rig{TB: t, kubeconfig: kubeconfig, node: node, instance: hex.EncodeToString(id[:]), folder: t.TempDir()}
 	r.image = strings.TrimSpace(node(t, "import", "sandbox:bookworm-slim"))
-	r.guest = r.importGuest()
-	r.address = machineAddress(t)
+	r.guest = testenv.KubeGuest(t, r.instance, node)
+	r.address = testenv.KubeAddress(t)
 	p := r.provider(t)
 	must(t, p.Probe(t.Context()))
 	t.Cleanup(func() {
@@ -75,29 +74,6 @@ func newRigOn(t testing.TB, kubeconfig string, node func(testing.TB, ...string) 
 		}
 	})
 	return r
-}
-
-// importGuest gives the node an image that has nothing but the guest, and returns
-// its name.
-func (r *rig) importGuest() string {
-	r.Helper()
-	tag := "sandbox-guest:test-" + r.instance
-	pack := exec.Command("tar", "--create", "--owner=0", "--group=0", "--mode=0755", "--transform=s|.*|sandbox-guest|", "--absolute-names", testenv.TLSGuest(r))
-	load := exec.Command("docker", "import", "-", tag)
-	var err error
-	load.Stdin, err = pack.StdoutPipe()
-	must(r, err)
-	must(r, pack.Start())
-	out, err := load.CombinedOutput()
-	if err = errors.Join(err, pack.Wait()); err != nil {
-		r.Fatalf("the image of the guest: %v: %s", err, out)
-	}
-	r.Cleanup(func() {
-		if out, err := exec.Command("docker", "rmi", tag).CombinedOutput(); err != nil {
-			r.Errorf("%v: %s", err, out)
-		}
-	})
-	return strings.TrimSpace(r.node(r, "import", tag))
 }
 
 func (r *rig) provider(t testing.TB) *kubernetes.Provider {

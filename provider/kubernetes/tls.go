@@ -28,12 +28,12 @@ const (
 	// routeWithin bounds the tries of a port whose use was not asked for, and
 	// askedWithin of one that was. Plugins open a policy some time after a pod has
 	// begun to run.
-	routeWithin = time.Second
-	askedWithin = 5 * time.Second
+	routeWithin = 2 * time.Second
+	askedWithin = 15 * time.Second
 	// dialWithin bounds one try.
 	dialWithin = 400 * time.Millisecond
 	// routeAgain is how long the ports of a node are left alone that was not reached.
-	routeAgain = 10 * time.Minute
+	routeAgain = time.Minute
 	// maxPeers bounds the guests that are remembered.
 	maxPeers = 20_000
 )
@@ -127,19 +127,23 @@ func (w *portWay) enroll(ctx context.Context, c *client.Client, pod *corev1.Pod,
 	p.roots.AddCert(cert)
 	ctx, done := context.WithTimeout(ctx, within)
 	defer done()
+	var last error
 	for {
 		over, err := w.dial(ctx, pod, p)
 		if err == nil {
 			w.remember(pod.UID, p)
 			return over, nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		var refused *net.OpError
-		if !errors.As(err, &refused) { // it is reached, and is not the one that it is to be
-			return nil, err
+		if ctx.Err() == nil && !errors.As(err, &refused) { // it is reached, and is not the one that it is to be
+			return nil, last
 		}
 		select { // a plugin may open the port in a moment
 		case <-ctx.Done():
-			return nil, err
+			return nil, last
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -55,16 +55,6 @@ func (r *rig) byPort(key string) sandbox.Spec {
 	return with(r.spec(key), "way", "tls", "wayFromCIDRs", []any{r.address + "/32"})
 }
 
-// machineAddress is the address of this machine, as the node sees it.
-func machineAddress(t testing.TB) string {
-	t.Helper()
-	node := kube(t, "get", "nodes", "-o", "jsonpath={.items[0].status.addresses[?(@.type=='InternalIP')].address}")
-	c, err := net.Dial("udp", net.JoinHostPort(node, "9")) // which sends nothing
-	must(t, err)
-	defer c.Close()
-	return c.LocalAddr().(*net.UDPAddr).IP.String()
-}
-
 // with is s with more options.
 func with(s sandbox.Spec, options ...any) sandbox.Spec {
 	more := map[string]any{}

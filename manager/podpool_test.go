@@ -1,0 +1,312 @@
+package manager_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/manager"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
+)
+
+// A podRig is a manager on the cluster of testenv.Kube, in a namespace of its own. All
+// its requests to the API server go through calls.
+type podRig struct {
+	*rig
+	namespace    string
+	image, guest string
+	address      string
+	calls        *apiCalls
+}
+
+func newPodRig(t testing.TB) *podRig {
+	t.Helper()
+	kubeconfig := testenv.Kube(t)
+	r := &podRig{rig: newRig(t), calls: newAPICalls(t, kubeconfig), address: testenv.KubeAddress(t)}
+	var id [6]byte
+	rand.Read(id[:])
+	r.namespace = "pool-" + hex.EncodeToString(id[:])
+	kubectl(t, "create", "namespace", r.namespace)
+	t.Cleanup(func() {
+		if out, err := testenv.Kubectl(context.Background(), t, "delete", "namespace", r.namespace, "--wait=false").CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	r.image = strings.TrimSpace(testenv.KubeNode(t, "import", "sandbox:bookworm-slim"))
+	r.guest = testenv.KubeGuest(t, r.namespace, testenv.KubeNode)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: x, cluster: {server: %q}}], users: [{name: x}], contexts: [{name: x, context: {cluster: x, user: x}}]}`, r.calls.URL), 0o600))
+	r.rig.change = func(o *manager.Options) {
+		p, err := kubernetes.New(kubernetes.Options{
+			Kubeconfig: file, Namespace: r.namespace,
+			Warn: func(name, text string) { fmt.Fprintf(r.log, "%s: %s\n", name, text) },
+			World: func() hardening.World {
+				return hardening.World{Canonical: func(p string) (string, error) { return p, nil }, Workspaces: []string{r.state.Workspaces()}}
+			},
+		})
+		must(t, err)
+		t.Cleanup(func() { p.Close() })
+		o.Providers, err = provider.New(p)
+		must(t, err)
+	}
+	return r
+}
+
+// pooled are settings of a pool of pods that take little.
+func (r *podRig) pooled(size int, more ...string) string {
+	sb := strings.Join(append([]string{
+		fmt.Sprintf(`"pool":{"size":%d},"provider":"kubernetes","docker":{"image":%q,"memory":"64m","env":{"COLOR":"red"}}`, size, r.image),
+	}, more...), ",")
+	return fmt.Sprintf(`{"kubernetes":{"guestImage":%q,"imagePullPolicy":"Never","requestPercent":1,"workspaceSize":"64m","way":"tls","wayFromCIDRs":["%s/32"]},"agents":{"defaults":{"sandbox":{%s}}}}`,
+		r.guest, r.address, sb)
+}
+
+func kubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := testenv.Kubectl(t.Context(), t, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// apiCalls is a way to the API server that counts requests.
+type apiCalls struct {
+	*httptest.Server
+	next http.RoundTripper
+
+	mu  sync.Mutex
+	all []string
+}
+
+func newAPICalls(t testing.TB, kubeconfig string) *apiCalls {
+	t.Helper()
+	conf, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	must(t, err)
+	conf.NextProtos = []string{"http/1.1"} // streams of exec are upgrades of it
+	next, err := rest.TransportFor(conf)
+	must(t, err)
+	to, err := url.Parse(conf.Host)
+	must(t, err)
+	a := &apiCalls{next: next}
+	p := httputil.NewSingleHostReverseProxy(to)
+	p.Transport, p.FlushInterval = a, -1
+	a.Server = httptest.NewServer(p)
+	t.Cleanup(a.CloseClientConnections)
+	return a
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (a *apiCalls) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	a.all = append(a.all, r.Method+" "+r.URL.Path)
+	a.mu.Unlock()
+	return a.next.RoundTrip(r)
+}
+
+// since returns the requests after the first n, and how many there are now.
+func (a *apiCalls) since(n int) ([]string, int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.all[n:]), len(a.all)
+}
+
+// maxCalls is how many requests to the API server a claim may make.
+const maxCalls = 3
+
+// TestPodPool holds that a pod that is ready becomes the sandbox of a session with
+// what is the session's own, that it is the session's from then on and no other's,
+// and that the pod is what it was before.
+func TestPodPool(t *testing.T) {
+	r := newPodRig(t)
+	defer func() {
+		if t.Failed() {
+			t.Logf("%.3000s", r.log.String())
+		}
+	}()
+	m := r.manager(r.pooled(3, `"limits":{"openFiles":77}`))
+	if n := fillPool(t, m); n != 3 {
+		t.Fatalf("%d slots were started", n)
+	}
+	specs := func() string {
+		return kubectl(t, "get", "pods", "-n", r.namespace, "-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.labels} {.metadata.annotations} {.spec}{"\n"}{end}`)
+	}
+	before := specs()
+	if strings.Contains(before, "COLOR") {
+		t.Error("the environment is part of a pod")
+	}
+	_, seen := r.calls.since(0)
+	out, o := mustRun(t, m, "one", `echo $COLOR $(ulimit -n) $(id -u); echo mine > f`)
+	calls, seen := r.calls.since(seen)
+	if !o.Claimed || !strings.HasPrefix(out, "red 77 ") {
+		t.Errorf("%q, %+v", out, o)
+	}
+	if len(calls) > maxCalls {
+		t.Errorf("a claim makes %d requests: %q", len(calls), calls)
+	}
+	t.Logf("the requests of a claim: %q", calls)
+	if after := specs(); after != before {
+		t.Errorf("the pods were changed:\n%s\n%s", before, after)
+	}
+
+	// The session has its files still; another tenant's has another pod.
+	if out, o := mustRun(t, m, "one", "cat f"); out != "mine" || o.Created {
+		t.Errorf("%q, %+v", out, o)
+	}
+	out, o, err := run(m, "one", "cat f 2>&1; echo $?", func(q *manager.Request) { q.Who.Tenant = "other" })
+	must(t, err)
+	if !o.Claimed || strings.Contains(out, "mine") {
+		t.Errorf("another tenant sees %q, %+v", out, o)
+	}
+	calls, _ = r.calls.since(seen)
+	if len(calls) > maxCalls {
+		t.Errorf("two more commands and a claim make %d requests: %q", len(calls), calls)
+	}
+
+	// Another process finds the sandbox, and refills what is missing.
+	m.Close()
+	m2 := r.manager(r.pooled(3, `"limits":{"openFiles":77}`))
+	if out, o := mustRun(t, m2, "one", "cat f"); out != "mine" || o.Created {
+		t.Errorf("after a restart: %q, %+v", out, o)
+	}
+	if n := fillPool(t, m2); n != 2 {
+		t.Errorf("%d slots were started, want 2", n)
+	}
+	l, err := m2.List(t.Context(), manager.ListOptions{All: true})
+	must(t, err)
+	var sessions, slots int
+	for _, row := range l.Containers {
+		if row.Kind == sandbox.KindPool {
+			slots++
+		} else if row.Session == "one" {
+			sessions++
+		}
+	}
+	if sessions != 2 || slots != 3 {
+		t.Errorf("%d sandboxes and %d slots are listed", sessions, slots)
+	}
+	for _, row := range l.Containers {
+		if row.Tenant == "other" {
+			must(t, m2.Remove(t.Context(), row, manager.RemoveOptions{}))
+		}
+	}
+	if out, _ := mustRun(t, m2, "one", "cat f"); out != "mine" {
+		t.Errorf("after the removal of another tenant's: %q", out)
+	}
+
+	// A slot whose guest has ended becomes no sandbox.
+	if n := fillPool(t, m2); n != 0 {
+		t.Errorf("%d slots were started, want none", n)
+	}
+	kubectl(t, "delete", "pods", "-n", r.namespace, "-l", "dev.bulkhead.sandbox.kind=pool", "--field-selector=metadata.name!="+slotOf(t, r, "one"), "--grace-period=0", "--force", "--wait=true")
+	out, o, err = run(m2, "two", "echo fresh")
+	must(t, err)
+	if out != "fresh" || o.Claimed {
+		t.Errorf("from slots that are gone: %q, %+v", out, o)
+	}
+}
+
+// slotOf returns the pod of a session.
+func slotOf(t testing.TB, r *podRig, session string) string {
+	t.Helper()
+	for line := range strings.Lines(kubectl(t, "get", "pods", "-n", r.namespace, "-o", `jsonpath={range .items[*]}{.metadata.name}{"\n"}{end}`)) {
+		name := strings.TrimSpace(line)
+		if out, err := testenv.Kubectl(t.Context(), t, "exec", "-n", r.namespace, name, "-c", "sandbox", "--", "cat", "/workspace/f").Output(); err == nil && strings.TrimSpace(string(out)) == "mine" {
+			return name
+		}
+	}
+	t.Fatalf("no pod has the files of %s", session)
+	return ""
+}
+
+// TestPodClaims measures claims of pods: one after the other, and many at once. How
+// many at once SANDBOX_TEST_PODS says, 20 by default, because each takes the kubelet
+// seconds to make.
+func TestPodClaims(t *testing.T) {
+	size := 20
+	if n := os.Getenv("SANDBOX_TEST_PODS"); n != "" {
+		_, err := fmt.Sscan(n, &size)
+		must(t, err)
+	}
+	r := newPodRig(t)
+	defer func() {
+		if t.Failed() {
+			t.Logf("%.3000s", r.log.String())
+		}
+	}()
+	m := r.manager(r.pooled(size))
+	fill := func() {
+		t.Helper()
+		began := time.Now()
+		for n := 0; n < 10 && slotsOf(t, m) < size; n++ {
+			fillPool(t, m)
+		}
+		if got := slotsOf(t, m); got != size {
+			t.Fatalf("%d of %d slots are ready", got, size)
+		}
+		t.Logf("%d pods were made ready in %v", size, time.Since(began).Round(time.Second))
+	}
+	fill()
+	var one []time.Duration
+	for i := range size {
+		_, seen := r.calls.since(0)
+		one = append(one, firstOutput(t, m, fmt.Sprintf("one-%d", i)))
+		if calls, _ := r.calls.since(seen); len(calls) > maxCalls {
+			t.Errorf("claim %d makes %d requests: %q", i, len(calls), calls)
+		}
+	}
+	slices.Sort(one)
+	t.Logf("%d claims one after the other, to the first output: p50 %v, p95 %v", size, one[size/2], one[size*95/100])
+	if one[size/2] > 50*time.Millisecond {
+		t.Errorf("p50 of a claim is %v, want at most 50 ms", one[size/2])
+	}
+	_, err := m.Prune(t.Context(), manager.PruneOptions{Idle: new(time.Nanosecond), Workspaces: true})
+	must(t, err)
+	fill()
+	_, seen := r.calls.since(0)
+	var mu sync.Mutex
+	var all []time.Duration
+	began := time.Now()
+	together(size, func(i int) {
+		out := &firstWrite{}
+		o, err := m.Run(context.Background(), manager.Request{Who: who(fmt.Sprintf("all-%d", i)), Command: sandbox.Command{Args: []string{"/bin/echo", "x"}, Stdout: out}})
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil || !o.Claimed {
+			t.Errorf("claim %d: %v, %+v", i, err, o.Miss)
+			return
+		}
+		all = append(all, out.at.Sub(began))
+	})
+	if t.Failed() {
+		return
+	}
+	slices.Sort(all)
+	calls, _ := r.calls.since(seen)
+	t.Logf("%d claims at once, to the first output: p50 %v, p95 %v; %d requests to the API server", size, all[size/2], all[size*95/100], len(calls))
+	if len(calls) > maxCalls*size {
+		t.Errorf("%d claims make %d requests", size, len(calls))
+	}
+	if all[size*95/100] > 500*time.Millisecond {
+		t.Errorf("p95 of %d claims at once is %v, want at most 500 ms", size, all[size*95/100])
+	}
+}
