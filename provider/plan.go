@@ -46,6 +46,32 @@ type Step struct {
 	Rule   string `json:"rule,omitempty"`   // why it is there
 }
 
+// An Examiner is a provider that can say whether sandboxes with these settings work
+// with it, and what to do where they do not.
+type Examiner interface {
+	Examine(e Examined) []Check
+}
+
+// Examined are the settings that an [Examiner] looks at.
+type Examined struct {
+	Instance string // of a throw-away sandbox, so that what is left of it is found
+	Image    string
+	Runtime  string // empty is the default
+	Network  string
+	Options  map[string]any
+}
+
+// A Check is one thing to look at. Look may be called once, from any goroutine, and
+// ends soon after ctx has.
+type Check struct {
+	Name string
+	Look func(ctx context.Context) Finding
+}
+
+// A Finding is what a Check has seen. Status is "ok", "warn", "fail" or "skip"; Fix is
+// what to do, empty where there is nothing.
+type Finding struct{ Status, Detail, Fix string }
+
 // An ImageSource is a provider whose images are not those of the Docker engine of this
 // machine. The methods are those of the manager's source of images: Current returns
 // the identity of an image, or [sandbox.CodeNotFound] when Ensure has to make it

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
 	"github.com/bulkhead-dev/sandbox/policy/hardening"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 	"github.com/bulkhead-dev/sandbox/prune"
@@ -29,10 +30,11 @@ import (
 // Doctor implements cli.Backend. What cannot be opened is a finding of a
 // check and no reason not to look at the rest.
 func (b backend) Doctor(ctx context.Context, o cli.Options, who config.Who, flags *config.SandboxSettings, attack bool) (cli.Diagnosis, error) {
-	d, err := deps(o, who, flags)
+	d, done, err := deps(o, who, flags)
 	if err != nil {
 		return cli.Diagnosis{}, err
 	}
+	defer done()
 	report := doctor.Run(ctx, d)
 	out := cli.Diagnosis{Failed: report.Failed()}
 	for _, c := range report.Checks {
@@ -52,9 +54,13 @@ func (b backend) Doctor(ctx context.Context, o cli.Options, who config.Who, flag
 	return out, nil
 }
 
-// deps are what the checks ask on this machine.
-func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.Deps, error) {
-	d := doctor.Deps{
+// podsWithin bounds the checks of a cluster, one of which awaits a pod.
+const podsWithin = 3 * time.Minute
+
+// deps are what the checks ask on this machine, until done is called.
+func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (d doctor.Deps, done func(), err error) {
+	done = func() {}
+	d = doctor.Deps{
 		Guest:       statedir.FindGuest,
 		ImageRef:    images.DefaultImage,
 		Settings:    func() (doctor.Settings, error) { return facts(o, who, flags) },
@@ -66,6 +72,12 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 	var options, ofDocker map[string]any
 	if r, _, err := resolve(o, who, flags); err == nil { // what is wrong with the settings is a finding of its own
 		d.ImageRef = r.Docker.Image
+		if r.Provider == config.KubernetesProvider {
+			d.Local, done = podChecks(o, r)
+			d.Deadline = podsWithin
+			d.StateDir, err = orchestrator.StateFolder(o.StateDir)
+			return d, done, err
+		}
 		if r.Provider != "docker" {
 			options = r.ProviderOptions
 		} else {
@@ -76,19 +88,45 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor.
 	if len(ofDocker) > 0 {
 		d.Local = append(d.Local, doctor.OptionsCheck("docker", ofDocker))
 	}
-	var err error
 	if d.StateDir, err = orchestrator.StateFolder(o.StateDir); err != nil {
-		return d, err
+		return d, done, err
 	}
 	api, err := container.Dial()
 	if err != nil {
 		d.Posture = func(context.Context) (container.Posture, error) { return container.Posture{}, err }
-		return d, nil
+		return d, done, nil
 	}
 	engine := container.New(api, container.Deadlines{})
 	d.EngineAddress, d.Posture = engine.Host(), engine.Posture
 	d.Image = images.New(api, images.Config{}).Inspect
-	return d, nil
+	return d, done, nil
+}
+
+// podChecks are the checks of a cluster with these settings.
+func podChecks(o cli.Options, r config.Resolved) ([]doctor.ProviderCheck, func()) {
+	bad := func(err error) ([]doctor.ProviderCheck, func()) {
+		return []doctor.ProviderCheck{doctor.Broken("cluster", config.KubernetesProvider, err)}, func() {}
+	}
+	h, err := open(o) // which hands over to the program that speaks to clusters
+	if err != nil {
+		return bad(err)
+	}
+	p, err := h.Providers().Get(config.KubernetesProvider)
+	if err == nil {
+		if x, ok := p.(provider.Examiner); ok {
+			var out []doctor.ProviderCheck
+			for _, c := range x.Examine(provider.Examined{Instance: h.State().Instance(), Image: r.Docker.Image, Runtime: r.Docker.Runtime, Network: r.Docker.Network, Options: r.ProviderOptions}) {
+				out = append(out, doctor.ProviderCheck{Name: c.Name, Provider: config.KubernetesProvider, Look: func(ctx context.Context) (doctor.Status, string, string) {
+					f := c.Look(ctx)
+					return doctor.Status(f.Status), f.Detail, f.Fix
+				}})
+			}
+			return out, func() { h.Close() }
+		}
+		_, err = p.List(context.Background(), sandbox.Filter{}) // says why it cannot be used
+	}
+	h.Close()
+	return bad(err)
 }
 
 // providerChecks are the checks of the local provider with these options. No

@@ -3,7 +3,8 @@
 //
 // Each check is one small function over [Deps]; all of them run at the same
 // time, each with a deadline, so that one thing that hangs (an engine, a dead
-// network file system) hides nothing else. A check never changes anything.
+// network file system) hides nothing else. A check never changes anything, but for
+// that of a cluster which makes a pod and removes it.
 package doctor
 
 import (
@@ -58,7 +59,7 @@ func (r Report) Failed() bool {
 // Settings are what the checks need to know of the settings in force.
 type Settings struct {
 	Path           string   // of the file; empty when there is none
-	Provider       string   // "docker", "local", "auto" or one that a program has beside them
+	Provider       string   // "docker", "local", "kubernetes", "auto" or one that a program has beside them
 	Runtime        string   // engine runtime; empty is the engine's default
 	Dangerous      []string // break-glass switches in force
 	WorkspaceQuota int64    // bytes; 0 is unbounded
@@ -161,7 +162,7 @@ func checks(local []ProviderCheck) []check {
 		{"settings", settingsFile, ""},
 		{"company-ca", companyCA, ""},
 		{"break-glass", breakGlass, ""},
-		{"workspace-quota", workspaceQuota, ""},
+		{quotaCheck, workspaceQuota, ""},
 		{"state-folder", stateFolder, ""},
 		{"state-disk", stateDisk, ""},
 		{"evidence", evidenceKept, ""},
@@ -214,7 +215,9 @@ func Run(ctx context.Context, d Deps) Report {
 		wg.Go(func() { report.Checks[i] = examine(ctx, e, c) })
 	}
 	wg.Wait()
-	report.excuse(list, e.wanted(ctx))
+	wanted := e.wanted(ctx)
+	report.excuse(list, wanted)
+	report.only(list, wanted)
 	return report
 }
 

@@ -20,6 +20,11 @@ func OptionsCheck(name string, options map[string]any) ProviderCheck {
 	}}
 }
 
+// Broken returns a check of the provider that fails with err.
+func Broken(name, of string, err error) ProviderCheck {
+	return ProviderCheck{Name: name, Provider: of, Look: func(context.Context) (Status, string, string) { return failed(err) }}
+}
+
 // failed is the finding of what the provider said.
 func failed(err error) (Status, string, string) {
 	e, ok := errors.AsType[*sandbox.Error](err)

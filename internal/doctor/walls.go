@@ -7,7 +7,12 @@ const (
 	providerDocker = "docker"
 	providerLocal  = "local"
 	providerAuto   = "auto"
+
+	providerKubernetes = "kubernetes"
 )
+
+// quotaCheck is about workspaces on this machine.
+const quotaCheck = "workspace-quota"
 
 // wanted is the provider that the settings name; when they cannot be read in
 // time it is the default.
@@ -48,4 +53,19 @@ func (r Report) excuse(list []check, wanted string) {
 			check.Detail += "; the provider " + wanted + " does without it"
 		}
 	}
+}
+
+// only leaves out the checks of the providers of this machine where sandboxes are
+// pods: it need not have what those need, and no workspace lies on it.
+func (r *Report) only(list []check, wanted string) {
+	if wanted != providerKubernetes {
+		return
+	}
+	var kept []Check
+	for i, c := range list {
+		if c.wall == "" && c.name != quotaCheck || c.wall == wanted {
+			kept = append(kept, r.Checks[i])
+		}
+	}
+	r.Checks = kept
 }

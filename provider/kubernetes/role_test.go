@@ -187,6 +187,16 @@ func TestRole(t *testing.T) {
 	if len(rights) < 5 {
 		t.Fatalf("the chart grants %v", rights)
 	}
+	var asked, granted []string
+	for _, r := range kubernetes.Rights(nil) {
+		asked = append(asked, r.String())
+	}
+	for _, r := range rights {
+		granted = append(granted, r.String())
+	}
+	if slices.Sort(asked); !slices.Equal(asked, slices.Sorted(slices.Values(granted))) {
+		t.Errorf("doctor looks for the rights %v, the chart grants %v", asked, granted)
+	}
 	a.has(a.role, nil)
 	for _, o := range a.operations(r, r.spec("all")) {
 		if err := o.do(t.Context()); err != nil {
