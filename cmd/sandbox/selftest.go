@@ -53,6 +53,8 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 				WorkspaceQuota: int64(r.WorkspaceQuota),
 				Disks:          disks,
 				NoMemoryLimit:  noMemoryLimit(s.Provider),
+				Firewall:       firewall(s.Provider),
+				Known:          knownWays(s.Provider),
 				Progress:       func(r attack.Result) { o.Log.Infof("%s: %s: %s", r.Name, r.Outcome, r.Seen) },
 			})
 			return nil
@@ -67,6 +69,26 @@ func noMemoryLimit(provider string) string {
 		return "a local sandbox has no control group, so nothing bounds the memory of a sandbox; limits.memory bounds each command"
 	}
 	return ""
+}
+
+// firewall says what closes the network of a provider's sandboxes that have an
+// interface all the same, or nothing.
+func firewall(provider string) string {
+	if provider == config.KubernetesProvider {
+		return "every pod has an interface, which the network policy closes; each pod is tried when it is made"
+	}
+	return ""
+}
+
+// knownWays are those that a provider cannot close, see docs/kubernetes.md.
+func knownWays(provider string) []attack.Known {
+	if provider != config.KubernetesProvider {
+		return nil
+	}
+	return []attack.Known{{
+		Name: "own-namespaces", Seen: "shared with the host: cgroup:…",
+		Why: "runtimes give pods a namespace of control groups only on nodes with their version 2",
+	}}
 }
 
 // reopen returns another handle to the sandbox of s.

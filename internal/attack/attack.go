@@ -83,6 +83,14 @@ type Options struct {
 	// cannot; empty is for those that do.
 	NoMemoryLimit string
 
+	// Firewall says what closes the network of a sandbox without one, for providers
+	// that do not leave it without an interface; empty is for those that do.
+	Firewall string
+
+	// Known are ways that the provider leaves open and says so; they count as
+	// skipped.
+	Known []Known
+
 	// Disks are host folders whose file systems must not fill up: the state
 	// folder, the engine's data folder.
 	Disks []string
@@ -99,6 +107,27 @@ type Options struct {
 
 	// Progress is called with each result when it is known. It may be nil.
 	Progress func(Result)
+}
+
+// A Known is a way that is open by what the sandbox is made with.
+type Known struct {
+	Name string // of the attempt
+	Seen string // all that was seen, or its beginning where it ends with "…"
+	Why  string
+}
+
+// known returns why an attempt may have come through, if that is known.
+func (o Options) known(name, seen string) (why string, ok bool) {
+	if name == "interfaces" && o.Firewall != "" {
+		return o.Firewall, true
+	}
+	for _, k := range o.Known {
+		begin, open := strings.CutSuffix(k.Seen, "…")
+		if k.Name == name && (seen == k.Seen || open && strings.HasPrefix(seen, begin) && !strings.Contains(seen[len(begin):], ",")) {
+			return k.Why, true
+		}
+	}
+	return "", false
 }
 
 // Run makes every attempt in sb, which s describes and which is of no use
@@ -138,6 +167,9 @@ func (r *rig) try(ctx context.Context, a attempt) (Outcome, string) {
 	}
 	if a.opens != "" && r.open(a.opens) {
 		return Skipped, f.seen + " — open by the setting " + a.opens
+	}
+	if why, ok := r.opts.known(a.name, f.seen); ok {
+		return Skipped, f.seen + " — " + why
 	}
 	return f.outcome, f.seen
 }

@@ -48,6 +48,9 @@ func online(name, what string) attempt {
 		if n := r.spec.Network; n != "none" {
 			return finding{Skipped, "the settings give the sandbox the network " + strconv.Quote(n)}
 		}
+		if r.opts.Firewall != "" {
+			return r.probe(ctx, name, "firewall")
+		}
 		return r.probe(ctx, name)
 	}}
 }
