@@ -404,6 +404,8 @@ imageGCLowThresholdPercent: 99
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 maxPods: 400
 registryPullQPS: 0
+# As clusters should have it: nothing else bounds the processes of a pod.
+podPidsLimit: 1024
 kubeAPIQPS: 200
 kubeAPIBurst: 400
 serializeImagePulls: false

@@ -24,23 +24,23 @@ import (
 )
 
 // podSite is a site whose sandboxes are pods, in a namespace of its own. more stands
-// beside "agents" in the settings.
-func podSite(t *testing.T, more string) *site {
+// in the settings of the cluster.
+func podSite(t *testing.T, more string) (s *site, namespace string) {
 	t.Helper()
-	namespace := testenv.KubeNamespace(t) // deleted after the site's sandboxes are removed
+	namespace = testenv.KubeNamespace(t) // deleted after the site's sandboxes are removed
 	guest := testenv.KubeProgram(t, testenv.Guest(t), "sandbox-guest")
 	image := strings.TrimSpace(testenv.KubeNode(t, "import", "sandbox:bookworm-slim"))
-	s := newSite(t)
+	s = newSite(t)
 	file := filepath.Join(t.TempDir(), "settings.json")
 	text := fmt.Sprintf(`{
-		"kubernetes": {"kubeconfig": %q, "namespace": %q, "guestImage": %q, "imagePullPolicy": "Never", "workspaceSize": "256m", "requestPercent": 1},
-		"agents": {"defaults": {"sandbox": {"provider": "kubernetes", "prune": {"every": "0s"}, "docker": {"image": %q, "memory": "512m"}}}}%s}`,
-		testenv.Kube(t), namespace, guest, image, more)
+		"kubernetes": {"kubeconfig": %q, "namespace": %q, "guestImage": %q, "imagePullPolicy": "Never", "workspaceSize": "256m", "requestPercent": 1%s},
+		"agents": {"defaults": {"sandbox": {"provider": "kubernetes", "prune": {"every": "0s"}, "docker": {"image": %q, "memory": "512m"}}}}}`,
+		testenv.Kube(t), namespace, guest, more, image)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.env = append(s.env, "SANDBOX_CONFIG="+file)
-	return s
+	return s, namespace
 }
 
 // said runs a command, which has to end with a status, and returns its output and
@@ -69,7 +69,7 @@ func (s *site) prints(want, stdin string, args ...string) {
 // with a container, and that it refuses what needs a folder of this machine.
 func TestKubernetesCommands(t *testing.T) {
 	t.Parallel()
-	s := podSite(t, "")
+	s, _ := podSite(t, "")
 
 	s.prints("out\n", "", "run", "--", "sh", "-c", "echo out; echo kept >kept.txt")
 	s.said(7, "", "run", "--", "sh", "-c", "exit 7")
@@ -162,7 +162,7 @@ func (s *site) json(v any, args ...string) {
 // line, and to the client of E2B.
 func TestKubernetesDaemon(t *testing.T) {
 	t.Parallel()
-	s := podSite(t, "")
+	s, _ := podSite(t, "")
 	d := s.server(filepath.Join(t.TempDir(), "d.sock"), tcp)
 	secret := s.token("acme")
 	p := d.guest(secret)
@@ -218,7 +218,7 @@ func TestKubernetesDaemon(t *testing.T) {
 // and over HTTP.
 func TestKubernetesMCP(t *testing.T) {
 	t.Parallel()
-	s := podSite(t, "")
+	s, _ := podSite(t, "")
 	a := s.agent(nil)
 	for _, c := range toolInputs() {
 		r := a.try(t.Context(), c[0], c[1])
@@ -260,4 +260,55 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", b.authorization)
 	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestKubernetesDoctor holds that doctor finds nothing wrong with the cluster, and that
+// nothing gets out of a pod with the profile that the chart installs.
+func TestKubernetesDoctor(t *testing.T) {
+	profile, err := os.ReadFile(filepath.Join("..", "..", "deploy", "helm", "sandbox", "files", "seccomp.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Require(t, "kube")
+	folder := fmt.Sprintf("test-%d", time.Now().UnixNano())
+	testenv.KubeNode(t, "run", "sh", "-euc", `mkdir "/var/lib/kubelet/seccomp/$1"; printf '%s' "$2" >"/var/lib/kubelet/seccomp/$1/profile.json"`, "sh", folder, string(profile))
+	defer testenv.KubeNode(t, "run", "rm", "-r", "/var/lib/kubelet/seccomp/"+folder)
+	s, namespace := podSite(t, `, "seccompProfile": "`+folder+`/profile.json"`)
+	var d struct {
+		Failed   bool
+		Checks   []struct{ Name, Status, Detail string }
+		Attempts []struct{ Name, Outcome, Seen string }
+	}
+	s.json(&d, "doctor", "--attack")
+	checked := map[string]string{}
+	for _, c := range d.Checks {
+		if checked[c.Name] = c.Status; c.Status == "fail" {
+			t.Errorf("%+v", c)
+		}
+	}
+	for _, name := range []string{"cluster", "cluster-rights", "cluster-nodes", "guest-image", "runtime-class", "pod"} {
+		if checked[name] != "ok" {
+			t.Errorf("the check %s is %q", name, checked[name])
+		}
+	}
+	if _, looked := checked["engine"]; looked {
+		t.Error("an engine is looked for, which pods do not need")
+	}
+	contained := 0
+	for _, a := range d.Attempts {
+		switch a.Outcome {
+		case "contained":
+			contained++
+		case "skipped":
+		default:
+			t.Errorf("%+v", a)
+		}
+	}
+	if contained < 80 || d.Failed {
+		t.Errorf("%d attempts were contained, failed %v", contained, d.Failed)
+	}
+	left, err := testenv.Kubectl(t.Context(), t, "--namespace", namespace, "get", "pods", "-o", "name").Output()
+	if err != nil || len(left) > 0 {
+		t.Errorf("doctor leaves %s, %v", left, err)
+	}
 }
