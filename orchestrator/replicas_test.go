@@ -52,8 +52,8 @@ func newFleet(t testing.TB) *fleet {
 		}
 	})
 	f.settings = fmt.Sprintf(`{
-		"kubernetes": {"kubeconfig": %q, "namespace": %q, "guestImage": %q, "imagePullPolicy": "Never", "workspaceSize": "64m", "requestPercent": 2, "networkPolicy": "trust"},
-		"agents": {"defaults": {"sandbox": {"provider": "kubernetes", "docker": {"image": %q, "memory": "128m", "cpus": 1}}}}}`,
+		"kubernetes": {"kubeconfig": %q, "namespace": %q, "guestImage": %q, "imagePullPolicy": "Never", "workspaceSize": "64m", "requestPercent": 1, "networkPolicy": "trust"},
+		"agents": {"defaults": {"sandbox": {"provider": "kubernetes", "docker": {"image": %q, "memory": "128m", "cpus": 0.5}}}}}`,
 		kubeconfig, f.namespace, guest, image)
 	return f
 }
