@@ -84,10 +84,13 @@ func (x *expiry) set(rec registry.Record, after time.Duration, how string) error
 // timeout: an end that lies further ahead than the whole timeout is set anew.
 func (m *Manager) Expire(ctx context.Context) (ended []string, next time.Duration, errs error) {
 	records, _, err := m.lister.readRecords(ctx)
-	if err != nil {
-		return nil, expireAfterErr, err
-	}
 	next = expireLatest
+	switch _, ok := unanswered(err); {
+	case !ok:
+		return nil, expireAfterErr, err
+	case err != nil:
+		errs, next = err, expireAfterErr
+	}
 	for _, r := range records {
 		if r.OnTimeout == "" || r.ExpiresAt.IsZero() || !m.ours(r.Provider, r.Instance) || ctx.Err() != nil {
 			continue

@@ -1,9 +1,12 @@
 package manager
 
 import (
+	"errors"
+
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/registry"
 )
 
 // A keeper is a provider that keeps the state of its sandboxes where other programs
@@ -57,6 +60,19 @@ func (m *Manager) instanceOf(provider string) string {
 
 // ours reports whether an instance is that of the sandboxes of a provider.
 func (m *Manager) ours(provider, instance string) bool { return instance == m.instanceOf(provider) }
+
+// unanswered returns the providers whose state does not answer, by the error of a list
+// of records; ok is false for other errors.
+func unanswered(err error) (of map[string]error, ok bool) {
+	if err == nil {
+		return nil, true
+	}
+	u, ok := errors.AsType[*registry.Unanswered](err)
+	if !ok {
+		return nil, false
+	}
+	return u.Providers, true
+}
 
 // settingsProvider returns the name of the provider that settings and flags name for
 // who, or "" where they name none.

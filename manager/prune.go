@@ -93,12 +93,16 @@ type sweeper struct {
 func (u *pruner) sweep(ctx context.Context, o PruneOptions, grace time.Duration) (Pruned, error) {
 	b := &sweeper{m: u.m, o: o, grace: grace, rules: map[string]prune.Rules{}, homes: u.homeStoresOnce(), out: Pruned{Removed: []Removed{}, Failed: []Failed{}}}
 	records, problems, err := u.m.records.List("")
-	if err != nil {
+	silent, ok := unanswered(err)
+	if !ok {
 		return b.out, err
 	}
 	b.both = shared(records)
-	var errs error
+	errs := err
 	for _, name := range u.m.providers.Names() {
+		if silent[name] != nil {
+			continue // all of its sandboxes would look as if they were not recorded
+		}
 		p, err := u.m.providers.Get(name)
 		if err != nil {
 			return b.out, err

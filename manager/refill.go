@@ -115,7 +115,7 @@ func (k *poolKeeper) refillRound(ctx context.Context) (started int, next time.Du
 	}
 	k.rest = poolRest{}
 	records, _, round := k.m.records.List("")
-	if round != nil {
+	if _, ok := unanswered(round); !ok {
 		return 0, 0, nil, round
 	}
 	wants, round := k.poolWants(ctx)

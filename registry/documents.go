@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
@@ -29,6 +31,23 @@ func (s *Store) Keep(provider string, docs Documents) {
 
 // documents returns where the records of this view lie; nil is the folder.
 func (s *Store) documents() Documents { return s.elsewhere[s.provider] }
+
+// Unanswered is the error of a list that lacks what some providers keep elsewhere,
+// because that does not answer.
+type Unanswered struct {
+	Providers map[string]error // by name
+}
+
+func (u *Unanswered) Error() string { return errors.Join(u.Unwrap()...).Error() }
+
+// Unwrap returns the errors of the providers.
+func (u *Unanswered) Unwrap() []error {
+	var out []error
+	for _, name := range slices.Sorted(maps.Keys(u.Providers)) {
+		out = append(out, u.Providers[name])
+	}
+	return out
+}
 
 // behind returns the view whose provider keeps something of name elsewhere, where
 // has reports that of a document. A view of one provider is asked about that alone.

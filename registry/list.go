@@ -32,8 +32,8 @@ type Problem struct {
 
 // List returns the records of the given kind, or of every kind when it is
 // empty, ordered by name and without their Specs. Beside them it returns
-// those that could not be read. The error is that of the folder itself, or of where
-// the records of a provider are kept instead.
+// those that could not be read. The error is that of the folder itself, or of type
+// *[Unanswered]: what is returned then lacks the records of these providers alone.
 func (s *Store) List(kind sandbox.Kind) ([]Record, []Problem, error) {
 	kinds := []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} // one for each folder
 	if kind != "" {
@@ -51,13 +51,15 @@ func (s *Store) List(kind sandbox.Kind) ([]Record, []Problem, error) {
 		}
 		records, problems = append(records, r...), append(problems, p...)
 	}
+	unanswered := map[string]error{}
 	for provider, docs := range s.elsewhere {
 		if s.provider != "" && s.provider != provider {
 			continue
 		}
 		r, p, err := in{docs, provider}.list(kinds)
 		if err != nil {
-			return nil, nil, err
+			unanswered[provider] = err
+			continue
 		}
 		records, problems = append(records, r...), append(problems, p...)
 	}
@@ -65,6 +67,9 @@ func (s *Store) List(kind sandbox.Kind) ([]Record, []Problem, error) {
 		records = slices.DeleteFunc(records, func(r Record) bool { return r.Kind != kind })
 	}
 	slices.SortFunc(records, func(a, b Record) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Provider, b.Provider)) })
+	if len(unanswered) > 0 {
+		return records, problems, &Unanswered{unanswered}
+	}
 	return records, problems, nil
 }
 

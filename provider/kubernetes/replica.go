@@ -273,13 +273,44 @@ func (s *state) sight(ctx context.Context, l *coordinationv1.Lease) (dead bool, 
 	pre := metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}
 	err = s.p.leases().Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &pre})
 	switch {
-	case err == nil, apierrors.IsNotFound(err):
+	case err == nil:
+		s.bury(id)
+		go s.clear(id)
+		return true, nil
+	case apierrors.IsNotFound(err):
 		s.bury(id)
 		return true, nil
 	case apierrors.IsConflict(err): // it lives
 		return false, nil
 	}
 	return false, s.fail(ctx, "remove replica", id, err)
+}
+
+// clear takes the marks and locks of a replica that is dead off all Leases. Each of
+// them counts for nothing already; this keeps Leases from being left.
+func (s *state) clear(id string) {
+	ctx, done := s.call()
+	defer done()
+	list, err := s.p.leases().List(ctx, metav1.ListOptions{LabelSelector: labelHeldBy + id})
+	if err != nil {
+		return
+	}
+	for i := range list.Items {
+		l := &list.Items[i]
+		if l.Labels[labelInstance] != s.p.Instance() || l.Labels[labelRole] != roleState {
+			continue
+		}
+		_, _ = s.rewrite(ctx, l.Name, l, func(l *coordinationv1.Lease) error {
+			delete(l.Labels, labelHeldBy+id)
+			if l.Annotations[annotationEnsure] == id {
+				delete(l.Annotations, annotationEnsure)
+			}
+			if holder(l) == id {
+				l.Spec.HolderIdentity = nil
+			}
+			return nil
+		})
+	}
 }
 
 // bury notes that a replica does not come back.

@@ -478,3 +478,61 @@ func TestLargeDocuments(t *testing.T) {
 		t.Errorf("a creation of 100 KB: %v", err)
 	}
 }
+
+// TestClaimsOfPrograms has callers of two programs claim the same slots.
+func TestClaimsOfPrograms(t *testing.T) {
+	a, b := fleet(t)
+	const slots, names = 3, 12
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	won := map[string]string{}
+	for i := range names {
+		p := []*program{a, b}[i%2]
+		wait.Go(func() {
+			name := fmt.Sprint("name-", i)
+			for slot := range slots {
+				c := registry.Claim{Slot: fmt.Sprint("slot-", slot), Name: name}
+				_, err := p.records.Of(kubernetes.Name).Claim(c)
+				switch {
+				case err == nil:
+					mu.Lock()
+					if other, taken := won[c.Slot]; taken {
+						t.Errorf("%s is claimed by %s and %s", c.Slot, other, name)
+					}
+					won[c.Slot] = name
+					mu.Unlock()
+					return
+				case sandbox.CodeOf(err) != sandbox.CodeBusy:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if len(won) != slots {
+		t.Errorf("%d slots are claimed: %v", len(won), won)
+	}
+	for slot, name := range won {
+		if c, ok, err := b.records.Of(kubernetes.Name).ClaimOf(name); err != nil || !ok || c.Slot != slot {
+			t.Errorf("the claim of %s: %+v, %v, %v", name, c, ok, err)
+		}
+	}
+	before := a.calls.Load()
+	if _, err := a.records.Of(kubernetes.Name).Claim(registry.Claim{Slot: "slot-x", Name: "name-x"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("a claim makes %d requests", a.calls.Load()-before)
+}
+
+// TestMarksOfTheDeadGo holds that nothing is left of a program that has died.
+func TestMarksOfTheDeadGo(t *testing.T) {
+	a, b := fleet(t)
+	if _, err := a.locks.Ensure(within(t, 10*time.Second), "one"); err != nil {
+		t.Fatal(err)
+	}
+	must(t, locked(t)(b.locks.Ensure(within(t, 10*time.Second), "two")).Release()) // b has joined
+	a.cutOff.Store(true)
+	eventually(t, 10*shortLease, "no Lease is left", func() bool {
+		return !strings.Contains(kubectl(t, "", "get", "leases", "--namespace", a.Namespace(), "--output", "name"), "/one")
+	})
+}
