@@ -107,23 +107,25 @@ func (f *fleet) names(kind string) []string {
 }
 
 // replica is one program of the fleet, in this process.
-func (f *fleet) replica(change ...func(*orchestrator.Options)) *manager.Manager {
+func (f *fleet) replica() *manager.Manager {
+	f.Helper()
+	m, err := f.open().Manager()
+	fatal(f, err)
+	return m
+}
+
+// open is replica with what the manager is a part of.
+func (f *fleet) open() *orchestrator.Orchestrator {
 	f.Helper()
 	dir := f.TempDir()
 	file := filepath.Join(dir, "settings.jsonc")
 	fatal(f, os.WriteFile(file, []byte(f.settings), 0o600))
 	log := logrus.New()
 	log.SetOutput(testLog{f})
-	o := orchestrator.Options{ConfigFile: file, StateDir: filepath.Join(dir, "state"), Log: log}
-	for _, c := range change {
-		c(&o)
-	}
-	h, err := orchestrator.Open(o)
+	h, err := orchestrator.Open(orchestrator.Options{ConfigFile: file, StateDir: filepath.Join(dir, "state"), Log: log})
 	fatal(f, err)
 	f.Cleanup(h.Close)
-	m, err := h.Manager()
-	fatal(f, err)
-	return m
+	return h
 }
 
 // testLog is the log of the test.
@@ -231,5 +233,141 @@ func TestReplicasMakeOne(t *testing.T) {
 	wait.Wait()
 	if pods := f.names("pods"); created != 1 || len(pods) != 1 {
 		t.Errorf("created %d times; pods %v", created, pods)
+	}
+}
+
+// TestReplicasPrune holds that prune and timeouts of one program are by what another
+// has noted, and that pods and records without each other are found.
+func TestReplicasPrune(t *testing.T) {
+	f := newFleet(t)
+	first := f.open()
+	a, err := first.Manager()
+	fatal(t, err)
+	b := f.replica()
+	long, now := time.Hour, time.Nanosecond
+
+	// A command runs by a: b spares the sandbox. It has ended: b sees the last use.
+	started, end := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	in, write, err := os.Pipe()
+	fatal(t, err)
+	go func() {
+		var once sync.Once
+		_, err := a.Run(t.Context(), manager.Request{Who: of("one"), Started: func(sandbox.Process) { once.Do(func() { close(started) }) }, Command: sandbox.Command{Args: []string{"cat"}, Stdin: in}})
+		ended <- err
+		close(end)
+	}()
+	select {
+	case <-started:
+	case err := <-ended:
+		t.Fatalf("the command has ended: %v", err)
+	}
+	out, err := b.Prune(t.Context(), manager.PruneOptions{Idle: &now})
+	if err != nil || len(out.Removed)+len(out.Failed) > 0 {
+		t.Errorf("while a command runs: %+v, %v", out, err)
+	}
+	write.Close()
+	<-end
+	if out, err = b.Prune(t.Context(), manager.PruneOptions{Idle: &long}); err != nil || len(out.Removed) > 0 {
+		t.Errorf("after a use: %+v, %v", out, err)
+	}
+	if out, err = b.Prune(t.Context(), manager.PruneOptions{Idle: &now}); err != nil || len(out.Removed) != 1 {
+		t.Errorf("one that is idle: %+v, %v", out, err)
+	}
+
+	// A timeout that a has set is kept by b when a is gone.
+	_, err = a.Create(t.Context(), manager.Request{Who: of("timed")}, config.Creation{Timeout: 2, Metadata: map[string]string{"k": "v"}})
+	fatal(t, err)
+	if row, ok := f.row(b, "timed"); !ok || row.Metadata["k"] != "v" || row.OnTimeout != "kill" {
+		t.Errorf("b lists %+v", row)
+	}
+	first.Close()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C {
+		names, _, err := b.Expire(t.Context())
+		fatal(t, err)
+		if len(names) == 1 {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatal("b does not end what a has made")
+		}
+	}
+	if pods, leases := f.names("pods"), f.names("leases"); len(pods)+len(leases) > 0 {
+		t.Errorf("left: %v, %v", pods, leases)
+	}
+
+	// A record that is damaged is made again from the pod; one that is gone makes the
+	// pod an orphan; a pod that is gone leaves a record.
+	_, made := f.mustRun(b, "two", "true")
+	lease := func(args ...string) {
+		f.kubectl(append(args, "--namespace", f.namespace)...)
+	}
+	lease("annotate", "--overwrite", "lease", made.Name, "dev.bulkhead.sandbox.record={")
+	c := f.replica()
+	if row, ok := f.row(c, "two"); !ok || row.Status != sandbox.StatusRunning {
+		t.Errorf("a damaged record: %+v", row)
+	}
+	f.mustRun(c, "two", "true")
+	lease("delete", "lease", made.Name)
+	lease("annotate", "--overwrite", "pod", made.Name, "dev.bulkhead.sandbox.created-at=2020-01-01T00:00:00Z")
+	if row, ok := f.row(c, "two"); !ok || row.Status != sandbox.StatusOrphan {
+		t.Errorf("without a record: %+v", row)
+	}
+	if out, err = c.Prune(t.Context(), manager.PruneOptions{}); err != nil || len(out.Removed) != 1 || !strings.Contains(out.Removed[0].Reason, "orphan") {
+		t.Errorf("an orphan: %+v, %v", out, err)
+	}
+	_, made = f.mustRun(b, "three", "true")
+	lease("delete", "pod", made.Name, "--wait=true", "--grace-period=0", "--force")
+	if out, err = c.Prune(t.Context(), manager.PruneOptions{}); err != nil || len(out.Removed) != 1 || !strings.Contains(out.Removed[0].Reason, "missing") {
+		t.Errorf("a record without a pod: %+v, %v", out, err)
+	}
+	if pods, leases := f.names("pods"), f.names("leases"); len(pods)+len(leases) > 0 {
+		t.Errorf("left: %v, %v", pods, leases)
+	}
+}
+
+// TestReplicaOtherTenant holds that a record of another tenant that was edited by hand
+// opens no sandbox: the pod says whose it is.
+func TestReplicaOtherTenant(t *testing.T) {
+	f := newFleet(t)
+	m := f.replica()
+	mine, theirs := config.Who{Tenant: "mine", Agent: "main", Session: "s"}, config.Who{Tenant: "theirs", Agent: "main", Session: "s"}
+	p, err := m.Ready(t.Context(), manager.Request{Who: theirs})
+	fatal(t, err)
+	q, err := m.Ready(t.Context(), manager.Request{Who: mine})
+	fatal(t, err)
+	if p.Name == q.Name {
+		t.Fatal("two tenants have one sandbox")
+	}
+	text := f.kubectl("get", "lease", p.Name, "--namespace", f.namespace, "--output", `jsonpath={.metadata.annotations.dev\.bulkhead\.sandbox\.record}`)
+	f.kubectl("annotate", "--overwrite", "--namespace", f.namespace, "lease", p.Name, "dev.bulkhead.sandbox.record="+strings.Replace(text, `"theirs"`, `"mine"`, 1))
+	other := f.replica()
+	l, err := other.List(t.Context(), manager.ListOptions{Tenant: "mine"})
+	fatal(t, err)
+	for _, r := range l.Containers {
+		if r.Name == p.Name {
+			t.Errorf("it is listed for another tenant: %+v", r)
+		}
+	}
+	// Its own tenant goes on, whatever the record says.
+	if _, err := other.Ready(t.Context(), manager.Request{Who: theirs, MustExist: true}); err != nil {
+		t.Errorf("its own tenant: %v", err)
+	}
+}
+
+// TestReplicaQuota holds what a ResourceQuota that is used up is reported as.
+func TestReplicaQuota(t *testing.T) {
+	f := newFleet(t)
+	m := f.replica()
+	f.kubectl("create", "quota", "pods", "--hard=pods=1", "--namespace", f.namespace)
+	f.mustRun(m, "one", "true")
+	_, _, err := f.run(m, "two", "true")
+	if sandbox.CodeOf(err) != sandbox.CodeBudgetExceeded {
+		t.Errorf("a second pod: %v", err)
+	}
+	if pods, leases := f.names("pods"), f.names("leases"); len(pods) != 1 || len(leases) != 1 {
+		t.Errorf("there are %v, %v", pods, leases)
 	}
 }

@@ -47,9 +47,10 @@ type state struct {
 	mu     sync.Mutex
 	me     *replica // or nil
 	closed bool
-	gone   map[string]bool     // replicas that are known not to come back
-	seen   map[string]sighting // of the other replicas
-	fenced map[string]int      // locks that were lost and are not released yet, by name
+	gone   map[string]bool      // replicas that are known not to come back
+	seen   map[string]sighting  // of the other replicas
+	absent map[string]time.Time // when there was no Lease of a name
+	fenced map[string]int       // locks that were lost and are not released yet, by name
 }
 
 // A sighting is the version of the Lease of a replica, and when we saw it first, by

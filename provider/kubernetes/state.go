@@ -74,7 +74,7 @@ func (p *Provider) Users(options map[string]any) (first, count int) {
 
 // State implements [provider.StateKeeper].
 func (p *Provider) State(front keylock.Locker, lost func(name string)) (statedir.Documents, keylock.Locker) {
-	s := &state{p: p, front: front, lost: lost, gone: map[string]bool{}, seen: map[string]sighting{}, fenced: map[string]int{}}
+	s := &state{p: p, front: front, lost: lost, gone: map[string]bool{}, absent: map[string]time.Time{}, seen: map[string]sighting{}, fenced: map[string]int{}}
 	p.mu.Lock()
 	p.state = s
 	p.mu.Unlock()
@@ -194,6 +194,12 @@ func (s *state) get(ctx context.Context, name string) (*coordinationv1.Lease, er
 	l, err := s.p.leases().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && !isNamespace(err):
+		s.mu.Lock()
+		if len(s.absent) > maxAbsent {
+			clear(s.absent)
+		}
+		s.absent[name] = time.Now()
+		s.mu.Unlock()
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 	case err != nil:
 		return nil, s.fail(ctx, "read record", name, err)
@@ -203,6 +209,22 @@ func (s *state) get(ctx context.Context, name string) (*coordinationv1.Lease, er
 	}
 	return l, nil
 }
+
+// wasAbsent reports whether there was no Lease of a name just now. It says so once.
+func (s *state) wasAbsent(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.absent[name]
+	delete(s.absent, name)
+	return ok && time.Since(at) < absentFor
+}
+
+// What was not there is made without another look for so long: one that is there by
+// then is refused by the API server, and looked at.
+const (
+	absentFor = 2 * time.Second
+	maxAbsent = 1000 // names
+)
 
 // tries bounds how often a change is made anew because others change the same Lease.
 const tries = 50
@@ -216,13 +238,21 @@ func (s *state) rewrite(ctx context.Context, name string, base *coordinationv1.L
 		return nil, err
 	}
 	for range tries {
+		assumed := base == nil && s.wasAbsent(name)
+		if assumed {
+			base = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		}
 		if base == nil {
 			if base, err = s.get(ctx, name); err != nil {
 				return nil, err
 			}
 		}
 		next := base.DeepCopy()
-		if err := change(next); err != nil {
+		if err = change(next); assumed && (err != nil || blank(next)) {
+			base = nil // nothing is decided by what is assumed
+			continue
+		}
+		if err != nil {
 			return base, err
 		}
 		s.describe(next)
