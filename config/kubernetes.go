@@ -34,7 +34,7 @@ type KubernetesSettings struct {
 	RequestPercent   *int64            `json:"requestPercent,omitempty" min:"1" max:"100" doc:"How much of docker.memory and docker.cpus the scheduler sets aside, in percent; default 25."`
 	NetworkPolicy    *string           `json:"networkPolicy,omitempty" enum:"verify,trust" doc:"verify has a sandbox without network try a connection, and refuses it where one is made; trust does not, for clusters where pods have no network by other means. Default verify."`
 
-	Way              *string           `json:"way,omitempty" enum:"auto,exec,tls" doc:"How the guest in a pod is reached: tls (its port on the pod's address, with certificates on both sides, and an error where that is not reached), exec (a stream through the API server), or auto (tls where it works, else exec). Default auto."`
+	Way              *string           `json:"way,omitempty" enum:"auto,exec,tls" doc:"How the guest in a pod is reached: tls (its port on the pod's address, with certificates on both sides, and an error where that is not reached), exec (a stream through the API server), or auto (tls where wayFromLabels or wayFromCIDRs let this program in and it works, else exec). Default auto."`
 	WayPort          *int64            `json:"wayPort,omitempty" min:"1024" max:"65535" doc:"TCP port of the guest in its pod; default 7443. No command can listen there."`
 	WayFromLabels    map[string]string `json:"wayFromLabels,omitempty" merge:"key" doc:"Labels of the pods of this program, which a network policy lets in at that port; default none."`
 	WayFromNamespace *string           `json:"wayFromNamespace,omitempty" doc:"Namespace of these pods; default that of the sandboxes."`

@@ -28,7 +28,8 @@ type shape struct {
 	requestPercent  int64  // of the limits
 	trustNetworking bool   // the policy of the network is not tried out
 
-	way     wayTaken // wayAuto, wayExec or wayTLS
+	way     wayTaken // wayAuto, wayExec or wayTLS; wayAuto only where wayFrom says who connects
+	wayAuto bool     // what was asked for is wayAuto
 	wayPort int64    // of the guest in the pod; used unless way is wayExec
 	wayFrom waySource
 }
@@ -109,7 +110,7 @@ func shapeOf(options map[string]any) (shape, error) {
 	r.text(optWayNamespace, &out.wayFrom.namespace)
 	r.pairs(optWayLabels, &out.wayFrom.labels)
 	r.texts(optWayCIDRs, &out.wayFrom.cidrs)
-	out.way = wayTaken(way)
+	out.way, out.wayAuto = wayTaken(way), way == string(wayAuto)
 	out.guestVolume, out.userNamespace, out.trustNetworking = from == "imageVolume", userNamespace == "pod", policy == "trust"
 	if r.err == nil && out.seccompProfile != "" && !localProfile.MatchString(out.seccompProfile) {
 		r.fail(optSeccomp, "it is no path below the folder of profiles of the kubelet", "name it as profiles/sandbox.json, without .. and not absolute")
@@ -124,6 +125,9 @@ func shapeOf(options map[string]any) (shape, error) {
 	}
 	if r.err == nil && out.wayFrom.namespace != "" && len(out.wayFrom.labels) == 0 {
 		r.fail(optWayNamespace, "no labels say which pods of the namespace may connect", "set wayFromLabels to labels of the pods of this program")
+	}
+	if out.wayAuto && len(out.wayFrom.labels)+len(out.wayFrom.cidrs) == 0 {
+		out.way = wayExec // our own policy closes the port, and each try would take the whole time for one
 	}
 	return out, r.done()
 }

@@ -263,10 +263,12 @@ func (p *Provider) reach(ctx context.Context, pod *corev1.Pod, sh shape) (*clien
 // that is tried first.
 func (p *Provider) wayNotes(sh shape) []string {
 	port := "the TCP port " + strconv.FormatInt(sh.wayPort, 10) + " of the pod, with certificates on both sides"
-	switch sh.way {
-	case wayExec:
+	switch {
+	case sh.way == wayExec && sh.wayAuto:
+		return []string{"the guest is reached by a stream through the API server: nothing says who may connect to its port (kubernetes.wayFromLabels, wayFromCIDRs)"}
+	case sh.way == wayExec:
 		return []string{"the guest is reached by a stream through the API server (kubernetes.way)"}
-	case wayTLS:
+	case sh.way == wayTLS:
 		return []string{"the guest is reached by " + port + ", and by nothing else (kubernetes.way)"}
 	}
 	notes := []string{"the guest is reached by " + port + ", or, where that is not reached, by a stream through the API server (kubernetes.way)"}

@@ -240,7 +240,7 @@ func TestWayAuto(t *testing.T) {
 	}
 	refused("a guest without a port", none)
 
-	closed := r.spec("closed") // no policy lets us in
+	closed := with(r.spec("closed"), "wayFromCIDRs", []any{"192.0.2.0/24"}) // no policy lets us in
 	wantWay(t, up(t, q, closed), "exec")
 	if !warned("through the API server: dial tcp") {
 		t.Errorf("with a port that is closed the warnings are %q", warnings)
@@ -254,6 +254,11 @@ func TestWayAuto(t *testing.T) {
 		t.Errorf("explain says %q", plan.Notes)
 	}
 	refused("a port that is closed", closed)
+	plan, err = q.Plan(t.Context(), r.spec("plain")) // nothing says who connects: it is not tried
+	must(t, err)
+	if !slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "wayFromLabels") }) {
+		t.Errorf("explain says %q", plan.Notes)
+	}
 }
 
 // TestWayPolicy holds that the policy of the port lets in what settings name, at that
