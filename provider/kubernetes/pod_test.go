@@ -48,6 +48,10 @@ func TestPlan(t *testing.T) {
 	guest := "registry.example/guest@sha256:" + strings.Repeat("a", 64)
 	for name, change := range map[string]func(*sandbox.Spec){
 		"plain": func(*sandbox.Spec) {},
+		"port": func(s *sandbox.Spec) {
+			s.Options["way"], s.Options["wayPort"], s.Options["wayFromNamespace"] = "auto", int64(8443), "system"
+			s.Options["wayFromLabels"] = map[string]any{"app": "sandboxd"}
+		},
 		"everything": func(s *sandbox.Spec) {
 			s.Runtime, s.Network, s.DNS = "gvisor", "bridge", []string{"10.0.0.53"}
 			s.Security.AppArmor = "sandbox"

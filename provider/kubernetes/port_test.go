@@ -1,0 +1,92 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/bulkhead-dev/sandbox"
+)
+
+// TestPortPolicy holds what the policy of a port lets in, when there is one, and that
+// it selects the pods of these settings alone.
+func TestPortPolicy(t *testing.T) {
+	with := func(options map[string]any, change ...func(*sandbox.Spec)) (string, map[string]string) {
+		t.Helper()
+		options["guestImage"] = "registry.example/guest"
+		s := specOf(options)
+		for _, c := range change {
+			c(&s)
+		}
+		sh, err := shapeOf(s.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		labels := labelsOf(s, sh)
+		p := portPolicy(s, sh)
+		if p == nil {
+			if labels[labelWay] != "" {
+				t.Errorf("a pod is selected by no policy: %v", labels)
+			}
+			return "", labels
+		}
+		for name, v := range p.Spec.PodSelector.MatchLabels {
+			if labels[name] != v {
+				t.Errorf("the policy selects %v, the pod has %v", p.Spec.PodSelector.MatchLabels, labels)
+			}
+		}
+		if p.Name != portPolicyPrefix+labels[labelWay] || len(p.Spec.Egress) > 0 || len(p.Spec.PolicyTypes) != 1 {
+			t.Errorf("the policy is %+v", p)
+		}
+		text, err := json.Marshal(p.Spec.Ingress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text), labels
+	}
+	got, labels := with(map[string]any{"wayFromLabels": map[string]any{"app": "d"}, "wayFromNamespace": "n", "wayFromCIDRs": []any{"192.0.2.0/24"}})
+	if want := `[{"ports":[{"protocol":"TCP","port":7443}],"from":[{"podSelector":{"matchLabels":{"app":"d"}},"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"n"}}},{"ipBlock":{"cidr":"192.0.2.0/24"}}]}]`; got != want {
+		t.Errorf("it lets in %s, want %s", got, want)
+	}
+	if _, other := with(map[string]any{"wayFromLabels": map[string]any{"app": "e"}}); other[labelWay] == labels[labelWay] {
+		t.Error("other rules have the same policy")
+	}
+	for name, options := range map[string]map[string]any{
+		"nothing": {}, "tls without a word on who": {"way": "tls"}, "exec": {"way": "exec", "wayFromLabels": map[string]any{"app": "d"}},
+	} {
+		if got, _ := with(options); got != "" {
+			t.Errorf("%s: it lets in %s", name, got)
+		}
+	}
+	// A policy would close what the pod of this network has.
+	if got, _ := with(map[string]any{"wayFromLabels": map[string]any{"app": "d"}}, func(s *sandbox.Spec) { s.Network = "bridge" }); got != "" {
+		t.Errorf("with a network: it lets in %s", got)
+	}
+}
+
+// TestWayChosen holds that a port is tried where settings say who connects, or where
+// it was asked for.
+func TestWayChosen(t *testing.T) {
+	from := []any{"192.0.2.0/24"}
+	for _, tt := range []struct {
+		options map[string]any
+		want    wayTaken
+	}{
+		{map[string]any{}, wayExec},
+		{map[string]any{"way": "auto"}, wayExec},
+		{map[string]any{"wayFromCIDRs": from}, wayAuto},
+		{map[string]any{"way": "tls"}, wayTLS},
+		{map[string]any{"way": "exec", "wayFromCIDRs": from}, wayExec},
+	} {
+		if sh, err := shapeOf(tt.options); err != nil || sh.way != tt.want {
+			t.Errorf("%v: %q, %v, want %q", tt.options, sh.way, err, tt.want)
+		}
+	}
+	for _, bad := range []map[string]any{
+		{"way": "udp"}, {"wayPort": int64(80)}, {"wayPort": int64(70000)}, {"wayFromCIDRs": []any{"192.0.2.1/24"}}, {"wayFromCIDRs": []any{"here"}},
+		{"wayFromNamespace": "n"}, {"wayFromLabels": []any{"a"}},
+	} {
+		if _, err := shapeOf(bad); sandbox.CodeOf(err) != sandbox.CodeValidation {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
