@@ -234,7 +234,7 @@ func TestWayAuto(t *testing.T) {
 	}
 	none := with(r.spec("none"), "way", "exec") // a pod whose guest has no port
 	wantWay(t, up(t, p, none), "exec")
-	wantWay(t, open(t, q, with(none, "way", "auto")), "exec")
+	wantWay(t, open(t, q, with(none, "way", "auto", "wayFromCIDRs", []any{r.address + "/32"})), "exec")
 	if !warned("sandbox-guest-tls") {
 		t.Errorf("without a port the warnings are %q", warnings)
 	}
