@@ -1,6 +1,6 @@
 // Package wire is the protocol that the guest, our process inside a sandbox,
 // and the client outside speak over one byte stream: a Unix socket in a mounted
-// folder, a socket pair, or the standard streams of a relay.
+// folder, a socket pair, the standard streams of a relay, or TLS over a TCP port.
 //
 // # Frames
 //
@@ -56,6 +56,7 @@
 //	Start      → Started, then Data…, then Exit      | Failed
 //	SetReady   → Done                                | Failed
 //	Proof      → Proven                              | Failed
+//	Enroll     → Enrolled                            | Failed
 //	Shell      → ShellOpened, then Done              | Failed
 //	KeptShell  → as Shell
 //	ShellFrom  → as Shell

@@ -30,7 +30,7 @@ func (m Enroll) Encode() []byte {
 func DecodeEnroll(p []byte) (Enroll, error) {
 	d := decoder{b: p}
 	m := Enroll{Certificate: []byte(d.str())}
-	if len(m.Certificate) == 0 || len(m.Certificate) > MaxCertificate || len(d.b) > 0 {
+	if len(m.Certificate) == 0 || len(m.Certificate) > MaxCertificate {
 		d.bad = true
 	}
 	return m, d.end("enroll request")
@@ -55,7 +55,7 @@ func (m Enrolled) Encode() []byte {
 func DecodeEnrolled(p []byte) (Enrolled, error) {
 	d := decoder{b: p}
 	m := Enrolled{Port: d.u16(), Certificate: []byte(d.str())}
-	if m.Port == 0 || len(m.Certificate) == 0 || len(m.Certificate) > MaxCertificate || len(d.b) > 0 {
+	if m.Port == 0 || len(m.Certificate) == 0 || len(m.Certificate) > MaxCertificate {
 		d.bad = true
 	}
 	return m, d.end("answer to an enroll request")
