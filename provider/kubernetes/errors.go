@@ -63,7 +63,7 @@ func (p *Provider) fail(ctx context.Context, op, name string, err error) error {
 	}
 	e.Retryable = true
 	if statusCode(err) != 0 {
-		return set(sandbox.CodeUnavailable, "the API server of the cluster has failed", "try again; see its log and the state of etcd")
+		return set(sandbox.CodeUnavailable, "the API server of the cluster has failed", "try again; if it lasts, see the cause, the log of the API server and the state of etcd")
 	}
 	return set(sandbox.CodeUnavailable, "the API server of the cluster does not answer", "see that it runs and that kubernetes.kubeconfig and kubernetes.context name it: kubectl cluster-info")
 }

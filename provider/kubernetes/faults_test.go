@@ -42,6 +42,7 @@ func TestFaults(t *testing.T) {
 			tests := map[string]func(*testing.T, *faulty){}
 			maps.Copy(tests, podFaults)
 			maps.Copy(tests, frontFaults)
+			maps.Copy(tests, accessFaults)
 			for _, name := range slices.Sorted(maps.Keys(tests)) {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -49,6 +50,9 @@ func TestFaults(t *testing.T) {
 				})
 			}
 		})
+		for _, program := range programFaults {
+			t.Run(program.name, func(t *testing.T) { program.test(t, f) })
+		}
 	})
 	testenv.None(t, before)
 }
@@ -513,7 +517,7 @@ var frontFaults = map[string]func(*testing.T, *faulty){
 		front.cut()
 		isFault(t, within(t, 20*time.Second, wait), s.Name, "", sandbox.CodeUnavailable)
 		again := f.open(t, p, s)
-		until(t, 20*time.Second, "the command is gone", func() bool { return run(t, again, "pgrep -c -x sleep || :") == "0\n" })
+		until(t, 20*time.Second, "the command is gone", func() bool { return run(t, again, "flock -n /tmp/runs echo gone || :") == "gone\n" })
 		must(t, again.Close())
 		p.Close()
 		until(t, 20*time.Second, "no connection is left", func() bool { return front.open() == 0 })
@@ -571,11 +575,12 @@ func (f *faulty) gone(t testing.TB, s sandbox.Spec) {
 	until(t, time.Minute, s.Name+" is gone", func() bool { return sandbox.IsNotFound(second(f.p.Inspect(t.Context(), s.Name))) })
 }
 
-// running starts a command that runs until it is killed, and returns its Wait.
+// running starts a command that runs until there is a file /tmp/stop, holds a lock on
+// /tmp/runs meanwhile, and returns its Wait.
 func (f *faulty) running(t testing.TB, h sandbox.Sandbox) func() error {
 	t.Helper()
 	r, w := io.Pipe()
-	proc, err := h.Start(t.Context(), sandbox.Command{Args: []string{"sh", "-c", "echo runs; sleep 1000; :"}, Stdout: w})
+	proc, err := h.Start(t.Context(), sandbox.Command{Args: []string{"sh", "-c", "exec 9>/tmp/runs; flock 9; echo runs; until [ -e /tmp/stop ]; do sleep 0.2; done"}, Stdout: w})
 	must(t, err)
 	line, err := bufio.NewReader(r).ReadString('\n')
 	if err != nil || line != "runs\n" {

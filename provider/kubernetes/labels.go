@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -139,14 +140,14 @@ func statusOf(p *corev1.Pod) sandbox.Status {
 }
 
 // lost reports whether the node of the pod has ceased to report: what the pod says
-// is how it was then.
+// is how it was then. The controller of nodes calls such a pod not ready and leaves
+// the rest of its status as the kubelet has written it, which would not call a pod
+// without readiness gates so while all its containers are ready.
 func lost(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && c.Reason == "NodeNotReady" {
-			return true
-		}
+	is := func(kind corev1.PodConditionType, status corev1.ConditionStatus) bool {
+		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == status })
 	}
-	return false
+	return p.Status.Phase == corev1.PodRunning && len(p.Spec.ReadinessGates) == 0 && is(corev1.PodReady, corev1.ConditionFalse) && is(corev1.ContainersReady, corev1.ConditionTrue)
 }
 
 // mainStatus returns the status of the container with the guest, or nil.

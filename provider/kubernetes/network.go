@@ -21,6 +21,9 @@ const (
 
 	// enforcedWithin is how long a plugin may take until it closes a new pod.
 	enforcedWithin = 3 * time.Second
+	// closesWithin is that time for one that has closed a pod of the node within
+	// closedFor: when the API server was away it learns of pods late.
+	closesWithin = 30 * time.Second
 )
 
 // tryNetwork has the guest try a connection that the policy forbids: to the API
@@ -33,24 +36,30 @@ func (p *Provider) tryNetwork(ctx context.Context, c *client.Client, pod *corev1
 	if sh, err := shapeOf(s.Options); err != nil || sh.trustNetworking || s.Network != networkNone {
 		return err
 	}
-	node, within := pod.Spec.NodeName, tryWithin
+	node, within, enforced := pod.Spec.NodeName, tryWithin, enforcedWithin
 	p.mu.Lock()
-	if last, known := p.closed[node]; known && p.o.Now().Sub(last) < closedFor {
-		within = tryAgain
-	}
+	last, known := p.closed[node]
 	p.mu.Unlock()
+	if known = known && p.o.Now().Sub(last) < closedFor; known {
+		within, enforced = tryAgain, closesWithin
+	}
 	to := p.forbidden(pod)
 	if to == "" {
 		p.o.Warn(s.Name, "whether the network policy is enforced is not known: there is no address to try")
 		return nil
 	}
 	for begun := time.Now(); p.reaches(ctx, c, to, within); {
-		if time.Since(begun) < enforcedWithin && ctx.Err() == nil {
+		if time.Since(begun) < enforced && ctx.Err() == nil {
 			select { // a plugin learns of a pod when it runs already
 			case <-time.After(20 * time.Millisecond):
 			case <-ctx.Done():
 			}
 			continue
+		}
+		if known {
+			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "create", Field: "docker.network", Resource: s.Name, Retryable: true,
+				Message: "the network plugin of the node " + node + " has not closed the pod in time: " + to + " is reached from inside",
+				Hint:    "try again; the plugin has closed other pods of the node before, so see its log and load"}
 		}
 		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Field: "docker.network", Resource: s.Name,
 			Message: "the cluster does not enforce the network policy: " + to + " is reached from inside",
