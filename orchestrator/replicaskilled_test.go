@@ -250,10 +250,10 @@ func (f *fleet) killAt(g *apiGate, settings, does string, n int) (at string, kil
 // nothing is left when the sandbox is removed.
 func TestKilledReplica(t *testing.T) {
 	f := newFleet(t)
-	f.settings = strings.Replace(f.settings, `"kubernetes": {`, `"kubernetes": {"lease": "6s", `, 1)
 	g := newGate(t)
 	settings := filepath.Join(t.TempDir(), "settings")
-	fatal(t, os.WriteFile(settings, []byte(f.through(g)), 0o600))
+	short := strings.Replace(f.through(g), `"kubernetes": {`, `"kubernetes": {"lease": "4s", `, 1) // of the one that is killed
+	fatal(t, os.WriteFile(settings, []byte(short), 0o600))
 	b := f.replica()
 	stride := 1
 	if testing.Short() {

@@ -258,8 +258,8 @@ func (s *state) dead(ctx context.Context, id string) (bool, error) {
 // renewed for too long.
 func (s *state) sight(ctx context.Context, l *coordinationv1.Lease) (dead bool, err error) {
 	id, after := strings.TrimPrefix(l.Name, replicaPrefix), s.p.o.Lease
-	if d := l.Spec.LeaseDurationSeconds; d != nil {
-		after = max(after, min(time.Duration(*d)*time.Second, time.Minute))
+	if d := l.Spec.LeaseDurationSeconds; d != nil && *d > 0 && *d <= 60 { // by which it stops itself
+		after = time.Duration(*d) * time.Second
 	}
 	s.mu.Lock()
 	was := s.seen[id]

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
+	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
@@ -535,4 +536,29 @@ func TestMarksOfTheDeadGo(t *testing.T) {
 	eventually(t, 10*shortLease, "no Lease is left", func() bool {
 		return !strings.Contains(kubectl(t, "", "get", "leases", "--namespace", a.Namespace(), "--output", "name"), "/one")
 	})
+}
+
+// BenchmarkListRecords lists the records of many sandboxes.
+func BenchmarkListRecords(b *testing.B) {
+	const sandboxes = 1000
+	p, _ := fleet(b)
+	var wait sync.WaitGroup
+	room := make(chan struct{}, 20)
+	for i := range sandboxes {
+		room <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-room }()
+			rec := record(fmt.Sprint("sbx-", i))
+			rec.Spec.Security.Seccomp = seccomp.Profile()
+			if err := p.records.Put(rec); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	for b.Loop() {
+		if all, _, err := p.records.List(""); err != nil || len(all) != sandboxes {
+			b.Fatalf("%d records, %v", len(all), err)
+		}
+	}
 }
