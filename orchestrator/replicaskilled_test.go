@@ -245,7 +245,8 @@ func (f *fleet) killAt(g *apiGate, settings, does string, n int) (at string, kil
 	return at, killed
 }
 
-// TestKilledReplica kills a program at each step of what it does to a sandbox. Another
+// TestKilledReplica kills a program at every second request of what it does to a
+// sandbox; all of them take about four minutes for each thing it does. Another
 // one goes on: nothing is made twice, nothing is lost that a command has written, and
 // nothing is left when the sandbox is removed.
 func TestKilledReplica(t *testing.T) {
@@ -255,9 +256,9 @@ func TestKilledReplica(t *testing.T) {
 	short := strings.Replace(f.through(g), `"kubernetes": {`, `"kubernetes": {"lease": "4s", `, 1) // of the one that is killed
 	fatal(t, os.WriteFile(settings, []byte(short), 0o600))
 	b := f.replica()
-	stride := 1
+	stride := 2
 	if testing.Short() {
-		stride = 4
+		stride = 6
 	}
 	for _, does := range []string{"create", "timeout", "exec", "remove", "prune"} {
 		t.Run(does, func(t *testing.T) {
