@@ -240,12 +240,14 @@ func slotOf(t testing.TB, r *podRig, session string) string {
 
 // TestPodClaims measures claims of pods: many at once, and one after the other. How
 // many at once SANDBOX_TEST_PODS says, 20 by default, because each takes the kubelet
-// a second or more to make.
+// a second or more to make. Of a number that it names those count that are ready in
+// some minutes.
 func TestPodClaims(t *testing.T) {
-	size := 20
+	size, all := 20, true
 	if n := os.Getenv("SANDBOX_TEST_PODS"); n != "" {
 		_, err := fmt.Sscan(n, &size)
 		must(t, err)
+		all = false
 	}
 	r := newPodRig(t)
 	defer func() {
@@ -254,19 +256,23 @@ func TestPodClaims(t *testing.T) {
 		}
 	}()
 	m := r.manager(r.pooled(size))
-	r.fill(m, size)
+	if n := r.fill(m, size); n < size && (all || n < 20) {
+		t.Fatalf("%d of %d slots are ready", n, size)
+	} else {
+		size = n
+	}
 	_, seen := r.calls.since(0)
-	all := atOnce(t, m, size, true)
+	took := atOnce(t, m, size, true)
 	if t.Failed() {
 		return
 	}
 	calls, _ := r.calls.since(seen)
-	t.Logf("%d claims at once, to the first output: p50 %v, p95 %v; %d requests to the API server", size, all[size/2], all[size*95/100], len(calls))
+	t.Logf("%d claims at once, to the first output: p50 %v, p95 %v; %d requests to the API server", size, took[size/2], took[size*95/100], len(calls))
 	if len(calls) > maxCalls*size {
 		t.Errorf("%d claims make %d requests", size, len(calls))
 	}
-	if all[size*95/100] > 500*time.Millisecond {
-		t.Errorf("p95 of %d claims at once is %v, want at most 500 ms", size, all[size*95/100])
+	if took[size*95/100] > 500*time.Millisecond {
+		t.Errorf("p95 of %d claims at once is %v, want at most 500 ms", size, took[size*95/100])
 	}
 	again := atOnce(t, m, size, false)
 	t.Logf("%d commands at once in the same pods: p50 %v, p95 %v", size, again[size/2], again[size*95/100])
@@ -274,7 +280,9 @@ func TestPodClaims(t *testing.T) {
 	must(t, m.Close())
 	const few = 10
 	m = r.manager(r.pooled(few))
-	r.fill(m, few)
+	if n := r.fill(m, few); n < few {
+		t.Fatalf("%d of %d slots are ready", n, few)
+	}
 	var one []time.Duration
 	for i := range few {
 		_, seen := r.calls.since(0)
@@ -290,21 +298,36 @@ func TestPodClaims(t *testing.T) {
 	}
 }
 
-// fill waits until so many slots are ready.
-func (r *podRig) fill(m *manager.Manager, size int) {
+// fill waits until so many slots are ready, for some minutes, and returns how many are.
+func (r *podRig) fill(m *manager.Manager, size int) int {
 	r.t.Helper()
 	began := time.Now()
-	for end := began.Add(6 * time.Minute); slotsOf(r.t, m) < size; {
+	for r.ready(m) < size && time.Since(began) < 5*time.Minute {
 		_, next, err := m.Refill(r.t.Context())
-		if time.Now().After(end) {
-			r.t.Fatalf("%d of %d slots are ready after %v: %v", slotsOf(r.t, m), size, time.Since(began), err)
+		if err != nil {
+			r.t.Log(err)
 		}
 		select {
 		case <-time.After(min(next, time.Second)):
 		case <-m.RefillDue():
 		}
 	}
-	r.t.Logf("%d pods were made ready in %v", size, time.Since(began).Round(time.Second))
+	n := r.ready(m)
+	r.t.Logf("%d of %d pods were made ready in %v", n, size, time.Since(began).Round(time.Second))
+	return n
+}
+
+// ready counts the slots that run.
+func (r *podRig) ready(m *manager.Manager) (n int) {
+	r.t.Helper()
+	l, err := m.List(r.t.Context(), manager.ListOptions{All: true})
+	must(r.t, err)
+	for _, row := range l.Containers {
+		if row.Kind == sandbox.KindPool && row.Status == sandbox.StatusRunning {
+			n++
+		}
+	}
+	return n
 }
 
 // atOnce runs a command in so many sessions at once, and returns how long each took

@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/guest/wire"
 )
 
-// Enroll has the guest let in, at its TCP port, whoever has the key of certificate,
-// which is in DER, until the guest ends. It returns the port, and the certificate that
-// the guest has there, for the name that is the BootID of its Hello. A guest without
+// Enroll has the guest accept connections at its TCP port from a client that has the
+// key of certificate, which is in DER, until the guest ends. It returns the port, and
+// the certificate that the guest has there, for the name that is the BootID of its Hello. A guest without
 // such a port, or a connection that came over it, is [sandbox.CodeUnsupported].
 func (c *Client) Enroll(ctx context.Context, certificate []byte) (wire.Enrolled, error) {
 	if !c.hello.Has(wire.FeatureEnroll) {

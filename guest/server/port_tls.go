@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxEnrolled bounds the clients that are let in. The oldest goes: it enrolls
-	// anew.
+	// maxEnrolled bounds the clients that are let in. One more takes the place of the
+	// oldest, which enrolls anew.
 	maxEnrolled = 64
 	// maxGreeting bounds the connections that have shown no certificate yet.
 	maxGreeting = 32

@@ -15,8 +15,8 @@ const (
 // MaxCertificate bounds a certificate in bytes.
 const MaxCertificate = 4 << 10
 
-// Enroll is the certificate of a client, in DER. The guest lets whoever has its key
-// in from then on, until the guest ends.
+// Enroll is the certificate of a client, in DER. From then on, until it ends, the
+// guest accepts connections at its port from a client that has the key of it.
 type Enroll struct{ Certificate []byte }
 
 // Encode returns the payload of an Enroll frame.

@@ -57,7 +57,7 @@ type portWay struct {
 	closed map[string]unreachable // by node
 }
 
-// A peer is what is known of a guest with a port.
+// A peer is a guest with a port, as it was when this process enrolled with it.
 type peer struct {
 	name  string // that its certificate is for
 	roots *x509.CertPool
