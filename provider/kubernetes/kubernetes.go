@@ -25,6 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	client "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -105,7 +106,11 @@ func New(o Options) (*Provider, error) {
 	if o.wrap != nil {
 		config.Wrap(o.wrap)
 	}
-	c, err := client.NewForConfig(config)
+	// A pod takes a quarter of the time to read that it takes in JSON.
+	binary := rest.CopyConfig(config)
+	binary.ContentType = runtime.ContentTypeProtobuf
+	binary.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	c, err := client.NewForConfig(binary)
 	if err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "connect to cluster", Field: "kubernetes.kubeconfig", Message: "the credentials cannot be used", Err: err}
 	}
