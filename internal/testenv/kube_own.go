@@ -78,15 +78,11 @@ func (c Cluster) Node(t testing.TB, args ...string) string {
 	return out
 }
 
-// Process returns the number, in the node, of the process of a program of the
-// cluster. It changes when the program is started again.
-func (c Cluster) Process(t testing.TB, program string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.state, "pids", program))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(text))
+// Signal sends a signal to a program of the cluster. It returns an error when the
+// program does not run at that moment.
+func (c Cluster) Signal(ctx context.Context, program, signal string) error {
+	_, err := c.run(ctx, "signal", program, signal)
+	return err
 }
 
 func (c Cluster) run(ctx context.Context, args ...string) (string, error) {

@@ -257,13 +257,9 @@ var programFaults = []struct {
 	}},
 	{"API server killed and away for ten seconds", func(t *testing.T, f *faulty) {
 		f.busy(t, func() {
-			pid := ""
-			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-				if now := f.cluster.Process(t, "kube-apiserver"); now != pid {
-					pid = now
-					f.cluster.Node(t, "signal", "kube-apiserver", "KILL")
-				}
-				wait(t, 50*time.Millisecond)
+			must(t, f.cluster.Signal(t.Context(), "kube-apiserver", "KILL"))
+			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); wait(t, 200*time.Millisecond) {
+				_ = f.cluster.Signal(t.Context(), "kube-apiserver", "KILL") // it may not have been started again yet
 			}
 		})
 	}},

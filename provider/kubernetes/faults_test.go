@@ -209,6 +209,29 @@ var podFaults = map[string]func(*testing.T, *faulty){
 
 // frontFaults are those of the way to the API server.
 var frontFaults = map[string]func(*testing.T, *faulty){
+	"no fault, and few requests": func(t *testing.T, f *faulty) {
+		front := newFront(t, f.rig)
+		p := front.provider(t, kubernetes.Options{})
+		s := f.spec(t.Name())
+		count := func(what string, most int, call func() error) {
+			t.Helper()
+			front.requests()
+			must(t, within(t, 3*time.Minute, call))
+			if got := front.requests(); len(got) > most {
+				t.Errorf("%s makes %d requests, %v", what, len(got), got)
+			} else {
+				t.Logf("%s: %d requests", what, len(got))
+			}
+		}
+		var h sandbox.Sandbox
+		count("create", 6, func() error { return second(p.Create(t.Context(), s)) })
+		count("open", 3, func() (err error) { h, err = p.Open(t.Context(), s); return err })
+		count("a command", 0, func() error { run(t, h, "true"); return nil })
+		count("inspect", 1, func() error { return second(p.Inspect(t.Context(), s.Name)) })
+		count("list", 1, func() error { return second(p.List(t.Context(), sandbox.Filter{Name: s.Name})) })
+		must(t, h.Close())
+		count("remove", 4, func() error { return p.Remove(t.Context(), s.Name) })
+	},
 	"answer to create lost": func(t *testing.T, f *faulty) {
 		front := newFront(t, f.rig)
 		lost := 0
