@@ -34,7 +34,7 @@ func OwnKube(t testing.TB, args ...string) Cluster {
 	// The lock ends with this process, so what a killed one has left is found.
 	for number := 60; number > 40; number-- {
 		c := cluster(strconv.Itoa(number))
-		lock, err := os.OpenFile(c.state+".test", os.O_CREATE|os.O_RDWR, 0o600)
+		lock, err := os.OpenFile(filepath.Join(os.TempDir(), "sandbox-kube-"+c.number+".test"), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
