@@ -139,7 +139,7 @@ type namespace struct {
 	f                *faulty
 }
 
-const account = `
+const namespaceAccount = `
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: sandbox}
@@ -162,7 +162,7 @@ func (f *faulty) namespace(t testing.TB) namespace {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	f.raw(t, "apply", "--namespace", n.name, account)
+	f.raw(t, "apply", "--namespace", n.name, namespaceAccount)
 	f.bind(t, n)
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	must(t, err)

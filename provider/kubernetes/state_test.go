@@ -528,10 +528,10 @@ func TestClaimsOfPrograms(t *testing.T) {
 // TestMarksOfTheDeadGo holds that nothing is left of a program that has died.
 func TestMarksOfTheDeadGo(t *testing.T) {
 	a, b := fleet(t)
-	if _, err := a.locks.Ensure(within(t, 10*time.Second), "one"); err != nil {
+	if _, err := a.locks.Ensure(waitFor(t, 10*time.Second), "one"); err != nil {
 		t.Fatal(err)
 	}
-	must(t, locked(t)(b.locks.Ensure(within(t, 10*time.Second), "two")).Release()) // b has joined
+	must(t, locked(t)(b.locks.Ensure(waitFor(t, 10*time.Second), "two")).Release()) // b has joined
 	a.cutOff.Store(true)
 	eventually(t, 10*shortLease, "no Lease is left", func() bool {
 		return !strings.Contains(kubectl(t, "", "get", "leases", "--namespace", a.Namespace(), "--output", "name"), "/one")

@@ -116,8 +116,8 @@ func wantWay(t testing.TB, sb sandbox.Sandbox, want string) {
 	}
 }
 
-// selfSigned returns a certificate that no guest knows.
-func selfSigned(t testing.TB) tls.Certificate {
+// selfSignedCertificate returns a certificate that no guest knows.
+func selfSignedCertificate(t testing.TB) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
@@ -305,7 +305,7 @@ func TestWayAttacks(t *testing.T) {
 		must(t, err)
 		return c
 	}
-	own := selfSigned(t)
+	own := selfSignedCertificate(t)
 	for name, dial := range map[string]func(*testing.T) net.Conn{
 		"loopback": func(t *testing.T) net.Conn { return inside(t, "127.0.0.1") },
 		"pod":      func(t *testing.T) net.Conn { return inside(t, ip) },
