@@ -44,6 +44,12 @@ func Rights(v *version.Version) []Right {
 		{"", "pods", "delete", "sandboxes are removed"},
 		{"", "pods/exec", "get", "guests are reached"},
 		{"networking.k8s.io", "networkpolicies", "get", "the network of sandboxes is seen to be closed"},
+		{"coordination.k8s.io", "leases", "get", "records of sandboxes are read"},
+		{"coordination.k8s.io", "leases", "list", "records of all sandboxes are read"},
+		{"coordination.k8s.io", "leases", "watch", "programs that want a sandbox alone are heard"},
+		{"coordination.k8s.io", "leases", "create", "sandboxes are put on record"},
+		{"coordination.k8s.io", "leases", "update", "records change, and locks are taken"},
+		{"coordination.k8s.io", "leases", "delete", "records are removed"},
 	}
 	if v != nil && v.AtLeast(version.MajorMinor(1, 35)) {
 		out = append(out, Right{"", "pods/exec", "create", "guests are reached"})
