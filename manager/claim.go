@@ -39,7 +39,7 @@ func (k *poolKeeper) mayClaim(res config.Resolved, p sandbox.Provider) (ok bool,
 	if err != nil {
 		return false, missed(pool.Returning)
 	}
-	if why := k.known(res, name); why != "" {
+	if why := k.known(res, p.Name(), name); why != "" {
 		return false, missed(why)
 	}
 	return true, nil
@@ -51,10 +51,10 @@ func missed(r pool.Reason) *pool.Miss {
 	return &miss
 }
 
-// known says why the sandbox name is no new one, and is empty where nothing is
-// known of it: no claim, no record, no workspace.
-func (k *poolKeeper) known(res config.Resolved, name string) pool.Reason {
-	if _, claimed, err := k.m.records.ClaimOf(name); err != nil {
+// known says why the sandbox name of a provider is no new one, and is empty where
+// nothing is known of it: no claim, no record, no workspace.
+func (k *poolKeeper) known(res config.Resolved, provider, name string) pool.Reason {
+	if _, claimed, err := k.m.records.Of(provider).ClaimOf(name); err != nil {
 		return pool.DamagedClaim
 	} else if claimed {
 		return pool.Returning
@@ -81,7 +81,7 @@ func (k *poolKeeper) known(res config.Resolved, name string) pool.Reason {
 // whole, and says why. The caller holds the ensure lock of the name.
 func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acquired, *want, error) {
 	var miss *pool.Miss
-	switch why := k.known(w.res, w.spec.Name); {
+	switch why := k.known(w.res, w.provider.Name(), w.spec.Name); {
 	case mustExist: // nothing is made
 	case why != "": // it was made meanwhile
 		miss = missed(why)
@@ -166,14 +166,14 @@ func (k *poolKeeper) claimShape(ctx context.Context, w *want, shape string, held
 		if err == nil || !errors.Is(err, errSlotLost) {
 			return l, nil, err
 		}
-		lost = k.lostBy(n.rec.Name, err)
+		lost = k.lostBy(n.rec, err)
 		k.m.log.WithField("slot", n.rec.Name).Debugf("not claimed: %v", err)
 	}
 }
 
 // lostBy says why a slot could not be claimed, by the error of the attempt.
-func (k *poolKeeper) lostBy(slot string, err error) pool.Reason {
-	_, claimed, claimErr := k.m.records.ClaimOn(slot)
+func (k *poolKeeper) lostBy(slot registry.Record, err error) pool.Reason {
+	_, claimed, claimErr := k.m.records.Of(slot.Provider).ClaimOn(slot.Name)
 	switch {
 	case claimErr != nil:
 		return pool.DamagedClaim
@@ -268,7 +268,7 @@ func (k *poolKeeper) claimSlot(ctx context.Context, w *want, n *slot, held *keyl
 		}
 	}
 	k.step("claim")
-	keep, err := k.m.records.Claim(c)
+	keep, err := k.m.records.Of(w.provider.Name()).Claim(c)
 	settle(err == nil)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
 		return nil, errors.Join(errSlotLost, err)
@@ -346,7 +346,7 @@ func (k *poolKeeper) bind(ctx context.Context, w *want, n *slot, c registry.Clai
 			}
 			k.step("recorded")
 			k.logAttempt(attempt)
-			return k.m.records.Delete(sandbox.KindPool, c.Slot)
+			return k.m.records.Of(w.provider.Name()).Delete(sandbox.KindPool, c.Slot)
 		}),
 	}, nil
 }

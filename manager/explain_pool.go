@@ -84,18 +84,18 @@ func (k *poolKeeper) slotsFor(w *want, shape string) (out slotsFound, err error)
 		if r.Kind != sandbox.KindPool || r.Provider != w.provider.Name() {
 			continue
 		}
-		_, claimed, err := k.m.records.ClaimOn(r.Name)
+		_, claimed, err := k.m.records.Of(r.Provider).ClaimOn(r.Name)
 		switch same := r.Shape == shape; {
 		case err != nil && same:
 			out.damaged++
 			continue
 		case err != nil, claimed:
 			continue
-		case same && k.busySlot(r.Name):
+		case same && k.busySlot(r.Provider, r.Name):
 			out.starting++
 			continue
 		}
-		whole, err := k.m.records.Get(r.Kind, r.Name)
+		whole, err := k.m.records.Of(r.Provider).Get(r.Kind, r.Name)
 		if err != nil || whole.Spec == nil {
 			continue
 		}

@@ -148,5 +148,5 @@ func (b *sweeper) forget(ctx context.Context, identity string, remove func() err
 	if err := remove(); err != nil || !claimed {
 		return true, err
 	}
-	return true, b.m.pool.leaveIdentity(name)
+	return true, b.m.pool.leaveIdentity("", name)
 }

@@ -43,16 +43,17 @@ func (k *poolKeeper) recordedSlots(ctx context.Context, w *want, shape string) f
 // openSlot opens a slot that runs and has no claim. It does not start one that
 // is stopped: that slot may belong to a session whose claim was lost.
 func (k *poolKeeper) openSlot(ctx context.Context, p sandbox.Provider, name string) (*slot, error) {
-	turn, err := k.m.leases.TryEnsure(name) // held by the process that makes it
+	turn, err := k.m.locksOf(p.Name()).TryEnsure(name) // held by the process that makes it
 	if err != nil {
 		return nil, err
 	}
 	defer turn.Release()
-	rec, err := k.m.records.Get(sandbox.KindPool, name)
+	records := k.m.records.Of(p.Name())
+	rec, err := records.Get(sandbox.KindPool, name)
 	if err != nil {
 		return nil, err
 	}
-	if _, claimed, err := k.m.records.ClaimOn(name); claimed || err != nil || rec.Spec == nil {
+	if _, claimed, err := records.ClaimOn(name); claimed || err != nil || rec.Spec == nil {
 		return nil, errors.Join(errSlotLost, err)
 	}
 	info, err := p.Inspect(ctx, name)

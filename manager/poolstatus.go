@@ -79,7 +79,7 @@ func (m *Manager) PoolStatus(ctx context.Context) (PoolStatus, error) {
 			}
 			info, err := w.provider.Inspect(ctx, r.Name)
 			switch {
-			case m.pool.busySlot(r.Name):
+			case m.pool.busySlot(r.Provider, r.Name):
 				k.Starting++
 			case err == nil && info.Status == sandbox.StatusRunning:
 				k.Ready++

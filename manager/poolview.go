@@ -52,7 +52,7 @@ func (k *poolKeeper) poolView(ctx context.Context, records []registry.Record, wa
 		}
 	}
 	for _, r := range known { // made just now, claimed, or gone
-		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: r.Shape, Since: r.CreatedAt, State: k.absentState(r.Name)})
+		v.Slots = append(v.Slots, pool.Slot{Name: r.Name, Shape: r.Shape, Since: r.CreatedAt, State: k.absentState(r)})
 	}
 	v.Slots = slices.DeleteFunc(v.Slots, func(s pool.Slot) bool { return s.State == pool.Claimed })
 	for _, name := range k.names() {
@@ -69,9 +69,9 @@ func (k *poolKeeper) poolView(ctx context.Context, records []registry.Record, wa
 // slotState is that of a slot which exists.
 func (k *poolKeeper) slotState(ctx context.Context, p sandbox.Provider, i sandbox.Info, recorded bool, wants map[string]poolWant) pool.State {
 	switch {
-	case k.busySlot(i.Name):
+	case k.busySlot(p.Name(), i.Name):
 		return pool.Starting
-	case k.lostClaim(i.Name):
+	case k.lostClaim(p.Name(), i.Name):
 		return pool.Claimed
 	case !recorded || i.Status != sandbox.StatusRunning:
 		return pool.Broken
@@ -96,8 +96,8 @@ func (k *poolKeeper) slotState(ctx context.Context, p sandbox.Provider, i sandbo
 // lostClaim reports whether the claim on the slot is damaged, so that the
 // session which made it is unknown. The slot is left alone, and the log says so
 // once.
-func (k *poolKeeper) lostClaim(name string) bool {
-	_, _, err := k.m.records.ClaimOn(name)
+func (k *poolKeeper) lostClaim(provider, name string) bool {
+	_, _, err := k.m.records.Of(provider).ClaimOn(name)
 	if err == nil {
 		return false
 	}
@@ -107,15 +107,15 @@ func (k *poolKeeper) lostClaim(name string) bool {
 
 // absentState is that of a recorded slot which the engine does not show as one.
 // The record of one that is claimed has had its time.
-func (k *poolKeeper) absentState(name string) pool.State {
-	busy := k.busySlot(name)
-	c, claimed, err := k.m.records.ClaimOn(name)
+func (k *poolKeeper) absentState(r registry.Record) pool.State {
+	busy, records := k.busySlot(r.Provider, r.Name), k.m.records.Of(r.Provider)
+	c, claimed, err := records.ClaimOn(r.Name)
 	if err != nil {
 		return pool.Claimed
 	}
 	whole := false
 	if claimed {
-		_, whole, err = k.m.records.ClaimOf(c.Name)
+		_, whole, err = records.ClaimOf(c.Name)
 	}
 	switch {
 	case busy && whole && err == nil: // it is being bound, and another one is missing from now on
@@ -125,15 +125,15 @@ func (k *poolKeeper) absentState(name string) pool.State {
 	case !whole || err != nil:
 		return pool.Broken
 	}
-	if err := k.m.records.Delete(sandbox.KindPool, name); err != nil {
-		k.m.log.WithError(err).WithField("slot", name).Warn("cannot forget a slot that is claimed")
+	if err := records.Delete(sandbox.KindPool, r.Name); err != nil {
+		k.m.log.WithError(err).WithField("slot", r.Name).Warn("cannot forget a slot that is claimed")
 	}
 	return pool.Claimed
 }
 
 // busySlot reports whether the slot is being made, claimed or removed now.
-func (k *poolKeeper) busySlot(name string) bool {
-	turn, err := k.m.leases.TryEnsure(name)
+func (k *poolKeeper) busySlot(provider, name string) bool {
+	turn, err := k.m.locksOf(provider).TryEnsure(name)
 	if err != nil {
 		return true
 	}
@@ -144,7 +144,12 @@ func (k *poolKeeper) busySlot(name string) bool {
 // retire removes a slot by plan. One that was claimed since is left alone; what
 // a process has left that died while it claimed one goes with the slot.
 func (k *poolKeeper) retire(ctx context.Context, a pool.Action) (gone bool, err error) {
-	turn, err := k.m.leases.TryEnsure(a.Slot)
+	p, err := k.slotProvider(ctx, a.Slot)
+	if err != nil || p == nil {
+		return false, err
+	}
+	records := k.m.records.Of(p.Name())
+	turn, err := k.m.locksOf(p.Name()).TryEnsure(a.Slot)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
 		return false, nil
 	}
@@ -152,18 +157,14 @@ func (k *poolKeeper) retire(ctx context.Context, a pool.Action) (gone bool, err 
 		return false, err
 	}
 	defer turn.Release()
-	p, err := k.slotProvider(ctx, a.Slot)
-	if err != nil || p == nil {
-		return false, err
-	}
-	c, claimed, err := k.m.records.ClaimOn(a.Slot)
+	c, claimed, err := records.ClaimOn(a.Slot)
 	if err != nil {
 		return false, err
 	}
 	if claimed {
 		// Nothing has run in a slot whose claim is incomplete: commands run
 		// later, and a caller that completes the claim needs the lock held here.
-		if of, whole, err := k.m.records.ClaimOf(c.Name); err != nil || whole && of.Slot == a.Slot {
+		if of, whole, err := records.ClaimOf(c.Name); err != nil || whole && of.Slot == a.Slot {
 			return false, err
 		}
 	}
@@ -171,7 +172,7 @@ func (k *poolKeeper) retire(ctx context.Context, a pool.Action) (gone bool, err 
 	if err := k.clearSlot(ctx, p, a.Slot); err != nil || !claimed {
 		return err == nil, err
 	}
-	return true, k.m.records.UnclaimSlot(a.Slot)
+	return true, records.UnclaimSlot(a.Slot)
 }
 
 // slotProvider returns the provider of a slot, nil where it is unknown.

@@ -332,7 +332,7 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 	if !claimed {
 		return nil
 	}
-	return m.pool.leaveIdentity(r.Name)
+	return m.pool.leaveIdentity(p.Name(), r.Name)
 }
 
 // removeScratch removes the scratch workspace of the sandbox name, and its private
@@ -357,7 +357,7 @@ func (u *pruner) removeScratch(ctx context.Context, agent, name, path string) (l
 	if err := store.Remove(ctx, path); err != nil {
 		return lost, err
 	}
-	return lost, u.m.pool.leaveIdentity(name)
+	return lost, u.m.pool.leaveIdentity("", name) // a workspace of this machine
 }
 
 // placeOf returns where the scratch workspace of the sandbox name lies, and by

@@ -60,7 +60,7 @@ func (b *sweeper) unwanted(ctx context.Context, p sandbox.Provider, free []regis
 		known[r.Name] = &free[i]
 		state := pool.Broken
 		switch {
-		case b.m.pool.busySlot(r.Name):
+		case b.m.pool.busySlot(p.Name(), r.Name):
 			state = pool.Starting
 		case live[r.Name].Status == sandbox.StatusRunning:
 			state = pool.Ready

@@ -382,7 +382,7 @@ func (k *poolKeeper) startSlot(ctx context.Context, from poolWant) error {
 	k.mu.Lock()
 	k.started = append(slices.DeleteFunc(k.started, func(at time.Time) bool { return k.m.now().Sub(at) > refillRate().Per }), k.m.now())
 	k.mu.Unlock()
-	turn, err := k.m.leases.TryEnsure(name)
+	turn, err := k.m.locksOf(from.provider.Name()).TryEnsure(name)
 	if err != nil {
 		return err
 	}

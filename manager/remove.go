@@ -60,7 +60,7 @@ func (b *builder) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 	if err := b.m.records.Of(p.Name()).Delete(kind, name); err != nil {
 		return err
 	}
-	return b.m.pool.leaveIdentity(name)
+	return b.m.pool.leaveIdentity(p.Name(), name)
 }
 
 // another reports whether a provider other than p has a sandbox of that name on

@@ -304,7 +304,7 @@ func shapeOf(w *want) (string, error) {
 // caller holds its ensure lock, under which claims are made. removeSlot leaves
 // alone a slot that was claimed meanwhile, and one whose claim cannot be read.
 func (k *poolKeeper) removeSlot(ctx context.Context, p sandbox.Provider, name string) error {
-	if _, claimed, err := k.m.records.ClaimOn(name); err != nil || claimed {
+	if _, claimed, err := k.m.records.Of(p.Name()).ClaimOn(name); err != nil || claimed {
 		return err
 	}
 	return k.clearSlot(ctx, p, name)
@@ -313,7 +313,7 @@ func (k *poolKeeper) removeSlot(ctx context.Context, p sandbox.Provider, name st
 // clearSlot removes what there is of a slot.
 func (k *poolKeeper) clearSlot(ctx context.Context, p sandbox.Provider, name string) error {
 	k.drop(name)
-	rec, err := k.m.records.Look(sandbox.KindPool, name)
+	rec, err := k.m.records.Of(p.Name()).Look(sandbox.KindPool, name)
 	if err != nil && !sandbox.IsNotFound(err) {
 		return err
 	}
@@ -331,13 +331,13 @@ func (k *poolKeeper) clearSlot(ctx context.Context, p sandbox.Provider, name str
 			return err
 		}
 	}
-	return k.m.records.Delete(sandbox.KindPool, name)
+	return k.m.records.Of(p.Name()).Delete(sandbox.KindPool, name)
 }
 
-// leaveIdentity removes the claim of a sandbox that is gone, when its workspace is
-// gone too: as long as there is one, the sandbox is to find it again.
-func (k *poolKeeper) leaveIdentity(name string) error {
-	c, ok, err := k.m.records.ClaimOf(name)
+// leaveIdentity removes the claim of a provider's sandbox that is gone, when its
+// workspace is gone too: as long as there is one, the sandbox is to find it again.
+func (k *poolKeeper) leaveIdentity(provider, name string) error {
+	c, ok, err := k.m.records.Of(provider).ClaimOf(name)
 	if err != nil || !ok {
 		return err
 	}
@@ -346,5 +346,5 @@ func (k *poolKeeper) leaveIdentity(name string) error {
 			return nil
 		}
 	}
-	return k.m.records.Unclaim(c)
+	return k.m.records.Of(provider).Unclaim(c)
 }
