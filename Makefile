@@ -128,6 +128,7 @@ lint: ## gofmt, vet and staticcheck, and build and vet for macOS
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet $(PKGS)
 	$(GO) tool staticcheck $(PKGS)
+	$(GO) vet -tags sandbox_guest_tls ./guest/server ./cmd/sandbox-guest
 	@GO="$(GO)" scripts/darwin.sh
 
 fuzz: build ## run every fuzz target for FUZZTIME (1m) each; PKGS=./policy/... for some
