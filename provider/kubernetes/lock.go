@@ -347,7 +347,7 @@ func (e *entry) take(ctx context.Context, change func(*coordinationv1.Lease) err
 	e.r.s.mu.Lock()
 	defer e.r.s.mu.Unlock()
 	if e.r.over || e.cut || !time.Now().Before(e.r.until) {
-		return errLost(e.name)
+		return e.r.s.whyLost(e.name)
 	}
 	took()
 	return nil

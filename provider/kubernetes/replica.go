@@ -50,6 +50,7 @@ type state struct {
 	gone   map[string]bool      // replicas that are known not to come back
 	seen   map[string]sighting  // of the other replicas
 	absent map[string]time.Time // when there was no Lease of a name
+	denied error                // why the Leases that are held cannot be watched, for the next call
 	fenced map[string]int       // locks that were lost and are not released yet, by name
 }
 
@@ -84,8 +85,12 @@ func (s *state) replica(ctx context.Context) (*replica, error) {
 		return r, nil
 	}
 	s.mu.Lock()
-	old, closed := s.me, s.closed
+	old, closed, denied := s.me, s.closed, s.denied
+	s.denied = nil
 	s.mu.Unlock()
+	if denied != nil {
+		return nil, denied
+	}
 	if closed {
 		return nil, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "take lease", Message: "the program ends"}
 	}
@@ -220,9 +225,17 @@ func (s *state) unfenced(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fenced[name] > 0 {
-		return errLost(name)
+		return s.whyLost(name)
 	}
 	return nil
+}
+
+// whyLost is the error of a lock of the name that was lost. The caller holds s.mu.
+func (s *state) whyLost(name string) error {
+	if s.denied != nil {
+		return s.denied
+	}
+	return errLost(name)
 }
 
 func errLost(name string) error {
@@ -354,7 +367,8 @@ func (r *replica) tend(ctx context.Context) {
 	}
 }
 
-// watch follows the Leases that r holds, until ctx ends.
+// watch follows the Leases that r holds, until ctx ends. A program that may not do so
+// would not hear of others that want a sandbox alone, so r ends then.
 func (r *replica) watch(ctx context.Context) {
 	o := metav1.ListOptions{LabelSelector: labelHeldBy + r.id}
 	for ctx.Err() == nil {
@@ -368,6 +382,14 @@ func (r *replica) watch(ctx context.Context) {
 			err = r.follow(ctx, from)
 		}
 		r.setFresh(false)
+		if apierrors.IsForbidden(err) {
+			denied := r.s.fail(ctx, "join fleet", replicaPrefix+r.id, err)
+			r.s.mu.Lock()
+			r.s.denied = denied
+			r.s.mu.Unlock()
+			r.lose("it may not watch Leases")
+			return
+		}
 		if err != nil {
 			select {
 			case <-ctx.Done():

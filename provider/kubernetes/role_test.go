@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
 )
@@ -144,6 +146,16 @@ func (a *account) operations(r *rig, s sandbox.Spec) []clusterOperation {
 	p, err := kubernetes.New(kubernetes.Options{Kubeconfig: a.kubeconfig, Namespace: a.namespace, World: r.world})
 	must(a, err)
 	a.Cleanup(func() { p.Close() })
+	docs, locks := p.State(keylock.Open(a.TempDir()), func(string) {})
+	record := func(text string) error {
+		return docs.Change(s.Name, func(d *statedir.Document) error {
+			d.Creation = []byte(text)
+			if text == "" {
+				d.Creation = nil
+			}
+			return nil
+		})
+	}
 	return []clusterOperation{
 		{"list", func(ctx context.Context) error {
 			_, err := p.List(ctx, sandbox.Filter{Instance: r.instance})
@@ -171,6 +183,36 @@ func (a *account) operations(r *rig, s sandbox.Spec) []clusterOperation {
 			return err
 		}},
 		{"remove", func(ctx context.Context) error { return p.Remove(ctx, s.Name) }},
+		{"record", func(context.Context) error { return record("one") }},
+		{"change record", func(context.Context) error { return record("two") }},
+		{"read record", func(context.Context) error {
+			_, err := docs.Get(s.Name)
+			return err
+		}},
+		{"list records", func(context.Context) error {
+			_, err := docs.List()
+			return err
+		}},
+		{"forget record", func(context.Context) error { return record("") }},
+		{"hold", func(ctx context.Context) error {
+			// The program joins the others with the first lock, and finds out
+			// beside it whether it may watch.
+			for range 20 {
+				held, err := locks.Shared(ctx, s.Name)
+				if err != nil {
+					return err
+				}
+				if err := held.Release(); err != nil && sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(50 * time.Millisecond):
+				}
+			}
+			return nil
+		}},
 	}
 }
 
