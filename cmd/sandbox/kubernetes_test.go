@@ -40,6 +40,17 @@ func podSite(t *testing.T, more string) (s *site, namespace string) {
 		t.Fatal(err)
 	}
 	s.env = append(s.env, "SANDBOX_CONFIG="+file)
+	t.Cleanup(func() {
+		// A server that was killed holds its sandboxes until its Lease is over.
+		testenv.Success(t, func() error {
+			out, err := s.command("recreate", "--all", "--force").CombinedOutput()
+			if err != nil && !bytes.Contains(out, []byte("SANDBOX.BUSY")) {
+				t.Errorf("%v: %s", err, out)
+				return nil
+			}
+			return err
+		})
+	})
 	return s, namespace
 }
 
