@@ -54,6 +54,16 @@ func missed(r pool.Reason) *pool.Miss {
 // known says why the sandbox name of a provider is no new one, and is empty where
 // nothing is known of it: no claim, no record, no workspace.
 func (k *poolKeeper) known(res config.Resolved, provider, name string) pool.Reason {
+	if _, elsewhere := k.m.kept[provider]; elsewhere {
+		claimed, recorded, err := k.m.records.Of(provider).Known(sandbox.KindSandbox, name)
+		switch {
+		case err != nil:
+			return pool.DamagedClaim
+		case claimed, recorded:
+			return pool.Returning
+		}
+		return "" // it has no workspace on this machine
+	}
 	if _, claimed, err := k.m.records.Of(provider).ClaimOf(name); err != nil {
 		return pool.DamagedClaim
 	} else if claimed {
@@ -228,7 +238,9 @@ const slotPatience = 15 * time.Second
 // already. Where nothing is claimed, and that is not for the slot's sake, it is
 // given back as it was: a caller without quota takes none away from others.
 func (k *poolKeeper) claimSlot(ctx context.Context, w *want, n *slot, held *keylock.Lock) (_ *acquired, err error) {
-	turn, err := k.m.locksOf(w.provider.Name()).TryEnsure(n.rec.Name)
+	// The lock of this machine is enough: a claim is refused where another program has
+	// the slot's.
+	turn, err := k.m.leases.TryEnsure(n.rec.Name)
 	if err != nil {
 		n.Close()
 		return nil, errors.Join(errSlotLost, err)

@@ -137,9 +137,11 @@ func (d *describer) describe(ctx context.Context, res config.Resolved, p sandbox
 	if err != nil {
 		return nil, err
 	}
-	at, err := d.identityOf(p.Name(), name, d.m.describer.owner(res))
-	if err != nil {
-		return nil, err
+	at := hostIdentity{name, d.m.describer.owner(res)}
+	if _, elsewhere := d.m.kept[p.Name()]; i != sketch || !elsewhere { // a sketch is of a name of which nothing is known, and asking costs
+		if at, err = d.identityOf(p.Name(), name, at.owner); err != nil {
+			return nil, err
+		}
 	}
 	return d.describeAt(ctx, res, p, at, i, nil)
 }

@@ -318,6 +318,18 @@ func (i in) readClaim(name string, data []byte, of func(Claim) string) (c Claim,
 		Hint: "remove the sandbox " + name + " with its pod, and make it again"}
 }
 
+// Known reports whether there is a claim of the sandbox name, and a record of its kind,
+// also where these cannot be read. It is for the view of a provider whose records are
+// kept elsewhere, and looks once.
+func (s *Store) Known(kind sandbox.Kind, name string) (claimed, recorded bool, err error) {
+	in, ok := s.in()
+	if !ok {
+		return false, false, sandbox.Errorf(sandbox.CodeInternal, "find record", "the provider %q has its records in the folder", s.provider)
+	}
+	d, err := in.Get(name)
+	return d.Claim != nil, d.Record != nil && sameKind(d.Record, kind), err
+}
+
 // encodeCreation returns the content of what a sandbox was created with.
 func encodeCreation(name string, request json.RawMessage) ([]byte, error) {
 	data, err := json.Marshal(creation{Format: Format, Name: name, Request: request})

@@ -113,7 +113,19 @@ func (d documents) Change(name string, change func(*statedir.Document) error) er
 	if err := d.s.unfenced(name); err != nil {
 		return err
 	}
-	fn := func(l *coordinationv1.Lease) error { return onDocument(l, change) }
+	fn := func(l *coordinationv1.Lease) error {
+		free := l.Annotations[annotationClaimed] == ""
+		if err := onDocument(l, change); err != nil {
+			return err
+		}
+		// A claim is made under the ensure lock of this machine alone: the Lease of
+		// the slot says whether another program makes or removes it.
+		by := l.Annotations[annotationEnsure]
+		if me := d.s.valid(); free && l.Annotations[annotationClaimed] != "" && by != "" && (me == nil || by != me.id) {
+			return keylock.Busy(name, errOther)
+		}
+		return nil
+	}
 	if e := d.s.marked(name); e != nil {
 		return e.rewrite(ctx, fn)
 	}
