@@ -280,7 +280,13 @@ func (k *poolKeeper) claimSlot(ctx context.Context, w *want, n *slot, held *keyl
 		}
 	}
 	k.step("claim")
-	keep, err := k.m.records.Of(w.provider.Name()).Claim(c)
+	records := k.m.records.Of(w.provider.Name())
+	var keep func() error // what is left of recording the claim; nil is nothing
+	if _, elsewhere := k.m.kept[w.provider.Name()]; elsewhere {
+		err = records.ClaimRecorded(c, k.m.builder.newRecord(b.spec, become(n.Info(), c)))
+	} else {
+		keep, err = records.Claim(c)
+	}
 	settle(err == nil)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
 		return nil, errors.Join(errSlotLost, err)
@@ -349,6 +355,10 @@ func (k *poolKeeper) bind(ctx context.Context, w *want, n *slot, c registry.Clai
 		ways: &h.ways, handle: h, held: held, letGo: func() { k.m.handles.release(h) },
 		settle: k.settle(func() error {
 			k.step("settle")
+			if keep == nil {
+				k.logAttempt(attempt)
+				return nil
+			}
 			if err := keep(); err != nil {
 				return err
 			}

@@ -130,10 +130,10 @@ func (a *apiCalls) since(n int) ([]string, int) {
 	return slices.Clone(a.all[n:]), len(a.all)
 }
 
-// maxCalls is how many requests to the API server a claim may make, with those that
-// follow its first output. Three are wanted: the Leases of the slot and of the sandbox
-// are read and changed in more steps than that.
-const maxCalls = 16
+// maxCalls is how many requests to the API server a claim may make: six, and three where
+// a sweep of all sandboxes is due. Three are wanted in all: the Lease of the sandbox is
+// read twice before it is made, and written once more when the lock on it ends.
+const maxCalls = 9
 
 // TestPodPool holds that a pod that is ready becomes the sandbox of a session with
 // what is the session's own, that it is the session's from then on and no other's,

@@ -70,7 +70,7 @@ func (s *Store) Claim(c Claim) (settle func() error, err error) {
 		return nil, err
 	}
 	if in, ok := s.in(); ok {
-		return func() error { return nil }, in.claim(c)
+		return func() error { return nil }, in.claim(c, nil)
 	}
 	data, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -102,6 +102,21 @@ func (s *Store) Claim(c Claim) (settle func() error, err error) {
 		err := errors.Join(tmp.Sync(), tmp.Cleanup(), statedir.SyncDir(filepath.Dir(name)), statedir.SyncDir(filepath.Dir(slot)))
 		return statedir.Unavailable(op, slot, err)
 	}, nil
+}
+
+// ClaimRecorded is Claim, and puts r, the record of the sandbox, in the place of that of
+// the slot. It is for the view of a provider whose records are kept elsewhere, where
+// each change is a request, and all of it has happened when ClaimRecorded returns.
+func (s *Store) ClaimRecorded(c Claim, r Record) error {
+	c.Format = Format
+	if _, _, err := s.claimPaths(c); err != nil {
+		return err
+	}
+	in, ok := s.in()
+	if !ok {
+		return sandbox.Errorf(sandbox.CodeInternal, "claim slot", "the provider %q has its records in the folder", s.provider)
+	}
+	return in.claim(c, &r)
 }
 
 func (s *Store) claimPaths(c Claim) (slot, name string, err error) {

@@ -138,24 +138,27 @@ func (i in) read(kind sandbox.Kind, name string) (file, Document, error) {
 }
 
 func (i in) put(r Record) error {
-	if err := statedir.CheckName(r.Name); err != nil {
+	set, err := setting(r)
+	if err != nil {
 		return err
 	}
+	return i.Change(r.Name, func(d *Document) error { set(d); return nil })
+}
+
+// setting returns what puts r into its document.
+func setting(r Record) (func(*Document), error) {
+	if err := statedir.CheckName(r.Name); err != nil {
+		return nil, err
+	}
 	if _, err := kindDir(r.Kind); err != nil {
-		return err
+		return nil, err
 	}
 	spec, digest, err := encodeSpec(r.Spec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	data, err := encode(file{Format: Format, Record: r, SpecDigest: digest})
-	if err != nil {
-		return err
-	}
-	return i.Change(r.Name, func(d *Document) error {
-		d.Record, d.Spec, d.Damaged = data, spec, nil
-		return nil
-	})
+	return func(d *Document) { d.Record, d.Spec, d.Damaged = data, spec, nil }, err
 }
 
 // change is [Store.change]. later says that it need not be written at once.
@@ -264,19 +267,30 @@ func (i in) setAside(name string, kind sandbox.Kind) error {
 	return err
 }
 
-// claim is [Store.Claim]. The claim on the slot is written first, as in a folder. What
-// the slot was recorded as stays until it is deleted.
-func (i in) claim(c Claim) error {
+// claim is [Store.Claim], and where r is not nil [Store.ClaimRecorded]. The claim on the
+// slot is written first, as in a folder.
+func (i in) claim(c Claim, r *Record) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "claim slot", "cannot encode the claim: %w", err)
 	}
+	set := func(*Document) {}
+	if r != nil {
+		if set, err = setting(*r); err != nil {
+			return err
+		}
+	}
 	taken := &sandbox.Error{Code: sandbox.CodeBusy, Op: "claim slot", Resource: c.Slot, Message: "the slot is claimed", Retryable: true}
+	var before Document
 	err = i.Change(c.Slot, func(d *Document) error {
 		if d.Claimed != nil {
 			return taken
 		}
+		before = *d
 		d.Claimed = data
+		if r != nil {
+			d.Record, d.Spec = nil, nil
+		}
 		return nil
 	})
 	if err != nil {
@@ -287,10 +301,14 @@ func (i in) claim(c Claim) error {
 			return taken
 		}
 		d.Claim = data
+		set(d)
 		return nil
 	})
 	if err != nil {
-		undo := i.Change(c.Slot, func(d *Document) error { d.Claimed = nil; return nil })
+		undo := i.Change(c.Slot, func(d *Document) error {
+			d.Claimed, d.Record, d.Spec = nil, before.Record, before.Spec
+			return nil
+		})
 		return errors.Join(err, undo)
 	}
 	return nil
