@@ -164,11 +164,30 @@ func (a *app) askToApply(ctx context.Context, s ChangeStore, r manager.Request, 
 	if err != nil {
 		return err
 	}
+	asked := map[string]change.Entry{}
+	for _, e := range offered.Plan.Entries {
+		asked[e.Path] = e
+	}
+	for _, e := range plan.Plan.Entries {
+		if err := unchanged(asked[e.Path], e); err != nil {
+			return err
+		}
+	}
 	o.Partial, o.Digest = true, plan.Plan.Digest
 	if err := a.showPlan(a.Stderr, plan.Plan); err != nil {
 		return err
 	}
 	return a.agreed(ctx, fmt.Sprintf("Apply %s to %s? [y/N] ", count(len(plan.Plan.Steps), "change", "changes"), termsafe.Line(plan.Folder)), "nothing was changed")
+}
+
+// unchanged returns an error unless now is the change that the answers are about: code
+// in the sandbox may run meanwhile.
+func unchanged(asked, now change.Entry) error {
+	if asked.Path == now.Path && asked.Mode == now.Mode && asked.Digest == now.Digest && asked.Link == now.Link {
+		return nil
+	}
+	return &sandbox.Error{Code: sandbox.CodeBusy, Op: "apply", Resource: change.Quote(now.Path), Retryable: true,
+		Message: "it has changed in the sandbox since it was asked about, so nothing was applied", Hint: "look at it with: sandbox diff, and repeat the command"}
 }
 
 // askForConsents asks about each chosen change that needs a consent. The answer about a
@@ -256,6 +275,14 @@ func (a *app) askAboutChange(ctx context.Context, s ChangeStore, r manager.Reque
 			return 'q', nil
 		case "d", "diff":
 			err := s.Changes(ctx, r, manager.ChangeOptions{Paths: []string{e.Path}}, func(found *manager.Changes) error {
+				for _, now := range found.Entries {
+					if now.Path != e.Path {
+						continue
+					}
+					if err := unchanged(e, now); err != nil {
+						return err
+					}
+				}
 				return found.Render(ctx, a.Stderr, change.RenderOptions{Terminal: true, Color: isTerminal(a.Stderr)})
 			})
 			if err != nil {

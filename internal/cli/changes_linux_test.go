@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/workspace/change"
 )
@@ -19,9 +20,15 @@ import (
 type twoTrees struct {
 	ChangeStore
 	host, base, current string
+
+	meanwhile func() // code in the sandbox, after the first plan
+	plans     int
 }
 
 func (s *twoTrees) Apply(ctx context.Context, _ manager.Request, o manager.ApplyOptions) (manager.Applied, error) {
+	if s.plans++; s.plans == 2 {
+		s.meanwhile()
+	}
 	base, err := change.Folder(s.base)
 	if err != nil {
 		return manager.Applied{}, err
@@ -75,11 +82,15 @@ func TestApplyInteractive(t *testing.T) {
 		{"a bare line", []string{"\n"}, nil, ""},
 		{"the end of input", []string{"\x04"}, nil, ""},
 		{"none", []string{"n\n", "n\n", "n\n", "n\n", "n\n", "n\n"}, nil, "nothing was changed"},
+		{"changed after the answer", []string{"n\n", "y\n", "n\n", "n\n", "n\n", "n\n"}, nil, ""},
+		{"more below what was agreed to", []string{"a\n", "y\n"}, nil, ""},
 		{"no at the end", []string{"n\n", "y\n", "n\n", "n\n", "n\n", "n\n", "n\n"}, nil, "nothing was changed"},
 	}
+	late := map[string]map[string]string{"changed after the answer": {"a": "three\n"}, "more below what was agreed to": {".git/hooks/y": "#!/bin/sh\n"}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &twoTrees{host: t.TempDir(), base: t.TempDir(), current: t.TempDir()}
+			s.meanwhile = func() { write(s.current, late[tt.name]) }
 			before := map[string]string{"a": "one\n", "gone/one": "1", "gone/two": "2", "same": "s"}
 			write(s.host, before)
 			write(s.base, before)
@@ -113,6 +124,9 @@ func TestApplyInteractive(t *testing.T) {
 			text := <-read
 			if (err == nil) != (tt.steps != nil) || len(typed) != 0 || !strings.Contains(text, tt.shown) {
 				t.Fatalf("%v; not asked: %q; it shows\n%s", err, typed, text)
+			}
+			if changed := late[tt.name] != nil; changed != (sandbox.CodeOf(err) == sandbox.CodeBusy) {
+				t.Errorf("it fails with %v", err)
 			}
 			if err != nil {
 				return
