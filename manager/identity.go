@@ -37,7 +37,7 @@ func (d *describer) identityOf(provider, name string, o sandbox.Owner) (hostIden
 	return slotIdentity(c.Slot, o.Instance, c.SlotTenant()), nil
 }
 
-// home is the name of the sandbox's berth.
+// home returns the name by which the sandbox is known on this host, see [hostIdentity].
 func home(records *registry.Store, name string) (string, error) {
 	c, ok, err := records.ClaimOf(name)
 	if err != nil || !ok {
@@ -114,7 +114,7 @@ func asIdentified(p sandbox.Provider) (identified, bool) {
 	return identified{}, false
 }
 
-// identifyAll returns set with every provider that can bind late berthed.
+// identifyAll returns set with [identify] applied to each provider.
 func identifyAll(set *provider.Set, records *registry.Store) (*provider.Set, error) {
 	var all []sandbox.Provider
 	for _, name := range set.Names() {
@@ -131,7 +131,7 @@ func identifyAll(set *provider.Set, records *registry.Store) (*provider.Set, err
 func become(info sandbox.Info, c registry.Claim) sandbox.Info {
 	info.Name = c.Name
 	if info.Kind != sandbox.KindPool {
-		return info // made anew on the slot's berth
+		return info // made anew with the slot's identity
 	}
 	info.Kind, info.Owner, info.CreatedAt = sandbox.KindSandbox, c.Owner, c.ClaimedAt
 	if info.ConfigHash == c.SlotHash {

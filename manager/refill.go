@@ -12,7 +12,6 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 	"github.com/bulkhead-dev/sandbox/workspace/checkpoint"
@@ -52,11 +51,11 @@ func (m *Manager) RefillDue() <-chan struct{} { return m.pool.wakes }
 
 // Refill makes the slots of the pool what settings and demand want: it removes
 // those that are broken or too many, and starts some of those that are missing,
-// as many at one time as there are processors, or eight on other machines. It returns how many it has started
-// and how long the next call can wait unless [Manager.RefillDue] has a value
-// before, which is a moment where more is to be done at once. The work of one call
-// is bounded. It is for one caller that lives long; of several programs on one
-// state folder one refills.
+// as many at one time as there are processors, or eight on other machines. It returns
+// how many it has started and how long the next call can wait unless
+// [Manager.RefillDue] has a value before, which is a moment where more is to be done
+// at once. The work of one call is bounded. It is for one caller that lives long; of
+// several programs on one state folder one refills.
 //
 // While slots are claimed one after the other and some are left, it waits for a pause
 // of the claims, a moment at most.
@@ -115,12 +114,18 @@ func (k *poolKeeper) refillRound(ctx context.Context) (started int, next time.Du
 	}
 	k.rest = poolRest{}
 	records, _, round := k.m.records.List("")
-	if _, ok := unanswered(round); !ok {
+	silent, ok := unanswered(round)
+	if !ok {
 		return 0, 0, nil, round
 	}
-	wants, round := k.poolWants(ctx)
-	if round != nil {
-		return 0, 0, nil, round
+	wants, failed := k.poolWants(ctx)
+	if failed != nil {
+		return 0, 0, nil, failed
+	}
+	for _, w := range wants {
+		if silent[w.provider.Name()] != nil { // its slots would look as if they had no record
+			return 0, 0, nil, round
+		}
 	}
 	view, round := k.poolView(ctx, records, wants)
 	if round != nil {
@@ -155,12 +160,6 @@ func (k *poolKeeper) refillRound(ctx context.Context) (started int, next time.Du
 		k.poolObserver().Refilled(k.m.now().Sub(since))
 	}
 	return started, refillEvery, nil, nil
-}
-
-// elsewhere reports whether sandboxes of p run on other machines.
-func elsewhere(p sandbox.Provider) bool {
-	d, ok := p.(provider.Detached)
-	return ok && d.Detached()
 }
 
 // restsOf returns how long it takes until the first of the shapes that are left
@@ -232,11 +231,11 @@ func (k *poolKeeper) refill(ctx context.Context, plan []pool.Action, wants map[s
 			if gone, failed[i] = k.retire(ctx, a); gone {
 				removed++
 			}
-		case a.Kind == pool.Start && (started >= refillAtOnce || here >= atOnce && !elsewhere(wants[a.Shape].provider)):
+		case a.Kind == pool.Start && (started >= refillAtOnce || here >= atOnce && !detached(wants[a.Shape].provider)):
 			more = true
 		case a.Kind == pool.Start:
 			started++
-			if !elsewhere(wants[a.Shape].provider) {
+			if !detached(wants[a.Shape].provider) {
 				here++
 			}
 			g.Go(func() error {
@@ -363,7 +362,7 @@ func (k *poolKeeper) poolWant(ctx context.Context, res config.Resolved) (*poolWa
 		Size: int(res.Pool.Size), Max: int(res.Pool.Max), Window: time.Duration(res.Pool.Window),
 		Memory: int64(res.Pool.Memory), Each: w.spec.Resources.Memory, Host: k.m.host.Memory,
 	}
-	if elsewhere(at.provider) { // the memory of this machine is no bound
+	if detached(at.provider) { // the memory of this machine is no bound
 		d.Host = 0
 	}
 	out := &poolWant{shape: shape, demand: d, agents: []string{res.Agent}, res: res, provider: at.provider}
