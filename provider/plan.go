@@ -54,11 +54,10 @@ type Examiner interface {
 
 // Examined are the settings that an [Examiner] looks at.
 type Examined struct {
-	Instance string // of a throw-away sandbox, so that what is left of it is found
-	Image    string
-	Runtime  string // empty is the default
-	Network  string
-	Options  map[string]any
+	Image   string
+	Runtime string // empty is the default
+	Network string
+	Options map[string]any
 }
 
 // A Check is one thing to look at. Look may be called once, from any goroutine, and

@@ -115,7 +115,7 @@ func podChecks(o cli.Options, r config.Resolved) ([]doctor.ProviderCheck, func()
 	if err == nil {
 		if x, ok := p.(provider.Examiner); ok {
 			var out []doctor.ProviderCheck
-			for _, c := range x.Examine(provider.Examined{Instance: h.State().Instance(), Image: r.Docker.Image, Runtime: r.Docker.Runtime, Network: r.Docker.Network, Options: r.ProviderOptions}) {
+			for _, c := range x.Examine(provider.Examined{Image: r.Docker.Image, Runtime: r.Docker.Runtime, Network: r.Docker.Network, Options: r.ProviderOptions}) {
 				out = append(out, doctor.ProviderCheck{Name: c.Name, Provider: config.KubernetesProvider, Look: func(ctx context.Context) (doctor.Status, string, string) {
 					f := c.Look(ctx)
 					return doctor.Status(f.Status), f.Detail, f.Fix

@@ -123,7 +123,7 @@ func TestKubernetesCommands(t *testing.T) {
 	s.said(0, "", "fs", "rm", "dir/file")
 	s.said(1, "", "fs", "read", "dir/file")
 
-	// What is told of it.
+	// What other commands say about it.
 	type row struct{ Name, Status, Provider string }
 	var list struct{ Containers []row }
 	s.json(&list, "list")

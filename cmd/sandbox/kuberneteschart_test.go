@@ -159,7 +159,7 @@ func TestKubernetesChart(t *testing.T) {
 	ip := i.kubectl("", "get", "pods", "--selector", "app.kubernetes.io/component=daemon", "-o", "jsonpath={.items[0].status.podIP}")
 	i.said(1, "", "--server", at, "exec", "--", "python3", "-c", "import socket; socket.create_connection(('"+ip+"', 8080), 3)")
 
-	// Without the token nobody is served.
+	// A request without the token is refused.
 	i.env = i.env[:len(i.env)-1]
 	if _, said := i.said(1, "", "--server", at, "list"); !strings.Contains(said, "token") {
 		t.Errorf("without a token: %s", said)

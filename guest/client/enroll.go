@@ -9,9 +9,10 @@ import (
 )
 
 // Enroll has the guest accept connections at its TCP port from a client that has the
-// key of certificate, which is in DER, until the guest ends. It returns the port, and
-// the certificate that the guest has there, for the name that is the BootID of its Hello. A guest without
-// such a port, or a connection that came over it, is [sandbox.CodeUnsupported].
+// key of certificate, which is in DER, until the guest ends. It returns the port and the
+// certificate that the guest has there, whose name is the BootID of the guest's Hello. A
+// guest without such a port, and a connection that came over it, are
+// [sandbox.CodeUnsupported].
 func (c *Client) Enroll(ctx context.Context, certificate []byte) (wire.Enrolled, error) {
 	if !c.hello.Has(wire.FeatureEnroll) {
 		return wire.Enrolled{}, c.named(&sandbox.Error{Code: sandbox.CodeUnsupported, Op: "enroll", Message: "the guest has no port for clients with a certificate"})

@@ -292,7 +292,7 @@ func (x examination) spec() sandbox.Spec {
 	const user, memory = 20001, 128 << 20
 	return sandbox.Spec{
 		Format: sandbox.SpecFormat, Name: "sbx-doctor-" + hex.EncodeToString(id[:]), Kind: sandbox.KindSandbox, Provider: Name,
-		Owner: sandbox.Owner{Instance: x.Examined.Instance, Agent: sandbox.DefaultAgent, Session: "doctor", Scope: sandbox.ScopeSession, ScopeKey: "doctor"},
+		Owner: sandbox.Owner{Instance: x.Instance(), Agent: sandbox.DefaultAgent, Session: "doctor", Scope: sandbox.ScopeSession, ScopeKey: "doctor"},
 		Image: x.Image, ImageID: x.Image, Workdir: "/tmp", UID: user, GID: user,
 		Tmpfs:        []sandbox.Tmpfs{{Target: "/tmp", Size: 16 << 20, Exec: true, Mode: 0o1777}},
 		ReadOnlyRoot: true, Network: x.Network, Runtime: x.Runtime,

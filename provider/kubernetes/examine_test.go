@@ -113,7 +113,7 @@ func TestExamineFindings(t *testing.T) {
 		"runtime":             {check: "runtime-class", objects: []runtime.Object{&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "runsc"}}, e: provider.Examined{Runtime: "gvisor"}, status: "ok", text: "runsc"},
 		"runtime forbidden":   {check: "runtime-class", change: refuse("get", "runtimeclasses"), e: provider.Examined{Runtime: "gvisor"}, status: "ok", text: "not looked at"},
 		"no guest for a pod":  {check: "pod", status: "skip", text: "guest-image"},
-		"a pod that does not": {check: "pod", change: refuse("create", "pods"), e: provider.Examined{Instance: "0123456789abcdef", Image: "registry.example/x", Network: networkNone, Options: guest}, status: "fail", text: "pods"},
+		"a pod that does not": {check: "pod", change: refuse("create", "pods"), e: provider.Examined{Image: "registry.example/x", Network: networkNone, Options: guest}, status: "fail", text: "pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)

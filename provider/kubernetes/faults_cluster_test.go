@@ -91,7 +91,7 @@ var accessFaults = map[string]func(*testing.T, *faulty){
 		must(t, within(t, 3*time.Minute, func() error { return second(p.Create(t.Context(), s)) }))
 		h := f.open(t, p, s)
 		wait := f.running(t, h)
-		// A finalizer keeps the namespace on its way out.
+		// A finalizer keeps the namespace in the phase Terminating.
 		f.kubectl(t, "create", "configmap", "stays", "--namespace", n.name)
 		f.kubectl(t, "patch", "configmap", "stays", "--namespace", n.name, "--type=merge", "--patch", `{"metadata":{"finalizers":["example.com/stays"]}}`)
 		f.kubectl(t, "delete", "namespace", n.name, "--wait=false")

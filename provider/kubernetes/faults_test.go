@@ -549,7 +549,7 @@ var frontFaults = map[string]func(*testing.T, *faulty){
 
 const metav1StatusExpired = "Expired"
 
-// discarding is an answer that nobody reads.
+// discarding is an answer that no caller reads.
 type discarding struct{}
 
 func (discarding) Header() http.Header         { return http.Header{} }

@@ -2,9 +2,10 @@
 //
 // A pod is created from a pure plan ([Plan]): the guest is the first process of its
 // one container, and everything that isolates it is said in the pod. The guest is
-// reached through its port, with certificates on both sides, or through a [Way], an exec
-// stream through the API server. Labels and annotations of the pod say whose it is, so that any number of programs see the
-// same sandboxes.
+// reached by a port of the pod, with certificates on both sides, or by a [Way], an exec
+// stream through the API server. Labels and annotations of the pod say which sandbox it
+// was made for, and one Lease for each sandbox holds its record and its locks, so that
+// any number of programs serve the same sandboxes.
 //
 // No folder of the caller's machine is part of a pod: the workspace is a volume of
 // the cluster, which lives and ends with the pod.

@@ -52,9 +52,6 @@ func TestScale(t *testing.T) {
 		listAlone(t, file)
 		return
 	}
-	if testing.Short() {
-		t.Skip("makes a thousand pods")
-	}
 	pods := 1000
 	if text := os.Getenv(scaleSize); text != "" {
 		var err error
