@@ -171,7 +171,7 @@ const (
 )
 
 // TestReplicaProgram is the program that is killed. It serves one fleet with a folder
-// of its own, and does what it is told to.
+// of its own, and runs the calls that it reads.
 func TestReplicaProgram(t *testing.T) {
 	settings := os.Getenv(killedSettings)
 	if settings == "" {

@@ -114,7 +114,7 @@ type route struct{ firewalled bool }
 
 // routeOf is the route of a probe with these arguments. The word "firewall" says that
 // one is before the sandbox; it refuses what it closes if it refuses an address that
-// nobody has (TEST-NET-1).
+// no host has (TEST-NET-1 of RFC 5737).
 func routeOf(args []string) route {
 	return route{len(args) > 0 && args[0] == "firewall" &&
 		connect(unix.AF_INET, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{192, 0, 2, 1}}) == unix.ECONNREFUSED}
