@@ -18,7 +18,8 @@ type Command struct {
 	// Stdin is read until its end; nil is an empty input. Stdout and Stderr
 	// receive the output while the command runs and may block: the program then
 	// waits, and nothing is buffered without bound. Nil discards. With a TTY
-	// all output arrives on Stdout.
+	// all output arrives on Stdout. A read of Stdin may be under way when Wait
+	// returns, because it cannot be interrupted.
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer

@@ -45,6 +45,7 @@ type process struct {
 	unwatch  func() bool   // lets go of the context of Start; nil where that never ends
 	waited   chan struct{} // closed when Wait may return
 	released sync.Once     // guards closing it
+	writes   wire.Writes   // to Stdout and Stderr
 }
 
 var (
@@ -179,7 +180,7 @@ func (p *process) finish(exit sandbox.Exit, err error) {
 	}
 	close(p.ended)
 	if err != nil && p.running { // the result is not known, whatever is delivered
-		time.AfterFunc(settleWithin, p.release)
+		time.AfterFunc(settleWithin, p.giveUp)
 	}
 	p.arrived()
 }

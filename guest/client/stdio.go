@@ -78,12 +78,18 @@ func (p *process) release() { p.released.Do(func() { close(p.waited) }) }
 // releaseAfter lets Wait return some time after the end, whatever is
 // delivered by then.
 func (p *process) releaseAfter(d time.Duration) {
-	timer := time.AfterFunc(d, p.release)
+	timer := time.AfterFunc(d, p.giveUp)
 	select {
 	case <-p.waited:
 		timer.Stop()
 	default:
 	}
+}
+
+// giveUp lets Wait return although output is not delivered.
+func (p *process) giveUp() {
+	p.writes.Stop(settleWithin)
+	p.release()
 }
 
 // kill asks the guest to end the tree. When it cannot be asked the
@@ -159,7 +165,7 @@ func (p *process) pumpOut(ch uint8, box *wire.Inbox, w io.Writer) {
 		for len(chunk) > 0 {
 			piece := chunk[:min(len(chunk), wire.MaxData)]
 			chunk = chunk[len(piece):]
-			if _, err := w.Write(piece); err != nil {
+			if p.writes.Write(w, piece) != nil {
 				box.Discard()
 				p.stop(ch)
 				return

@@ -107,7 +107,7 @@ func (p *Process) finish(exit sandbox.Exit, err error) {
 	if !p.runs {
 		close(p.started)
 	} else if err != nil { // the result is not known, whatever is delivered
-		time.AfterFunc(settleWithin, p.release)
+		time.AfterFunc(settleWithin, p.giveUp)
 	}
 	p.arrived()
 }

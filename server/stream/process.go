@@ -26,10 +26,11 @@ const unreadFor = 2 * time.Second
 // sandbox.Process and sandbox.Metered.
 type Process struct {
 	*link
-	cmd   sandbox.Command
-	tty   bool
-	boxes [3]*wire.Inbox
-	stdin *wire.Credits
+	cmd    sandbox.Command
+	tty    bool
+	boxes  [3]*wire.Inbox
+	stdin  *wire.Credits
+	writes wire.Writes // to Stdout and Stderr
 
 	started chan struct{} // closed when it runs or could not be started
 	ended   chan struct{} // closed when the last frame came or the socket ended
@@ -130,7 +131,7 @@ func (p *Process) cancel() {
 		}
 	}
 	<-p.ended
-	timer := time.AfterFunc(settleWithin, p.release)
+	timer := time.AfterFunc(settleWithin, p.giveUp)
 	select {
 	case <-p.waited:
 		timer.Stop()
@@ -169,6 +170,12 @@ func (p *Process) arrived() {
 
 func (p *Process) release() { p.freed.Do(func() { close(p.waited) }) }
 
+// giveUp lets Wait return although output is not delivered.
+func (p *Process) giveUp() {
+	p.writes.Stop(settleWithin)
+	p.release()
+}
+
 // pumpOut delivers one channel. A writer that fails gets no more output, as in
 // os/exec; the program does not notice.
 func (p *Process) pumpOut(ch uint8, w io.Writer) {
@@ -181,7 +188,7 @@ func (p *Process) pumpOut(ch uint8, w io.Writer) {
 		}
 		for len(chunk) > 0 {
 			n := min(len(chunk), MaxData)
-			if _, err := w.Write(chunk[:n]); err != nil {
+			if p.writes.Write(w, chunk[:n]) != nil {
 				box.Discard()
 				_ = p.tell(control{Type: typeStop, Channel: ch}) // an error means that there is no socket, and so no output
 				return

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -837,7 +838,8 @@ func (i *importer) finish() error {
 }
 
 // OpenArchive opens a further folder that a checkpoint keeps, as a tar file. Its
-// content comes from a sandbox and is not trusted.
+// content comes from a sandbox and is not trusted. Read and Close of the result are
+// safe for concurrent use.
 func (s *Store) OpenArchive(ref, name string) (io.ReadCloser, error) {
 	r, err := s.find(ref, nil)
 	if err != nil {
@@ -856,12 +858,34 @@ func (s *Store) OpenArchive(ref, name string) (io.ReadCloser, error) {
 		f.Close()
 		return nil, fail("read checkpoint", r.ID, err)
 	}
-	return archiveReader{z.IOReadCloser(), f}, nil
+	return &archiveReader{z: z, f: f}, nil
 }
 
+// An archiveReader reads a compressed file. Close may be called while a Read is
+// under way, as with a file: the command that gets it as its standard input may
+// still be reading when the command has ended.
 type archiveReader struct {
-	io.ReadCloser
-	f *os.File
+	mu sync.Mutex
+	z  *zstd.Decoder // nil once it is closed
+	f  *os.File
 }
 
-func (a archiveReader) Close() error { return errors.Join(a.ReadCloser.Close(), a.f.Close()) }
+func (a *archiveReader) Read(b []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.z == nil {
+		return 0, os.ErrClosed
+	}
+	return a.z.Read(b)
+}
+
+func (a *archiveReader) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.z == nil {
+		return os.ErrClosed
+	}
+	a.z.Close()
+	a.z = nil
+	return a.f.Close()
+}
