@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
@@ -116,11 +117,25 @@ func (s *Store) checkCreate(name string, o CreateOptions) error {
 	return nil
 }
 
-func (s *Store) create(ctx context.Context, name string, means Means, o CreateOptions) (Record, *Switch, error) {
+func (s *Store) create(ctx context.Context, name string, means Means, o CreateOptions) (_ Record, _ *Switch, err error) {
+	left, err := s.room(ctx, name, o)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	c := &creation{s: s, left: left, name: name}
+	defer c.close()
+	ctx, cancel := context.WithCancel(ctx)
+	kept, err := c.archives(ctx, o.Archives)
+	defer func() { cancel(); _, _ = kept() }()
+	if err != nil {
+		return Record{}, nil, err
+	}
 	h, ok, err := s.readHead(name)
 	if err != nil {
 		return Record{}, nil, err
 	}
+	freezes := ok && means == Overlay && !o.Busy
+	var upper workspace.Usage
 	if ok {
 		if err := s.settleMounts(h); err != nil {
 			return Record{}, nil, err
@@ -128,30 +143,32 @@ func (s *Store) create(ctx context.Context, name string, means Means, o CreateOp
 		if _, err := s.note(ctx, h); err != nil {
 			return Record{}, nil, err
 		}
-	} else {
-		h = nil
+		c.h = h
 	}
-	left, err := s.room(ctx, name, o)
+	if freezes {
+		if upper, err = workspace.DiskUsage(ctx, s.layerFS(h.Upper)); err != nil {
+			return Record{}, nil, err
+		}
+	}
+	r := s.newRecord(name, means, c.h, o)
+	c.r = &r
+	trees, err := kept()
 	if err != nil {
 		return Record{}, nil, err
 	}
-	r := s.newRecord(name, means, h, o)
-	c := &creation{s: s, r: &r, h: h, left: left, name: name}
-	defer c.close()
-	if err := c.archives(ctx, o.Archives); err != nil {
-		return Record{}, nil, err
-	}
+	r.Trees = append(r.Trees, trees...)
+	var w *Switch
 	switch {
-	case means == Overlay && !o.Busy && h == nil:
-		w, err := c.convert(ctx)
-		return r, w, err
+	case freezes:
+		w, err = c.freeze(ctx, upper)
 	case means == Overlay && !o.Busy:
-		w, err := c.freeze(ctx)
-		return r, w, err
+		w, err = c.convert(ctx)
 	case means == Overlay:
-		return r, nil, c.copyDelta(ctx)
+		err = c.copyDelta(ctx)
+	default:
+		err = c.copyTree(ctx, means)
 	}
-	return r, nil, c.copyTree(ctx, means)
+	return r, w, err
 }
 
 func (s *Store) newRecord(name string, means Means, h *head, o CreateOptions) Record {
@@ -266,20 +283,42 @@ func (c *creation) publish(ctx context.Context, write func() error) error {
 	return err
 }
 
-// archives keeps the further folders.
-func (c *creation) archives(ctx context.Context, list []Archive) error {
-	for _, a := range list {
+// archives begins to keep the further folders: commands pack them in the sandbox,
+// while the caller looks at the workspace. The result, which is never nil, waits
+// for the end of that; after it c.left is what the folders have left.
+func (c *creation) archives(ctx context.Context, list []Archive) (func() ([]Tree, error), error) {
+	var dirs []staged
+	for range list {
 		st, err := c.stage()
 		if err != nil {
-			return err
+			return func() ([]Tree, error) { return nil, err }, err
 		}
-		if err := c.archive(ctx, a, filepath.Join(st.dir, archiveName)); err != nil {
-			return fail(opCreate, a.Name, err)
-		}
-		c.r.Trees = append(c.r.Trees, Tree{Name: a.Name, Target: a.Target, Archive: st.id})
-		c.s.o.step("create: archive kept")
+		dirs = append(dirs, st)
 	}
-	return nil
+	var (
+		trees []Tree
+		err   error
+		left  = c.left
+		done  = make(chan struct{})
+	)
+	go func() {
+		defer close(done)
+		for i, a := range list {
+			if left, err = archive(ctx, a, filepath.Join(dirs[i].dir, archiveName), left); err != nil {
+				err = fail(opCreate, a.Name, err)
+				return
+			}
+			trees = append(trees, Tree{Name: a.Name, Target: a.Target, Archive: dirs[i].id})
+		}
+	}()
+	return sync.OnceValues(func() ([]Tree, error) {
+		<-done
+		c.left = left
+		for range trees {
+			c.s.o.step("create: archive kept")
+		}
+		return trees, err
+	}), nil
 }
 
 // archiveName is the file of a layer that is an archive.
@@ -287,36 +326,38 @@ const archiveName = "tar.zst"
 
 func (s *Store) archivePath(id string) string { return filepath.Join(s.layerDir(id), archiveName) }
 
-func (c *creation) archive(ctx context.Context, a Archive, path string) (err error) {
+// archive writes the folder a to the file path, which takes at most left bytes, or
+// any number if left is 0. It returns what is left of them.
+func archive(ctx context.Context, a Archive, path string, left int64) (_ int64, err error) {
 	in, err := a.Open(ctx)
 	if err != nil {
-		return err
+		return left, err
 	}
 	defer in.Close()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return left, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	limited := &limitedWriter{w: f, left: c.left, err: overQuota(a.Name)}
+	limited := &limitedWriter{w: f, left: left, err: overQuota(a.Name)}
 	z, err := zstd.NewWriter(limited, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
-		return err
+		return left, err
 	}
 	if _, err := io.Copy(z, contextReader{ctx, in}); err != nil {
-		return errors.Join(err, z.Close())
+		return left, errors.Join(err, z.Close())
 	}
 	if err := z.Close(); err != nil {
-		return err
+		return left, err
 	}
-	if c.left > 0 {
-		c.left = max(limited.left, 1)
+	if left > 0 {
+		left = max(limited.left, 1)
 	}
 	fi, err := f.Stat()
 	if err != nil {
-		return err
+		return left, err
 	}
-	return writeJSON(filepath.Join(filepath.Dir(path), "layer.json"), layerInfo{Files: 1, Bytes: fi.Size()})
+	return left, writeJSON(filepath.Join(filepath.Dir(path), "layer.json"), layerInfo{Files: 1, Bytes: fi.Size()})
 }
 
 // A limitedWriter fails with err after left bytes, unless left is 0 at first.
@@ -384,14 +425,10 @@ func (c *creation) convert(ctx context.Context) (*Switch, error) {
 	}, mode)
 }
 
-// freeze makes the upper folder a layer.
-func (c *creation) freeze(ctx context.Context) (*Switch, error) {
+// freeze makes the upper folder, which takes u, a layer.
+func (c *creation) freeze(ctx context.Context, u workspace.Usage) (*Switch, error) {
 	s, h := c.s, c.h
 	mode, _, err := c.rootOf()
-	if err != nil {
-		return nil, err
-	}
-	u, err := workspace.DiskUsage(ctx, s.layerFS(h.Upper))
 	if err != nil {
 		return nil, err
 	}
