@@ -285,6 +285,9 @@ func unchanged(err error) bool {
 // process was killed while it exchanged them, or another file system had to be put
 // there. As long as there is nothing to do that is a look at one file.
 func (c *checkpoints) takeUp(ctx context.Context, l *acquired) error {
+	if detached(l.provider) { // the path of its workspace is none of this machine
+		return nil
+	}
 	folder := workspaceOf(l.spec)
 	if _, view := viewOf(l.spec); !view && (filepath.Base(folder) != l.want.hostIdentity || !l.want.scratch()) {
 		return nil
