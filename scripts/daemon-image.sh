@@ -16,7 +16,9 @@ authorities=/etc/ssl/certs/ca-certificates.crt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp "$here/Dockerfile.daemon" "$work/Dockerfile"
-cp "$bin/sandbox-daemon" "$bin/sandbox-guest" "$authorities" "$work/"
+cp "$bin/sandbox-daemon" "$authorities" "$work/"
+# The guest of pods has a port with TLS.
+cp "$bin/sandbox-guest-tls" "$work/sandbox-guest"
 chmod 755 "$work"/sandbox-*
 chmod 644 "$work"/*.crt
 docker build --quiet --tag "$image" "$work"

@@ -50,9 +50,9 @@ func install(t *testing.T, values ...string) *installation {
 	i := &installation{namespace: testenv.KubeNamespace(t), site: newSite(t)}
 	bin := t.TempDir()
 	buildProgram(t, filepath.Join(bin, "sandbox-daemon"), "")
-	guest, err := os.ReadFile(testenv.Guest(t))
+	guest, err := os.ReadFile(testenv.TLSGuest(t))
 	if err == nil {
-		err = os.WriteFile(filepath.Join(bin, "sandbox-guest"), guest, 0o755)
+		err = os.WriteFile(filepath.Join(bin, "sandbox-guest-tls"), guest, 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -122,13 +122,14 @@ func (i *installation) forward(to string) string {
 }
 
 // TestKubernetesChart holds that what the chart renders runs on a real cluster: the
-// daemon becomes ready, serves sandboxes with the profile that is installed on the
-// node, ends what runs before it ends itself, and leaves nothing.
+// daemon becomes ready, reaches sandboxes by the port of their guests alone, serves them
+// with the profile that is installed on the node, ends what runs before it ends itself,
+// and leaves nothing.
 func TestKubernetesChart(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "kube")
 	profile := fmt.Sprintf("test-%d/profile.json", time.Now().UnixNano())
-	i := install(t, "seccomp.enabled=true", "seccomp.profile="+profile)
+	i := install(t, "seccomp.enabled=true", "seccomp.profile="+profile, "settings.kubernetes.way=tls")
 	defer testenv.KubeNode(t, "run", "rm", "-rf", "/var/lib/kubelet/seccomp/"+filepath.Dir(profile))
 	i.kubectl("", "rollout", "status", "daemonset/sandbox-seccomp", "--timeout=120s")
 	i.kubectl("", "rollout", "status", "deployment/sandbox", "--timeout=120s")

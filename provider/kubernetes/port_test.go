@@ -1,10 +1,20 @@
 package kubernetes
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
+	"strings"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestPortPolicy holds what the policy of a port lets in, when there is one, and that
@@ -88,5 +98,79 @@ func TestWayChosen(t *testing.T) {
 		if _, err := shapeOf(bad); sandbox.CodeOf(err) != sandbox.CodeValidation {
 			t.Errorf("%v: %v", bad, err)
 		}
+	}
+}
+
+// TestChartOpensPort holds that the policy which the chart makes is the one that the
+// daemon looks for by the chart's settings: the role of the daemon cannot make it.
+func TestChartOpensPort(t *testing.T) {
+	for name, args := range map[string][]string{
+		"defaults":         {"one", "--namespace", "fleet"},
+		"another port":     {"two", "--namespace", "fleet", "--set", "guestPort.number=8443"},
+		"other namespaces": {"three", "--namespace", "fleet", "--set", "sandbox.namespace=guests", "--set", "namespaces[0].name=more"},
+		"no port":          {"four", "--namespace", "fleet", "--set", "guestPort.enabled=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			chart := "../../deploy/helm/sandbox"
+			args = append([]string{"template", args[0], chart, "--kube-version", "1.34.4", "--values", chart + "/../manifests.yaml"}, args[1:]...)
+			out, err := testenv.Helm(t.Context(), t, args...).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var (
+				settings struct{ Kubernetes config.KubernetesSettings }
+				policies []networkingv1.NetworkPolicy
+			)
+			for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096); ; {
+				var raw json.RawMessage
+				if err := d.Decode(&raw); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				var o struct {
+					Kind string
+					Data map[string]string
+				}
+				if err := json.Unmarshal(raw, &o); err != nil {
+					t.Fatal(err)
+				}
+				switch o.Kind {
+				case "ConfigMap":
+					if err := json.Unmarshal([]byte(o.Data["sandbox.json"]), &settings); err != nil {
+						t.Fatal(err)
+					}
+				case "NetworkPolicy":
+					var p networkingv1.NetworkPolicy
+					if err := json.Unmarshal(raw, &p); err != nil {
+						t.Fatal(err)
+					}
+					if strings.HasPrefix(p.Name, portPolicyPrefix) {
+						policies = append(policies, p)
+					}
+				}
+			}
+			options := settings.Kubernetes.Options()
+			s := specOf(options)
+			sh, err := shapeOf(s.Options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := portPolicy(s, sh)
+			if want == nil {
+				if name != "no port" || len(policies) > 0 {
+					t.Fatalf("the settings %v open no port, the chart has %d policies", options, len(policies))
+				}
+				return
+			}
+			if len(policies) == 0 {
+				t.Fatal("the chart opens no port")
+			}
+			for _, got := range policies {
+				if got.Name != want.Name || !equality.Semantic.DeepEqual(got.Spec, want.Spec) {
+					t.Errorf("the chart has the policy %s %+v, the daemon wants %s %+v", got.Name, got.Spec, want.Name, want.Spec)
+				}
+			}
+		})
 	}
 }

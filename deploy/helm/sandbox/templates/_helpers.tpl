@@ -30,6 +30,19 @@ app.kubernetes.io/component: daemon
 {{- toJson (uniq $names) }}
 {{- end }}
 
+{{- /* The labels of the daemons, as the peer of a policy. */ -}}
+{{- define "sandbox.selectorLabels" -}}
+{{- include "sandbox.selector" . | fromYaml | toJson }}
+{{- end }}
+
+{{- /*
+The digest of the rule that lets daemons in at the port of guests: the daemon selects
+pods by it, so its text is the rule as the daemon writes it.
+*/ -}}
+{{- define "sandbox.guestPortDigest" -}}
+{{- printf `{"ports":[{"protocol":"TCP","port":%d}],"from":[{"podSelector":{"matchLabels":%s},"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}}}]}` (int .Values.guestPort.number) (include "sandbox.selectorLabels" .) .Release.Namespace | sha256sum | trunc 16 }}
+{{- end }}
+
 {{- define "sandbox.settings" -}}
 {{- $name := include "sandbox.name" . }}
 {{- $kubernetes := dict
@@ -37,6 +50,12 @@ app.kubernetes.io/component: daemon
   "guestImage" (.Values.sandbox.guestImage | default (include "sandbox.image" .))
   "imagePullPolicy" .Values.image.pullPolicy }}
 {{- if .Values.imagePullSecrets }}{{ $_ := set $kubernetes "imagePullSecrets" .Values.imagePullSecrets }}{{ end }}
+{{- if .Values.guestPort.enabled }}
+{{- $_ := set $kubernetes "wayPort" (int .Values.guestPort.number) }}
+{{- $_ := set $kubernetes "wayFromLabels" (include "sandbox.selectorLabels" . | fromJson) }}
+{{- $_ := set $kubernetes "wayFromNamespace" .Release.Namespace }}
+{{- else }}{{ $_ := set $kubernetes "way" "exec" }}
+{{- end }}
 {{- if .Values.seccomp.enabled }}{{ $_ := set $kubernetes "seccompProfile" .Values.seccomp.profile }}{{ end }}
 {{- $hosts := concat (list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace)) .Values.hosts }}
 {{- $own := dict
