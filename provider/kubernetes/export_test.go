@@ -36,7 +36,7 @@ func (p *Provider) Impersonate(ctx context.Context, name, other string) error {
 	p.port.mu.Lock()
 	peer := p.port.peers[pod.UID]
 	p.port.mu.Unlock()
-	c, err := p.port.dial(ctx, pod, peer)
+	c, err := p.port.dial(ctx, pod, peer, connectWithin)
 	if err == nil {
 		c.Cut()
 	}

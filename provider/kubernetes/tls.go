@@ -29,9 +29,11 @@ const (
 	// askedWithin of one that was. Plugins open a policy some time after a pod has
 	// begun to run.
 	routeWithin = 2 * time.Second
-	askedWithin = 15 * time.Second
-	// dialWithin bounds one try.
-	dialWithin = 400 * time.Millisecond
+	askedWithin = 30 * time.Second
+	// connectWithin bounds the first try to connect, and each further one twice as
+	// long as the one before: a plugin that has not opened the port yet drops what
+	// comes, and the kernel itself would send that again only after a second.
+	connectWithin = 400 * time.Millisecond
 	// routeAgain is how long the ports of a node are left alone that was not reached.
 	routeAgain = time.Minute
 	// maxPeers bounds the guests that are remembered.
@@ -101,7 +103,7 @@ func (w *portWay) known(ctx context.Context, pod *corev1.Pod) (*client.Client, e
 	}
 	ctx, done := context.WithTimeout(ctx, routeWithin)
 	defer done()
-	c, err := w.dial(ctx, pod, p)
+	c, err := w.dial(ctx, pod, p, routeWithin)
 	if err != nil {
 		w.forget(pod.UID)
 	}
@@ -128,8 +130,8 @@ func (w *portWay) enroll(ctx context.Context, c *client.Client, pod *corev1.Pod,
 	ctx, done := context.WithTimeout(ctx, within)
 	defer done()
 	var last error
-	for {
-		over, err := w.dial(ctx, pod, p)
+	for patience := connectWithin; ; patience *= 2 {
+		over, err := w.dial(ctx, pod, p, patience)
 		if err == nil {
 			w.remember(pod.UID, p)
 			return over, nil
@@ -149,8 +151,8 @@ func (w *portWay) enroll(ctx context.Context, c *client.Client, pod *corev1.Pod,
 	}
 }
 
-// dial opens a session over the port.
-func (w *portWay) dial(ctx context.Context, pod *corev1.Pod, p peer) (*client.Client, error) {
+// dial opens a session over the port. The time patience bounds the connecting.
+func (w *portWay) dial(ctx context.Context, pod *corev1.Pod, p peer, patience time.Duration) (*client.Client, error) {
 	identity, err := w.identity()
 	if err != nil {
 		return nil, err
@@ -159,9 +161,14 @@ func (w *portWay) dial(ctx context.Context, pod *corev1.Pod, p peer) (*client.Cl
 		return nil, errors.New("the pod has no address")
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{identity}, RootCAs: p.roots, ServerName: p.name}
-	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialWithin}, Config: config}
-	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(p.port))))
+	d := net.Dialer{Timeout: patience}
+	plain, err := d.DialContext(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(p.port))))
 	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(plain, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = plain.Close() // it may be closed already
 		return nil, err
 	}
 	return client.New(ctx, conn, client.Options{Name: pod.Name})
