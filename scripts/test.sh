@@ -20,8 +20,13 @@
 #
 # Environment: TEST_FLAGS (flags for go test), TEST_PARALLEL (packages at once,
 # beside those of the engine), TEST_ENGINE_PARALLEL (packages of the engine at
-# once), GOTESTSUM (the command to run instead of the tool that go.mod names).
+# once), GOTESTSUM (the command to run instead of the tool that go.mod names),
+# GORACE (options of the race detector).
 set -euo pipefail
+
+# A program with the race detector waits a second when it ends. Tests start such
+# programs by the hundred.
+export GORACE=${GORACE-atexit_sleep_ms=0}
 
 cd "${SANDBOX_TEST_MODULE:-$(dirname "$0")/..}"
 read -ra gotestsum <<<"${GOTESTSUM:-go tool gotestsum}"
