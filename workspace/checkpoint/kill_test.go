@@ -217,6 +217,7 @@ func TestKillExchanged(t *testing.T) {
 	needOverlay(t, newStore(t, Options{}))
 	for name, op := range exchangedOps() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			steps := 0
 			for killedExchanging(t, name, op, steps+1) {
 				steps++
@@ -433,6 +434,7 @@ func TestKill(t *testing.T) {
 				if testing.Short() && (m == Copy) != (name == "rollback") {
 					t.Skip("one operation for each means is enough for each commit")
 				}
+				t.Parallel()
 				s := newStore(t, Options{})
 				if m == Overlay {
 					needOverlay(t, s)
