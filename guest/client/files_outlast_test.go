@@ -254,7 +254,7 @@ func TestUnreadFiles(t *testing.T) {
 		t.Errorf("the guest has grown by %d bytes", grown)
 	}
 	for i, r := range readers {
-		if i%2 == 0 {
+		if i%10 == 0 {
 			n, err := io.Copy(io.Discard, r)
 			if err != nil || n != 4<<20 {
 				t.Fatalf("%d bytes, %v", n, err)

@@ -176,7 +176,7 @@ func TestForkBomb(t *testing.T) {
 			p, err := c.Start(context.Background(), sh(script))
 			must(t, err)
 			eventually(t, time.Minute, "the limit is reached", group.limitReached)
-			for range 20 {
+			for range testenv.Rounds(5, 5, 20) {
 				// Milliseconds too: the guest competes with the bomb alone.
 				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 				must(t, c.Ping(ctx))

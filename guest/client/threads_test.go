@@ -69,7 +69,7 @@ func TestCalledOffWritesNeedNoThreads(t *testing.T) {
 			cancel()
 		}()
 		beside(40, func(i int) {
-			r := &then{r: io.LimitReader(zeros{}, 16<<20), done: full.Done, wait: ctx.Done()}
+			r := &then{r: io.LimitReader(zeros{}, 4<<20), done: full.Done, wait: ctx.Done()}
 			if err := f.Write(ctx, fmt.Sprintf("%s/f%d", p.work, i), r, sandbox.WriteOptions{}); err == nil {
 				t.Error("the write has succeeded")
 			}

@@ -39,6 +39,7 @@ func withoutOwners(t *testing.T, dir string) map[string]string {
 }
 
 func TestExportImport(t *testing.T) {
+	t.Parallel()
 	eachMeans(t, func(t *testing.T, s *Store) {
 		plain(t, s, ws, someFiles())
 		dir := s.Path(ws)

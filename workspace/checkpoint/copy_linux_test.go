@@ -148,10 +148,8 @@ func describe(t *testing.T, p string) string {
 
 // TestCopyLargeFolder holds that a folder with very many files is copied.
 func TestCopyLargeFolder(t *testing.T) {
-	n := 100_000
-	if testing.Short() {
-		n = 3000
-	}
+	t.Parallel()
+	n := testenv.Rounds(3000, 20_000, 100_000)
 	src := t.TempDir()
 	for i := range n {
 		must(t, os.WriteFile(filepath.Join(src, fmt.Sprintf("file-%06d", i)), nil, 0o600))
@@ -167,6 +165,7 @@ func TestCopyLargeFolder(t *testing.T) {
 // TestCopyWhileChanged holds that a copy of a tree which changes at the same
 // time is complete as to what stays, follows no link, and ends.
 func TestCopyWhileChanged(t *testing.T) {
+	t.Parallel()
 	src, outside := t.TempDir(), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
 	for i := range 200 {
@@ -208,6 +207,7 @@ func TestCopyWhileChanged(t *testing.T) {
 
 // TestFullDisk holds that a checkpoint that finds no room is none.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	s := storeAt(t, testenv.Disk(t, "8m"), Options{Means: Copy})
 	plain(t, s, ws, map[string]string{"small": "x"})
 	r := create(t, s, ws, CreateOptions{})

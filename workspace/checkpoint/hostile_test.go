@@ -67,6 +67,7 @@ func TestHostileWorkspace(t *testing.T) {
 // TestDeepWorkspace holds that folders nested deeper than the bound are refused
 // by copies, and that layers with them can be removed.
 func TestDeepWorkspace(t *testing.T) {
+	t.Parallel()
 	eachMeans(t, func(t *testing.T, s *Store) {
 		plain(t, s, ws, map[string]string{"a": "a"})
 		dir, err := os.Open(s.Path(ws))

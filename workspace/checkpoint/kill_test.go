@@ -26,6 +26,13 @@ const (
 	killStep  = "SANDBOX_TEST_KILL_STEP"
 )
 
+// TestMain lets more tests run at a time than there are processors: most of them
+// wait for the disk.
+func TestMain(m *testing.M) {
+	testenv.AtOnce(4)
+	os.Exit(m.Run())
+}
+
 // A killed operation is run by a process that ends between two of its steps.
 type killedOp struct {
 	prepare func(t *testing.T, s *Store)
@@ -214,6 +221,7 @@ func archiveOf(name string) Archive {
 // its file system loses nothing of what code in the sandbox writes to the new one,
 // then and later, and that the sandbox and the workspace are one again.
 func TestKillExchanged(t *testing.T) {
+	t.Parallel()
 	needOverlay(t, newStore(t, Options{}))
 	for name, op := range exchangedOps() {
 		t.Run(name, func(t *testing.T) {
@@ -428,6 +436,7 @@ func equal(a, b map[string]string) bool {
 // operation leaves the state before it or the one after it, and that the
 // operation can be run afterwards.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	for _, m := range []Means{Overlay, Copy} {
 		for name, op := range killedOps() {
 			t.Run(string(m)+"/"+name, func(t *testing.T) {
