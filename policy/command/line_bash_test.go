@@ -3,11 +3,14 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,13 +45,10 @@ func newFixture(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	for _, d := range []string{"bin", "real", "log"} {
+	for _, d := range []string{"bin", "real"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.Chmod(filepath.Join(dir, "log"), 0o777); err != nil {
-		t.Fatal(err)
 	}
 	shim := func(name, more string) {
 		// One write, so that the notes of programs that run at once do not mix.
@@ -107,11 +107,40 @@ type ran struct {
 	programs [][]string
 }
 
-// run has bash run the lines.
+// stages is how many stages run lines at the same time: a line that waits is
+// ended after two seconds.
+const stages = 4
+
+// run has bash run the lines, in several stages.
 func (st *fixture) run(t *testing.T, lines []string) []ran {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	parts := make([][]ran, stages)
+	errs := make([]error, stages)
+	var wg sync.WaitGroup
+	for i := range stages {
+		part := lines[len(lines)*i/stages : len(lines)*(i+1)/stages]
+		if len(part) > 0 {
+			wg.Go(func() { parts[i], errs[i] = st.stage(t.Context(), part) })
+		}
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(parts...)
+}
+
+// stage has bash run the lines, one after the other.
+func (st *fixture) stage(ctx context.Context, lines []string) ([]ran, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
+	log, err := os.MkdirTemp(st.dir, "log")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(log, 0o777); err != nil {
+		return nil, err
+	}
 	var in, out bytes.Buffer
 	for _, l := range lines {
 		in.WriteString(l + "\x00")
@@ -122,7 +151,7 @@ func (st *fixture) run(t *testing.T, lines []string) []ran {
 		"--ro-bind", "/usr/lib", "/usr/lib", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
 		"--ro-bind-try", "/usr/lib64", "/usr/lib64",
 		"--ro-bind", filepath.Join(st.dir, "bin"), "/bin", "--symlink", "../bin", "/usr/bin",
-		"--ro-bind", filepath.Join(st.dir, "real"), "/.real", "--bind", filepath.Join(st.dir, "log"), "/.log",
+		"--ro-bind", filepath.Join(st.dir, "real"), "/.real", "--bind", log, "/.log",
 		"--chdir", "/w", "--", "/.real/bash", "--norc", "-c", "exec 3<&0 4>&1 5>&2; "+driver)
 	cmd.Dir = "/"
 	cmd.Stdin = &in
@@ -131,13 +160,13 @@ func (st *fixture) run(t *testing.T, lines []string) []ran {
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("the stage broke down: %v\n%.2000s", err, errOut.String())
+		return nil, fmt.Errorf("the stage broke down: %w\n%.2000s", err, errOut.String())
 	}
 	got := make([]ran, 0, len(lines))
 	for _, one := range strings.Split(strings.TrimSuffix(out.String(), "\x00"), "\x00") {
 		parts := strings.Split(one, "\x1e")
 		if len(parts) < 3 {
-			t.Fatalf("the stage said %q", one)
+			return nil, fmt.Errorf("the stage said %q", one)
 		}
 		r := ran{parsed: parts[1] == "0"}
 		for _, p := range parts[2:] {
@@ -148,9 +177,9 @@ func (st *fixture) run(t *testing.T, lines []string) []ran {
 		got = append(got, r)
 	}
 	if len(got) != len(lines) {
-		t.Fatalf("the stage ran %d of %d lines\n%s", len(got), len(lines), errOut.String())
+		return nil, fmt.Errorf("the stage ran %d of %d lines\n%s", len(got), len(lines), errOut.String())
 	}
-	return got
+	return got, nil
 }
 
 // found reports whether argv, which bash ran, is among what l says.

@@ -196,13 +196,15 @@ func (s *fixture) up() {
 	if s.sb != nil {
 		return
 	}
-	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	// A sandbox that is shown the whole host has its plan made of all of the host's files.
+	ctx, done := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer done()
 	s.provider = s.newProvider()
 	_, err := s.provider.Create(ctx, s.spec)
 	must(s, err)
-	s.sb, err = s.provider.Open(ctx, s.spec)
-	must(s, err)
+	sb, err := s.provider.Open(ctx, s.spec)
+	must(s, err) // before it is kept: close would close a handle that is not there
+	s.sb = sb
 }
 
 // close takes everything down.
