@@ -11,6 +11,7 @@ import (
 	sandbox "github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/command"
 	"github.com/bulkhead-dev/sandbox/policy/network"
@@ -86,7 +87,7 @@ func someSettings(r *rand.Rand) string {
 // TestGrantPolicyNeverAllowsMore holds over many settings that whatever a
 // guard lets pass of a grant for everything, no policy of the settings denies.
 func TestGrantPolicyNeverAllowsMore(t *testing.T) {
-	const rounds = 150
+	rounds := testenv.Rounds(60, 60, 300)
 	random := rand.New(rand.NewPCG(8, 15))
 	passed := map[string]int{}
 	for range rounds {

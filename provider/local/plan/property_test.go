@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // check plans the world on the host, runs the plan in the model and returns the
@@ -253,10 +254,7 @@ func holdProbes(_ World, p Plan, m *model) error {
 
 // TestPlansHold checks the properties in many small random worlds.
 func TestPlansHold(t *testing.T) {
-	rounds := 15000
-	if testing.Short() {
-		rounds = 2000
-	}
+	rounds := testenv.Rounds(2000, 6000, 15000)
 	planned := 0
 	for seed := range rounds {
 		ok, wrong := checkSeed(uint64(seed))
