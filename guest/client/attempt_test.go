@@ -41,6 +41,7 @@ func observed(t testing.TB, w *fixture, cmd sandbox.Command) (attempts []client.
 }
 
 func TestAttempts(t *testing.T) {
+	t.Parallel()
 	w := observing().start(t)
 	for _, tt := range []struct {
 		name, script string
@@ -99,6 +100,7 @@ func TestAttempts(t *testing.T) {
 // TestAttemptsByEveryCall tries each call that changes files on a file that
 // is closed, and each that makes one in a closed folder.
 func TestAttemptsByEveryCall(t *testing.T) {
+	t.Parallel()
 	w := observing().start(t)
 	for _, tt := range []struct {
 		path string
@@ -179,6 +181,7 @@ func TestManyTrappedCalls(t *testing.T) {
 
 // TestKilledInTheMiddle ends commands that have calls under way.
 func TestKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
 	w := observing().start(t)
 	for range 30 {
 		ready := make(chan struct{})

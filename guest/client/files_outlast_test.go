@@ -98,6 +98,7 @@ func unchanged(t *testing.T, file string, staged int) {
 // TestKilledMidWrite ends the client, and then the guest, by SIGKILL while
 // content is on its way.
 func TestKilledMidWrite(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		options []guestOption

@@ -38,6 +38,7 @@ var connChecks = map[string]func(t *testing.T, near, far net.Conn){
 }
 
 func TestForwardConn(t *testing.T) {
+	t.Parallel()
 	g := startGuest(t)
 	for how, c := range map[string]*client.Client{"tcp": g.client(client.Options{}), "unix": g.client(client.Options{}), "handed over": g.client(client.Options{Offer: true})} {
 		network := "unix"

@@ -81,6 +81,7 @@ func (g *guest) asUser(script string) (string, error) {
 // SIGINT are left out, because the guest listens to them where there is
 // Landlock, and does not where there is none.
 func TestGuestOutlivesItsUser(t *testing.T) {
+	t.Parallel()
 	for _, script := range []string{
 		"for s in $(seq 1 64); do test $s = 15 -o $s = 2 || kill -$s 1; done 2>/dev/null; true",
 		"kill -9 -1; true",
@@ -204,6 +205,7 @@ func TestForkBomb(t *testing.T) {
 // processes are not reaped in time: the shim is killed with them, and the end
 // of the command is that of a killed one all the same.
 func TestKillTakesTheShim(t *testing.T) {
+	t.Parallel()
 	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})

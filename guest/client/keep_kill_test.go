@@ -21,6 +21,7 @@ import (
 // after the last line whose end was reported or, where it says that it is
 // stale, the one before.
 func TestShellGuestKilledAnywhere(t *testing.T) {
+	t.Parallel()
 	long(t)
 	guests := testenv.Rounds(3, 8, 50)
 	heir := startSandbox(t, client.Options{})

@@ -13,6 +13,7 @@ import (
 // TestShellOutlivesItsGuest is TestShellState over the death of the guest:
 // what a line has set is there in a shell of the next guest.
 func TestShellOutlivesItsGuest(t *testing.T) {
+	t.Parallel()
 	long(t)
 	for _, k := range shellKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
@@ -61,6 +62,7 @@ func TestShellOutlivesItsGuest(t *testing.T) {
 // TestShellMovesWhileItLives holds that the state of a living shell is that
 // after the line that has just ended, and that it can move again and again.
 func TestShellMovesWhileItLives(t *testing.T) {
+	t.Parallel()
 	w := startSandbox(t, client.Options{})
 	s := keptShell(t, w, sandbox.ShellOptions{}, nil)
 	state := stateNow(t, s)
@@ -112,6 +114,7 @@ func TestShellStateDuringLine(t *testing.T) {
 // TestShellStateSizes moves a state of 10 MB, and keeps none of more than 16
 // MiB.
 func TestShellStateSizes(t *testing.T) {
+	t.Parallel()
 	long(t)
 	for _, k := range shellKinds(t) {
 		t.Run(k.name, func(t *testing.T) {

@@ -110,6 +110,7 @@ var shellCases = []struct {
 }
 
 func TestShellCases(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		for _, tt := range shellCases {
 			if tt.only != "" && tt.only != k.name {

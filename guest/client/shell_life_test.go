@@ -174,6 +174,7 @@ func TestShellRestartedOnce(t *testing.T) {
 }
 
 func TestShellRefuses(t *testing.T) {
+	t.Parallel()
 	c := startGuest(t).client(client.Options{})
 	ctx := context.Background()
 	s := openShell(t, c, sandbox.ShellOptions{})

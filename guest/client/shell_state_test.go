@@ -58,6 +58,7 @@ var stateCases = []struct {
 }
 
 func TestShellState(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		for _, tt := range stateCases {
 			if tt.only != "" && tt.only != k.name {
@@ -109,6 +110,7 @@ func TestShellBegins(t *testing.T) {
 }
 
 func TestShellDirectoryDeleted(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		dir, err := os.MkdirTemp("", "gone")
 		must(t, err)
@@ -131,6 +133,7 @@ func TestShellDirectoryDeleted(t *testing.T) {
 // TestShellLargeState keeps what is large, and says nothing false of what
 // is too large.
 func TestShellLargeState(t *testing.T) {
+	t.Parallel()
 	long(t)
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		s := openShell(t, c, sandbox.ShellOptions{})

@@ -16,6 +16,7 @@ import (
 )
 
 func TestShellStreams(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		s := openShell(t, c, sandbox.ShellOptions{})
 		t.Run("apart and exact", func(t *testing.T) {
@@ -90,6 +91,7 @@ func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 // line, lives on, is not ended by a pipe that is gone, and says nothing in a
 // later line.
 func TestShellBackground(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		dir := t.TempDir()
 		must(t, os.Chmod(filepath.Dir(dir), 0o755))
@@ -128,6 +130,7 @@ func TestShellBackground(t *testing.T) {
 // TestShellNeverTwice holds that a line which ends its shell at once is not
 // run again.
 func TestShellNeverTwice(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		dir := t.TempDir()
 		must(t, os.Chmod(filepath.Dir(dir), 0o755))

@@ -17,6 +17,7 @@ import (
 // and looks for what they could leave behind in the guest, the descriptor store
 // and the shell.
 func TestShellTenThousandLines(t *testing.T) {
+	t.Parallel()
 	long(t)
 	lines := testenv.Rounds(200, 1_500, 10_000)
 	g := startGuest(t)

@@ -14,6 +14,7 @@ import (
 // TestShellLeaves runs lines after which the shell does not tell its state,
 // since they leave it as it was: what is kept is its state all the same.
 func TestShellLeaves(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, _ *guest, c *client.Client, k kind) {
 		s := openShell(t, c, sandbox.ShellOptions{})
 		for i := range 30 {
@@ -38,6 +39,7 @@ func TestShellLeaves(t *testing.T) {
 // TestShellUnusual makes the words of lines mean something else, in every way
 // that there is: what such a line does to its shell is kept.
 func TestShellUnusual(t *testing.T) {
+	t.Parallel()
 	const usual = "trap - DEBUG ERR CHLD; unalias -a; unset -f echo; set +x"
 	for name, first := range map[string]string{
 		"a function":         "echo() { x=$((x+1)); }",
@@ -78,6 +80,7 @@ func TestShellUnusual(t *testing.T) {
 // TestShellUnusualByNow makes a shell unusual with a line whose state is not
 // written yet when the next one comes.
 func TestShellUnusualByNow(t *testing.T) {
+	t.Parallel()
 	s := newIdleShell(t)
 	s.says("big="+strings.Repeat("b", 300_000), "")
 	for i := range 10 {
@@ -102,6 +105,7 @@ func atoi(s string) (n int) {
 // TestShellPrints holds what lines that only write must do as all others do,
 // though they are read as they are, and nothing is opened or closed for them.
 func TestShellPrints(t *testing.T) {
+	t.Parallel()
 	s := newIdleShell(t)
 	for _, tt := range []struct {
 		text, out, err string

@@ -44,6 +44,7 @@ var shellOptions = []struct{ name, only, line string }{
 // TestShellOptionsAreOfTheirLine holds that what a line sets ends neither the
 // shell nor what it has left running in the lines after it.
 func TestShellOptionsAreOfTheirLine(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		for _, tt := range shellOptions {
 			if tt.only != "" && tt.only != k.name {

@@ -60,6 +60,7 @@ func (s *idleShell) fd(n int) bool {
 // TestShellOwnOutputs holds what must not change when a shell keeps its outputs
 // from line to line: a line gets its own output, and no other.
 func TestShellOwnOutputs(t *testing.T) {
+	t.Parallel()
 	s := newIdleShell(t)
 	t.Run("apart and exact", func(t *testing.T) {
 		s.calm()
@@ -142,6 +143,7 @@ func TestShellOwnOutputs(t *testing.T) {
 // TestShellOwnNumbers holds what becomes of a shell that cannot have its
 // outputs, or loses them.
 func TestShellOwnNumbers(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]string{"a number is somebody's": "250>mine", "both numbers are somebody's": "250>mine 251>too"} {
 		t.Run(name, func(t *testing.T) {
 			s := newIdleShell(t)

@@ -15,6 +15,7 @@ import (
 // with the end of a line and more. Nothing may be lost, doubled, or put on
 // the wrong side.
 func TestShellQuick(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, _ *guest, c *client.Client, k kind) {
 		s := openShell(t, c, sandbox.ShellOptions{})
 		for _, size := range []int{0, 1, 8 << 10, 8<<10 + 1, 16 << 10, 16<<10 + 1, 60 << 10, 200 << 10} {
@@ -37,6 +38,7 @@ func TestShellQuick(t *testing.T) {
 // TestShellQuickLeaves has a quick line leave a program that writes to its
 // output. That is none of the next line's.
 func TestShellQuickLeaves(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, _ *guest, c *client.Client, k kind) {
 		s := openShell(t, c, sandbox.ShellOptions{})
 		for range 20 {

@@ -39,6 +39,7 @@ var restoreCases = []struct {
 }
 
 func TestShellRestores(t *testing.T) {
+	t.Parallel()
 	c := startGuest(t).client(client.Options{})
 	for _, tt := range restoreCases {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,6 +65,7 @@ func TestShellRestores(t *testing.T) {
 // TestShellNoEval holds that a bash that cannot evaluate lines any more is
 // replaced, and not asked for ever.
 func TestShellNoEval(t *testing.T) {
+	t.Parallel()
 	s := openShell(t, startGuest(t).client(client.Options{}), sandbox.ShellOptions{})
 	line(t, s, "kept=1")
 	if got := line(t, s, "enable -n eval"); !got.exit.Restarted {
@@ -78,6 +80,7 @@ func TestShellNoEval(t *testing.T) {
 // to, the files in which the guest keeps state: neither its restart nor the
 // memory of the sandbox is then in the hands of what ran in it.
 func TestShellStateOutOfReach(t *testing.T) {
+	t.Parallel()
 	g := startGuest(t)
 	s := openShell(t, g.client(client.Options{}), sandbox.ShellOptions{})
 	line(t, s, "kept=1")
@@ -98,6 +101,7 @@ esac; done 2>/dev/null; exit`)
 // TestShellTextGoes is the same for the file that long lines are read from,
 // and a shell that ends between two lines.
 func TestShellTextGoes(t *testing.T) {
+	t.Parallel()
 	g := startGuest(t)
 	s := openShell(t, g.client(client.Options{}), sandbox.ShellOptions{})
 	now := filepath.Join(openDir(t), "now")

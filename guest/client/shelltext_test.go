@@ -23,6 +23,7 @@ var pieces = []string{
 // holds that each writes what it writes when the same shell evaluates it by
 // itself, and that the line after it runs.
 func TestShellAnyText(t *testing.T) {
+	t.Parallel()
 	long(t)
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		r := rand.New(rand.NewSource(1))

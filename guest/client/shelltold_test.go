@@ -18,6 +18,7 @@ import (
 // while the next line is on its way. The same holds for a state that is larger
 // than a pipe.
 func TestShellReportedBeforeItsEnd(t *testing.T) {
+	t.Parallel()
 	ends := map[string]func(*testing.T, sandbox.Shell){
 		"killed": func(t *testing.T, s sandbox.Shell) {
 			if got := line(t, s, "kill -9 $$"); got.exit.Code != 137 || !got.exit.Restarted {
@@ -61,6 +62,7 @@ func TestShellReportedBeforeItsEnd(t *testing.T) {
 // TestShellForgetsItsLine runs lines of which bash forgets the rest. What asks
 // for its answer stands in the same line of its script, and is none of that.
 func TestShellForgetsItsLine(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, _ *guest, c *client.Client, k kind) {
 		if !k.bash() {
 			t.Log("another shell than bash ends")

@@ -23,6 +23,7 @@ import (
 // damaged by the line before it runs all the same: bash 5.2 ends some time
 // after a command substitution that was not closed.
 func TestShellInnocentLine(t *testing.T) {
+	t.Parallel()
 	long(t)
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		for _, bad := range []string{
@@ -51,6 +52,7 @@ func TestShellInnocentLine(t *testing.T) {
 // TestShellDamagedBeforeInput holds that a line which is given to a second
 // process of its shell has lost nothing of its input.
 func TestShellDamagedBeforeInput(t *testing.T) {
+	t.Parallel()
 	c := startGuest(t).client(client.Options{})
 	in := strings.Repeat("0123456789", 30_000)
 	for range 20 {
@@ -68,6 +70,7 @@ func TestShellDamagedBeforeInput(t *testing.T) {
 // once, or, when the end met it in the middle, at most once; never twice, and
 // never not at all when it is said to have run.
 func TestShellDiesAtRest(t *testing.T) {
+	t.Parallel()
 	long(t)
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		dir := t.TempDir()
@@ -95,6 +98,7 @@ func TestShellDiesAtRest(t *testing.T) {
 // TestShellKillAtTheEnd kills lines at about the time at which they end by
 // themselves. No later line may be ended by that.
 func TestShellKillAtTheEnd(t *testing.T) {
+	t.Parallel()
 	c := startGuest(t).client(client.Options{})
 	s := openShell(t, c, sandbox.ShellOptions{})
 	for i := range 200 {
@@ -117,6 +121,7 @@ func TestShellKillAtTheEnd(t *testing.T) {
 // TestShellLateKill kills a line that has ended, and whose output is on its
 // way. What comes of that, after the grace period, may not meet a later line.
 func TestShellLateKill(t *testing.T) {
+	t.Parallel()
 	g := startGuest(t)
 	s := openShell(t, g.client(client.Options{}), sandbox.ShellOptions{})
 	line(t, s, "trap '' TERM")
