@@ -154,6 +154,7 @@ func work(t *testing.T, dir string, words int) map[string]bool {
 // TestKilled kills a program at many moments. The next one that opens writes
 // each end that is missing once, and never one of what has ended.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	alive := newRig(t, dir, Options{})
 	ours := alive.begin(t, true)
@@ -238,6 +239,7 @@ func TestLivingWriter(t *testing.T) {
 
 // TestManyRecover has processes and goroutines recover at once.
 func TestManyRecover(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var others []*child
 	for range 3 {
@@ -282,6 +284,7 @@ func TestManyRecover(t *testing.T) {
 // TestKilledRecovery kills programs while they recover. Nothing is written
 // twice, and at last nothing is missing.
 func TestKilledRecovery(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for range 5 {
 		work(t, dir, 300)

@@ -63,6 +63,7 @@ const attacks = `^(TestAttacks|TestForkBomb|TestFullMemory|TestFlood|TestProgram
 // TestAsOrdinaryUser runs the attacks that concern him without any privilege,
 // and with "make test-all" all of them.
 func TestAsOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long")
 	}

@@ -22,6 +22,7 @@ const alike = `^TestConformance$/(shell|line|file|read|writ|output|stream|termin
 // sandboxes are built without root's way down; with "make test-all" those that
 // are [alike] too. The attacks have a test of their own for that.
 func TestAsAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long")
 	}

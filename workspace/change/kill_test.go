@@ -126,6 +126,7 @@ func (r *rig) whole(t *testing.T, before, after map[string]string) {
 // old or new then; the journal is not there and nothing has changed, or says
 // what is left to do: Undo leads back and Resume forward.
 func TestKilledApply(t *testing.T) {
+	t.Parallel()
 	sample := killRig(t)
 	before := snapshot(t, sample.host)
 	must(t, sample.apply(everything()))
@@ -169,6 +170,7 @@ func TestKilledApply(t *testing.T) {
 
 // TestKilledUndo kills an undo between every two steps, and undoes once more.
 func TestKilledUndo(t *testing.T) {
+	t.Parallel()
 	sample := killRig(t)
 	before := snapshot(t, sample.host)
 	must(t, sample.apply(everything()))
