@@ -30,11 +30,11 @@ export GORACE=${GORACE-atexit_sleep_ms=0}
 
 cd "${SANDBOX_TEST_MODULE:-$(dirname "$0")/..}"
 read -ra gotestsum <<<"${GOTESTSUM:-go tool gotestsum}"
-read -ra flags <<<"${TEST_FLAGS--race -count=1 -vet=off -timeout 45m}"
+read -ra flags <<<"${TEST_FLAGS--race -count=1 -vet=off -ldflags=-w -timeout 45m}"
 quick=
 if [ "${1-}" = --quick ]; then
     quick=yes
-    flags=(-short -count=1 -vet=off -timeout 4m)
+    flags=(-short -count=1 -vet=off -ldflags=-w -timeout 4m)
     shift
 fi
 parallel=${TEST_PARALLEL:-$(getconf _NPROCESSORS_ONLN)}
