@@ -283,7 +283,8 @@ func (k *poolKeeper) claimSlot(ctx context.Context, w *want, n *slot, held *keyl
 	records := k.m.records.Of(w.provider.Name())
 	var keep func() error // what is left of recording the claim; nil is nothing
 	if _, elsewhere := k.m.kept[w.provider.Name()]; elsewhere {
-		err = records.ClaimRecorded(c, k.m.builder.newRecord(b.spec, become(n.Info(), c)))
+		last := w.from == nil && w.agentDir == "" // nothing more of the sandbox is written
+		err = records.ClaimRecorded(c, k.m.builder.newRecord(b.spec, become(n.Info(), c)), last)
 	} else {
 		keep, err = records.Claim(c)
 	}

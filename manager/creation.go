@@ -90,6 +90,22 @@ func (cs *creations) over(s *config.Settings, who config.Who, flags *config.Sand
 	return made.settings, nil
 }
 
+// still is an error where the sandbox of w was created with fields of its own that w does
+// not know of, because another program has created it meanwhile. It is for sandboxes whose
+// provider keeps its state itself, and the caller holds the ensure lock.
+func (cs *creations) still(w *want) error {
+	provider := cs.viewOf(w.provider.Name())
+	if provider == "" || w.settings == nil || w.settings.Request != nil {
+		return nil
+	}
+	c, ok, err := cs.read(provider, w.spec.Name)
+	if err != nil || !ok || !c.Confines() {
+		return err
+	}
+	return &sandbox.Error{Code: sandbox.CodeBusy, Op: "make sandbox", Resource: w.spec.Name, Retryable: true,
+		Message: "another program has just created the sandbox with fields of its own", Hint: "try again"}
+}
+
 // nameOf returns the name of the sandbox of who and its provider, as far as that has
 // records of its own; else the name of the provider is empty.
 func (cs *creations) nameOf(s *config.Settings, who config.Who, flags *config.SandboxSettings) (name, provider string, err error) {

@@ -57,6 +57,9 @@ func (b *builder) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*a
 		return nil, err
 	}
 	defer turn.Release()
+	if err := b.m.creations.still(w); err != nil {
+		return nil, err
+	}
 	began, fresh := time.Now(), w.sketch
 	if w.sketch {
 		w.began = began

@@ -106,8 +106,11 @@ func aboutState(r *http.Request) bool {
 }
 
 // renews reports whether a request is one that a replica makes from time to time,
-// whatever it does.
+// whatever it does: renewals of its own Lease, and what fills and follows its mirrors.
 func renews(r *http.Request) bool {
+	if q := r.URL.RawQuery; r.Method == http.MethodGet && (strings.HasSuffix(r.URL.Path, "/leases") && !strings.Contains(q, "role") || strings.HasSuffix(r.URL.Path, "/pods") && strings.Contains(q, "limit=500")) {
+		return true
+	}
 	return r.Method == http.MethodPut && strings.Contains(r.URL.Path, "sandbox-replica-") || r.Method == http.MethodGet && (strings.Contains(r.URL.RawQuery, "replica") || strings.Contains(r.URL.RawQuery, "sandbox.by-"))
 }
 

@@ -70,7 +70,7 @@ func (s *Store) Claim(c Claim) (settle func() error, err error) {
 		return nil, err
 	}
 	if in, ok := s.in(); ok {
-		return func() error { return nil }, in.claim(c, nil)
+		return func() error { return nil }, in.claim(c, nil, false)
 	}
 	data, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -106,8 +106,11 @@ func (s *Store) Claim(c Claim) (settle func() error, err error) {
 
 // ClaimRecorded is Claim, and puts r, the record of the sandbox, in the place of that of
 // the slot. It is for the view of a provider whose records are kept elsewhere, where
-// each change is a request, and all of it has happened when ClaimRecorded returns.
-func (s *Store) ClaimRecorded(c Claim, r Record) error {
+// each change is a request, and all of it has happened when ClaimRecorded returns. With
+// an error that does not say what came of it, the slot stays claimed. last says that the
+// caller changes nothing more under the ensure lock of the sandbox, see
+// [statedir.Finisher].
+func (s *Store) ClaimRecorded(c Claim, r Record, last bool) error {
 	c.Format = Format
 	if _, _, err := s.claimPaths(c); err != nil {
 		return err
@@ -116,7 +119,7 @@ func (s *Store) ClaimRecorded(c Claim, r Record) error {
 	if !ok {
 		return sandbox.Errorf(sandbox.CodeInternal, "claim slot", "the provider %q has its records in the folder", s.provider)
 	}
-	return in.claim(c, &r)
+	return in.claim(c, &r, last)
 }
 
 func (s *Store) claimPaths(c Claim) (slot, name string, err error) {

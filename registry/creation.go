@@ -68,13 +68,17 @@ func (s *Store) PutCreation(name string, request json.RawMessage) error {
 }
 
 // StampCreation returns the stamp of what the sandbox was created with. It is one
-// call of the system.
+// call of the system. Of a sandbox that is kept elsewhere than in a folder, the zero
+// stamp may be out of date unless the caller holds the ensure lock of its name.
 func (s *Store) StampCreation(name string) (CreationStamp, error) {
 	path, err := s.creationPath(name)
 	if err != nil {
 		return CreationStamp{}, err
 	}
 	if in, ok := s.in(); ok {
+		if in.absent(name) {
+			return CreationStamp{}, nil
+		}
 		d, err := in.Get(name)
 		return stampOf(d.Creation), err
 	}

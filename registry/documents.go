@@ -119,6 +119,12 @@ func (i in) decoded(d Document, kind sandbox.Kind) (file, error) {
 	return f, err
 }
 
+// absent reports whether nothing was kept of the name when that was reported last.
+func (i in) absent(name string) bool {
+	g, ok := i.Documents.(statedir.Glancer)
+	return ok && statedir.CheckName(name) == nil && g.Absent(name)
+}
+
 func (i in) read(kind sandbox.Kind, name string) (file, Document, error) {
 	if err := statedir.CheckName(name); err != nil {
 		return file{}, Document{}, err
@@ -269,7 +275,7 @@ func (i in) setAside(name string, kind sandbox.Kind) error {
 
 // claim is [Store.Claim], and where r is not nil [Store.ClaimRecorded]. The claim on the
 // slot is written first, as in a folder.
-func (i in) claim(c Claim, r *Record) error {
+func (i in) claim(c Claim, r *Record, last bool) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "claim slot", "cannot encode the claim: %w", err)
@@ -296,7 +302,11 @@ func (i in) claim(c Claim, r *Record) error {
 	if err != nil {
 		return err
 	}
-	err = i.Change(c.Name, func(d *Document) error {
+	change := i.Change
+	if f, ok := i.Documents.(statedir.Finisher); ok && last {
+		change = f.Finish
+	}
+	err = change(c.Name, func(d *Document) error {
 		if d.Claim != nil {
 			return taken
 		}
@@ -304,6 +314,9 @@ func (i in) claim(c Claim, r *Record) error {
 		set(d)
 		return nil
 	})
+	if err != nil && mayBeDone(err) {
+		return err // with the claim taken off the slot two sandboxes could have it; who keeps the pool removes a slot whose claim is not whole
+	}
 	if err != nil {
 		undo := i.Change(c.Slot, func(d *Document) error {
 			d.Claimed, d.Record, d.Spec = nil, before.Record, before.Spec
@@ -312,6 +325,15 @@ func (i in) claim(c Claim, r *Record) error {
 		return errors.Join(err, undo)
 	}
 	return nil
+}
+
+// mayBeDone reports whether a change with that error may have been made, or may still be.
+func mayBeDone(err error) bool {
+	switch sandbox.CodeOf(err) {
+	case sandbox.CodeBusy, sandbox.CodeValidation, sandbox.CodePermissionDeny, sandbox.CodeUnsupported:
+		return false
+	}
+	return true
 }
 
 // readClaim is [Store.readClaim] for a claim that lies in data.
@@ -338,11 +360,15 @@ func (i in) readClaim(name string, data []byte, of func(Claim) string) (c Claim,
 
 // Known reports whether there is a claim of the sandbox name, and a record of its kind,
 // also where these cannot be read. It is for the view of a provider whose records are
-// kept elsewhere, and looks once.
+// kept elsewhere, and looks once. That there is neither may be out of date: a caller that
+// makes the sandbox calls Known under the ensure lock of the name again.
 func (s *Store) Known(kind sandbox.Kind, name string) (claimed, recorded bool, err error) {
 	in, ok := s.in()
 	if !ok {
 		return false, false, sandbox.Errorf(sandbox.CodeInternal, "find record", "the provider %q has its records in the folder", s.provider)
+	}
+	if in.absent(name) {
+		return false, false, nil
 	}
 	d, err := in.Get(name)
 	return d.Claim != nil, d.Record != nil && sameKind(d.Record, kind), err

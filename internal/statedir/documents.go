@@ -37,3 +37,20 @@ type Documents interface {
 	// List returns the documents that are not empty, without their Specs.
 	List() ([]Document, error)
 }
+
+// A Glancer are Documents that mostly know without asking that nothing is kept of a name.
+type Glancer interface {
+	// Absent reports whether nothing was kept of the name when that was reported last.
+	// It may be wrong either way: a caller decides under the lock of the name, by
+	// [Documents.Get] or a change.
+	Absent(name string) bool
+}
+
+// A Finisher are Documents that are kept in the same place as the locks of their names.
+type Finisher interface {
+	// Finish is [Documents.Change] for the last change that a caller makes under the
+	// ensure lock of the name: the lock is given up with it, and other programs may take
+	// it before the caller has released it, which it does as it would after a Change.
+	// With an error the lock may still be held.
+	Finish(name string, change func(*Document) error) error
+}

@@ -55,6 +55,7 @@ type entry struct {
 
 	shared        int
 	ensure, alone bool
+	given         bool      // lease says no more that we have the ensure lock, which is released soon
 	used          time.Time // the last lock of it ended
 
 	note    func(*statedir.Document) error // not written yet
@@ -120,6 +121,34 @@ func (e *entry) rewrite(ctx context.Context, change func(*coordinationv1.Lease) 
 	return e.change(ctx, change)
 }
 
+// finish is rewrite for the last change under the ensure lock, if this program has it:
+// the lock is given up by the same write. The caller releases it as any other, which
+// then changes nothing.
+func (e *entry) finish(ctx context.Context, change func(*coordinationv1.Lease) error) error {
+	leave, err := e.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s, me := e.r.s, e.r.id
+	s.mu.Lock()
+	ensure := e.ensure && !e.given
+	s.mu.Unlock()
+	err = e.change(ctx, func(l *coordinationv1.Lease) error {
+		err := change(l)
+		if err == nil && ensure && l.Annotations[annotationEnsure] == me {
+			delete(l.Annotations, annotationEnsure)
+		}
+		return err
+	})
+	if err == nil && ensure {
+		s.mu.Lock()
+		e.given = true
+		s.mu.Unlock()
+	}
+	return err
+}
+
 // change is rewrite for the caller that has the turn. What was noted is written too.
 func (e *entry) change(ctx context.Context, change func(*coordinationv1.Lease) error) error {
 	s := e.r.s
@@ -128,7 +157,7 @@ func (e *entry) change(ctx context.Context, change func(*coordinationv1.Lease) e
 	if e.mark && !e.unsure && !e.stale {
 		base = e.lease
 	}
-	ensure, alone, note, notes := e.ensure, e.alone, e.note, e.notes
+	ensure, alone, note, notes := e.ensure && !e.given, e.alone, e.note, e.notes
 	s.mu.Unlock()
 	me := e.r.id
 	do := func(l *coordinationv1.Lease) error {
@@ -370,7 +399,7 @@ func (k locker) Ensure(ctx context.Context, name string) (*keylock.Lock, error) 
 	front, err := k.s.front.Ensure(ctx, name)
 	return k.behind(front, err, func(r *replica) (*entry, error) {
 		e := r.entry(name)
-		return e, e.wait(ctx, e.ensured(ctx), func() { e.ensure = true })
+		return e, e.wait(ctx, e.ensured(ctx), func() { e.ensure, e.given = true, false })
 	}, (*entry).unensure)
 }
 
@@ -381,7 +410,7 @@ func (k locker) TryEnsure(name string) (*keylock.Lock, error) {
 		ctx, done := k.s.call()
 		defer done()
 		e := r.entry(name)
-		return e, busy(name, e.take(ctx, e.ensured(ctx), func() { e.ensure = true }))
+		return e, busy(name, e.take(ctx, e.ensured(ctx), func() { e.ensure, e.given = true, false }))
 	}, (*entry).unensure)
 }
 
@@ -396,7 +425,7 @@ func busy(name string, err error) error {
 func (e *entry) unensure() {
 	ctx, done := e.r.s.call()
 	defer done()
-	e.drop(ctx, func() { e.ensure = false })
+	e.drop(ctx, func() { e.ensure, e.given = false, false })
 }
 
 // drop ends a lock, and writes that it has ended. Where that fails it is tried again
@@ -420,7 +449,7 @@ func (e *entry) drop(ctx context.Context, end func()) {
 func (e *entry) reduce(ctx context.Context, away bool) {
 	s, me := e.r.s, e.r.id
 	s.mu.Lock()
-	ensure, alone, idle := e.ensure, e.alone, e.locks() == 0
+	ensure, alone, idle := e.ensure && !e.given, e.alone, e.locks() == 0
 	s.mu.Unlock()
 	err := e.change(ctx, func(l *coordinationv1.Lease) error {
 		if !ensure && l.Annotations[annotationEnsure] == me {
@@ -585,7 +614,7 @@ func (e *entry) leave(ctx context.Context) {
 	defer leave()
 	s.mu.Lock()
 	ours := e.mark || e.unsure
-	e.shared, e.ensure, e.alone = 0, false, false
+	e.shared, e.ensure, e.alone, e.given = 0, false, false, false
 	s.mu.Unlock()
 	if ours {
 		e.reduce(ctx, true)
@@ -654,7 +683,7 @@ func (s *state) note(name string, change func(*statedir.Document) error) (noted 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := r.held[name]
-	if e == nil || !e.mark || e.leaves || e.unsure || e.lease == nil || !r.fresh && !e.ensure {
+	if e == nil || !e.mark || e.leaves || e.unsure || e.lease == nil || !r.fresh && (!e.ensure || e.given) {
 		return false, nil
 	}
 	doc := e.doc

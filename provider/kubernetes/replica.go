@@ -42,6 +42,8 @@ type state struct {
 	front keylock.Locker
 	lost  func(name string)
 
+	mirror *mirror[*coordinationv1.Lease] // of the fleet; it decides nothing
+
 	joining sync.Mutex // one replica is made at a time
 
 	mu     sync.Mutex
@@ -109,6 +111,7 @@ func (s *state) replica(ctx context.Context) (*replica, error) {
 	s.mu.Lock()
 	s.me, r.until = r, begun.Add(r.stop())
 	s.mu.Unlock()
+	s.mirror.start()
 	go r.renew(ctx, l)
 	go r.watch(ctx)
 	return r, nil
@@ -482,6 +485,7 @@ func (s *state) close() {
 	r, was := s.me, s.closed
 	s.closed = true
 	s.mu.Unlock()
+	s.mirror.stop()
 	if r == nil || was {
 		return
 	}
@@ -521,7 +525,7 @@ func (s *state) heldDocument(name string) (statedir.Document, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := r.held[name]
-	if e == nil || !e.mark || e.lease == nil || !r.fresh && !e.ensure && !e.alone {
+	if e == nil || !e.mark || e.lease == nil || e.unsure || !r.fresh && (!e.ensure || e.given) && !e.alone {
 		return statedir.Document{}, false
 	}
 	return e.doc, true

@@ -49,7 +49,11 @@ const (
 // workspacesRoot is where the sources of workspaces are named. There is no such folder.
 const workspacesRoot = "/pods/workspaces"
 
-var _ provider.StateKeeper = (*Provider)(nil)
+var (
+	_ provider.StateKeeper = (*Provider)(nil)
+	_ statedir.Glancer     = documents{}
+	_ statedir.Finisher    = documents{}
+)
 
 // Instance implements [provider.StateKeeper]: all programs that use one namespace, and
 // the same name of the fleet, have one instance.
@@ -74,7 +78,7 @@ func (p *Provider) Users(options map[string]any) (first, count int) {
 
 // State implements [provider.StateKeeper].
 func (p *Provider) State(front keylock.Locker, lost func(name string)) (statedir.Documents, keylock.Locker) {
-	s := &state{p: p, front: front, lost: lost, gone: map[string]bool{}, absent: map[string]time.Time{}, seen: map[string]sighting{}, fenced: map[string]int{}}
+	s := &state{p: p, front: front, lost: lost, mirror: p.leaseMirror(p.o.Namespace), gone: map[string]bool{}, absent: map[string]time.Time{}, seen: map[string]sighting{}, fenced: map[string]int{}}
 	p.mu.Lock()
 	p.state = s
 	p.mu.Unlock()
@@ -108,6 +112,16 @@ func (d documents) Get(name string) (statedir.Document, error) {
 
 // Change implements [statedir.Documents].
 func (d documents) Change(name string, change func(*statedir.Document) error) error {
+	return d.change(name, change, (*entry).rewrite)
+}
+
+// Finish implements [statedir.Finisher].
+func (d documents) Finish(name string, change func(*statedir.Document) error) error {
+	return d.change(name, change, (*entry).finish)
+}
+
+// change is Change, where this program holds the sandbox by held.
+func (d documents) change(name string, change func(*statedir.Document) error, held func(*entry, context.Context, func(*coordinationv1.Lease) error) error) error {
 	ctx, done := d.s.call()
 	defer done()
 	if err := d.s.unfenced(name); err != nil {
@@ -127,7 +141,7 @@ func (d documents) Change(name string, change func(*statedir.Document) error) er
 		return nil
 	}
 	if e := d.s.marked(name); e != nil {
-		return e.rewrite(ctx, fn)
+		return held(e, ctx, fn)
 	}
 	_, err := d.s.rewrite(ctx, name, nil, fn)
 	return err
@@ -241,18 +255,50 @@ const (
 // tries bounds how often a change is made anew because others change the same Lease.
 const tries = 50
 
+// assume returns the Lease of a name as it was reported last, one without a resource
+// version where there was none, or nil where nothing is known. A write on the condition
+// that it still is so needs no read before it.
+func (s *state) assume(name string) *coordinationv1.Lease {
+	none := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if s.wasAbsent(name) {
+		return none
+	}
+	l, version, known := s.mirror.guess(name)
+	switch {
+	case !known:
+		return nil
+	case version == "":
+		return none
+	case l.Labels[labelRole] != roleState:
+		return nil
+	}
+	return l
+}
+
+// Absent implements [statedir.Glancer].
+func (d documents) Absent(name string) bool {
+	if d.s.marked(name) != nil {
+		return false // which is known better
+	}
+	_, version, known := d.s.mirror.guess(name)
+	return known && version == ""
+}
+
 // rewrite replaces the Lease of a name by what change makes of it, and returns what
-// there is then. It begins with base, or where that is nil asks for the Lease; where
-// another program has changed it meanwhile, it asks and calls change again. A Lease
-// with nothing on it is deleted.
+// there is then. It begins with base, or where that is nil with the Lease as it was
+// reported last, or asks for it. Nothing is returned or left undone for what was
+// reported: where the change is refused or changes nothing, and where another program
+// has changed the Lease meanwhile, rewrite asks and calls change again. A Lease with
+// nothing on it is deleted.
 func (s *state) rewrite(ctx context.Context, name string, base *coordinationv1.Lease, change func(*coordinationv1.Lease) error) (_ *coordinationv1.Lease, err error) {
 	if err := statedir.CheckName(name); err != nil {
 		return nil, err
 	}
-	for range tries {
-		assumed := base == nil && s.wasAbsent(name)
-		if assumed {
-			base = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for try := range tries {
+		assumed := false
+		if base == nil && try == 0 {
+			base = s.assume(name)
+			assumed = base != nil
 		}
 		if base == nil {
 			if base, err = s.get(ctx, name); err != nil {
@@ -268,6 +314,10 @@ func (s *state) rewrite(ctx context.Context, name string, base *coordinationv1.L
 			return base, err
 		}
 		s.describe(next)
+		if assumed && equality.Semantic.DeepEqual(base, next) {
+			base = nil
+			continue
+		}
 		if next, err = s.write(ctx, base, next); err == nil {
 			return next, nil
 		}
