@@ -16,6 +16,8 @@ type KubernetesSettings struct {
 	Context    *string `json:"context,omitempty" doc:"Context of the kubeconfig; default its current one."`
 	Namespace  *string `json:"namespace,omitempty" doc:"Namespace of all sandboxes, which has to exist; default that of the context."`
 
+	TenantNamespaces *bool `json:"tenantNamespaces,omitempty" doc:"Whether the pods of each tenant are in a namespace of their own, which is made on first use with a ResourceQuota of the limits of the tenant. Programs with and without it share no sandboxes. Default false."`
+
 	Fleet *string   `json:"fleet,omitempty" doc:"Name that keeps programs of one namespace apart: those with the same name, which is empty by default, serve the same sandboxes."`
 	Lease *Duration `json:"lease,omitempty" doc:"How long a program that serves the namespace may be silent until others take over what it holds, 3s to 1m; default 20s. It stops by itself after two thirds."`
 
@@ -118,6 +120,14 @@ func (p *problems) kubernetes(k *KubernetesSettings) {
 	}
 	if d := k.Lease; d != nil && (time.Duration(*d) < 3*time.Second || time.Duration(*d) > time.Minute) {
 		p.badly("kubernetes.lease", "write it like 20s", "a lease takes 3s to 1m")
+	}
+	if k.TenantNamespaces != nil && *k.TenantNamespaces {
+		if len(k.ImagePullSecrets) > 0 {
+			p.badly("kubernetes.imagePullSecrets", "give the nodes the credentials of the registry", "with tenantNamespaces no Secret is copied to the namespaces of tenants")
+		}
+		if len(k.WayFromLabels) > 0 && k.WayFromNamespace == nil {
+			p.badly("kubernetes.wayFromNamespace", "set it to the namespace of the pods of this program", "with tenantNamespaces the pods that connect are in another namespace than the sandboxes")
+		}
 	}
 	if k.StorageClass != nil && value(k.Workspace) != "pvc" {
 		p.badly("kubernetes.storageClass", "set kubernetes.workspace to pvc", "only a workspace of the kind pvc has a storage class")

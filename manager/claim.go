@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/registry"
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 	"github.com/bulkhead-dev/sandbox/workspace"
@@ -33,6 +34,9 @@ func (k *poolKeeper) mayClaim(res config.Resolved, p sandbox.Provider) (ok bool,
 		return false, nil
 	}
 	if _, ok := asIdentified(p); !ok {
+		return false, missed(pool.NoSlots)
+	}
+	if s, ok := p.(provider.TenantSeparator); ok && s.Separates(res.Tenant) {
 		return false, missed(pool.NoSlots)
 	}
 	name, err := config.Name(res.Docker.ContainerPrefix, k.m.describer.owner(res))

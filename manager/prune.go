@@ -56,7 +56,7 @@ func (m *Manager) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 		out.Removed = append(out.Removed, Removed{Name: name, Reason: string(prune.Expired) + ": its timeout is over"})
 	}
 	if !o.DryRun {
-		err = errors.Join(err, m.pruner.sweepHost(ctx))
+		err = errors.Join(err, m.pruner.sweepHost(ctx), m.pruner.sweepTenants(ctx, o))
 	}
 	return out, err
 }
@@ -72,6 +72,39 @@ func (u *pruner) sweepHost(ctx context.Context) error {
 		if s, able := p.(provider.Sweeper); able {
 			errs = errors.Join(errs, s.Sweep(ctx))
 		}
+	}
+	return errs
+}
+
+// sweepTenants removes what providers keep for tenants that have had no sandbox for as
+// long as a sandbox of the default agent may be idle.
+func (u *pruner) sweepTenants(ctx context.Context, o PruneOptions) error {
+	if o.Tenant != "" {
+		return nil // it is no tenant's to say when another is idle, nor when it is gone itself
+	}
+	var errs error
+	for _, name := range u.m.providers.Names() {
+		p, err := u.m.providers.Get(name)
+		if err != nil {
+			return err
+		}
+		s, able := p.(provider.TenantSweeper)
+		if !able {
+			continue
+		}
+		res, err := u.resolveAgent(config.DefaultAgent)
+		if err != nil {
+			return err
+		}
+		idle := time.Duration(res.Prune.Idle)
+		if o.Idle != nil {
+			idle = *o.Idle
+		}
+		removed, err := s.SweepTenants(ctx, idle)
+		for _, what := range removed {
+			u.m.log.WithField("provider", name).Infof("removed the namespace %s, whose tenant has had no sandbox for %v", what, idle)
+		}
+		errs = errors.Join(errs, err)
 	}
 	return errs
 }

@@ -14,6 +14,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
 )
 
+// quotaOf returns what settings let a tenant hold in its namespace.
+func (h *Orchestrator) quotaOf(tenant string) kubernetes.Quota {
+	l := config.TenantsOf(h.current()).Of(tenant).Limits
+	return kubernetes.Quota{Pods: l.Sandboxes, Memory: l.Memory, NanoCPUs: l.NanoCPUs, Disk: l.Disk}
+}
+
 // pods returns the provider of pods in a cluster. Where neither settings nor flags
 // name it, and no sandbox of this state folder was made with it, it is none: a
 // kubeconfig that a person has for other work is not read.
@@ -36,6 +42,9 @@ func (h *Orchestrator) pods() sandbox.Provider {
 	}
 	if s := h.current(); s != nil && s.Kubernetes != nil && s.Kubernetes.Lease != nil {
 		o.Lease = time.Duration(*s.Kubernetes.Lease)
+	}
+	if s := h.current(); s != nil && s.Kubernetes != nil && s.Kubernetes.TenantNamespaces != nil {
+		o.TenantNamespaces, o.Quota = *s.Kubernetes.TenantNamespaces, h.quotaOf
 	}
 	var err error
 	if o.Kubeconfig != "" {

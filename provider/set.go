@@ -59,6 +59,19 @@ type Sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
+// A TenantSweeper keeps something for each tenant beside its sandboxes. SweepTenants
+// removes that of tenants that have no sandbox and were not served for the duration
+// idle, and returns the names of what was removed, also with an error. 0 removes nothing.
+type TenantSweeper interface {
+	SweepTenants(ctx context.Context, idle time.Duration) (removed []string, err error)
+}
+
+// A TenantSeparator can keep the sandboxes of a tenant where none that was made for all
+// is. Separates reports whether it does, so that none of the pool can become one.
+type TenantSeparator interface {
+	Separates(tenant string) bool
+}
+
 // A Set is a fixed list of providers. It is safe for concurrent use.
 type Set struct {
 	byName map[string]sandbox.Provider

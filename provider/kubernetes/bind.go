@@ -13,5 +13,8 @@ func (p *Provider) Bind(sb sandbox.Sandbox, s sandbox.Spec, as sandbox.Info) (sa
 	if !ok {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "bind", "a handle of %T is none of kubernetes'", sb)
 	}
+	if p.Separates(s.Owner.Tenant) {
+		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "bind", "the pod is not in the namespace of the tenant")
+	}
 	return &handle{info: as, spec: s, guest: h.guest, way: h.way}, nil
 }

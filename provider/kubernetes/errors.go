@@ -18,6 +18,19 @@ import (
 
 // fail makes an error of the API one of ours. name is the object concerned.
 func (p *Provider) fail(ctx context.Context, op, name string, err error) error {
+	return p.failAt(ctx, p.o.Namespace, op, name, err)
+}
+
+// failIn is fail for what is asked of all namespaces of the fleet, or of one of them.
+func (p *Provider) failIn(ctx context.Context, op, name string, err error) error {
+	if lacks := lacksRight(op, name, err); p.o.TenantNamespaces && lacks != nil {
+		return lacks
+	}
+	return p.fail(ctx, op, name, err)
+}
+
+// failAt is fail for a call in the namespace.
+func (p *Provider) failAt(ctx context.Context, namespace, op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -34,19 +47,19 @@ func (p *Provider) fail(ctx context.Context, op, name string, err error) error {
 		e.Retryable = true
 		return set(sandbox.CodeTimeout, "the API server has not answered in time", "try again; look at the load of the API server")
 	case apierrors.IsNotFound(err) && isNamespace(err):
-		return set(sandbox.CodeUnavailable, "there is no namespace "+p.o.Namespace, "make it with: kubectl create namespace "+p.o.Namespace)
+		return set(sandbox.CodeUnavailable, "there is no namespace "+namespace, "make it with: kubectl create namespace "+namespace)
 	case apierrors.IsNotFound(err):
 		return set(sandbox.CodeNotFound, "there is no such sandbox", "")
 	case apierrors.IsAlreadyExists(err):
 		return set(sandbox.CodeBusy, "an object of that name exists", "")
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return set(sandbox.CodeUnavailable, "the namespace "+p.o.Namespace+" is being deleted", "wait until it is gone, and make it again with: kubectl create namespace "+p.o.Namespace)
+		return set(sandbox.CodeUnavailable, "the namespace "+namespace+" is being deleted", "wait until it is gone, and make it again with: kubectl create namespace "+namespace)
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
-		return set(sandbox.CodeBudgetExceeded, "the quota of the namespace "+p.o.Namespace+" is used up", "remove sandboxes, or raise the ResourceQuota")
+		return set(sandbox.CodeBudgetExceeded, "the quota of the namespace "+namespace+" is used up", "remove sandboxes, or raise the ResourceQuota")
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
-		return set(sandbox.CodeCapabilityBlocked, "the Pod Security admission of the namespace "+p.o.Namespace+" refuses the pod", "sandboxes meet the level baseline; use that, or see the cause for what is missing")
+		return set(sandbox.CodeCapabilityBlocked, "the Pod Security admission of the namespace "+namespace+" refuses the pod", "sandboxes meet the level baseline; use that, or see the cause for what is missing")
 	case apierrors.IsForbidden(err):
-		return set(sandbox.CodePermissionDeny, "the account may not do this in the namespace "+p.o.Namespace, "grant the verb that the cause names by a Role; docs/kubernetes.md lists all of them")
+		return set(sandbox.CodePermissionDeny, "the account may not do this in the namespace "+namespace, "grant the verb that the cause names by a Role; docs/kubernetes.md lists all of them")
 	case apierrors.IsUnauthorized(err):
 		return set(sandbox.CodePermissionDeny, "the API server does not accept the credentials", "renew those of the kubeconfig, or of the service account")
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):

@@ -57,6 +57,30 @@ func Rights(v *version.Version) []Right {
 	return out
 }
 
+// TenantRights returns the verbs that a Provider uses in all namespaces where
+// [Options.TenantNamespaces] is set, for a server of that version. Of [Rights] it then
+// needs those of Leases alone.
+func TenantRights(v *version.Version) []Right {
+	out := []Right{
+		{"", "namespaces", "get", "the namespace of a tenant is seen to be its own"},
+		{"", "namespaces", "list", "namespaces of tenants that are idle are found"},
+		{"", "namespaces", "create", "a tenant gets its namespace"},
+		{"", "namespaces", "delete", "namespaces of tenants that are idle are removed"},
+		{"networking.k8s.io", "networkpolicies", "create", "the network of the namespace of a tenant is closed"},
+		{"", "resourcequotas", "get", "the quota of a tenant is compared with the settings"},
+		{"", "resourcequotas", "create", "a tenant gets its quota"},
+		{"", "resourcequotas", "update", "a quota follows the settings"},
+	}
+	for _, r := range Rights(v) {
+		if r.Resource != leasesResource {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+const leasesResource = "leases"
+
 // An examination is one set of checks.
 type examination struct {
 	*Provider
@@ -102,7 +126,15 @@ func (x examination) cluster(ctx context.Context) provider.Finding {
 	if !v.AtLeast(version.MajorMinor(1, 30)) {
 		return found("warn", "use Kubernetes 1.30 or newer", "Kubernetes %s answers%s, which is older than what is tested", v, host)
 	}
-	return found("ok", "", "Kubernetes %s answers%s; sandboxes are in the namespace %s", v, host, x.o.Namespace)
+	return found("ok", "", "Kubernetes %s answers%s; sandboxes are in the namespace %s%s", v, host, x.o.Namespace, x.beside())
+}
+
+// beside says where the sandboxes of tenants are.
+func (x examination) beside() string {
+	if x.o.TenantNamespaces {
+		return ", those of tenants in one for each"
+	}
+	return ""
 }
 
 func (x examination) serverVersion(ctx context.Context) (*version.Version, error) {
@@ -132,9 +164,26 @@ func (x examination) serverVersion(ctx context.Context) (*version.Version, error
 func (x examination) rights(ctx context.Context) provider.Finding {
 	v, _ := x.serverVersion(ctx) // which the check of the cluster reports
 	all := Rights(v)
+	if x.o.TenantNamespaces {
+		all = slices.DeleteFunc(all, func(r Right) bool { return r.Resource != leasesResource })
+		everywhere := TenantRights(v)
+		if f := x.granted(ctx, "", everywhere); f.Status != "ok" {
+			return f
+		}
+		f := x.granted(ctx, x.o.Namespace, all)
+		if f.Status == "ok" {
+			f.Detail += fmt.Sprintf(", and %d in all namespaces", len(everywhere))
+		}
+		return f
+	}
+	return x.granted(ctx, x.o.Namespace, all)
+}
+
+// granted asks for rights in a namespace; in all of them where that is empty.
+func (x examination) granted(ctx context.Context, namespace string, all []Right) provider.Finding {
 	var missing []string
 	for _, r := range all {
-		ok, err := x.may(ctx, r)
+		ok, err := x.may(ctx, namespace, r)
 		if err != nil {
 			return failed(x.fail(ctx, "ask for rights", x.o.Namespace, err))
 		}
@@ -142,17 +191,20 @@ func (x examination) rights(ctx context.Context) provider.Finding {
 			missing = append(missing, r.String()+" ("+r.For+")")
 		}
 	}
-	if len(missing) > 0 {
-		return found("fail", "grant them by a Role, see docs/kubernetes.md; the chart in deploy/helm/sandbox has it", "the account lacks in the namespace %s: %s", x.o.Namespace, strings.Join(missing, "; "))
+	if len(missing) > 0 && namespace == "" {
+		return found("fail", "grant them by a ClusterRole, see docs/kubernetes-fleet.md; tenantNamespaces of the chart in deploy/helm/sandbox has it", "the account lacks in all namespaces, for kubernetes.tenantNamespaces: %s", strings.Join(missing, "; "))
 	}
-	return found("ok", "", "all %d rights in the namespace %s are granted", len(all), x.o.Namespace)
+	if len(missing) > 0 {
+		return found("fail", "grant them by a Role, see docs/kubernetes.md; the chart in deploy/helm/sandbox has it", "the account lacks in the namespace %s: %s", namespace, strings.Join(missing, "; "))
+	}
+	return found("ok", "", "all %d rights in the namespace %s are granted", len(all), namespace)
 }
 
-func (x examination) may(ctx context.Context, r Right) (bool, error) {
+func (x examination) may(ctx context.Context, namespace string, r Right) (bool, error) {
 	resource, sub, _ := strings.Cut(r.Resource, "/")
 	answer, err := x.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: x.o.Namespace, Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: sub,
+			Namespace: namespace, Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: sub,
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -45,6 +45,9 @@ func (p *Provider) Plan(_ context.Context, s sandbox.Spec) (provider.Plan, error
 		}
 	}
 	out.Notes = append(out.Notes, p.wayNotes(sh)...)
+	if p.Separates(s.Owner.Tenant) {
+		out.Notes = append(out.Notes, "the pod is in the namespace "+p.tenantNamespace(s.Owner.Tenant)+" of the tenant, with a ResourceQuota of its limits; none of a pool is used")
+	}
 	if sh.trustNetworking && s.Network == networkNone {
 		out.Notes = append(out.Notes, "whether the network policy is enforced is not tried: kubernetes.networkPolicy is trust")
 	}

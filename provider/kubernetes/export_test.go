@@ -57,3 +57,11 @@ func (o *Options) Wrap(wrap func(http.RoundTripper) http.RoundTripper) { o.wrap 
 
 // Namespace is that of the sandboxes.
 func (p *Provider) Namespace() string { return p.o.Namespace }
+
+// TenantNamespace is that of the pods of a tenant.
+func (p *Provider) TenantNamespace(tenant string) string { return p.tenantNamespace(tenant) }
+
+// PrepareTenant makes what has to be there before a pod of the tenant.
+func (p *Provider) PrepareTenant(ctx context.Context, tenant string) error {
+	return p.prepareTenant(ctx, tenant)
+}

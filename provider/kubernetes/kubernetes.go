@@ -50,6 +50,12 @@ type Options struct {
 	Context    string // of the kubeconfig; empty is its current one
 	Namespace  string // of all sandboxes; empty is that of the context, or of the pod that we run in
 
+	// TenantNamespaces gives each tenant a namespace of its own, which is made on first
+	// use: its pods are there, their policies, claims of volumes, and a ResourceQuota. What
+	// has no tenant, and all records and locks, are in Namespace.
+	TenantNamespaces bool
+	Quota            func(tenant string) Quota // of its namespace, as of now; nil bounds nothing
+
 	Fleet string // keeps programs of one namespace apart; those with the same one share all sandboxes
 
 	World func() hardening.World        // facts about this host for [hardening.Check]; nil is none
@@ -80,6 +86,9 @@ type Provider struct {
 	mu     sync.Mutex
 	state  *state               // or nil
 	closed map[string]time.Time // when the network was last seen closed, by node
+
+	places  map[string]string    // the namespace where the pod of a sandbox was last, by name
+	touched map[string]time.Time // when the last use of a tenant's namespace was written
 }
 
 var (
@@ -138,7 +147,10 @@ func newProvider(o Options, c client.Interface) *Provider {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Provider{o: o, client: c, port: newPortWay(o.Now), closed: map[string]time.Time{}}
+	if o.Quota == nil {
+		o.Quota = func(string) Quota { return Quota{-1, -1, -1, -1} }
+	}
+	return &Provider{o: o, client: c, port: newPortWay(o.Now), closed: map[string]time.Time{}, places: map[string]string{}, touched: map[string]time.Time{}}
 }
 
 // connection reads the credentials.
@@ -217,8 +229,8 @@ func (p *Provider) unfenced(name string) error {
 func (p *Provider) Probe(ctx context.Context) error {
 	ctx, done := context.WithTimeout(ctx, p.o.Call)
 	defer done()
-	_, err := p.pods().List(ctx, metav1.ListOptions{LabelSelector: selectorOf(sandbox.Filter{}), Limit: 1})
-	return p.fail(ctx, "probe", p.o.Namespace, err)
+	_, err := p.allPods().List(ctx, metav1.ListOptions{LabelSelector: selectorOf(sandbox.Filter{}), Limit: 1})
+	return p.failIn(ctx, "probe", p.o.Namespace, err)
 }
 
 // Inspect implements [sandbox.Provider].
@@ -236,10 +248,25 @@ func (p *Provider) get(ctx context.Context, op, name string) (*corev1.Pod, error
 	}
 	ctx, done := context.WithTimeout(ctx, p.o.Call)
 	defer done()
-	pod, err := p.pods().Get(ctx, name, metav1.GetOptions{})
+	pod, err := p.find(ctx, name)
 	if err != nil {
-		return nil, p.fail(ctx, op, name, err)
+		return nil, p.failIn(ctx, op, name, err)
 	}
+	return pod, nil
+}
+
+// getOf returns the pod of s. No pod in the namespace of another tenant is asked for.
+func (p *Provider) getOf(ctx context.Context, op string, s sandbox.Spec) (*corev1.Pod, error) {
+	if !p.o.TenantNamespaces || s.Name == "" {
+		return p.get(ctx, op, s.Name)
+	}
+	ctx, done := context.WithTimeout(ctx, p.o.Call)
+	defer done()
+	pod, err := p.client.CoreV1().Pods(p.tenantNamespace(s.Owner.Tenant)).Get(ctx, s.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, p.failIn(ctx, op, s.Name, err)
+	}
+	p.place(pod)
 	return pod, nil
 }
 
@@ -255,18 +282,23 @@ func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, 
 	if f.Name != "" {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", f.Name).String()
 	}
+	pods := p.allPods()
+	if f.Tenant != "" {
+		pods = p.client.CoreV1().Pods(p.tenantNamespace(f.Tenant))
+	}
 	var out []sandbox.Info
 	for expired := 0; ; {
-		list, err := p.pods().List(ctx, o)
+		list, err := pods.List(ctx, o)
 		if apierrors.IsResourceExpired(err) && expired < 3 {
 			expired, o.Continue, out = expired+1, "", nil
 			continue
 		}
 		if err != nil {
-			return nil, p.fail(ctx, "list", p.o.Namespace, err)
+			return nil, p.failIn(ctx, "list", p.o.Namespace, err)
 		}
 		for i := range list.Items {
-			if info := infoOf(&list.Items[i]); info.Format != "" && matches(info, f) {
+			if info := infoOf(&list.Items[i]); info.Format != "" && matches(info, f) && p.inPlace(&list.Items[i]) {
+				p.place(&list.Items[i])
 				out = append(out, info)
 			}
 		}
@@ -306,7 +338,7 @@ func (p *Provider) remove(ctx context.Context, pod *corev1.Pod) error {
 	ctx, done := context.WithTimeout(ctx, removeWithin)
 	defer done()
 	err := p.persist(ctx, func(ctx context.Context) error {
-		return p.pods().Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		return p.podsOf(pod).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -318,7 +350,13 @@ func (p *Provider) remove(ctx context.Context, pod *corev1.Pod) error {
 		return p.fail(ctx, "remove", pod.Name, err)
 	}
 	p.port.forget(pod.UID)
-	return p.awaitGone(ctx, pod)
+	err = p.awaitGone(ctx, pod)
+	if p.Separates(pod.Annotations[labelTenant]) {
+		if err := p.touch(ctx, p.namespaceOf(pod)); err != nil {
+			p.o.Warn(pod.Name, "could not note the last use of the namespace: "+err.Error())
+		}
+	}
+	return err
 }
 
 // discard removes what a failed Create made, also when ctx has ended.
@@ -361,6 +399,9 @@ func (p *Provider) plan(s sandbox.Spec) (*corev1.Pod, error) {
 	if err := checkSpec(s, world); err != nil {
 		return nil, err
 	}
+	if err := p.checkPlaced(s); err != nil {
+		return nil, err
+	}
 	hash, err := confighash.Sum(s)
 	if err != nil {
 		return nil, err
@@ -369,6 +410,7 @@ func (p *Provider) plan(s sandbox.Spec) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	pod.Namespace = p.tenantNamespace(s.Owner.Tenant)
 	pod.Annotations[annotationAttempt] = rand.Text()
 	if p.adjust != nil {
 		p.adjust(pod)
@@ -385,11 +427,19 @@ func (p *Provider) make(ctx context.Context, s sandbox.Spec, pod *corev1.Pod) (*
 	if err := bounded.Err(); err != nil {
 		return nil, p.fail(bounded, "create", s.Name, err)
 	}
-	if s.Network == networkNone {
-		if err := p.closeNetwork(bounded); err != nil {
+	if p.Separates(s.Owner.Tenant) {
+		if err := p.prepareTenant(bounded, s.Owner.Tenant); err != nil {
 			return nil, err
 		}
-		if err := p.openPort(bounded, s); err != nil {
+		if err := p.overStorage(bounded, pod); err != nil {
+			return nil, err
+		}
+	}
+	if s.Network == networkNone {
+		if err := p.closeNetwork(bounded, pod.Namespace); err != nil {
+			return nil, err
+		}
+		if err := p.openPort(bounded, pod.Namespace, s); err != nil {
 			return nil, err
 		}
 	}
@@ -401,7 +451,7 @@ func (p *Provider) make(ctx context.Context, s sandbox.Spec, pod *corev1.Pod) (*
 	go func() {
 		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), p.o.Call)
 		defer done()
-		made, err := p.pods().Create(ctx, pod, metav1.CreateOptions{})
+		made, err := p.createIn(ctx, pod)
 		if unanswered(err) {
 			made, err = p.settle(ctx, pod, err)
 		}
@@ -427,11 +477,15 @@ func (p *Provider) make(ctx context.Context, s sandbox.Spec, pod *corev1.Pod) (*
 	case apierrors.IsAlreadyExists(a.err):
 		return nil, &sandbox.Error{Code: sandbox.CodeBusy, Op: "create", Resource: s.Name, Message: "a pod of that name exists"}
 	case a.err != nil:
-		return nil, p.fail(ctx, "create", s.Name, a.err)
+		if err := p.overQuota(s.Owner.Tenant, a.err); err != nil {
+			return nil, err
+		}
+		return nil, p.failIn(ctx, "create", s.Name, a.err)
 	case ctx.Err() != nil:
 		p.discard(ctx, a.pod)
 		return nil, p.fail(ctx, "create", s.Name, ctx.Err())
 	}
+	p.place(a.pod)
 	return a.pod, nil
 }
 
@@ -447,7 +501,7 @@ func (p *Provider) settle(ctx context.Context, pod *corev1.Pod, cause error) (*c
 	defer done()
 	var pace pace
 	for absent := (time.Time{}); ; {
-		now, err := p.read(ctx, pod.Name)
+		now, err := p.read(ctx, pod)
 		switch {
 		case err != nil && !transient(err):
 			return nil, cause
@@ -520,7 +574,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		return nil, err
 	}
 	defer release()
-	pod, err := p.get(ctx, "open", s.Name)
+	pod, err := p.getOf(ctx, "open", s)
 	switch {
 	case err != nil:
 		return nil, err

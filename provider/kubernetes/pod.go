@@ -187,7 +187,8 @@ func (b *builder) prepare() corev1.Container {
 	c.VolumeMounts = b.before
 	c.SecurityContext.ReadOnlyRootFilesystem = new(true)
 	c.Resources = corev1.ResourceRequirements{
-		Limits:   corev1.ResourceList{corev1.ResourceMemory: *quantity(64 << 20), corev1.ResourceCPU: *resource.NewMilliQuantity(500, resource.DecimalSI)},
+		Limits: corev1.ResourceList{corev1.ResourceMemory: *quantity(64 << 20), corev1.ResourceCPU: *resource.NewMilliQuantity(500, resource.DecimalSI),
+			corev1.ResourceEphemeralStorage: *quantity(spare)}, // a quota of it needs one of each container
 		Requests: corev1.ResourceList{corev1.ResourceMemory: *quantity(8 << 20), corev1.ResourceCPU: *resource.NewMilliQuantity(10, resource.DecimalSI)},
 	}
 	return c

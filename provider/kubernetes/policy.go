@@ -69,24 +69,26 @@ const portPolicyPrefix = "sandbox-way-"
 // closeNetwork makes sure that the policy is there before a pod that it is to close.
 // A further policy of the namespace that opens what this one closes is not found here:
 // policies add up, and the try of a connection finds that.
-func (p *Provider) closeNetwork(ctx context.Context) error { return p.havePolicy(ctx, denyAll()) }
+func (p *Provider) closeNetwork(ctx context.Context, namespace string) error {
+	return p.havePolicy(ctx, namespace, denyAll())
+}
 
 // openPort makes sure of the policy that lets this program in, where s has one.
-func (p *Provider) openPort(ctx context.Context, s sandbox.Spec) error {
+func (p *Provider) openPort(ctx context.Context, namespace string, s sandbox.Spec) error {
 	sh, err := shapeOf(s.Options)
 	if err != nil {
 		return err
 	}
 	if policy := portPolicy(s, sh); policy != nil {
-		return p.havePolicy(ctx, policy)
+		return p.havePolicy(ctx, namespace, policy)
 	}
 	return nil
 }
 
 // havePolicy makes a policy unless it is there. One of that name with other rules is
 // refused, because it was changed.
-func (p *Provider) havePolicy(ctx context.Context, want *networkingv1.NetworkPolicy) error {
-	policies := p.client.NetworkingV1().NetworkPolicies(p.o.Namespace)
+func (p *Provider) havePolicy(ctx context.Context, namespace string, want *networkingv1.NetworkPolicy) error {
+	policies := p.client.NetworkingV1().NetworkPolicies(namespace)
 	got, err := policies.Get(ctx, want.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		got, err = policies.Create(ctx, want, metav1.CreateOptions{})
@@ -99,7 +101,7 @@ func (p *Provider) havePolicy(ctx context.Context, want *networkingv1.NetworkPol
 	}
 	if !equality.Semantic.DeepEqual(want.Spec, got.Spec) {
 		return &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "create", Field: "docker.network", Resource: want.Name,
-			Message: "the network policy " + want.Name + " of the namespace " + p.o.Namespace + " was changed, so sandboxes would have a network",
+			Message: "the network policy " + want.Name + " of the namespace " + namespace + " was changed, so sandboxes would have a network",
 			Hint:    "delete it: the next sandbox makes it again"}
 	}
 	return nil

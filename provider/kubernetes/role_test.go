@@ -35,14 +35,17 @@ type account struct {
 	kubeconfig string
 	client     client.Interface // as the account
 	role       rbacv1.Role      // as the chart has it
+
+	everywhere rbacv1.ClusterRole // the same; empty without tenantNamespaces
 }
 
-func newAccount(t testing.TB) *account {
+func newAccount(t testing.TB, values ...string) *account {
 	t.Helper()
 	a := &account{TB: t, namespace: testenv.KubeNamespace(t), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	rendered, err := testenv.Helm(t.Context(), t, "template", "sandbox", chartDir, "--namespace", a.namespace, "--kube-version", "1.34.4",
+	args := append([]string{"template", "sandbox", chartDir, "--namespace", a.namespace, "--kube-version", "1.34.4",
 		"--values", filepath.Join(chartDir, "..", "manifests.yaml"), "--show-only", "templates/rbac.yaml", "--show-only", "templates/serviceaccount.yaml",
-		"--show-only", "templates/networkpolicy.yaml").Output()
+		"--show-only", "templates/networkpolicy.yaml"}, values...)
+	rendered, err := testenv.Helm(t.Context(), t, args...).Output()
 	must(t, err)
 	a.kubectl(string(rendered), "apply", "-f", "-")
 	for d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096); ; {
@@ -52,8 +55,11 @@ func newAccount(t testing.TB) *account {
 		} else {
 			must(t, err)
 		}
-		if r.Kind == "Role" {
+		switch r.Kind {
+		case "Role":
 			a.role = r
+		case "ClusterRole":
+			a.everywhere = rbacv1.ClusterRole{TypeMeta: r.TypeMeta, ObjectMeta: r.ObjectMeta, Rules: r.Rules}
 		}
 	}
 	admin, err := clientcmd.LoadFromFile(testenv.Kube(t))
@@ -256,6 +262,146 @@ func TestRole(t *testing.T) {
 			s := r.spec(missing.String())
 			defer func() { must(t, admin.Remove(context.WithoutCancel(t.Context()), s.Name)) }()
 			for _, o := range a.operations(r, s) {
+				err := o.do(t.Context())
+				if err == nil {
+					continue
+				}
+				t.Logf("%s fails: %v", o.name, err)
+				if sandbox.CodeOf(err) != sandbox.CodePermissionDeny || !strings.Contains(err.Error(), "cannot "+missing.verb+" resource \""+missing.resource+"\"") {
+					t.Errorf("%s fails without naming %s: %v", o.name, missing, err)
+				}
+				return
+			}
+			t.Errorf("nothing needs %s: the chart grants too much", missing)
+		})
+	}
+}
+
+// TestTenantRole is TestRole for the ClusterRole that tenantNamespaces of the chart adds,
+// beside which the Role grants Leases alone.
+func TestTenantRole(t *testing.T) {
+	t.Parallel()
+	a, r := newAccount(t, "--set", "tenantNamespaces=true"), newRig(t)
+	t.Cleanup(func() {
+		ctx, done := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer done()
+		for _, kind := range []string{"clusterrolebinding", "clusterrole"} {
+			if out, err := testenv.Kubectl(ctx, t, "delete", kind, a.everywhere.Name).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		}
+	})
+	pods := int64(5)
+	o := kubernetes.Options{Kubeconfig: a.kubeconfig, Namespace: a.namespace, TenantNamespaces: true, World: r.world, Quota: func(string) kubernetes.Quota {
+		return kubernetes.Quota{Pods: pods, Memory: -1, NanoCPUs: -1, Disk: -1}
+	}}
+	program := func(o kubernetes.Options) *kubernetes.Provider {
+		p, err := kubernetes.New(o)
+		must(t, err)
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+	admin := o
+	admin.Kubeconfig = r.kubeconfig
+	all := program(admin)
+	t.Cleanup(func() {
+		ctx, done := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer done()
+		if out, err := testenv.Kubectl(ctx, t, "delete", "namespace", "--wait=true", "--selector", "dev.bulkhead.sandbox.instance="+all.Instance()).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	operations := func(tenant string) []clusterOperation {
+		s := r.spec(tenant)
+		s.Owner.Tenant = tenant
+		p := program(o)
+		later := o
+		later.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+		return []clusterOperation{
+			{"list", func(ctx context.Context) error {
+				_, err := p.List(ctx, sandbox.Filter{Instance: r.instance})
+				return err
+			}},
+			{"create", func(ctx context.Context) error {
+				_, err := p.Create(ctx, s)
+				return err
+			}},
+			{"inspect", func(ctx context.Context) error {
+				_, err := p.Inspect(ctx, s.Name)
+				return err
+			}},
+			{"exec", func(ctx context.Context) error {
+				sb, err := p.Open(ctx, s)
+				if err != nil {
+					return err
+				}
+				return sb.Close()
+			}},
+			{"change quota", func(ctx context.Context) error {
+				pods++
+				return p.PrepareTenant(ctx, tenant)
+			}},
+			{"remove", func(ctx context.Context) error { return p.Remove(ctx, s.Name) }},
+			{"remove namespace", func(ctx context.Context) error {
+				_, err := program(later).SweepTenants(ctx, time.Hour)
+				return err
+			}},
+		}
+	}
+	granted := func(rules []rbacv1.PolicyRule) (out []right) {
+		return rightsOf(rbacv1.Role{Rules: rules})
+	}
+	rights := granted(a.everywhere.Rules)
+	same := func(what string, doctor []kubernetes.Right, chart []right) {
+		var asked, has []string
+		for _, r := range doctor {
+			asked = append(asked, r.String())
+		}
+		for _, r := range chart {
+			has = append(has, r.String())
+		}
+		slices.Sort(asked)
+		if slices.Sort(has); !slices.Equal(asked, has) || len(has) < 6 {
+			t.Errorf("%s: doctor looks for %v, the chart grants %v", what, asked, has)
+		}
+	}
+	same("everywhere", kubernetes.TenantRights(nil), rights)
+	same("in the namespace", slices.DeleteFunc(kubernetes.Rights(nil), func(r kubernetes.Right) bool { return r.Resource != "leases" }), granted(a.role.Rules))
+	// has gives the account the rights but one, and waits until the API server goes by it.
+	has := func(without int) {
+		t.Helper()
+		role := a.everywhere
+		role.Rules = nil
+		for i, one := range rights {
+			if i != without {
+				role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{one.group}, Resources: []string{one.resource}, Verbs: []string{one.verb}})
+			}
+		}
+		text, err := json.Marshal(role)
+		must(t, err)
+		a.kubectl(string(text), "apply", "-f", "-")
+		everywhere := *a
+		everywhere.namespace = ""
+		for deadline := time.Now().Add(time.Minute); ; {
+			wrong := slices.IndexFunc(rights, func(r right) bool { return everywhere.may(r) != (without < 0 || r != rights[without]) })
+			if wrong < 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the API server does not go by the role: %s", rights[wrong])
+			}
+		}
+	}
+	has(-1)
+	for _, o := range operations("all") {
+		if err := o.do(t.Context()); err != nil {
+			t.Fatalf("with all rights, %s: %v", o.name, err)
+		}
+	}
+	for i, missing := range rights {
+		t.Run(strings.ReplaceAll(missing.String(), "/", "-"), func(t *testing.T) {
+			has(i)
+			for _, o := range operations(fmt.Sprint("tenant-", i)) {
 				err := o.do(t.Context())
 				if err == nil {
 					continue

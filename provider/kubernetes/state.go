@@ -56,9 +56,13 @@ var (
 )
 
 // Instance implements [provider.StateKeeper]: all programs that use one namespace, and
-// the same name of the fleet, have one instance.
+// the same name of the fleet, have one instance. With namespaces for tenants it is another.
 func (p *Provider) Instance() string {
-	sum := sha256.Sum256([]byte("fleet\x00" + p.o.Namespace + "\x00" + p.o.Fleet))
+	key := "fleet\x00" + p.o.Namespace + "\x00" + p.o.Fleet
+	if p.o.TenantNamespaces { // a program that looks for pods elsewhere must not share their locks
+		key += "\x00tenants"
+	}
+	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:8])
 }
 

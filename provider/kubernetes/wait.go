@@ -87,7 +87,7 @@ func restarts(pod *corev1.Pod) bool {
 func (p *Provider) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 	last := pod
 	err := p.persist(ctx, func(ctx context.Context) (err error) {
-		last, err = p.read(ctx, pod.Name)
+		last, err = p.read(ctx, pod)
 		return err
 	})
 	if err != nil || last == nil || last.UID != pod.UID {
@@ -144,7 +144,7 @@ func (p *Provider) await(ctx context.Context, op string, pod *corev1.Pod, look f
 			if err := pace.wait(ctx); err != nil {
 				return p.fail(ctx, op, name, err)
 			}
-			if now, err = p.read(ctx, name); err == nil {
+			if now, err = p.read(ctx, pod); err == nil {
 				break
 			}
 			if !transient(err) || pace.failed() > p.o.Call {
@@ -161,7 +161,7 @@ func (p *Provider) watch(ctx context.Context, now *corev1.Pod, look func(*corev1
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	silent := time.AfterFunc(lookWithin, cancel) // an API server that accepts and says nothing
-	w, err := p.pods().Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", now.Name).String(), ResourceVersion: now.ResourceVersion})
+	w, err := p.podsOf(now).Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", now.Name).String(), ResourceVersion: now.ResourceVersion})
 	if !silent.Stop() {
 		err = errors.Join(err, context.DeadlineExceeded)
 	}
@@ -174,11 +174,12 @@ func (p *Provider) watch(ctx context.Context, now *corev1.Pod, look func(*corev1
 	return follow(ctx, w, now.Name, look, late, tardy)
 }
 
-// read returns the pod as it is, nil when there is none.
-func (p *Provider) read(ctx context.Context, name string) (*corev1.Pod, error) {
+// read returns the pod with the namespace and the name of pod as it is, nil when there
+// is none.
+func (p *Provider) read(ctx context.Context, of *corev1.Pod) (*corev1.Pod, error) {
 	ctx, done := context.WithTimeout(ctx, min(lookWithin, p.o.Call))
 	defer done()
-	pod, err := p.pods().Get(ctx, name, metav1.GetOptions{})
+	pod, err := p.podsOf(of).Get(ctx, of.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !isNamespace(err) {
 		return nil, nil
 	}
@@ -300,7 +301,7 @@ func (p *Provider) connect(ctx context.Context, op string, pod *corev1.Pod, s sa
 		failed, soon := pace.failed(), early(cause)
 		again := soon && failed < time.Second
 		if !again && (soon || passing(cause) && failed < staleWithin) {
-			now, err := p.read(ctx, pod.Name)
+			now, err := p.read(ctx, pod)
 			switch {
 			case err != nil:
 				again = transient(err)
@@ -356,7 +357,7 @@ func (p *Provider) same(ctx context.Context, pod *corev1.Pod) error {
 	}
 	var now *corev1.Pod
 	err := p.persist(ctx, func(ctx context.Context) (err error) {
-		now, err = p.read(ctx, pod.Name)
+		now, err = p.read(ctx, pod)
 		return err
 	})
 	switch {
@@ -399,7 +400,7 @@ func (p *Provider) noGuest(ctx context.Context, op string, pod *corev1.Pod, caus
 	}
 	e := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Resource: pod.Name, Retryable: true, Err: cause,
 		Message: "the guest does not answer", Hint: "start afresh with: sandbox recreate"}
-	now, err := p.read(context.WithoutCancel(ctx), pod.Name)
+	now, err := p.read(context.WithoutCancel(ctx), pod)
 	if err != nil && transient(err) {
 		e.Message, e.Hint = "the connection through the API server does not come about, and the API server does not answer", "try again"
 	}

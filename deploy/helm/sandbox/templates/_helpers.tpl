@@ -49,6 +49,10 @@ pods by it, so its text is the rule as the daemon writes it.
   "namespace" (.Values.sandbox.namespace | default .Release.Namespace)
   "guestImage" (.Values.sandbox.guestImage | default (include "sandbox.image" .))
   "imagePullPolicy" .Values.image.pullPolicy }}
+{{- if .Values.tenantNamespaces }}
+{{- if .Values.imagePullSecrets }}{{ fail "imagePullSecrets: with tenantNamespaces no Secret is copied to the namespaces of tenants; give the nodes the credentials of the registry" }}{{ end }}
+{{- $_ := set $kubernetes "tenantNamespaces" true }}
+{{- end }}
 {{- if .Values.imagePullSecrets }}{{ $_ := set $kubernetes "imagePullSecrets" .Values.imagePullSecrets }}{{ end }}
 {{- if .Values.guestPort.enabled }}
 {{- $_ := set $kubernetes "wayPort" (int .Values.guestPort.number) }}
