@@ -219,23 +219,13 @@ func (s identified) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info,
 	if err != nil {
 		return nil, err
 	}
-	slots, err := s.records.ClaimedSlots()
+	claims, err := s.records.Claims()
 	if err != nil {
 		return nil, err
 	}
-	claimed := make(map[string]bool, len(slots))
-	for _, slot := range slots {
-		claimed[slot] = true
-	}
 	for i := range infos {
-		if !claimed[infos[i].Name] {
-			continue
-		}
-		// A claim that its sandbox does not know of counts as none.
-		if c, ok, err := s.records.ClaimOn(infos[i].Name); err == nil && ok {
-			if _, known, err := s.records.ClaimOf(c.Name); err == nil && known {
-				infos[i] = become(infos[i], c)
-			}
+		if c := claims[infos[i].Name]; c.Whole { // a claim that its sandbox does not know of counts as none
+			infos[i] = become(infos[i], c.Claim)
 		}
 	}
 	return slices.DeleteFunc(infos, func(i sandbox.Info) bool {

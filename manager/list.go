@@ -218,7 +218,7 @@ func (ls *lister) match(ctx context.Context, rows []Row, records []registry.Reco
 		config := w.hash == r.ConfigHash
 		if !config {
 			// Listed records leave out what a sandbox was made from.
-			if whole, err := ls.m.records.Of(rec.Provider).Get(rec.Kind, rec.Name); err == nil {
+			if whole, err := ls.m.records.Of(rec.Provider).Recall(rec.Kind, rec.Name); err == nil {
 				config = w.late(r.ConfigHash, &whole).hash == r.ConfigHash
 			}
 		}
@@ -236,12 +236,23 @@ func (ls *lister) readRecords(ctx context.Context) (records []registry.Record, u
 	records, problems, err := ls.m.records.List("")
 	rebuilt := ls.rebuild(ctx, problems)
 	records = append(records, rebuilt...)
+	type look struct {
+		of  map[string]registry.SlotClaim // by slot
+		err error
+	}
+	claims := map[string]look{}                                         // by provider
 	records = slices.DeleteFunc(records, func(r registry.Record) bool { // the claim is what counts, until that of the slot is gone
 		if r.Kind != sandbox.KindPool {
 			return false
 		}
-		_, claimed, err := ls.m.records.Of(r.Provider).ClaimOn(r.Name)
-		return claimed || err != nil
+		l, looked := claims[r.Provider]
+		if !looked {
+			l.of, l.err = ls.m.records.Of(r.Provider).Claims()
+			claims[r.Provider] = l
+			err = errors.Join(err, l.err)
+		}
+		_, claimed := l.of[r.Name]
+		return claimed || l.err != nil // whether it is free is not known
 	})
 	return records, len(problems) - len(rebuilt), err
 }

@@ -324,6 +324,14 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 	if r.Kind == sandbox.KindPool {
 		return m.pool.removeSlot(ctx, p, r.Name)
 	}
+	if _, elsewhere := m.kept[p.Name()]; elsewhere && r.Reason == prune.Missing {
+		// Other programs make sandboxes too, and a list may be behind them.
+		if _, err := p.Inspect(ctx, r.Name); err == nil {
+			return &sandbox.Error{Code: sandbox.CodeBusy, Op: "prune", Resource: r.Name, Retryable: true, Message: "the sandbox is there, although the list lacked it", Hint: "try again"}
+		} else if !sandbox.IsNotFound(err) {
+			return err
+		}
+	}
 	m.handles.drop(r.Name)
 	// The caller holds the exclusive lease: the claim does not change.
 	claim, claimed, err := m.records.Of(p.Name()).ClaimOf(r.Name)

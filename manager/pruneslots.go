@@ -18,8 +18,15 @@ import (
 func (b *sweeper) planSlots(ctx context.Context, p sandbox.Provider, slots []registry.Record, live map[string]sandbox.Info) ([]prune.Removal, error) {
 	var plan []prune.Removal
 	var free []registry.Record
+	if len(slots) == 0 {
+		return nil, nil
+	}
+	claims, err := b.m.records.Of(p.Name()).Claims()
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range slots {
-		if _, claimed, err := b.m.records.Of(p.Name()).ClaimOn(r.Name); claimed || err != nil {
+		if _, claimed := claims[r.Name]; claimed {
 			continue
 		}
 		rules, err := b.rulesOf(r.Agent)

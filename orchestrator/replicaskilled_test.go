@@ -328,3 +328,88 @@ func remove(f *fleet, m *manager.Manager, row manager.Row) {
 		}
 	}
 }
+
+// TestKilledClaim kills a program at each request of a claim. Another program, which keeps
+// the pool, goes on with the session: the sandbox is made once, no pod is that of two
+// sessions, and what is left of the claim goes with the next round of the pool.
+func TestKilledClaim(t *testing.T) {
+	const size = 2
+	f := newFleet(t)
+	f.settings = strings.Replace(f.settings, `"sandbox": {"provider"`, fmt.Sprintf(`"sandbox": {"pool": {"size": %d}, "provider"`, size), 1)
+	g := newGate(t)
+	settings := filepath.Join(t.TempDir(), "settings")
+	short := strings.Replace(f.through(g), `"kubernetes": {`, `"kubernetes": {"lease": "4s", `, 1) // of the one that is killed
+	fatal(t, os.WriteFile(settings, []byte(short), 0o600))
+	b := f.replica()
+	stride := 1
+	if testing.Short() {
+		stride = 3
+	}
+	fill := func() {
+		for deadline := time.Now().Add(3 * time.Minute); ; {
+			_, next, err := b.Refill(t.Context())
+			if err != nil {
+				t.Log(err)
+			}
+			pods, leases := f.names("pods"), f.names("leases")
+			if len(pods) == size && len(leases) == size && f.freeSlots(b) == size {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the pool of %d has the pods %v and the Leases %v", size, pods, leases)
+			}
+			select {
+			case <-time.After(min(next, time.Second)):
+			case <-b.RefillDue():
+			}
+		}
+	}
+	claims := 0
+	for n := 1; ; n += stride {
+		fill()
+		at, killed := f.killAt(g, settings, "exec", n)
+		begun := time.Now()
+		f.mustRun(b, "one", "cat /workspace/mine 2>/dev/null; echo one > /workspace/mine")
+		took := time.Since(begun)
+		if out, _ := f.mustRun(b, "two", "cat /workspace/mine /workspace/exec 2>/dev/null; true"); out != "" {
+			t.Errorf("at request %d (%s) the pod is that of two sessions: %q", n, at, out)
+		}
+		if out, _ := f.mustRun(b, "one", "cat /workspace/mine"); out != "one" {
+			t.Errorf("at request %d (%s) the files of the session are %q", n, at, out)
+		}
+		if took > time.Minute {
+			t.Errorf("at request %d (%s) another program goes on after %v", n, at, took)
+		}
+		for _, session := range []string{"one", "two"} {
+			row, ok := f.row(b, session)
+			if !ok || row.Status != sandbox.StatusRunning {
+				t.Errorf("at request %d (%s) the sandbox of %s is %+v", n, at, session, row)
+			}
+			remove(f, b, row)
+		}
+		if !killed {
+			t.Logf("%d steps", n-1)
+			if claims == 0 {
+				t.Error("no claim was cut short")
+			}
+			return
+		}
+		if strings.Contains(at, "sbx-pool-") {
+			claims++
+		}
+		t.Logf("killed at request %d: %s; another goes on after %v", n, at, took.Round(time.Millisecond))
+	}
+}
+
+// freeSlots counts the slots of the pool that run.
+func (f *fleet) freeSlots(m *manager.Manager) (n int) {
+	f.Helper()
+	l, err := m.List(f.Context(), manager.ListOptions{All: true})
+	fatal(f, err)
+	for _, row := range l.Containers {
+		if row.Kind == sandbox.KindPool && row.Status == sandbox.StatusRunning {
+			n++
+		}
+	}
+	return n
+}

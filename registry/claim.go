@@ -274,6 +274,39 @@ func (s *Store) ClaimedSlots() ([]string, error) {
 	return out, nil
 }
 
+// A SlotClaim is the claim on a slot as [Store.Claims] finds it.
+type SlotClaim struct {
+	Claim
+	Whole bool  // the sandbox knows of it: it has a claim that can be read
+	Err   error // why the claim on the slot cannot be read; Claim is empty then
+}
+
+// Claims returns the claims on all slots, by slot, in one look at what is kept elsewhere
+// than in a folder. A slot that is not in it has none.
+func (s *Store) Claims() (map[string]SlotClaim, error) {
+	if in, ok := s.in(); ok {
+		return in.claims()
+	}
+	slots, err := s.ClaimedSlots()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]SlotClaim{}
+	for _, slot := range slots {
+		c, ok, err := s.ClaimOn(slot)
+		if !ok && err == nil {
+			continue
+		}
+		one := SlotClaim{Claim: c, Err: err}
+		if err == nil {
+			_, known, err := s.ClaimOf(c.Name)
+			one.Whole = known && err == nil
+		}
+		out[slot] = one
+	}
+	return out, nil
+}
+
 // UnclaimSlot removes the claim on a slot of which its sandbox does not know.
 func (s *Store) UnclaimSlot(slot string) error {
 	if err := statedir.CheckName(slot); err != nil {

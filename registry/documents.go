@@ -119,10 +119,58 @@ func (i in) decoded(d Document, kind sandbox.Kind) (file, error) {
 	return f, err
 }
 
+// glance returns the document of a name as it was reported last, where that is known.
+func (i in) glance(name string) (d Document, ok bool) {
+	g, ok := i.Documents.(statedir.Glancer)
+	if !ok || statedir.CheckName(name) != nil {
+		return d, false
+	}
+	return g.Glance(name)
+}
+
 // absent reports whether nothing was kept of the name when that was reported last.
 func (i in) absent(name string) bool {
-	g, ok := i.Documents.(statedir.Glancer)
-	return ok && statedir.CheckName(name) == nil && g.Absent(name)
+	d, ok := i.glance(name)
+	return ok && d.Empty()
+}
+
+// Recall is [Store.Get] for what is shown and decides nothing: of what is kept elsewhere
+// than in a folder the record may be out of date, and no one is asked for it where it was
+// reported before.
+func (s *Store) Recall(kind sandbox.Kind, name string) (Record, error) {
+	if in, ok := s.in(); ok {
+		if d, ok := in.glance(name); ok {
+			if f, err := in.decoded(d, kind); err == nil {
+				f.Record.Spec = specIn(d.Spec, f.SpecDigest)
+				return f.Record, nil
+			}
+		}
+	}
+	return s.Get(kind, name)
+}
+
+// claims is [Store.Claims].
+func (i in) claims() (map[string]SlotClaim, error) {
+	docs, err := i.List()
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, d := range docs {
+		if d.Claim != nil {
+			_, ok, err := i.readClaim(d.Name, d.Claim, func(c Claim) string { return c.Name })
+			known[d.Name] = ok && err == nil
+		}
+	}
+	out := map[string]SlotClaim{}
+	for _, d := range docs {
+		if d.Claimed == nil {
+			continue
+		}
+		c, _, err := i.readClaim(d.Name, d.Claimed, func(c Claim) string { return c.Slot })
+		out[d.Name] = SlotClaim{Claim: c, Whole: err == nil && known[c.Name], Err: err}
+	}
+	return out, nil
 }
 
 func (i in) read(kind sandbox.Kind, name string) (file, Document, error) {

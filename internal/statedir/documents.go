@@ -38,12 +38,12 @@ type Documents interface {
 	List() ([]Document, error)
 }
 
-// A Glancer are Documents that mostly know without asking that nothing is kept of a name.
+// A Glancer are Documents that mostly know without asking what is kept of a name.
 type Glancer interface {
-	// Absent reports whether nothing was kept of the name when that was reported last.
-	// It may be wrong either way: a caller decides under the lock of the name, by
-	// [Documents.Get] or a change.
-	Absent(name string) bool
+	// Glance returns the document of a name as it was reported last; ok is false where
+	// that is not known. It may be out of date: a caller decides under the lock of the
+	// name, by [Documents.Get] or a change.
+	Glance(name string) (d Document, ok bool)
 }
 
 // A Finisher are Documents that are kept in the same place as the locks of their names.

@@ -55,6 +55,12 @@ func (p *Provider) Certificate() []byte {
 // Wrap has each request of the client pass through a transport of the test.
 func (o *Options) Wrap(wrap func(http.RoundTripper) http.RoundTripper) { o.wrap = wrap }
 
+// Follows reports whether lists are answered from memory.
+func (p *Provider) Follows() bool {
+	_, _, live := p.mirror.guess("")
+	return live
+}
+
 // Namespace is that of the sandboxes.
 func (p *Provider) Namespace() string { return p.o.Namespace }
 

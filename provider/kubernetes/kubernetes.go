@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	client "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -83,7 +84,11 @@ type Provider struct {
 
 	adjust func(*corev1.Pod) // for tests: changes each pod before it is sent
 
+	mirror *mirror[podView] // of the pods; it decides nothing
+
 	mu     sync.Mutex
+	made   string               // the version of the pod that this program has made last
+	gone   map[string]types.UID // pods that this program has removed and the mirror may show, by name
 	state  *state               // or nil
 	closed map[string]time.Time // when the network was last seen closed, by node
 
@@ -150,7 +155,12 @@ func newProvider(o Options, c client.Interface) *Provider {
 	if o.Quota == nil {
 		o.Quota = func(string) Quota { return Quota{-1, -1, -1, -1} }
 	}
-	return &Provider{o: o, client: c, port: newPortWay(o.Now), closed: map[string]time.Time{}, places: map[string]string{}, touched: map[string]time.Time{}}
+	p := &Provider{
+		o: o, client: c, port: newPortWay(o.Now), closed: map[string]time.Time{}, gone: map[string]types.UID{},
+		places: map[string]string{}, touched: map[string]time.Time{},
+	}
+	p.mirror = p.podMirror(o.Namespace)
+	return p
 }
 
 // connection reads the credentials.
@@ -200,6 +210,7 @@ func (p *Provider) Holds() []provider.Setting {
 // Close gives up the leases of sandboxes, and lets go of connections to the API server
 // that no call uses. Pods stay.
 func (p *Provider) Close() error {
+	p.mirror.stop()
 	if s := p.keeps(); s != nil {
 		s.close()
 	}
@@ -273,11 +284,68 @@ func (p *Provider) getOf(ctx context.Context, op string, s sandbox.Spec) (*corev
 // page is how many pods one answer of the API server lists.
 const page = 500
 
-// List implements [sandbox.Provider]. It asks page by page, each as of the same
-// moment; where that moment is forgotten meanwhile it begins anew.
+// List implements [sandbox.Provider]. It is answered from memory where a watch fills that,
+// with all that this program has made and removed. What others have changed in the last
+// moment may be missing, so that a caller who finds a sandbox absent and acts on that
+// looks for it by its name again.
 func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
 	ctx, done := context.WithTimeout(ctx, p.o.Call)
 	defer done()
+	if f.Name == "" && !p.o.TenantNamespaces { // the mirror knows pods by their names, which are unique in one namespace
+		p.mirror.start()
+		if infos, ok := p.mirrored(ctx, f); ok {
+			return infos, nil
+		}
+	}
+	return p.listed(ctx, f)
+}
+
+// settled is how long the mirror may be behind the version that the API server has now. A
+// version of which nothing is heard in that time concerns other objects: their versions
+// count together.
+const settled = 100 * time.Millisecond
+
+// mirrored is List from the mirror; ok is false where that cannot be relied on.
+func (p *Provider) mirrored(ctx context.Context, f sandbox.Filter) (out []sandbox.Info, ok bool) {
+	if _, _, live := p.mirror.guess(""); !live {
+		return nil, false
+	}
+	p.mu.Lock()
+	made := cmp.Or(p.made, "0")
+	p.mu.Unlock()
+	// That the API server answers, and what it has by now.
+	now, err := p.pods().List(ctx, metav1.ListOptions{LabelSelector: selectorOf(sandbox.Filter{}), Limit: 1})
+	if err != nil {
+		return nil, false
+	}
+	views, ok := p.mirror.all(ctx, now.ResourceVersion, settled, p.lacks)
+	if !ok {
+		views, ok = p.mirror.all(ctx, made, catchUp, p.lacks)
+	}
+	for _, v := range views {
+		if matches(v.info, f) {
+			out = append(out, v.info)
+		}
+	}
+	return out, ok
+}
+
+// lacks reports whether none is of the pods that this program has removed.
+func (p *Provider) lacks(of map[string]viewed[podView]) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, uid := range p.gone {
+		if string(uid) == of[name].value.info.ID {
+			return false
+		}
+		delete(p.gone, name) // it does not come back
+	}
+	return true
+}
+
+// listed is List from the API server, page by page, each as of the same moment; where that
+// moment is forgotten meanwhile it begins anew.
+func (p *Provider) listed(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
 	o := metav1.ListOptions{LabelSelector: selectorOf(f), Limit: page}
 	if f.Name != "" {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", f.Name).String()
@@ -356,7 +424,13 @@ func (p *Provider) remove(ctx context.Context, pod *corev1.Pod) error {
 			p.o.Warn(pod.Name, "could not note the last use of the namespace: "+err.Error())
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.gone[pod.Name] = pod.UID
+	p.mu.Unlock()
+	return nil
 }
 
 // discard removes what a failed Create made, also when ctx has ended.
@@ -384,11 +458,16 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	info, err := p.bringUp(ctx, pod, made, s)
+	info, running, err := p.bringUp(ctx, pod, made, s)
 	if err != nil {
 		p.discard(ctx, made)
 		return sandbox.Info{}, err
 	}
+	p.mu.Lock()
+	if newer(running, p.made) {
+		p.made = running
+	}
+	p.mu.Unlock()
 	return info, nil
 }
 
@@ -525,30 +604,30 @@ func (p *Provider) settle(ctx context.Context, pod *corev1.Pod, cause error) (*c
 }
 
 // bringUp holds the pod that was made against the one that was asked for, and
-// waits until its guest is ready.
-func (p *Provider) bringUp(ctx context.Context, asked, made *corev1.Pod, s sandbox.Spec) (sandbox.Info, error) {
+// waits until its guest is ready. It returns the version of the pod that runs as well.
+func (p *Provider) bringUp(ctx context.Context, asked, made *corev1.Pod, s sandbox.Spec) (_ sandbox.Info, version string, err error) {
 	if err := compare(asked, made); err != nil {
-		return sandbox.Info{}, err
+		return sandbox.Info{}, "", err
 	}
 	if err := checkPod(made); err != nil {
-		return sandbox.Info{}, err
+		return sandbox.Info{}, "", err
 	}
 	ctx, done := context.WithTimeout(ctx, p.o.Ready)
 	defer done()
 	pod, err := p.awaitRunning(ctx, "create", made)
 	if err != nil {
-		return sandbox.Info{}, err
+		return sandbox.Info{}, "", err
 	}
 	if err := checkPod(pod); err != nil { // as it is after all that changes pods
-		return sandbox.Info{}, err
+		return sandbox.Info{}, "", err
 	}
 	c, _, err := p.connect(ctx, "create", pod, s)
 	if err != nil {
-		return sandbox.Info{}, err
+		return sandbox.Info{}, "", err
 	}
 	defer c.Close()
 	p.warn(c, s)
-	return infoOf(pod), p.makeReady(ctx, c, pod, s)
+	return infoOf(pod), pod.ResourceVersion, p.makeReady(ctx, c, pod, s)
 }
 
 // makeReady tries the network and runs the OnStart lines, unless that was done since

@@ -73,6 +73,30 @@ type replica struct {
 	fresh bool      // changes by others are seen; guarded by state.mu
 	held  map[string]*entry
 	end   context.CancelFunc
+
+	asked chan struct{}   // has one when a renewal is wanted at once
+	beats []chan<- string // those that wait for a renewal that begins from now on; guarded by state.mu
+}
+
+// beat renews the Lease of r and returns the version that it has then. ok is false where
+// that fails or takes too long. Callers that wait at the same time share one renewal.
+func (r *replica) beat(ctx context.Context) (version string, ok bool) {
+	answer := make(chan string, 1)
+	r.s.mu.Lock()
+	r.beats = append(r.beats, answer)
+	r.s.mu.Unlock()
+	select {
+	case r.asked <- struct{}{}:
+	default: // it begins soon
+	}
+	timer := time.NewTimer(catchUp)
+	defer timer.Stop()
+	select {
+	case version = <-answer:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return version, version != ""
 }
 
 // replica returns the replica that this program is, after it has made one where it is
@@ -101,7 +125,7 @@ func (s *state) replica(ctx context.Context) (*replica, error) {
 	}
 	var id [8]byte
 	rand.Read(id[:])
-	r := &replica{s: s, id: hex.EncodeToString(id[:]), held: map[string]*entry{}}
+	r := &replica{s: s, id: hex.EncodeToString(id[:]), held: map[string]*entry{}, asked: make(chan struct{}, 1)}
 	begun := time.Now()
 	l, err := s.p.leases().Create(ctx, r.lease(), metav1.CreateOptions{})
 	if err != nil {
@@ -144,13 +168,17 @@ func (r *replica) renew(ctx context.Context, l *coordinationv1.Lease) {
 	tick := time.NewTicker(r.s.p.o.Lease / renewShare)
 	defer tick.Stop()
 	for {
+		regular := true
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-r.asked:
+			regular = false
 		}
 		r.s.mu.Lock()
-		until := r.until
+		until, beats := r.until, r.beats
+		r.beats = nil
 		r.s.mu.Unlock()
 		begun := time.Now()
 		if !begun.Before(until) {
@@ -166,19 +194,27 @@ func (r *replica) renew(ctx context.Context, l *coordinationv1.Lease) {
 			if next, err = r.s.p.leases().Get(call, l.Name, metav1.GetOptions{}); err == nil {
 				l = next
 				done()
+				answer(beats, "")
 				tick.Reset(time.Millisecond)
 				continue
 			}
 		}
 		done()
+		if err == nil {
+			answer(beats, next.ResourceVersion)
+		} else {
+			answer(beats, "")
+		}
 		switch {
 		case err == nil:
-			tick.Reset(r.s.p.o.Lease / renewShare)
 			l = next
 			r.s.mu.Lock()
 			r.until = begun.Add(r.stop())
 			r.s.mu.Unlock()
-			r.tend(ctx)
+			if regular {
+				tick.Reset(r.s.p.o.Lease / renewShare)
+				r.tend(ctx)
+			}
 		case apierrors.IsNotFound(err):
 			r.lose("another program has taken it for dead")
 			return
@@ -187,6 +223,13 @@ func (r *replica) renew(ctx context.Context, l *coordinationv1.Lease) {
 		default: // try again, until the time is over
 			tick.Reset(min(r.s.p.o.Lease/renewShare, time.Second))
 		}
+	}
+}
+
+// answer tells those that wait for a renewal its version.
+func answer(beats []chan<- string, version string) {
+	for _, b := range beats {
+		b <- version
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
 )
@@ -66,6 +67,14 @@ func TestScale(t *testing.T) {
 	s := newScale(t, r, pods)
 	s.began(t, "nodes", s.nodes, func() { s.each(t, s.nodes, s.node) })
 	s.began(t, "sandboxes", pods, func() { s.each(t, pods, s.sandbox) })
+	records := keeps(t, r.kubeconfig)
+	s.began(t, "records", pods, func() {
+		s.each(t, pods, func(i int) error {
+			rec, spec := record(s.name(i)), r.spec(strconv.Itoa(i))
+			rec.Spec = &spec
+			return records.records.Put(rec)
+		})
+	})
 	p := r.provider(t)
 
 	t.Run("list", func(t *testing.T) {
@@ -80,6 +89,29 @@ func TestScale(t *testing.T) {
 			if used > time.Duration(pods)*listProcessor {
 				t.Errorf("a list of %d takes %v of a processor", pods, used)
 			}
+		}
+		eventually(t, time.Minute, "lists are answered from memory", p.Follows)
+		var took []time.Duration
+		for range 5 {
+			began, before := time.Now(), processorTime(t)
+			list, err := p.List(t.Context(), sandbox.Filter{Instance: r.instance})
+			took = append(took, time.Since(began))
+			if err != nil || len(list) != pods {
+				t.Fatalf("%d sandboxes, %v", len(list), err)
+			}
+			t.Logf("list of %d from memory: %v, of which %v of our processor", len(list), took[len(took)-1].Round(time.Millisecond), processorTime(t)-before)
+		}
+		if slices.Min(took) > time.Second {
+			t.Errorf("a list of %d from memory takes %v", pods, took)
+		}
+		for what := range 3 { // before and after the program has joined the fleet
+			began, before := time.Now(), records.calls.Load()
+			list, err := records.docs.List()
+			if err != nil || len(list) != pods {
+				t.Fatalf("%d records, %v", len(list), err)
+			}
+			t.Logf("list %d of %d records: %v, %d requests", what, len(list), time.Since(began).Round(time.Millisecond), records.calls.Load()-before)
+			records.joined(t)
 		}
 		began := time.Now()
 		list, err := p.List(t.Context(), sandbox.Filter{Instance: r.instance, Tenant: "tenant-7"})
@@ -137,9 +169,18 @@ func listAlone(t *testing.T, kubeconfig string) {
 	must(t, err)
 	const lists = 3
 	var held []sandbox.Info
+	var records []statedir.Document
+	state := keeps(t, kubeconfig)
+	state.joined(t)
 	for range lists {
 		held, err = p.List(t.Context(), sandbox.Filter{})
 		must(t, err)
+		records, err = state.docs.List()
+		must(t, err)
+		eventually(t, time.Minute, "lists are answered from memory", p.Follows)
+	}
+	if len(records) != len(held) {
+		t.Errorf("%d records", len(records))
 	}
 	if want, _ := strconv.Atoi(os.Getenv(scaleSize)); len(held) != want {
 		t.Fatalf("%d sandboxes", len(held))
@@ -151,9 +192,16 @@ func listAlone(t *testing.T, kubeconfig string) {
 	runtime.ReadMemStats(&m)
 	f := figures{Most: field(text, "VmHWM:"), Now: field(text, "VmRSS:"), Live: int(m.HeapAlloc >> 10), CPU: processorTime(t), Lists: lists}
 	runtime.KeepAlive(held)
+	runtime.KeepAlive(records)
 	out, err := json.Marshal(f)
 	must(t, err)
 	fmt.Printf("FIGURES %s\n", out)
+}
+
+// keeps returns a program that keeps records in the cluster of the kubeconfig.
+func keeps(t testing.TB, kubeconfig string) *program {
+	t.Helper()
+	return programOf(t, kubernetes.Options{Kubeconfig: kubeconfig, Namespace: "default"})
 }
 
 // processorTime returns what this process has used.

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -184,8 +185,34 @@ func (s *state) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), s.p.o.Call)
 }
 
-// list hands over the Leases with the role, page by page as of one moment.
+// mirrored returns the Leases of the mirror. Those of sandboxes are as they are now: the
+// program renews its own Lease and waits until the mirror has that version, with which it
+// has all that was written before. Those of replicas may be older; that one of them is
+// dead is decided by a deletion of the version that was seen. ok is false where the mirror
+// cannot be relied on; then the API server is asked.
+func (s *state) mirrored(ctx context.Context, role string) (out []*coordinationv1.Lease, ok bool) {
+	r := s.valid()
+	if r == nil {
+		return nil, false
+	}
+	version := "0"
+	if role == roleState {
+		if version, ok = r.beat(ctx); !ok {
+			return nil, false
+		}
+	}
+	out, ok = s.mirror.all(ctx, version, catchUp, nil)
+	return slices.DeleteFunc(out, func(l *coordinationv1.Lease) bool { return l.Labels[labelRole] != role }), ok
+}
+
+// list hands over the Leases with the role, all as of one moment. They are shared.
 func (s *state) list(ctx context.Context, role string, each func(*coordinationv1.Lease)) error {
+	if all, ok := s.mirrored(ctx, role); ok {
+		for _, l := range all {
+			each(l)
+		}
+		return nil
+	}
 	set := labels.Set{labelFormat: LabelFormat, labelInstance: s.p.Instance(), labelRole: role}
 	o := metav1.ListOptions{LabelSelector: set.String(), Limit: page}
 	var all []coordinationv1.Lease
@@ -279,13 +306,19 @@ func (s *state) assume(name string) *coordinationv1.Lease {
 	return l
 }
 
-// Absent implements [statedir.Glancer].
-func (d documents) Absent(name string) bool {
-	if d.s.marked(name) != nil {
-		return false // which is known better
+// Glance implements [statedir.Glancer].
+func (d documents) Glance(name string) (doc statedir.Document, ok bool) {
+	if d.s.marked(name) != nil { // which is known better
+		return d.s.heldDocument(name)
 	}
-	_, version, known := d.s.mirror.guess(name)
-	return known && version == ""
+	l, version, known := d.s.mirror.guess(name)
+	switch {
+	case !known:
+		return doc, false
+	case version == "":
+		return statedir.Document{Name: name}, true
+	}
+	return documentOf(l, true), l.Labels[labelRole] == roleState
 }
 
 // rewrite replaces the Lease of a name by what change makes of it, and returns what

@@ -62,8 +62,9 @@ type program struct {
 	records *registry.Store
 	lost    chan string
 
-	cutOff atomic.Bool  // no request reaches the API server
-	calls  atomic.Int64 // requests about what is kept of sandboxes
+	watches watchGate
+	cutOff  atomic.Bool  // no request reaches the API server
+	calls   atomic.Int64 // requests about what is kept of sandboxes
 }
 
 // A requestHook sees each request before the transport does.
@@ -86,10 +87,15 @@ const shortLease = 3 * time.Second
 
 func newProgram(t testing.TB, namespace string, now func() time.Time) *program {
 	t.Helper()
+	return programOf(t, kubernetes.Options{Kubeconfig: testenv.Kube(t), Namespace: namespace, Lease: shortLease, Call: 10 * time.Second, Now: now})
+}
+
+func programOf(t testing.TB, o kubernetes.Options) *program {
+	t.Helper()
 	p := &program{lost: make(chan string, 100)}
-	o := kubernetes.Options{Kubeconfig: testenv.Kube(t), Namespace: namespace, Lease: shortLease, Call: 10 * time.Second, Now: now}
 	o.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return requestHook{next, func(r *http.Request) error {
+		p.watches.next = next
+		return requestHook{&p.watches, func(r *http.Request) error {
 			if p.cutOff.Load() {
 				return errors.New("the network is unreachable")
 			}
