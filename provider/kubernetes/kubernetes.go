@@ -424,7 +424,7 @@ func (p *Provider) remove(ctx context.Context, pod *corev1.Pod) error {
 			p.o.Warn(pod.Name, "could not note the last use of the namespace: "+err.Error())
 		}
 	}
-	if err != nil {
+	if err != nil || p.o.TenantNamespaces {
 		return err
 	}
 	p.mu.Lock()
