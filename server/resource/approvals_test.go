@@ -13,7 +13,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+// TestMain lets more tests run at a time than there are processors: most of them
+// wait for commands in sandboxes.
+func TestMain(m *testing.M) {
+	testenv.AtOnce(4)
+	testenv.Main(m)
+}
 
 type approvalsRig struct {
 	*served.Rig
@@ -44,6 +49,7 @@ func (r approvalsRig) list(as, query string) []api.Approval {
 }
 
 func TestAnswer(t *testing.T) {
+	t.Parallel()
 	r := approvalsNewRig(t)
 	answer := r.ask("acme", "s1", "one.test:443")
 	questions := r.list("acme", "?waitSeconds=30")
@@ -107,6 +113,7 @@ func TestWait(t *testing.T) {
 // TestFilesOfTheHost holds that a tenant can neither allow itself files of the
 // daemon's machine, nor learn their paths there, and can still deny them.
 func TestFilesOfTheHost(t *testing.T) {
+	t.Parallel()
 	r := approvalsNewRig(t)
 	answer := make(chan sandbox.Permission, 1)
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)

@@ -156,6 +156,7 @@ func newRigWith(t *testing.T, settings string) (*served.Rig, *displays, string) 
 }
 
 func TestPagesStay(t *testing.T) {
+	t.Parallel()
 	r, d, base := newRig(t)
 	drive := func(action, body string) api.BrowserAnswer {
 		t.Helper()
@@ -189,6 +190,7 @@ func TestPagesStay(t *testing.T) {
 }
 
 func TestStart(t *testing.T) {
+	t.Parallel()
 	r, d, base := newRig(t)
 	b := served.JSON[api.Browser](t, r.Want(200, "acme", "POST", base, `{"watch":true,"cdp":true}`))
 	if b.Name != "sbx-browser-x" || b.WatchURL == "" || b.CDPURL == "" {
@@ -230,6 +232,7 @@ func TestStart(t *testing.T) {
 // TestAllWaysOrNone holds that of two connections that are requested together
 // neither stays open, or counts, when the other fails.
 func TestAllWaysOrNone(t *testing.T) {
+	t.Parallel()
 	r, d, base := newRig(t)
 	r.Want(200, "acme", "POST", base, `{"watch":true,"cdp":true}`)
 	r.Want(200, "acme", "POST", base, `{"watch":true}`)
@@ -254,6 +257,7 @@ func TestAllWaysOrNone(t *testing.T) {
 // TestWhatHasEndedTakesNoRoom holds that a session with the maximum of
 // connections gets a new display in the place of the one that this ends.
 func TestWhatHasEndedTakesNoRoom(t *testing.T) {
+	t.Parallel()
 	r, d, base := newRig(t)
 	d.supersedes = true
 	for range 3 {
@@ -269,6 +273,7 @@ func TestWhatHasEndedTakesNoRoom(t *testing.T) {
 // token that asked for it, though the connection itself does not present that
 // token.
 func TestWaysEndWithTheirToken(t *testing.T) {
+	t.Parallel()
 	r, d, base := newRig(t)
 	lost, id, err := r.Tokens.Create(token.Claims{Role: token.Tenant, Tenant: "acme"})
 	if err != nil {
@@ -308,6 +313,7 @@ func TestWaysEndWithTheirToken(t *testing.T) {
 // TestSharedBrowser holds that a session cannot remove a browser that all
 // sessions of an agent share, and can drive it.
 func TestSharedBrowser(t *testing.T) {
+	t.Parallel()
 	r, d, base := newRigWith(t, `{"agents": {"defaults": {"sandbox": {"provider": "local", "scope": "agent", "tools": {"alsoAllow": ["browser"]}}}}}`)
 	r.Want(200, "acme", "POST", base, `{"cdp":true}`)
 	r.Want(200, "acme-s1", "POST", base+"/navigate", `{"url":"https://one.test/"}`)
@@ -336,6 +342,7 @@ func (poor) Spend(context.Context, func(context.Context) error, ...budget.Kind) 
 // TestWhatIsDoneIsPaidFor holds that no operation runs in a browser whose usage
 // cannot be charged, and that such a browser can still be stopped.
 func TestWhatIsDoneIsPaidFor(t *testing.T) {
+	t.Parallel()
 	d := &displays{}
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
 		x := resource.NewBrowsers(d, poor{BrowsersKeeper: r.Manager}, r.Log)
@@ -359,6 +366,7 @@ func TestWhatIsDoneIsPaidFor(t *testing.T) {
 // TestPagesLeaveRoom holds that a tenant with many sessions leaves pages to
 // others.
 func TestPagesLeaveRoom(t *testing.T) {
+	t.Parallel()
 	r, _, _ := newRig(t)
 	open := func(tenant, session string) served.Answer {
 		return r.Ask(tenant, "POST", "/v1/sandboxes/"+r.Ready(tenant, session)+"/browser/navigate", `{"url":"https://one.test/"}`)
@@ -375,6 +383,7 @@ func TestPagesLeaveRoom(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
+	t.Parallel()
 	r, d, base := newRig(t)
 	for _, tt := range []struct {
 		as, method, path, body string
@@ -402,6 +411,7 @@ func TestRefuses(t *testing.T) {
 // TestOfSessions holds that the command line uses the browser of a session that
 // has no sandbox, and which callers may change its settings.
 func TestOfSessions(t *testing.T) {
+	t.Parallel()
 	r, d, _ := newRig(t)
 	post := func(status int, as, session, what, body string) string {
 		t.Helper()

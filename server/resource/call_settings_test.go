@@ -41,6 +41,7 @@ func newSettingsRig(t *testing.T) *served.Rig {
 // TestSettingsOfCall holds that settings of a call apply to what is made, run
 // and written with them, and to nothing else.
 func TestSettingsOfCall(t *testing.T) {
+	t.Parallel()
 	r := newSettingsRig(t)
 	with := []string{"Sandbox-Settings", `{"settings":{"docker":{"env":{"COLOR":"bl\u00fce"}},"limits":{"timeout":"1m"}}}`, "Sandbox-Session", "s1"}
 	made := r.Want(201, "root", "POST", "/v1/sandboxes", `{}`, with...)
@@ -61,6 +62,7 @@ func TestSettingsOfCall(t *testing.T) {
 // TestSettingsOfCallRefused holds that settings of a call are refused where they
 // are not an admin's, not valid, or have no effect.
 func TestSettingsOfCallRefused(t *testing.T) {
+	t.Parallel()
 	r := newSettingsRig(t)
 	const good = `{"settings":{}}`
 	for _, tt := range []struct {
@@ -84,6 +86,7 @@ func TestSettingsOfCallRefused(t *testing.T) {
 // TestPorts holds that a port of the loopback interface inside is reached with
 // the end of either direction, and that no other port and no other caller's is.
 func TestPorts(t *testing.T) {
+	t.Parallel()
 	r := newSettingsRig(t)
 	base := "/v1/sandboxes/" + r.Ready("acme", "s1") + "/ports/"
 	dial := func(as, path string) (*websocket.Conn, int) {

@@ -33,6 +33,7 @@ func newChangesRig(t *testing.T, settings string) *changesRig {
 const oddText = `"\"odd\\377\\n\\\"name\""`
 
 func TestChanges(t *testing.T) {
+	t.Parallel()
 	r := newChangesRig(t, "")
 	box := r.Ready("acme", "s1")
 	at := "/v1/sandboxes/" + box
@@ -100,6 +101,7 @@ func TestChanges(t *testing.T) {
 // TestApply holds that an application that is refused answers with the plan, and
 // what the manager is asked for.
 func TestApply(t *testing.T) {
+	t.Parallel()
 	r := newChangesRig(t, "")
 	at := "/v1/sandboxes/" + r.Ready("acme", "s1")
 	post := func(status int, path, body string) served.Answer {
@@ -142,6 +144,7 @@ func TestApply(t *testing.T) {
 // that a session's neither shows nor discards, and that another tenant finds
 // nothing.
 func TestWhoMayApply(t *testing.T) {
+	t.Parallel()
 	r := newChangesRig(t, "")
 	box := r.Ready("acme", "s1")
 	r.Ready("evil", "s1")
@@ -171,6 +174,7 @@ func TestWhoMayApply(t *testing.T) {
 // TestChangesHideTheHost holds that an error names folders of the host to admins
 // alone, and that a text that is cut off does not end as a whole one does.
 func TestChangesHideTheHost(t *testing.T) {
+	t.Parallel()
 	r := newChangesRig(t, "")
 	at := "/v1/sandboxes/" + r.Ready("acme", "s1") + "/changes"
 	for _, err := range []*sandbox.Error{

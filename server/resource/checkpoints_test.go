@@ -57,6 +57,7 @@ func ids(p api.CheckpointPage) string {
 }
 
 func TestCheckpoints(t *testing.T) {
+	t.Parallel()
 	r := newCheckpointRig(t, "")
 	box := r.Ready("acme", "s1")
 	a := r.Want(201, "acme", "POST", "/v1/sandboxes/"+box+"/checkpoints", `{"name":"built"}`)
@@ -100,6 +101,7 @@ func TestCheckpoints(t *testing.T) {
 // sandbox, that a session finds those of its own, and that the answer is that for
 // what does not exist.
 func TestCheckpointsOfOthers(t *testing.T) {
+	t.Parallel()
 	r := newCheckpointRig(t, "")
 	box, theirs := r.Ready("acme", "s1"), r.Ready("evil", "s1")
 	made := r.keep("acme", box, `{"name":"built"}`)
@@ -148,6 +150,7 @@ func TestCheckpointsOfOthers(t *testing.T) {
 }
 
 func TestCheckpointPages(t *testing.T) {
+	t.Parallel()
 	r := newCheckpointRig(t, "")
 	one, two := r.Ready("acme", "s1"), r.Ready("acme", "s2")
 	for range 3 {
@@ -181,6 +184,7 @@ func TestCheckpointPages(t *testing.T) {
 }
 
 func TestCheckpointArchives(t *testing.T) {
+	t.Parallel()
 	r := newCheckpointRig(t, "")
 	made := r.keep("acme", r.Ready("acme", "s1"), "")
 	at := "/v1/checkpoints/" + made.ID + "/archive"
@@ -217,6 +221,7 @@ func TestCheckpointArchives(t *testing.T) {
 }
 
 func TestForks(t *testing.T) {
+	t.Parallel()
 	r := newCheckpointRig(t, "")
 	box := r.Ready("acme", "s1")
 	r.Ready("acme", "s1-fork-2")
@@ -257,6 +262,7 @@ func TestForks(t *testing.T) {
 // TestSandboxFromCheckpoint holds that a new sandbox begins with the checkpoint,
 // alone and with fields of its own, and one that is there does not.
 func TestSandboxFromCheckpoint(t *testing.T) {
+	t.Parallel()
 	r := newCheckpointRig(t, "")
 	made := r.keep("acme", r.Ready("acme", "s1"), `{"name":"built"}`)
 	r.Want(201, "acme", "POST", "/v1/sandboxes", `{"session":"a","from":"built"}`)
@@ -279,6 +285,7 @@ func TestSandboxFromCheckpoint(t *testing.T) {
 // TestCheckpointTool holds that an agent's token makes checkpoints and goes back
 // to them as the settings allow it the tool, and a tenant's does in any case.
 func TestCheckpointTool(t *testing.T) {
+	t.Parallel()
 	r := newCheckpointRig(t, `{"agents": {"defaults": {"sandbox": {"provider": "local", "tools": {"deny": ["checkpoint"]}}}}}`)
 	box := r.Ready("acme", "s1")
 	made := r.keep("acme", box, "")

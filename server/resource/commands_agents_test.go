@@ -16,6 +16,7 @@ import (
 // the agent's tools may do, and no more, while the tools do not restrict the
 // token of the tenant.
 func TestSessionsAreAgents(t *testing.T) {
+	t.Parallel()
 	const settings = `{"agents": {"defaults": {"sandbox": {"provider": "local", "tools": {"deny": ["exec", "write"]}}}}}`
 	r := served.New(t, served.Options{Settings: settings, Resources: func(r *served.Rig) []resource.Resource {
 		supervisor := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})

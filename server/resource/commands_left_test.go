@@ -13,6 +13,7 @@ import (
 // TestLeftIsInTheAnswer holds that each answer about the end of a command lists
 // the processes that were ended with it.
 func TestLeftIsInTheAnswer(t *testing.T) {
+	t.Parallel()
 	left := &sandbox.Left{Count: 1, Names: []string{"sleep (41)"}}
 	outcome := manager.Outcome{Exit: sandbox.Exit{Left: left}}
 	for name, answer := range map[string]any{

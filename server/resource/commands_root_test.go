@@ -20,6 +20,7 @@ import (
 // root, however it is spelled, names the field and says what to do, and that nothing
 // has run then.
 func TestNoCommandRunsAsRoot(t *testing.T) {
+	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
 			r := served.New(t, served.Options{Wall: provider, Resources: func(r *served.Rig) []resource.Resource {

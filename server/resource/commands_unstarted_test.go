@@ -18,6 +18,7 @@ import (
 // the end of the command, with the status that shells use for it, by every
 // route, and that the answer names what is missing.
 func TestUnstartedIsAResult(t *testing.T) {
+	t.Parallel()
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			r := served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []resource.Resource {

@@ -15,6 +15,7 @@ import (
 // TestWarningsAreInTheAnswer holds that each answer about the end of a command
 // has the warnings about its line, also for a manager client.
 func TestWarningsAreInTheAnswer(t *testing.T) {
+	t.Parallel()
 	warnings := []string{"a", "b"}
 	outcome := manager.Outcome{Warnings: warnings}
 	for name, answer := range map[string]any{

@@ -19,6 +19,7 @@ import (
 // TestPathsStayInside holds that no spelling of a path reaches what is outside
 // of the sandbox's mounts, and that none is an internal error.
 func TestPathsStayInside(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		host := filepath.Join(t.TempDir(), "secret")
 		if err := os.WriteFile(host, []byte("of the host"), 0o644); err != nil {
@@ -83,6 +84,7 @@ func TestPathsStayInside(t *testing.T) {
 // TestOthersHaveNothing holds that a sandbox of another tenant looks as if it
 // did not exist.
 func TestOthersHaveNothing(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		r.Want(201, "acme", "PUT", base+"/files/workspace/mine", "x")
 		none := r.Want(404, "evil", "GET", "/v1/sandboxes/sbx-s1-0000000000000000/files/workspace/mine", "").Problem(t)
@@ -146,6 +148,7 @@ func filesPut(r *served.Rig, as, path string, body []byte) served.Answer {
 }
 
 func TestArchives(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/archive?path=tree"
 		a := filesPut(r, "acme", at, archive(t, file("a", "one"), file("d/b", "two"), tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "d/b"},
@@ -210,6 +213,7 @@ func TestArchives(t *testing.T) {
 // folder and decompression bombs are refused, and that files outside stay as
 // they are.
 func TestBadArchives(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		r.Want(201, "acme", "PUT", base+"/files/workspace/victim", "x")
 		many := []tar.Header{}
@@ -259,6 +263,7 @@ func TestBadArchives(t *testing.T) {
 // TestLinksLeadNowhere holds that links made by code inside do not lead out of
 // the sandbox.
 func TestLinksLeadNowhere(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		name := strings.TrimPrefix(base, "/v1/sandboxes/")
 		r.Run("acme", "s1", "ln -s /etc/passwd passwd; ln -s / root; ln -s /nowhere/x dangling; mkfifo pipe")

@@ -27,6 +27,7 @@ func (l long) ReadLink(context.Context, string) (string, error)       { return l
 // TestLongPathsEndAnAnswerEarly holds that one answer is bounded in bytes, too,
 // and that the following pages contain the rest.
 func TestLongPathsEndAnAnswerEarly(t *testing.T) {
+	t.Parallel()
 	const all, most = 8000, 4<<20 + 16<<10
 	tree := long{of: fstest.MapFS{}, target: strings.Repeat("\x01", 4095)}
 	for i := range all {

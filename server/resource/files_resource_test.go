@@ -39,6 +39,7 @@ func tagOf(content string) string {
 }
 
 func TestReadAndWrite(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/new/a.txt"
 		made := r.Want(201, "acme", "PUT", at, "hello", "If-None-Match", "*")
@@ -78,6 +79,7 @@ func TestReadAndWrite(t *testing.T) {
 }
 
 func TestRanges(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		small, large := "0123456789", strings.Repeat("0123456789", 20_000)
 		for name, content := range map[string]string{"small": small, "large": large} {
@@ -121,6 +123,7 @@ func TestRanges(t *testing.T) {
 
 // TestOneWins holds that of many requests with one condition one is carried out.
 func TestOneWins(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/raced"
 		for _, race := range []struct{ name, header, value string }{
@@ -155,6 +158,7 @@ func TestOneWins(t *testing.T) {
 // TestCutUpload holds that a body that is incomplete or too large replaces
 // nothing.
 func TestCutUpload(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/kept"
 		r.Want(201, "acme", "PUT", at, "old")
@@ -192,6 +196,7 @@ func TestCutUpload(t *testing.T) {
 }
 
 func TestEntries(t *testing.T) {
+	t.Parallel()
 	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
 		for _, n := range []string{"a", "b", "c", "d", "sub/e"} {
 			r.Want(201, "acme", "PUT", base+"/files/workspace/"+n, n)
@@ -243,6 +248,7 @@ func TestEntries(t *testing.T) {
 // TestReadOnlyAccess holds that every route that changes files is refused where
 // workspaceAccess is ro, for every caller, and that the other routes are not.
 func TestReadOnlyAccess(t *testing.T) {
+	t.Parallel()
 	for _, wall := range []string{"local", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			agent := t.TempDir()

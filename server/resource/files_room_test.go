@@ -60,6 +60,7 @@ func (l *lender) count() (come, held, highest int) {
 // not all run at the same time: otherwise a caller that fills a sandbox with
 // files could use up the memory of the daemon.
 func TestRoom(t *testing.T) {
+	t.Parallel()
 	var l *lender
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
 		l = &lender{Manager: r.Manager}
@@ -106,6 +107,7 @@ func TestRoom(t *testing.T) {
 // TestRoomUntilItIsRead holds that a page of a folder counts until the client
 // has read it, because it is in memory until then.
 func TestRoomUntilItIsRead(t *testing.T) {
+	t.Parallel()
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
 		return []resource.Resource{resource.NewFilesResource(r.Manager, resource.Limits{})}
 	}})

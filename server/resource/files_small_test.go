@@ -33,6 +33,7 @@ func (c *counted) Read(ctx context.Context, path string, offset, limit int64) (i
 // TestSmallFileIsOneCall holds which calls to the sandbox the answer for a file
 // makes: one for a small file, and none that is not needed for others.
 func TestSmallFileIsOneCall(t *testing.T) {
+	t.Parallel()
 	const small = 16 << 10
 	dir := t.TempDir()
 	for name, size := range map[string]int{"empty": 0, "small": small - 1, "more": small, "large": 2 << 20} {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestReadCondition(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		values []string
@@ -47,6 +48,7 @@ func TestReadCondition(t *testing.T) {
 }
 
 func TestTagsCompare(t *testing.T) {
+	t.Parallel()
 	strong, weak := tag{value: "a"}, tag{weak: true, value: "a"}
 	for _, tt := range []struct {
 		name             string
@@ -65,6 +67,7 @@ func TestTagsCompare(t *testing.T) {
 }
 
 func TestReadRange(t *testing.T) {
+	t.Parallel()
 	const size = 10
 	for _, tt := range []struct {
 		header string
@@ -157,6 +160,7 @@ func FuzzReadCondition(f *testing.F) {
 }
 
 func TestPath(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("n", 256)
 	for _, tt := range []struct {
 		rest, want string
@@ -175,6 +179,7 @@ func TestPath(t *testing.T) {
 }
 
 func TestInside(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ name, want string }{
 		{".", "/workspace"}, {"a b", "/workspace/a b"}, {"/tmp/x", "/tmp/x"}, {"file:///workspace/a%20b", "/workspace/a b"}, {"sandbox:///workspace/x", "/workspace/x"},
 		{"", ""}, {"file:x", ""}, {"file://host/x", ""}, {"https://example.com/x", ""}, {"file:///workspace/%2e%2e/etc", ""}, {"file:///workspace/%00", ""},

@@ -102,6 +102,7 @@ func must(t *testing.T, err error) {
 // depth, that a value of another type is refused with the name of exactly that
 // field. It enumerates the fields of the types, so that it covers new ones.
 func TestMalformedTypes(t *testing.T) {
+	t.Parallel()
 	r := grantsNewRig(t, "memory")
 	o := r.order("acme", grant.Operation{})
 	whole := map[string]any{}
@@ -123,6 +124,7 @@ func TestMalformedTypes(t *testing.T) {
 // have is refused with the name of exactly its field, in a grant and in those
 // that it was derived from.
 func TestMalformedValues(t *testing.T) {
+	t.Parallel()
 	r := grantsNewRig(t, "memory")
 	wrong := map[string]any{
 		"id": "", "parent": "a b", "tenant": "a b", "subject": "ä", "agent": "../x", "session": "a\tb", "tool": "a b", "call": strings.Repeat("c", 300),

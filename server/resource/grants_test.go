@@ -80,6 +80,7 @@ func text(t testing.TB, v any) string {
 }
 
 func TestOperate(t *testing.T) {
+	t.Parallel()
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			r := grantsNewRig(t, wall)
@@ -121,6 +122,7 @@ func TestOperate(t *testing.T) {
 }
 
 func TestCheckDeriveRevoke(t *testing.T) {
+	t.Parallel()
 	r := grantsNewRig(t, "memory")
 	o := r.order("acme", grant.Operation{})
 	check := api.CheckGrant{Grant: o.Grant, Manifest: o.Manifest}
@@ -158,6 +160,7 @@ func TestCheckDeriveRevoke(t *testing.T) {
 // TestRevokeWithoutExpiry holds that a grant can be revoked by its id alone, and
 // that an invalid time is still refused.
 func TestRevokeWithoutExpiry(t *testing.T) {
+	t.Parallel()
 	r := grantsNewRig(t, "memory")
 	o := r.order("acme", grant.Operation{})
 	check := api.CheckGrant{Grant: o.Grant, Manifest: o.Manifest}
@@ -173,6 +176,7 @@ func TestRevokeWithoutExpiry(t *testing.T) {
 // TestWriteOverAFile holds that a write that is refused because the file exists
 // returns that error, leaves the file as it is, and uses up no budget.
 func TestWriteOverAFile(t *testing.T) {
+	t.Parallel()
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			r := grantsNewRig(t, wall)
@@ -209,6 +213,7 @@ func TestWriteOverAFile(t *testing.T) {
 // over the unix socket: they name no tenant, and are checked, used, derived,
 // charged and revoked.
 func TestSingleTenant(t *testing.T) {
+	t.Parallel()
 	r := grantsNewRig(t, "memory")
 	o := r.order("", grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/a", Overwrite: true})
 	o.Data, o.Grant.Budget.Files = []byte("text"), 1
@@ -237,6 +242,7 @@ func TestSingleTenant(t *testing.T) {
 // TestGrantsOfOthers holds that no caller can use a grant for another tenant,
 // and that a session cannot give itself a grant.
 func TestGrantsOfOthers(t *testing.T) {
+	t.Parallel()
 	r := grantsNewRig(t, "memory")
 	theirs := r.order("evil", grant.Operation{Kind: grant.OpFsRead, Path: "/workspace/a"})
 	mine := r.order("acme", grant.Operation{Kind: grant.OpFsRead, Path: "/workspace/a"})
@@ -269,6 +275,7 @@ func TestGrantsOfOthers(t *testing.T) {
 // of that agent, with all that were derived from them, and no other grant of the
 // tenant.
 func TestRevocationsOfOneAgent(t *testing.T) {
+	t.Parallel()
 	r := grantsNewRig(t, "memory")
 	o := r.order("acme", grant.Operation{})
 	check := api.CheckGrant{Grant: o.Grant, Manifest: o.Manifest}

@@ -30,6 +30,7 @@ func saying(n int) func() (idempotencyAnswer, error) {
 }
 
 func TestOneAnswerForAKey(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "answers")
 	a := openIdempotency(t, dir)
 	var done atomic.Int64
@@ -64,6 +65,7 @@ func TestOneAnswerForAKey(t *testing.T) {
 }
 
 func TestErrorsAreNotKept(t *testing.T) {
+	t.Parallel()
 	a := openIdempotency(t, filepath.Join(t.TempDir(), "answers"))
 	fail := errors.New("no")
 	if _, _, err := a.Do(t.Context(), idempotencyOwner{Tenant: "t"}, "k", nil, func() (idempotencyAnswer, error) { return idempotencyAnswer{}, fail }); !errors.Is(err, fail) {
@@ -75,6 +77,7 @@ func TestErrorsAreNotKept(t *testing.T) {
 }
 
 func TestAnswersEnd(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "answers")
 	a := openIdempotency(t, dir)
 	now := time.Now()
@@ -97,6 +100,7 @@ func TestAnswersEnd(t *testing.T) {
 }
 
 func TestDamagedAnswersAreNone(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "answers")
 	a := openIdempotency(t, dir)
 	if _, _, err := a.Do(t.Context(), idempotencyOwner{Tenant: "t"}, "k", nil, saying(1)); err != nil {
@@ -117,6 +121,7 @@ func TestDamagedAnswersAreNone(t *testing.T) {
 }
 
 func TestWaitingEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	a := openIdempotency(t, filepath.Join(t.TempDir(), "answers"))
 	inside, let, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -142,6 +147,7 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 // TestKeysOfASessionAreItsOwn holds that one session neither finds nor displaces
 // the answers of another, and that of too many keys the oldest are removed.
 func TestKeysOfASessionAreItsOwn(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "answers")
 	a := openIdempotency(t, dir)
 	do := func(of idempotencyOwner, key string, n int) (idempotencyAnswer, bool) {

@@ -10,6 +10,7 @@ import (
 
 // A shared sandbox belongs only to a caller that acts for all of its sessions.
 func TestOwns(t *testing.T) {
+	t.Parallel()
 	admin := auth.Caller{Role: token.Admin}
 	all := auth.Caller{Role: token.Tenant, Tenant: "acme"}
 	agent := auth.Caller{Role: token.Tenant, Tenant: "acme", Agent: "main"}

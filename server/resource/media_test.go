@@ -12,6 +12,7 @@ import (
 )
 
 func TestStage(t *testing.T) {
+	t.Parallel()
 	for _, wall := range []string{"local", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			inboxes := filepath.Join(t.TempDir(), "inboxes")

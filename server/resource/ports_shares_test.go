@@ -15,6 +15,7 @@ import (
 // TestLabelledShares holds that a share of a label is found once more by the same
 // sandbox alone, that the file has it soon, and that it goes with its sandbox.
 func TestLabelledShares(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ports.json")
 	s := openShares(file)
 	made := time.Now().Add(-time.Hour)

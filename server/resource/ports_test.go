@@ -161,6 +161,7 @@ func (p *portsRig) link(body string) api.NewShare {
 // TestPortsByPath holds that requests by path get inside as they are, without
 // what belongs to the server, for the tenant alone.
 func TestPortsByPath(t *testing.T) {
+	t.Parallel()
 	for _, wall := range []string{"local", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			for _, at := range []string{"127.0.0.1", "0.0.0.0", "::1"} {
@@ -194,6 +195,7 @@ func TestPortsByPath(t *testing.T) {
 // other on one connection, and that no other request does: not of another token, by a
 // link, with a body, or to another sandbox of the name.
 func TestPortsKept(t *testing.T) {
+	t.Parallel()
 	p := newPortsRig(t, "docker", "127.0.0.1")
 	made := p.link(`{"port":%s}`)
 	auth := func(as string) []string { return []string{"Authorization", "Bearer " + p.Secret(as)} }
@@ -257,6 +259,7 @@ func TestPortsKept(t *testing.T) {
 // TestPortsRefused holds that a request for what is no port of the caller's own
 // sandbox is refused.
 func TestPortsRefused(t *testing.T) {
+	t.Parallel()
 	p := newPortsRig(t, "local", "127.0.0.1")
 	as := func(who string) []string { return []string{"Authorization", "Bearer " + p.Secret(who)} }
 	good := p.base + "/ports/" + p.port + "/"
@@ -285,6 +288,7 @@ func TestPortsRefused(t *testing.T) {
 // TestSharedPort holds that the link of a share reaches its port of its sandbox
 // with each protocol, and nothing without its secret.
 func TestSharedPort(t *testing.T) {
+	t.Parallel()
 	p := newPortsRig(t, "local", "127.0.0.1")
 	made := p.link(`{"port":%s}`)
 	host := made.Share.Host + ":8421"
@@ -437,6 +441,7 @@ func (p *portsRig) connect(s api.NewShare) (net.Conn, string) {
 // TestPortTunnel holds that CONNECT passes any protocol on, such as HTTP/2
 // without TLS, and connects to shared ports alone.
 func TestPortTunnel(t *testing.T) {
+	t.Parallel()
 	p := newPortsRig(t, "local", "127.0.0.1")
 	made := p.link(`{"port":%s}`)
 	h2 := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return p.tunnel(made), nil }, Protocols: &http.Protocols{}}
@@ -497,6 +502,7 @@ func (p *portsRig) program(addresses ...string) (end func()) {
 // TestPortsOfPrograms holds which programs are listed, with their numbers and
 // commands, at which addresses they are reached, and for whom.
 func TestPortsOfPrograms(t *testing.T) {
+	t.Parallel()
 	for _, wall := range []string{"local", "docker"} {
 		t.Run(wall, func(t *testing.T) {
 			p := newPortsRig(t, wall, "127.0.0.1")
@@ -541,6 +547,7 @@ func TestPortsOfPrograms(t *testing.T) {
 // TestPortsBounded holds how many connections to one sandbox are open at a time, in
 // all ways together, and that each of them leaves room for another when it ends.
 func TestPortsBounded(t *testing.T) {
+	t.Parallel()
 	p := newPortsRig(t, "local", "127.0.0.1") // with room for 4
 	made, ctx := p.link(`{"port":%s}`), t.Context()
 	first, second := p.tunnel(made), p.tunnel(made)
@@ -588,6 +595,7 @@ func TestPortsBounded(t *testing.T) {
 // TestPortsOfEndedSandbox holds that a sandbox is in use while connections are open,
 // that they end with it, however that ends, and that a link does not reach another one of its name.
 func TestPortsOfEndedSandbox(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		wall string
 		end  func(p *portsRig)

@@ -124,6 +124,7 @@ func (f *followed) exit() api.Exit {
 }
 
 func TestProcessOutlivesItsClient(t *testing.T) {
+	t.Parallel()
 	processesOnProviders(t, func(t *testing.T, r processesRig) {
 		f := r.follow("acme-s1", "POST", "/exec/stream", `{"args":["sh","-c","echo one; read x; echo two $x; read x; echo three $x >&2; exit 7"],"tag":"build","background":true,"stdinOpen":true}`)
 		var p api.Process
@@ -164,6 +165,7 @@ func TestProcessOutlivesItsClient(t *testing.T) {
 }
 
 func TestProcessOnATerminal(t *testing.T) {
+	t.Parallel()
 	processesOnProviders(t, func(t *testing.T, r processesRig) {
 		p := served.JSON[api.Process](t, r.Want(201, "acme", "POST", r.base+"/processes", `{"args":["sh","-c","read x; stty size; read y"],"tty":{"rows":10,"cols":40}}`))
 		if !p.TTY || p.State != "running" {
@@ -193,6 +195,7 @@ func TestProcessOnATerminal(t *testing.T) {
 }
 
 func TestProcessRequestsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
 	processesOnProviders(t, func(t *testing.T, r processesRig) {
 		p := served.JSON[api.Process](t, r.Want(201, "acme", "POST", r.base+"/processes", `{"line":"echo hi; cat","tag":"t","stdinOpen":true}`))
 		one := served.JSON[api.Process](t, r.Want(201, "acme", "POST", r.base+"/processes", `{"line":"cat","stdinOpen":true}`))
@@ -250,6 +253,7 @@ func TestProcessRequestsThatMakeNoSense(t *testing.T) {
 }
 
 func TestOthersHaveNoProcesses(t *testing.T) {
+	t.Parallel()
 	processesOnProviders(t, func(t *testing.T, r processesRig) {
 		p := served.JSON[api.Process](t, r.Want(201, "acme", "POST", r.base+"/processes", `{"line":"cat","tag":"t","stdinOpen":true}`))
 		r.Ready("evil", "s1")

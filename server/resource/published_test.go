@@ -62,6 +62,7 @@ func TestCommitted(t *testing.T) {
 // TestVersions holds that what changed since the last release goes with the
 // version.
 func TestVersions(t *testing.T) {
+	t.Parallel()
 	now := map[string]publishedSchema{}
 	for _, s := range allPublished() {
 		now[s.Name] = s
@@ -94,6 +95,7 @@ func TestVersions(t *testing.T) {
 // TestWordsAreComplete holds the lists of words against the constants of their
 // types in the source.
 func TestWordsAreComplete(t *testing.T) {
+	t.Parallel()
 	types := []reflect.Type{
 		reflect.TypeFor[grant.Kind](), reflect.TypeFor[grant.SafetyClass](), reflect.TypeFor[grant.SideEffect](), reflect.TypeFor[grant.OpKind](),
 		reflect.TypeFor[evidence.Status](), reflect.TypeFor[sandbox.Code](),
@@ -203,6 +205,7 @@ func parties() (grant.Grant, grant.Manifest, grant.Policy, time.Time) {
 
 // TestSchemasTakeWhatIsWritten holds real values against their schemas.
 func TestSchemasTakeWhatIsWritten(t *testing.T) {
+	t.Parallel()
 	g, m, p, now := parties()
 	profile, err := grant.Build(g, m, p, now)
 	if err != nil {
@@ -235,6 +238,7 @@ func TestSchemasTakeWhatIsWritten(t *testing.T) {
 // TestSchemasDemandWhatIsDemanded holds that what the schemas of grants and
 // manifests call required is refused when it is missing, and nothing else is.
 func TestSchemasDemandWhatIsDemanded(t *testing.T) {
+	t.Parallel()
 	g, m, p, now := parties()
 	// A tool that does nothing needs no consent.
 	m.Safety, m.SideEffects, m.Commands = grant.SafetyLow, []grant.SideEffect{}, nil

@@ -51,6 +51,7 @@ func (r recordsRig) tried(tenant, session, host string) {
 }
 
 func TestViolations(t *testing.T) {
+	t.Parallel()
 	r := recordsNewRig(t)
 	for _, s := range []string{"s1", "s2"} {
 		for i := range 3 {
@@ -120,6 +121,7 @@ func (r recordsRig) did(tenant, session, id string, status evidence.Status) {
 }
 
 func TestEvidence(t *testing.T) {
+	t.Parallel()
 	r := recordsNewRig(t)
 	r.did("acme", "s1", "op-1", evidence.OK)
 	r.did("acme", "s1", "op-2", evidence.Denied)
@@ -192,6 +194,7 @@ func TestEvidence(t *testing.T) {
 // TestStreams holds that a stream without a limit has all records, and how it
 // ends.
 func TestStreams(t *testing.T) {
+	t.Parallel()
 	r := recordsNewRig(t)
 	for i := range 120 {
 		r.tried("acme", "s1", fmt.Sprintf("host%d.test:443", i))

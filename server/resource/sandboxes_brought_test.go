@@ -8,6 +8,7 @@ import (
 )
 
 func TestAnswersTellHowASandboxCameUp(t *testing.T) {
+	t.Parallel()
 	row := manager.Row{}
 	row.Name = "sbx-one"
 	for _, p := range []manager.Prepared{

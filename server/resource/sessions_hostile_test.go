@@ -87,6 +87,7 @@ func TestTimeLimitHolds(t *testing.T) {
 // TestSharedSandboxStays holds that a session cannot have its command remove a
 // sandbox that all sessions of an agent share, with their files.
 func TestSharedSandboxStays(t *testing.T) {
+	t.Parallel()
 	const first = `{"args":["true"],"noStdin":true,"extra":{"remove":true}}`
 	r := serve(t, "", `"provider": "local", "scope": "agent"`)
 	name := r.Ready("acme", "s2")
@@ -143,6 +144,7 @@ func lend(t *testing.T, r *served.Rig, as, session string) string {
 // does not read the answer is held in memory twice at most, and that other
 // requests proceed.
 func TestListingsTakeTurns(t *testing.T) {
+	t.Parallel()
 	var c *resource.Sessions
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
 		c = resource.NewSessions(r.Manager, stream.Options{})

@@ -20,6 +20,7 @@ import (
 // Only admins receive the engine's error text, and every caller can test for a
 // file that does not exist.
 func TestCausesAreForAdmins(t *testing.T) {
+	t.Parallel()
 	const private = "/run/engine.sock"
 	failed := &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "inspect", Message: "the engine does not answer", Err: errors.New("dial " + private)}
 	missing := &sandbox.Error{Code: sandbox.CodeNotFound, Op: "read", Message: "/workspace/x", Err: fmt.Errorf("%s: %w", private, syscall.ENOENT)}
@@ -55,6 +56,7 @@ func TestCausesAreForAdmins(t *testing.T) {
 
 // One tenant cannot take all the leases on files from others.
 func TestLentToOneTenant(t *testing.T) {
+	t.Parallel()
 	s := NewSessions(nil, stream.Options{})
 	for range maxHandlesTo {
 		if _, err := s.register(&handle{owner: owner{who: config.Who{Tenant: "greedy"}}}); err != nil {

@@ -50,6 +50,7 @@ func shellsOnProviders(t *testing.T, test func(*testing.T, shellsRig)) {
 }
 
 func TestShellsKeepState(t *testing.T) {
+	t.Parallel()
 	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		run := func(id, line string) api.ExecResult {
 			t.Helper()
@@ -90,6 +91,7 @@ func TestShellsKeepState(t *testing.T) {
 }
 
 func TestOthersHaveNoShells(t *testing.T) {
+	t.Parallel()
 	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		sh := served.JSON[api.Shell](t, r.Want(201, "acme", "POST", r.base+"/shells", "{}"))
 		r.Ready("evil", "s1")
@@ -137,6 +139,7 @@ func (r shellsRig) open(path string, q stream.Request, c sandbox.Command) (*stre
 }
 
 func TestAttach(t *testing.T) {
+	t.Parallel()
 	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		var out, errs bytes.Buffer
 		p, _ := r.open("/attach", stream.Request{Line: "cat; echo oops >&2; exit 4"}, sandbox.Command{Stdin: strings.NewReader("through"), Stdout: &out, Stderr: &errs})
@@ -158,6 +161,7 @@ func TestAttach(t *testing.T) {
 }
 
 func TestAttachRefuses(t *testing.T) {
+	t.Parallel()
 	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		for name, q := range map[string]stream.Request{
 			"nothing":       {},
@@ -226,6 +230,7 @@ func (s *screen) await(t *testing.T, text string) {
 // TestTerminal holds that the size of a terminal can change, and that it ends
 // with its socket.
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		if r.Engine != nil {
 			t.Log("the sandbox in memory has no shell that reads from a terminal")
@@ -283,6 +288,7 @@ func (r shellsRig) gone(seconds string) {
 // TestTerminalStays holds that a kept terminal outlives its socket, is found
 // again, and ends when a request ends it.
 func TestTerminalStays(t *testing.T) {
+	t.Parallel()
 	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
 		if r.Engine != nil {
 			t.Log("the sandbox in memory has no shell that reads from a terminal")

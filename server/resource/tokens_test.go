@@ -17,6 +17,7 @@ func tokensNewRig(t *testing.T) *served.Rig {
 }
 
 func TestChildren(t *testing.T) {
+	t.Parallel()
 	r := tokensNewRig(t)
 	made := served.JSON[api.NewToken](t, r.Want(201, "acme", "POST", "/v1/tokens", `{"role":"session","session":"s9","ttlSeconds":600,"note":"for a test"}`))
 	if made.Secret == "" || made.Parent != r.IDs["acme"] || made.Tenant != "acme" || made.Session != "s9" || made.Expires.IsZero() {
@@ -62,6 +63,7 @@ func TestChildren(t *testing.T) {
 // TestNeverMore holds that a token cannot make one with more rights than its
 // own.
 func TestNeverMore(t *testing.T) {
+	t.Parallel()
 	r := tokensNewRig(t)
 	for _, tt := range []struct {
 		as, body string
@@ -87,6 +89,7 @@ func TestNeverMore(t *testing.T) {
 // that made it, and for no other, unless a caller with the right to it asks for
 // that.
 func TestBoundToTheAgent(t *testing.T) {
+	t.Parallel()
 	r := tokensNewRig(t)
 	const agent = api.HeaderAgent
 	child := func(as, body string, headers ...string) api.NewToken {
@@ -132,6 +135,7 @@ func TestBoundToTheAgent(t *testing.T) {
 // TestParents holds that a token that is named as parent becomes the parent,
 // with its bounds.
 func TestParents(t *testing.T) {
+	t.Parallel()
 	r := tokensNewRig(t)
 	made := served.JSON[api.NewToken](t, r.Want(201, "acme", "POST", "/v1/tokens", `{"role":"tenant","ttlSeconds":600,"quota":{"sandboxes":5,"commands":-1,"memory":-1,"nanoCpus":-1,"disk":-1,"requestsPerSecond":-1,"requestBurst":-1}}`))
 	for _, as := range []string{"acme", "root", ""} {
@@ -146,6 +150,7 @@ func TestParents(t *testing.T) {
 
 // TestEnds holds that a token without an expiry has to be requested explicitly.
 func TestEnds(t *testing.T) {
+	t.Parallel()
 	r := tokensNewRig(t)
 	usual := served.JSON[api.NewToken](t, r.Want(201, "", "POST", "/v1/tokens", `{"role":"tenant","tenant":"new"}`))
 	if in := time.Until(usual.Expires); in < token.Usual-time.Hour || in > token.Usual {
@@ -163,6 +168,7 @@ func TestEnds(t *testing.T) {
 // TestNotGoodAnyMore holds that an expired token is listed and can be revoked
 // like any other, by the token that it was made from.
 func TestNotGoodAnyMore(t *testing.T) {
+	t.Parallel()
 	r := tokensNewRig(t)
 	_, id, err := r.Tokens.Create(token.Claims{Role: token.Tenant, Parent: r.IDs["acme"], Expires: time.Now().Add(time.Second)})
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 // not grow beyond what the last one has seen, in entries and in bytes: programs
 // in the sandbox choose the names, and in which scan they are seen.
 func TestRemembersWithinBounds(t *testing.T) {
+	t.Parallel()
 	const most = 1 << 20
 	seen := func(entries, length int, before *snapshot) *snapshot {
 		s := &snapshot{entries: map[string]watchEntry{}, last: "/"}
@@ -100,6 +101,7 @@ func (f crowded) ReadDir(_ context.Context, name string) ([]fs.DirEntry, error) 
 // and does not end the watch, that its entries are not reported as coming and
 // going, and that a spent budget ends the watch.
 func TestPassesCrowdedFolders(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	in := filepath.Join(root, "in")
 	for _, name := range []string{in, filepath.Join(in, "x"), filepath.Join(root, "later")} {
@@ -123,6 +125,7 @@ func TestPassesCrowdedFolders(t *testing.T) {
 
 // TestTakesTurns holds that each scan, and nothing but scans, waits for a turn.
 func TestTakesTurns(t *testing.T) {
+	t.Parallel()
 	var held sync.Mutex
 	files, dir := oneAtATime{t: t, held: &held}, t.TempDir()
 	turn := func(context.Context) (func(), error) { held.Lock(); return held.Unlock, nil }
@@ -149,6 +152,7 @@ func TestTakesTurns(t *testing.T) {
 // TestComparesWithinBounds holds that the cost of comparing two scans grows with
 // the depth of their entries, and not with the number of closed folders.
 func TestComparesWithinBounds(t *testing.T) {
+	t.Parallel()
 	const many, depth = 1000, 3
 	look := func(file string) *snapshot {
 		s := &snapshot{entries: map[string]watchEntry{}, closed: map[string]bool{}}
@@ -179,6 +183,7 @@ func TestComparesWithinBounds(t *testing.T) {
 // folder, at any depth, and true for all others: the folder itself, and names
 // that only have it as a prefix.
 func TestKnowsWhatIsClosed(t *testing.T) {
+	t.Parallel()
 	s := &snapshot{closed: map[string]bool{"/w/a": true, "/w/b/c": true}}
 	for name, want := range map[string]bool{
 		"/": true, "/w": true, "/w/a": true, "/w/ab": true, "/w/a.b/c": true, "/w/b": true, "/w/b/c": true, "/w/b/d": true, "/x/w/a/y": true,

@@ -124,6 +124,7 @@ func (l *listener) begins(polls bool) {
 }
 
 func TestWatchPolls(t *testing.T) {
+	t.Parallel()
 	watchOn(t, []string{"memory"}, resource.WatchOptions{Interval: 20 * time.Millisecond}, func(t *testing.T, r *watchRig, base string) {
 		r.Run("acme", "s1", "mkdir old; echo a > old/file")
 		l := listen(t, r, "acme", base+"/watch")
@@ -157,6 +158,7 @@ func TestWatchPolls(t *testing.T) {
 
 // TestWatchOfScripts holds that a watch by scripts says that it polls, and does.
 func TestWatchOfScripts(t *testing.T) {
+	t.Parallel()
 	watchOn(t, []string{"script"}, resource.WatchOptions{Interval: 20 * time.Millisecond}, func(t *testing.T, r *watchRig, base string) {
 		l := listen(t, r, "acme", base+"/watch")
 		l.begins(true)
@@ -169,6 +171,7 @@ func TestWatchOfScripts(t *testing.T) {
 
 // TestWatch holds each kind of change as the kernel inside reports it.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	watchOn(t, []string{"docker", "local"}, resource.WatchOptions{}, func(t *testing.T, r *watchRig, base string) {
 		r.Run("acme", "s1", "umask 022; mkdir -p old dir /tmp/away; echo a > old/file; ln -s /tmp out")
 		l := listen(t, r, "acme", base+"/watch")
@@ -225,12 +228,12 @@ func TestWatch(t *testing.T) {
 
 // TestWatchOverflows holds that a client that takes nothing learns that it has
 // lost changes, and gets those that come then.
-func TestWatchOverflows(t *testing.T) {
+func TestWatchOverflows(t *testing.T) { // not beside others: the client takes nothing for as long as the command runs
 	watchOn(t, []string{"docker"}, resource.WatchOptions{}, func(t *testing.T, r *watchRig, base string) {
 		l := listen(t, r, "acme", base+"/watch")
 		l.begins(false)
 		// The queue of the kernel and what is on its way to the client fill up.
-		r.Run("acme", "s1", `for i in $(seq 60); do for j in $(seq 4000); do : > f; : > g; done; chmod 600 f; chmod 644 f; done`)
+		r.Run("acme", "s1", `for i in $(seq 12); do for j in $(seq 4000); do : > f; : > g; done; chmod 600 f; chmod 644 f; done`)
 		for {
 			name, data := l.next()
 			if name == api.EventOverflow {
@@ -253,6 +256,7 @@ func TestWatchOverflows(t *testing.T) {
 }
 
 func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]resource.WatchOptions{
 		"entries": {Entries: 5},
 		"paths":   {Bytes: len("/workspace") + 4*len("/workspace/a")},
@@ -288,6 +292,7 @@ func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
 }
 
 func TestWatchRefuses(t *testing.T) {
+	t.Parallel()
 	watchOn(t, []string{"memory", "docker", "local"}, resource.WatchOptions{Interval: 20 * time.Millisecond}, func(t *testing.T, r *watchRig, base string) {
 		for _, tt := range []struct {
 			as, path string
