@@ -291,13 +291,17 @@ const page = 500
 func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
 	ctx, done := context.WithTimeout(ctx, p.o.Call)
 	defer done()
-	if f.Name == "" && !p.o.TenantNamespaces { // the mirror knows pods by their names, which are unique in one namespace
-		p.mirror.start()
-		if infos, ok := p.mirrored(ctx, f); ok {
-			return infos, nil
-		}
+	if f.Name != "" || p.o.TenantNamespaces { // the mirror knows pods by their names, which are unique in one namespace
+		return p.listed(ctx, f)
 	}
-	return p.listed(ctx, f)
+	if infos, ok := p.mirrored(ctx, f); ok {
+		return infos, nil
+	}
+	infos, err := p.listed(ctx, f)
+	if err == nil {
+		p.mirror.start() // for the next ones
+	}
+	return infos, err
 }
 
 // settled is how long the mirror may be behind the version that the API server has now. A

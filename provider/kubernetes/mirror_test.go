@@ -1,16 +1,31 @@
 package kubernetes_test
 
 import (
+	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/confighash"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
 	"github.com/bulkhead-dev/sandbox/registry"
@@ -275,5 +290,94 @@ func TestListAsks(t *testing.T) {
 	b.create(t, "late", "one") // it is listed as soon as it is made
 	if got := a.listed(t); got["late"] != "one" {
 		t.Error("what was made before is not listed")
+	}
+}
+
+// TestListOfMany lists 10,000 sandboxes from memory. The API server is played by the test,
+// because one on a busy machine takes many minutes to make them.
+func TestListOfMany(t *testing.T) {
+	const many, page = 10000, 500
+	r := &rig{TB: t, instance: "00112233445566aa", image: "registry.example/sandbox@sha256:" + strings.Repeat("a", 64), guest: "registry.example/guest@sha256:" + strings.Repeat("b", 64)}
+	coder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	var pages [][]byte
+	for begin := 0; begin < many; begin += page {
+		list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: strconv.Itoa(begin/page + 1)}}
+		if begin+page == many {
+			list.Continue = ""
+		}
+		for i := begin; i < begin+page; i++ {
+			spec := r.spec(strconv.Itoa(i))
+			hash, err := confighash.Sum(spec)
+			must(t, err)
+			pod, err := kubernetes.Plan(spec, hash, time.Now())
+			must(t, err)
+			runs(pod)
+			pod.Namespace, pod.UID, pod.ResourceVersion = "default", types.UID(rand.Text()), "5"
+			list.Items = append(list.Items, *pod)
+		}
+		var b bytes.Buffer
+		must(t, coder.Encode(list, &b))
+		pages = append(pages, b.Bytes())
+	}
+	one := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
+	var first bytes.Buffer
+	must(t, coder.Encode(one, &first))
+	var lists atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		switch query := q.URL.Query(); {
+		case query.Get("watch") != "":
+			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
+			w.(http.Flusher).Flush()
+			<-q.Context().Done()
+		case query.Get("limit") == "1":
+			w.Write(first.Bytes())
+		default:
+			lists.Add(1)
+			n, _ := strconv.Atoi(query.Get("continue"))
+			w.Write(pages[n])
+		}
+	}))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: x, cluster: {server: %q}}], users: [{name: x}], contexts: [{name: x, context: {cluster: x, user: x}}]}`, server.URL), 0o600))
+	p, err := kubernetes.New(kubernetes.Options{Kubeconfig: file, Namespace: "default"})
+	must(t, err)
+	t.Cleanup(func() { p.Close() })
+	live := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := live()
+	list, err := p.List(t.Context(), sandbox.Filter{Instance: r.instance})
+	if err != nil || len(list) != many {
+		t.Fatalf("%d sandboxes, %v", len(list), err)
+	}
+	list = nil
+	eventually(t, time.Minute, "lists are answered from memory", p.Follows)
+	takes := live() - before
+	asked := lists.Load()
+	var took, used time.Duration
+	for range 5 {
+		begun, processor := time.Now(), processorTime(t)
+		list, err := p.List(t.Context(), sandbox.Filter{Instance: r.instance})
+		if err != nil || len(list) != many {
+			t.Fatalf("%d sandboxes, %v", len(list), err)
+		}
+		if now := time.Since(begun); took == 0 || now < took {
+			took, used = now, processorTime(t)-processor
+		}
+	}
+	t.Logf("a list of %d from memory: %v, of which %v of the processor; the memory of it is %d KiB", many, took, used, takes>>10)
+	if n := lists.Load() - asked; n > 0 {
+		t.Errorf("lists from memory make %d requests for pods", n)
+	}
+	if took > time.Second {
+		t.Errorf("a list of %d takes %v", many, took)
+	}
+	if takes > 100<<20 {
+		t.Errorf("%d pods take %d bytes", many, takes)
 	}
 }

@@ -312,8 +312,15 @@ func (s *scale) sandbox(i int) error {
 	return s.run(made)
 }
 
-// run says that the pod runs, in the words of a kubelet.
+// run says that the pod runs.
 func (s *scale) run(pod *corev1.Pod) error {
+	runs(pod)
+	_, err := s.api.CoreV1().Pods(pod.Namespace).UpdateStatus(s.t.Context(), pod, metav1.UpdateOptions{})
+	return err
+}
+
+// runs gives the pod the status of one that runs, in the words of a kubelet.
+func runs(pod *corev1.Pod) {
 	now := metav1.Now()
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "192.0.2.1", PodIP: "192.0.2.2", StartTime: &now, QOSClass: corev1.PodQOSBurstable}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodReadyToStartContainers} {
@@ -329,8 +336,6 @@ func (s *scale) run(pod *corev1.Pod) error {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: id, Ready: true, Started: &yes,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}})
 	}
-	_, err := s.api.CoreV1().Pods(pod.Namespace).UpdateStatus(s.t.Context(), pod, metav1.UpdateOptions{})
-	return err
 }
 
 // kubelets ends pods that are to be deleted, as their kubelets do.
