@@ -82,6 +82,8 @@ type apart interface {
 	provider.Planner
 	provider.ImageSource
 	provider.Detached
+	provider.TenantSeparator
+	provider.TenantSweeper
 }
 
 // identify returns p knowing claims, where it can bind late. What p can do beside is

@@ -71,6 +71,33 @@ func TestExamineRights(t *testing.T) {
 	}
 }
 
+// TestExamineTenantRights is that for namespaces of tenants, which need rights everywhere.
+func TestExamineTenantRights(t *testing.T) {
+	v := version.MustParseGeneric("1.34.4")
+	look := func(without string) provider.Finding {
+		c := newCluster(t)
+		c.o.TenantNamespaces = true
+		c.api.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+			r := review.Spec.ResourceAttributes
+			name := r.Verb + " " + strings.TrimSuffix(r.Resource+"/"+r.Subresource, "/")
+			leases := r.Resource == "leases" && r.Namespace == "sandboxes"
+			review.Status.Allowed = (leases || r.Namespace == "") && name != without
+			return true, review, nil
+		})
+		return c.examine(t, "cluster-rights", provider.Examined{})
+	}
+	if f := look(""); f.Status != "ok" || !strings.Contains(f.Detail, "in all namespaces") {
+		t.Errorf("with all rights: %+v", f)
+	}
+	for _, r := range append(TenantRights(v), Right{"coordination.k8s.io", "leases", "update", "records change, and locks are taken"}) {
+		f := look(r.String())
+		if f.Status != "fail" || !strings.Contains(f.Detail, r.String()+" ("+r.For+")") || !strings.Contains(f.Fix, "Role") {
+			t.Errorf("without %s: %+v", r, f)
+		}
+	}
+}
+
 // TestExamineFindings holds the verdict and the advice of the other checks.
 func TestExamineFindings(t *testing.T) {
 	node := func(name string, change ...corev1.NodeCondition) *corev1.Node {

@@ -96,6 +96,9 @@ func (p *Provider) havePolicy(ctx context.Context, namespace string, want *netwo
 			got, err = policies.Get(ctx, want.Name, metav1.GetOptions{})
 		}
 	}
+	if err != nil && namespace != p.o.Namespace {
+		return p.failTenant(ctx, "close network", namespace, err)
+	}
 	if err != nil {
 		return p.fail(ctx, "create", want.Name, err)
 	}
