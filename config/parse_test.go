@@ -231,6 +231,28 @@ func TestParseRefusesInAgents(t *testing.T) {
 	}
 }
 
+// TestParseRefusesWithTenantNamespaces holds that settings which need an object of the
+// sandboxes' one namespace are refused where each tenant has its own.
+func TestParseRefusesWithTenantNamespaces(t *testing.T) {
+	for in, want := range map[string][]string{
+		`"imagePullSecrets":["s"]`:                         {"kubernetes.imagePullSecrets"},
+		`"wayFromLabels":{"a":"b"}`:                        {"kubernetes.wayFromNamespace"},
+		`"wayFromLabels":{"a":"b"},"wayFromNamespace":"n"`: nil,
+		`"wayFromCIDRs":["192.0.2.0/24"]`:                  nil,
+	} {
+		for set, want := range map[string][]string{`"tenantNamespaces":true`: want, `"tenantNamespaces":false`: nil} {
+			_, err := config.Parse("f", []byte(`{"kubernetes":{`+set+`,`+in+`}}`))
+			var fields []string
+			for _, e := range all(err) {
+				fields = append(fields, e.Field)
+			}
+			if diff := cmp.Diff(want, fields); diff != "" {
+				t.Errorf("%s, %s: refused fields (-want +got):\n%s", set, in, diff)
+			}
+		}
+	}
+}
+
 func TestParseReportsAllProblemsOnce(t *testing.T) {
 	in := `{"agents":{"defaults":{"sandbox":{"docker":{"network":"host","memory":"2g"}}},"list":[{"id":"a"},{"id":"b"}]}}`
 	_, err := config.Parse("f", []byte(in))

@@ -57,7 +57,11 @@ func (f *fleet) podsOf(tenant string) []string {
 // prune and remove reach all.
 func TestTenantNamespaces(t *testing.T) {
 	f := newTenantFleet(t)
-	a, b := f.replica(), f.replica()
+	first, second := f.open(), f.open()
+	a, err := first.Manager()
+	fatal(t, err)
+	b, err := second.Manager()
+	fatal(t, err)
 	for filled := false; !filled; {
 		_, next, err := a.Refill(t.Context())
 		fatal(t, err)
@@ -88,7 +92,7 @@ func TestTenantNamespaces(t *testing.T) {
 		t.Errorf("the quota of globex is %s", hard)
 	}
 
-	_, _, err := f.runOf(b, "acme", "two", "true")
+	_, _, err = f.runOf(b, "acme", "two", "true")
 	e, ok := errors.AsType[*sandbox.Error](err)
 	if !ok || e.Code != sandbox.CodeBudgetExceeded || e.Field != "quota.sandboxes" || e.Resource != "tenant acme" || !strings.Contains(e.Message, "used: pods=1, limited: pods=1") {
 		t.Errorf("a second sandbox of acme: %v", err)
@@ -114,8 +118,6 @@ func TestTenantNamespaces(t *testing.T) {
 		t.Errorf("b explains %v, %v", x.Status, x.Drift)
 	}
 
-	// A pod without a record is an orphan, in the namespace of a tenant too.
-	f.kubectl("delete", "lease", made["globex"].Name, "--namespace", f.namespace)
 	fatal(t, b.Remove(t.Context(), rows["acme"], manager.RemoveOptions{Force: true}))
 	if got := f.podsOf("acme"); len(got) > 0 {
 		t.Errorf("acme still has the pods %v", got)
@@ -123,10 +125,27 @@ func TestTenantNamespaces(t *testing.T) {
 	if _, o, err := f.runOf(b, "acme", "two", "true"); err != nil || !o.Created {
 		t.Errorf("after the removal acme has room: %+v, %v", o, err)
 	}
+
+	// A pod without a record is an orphan, in the namespace of a tenant too.
+	first.Close()
+	second.Close()
+	f.kubectl("delete", "lease", made["globex"].Name, "--namespace", f.namespace)
 	c := f.replica()
-	pruned, err := c.Prune(t.Context(), manager.PruneOptions{})
-	fatal(t, err)
-	t.Logf("pruned: %+v", pruned)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C { // an orphan is kept for its first minute
+		pruned, err := c.Prune(t.Context(), manager.PruneOptions{})
+		fatal(t, err)
+		if len(pruned.Removed) > 0 {
+			if r := pruned.Removed[0]; len(pruned.Removed) != 1 || r.Name != made["globex"].Name || !strings.Contains(r.Reason, "orphan") {
+				t.Errorf("pruned: %+v", pruned)
+			}
+			break
+		}
+		if time.Since(begun) > 2*time.Minute {
+			t.Fatalf("the orphan of globex is there: %v", f.podsOf("globex"))
+		}
+	}
 	if got := f.podsOf("globex"); len(got) > 0 {
 		t.Errorf("the orphan of globex is there: %v", got)
 	}
