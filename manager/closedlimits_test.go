@@ -19,7 +19,6 @@ import (
 // TestNetworkLimitsBite checks that each limit of the network has an effect,
 // that the program's error names the limit, and that the limit is on record.
 func TestNetworkLimitsBite(t *testing.T) {
-	t.Parallel()
 	size := func(n int) *config.Size { return new(config.Size(n)) }
 	long := func(d time.Duration) *config.Duration { return new(config.Duration(d)) }
 	status := " -s -o /dev/null -w '%{http_code} %header{x-sandbox-rule}\\n' --max-time 60 "
@@ -37,10 +36,8 @@ func TestNetworkLimitsBite(t *testing.T) {
 		"total":         {config.NetworkLimitSettings{Total: long(time.Second)}, "curl -sN -o /dev/null HELD; curl" + status + "FILES", "429 limits.total"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
 			for _, kind := range []string{"docker", "local"} {
 				t.Run(kind, func(t *testing.T) {
-					t.Parallel()
 					f := newFort(t, kind)
 					f.net.Handle("silent.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 					f.reloadWith(func(s *config.SandboxSettings) {
@@ -99,7 +96,6 @@ func TestCommandThatHangsInTheProxyEnds(t *testing.T) {
 // TestManyCommandsAtOnce checks that the record distinguishes each of many
 // commands in one sandbox.
 func TestManyCommandsAtOnce(t *testing.T) {
-	t.Parallel()
 	onForts(t, func(f *fort) {
 		const many = 50
 		f.net.Handle("each.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
