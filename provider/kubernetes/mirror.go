@@ -154,7 +154,7 @@ func (w *mirrorWatch) Stop() {
 	w.Interface.Stop()
 }
 
-// change tells those that wait. The caller holds m.mu.
+// change wakes those that wait. The caller holds m.mu.
 func (m *mirror[T]) change() {
 	close(m.changed)
 	m.changed = make(chan struct{})

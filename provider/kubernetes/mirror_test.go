@@ -114,7 +114,7 @@ func (b *gatedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// glance returns what a program was told last of a name: its creation, "none" where there
+// glance returns what was reported to a program last of a name: its creation, "none" where there
 // is nothing, and "unknown".
 func (p *program) glance(name string) string {
 	switch d, ok := p.docs.(statedir.Glancer).Glance(name); {
@@ -192,7 +192,7 @@ func otherWrites(t *testing.T, b *program) {
 	must(t, b.docs.Change("gone", func(d *statedir.Document) error { d.Creation = nil; return nil }))
 }
 
-// TestMirrorBehind holds back what the watch says: a program that was told of old versions
+// TestMirrorBehind holds back what the watch says: a program that knows of old versions
 // alone changes, lists and reads what there is, and does not claim a slot that is claimed.
 func TestMirrorBehind(t *testing.T) {
 	a, b := fleet(t)

@@ -226,7 +226,7 @@ func (r *replica) renew(ctx context.Context, l *coordinationv1.Lease) {
 	}
 }
 
-// answer tells those that wait for a renewal its version.
+// answer gives the version of a renewal to those that wait for it.
 func answer(beats []chan<- string, version string) {
 	for _, b := range beats {
 		b <- version
