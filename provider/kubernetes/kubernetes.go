@@ -84,7 +84,7 @@ type Provider struct {
 
 	adjust func(*corev1.Pod) // for tests: changes each pod before it is sent
 
-	mirror *mirror[podView] // of the pods; it decides nothing
+	mirror *mirror[sandbox.Info] // of the pods; it decides nothing
 
 	mu     sync.Mutex
 	made   string               // the version of the pod that this program has made last
@@ -322,24 +322,24 @@ func (p *Provider) mirrored(ctx context.Context, f sandbox.Filter) (out []sandbo
 	if err != nil {
 		return nil, false
 	}
-	views, ok := p.mirror.all(ctx, now.ResourceVersion, settled, p.lacks)
+	infos, ok := p.mirror.all(ctx, now.ResourceVersion, settled, p.lacks)
 	if !ok {
-		views, ok = p.mirror.all(ctx, made, catchUp, p.lacks)
+		infos, ok = p.mirror.all(ctx, made, catchUp, p.lacks)
 	}
-	for _, v := range views {
-		if matches(v.info, f) {
-			out = append(out, v.info)
+	for _, info := range infos {
+		if matches(info, f) {
+			out = append(out, info)
 		}
 	}
 	return out, ok
 }
 
 // lacks reports whether none is of the pods that this program has removed.
-func (p *Provider) lacks(of map[string]viewed[podView]) bool {
+func (p *Provider) lacks(of map[string]viewed[sandbox.Info]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, uid := range p.gone {
-		if string(uid) == of[name].value.info.ID {
+		if string(uid) == of[name].value.ID {
 			return false
 		}
 		delete(p.gone, name) // it does not come back

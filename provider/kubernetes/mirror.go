@@ -306,14 +306,9 @@ func (p *Provider) leaseMirror(namespace string) *mirror[*coordinationv1.Lease] 
 	})
 }
 
-// A podView is what is kept of a pod for lists.
-type podView struct {
-	info sandbox.Info
-}
-
 // podMirror mirrors the pods of all sandboxes in a namespace, whatever instance they
 // are of.
-func (p *Provider) podMirror(namespace string) *mirror[podView] {
+func (p *Provider) podMirror(namespace string) *mirror[sandbox.Info] {
 	selector := selectorOf(sandbox.Filter{})
 	of := p.client.CoreV1().Pods(namespace)
 	return newMirror(objects{
@@ -327,13 +322,13 @@ func (p *Provider) podMirror(namespace string) *mirror[podView] {
 			return of.Watch(ctx, o)
 		},
 		slim: slimPod,
-	}, func(o runtime.Object) (podView, bool) {
+	}, func(o runtime.Object) (sandbox.Info, bool) {
 		pod, ok := o.(*corev1.Pod)
 		if !ok {
-			return podView{}, false
+			return sandbox.Info{}, false
 		}
 		info := infoOf(pod)
-		return podView{info}, info.Format != ""
+		return info, info.Format != ""
 	})
 }
 
