@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/guest/wire"
@@ -80,16 +81,19 @@ func (p *shellProc) release() {
 	}
 }
 
-// say writes to the script. An error means that the shell has seen nothing: one
-// that ends with the first of several writes has received all it needs.
+// say writes to the script. An error means that the shell has seen nothing. One
+// whose line becomes another program while the writes go on, or that ends, reads
+// no more of them: that is no error, and the rest is unsent.
 func (p *shellProc) say(s protocolScript) error {
-	p.given = s
+	p.given, p.unsent = s, ""
 	for i, w := range s.Writes {
-		if _, err := p.script.Write([]byte(w)); err != nil {
-			if i > 0 {
-				break // hear tells what has become of it
-			}
+		n, err := p.script.Write([]byte(w))
+		switch {
+		case err != nil && i == 0:
 			return err
+		case err != nil:
+			p.unsent = w[n:] + strings.Join(s.Writes[i+1:], "")
+			return nil
 		}
 	}
 	return nil
@@ -164,7 +168,7 @@ func (p *shellProc) lookAgain() (n int, err error) {
 		return n, err
 	case gone:
 		return 0, io.EOF
-	case left == 0:
+	case left == 0 && p.unsent == "":
 		return 0, errWedged
 	}
 	return 0, nil

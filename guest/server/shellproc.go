@@ -47,6 +47,7 @@ type shellProc struct {
 	outputs       [3]*os.File // read ends of the pipes that the next line gets, by channel
 	own           own
 	given         protocolScript // the last that it was given
+	unsent        string         // what is at its end and was not written, as no process could read it
 	telling       telling
 	changed       uint32 // the last line that it was given that may have changed its state
 	traps         bool   // it may have traps of which it tells nothing unless it is asked to

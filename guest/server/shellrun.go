@@ -118,7 +118,7 @@ func (l *shellLine) lostDir(a *protocolAnswer) string {
 // it had read the line to its end, and so before it began to run it.
 func (p *shellProc) unread() bool {
 	left, err := leftIn(p.script, len(p.buf))
-	return err == nil && p.given.Unread(left)
+	return err == nil && p.given.Unread(left+p.unsent)
 }
 
 // leftIn returns what lies in the pipe of which f is the write end, at most
