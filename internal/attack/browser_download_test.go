@@ -31,6 +31,10 @@ var suggestions = map[string]struct{ header, want string }{
 	"same as a folder": {`attachment; filename="folder"`, "folder (1)"},
 }
 
+// downloaded is what a download holds, a text that the browser has no use for:
+// its preferences have the names of settings.
+const downloaded = "body-of-a-download-0717"
+
 // offering is a host with links to downloads.
 func offering() http.Handler {
 	m := http.NewServeMux()
@@ -40,11 +44,11 @@ func offering() http.Handler {
 			if header != "" {
 				w.Header().Set("Content-Disposition", header)
 			}
-			fmt.Fprint(w, "downloaded")
+			fmt.Fprint(w, downloaded)
 		}
 	}
 	body := `<title>evil</title>evil <a id=binary href="/binary">x</a> <a id=named href="/page" download="named.html">x</a>
-		<a id=blob download="blob.txt">x</a> <a id=large href="/large">x</a><script>document.getElementById('blob').href = URL.createObjectURL(new Blob(['downloaded']))</script>`
+		<a id=blob download="blob.txt">x</a> <a id=large href="/large">x</a><script>document.getElementById('blob').href = URL.createObjectURL(new Blob(['` + downloaded + `']))</script>`
 	n := 0
 	for name, s := range suggestions {
 		n++
@@ -88,7 +92,7 @@ func TestDownloadsRefused(t *testing.T) {
 			}
 		}()
 		await(t, "nothing is left inside", func() bool {
-			left = sh(t, in, `grep -rl downloaded /tmp /home/sandbox /run 2>/dev/null | grep -vi -e cache -e session || true`)
+			left = sh(t, in, `grep -rl `+downloaded+` /tmp /home/sandbox /run 2>/dev/null | grep -vi -e cache -e session || true`)
 			return left == ""
 		})
 		if got := files(t, dir); len(got) > 0 {
@@ -181,7 +185,7 @@ func TestDownloadsAllowed(t *testing.T) {
 			}
 			info, err := os.Lstat(filepath.Join(dir, d.Path))
 			must(t, err)
-			if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 != 0 || info.Size() != int64(len("downloaded")) {
+			if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 != 0 || info.Size() != int64(len(downloaded)) {
 				t.Errorf("it is %v of %d bytes", info.Mode(), info.Size())
 			}
 		})
