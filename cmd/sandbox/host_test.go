@@ -79,7 +79,7 @@ func hostParams(t *testing.T, files ...string) testscript.Params {
 // ended, with the settings that the script has in daemon.json.
 func startDaemon(e *testscript.Env) error {
 	sock := e.WorkDir + "/state/daemon.sock"
-	cmd := exec.Command("sandbox", "serve")
+	cmd := exec.Command(daemonProgram, "serve")
 	cmd.Env = append(os.Environ(), e.Vars...)
 	if settings := e.WorkDir + "/daemon.json"; fileExists(settings) {
 		cmd.Env = append(cmd.Env, "SANDBOX_CONFIG="+settings)

@@ -249,11 +249,18 @@ func TestClosedOutputEndsWhatRunsInside(t *testing.T) {
 // does: what it is made of has been compiled already then.
 func buildProgram(t *testing.T, path, tag string) {
 	t.Helper()
+	if err := buildInto(path, tag); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func buildInto(path, tag string) error {
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "urfave_cli_no_docs,"+tag, "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+		return fmt.Errorf("build: %w\n%s", err, out)
 	}
+	return nil
 }
 
 // maxGrowth is what 100 MB of output may cost us, in KiB. It does not include what

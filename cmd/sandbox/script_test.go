@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,7 +36,46 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "sandbox" {
 		testenv.HearSignals()
 	}
-	testscript.Main(m, map[string]func(){"sandbox": main})
+	testscript.Main(asShipped{m}, map[string]func(){"sandbox": main})
+}
+
+// daemonProgram is the program that the tests start daemons with: this test
+// program, with the race detector where the tests have it.
+var daemonProgram string
+
+// asShipped are tests whose commands are those of the program without the race
+// detector, which takes several times as long to start as most of them to run.
+// What it would find there it finds in the daemons, which run the same code for
+// many callers at once, and in the tests of the packages. "make test-all" has it
+// in all of them.
+type asShipped struct{ *testing.M }
+
+func (a asShipped) Run() int {
+	var err error
+	if daemonProgram, err = exec.LookPath("sandbox"); err != nil {
+		log.Println(err)
+		return 1
+	}
+	if !raceDetector() || testenv.All() {
+		return a.M.Run()
+	}
+	dir, err := os.MkdirTemp("", "sandbox-shipped-")
+	if err != nil {
+		log.Println(err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := errors.Join(os.Chmod(dir, 0o755), buildInto(filepath.Join(dir, "sandbox"), ""), os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))); err != nil {
+		log.Println(err)
+		return 1
+	}
+	return a.M.Run()
+}
+
+// raceDetector reports whether this program has the race detector.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
 // TestScripts needs no engine.

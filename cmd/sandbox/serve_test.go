@@ -35,6 +35,7 @@ type server struct {
 func (s *site) server(socket string, change ...func(*exec.Cmd)) *server {
 	s.t.Helper()
 	cmd := s.command("serve", "--listen", "unix:"+socket)
+	cmd.Path = daemonProgram
 	for _, c := range change {
 		c(cmd)
 	}
@@ -319,11 +320,7 @@ func TestServeUnderSystemd(t *testing.T) {
 	}
 	defer reported.Close()
 	d := s.server(socket, func(cmd *exec.Cmd) {
-		program, err := exec.LookPath("sandbox")
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `LISTEN_PID=$$ exec "$0" serve`, program}
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `LISTEN_PID=$$ exec "$0" serve`, daemonProgram}
 		cmd.Env = append(cmd.Env, "LISTEN_FDS=1", "NOTIFY_SOCKET="+filepath.Join(dir, "notify"), "WATCHDOG_USEC=200000")
 		cmd.ExtraFiles = []*os.File{file}
 	})
