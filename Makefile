@@ -108,7 +108,7 @@ check: build ## gofmt, vet, and the quick tests: no engine, no race detector
 	$(GO) vet $(PKGS)
 	SANDBOX_TEST_REQUIRE= scripts/test.sh --quick $(PKGS)
 
-test: image code-image playwright sshd inspector clients redocly helm ## run the tests, with the race detector
+test: image browser-image code-image playwright sshd inspector clients redocly helm ## run the tests, with the race detector
 	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh $(PKGS)
 
 test-all: export SANDBOX_TEST_ALL = 1

@@ -108,6 +108,9 @@ func TestTranscript(t *testing.T) {
 				"tools": func(_ *testing.T, sb *sdk.Sandbox) replayer { return toolReplayer{sb.CallTool} },
 				"files": func(_ *testing.T, sb *sdk.Sandbox) replayer { return fileReplayer{sb} },
 			} {
+				if !testenv.All() && (name == "MCP") != (provider == "local") {
+					continue // each way once, and each provider
+				}
 				t.Run(name, func(t *testing.T) {
 					sb, err := c.Sandbox(t.Context(), "transcript-"+name)
 					if err != nil {
