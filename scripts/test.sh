@@ -7,9 +7,9 @@
 # others run with -short and without the race detector.
 #
 # Packages whose tests use the Docker engine run two at once, because they share
-# that engine and wait for it most of the time; the others run beside them, as
-# many at once as there are processors: with more, tests that wait for programs
-# come to their bounds. The
+# that engine and wait for it some of the time; the others run beside them, half as
+# many at once as there are processors: the processors are busy by then, and with
+# more, tests that wait for programs come to their bounds. The
 # package with the most lines of tests starts first, so that no long one is left
 # for the end. The packages themselves are compiled before, because both groups
 # need them and would compile them at the same time.
@@ -37,7 +37,8 @@ if [ "${1-}" = --quick ]; then
     flags=(-short -count=1 -vet=off -ldflags=-w -timeout 4m)
     shift
 fi
-parallel=${TEST_PARALLEL:-$(getconf _NPROCESSORS_ONLN)}
+processors=$(getconf _NPROCESSORS_ONLN)
+parallel=${TEST_PARALLEL:-$(((processors + 1) / 2))}
 engine_parallel=${TEST_ENGINE_PARALLEL:-2}
 most_flaky=3
 
