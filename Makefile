@@ -34,7 +34,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop helm manifests daemon-image check test test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop helm manifests daemon-image check test test-clients test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -108,12 +108,15 @@ check: build ## gofmt, vet, and the quick tests: no engine, no race detector
 	$(GO) vet $(PKGS)
 	SANDBOX_TEST_REQUIRE= scripts/test.sh --quick $(PKGS)
 
-test: image browser-image code-image playwright sshd inspector clients redocly helm ## run the tests, with the race detector
+test: image browser-image code-image playwright sshd redocly helm ## run the tests, with the race detector
 	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh $(PKGS)
+
+test-clients: image browser-image code-image inspector clients ## run the tests with the clients and frameworks of others
+	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh --clients $(PKGS)
 
 test-all: export SANDBOX_TEST_ALL = 1
 test-all: TEST_FLAGS = -race -count=1 -vet=off -ldflags=-w -timeout 90m
-test-all: codingagents test ## run every test with every shell, transport and user, mutants and soaks; takes an hour or more
+test-all: inspector clients codingagents test ## run every test with every shell, transport and user, mutants and soaks; takes an hour or more
 
 schemas: ## write docs/schemas anew from the types
 	$(GO) test ./server/resource -run TestCommitted -update

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Runs the tests of the packages that are named (default: all of them).
 #
-#   scripts/test.sh [--quick] [PACKAGE…]
+#   scripts/test.sh [--quick|--clients] [PACKAGE…]
 #
 # With --quick it leaves out the packages that use the Docker engine, and the
 # others run with -short and without the race detector.
+#
+# Tests of programs by others are named TestClients…, and need what "make clients"
+# installs. They run with --clients alone, or with all others where
+# SANDBOX_TEST_ALL is set.
 #
 # Packages whose tests use the Docker engine run two at once, because they share
 # that engine and wait for it some of the time; the others run beside them, half as
@@ -31,12 +35,22 @@ export GORACE=${GORACE-atexit_sleep_ms=0}
 cd "${SANDBOX_TEST_MODULE:-$(dirname "$0")/..}"
 read -ra gotestsum <<<"${GOTESTSUM:-go tool gotestsum}"
 read -ra flags <<<"${TEST_FLAGS--race -count=1 -vet=off -ldflags=-w -timeout 45m}"
-quick=
-if [ "${1-}" = --quick ]; then
+quick= clients=
+case ${1-} in
+--quick)
     quick=yes
     flags=(-short -count=1 -vet=off -ldflags=-w -timeout 4m)
     shift
-fi
+    ;;
+--clients)
+    clients=yes
+    flags+=(-run '^TestClients')
+    shift
+    ;;
+*)
+    [ -n "${SANDBOX_TEST_ALL-}" ] || flags+=(-skip '^TestClients')
+    ;;
+esac
 processors=$(getconf _NPROCESSORS_ONLN)
 parallel=${TEST_PARALLEL:-$(((processors + 1) / 2))}
 engine_parallel=${TEST_ENGINE_PARALLEL:-2}
@@ -56,6 +70,8 @@ done <"$work/listed" | sort -k1,1nr -k2,2 | cut -d' ' -f2- >"$work/packages"
 engine=() rest=()
 while read -r package dir; do
     if [ -n "$quick" ] && grep -qE "$uses_engine" "$dir"/*_test.go; then
+        continue
+    elif [ -n "$clients" ] && ! grep -q '^func TestClients' "$dir"/*_test.go; then
         continue
     elif grep -qE "$uses_engine" "$dir"/*_test.go; then
         engine+=("$package")

@@ -47,9 +47,9 @@ func TestHostBrowsersAreNotMixedUp(t *testing.T) {
 	}
 }
 
-// TestClientsShareTheirRules checks that a request does not share the egress
+// TestRulesAreShared checks that a request does not share the egress
 // listener of a request with other rules.
-func TestClientsShareTheirRules(t *testing.T) {
+func TestRulesAreShared(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
 	ctx := patient(t)

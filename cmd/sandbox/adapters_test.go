@@ -16,9 +16,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestTypeScriptAdapters runs the tests of the adapters of clients/typescript: agents of
+// TestClientsTypeScriptAdapters runs the tests of the adapters of clients/typescript: agents of
 // the frameworks themselves, with models that follow a script, against a daemon.
-func TestTypeScriptAdapters(t *testing.T) {
+func TestClientsTypeScriptAdapters(t *testing.T) {
 	testenv.Require(t, "adapters")
 	ctx, done := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer done()

@@ -32,8 +32,8 @@ func agentsServer(t *testing.T) (*site, *server, []string) {
 	}
 }
 
-// TestAgentsDocs runs the programs of docs/clients.md for the OpenAI Agents SDK.
-func TestAgentsDocs(t *testing.T) {
+// TestClientsAgentsDocs runs the programs of docs/clients.md for the OpenAI Agents SDK.
+func TestClientsAgentsDocs(t *testing.T) {
 	testenv.Require(t, "agents")
 	_, _, env := agentsServer(t)
 	for language, c := range map[string]struct{ imports, want string }{
@@ -50,9 +50,9 @@ func TestAgentsDocs(t *testing.T) {
 	}
 }
 
-// TestAgents drives a daemon with the sandbox clients of the OpenAI Agents SDK that
+// TestClientsAgents drives a daemon with the sandbox clients of the OpenAI Agents SDK that
 // take a URL, of which only the address and the key are set.
-func TestAgents(t *testing.T) {
+func TestClientsAgents(t *testing.T) {
 	testenv.Require(t, "agents")
 	for language, script := range map[string]string{"JavaScript": "client.mjs", "Python": "client.py"} {
 		t.Run(language, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 // code interpreter, and a preset.
 const codeAllowed = `, "daemon": {"create": {"images": ["sandbox-code:bookworm-slim"], "presets": ["strict"]}}`
 
-// TestE2BDocs runs the programs of docs/clients.md as they stand there.
-func TestE2BDocs(t *testing.T) {
+// TestClientsE2BDocs runs the programs of docs/clients.md as they stand there.
+func TestClientsE2BDocs(t *testing.T) {
 	testenv.Require(t, "e2b")
 	s := newSite(t)
 	s.settings("", codeAllowed)
@@ -84,9 +84,9 @@ func pageProgram(t *testing.T, folder, modules, language, words string) string {
 	return ""
 }
 
-// TestE2B drives a daemon with E2B's own clients, of which only the address and the
+// TestClientsE2B drives a daemon with E2B's own clients, of which only the address and the
 // key are set.
-func TestE2B(t *testing.T) {
+func TestClientsE2B(t *testing.T) {
 	testenv.Require(t, "e2b")
 	for _, c := range []struct {
 		name, script, sdk string

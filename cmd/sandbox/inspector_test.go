@@ -34,12 +34,12 @@ func (s *site) inspected(args ...string) (out, complaints string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// TestInspector lists the tools with the official inspector and calls three of
+// TestClientsInspector lists the tools with the official inspector and calls three of
 // them, and every one with "make test-all": each call takes the inspector
 // seconds, and [TestAgentUsesTools] calls them all with another client. The
 // state of a shell ends with each call, which starts a program of its own; the
 // files of the sandbox stay.
-func TestInspector(t *testing.T) {
+func TestClientsInspector(t *testing.T) {
 	t.Parallel()
 	providers(t, func(t *testing.T, wall string, s *site) {
 		program := []string{"--", "mcp", "--provider", wall}

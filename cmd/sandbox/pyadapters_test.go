@@ -15,10 +15,10 @@ import (
 // for an image and variables.
 const pyAdaptersAllowed = `, "daemon": {"create": {"images": ["sandbox:bookworm-slim", "sandbox-code:bookworm-slim"], "env": ["*"]}}`
 
-// TestPythonAdapters runs the tests of the adapters of clients/python, in which the
+// TestClientsPythonAdapters runs the tests of the adapters of clients/python, in which the
 // runners of the frameworks use a daemon. The package is installed as its users
 // install it.
-func TestPythonAdapters(t *testing.T) {
+func TestClientsPythonAdapters(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "pyadapters")
 	testenv.Require(t, "code")

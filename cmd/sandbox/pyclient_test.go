@@ -19,9 +19,9 @@ import (
 // pythonPackage is the folder of the SDK for Python.
 var pythonPackage = filepath.Join("..", "..", "clients", "python")
 
-// TestPythonClient runs the tests of clients/python, which have daemons of this program,
+// TestClientsPython runs the tests of clients/python, which have daemons of this program,
 // checks its types, and holds that what is generated is fresh.
-func TestPythonClient(t *testing.T) {
+func TestClientsPython(t *testing.T) {
 	t.Parallel()
 	python := testenv.PyClient(t)
 	site := sitePackages(t, python)

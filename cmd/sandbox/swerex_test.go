@@ -14,9 +14,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestSWERex drives a daemon with the client of SWE-ReX, of which only the address and
+// TestClientsSWERex drives a daemon with the client of SWE-ReX, of which only the address and
 // the token are set.
-func TestSWERex(t *testing.T) {
+func TestClientsSWERex(t *testing.T) {
 	testenv.Require(t, "swerex")
 	s := newSite(t)
 	s.settings("", "")
@@ -35,8 +35,8 @@ func TestSWERex(t *testing.T) {
 	d.quiet()
 }
 
-// TestSWERexDocs runs the program of docs/clients.md for SWE-ReX.
-func TestSWERexDocs(t *testing.T) {
+// TestClientsSWERexDocs runs the program of docs/clients.md for SWE-ReX.
+func TestClientsSWERexDocs(t *testing.T) {
 	testenv.Require(t, "swerex")
 	s := newSite(t)
 	s.settings("", "")

@@ -18,9 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestTypeScriptClient builds clients/typescript as its script "prepare" does, and runs
+// TestClientsTypeScript builds clients/typescript as its script "prepare" does, and runs
 // its tests, which have daemons of this program.
-func TestTypeScriptClient(t *testing.T) {
+func TestClientsTypeScript(t *testing.T) {
 	t.Parallel()
 	testenv.Require(t, "local")
 	testenv.Require(t, "tsclient")

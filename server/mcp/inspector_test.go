@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestInspectorOverHTTP lists and calls every tool with the official inspector.
+// TestClientsInspectorOverHTTP lists and calls every tool with the official inspector.
 // The provider is in memory: cmd/sandbox tests real sandboxes over stdio.
-func TestInspectorOverHTTP(t *testing.T) {
+func TestClientsInspectorOverHTTP(t *testing.T) {
 	testenv.Require(t, "inspector")
 	r := newRig(t, settingsWith(""))
 	s, _ := r.serve()
