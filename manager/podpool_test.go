@@ -281,7 +281,7 @@ func TestPodClaims(t *testing.T) {
 	}
 	calls, _ := r.calls.since(seen)
 	t.Logf("%d claims at once, to the first output: p50 %v, p95 %v; %d requests to the API server", size, took[size/2], took[size*95/100], len(calls))
-	if len(calls) > maxCalls*size {
+	if len(calls) > maxCalls*size+size/20 { // a few are the keeper's of the pool
 		t.Errorf("%d claims make %d requests", size, len(calls))
 	}
 	if took[size*95/100] > slowest {
@@ -291,6 +291,8 @@ func TestPodClaims(t *testing.T) {
 	t.Logf("%d commands at once in the same pods: p50 %v, p95 %v", size, again[size/2], again[size*95/100])
 
 	must(t, m.Close())
+	// A node has room for some hundred pods.
+	kubectl(t, "delete", "pods", "-n", r.namespace, "--all", "--grace-period=0", "--force", "--wait=true")
 	const few = 10
 	m = r.manager(r.pooled(few))
 	if n := r.fill(m, 1); n < 1 {
