@@ -172,7 +172,8 @@ func TestCodexProtocol(t *testing.T) {
 
 	// A terminal, a signal, an end, and a rule.
 	c.seen = nil
-	start("p3", map[string]any{"tty": true}, "sh", "-c", "tty >/dev/null && echo yes; sleep 100")
+	// With exec: a child that sh is just making can miss the signal by which sh ends.
+	start("p3", map[string]any{"tty": true}, "sh", "-c", "tty >/dev/null && echo yes; exec sleep 100")
 	c.until("pty yes")
 	if _, fail := c.ask("process/signal", map[string]any{"processId": "p3", "signal": "interrupt"}); fail != "" {
 		t.Error(fail)
@@ -182,6 +183,10 @@ func TestCodexProtocol(t *testing.T) {
 	if out, fail := c.ask("process/terminate", map[string]any{"processId": "p4"}); out["running"] != true {
 		t.Errorf("terminate: %v %s", out, fail)
 	}
+	// Requests about a process are carried out while its start still is.
+	c.send(map[string]any{"id": 1001, "method": "process/start", "params": map[string]any{"processId": "p6", "argv": []string{"sleep", "100"}}})
+	c.send(map[string]any{"id": 1002, "method": "process/signal", "params": map[string]any{"processId": "p6", "signal": "TERM"}})
+	c.ask("process/terminate", map[string]any{"processId": "p6"})
 	c.seen = nil
 	start("p5", nil, "sh", "-c", "rm -rf /")
 	c.until("process/exited 126")

@@ -263,14 +263,14 @@ func writeSettings(t *testing.T, file, agents, more string) {
 	}
 }
 
-// quiet fails if the daemon has logged something unexplained.
+// quiet fails if the daemon has logged something unexplained, and shows it with what
+// follows it.
 func (d *server) quiet() {
 	d.t.Helper()
-	for line := range strings.Lines(d.log.all()) {
-		for _, bad := range []string{"UNKNOWN.INTERNAL", "panic", "DATA RACE"} {
-			if strings.Contains(line, bad) {
-				d.t.Errorf("the log has: %s", line)
-			}
+	log := d.log.all()
+	for _, bad := range []string{"UNKNOWN.INTERNAL", "panic", "DATA RACE"} {
+		if i := strings.Index(log, bad); i >= 0 {
+			d.t.Errorf("the log has %s:\n%.6000s", bad, log[i:])
 		}
 	}
 }

@@ -22,7 +22,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-// A Call is one request of another protocol while it is translated.
+// A Call is one request of another protocol while it is translated, see [New]. Its
+// methods are safe for concurrent use while its fields do not change: a connection
+// that carries requests of its own may have many of /v1 at a time.
 type Call struct {
 	R   *http.Request       // of the client
 	W   http.ResponseWriter // to the client
@@ -32,6 +34,14 @@ type Call struct {
 	// Authorization are the values of that header in requests of /v1; none leaves
 	// the caller to the connection.
 	Authorization []string
+
+	id string // of the request, as the answer has it
+}
+
+// New returns a call that answers to w. It reads the headers of w, which must not be
+// read while another goroutine writes the answer.
+func New(w http.ResponseWriter, r *http.Request, v1 http.Handler, authorization ...string) Call {
+	return Call{R: r, W: w, API: v1, Authorization: authorization, id: w.Header().Get(api.HeaderRequestID)}
 }
 
 // handed are the headers that a request of /v1 has from the request that caused it:
@@ -53,8 +63,8 @@ func (c *Call) Request(ctx context.Context, method, path string, query url.Value
 			r.Header[http.CanonicalHeaderKey(name)] = values
 		}
 	}
-	if id := c.W.Header().Get(api.HeaderRequestID); id != "" {
-		r.Header.Set(api.HeaderRequestID, id)
+	if c.id != "" {
+		r.Header.Set(api.HeaderRequestID, c.id)
 	}
 	if len(c.Authorization) > 0 {
 		r.Header["Authorization"] = c.Authorization

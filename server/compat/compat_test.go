@@ -21,7 +21,8 @@ func answers(do http.HandlerFunc, authorization ...string) (*Call, *httptest.Res
 	r.Header.Set("Sandbox-Tenant", "other")
 	r.Header.Set("Authorization", "Bearer of-another-protocol")
 	w.Header().Set(api.HeaderRequestID, "id-1")
-	return &Call{R: r, W: w, API: do, Authorization: authorization}, w
+	c := New(w, r, do, authorization...)
+	return &c, w
 }
 
 // TestRequest holds what a request of /v1 has from the one that caused it.

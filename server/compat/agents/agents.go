@@ -104,7 +104,7 @@ func without(what string) func(*call) error {
 
 // Translate answers a request that the door claims. v1 is the server of /v1.
 func (d *Door) Translate(w http.ResponseWriter, r *http.Request, v1 http.Handler) {
-	c := &call{Call: compat.Call{R: r, W: w, API: v1, Authorization: r.Header.Values("Authorization")}}
+	c := &call{Call: compat.New(w, r, v1, r.Header.Values("Authorization")...)}
 	if err := c.serve(); err != nil {
 		refuse(c, err)
 	}

@@ -70,7 +70,7 @@ func (d *Door) Claims(r *http.Request) bool {
 
 // Translate answers a request that the door claims. v1 is the server of /v1.
 func (d *Door) Translate(w http.ResponseWriter, r *http.Request, v1 http.Handler) {
-	c := compat.Call{R: r, W: w, API: v1, Authorization: r.Header.Values("Authorization")}
+	c := compat.New(w, r, v1, r.Header.Values("Authorization")...)
 	session, err := url.PathUnescape(strings.TrimPrefix(r.URL.EscapedPath()[len(prefix):], "/"))
 	if err != nil || strings.Contains(session, "/") {
 		refuse(w, &compat.Fault{Status: http.StatusNotFound, Message: "the address of a session is " + prefix + "/SESSION"})
@@ -280,8 +280,8 @@ func (s *connection) close() {
 	ctx, done := context.WithTimeout(context.WithoutCancel(s.ctx), writeWithin)
 	defer done()
 	for _, p := range s.processes {
-		if p.id != "" && !p.over() {
-			_ = s.Do(ctx, http.MethodDelete, compat.Sandbox(s.box, "/processes/", url.PathEscape(p.id)), nil, nil, nil) // or it has ended
+		if id, ok := p.started(); ok && !p.over() {
+			_ = s.Do(ctx, http.MethodDelete, compat.Sandbox(s.box, "/processes/", url.PathEscape(id)), nil, nil, nil) // or it has ended
 		}
 	}
 }

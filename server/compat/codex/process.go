@@ -19,11 +19,11 @@ import (
 // A process is one of /v1 with the output that is kept of it.
 type process struct {
 	name string // of the client
-	id   string // of /v1; empty for one that was refused
 	tty  bool
 	open bool // its input can be written to
 
 	mu       sync.Mutex
+	id       string        // of /v1; empty before it is started, and for one that was refused
 	changed  chan struct{} // closed at the next change
 	chunks   []chunk
 	kept     int // bytes of chunks
@@ -47,6 +47,14 @@ func (p *process) over() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed
+}
+
+// started returns the id of the process in /v1. Requests about a process are carried
+// out while its start still is.
+func (p *process) started() (id string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.id, p.id != ""
 }
 
 // change calls do with the lock, and wakes those that wait.
@@ -111,8 +119,8 @@ func (s *connection) start(params json.RawMessage) (any, error) {
 		s.mu.Unlock()
 		return nil, err
 	}
-	p.id = made.ID
-	s.going.Go(func() { s.follow(p) })
+	p.change(func() { p.id = made.ID })
+	s.going.Go(func() { s.follow(p, made.ID) })
 	return map[string]any{"processId": p.name, "sandboxType": "none"}, nil
 }
 
@@ -141,8 +149,8 @@ func (s *connection) add(p *process) error {
 }
 
 // follow passes on what a process writes, until it ends or the connection does.
-func (s *connection) follow(p *process) {
-	r := s.Request(s.ctx, http.MethodGet, compat.Sandbox(s.box, "/processes/", url.PathEscape(p.id), "/stream"), url.Values{"from": {"0"}}, nil)
+func (s *connection) follow(p *process, id string) {
+	r := s.Request(s.ctx, http.MethodGet, compat.Sandbox(s.box, "/processes/", url.PathEscape(id), "/stream"), url.Values{"from": {"0"}}, nil)
 	ended := false
 	err := s.Follow(s.ctx, r, func(event string, data []byte) error {
 		switch event {
@@ -305,15 +313,16 @@ func (s *connection) write(params json.RawMessage) (any, error) {
 	}
 	status := func(text string) (any, error) { return map[string]string{"status": text}, nil }
 	p := s.known(in.ProcessID)
-	switch {
-	case p == nil:
+	if p == nil {
 		return status("unknownProcess")
-	case !p.open || p.id == "" || p.over():
+	}
+	id, ok := p.started()
+	if !ok || !p.open || p.over() {
 		return status("stdinClosed")
 	}
 	const most = 512 << 10 // bytes of one request of /v1
 	for piece := range slices.Chunk(in.Chunk, most) {
-		if err := s.input(p, api.ProcessInput{DataBase64: piece}); err != nil {
+		if err := s.input(id, api.ProcessInput{DataBase64: piece}); err != nil {
 			if f, ok := errors.AsType[*compat.Fault](err); ok && (f.Code == sandbox.CodeNotFound || f.Code == sandbox.CodeBusy) {
 				return status("stdinClosed")
 			}
@@ -321,15 +330,15 @@ func (s *connection) write(params json.RawMessage) (any, error) {
 		}
 	}
 	if in.EOF {
-		if err := s.input(p, api.ProcessInput{EOF: true}); err != nil {
+		if err := s.input(id, api.ProcessInput{EOF: true}); err != nil {
 			return nil, err
 		}
 	}
 	return status("accepted")
 }
 
-func (s *connection) input(p *process, in api.ProcessInput) error {
-	return s.Do(s.ctx, http.MethodPost, compat.Sandbox(s.box, "/processes/", url.PathEscape(p.id), "/stdin"), nil, in, nil)
+func (s *connection) input(id string, in api.ProcessInput) error {
+	return s.Do(s.ctx, http.MethodPost, compat.Sandbox(s.box, "/processes/", url.PathEscape(id), "/stdin"), nil, in, nil)
 }
 
 func (s *connection) signal(params json.RawMessage) (any, error) {
@@ -347,11 +356,14 @@ func (s *connection) signal(params json.RawMessage) (any, error) {
 	case "TERMINATE":
 		name = "TERM"
 	}
-	p := s.known(in.ProcessID)
-	if p == nil || p.id == "" {
+	p, id := s.known(in.ProcessID), ""
+	if p != nil {
+		id, _ = p.started()
+	}
+	if id == "" {
 		return nil, &failure{codeInvalid, "there is no process " + in.ProcessID}
 	}
-	return struct{}{}, s.Do(s.ctx, http.MethodPost, compat.Sandbox(s.box, "/processes/", url.PathEscape(p.id), "/signal"), nil, api.ProcessSignal{Signal: name}, nil)
+	return struct{}{}, s.Do(s.ctx, http.MethodPost, compat.Sandbox(s.box, "/processes/", url.PathEscape(id), "/signal"), nil, api.ProcessSignal{Signal: name}, nil)
 }
 
 func (s *connection) terminate(params json.RawMessage) (any, error) {
@@ -361,12 +373,15 @@ func (s *connection) terminate(params json.RawMessage) (any, error) {
 	if err := decode(params, &in); err != nil {
 		return nil, err
 	}
-	p := s.known(in.ProcessID)
-	if p == nil || p.id == "" || p.over() {
+	p, id := s.known(in.ProcessID), ""
+	if p != nil && !p.over() {
+		id, _ = p.started()
+	}
+	if id == "" {
 		return map[string]bool{"running": false}, nil
 	}
 	var now api.Process
-	err := s.Do(s.ctx, http.MethodDelete, compat.Sandbox(s.box, "/processes/", url.PathEscape(p.id)), nil, nil, &now)
+	err := s.Do(s.ctx, http.MethodDelete, compat.Sandbox(s.box, "/processes/", url.PathEscape(id)), nil, nil, &now)
 	if f, ok := errors.AsType[*compat.Fault](err); ok && f.Code == sandbox.CodeNotFound {
 		return map[string]bool{"running": false}, nil
 	}

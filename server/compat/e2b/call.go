@@ -29,10 +29,11 @@ type call struct {
 	r     *http.Request
 	w     http.ResponseWriter
 	api   http.Handler
-	host  string // for which the requests of /v1 are: that of the request, without PORT-ID
-	token string // of the caller
-	name  string // of the sandbox; empty in the control plane
-	user  string // that the request names; empty is the sandbox's own
+	base  compat.Call // without the caller
+	host  string      // for which the requests of /v1 are: that of the request, without PORT-ID
+	token string      // of the caller
+	name  string      // of the sandbox; empty in the control plane
+	user  string      // that the request names; empty is the sandbox's own
 }
 
 type callKey struct{}
@@ -45,7 +46,9 @@ func callOf(ctx context.Context) *call {
 
 // v1 returns the call as one that sends requests of /v1 on behalf of the caller.
 func (c *call) v1() *compat.Call {
-	return &compat.Call{R: c.r, W: c.w, API: c.api, Host: c.host, Authorization: []string{"Bearer " + c.token}}
+	v1 := c.base
+	v1.Host, v1.Authorization = c.host, []string{"Bearer " + c.token}
+	return &v1
 }
 
 // request returns a request of /v1 on behalf of the caller.

@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
+	"github.com/bulkhead-dev/sandbox/server/compat"
 	"github.com/sirupsen/logrus"
 )
 
@@ -112,7 +113,7 @@ func (d *Door) Claims(r *http.Request) bool {
 
 // Translate answers a request that the door claims. api is the server of /v1.
 func (d *Door) Translate(w http.ResponseWriter, r *http.Request, api http.Handler) {
-	c := &call{door: d, r: r, w: w, api: api, host: r.Host}
+	c := &call{door: d, r: r, w: w, api: api, base: compat.New(w, r, api), host: r.Host}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	c.r = r
 	port, name, byHost := d.hostOf(r)

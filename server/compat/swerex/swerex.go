@@ -104,7 +104,7 @@ func (d *Door) Claims(r *http.Request) bool {
 
 // Translate answers a request that the door claims. v1 is the server of /v1.
 func (d *Door) Translate(w http.ResponseWriter, r *http.Request, v1 http.Handler) {
-	c := &call{Call: compat.Call{R: r, W: w, API: v1, Authorization: []string{"Bearer " + r.Header.Get(headerKey)}}, door: d}
+	c := &call{Call: compat.New(w, r, v1, "Bearer "+r.Header.Get(headerKey)), door: d}
 	out, err := c.serve()
 	if err != nil {
 		c.refuse(err)
