@@ -156,8 +156,11 @@ export class Terminal implements AsyncIterable<Uint8Array> {
     this.#release()
     if (result !== undefined) this.#settle.resolve(result)
     else this.#settle.reject(error)
-    const over = errorOf('SANDBOX.NOT_FOUND', 'the command on the terminal has ended', { op: 'terminal' })
-    for (const answer of this.#answers.values()) answer.reject(error ?? over)
+    // The end may come before the answer to the request that has caused it, such as kill.
+    for (const answer of this.#answers.values()) {
+      if (result !== undefined) answer.resolve()
+      else answer.reject(error)
+    }
     this.#answers.clear()
     this.#begin()
     this.#wake?.()
