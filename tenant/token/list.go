@@ -162,7 +162,7 @@ func (s *Store) Revoke(id string) (fallen []string, err error) {
 		return nil, badID(op)
 	}
 	if err := os.Remove(s.path(id)); errors.Is(err, fs.ErrNotExist) {
-		if s.missing(err) == errMissing {
+		if s.missing(id, err) == errMissing {
 			return nil, noToken(op, id)
 		}
 		return nil, statedir.Unavailable(op, s.dir, err)
@@ -276,7 +276,7 @@ func (s *Store) over(path string, e fs.DirEntry, passed time.Time) (r record, ov
 		return r, false, nil
 	}
 	_, err = os.Lstat(s.path(r.Parent))
-	return r, errors.Is(err, fs.ErrNotExist) && s.missing(err) == errMissing, nil
+	return r, errors.Is(err, fs.ErrNotExist) && s.missing(r.Parent, err) == errMissing, nil
 }
 
 // tidy sweeps now and then, which also counts the tokens. It reports no error,

@@ -298,7 +298,7 @@ func (s *Store) look(id string) (record, error) {
 	path := s.path(id)
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
-		return record{}, s.missing(err)
+		return record{}, s.missing(id, err)
 	}
 	at := stampOf(&st)
 	s.mu.Lock()
@@ -312,7 +312,7 @@ func (s *Store) look(id string) (record, error) {
 	}
 	r, at, err := s.read(path)
 	if err != nil {
-		return record{}, s.missing(err)
+		return record{}, s.missing(id, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,16 +327,27 @@ func (s *Store) look(id string) (record, error) {
 // error about the folder has the same cause.
 var errMissing = errors.New("there is no such token")
 
-// missing distinguishes a missing file from a missing folder.
-func (s *Store) missing(err error) error {
+// missing distinguishes a missing file from a missing folder. It looks for the file
+// once more in the folder that it finds: one that is back by then, such as that of a
+// disk that was away, lacked the file no more than itself.
+func (s *Store) missing(id string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Lstat(s.dir, &st); err != nil {
+	dir, err := unix.Open(s.dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return statedir.Unavailable(verify, s.dir, err)
 	}
-	return errMissing
+	defer unix.Close(dir)
+	var st unix.Stat_t
+	switch err := unix.Fstatat(dir, id, &st, unix.AT_SYMLINK_NOFOLLOW); err {
+	case unix.ENOENT:
+		return errMissing
+	case nil:
+		return statedir.Unavailable(verify, s.dir, errors.New("the folder was away for a moment"))
+	default:
+		return statedir.Unavailable(verify, s.dir, err)
+	}
 }
 
 // why is the error about a record that could not be had.
