@@ -357,6 +357,15 @@ func ownMemory() int64 {
 	return int64(m.Sys)
 }
 
+// heldMemory is what the client still needs, without what the garbage collector has
+// yet to find: how much that is depends on when it runs.
+func heldMemory() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
 func (g *guest) rss() int64 { return rssOf(g.t, g.pid()) }
 
 func rssOf(t testing.TB, pid int) int64 { return statusField(t, pid, "VmRSS:") << 10 }
