@@ -52,7 +52,6 @@ case ${1-} in
     ;;
 esac
 processors=$(getconf _NPROCESSORS_ONLN)
-parallel=${TEST_PARALLEL:-$(((processors + 1) / 2))}
 engine_parallel=${TEST_ENGINE_PARALLEL:-2}
 most_flaky=3
 
@@ -79,6 +78,10 @@ while read -r package dir; do
         rest+=("$package")
     fi
 done <"$work/packages"
+
+parallel=$processors
+[ "${#engine[@]}" -eq 0 ] || parallel=$(((processors + 1) / 2))
+parallel=${TEST_PARALLEL:-$parallel}
 
 # run_group tests the packages of group $1, at most $2 at once. The group's
 # exit status goes into a file: both groups run to their end.
