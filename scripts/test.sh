@@ -6,8 +6,8 @@
 # With --quick it leaves out the packages that use the Docker engine, and the
 # others run with -short and without the race detector.
 #
-# Tests of programs by others are named TestClients…, and need what "make clients"
-# installs. They run with --clients alone, or with all others where
+# Tests of programs by others are named TestClients…, and need what "make clients
+# inspector" installs. They run with --clients alone, or with all others where
 # SANDBOX_TEST_ALL is set.
 #
 # Packages whose tests use the Docker engine run two at once, because they share

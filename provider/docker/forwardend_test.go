@@ -144,14 +144,18 @@ func TestForwardSandboxFalls(t *testing.T) {
 				}
 				// With a container its programs end too, in any order: the guest may
 				// still say that the connection has ended.
-				program := name != "session closed"
 				for what, c := range map[string]chan error{"read": read, "write": wrote, "accept": accept} {
 					select {
 					case err := <-c:
-						code := sandbox.CodeOf(err)
-						ok := name != "program killed" && code == sandbox.CodeUnavailable ||
-							program && what != "accept" && code == sandbox.CodeExecution || program && what == "read" && err == nil ||
-							name == "program killed" && what != "write"
+						code, ok := sandbox.CodeOf(err), false
+						switch {
+						case name == "program killed":
+							ok = what != "write" || code == sandbox.CodeExecution
+						case name == "session closed" || what == "accept":
+							ok = code == sandbox.CodeUnavailable
+						default:
+							ok = code == sandbox.CodeUnavailable || code == sandbox.CodeExecution || what == "read" && err == nil
+						}
 						if !ok {
 							t.Errorf("%s ends with %v", what, err)
 						}

@@ -327,9 +327,9 @@ func (s *Store) look(id string) (record, error) {
 // error about the folder has the same cause.
 var errMissing = errors.New("there is no such token")
 
-// missing distinguishes a missing file from a missing folder. It looks for the file
-// once more in the folder that it finds: one that is back by then, such as that of a
-// disk that was away, lacked the file no more than itself.
+// missing distinguishes a missing file from a missing folder. The folder may have come
+// back since the file was not found, as that of a disk that was away, so the file is
+// looked for once more, in the folder that is opened here.
 func (s *Store) missing(id string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -280,7 +280,7 @@ func (s *connection) close() {
 	ctx, done := context.WithTimeout(context.WithoutCancel(s.ctx), writeWithin)
 	defer done()
 	for _, p := range s.processes {
-		if id, ok := p.started(); ok && !p.over() {
+		if id := p.started(); id != "" && !p.over() {
 			_ = s.Do(ctx, http.MethodDelete, compat.Sandbox(s.box, "/processes/", url.PathEscape(id)), nil, nil, nil) // or it has ended
 		}
 	}

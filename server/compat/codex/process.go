@@ -49,12 +49,15 @@ func (p *process) over() bool {
 	return p.closed
 }
 
-// started returns the id of the process in /v1. Requests about a process are carried
-// out while its start still is.
-func (p *process) started() (id string, ok bool) {
+// started returns the id of the process in /v1, or "" where p is nil or has none: a
+// request about a process may come while the process is being started.
+func (p *process) started() string {
+	if p == nil {
+		return ""
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.id, p.id != ""
+	return p.id
 }
 
 // change calls do with the lock, and wakes those that wait.
@@ -316,8 +319,8 @@ func (s *connection) write(params json.RawMessage) (any, error) {
 	if p == nil {
 		return status("unknownProcess")
 	}
-	id, ok := p.started()
-	if !ok || !p.open || p.over() {
+	id := p.started()
+	if id == "" || !p.open || p.over() {
 		return status("stdinClosed")
 	}
 	const most = 512 << 10 // bytes of one request of /v1
@@ -356,10 +359,7 @@ func (s *connection) signal(params json.RawMessage) (any, error) {
 	case "TERMINATE":
 		name = "TERM"
 	}
-	p, id := s.known(in.ProcessID), ""
-	if p != nil {
-		id, _ = p.started()
-	}
+	id := s.known(in.ProcessID).started()
 	if id == "" {
 		return nil, &failure{codeInvalid, "there is no process " + in.ProcessID}
 	}
@@ -373,11 +373,9 @@ func (s *connection) terminate(params json.RawMessage) (any, error) {
 	if err := decode(params, &in); err != nil {
 		return nil, err
 	}
-	p, id := s.known(in.ProcessID), ""
-	if p != nil && !p.over() {
-		id, _ = p.started()
-	}
-	if id == "" {
+	p := s.known(in.ProcessID)
+	id := p.started()
+	if id == "" || p.over() {
 		return map[string]bool{"running": false}, nil
 	}
 	var now api.Process

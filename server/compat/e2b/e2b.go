@@ -21,8 +21,9 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
-	"github.com/bulkhead-dev/sandbox/server/compat"
 	"github.com/sirupsen/logrus"
+
+	"github.com/bulkhead-dev/sandbox/server/compat"
 )
 
 // Ports of the services that E2B's templates have.
@@ -113,9 +114,9 @@ func (d *Door) Claims(r *http.Request) bool {
 
 // Translate answers a request that the door claims. api is the server of /v1.
 func (d *Door) Translate(w http.ResponseWriter, r *http.Request, api http.Handler) {
-	c := &call{door: d, r: r, w: w, api: api, base: compat.New(w, r, api), host: r.Host}
+	c := &call{door: d, r: r, w: w, api: api, host: r.Host}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	c.r = r
+	c.r, c.base = r, compat.New(w, r, api)
 	port, name, byHost := d.hostOf(r)
 	if byHost {
 		_, c.host, _ = strings.Cut(r.Host, ".")
