@@ -1,5 +1,7 @@
 package server
 
+import "strings"
+
 // boxes returns attempts on a sandbox of tenant B by its name, with every route
 // below it.
 func boxes() []attempt {
@@ -25,7 +27,7 @@ func boxes() []attempt {
 		{name: "run in its main shell", ask: ask{method: "POST", path: box + "/shells/main/run", body: `{"line":"id"}`}, want: gone},
 		{name: "list its terminals", ask: ask{path: box + "/terminals"}, want: gone},
 		{name: "list its processes", ask: ask{path: box + "/processes"}, want: gone},
-		{name: "start a process", ask: ask{method: "POST", path: spare + "/processes", body: `{"line":"true"}`}, want: gone},
+		{name: "start a process", ask: ask{method: "POST", path: spare + "/processes", body: `{"line":"true"}`}, want: gone, then: processEnds},
 		{name: "stream a command", ask: ask{method: "POST", path: box + "/exec/stream", body: `{"line":"cat secret.txt"}`}, want: gone},
 		{name: "look at its process", ask: ask{path: box + "/processes/{terminal}"}, want: gone},
 		{name: "follow its process", ask: ask{path: box + "/processes/{terminal}/stream", header: []string{"Last-Event-ID", "{terminal}.0"}}, want: gone, right: ask{path: box + "/processes/{terminal}"}},
@@ -66,6 +68,15 @@ func boxes() []attempt {
 		}
 	}
 	return out
+}
+
+// processEnds waits for the end of the process that B has started in the spare
+// sandbox: a sandbox in which something runs is not frozen.
+func processEnds(w *world, _ said) {
+	w.until("the process ends", func() bool {
+		got, _ := w.does(ask{as: "b", path: "/v1/sandboxes/{spare}/processes"})
+		return got.status == 200 && !strings.Contains(got.body, `"running"`)
+	})
 }
 
 // paths returns attempts to reach files of tenant B or of the host by the

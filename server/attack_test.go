@@ -28,6 +28,10 @@ type attempt struct {
 	want  []int
 	right ask // the fields of the ask that differ in the control; the token is B's where it is empty
 	okay  []int
+
+	// then is called after the control with its answer. It waits for what the
+	// control has begun and a later control would meet.
+	then func(w *world, got said)
 }
 
 // over returns a with the fields that b sets.
@@ -171,8 +175,12 @@ func (w *world) controls(t *testing.T, all []attempt) {
 			if okay == nil {
 				okay = []int{200, 201, 204, 206}
 			}
-			if got, _ := w.does(right); !slices.Contains(okay, got.status) {
+			got, _ := w.does(right)
+			if !slices.Contains(okay, got.status) {
 				t.Errorf("who may is answered %d: %s", got.status, got.body)
+			}
+			if a.then != nil {
+				a.then(w, got)
 			}
 		})
 	}
