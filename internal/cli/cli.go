@@ -75,6 +75,7 @@ func (a *app) cli() *ucli.App {
 		a.explainCommand(), a.checkCommand(), a.statsCommand(), a.poolCommand(), a.violationsCommand(), a.evidenceCommand(), a.tokenCommand(), a.portCommand(), a.browserCommand(), a.serveCommand(), a.mcpCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
 		a.versionCommand(), a.completionCommand(root),
 	}
+	root.Commands = append(root.Commands, a.manCommands(root)...)
 	for _, c := range root.Commands {
 		a.complete(c, "")
 	}

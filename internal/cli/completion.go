@@ -112,7 +112,7 @@ func wordsOf(root *ucli.App) []words {
 	visit = func(path string, list []*ucli.Command) {
 		at := slices.IndexFunc(out, func(w words) bool { return w.path == path })
 		for _, c := range list {
-			if c.Name == "help" {
+			if c.Name == "help" || c.Hidden {
 				continue
 			}
 			out[at].commands = append(out[at].commands, c.Name)
