@@ -52,9 +52,14 @@ func locateSettingsfile(flag string) (path string, named bool, err error) {
 	return filepath.Join(dir, "sandbox", "sandbox.json"), false, nil
 }
 
+// systemFile holds the settings of users who have none of their own. Packages
+// install it. It is a variable for tests.
+var systemFile = "/etc/sandbox/sandbox.json"
+
 // Load reads the settings file; flag is the value of --config, or empty.
 //
-// A file at the default path may be missing: Load then returns the empty File.
+// A file at the default path may be missing: Load then reads the one of the
+// system, /etc/sandbox/sandbox.json, and without that returns the empty File.
 // Otherwise a missing file is [sandbox.CodeValidation], as is one that is not
 // a regular file or is larger than [MaxSize]; a file that other users may
 // write to is [sandbox.CodePermissionDeny]; one that cannot be read is
@@ -62,15 +67,24 @@ func locateSettingsfile(flag string) (path string, named bool, err error) {
 func Load(flag string) (settingsfileFile, error) {
 	path, named, err := locateSettingsfile(flag)
 	if err != nil {
-		// Without a home folder there is no default path, so no file.
-		return settingsfileFile{}, nil
+		return loadSystem() // without a home folder there is no default path
 	}
 	f, err := readSettingsfile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !named && !dangling(path) {
-			return settingsfileFile{}, nil
+			return loadSystem()
 		}
 		return settingsfileFile{}, missing(path, false, err)
+	}
+	return f, err
+}
+
+// loadSystem reads the system's file, or returns the empty File where there is
+// none.
+func loadSystem() (settingsfileFile, error) {
+	f, err := readSettingsfile(systemFile)
+	if errors.Is(err, fs.ErrNotExist) && !dangling(systemFile) {
+		return settingsfileFile{}, nil
 	}
 	return f, err
 }

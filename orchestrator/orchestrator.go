@@ -49,7 +49,7 @@ import (
 // and which recorders receive events. The zero value is what the program
 // sandbox uses without flags.
 type Options struct {
-	ConfigFile string // empty: $SANDBOX_CONFIG, or the file in the user's configuration folder if there is one
+	ConfigFile string // empty: $SANDBOX_CONFIG, else the file in the user's configuration folder or in /etc/sandbox if there is one
 
 	// Coding, unless nil, is the program of a coding agent for which all calls are.
 	Coding *CodingAgent

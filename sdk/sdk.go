@@ -86,7 +86,7 @@ func Settings(b *config.Builder) Option {
 
 // ConfigFile returns the option of [Open] with the path of the settings file.
 // Without it that is $SANDBOX_CONFIG, or the file in the user's configuration
-// folder, or none.
+// folder or in /etc/sandbox, or none.
 func ConfigFile(path string) Option {
 	return Option{"ConfigFile", true, false, func(o *options) { o.open.ConfigFile = path }}
 }

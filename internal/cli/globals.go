@@ -70,7 +70,7 @@ func (g *globals) flags() []ucli.Flag {
 		aliases []string
 		usage   string
 	}{
-		{&g.config, "config", nil, "settings `FILE`; default $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's configuration folder"},
+		{&g.config, "config", nil, "settings `FILE`; default $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's configuration folder, else /etc/sandbox/sandbox.json"},
 		{&g.stateDir, "state-dir", nil, "`FOLDER` of our records; default $SANDBOX_STATE_DIR, else sandbox in the user's state folder"},
 		{&g.provider, "provider", nil, "`KIND` of sandbox: docker, local, kubernetes or auto; default from the settings"},
 		{&g.tenant, "tenant", nil, "`ID` of the tenant, who pays"},
