@@ -34,7 +34,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop helm manifests daemon-image check test test-clients test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop helm manifests dist test-dist dist-images daemon-image check test test-clients test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -95,6 +95,16 @@ helm: ## build the program that renders the chart, into bin/helm, unless it is c
 
 manifests: helm ## write deploy/kubernetes anew from deploy/helm/sandbox
 	@scripts/manifests.sh $(BIN)/helm deploy/kubernetes
+
+dist: ## make packages, archives, an image of the daemon, and checksums of this commit in bin/dist (ARCHES)
+	@rm -rf $(BIN)/dist
+	@scripts/dist.sh $(BIN)/dist
+
+test-dist: dist ## install the package on a fresh Debian and use it, as root
+	SANDBOX_TEST_REQUIRE=root,dist $(GO) test -count=1 -vet=off -run '^TestDist' ./cmd/sandbox
+
+dist-images: image browser-image code-image ## write the images of sandboxes as OCI archives into bin/images
+	@scripts/dist-images.sh $(BIN)/images
 
 daemon-image: setup build ## make the image of the daemon for clusters, sandbox-daemon:latest (DAEMON_IMAGE)
 	@scripts/daemon-image.sh $(BIN) "$(DAEMON_IMAGE)"

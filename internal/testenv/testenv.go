@@ -33,7 +33,7 @@ import (
 // scripts/redocly.sh installs; "e2b", "agents", "swerex", "codingagents", "adapters",
 // "pyadapters", "pyclient" and "tsclient", what scripts/clients.sh installs;
 // "kube", a cluster that scripts/kube.sh has started; "helm", what scripts/helm.sh
-// builds.
+// builds; "dist", the packages that scripts/dist.sh makes.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if why := missing(need); why != "" {
@@ -110,6 +110,8 @@ func missing(need string) string {
 		return kubeMissing()
 	case "helm":
 		return helmMissing()
+	case "dist":
+		return distMissing()
 	}
 	return "there is no check for it"
 }
