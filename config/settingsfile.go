@@ -53,8 +53,8 @@ func locateSettingsfile(flag string) (path string, named bool, err error) {
 }
 
 // systemFile holds the settings of users who have none of their own. Packages
-// install it. It is a variable for tests.
-var systemFile = "/etc/sandbox/sandbox.json"
+// install it.
+const systemFile = "/etc/sandbox/sandbox.json"
 
 // Load reads the settings file; flag is the value of --config, or empty.
 //
@@ -64,26 +64,29 @@ var systemFile = "/etc/sandbox/sandbox.json"
 // a regular file or is larger than [MaxSize]; a file that other users may
 // write to is [sandbox.CodePermissionDeny]; one that cannot be read is
 // [sandbox.CodeUnavailable].
-func Load(flag string) (settingsfileFile, error) {
+func Load(flag string) (settingsfileFile, error) { return loadSettingsfile(flag, systemFile) }
+
+// loadSettingsfile is [Load] with the path of the system's file.
+func loadSettingsfile(flag, system string) (settingsfileFile, error) {
 	path, named, err := locateSettingsfile(flag)
 	if err != nil {
-		return loadSystem() // without a home folder there is no default path
+		return loadSystem(system) // without a home folder there is no default path
 	}
 	f, err := readSettingsfile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !named && !dangling(path) {
-			return loadSystem()
+			return loadSystem(system)
 		}
 		return settingsfileFile{}, missing(path, false, err)
 	}
 	return f, err
 }
 
-// loadSystem reads the system's file, or returns the empty File where there is
-// none.
-func loadSystem() (settingsfileFile, error) {
-	f, err := readSettingsfile(systemFile)
-	if errors.Is(err, fs.ErrNotExist) && !dangling(systemFile) {
+// loadSystem reads the system's file path, or returns the empty File where there
+// is none.
+func loadSystem(path string) (settingsfileFile, error) {
+	f, err := readSettingsfile(path)
+	if errors.Is(err, fs.ErrNotExist) && !dangling(path) {
 		return settingsfileFile{}, nil
 	}
 	return f, err

@@ -56,17 +56,14 @@ func TestDiscovery(t *testing.T) {
 	}
 	must(t, os.Remove(user))
 	t.Setenv("SANDBOX_CONFIG", "")
-	of := systemFile
-	t.Cleanup(func() { systemFile = of })
-	systemFile = write(t, filepath.Join(dir, "etc/sandbox.json"), "system", 0o644)
-	if f, err := Load(""); err != nil || string(f.Data) != "system" {
+	system := write(t, filepath.Join(dir, "etc/sandbox.json"), "system", 0o644)
+	if f, err := loadSettingsfile("", system); err != nil || string(f.Data) != "system" {
 		t.Errorf("without the user's: %+v, %v; want the system's", f, err)
 	}
-	must(t, os.Chmod(systemFile, 0o666))
-	if _, err := Load(""); sandbox.CodeOf(err) != sandbox.CodePermissionDeny {
+	must(t, os.Chmod(system, 0o666))
+	if _, err := loadSettingsfile("", system); sandbox.CodeOf(err) != sandbox.CodePermissionDeny {
 		t.Errorf("a file of the system that all may write to: %v", err)
 	}
-	must(t, os.Remove(systemFile))
 	if f, err := Load(""); err != nil || f.Path != "" || f.Data != nil {
 		t.Errorf("missing and not named: %+v, %v", f, err)
 	}
