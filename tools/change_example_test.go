@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 )
 
-func ExampleApply() {
+func Example_apply() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
 		fmt.Println(err)

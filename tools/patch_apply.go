@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tools/edit"
 )
 
 // A Reader gives the contents of files, under the paths of the patch. A file
@@ -253,7 +252,7 @@ func (a *patchApplier) emptied(f patchFile, old []byte, c *patchChange) error {
 	}
 	if len(left) > 0 {
 		return bad(f.Path, f.Line, "make the diff anew", "the file is to be deleted, and has lines of which the patch does not know: %s",
-			strings.Join(edit.List(left, 1, 3), "\n"))
+			strings.Join(linesFrom(left, 1, 3), "\n"))
 	}
 	return nil
 }
@@ -263,7 +262,7 @@ func (a *patchApplier) content(f patchFile, old []byte, c *patchChange) ([]byte,
 	if len(f.Hunks) == 0 {
 		return old, nil
 	}
-	form := edit.FormOf(old, f.spelled()...)
+	form := formOf(old, f.spelled()...)
 	plain := form.Strip(old)
 	t := &target{path: f.Path, text: plain, lines: patchLines(string(plain)), work: &a.work}
 	text, err := t.apply(f.Hunks, a.patch.marked, c)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tools/edit"
 )
 
 // apply returns the text with the hunks in their places. Hunks go in their
@@ -113,9 +112,9 @@ func (t *target) missed(h patchHunk, want []string, low int) *sandbox.Error {
 	text := []byte(strings.Join(want, ""))
 	if bytes.Contains(t.text, text) {
 		// Its first or last line is only part of the file's.
-		return bad(t.path, h.Line, hint, "%sits lines are there as parts of longer ones: %s", said, edit.Explain(t.text, append([]byte("\n"), text...), patchMaxMessage/2))
+		return bad(t.path, h.Line, hint, "%sits lines are there as parts of longer ones: %s", said, explainMiss(t.text, append([]byte("\n"), text...), patchMaxMessage/2))
 	}
-	return bad(t.path, h.Line, hint, "%s%s", said, edit.Explain(t.text, text, patchMaxMessage-len(said)-64))
+	return bad(t.path, h.Line, hint, "%s%s", said, explainMiss(t.text, text, patchMaxMessage-len(said)-64))
 }
 
 // numberedHunk says in an error which hunk it is about.

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-
-	"github.com/bulkhead-dev/sandbox/tools/edit"
 )
 
 // A target is a file into which hunks are to go.
@@ -21,7 +19,7 @@ type target struct {
 
 // blankless is a line as it is compared when blanks at its end do not count.
 func blankless(line string) string {
-	return string(edit.Trailing([]byte(strings.TrimSuffix(line, "\n"))))
+	return string(trimTrailing([]byte(strings.TrimSuffix(line, "\n"))))
 }
 
 // number gives the lines their numbers, once.
@@ -87,7 +85,7 @@ func (t *target) all(low int, want []string, loose bool) iter.Seq[int] {
 		if *t.work < 0 {
 			return
 		}
-		for i := range edit.Sequence(have[low:], keys) {
+		for i := range sequence(have[low:], keys) {
 			if !yield(low + i) {
 				return
 			}
@@ -236,7 +234,7 @@ func (t *target) anchors(h patchHunk, low int) ([]int, error) {
 		}
 		if len(at) == 0 {
 			return nil, bad(t.path, h.Line, "", "no line from line %d on is %s, after which the hunk is to go: %s",
-				low+1, quote(a), edit.Explain(t.text, []byte(a), patchMaxMessage/2))
+				low+1, quote(a), explainMiss(t.text, []byte(a), patchMaxMessage/2))
 		}
 		after = at
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
-	"github.com/bulkhead-dev/sandbox/tools/edit"
 	"github.com/bulkhead-dev/sandbox/tools/schema"
 )
 
@@ -38,17 +37,29 @@ func (c *call) write(ctx context.Context, in schema.Write) (Answer, error) {
 	return Answer{Text: fmt.Sprintf("%s %s, which has %d bytes now", what, nameShow(in.Path), d.Bytes), Data: d}, nil
 }
 
+// editsOf returns the edits of an input, of which there may be one or several.
+func editsOf(in schema.Edit) []textEdit {
+	if len(in.Edits) == 0 {
+		return []textEdit{{Old: in.Old, New: in.New, All: in.All}}
+	}
+	out := make([]textEdit, len(in.Edits))
+	for i, p := range in.Edits {
+		out[i] = textEdit(p)
+	}
+	return out
+}
+
 // edit replaces pieces of a file. The file is written only if it is still what
 // the edits were made for.
 func (c *call) edit(ctx context.Context, in schema.Edit) (Answer, error) {
 	d := schema.EditResult{Path: in.Path}
-	edits := in.List()
+	edits := editsOf(in)
 	err := c.changing(ctx, func(f *fsbridge.Bridge) error {
 		path, err := followed(ctx, f, in.Path)
 		if err != nil {
 			return err
 		}
-		before, err := loadChange(ctx, f, path, edit.MaxText)
+		before, err := loadChange(ctx, f, path, maxEditText)
 		if err != nil {
 			return err
 		}
@@ -62,7 +73,7 @@ func (c *call) edit(ctx context.Context, in schema.Edit) (Answer, error) {
 		} else {
 			text = before.Data
 		}
-		r, err := edit.Apply(text, edits)
+		r, err := applyEdits(text, edits)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ var pure = []string{
 	"./grant", "./policy/hardening",
 	"./policy/...", "./registry/pool", "./provider/local/plan", "./provider/local/plan",
 	"./provider/local/plan", "./provider/seccomp/...", "./tenant", "./internal/termsafe", "./toolpolicy",
-	"./tools/edit", "./tools/schema",
+	"./tools/schema",
 }
 
 // concrete lists the providers that exist; the word stands for itself and

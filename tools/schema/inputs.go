@@ -1,7 +1,5 @@
 package schema
 
-import "github.com/bulkhead-dev/sandbox/tools/edit"
-
 // The tags of the types below are the schemas: doc is the description, required
 // says that a field has to be there, min and max bound a number, minlen and
 // maxlen a text in characters, maxitems a list or map, enum lists the words there are,
@@ -133,18 +131,6 @@ func (e Edit) Check() error {
 		return wrong("old", "is missing", "give old and new, or edits")
 	}
 	return nil
-}
-
-// List returns the edits in the form of package edit.
-func (e Edit) List() []edit.Edit {
-	if len(e.Edits) == 0 {
-		return []edit.Edit{{Old: e.Old, New: e.New, All: e.All}}
-	}
-	out := make([]edit.Edit, len(e.Edits))
-	for i, p := range e.Edits {
-		out[i] = edit.Edit(p)
-	}
-	return out
 }
 
 // ApplyPatch is the input of apply_patch.

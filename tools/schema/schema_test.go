@@ -201,7 +201,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", exec, err, want)
 	}
 	e, err := schema.Decode[schema.Edit]("edit", []byte(`{"path":"x","edits":[{"old":"a","new":"b","all":true}]}`))
-	if err != nil || len(e.List()) != 1 || !e.List()[0].All || e.List()[0].New != "b" {
+	if err != nil || len(e.Edits) != 1 || !e.Edits[0].All || e.Edits[0].New != "b" {
 		t.Errorf("got %+v, %v", e, err)
 	}
 }

@@ -1,4 +1,4 @@
-package edit_test
+package tools
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tools/edit"
 )
 
 // thueMorse is a text whose pieces have the same polynomial sums modulo powers
@@ -70,7 +69,7 @@ func TestCostOfNearMisses(t *testing.T) {
 				for range runs {
 					runtime.GC()
 					start := worked(t)
-					_, err := edit.Apply(text, []edit.Edit{{Old: string(old), New: "new"}})
+					_, err := applyEdits(text, []textEdit{{Old: string(old), New: "new"}})
 					best = min(best, worked(t)-start)
 					if sandbox.CodeOf(err) != sandbox.CodeValidation {
 						t.Fatal(err)
@@ -78,38 +77,38 @@ func TestCostOfNearMisses(t *testing.T) {
 				}
 				return best
 			}
-			small, large := least(1<<18, 3), least(1<<20, 3)
-			tooLong := func() bool { return large > 12*small+50*time.Millisecond }
+			small, largeEdit := least(1<<18, 3), least(1<<20, 3)
+			tooLong := func() bool { return largeEdit > 12*small+50*time.Millisecond }
 			if tooLong() {
-				large = min(large, least(1<<20, 7))
+				largeEdit = min(largeEdit, least(1<<20, 7))
 			}
-			t.Logf("256 KiB %v, 1 MiB %v", small, large)
+			t.Logf("256 KiB %v, 1 MiB %v", small, largeEdit)
 			if tooLong() {
-				t.Errorf("256 KiB took %v, and 1 MiB %v", small, large)
+				t.Errorf("256 KiB took %v, and 1 MiB %v", small, largeEdit)
 			}
 		})
 	}
 }
 
 func BenchmarkEdits(b *testing.B) {
-	text := []byte(strings.Repeat("some line that is here\n", edit.MaxText/23-20) + "the last line\n")
-	var edits []edit.Edit
-	for i := range edit.MaxEdits {
-		edits = append(edits, edit.Edit{Old: "the last line" + strings.Repeat("x", i), New: "the last line" + strings.Repeat("x", i+1)})
+	text := []byte(strings.Repeat("some line that is here\n", maxEditText/23-20) + "the last line\n")
+	var edits []textEdit
+	for i := range maxEdits {
+		edits = append(edits, textEdit{Old: "the last line" + strings.Repeat("x", i), New: "the last line" + strings.Repeat("x", i+1)})
 	}
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		if _, err := edit.Apply(text, edits); err != nil {
+		if _, err := applyEdits(text, edits); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-func BenchmarkMiss(b *testing.B) {
-	text := bytes.Repeat([]byte("\tsome line that is here, again\n"), edit.MaxText/31)
+func BenchmarkEditMiss(b *testing.B) {
+	text := bytes.Repeat([]byte("\tsome line that is here, again\n"), maxEditText/31)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		if _, err := edit.Apply(text, []edit.Edit{{Old: "\tsome line that is there, again\n", New: "x"}}); err == nil {
+		if _, err := applyEdits(text, []textEdit{{Old: "\tsome line that is there, again\n", New: "x"}}); err == nil {
 			b.Fatal("it was found")
 		}
 	}

@@ -1,4 +1,4 @@
-package edit
+package tools
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ func searchNear(text, want []byte) iter.Seq[int] {
 	}
 }
 
-// search is [Sequence] for bytes, quick where the first one of want is rare.
+// search is [sequence] for bytes, quick where the first one of want is rare.
 func search(text, want []byte, yield func(int) bool) {
 	fail := borders(want)
 	matched := 0
@@ -58,9 +58,9 @@ func search(text, want []byte, yield func(int) bool) {
 	}
 }
 
-// Sequence yields the places of items at which all of want stands, as
+// sequence yields the places of items at which all of want stands, as
 // [Search] does, for items of any kind.
-func Sequence[T comparable](items, want []T) iter.Seq[int] {
+func sequence[T comparable](items, want []T) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if len(want) == 0 || len(want) > len(items) {
 			return

@@ -7,7 +7,7 @@
 // memory grow with their sizes and never with the product of both, whatever
 // they hold. What is shown of them is bounded, and safe for terminals.
 
-package edit
+package tools
 
 import (
 	"bytes"
@@ -75,7 +75,7 @@ type form struct {
 
 var forms = []form{
 	{kindEndings, ending, ending},
-	{kindTrailing, Trailing, Trailing},
+	{kindTrailing, trimTrailing, trimTrailing},
 	{kindIndentation, bytes.TrimSpace, bytes.TrimSpace},
 	{kindBlanks, squeeze, squeeze},
 	{kindCase, bytes.ToLower, bytes.ToLower},
@@ -114,9 +114,9 @@ func each(text []byte, f func([]byte) []byte) []byte {
 
 func ending(line []byte) []byte { return bytes.TrimSuffix(line, []byte("\r")) }
 
-// Trailing returns a line without the blanks at its end, a carriage return
+// trimTrailing returns a line without the blanks at its end, a carriage return
 // included.
-func Trailing(line []byte) []byte { return bytes.TrimRight(line, " \t\r\f\v") }
+func trimTrailing(line []byte) []byte { return bytes.TrimRight(line, " \t\r\f\v") }
 
 func squeeze(line []byte) []byte {
 	return bytes.Map(func(r rune) rune {
@@ -161,13 +161,13 @@ func from(text []byte, line int) []byte {
 }
 
 const (
-	maxShown = 8   // lines
-	maxLine  = 120 // bytes of one that are shown
+	maxShown     = 8   // lines
+	maxShownLine = 120 // bytes of one that are shown
 )
 
-// Explain says in at most limit bytes where text is most like want and what
+// explainMiss says in at most limit bytes where text is most like want and what
 // the difference is, with the lines there and their numbers.
-func Explain(text, want []byte, limit int) string {
+func explainMiss(text, want []byte, limit int) string {
 	m := nearest(text, want)
 	if m.Line == 0 {
 		return "nothing in it is like that"
@@ -185,7 +185,7 @@ func Explain(text, want []byte, limit int) string {
 	}
 	b.WriteString(":")
 	start := max(m.Line, m.At-2)
-	shown := List(text, start, min(m.Line+m.Lines-start, maxShown))
+	shown := linesFrom(text, start, min(m.Line+m.Lines-start, maxShown))
 	for _, s := range shown {
 		if b.Len()+1+len(s) > limit {
 			break
@@ -195,8 +195,8 @@ func Explain(text, want []byte, limit int) string {
 	return b.String()[:min(b.Len(), limit)]
 }
 
-// List returns lines of a text with their numbers, bounded and safe to show.
-func List(text []byte, start, count int) (out []string) {
+// linesFrom returns lines of a text with their numbers, bounded and safe to show.
+func linesFrom(text []byte, start, count int) (out []string) {
 	rest := from(text, start)
 	for i := range count {
 		if len(rest) == 0 {
@@ -216,11 +216,11 @@ func quoteNear(line []byte) string { return `"` + safe(line) + `"` }
 // because indentation is what one looks for.
 func safe(line []byte) string {
 	cut := line
-	if len(line) > maxLine {
-		cut = bytes.ToValidUTF8(line[:maxLine], nil)
+	if len(line) > maxShownLine {
+		cut = bytes.ToValidUTF8(line[:maxShownLine], nil)
 	}
 	s := termsafe.String(string(cut))
-	if len(line) > maxLine {
+	if len(line) > maxShownLine {
 		s += "…"
 	}
 	return s

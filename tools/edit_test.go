@@ -1,4 +1,4 @@
-package edit_test
+package tools
 
 import (
 	"errors"
@@ -6,25 +6,24 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/tools/edit"
 )
 
-func TestApply(t *testing.T) {
-	one := func(old, new string) []edit.Edit { return []edit.Edit{{Old: old, New: new}} }
+func TestEditText(t *testing.T) {
+	one := func(old, new string) []textEdit { return []textEdit{{Old: old, New: new}} }
 	for name, tt := range map[string]struct {
 		text  string
-		edits []edit.Edit
+		edits []textEdit
 		want  string
 		line  int // of the last edit
 	}{
 		"a word":                        {"a b c\n", one("b", "x"), "a x c\n", 1},
 		"a line":                        {"a\nb\nc\n", one("b\n", ""), "a\nc\n", 2},
 		"no newline at the end":         {"a\nb", one("b", "c"), "a\nc", 2},
-		"all":                           {"a a\na", []edit.Edit{{Old: "a", New: "bb", All: true}}, "bb bb\nbb", 1},
-		"all that overlap":              {"aaaaa", []edit.Edit{{Old: "aa", New: "b", All: true}}, "bba", 1},
-		"in order":                      {"a", []edit.Edit{{Old: "a", New: "b"}, {Old: "b", New: "c"}}, "c", 1},
+		"all":                           {"a a\na", []textEdit{{Old: "a", New: "bb", All: true}}, "bb bb\nbb", 1},
+		"all that overlap":              {"aaaaa", []textEdit{{Old: "aa", New: "b", All: true}}, "bba", 1},
+		"in order":                      {"a", []textEdit{{Old: "a", New: "b"}, {Old: "b", New: "c"}}, "c", 1},
 		"a new file":                    {"", one("", "x\n"), "x\n", 1},
-		"a file that became empty":      {"a", []edit.Edit{{Old: "a"}, {New: "b"}}, "b", 1},
+		"a file that became empty":      {"a", []textEdit{{Old: "a"}, {New: "b"}}, "b", 1},
 		"carriage returns kept":         {"a\r\nb\r\n", one("a\nb", "x\ny\nz"), "x\r\ny\r\nz\r\n", 1},
 		"carriage returns spelled":      {"a\r\nb\r\n", one("a\r\nb", "x\ny"), "x\ny\r\n", 1},
 		"mixed endings":                 {"a\r\nb\nc", one("b\nc", "x"), "a\r\nx", 2},
@@ -39,7 +38,7 @@ func TestApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := tt.text
 			in := []byte(tt.text)
-			got, err := edit.Apply(in, tt.edits)
+			got, err := applyEdits(in, tt.edits)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,23 +55,23 @@ func TestApply(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
-	one := func(old, new string) []edit.Edit { return []edit.Edit{{Old: old, New: new}} }
+func TestEditRefused(t *testing.T) {
+	one := func(old, new string) []textEdit { return []textEdit{{Old: old, New: new}} }
 	const text = "package p\n\nfunc f() {\n\tif x {\n\t\treturn 1\n\t}\n}\n"
 	for name, tt := range map[string]struct {
 		text  string
-		edits []edit.Edit
+		edits []textEdit
 		field string
 		want  []string // in the message
 	}{
 		"no edits":              {text, nil, "edits", []string{"1 to 100"}},
-		"too many":              {text, make([]edit.Edit, 101), "edits", []string{"not 101"}},
+		"too many":              {text, make([]textEdit, 101), "edits", []string{"not 101"}},
 		"the same":              {text, one("x", "x"), "edits[0].new", []string{"nothing would change"}},
 		"empty":                 {text, one("", ""), "edits[0].old", []string{"empty"}},
 		"empty old":             {text, one("", "x"), "edits[0].old", []string{"new or empty file"}},
 		"in an empty file":      {"", one("x", "y"), "edits[0].old", []string{"file is empty"}},
-		"the second":            {text, []edit.Edit{{Old: "p", New: "q"}, {Old: "package p", New: ""}}, "edits[0].old", []string{"2 times"}},
-		"what the first took":   {text, []edit.Edit{{Old: "package p", New: "package q"}, {Old: "package p", New: ""}}, "edits[1].old", []string{"line 1", "package q"}},
+		"the second":            {text, []textEdit{{Old: "p", New: "q"}, {Old: "package p", New: ""}}, "edits[0].old", []string{"2 times"}},
+		"what the first took":   {text, []textEdit{{Old: "package p", New: "package q"}, {Old: "package p", New: ""}}, "edits[1].old", []string{"line 1", "package q"}},
 		"several":               {"a\nb\na\na\n", one("a", "x"), "edits[0].old", []string{"3 times, at the lines 1, 3, 4"}},
 		"many":                  {strings.Repeat("a\n", 50), one("a", "x"), "edits[0].old", []string{"50 times", "1, 2, 3, 4, 5 and 45 more"}},
 		"overlapping":           {"aaa", one("aa", "x"), "edits[0].old", []string{"2 times"}},
@@ -91,7 +90,7 @@ func TestRefused(t *testing.T) {
 		"a line beyond showing": {strings.Repeat("long ", 1000) + "\n", one(strings.Repeat("long ", 999)+"x", "y"), "edits[0].old", []string{"…"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := edit.Apply([]byte(tt.text), tt.edits)
+			got, err := applyEdits([]byte(tt.text), tt.edits)
 			var e *sandbox.Error
 			if !errors.As(err, &e) || e.Code != sandbox.CodeValidation {
 				t.Fatalf("got %q, %v", got.Text, err)
@@ -104,7 +103,7 @@ func TestRefused(t *testing.T) {
 					t.Errorf("message\n%s\nlacks %q", e.Message, w)
 				}
 			}
-			if len(e.Message) > edit.MaxMessage {
+			if len(e.Message) > maxEditMessage {
 				t.Errorf("the message has %d bytes", len(e.Message))
 			}
 			if got.Text != nil || got.Changes != nil {
@@ -114,38 +113,38 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestTooLarge(t *testing.T) {
+func TestEditTooLarge(t *testing.T) {
 	half := strings.Repeat("a", 1<<10)
 	for name, tt := range map[string]struct {
 		text  []byte
-		edits []edit.Edit
+		edits []textEdit
 	}{
-		"before":           {make([]byte, edit.MaxText+1), []edit.Edit{{Old: "a", New: "b"}}},
-		"old":              {nil, []edit.Edit{{Old: strings.Repeat("a", edit.MaxText+1), New: "b"}}},
-		"after":            {[]byte("ab"), []edit.Edit{{Old: "a", New: strings.Repeat("a", edit.MaxText)}}},
-		"by many":          {[]byte(strings.Repeat("a", 1<<20)), []edit.Edit{{Old: "a", New: half, All: true}}},
-		"by steps":         {[]byte("a"), []edit.Edit{{Old: "a", New: half, All: true}, {Old: "a", New: half, All: true}, {Old: "a", New: half, All: true}}},
-		"by line endings":  {[]byte("x\r\n" + strings.Repeat("a", edit.MaxText/2)), []edit.Edit{{Old: "a", New: "\n", All: true}}},
-		"in between alone": {[]byte("a"), []edit.Edit{{Old: "a", New: strings.Repeat("b", edit.MaxText)}, {Old: "b", New: "cc", All: true}, {Old: "c", New: "", All: true}}},
+		"before":           {make([]byte, maxEditText+1), []textEdit{{Old: "a", New: "b"}}},
+		"old":              {nil, []textEdit{{Old: strings.Repeat("a", maxEditText+1), New: "b"}}},
+		"after":            {[]byte("ab"), []textEdit{{Old: "a", New: strings.Repeat("a", maxEditText)}}},
+		"by many":          {[]byte(strings.Repeat("a", 1<<20)), []textEdit{{Old: "a", New: half, All: true}}},
+		"by steps":         {[]byte("a"), []textEdit{{Old: "a", New: half, All: true}, {Old: "a", New: half, All: true}, {Old: "a", New: half, All: true}}},
+		"by line endings":  {[]byte("x\r\n" + strings.Repeat("a", maxEditText/2)), []textEdit{{Old: "a", New: "\n", All: true}}},
+		"in between alone": {[]byte("a"), []textEdit{{Old: "a", New: strings.Repeat("b", maxEditText)}, {Old: "b", New: "cc", All: true}, {Old: "c", New: "", All: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := edit.Apply(tt.text, tt.edits); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
+			if _, err := applyEdits(tt.text, tt.edits); sandbox.CodeOf(err) != sandbox.CodeCapabilityBlocked {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 }
 
-func FuzzApply(f *testing.F) {
+func FuzzEdit(f *testing.F) {
 	f.Add("a\nb\n", "a", "x", "b", "", false)
 	f.Add("a\r\na\r\n", "a\n", "x\n", "x", "y", true)
 	f.Add("\ufeffa", "a", "", "", "b", false)
 	f.Fuzz(func(t *testing.T, text, old1, new1, old2, new2 string, all bool) {
-		edits := []edit.Edit{{Old: old1, New: new1, All: all}, {Old: old2, New: new2, All: !all}}
-		got, err := edit.Apply([]byte(text), edits)
+		edits := []textEdit{{Old: old1, New: new1, All: all}, {Old: old2, New: new2, All: !all}}
+		got, err := applyEdits([]byte(text), edits)
 		if err != nil {
 			var e *sandbox.Error
-			if !errors.As(err, &e) || e.Code != sandbox.CodeValidation && e.Code != sandbox.CodeCapabilityBlocked || len(e.Message) > edit.MaxMessage {
+			if !errors.As(err, &e) || e.Code != sandbox.CodeValidation && e.Code != sandbox.CodeCapabilityBlocked || len(e.Message) > maxEditMessage {
 				t.Fatalf("%v", err)
 			}
 			return

@@ -1,4 +1,4 @@
-package edit
+package tools
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ func naive(text, want []byte) (out []int) {
 	return out
 }
 
-func FuzzSearch(f *testing.F) {
+func FuzzEditSearch(f *testing.F) {
 	f.Add([]byte("aaaaa"), []byte("aa"))
 	f.Add([]byte(strings.Repeat("ab", 99)), []byte(strings.Repeat("ab", 40)))
 	f.Add([]byte(strings.Repeat("ab", 99)+"b"), []byte(strings.Repeat("ab", 40)+"b"))
@@ -28,13 +28,13 @@ func FuzzSearch(f *testing.F) {
 		if got := slices.Collect(searchNear(text, want)); !slices.Equal(got, expect) {
 			t.Fatalf("Search(%q, %q) = %v, want %v", text, want, got, expect)
 		}
-		if got := slices.Collect(Sequence(text, want)); !slices.Equal(got, expect) {
+		if got := slices.Collect(sequence(text, want)); !slices.Equal(got, expect) {
 			t.Fatalf("Sequence(%q, %q) = %v, want %v", text, want, got, expect)
 		}
 	})
 }
 
-func FuzzExplain(f *testing.F) {
+func FuzzEditMiss(f *testing.F) {
 	f.Add([]byte("a\n\tb\nc\n"), []byte("  b\nc\n"))
 	f.Add([]byte("func f() {\r\n}\r\n"), []byte("func g() {\n}"))
 	f.Add([]byte("a\nb"), []byte("b\n"))
@@ -46,24 +46,24 @@ func FuzzExplain(f *testing.F) {
 		if lines := bytes.Count(text, []byte("\n")) + 1; m.Line < 0 || m.Line > lines || m.Line > 0 && (m.At < m.Line || m.At > lines) {
 			t.Fatalf("%+v in a text of %d lines", m, lines)
 		}
-		s := Explain(text, want, 500)
+		s := explainMiss(text, want, 500)
 		if len(s) > 500 || !utf8.ValidString(s) || strings.ContainsAny(s, "\r\x1b\x00") {
 			t.Fatalf("%q", s)
 		}
 	})
 }
 
-func FuzzForm(f *testing.F) {
+func FuzzEditForm(f *testing.F) {
 	f.Add([]byte("\ufeffa\r\nb\r\r\n"), []byte("x\ny"))
 	f.Fuzz(func(t *testing.T, text, other []byte) {
-		form := FormOf(text, other)
+		form := formOf(text, other)
 		if got := form.Dress(form.Strip(text)); !bytes.Equal(got, text) {
 			t.Fatalf("%q became %q by %+v", text, got, form)
 		}
 	})
 }
 
-func TestNearestOfSeveral(t *testing.T) {
+func TestEditNearestOfSeveral(t *testing.T) {
 	var b strings.Builder
 	for i := range 50 {
 		b.WriteString("begin\n\tstep one\n\tstep two\nend\n")

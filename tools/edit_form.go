@@ -1,4 +1,4 @@
-package edit
+package tools
 
 import "bytes"
 
@@ -11,10 +11,10 @@ type nearForm struct {
 // bom is the byte order mark in UTF-8.
 const bom = "\ufeff"
 
-// FormOf returns the form of a text, as far as none of the others, which are
+// formOf returns the form of a text, as far as none of the others, which are
 // about to be held against it, is written so itself: who writes a carriage
 // return or a mark means it.
-func FormOf(text []byte, others ...[]byte) nearForm {
+func formOf(text []byte, others ...[]byte) nearForm {
 	newlines := bytes.Count(text, []byte("\n"))
 	f := nearForm{
 		BOM:  bytes.HasPrefix(text, []byte(bom)),

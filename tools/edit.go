@@ -1,13 +1,14 @@
-// Package edit replaces exact pieces of a text: several edits in their order
-// as one step, all of them or none. For a piece that is not found it reports
-// the nearest match, so that the caller can correct the edit.
+// Edit: this part of the package replaces exact pieces of a text, several edits in
+// their order as one step, all of them or none. For a piece that is not found it
+// reports the nearest match, so that the caller can correct the edit.
 //
-// The package is pure. It works on bytes, so a file that is no valid text comes
-// out as it went in but for what was replaced. A byte order mark, the line
-// endings and a missing newline at the end stay: in a text whose lines all end
-// with a carriage return and a newline, a plain newline of an edit means both,
-// unless an edit spells carriage returns itself.
-package edit
+// It is pure. It works on bytes, so a file that is no valid text comes out as it
+// went in but for what was replaced. A byte order mark, the line endings and a
+// missing newline at the end stay: in a text whose lines all end with a carriage
+// return and a newline, a plain newline of an edit means both, unless an edit
+// spells carriage returns itself.
+
+package tools
 
 import (
 	"bytes"
@@ -17,107 +18,107 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 )
 
-// The bounds. Messages of errors have at most MaxMessage bytes.
+// The bounds. Messages of errors have at most maxEditMessage bytes.
 const (
-	MaxText    = 10 << 20 // bytes, before, between and after the edits
-	MaxEdits   = 100
-	MaxMessage = 2 << 10
+	maxEditText    = 10 << 20 // bytes, before, between and after the edits
+	maxEdits       = 100
+	maxEditMessage = 2 << 10
 
-	maxReported = 5 // places that a message lists
+	maxEditReported = 5 // places that a message lists
 )
 
-// An Edit replaces Old by New.
-type Edit struct {
+// A textEdit replaces Old by New.
+type textEdit struct {
 	Old string // exactly as it stands in the text; empty only for a new or empty file
 	New string
 	All bool // every place; otherwise there has to be exactly one
 }
 
-// A Result is what the edits came to.
-type Result struct {
+// An editResult is what the edits came to.
+type editResult struct {
 	Text    []byte
-	Changes []Change // one for each edit
+	Changes []editChange // one for each edit
 }
 
-// A Change tells where an edit went.
-type Change struct {
+// An editChange says where an edit went.
+type editChange struct {
 	Places int // that were replaced
 	Line   int // of the first, from 1, in the text as the edit found it
 }
 
-// Apply returns text after the edits, of which each finds what the ones before
+// applyEdits returns text after the edits, of which each finds what the ones before
 // have left. The text itself is not changed. A file that does not exist is nil.
 //
 // Anything wrong with the edits, a place that is not there or not the only one
 // included, is [sandbox.CodeValidation], and Field names the edit; a text that
 // is or would become too large is [sandbox.CodeCapabilityBlocked]. With an
 // error there is no result.
-func Apply(text []byte, edits []Edit) (Result, error) {
-	if len(edits) == 0 || len(edits) > MaxEdits {
-		return Result{}, bad("edits", "", "there must be 1 to %d edits, not %d", MaxEdits, len(edits))
+func applyEdits(text []byte, edits []textEdit) (editResult, error) {
+	if len(edits) == 0 || len(edits) > maxEdits {
+		return editResult{}, badEdit("edits", "", "there must be 1 to %d edits, not %d", maxEdits, len(edits))
 	}
-	if len(text) > MaxText {
-		return Result{}, large("")
+	if len(text) > maxEditText {
+		return editResult{}, largeEdit("")
 	}
 	spelled := make([][]byte, 0, 2*len(edits))
 	for i, e := range edits {
 		if err := check(e, i); err != nil {
-			return Result{}, err
+			return editResult{}, err
 		}
 		spelled = append(spelled, []byte(e.Old), []byte(e.New))
 	}
-	form := FormOf(text, spelled...)
+	form := formOf(text, spelled...)
 	now := form.Strip(text)
-	changes := make([]Change, len(edits))
+	changes := make([]editChange, len(edits))
 	for i, e := range edits {
 		var err error
 		if now, changes[i], err = one(now, e, i); err != nil {
-			return Result{}, err
+			return editResult{}, err
 		}
 	}
 	now = form.Dress(bytes.Clone(now))
-	if len(now) > MaxText {
-		return Result{}, large("")
+	if len(now) > maxEditText {
+		return editResult{}, largeEdit("")
 	}
-	return Result{Text: now, Changes: changes}, nil
+	return editResult{Text: now, Changes: changes}, nil
 }
 
 // check holds the edit number i against what can be said without the text.
-func check(e Edit, i int) error {
+func check(e textEdit, i int) error {
 	switch {
-	case len(e.Old) > MaxText || len(e.New) > MaxText:
-		return large(field(i, ""))
+	case len(e.Old) > maxEditText || len(e.New) > maxEditText:
+		return largeEdit(field(i, ""))
 	case e.Old == e.New && e.Old == "":
-		return bad(field(i, "old"), "", "old and new are empty")
+		return badEdit(field(i, "old"), "", "old and new are empty")
 	case e.Old == e.New:
-		return bad(field(i, "new"), "", "new is the same as old, so nothing would change")
+		return badEdit(field(i, "new"), "", "new is the same as old, so nothing would change")
 	}
 	return nil
 }
 
 // one applies the edit number i.
-func one(text []byte, e Edit, i int) ([]byte, Change, error) {
+func one(text []byte, e textEdit, i int) ([]byte, editChange, error) {
 	if e.Old == "" {
 		if len(text) > 0 {
-			return nil, Change{}, bad(field(i, "old"), "say what is to be replaced, or write the whole file",
+			return nil, editChange{}, badEdit(field(i, "old"), "say what is to be replaced, or write the whole file",
 				"old is empty, which only a new or empty file takes")
 		}
-		return []byte(e.New), Change{Places: 1, Line: 1}, nil
+		return []byte(e.New), editChange{Places: 1, Line: 1}, nil
 	}
 	old := []byte(e.Old)
 	places, first, reported := count(text, old, e.All)
 	switch {
 	case places == 0:
-		return nil, Change{}, missed(text, old, i)
+		return nil, editChange{}, missed(text, old, i)
 	case places > 1 && !e.All:
-		return nil, Change{}, bad(field(i, "old"), "add lines before or after it until it is the only one, or set all",
-			"old is there %d times, at the lines %s", places, lines(text, reported, places))
+		return nil, editChange{}, badEdit(field(i, "old"), "add lines before or after it until it is the only one, or set all",
+			"old is there %d times, at the lines %s", places, placesIn(text, reported, places))
 	}
 	size := int64(len(text)) + int64(places)*int64(len(e.New)-len(e.Old))
-	if size > MaxText {
-		return nil, Change{}, large(field(i, ""))
+	if size > maxEditText {
+		return nil, editChange{}, largeEdit(field(i, ""))
 	}
-	return replace(text, old, e.New, int(size)), Change{Places: places, Line: line(text, first)}, nil
+	return replace(text, old, e.New, int(size)), editChange{Places: places, Line: line(text, first)}, nil
 }
 
 // count returns how many places hold old, where the first is, and some of
@@ -132,7 +133,7 @@ func count(text, old []byte, apart bool) (places, first int, reported []int) {
 		if next = at + len(old); places == 0 {
 			first = at
 		}
-		if places++; len(reported) < maxReported {
+		if places++; len(reported) < maxEditReported {
 			reported = append(reported, at)
 		}
 	}
@@ -156,8 +157,8 @@ func replace(text, old []byte, new string, size int) []byte {
 // line is the number of the line of an offset.
 func line(text []byte, at int) int { return bytes.Count(text[:at], []byte("\n")) + 1 }
 
-// lines lists the lines of the first places.
-func lines(text []byte, reported []int, places int) string {
+// placesIn lists the lines of the first places.
+func placesIn(text []byte, reported []int, places int) string {
 	var list []string
 	for _, at := range reported {
 		list = append(list, fmt.Sprint(line(text, at)))
@@ -171,14 +172,14 @@ func lines(text []byte, reported []int, places int) string {
 
 // missed says where old of the edit number i almost is.
 func missed(text, old []byte, i int) error {
-	err := bad(field(i, "old"), "read the lines again and copy them as they are", "")
+	err := badEdit(field(i, "old"), "read the lines again and copy them as they are", "")
 	if len(text) == 0 {
 		err.Message = "the file is empty, so old is not in it"
 		err.Hint = "leave old empty to write into an empty file"
 		return err
 	}
 	const said = "old is not in the file: "
-	err.Message = said + Explain(text, old, MaxMessage-len(said))
+	err.Message = said + explainMiss(text, old, maxEditMessage-len(said))
 	return err
 }
 
@@ -190,15 +191,15 @@ func field(i int, name string) string {
 	return s
 }
 
-func bad(field, hint, format string, args ...any) *sandbox.Error {
+func badEdit(field, hint, format string, args ...any) *sandbox.Error {
 	e := sandbox.Errorf(sandbox.CodeValidation, "edit", format, args...)
 	e.Field, e.Hint = field, hint
 	return e
 }
 
-func large(field string) error {
+func largeEdit(field string) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeCapabilityBlocked, Op: "edit", Field: field,
-		Message: fmt.Sprintf("the text is or would become larger than %d bytes, which is the most that can be edited", MaxText),
+		Message: fmt.Sprintf("the text is or would become larger than %d bytes, which is the most that can be edited", maxEditText),
 	}
 }
