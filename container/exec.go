@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/docker/docker/api/types/container"
@@ -107,4 +109,33 @@ func (e *Engine) Usage(ctx context.Context, name string) (sandbox.Usage, error) 
 		return sandbox.Usage{}, e.fail(ctx, "read statistics", name, err)
 	}
 	return u, nil
+}
+
+// A Process is one of a container.
+type Process struct {
+	PID, Parent int
+	Args        []string
+}
+
+// Processes returns the processes of the container, as the engine's host numbers
+// them. What stands in their command lines is split at spaces.
+func (e *Engine) Processes(ctx context.Context, name string) ([]Process, error) {
+	ctx, done := context.WithTimeout(ctx, e.limit.Query)
+	defer done()
+	top, err := e.api.ContainerTop(ctx, name, []string{"-eo", "pid,ppid,args"})
+	if err != nil {
+		return nil, e.fail(ctx, "list processes", name, err)
+	}
+	out := make([]Process, 0, len(top.Processes))
+	for _, p := range top.Processes {
+		if len(p) != 3 {
+			continue
+		}
+		pid, errPID := strconv.Atoi(p[0])
+		parent, errParent := strconv.Atoi(p[1])
+		if errPID == nil && errParent == nil {
+			out = append(out, Process{PID: pid, Parent: parent, Args: strings.Fields(p[2])})
+		}
+	}
+	return out, nil
 }

@@ -250,6 +250,17 @@ func (s identifiedContainers) Unpause(ctx context.Context, name string) error {
 	return s.at(name, func(hostIdentity string) error { return s.pauser.Unpause(ctx, hostIdentity) })
 }
 
+// CommandOf returns the command that runs in the sandbox name, and nothing where
+// the provider does not say.
+func (s identifiedContainers) CommandOf(ctx context.Context, name string) (line string, err error) {
+	p, ok := s.usage.(commander)
+	if !ok {
+		return "", nil
+	}
+	err = s.at(name, func(hostIdentity string) error { line, err = p.CommandOf(ctx, hostIdentity); return err })
+	return line, err
+}
+
 // UsageOf tells what the sandbox name costs now.
 func (s identifiedContainers) UsageOf(ctx context.Context, name string) (u sandbox.Usage, err error) {
 	err = s.at(name, func(hostIdentity string) error { u, err = s.usage.UsageOf(ctx, hostIdentity); return err })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/registry"
 )
 
@@ -45,6 +46,12 @@ type Row struct {
 	Preset     string            `json:"preset,omitempty"` // that it was created with
 
 	Instance string `json:"instance,omitempty"` // of foreign sandboxes only
+}
+
+// Who returns on whose behalf a call comes to the sandbox of the row: for one that
+// sessions share, any session of it.
+func (r Row) Who() config.Who {
+	return config.Who{Tenant: r.Tenant, Agent: cmp.Or(r.Agent, config.DefaultAgent), Session: cmp.Or(r.Session, config.DefaultSession)}
 }
 
 // A Listing is what exists and what is recorded, reconciled.
@@ -215,14 +222,14 @@ func (ls *lister) match(ctx context.Context, rows []Row, records []registry.Reco
 		if err != nil || images && w.spec.ImageID == "" {
 			continue
 		}
-		config := w.hash == r.ConfigHash
-		if !config {
+		same := w.hash == r.ConfigHash
+		if !same {
 			// Listed records leave out what a sandbox was made from.
 			if whole, err := ls.m.records.Of(rec.Provider).Recall(rec.Kind, rec.Name); err == nil {
-				config = w.late(r.ConfigHash, &whole).hash == r.ConfigHash
+				same = w.late(r.ConfigHash, &whole).hash == r.ConfigHash
 			}
 		}
-		r.ConfigMatch = &config
+		r.ConfigMatch = &same
 		if images {
 			image := w.spec.ImageID == rec.ImageID
 			r.ImageMatch = &image

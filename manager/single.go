@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/prune"
 )
 
@@ -47,8 +48,39 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 	return err
 }
 
-// Measure is [Manager.Stats] for one sandbox.
-func (m *Manager) Measure(ctx context.Context, row Row) Stat { return m.lister.stat(ctx, row) }
+// Measure is [Manager.Stats] for one sandbox, with the command that runs in it
+// where the provider says that.
+func (m *Manager) Measure(ctx context.Context, row Row) Stat {
+	s := m.lister.stat(ctx, row)
+	if s.Error != "" || row.Status != sandbox.StatusRunning && row.Status != sandbox.StatusPaused {
+		return s
+	}
+	if p, err := m.providers.Get(row.Provider); err == nil {
+		if c, ok := p.(commander); ok {
+			s.Command, _ = c.CommandOf(ctx, row.Name) // the figures are known without
+		}
+	}
+	return s
+}
+
+// Renew removes the sandbox of row, with whatever runs in it, and makes it anew by
+// the settings as they are now and by what it was created with. Its workspace stays.
+func (m *Manager) Renew(ctx context.Context, row Row) error {
+	if row.Kind != sandbox.KindSandbox {
+		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "recreate", Resource: row.Name, Message: "this is no sandbox for commands", Hint: "remove it; it comes up again with its next use"}
+	}
+	if err := m.Remove(ctx, row, RemoveOptions{Force: true, Keep: true}); err != nil {
+		return err
+	}
+	p, err := m.Ready(ctx, Request{
+		Who:   row.Who(),
+		Flags: config.Overrides{Provider: row.Provider}.Layer(),
+	})
+	if err == nil && p.Place != Sandboxed {
+		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "recreate", Resource: row.Name, Message: "this session has no sandbox any more: " + p.Reason}
+	}
+	return err
+}
 
 // Sweep is [Manager.Prune] by the rules of the settings, for callers in the
 // background: it leaves alone what another process may be about to make.

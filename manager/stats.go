@@ -18,6 +18,12 @@ type usageTeller interface {
 	UsageOf(ctx context.Context, name string) (sandbox.Usage, error)
 }
 
+// A commander is a provider that knows which command runs in a sandbox, without
+// opening it.
+type commander interface {
+	CommandOf(ctx context.Context, name string) (string, error)
+}
+
 // A Stat is the usage of one running sandbox.
 type Stat struct {
 	Name           string         `json:"name"`
@@ -35,10 +41,13 @@ type Stat struct {
 	WorkspaceBytes int64          `json:"workspaceBytes"`
 	// WorkspaceComplete is false when the workspace holds more than may be
 	// walked, so that WorkspaceBytes is a lower bound.
-	WorkspaceComplete bool   `json:"workspaceComplete"`
-	NetReceived       int64  `json:"netReceivedBytes"`
-	NetSent           int64  `json:"netSentBytes"`
-	Error             string `json:"error,omitempty"` // why nothing but the workspace was measured
+	WorkspaceComplete bool  `json:"workspaceComplete"`
+	NetReceived       int64 `json:"netReceivedBytes"`
+	NetSent           int64 `json:"netSentBytes"`
+	// Command is the command line of what runs, of several commands the newest.
+	// Only [Manager.Measure] fills it in. Code inside controls it.
+	Command string `json:"command,omitempty"`
+	Error   string `json:"error,omitempty"` // why nothing but the workspace was measured
 }
 
 // statsAtOnce bounds how many sandboxes are asked at the same time.

@@ -10,6 +10,7 @@ package sdk
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -163,3 +164,58 @@ func (d *Manager) PoolStatus(ctx context.Context) (manager.PoolStatus, error) {
 	err := d.c.For("", "", "").Call(ctx, Request{Op: "pool", Method: http.MethodGet, Path: "/v1/pool", Again: true}, &out)
 	return out, err
 }
+
+// Measure returns what the sandbox of a row costs, and what runs in it. Where it
+// cannot be measured, the reason is in Error.
+func (d *Manager) Measure(ctx context.Context, row manager.Row) manager.Stat {
+	u, err := d.rowOf(row).Usage(ctx, row.Name)
+	if err != nil {
+		return manager.Stat{Name: row.Name, Provider: row.Provider, Tenant: row.Tenant, ScopeKey: row.ScopeKey, Status: row.Status, Error: err.Error()}
+	}
+	return manager.Stat(u)
+}
+
+// Pause freezes the sandbox of a row until its next use.
+func (d *Manager) Pause(ctx context.Context, row manager.Row) error {
+	_, err := d.rowOf(row).PauseSandbox(ctx, row.Name)
+	return err
+}
+
+// Resume thaws the sandbox of a row.
+func (d *Manager) Resume(ctx context.Context, row manager.Row) error {
+	_, err := d.rowOf(row).ResumeSandbox(ctx, row.Name)
+	return err
+}
+
+// Remove removes the sandbox of a row. What it was created with goes too; Keep is
+// refused.
+func (d *Manager) Remove(ctx context.Context, row manager.Row, o manager.RemoveOptions) error {
+	if o.Keep {
+		return elsewhere("remove", "removing a sandbox for one that is made next")
+	}
+	return d.rowOf(row).DeleteSandbox(ctx, row.Name, o.Workspace, o.Force)
+}
+
+// Renew removes the sandbox of a row, with whatever runs in it, and makes it anew.
+// Its workspace stays.
+func (d *Manager) Renew(ctx context.Context, row manager.Row) error {
+	_, err := d.rowOf(row).RecreateSandbox(ctx, row.Name, api.Recreate{Force: true})
+	return err
+}
+
+// Processes returns the processes in the sandbox of a row whose output the daemon
+// keeps, the oldest first.
+func (d *Manager) Processes(ctx context.Context, row manager.Row) ([]ProcessInfo, error) {
+	l, err := d.rowOf(row).Processes(ctx, row.Name)
+	return l.Items, err
+}
+
+// FollowProcess passes on what the process with the id has written, as far as it is
+// kept, and what it writes, until it has ended.
+func (d *Manager) FollowProcess(ctx context.Context, row manager.Row, id string, w io.Writer) error {
+	_, err := d.rowOf(row).FollowProcess(ctx, row.Name, id, 0, ProcessSinks{Sinks: Sinks{Stdout: w, Stderr: w}})
+	return err
+}
+
+// rowOf asks on behalf of whom the sandbox of a row belongs to.
+func (d *Manager) rowOf(row manager.Row) *API { return d.as(row.Who()) }

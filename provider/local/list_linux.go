@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider"
 	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
@@ -97,4 +98,33 @@ func (p *Provider) UsageOf(ctx context.Context, name string) (sandbox.Usage, err
 	}
 	instances = slices.DeleteFunc(instances, func(w launch.Record) bool { return w.Process.PID == 0 })
 	return usageOf(instances, 0)
+}
+
+// CommandOf returns the command line of the command that runs in the sandbox
+// name, of several the newest, and nothing where none runs. It neither starts nor
+// thaws anything.
+func (p *Provider) CommandOf(ctx context.Context, name string) (string, error) {
+	if err := ended(ctx, "command"); err != nil {
+		return "", err
+	}
+	defs, err := p.defs()
+	if err != nil {
+		return "", err
+	}
+	_, instances, err := defs.Get(name)
+	if err != nil {
+		return "", err
+	}
+	var all []provider.RunningProcess
+	for _, w := range instances {
+		if w.Process.PID == 0 {
+			continue
+		}
+		some, err := launch.ProcessesOf(w.Process.PID)
+		if err != nil {
+			continue // it has ended
+		}
+		all = append(all, some...)
+	}
+	return provider.CurrentCommand(all), nil
 }

@@ -65,6 +65,8 @@ func usageOf(instances []launch.Record, pids int64) (sandbox.Usage, error) {
 		u.CPU += c.CPU
 		u.Memory += c.Memory
 		u.PIDs += c.Threads
+		u.DiskRead += c.DiskRead
+		u.DiskWritten += c.DiskWritten
 	}
 	return u, nil
 }

@@ -96,6 +96,7 @@ type Usage struct {
 	WorkspaceComplete bool           `json:"workspaceComplete" doc:"false: the workspace holds more than was counted"`
 	NetReceived       int64          `json:"netReceivedBytes"`
 	NetSent           int64          `json:"netSentBytes"`
+	Command           string         `json:"command,omitempty" doc:"The command line of what runs, of several commands the newest; only where one sandbox is asked about. Code inside controls it"`
 	Error             string         `json:"error,omitempty" doc:"Why it could not be measured"`
 }
 

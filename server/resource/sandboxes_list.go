@@ -158,6 +158,6 @@ func cost(c *Call, s manager.Stat) api.Usage {
 	return api.Usage{
 		Name: s.Name, Provider: s.Provider, Tenant: s.Tenant, ScopeKey: s.ScopeKey, Status: s.Status, CPUSeconds: s.CPUSeconds,
 		Memory: s.Memory, MemoryLimit: s.MemoryLimit, PIDs: s.PIDs, PIDsLimit: s.PIDsLimit, DiskRead: s.DiskRead, DiskWritten: s.DiskWritten,
-		WorkspaceBytes: s.WorkspaceBytes, WorkspaceComplete: s.WorkspaceComplete, NetReceived: s.NetReceived, NetSent: s.NetSent, Error: s.Error,
+		WorkspaceBytes: s.WorkspaceBytes, WorkspaceComplete: s.WorkspaceComplete, NetReceived: s.NetReceived, NetSent: s.NetSent, Command: s.Command, Error: s.Error,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-dev/sandbox/provider"
 )
 
 // An ID names one process of one boot for good: numbers are used again, a
@@ -165,6 +168,11 @@ type procsCost struct {
 	CPU     time.Duration // of those that live, and of those that ended and were waited for
 	Memory  int64         // resident bytes; pages that several share count for each
 	Threads int64
+
+	// What was read from disks and written to them, in bytes, by those that live
+	// and those that were waited for. It is 0 where the kernel does not say it to
+	// this user.
+	DiskRead, DiskWritten int64
 }
 
 // ticksPerSecond is the unit of processor time in /proc; Linux has never had
@@ -173,9 +181,83 @@ const ticksPerSecond = 100
 
 // Tree sums up the process root and all its descendants.
 func CostOf(root int) (procsCost, error) {
-	all, err := snapshot()
+	todo, err := treeStats(root)
 	if err != nil {
 		return procsCost{}, err
+	}
+	var c procsCost
+	page := int64(os.Getpagesize())
+	for _, st := range todo {
+		c.CPU += time.Duration(st.ticks) * (time.Second / ticksPerSecond)
+		c.Memory += st.pages * page
+		c.Threads += st.threads
+		read, written := diskOf(st.pid)
+		c.DiskRead += read
+		c.DiskWritten += written
+	}
+	return c, nil
+}
+
+// diskOf returns the bytes that the process pid, and those of its children that
+// were waited for, have read from disks and written to them, see proc_pid_io(5).
+func diskOf(pid int) (read, written int64) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch {
+		case err != nil:
+		case name == "read_bytes":
+			read = n
+		case name == "write_bytes":
+			written = n
+		}
+	}
+	return read, written
+}
+
+// ProcessesOf returns the process root and all its descendants, with the words
+// of their command lines, at most maxCmdline bytes of each. A process that has
+// ended meanwhile, or whose command line cannot be read, has none.
+func ProcessesOf(root int) ([]provider.RunningProcess, error) {
+	tree, err := treeStats(root)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]provider.RunningProcess, len(tree))
+	for i, st := range tree {
+		out[i] = provider.RunningProcess{PID: st.pid, Parent: st.parent, Started: st.start, Args: cmdline(st.pid)}
+	}
+	return out, nil
+}
+
+// maxCmdline is how many bytes of a command line are read. A process can make
+// its own as long as it wants.
+const maxCmdline = 4 << 10
+
+func cmdline(pid int) []string {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, maxCmdline)) // a process that has ended has none
+	text := strings.TrimRight(string(b), "\x00")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\x00")
+}
+
+// treeStats returns the process root and all its descendants; [fs.ErrNotExist]
+// where there is no such process.
+func treeStats(root int) ([]stat, error) {
+	all, err := snapshot()
+	if err != nil {
+		return nil, err
 	}
 	children := make(map[int][]stat, len(all))
 	var todo []stat
@@ -187,19 +269,16 @@ func CostOf(root int) (procsCost, error) {
 		}
 	}
 	if len(todo) == 0 {
-		return procsCost{}, fs.ErrNotExist
+		return nil, fs.ErrNotExist
 	}
-	var c procsCost
-	page := int64(os.Getpagesize())
+	var tree []stat
 	for len(todo) > 0 {
 		st := todo[len(todo)-1]
 		todo = append(todo[:len(todo)-1], children[st.pid]...)
 		delete(children, st.pid) // a picture taken over time may hold a circle
-		c.CPU += time.Duration(st.ticks) * (time.Second / ticksPerSecond)
-		c.Memory += st.pages * page
-		c.Threads += st.threads
+		tree = append(tree, st)
 	}
-	return c, nil
+	return tree, nil
 }
 
 func snapshot() ([]stat, error) {

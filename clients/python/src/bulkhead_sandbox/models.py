@@ -1710,6 +1710,10 @@ class UnpackedArchive(Model):
 
 
 class Usage(Model):
+    command: str | None = None
+    """
+    The command line of what runs, of several commands the newest; only where one sandbox is asked about. Code inside controls it
+    """
     cpu_seconds: Annotated[float, Field(alias='cpuSeconds')]
     """
     Processor time since the start

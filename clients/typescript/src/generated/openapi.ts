@@ -3521,6 +3521,8 @@ export interface components {
             path: string;
         };
         Usage: {
+            /** @description The command line of what runs, of several commands the newest; only where one sandbox is asked about. Code inside controls it */
+            command?: string;
             /** @description Processor time since the start */
             cpuSeconds: number;
             diskReadBytes: number;
