@@ -58,6 +58,11 @@ func (backend) Serve(context.Context, cli.Options, cli.Serving) error { return s
 // MCP implements cli.Backend.
 func (backend) MCP(context.Context, cli.Options, cli.MCPSession) error { return serving() }
 
+// Top implements cli.Backend.
+func (backend) Top(context.Context, cli.Options, cli.TopView) error {
+	return handOver(daemonName, "shows the live view")
+}
+
 // beyond executes the program that has the client of clusters in place of this one,
 // before anything was begun.
 func beyond() error { return handOver(daemonName, "speaks to clusters") }

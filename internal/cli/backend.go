@@ -50,6 +50,10 @@ type Backend interface {
 	// lets go of it.
 	Checkpoints(o Options) (CheckpointStore, func(), error)
 
+	// Top shows sandboxes on a terminal until the view is left or ctx ends, or
+	// writes one picture of them.
+	Top(ctx context.Context, o Options, v TopView) error
+
 	// Settings returns the settings file; a missing one gives the defaults.
 	Settings(o Options) (*config.Settings, error)
 

@@ -139,6 +139,21 @@ func (g *globals) where() []string {
 	return out
 }
 
+// connection returns the flags of this call that say where it is carried out, as
+// words for another call of this program.
+func (g *globals) connection() []string {
+	var out []string
+	for _, f := range []struct {
+		name  string
+		value *text
+	}{{"config", &g.config}, {"state-dir", &g.stateDir}, {"provider", &g.provider}, {"server", &g.server}, {"token-file", &g.tokenFile}, {"log-level", &g.logLevel}} {
+		if f.value.given {
+			out = append(out, "--"+f.name+"="+f.value.value)
+		}
+	}
+	return out
+}
+
 // layer returns what the global flags say as settings of this call, nil
 // when they say nothing.
 func (g *globals) layer() *config.SandboxSettings {

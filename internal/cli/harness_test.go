@@ -85,6 +85,7 @@ type fake struct {
 
 	checkpoints fakeCheckpoints
 
+	top     TopView
 	served  MCPSession
 	serving Serving
 }
@@ -122,6 +123,11 @@ func (f *fake) Tokens(o Options) (TokenStore, func(), error) {
 func (f *fake) Ports(o Options) (PortStore, func(), error) {
 	f.options = o
 	return &f.portStore, func() { f.portStore.released = true }, f.err
+}
+
+func (f *fake) Top(_ context.Context, o Options, v TopView) error {
+	f.options, f.top = o, v
+	return f.err
 }
 
 func (f *fake) Serve(_ context.Context, o Options, s Serving) error {

@@ -37,7 +37,7 @@ func (h Host) Remote() bool { return h.Address != "" }
 var (
 	anywhere = []string{
 		"run", "exec", "shell", "code", "fs", "cp", "media", "list", "recreate", "prune", "checkpoint", "rollback", "fork", "diff", "apply", "discard", "undo",
-		"explain", "stats", "pool",
+		"explain", "stats", "top", "pool",
 		"violations", "evidence list", "evidence verify", "token", "port", "browser start", "browser list", "browser screenshot", "browser stop",
 	}
 	local = []string{"serve", "version", "completion"}

@@ -119,7 +119,7 @@ func (a *app) forward(ctx context.Context, s PortStore, at string, port int) err
 			if err == nil {
 				_ = near.Close()
 			}
-			return watchEnd(ctx)
+			return WatchEnd(ctx)
 		}
 		if err != nil {
 			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "port forward", Resource: at, Message: "no more connections can be accepted", Err: err}

@@ -11,12 +11,14 @@ import (
 
 	"github.com/docker/go-units"
 	ucli "github.com/urfave/cli/v2"
+	"golang.org/x/term"
 
+	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// watchEvery is the time between two pictures of stats --watch.
-const watchEvery = 2 * time.Second
+// WatchEvery is the time between two pictures of stats --watch and of top.
+const WatchEvery = 2 * time.Second
 
 func (a *app) statsCommand() *ucli.Command {
 	var watch bool
@@ -39,7 +41,7 @@ func (a *app) statsCommand() *ucli.Command {
 				if err != nil {
 					return err
 				}
-				return a.showStats(s, nil, "")
+				return a.showStats(s, nil)
 			})
 		},
 	}
@@ -48,11 +50,18 @@ func (a *app) statsCommand() *ucli.Command {
 // watchStats shows one picture after the other. On a terminal each takes the
 // place of the one before.
 func (a *app) watchStats(ctx context.Context, m Manager) error {
-	clear := ""
+	show := func(s []manager.Stat, percent map[string]float64) error { return a.showStats(s, percent) }
 	if isTerminal(a.Stdout) && !a.globals.json() {
-		clear = "\x1b[H\x1b[2J"
+		screen := &redrawn{out: a.Stdout, size: func() (int, int, error) { return term.GetSize(int(a.Stdout.Fd())) }}
+		show = func(s []manager.Stat, percent map[string]float64) error {
+			var b strings.Builder
+			if err := a.statsTable(s, percent).write(&b); err != nil {
+				return err
+			}
+			return screen.draw(b.String())
+		}
 	}
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(WatchEvery)
 	defer tick.Stop()
 	var before *sample
 	for {
@@ -62,7 +71,7 @@ func (a *app) watchStats(ctx context.Context, m Manager) error {
 			now.cpu[x.Name] = x.CPUSeconds
 		}
 		if err == nil {
-			err = a.showStats(s, now.since(before), clear)
+			err = show(s, now.since(before))
 		}
 		before = now
 		if err != nil && ctx.Err() == nil {
@@ -70,15 +79,15 @@ func (a *app) watchStats(ctx context.Context, m Manager) error {
 		}
 		select {
 		case <-ctx.Done():
-			return watchEnd(ctx)
+			return WatchEnd(ctx)
 		case <-tick.C:
 		}
 	}
 }
 
-// watchEnd is how a watch ends: an interrupt from the keyboard is the usual
+// WatchEnd is how a watch ends: an interrupt from the keyboard is the usual
 // way and no failure.
-func watchEnd(ctx context.Context) error {
+func WatchEnd(ctx context.Context) error {
 	var sig signalError
 	if errors.As(context.Cause(ctx), &sig) && sig.number == syscall.SIGINT {
 		return nil
@@ -113,16 +122,48 @@ type statsView struct {
 }
 
 // showStats writes one picture. percent is nil when nothing is known of it.
-func (a *app) showStats(s []manager.Stat, percent map[string]float64, clear string) error {
+func (a *app) showStats(s []manager.Stat, percent map[string]float64) error {
 	if a.globals.json() {
 		return writeJSON(a.Stdout, statsView{notNil(s)})
 	}
-	var b strings.Builder
-	b.WriteString(clear)
-	if err := a.statsTable(s, percent).write(&b); err != nil {
-		return err
+	return a.statsTable(s, percent).write(a.Stdout)
+}
+
+// A redrawn is text on a terminal that is drawn anew in its place. What stands
+// above it on the screen, and what was scrolled away, stays.
+type redrawn struct {
+	out        io.Writer
+	size       func() (columns, rows int, err error)
+	drawn      int // lines on the screen
+	cols, rows int // of the terminal when they were drawn
+}
+
+// draw puts text in the place of what was drawn before. Lines for which the
+// terminal has no room are counted instead. Each line is replaced as a whole, so
+// that none is empty in between.
+func (r *redrawn) draw(text string) error {
+	cols, rows, err := r.size()
+	if err != nil || cols <= 0 || rows <= 0 {
+		cols, rows = 80, 24
 	}
-	_, err := io.WriteString(a.Stdout, b.String())
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if most := max(2, rows-1); len(lines) > most {
+		left := len(lines) - most + 1
+		lines = append(lines[:most-1:most-1], fmt.Sprintf("… and %d more; the terminal has no room for them", left))
+	}
+	var b strings.Builder
+	switch {
+	case r.drawn > 0 && (cols != r.cols || rows != r.rows):
+		b.WriteString("\x1b[H\x1b[2J") // terminals break lines anew in ways of their own
+	case r.drawn > 0:
+		fmt.Fprintf(&b, "\x1b[%dA", r.drawn)
+	}
+	for _, l := range lines {
+		b.WriteString("\r" + termsafe.Truncate(l, cols) + "\x1b[K\n")
+	}
+	b.WriteString("\x1b[J")
+	r.drawn, r.cols, r.rows = len(lines), cols, rows
+	_, err = io.WriteString(r.out, b.String())
 	return err
 }
 
