@@ -18,6 +18,9 @@ type CheckpointOptions struct {
 	// Auto says that no caller asked for the checkpoint. Of those, checkpoint.keep
 	// are kept for each sandbox.
 	Auto bool
+	// Progress, if it is not nil, is called with how many entries and bytes were
+	// copied since the call before. Calls overlap, and the copying waits for them.
+	Progress func(entries, bytes int64)
 }
 
 // A CheckpointFilter selects checkpoints. Empty fields select all, except
@@ -74,7 +77,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req Request, o CheckpointOptio
 	}
 	req.bare, req.MustExist = true, true
 	err = m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(l *acquired) error {
-		rec, err = m.checkpoints.create(ctx, l, checkpoint.CreateOptions{Name: o.Name, Auto: o.Auto})
+		rec, err = m.checkpoints.create(ctx, l, checkpoint.CreateOptions{Name: o.Name, Auto: o.Auto, Progress: o.Progress})
 		return err
 	})
 	if err == nil && o.Name != "" { // pool.from may name it

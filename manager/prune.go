@@ -27,6 +27,10 @@ type PruneOptions struct {
 	MaxAge     *time.Duration
 	Workspaces bool // also scratch workspaces whose sandbox is gone
 	DryRun     bool
+
+	// Progress, if it is not nil, is called with how many removals were planned and
+	// how many were carried out since the call before. Calls overlap.
+	Progress func(planned, done int)
 }
 
 // Pruned is what prune did, or with DryRun would do.
@@ -294,7 +298,13 @@ func (b *sweeper) carryOut(ctx context.Context, p sandbox.Provider, plan []prune
 		}
 		return
 	}
+	if b.o.Progress != nil {
+		b.o.Progress(len(plan), 0)
+	}
 	report := prune.Apply(ctx, plan, prune.RemoverFunc(func(ctx context.Context, r prune.Removal) error {
+		if b.o.Progress != nil {
+			defer b.o.Progress(0, 1)
+		}
 		return b.sweepOne(ctx, p, r)
 	}), b.m.locksOf(p.Name()), b.m.records.Of(p.Name()))
 	for _, r := range report.Removed {

@@ -278,7 +278,7 @@ func (k managerCheckpoints) at(ctx context.Context, r manager.Request) (c *API, 
 }
 
 // Create keeps the state of the sandbox of a session.
-func (k managerCheckpoints) Create(ctx context.Context, r manager.Request, name string) (api.Checkpoint, error) {
+func (k managerCheckpoints) Create(ctx context.Context, r manager.Request, name string, _ func(entries, bytes int64)) (api.Checkpoint, error) {
 	c, box, err := k.at(ctx, r)
 	if err != nil {
 		return api.Checkpoint{}, err

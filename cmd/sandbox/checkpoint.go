@@ -42,8 +42,8 @@ func (backend) Changes(o cli.Options) (cli.ChangeStore, func(), error) {
 type ownCheckpoints struct{ m *manager.Manager }
 
 // Create implements cli.CheckpointStore.
-func (k ownCheckpoints) Create(ctx context.Context, r manager.Request, name string) (api.Checkpoint, error) {
-	made, err := k.m.Checkpoint(ctx, r, manager.CheckpointOptions{Name: name})
+func (k ownCheckpoints) Create(ctx context.Context, r manager.Request, name string, progress func(entries, bytes int64)) (api.Checkpoint, error) {
+	made, err := k.m.Checkpoint(ctx, r, manager.CheckpointOptions{Name: name, Progress: progress})
 	if err != nil {
 		return api.Checkpoint{}, err
 	}

@@ -86,32 +86,64 @@ func (l *Lines) Report(e Event) {
 	fmt.Fprintln(l.w, line)
 }
 
-// Terminal shows one line that is drawn anew with each step, with the time
-// since the image was begun, and erases it at the end.
+// Warnings returns a Progress that passes on to p what is no progress: that an image
+// which is there is of an older recipe.
+func Warnings(p Progress) Progress { return warnings{p} }
+
+type warnings struct{ p Progress }
+
+// Report implements [Progress].
+func (w warnings) Report(e Event) {
+	if e.Phase == PhaseOutdated {
+		w.p.Report(e)
+	}
+}
+
+// Terminal shows one line that is drawn anew with each step, and erases it at the
+// end. Where bytes or steps are counted it has a bar, over all layers that are at
+// the same step; else a sign that moves, and the time since the image was begun.
 type Terminal struct {
 	mu    sync.Mutex
 	w     io.Writer
 	width func() int
 	now   func() time.Time
-	begun map[string]time.Time
+	begun map[string]*begun // by image
 	drawn time.Time
+}
+
+// A begun image is one that is being made.
+type begun struct {
+	at    time.Time
+	turns int // of the sign
+
+	steps map[string]*counted // by Text: layers are downloaded and extracted at the same time
+}
+
+// counted is how far the layers are that are at one step.
+type counted struct {
+	since  time.Time
+	layers map[string][2]int64 // bytes done and in all, by Part
 }
 
 // NewTerminal returns a Progress that redraws one line on the terminal w,
 // never longer than width columns.
 func NewTerminal(w io.Writer, width func() int) *Terminal {
-	return &Terminal{w: w, width: width, now: time.Now, begun: map[string]time.Time{}}
+	return &Terminal{w: w, width: width, now: time.Now, begun: map[string]*begun{}}
 }
+
+// drawEvery is the least time between two pictures of bytes, whose counts come by
+// the hundred.
+const drawEvery = 100 * time.Millisecond
 
 // Report implements [Progress].
 func (t *Terminal) Report(e Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	begun, ok := t.begun[e.Image]
-	if !ok {
-		begun = now
-		t.begun[e.Image] = now
+	b := t.begun[e.Image]
+	if b == nil {
+		b = &begun{at: now}
+		t.begun[e.Image] = b
 	}
 	if e.Done {
 		delete(t.begun, e.Image)
@@ -121,13 +153,79 @@ func (t *Terminal) Report(e Event) {
 		}
 		return
 	}
-	// Byte counts come by the hundred; ten pictures a second are enough.
-	if e.Total > 0 && now.Sub(t.drawn) < 100*time.Millisecond {
-		return
+	if e.Total > 0 {
+		b.count(e, now)
+		if now.Sub(t.drawn) < drawEvery {
+			return
+		}
 	}
 	t.drawn = now
-	line := fmt.Sprintf("[%s] %s", now.Sub(begun).Round(time.Second), describe(e))
-	fmt.Fprint(t.w, "\r\x1b[K"+termsafe.Truncate(line, t.width()-1))
+	b.turns++
+	fmt.Fprint(t.w, "\r\x1b[K"+termsafe.Truncate(b.line(e, now), t.width()-1))
+}
+
+// count notes how far a layer is.
+func (b *begun) count(e Event, now time.Time) {
+	if b.steps == nil {
+		b.steps = map[string]*counted{}
+	}
+	c := b.steps[e.Text]
+	if c == nil {
+		c = &counted{since: now, layers: map[string][2]int64{}}
+		b.steps[e.Text] = c
+	}
+	c.layers[e.Part] = [2]int64{e.Current, e.Total}
+}
+
+// line describes what e says.
+func (b *begun) line(e Event, now time.Time) string {
+	switch done, total := stepOf(e); {
+	case e.Total > 0:
+		c := b.steps[e.Text]
+		var current, all int64
+		for _, l := range c.layers {
+			current += l[0]
+			all += l[1]
+		}
+		line := fmt.Sprintf("%s  %s/%s", gauge(current, all), units.HumanSize(float64(current)), units.HumanSize(float64(all)))
+		if took := now.Sub(c.since).Seconds(); took >= 1 {
+			line += fmt.Sprintf("  %s/s", units.HumanSize(float64(current)/took))
+		}
+		e.Part, e.Current, e.Total = "", 0, 0
+		return line + "  " + describe(e)
+	case total > 0:
+		return gauge(done, total) + "  " + describe(e)
+	}
+	sign := `|/-\`[b.turns%4]
+	return fmt.Sprintf("%c [%s] %s", sign, now.Sub(b.at).Round(time.Second), describe(e))
+}
+
+// stepOf returns the step of a build and how many there are, as the engine writes
+// them: "Step 3/10 : RUN …". Steps that are done are those before.
+func stepOf(e Event) (done, total int64) {
+	rest, ok := strings.CutPrefix(e.Text, "Step ")
+	if !ok {
+		return 0, 0
+	}
+	numbers, _, _ := strings.Cut(rest, " ")
+	var step int64
+	if n, err := fmt.Sscanf(numbers, "%d/%d", &step, &total); err != nil || n != 2 || step < 1 || total < step || total > 10000 {
+		return 0, 0
+	}
+	return step - 1, total
+}
+
+// gaugeWidth is that of a bar, in columns.
+const gaugeWidth = 24
+
+// gauge is a bar with the share of a total that is done.
+func gauge(n, total int64) string {
+	share := 0.0
+	if total > 0 && n > 0 {
+		share = min(float64(n)/float64(total), 1)
+	}
+	filled := int(share * gaugeWidth)
+	return fmt.Sprintf("[%s] %3d%%", strings.Repeat("#", filled)+strings.Repeat(".", gaugeWidth-filled), int(share*100))
 }
 
 func describe(e Event) string {

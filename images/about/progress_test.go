@@ -51,6 +51,51 @@ func TestSetupIsQuiet(t *testing.T) {
 	}
 }
 
+// TestTerminalCounts holds that the bar is over all layers that are at one step,
+// that layers at another step do not disturb it, and that the steps of a build are
+// counted.
+func TestTerminalCounts(t *testing.T) {
+	var screen bytes.Buffer
+	clock := time.Unix(0, 0)
+	s := NewTerminal(&screen, func() int { return 100 })
+	s.now = func() time.Time { return clock }
+	say := func(e Event) string {
+		screen.Reset()
+		s.Report(e)
+		clock = clock.Add(2 * time.Second)
+		return strings.TrimPrefix(screen.String(), "\r\x1b[K")
+	}
+	pull := func(part, text string, current, total int64) string {
+		return say(Event{Image: "x", Phase: PhasePull, Part: part, Text: text, Current: current, Total: total})
+	}
+	pull("a", "Downloading", 0, 1000_000)
+	pull("a", "Extracting", 7, 100)
+	if got, want := pull("b", "Downloading", 500_000, 1000_000), "[######..................]  25%  500kB/2MB  125kB/s  pull x: Downloading"; got != want {
+		t.Errorf("two layers: %q, want %q", got, want)
+	}
+	step := func(text string) string { return say(Event{Image: "y", Phase: PhaseBuild, Text: text}) }
+	if got, want := step("Step 4/10 : RUN x"), "[#######.................]  30%  build y: Step 4/10 : RUN x"; got != want {
+		t.Errorf("a step: %q, want %q", got, want)
+	}
+	for _, text := range []string{"Step 0/3 : x", "Step 4/3 : x", "Step -1/-1", "Step 9/99999999999999999999 : x", "Step into"} {
+		if got := step(text); strings.HasPrefix(got, "[#") || strings.Contains(got, "%") {
+			t.Errorf("%q is drawn as %q", text, got)
+		}
+	}
+}
+
+// TestWarnings holds that a quiet progress passes on that an image is outdated, and
+// nothing else.
+func TestWarnings(t *testing.T) {
+	var out bytes.Buffer
+	w := Warnings(NewLines(&out))
+	w.Report(Event{Image: "x", Phase: PhasePull, Text: "asking the registry"})
+	w.Report(Event{Image: "x", Phase: PhaseOutdated, Text: "made from another recipe", Done: true})
+	if got := out.String(); got != "outdated x: made from another recipe\n" {
+		t.Errorf("it writes %q", got)
+	}
+}
+
 func TestProgressGolden(t *testing.T) {
 	events := []Event{
 		{Image: "debian:x", Phase: PhasePull, Text: "asking the registry"},

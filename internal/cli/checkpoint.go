@@ -25,7 +25,9 @@ import (
 // daemon's. Methods with a request are about the sandbox of its session, which
 // must exist.
 type CheckpointStore interface {
-	Create(ctx context.Context, r manager.Request, name string) (api.Checkpoint, error)
+	// Create calls progress, if it is not nil, with how many entries and bytes were
+	// copied since the call before, where that is known. Calls overlap.
+	Create(ctx context.Context, r manager.Request, name string, progress func(entries, bytes int64)) (api.Checkpoint, error)
 	Rollback(ctx context.Context, r manager.Request, ref string) (api.RolledBack, error)
 	Fork(ctx context.Context, r manager.Request, f api.Fork) ([]api.Forked, error)
 
@@ -85,6 +87,7 @@ func oneCheckpoint(c *ucli.Context, command string) (string, error) {
 
 func (a *app) checkpointCreateCommand() *ucli.Command {
 	name := text{check: notEmpty}
+	var quiet bool
 	return &ucli.Command{
 		Name:      "create",
 		Usage:     "keep the state of the session's sandbox, and print the id of the checkpoint",
@@ -93,13 +96,20 @@ func (a *app) checkpointCreateCommand() *ucli.Command {
 			"persistent shells the working folder, variables and functions. Programs that run are named, and not kept.",
 		Flags: []ucli.Flag{
 			&ucli.GenericFlag{Name: "name", Usage: "call it `NAME`; no two of a tenant have the same", Value: &name},
+			quietFlag(&quiet),
 		},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
 			return a.withCheckpoints(func(s CheckpointStore) error {
-				made, err := s.Create(c.Context, a.ownRequest(), name.value)
+				w := work{what: "keeping the state of session " + termsafe.Line(a.globals.session.value), one: "entry", many: "entries"}
+				b := a.newBar(c.Context, quiet, w.line)
+				made, err := s.Create(c.Context, a.ownRequest(), name.value, func(entries, bytes int64) {
+					w.done.Add(entries)
+					w.besides.Add(bytes)
+				})
+				b.stop()
 				if err != nil {
 					return err
 				}
@@ -319,6 +329,7 @@ func (a *app) removeCheckpoints(ctx context.Context, s CheckpointStore, refs []s
 
 func (a *app) checkpointExportCommand() *ucli.Command {
 	out := text{check: notEmpty}
+	var quiet bool
 	return &ucli.Command{
 		Name:      "export",
 		Usage:     "write a checkpoint as one file, for import on another machine",
@@ -327,6 +338,7 @@ func (a *app) checkpointExportCommand() *ucli.Command {
 			"standard output, which must not be a terminal. Here -o names it, and --format json is written out.",
 		Flags: []ucli.Flag{
 			&ucli.GenericFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write; - is standard output", Value: &out},
+			quietFlag(&quiet),
 		},
 		Action: func(c *ucli.Context) error {
 			ref, err := oneCheckpoint(c, "checkpoint export")
@@ -338,24 +350,27 @@ func (a *app) checkpointExportCommand() *ucli.Command {
 				return usagef("checkpoint export", "the file is not for a terminal; name one with -o, or redirect standard output")
 			}
 			return a.withCheckpoints(func(s CheckpointStore) error {
+				w := work{what: "writing checkpoint " + termsafe.Line(ref)}
+				b := a.newBar(c.Context, quiet, w.line)
+				defer b.stop()
 				if stream {
-					return s.Export(c.Context, a.globals.who(), ref, a.Stdout)
+					return s.Export(c.Context, a.globals.who(), ref, countedWriter{a.Stdout, &w.done})
 				}
-				return a.exportFile(c.Context, s, ref, out.value)
+				return a.exportFile(c.Context, s, ref, out.value, &w, b)
 			})
 		},
 	}
 }
 
 // exportFile writes a checkpoint to a file, which is there when all of it is.
-func (a *app) exportFile(ctx context.Context, s CheckpointStore, ref, path string) error {
+func (a *app) exportFile(ctx context.Context, s CheckpointStore, ref, path string, done *work, b *bar) error {
 	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o600), renameio.WithTempDir(filepath.Dir(path)))
 	if err != nil {
 		return unwritable(path, err)
 	}
 	defer f.Cleanup() // has no effect on a file that has its name
 	w := &fileWriter{to: f}
-	if err := s.Export(ctx, a.globals.who(), ref, w); err != nil {
+	if err := s.Export(ctx, a.globals.who(), ref, countedWriter{w, &done.done}); err != nil {
 		if w.err != nil {
 			return unwritable(path, w.err)
 		}
@@ -370,6 +385,7 @@ func (a *app) exportFile(ctx context.Context, s CheckpointStore, ref, path strin
 			Bytes int64  `json:"bytes"`
 		}{path, w.n})
 	}
+	b.stop()
 	a.say("wrote %s, %s", termsafe.Line(path), bytesOf(w.n))
 	return nil
 }
@@ -397,6 +413,7 @@ func unwritable(path string, err error) error {
 
 func (a *app) checkpointImportCommand() *ucli.Command {
 	name := text{check: notEmpty}
+	var quiet bool
 	return &ucli.Command{
 		Name:        "import",
 		Usage:       "keep a checkpoint that export has written, and print its id",
@@ -404,6 +421,7 @@ func (a *app) checkpointImportCommand() *ucli.Command {
 		Description: "It belongs to the session. Without FILE, or with -, it comes from standard input. A file that is damaged is refused.",
 		Flags: []ucli.Flag{
 			&ucli.GenericFlag{Name: "name", Usage: "call it `NAME`; no two of a tenant have the same", Value: &name},
+			quietFlag(&quiet),
 		},
 		Action: func(c *ucli.Context) error {
 			if c.Args().Len() > 1 {
@@ -414,13 +432,14 @@ func (a *app) checkpointImportCommand() *ucli.Command {
 				return usagef("checkpoint import", "standard input is a terminal; name a file, or redirect it")
 			}
 			return a.withCheckpoints(func(s CheckpointStore) error {
-				return a.importCheckpoint(c.Context, s, path, name.value)
+				return a.importCheckpoint(c.Context, s, path, name.value, quiet)
 			})
 		},
 	}
 }
 
-func (a *app) importCheckpoint(ctx context.Context, s CheckpointStore, path, name string) error {
+func (a *app) importCheckpoint(ctx context.Context, s CheckpointStore, path, name string, quiet bool) error {
+	w := work{what: "reading the checkpoint"}
 	var from io.Reader
 	if path == "" || path == "-" {
 		in, err := newInput(a.Stdin)
@@ -440,9 +459,14 @@ func (a *app) importCheckpoint(ctx context.Context, s CheckpointStore, path, nam
 			return &sandbox.Error{Code: code, Op: "import checkpoint", Field: "file", Resource: path, Message: "the file cannot be read", Err: err}
 		}
 		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			w.total.Store(info.Size())
+		}
 		from = f
 	}
-	made, err := s.Import(ctx, a.globals.who(), name, from)
+	b := a.newBar(ctx, quiet, w.line)
+	made, err := s.Import(ctx, a.globals.who(), name, countedReader{from, &w.done})
+	b.stop()
 	if err != nil {
 		return err
 	}

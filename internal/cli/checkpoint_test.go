@@ -36,9 +36,13 @@ type fakeCheckpoints struct {
 	to       string // of the rollback; empty is none
 	fork     api.Fork
 	released bool
+	copying  func(progress func(entries, bytes int64)) // while one is made; or nil
 }
 
-func (f *fakeCheckpoints) Create(_ context.Context, r manager.Request, name string) (api.Checkpoint, error) {
+func (f *fakeCheckpoints) Create(_ context.Context, r manager.Request, name string, progress func(entries, bytes int64)) (api.Checkpoint, error) {
+	if f.copying != nil {
+		f.copying(progress)
+	}
 	f.request, f.name = r, name
 	return f.one, nil
 }

@@ -144,13 +144,17 @@ func noArguments(c *ucli.Context) error {
 
 // options returns what the global flags say to the backend.
 func (a *app) options() Options {
+	progress := about.NewProgress(a.Stderr)
+	if a.globals.json() {
+		progress = about.Warnings(progress)
+	}
 	return Options{
 		ConfigFile:   a.globals.config.value,
 		StateDir:     a.globals.stateDir.value,
 		Provider:     a.globals.provider.value,
 		CommandFlags: a.globals.where(),
 		Log:          newLog(a.Stderr, a.globals.logLevel.value),
-		Progress:     about.NewProgress(a.Stderr),
+		Progress:     progress,
 		Approver:     a.approver(),
 	}
 }

@@ -35,7 +35,7 @@ func (a *app) cpCommand() *ucli.Command {
 			"out of the copied tree, pipes, sockets, devices, and what is removed meanwhile, are left out and named; the exit\n" +
 			"status is 1 then.",
 		Flags: append([]ucli.Flag{
-			&ucli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress on a terminal", Destination: &quiet},
+			quietFlag(&quiet),
 			&ucli.BoolFlag{Name: "r", Usage: "accepted for habit: folders are always copied with all that is in them", Destination: &recursive},
 		}, place.flags()...),
 		Action: func(c *ucli.Context) error {

@@ -25,6 +25,7 @@ func (a *app) imagesCommand() *ucli.Command {
 
 func (a *app) imagesBuildCommand() *ucli.Command {
 	base := text{check: notEmpty}
+	var quiet bool
 	image, choice := imageChoice("build the image of browsers, "+about.BrowserImage, "build the image of the code interpreter, "+about.CodeImage)
 	return &ucli.Command{
 		Name:      "build",
@@ -32,12 +33,12 @@ func (a *app) imagesBuildCommand() *ucli.Command {
 		UsageText: "sandbox images build [flags]",
 		Description: "It is built on " + about.BaseImage + " where that can be had,\n" +
 			"and where no registry answers on a base made from this machine's own package sources.",
-		Flags: append([]ucli.Flag{&ucli.GenericFlag{Name: "base", Usage: "build on this `IMAGE`", Value: &base}}, choice...),
+		Flags: append([]ucli.Flag{&ucli.GenericFlag{Name: "base", Usage: "build on this `IMAGE`", Value: &base}, quietFlag(&quiet)}, choice...),
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
+			return a.makeImage(quiet, func(s ImageStore, o about.Options) (about.Image, error) {
 				var err error
 				if o.Image, err = image(c); err != nil {
 					return about.Image{}, err
@@ -50,15 +51,17 @@ func (a *app) imagesBuildCommand() *ucli.Command {
 }
 
 func (a *app) imagesPullCommand() *ucli.Command {
+	var quiet bool
 	return &ucli.Command{
 		Name:      "pull",
 		Usage:     "fetch an image from its registry",
 		UsageText: "sandbox images pull [flags] IMAGE",
+		Flags:     []ucli.Flag{quietFlag(&quiet)},
 		Action: func(c *ucli.Context) error {
 			if c.Args().Len() != 1 || c.Args().First() == "" {
 				return usagef("images pull", "exactly one image is needed")
 			}
-			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
+			return a.makeImage(quiet, func(s ImageStore, o about.Options) (about.Image, error) {
 				return s.Pull(c.Context, c.Args().First(), o)
 			})
 		},
@@ -83,17 +86,18 @@ func imageChoice(browserUsage, codeUsage string) (func(*ucli.Context) (string, e
 }
 
 func (a *app) imagesBootstrapCommand() *ucli.Command {
+	var quiet bool
 	image, choice := imageChoice("make it for the image of browsers", "make it for the image of the code interpreter")
 	return &ucli.Command{
 		Name:      "bootstrap",
 		Usage:     "make a base image from this machine's package sources, without a registry",
 		UsageText: "sandbox images bootstrap [flags]",
-		Flags:     choice,
+		Flags:     append(choice, quietFlag(&quiet)),
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return a.makeImage(func(s ImageStore, o about.Options) (about.Image, error) {
+			return a.makeImage(quiet, func(s ImageStore, o about.Options) (about.Image, error) {
 				var err error
 				if o.Image, err = image(c); err != nil {
 					return about.Image{}, err
@@ -113,7 +117,7 @@ func (a *app) imagesListCommand() *ucli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return a.withImages(func(s ImageStore, _ about.Options) error {
+			return a.withImages(false, func(s ImageStore, _ about.Options) error {
 				list, err := s.List(c.Context)
 				if err != nil {
 					return err
@@ -125,8 +129,11 @@ func (a *app) imagesListCommand() *ucli.Command {
 }
 
 // withImages calls fn with the image store and the way to show progress.
-func (a *app) withImages(fn func(ImageStore, about.Options) error) error {
+func (a *app) withImages(quiet bool, fn func(ImageStore, about.Options) error) error {
 	o := a.options()
+	if quiet {
+		o.Progress = about.Warnings(o.Progress)
+	}
 	s, release, err := a.Backend.Images(o)
 	if err != nil {
 		return err
@@ -136,8 +143,8 @@ func (a *app) withImages(fn func(ImageStore, about.Options) error) error {
 }
 
 // makeImage shows what mk made.
-func (a *app) makeImage(mk func(ImageStore, about.Options) (about.Image, error)) error {
-	return a.withImages(func(s ImageStore, o about.Options) error {
+func (a *app) makeImage(quiet bool, mk func(ImageStore, about.Options) (about.Image, error)) error {
+	return a.withImages(quiet, func(s ImageStore, o about.Options) error {
 		img, err := mk(s, o)
 		if err != nil {
 			return err

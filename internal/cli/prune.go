@@ -15,6 +15,7 @@ import (
 func (a *app) pruneCommand() *ucli.Command {
 	var idle, maxAge span
 	var o manager.PruneOptions
+	var quiet bool
 	return &ucli.Command{
 		Name:      "prune",
 		Usage:     "remove sandboxes that were not used for long, are old, or have no record",
@@ -26,6 +27,7 @@ func (a *app) pruneCommand() *ucli.Command {
 			&ucli.GenericFlag{Name: "max-age", Usage: "`AGE` since creation; default from the settings", Value: &maxAge},
 			&ucli.BoolFlag{Name: "workspaces", Usage: "also scratch workspaces whose sandbox is gone", Destination: &o.Workspaces},
 			&ucli.BoolFlag{Name: "dry-run", Usage: "only say what would be removed", Destination: &o.DryRun},
+			quietFlag(&quiet),
 		},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {
@@ -33,7 +35,14 @@ func (a *app) pruneCommand() *ucli.Command {
 			}
 			o.Idle, o.MaxAge, o.Tenant = idle.ptr(), maxAge.ptr(), a.globals.tenant.value
 			return a.useManager(a.options(), func(m Manager) error {
+				w := work{what: "pruning", one: "sandbox", many: "sandboxes"}
+				o.Progress = func(planned, done int) {
+					w.total.Add(int64(planned))
+					w.done.Add(int64(done))
+				}
+				b := a.newBar(c.Context, quiet, w.line)
 				p, err := m.Prune(c.Context, o)
+				b.stop()
 				if err != nil && len(p.Removed)+len(p.Failed) == 0 {
 					return err
 				}

@@ -223,7 +223,7 @@ func TestFailedRemovalsFailTheCommand(t *testing.T) {
 func TestPruneTakesTheSettingsByDefault(t *testing.T) {
 	f := &fake{}
 	call(t, f, "prune")
-	if f.prune != (manager.PruneOptions{}) {
+	if p := f.prune; p.Tenant != "" || p.Idle != nil || p.MaxAge != nil || p.Workspaces || p.DryRun {
 		t.Errorf("options %+v", f.prune)
 	}
 	call(t, f, "prune", "--idle", "7d", "--max-age", "0", "--workspaces", "--dry-run")

@@ -53,6 +53,7 @@ type copier struct {
 	hash     bool                                  // of copied files
 	overlay  string                                // prefix of overlayfs's attributes: whiteouts and opaque folders are kept
 	maxBytes int64                                 // of copied data; 0 is no bound
+	progress func(entries, bytes int64)            // is called with what was copied; may be nil
 
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -293,6 +294,9 @@ func (c *copier) next(first bool) (copyTask, bool) {
 
 // count adds entries of a folder and refuses too many.
 func (c *copier) count(n int) error {
+	if c.progress != nil {
+		c.progress(int64(n), 0)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.total += n; c.total > maxEntries {
@@ -303,6 +307,9 @@ func (c *copier) count(n int) error {
 
 // charge adds copied bytes and refuses too many.
 func (c *copier) charge(n int64) error {
+	if c.progress != nil {
+		c.progress(0, n)
+	}
 	if c.maxBytes <= 0 {
 		return nil
 	}

@@ -41,6 +41,10 @@ type CreateOptions struct {
 	Shells   []sandbox.ShellState
 	Running  []sandbox.RunningCommand
 	Archives []Archive
+
+	// Progress, if it is not nil, is called with how many entries and bytes of the
+	// workspace were copied since the call before. Calls overlap.
+	Progress func(entries, bytes int64)
 }
 
 // An Archive is a further folder that is kept as a tar file.
@@ -122,7 +126,7 @@ func (s *Store) create(ctx context.Context, name string, means Means, o CreateOp
 	if err != nil {
 		return Record{}, nil, err
 	}
-	c := &creation{s: s, left: left, name: name}
+	c := &creation{s: s, left: left, name: name, progress: o.Progress}
 	defer c.close()
 	ctx, cancel := context.WithCancel(ctx)
 	kept, err := c.archives(ctx, o.Archives)
@@ -235,6 +239,8 @@ type creation struct {
 	bases  string // notes that the new head begins with a copy of, or empty for those it has
 	staged []staged
 	undo   []func()
+
+	progress func(entries, bytes int64) // see [CreateOptions]
 }
 
 // A staged layer lies in the folder dir until a record or a head refers to it.
@@ -512,7 +518,7 @@ func (c *creation) copyDelta(ctx context.Context) error {
 		return err
 	}
 	from, layer := s.Path(c.name), Layer{Owner: owner}
-	cp := &copier{name: c.name, maxBytes: c.left}
+	cp := &copier{name: c.name, maxBytes: c.left, progress: c.progress}
 	if c.h != nil {
 		from = s.layerFS(c.h.Upper)
 		layer.Owner, layer.Weight = c.h.Owner, 1
@@ -598,7 +604,7 @@ func (c *creation) copyTree(ctx context.Context, means Means) error {
 		return fail(opCreate, c.name, err)
 	}
 	defer src.Close()
-	cp := &copier{src: src, name: c.name, maxBytes: c.left}
+	cp := &copier{src: src, name: c.name, maxBytes: c.left, progress: c.progress}
 	prev, done, err := s.unchangedFiles(c.name, cp)
 	if err != nil {
 		return err
