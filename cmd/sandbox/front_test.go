@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,9 +57,17 @@ func (r *frontRig) run(t *testing.T, env []string, args ...string) (string, int)
 func TestFrontIsLean(t *testing.T) {
 	t.Parallel()
 	for _, pkg := range links(t, "sandbox_front", "/provider/local") {
-		if strings.HasPrefix(pkg, "github.com/docker/docker/") || strings.HasPrefix(pkg, "github.com/prometheus/") || strings.HasPrefix(pkg, "github.com/opencontainers/") {
+		if strings.HasPrefix(pkg, "github.com/docker/docker/") || strings.HasPrefix(pkg, "github.com/prometheus/") || strings.HasPrefix(pkg, "github.com/opencontainers/") || ofTerminals(pkg) {
 			t.Errorf("the front links %s", pkg)
 		}
+	}
+}
+
+// TestWholeDrawsOnTerminals holds that ofTerminals knows what the whole program links.
+func TestWholeDrawsOnTerminals(t *testing.T) {
+	t.Parallel()
+	if !slices.ContainsFunc(links(t, "", "/sdk"), ofTerminals) {
+		t.Error("the whole program links nothing that draws on terminals")
 	}
 }
 
@@ -69,10 +78,16 @@ func TestEngineIsLean(t *testing.T) {
 	for _, pkg := range links(t, "sandbox_engine", "/provider/docker") {
 		_, ours, _ := strings.Cut(pkg, "/bulkhead-dev/sandbox/")
 		switch { // what serves, and the clients of daemons, lie in another part
-		case ours == "sdk", ours == "server", ours == "server/resource", ours == "server/mcp", ours == "tools", strings.HasPrefix(pkg, "github.com/modelcontextprotocol/"):
+		case ours == "sdk", ours == "server", ours == "server/resource", ours == "server/mcp", ours == "tools", strings.HasPrefix(pkg, "github.com/modelcontextprotocol/"), ofTerminals(pkg):
 			t.Errorf("the engine's part links %s", pkg)
 		}
 	}
+}
+
+// ofTerminals reports whether the package is one of those that draw on terminals,
+// which only the whole program needs.
+func ofTerminals(pkg string) bool {
+	return strings.HasPrefix(pkg, "charm.land/") || strings.HasPrefix(pkg, "github.com/charmbracelet/")
 }
 
 // links are the packages of the part with a tag, which has the one called has.
@@ -91,7 +106,7 @@ func links(t *testing.T, tag, has string) []string {
 func TestServingIsHandedOver(t *testing.T) {
 	t.Parallel()
 	const daemon = "sandbox-daemon"
-	serving := map[string][]string{"serve": {"serve", "--listen", "127.0.0.1:0"}, "mcp": {"mcp", "--session", "a b"}}
+	serving := map[string][]string{"serve": {"serve", "--listen", "127.0.0.1:0"}, "mcp": {"mcp", "--session", "a b"}, "top": {"top", "--once"}}
 	for _, tag := range []string{"sandbox_front", "sandbox_engine"} {
 		r := newPart(t, tag)
 		for name, args := range serving {

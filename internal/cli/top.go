@@ -153,6 +153,7 @@ func (a *app) shellBelow(ctx context.Context, p ShellPlace) error {
 	_, back := a.interrupts.lend(syscall.SIGINT)
 	defer back()
 	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Args[0] = a.Args[0]
 	said := &lastLines{w: a.Stderr}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.Stdin, a.Stdout, said
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -202,7 +202,13 @@ func topLayout(width int) []topColumn {
 		more.add()
 	}
 	all[topColCommand].width = max(0, left)
-	return slices.DeleteFunc(all, func(c topColumn) bool { return c.width == 0 })
+	all = slices.DeleteFunc(all, func(c topColumn) bool { return c.width == 0 })
+	for left < 0 && len(all) > 1 { // narrower than terminals are
+		last := len(all) - 1
+		left += all[last].width + 1
+		all = all[:last]
+	}
+	return all
 }
 
 // topHeader is the line with the titles of the columns.

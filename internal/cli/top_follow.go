@@ -65,6 +65,7 @@ func (m *topModel) logs(b *topBox) tea.Cmd {
 		return nil
 	}
 	k, row := rowKey(b.row), b.row
+	m.wait(row)
 	return func() tea.Msg {
 		ctx, done := context.WithTimeout(m.ctx, topQueryWithin)
 		defer done()
@@ -75,8 +76,13 @@ func (m *topModel) logs(b *topBox) tea.Cmd {
 
 // choose has a log chosen; where no process has one, a file named.
 func (m *topModel) choose(msg topLogsMsg) tea.Cmd {
+	if m.mode != topWaits {
+		return nil // it was left
+	}
+	m.mode, m.note = topBrowsing, ""
 	switch {
-	case m.mode != topBrowsing || m.boxes[msg.key] == nil:
+	case m.boxes[msg.key] == nil:
+		m.say(true, "the sandbox has gone meanwhile")
 	case msg.err != nil:
 		m.say(true, "%s", topSentence(msg.err))
 	case len(msg.logs) == 0:

@@ -21,6 +21,7 @@ type topMode int
 const (
 	topBrowsing topMode = iota
 	topTypes            // a filter or a path, see model.prompt
+	topWaits            // for what a key has asked, so that keys which are typed ahead do nothing else
 	topAsks             // y or n, see model.question
 	topChooses          // which log is followed
 	topFollows          // a log
@@ -36,6 +37,7 @@ type topModel struct {
 	view   TopView
 	send   func(tea.Msg) // from other goroutines; set before the program runs
 	now    func() time.Time
+	after  func(time.Duration) tea.Cmd // has a list be due then
 
 	width, height int
 	mode          topMode
@@ -55,6 +57,8 @@ type topModel struct {
 	listing   bool      // a list is under way
 	measuring bool      // figures are under way
 	nextOff   int       // where the sampling of rows off the screen goes on
+	sample    bool      // it is due
+	budget    int       // how many sandboxes may still be measured in this interval
 	trouble   string    // why the last list failed
 	note      string    // what the last key has done
 	noteBad   bool
@@ -83,13 +87,17 @@ type topPrompt struct {
 func newTopModel(ctx context.Context, s TopSource, v TopView) *topModel {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &topModel{
-		ctx: ctx, cancel: cancel, source: s, view: v, now: time.Now, width: 80, height: 24,
+		ctx: ctx, cancel: cancel, source: s, view: v, now: time.Now, after: listAfter, width: 80, height: 24,
 		boxes: map[string]*topBox{}, doing: map[string]string{}, sorted: v.Sort, agent: v.Agent, text: v.Text,
 	}
 	if v.Every <= 0 {
 		m.view.Every = WatchEvery
 	}
 	return m
+}
+
+func listAfter(d time.Duration) tea.Cmd {
+	return tea.Tick(d, func(time.Time) tea.Msg { return topDueMsg{} })
 }
 
 // close ends what is under way.
@@ -152,8 +160,9 @@ func (m *topModel) arrived(msg topListMsg) tea.Cmd {
 		m.listed = m.now()
 		m.adopt(msg.rows)
 	}
+	m.sample, m.budget = true, 2*max(m.rows(), 1)+topSampled
 	rest := max(m.view.Every, topRest*msg.took)
-	return tea.Batch(m.refresh(), tea.Tick(rest, func(time.Time) tea.Msg { return topDueMsg{} }))
+	return tea.Batch(m.refresh(), m.after(rest))
 }
 
 // adopt makes rows the sandboxes that there are.
@@ -266,24 +275,27 @@ func (m *topModel) due(b *topBox) bool {
 }
 
 // measure asks for the figures of the sandboxes that are on the screen. Where
-// rows are sorted by a figure, it asks for those of a few others too, so that
-// each comes to its place in the end.
+// rows are sorted by a figure, it asks once an interval for those of a few others
+// too, so that each comes to its place in the end. As figures move rows onto the
+// screen, which are asked for then, an interval has a bound for all of them.
 func (m *topModel) measure() tea.Cmd {
 	if m.measuring {
 		return nil
 	}
 	var rows []manager.Row
 	mine := func(b *topBox) {
-		if m.due(b) {
+		if m.due(b) && m.budget > 0 {
 			rows = append(rows, b.row)
+			m.budget--
 		}
 	}
 	for _, b := range m.visible() {
 		mine(b)
 	}
-	if slices.ContainsFunc(topColumns(), func(c topColumn) bool { return c.name == m.sorted && c.measures() }) {
+	if m.sample && slices.ContainsFunc(topColumns(), func(c topColumn) bool { return c.name == m.sorted && c.measures() }) {
+		most := len(rows) + topSampled
 		for range min(len(m.shown), 4*topSampled) {
-			if len(rows) >= m.rows()+topSampled {
+			if len(rows) >= most {
 				break
 			}
 			m.nextOff = (m.nextOff + 1) % len(m.shown)
@@ -292,6 +304,7 @@ func (m *topModel) measure() tea.Cmd {
 			}
 		}
 	}
+	m.sample = false
 	if len(rows) == 0 {
 		return nil
 	}
@@ -299,23 +312,35 @@ func (m *topModel) measure() tea.Cmd {
 	return func() tea.Msg {
 		ctx, done := context.WithTimeout(m.ctx, topQueryWithin)
 		defer done()
-		return topStatsMsg{measureAll(ctx, m.source, rows), time.Now()}
+		return topStatsMsg{measureAll(ctx, m.source, rows), m.now()}
 	}
 }
 
-// measureAll measures the sandboxes of rows, at most atOnce at the same time.
+// measureAll measures the sandboxes of rows, at most topAtOnce at the same time. A
+// panic of one of them is the caller's, whose terminal is put back then.
 func measureAll(ctx context.Context, s TopSource, rows []manager.Row) map[string]manager.Stat {
 	out := make(map[string]manager.Stat, len(rows))
 	var mu sync.Mutex
+	var fault any
 	var all sync.WaitGroup
 	next := make(chan manager.Row)
+	measure := func(r manager.Row) {
+		defer func() {
+			if p := recover(); p != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				fault = p
+			}
+		}()
+		stat := s.Measure(ctx, r)
+		mu.Lock()
+		defer mu.Unlock()
+		out[rowKey(r)] = stat
+	}
 	for range min(topAtOnce, len(rows)) {
 		all.Go(func() {
 			for r := range next {
-				stat := s.Measure(ctx, r)
-				mu.Lock()
-				out[rowKey(r)] = stat
-				mu.Unlock()
+				measure(r)
 			}
 		})
 	}
@@ -324,6 +349,9 @@ func measureAll(ctx context.Context, s TopSource, rows []manager.Row) map[string
 	}
 	close(next)
 	all.Wait()
+	if fault != nil {
+		panic(fault)
+	}
 	return out
 }
 

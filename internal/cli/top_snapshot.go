@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// between is the time between the two measurements of a snapshot, of which the
-// share of a processor is found out.
+// snapshotBetween is the time between the two measurements of a snapshot, of which
+// the share of a processor is found out; less where pictures come faster.
 const snapshotBetween = time.Second
 
 // A TopPicture is one picture of the view as JSON.
@@ -76,7 +76,7 @@ func topSnapshot(ctx context.Context, s TopSource, v TopView) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(snapshotBetween):
+			case <-time.After(min(snapshotBetween, m.view.Every)):
 			}
 		}
 		for k, stat := range measureAll(ctx, s, live) {

@@ -90,6 +90,11 @@ func (m *topModel) press(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 			return m, nil
 		}
 		return m, q.then()
+	case topWaits:
+		if k.String() == "esc" {
+			m.mode, m.note = topBrowsing, ""
+		}
+		return m, nil
 	case topChooses:
 		return m, m.pick(k)
 	case topFollows:
@@ -109,7 +114,9 @@ func (m *topModel) press(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		m.mode = topHelps
 		return m, nil
 	}
-	return m, tea.Batch(m.key(k.String()), m.refresh())
+	cmd := m.key(k.String())
+	m.budget = max(m.budget, m.rows()) // a person asks for what comes onto the screen
+	return m, tea.Batch(cmd, m.refresh())
 }
 
 // key acts on a key while the list is shown.
@@ -302,7 +309,7 @@ func (m *topModel) shell(b *topBox) tea.Cmd {
 		return nil
 	}
 	k, row := rowKey(b.row), b.row
-	m.say(false, "looking at %s …", rowName(row))
+	m.wait(row)
 	return func() tea.Msg {
 		ctx, done := context.WithTimeout(m.ctx, topQueryWithin)
 		defer done()
@@ -331,7 +338,17 @@ func (m *topModel) shell(b *topBox) tea.Cmd {
 	}
 }
 
+// wait waits for an answer about the sandbox of row, which a key has asked for.
+func (m *topModel) wait(row manager.Row) {
+	m.mode = topWaits
+	m.say(false, "looking at %s …", rowName(row))
+}
+
 func (m *topModel) shellReady(msg topShellMsg) tea.Cmd {
+	if m.mode != topWaits {
+		return nil // it was left
+	}
+	m.mode = topBrowsing
 	b := m.boxes[msg.key]
 	if b == nil {
 		m.say(true, "the sandbox has gone meanwhile")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
@@ -46,7 +47,13 @@ func (m *topModel) View() tea.View {
 	default:
 		lines = m.listScreen()
 	}
-	v := tea.NewView(strings.Join(m.fit(lines), "\n"))
+	lines = m.fit(lines)
+	for i, l := range lines {
+		if lipgloss.Width(l) > m.width {
+			lines[i] = lipgloss.NewStyle().MaxWidth(m.width).Render(l)
+		}
+	}
+	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
 	return v
 }
@@ -273,6 +280,8 @@ func (m *topModel) keys() string {
 		return m.helps([]keyHelp{{"enter", "take it"}, {"esc", "leave it"}, {"ctrl+u", "clear"}})
 	case topAsks:
 		return m.helps([]keyHelp{{"y", "yes"}, {"any other key", "no"}})
+	case topWaits:
+		return m.helps([]keyHelp{{"esc", "leave it"}})
 	case topChooses:
 		return m.helps([]keyHelp{{"enter", "follow"}, {"↑↓", "choose"}, {"esc", "back"}})
 	case topFollows:
