@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/bulkhead-dev/sandbox"
 )
 
 // maxRefused is how many refusals a Caller keeps: the last ones.
@@ -22,6 +24,7 @@ type Caller struct {
 	way   *Way
 	id    string
 	token string
+	span  func() *sandbox.Span // or nil
 
 	mu     sync.Mutex
 	events []Event
@@ -117,6 +120,14 @@ func (c *Caller) Waited() Waited {
 	return c.waited
 }
 
+// Traced has the connections of the command traced below the span that span
+// returns when they begin. It is called before the command runs.
+func (c *Caller) Traced(span func() *sandbox.Span) {
+	c.way.callers.mu.Lock()
+	defer c.way.callers.mu.Unlock()
+	c.span = span
+}
+
 // End invalidates the credentials and returns Refused.
 func (c *Caller) End() []Event {
 	s := &c.way.callers
@@ -165,6 +176,22 @@ func (s *callers) only() string {
 		return id
 	}
 	return ""
+}
+
+// spanOf returns the span of the command with that id, or of the only command
+// where a connection names none; nil if it is not known or not traced.
+func (s *callers) spanOf(id string) *sandbox.Span {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.byID[id]
+	if id == "" && len(s.byID) == 1 {
+		for _, c = range s.byID {
+		}
+	}
+	if c == nil || c.span == nil {
+		return nil
+	}
+	return c.span()
 }
 
 // waited adds a wait to a Caller, and reports whether there is such a Caller.

@@ -89,7 +89,10 @@ func (x *exchange) fill() bool {
 		return true
 	}
 	d := network.Decision{Verdict: policy.Deny, Rule: "secret"}
+	span := x.visit.span.Child(spanSecret, sandbox.SpanInternal)
 	names, err := x.way.o.Secrets.Swap(x.ctx, x.host, x.port, x.scope.secure, x.req.Header)
+	span.String("sandbox.secret.names", strings.Join(names, " "))
+	span.EndWith(err)
 	switch {
 	case err != nil:
 		d.Message, d.Hint = "a secret for "+x.host.String()+" cannot be had", "have the operator look at its source"

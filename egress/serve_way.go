@@ -63,7 +63,11 @@ func (w *way) Command(id string, o outlet.Command) outlet.Caller {
 	leave := w.record.Command(w.o.Sandbox, id, recordWho{
 		Tenant: o.Tenant, Agent: o.Agent, Session: o.Session, Program: o.Program, Line: o.Line, Require: w.o.Require,
 	})
-	return &caller{credits: w.Way.Caller(id), leave: leave}
+	credits := w.Way.Caller(id)
+	if o.Span != nil {
+		credits.Traced(o.Span)
+	}
+	return &caller{credits: credits, leave: leave}
 }
 
 // A caller is a Caller of the proxy that is registered with the recorder.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/policy"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -22,16 +23,21 @@ type visit struct {
 	passes  bool             // it was allowed, and the decision is recorded
 	barred  network.Decision // why it is refused although it was allowed
 	conn    net.Conn         // the program's end
+	span    *sandbox.Span    // nil where no trace is recorded
 }
 
 // visit starts a visit. If host has no canonical form, the caller has quoted
 // it.
 func (w *Way) visit(caller string, p Protocol, method, host string, port uint16, path string) *visit {
 	path, _, _ = strings.Cut(path, "?")
-	return &visit{way: w, began: w.plane.o.Now(), event: Event{
+	v := &visit{way: w, began: w.plane.o.Now(), event: Event{
 		ID: w.plane.ids.Add(1), Sandbox: w.o.Sandbox, Caller: caller, Protocol: p,
 		Method: printable(method, 32), Host: host, Port: port, Path: printable(path, maxPath),
 	}}
+	if parent := w.callers.spanOf(caller); parent != nil {
+		v.trace(parent)
+	}
+	return v
 }
 
 // visit starts a visit of the client's connection.
@@ -71,6 +77,7 @@ func (v *visit) decide(d network.Decision) bool {
 	c.refused.Add(1)
 	v.way.callers.refused(e)
 	v.way.plane.o.Record(e)
+	v.traceRefused()
 	return false
 }
 
@@ -115,4 +122,5 @@ func (v *visit) end(x ending) {
 	e.Status, e.BytesIn, e.BytesOut, e.Error = x.status, x.in, x.out, printable(x.err, 300)
 	e.Duration = e.Time.Sub(v.began)
 	v.way.plane.o.Record(e)
+	v.traceEnded(e)
 }

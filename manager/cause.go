@@ -21,6 +21,12 @@ func WithCause(ctx context.Context, c Cause) context.Context {
 	return context.WithValue(ctx, causeKey{}, c)
 }
 
+// CauseOf returns the request that ctx was made for by [WithCause].
+func CauseOf(ctx context.Context) (c Cause, ok bool) {
+	c, ok = ctx.Value(causeKey{}).(Cause)
+	return c, ok
+}
+
 // caused is b with what its call is made for.
 func caused(ctx context.Context, b evidence.Begin) evidence.Begin {
 	if c, ok := ctx.Value(causeKey{}).(Cause); ok {

@@ -280,7 +280,9 @@ func (b *builder) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 		touch = sync.OnceValue(func() error { return <-touched })
 		defer touch() // the caller gives the sandbox up afterwards, and may remove it
 	}
-	sb, err := w.provider.Open(ctx, spec)
+	opening, span := sandbox.StartSpan(ctx, spanOpen)
+	sb, err := w.provider.Open(opening, spec)
+	span.EndWith(err)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +327,10 @@ func (b *builder) create(ctx context.Context, w *want, held *keylock.Lock) (_ *a
 			return nil, errors.Join(err, b.forget(ctx, w, err))
 		}
 	}
-	if _, err := w.provider.Create(ctx, w.spec); err != nil {
+	making, span := sandbox.StartSpan(ctx, spanCreate)
+	_, err = w.provider.Create(making, w.spec)
+	span.EndWith(err)
+	if err != nil {
 		return nil, errors.Join(err, b.forget(ctx, w, err))
 	}
 	l, err := b.open(ctx, w, w.spec, &rec, held)

@@ -39,6 +39,7 @@ type fileWatch struct {
 	looked  string     // the first path of which only something was asked, such as its size
 	rest    *statement // of operations beyond maxFileRecords
 	more    int        // how many those are
+	traced  int        // operations with a span
 }
 
 // fileKind is the kind of an operation as evidence knows it, and of its effect.
@@ -68,6 +69,12 @@ func (f *fileWatch) Begin(ctx context.Context, op fsbridge.Op, path, to string) 
 	h := &fileHearing{watch: f, op: op, path: path, to: to, sum: evidence.NewHash()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if parent := sandbox.SpanOf(ctx); parent != nil && op != fsbridge.OpStat && f.traced < maxFileRecords {
+		f.traced++
+		h.span = parent.Child(spanFile, sandbox.SpanInternal)
+		h.span.String("sandbox.file.operation", string(op))
+		f.named(h.span)
+	}
 	if f.w == nil {
 		return h, nil
 	}
@@ -90,6 +97,7 @@ func (f *fileWatch) Begin(ctx context.Context, op fsbridge.Op, path, to string) 
 	}
 	s, err := f.p.begin(ctx, f.beginning(op, path, to))
 	if err != nil {
+		h.span.EndWith(err)
 		return nil, err
 	}
 	h.said = s
@@ -131,7 +139,8 @@ type fileHearing struct {
 	watch    *fileWatch
 	op       fsbridge.Op
 	path, to string
-	said     *statement // nil where it has no record of its own
+	said     *statement    // nil where it has no record of its own
+	span     *sandbox.Span // nil where it is not traced
 
 	mu   sync.Mutex // of sum and over: files are read by who was lent them
 	sum  *evidence.Hash
@@ -158,6 +167,7 @@ func (h *fileHearing) End(ctx context.Context, err error) {
 	h.over = true
 	content := h.sum.Digest()
 	h.mu.Unlock()
+	h.span.EndWith(err)
 	h.watch.violated(ctx, h, err)
 	if h.said == nil {
 		return

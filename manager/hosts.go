@@ -31,7 +31,7 @@ func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 	if c == nil {
 		return outlet.Answer{Note: "it is not known which command asks"}
 	}
-	a := w.m.approvals.put(ctx, sandbox.PermissionRequest{
+	a := w.m.approvals.put(sandbox.WithSpan(ctx, c.span.Load()), sandbox.PermissionRequest{
 		ID: newID(), Tenant: c.owner.Tenant, Agent: c.request.Load().Who.Agent, Session: c.request.Load().Who.Session, Sandbox: c.sandbox,
 		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: q.Target,
 		Command: c.request.Load().asked(), Reason: q.Reason, Expires: w.m.now().Add(askWithin),

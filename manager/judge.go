@@ -195,13 +195,15 @@ func (ap *approvals) askCommand(ctx context.Context, r *ruling, sandboxed bool) 
 }
 
 // put puts a question to the approver. Whatever goes wrong is a denial.
-func (ap *approvals) put(ctx context.Context, r sandbox.PermissionRequest) Answer {
+func (ap *approvals) put(ctx context.Context, r sandbox.PermissionRequest) (a Answer) {
 	denied := func(note string) Answer { return Answer{Request: r, Permission: sandbox.Deny, Note: note} }
 	if ap.m.approver == nil {
 		return denied("approvals cannot be asked for")
 	}
 	ctx, done := context.WithTimeout(ctx, askWithin)
 	defer done()
+	ctx, span := sandbox.StartSpan(ctx, spanApproval)
+	defer func() { traceAnswered(span, a) }()
 	asked := r
 	asked.Command = slices.Clone(r.Command)
 	p, err := ap.m.approver.Approve(ctx, asked)

@@ -32,6 +32,7 @@ type pipeline struct {
 	want     *want              // by resolve
 	from     *checkpoint.Record // that the sandbox begins with, by configure; nil is none
 	sandbox  *acquired          // by ensure
+	making   *sandbox.Span      // from resolve to ensure; nil where no trace is recorded
 }
 
 // pipeline returns the pipeline of a request. The gate decides about asked.
@@ -86,10 +87,12 @@ func (p *pipeline) admit(ctx context.Context) (context.Context, error) {
 // judge finds the settings of the request and has the gate decide by them.
 // With an error, the fields that were found until then are set.
 func (p *pipeline) judge(ctx context.Context) error {
+	ctx, span := sandbox.StartSpan(ctx, spanJudge)
 	err := p.configure(ctx)
 	if err == nil {
 		p.ruling, err = p.m.gates.judge(ctx, p.settings, p.res, p.req, p.asked)
 	}
+	p.traceJudged(span, err)
 	return err
 }
 
@@ -137,7 +140,9 @@ func (p *pipeline) resolve(ctx context.Context) error {
 	if err := m.approvals.consent(ctx, p.ruling, at.gate.Place == Sandboxed); err != nil {
 		return err
 	}
+	ctx, p.making = sandbox.StartSpan(ctx, spanEnsure)
 	if p.want, err = m.describer.resolve(ctx, p.settings, p.res, p.req.Flags, at, effects); err != nil {
+		p.making.EndWith(err)
 		return err
 	}
 	p.want.settings, p.want.warned = p.settings, p.ruling.judged.Warned()
@@ -161,6 +166,10 @@ func (p *pipeline) resolve(ctx context.Context) error {
 // ensure makes the sandbox ready, or the workspace of a session without one,
 // and acquires it. It removes first what is due to be pruned.
 func (p *pipeline) ensure(ctx context.Context) (err error) {
+	if p.making != nil {
+		ctx = sandbox.WithSpan(ctx, p.making)
+		defer func() { p.traceEnsured(err) }()
+	}
 	p.m.pruner.pruneIfDue(ctx, p.want)
 	if p.want.gate.Place == Unsandboxed {
 		p.sandbox, err = p.m.builder.openHost(ctx, p.want)

@@ -52,7 +52,9 @@ func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox
 
 // run executes the command and records what was stopped of it.
 func (x *executor) run(ctx context.Context, live *acquired, req Request) (Outcome, error) {
+	ctx, span := sandbox.StartSpan(ctx, spanExec)
 	out, err := x.execute(ctx, live, req)
+	traceExecuted(span, live, out, err)
 	x.tellStopped(ctx, live, req, out)
 	return out, err
 }

@@ -61,6 +61,7 @@ func (s *Shell) settle(ctx context.Context, l *acquired, req *Request) error {
 	if old != nil && old.exit.stands() && (old.fits(l) || old.stays(ctx, l)) {
 		if old.exit != nil {
 			old.exit.request.Store(req)
+			old.exit.span.Store(sandbox.SpanOf(ctx))
 		}
 		return nil
 	}
@@ -129,6 +130,7 @@ func (s *Shell) sit(ctx context.Context, l *acquired, req *Request, old *seat) (
 	}
 	if at.exit != nil {
 		at.exit.request.Store(req)
+		at.exit.span.Store(sandbox.SpanOf(ctx))
 	}
 	return at, nil
 }

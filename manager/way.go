@@ -48,6 +48,7 @@ type caller struct {
 	outlet.Caller
 	id      string
 	request atomic.Pointer[Request] // of a shell that of its last line
+	span    atomic.Pointer[sandbox.Span]
 	owner   sandbox.Owner
 	sandbox string
 	way     *way
@@ -85,9 +86,10 @@ func (x *executor) reach(ctx context.Context, l *acquired, req *Request) (*calle
 	}
 	c := &caller{id: newID(), owner: l.spec.Owner, sandbox: l.name(), way: w, once: map[string]bool{}}
 	c.request.Store(req)
+	c.span.Store(sandbox.SpanOf(ctx))
 	c.Caller = w.Command(c.id, outlet.Command{
 		Tenant: c.owner.Tenant, Agent: req.Who.Agent, Session: req.Who.Session,
-		Program: req.program(), Line: cmp.Or(req.line, strings.Join(req.Command.Args, " ")),
+		Program: req.program(), Line: cmp.Or(req.line, strings.Join(req.Command.Args, " ")), Span: c.span.Load,
 	})
 	w.enter(c)
 	env := c.Env()

@@ -67,6 +67,9 @@ type Command struct {
 	Tenant, Agent, Session string
 	Program                string // started program; empty if Line is set
 	Line                   string // the whole command
+	// Span returns the span below which the command's connections are traced, or
+	// nil. It is called for each connection; a nil function traces none.
+	Span func() *sandbox.Span
 }
 
 // A Caller is a command that may use an egress session.

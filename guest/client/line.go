@@ -35,7 +35,7 @@ func (s *shell) run(ctx context.Context, line string, cmd sandbox.Command) (*pro
 	}
 	m := wire.Line{Shell: s.stream, Flags: flags(cmd), Text: line}
 	cmd.Args = []string{s.program} // for errors
-	p := newProcess(s.c, cmd, m.Flags)
+	p := newProcess(ctx, s.c, cmd, m.Flags)
 	p.asked, p.use.none = s.asked, true
 	err := p.begin(ctx, wire.TypeLine, m.Encode())
 	if err != nil && p.id == 0 { // it was not sent

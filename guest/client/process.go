@@ -17,12 +17,13 @@ const maxGrace = time.Hour
 
 // A process is a command that runs in the sandbox.
 type process struct {
-	c     *Client
-	id    uint32
-	cmd   sandbox.Command
-	asked []wire.Limit   // the limits of the command
-	boxes [3]*wire.Inbox // of the outputs that are carried
-	stdin *wire.Credits  // nil when nothing is sent
+	c      *Client
+	id     uint32
+	cmd    sandbox.Command
+	asked  []wire.Limit   // the limits of the command
+	parent *sandbox.Span  // of the caller of Start; nil where no trace is recorded
+	boxes  [3]*wire.Inbox // of the outputs that are carried
+	stdin  *wire.Credits  // nil when nothing is sent
 
 	started chan struct{} // closed when it runs or could not be started
 	failure error         // why it could not; readable once started is closed
@@ -41,6 +42,9 @@ type process struct {
 	filled   [3]bool // guarded by delivery: bytes came on the channel
 	pumping  [3]bool // guarded by delivery: they have a goroutine that delivers them
 
+	span *sandbox.Span // from the answer to Start to the end; guarded by the reader; nil where no trace is recorded
+	said bool          // guarded by the reader: the first output came
+
 	awaited  atomic.Int32  // see arrived
 	unwatch  func() bool   // lets go of the context of Start; nil where that never ends
 	waited   chan struct{} // closed when Wait may return
@@ -53,9 +57,9 @@ var (
 	_ sandbox.Identified = (*process)(nil)
 )
 
-func newProcess(c *Client, cmd sandbox.Command, flags uint32) *process {
+func newProcess(ctx context.Context, c *Client, cmd sandbox.Command, flags uint32) *process {
 	p := &process{
-		c: c, cmd: cmd,
+		c: c, cmd: cmd, parent: sandbox.SpanOf(ctx),
 		started: make(chan struct{}), ended: make(chan struct{}), waited: make(chan struct{}),
 	}
 	p.awaited.Store(2) // the end, and carry
@@ -84,6 +88,7 @@ func (p *process) frame(f wire.Frame) (last bool, err error) {
 			p.pid = int(m.PID)
 		}
 		p.running = true
+		p.span = p.parent.Child(spanProcess, sandbox.SpanInternal)
 		close(p.started)
 	case wire.TypeFailed:
 		m, err := wire.DecodeFailed(f.Payload)
@@ -134,6 +139,10 @@ func (p *process) data(f wire.Frame) error {
 		return wire.Violation("data on a channel that is not open")
 	}
 	if len(f.Payload) > 0 {
+		if p.span != nil && !p.said {
+			p.said = true
+			p.span.Event(eventOutput)
+		}
 		if err := p.boxes[ch].Put(f.Payload); err != nil {
 			return err
 		}
@@ -166,6 +175,9 @@ func (p *process) lost(err error) { p.finish(sandbox.Exit{}, err) }
 // finish records the end; it is called once.
 func (p *process) finish(exit sandbox.Exit, err error) {
 	p.exit, p.err = exit, err
+	if p.span != nil {
+		p.trace()
+	}
 	if !p.running {
 		p.failure = err
 		close(p.started)

@@ -69,7 +69,7 @@ func (c *Client) start(ctx context.Context, cmd sandbox.Command) (*process, erro
 	if len(payload) > wire.MaxRequest {
 		return nil, startError(wire.Failed{Kind: wire.KindTooBig}, "", "")
 	}
-	p := newProcess(c, cmd, m.Flags)
+	p := newProcess(ctx, c, cmd, m.Flags)
 	p.asked = m.Limits
 	return p, p.begin(ctx, wire.TypeStart, payload)
 }
