@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/server/api"
@@ -116,6 +118,7 @@ func (c *API) once(ctx context.Context, q Request) (*http.Response, error) {
 		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: q.Op, Message: "the request cannot be made", Err: err}
 	}
 	c.headers(r.Header, q.Header)
+	traced(ctx, r.Header)
 	if q.JSON != nil {
 		r.Header.Set("Content-Type", api.ContentJSON)
 	}
@@ -154,10 +157,21 @@ func (c *API) headers(h, more http.Header) {
 	}
 }
 
+// traced names the program's own span of ctx in a request, if there is one, so that
+// what the daemon does is in the same trace.
+func traced(ctx context.Context, h http.Header) {
+	span := trace.SpanContextFromContext(ctx)
+	if !span.IsValid() || h.Get(api.HeaderTraceparent) != "" {
+		return
+	}
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
+}
+
 // Socket opens a WebSocket.
 func (c *API) Socket(ctx context.Context, op, path string, query url.Values) (*websocket.Conn, *http.Response, error) {
 	h := http.Header{}
 	c.headers(h, nil)
+	traced(ctx, h)
 	conn, a, err := websocket.Dial(ctx, c.address(path, query), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: h})
 	switch {
 	case err == nil:

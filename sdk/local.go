@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/display"
@@ -117,6 +119,7 @@ func (p *process) start(o options) error {
 		// with the orchestrator.
 		Identify: func(*http.Request) (auth.Caller, error) { return auth.Caller{Role: token.Admin, Local: true}, nil },
 		Bounds:   func() server.Bounds { return server.Bounds{Timeout: longest} },
+		Tracer:   server.NewTracer(otel.GetTracerProvider()), // of the program, also where it sets one later
 		Resources: []resource.Resource{
 			boxes, resource.NewCommands(m), resource.NewToolCalls(m, kit), resource.NewShells(m, supervisor, stream.Options{}),
 			resource.NewFilesResource(m, resource.Limits{}), resource.NewWatchResource(m, resource.WatchOptions{}),

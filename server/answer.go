@@ -98,6 +98,7 @@ func (q *request) reported(err error) api.Problem {
 // problem writes an error.
 func (q *request) problem(err error) {
 	p := q.reported(err)
+	q.traceProblem(err, p)
 	_, h := q.s.Problem(err, q.admin(), q.id)
 	if q.w.begun() {
 		panic(http.ErrAbortHandler) // it would look like a whole answer

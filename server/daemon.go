@@ -47,6 +47,7 @@ type Options struct {
 	Ports *resource.Ports
 
 	Observer Observer     // nil observes nothing
+	Tracer   *Tracer      // nil records no trace
 	Metrics  http.Handler // the handler of /metrics; nil has none
 	Checks   []Check      // checks of /readyz, beside whether the server drains
 

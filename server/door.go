@@ -1,6 +1,10 @@
 package server
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/bulkhead-dev/sandbox/server/api"
+)
 
 // A Door serves another protocol by translating its requests into requests of this
 // server. It decides nothing: the requests that it makes pass every check of this
@@ -26,6 +30,7 @@ func (s *Server) doorOf(r *http.Request) Door {
 // pass passes the request to a door.
 func (q *request) pass(d Door) {
 	r := q.r.Clone(q.r.Context())
+	r.Header.Set(api.HeaderTraceparent, q.trace) // the requests that the door makes are in the same trace
 	r.Body = q.patient(nil, r.Body, false)
 	d.Translate(q.w, r, q.s)
 }

@@ -8,11 +8,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
@@ -86,6 +89,7 @@ func TestRefusals(t *testing.T) {
 
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	srv := serve(t, server.Options{Resources: []resource.Resource{echo()}})
+	tracing := serve(t, server.Options{Resources: []resource.Resource{echo()}, Tracer: server.NewTracer(sdktrace.NewTracerProvider())})
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	for given, taken := range map[string]bool{"abc-1.2_3": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false, "a b": false, "-a": false, "a\tb": false, "": false, "ä": false} {
 		res, _ := ask(t, srv, "GET", "/healthz", "", "X-Request-Id", given)
@@ -106,13 +110,15 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 		"00-" + trace + "-00f067aa0ba902b7":                      "",
 		"":                                                       "",
 	} {
-		res, _ := ask(t, srv, "GET", "/healthz", "", "traceparent", given)
-		got := res.Header.Get("Traceparent")
-		parts := strings.Split(got, "-")
-		if len(parts) != 4 || parts[2] == "00f067aa0ba902b7" {
-			t.Errorf("%q has become %q", given, got)
-		} else if ours := parts[1] == trace && parts[3] == want; ours != (want != "") {
-			t.Errorf("%q has become %q", given, got)
+		for kind, srv := range map[string]*httptest.Server{"": srv, " with traces": tracing} {
+			res, _ := ask(t, srv, "GET", "/healthz", "", "traceparent", given)
+			got := res.Header.Get("Traceparent")
+			parts := strings.Split(got, "-")
+			if len(parts) != 4 || parts[2] == "00f067aa0ba902b7" {
+				t.Errorf("%q has become %q%s", given, got, kind)
+			} else if ours := parts[1] == trace && parts[3] == want; ours != (want != "") {
+				t.Errorf("%q has become %q%s", given, got, kind)
+			}
 		}
 	}
 }

@@ -22,7 +22,8 @@ type request struct {
 	w     *writer
 	r     *http.Request
 	id    string
-	trace string
+	trace string        // the header traceparent of the answer
+	span  *sandbox.Span // nil where no trace is recorded
 	m     *methods
 	route *resource.Route
 	who   *auth.Caller // once it is known
@@ -35,7 +36,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.busy.enter()
 		defer s.busy.leave()
 	}
-	q := &request{s: s, w: newWriter(w, r, s.o), r: r, id: requestID(r), trace: traceparent(r), began: time.Now()}
+	q := &request{s: s, w: newWriter(w, r, s.o), r: r, id: requestID(r), began: time.Now()}
+	if q.span, q.trace = s.startSpan(r); q.span != nil {
+		q.r = r.WithContext(sandbox.WithSpan(r.Context(), q.span))
+		r = q.r
+		defer q.traced()
+	}
 	q.header()
 	defer q.observe()
 	defer q.recover()
@@ -102,6 +108,9 @@ func (q *request) settle() {
 
 func (q *request) log() *logrus.Entry {
 	e := q.s.o.Log.WithFields(logrus.Fields{"request": q.id, "method": q.r.Method})
+	if q.span != nil {
+		e = e.WithContext(q.r.Context())
+	}
 	if q.route != nil {
 		e = e.WithField("route", q.route.ID)
 	}
@@ -147,6 +156,7 @@ func (q *request) do(who *auth.Caller) error {
 		if c.Who, err = who.Who(q.r); err != nil {
 			return err
 		}
+		q.span.String("sandbox.tenant", c.Who.Tenant)
 		if c.Settings, err = resource.SettingsOf(q.r, c.Caller, q.route); err != nil {
 			return err
 		}
@@ -256,15 +266,18 @@ func tooLittle(r *resource.Route) error {
 
 // observe reports to the observer how the request ended.
 func (q *request) observe() {
-	if q.s.o.Observer == nil {
-		return
+	if q.s.o.Observer != nil {
+		q.s.o.Observer.Served(q.r.Method, q.pattern(), q.w.status, time.Since(q.began))
 	}
-	pattern := ""
+}
+
+// pattern returns the pattern of the request's route, or "".
+func (q *request) pattern() string {
 	switch {
 	case q.route != nil:
-		pattern = q.route.Path
+		return q.route.Path
 	case q.m != nil:
-		pattern = q.m.pattern
+		return q.m.pattern
 	}
-	q.s.o.Observer.Served(q.r.Method, pattern, q.w.status, time.Since(q.began))
+	return ""
 }

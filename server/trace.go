@@ -23,9 +23,9 @@ func requestID(r *http.Request) string {
 	return randomHex(16)
 }
 
-// traceparent returns a new span in the trace of the caller, or in a new trace
+// newTraceparent returns a new span in the trace of the caller, or in a new trace
 // where the caller's is invalid. See https://www.w3.org/TR/trace-context/.
-func traceparent(r *http.Request) string {
+func newTraceparent(r *http.Request) string {
 	trace, flags := randomHex(16), "00"
 	if given := r.Header.Values(api.HeaderTraceparent); len(given) == 1 {
 		if t, f, ok := parseTrace(given[0]); ok {

@@ -91,8 +91,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, err)
 		return
 	}
+	// The SDK calls tools with the context of the request that began the session.
+	// The header is the way from a request to its calls.
+	id := rand.Text()
+	r.Header.Set(requestHeader, id)
+	h.requests.Store(id, r.Context())
+	defer h.requests.Delete(id)
 	h.inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), guestKey{}, g)))
 }
+
+// requestHeader is the header of our own that names a request to the SDK. One of a
+// client is replaced.
+const requestHeader = "X-Sandbox-Mcp-Request"
 
 // whole returns an error where the body of r has an escape that is half a
 // character, and leaves the body for the next reader, which refuses bodies

@@ -15,11 +15,13 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/sirupsen/logrus"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/tools"
@@ -45,6 +47,10 @@ type Options struct {
 	Asker   *Asker       // is given the clients that can be asked about permissions; or nil
 	Version string       // of the program
 	Log     logrus.FieldLogger
+
+	// Trace begins the span of a call that no HTTP request carries, see
+	// server.Tracer.Root; nil records none.
+	Trace func(name, traceparent, tracestate string) (*sandbox.Span, string)
 
 	// Private are texts, such as paths of the state folder, that no error
 	// contains; where there are any, errors contain no causes either. Leave it
@@ -94,7 +100,8 @@ func (b Binding) watch(ctx context.Context) (watched context.Context, stop func(
 
 // A Server serves any number of clients. It is safe for concurrent use.
 type Server struct {
-	o Options
+	o        Options
+	requests sync.Map // contexts of HTTP requests that are being served, by requestHeader
 }
 
 // New returns a server.

@@ -210,8 +210,11 @@ func (x *session) admit(ctx context.Context) (_ context.Context, done func(), er
 
 // call carries a call of a tool out.
 func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	ctx, span := x.causedBy(ctx, r)
+	defer span.End()
 	ctx, leave, err := x.admit(ctx)
 	if err != nil {
+		span.Fail(err)
 		return x.failed(err), nil
 	}
 	defer leave()
@@ -219,7 +222,9 @@ func (x *session) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	defer done()
 	a, err := x.carryOut(asking(ctx, x, r.Session), r.Params.Name, r.Params.Arguments, tell)
 	if err != nil {
-		return x.failed(ended(ctx, err)), nil
+		err = ended(ctx, err)
+		span.Fail(err)
+		return x.failed(err), nil
 	}
 	return answered(a), nil
 }
