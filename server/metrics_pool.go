@@ -36,6 +36,9 @@ func newPoolFigures() *poolFigures {
 	for _, r := range pool.Reasons() {
 		p.misses.WithLabelValues(string(r)) // so that a rate has a beginning
 	}
+	for _, there := range []string{"true", "false"} {
+		p.starts.WithLabelValues(there)
+	}
 	return p
 }
 
