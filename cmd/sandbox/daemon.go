@@ -45,6 +45,7 @@ type daemonParts struct {
 	useManager *resource.Sessions
 	ports      *resource.Ports
 	asker      *mcp.Asker
+	telemetry  *telemetry
 	ends       []func() // of what was made, in that order
 }
 
@@ -56,6 +57,10 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 			d.close()
 		}
 	}()
+	if d.telemetry, err = newTelemetry(o.Log, version, d.figures, d.figures); err != nil {
+		return d, err
+	}
+	d.ends = append(d.ends, func() { d.telemetry.close(o.Log) }) // first, so that it is the last to end
 	ho := optionsOf(o)
 	d.asker = mcp.NewAsker(true) // and questions wait for an answer, see /v1/approvals
 	ho.Approver = d.asker
@@ -140,7 +145,7 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
 		Checks: d.checks(), Private: d.private(),
-		Bounds: d.bounds, Ports: d.ports,
+		Bounds: d.bounds, Ports: d.ports, Tracer: d.telemetry.tracer,
 	})
 	return err
 }

@@ -52,12 +52,13 @@ func (r *frontRig) run(t *testing.T, env []string, args ...string) (string, int)
 	return string(out), c.ProcessState.ExitCode()
 }
 
-// TestFrontIsLean checks that nothing brings an engine's client, Prometheus, or
-// the regular expressions of image digests into the front.
+// TestFrontIsLean checks that nothing brings an engine's client, Prometheus,
+// OpenTelemetry, whose interfaces alone would cost each command 60 µs, or the regular
+// expressions of image digests into the front.
 func TestFrontIsLean(t *testing.T) {
 	t.Parallel()
 	for _, pkg := range links(t, "sandbox_front", "/provider/local") {
-		if strings.HasPrefix(pkg, "github.com/docker/docker/") || strings.HasPrefix(pkg, "github.com/prometheus/") || strings.HasPrefix(pkg, "github.com/opencontainers/") || ofTerminals(pkg) {
+		if strings.HasPrefix(pkg, "github.com/docker/docker/") || strings.HasPrefix(pkg, "github.com/prometheus/") || strings.HasPrefix(pkg, "github.com/opencontainers/") || strings.HasPrefix(pkg, "go.opentelemetry.io/") || ofTerminals(pkg) {
 			t.Errorf("the front links %s", pkg)
 		}
 	}
@@ -77,6 +78,11 @@ func TestEngineIsLean(t *testing.T) {
 	t.Parallel()
 	for _, pkg := range links(t, "sandbox_engine", "/provider/docker") {
 		_, ours, _ := strings.Cut(pkg, "/bulkhead-dev/sandbox/")
+		for _, exports := range []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters/", "go.opentelemetry.io/proto/", "google.golang.org/grpc"} {
+			if strings.HasPrefix(pkg, exports) {
+				t.Errorf("the engine's part links %s", pkg)
+			}
+		}
 		switch { // what serves, and the clients of daemons, lie in another part
 		case ours == "sdk", ours == "server", ours == "server/resource", ours == "server/mcp", ours == "tools", strings.HasPrefix(pkg, "github.com/modelcontextprotocol/"), ofTerminals(pkg):
 			t.Errorf("the engine's part links %s", pkg)

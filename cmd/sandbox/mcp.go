@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox/browser"
@@ -41,9 +42,15 @@ func (backend) MCP(ctx context.Context, o cli.Options, s cli.MCPSession) error {
 	if err != nil {
 		return err
 	}
+	figures := prometheus.NewRegistry()
+	exports, err := newTelemetry(o.Log, s.Version, figures, figures)
+	if err != nil {
+		return err
+	}
+	defer exports.close(o.Log)
 	kit := agentTools(o, m, h.Browsers, s.Flags)
 	defer kit.end()
-	server := mcp.New(mcp.Options{Manager: m, Tools: kit.tools, Asker: asker, Version: s.Version, Log: o.Log})
+	server := mcp.New(mcp.Options{Manager: m, Tools: kit.tools, Asker: asker, Version: s.Version, Log: o.Log, Trace: exports.tracer.Root})
 	return server.Serve(ctx, &mcp.Lines{In: s.In, Out: keptOpen{s.Out}, Max: mcpLine}, mcp.Binding{
 		Session: tools.Session{Who: s.Who, Flags: s.Flags, Subagent: s.Subagent, Ask: true},
 		Caller:  "stdio", Tenant: s.Tenant, Answers: mcp.AnswersForGood,
