@@ -23,6 +23,10 @@ DAEMON_IMAGE ?= sandbox-daemon:latest
 # says nothing about the engines and programs that tests run. -w leaves out what
 # debuggers read, which takes a third of the time of linking.
 TEST_FLAGS ?= -race -count=1 -vet=off -ldflags=-w -timeout 45m
+# The tests with a cluster hold times, and their programs share the processors with
+# the cluster: they run without the race detector. With it, make test runs what they
+# share with the tests that play the API server.
+KUBE_TEST_FLAGS ?= -count=1 -vet=off -ldflags=-w -timeout 25m
 # Which Go benchmarks, and what else the program of `make bench` is told; with
 # DOC=1 it puts its table into docs/performance.md.
 BENCH ?= .
@@ -34,7 +38,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop helm manifests dist test-dist dist-images daemon-image check test test-clients test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop helm manifests dist test-dist dist-images daemon-image check test test-clients test-kube test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -123,6 +127,9 @@ test: image browser-image code-image playwright sshd redocly helm ## run the tes
 
 test-clients: image browser-image code-image inspector clients ## run the tests with the clients and frameworks of others
 	TEST_FLAGS="$(TEST_FLAGS)" scripts/test.sh --clients $(PKGS)
+
+test-kube: image helm e2b ## run the tests that need a Kubernetes cluster, which is built once, started and stopped; as root
+	TEST_FLAGS="$(KUBE_TEST_FLAGS)" scripts/test-kube.sh $(PKGS)
 
 test-all: export SANDBOX_TEST_ALL = 1
 test-all: TEST_FLAGS = -race -count=1 -vet=off -ldflags=-w -timeout 90m

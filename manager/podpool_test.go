@@ -137,10 +137,10 @@ func (a *apiCalls) since(n int) ([]string, int) {
 // the claim and the end of the lock are written on the Lease of the sandbox.
 const maxCalls = 3
 
-// TestPodPool holds that a pod that is ready becomes the sandbox of a session with
+// TestKubePodPool holds that a pod that is ready becomes the sandbox of a session with
 // what is the session's own, that it is the session's from then on and no other's,
 // and that the pod is what it was before.
-func TestPodPool(t *testing.T) {
+func TestKubePodPool(t *testing.T) {
 	r := newPodRig(t)
 	defer func() {
 		if t.Failed() {
@@ -246,11 +246,11 @@ func slotOf(t testing.TB, r *podRig, session string) string {
 	return ""
 }
 
-// TestPodClaims measures claims of pods: many at once, and one after the other. How
+// TestKubePodClaims measures claims of pods: many at once, and one after the other. How
 // many at once SANDBOX_TEST_PODS says, 20 by default, because each takes the kubelet
 // a second or more to make. Of a number that it names those count that are ready in
 // some minutes.
-func TestPodClaims(t *testing.T) {
+func TestKubePodClaims(t *testing.T) {
 	const slowest = 2 * time.Second // a pod that is made takes longer, also on a busy machine
 	size, all := 20, true
 	if n := os.Getenv("SANDBOX_TEST_PODS"); n != "" {

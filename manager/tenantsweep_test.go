@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/kubernetes"
 )
 
-// TestPruneTenants holds that prune removes the namespace of a tenant without sandboxes
+// TestKubePruneTenants holds that prune removes the namespace of a tenant without sandboxes
 // after the time of the settings or of the call, and one of a tenant with sandboxes not.
-func TestPruneTenants(t *testing.T) {
+func TestKubePruneTenants(t *testing.T) {
 	r := newPodRig(t)
 	clock := time.Now
 	r.rig.change = func(o *manager.Options) {

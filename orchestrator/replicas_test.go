@@ -171,9 +171,9 @@ func (f *fleet) row(m *manager.Manager, session string) (manager.Row, bool) {
 	return manager.Row{}, false
 }
 
-// TestTwoReplicas holds that two programs with folders of their own serve one fleet:
+// TestKubeTwoReplicas holds that two programs with folders of their own serve one fleet:
 // each sees, uses, explains and removes what the other one has made.
-func TestTwoReplicas(t *testing.T) {
+func TestKubeTwoReplicas(t *testing.T) {
 	f := newFleet(t)
 	a, b := f.replica(), f.replica()
 	_, made := f.mustRun(a, "one", "echo from-a > /workspace/f")
@@ -210,8 +210,8 @@ func TestTwoReplicas(t *testing.T) {
 	}
 }
 
-// TestReplicasMakeOne has many callers of two programs make one sandbox.
-func TestReplicasMakeOne(t *testing.T) {
+// TestKubeReplicasMakeOne has many callers of two programs make one sandbox.
+func TestKubeReplicasMakeOne(t *testing.T) {
 	f := newFleet(t)
 	both := []*manager.Manager{f.replica(), f.replica()}
 	var wait sync.WaitGroup
@@ -236,9 +236,9 @@ func TestReplicasMakeOne(t *testing.T) {
 	}
 }
 
-// TestReplicasPrune holds that prune and timeouts of one program are by what another
+// TestKubeReplicasPrune holds that prune and timeouts of one program are by what another
 // has noted, and that pods and records without each other are found.
-func TestReplicasPrune(t *testing.T) {
+func TestKubeReplicasPrune(t *testing.T) {
 	f := newFleet(t)
 	first := f.open()
 	a, err := first.Manager()
@@ -328,9 +328,9 @@ func TestReplicasPrune(t *testing.T) {
 	}
 }
 
-// TestReplicaOtherTenant holds that a record of another tenant that was edited by hand
+// TestKubeReplicaOtherTenant holds that a record of another tenant that was edited by hand
 // opens no sandbox: the pod says whose it is.
-func TestReplicaOtherTenant(t *testing.T) {
+func TestKubeReplicaOtherTenant(t *testing.T) {
 	f := newFleet(t)
 	m := f.replica()
 	mine, theirs := config.Who{Tenant: "mine", Agent: "main", Session: "s"}, config.Who{Tenant: "theirs", Agent: "main", Session: "s"}
@@ -357,8 +357,8 @@ func TestReplicaOtherTenant(t *testing.T) {
 	}
 }
 
-// TestReplicaQuota holds what a ResourceQuota that is used up is reported as.
-func TestReplicaQuota(t *testing.T) {
+// TestKubeReplicaQuota holds what a ResourceQuota that is used up is reported as.
+func TestKubeReplicaQuota(t *testing.T) {
 	f := newFleet(t)
 	m := f.replica()
 	f.kubectl("create", "quota", "pods", "--hard=pods=1", "--namespace", f.namespace)

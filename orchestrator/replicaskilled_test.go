@@ -114,9 +114,9 @@ func renews(r *http.Request) bool {
 	return r.Method == http.MethodPut && strings.Contains(r.URL.Path, "sandbox-replica-") || r.Method == http.MethodGet && (strings.Contains(r.URL.RawQuery, "replica") || strings.Contains(r.URL.RawQuery, "sandbox.by-"))
 }
 
-// TestWarmCommandAsksNoState counts the requests that commands in a sandbox make which
+// TestKubeWarmCommandAsksNoState counts the requests that commands in a sandbox make which
 // is in use already.
-func TestWarmCommandAsksNoState(t *testing.T) {
+func TestKubeWarmCommandAsksNoState(t *testing.T) {
 	f := newFleet(t)
 	g := newGate(t)
 	direct := f.settings
@@ -167,7 +167,7 @@ func TestWarmCommandAsksNoState(t *testing.T) {
 	count("remove", func() { fatal(t, m.Remove(t.Context(), row, manager.RemoveOptions{})) })
 }
 
-// The environment of a program that TestKilledReplica starts.
+// The environment of a program that TestKubeKilledReplica starts.
 const (
 	killedSettings = "SANDBOX_TEST_REPLICA_SETTINGS"
 	killedDoes     = "SANDBOX_TEST_REPLICA_DOES"
@@ -248,11 +248,11 @@ func (f *fleet) killAt(g *apiGate, settings, does string, n int) (at string, kil
 	return at, killed
 }
 
-// TestKilledReplica kills a program at every second request of what it does to a
+// TestKubeKilledReplica kills a program at every second request of what it does to a
 // sandbox; all of them take about four minutes for each thing it does. Another
 // one goes on: nothing is made twice, nothing is lost that a command has written, and
 // nothing is left when the sandbox is removed.
-func TestKilledReplica(t *testing.T) {
+func TestKubeKilledReplica(t *testing.T) {
 	f := newFleet(t)
 	g := newGate(t)
 	settings := filepath.Join(t.TempDir(), "settings")
@@ -329,11 +329,11 @@ func remove(f *fleet, m *manager.Manager, row manager.Row) {
 	}
 }
 
-// TestKilledClaim kills a program at every second request of a claim, and of the sweep
+// TestKubeKilledClaim kills a program at every second request of a claim, and of the sweep
 // before it. Another program, which keeps
 // the pool, goes on with the session: the sandbox is made once, no pod is that of two
 // sessions, and what is left of the claim goes with the next round of the pool.
-func TestKilledClaim(t *testing.T) {
+func TestKubeKilledClaim(t *testing.T) {
 	const size = 2
 	f := newFleet(t)
 	f.settings = strings.Replace(f.settings, `"sandbox": {"provider"`, fmt.Sprintf(`"sandbox": {"pool": {"size": %d}, "provider"`, size), 1)

@@ -51,11 +51,11 @@ func (f *fleet) podsOf(tenant string) []string {
 	return strings.Fields(f.kubectl("get", "pods", "--namespace", f.namespace+"-t-"+tenant, "--output", "name"))
 }
 
-// TestTenantNamespaces holds that two programs serve tenants with namespaces of their
+// TestKubeTenantNamespaces holds that two programs serve tenants with namespaces of their
 // own: sessions with one name stay apart, the quota of a tenant bounds it and leaves
 // nothing behind, a pool serves those without a tenant, and list, explain, recreate,
 // prune and remove reach all.
-func TestTenantNamespaces(t *testing.T) {
+func TestKubeTenantNamespaces(t *testing.T) {
 	f := newTenantFleet(t)
 	first, second := f.open(), f.open()
 	a, err := first.Manager()

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # Runs the tests of the packages that are named (default: all of them).
 #
-#   scripts/test.sh [--quick|--clients] [PACKAGE…]
+#   scripts/test.sh [--quick|--clients|--kube] [PACKAGE…]
 #
 # With --quick it leaves out the packages that use the Docker engine, and the
 # others run with -short and without the race detector.
 #
 # Tests of programs by others are named TestClients…, and need what "make clients
 # inspector" installs. They run with --clients alone, or with all others where
+# SANDBOX_TEST_ALL is set.
+#
+# Tests that need a cluster are named TestKube…, which testenv.Require holds them to.
+# They run with --kube alone, as scripts/test-kube.sh does, or with all others where
 # SANDBOX_TEST_ALL is set.
 #
 # Packages whose tests use the Docker engine run two at once, because they share
@@ -35,20 +39,21 @@ export GORACE=${GORACE-atexit_sleep_ms=0}
 cd "${SANDBOX_TEST_MODULE:-$(dirname "$0")/..}"
 read -ra gotestsum <<<"${GOTESTSUM:-go tool gotestsum}"
 read -ra flags <<<"${TEST_FLAGS--race -count=1 -vet=off -ldflags=-w -timeout 45m}"
-quick= clients=
+quick= only=
 case ${1-} in
 --quick)
     quick=yes
     flags=(-short -count=1 -vet=off -ldflags=-w -timeout 4m)
     shift
     ;;
---clients)
-    clients=yes
-    flags+=(-run '^TestClients')
+--clients | --kube)
+    only=TestClients
+    [ "$1" != --kube ] || only=TestKube
+    flags+=(-run "^$only")
     shift
     ;;
 *)
-    [ -n "${SANDBOX_TEST_ALL-}" ] || flags+=(-skip '^TestClients')
+    [ -n "${SANDBOX_TEST_ALL-}" ] || flags+=(-skip '^Test(Clients|Kube)')
     ;;
 esac
 processors=$(getconf _NPROCESSORS_ONLN)
@@ -70,7 +75,7 @@ engine=() rest=()
 while read -r package dir; do
     if [ -n "$quick" ] && grep -qE "$uses_engine" "$dir"/*_test.go; then
         continue
-    elif [ -n "$clients" ] && ! grep -q '^func TestClients' "$dir"/*_test.go; then
+    elif [ -n "$only" ] && ! grep -q "^func $only" "$dir"/*_test.go; then
         continue
     elif grep -qE "$uses_engine" "$dir"/*_test.go; then
         engine+=("$package")

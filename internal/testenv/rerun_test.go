@@ -19,7 +19,8 @@ const failOnce = `
 `
 
 // TestScript holds what scripts/test.sh makes of tests that fail: once, always,
-// too many of them once, and outside of all tests. Packages with more lines of
+// too many of them once, and outside of all tests. Those that need a cluster run where
+// that is asked for alone. Packages with more lines of
 // tests run first.
 func TestScript(t *testing.T) {
 	if testing.Short() {
@@ -54,6 +55,7 @@ func TestMain(m *testing.M) {
 		fails bool
 		want  []string // in the output
 		no    string   // not in the output
+		args  []string // of the script
 	}{
 		"all pass":               {body: "", no: "flaky"},
 		"one fails once":         {body: once(1), want: []string{"flaky", "    m/a.TestOnce0\n"}, no: "TestFine\n"},
@@ -64,6 +66,7 @@ func TestMain(m *testing.M) {
 		"one fails always":       {body: `func TestBad(t *testing.T) { t.Fatal("bad") }`, fails: true, want: []string{"TestBad"}, no: "flaky"},
 		"outside of tests, once": {body: fmt.Sprintf(leak, "0"), want: []string{"m/a (outside of its tests)"}},
 		"outside of tests":       {body: fmt.Sprintf(leak, "1"), fails: true, no: "flaky"},
+		"with a cluster":         {args: []string{"--kube"}, fails: true, want: []string{"TestKubeRuns"}, no: "TestEngine"},
 		"does not compile":       {body: "func TestX(t *testing.T) { undefined() }", fails: true, no: "flaky"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +76,7 @@ func TestMain(m *testing.M) {
 				"go.mod":        "module m\n\ngo 1.26.0\n",
 				"a/a_test.go":   "package a\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Stat\n\nfunc TestFine(t *testing.T) {}\n\n" + tt.body,
 				"b/b_test.go":   "package b\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) {}\n" + strings.Repeat("\n", 200),
-				"eng/e_test.go": "package eng\n\nimport \"testing\"\n\n// testenv.Require(t, \"docker\")\nfunc TestEngine(t *testing.T) {}\n",
+				"eng/e_test.go": "package eng\n\nimport \"testing\"\n\n// testenv.Require(t, \"docker\")\nfunc TestEngine(t *testing.T) {}\n\nfunc TestKubeRuns(t *testing.T) { t.Fatal(\"it runs\") }\n",
 			} {
 				path := filepath.Join(dir, file)
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -83,7 +86,7 @@ func TestMain(m *testing.M) {
 					t.Fatal(err)
 				}
 			}
-			cmd := exec.Command("bash", script)
+			cmd := exec.Command("bash", append([]string{script}, tt.args...)...)
 			cmd.Env = append(os.Environ(), "SANDBOX_TEST_MODULE="+dir, "GOTESTSUM="+gotestsum, "TEST_FLAGS=-count=1 -vet=off", "TEST_PARALLEL=1", "GOFLAGS=")
 			out, err := cmd.CombinedOutput()
 			if failed := err != nil; failed != tt.fails {

@@ -32,10 +32,14 @@ import (
 // "inspector", what scripts/inspector.sh installs; "redocly", what
 // scripts/redocly.sh installs; "e2b", "agents", "swerex", "codingagents", "adapters",
 // "pyadapters", "pyclient" and "tsclient", what scripts/clients.sh installs;
-// "kube", a cluster that scripts/kube.sh has started; "helm", what scripts/helm.sh
-// builds; "dist", the packages that scripts/dist.sh makes.
+// "kube", a cluster that scripts/kube.sh has started, for tests whose names begin
+// with TestKube alone; "helm", what scripts/helm.sh builds;
+// "dist", the packages that scripts/dist.sh makes.
 func Require(t testing.TB, need string) {
 	t.Helper()
+	if need == "kube" && strings.HasPrefix(t.Name(), "Test") && !strings.HasPrefix(t.Name(), "TestKube") {
+		t.Fatal("scripts/test.sh finds tests that need a cluster by their names: this one has to begin with TestKube")
+	}
 	if why := missing(need); why != "" {
 		Lack(t, need, why)
 	}

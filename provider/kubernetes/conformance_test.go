@@ -153,16 +153,16 @@ func (w withFolder) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, e
 	return w.Provider.Create(ctx, s)
 }
 
-// TestConformance runs the suite of all providers on a real cluster, with guests that
+// TestKubeConformance runs the suite of all providers on a real cluster, with guests that
 // are reached by their ports.
-func TestConformance(t *testing.T) {
+func TestKubeConformance(t *testing.T) {
 	r := newRig(t)
 	conforms(t, r, r.byPort)
 }
 
-// TestConformanceStream is the same with guests that are reached through the API
+// TestKubeConformanceStream is the same with guests that are reached through the API
 // server.
-func TestConformanceStream(t *testing.T) {
+func TestKubeConformanceStream(t *testing.T) {
 	testenv.Exhaustive(t, "the suite by exec streams")
 	r := newRig(t)
 	conforms(t, r, func(key string) sandbox.Spec { return with(r.spec(key), "way", "exec") })

@@ -28,10 +28,10 @@ type faulty struct {
 	p       *kubernetes.Provider // straight to the API server
 }
 
-// TestFaults breaks a cluster in many ways. Each call then either succeeds or
+// TestKubeFaults breaks a cluster in many ways. Each call then either succeeds or
 // returns, within a bound, an error with a code and the name of the sandbox; nothing
 // is lost, nothing is there twice, and no goroutine stays.
-func TestFaults(t *testing.T) {
+func TestKubeFaults(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Run("cluster", func(t *testing.T) {
 		c := testenv.OwnKube(t)

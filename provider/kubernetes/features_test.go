@@ -50,9 +50,9 @@ func apply(t *testing.T, object string) {
 	t.Cleanup(func() { do("delete") })
 }
 
-// TestFeatures holds that what settings ask of a pod beside the defaults is what code
+// TestKubeFeatures holds that what settings ask of a pod beside the defaults is what code
 // inside finds.
-func TestFeatures(t *testing.T) {
+func TestKubeFeatures(t *testing.T) {
 	r := newRig(t)
 	p := r.provider(t)
 	create := func(t *testing.T, key string, options map[string]any) sandbox.Spec {

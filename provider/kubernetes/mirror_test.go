@@ -192,9 +192,9 @@ func otherWrites(t *testing.T, b *program) {
 	must(t, b.docs.Change("gone", func(d *statedir.Document) error { d.Creation = nil; return nil }))
 }
 
-// TestMirrorBehind holds back what the watch says: a program that knows of old versions
+// TestKubeMirrorBehind holds back what the watch says: a program that knows of old versions
 // alone changes, lists and reads what there is, and does not claim a slot that is claimed.
-func TestMirrorBehind(t *testing.T) {
+func TestKubeMirrorBehind(t *testing.T) {
 	a, b := fleet(t)
 	b.create(t, "old", "one")
 	b.create(t, "gone", "one")
@@ -221,9 +221,9 @@ func TestMirrorBehind(t *testing.T) {
 	must(t, locked(t)(a.locks.TryEnsure("turn")).Release())
 }
 
-// TestMirrorWithoutWatch ends the watch and lets no other begin: what the mirror had is
+// TestKubeMirrorWithoutWatch ends the watch and lets no other begin: what the mirror had is
 // believed no more. With the next watch it has what there is.
-func TestMirrorWithoutWatch(t *testing.T) {
+func TestKubeMirrorWithoutWatch(t *testing.T) {
 	a, b := fleet(t)
 	b.create(t, "old", "one")
 	b.create(t, "gone", "one")
@@ -240,9 +240,9 @@ func TestMirrorWithoutWatch(t *testing.T) {
 	}
 }
 
-// TestFinish holds that the lock of a name ends with the last change, that the caller's
+// TestKubeFinish holds that the lock of a name ends with the last change, that the caller's
 // release changes nothing after it, and that another caller of the program still waits.
-func TestFinish(t *testing.T) {
+func TestKubeFinish(t *testing.T) {
 	a, b := fleet(t)
 	b.joined(t)
 	turn := locked(t)(a.locks.Ensure(waitFor(t, 20*time.Second), "one"))
@@ -272,8 +272,8 @@ func TestFinish(t *testing.T) {
 	must(t, turn.Release())
 }
 
-// TestListAsks counts the requests of a list of records: one, whatever their number.
-func TestListAsks(t *testing.T) {
+// TestKubeListAsks counts the requests of a list of records: one, whatever their number.
+func TestKubeListAsks(t *testing.T) {
 	a, b := fleet(t)
 	const many = 30
 	for i := range many {

@@ -222,10 +222,10 @@ func (a *account) operations(r *rig, s sandbox.Spec) []clusterOperation {
 	}
 }
 
-// TestRole holds that the role of the chart is enough, and that no verb of it can be
+// TestKubeRole holds that the role of the chart is enough, and that no verb of it can be
 // left out: without it an operation fails, with an error that names the right. The
 // verbs are those that the chart has.
-func TestRole(t *testing.T) {
+func TestKubeRole(t *testing.T) {
 	t.Parallel()
 	a, r := newAccount(t), newRig(t)
 	admin, err := kubernetes.New(kubernetes.Options{Kubeconfig: r.kubeconfig, Namespace: a.namespace, World: r.world})
@@ -277,9 +277,9 @@ func TestRole(t *testing.T) {
 	}
 }
 
-// TestTenantRole is TestRole for the ClusterRole that tenantNamespaces of the chart adds,
+// TestKubeTenantRole is TestKubeRole for the ClusterRole that tenantNamespaces of the chart adds,
 // beside which the Role grants Leases alone.
-func TestTenantRole(t *testing.T) {
+func TestKubeTenantRole(t *testing.T) {
 	t.Parallel()
 	a, r := newAccount(t, "--set", "tenantNamespaces=true"), newRig(t)
 	t.Cleanup(func() {

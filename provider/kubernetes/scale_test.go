@@ -45,10 +45,10 @@ const (
 // each sandbox. It is three times what was measured on a busy machine.
 const listProcessor = 450 * time.Microsecond
 
-// TestScale measures a cluster of many nodes and sandboxes, whose kubelets are played
+// TestKubeScale measures a cluster of many nodes and sandboxes, whose kubelets are played
 // by the test, and holds bounds. The time that a list takes depends on the API server
 // and on what else the machine does, so it is reported alone.
-func TestScale(t *testing.T) {
+func TestKubeScale(t *testing.T) {
 	if file := os.Getenv(scaleChild); file != "" {
 		listAlone(t, file)
 		return
@@ -121,7 +121,7 @@ func TestScale(t *testing.T) {
 		t.Logf("list of the %d of a tenant: %v", len(list), time.Since(began).Round(time.Millisecond))
 	})
 	t.Run("memory", func(t *testing.T) {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestScale$", "-test.v")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKubeScale$", "-test.v")
 		cmd.Env = append(os.Environ(), scaleChild+"="+r.kubeconfig, scaleSize+"="+strconv.Itoa(pods))
 		out, err := cmd.CombinedOutput()
 		if err != nil {

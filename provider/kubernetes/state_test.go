@@ -164,10 +164,10 @@ func record(name string) registry.Record {
 		Scope: sandbox.ScopeSession, ScopeKey: name, CreatedAt: now, LastUsedAt: now.Add(-time.Hour), Spec: &sandbox.Spec{Name: name, Image: "img"}}
 }
 
-// TestLocksOfPrograms holds that the locks of one program keep another out, that one
+// TestKubeLocksOfPrograms holds that the locks of one program keep another out, that one
 // which holds a sandbox without need lets it go when it is asked, and that a lock that
 // is used is refused at once.
-func TestLocksOfPrograms(t *testing.T) {
+func TestKubeLocksOfPrograms(t *testing.T) {
 	a, b := fleet(t)
 	shared := locked(t)(a.locks.Shared(waitFor(t, 10*time.Second), "one"))
 	other := locked(t)(b.locks.Shared(waitFor(t, 10*time.Second), "one"))
@@ -206,8 +206,8 @@ func TestLocksOfPrograms(t *testing.T) {
 	})
 }
 
-// TestEnsureAlone has many callers of two programs take one ensure lock.
-func TestEnsureAlone(t *testing.T) {
+// TestKubeEnsureAlone has many callers of two programs take one ensure lock.
+func TestKubeEnsureAlone(t *testing.T) {
 	a, b := fleet(t)
 	var inside, most, all atomic.Int64
 	var wait sync.WaitGroup
@@ -235,8 +235,8 @@ func TestEnsureAlone(t *testing.T) {
 	}
 }
 
-// TestChangesOfPrograms holds that no change of a document is lost between programs.
-func TestChangesOfPrograms(t *testing.T) {
+// TestKubeChangesOfPrograms holds that no change of a document is lost between programs.
+func TestKubeChangesOfPrograms(t *testing.T) {
 	a, b := fleet(t)
 	held := locked(t)(a.locks.Shared(waitFor(t, 10*time.Second), "one"))
 	defer held.Release()
@@ -265,9 +265,9 @@ func TestChangesOfPrograms(t *testing.T) {
 	}
 }
 
-// TestWarmUseAsksNoOne counts the requests of what a warm command does: none. Its last
+// TestKubeWarmUseAsksNoOne counts the requests of what a warm command does: none. Its last
 // use is requestHook by another program that wants the sandbox alone.
-func TestWarmUseAsksNoOne(t *testing.T) {
+func TestKubeWarmUseAsksNoOne(t *testing.T) {
 	a, b := fleet(t)
 	held := locked(t)(a.locks.Shared(waitFor(t, 10*time.Second), "one"))
 	must(t, a.records.Put(record("one")))
@@ -307,9 +307,9 @@ func TestWarmUseAsksNoOne(t *testing.T) {
 	must(t, alone.Release())
 }
 
-// TestProgramDies holds that what a program held that died goes over to another one
+// TestKubeProgramDies holds that what a program held that died goes over to another one
 // after its time, that it stops before, and that what it lost is refused to it.
-func TestProgramDies(t *testing.T) {
+func TestKubeProgramDies(t *testing.T) {
 	a, b := fleet(t)
 	turn := locked(t)(a.locks.Ensure(waitFor(t, 10*time.Second), "one"))
 	shared := locked(t)(a.locks.Shared(waitFor(t, 10*time.Second), "two"))
@@ -369,9 +369,9 @@ func TestProgramDies(t *testing.T) {
 	must(t, locked(t)(a.locks.Ensure(waitFor(t, 20*time.Second), "one")).Release()) // it has joined again
 }
 
-// TestClocksDiffer holds that programs whose clocks differ by minutes do not take what
+// TestKubeClocksDiffer holds that programs whose clocks differ by minutes do not take what
 // the other one holds, and do not lose what they hold.
-func TestClocksDiffer(t *testing.T) {
+func TestKubeClocksDiffer(t *testing.T) {
 	namespace := newNamespace(t)
 	at := func(d time.Duration) func() time.Time { return func() time.Time { return time.Now().Add(d) } }
 	for _, skew := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
@@ -392,8 +392,8 @@ func TestClocksDiffer(t *testing.T) {
 	}
 }
 
-// TestDamagedDocuments edits Leases by hand.
-func TestDamagedDocuments(t *testing.T) {
+// TestKubeDamagedDocuments edits Leases by hand.
+func TestKubeDamagedDocuments(t *testing.T) {
 	a, b := fleet(t)
 	edit := func(name, key, value string) {
 		kubectl(t, "", "annotate", "--overwrite", "--namespace", a.Namespace(), "lease", name, "dev.bulkhead.sandbox."+key+"="+value)
@@ -436,9 +436,9 @@ func TestDamagedDocuments(t *testing.T) {
 	}
 }
 
-// TestForeignLeases holds that Leases of others are neither used nor changed, and that
+// TestKubeForeignLeases holds that Leases of others are neither used nor changed, and that
 // marks of replicas that never were hold nothing.
-func TestForeignLeases(t *testing.T) {
+func TestKubeForeignLeases(t *testing.T) {
 	a, _ := fleet(t)
 	for name, labels := range map[string]string{"plain": "{}", "fleet": `{"dev.bulkhead.sandbox.format":"1","dev.bulkhead.sandbox.role":"state","dev.bulkhead.sandbox.instance":"0123456789abcdef"}`} {
 		kubectl(t, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"`+name+`","labels":`+labels+`},"spec":{"holderIdentity":"someone"}}`, "create", "--namespace", a.Namespace(), "--filename", "-")
@@ -454,9 +454,9 @@ func TestForeignLeases(t *testing.T) {
 	}
 }
 
-// TestStaleMarks holds that marks of replicas that are gone, or never were, hold
+// TestKubeStaleMarks holds that marks of replicas that are gone, or never were, hold
 // nothing.
-func TestStaleMarks(t *testing.T) {
+func TestKubeStaleMarks(t *testing.T) {
 	a, _ := fleet(t)
 	must(t, a.records.Put(record("one")))
 	kubectl(t, "", "label", "--namespace", a.Namespace(), "lease", "one", "dev.bulkhead.sandbox.by-none=held", "dev.bulkhead.sandbox.by-0123456789abcdef=held")
@@ -466,8 +466,8 @@ func TestStaleMarks(t *testing.T) {
 	must(t, locked(t)(a.locks.TryExclusive("one")).Release())
 }
 
-// TestLargeDocuments holds the bounds of what is kept.
-func TestLargeDocuments(t *testing.T) {
+// TestKubeLargeDocuments holds the bounds of what is kept.
+func TestKubeLargeDocuments(t *testing.T) {
 	a, b := fleet(t)
 	rec := record("one")
 	rec.Spec.Security.Seccomp = strings.Repeat(`{"names":["read"],"action":"SCMP_ACT_ALLOW"},`, 20000) // 900 KB of little content
@@ -486,8 +486,8 @@ func TestLargeDocuments(t *testing.T) {
 	}
 }
 
-// TestClaimsOfPrograms has callers of two programs claim the same slots.
-func TestClaimsOfPrograms(t *testing.T) {
+// TestKubeClaimsOfPrograms has callers of two programs claim the same slots.
+func TestKubeClaimsOfPrograms(t *testing.T) {
 	a, b := fleet(t)
 	const slots, names = 3, 12
 	var wait sync.WaitGroup
@@ -531,8 +531,8 @@ func TestClaimsOfPrograms(t *testing.T) {
 	t.Logf("a claim makes %d requests", a.calls.Load()-before)
 }
 
-// TestMarksOfTheDeadGo holds that nothing is left of a program that has died.
-func TestMarksOfTheDeadGo(t *testing.T) {
+// TestKubeMarksOfTheDeadGo holds that nothing is left of a program that has died.
+func TestKubeMarksOfTheDeadGo(t *testing.T) {
 	a, b := fleet(t)
 	if _, err := a.locks.Ensure(waitFor(t, 10*time.Second), "one"); err != nil {
 		t.Fatal(err)

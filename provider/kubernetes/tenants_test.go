@@ -111,10 +111,10 @@ func names(infos []sandbox.Info) (out []string) {
 	return out
 }
 
-// TestTenants holds that two tenants with the same name of a session have their pods in
+// TestKubeTenants holds that two tenants with the same name of a session have their pods in
 // two namespaces, which any program of the fleet lists, opens and removes, and neither
 // reaches by the name of the other's.
-func TestTenants(t *testing.T) {
+func TestKubeTenants(t *testing.T) {
 	t.Parallel()
 	r := newTenantRig(t)
 	p, other := r.fleet(), r.fleet()
@@ -197,10 +197,10 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestTenantQuota holds that the ResourceQuota of a tenant is that of the settings, now
+// TestKubeTenantQuota holds that the ResourceQuota of a tenant is that of the settings, now
 // and when they change, and that one that is used up is an error at once, with the same
 // code and field as elsewhere, that leaves nothing behind.
-func TestTenantQuota(t *testing.T) {
+func TestKubeTenantQuota(t *testing.T) {
 	t.Parallel()
 	r := newTenantRig(t)
 	p := r.fleet()
@@ -259,9 +259,9 @@ func TestTenantQuota(t *testing.T) {
 	}
 }
 
-// TestTenantRefusals holds that a namespace which is not the tenant's is left as it is,
+// TestKubeTenantRefusals holds that a namespace which is not the tenant's is left as it is,
 // and one that was changed is not used.
-func TestTenantRefusals(t *testing.T) {
+func TestKubeTenantRefusals(t *testing.T) {
 	t.Parallel()
 	r := newTenantRig(t)
 	p := r.fleet()
@@ -366,8 +366,8 @@ func TestTenantNames(t *testing.T) {
 	}
 }
 
-// TestTenantHostile makes a pod for tenants with such names.
-func TestTenantHostile(t *testing.T) {
+// TestKubeTenantHostile makes a pod for tenants with such names.
+func TestKubeTenantHostile(t *testing.T) {
 	t.Parallel()
 	r := newTenantRig(t)
 	p := r.fleet()
@@ -423,9 +423,9 @@ func (c cuttable) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// TestTenantKilled kills a program after each step that comes before a pod, and holds
+// TestKubeTenantKilled kills a program after each step that comes before a pod, and holds
 // that no pod is there, and that the next program makes all that was left out first.
-func TestTenantKilled(t *testing.T) {
+func TestKubeTenantKilled(t *testing.T) {
 	t.Parallel()
 	r := newTenantRig(t)
 	for i, at := range []string{"POST leases", "POST namespaces", "POST networkpolicies", "POST resourcequotas"} {
@@ -462,9 +462,9 @@ func TestTenantKilled(t *testing.T) {
 	}
 }
 
-// TestTenantSweep holds that prune removes the namespace of a tenant that is empty and
+// TestKubeTenantSweep holds that prune removes the namespace of a tenant that is empty and
 // idle, and none that is used, has pods, or is not ours.
-func TestTenantSweep(t *testing.T) {
+func TestKubeTenantSweep(t *testing.T) {
 	t.Parallel()
 	r := newTenantRig(t)
 	p := r.fleet()
@@ -509,9 +509,9 @@ func TestTenantSweep(t *testing.T) {
 	sweep(later, time.Hour) // it was used just now, by both clocks
 }
 
-// TestTenantSweepRace has programs remove namespaces as idle while others begin
+// TestKubeTenantSweepRace has programs remove namespaces as idle while others begin
 // sessions there: each session begins.
-func TestTenantSweepRace(t *testing.T) {
+func TestKubeTenantSweepRace(t *testing.T) {
 	t.Parallel()
 	r := newTenantRig(t)
 	must(t, r.fleet().PrepareTenant(t.Context(), "acme"))

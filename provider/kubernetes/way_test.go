@@ -150,10 +150,10 @@ func refusesTLS(t testing.TB, conn net.Conn, most uint16, certs ...tls.Certifica
 	}
 }
 
-// TestWayTLS holds that the guest is reached by its port once it is enrolled, after
+// TestKubeWayTLS holds that the guest is reached by its port once it is enrolled, after
 // each kind of interruption too, and that a guest that was started again gets new
 // keys.
-func TestWayTLS(t *testing.T) {
+func TestKubeWayTLS(t *testing.T) {
 	r, p := inNamespace(t)
 	s := r.byPort("port")
 	sb := up(t, p, s)
@@ -203,9 +203,9 @@ func TestWayTLS(t *testing.T) {
 	})
 }
 
-// TestWayAuto holds that the port is used where it is reached, and the stream where it
+// TestKubeWayAuto holds that the port is used where it is reached, and the stream where it
 // is not, with a warning; and that a port which was asked for is an error then.
-func TestWayAuto(t *testing.T) {
+func TestKubeWayAuto(t *testing.T) {
 	r, p := inNamespace(t)
 	s := with(r.byPort("auto"), "way", "auto")
 	wantWay(t, up(t, p, s), "tls")
@@ -261,9 +261,9 @@ func TestWayAuto(t *testing.T) {
 	}
 }
 
-// TestWayPolicy holds that the policy of the port lets in what settings name, at that
+// TestKubeWayPolicy holds that the policy of the port lets in what settings name, at that
 // port only, and that pods are selected by it.
-func TestWayPolicy(t *testing.T) {
+func TestKubeWayPolicy(t *testing.T) {
 	r, p := inNamespace(t)
 	s := with(r.byPort("policy"), "wayFromLabels", map[string]any{"app": "sandboxd"})
 	from := s.Options["wayFromCIDRs"].([]any)[0].(string)
@@ -285,9 +285,9 @@ func TestWayPolicy(t *testing.T) {
 	}
 }
 
-// TestWayAttacks attacks the port of a guest from commands of its sandbox, from this
+// TestKubeWayAttacks attacks the port of a guest from commands of its sandbox, from this
 // machine, and from another tenant's pod.
-func TestWayAttacks(t *testing.T) {
+func TestKubeWayAttacks(t *testing.T) {
 	r, p := inNamespace(t)
 	s := r.byPort("victim")
 	sb := up(t, p, s)
@@ -459,9 +459,9 @@ func holdMany(t testing.TB, at string, n int) func() {
 	}
 }
 
-// TestWayQuick compares a command in a pod that is open with kubectl exec, 30 of each
+// TestKubeWayQuick compares a command in a pod that is open with kubectl exec, 30 of each
 // in turn.
-func TestWayQuick(t *testing.T) {
+func TestKubeWayQuick(t *testing.T) {
 	r, p := inNamespace(t)
 	s := r.byPort("quick")
 	sb := up(t, p, s)
