@@ -53,21 +53,42 @@ func TestManifestsAreFresh(t *testing.T) {
 // TestChartRefuses holds that the schema of the values refuses what would otherwise be
 // found out by pods that do not start.
 func TestChartRefuses(t *testing.T) {
-	for name, args := range map[string][]string{
-		"no image":       {"--set", "image.repository="},
-		"no sandbox":     {"--set", "sandbox.image="},
-		"unknown value":  {"--set", "replica=3"},
-		"bad digest":     {"--set", "image.digest=sha256:1"},
-		"bad type":       {"--set-string", "replicas=many"},
-		"hostile folder": {"--set", "seccomp.profile=../../etc/x"},
+	for name, tt := range map[string]struct {
+		says string
+		args []string
+	}{
+		"no image":       {"repository", []string{"image.repository="}},
+		"no sandbox":     {"image", []string{"sandbox.image="}},
+		"unknown value":  {"replica", []string{"replica=3"}},
+		"bad digest":     {"digest", []string{"image.digest=sha256:1"}},
+		"bad type":       {"replicas", []string{"replicas=many"}},
+		"hostile folder": {"profile", []string{"seccomp.profile=../../etc/x"}},
+		// The pods of tenants would not find the Secret, and would never start.
+		"secrets of tenants": {"no Secret is copied", []string{"tenantNamespaces=true", "imagePullSecrets[0]=registry"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args = append([]string{"template", "sandbox", chartDir, "--kube-version", "1.34.4", "--values", filepath.Join(chartDir, "..", "manifests.yaml")}, args...)
-			if out, err := testenv.Helm(t.Context(), t, args...).CombinedOutput(); err == nil {
-				t.Errorf("it renders %.200s", out)
+			out, err := testenv.Helm(t.Context(), t, chartArgs(tt.args...)...).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), tt.says) {
+				t.Errorf("%v, want an error that says %q: %.300s", err, tt.says, out)
 			}
 		})
 	}
+	// Each of the two is fine alone, and the daemon gets what it reads from it.
+	for value, setting := range map[string]string{"tenantNamespaces=true": `"tenantNamespaces": true`, "imagePullSecrets[0]=registry": `"imagePullSecrets": [`} {
+		out, err := testenv.Helm(t.Context(), t, chartArgs(value)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), setting) {
+			t.Errorf("with %s: %v, want the setting %s: %s", value, err, setting, out)
+		}
+	}
+}
+
+// chartArgs are those of helm that render the chart with these values.
+func chartArgs(values ...string) []string {
+	args := []string{"template", "sandbox", chartDir, "--kube-version", "1.34.4", "--values", filepath.Join(chartDir, "..", "manifests.yaml")}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	return args
 }
 
 // A rule is one of a profile in the form of container engines. In that of OCI, which
