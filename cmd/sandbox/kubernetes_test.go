@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,8 +26,8 @@ import (
 )
 
 // podSite is a site whose sandboxes are pods, in a namespace of its own. more stands
-// in the settings of the cluster.
-func podSite(t *testing.T, more string) (s *site, namespace string) {
+// in the settings of the cluster, and agent in those of the agent.
+func podSite(t *testing.T, more, agent string) (s *site, namespace string) {
 	t.Helper()
 	namespace = testenv.KubeNamespace(t) // deleted after the site's sandboxes are removed
 	guest := testenv.KubeProgram(t, testenv.Guest(t), "sandbox-guest")
@@ -34,8 +36,8 @@ func podSite(t *testing.T, more string) (s *site, namespace string) {
 	file := filepath.Join(t.TempDir(), "settings.json")
 	text := fmt.Sprintf(`{
 		"kubernetes": {"kubeconfig": %q, "namespace": %q, "guestImage": %q, "imagePullPolicy": "Never", "workspaceSize": "256m", "requestPercent": 1%s},
-		"agents": {"defaults": {"sandbox": {"provider": "kubernetes", "prune": {"every": "0s"}, "docker": {"image": %q, "memory": "512m"}}}}}`,
-		testenv.Kube(t), namespace, guest, more, image)
+		"agents": {"defaults": {"sandbox": {"provider": "kubernetes", "prune": {"every": "0s"}, "docker": {"image": %q, "memory": "512m"}%s}}}}`,
+		testenv.Kube(t), namespace, guest, more, image, agent)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func (s *site) prints(want, stdin string, args ...string) {
 // with a container, and that it refuses what needs a folder of this machine.
 func TestKubernetesCommands(t *testing.T) {
 	t.Parallel()
-	s, _ := podSite(t, "")
+	s, _ := podSite(t, "", "")
 
 	s.prints("out\n", "", "run", "--", "sh", "-c", "echo out; echo kept >kept.txt")
 	s.said(7, "", "run", "--", "sh", "-c", "exit 7")
@@ -170,10 +172,10 @@ func (s *site) json(v any, args ...string) {
 }
 
 // TestKubernetesDaemon holds that a daemon serves pods: over HTTP, to the command
-// line, and to the client of E2B.
+// line, and to the client of E2B, whose sandbox is a pod that was kept ready.
 func TestKubernetesDaemon(t *testing.T) {
 	t.Parallel()
-	s, _ := podSite(t, "")
+	s, _ := podSite(t, "", `, "pool": {"size": 1}`)
 	d := s.server(filepath.Join(t.TempDir(), "d.sock"), tcp)
 	secret := s.token("acme")
 	p := d.guest(secret)
@@ -206,10 +208,15 @@ func TestKubernetesDaemon(t *testing.T) {
 		testenv.Require(t, "e2b")
 		ctx, done := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer done()
+		testenv.Until(t, "a pod is ready", func() bool { return d.metric(`sandbox_pool_slots{state="ready"}`) == 1 })
+		hits, misses := d.metric("sandbox_pool_hits_total"), d.metric("sandbox_pool_misses_total")
 		cmd := testenv.E2B(ctx, t, filepath.Join("testdata", "e2b", "pods.py"))
 		cmd.Env = append(cmd.Env, "E2B_API_URL="+p.base, "E2B_SANDBOX_URL="+p.base, "E2B_API_KEY="+secret)
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "ok\n" {
 			t.Errorf("%v\n%s", err, out)
+		}
+		if hits, misses := d.metric("sandbox_pool_hits_total")-hits, d.metric("sandbox_pool_misses_total")-misses; hits != 1 || misses != 0 {
+			t.Errorf("%v sandboxes are pods that were kept ready, and %v are not", hits, misses)
 		}
 	})
 	res, err := p.ask("DELETE", "/v1/sandboxes/"+box.Name, nil)
@@ -225,11 +232,25 @@ func TestKubernetesDaemon(t *testing.T) {
 	d.quiet()
 }
 
+// metric returns the sum of the series of a metric whose names begin with name.
+func (d *server) metric(name string) (sum float64) {
+	d.t.Helper()
+	res := d.get("/metrics")
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		series, value, _ := strings.Cut(lines.Text(), " ")
+		if n, err := strconv.ParseFloat(value, 64); err == nil && strings.HasPrefix(series, name) {
+			sum += n
+		}
+	}
+	return sum
+}
+
 // TestKubernetesMCP holds that an agent's tools work in a pod, over standard streams
 // and over HTTP.
 func TestKubernetesMCP(t *testing.T) {
 	t.Parallel()
-	s, _ := podSite(t, "")
+	s, _ := podSite(t, "", "")
 	a := s.agent(nil)
 	for _, c := range toolInputs() {
 		r := a.try(t.Context(), c[0], c[1])
@@ -284,7 +305,7 @@ func TestKubernetesDoctor(t *testing.T) {
 	folder := fmt.Sprintf("test-%d", time.Now().UnixNano())
 	testenv.KubeNode(t, "run", "sh", "-euc", `mkdir "/var/lib/kubelet/seccomp/$1"; printf '%s' "$2" >"/var/lib/kubelet/seccomp/$1/profile.json"`, "sh", folder, string(profile))
 	defer testenv.KubeNode(t, "run", "rm", "-r", "/var/lib/kubelet/seccomp/"+folder)
-	s, namespace := podSite(t, `, "seccompProfile": "`+folder+`/profile.json"`)
+	s, namespace := podSite(t, `, "seccompProfile": "`+folder+`/profile.json"`, "")
 	var d struct {
 		Failed   bool
 		Checks   []struct{ Name, Status, Detail string }
