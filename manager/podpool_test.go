@@ -1,6 +1,7 @@
 package manager_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -92,7 +94,8 @@ func kubectl(t testing.TB, args ...string) string {
 // apiCalls is a way to the API server that counts requests.
 type apiCalls struct {
 	*httptest.Server
-	next http.RoundTripper
+	next     http.RoundTripper // over one connection, as a program itself would
+	upgrades http.RoundTripper // of HTTP/1.1, which streams of exec need
 
 	mu  sync.Mutex
 	all []string
@@ -102,12 +105,14 @@ func newAPICalls(t testing.TB, kubeconfig string) *apiCalls {
 	t.Helper()
 	conf, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	must(t, err)
-	conf.NextProtos = []string{"http/1.1"} // streams of exec are upgrades of it
 	next, err := rest.TransportFor(conf)
+	must(t, err)
+	conf.NextProtos = []string{"http/1.1"}
+	upgrades, err := rest.TransportFor(conf)
 	must(t, err)
 	to, err := url.Parse(conf.Host)
 	must(t, err)
-	a := &apiCalls{next: next}
+	a := &apiCalls{next: next, upgrades: upgrades}
 	p := httputil.NewSingleHostReverseProxy(to)
 	p.Transport, p.FlushInterval = a, -1
 	a.Server = httptest.NewServer(p)
@@ -121,6 +126,9 @@ func (a *apiCalls) RoundTrip(r *http.Request) (*http.Response, error) {
 		a.mu.Lock()
 		a.all = append(a.all, r.Method+" "+r.URL.Path)
 		a.mu.Unlock()
+	}
+	if r.Header.Get("Upgrade") != "" {
+		return a.upgrades.RoundTrip(r)
 	}
 	return a.next.RoundTrip(r)
 }
@@ -275,11 +283,15 @@ func TestKubePodClaims(t *testing.T) {
 		size = n
 	}
 	_, seen := r.calls.since(0)
+	before := processors(t)
 	took := atOnce(t, m, size, true)
 	if t.Failed() {
 		return
 	}
 	calls, _ := r.calls.since(seen)
+	for name, used := range processors(t) {
+		t.Logf("processor time of %s: %v, %v for each claim", name, used-before[name], (used-before[name])/time.Duration(size))
+	}
 	t.Logf("%d claims at once, to the first output: p50 %v, p95 %v; %d requests to the API server", size, took[size/2], took[size*95/100], len(calls))
 	bound := maxCalls * size
 	if !all {
@@ -319,6 +331,36 @@ func TestKubePodClaims(t *testing.T) {
 	if one[few/2] > slowest {
 		t.Errorf("p50 of a claim is %v, want at most %v", one[few/2], slowest)
 	}
+}
+
+// processors returns the time of a processor that this program and those of the cluster
+// have taken, in steps of 10 ms.
+func processors(t testing.TB) map[string]time.Duration {
+	t.Helper()
+	const tick = 10 * time.Millisecond // USER_HZ of Linux
+	number := cmp.Or(os.Getenv("SANDBOX_KUBE_NUMBER"), "0")
+	out := map[string]time.Duration{}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	must(t, err)
+	for _, dir := range dirs {
+		groups, _ := os.ReadFile(dir + "/cgroup")
+		if dir != fmt.Sprintf("/proc/%d", os.Getpid()) && !strings.Contains(string(groups), "/sandbox-kube-"+number+"/node") {
+			continue
+		}
+		stat, _ := os.ReadFile(dir + "/stat") // PID (COMM) STATE …, with the times as fields 14 and 15
+		name, rest, _ := strings.Cut(string(stat), ") ")
+		f := strings.Fields(rest)
+		if len(f) < 13 {
+			continue // it has ended
+		}
+		_, name, _ = strings.Cut(name, "(")
+		for _, text := range f[11:13] {
+			n, err := strconv.Atoi(text)
+			must(t, err)
+			out[name] += time.Duration(n) * tick
+		}
+	}
+	return out
 }
 
 // fill waits until so many slots are ready, for some minutes, and returns how many are.
