@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
+	"github.com/bulkhead-dev/sandbox/provider"
 )
 
 // caField is the setting of the file with a company's certificates.
@@ -180,14 +181,18 @@ func clipped(s string) string {
 	return s
 }
 
-// company finds what sandboxes of res trust with the certificates in ca, and with
+// company finds what sandboxes of p trust with the certificates in ca, and with
 // effects makes it.
-func (d *describer) company(ctx context.Context, ca []byte, i intent, f *config.Facts) error {
+func (d *describer) company(ctx context.Context, p sandbox.Provider, ca []byte, i intent, f *config.Facts) error {
 	if len(ca) == 0 {
 		return nil
 	}
 	if d.m.host.TrustWith == nil {
 		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: caField, Message: "this program has no folder of certificates for sandboxes", Hint: "leave the setting out"}
+	}
+	if _, elsewhere := p.(provider.ImageSource); elsewhere {
+		return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "resolve", Field: caField, Message: "the roots of an image cannot be read with the provider " + p.Name(),
+			Hint: "add the certificates to the image, and leave the setting out"}
 	}
 	image := f.ImageID
 	if image == noImage {

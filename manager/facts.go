@@ -61,7 +61,7 @@ func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Pr
 			return err
 		},
 		func() error { return d.image(ctx, res, p, i, &f) },
-		func() error { return d.company(ctx, ca, i, &f) },
+		func() error { return d.company(ctx, p, ca, i, &f) },
 		func() (err error) { agentDir, err = d.folders(res, p, at, i, &f); return err },
 		func() (err error) { f.HomeDir, f.HomeReason, err = d.homeDir(res, p, at); return err },
 		func() error { return d.profile(res, &f) },

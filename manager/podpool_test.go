@@ -59,7 +59,7 @@ func newPodRig(t testing.TB) *podRig {
 	must(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: x, cluster: {server: %q}}], users: [{name: x}], contexts: [{name: x, context: {cluster: x, user: x}}]}`, r.calls.URL), 0o600))
 	r.rig.change = func(o *manager.Options) {
 		p, err := kubernetes.New(kubernetes.Options{
-			Kubeconfig: file, Namespace: r.namespace,
+			Kubeconfig: file, Namespace: r.namespace, Trust: r.state.Trust,
 			Warn: func(name, text string) { fmt.Fprintf(r.log, "%s: %s\n", name, text) },
 			World: func() hardening.World {
 				return hardening.World{Canonical: func(p string) (string, error) { return p, nil }, Workspaces: []string{r.state.Workspaces()}}

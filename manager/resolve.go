@@ -185,6 +185,10 @@ func (d *describer) describeAt(ctx context.Context, res config.Resolved, p sandb
 	return w, err
 }
 
+// trustElsewhere stands for the folder of certificates of whichever program runs a
+// command, where sandboxes see no folder of this machine. There is no such folder.
+const trustElsewhere = "/pods/egress/trust"
+
 // buildSpec builds the Spec of a sandbox of the provider from settings and facts
 // alone. given are the options of the provider.
 func buildSpec(res config.Resolved, p sandbox.Provider, f config.Facts, given map[string]any) (sandbox.Spec, error) {
@@ -202,8 +206,13 @@ func buildSpec(res config.Resolved, p sandbox.Provider, f config.Facts, given ma
 	if detached(p) { // its sandboxes see none of these files, and programs on other machines have them elsewhere
 		s.Guest = sandbox.GuestRef{}
 		s.Mounts = slices.DeleteFunc(s.Mounts, func(m sandbox.Mount) bool {
-			return m.Role == sandbox.RoleGuest || m.Role == sandbox.RoleSocket || m.Role == sandbox.RoleIdentity || m.Role == sandbox.RoleTrust
+			return m.Role == sandbox.RoleGuest || m.Role == sandbox.RoleSocket || m.Role == sandbox.RoleIdentity
 		})
+		for i := range s.Mounts {
+			if s.Mounts[i].Role == sandbox.RoleTrust { // each program brings its own
+				s.Mounts[i].Source = trustElsewhere
+			}
+		}
 	}
 	s.Options = maps.Clone(given)
 	return s, refuseUnheld(res, p, s)

@@ -30,6 +30,7 @@ func (h *Orchestrator) pods() sandbox.Provider {
 	kubernetes.Quiet()
 	o := kubernetes.Options{
 		World: h.worldNow,
+		Trust: h.state.Trust,
 		Warn:  func(name, warning string) { h.o.Log.WithField("sandbox", name).Warn(warning) },
 	}
 	if s := h.current(); s != nil && s.Kubernetes != nil {

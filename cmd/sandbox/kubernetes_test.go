@@ -21,6 +21,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
@@ -144,6 +145,17 @@ func TestKubernetesCommands(t *testing.T) {
 	if strings.Contains(out, s.state) || strings.Contains(out, "overlay") {
 		t.Errorf("explain names folders of this machine:\n%s", out)
 	}
+
+	// The roots of the image of a pod cannot be read.
+	certificates := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(certificates, testenv.NewInternet(t).Authority.PEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, config.CAVariable+"="+certificates)
+	if _, said := s.said(125, "", "run", "--", "true"); !strings.Contains(said, "docker.caFile") || !strings.Contains(said, "UNSUPPORTED") {
+		t.Errorf("with certificates of a company: %s", said)
+	}
+	s.env = s.env[:len(s.env)-1]
 
 	// Checkpoints would be those of an empty folder.
 	for _, args := range [][]string{{"checkpoint", "create"}, {"run", "--workspace", folder, "--", "true"}} {

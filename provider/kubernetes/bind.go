@@ -16,5 +16,5 @@ func (p *Provider) Bind(sb sandbox.Sandbox, s sandbox.Spec, as sandbox.Info) (sa
 	if p.Separates(s.Owner.Tenant) {
 		return nil, sandbox.Errorf(sandbox.CodeUnsupported, "bind", "the pod is not in the namespace of the tenant")
 	}
-	return &handle{info: as, spec: s, guest: h.guest, way: h.way}, nil
+	return &handle{info: as, spec: s, guest: h.guest, way: h.way, trust: h.trust}, nil
 }

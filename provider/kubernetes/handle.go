@@ -16,6 +16,7 @@ type handle struct {
 	spec  sandbox.Spec
 	guest *client.Client
 	way   wayTaken // by which guest is reached
+	trust *trust
 }
 
 var (
@@ -31,12 +32,21 @@ func (h *handle) Info() sandbox.Info { return h.info }
 
 // Start implements [sandbox.Sandbox].
 func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
-	return h.guest.Start(ctx, provider.Command(c, h.spec))
+	c = provider.Command(c, h.spec)
+	var err error
+	if c.Env, err = h.trust.within(ctx, h.guest, h.spec, c.Env); err != nil {
+		return nil, err
+	}
+	return h.guest.Start(ctx, c)
 }
 
 // OpenShell implements [sandbox.Sandbox].
 func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox.Shell, error) {
 	o, limits := provider.Shell(o, h.spec)
+	var err error
+	if o.Env, err = h.trust.within(ctx, h.guest, h.spec, o.Env); err != nil {
+		return nil, err
+	}
 	return h.guest.OpenShell(ctx, o, limits)
 }
 

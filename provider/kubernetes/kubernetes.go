@@ -59,6 +59,7 @@ type Options struct {
 
 	Fleet string // keeps programs of one namespace apart; those with the same one share all sandboxes
 
+	Trust func() (string, error)        // the folder of public certificates of this program; nil is none
 	World func() hardening.World        // facts about this host for [hardening.Check]; nil is none
 	Warn  func(sandbox, warning string) // hears what does not keep a sandbox from working; may be nil
 	Now   func() time.Time              // the clock; nil is time.Now
@@ -85,6 +86,7 @@ type Provider struct {
 	adjust func(*corev1.Pod) // for tests: changes each pod before it is sent
 
 	mirror *mirror[sandbox.Info] // of the pods; it decides nothing
+	trust  trust
 
 	mu     sync.Mutex
 	made   string               // the version of the pod that this program has made last
@@ -159,6 +161,7 @@ func newProvider(o Options, c client.Interface) *Provider {
 		o: o, client: c, port: newPortWay(o.Now), closed: map[string]time.Time{}, gone: map[string]types.UID{},
 		places: map[string]string{}, touched: map[string]time.Time{},
 	}
+	p.trust.dir = o.Trust
 	p.mirror = p.podMirror(o.Namespace)
 	return p
 }
@@ -682,7 +685,7 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		c.Close()
 		return nil, err
 	}
-	return &handle{info: infoOf(pod), spec: s, guest: c, way: way}, nil
+	return &handle{info: infoOf(pod), spec: s, guest: c, way: way, trust: &p.trust}, nil
 }
 
 func notOurs(op, name string) error {

@@ -157,6 +157,9 @@ func (b *builder) mount(m sandbox.Mount) {
 			b.disk += b.sh.workspaceSize
 		}
 		b.volume(v, m.Target, 0o700)
+	case sandbox.RoleTrust:
+		b.disk += trustSize
+		b.volume(corev1.Volume{Name: trustVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: quantity(trustSize)}}}, m.Target, 0o700)
 	case sandbox.RoleHome:
 		b.disk += m.Size
 		b.volume(corev1.Volume{Name: "home", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: quantity(m.Size)}}}, m.Target, 0o700)

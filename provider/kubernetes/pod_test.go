@@ -55,7 +55,8 @@ func TestPlan(t *testing.T) {
 		"everything": func(s *sandbox.Spec) {
 			s.Runtime, s.Network, s.DNS = "gvisor", "bridge", []string{"10.0.0.53"}
 			s.Security.AppArmor = "sandbox"
-			s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/h", Target: sandbox.HomeDir, Role: sandbox.RoleHome, Size: 1 << 30})
+			s.Mounts = append(s.Mounts, sandbox.Mount{Source: "/h", Target: sandbox.HomeDir, Role: sandbox.RoleHome, Size: 1 << 30},
+				sandbox.Mount{Source: "/state/egress/trust", Target: sandbox.TrustDir, ReadOnly: true, Role: sandbox.RoleTrust})
 			s.Tmpfs = s.Tmpfs[:1]
 			s.Options = map[string]any{
 				"guestImage": guest, "guestFrom": "imageVolume", "workspace": "pvc", "workspaceSize": "10Gi", "storageClass": "fast",
@@ -147,7 +148,6 @@ func TestCheckSpec(t *testing.T) {
 		"setup":        {func(s *sandbox.Spec) { s.Setup = []string{"apt-get install x"} }, sandbox.CodeUnsupported},
 		"gpus":         {func(s *sandbox.Spec) { s.GPUs = "all" }, sandbox.CodeUnsupported},
 		"name":         {func(s *sandbox.Spec) { s.Name = "Not_A_Pod" }, sandbox.CodeValidation},
-		"secrets":      {func(s *sandbox.Spec) { s.Egress.Secrets = []sandbox.SecretRef{{Name: "X"}} }, sandbox.CodeUnsupported},
 	} {
 		s := good
 		s.Mounts = append([]sandbox.Mount(nil), good.Mounts...)

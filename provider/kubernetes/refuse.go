@@ -32,8 +32,6 @@ func checkSpec(s sandbox.Spec, world hardening.World) error {
 		return refused(sandbox.CodeUnsupported, "docker.setup", s.Name, "images are not built in a cluster", "build an image with these commands, push it, and name it as docker.image")
 	case s.GPUs != "":
 		return refused(sandbox.CodeUnsupported, "docker.gpus", s.Name, "devices are not requested for pods", "leave the setting out")
-	case len(s.Egress.Secrets) > 0:
-		return refused(sandbox.CodeUnsupported, "network.secrets", s.Name, "the certificates of the proxy are not brought into pods", "leave the secrets out")
 	case s.ImageID == "":
 		return refused(sandbox.CodeValidation, "docker.image", s.Name, "no image is named", "")
 	}
