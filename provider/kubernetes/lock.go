@@ -479,7 +479,7 @@ func (k locker) TryExclusive(name string) (*keylock.Lock, error) {
 		ctx, done := k.s.call()
 		defer done()
 		e := r.entry(name)
-		err := e.ask(ctx, func(l *coordinationv1.Lease) error {
+		err := e.ask(ctx, true, func(l *coordinationv1.Lease) error {
 			r.hold(l)
 			l.Spec.HolderIdentity = &r.id
 			return nil
@@ -504,7 +504,12 @@ func (k locker) TryExclusive(name string) (*keylock.Lock, error) {
 
 // ask makes the change where no other replica uses the sandbox. Others that hold it
 // without need have askWithin to let it go.
-func (e *entry) ask(ctx context.Context, change func(*coordinationv1.Lease) error, took func()) error {
+//
+// One that does not answer may be dead. With untilDead ask waits until that is sure, or
+// until the other one is seen to live: a program that runs for less than the duration of
+// a Lease, as each call of a command line does, would otherwise never get the sandbox.
+func (e *entry) ask(ctx context.Context, untilDead bool, change func(*coordinationv1.Lease) error, took func()) error {
+	first, lives := map[string]string{}, false // versions of the Leases of the others
 	var random [4]byte
 	rand.Read(random[:])
 	question := hex.EncodeToString(random[:])
@@ -528,6 +533,13 @@ func (e *entry) ask(ctx context.Context, change func(*coordinationv1.Lease) erro
 					return errOther
 				}
 			}
+			for id := range others {
+				version := e.r.s.version(id)
+				if first[id] == "" {
+					first[id] = version
+				}
+				lives = lives || first[id] != version
+			}
 			waits = true
 			if l.Annotations == nil {
 				l.Annotations = map[string]string{}
@@ -542,7 +554,7 @@ func (e *entry) ask(ctx context.Context, change func(*coordinationv1.Lease) erro
 		switch {
 		case err != nil || !waits:
 			return err
-		case time.Since(begun) > askWithin:
+		case time.Since(begun) > askWithin && (lives || !untilDead):
 			return errOther
 		}
 		e.r.s.mu.Lock()
@@ -550,10 +562,17 @@ func (e *entry) ask(ctx context.Context, change func(*coordinationv1.Lease) erro
 		e.r.s.mu.Unlock()
 		select {
 		case <-ctx.Done():
-			return keylock.Busy(e.name, ctx.Err())
+			return keylock.Busy(e.name, errOther)
 		case <-time.After(pause):
 		}
 	}
+}
+
+// version returns the version of the Lease of a replica that was seen last.
+func (s *state) version(id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[id].version
 }
 
 // answer lets the sandbox go where it is not used, and says so where it is.
@@ -650,7 +669,7 @@ func (k locker) Held(name string) (bool, error) {
 	}
 	e := r.entry(name)
 	defer e.done()
-	switch err := e.ask(ctx, func(*coordinationv1.Lease) error { return nil }, func() {}); {
+	switch err := e.ask(ctx, false, func(*coordinationv1.Lease) error { return nil }, func() {}); {
 	case errors.Is(err, errOther), sandbox.CodeOf(err) == sandbox.CodeBusy:
 		return true, nil
 	case err != nil:

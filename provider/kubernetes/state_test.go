@@ -369,6 +369,19 @@ func TestKubeProgramDies(t *testing.T) {
 	must(t, locked(t)(a.locks.Ensure(waitFor(t, 20*time.Second), "one")).Release()) // it has joined again
 }
 
+// TestKubeDeadHolder holds that a program which has only just begun, as each call of a
+// command line has, gets a sandbox alone that a dead program holds, in one call.
+func TestKubeDeadHolder(t *testing.T) {
+	a, b := fleet(t)
+	shared := locked(t)(a.locks.Shared(waitFor(t, 10*time.Second), "one"))
+	a.cutOff.Store(true)
+	alone := locked(t)(b.locks.TryExclusive("one"))
+	must(t, alone.Release())
+	if err := shared.Release(); sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+		t.Errorf("a lock that was lost: %v", err)
+	}
+}
+
 // TestKubeClocksDiffer holds that programs whose clocks differ by minutes do not take what
 // the other one holds, and do not lose what they hold.
 func TestKubeClocksDiffer(t *testing.T) {
