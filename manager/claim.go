@@ -94,6 +94,52 @@ func (k *poolKeeper) known(res config.Resolved, provider, name string) pool.Reas
 // and error there is none to be had: the want that it returns is w, described
 // whole, and says why. The caller holds the ensure lock of the name.
 func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acquired, *want, error) {
+	l, miss, err := k.attemptClaim(ctx, w, mustExist)
+	if l != nil || err != nil {
+		return l, nil, err
+	}
+	if miss != nil && miss.Reason.Wanted() {
+		k.wake(k.m.now()) // the keeper may be us
+	}
+	whole, err := k.m.describer.describe(ctx, w.res, w.provider, effects)
+	if err != nil {
+		return nil, nil, err
+	}
+	whole.settings, whole.why, whole.gate, whole.settingsHash = w.settings, w.why, w.gate, w.settingsHash
+	whole.miss = miss
+	whole.shape = w.shape
+	whole.from = w.from
+	if whole.private = w.private; w.private {
+		whole.permit(w.granted)
+	}
+	return nil, whole, nil
+}
+
+// claimNew is attemptClaim for a name of which nothing is kept, where the lock of the
+// name need not be written before: the claim is what makes it. It returns nil where the
+// caller has to take the lock.
+func (k *poolKeeper) claimNew(ctx context.Context, w *want) (*acquired, error) {
+	locks, ok := k.m.locksOf(w.provider.Name()).(keylock.Assumer)
+	if !ok {
+		return nil, nil
+	}
+	turn, err := locks.EnsureNew(ctx, w.spec.Name)
+	if turn == nil || err != nil {
+		return nil, err
+	}
+	defer turn.Release()
+	if err := k.m.creations.still(w); err != nil {
+		return nil, err
+	}
+	l, _, err := k.attemptClaim(ctx, w, false)
+	if errors.Is(err, keylock.ErrAssumed) {
+		return nil, nil
+	}
+	return l, err
+}
+
+// attemptClaim is claim without the description of w.
+func (k *poolKeeper) attemptClaim(ctx context.Context, w *want, mustExist bool) (*acquired, *pool.Miss, error) {
 	var miss *pool.Miss
 	switch why := k.known(w.res, w.provider.Name(), w.spec.Name); {
 	case mustExist: // nothing is made
@@ -120,21 +166,7 @@ func (k *poolKeeper) claim(ctx context.Context, w *want, mustExist bool) (*acqui
 			return nil, nil, err
 		}
 	}
-	if miss != nil && miss.Reason.Wanted() {
-		k.wake(k.m.now()) // the keeper may be us
-	}
-	whole, err := k.m.describer.describe(ctx, w.res, w.provider, effects)
-	if err != nil {
-		return nil, nil, err
-	}
-	whole.settings, whole.why, whole.gate, whole.settingsHash = w.settings, w.why, w.gate, w.settingsHash
-	whole.miss = miss
-	whole.shape = w.shape
-	whole.from = w.from
-	if whole.private = w.private; w.private {
-		whole.permit(w.granted)
-	}
-	return nil, whole, nil
+	return nil, miss, nil
 }
 
 // claimOne tries slots until one is claimed or none is left, and says why then.
@@ -293,7 +325,7 @@ func (k *poolKeeper) claimSlot(ctx context.Context, w *want, n *slot, held *keyl
 		keep, err = records.Claim(c)
 	}
 	settle(err == nil)
-	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+	if sandbox.CodeOf(err) == sandbox.CodeBusy && !errors.Is(err, keylock.ErrAssumed) {
 		return nil, errors.Join(errSlotLost, err)
 	}
 	if err != nil {

@@ -52,6 +52,12 @@ func (b *builder) ensure(ctx context.Context, w *want, mustExist bool) (*acquire
 }
 
 func (b *builder) ensureInTurn(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
+	if w.sketch && !mustExist {
+		w.began = time.Now()
+		if l, err := b.m.pool.claimNew(ctx, w); l != nil || err != nil {
+			return l, err
+		}
+	}
 	turn, err := b.m.locksOf(w.provider.Name()).Ensure(ctx, w.spec.Name)
 	if err != nil {
 		return nil, err

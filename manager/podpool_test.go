@@ -140,10 +140,9 @@ func (a *apiCalls) since(n int) ([]string, int) {
 	return slices.Clone(a.all[n:]), len(a.all)
 }
 
-// maxCalls is how many requests to the API server a claim may make: the Lease of the
-// sandbox is made with the lock on it, the claim is written on the slot, and the record,
-// the claim and the end of the lock are written on the Lease of the sandbox.
-const maxCalls = 3
+// maxCalls is how many requests to the API server a claim may make: the claim is written
+// on the Lease of the slot, and that of the sandbox is made with the record and the claim.
+const maxCalls = 2
 
 // TestKubePodPool holds that a pod that is ready becomes the sandbox of a session with
 // what is the session's own, that it is the session's from then on and no other's,

@@ -67,6 +67,20 @@ type Locker interface {
 	Held(name string) (bool, error)
 }
 
+// An Assumer is a Locker whose ensure locks are written down somewhere. EnsureNew is
+// Ensure for a name of which nothing is kept, as far as this process knows: the lock is
+// not written, and the first change of what is kept of the name makes it or is an error
+// that wraps [ErrAssumed], because there was something after all. Until then only the
+// callers of this process are kept out, so nothing else may be done for the name that two
+// processes must not both do. It returns nil where the lock has to be written.
+type Assumer interface {
+	Locker
+	EnsureNew(ctx context.Context, name string) (*Lock, error)
+}
+
+// ErrAssumed says that a name is not as new as was assumed.
+var ErrAssumed = errors.New("something is kept of the name by now")
+
 // A Lock is a lock that is held. It is safe for concurrent use.
 type Lock struct {
 	release func() error // once

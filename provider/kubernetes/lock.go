@@ -56,6 +56,7 @@ type entry struct {
 	shared        int
 	ensure, alone bool
 	given         bool      // lease says no more that we have the ensure lock, which is released soon
+	later         bool      // the ensure lock is not written: the first change makes the Lease
 	used          time.Time // the last lock of it ended
 
 	note    func(*statedir.Document) error // not written yet
@@ -157,10 +158,17 @@ func (e *entry) change(ctx context.Context, change func(*coordinationv1.Lease) e
 	if e.mark && !e.unsure && !e.stale {
 		base = e.lease
 	}
-	ensure, alone, note, notes := e.ensure && !e.given, e.alone, e.note, e.notes
+	ensure, alone, note, notes, later := e.ensure && !e.given, e.alone, e.note, e.notes, e.later
 	s.mu.Unlock()
 	me := e.r.id
 	do := func(l *coordinationv1.Lease) error {
+		if later {
+			if l.ResourceVersion != "" {
+				return keylock.Busy(e.name, keylock.ErrAssumed)
+			}
+			e.r.hold(l)
+			l.Annotations[annotationEnsure] = me
+		}
 		if ensure && l.Annotations[annotationEnsure] != me || alone && holder(l) != me {
 			return errLost(e.name)
 		}
@@ -182,7 +190,7 @@ func (e *entry) change(ctx context.Context, change func(*coordinationv1.Lease) e
 	if err != nil {
 		return err
 	}
-	e.unsure, e.stale = false, false
+	e.unsure, e.stale, e.later = false, false, false
 	if e.lease == nil || now.ResourceVersion == "" || newer(now.ResourceVersion, e.lease.ResourceVersion) {
 		if e.written = time.Now(); e.notes == notes {
 			e.note = nil
@@ -338,10 +346,23 @@ func (e *entry) join() bool {
 	s := e.r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !e.mark || e.leaves || e.unsure || e.r.over || !time.Now().Before(e.r.until) || e.alone {
+	if !e.mark && !e.later || e.leaves || e.unsure || e.r.over || !time.Now().Before(e.r.until) || e.alone {
 		return false
 	}
 	e.shared++
+	return true
+}
+
+// assume takes the ensure lock without writing it, where this program has nothing of
+// the name. It returns false where the lock has to be written.
+func (e *entry) assume() bool {
+	s := e.r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.mark || e.unsure || e.leaves || e.cut || e.locks() > 0 || e.r.over || !time.Now().Before(e.r.until) {
+		return false
+	}
+	e.ensure, e.given, e.later = true, false, true
 	return true
 }
 
@@ -403,6 +424,30 @@ func (k locker) Ensure(ctx context.Context, name string) (*keylock.Lock, error) 
 	}, (*entry).unensure)
 }
 
+// EnsureNew implements [keylock.Assumer]: the name is new where the mirror follows the
+// API server and has no Lease of it.
+func (k locker) EnsureNew(ctx context.Context, name string) (*keylock.Lock, error) {
+	front, err := k.s.front.Ensure(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	_, version, known := k.s.mirror.guess(name)
+	r := k.s.valid()
+	if r == nil || !known || version != "" {
+		return nil, front.Release()
+	}
+	e := r.entry(name)
+	assumed := e.assume()
+	e.done()
+	if !assumed {
+		return nil, front.Release()
+	}
+	return keylock.NewLock(func() error {
+		err := k.s.release(e, (*entry).unensure)
+		return errors.Join(err, front.Release())
+	}), nil
+}
+
 // TryEnsure implements [keylock.Locker].
 func (k locker) TryEnsure(name string) (*keylock.Lock, error) {
 	front, err := k.s.front.TryEnsure(name)
@@ -423,6 +468,17 @@ func busy(name string, err error) error {
 
 // unensure gives the ensure lock up, and an exclusive one that was given up under it.
 func (e *entry) unensure() {
+	s := e.r.s
+	s.mu.Lock()
+	if e.later {
+		e.later = false
+		if !e.unsure { // nothing was written
+			e.ensure = false
+			s.mu.Unlock()
+			return
+		}
+	}
+	s.mu.Unlock()
 	ctx, done := e.r.s.call()
 	defer done()
 	e.drop(ctx, func() { e.ensure, e.given = false, false })
@@ -449,8 +505,11 @@ func (e *entry) drop(ctx context.Context, end func()) {
 func (e *entry) reduce(ctx context.Context, away bool) {
 	s, me := e.r.s, e.r.id
 	s.mu.Lock()
-	ensure, alone, idle := e.ensure && !e.given, e.alone, e.locks() == 0
+	ensure, alone, idle, later := e.ensure && !e.given, e.alone, e.locks() == 0, e.later
 	s.mu.Unlock()
+	if later { // nothing is written
+		return
+	}
 	err := e.change(ctx, func(l *coordinationv1.Lease) error {
 		if !ensure && l.Annotations[annotationEnsure] == me {
 			delete(l.Annotations, annotationEnsure)
@@ -633,7 +692,7 @@ func (e *entry) leave(ctx context.Context) {
 	defer leave()
 	s.mu.Lock()
 	ours := e.mark || e.unsure
-	e.shared, e.ensure, e.alone, e.given = 0, false, false, false
+	e.shared, e.ensure, e.alone, e.given, e.later = 0, false, false, false, false
 	s.mu.Unlock()
 	if ours {
 		e.reduce(ctx, true)

@@ -568,13 +568,17 @@ func (s *state) heldDocument(name string) (statedir.Document, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := r.held[name]
+	if e != nil && e.later && !e.unsure {
+		return statedir.Document{Name: name}, true // the first change is an error where that is not so
+	}
 	if e == nil || !e.mark || e.lease == nil || e.unsure || !r.fresh && (!e.ensure || e.given) && !e.alone {
 		return statedir.Document{}, false
 	}
 	return e.doc, true
 }
 
-// marked returns the entry of a sandbox that this program holds, or nil.
+// marked returns the entry of a sandbox that this program holds, or that it has the ensure
+// lock of, or nil.
 func (s *state) marked(name string) *entry {
 	r := s.valid()
 	if r == nil {
@@ -582,7 +586,7 @@ func (s *state) marked(name string) *entry {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := r.held[name]; e != nil && e.mark {
+	if e := r.held[name]; e != nil && (e.mark || e.later) {
 		return e
 	}
 	return nil

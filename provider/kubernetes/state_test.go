@@ -235,6 +235,76 @@ func TestKubeEnsureAlone(t *testing.T) {
 	}
 }
 
+// TestKubeEnsureNew holds that the ensure lock of a new name is written with the first
+// change of what is kept of it, that this change is refused where another program was
+// first, and that nothing is written where there is none.
+func TestKubeEnsureNew(t *testing.T) {
+	a, b := fleet(t)
+	must(t, locked(t)(b.locks.Ensure(waitFor(t, 30*time.Second), "zero")).Release())
+	must(t, locked(t)(a.locks.Ensure(waitFor(t, 30*time.Second), "zero")).Release())
+	take := func(name string) *keylock.Lock {
+		t.Helper()
+		var l *keylock.Lock
+		eventually(t, 30*time.Second, "the name is known to be new", func() (taken bool) {
+			var err error
+			l, err = a.locks.(keylock.Assumer).EnsureNew(waitFor(t, 10*time.Second), name)
+			must(t, err)
+			return l != nil
+		})
+		return l
+	}
+	set := func(d *statedir.Document) error { d.Claim = []byte("mine"); return nil }
+
+	before := a.calls.Load()
+	l := take("none")
+	shared := locked(t)(a.locks.Shared(waitFor(t, 10*time.Second), "none"))
+	if d, err := a.docs.Get("none"); err != nil || !d.Empty() {
+		t.Errorf("%+v, %v", d, err)
+	}
+	isBusy(t)(a.locks.TryEnsure("none"))
+	must(t, shared.Release())
+	must(t, l.Release())
+	if n := a.calls.Load() - before; n != 0 {
+		t.Errorf("a lock under which nothing was written took %d requests", n)
+	}
+
+	l = take("one")
+	shared = locked(t)(a.locks.Shared(waitFor(t, 10*time.Second), "one"))
+	before = a.calls.Load()
+	must(t, a.docs.(statedir.Finisher).Finish("one", set))
+	must(t, l.Release())
+	if n := a.calls.Load() - before; n != 1 {
+		t.Errorf("the change took %d requests, want 1", n)
+	}
+	isBusy(t)(b.locks.TryExclusive("one"))
+	must(t, shared.Release())
+
+	// Another program has the lock, or has written something and is done.
+	for name, first := range map[string]func(name string){
+		"locked": func(name string) {
+			turn := locked(t)(b.locks.Ensure(waitFor(t, 10*time.Second), name))
+			t.Cleanup(func() { turn.Release() })
+		},
+		"written": func(name string) {
+			must(t, b.docs.Change(name, func(d *statedir.Document) error { d.Record = []byte("{}"); return nil }))
+		},
+	} {
+		for how, change := range map[string]func(string, func(*statedir.Document) error) error{"finish": a.docs.(statedir.Finisher).Finish, "change": a.docs.Change} {
+			name := name + "-" + how
+			l := take(name)
+			first(name)
+			err := change(name, set)
+			if sandbox.CodeOf(err) != sandbox.CodeBusy || !errors.Is(err, keylock.ErrAssumed) {
+				t.Errorf("%s: %v", name, err)
+			}
+			must(t, l.Release())
+			if d, err := b.docs.Get(name); err != nil || d.Claim != nil {
+				t.Errorf("%s: %+v, %v", name, d, err)
+			}
+		}
+	}
+}
+
 // TestKubeChangesOfPrograms holds that no change of a document is lost between programs.
 func TestKubeChangesOfPrograms(t *testing.T) {
 	a, b := fleet(t)
