@@ -21,8 +21,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	client "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
@@ -75,7 +78,8 @@ func TestKubeScale(t *testing.T) {
 			return records.records.Put(rec)
 		})
 	})
-	p := r.provider(t)
+	// A list of all pods takes the API server longer than a call may on a busy machine.
+	p := r.providerWith(t, kubernetes.Options{Kubeconfig: r.kubeconfig, Namespace: r.namespace, Call: 10 * time.Minute})
 
 	t.Run("list", func(t *testing.T) {
 		for range 2 {
@@ -375,8 +379,13 @@ func (s *scale) watch(t *testing.T) {
 	o := metav1.ListOptions{LabelSelector: "dev.bulkhead.sandbox.instance=" + s.r.instance, Limit: 1}
 	one, err := s.api.CoreV1().Pods("default").List(t.Context(), o)
 	must(t, err)
-	o.Limit, o.ResourceVersion = 0, one.ResourceVersion
-	w, err := s.api.CoreV1().Pods("default").Watch(t.Context(), o)
+	// The API server ends a watch that does not keep up, as on a busy machine: it is resumed.
+	w, err := watchtools.NewRetryWatcherWithContext(t.Context(), one.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, at metav1.ListOptions) (watch.Interface, error) {
+			at.LabelSelector = o.LabelSelector
+			return s.api.CoreV1().Pods("default").Watch(ctx, at)
+		},
+	})
 	must(t, err)
 	defer w.Stop()
 	var sent sync.Map
