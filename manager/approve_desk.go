@@ -202,11 +202,20 @@ func (d *ApprovalQueue) leave(q *pendingQuestion) {
 
 // Pending lists what waits of one tenant, what expires first in front.
 func (d *ApprovalQueue) Pending(tenant string) []sandbox.PermissionRequest {
+	return d.pending(func(of string) bool { return of == tenant })
+}
+
+// PendingAll is Pending for every tenant.
+func (d *ApprovalQueue) PendingAll() []sandbox.PermissionRequest {
+	return d.pending(func(string) bool { return true })
+}
+
+func (d *ApprovalQueue) pending(wanted func(tenant string) bool) []sandbox.PermissionRequest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := []sandbox.PermissionRequest{}
 	for _, q := range d.waiting {
-		if q.request.Tenant == tenant {
+		if wanted(q.request.Tenant) {
 			out = append(out, clone(q.request))
 		}
 	}

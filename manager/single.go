@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/prune"
@@ -80,6 +82,26 @@ func (m *Manager) Renew(ctx context.Context, row Row) error {
 		err = &sandbox.Error{Code: sandbox.CodeCapabilityBlocked, Op: "recreate", Resource: row.Name, Message: "this session has no sandbox any more: " + p.Reason}
 	}
 	return err
+}
+
+// Figures is [Manager.Measure] for many sandboxes, without the sizes of workspaces,
+// whose files would have to be counted. What cannot be measured has no figures.
+func (m *Manager) Figures(ctx context.Context, rows []Row) []Stat {
+	out := make([]Stat, len(rows))
+	var g errgroup.Group
+	g.SetLimit(statsAtOnce)
+	for i, r := range rows {
+		out[i] = Stat{Name: r.Name, Provider: r.Provider, Tenant: r.Tenant, ScopeKey: r.ScopeKey, Status: r.Status}
+		if r.Status != sandbox.StatusRunning {
+			continue
+		}
+		g.Go(func() error {
+			m.lister.figures(ctx, &out[i])
+			return nil
+		})
+	}
+	_ = g.Wait() // of functions that return nil
+	return out
 }
 
 // Sweep is [Manager.Prune] by the rules of the settings, for callers in the

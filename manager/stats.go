@@ -93,18 +93,28 @@ func (ls *lister) stat(ctx context.Context, r Row) Stat {
 		s.Error = err.Error()
 		return s
 	}
-	t, ok := p.(usageTeller)
-	if !ok {
-		s.Error = "not measured: the provider " + r.Provider + " has no figures of its sandboxes"
-		return s
-	}
-	u, err := t.UsageOf(ctx, r.Name)
+	ls.figures(ctx, &s)
+	return s
+}
+
+// figures measures a sandbox, but not its workspace.
+func (ls *lister) figures(ctx context.Context, s *Stat) {
+	p, err := ls.m.providers.Get(s.Provider)
 	if err != nil {
 		s.Error = err.Error()
-		return s
+		return
+	}
+	t, ok := p.(usageTeller)
+	if !ok {
+		s.Error = "not measured: the provider " + s.Provider + " has no figures of its sandboxes"
+		return
+	}
+	u, err := t.UsageOf(ctx, s.Name)
+	if err != nil {
+		s.Error = err.Error()
+		return
 	}
 	s.CPUSeconds, s.Memory, s.MemoryLimit = u.CPU.Seconds(), u.Memory, u.MemoryLimit
 	s.PIDs, s.PIDsLimit = u.PIDs, u.PIDsLimit
 	s.DiskRead, s.DiskWritten, s.NetReceived, s.NetSent = u.DiskRead, u.DiskWritten, u.NetReceived, u.NetSent
-	return s
 }

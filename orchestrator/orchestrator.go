@@ -31,6 +31,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
@@ -76,6 +77,10 @@ type Options struct {
 	// Accounting keeps account of sandboxes, see [manager.Options]. It is asked
 	// for when the manager is made; nil is none.
 	Accounting func() (manager.Accounting, error)
+	// Violations and Evidence are called with records that this process has written,
+	// see [violation.Options] and [evidence.Options]; nil is none.
+	Violations func([]violation.Record)
+	Evidence   func([]evidence.Record)
 	// Begin hears of every call, see [manager.Options].
 	Begin func(context.Context, config.Resolved, manager.Request) error
 }
@@ -161,7 +166,7 @@ func Open(o Options) (*Orchestrator, error) {
 	}
 	h.engine = connect(h.state, h.o.Progress)
 	h.records = h.newRecords()
-	h.violations = newRecorder(h.state.Violations())
+	h.violations = newRecorder(h.state.Violations(), o.Violations)
 	h.exit = h.newExit()
 	h.queue = manager.NewApprovalQueue(manager.ApprovalQueueOptions{Front: o.Approver})
 	h.world, err = h.look()

@@ -30,6 +30,7 @@ func (h *Orchestrator) newRecords() *records {
 		if err != nil {
 			return nil, err
 		}
+		kept.Written = h.o.Evidence
 		return evidence.Open(h.state.Evidence(), kept)
 	})
 	r.openControl = sync.OnceValues(func() (*Control, error) {

@@ -17,8 +17,8 @@ type recorder struct {
 
 var _ violation.Recorder = (*recorder)(nil)
 
-func newRecorder(dir string) *recorder {
-	return &recorder{open: sync.OnceValues(func() (*violation.Store, error) { return violation.Open(dir, violation.Options{}) })}
+func newRecorder(dir string, written func([]violation.Record)) *recorder {
+	return &recorder{open: sync.OnceValues(func() (*violation.Store, error) { return violation.Open(dir, violation.Options{Written: written}) })}
 }
 
 func (r *recorder) store() (*violation.Store, error) {

@@ -144,3 +144,20 @@ func (c *API) RevokeToken(ctx context.Context, id string) (api.Revoked, error) {
 func (c *API) StageMedia(ctx context.Context, name string, r api.StageMedia) (api.StagedMedia, error) {
 	return post[api.StagedMedia](ctx, c, "stage media", one(name, "/media"), r)
 }
+
+// CreateConsoleLink makes a link that logs one browser in to the web console, with
+// the rights of the client, or to look on alone.
+func (c *API) CreateConsoleLink(ctx context.Context, readOnly bool) (api.ConsoleLink, error) {
+	return post[api.ConsoleLink](ctx, c, "log in", api.Prefix+"/console/links", api.CreateConsoleLink{ReadOnly: readOnly})
+}
+
+// Console reports whose rights the client has.
+func (c *API) Console(ctx context.Context) (api.Console, error) {
+	return get[api.Console](ctx, c, "get console", api.Prefix+"/console", nil)
+}
+
+// Tenants lists the tenants that the client may see, with what they may hold and
+// hold.
+func (c *API) Tenants(ctx context.Context) (api.TenantList, error) {
+	return get[api.TenantList](ctx, c, "list tenants", api.Prefix+"/tenants", nil)
+}

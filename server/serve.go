@@ -152,6 +152,9 @@ func (q *request) do(who *auth.Caller) error {
 	c := &resource.Call{Writer: q.w, Request: q.r, Route: q.route}
 	if who != nil {
 		c.Caller = *who
+		if who.ReadOnly && !q.reads() {
+			return readOnly()
+		}
 		var err error
 		if c.Who, err = who.Who(q.r); err != nil {
 			return err
@@ -186,6 +189,18 @@ func (q *request) do(who *auth.Caller) error {
 	return q.answer(c, who)
 }
 
+// reads reports whether a request changes nothing, as far as the table says so.
+func (q *request) reads() bool {
+	if q.route == nil || q.route.Socket {
+		return false
+	}
+	return q.route.Safe || q.r.Method == http.MethodGet || q.r.Method == http.MethodHead
+}
+
+func readOnly() error {
+	return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "serve", Field: "readOnly", Message: "this login may change nothing", Hint: "log in without --read-only: sandbox ui"}
+}
+
 // answer calls the route's function and writes what it returns. Then it releases
 // what the function holds.
 func (q *request) answer(c *resource.Call, who *auth.Caller) error {
@@ -209,9 +224,12 @@ func (q *request) answer(c *resource.Call, who *auth.Caller) error {
 	c = c.With(r, query)
 	defer c.End()
 	r.Body = q.body(c, bounds.Body)
-	q.w.plain = q.route.Socket
+	if q.w.plain = q.route.Socket; q.w.plain && who != nil && who.Protocol != "" {
+		q.w.Header().Set("Sec-Websocket-Protocol", who.Protocol)
+	}
 	out, err := q.route.Do(c)
 	if q.w.plain = false; q.w.refused != 0 {
+		q.w.Header().Del("Sec-Websocket-Protocol")
 		return noHandshake(q.w.Header())
 	}
 	if err != nil {

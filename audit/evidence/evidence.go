@@ -86,6 +86,11 @@ type Options struct {
 	Burst int
 	Rate  int
 	Now   func() time.Time // default time.Now
+
+	// Written is called with the records of one tenant that this Store has written,
+	// in the order of their writing as far as one goroutine appends. It must return
+	// at once and not change them. Nil is none.
+	Written func([]Record)
 }
 
 // complete fills in the defaults or says what cannot be.
@@ -267,7 +272,7 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 // records, those that were not are counted again.
 func (s *Store) write(ctx context.Context, rs, counts []Record) error {
 	var tenants []string
-	of := map[string][]journal.Encoded{}
+	of, plain := map[string][]journal.Encoded{}, map[string][]Record{}
 	for _, r := range rs {
 		data, err := journal.Encode(r)
 		if err != nil {
@@ -277,6 +282,9 @@ func (s *Store) write(ctx context.Context, rs, counts []Record) error {
 			tenants = append(tenants, r.Tenant)
 		}
 		of[r.Tenant] = append(of[r.Tenant], data)
+		if s.o.Written != nil {
+			plain[r.Tenant] = append(plain[r.Tenant], r)
+		}
 	}
 	var errs []error
 	for _, tenant := range tenants {
@@ -287,6 +295,8 @@ func (s *Store) write(ctx context.Context, rs, counts []Record) error {
 		if err != nil {
 			errs = append(errs, err)
 			s.giveBack(tenant, counts)
+		} else if s.o.Written != nil {
+			s.o.Written(plain[tenant])
 		}
 	}
 	if len(errs) == 1 {

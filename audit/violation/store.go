@@ -30,6 +30,11 @@ type Options struct {
 	MaxTotal int64            // see [journal.Options]
 	Sync     bool             // see [journal.Options]
 	Now      func() time.Time // default time.Now
+
+	// Written is called with the records that this Store has written, in the order
+	// of their writing as far as one goroutine appends. It must return at once and
+	// not change them. Nil is none.
+	Written func([]Record)
 }
 
 // A Recorder stores violations. It is safe for concurrent use, and fast enough
@@ -44,6 +49,7 @@ type Recorder interface {
 type Store struct {
 	journal *journal.Journal
 	now     func() time.Time
+	written func([]Record)
 
 	mu     sync.Mutex
 	ledger ledger
@@ -58,7 +64,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{journal: j, now: o.Now}
+	s := &Store{journal: j, now: o.Now, written: o.Written}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -136,5 +142,11 @@ func (s *Store) write(ctx context.Context, rs []Record) error {
 			return sandbox.Errorf(sandbox.CodeInternal, "record violation", "cannot encode a record: %w", err)
 		}
 	}
-	return s.journal.AppendMany(ctx, encoded)
+	if err := s.journal.AppendMany(ctx, encoded); err != nil {
+		return err
+	}
+	if s.written != nil && len(rs) > 0 {
+		s.written(rs)
+	}
+	return nil
 }

@@ -34,12 +34,15 @@ const (
 	LimitExceeded   Type = "limit_exceeded" // a limit of the command or the sandbox
 )
 
+// LoginMisuse is a login link of the console that was used a second time.
+const LoginMisuse Type = "login_misuse"
+
 // Types returns all types, those of the policies first.
 func Types() []Type {
 	return []Type{
 		heredocInjection, metacharacterAbuse, variableInjection, dangerousPattern, CriticalPathRemoval, sensitiveFileAccess,
 		pathAccessDenied, CommandBlocked, disallowedTempWrite, NetworkViolation, ToolDenied,
-		WallPath, providerNetwork, providerSyscall, LimitExceeded,
+		WallPath, providerNetwork, providerSyscall, LimitExceeded, LoginMisuse,
 	}
 }
 
@@ -83,7 +86,7 @@ func severityOf(t Type) policy.Severity {
 		return policy.Low
 	case CriticalPathRemoval:
 		return policy.Critical
-	case heredocInjection, variableInjection, dangerousPattern, sensitiveFileAccess:
+	case LoginMisuse, heredocInjection, variableInjection, dangerousPattern, sensitiveFileAccess:
 		return policy.High
 	}
 	return policy.Medium

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
@@ -25,6 +26,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/compat/codex"
 	"github.com/bulkhead-dev/sandbox/server/compat/e2b"
 	"github.com/bulkhead-dev/sandbox/server/compat/swerex"
+	"github.com/bulkhead-dev/sandbox/server/console"
 	"github.com/bulkhead-dev/sandbox/server/mcp"
 	"github.com/bulkhead-dev/sandbox/server/resource"
 	"github.com/bulkhead-dev/sandbox/server/stream"
@@ -46,6 +48,8 @@ type daemonParts struct {
 	ports      *resource.Ports
 	asker      *mcp.Asker
 	telemetry  *telemetry
+	console    *console.Console
+	live       *resource.Live
 	ends       []func() // of what was made, in that order
 }
 
@@ -64,6 +68,8 @@ func newDaemon(o cli.Options, version string) (d *daemonParts, err error) {
 	ho := optionsOf(o)
 	d.asker = mcp.NewAsker(true) // and questions wait for an answer, see /v1/approvals
 	ho.Approver = d.asker
+	d.live = resource.NewLive()
+	ho.Violations, ho.Evidence = d.live.Violations, d.live.Evidence
 	ho.Accounting = func() (manager.Accounting, error) { return d.admission, nil }
 	if ho.Observe, err = servers.NewMetrics(d.figures, servers.MetricsOptions{}); err != nil {
 		return d, err
@@ -108,6 +114,13 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	if err != nil {
 		return err
 	}
+	if d.console, err = console.New(console.Options{
+		Tokens: d.tokens, Log: o.Log, Version: version, Hosts: d.hosts, Named: func(host string) bool { _, _, ok := d.ports.Named(host); return ok },
+		Record: d.record,
+	}); err != nil {
+		return err
+	}
+	resources = append(resources, d.console)
 	requests, err := servers.NewRequests(d.figures)
 	if err != nil {
 		return err
@@ -135,19 +148,42 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	d.ends = append(d.ends, door.Close)
 	d.server, err = servers.New(servers.Options{
 		Doors: []servers.Door{
-			door,
+			d.console, door,
 			agentsdoor.New(agentsdoor.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).Agents }}),
 			codex.New(codex.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).Codex }}),
 			swerex.New(swerex.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).SWERex }}),
 		},
 		Log: o.Log, Resources: resources, Mounts: mounts,
-		Identify:  func(r *http.Request) (auth.Caller, error) { return auth.Identify(d.tokens, r) },
-		Hosts:     func() []string { return config.DaemonOf(d.settings()).Hosts },
+		Identify:  d.identify,
+		Hosts:     d.hosts,
 		Admission: d.admission, Observer: requests, Metrics: promhttp.HandlerFor(d.figures, promhttp.HandlerOpts{}),
 		Checks: d.checks(), Private: d.private(),
 		Bounds: d.bounds, Ports: d.ports, Tracer: d.telemetry.tracer,
 	})
 	return err
+}
+
+// hosts are the names of the daemon beside those of this machine.
+func (d *daemonParts) hosts() []string { return config.DaemonOf(d.settings()).Hosts }
+
+// identify returns the caller of a request: that of a login of the console, or of a
+// token, or a user of this machine.
+func (d *daemonParts) identify(r *http.Request) (auth.Caller, error) {
+	if who, ok, err := d.console.Identify(r); ok || err != nil {
+		return who, err
+	}
+	return auth.Identify(d.tokens, r)
+}
+
+// record keeps the record of something that no sandbox has done.
+func (d *daemonParts) record(r violation.Record) error {
+	store, err := d.orch.Violations()
+	if err != nil {
+		return err
+	}
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	return store.Append(ctx, r)
 }
 
 // resources are all that is served below /v1.
@@ -163,7 +199,7 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resourc
 	}
 	pages := resource.NewBrowsers(keeper, m, o.Log)
 	d.useManager = resource.NewSessions(m, stream.Options{})
-	d.ends = append(d.ends, boxes.Close, func() {
+	d.ends = append(d.ends, boxes.Close, d.live.Close, func() {
 		ctx, done := context.WithTimeout(context.Background(), mcpDrain)
 		defer done()
 		if err := pages.Close(ctx); err != nil {
@@ -184,7 +220,8 @@ func (d *daemonParts) resources(o cli.Options, kit agentKit) ([]resource.Resourc
 		resource.NewApprovals(d.orch.Approvals()), resource.NewViolations(violations), resource.NewEvidence(evidence),
 		resource.NewGrants(m, d.registrar), resource.NewTokens(d.tokens), resource.NewMedia(m), d.ports, resource.NewCode(m, kit.orch), pages, d.useManager,
 		resource.NewCheckpoints(resource.CheckpointOptions{Manager: m, MaxImport: func() int64 { return config.DaemonOf(d.settings()).MaxImport }}),
-		resource.NewChanges(m),
+		resource.NewChanges(m), d.live.Resource(resource.LiveOptions{Manager: m, Approvals: d.orch.Approvals(), Log: o.Log}),
+		resource.NewTenants(resource.TenantOptions{Accounts: d.admission, Tokens: d.tokens, Settings: d.settings, Manager: m}),
 	}, nil
 }
 

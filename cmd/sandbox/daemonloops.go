@@ -43,6 +43,7 @@ func (d *daemonParts) loops() []servers.Loop {
 		{Name: "quotas", Every: time.Minute, Do: func(ctx context.Context) (time.Duration, error) {
 			return 0, d.admission.Round(ctx, d.manager, time.Now())
 		}},
+		{Name: "logins", Every: 5 * time.Second, Do: func(context.Context) (time.Duration, error) { d.console.Sweep(); return 0, nil }},
 		{Name: "tokens", Every: rarely, Within: sweepWithin, Do: d.sweepTokens},
 		{Name: "media", Every: rarely, Within: sweepWithin, Do: func(ctx context.Context) (time.Duration, error) {
 			_, err := d.manager.SweepMedia(ctx)

@@ -22,4 +22,7 @@ func remotePorts(cli.Host) (cli.PortStore, func(), error) { return nil, nil, spe
 
 func remoteCheckpoints(cli.Host) (cli.CheckpointStore, func(), error) { return nil, nil, speaking() }
 
+// Console implements cli.Backend.
+func (backend) Console(cli.Options) (cli.ConsoleStore, func(), error) { return nil, nil, speaking() }
+
 func remoteChanges(cli.Host) (cli.ChangeStore, func(), error) { return nil, nil, speaking() }

@@ -54,6 +54,10 @@ type Backend interface {
 	// writes one picture of them.
 	Top(ctx context.Context, o Options, v TopView) error
 
+	// Console returns what makes links to the web console of a daemon, and a
+	// function that lets go of it.
+	Console(o Options) (ConsoleStore, func(), error)
+
 	// Settings returns the settings file; a missing one gives the defaults.
 	Settings(o Options) (*config.Settings, error)
 

@@ -94,6 +94,10 @@ func (f *fakeCheckpoints) Fork(_ context.Context, r manager.Request, fork api.Fo
 	return f.forks, nil
 }
 
+func (f *fake) Console(Options) (ConsoleStore, func(), error) {
+	return nil, nil, errTest
+}
+
 func (f *fake) Checkpoints(o Options) (CheckpointStore, func(), error) {
 	f.options = o
 	return &f.checkpoints, func() { f.checkpoints.released = true }, f.err

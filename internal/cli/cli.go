@@ -72,7 +72,7 @@ func (a *app) cli() *ucli.App {
 	root.Commands = []*ucli.Command{
 		a.runCommand(), a.execCommand(), a.shellCommand(), a.codeCommand(), a.agentCommand(), a.shellPrefixCommand(), a.fsCommand(), a.cpCommand(), a.mediaCommand(), a.listCommand(), a.recreateCommand(), a.pruneCommand(),
 		a.checkpointCommand(), a.rollbackCommand(), a.forkCommand(), a.diffCommand(), a.applyCommand(), a.discardCommand(), a.undoCommand(),
-		a.explainCommand(), a.checkCommand(), a.statsCommand(), a.topCommand(), a.poolCommand(), a.violationsCommand(), a.evidenceCommand(), a.tokenCommand(), a.portCommand(), a.browserCommand(), a.serveCommand(), a.mcpCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
+		a.explainCommand(), a.checkCommand(), a.statsCommand(), a.topCommand(), a.poolCommand(), a.violationsCommand(), a.evidenceCommand(), a.tokenCommand(), a.portCommand(), a.browserCommand(), a.serveCommand(), a.uiCommand(), a.mcpCommand(), a.imagesCommand(), a.configCommand(), a.doctorCommand(),
 		a.versionCommand(), a.completionCommand(root),
 	}
 	root.Commands = append(root.Commands, a.manCommands(root)...)

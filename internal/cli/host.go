@@ -38,7 +38,7 @@ var (
 	anywhere = []string{
 		"run", "exec", "shell", "code", "fs", "cp", "media", "list", "recreate", "prune", "checkpoint", "rollback", "fork", "diff", "apply", "discard", "undo",
 		"explain", "stats", "top", "pool",
-		"violations", "evidence list", "evidence verify", "token", "port", "browser start", "browser list", "browser screenshot", "browser stop",
+		"violations", "evidence list", "evidence verify", "token", "port", "ui", "browser start", "browser list", "browser screenshot", "browser stop",
 	}
 	local = []string{"serve", "version", "completion"}
 )

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -203,6 +204,29 @@ func (a *Admission) Load() tenants.Load { return a.queue.Load() }
 // Held returns what a tenant holds.
 func (a *Admission) Held(tenant string) tenants.Want {
 	return a.keeper.Held(auth.Caller{}.Accounts(tenant, tenants.Limits{})[0].Name)
+}
+
+// Rules returns what the settings say about a tenant.
+func (a *Admission) Rules(tenant string) config.TenantRules { return a.rules(tenant) }
+
+// Used returns what was used of the budgets of tokens, by their ids, reservations
+// included. Those of which nothing was used are missing.
+func (a *Admission) Used(ctx context.Context, ids []string) (map[string]budget.Amount, error) {
+	out := map[string]budget.Amount{}
+	if a.ledger == nil || len(ids) == 0 {
+		return out, nil
+	}
+	wanted := make(map[string]string, len(ids))
+	for _, id := range ids {
+		wanted[tokenAccount+id] = id
+	}
+	err := a.ledger.Entries(ctx, func(e ledger.Entry) bool {
+		if id, ok := wanted[e.ID]; ok {
+			out[id] = e.Used
+		}
+		return len(out) < len(wanted)
+	})
+	return out, err
 }
 
 // accounts returns the accounts that are charged when the caller acts for the

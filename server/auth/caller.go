@@ -30,6 +30,17 @@ type Caller struct {
 	// Local says that the request came over a unix socket.
 	Local bool
 
+	// Login says that a cookie of the web console identifies the caller, and
+	// ReadOnly that it may change nothing. Over is closed when that login has
+	// ended; nil is never.
+	Login    bool
+	ReadOnly bool
+	Over     <-chan struct{}
+
+	// Protocol is the subprotocol that the caller's WebSockets are answered with,
+	// where a browser needs one; empty is none.
+	Protocol string
+
 	store *token.Store // that knows Token
 }
 

@@ -17,14 +17,15 @@ const (
 )
 
 // Watch returns a context that ends when the caller's token is not good any
-// more, revoked or expired, itself or one that it was made from; within about a
-// second. Its cause is then a *[sandbox.Error] of [sandbox.CodePermissionDeny].
+// more, revoked or expired, itself or one that it was made from, or when the
+// login has ended; within about a second. Its cause is then a *[sandbox.Error] of [sandbox.CodePermissionDeny].
 // It is for requests that last. The stop function has to be called, and waits
-// until nothing of the watch is left. For a caller without a token the context
-// ends with ctx or by stop alone.
+// until nothing of the watch is left. For a caller without a token and a login the
+// context ends with ctx or by stop alone.
 func (c Caller) Watch(ctx context.Context) (watched context.Context, stop func()) {
 	watched, cancel := context.WithCancelCause(ctx)
-	if c.Token == nil || c.store == nil {
+	known := c.Token != nil && c.store != nil
+	if !known && c.Over == nil {
 		return watched, func() { cancel(context.Canceled) }
 	}
 	ended := make(chan struct{})
@@ -43,7 +44,10 @@ func (c Caller) look(ctx context.Context, cancel context.CancelCauseFunc) {
 	every := time.NewTicker(looks)
 	defer every.Stop()
 	for reported := 0; ; {
-		_, err := c.store.Get(c.Token.ID)
+		var err error
+		if c.Token != nil && c.store != nil {
+			_, err = c.store.Get(c.Token.ID)
+		}
 		switch {
 		case err == nil:
 			reported = 0
@@ -58,6 +62,12 @@ func (c Caller) look(ctx context.Context, cancel context.CancelCauseFunc) {
 		}
 		select {
 		case <-ctx.Done():
+			return
+		case <-c.Over:
+			cancel(&sandbox.Error{
+				Code: sandbox.CodePermissionDeny, Op: op, Field: field,
+				Message: "the login has ended", Hint: "log in again: sandbox ui",
+			})
 			return
 		case <-every.C:
 		}

@@ -29,6 +29,9 @@ import (
 // share.
 const shareParam = "sandbox-share"
 
+// consoleCookie begins the names of cookies of the console, which go to no program.
+const consoleCookie = "sandbox-console"
+
 // PortsPattern is where [Ports.Handler] is mounted.
 const PortsPattern = api.Prefix + "/sandboxes/{name}/ports/{port}/"
 
@@ -146,7 +149,7 @@ func strip(out *http.Request, byPath bool) {
 		for part := range strings.SplitSeq(line, ";") {
 			part = strings.TrimSpace(part)
 			name, _, _ := strings.Cut(part, "=")
-			if part != "" && strings.TrimSpace(name) != shareParam && !token.Mentioned(part) {
+			if part != "" && strings.TrimSpace(name) != shareParam && !strings.HasPrefix(strings.TrimPrefix(strings.TrimSpace(name), "__Host-"), consoleCookie) && !token.Mentioned(part) {
 				kept = append(kept, part)
 			}
 		}

@@ -56,6 +56,11 @@ type Route struct {
 	Query  []Param
 	Header []Param // that this route reads, beside those of every route
 
+	// Safe marks a route with another method than GET that changes nothing, and one
+	// that ends only the caller's own access. Callers that may only read have it,
+	// and of the others those with GET that are no WebSockets.
+	Safe bool
+
 	// Settings lets admins send the header [api.HeaderSettings]; [Call].Settings
 	// has what it says. Other routes refuse the header.
 	Settings bool

@@ -83,7 +83,7 @@ func (s *Sessions) Routes() []Route {
 			Request: api.RecreateForm{}, Response: api.ClearedForm{}, Timeout: longest, Do: s.recreate,
 		},
 		{ID: "prune", Method: "POST", Path: "/v1/prune", Tag: tag, Role: token.Admin, Summary: "Remove unused sandboxes", Request: api.Prune{}, Response: api.ClearedForm{}, Timeout: longest, Do: s.prune},
-		{ID: "explain", Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Explain what a session gets and why", Request: api.Explain{}, Response: manager.Explanation{}, Body: maxFlags, Do: s.explain},
+		{ID: "explain", Safe: true, Method: "POST", Path: "/v1/explain", Tag: tag, Role: token.Admin, Summary: "Explain what a session gets and why", Request: api.Explain{}, Response: manager.Explanation{}, Body: maxFlags, Do: s.explain},
 		{ID: "pool", Method: "GET", Path: "/v1/pool", Tag: tag, Role: token.Admin, Summary: "Report which sandboxes are kept ready, and why others were made", Response: manager.PoolStatus{}, Do: s.pool},
 	}
 }
