@@ -20,6 +20,8 @@ const (
 	// login is another one, because a page cannot set headers of a WebSocket.
 	protocol    = "sandbox-console"
 	keyProtocol = "sandbox-console-key."
+	// tenantProtocol stands for the header [auth.TenantHeader] in the same way.
+	tenantProtocol = "sandbox-console-tenant."
 	// mostCookies is how many cookies of that name are looked at: code at another
 	// port may set some.
 	mostCookies = 8
@@ -55,15 +57,21 @@ func keyOf(r *http.Request) (key string, socket bool) {
 		return values[0], socket
 	}
 	if socket {
-		for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
-			for part := range strings.SplitSeq(line, ",") {
-				if key, ok := strings.CutPrefix(strings.TrimSpace(part), keyProtocol); ok {
-					return key, true
-				}
+		key, _ = offered(r, keyProtocol)
+	}
+	return key, socket
+}
+
+// offered returns what follows prefix in the first subprotocol that begins with it.
+func offered(r *http.Request, prefix string) (rest string, ok bool) {
+	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for part := range strings.SplitSeq(line, ",") {
+			if rest, ok = strings.CutPrefix(strings.TrimSpace(part), prefix); ok {
+				return rest, true
 			}
 		}
 	}
-	return "", socket
+	return "", false
 }
 
 // Identify returns the caller of a request that has the key of a login, and false
@@ -101,6 +109,9 @@ func (c *Console) Identify(r *http.Request) (caller auth.Caller, ok bool, err er
 		c.mu.Unlock()
 		return auth.Caller{}, true, ended()
 	}
+	if tenant, given := offered(r, tenantProtocol); socket && given && r.Header.Get(auth.TenantHeader) == "" {
+		r.Header.Set(auth.TenantHeader, tenant) // which is checked as every one
+	}
 	caller.ReadOnly, caller.Over, caller.Protocol = g.readOnly, g.over, upgraded(r)
 	return caller, true, nil
 }
@@ -111,14 +122,10 @@ func upgraded(r *http.Request) string {
 	if _, socket := keyOf(r); !socket {
 		return ""
 	}
-	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
-		for part := range strings.SplitSeq(line, ",") {
-			if strings.TrimSpace(part) == protocol {
-				return protocol
-			}
-		}
+	if rest, ok := offered(r, protocol); !ok || rest != "" {
+		return ""
 	}
-	return ""
+	return protocol
 }
 
 // ended is the error for a login that is not good any more. It has the form of
