@@ -49,7 +49,8 @@ export function useLoad<T>(load: (signal: AbortSignal, again: boolean) => Promis
 
 // T shows a text that may come from inside of a sandbox.
 export function T({ s, mono }: { s: string | undefined; mono?: boolean }): JSX.Element {
-  return <span class={mono ? 'mono' : undefined} dir="auto">{visible(s)}</span>;
+  const text = visible(s);
+  return <span class={mono ? 'mono' : undefined} dir="auto" title={text.length > 24 ? text : undefined}>{text}</span>;
 }
 
 export function Trouble({ error, retry }: { error?: Problem; retry?: () => void }): JSX.Element | null {
@@ -104,7 +105,7 @@ export function Card({ title, note, children, wide }: { title?: ComponentChildre
   );
 }
 
-export interface Column<R> { name: string; cell: (row: R) => ComponentChildren; width?: string; right?: boolean; narrow?: boolean }
+export interface Column<R> { name: string; cell: (row: R) => ComponentChildren; width?: string; right?: boolean; narrow?: boolean; slim?: string }
 
 // rowHeight is that of each row of a list, in CSS pixels: lists of thousands of rows
 // have elements only for those that are seen.
@@ -125,8 +126,8 @@ export function List<R>({ label, rows, columns, keyOf, href, onPick, empty, heig
   if (rows.length === 0) return <>{empty}</>;
   const begin = Math.min(from, Math.max(0, rows.length - shown));
   const part = rows.slice(begin, begin + shown);
-  const of = (cs: Column<R>[]) => cs.map((c) => c.width ?? 'minmax(0, 1fr)').join(' ');
-  const template = { '--wide': of(columns), '--narrow': of(columns.filter((c) => c.narrow)) } as JSX.CSSProperties;
+  const fill = 'minmax(0, 1fr)';
+  const template = { '--wide': columns.map((c) => c.width ?? fill).join(' '), '--narrow': columns.filter((c) => c.narrow).map((c) => c.slim ?? c.width ?? fill).join(' ') } as JSX.CSSProperties;
   return (
     <div class="list" role="table" aria-label={label} aria-rowcount={rows.length + 1}>
       <div class="row head" role="row" style={template}>
@@ -173,7 +174,7 @@ export function Chart({ data, label, format, floor }: { data: number[][]; label:
         cursor: { y: false, points: { show: false } },
         scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, Math.max(floor ?? 0.01, max * 1.15)] } },
         axes: [
-          { stroke: of('--soft'), grid: { show: false }, ticks: { show: false }, size: 26, font: '11px system-ui', space: 80, values: (_u, vs) => vs.map((v) => new Date(v * 1000).toLocaleTimeString(undefined, { hour12: false, minute: '2-digit', second: '2-digit' })) },
+          { stroke: of('--soft'), grid: { show: false }, ticks: { show: false }, size: 26, font: '11px system-ui', space: 80, values: (_u, vs) => vs.map((v) => new Date(v * 1000).toLocaleTimeString(undefined, { hour12: false })) },
           { stroke: of('--soft'), grid: { stroke: of('--line'), width: 1 }, ticks: { show: false }, size: 64, font: '11px system-ui', space: 36, incrs: format === bytes ? powers : undefined, values: (_u, vs) => vs.map((v) => format(v)) },
         ],
         series: [{}, { stroke: of('--accent'), width: 1.75, fill: of('--accent-wash'), points: { show: false } }],

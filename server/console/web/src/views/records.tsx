@@ -66,7 +66,7 @@ export function ViolationList({ scope }: { scope?: Scope }): JSX.Element {
   if (!loaded.data) return loaded.error ? <Trouble error={loaded.error} retry={loaded.reload} /> : <Loading />;
   const rows = joined(live.violations.filter((r) => within(scope, r)), loaded.data.violations, sameViolation);
   const columns: Column<Violation>[] = [
-    { name: 'Time', narrow: true, width: '128px', cell: (r) => <span class="num">{moment(r.time)}</span> },
+    { name: 'Time', narrow: true, width: '128px', slim: '62px', cell: (r) => <span class="num">{moment(r.time)}</span> },
     { name: 'Severity', width: '92px', cell: (r) => <Tag tone={severityTone(r.severity)}>{r.severity}</Tag> },
     { name: 'What', narrow: true, width: 'minmax(0, 2.4fr)', cell: (r) => <span class="two"><T s={r.message || r.resource} /><small class="soft">{visible(`${r.type} · ${r.program || r.kind}${r.count > 1 ? ` · ${r.count} times` : ''}`)}</small></span> },
     ...(scope?.sandbox ? [] : [whose<Violation>()]),
@@ -85,8 +85,8 @@ export function EgressList({ scope }: { scope?: Scope }): JSX.Element {
   if (!loaded.data) return loaded.error ? <Trouble error={loaded.error} retry={loaded.reload} /> : <Loading />;
   const rows = joined(live.evidence.filter((r) => r.type === 'egress' && within(scope, r)), loaded.data.evidence, sameEvidence);
   const columns: Column<Evidence>[] = [
-    { name: 'Time', narrow: true, width: '128px', cell: (r) => <span class="num">{moment(r.time)}</span> },
-    { name: 'Verdict', narrow: true, width: '92px', cell: (r) => <Tag tone={statusTone(r.data?.verdict)}>{visible(r.data?.verdict ?? '')}</Tag> },
+    { name: 'Time', narrow: true, width: '128px', slim: '62px', cell: (r) => <span class="num">{moment(r.time)}</span> },
+    { name: 'Verdict', narrow: true, width: '92px', slim: '64px', cell: (r) => <Tag tone={statusTone(r.data?.verdict)}>{visible(r.data?.verdict ?? '')}</Tag> },
     { name: 'Where to', narrow: true, width: 'minmax(0, 2fr)', cell: (r) => <span class="two"><T s={`${r.data?.method ? r.data.method + ' ' : ''}${r.data?.host ?? ''}${r.data?.port ? ':' + r.data.port : ''}${r.data?.path ?? ''}`} mono /><small class="soft">{visible(r.data?.message ?? '')}</small></span> },
     { name: 'Bytes', width: '150px', right: true, cell: (r) => (r.data?.phase === 'end' ? <span class="num">{bytes(r.data?.bytesOut ?? 0)} out, {bytes(r.data?.bytesIn ?? 0)} in</span> : <span class="soft">{visible(r.data?.phase ?? '')}</span>) },
     { name: 'Secrets', width: '120px', cell: (r) => (r.data?.secrets?.length ? <Tag tone="info">{visible(r.data.secrets.join(', '))}</Tag> : <span class="soft">–</span>) },
@@ -144,7 +144,7 @@ export function EvidenceList({ scope }: { scope?: Scope }): JSX.Element {
   if (!loaded.data) return loaded.error ? <Trouble error={loaded.error} retry={loaded.reload} /> : <Loading />;
   const rows = joined(live.evidence.filter((r) => within(scope, r)), loaded.data.evidence, sameEvidence);
   const columns: Column<Evidence>[] = [
-    { name: 'Time', narrow: true, width: '128px', cell: (r) => <span class="num">{moment(r.time)}</span> },
+    { name: 'Time', narrow: true, width: '128px', slim: '62px', cell: (r) => <span class="num">{moment(r.time)}</span> },
     { name: 'Type', width: '84px', cell: (r) => <Tag>{r.type}</Tag> },
     { name: 'What', narrow: true, width: 'minmax(0, 2.4fr)', cell: (r) => <T s={operationText(r)} mono /> },
     { name: 'Outcome', width: '96px', cell: (r) => { const s = r.data?.status ?? r.data?.verdict; return s ? <Tag tone={statusTone(s)}>{visible(s)}</Tag> : <span class="soft">–</span>; } },

@@ -230,7 +230,7 @@ function Changes({ at }: { at: At }): JSX.Element {
   }, 'The changes are applied');
   const discard = () => void attempt(async () => { await post(at.base + '/discard', { paths }, { tenant: at.tenant }); setPath(''); got.reload(); }, 'The changes are given up');
   if (got.loading) return <Loading />;
-  if (got.error) return <Card title="Changes"><Trouble error={got.error} retry={got.reload} /></Card>;
+  if (got.error) return <Card title="Changes">{got.error.status === 404 ? <Empty title={visible(got.error.message)}>{visible(got.error.hint)}</Empty> : <Trouble error={got.error} retry={got.reload} />}</Card>;
   const rows = got.data!.items;
   return (
     <>
