@@ -45,6 +45,9 @@ func NewRelay(ctx context.Context, port int, dial func(context.Context, string, 
 			p.SetURL(&url.URL{Scheme: "http", Host: "localhost"})
 			p.SetXForwarded() // after the headers of one hop have gone: no client can take it away
 			p.Out.Host = p.In.Host
+			if r.preview(p.In.Host) {
+				return
+			}
 			p.Out.Header.Del("Authorization")
 			if p.Out.Header.Get("Origin") != "" { // serve has checked it
 				p.Out.Header.Del("Origin")
@@ -90,12 +93,25 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.proxy.ServeHTTP(w, q)
 }
 
+// preview reports whether a host is that of a port of a sandbox, see docs/ports.md.
+// Its pages are of an origin of their own.
+func (r *Relay) preview(host string) bool {
+	_, number, _ := strings.Cut(r.host[1], ":")
+	first, ok := strings.CutSuffix(host, ".localhost:"+number)
+	port, label, cut := strings.Cut(first, "-")
+	return ok && cut && port != "" && len(port) <= 5 && strings.Trim(port, "0123456789") == "" &&
+		len(label) >= 16 && len(label) <= 40 && strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}
+
 // admit refuses what no page of the console sends: requests for another host, which
 // a page whose name resolves to this machine sends, those of other origins, and
 // paths that are not the console's.
 func (r *Relay) admit(q *http.Request) error {
 	refused := func(field, message string) error {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "ui", Field: field, Message: message, Hint: "open the link that sandbox ui prints"}
+	}
+	if r.preview(q.Host) && q.URL.Host == "" {
+		return nil // the daemon judges it by the secret of its link
 	}
 	if q.Host != r.host[0] && q.Host != r.host[1] || q.URL.Host != "" {
 		return refused("Host", "the request is for a host that is not this program")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
@@ -38,8 +39,8 @@ type LiveOptions struct {
 
 const (
 	// liveLook is the least time between two looks at all sandboxes, and liveShare
-	// how many times as long as a look takes nothing is done after it: looks take
-	// no more than a thirtieth of one processor, whatever number of streams is open.
+	// how many times as long as a look takes of a processor nothing is done after it:
+	// looks take no more than a thirtieth of one, whatever number of streams is open.
 	liveLook, liveShare = time.Second, 30
 	// liveFlush is the time between two events with records, and between two looks
 	// at the open questions.
@@ -215,7 +216,7 @@ func (l *Live) look(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		began := time.Now()
+		began, used := time.Now(), processorTime()
 		list, err := l.o.Manager.List(ctx, manager.ListOptions{All: true}) // has what the records hold where a provider does not answer
 		if ctx.Err() != nil {
 			return
@@ -239,8 +240,20 @@ func (l *Live) look(ctx context.Context) {
 			}
 		}
 		l.mu.Unlock()
-		timer.Reset(max(liveLook, liveShare*time.Since(began)))
+		// What the process has used meanwhile is an upper bound of what the look has
+		// used, and so is the time that it took; on a busy machine most of that is
+		// waiting.
+		timer.Reset(max(liveLook, liveShare*min(time.Since(began), processorTime()-used)))
 	}
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func (l *Live) latest() *liveSnapshot {

@@ -28,7 +28,7 @@ function pictureType(b: Uint8Array): string {
 interface Content { text?: string; picture?: string; size: number; etag: string; whole: boolean }
 
 async function read(at: At, path: string, signal: AbortSignal): Promise<Content> {
-  const stat = await get<FileEntry>(urlOf(at, path) + '?stat', { tenant: at.tenant, signal });
+  const [stat] = (await get<{ items: FileEntry[] }>(urlOf(at, path) + '?stat', { tenant: at.tenant, signal })).items;
   const most = /\.(png|jpe?g|gif|webp)$/i.test(path) ? mostPicture : mostEdited;
   const whole = stat.size <= most;
   const res = await send(urlOf(at, path), { tenant: at.tenant, signal, headers: whole ? {} : { Range: `bytes=0-${mostEdited - 1}` } });

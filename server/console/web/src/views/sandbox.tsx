@@ -137,7 +137,7 @@ function Ports({ at }: { at: At }): JSX.Element {
     const o = { tenant: at.tenant, signal, background: again };
     const [p, s] = await Promise.all([get<{ items: Port[] }>(at.base + '/ports', o), get<{ items: Share[] }>(at.base + '/shares', o)]);
     return { ports: p.items, shares: s.items };
-  }, [at.base], 4000);
+  }, [at.base], 2000);
   const share = (port: number) => void attempt(async () => {
     const r = await post<{ url: string }>(at.base + '/shares', { port, ttlSeconds: 900 }, { tenant: at.tenant });
     setMade({ url: r.url, port });
