@@ -38,7 +38,7 @@ PKGS ?= ./...
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate redocly kube kube-stop helm manifests dist test-dist dist-images daemon-image check test test-clients test-kube test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate console redocly kube kube-stop helm manifests dist test-dist dist-images daemon-image check test test-clients test-kube test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -76,8 +76,9 @@ inspector: setup ## install the client that tests hold the MCP server against, i
 # What the clients of this tree and of other systems are tested with, each in bin/NAME:
 # the clients of E2B, of the OpenAI Agents SDK and of SWE-ReX; what clients/python and
 # clients/typescript are built and tested with; the frameworks that they have adapters
-# for; and Claude Code and Codex (700 MB), which make test-all runs in sandboxes.
-CLIENTS := e2b agents swerex pyclient tsclient pyadapters adapters
+# for; what the page of the web console is built and looked through with; and Claude Code
+# and Codex (700 MB), which make test-all runs in sandboxes.
+CLIENTS := e2b agents swerex pyclient tsclient pyadapters adapters webconsole
 .PHONY: $(CLIENTS) codingagents
 $(CLIENTS) codingagents: setup
 	@scripts/clients.sh $@ $(BIN)/$@
@@ -87,6 +88,9 @@ clients: $(CLIENTS) ## install what the clients of this tree and of other system
 clients-generate: pyclient tsclient ## write the generated code of clients/ anew from docs/openapi.json
 	$(BIN)/pyclient/python/bin/python clients/python/scripts/generate.py
 	$(BIN)/tsclient/node_modules/node-linux-*/bin/node $(BIN)/tsclient/node_modules/openapi-typescript/bin/cli.js docs/openapi.json -o clients/typescript/src/generated/openapi.ts
+
+console: webconsole ## build the page of the web console anew, from server/console/web into server/console/dist
+	scripts/console.sh $(BIN)/webconsole server/console/dist
 
 kube: setup ## build a Kubernetes cluster of one node from its sources, unless it is cached, and start it; as root
 	@scripts/kube.sh start

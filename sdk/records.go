@@ -161,3 +161,9 @@ func (c *API) Console(ctx context.Context) (api.Console, error) {
 func (c *API) Tenants(ctx context.Context) (api.TenantList, error) {
 	return get[api.TenantList](ctx, c, "list tenants", api.Prefix+"/tenants", nil)
 }
+
+// EndConsole ends the login of the console that the client uses: a client with a
+// token has none, and gets CodeNotFound.
+func (c *API) EndConsole(ctx context.Context) error {
+	return c.Call(ctx, Request{Op: "log out", Method: http.MethodDelete, Path: api.Prefix + "/console"}, nil)
+}

@@ -114,6 +114,14 @@ func methods(c *sdk.API) map[string]func(context.Context) {
 		"globFiles":          func(x context.Context) { c.Glob(x, box, api.Glob{}) },
 		"packArchive":        func(x context.Context) { c.PackArchive(x, box, "a") },
 		"unpackArchive":      func(x context.Context) { c.UnpackArchive(x, box, "a", strings.NewReader("")) },
+		"getConsole":         func(x context.Context) { c.Console(x) },
+		"endConsole":         func(x context.Context) { c.EndConsole(x) },
+		"createConsoleLink":  func(x context.Context) { c.CreateConsoleLink(x, false) },
+		"listTenants":        func(x context.Context) { c.Tenants(x) },
+		"followEvents": func(x context.Context) {
+			for range c.FollowEvents(x, false) {
+			}
+		},
 		"watchFiles": func(x context.Context) {
 			for range c.WatchFiles(x, box, sdk.Watch{Path: "a", Flat: true}) {
 			}

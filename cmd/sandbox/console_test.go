@@ -130,3 +130,26 @@ func TestConsoleInChromium(t *testing.T) {
 		t.Errorf("only %d checks were made:\n%s", n, out)
 	}
 }
+
+// TestClientsConsole builds the page of the console anew, which is what is committed,
+// and looks through each view of it with axe-core.
+func TestClientsConsole(t *testing.T) {
+	t.Parallel()
+	packages := testenv.ConsolePackages(t)
+	built := t.TempDir()
+	ctx, done := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer done()
+	if out, err := exec.CommandContext(ctx, filepath.Join("..", "..", "scripts", "console.sh"), packages, built).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := exec.CommandContext(ctx, "diff", "-rq", built, filepath.Join("..", "..", "server", "console", "dist")).CombinedOutput(); err != nil {
+		t.Errorf("the page is not what make console builds: %v\n%s", err, out)
+	}
+	r := newConsoleRig(t)
+	cmd := exec.CommandContext(ctx, "node", filepath.Join("testdata", "axe.cjs"))
+	cmd.Env = append(r.env, "NODE_PATH="+filepath.Join(packages, "node_modules"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "looked through 36 views") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

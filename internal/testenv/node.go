@@ -25,6 +25,7 @@ var (
 	adapters  = nodeProgram{"what the adapters of clients/typescript are for", "adapters", "openclaw/openclaw.mjs"}
 	pyClient  = nodeProgram{"the type checker of clients/python", "pyclient", "pyright/index.js"}
 	tsClient  = nodeProgram{"what clients/typescript is tested with", "tsclient", "typescript/bin/tsc"}
+	console   = nodeProgram{"what the page of the web console is built with", "webconsole", "vite/bin/vite.js"}
 	redocly   = nodeProgram{"the linter", "redocly", "@redocly/cli/bin/cli.js"}
 )
 
@@ -117,6 +118,14 @@ func TSClient(ctx context.Context, t testing.TB, args ...string) *exec.Cmd {
 
 // TSClientModules returns the folder of packages of [TSClient].
 func TSClientModules() string { return tsClient.modules() }
+
+// ConsolePackages returns the folder of what scripts/clients.sh has installed to build
+// and test the page of the web console, for scripts/console.sh.
+func ConsolePackages(t testing.TB) string {
+	t.Helper()
+	Require(t, console.name)
+	return filepath.Dir(console.modules())
+}
 
 // client returns a command that runs a script with clients that scripts/clients.sh
 // installs. The variable names their folder for scripts in JavaScript.

@@ -31,7 +31,7 @@ import (
 // installs; "sshd", the server of OpenSSH, which scripts/sshd.sh unpacks;
 // "inspector", what scripts/inspector.sh installs; "redocly", what
 // scripts/redocly.sh installs; "e2b", "agents", "swerex", "codingagents", "adapters",
-// "pyadapters", "pyclient" and "tsclient", what scripts/clients.sh installs;
+// "pyadapters", "pyclient", "tsclient" and "webconsole", what scripts/clients.sh installs;
 // "kube", a cluster that scripts/kube.sh has started, for tests whose names begin
 // with TestKube alone; "helm", what scripts/helm.sh builds;
 // "dist", the packages that scripts/dist.sh makes.
@@ -104,6 +104,8 @@ func missing(need string) string {
 		return pyClient.missing()
 	case "tsclient":
 		return tsClient.missing()
+	case "webconsole":
+		return console.missing()
 	case "pyadapters":
 		return pyAdaptersMissing()
 	case "inspector":

@@ -14,17 +14,17 @@ var _ resource.Resource = (*Console)(nil)
 
 // Routes implements [resource.Resource].
 func (c *Console) Routes() []resource.Route {
-	const tag, path = "console", api.Prefix + "/console"
+	const tag, path = "daemon", api.Prefix + "/console"
 	return []resource.Route{{
 		ID: "getConsole", Method: http.MethodGet, Path: path, Tag: tag, Role: token.Session,
 		Summary: "Report whose rights the caller has", Response: api.Console{}, Do: c.describe,
 	}, {
 		ID: "endConsole", Method: http.MethodDelete, Path: path, Tag: tag, Role: token.Session, Safe: true,
-		Summary: "End the login of the console that the request has come with", Doc: "Its streams and terminals end too. A request with a token has no login to end.",
+		Summary: "Log out of the console", Doc: "It ends the login that the request has come with. Its streams and terminals end too. A request with a token has no login to end.",
 		Errors: []int{404}, Do: c.logout,
 	}, {
 		ID: "createConsoleLink", Method: http.MethodPost, Path: path + "/links", Tag: tag, Role: token.Session,
-		Summary: "Make a link that logs one browser in to the console", Doc: "It works once, within a minute, and gives the rights of the caller, for as long as those last and twelve hours at most.",
+		Summary: "Make a login link of the console", Doc: "It logs one browser in. It works once, within a minute, and gives the rights of the caller, for as long as those last and twelve hours at most.",
 		Request: api.CreateConsoleLink{}, Response: api.ConsoleLink{}, Status: http.StatusCreated, Do: c.createLink,
 	}}
 }

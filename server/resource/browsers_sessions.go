@@ -26,7 +26,7 @@ func (x *browsersResource) ofSessions() []Route {
 		Request: api.Browse{}, Response: api.BrowserStopped{}, Errors: some, Timeout: starting, Do: x.stopOf,
 	}, {
 		ID: "takePicture", Method: http.MethodPost, Path: base + "picture", Tag: tag, Role: token.Session,
-		Summary: "Take a picture of a page in a clean profile, as sandbox browser screenshot does",
+		Summary: "Take a picture of a page in a clean profile",
 		Doc:     "The page that the session has open stays as it is.",
 		Request: api.Browse{}, Response: api.BrowserAnswer{}, Errors: append(some, 404), Timeout: starting, Do: x.pictureOf,
 	}}

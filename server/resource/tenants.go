@@ -44,8 +44,8 @@ func NewTenants(o TenantOptions) *tenantsResource {
 // Routes implements [Resource].
 func (x *tenantsResource) Routes() []Route {
 	return []Route{{
-		ID: "listTenants", Method: http.MethodGet, Path: api.Prefix + "/tenants", Tag: "tenants", Role: token.Session,
-		Summary: "List tenants with what they may hold and hold", Doc: "Admins see those that the settings name, and all that have a sandbox or a token; others see their own.",
+		ID: "listTenants", Method: http.MethodGet, Path: api.Prefix + "/tenants", Tag: "tokens", Role: token.Session,
+		Summary: "List tenants with their quotas and budgets", Doc: "Admins see those that the settings name, and all that have a sandbox or a token; others see their own.",
 		Response: api.TenantList{}, Errors: []int{503}, Do: x.list,
 	}}
 }

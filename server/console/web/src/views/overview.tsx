@@ -57,7 +57,7 @@ export function Overview(): JSX.Element {
     ['Processors', t ? cpu(t.cpu) : '–', 'in use'],
     ['Memory', t ? bytes(t.memoryBytes) : '–', t ? `${t.pids} processes` : ''],
     ['Approvals', String(live.approvals.length), 'waiting'],
-    ['Violations', String(live.violations.length), 'since this page opened'],
+    ['Violations', String(live.violations.length), 'since opened'],
   ];
   return (
     <Page title="Overview" lead="What runs now, and what it uses." actions={canWrite() ? <NewSandbox /> : undefined}>

@@ -68,9 +68,9 @@ export function ViolationList({ scope }: { scope?: Scope }): JSX.Element {
   const columns: Column<Violation>[] = [
     { name: 'Time', narrow: true, width: '128px', slim: '62px', cell: (r) => <span class="num">{moment(r.time)}</span> },
     { name: 'Severity', width: '92px', cell: (r) => <Tag tone={severityTone(r.severity)}>{r.severity}</Tag> },
-    { name: 'What', narrow: true, width: 'minmax(0, 2.4fr)', cell: (r) => <span class="two"><T s={r.message || r.resource} /><small class="soft">{visible(`${r.type} · ${r.program || r.kind}${r.count > 1 ? ` · ${r.count} times` : ''}`)}</small></span> },
+    { name: 'What', narrow: true, width: 'minmax(0, 2.4fr)', cell: (r) => <span class="two"><T s={`${r.operation} ${r.resource}`.trim() || r.message} /><small class="soft">{visible(`${r.program ? r.program + ': ' : ''}${r.message}${r.count > 1 ? ` · ${r.count} times` : ''}`)}</small></span> },
     ...(scope?.sandbox ? [] : [whose<Violation>()]),
-    { name: 'Rule', cell: (r) => <T s={r.rule} mono /> },
+    { name: 'Rule', cell: (r) => <span class="two"><T s={r.rule} mono /><small class="soft">{visible(r.type)}</small></span> },
   ];
   return <>
     <List label="Violations" rows={rows} columns={columns} keyOf={sameViolation} onPick={pick} empty={<Empty title="Nothing was stopped" />} />
