@@ -3,18 +3,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
@@ -33,7 +30,7 @@ type consoleRig struct {
 func newConsoleRig(t *testing.T) *consoleRig {
 	t.Helper()
 	testenv.Require(t, "local")
-	testenv.Require(t, "browser")
+	testenv.Require(t, "browser") // which also says that this package uses the engine
 	r := &consoleRig{site: newSite(t)}
 	file := filepath.Join(t.TempDir(), "console.json")
 	if err := os.WriteFile(file, []byte(consoleSettings), 0o600); err != nil {
@@ -43,7 +40,7 @@ func newConsoleRig(t *testing.T) *consoleRig {
 	d := r.server(filepath.Join(t.TempDir(), "s"), tcp)
 	_, at, _ := strings.Cut(d.says("listening at tcp:"), "listening at tcp:")
 	r.base = "http://" + strings.TrimSpace(at)
-	r.devtools = startChromium(t)
+	r.devtools = testenv.Chromium(t)
 	admin, _ := r.made("--role", "admin")
 	evil, id := r.made("--tenant", "evil")
 	r.env = append(r.site.env, "CONSOLE_BASE="+r.base, "CONSOLE_DEVTOOLS="+r.devtools, "CONSOLE_ADMIN="+admin, "CONSOLE_EVIL="+evil, "CONSOLE_EVIL_ID="+id)
@@ -65,51 +62,6 @@ func (r *consoleRig) made(args ...string) (secret, id string) {
 		r.t.Fatalf("%v %s", err, out)
 	}
 	return made.Token, made.ID
-}
-
-// startChromium starts one and returns the address of its DevTools.
-func startChromium(t *testing.T) string {
-	t.Helper()
-	name := "sbx-console-test-" + filepath.Base(filepath.Dir(t.TempDir()))
-	name = regexp.MustCompile(`[^a-zA-Z0-9_.-]`).ReplaceAllString(name, "-")
-	cmd := exec.Command("docker", "run", "--rm", "--init", "--name", name, "--network", "host", "--entrypoint", "/usr/bin/chromium", about.BrowserImage,
-		"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir=/tmp/profile", "--remote-debugging-port=0", "about:blank")
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = exec.Command("docker", "kill", name).Run() // or it has ended
-		_ = cmd.Wait()
-	})
-	said, found := "", make(chan string, 1)
-	go func() {
-		defer close(found)
-		lines := bufio.NewScanner(stderr)
-		for lines.Scan() {
-			if _, at, ok := strings.Cut(lines.Text(), "DevTools listening on "); ok {
-				found <- at
-			}
-			said += lines.Text() + "\n"
-		}
-	}()
-	select {
-	case at, ok := <-found:
-		if !ok {
-			t.Fatalf("Chromium has ended:\n%s", said)
-		}
-		go func() {
-			for range found { // until it ends
-			}
-		}()
-		return at
-	case <-time.After(time.Minute):
-		t.Fatal("Chromium does not start")
-		return ""
-	}
 }
 
 // TestConsoleInChromium uses every part of the console in a real Chromium, and loads

@@ -1,7 +1,9 @@
 package testenv
 
 import (
+	"bufio"
 	"context"
+	"crypto/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,6 +59,52 @@ var playwrightMissing = sync.OnceValue(func() string {
 
 // playwrightModules lies in the bin folder of the tree that this file is of.
 func playwrightModules() string { return filepath.Join(root(), "bin", "playwright", "node_modules") }
+
+// Chromium starts the one of the image of browsers, with the network of this machine,
+// and returns the address of its DevTools. It ends with the test.
+func Chromium(t testing.TB) string {
+	t.Helper()
+	Require(t, "browser")
+	name := "sandbox-test-chromium-" + strings.ToLower(rand.Text()[:12])
+	cmd := exec.Command("docker", "run", "--rm", "--init", "--name", name, "--network", "host", "--entrypoint", "/usr/bin/chromium", about.BrowserImage,
+		"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir=/tmp/profile", "--remote-debugging-port=0", "about:blank")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = exec.Command("docker", "kill", name).Run() // or it has ended
+		_ = cmd.Wait()
+	})
+	said, found := "", make(chan string, 1)
+	go func() {
+		defer close(found)
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			if _, at, ok := strings.Cut(lines.Text(), "DevTools listening on "); ok {
+				found <- at
+			}
+			said += lines.Text() + "\n"
+		}
+	}()
+	select {
+	case at, ok := <-found:
+		if !ok {
+			t.Fatalf("Chromium has ended:\n%s", said)
+		}
+		go func() {
+			for range found { // until it ends
+			}
+		}()
+		return at
+	case <-time.After(time.Minute):
+		t.Fatal("Chromium does not start")
+		return ""
+	}
+}
 
 // root is the folder of the module: a test runs in the folder of its package.
 // The names in a binary that was built with -trimpath would not say.

@@ -29,6 +29,7 @@ type rig struct {
 	*served.Rig
 	console *Console
 	ports   *resource.Ports
+	live    *resource.Live
 	base    string // http://127.0.0.1:PORT
 	host    string
 	hosts   []string
@@ -63,8 +64,8 @@ func newRig(t *testing.T) *rig {
 			if err != nil {
 				t.Fatal(err)
 			}
-			live := resource.NewLive()
-			t.Cleanup(live.Close)
+			r.live = resource.NewLive()
+			t.Cleanup(r.live.Close)
 			answers, err := resource.Open(filepath.Join(t.TempDir(), "answers"))
 			if err != nil {
 				t.Fatal(err)
@@ -74,7 +75,7 @@ func newRig(t *testing.T) *rig {
 			return []resource.Resource{
 				boxes, resource.NewCommands(s.Manager), resource.NewShells(s.Manager, supervisor, stream.Options{}), resource.NewFilesResource(s.Manager, resource.Limits{}),
 				resource.NewTokens(s.Tokens), resource.NewSessions(s.Manager, stream.Options{}), resource.NewChanges(s.Manager), resource.NewMedia(s.Manager), r.ports, r.console,
-				live.Resource(resource.LiveOptions{Manager: s.Manager, Approvals: manager.NewApprovalQueue(manager.ApprovalQueueOptions{}), Log: s.Log}),
+				r.live.Resource(resource.LiveOptions{Manager: s.Manager, Approvals: manager.NewApprovalQueue(manager.ApprovalQueueOptions{}), Log: s.Log}),
 			}
 		},
 		Daemon: func(o *server.Options) {

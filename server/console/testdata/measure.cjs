@@ -1,0 +1,35 @@
+// Measures the page of the console while much goes on: what it holds, and how long it
+// takes to answer input. It prints one line of JSON.
+const { chromium } = require('playwright-core');
+
+(async () => {
+  const browser = await chromium.connectOverCDP(process.env.CONSOLE_DEVTOOLS);
+  const page = await (await browser.newContext({ viewport: { width: 1280, height: 860 } })).newPage();
+  page.setDefaultTimeout(60000);
+  await page.goto(process.env.CONSOLE_LINK);
+  await page.getByText('1000 of 1000').waitFor();
+  await page.evaluate(() => {
+    window.times = [];
+    new PerformanceObserver((list) => { for (const e of list.getEntries()) window.times.push(e.duration); }).observe({ type: 'event', durationThreshold: 16, buffered: true });
+  });
+  console.log('ready');
+  const filter = page.getByLabel('Filter');
+  const until = Date.now() + Number(process.env.CONSOLE_SECONDS) * 1000;
+  let presses = 0;
+  while (Date.now() < until) {
+    for (const c of 'session-7') { await filter.press(c); presses++; await page.waitForTimeout(60); }
+    for (let i = 0; i < 9; i++) { await filter.press('Backspace'); presses++; await page.waitForTimeout(60); }
+    await page.locator('.rows').first().evaluate((el) => el.scrollTo(0, Math.random() * el.scrollHeight));
+    for (const view of ['#/violations', '#/timeline', '#/']) { await page.evaluate((h) => { location.hash = h; }, view); await page.waitForTimeout(300); }
+  }
+  const elements = await page.evaluate(() => document.querySelectorAll('*').length);
+  const times = (await page.evaluate(() => window.times)).sort((a, b) => a - b);
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send('HeapProfiler.collectGarbage');
+  await cdp.send('Performance.enable');
+  const metrics = Object.fromEntries((await cdp.send('Performance.getMetrics')).metrics.map((m) => [m.name, m.value]));
+  const memory = await page.evaluate(async () => (await performance.measureUserAgentSpecificMemory()).bytes);
+  const points = Number(await page.locator('.plot').first().getAttribute('data-points'));
+  console.log(JSON.stringify({ presses, slow: times.length, p95: times[Math.floor(times.length * 0.95)] ?? 0, worst: times.at(-1) ?? 0, memory, heap: metrics.JSHeapUsedSize, elements, points }));
+  await browser.close();
+})().then(() => process.exit(0), (e) => { console.error(String(e.stack)); process.exit(1); });
