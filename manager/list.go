@@ -66,6 +66,10 @@ type ListOptions struct {
 	All     bool              // every tenant's
 	Labels  map[string]string // only those that have all of these
 	Foreign bool              // those of other instances instead of our own
+
+	// Unmatched leaves out whether each is as a new one would be made, which takes most
+	// of the time: ImageMatch and ConfigMatch are nil.
+	Unmatched bool
 }
 
 // List reconciles records with what the providers say, in one call to each
@@ -93,7 +97,9 @@ func (m *Manager) List(ctx context.Context, o ListOptions) (Listing, error) {
 		rows = m.lister.reconcile(records, infos, down)
 		listErr = errors.Join(listErr, m.creations.describe(rows))
 		rows = slices.DeleteFunc(rows, func(r Row) bool { return !labelled(r, o.Labels) })
-		m.lister.match(ctx, rows, records)
+		if !o.Unmatched {
+			m.lister.match(ctx, rows, records)
+		}
 	}
 	for _, r := range rows {
 		switch {

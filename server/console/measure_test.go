@@ -21,8 +21,9 @@ import (
 
 // TestManySandboxes measures the console with 1,000 sandboxes and 100 records a second:
 // the page holds less than 200 MB, and the daemon takes at most a twentieth of a
-// processor for it. How soon the page answers input is logged, and bounded where the
-// machine does nothing else. It is run by make test-all.
+// processor for it. How soon the page answers input depends on what else the machine
+// does, so it is logged, and how long the page's thread is busy is bounded. It is run by
+// make test-all.
 func TestManySandboxes(t *testing.T) {
 	if os.Getenv("SANDBOX_TEST_ALL") == "" {
 		t.Skip("it measures for half a minute: SANDBOX_TEST_ALL is not set")
@@ -76,7 +77,7 @@ func TestManySandboxes(t *testing.T) {
 	share := float64(processTime(t)-used) / float64(time.Since(began))
 	var m struct {
 		Presses, Slow, Elements, Points int
-		P95, Worst, Memory, Heap        float64
+		P95, Worst, Memory, Heap, Busy  float64
 	}
 	if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 		t.Fatalf("%v %s", err, lines.Text())
@@ -85,10 +86,16 @@ func TestManySandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
-	t.Logf("page %.0f MB (heap %.0f MB, %d elements, %d points), input p95 %.0f ms, worst %.0f ms of %d presses; daemon %.1f %% of a processor; load %s",
-		m.Memory/1e6, m.Heap/1e6, m.Elements, m.Points, m.P95, m.Worst, m.Presses, share*100, strings.TrimSpace(string(load)))
+	t.Logf("page %.0f MB (heap %.0f MB, %d elements, %d points), input p95 %.0f ms, worst %.0f ms of %d presses, its thread busy for %.0f %% of the time; daemon %.1f %% of a processor; load %s",
+		m.Memory/1e6, m.Heap/1e6, m.Elements, m.Points, m.P95, m.Worst, m.Presses, m.Busy*100, share*100, strings.TrimSpace(string(load)))
 	if m.Memory > 200e6 || m.Memory == 0 || m.Elements > 3000 || m.Presses < 50 {
 		t.Errorf("the page holds too much, or was not used: %+v", m)
+	}
+	if m.Busy > 0.6 {
+		t.Errorf("the page's thread is busy for %.0f %% of the time", m.Busy*100)
+	}
+	if share > 0.05 {
+		t.Errorf("the daemon takes %.1f %% of a processor", share*100)
 	}
 }
 

@@ -40,8 +40,8 @@ type LiveOptions struct {
 const (
 	// liveLook is the least time between two looks at all sandboxes, and liveShare
 	// how many times as long as a look takes of a processor nothing is done after it:
-	// looks take no more than a thirtieth of one, whatever number of streams is open.
-	liveLook, liveShare = time.Second, 30
+	// looks take no more than a fortieth of one, whatever number of streams is open.
+	liveLook, liveShare = time.Second, 40
 	// liveFlush is the time between two events with records, and between two looks
 	// at the open questions.
 	liveFlush = 200 * time.Millisecond
@@ -114,7 +114,7 @@ func (l *Live) Routes() []Route {
 		ID: "followEvents", Method: http.MethodGet, Path: api.Prefix + "/events", Tag: "records", Role: token.Session,
 		Summary: "Follow what goes on", Stream: true, Follows: true, Timeout: Endless,
 		Doc: "It begins with all sandboxes, and goes on with what changes: sandboxes, what they use, open questions, and records that this daemon writes. " +
-			"What happened before is in the lists. Sandboxes are looked at about once a second, less often where there are many.",
+			"What happened before is in the lists. Whether a sandbox is as a new one would be is left out. Sandboxes are looked at about once a second, less often where there are many.",
 		Query: []Param{{Name: "all", Type: Boolean, Doc: "Every tenant's; for admins"}},
 		Events: []Event{
 			{Name: api.EventSandboxes, Data: api.LiveSandboxes{}, Doc: "Sandboxes that are new, have changed or are gone"},
@@ -217,7 +217,7 @@ func (l *Live) look(ctx context.Context) {
 		case <-timer.C:
 		}
 		began, used := time.Now(), processorTime()
-		list, err := l.o.Manager.List(ctx, manager.ListOptions{All: true}) // has what the records hold where a provider does not answer
+		list, err := l.o.Manager.List(ctx, manager.ListOptions{All: true, Unmatched: true}) // has what the records hold where a provider does not answer
 		if ctx.Err() != nil {
 			return
 		}
@@ -335,15 +335,13 @@ type liveItem struct {
 
 // A liveRow is what of a row counts as a change.
 type liveRow struct {
-	id               string
-	status           sandbox.Status
-	used, expires    int64
-	image, configure bool
+	id            string
+	status        sandbox.Status
+	used, expires int64
 }
 
 func rowMark(r *manager.Row) liveRow {
-	is := func(b *bool) bool { return b != nil && *b }
-	return liveRow{r.ID, r.Status, r.LastUsedAt.Unix(), r.ExpiresAt.Unix(), is(r.ImageMatch), is(r.ConfigMatch)}
+	return liveRow{r.ID, r.Status, r.LastUsedAt.Unix(), r.ExpiresAt.Unix()}
 }
 
 // sandboxes sends what has changed since the last snapshot.

@@ -67,7 +67,7 @@ func (x *tenantsResource) list(c *Call) (any, error) {
 				}
 			}
 		}
-		l, _ := x.o.Manager.List(c.Context(), manager.ListOptions{All: true}) // has what the records hold where a provider does not answer
+		l, _ := x.o.Manager.List(c.Context(), manager.ListOptions{All: true, Unmatched: true}) // has what the records hold where a provider does not answer
 		for i := range l.Containers {
 			if l.Containers[i].Kind == sandbox.KindSandbox {
 				ids[l.Containers[i].Tenant] = true

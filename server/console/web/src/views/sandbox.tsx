@@ -25,7 +25,7 @@ export function SandboxPage({ tenant, provider, name, tab }: { tenant: string; p
   const followed = live.sandboxes.get(keyOf({ tenant, provider, name }));
   const got = useLoad<Sandbox>((signal) => get(`${at.base}?provider=${encodeURIComponent(provider)}`, { tenant, signal }), [name]);
   const [asking, ask] = useState('');
-  const s = followed ?? got.data;
+  const s = followed && { ...followed, imageMatch: got.data?.imageMatch ?? null, configMatch: got.data?.configMatch ?? null } || got.data;
   if (got.error && !followed) return <Page title="Sandbox"><Trouble error={got.error} retry={got.reload} /><p><a href="#/">Back to the overview</a></p></Page>;
   if (!s) return <Loading />;
   const gone = live.ready && live.connected && !followed && !got.loading;
