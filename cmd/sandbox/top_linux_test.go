@@ -300,8 +300,9 @@ func TestTop(t *testing.T) {
 	// A shell, and back.
 	p.types("s")
 	p.shows("A shell in sbx-busy-")
-	p.types("echo $((6*7))x; touch made; exit\r")
+	p.types("echo $((6*7))x\r")
 	p.shows("42x")
+	p.types("exit\r")
 	p.until("the list again", func(l []string) bool { return has(l, "KEY", "NAME") != "" && has(l, "42x") == "" })
 	p.resize(80, 24)
 	// Without the filter; the selected sandbox disappears.
@@ -375,8 +376,9 @@ func TestTopThroughDaemon(t *testing.T) {
 	p.shows("far", " run ")
 	p.types("s")
 	p.shows("A shell in sbx-far-")
-	p.types("echo $((6*7))x; exit\r")
+	p.types("echo $((6*7))x\r")
 	p.shows("42x")
+	p.types("exit\r")
 	p.until("the list again", func(l []string) bool { return has(l, "KEY", "AGENT") != "" && has(l, "42x") == "" })
 	d.cmd.Process.Signal(syscall.SIGTERM)
 	d.cmd.Wait()

@@ -104,11 +104,11 @@ func (d *topDetails) fetch(m *topModel) tea.Cmd {
 	}
 	d.fetching = true
 	row := b.row
-	return func() tea.Msg {
+	return m.guarded(func() tea.Msg {
 		ctx, done := context.WithTimeout(m.ctx, topQueryWithin)
 		defer done()
 		return topDetailsMsg{want, m.section(ctx, row, want)}
-	}
+	})
 }
 
 // take takes a section. When another one is wanted by now, it is fetched.

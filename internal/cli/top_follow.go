@@ -66,12 +66,12 @@ func (m *topModel) logs(b *topBox) tea.Cmd {
 	}
 	k, row := rowKey(b.row), b.row
 	m.wait(row)
-	return func() tea.Msg {
+	return m.guarded(func() tea.Msg {
 		ctx, done := context.WithTimeout(m.ctx, topQueryWithin)
 		defer done()
 		logs, err := m.source.Logs(ctx, row)
 		return topLogsMsg{k, logs, err}
-	}
+	})
 }
 
 // choose has a log chosen; where no process has one, a file named.
@@ -142,13 +142,13 @@ func (m *topModel) follow(title string, fn func(context.Context, io.Writer) erro
 	l := &topLogView{id: id, title: termsafe.Line(title), cancel: cancel}
 	m.log, m.mode = l, topFollows
 	send := m.send
-	return func() tea.Msg {
+	return m.guarded(func() tea.Msg {
 		err := fn(ctx, topLogWriter{ctx, id, send})
 		if ctx.Err() != nil {
 			err = nil // it was left
 		}
 		return topLogMsg{id: id, over: true, err: err}
-	}
+	})
 }
 
 // A topLogWriter sends what is written to the view, which takes one piece after the

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -64,6 +65,7 @@ type topModel struct {
 	noteBad   bool
 	doing     map[string]string // what is being done, by the key of its sandbox
 
+	fault    *topFaultMsg // or nil
 	prompt   topPrompt
 	question topQuestion
 	details  topDetails
@@ -124,6 +126,24 @@ type (
 	}
 )
 
+// A topFaultMsg says that a request has panicked.
+type topFaultMsg struct {
+	value any
+	stack []byte
+}
+
+// guarded has a panic of fn end the view, which then gives the terminal back.
+func (m *topModel) guarded(fn func() tea.Msg) tea.Cmd {
+	return func() (msg tea.Msg) {
+		defer func() {
+			if p := recover(); p != nil {
+				msg = topFaultMsg{p, debug.Stack()}
+			}
+		}()
+		return fn()
+	}
+}
+
 // Init implements [tea.Model].
 func (m *topModel) Init() tea.Cmd { return m.list() }
 
@@ -134,13 +154,13 @@ func (m *topModel) list() tea.Cmd {
 		return nil
 	}
 	m.listing = true
-	return func() tea.Msg {
+	return m.guarded(func() tea.Msg {
 		ctx, done := context.WithTimeout(m.ctx, topQueryWithin)
 		defer done()
 		began := time.Now()
 		rows, err := topList(ctx, m.source, m.view)
 		return topListMsg{rows, err, time.Since(began)}
-	}
+	})
 }
 
 // topList returns the sandboxes and browsers that the flags select.
@@ -309,11 +329,11 @@ func (m *topModel) measure() tea.Cmd {
 		return nil
 	}
 	m.measuring = true
-	return func() tea.Msg {
+	return m.guarded(func() tea.Msg {
 		ctx, done := context.WithTimeout(m.ctx, topQueryWithin)
 		defer done()
 		return topStatsMsg{measureAll(ctx, m.source, rows), m.now()}
-	}
+	})
 }
 
 // measureAll measures the sandboxes of rows, at most topAtOnce at the same time. A
@@ -377,11 +397,11 @@ func (m *topModel) do(b *topBox, what, doing string, fn func(context.Context, ma
 	}
 	m.doing[k] = doing
 	m.say(false, "%s %s …", doing, rowName(row))
-	return func() tea.Msg {
+	return m.guarded(func() tea.Msg {
 		ctx, done := context.WithTimeout(m.ctx, topDoWithin)
 		defer done()
 		return topDoneMsg{k, what + " " + rowName(row), fn(ctx, row)}
-	}
+	})
 }
 
 // freeze freezes the sandbox, or thaws it.

@@ -51,14 +51,18 @@ func RunTop(ctx context.Context, s TopSource, v TopView) error {
 	}
 	m := newTopModel(ctx, s, v)
 	defer m.close()
-	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(v.In), tea.WithOutput(v.Out), tea.WithoutSignalHandler(), tea.WithFPS(30))
+	p := tea.NewProgram(m, tea.WithInput(v.In), tea.WithOutput(v.Out), tea.WithoutSignalHandler(), tea.WithFPS(30))
 	m.send = p.Send
+	defer context.AfterFunc(ctx, p.Quit)() // which, unlike the end of its context, lets the reader of keys end
 	forget := v.AtExit(func() { _ = p.ReleaseTerminal() })
 	defer forget()
 	_, err := p.Run()
 	switch {
 	case ctx.Err() != nil:
 		return WatchEnd(ctx)
+	case m.fault != nil:
+		fmt.Fprintf(v.Out, "%s\n", m.fault.stack)
+		return &sandbox.Error{Code: sandbox.CodeInternal, Op: "top", Message: fmt.Sprintf("the view has failed: %v", m.fault.value)}
 	case errors.Is(err, tea.ErrProgramPanic):
 		return &sandbox.Error{Code: sandbox.CodeInternal, Op: "top", Message: "the view has failed", Err: err}
 	case err != nil:

@@ -30,6 +30,9 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = max(msg.Width, 1), max(msg.Height, 1)
 		m.move(0)
 		return m, m.refresh()
+	case topFaultMsg:
+		m.fault = &msg
+		return m, tea.Quit
 	case topDueMsg:
 		return m, m.list()
 	case topListMsg:
@@ -310,7 +313,7 @@ func (m *topModel) shell(b *topBox) tea.Cmd {
 	}
 	k, row := rowKey(b.row), b.row
 	m.wait(row)
-	return func() tea.Msg {
+	return m.guarded(func() tea.Msg {
 		ctx, done := context.WithTimeout(m.ctx, topQueryWithin)
 		defer done()
 		place := ShellPlace{Who: row.Who(), Provider: row.Provider}
@@ -335,7 +338,7 @@ func (m *topModel) shell(b *topBox) tea.Cmd {
 			next = e.Next
 		}
 		return topShellMsg{k, place, next}
-	}
+	})
 }
 
 // wait waits for an answer about the sandbox of row, which a key has asked for.
