@@ -626,12 +626,15 @@ import() {
         *) tagged=docker.io/library/$tagged ;;
         esac
         known=$state/images/$(echo "$tagged" | tr / _)
-        if [ "$(cat "$known" 2>/dev/null)" != "$id" ]; then
-            docker save --output "$known.tar" "$image"
-            containerd_images images import "$known.tar" >&2
-            rm "$known.tar"
-            echo "$id" >"$known"
-        fi
+        ( # one import of an image at a time: tests of several packages ask for the same ones
+            flock 9
+            if [ "$(cat "$known" 2>/dev/null)" != "$id" ]; then
+                docker save --output "$known.tar" "$image"
+                containerd_images images import "$known.tar" >&2
+                rm "$known.tar"
+                echo "$id" >"$known"
+            fi
+        ) 9>"$known.lock"
         digest=$(containerd_images images list "name==$tagged" | awk 'NR == 2 { print $3 }')
         [ -n "$digest" ] || fail "the node has no image $tagged" "give the name as the engine lists it"
         containerd_images images tag --force "$tagged" "${tagged%:*}@$digest" >/dev/null
