@@ -65,7 +65,10 @@ func onScreen(t *testing.T, cmd *exec.Cmd, cols, rows int) *topScreen {
 		cmd.Process.Kill()
 		line.Close()
 		terminal.Close()
-		s.emu.Close()
+		// The emulator's own Close writes what its Read looks at.
+		if answers, ok := s.emu.InputPipe().(io.Closer); ok {
+			answers.Close()
+		}
 	})
 	return s
 }
