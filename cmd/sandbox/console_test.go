@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,5 +105,77 @@ func TestClientsConsole(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "looked through 36 views") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestUIOverASocket holds that sandbox ui makes the console of a daemon at a unix socket
+// reachable until it is interrupted, and that reaching it gives no right by itself.
+func TestUIOverASocket(t *testing.T) {
+	t.Parallel()
+	testenv.Require(t, "local")
+	s := newSite(t)
+	file := filepath.Join(t.TempDir(), "console.json")
+	if err := os.WriteFile(file, []byte(consoleSettings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, "SANDBOX_CONFIG="+file)
+	d := s.server(filepath.Join(t.TempDir(), "s"))
+	cmd := s.command("ui", "-o", "json") // the daemon is that of the state folder
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	var at struct{ URL string }
+	if err := json.NewDecoder(out).Decode(&at); err != nil {
+		t.Fatalf("%v\n%s", err, d.log.all())
+	}
+	base, secret, ok := strings.Cut(at.URL, "/ui/#login=")
+	if !ok || !strings.HasPrefix(base, "http://127.0.0.1:") {
+		t.Fatalf("the link is %q", at.URL)
+	}
+	send := func(method, path, body string, header ...string) (*http.Response, string) {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i+1 < len(header); i += 2 {
+			q.Header.Set(header[i], header[i+1])
+		}
+		res, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		data, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, string(data)
+	}
+	if res, body := send("GET", "/ui/", ""); res.StatusCode != 200 || !strings.Contains(body, "<title>sandbox</title>") {
+		t.Errorf("the page: %d %s", res.StatusCode, body)
+	}
+	if res, body := send("GET", "/v1/sandboxes", ""); res.StatusCode != 401 {
+		t.Errorf("without a login: %d %s", res.StatusCode, body)
+	}
+	res, body := send("POST", "/ui/login", `{"secret":"`+secret+`"}`, "Origin", base, "Content-Type", "application/json")
+	var in struct{ Key string }
+	if err := json.Unmarshal([]byte(body), &in); err != nil || res.StatusCode != 200 {
+		t.Fatalf("the login: %d %s", res.StatusCode, body)
+	}
+	cookie, _, _ := strings.Cut(res.Header.Get("Set-Cookie"), ";")
+	if res, body := send("GET", "/v1/console", "", "Cookie", cookie, "Sandbox-Console", in.Key); res.StatusCode != 200 || !strings.Contains(body, `"role":"admin"`) {
+		t.Errorf("with the login: %d %s", res.StatusCode, body)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("interrupted, it ends with %v", err)
 	}
 }

@@ -25,9 +25,7 @@ import (
 // does, so it is logged, and how long the page's thread is busy is bounded. It is run by
 // make test-all.
 func TestManySandboxes(t *testing.T) {
-	if os.Getenv("SANDBOX_TEST_ALL") == "" {
-		t.Skip("it measures for half a minute: SANDBOX_TEST_ALL is not set")
-	}
+	testenv.Exhaustive(t, "it measures for half a minute")
 	modules := testenv.Playwright(t)
 	r := newRig(t)
 	for i := range 999 { // beside that of the rig
