@@ -13,7 +13,7 @@ import (
 // Bounds of the module's size. A new package needs a reason that its parent
 // cannot carry.
 const (
-	maxPackages  = 91
+	maxPackages  = 90
 	maxFolders   = 24  // with Go code, at the top of the module
 	minFileLines = 100 // of a package that consists of one file
 )

@@ -431,6 +431,38 @@ class ConsentOutput(Model):
     expires: AwareDatetime
 
 
+class Console(Model):
+    agent: str | None = None
+    expires: AwareDatetime | None = None
+    """
+    When the login ends in any case
+    """
+    idle_seconds: Annotated[int | None, Field(alias='idleSeconds')] = None
+    """
+    After so long without a request of its user the login ends
+    """
+    login: bool
+    """
+    The request has come with a login of the console, not with a token
+    """
+    read_only: Annotated[bool, Field(alias='readOnly')]
+    role: Literal['admin', 'tenant', 'session']
+    session: str | None = None
+    tenant: str | None = None
+    version: str
+    """
+    Of the daemon
+    """
+
+
+class ConsoleLink(Model):
+    expires: AwareDatetime
+    path: str
+    """
+    Of the address, below the daemon's own; the secret is behind the #, which browsers do not send
+    """
+
+
 class CreateCheckpoint(Model):
     name: str | None = None
     """
@@ -446,6 +478,13 @@ class CreateCodeContext(Model):
     language: Literal['python', 'javascript', 'bash'] | None = None
     """
     python without
+    """
+
+
+class CreateConsoleLink(Model):
+    read_only: Annotated[bool | None, Field(alias='readOnly')] = None
+    """
+    The login may change nothing
     """
 
 
@@ -838,6 +877,41 @@ class LimitsOutput(Model):
 class Link(Model):
     text: str
     url: str
+
+
+class LiveFigure(Model):
+    cpu_seconds: Annotated[float, Field(alias='cpuSeconds')]
+    """
+    Processor time since the start
+    """
+    disk_read_bytes: Annotated[int, Field(alias='diskReadBytes')]
+    disk_written_bytes: Annotated[int, Field(alias='diskWrittenBytes')]
+    memory_bytes: Annotated[int, Field(alias='memoryBytes')]
+    name: str
+    net_received_bytes: Annotated[int, Field(alias='netReceivedBytes')]
+    net_sent_bytes: Annotated[int, Field(alias='netSentBytes')]
+    pids: int
+    provider: str
+    tenant: str
+
+
+class LiveSandbox(Model):
+    name: str
+    provider: str
+    tenant: str
+
+
+class LiveTotal(Model):
+    cpu: float
+    """
+    Processors in use since the last measurement; 0 in the first
+    """
+    disk_bytes_per_second: Annotated[float, Field(alias='diskBytesPerSecond')]
+    memory_bytes: Annotated[int, Field(alias='memoryBytes')]
+    net_bytes_per_second: Annotated[float, Field(alias='netBytesPerSecond')]
+    pids: int
+    running: int
+    sandboxes: int
 
 
 class MakeFolder(Model):
@@ -1532,6 +1606,14 @@ class Template(Model):
     tool: str | None = None
 
 
+class TenantHeld(Model):
+    commands: int
+    disk: int
+    memory: int
+    nano_cpus: Annotated[int, Field(alias='nanoCpus')]
+    sandboxes: int
+
+
 class TenantLimits(Model):
     commands: int
     disk: int
@@ -1632,6 +1714,23 @@ class TokenBudget(Model):
     """
     Milliseconds that calls take
     """
+
+
+class TokenBudgetUse(Model):
+    agent: str | None = None
+    bound: BudgetOutput
+    """
+    -1 is no bound
+    """
+    expires: AwareDatetime | None = None
+    note: str | None = None
+    role: str
+    session: str | None = None
+    token: str
+    """
+    Its id
+    """
+    used: BudgetOutput
 
 
 class TokenList(Model):
@@ -2596,6 +2695,42 @@ class Listing(Model):
     error: Document | None = None
 
 
+class LiveFigures(Model):
+    items: list[LiveFigure]
+    time: AwareDatetime
+    """
+    Of the measurement
+    """
+    total: LiveTotal
+    """
+    Of all sandboxes of the caller
+    """
+
+
+class LiveRecords(Model):
+    dropped: int | None = None
+    """
+    Records that came faster than they were sent; the lists have them
+    """
+    evidence: list[EvidenceRecord] | None = None
+    violations: list[ViolationRecord] | None = None
+
+
+class LiveSandboxes(Model):
+    first: bool | None = None
+    """
+    Nothing that an earlier event had counts any more
+    """
+    gone: list[LiveSandbox] | None = None
+    """
+    That are gone
+    """
+    items: list[Sandbox]
+    """
+    That are new or have changed
+    """
+
+
 class Manifest(Model):
     capabilities: list[Capability] | None = None
     commands: list[Template] | None = None
@@ -2792,6 +2927,35 @@ class StartProcess(Model):
     """
     The account inside that it runs as: sandbox, user, or the number of the sandbox's own user, which is also what holds without. root is refused
     """
+
+
+class Tenant(Model):
+    budgets: list[TokenBudgetUse]
+    """
+    Of its tokens that have one, as far as the caller may see them
+    """
+    held: TenantHeld
+    id: str
+    """
+    Empty is the one of people who use the daemon's machine for themselves
+    """
+    limits: TenantLimits
+    """
+    -1 is no bound
+    """
+    listed: bool
+    """
+    The settings name it
+    """
+    refused: bool
+    """
+    The settings serve only tenants that they name
+    """
+    weight: int
+
+
+class TenantList(Model):
+    items: list[Tenant]
 
 
 class UndoneChanges(Model):

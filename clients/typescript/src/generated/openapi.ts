@@ -139,7 +139,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Take a picture of a page in a clean profile, as sandbox browser screenshot does
+         * Take a picture of a page in a clean profile
          * @description The page that the session has open stays as it is.
          */
         post: operations["takePicture"];
@@ -240,6 +240,67 @@ export interface paths {
          * @description A tar archive with digests, compressed with zstd, which importCheckpoint takes.
          */
         get: operations["exportCheckpoint"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/console": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Report whose rights the caller has */
+        get: operations["getConsole"];
+        put?: never;
+        post?: never;
+        /**
+         * Log out of the console
+         * @description It ends the login that the request has come with. Its streams and terminals end too. A request with a token has no login to end.
+         */
+        delete: operations["endConsole"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/console/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a login link of the console
+         * @description It logs one browser in. It works once, within a minute, and gives the rights of the caller, for as long as those last and twelve hours at most.
+         */
+        post: operations["createConsoleLink"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow what goes on
+         * @description It begins with all sandboxes, and goes on with what changes: sandboxes, what they use, open questions, and records that this daemon writes. What happened before is in the lists. Whether a sandbox is as a new one would be is left out. Sandboxes are looked at about once a second, less often where there are many.
+         */
+        get: operations["followEvents"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1008,7 +1069,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Freeze a sandbox until its next use, or until it is resumed where it was created with autoResume false */
+        /**
+         * Freeze a sandbox until its next use, or until it is resumed
+         * @description It is resumed alone where it was created with autoResume false.
+         */
         post: operations["pauseSandbox"];
         delete?: never;
         options?: never;
@@ -1516,6 +1580,26 @@ export interface paths {
         put?: never;
         /** List the sandboxes that a recreate would remove */
         post: operations["selectSandboxes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tenants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List tenants with their quotas and budgets
+         * @description Admins see those that the settings name, and all that have a sandbox or a token; others see their own.
+         */
+        get: operations["listTenants"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2083,6 +2167,31 @@ export interface components {
             /** Format: date-time */
             expires: string;
         };
+        Console: {
+            agent?: string;
+            /**
+             * Format: date-time
+             * @description When the login ends in any case
+             */
+            expires?: string;
+            /** @description After so long without a request of its user the login ends */
+            idleSeconds?: number;
+            /** @description The request has come with a login of the console, not with a token */
+            login: boolean;
+            readOnly: boolean;
+            /** @enum {string} */
+            role: "admin" | "tenant" | "session";
+            session?: string;
+            tenant?: string;
+            /** @description Of the daemon */
+            version: string;
+        };
+        ConsoleLink: {
+            /** Format: date-time */
+            expires: string;
+            /** @description Of the address, below the daemon's own; the secret is behind the #, which browsers do not send */
+            path: string;
+        };
         Content: {
             links?: components["schemas"]["Link"][];
             text?: string;
@@ -2103,6 +2212,10 @@ export interface components {
              * @enum {string}
              */
             language?: "python" | "javascript" | "bash";
+        };
+        CreateConsoleLink: {
+            /** @description The login may change nothing */
+            readOnly?: boolean;
         };
         CreateSandbox: {
             /** @description Who speaks; the header Sandbox-Agent says the same */
@@ -2748,6 +2861,58 @@ export interface components {
             containers: components["schemas"]["Row"][];
             error?: components["schemas"]["Document"];
         };
+        LiveFigure: {
+            /** @description Processor time since the start */
+            cpuSeconds: number;
+            diskReadBytes: number;
+            diskWrittenBytes: number;
+            memoryBytes: number;
+            name: string;
+            netReceivedBytes: number;
+            netSentBytes: number;
+            pids: number;
+            provider: string;
+            tenant: string;
+        };
+        LiveFigures: {
+            items: components["schemas"]["LiveFigure"][];
+            /**
+             * Format: date-time
+             * @description Of the measurement
+             */
+            time: string;
+            /** @description Of all sandboxes of the caller */
+            total: components["schemas"]["LiveTotal"];
+        };
+        LiveRecords: {
+            /** @description Records that came faster than they were sent; the lists have them */
+            dropped?: number;
+            evidence?: components["schemas"]["EvidenceRecord"][];
+            violations?: components["schemas"]["ViolationRecord"][];
+        };
+        LiveSandbox: {
+            name: string;
+            provider: string;
+            tenant: string;
+        };
+        LiveSandboxes: {
+            /** @description Nothing that an earlier event had counts any more */
+            first?: boolean;
+            /** @description That are gone */
+            gone?: components["schemas"]["LiveSandbox"][];
+            /** @description That are new or have changed */
+            items: components["schemas"]["Sandbox"][];
+        };
+        LiveTotal: {
+            /** @description Processors in use since the last measurement; 0 in the first */
+            cpu: number;
+            diskBytesPerSecond: number;
+            memoryBytes: number;
+            netBytesPerSecond: number;
+            pids: number;
+            running: number;
+            sandboxes: number;
+        };
         MakeFolder: {
             /** @description Its permissions in octal; 0755 without */
             mode?: string;
@@ -3384,6 +3549,27 @@ export interface components {
             rest?: components["schemas"]["Argument"];
             tool?: string;
         };
+        Tenant: {
+            /** @description Of its tokens that have one, as far as the caller may see them */
+            budgets: components["schemas"]["TokenBudgetUse"][];
+            held: components["schemas"]["TenantHeld"];
+            /** @description Empty is the one of people who use the daemon's machine for themselves */
+            id: string;
+            /** @description -1 is no bound */
+            limits: components["schemas"]["TenantLimits"];
+            /** @description The settings name it */
+            listed: boolean;
+            /** @description The settings serve only tenants that they name */
+            refused: boolean;
+            weight: number;
+        };
+        TenantHeld: {
+            commands: number;
+            disk: number;
+            memory: number;
+            nanoCpus: number;
+            sandboxes: number;
+        };
         TenantLimits: {
             commands: number;
             disk: number;
@@ -3392,6 +3578,9 @@ export interface components {
             requestBurst: number;
             requestsPerSecond: number;
             sandboxes: number;
+        };
+        TenantList: {
+            items: components["schemas"]["Tenant"][];
         };
         TenantRules: {
             limits: components["schemas"]["TenantLimits"];
@@ -3461,6 +3650,19 @@ export interface components {
             gpuMs?: number;
             /** @description Milliseconds that calls take */
             wallMs?: number;
+        };
+        TokenBudgetUse: {
+            agent?: string;
+            /** @description -1 is no bound */
+            bound: components["schemas"]["BudgetOutput"];
+            /** Format: date-time */
+            expires?: string;
+            note?: string;
+            role: string;
+            session?: string;
+            /** @description Its id */
+            token: string;
+            used: components["schemas"]["BudgetOutput"];
         };
         TokenList: {
             /** @description Files that hold no token that can be read; for admins */
@@ -4515,6 +4717,167 @@ export interface operations {
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    getConsole: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Console"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    endConsole: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    createConsoleLink: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CreateConsoleLink"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConsoleLink"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    followEvents: {
+        parameters: {
+            query?: {
+                /** @description Every tenant's; for admins */
+                all?: boolean;
+            };
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -8395,6 +8758,44 @@ export interface operations {
             408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    listTenants: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantList"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
