@@ -60,7 +60,7 @@ export function TimelineList({ scope }: { scope: Scope }): JSX.Element {
     <div class="tools"><label>Kind<select value={kind} onChange={(e) => setKind(e.currentTarget.value)}><option value="">everything</option>{['command', 'file', 'egress', 'secret', 'approval', 'violation', 'browser'].map((k) => <option key={k} value={k}>{k}</option>)}</select></label></div>
     <List label="Timeline" rows={rows} keyOf={(e) => e.id} empty={<Empty title="Nothing is on record">With the setting evidence.commands every command and file operation is.</Empty>} columns={[
       { name: 'Time', narrow: true, width: '128px', slim: '62px', cell: (e) => <span class="num">{moment(e.time)}</span> },
-      { name: 'Kind', narrow: true, width: '96px', slim: '82px', cell: (e) => <span class={'kind ' + e.kind}>{e.kind}</span> },
+      { name: 'Kind', narrow: true, width: '96px', slim: '86px', cell: (e) => <span class={'kind ' + e.kind}>{e.kind}</span> },
       { name: 'What', narrow: true, width: 'minmax(0, 2fr)', cell: (e) => <span class="two"><T s={e.text} mono /><small class="soft">{visible(e.more)}</small></span> },
       { name: 'Outcome', width: '130px', cell: (e) => <Tag tone={e.tone}>{visible(e.outcome)}</Tag> },
     ]} />
