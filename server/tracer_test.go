@@ -98,8 +98,8 @@ func TestRequestSpans(t *testing.T) {
 					t.Errorf("%s has the state %q, want %q", s.Name(), got, tt.state)
 				}
 				for _, kv := range s.Attributes() {
-					if strings.Contains(strings.ToLower(kv.Value.Emit()), "secret") {
-						t.Errorf("%s has %s=%s", s.Name(), kv.Key, kv.Value.Emit())
+					if strings.Contains(strings.ToLower(kv.Value.String()), "secret") {
+						t.Errorf("%s has %s=%s", s.Name(), kv.Key, kv.Value.String())
 					}
 				}
 			}

@@ -17,16 +17,15 @@ const topHistory = 40
 
 // A topBox is a sandbox with what is known of it.
 type topBox struct {
-	row     manager.Row
-	stat    manager.Stat
-	asked   time.Time // when it was last measured, whether or not that succeeded
-	at      time.Time // of stat; zero: never
-	cpu     topSeries // percent of one processor
-	memory  topSeries // bytes
-	pids    topSeries
-	disk    topSeries // bytes per second, read and written
-	net     topSeries // bytes per second, received and sent
-	bounded bool      // the memory has a limit
+	row    manager.Row
+	stat   manager.Stat
+	asked  time.Time // when it was last measured, whether or not that succeeded
+	at     time.Time // of stat; zero: never
+	cpu    topSeries // percent of one processor
+	memory topSeries // bytes
+	pids   topSeries
+	disk   topSeries // bytes per second, read and written
+	net    topSeries // bytes per second, received and sent
 }
 
 // rowKey identifies a sandbox. A session has one of each provider, with the same name.

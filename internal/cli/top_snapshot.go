@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -159,13 +158,4 @@ func (m *topModel) table() string {
 		out.WriteString(strings.TrimRight(strings.Join(parts, "  "), " ") + "\n")
 	}
 	return out.String()
-}
-
-// SortNames are what the rows can be sorted by.
-func topSortNames() []string {
-	var out []string
-	for _, c := range topColumns() {
-		out = append(out, c.name)
-	}
-	return slices.Clip(out)
 }
