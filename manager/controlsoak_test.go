@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/provider/fake"
 )
@@ -54,7 +55,7 @@ func (s *soak) heard(op manager.Operation, done manager.Performed, err error) {
 }
 
 // operationsOfSoak is how many there are; SANDBOX_TEST_SOAK says otherwise.
-const operationsOfSoak = 5_000
+func operationsOfSoak() int { return testenv.Rounds(500, 1_000, 5_000) }
 
 // TestSoak carries out thousands of operations of all sorts, with grants
 // and manifests of all sorts, while grants are revoked, calls ended and
@@ -63,7 +64,7 @@ const operationsOfSoak = 5_000
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	const workers = 16
-	total := operationsOfSoak
+	total := operationsOfSoak()
 	if n, err := strconv.Atoi(os.Getenv("SANDBOX_TEST_SOAK")); err == nil {
 		total = max(n, total)
 	}

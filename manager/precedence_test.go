@@ -230,6 +230,7 @@ func TestPrecedenceInContainers(t *testing.T) {
 // TestPrecedenceAsOrdinaryUser holds the sandboxes of an ordinary user to the same
 // table, which root's way of building one does not concern.
 func TestPrecedenceAsOrdinaryUser(t *testing.T) {
+	testenv.Exhaustive(t, "the same table once more, as an ordinary user")
 	t.Parallel()
 	testenv.Require(t, "root") // else the other test runs as such a user already
 	testenv.Require(t, "user")

@@ -19,7 +19,8 @@
 # many at once as there are processors: the processors are busy by then, and with
 # more, tests that wait for programs come to their bounds. The
 # package with the most lines of tests starts first, so that no long one is left
-# for the end. The packages themselves are compiled before, because both groups
+# for the end. Of those without the engine, the ones with few lines of tests run after
+# those of the engine, beside the last of the long ones. The packages themselves are compiled before, because both groups
 # need them and would compile them at the same time.
 #
 # A test that fails runs once more, alone, unless more than six of its group
@@ -59,6 +60,7 @@ esac
 processors=$(getconf _NPROCESSORS_ONLN)
 engine_parallel=${TEST_ENGINE_PARALLEL:-2}
 most_flaky=3
+light_lines=3500 # of tests
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -70,19 +72,25 @@ uses_engine='testenv\.Require\([a-z]+, ("docker"|"browser"|"code"|"kube"|wall)\)
 go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' "${@:-./...}" >"$work/listed"
 while read -r package dir; do
     echo "$(cat "$dir"/*_test.go | wc -l) $package $dir"
-done <"$work/listed" | sort -k1,1nr -k2,2 | cut -d' ' -f2- >"$work/packages"
-engine=() rest=()
-while read -r package dir; do
+done <"$work/listed" | sort -k1,1nr -k2,2 >"$work/packages"
+engine=() rest=() light=()
+while read -r lines package dir; do
     if [ -n "$quick" ] && grep -qE "$uses_engine" "$dir"/*_test.go; then
         continue
     elif [ -n "$only" ] && ! grep -q "^func $only" "$dir"/*_test.go; then
         continue
     elif grep -qE "$uses_engine" "$dir"/*_test.go; then
         engine+=("$package")
+    elif [ "$lines" -lt "$light_lines" ]; then
+        light+=("$package")
     else
         rest+=("$package")
     fi
 done <"$work/packages"
+if [ "${#engine[@]}" -eq 0 ] || [ "${#rest[@]}" -eq 0 ]; then
+    rest+=("${light[@]}")
+    light=()
+fi
 
 parallel=$processors
 [ "${#engine[@]}" -eq 0 ] || parallel=$(((processors + 1) / 2))
@@ -121,19 +129,22 @@ if [ "${#engine[@]}" -gt 0 ] && [ "${#rest[@]}" -gt 0 ]; then
     go build "${build[@]}" "${@:-./...}" >/dev/null 2>&1 || true
 fi
 if [ "${#engine[@]}" -gt 0 ]; then
-    run_group engine "$engine_parallel" "${engine[@]}" >"$work/engine.log" 2>&1 &
+    {
+        run_group engine "$engine_parallel" "${engine[@]}"
+        [ "${#light[@]}" -eq 0 ] || run_group light "$processors" "${light[@]}"
+    } >"$work/engine.log" 2>&1 &
 fi
 if [ "${#rest[@]}" -gt 0 ]; then
     run_group rest "$parallel" "${rest[@]}"
 fi
 wait
 if [ "${#engine[@]}" -gt 0 ]; then
-    echo "packages that use the engine:"
+    echo "packages that use the engine${light:+, and those with few tests}:"
     cat "$work/engine.log"
 fi
 
 status=0
-for group in engine rest; do
+for group in engine light rest; do
     [ ! -f "$work/$group.status" ] || [ "$(cat "$work/$group.status")" -eq 0 ] || status=1
 done
 

@@ -23,15 +23,12 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
-const soakClients = 16
-
-// soakRounds is how often every client makes every kind of request.
-func soakRounds() int {
-	if testenv.All() {
-		return 3
-	}
-	return 1
-}
+// soakClients is how many clients there are, and soakRounds how often each of them
+// makes every kind of request.
+const (
+	soakClients = 16
+	soakRounds  = 3
+)
 
 // A soak is a daemon that is asked everything that there is.
 type soak struct {
@@ -45,6 +42,7 @@ type soak struct {
 // Requests of all kinds, good and bad, of many clients leave nothing behind in
 // the daemon, and none of them is a riddle to it.
 func TestServeSoak(t *testing.T) {
+	testenv.Exhaustive(t, "a soak")
 	t.Parallel()
 	s := newSite(t)
 	s.settings(`, "evidence": {"commands": true}`, "")
@@ -58,12 +56,12 @@ func TestServeSoak(t *testing.T) {
 	k.round(t) // what stays, such as shells and connections inside, is there now
 	before := k.settled(t, figures{})
 	asked := 0
-	for range soakRounds() {
+	for range soakRounds {
 		asked += k.round(t)
 	}
 	after := k.settled(t, before)
 	t.Logf("%d requests; %+v, and then %+v", asked, before, after)
-	if asked < 400*soakRounds() {
+	if asked < 400*soakRounds {
 		t.Errorf("only %d requests", asked)
 	}
 	if after.over(before) {
