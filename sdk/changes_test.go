@@ -6,8 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/sdk"
 	"github.com/bulkhead-dev/sandbox/workspace/change"
 )
@@ -44,6 +48,22 @@ func TestChangesOfAView(t *testing.T) {
 			return string(b)
 		}
 		const odd = "odd\xff\"name"
+		// The clock of a file system goes in steps of some milliseconds. A file that
+		// was changed in the step in which the view is made has no known base.
+		changed := func(file string) time.Time {
+			var st unix.Stat_t
+			if err := unix.Stat(file, &st); err != nil {
+				t.Fatal(err)
+			}
+			return time.Unix(st.Ctim.Unix())
+		}
+		before, probe := changed(filepath.Join(folder, "a.txt")), filepath.Join(filepath.Dir(folder), "probe")
+		testenv.Until(t, "a later time of a change", func() bool {
+			if err := os.WriteFile(probe, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return changed(probe).After(before)
+		})
 		view := ready(t, c, "view", sdk.Private(folder))
 		defer func() {
 			if err := view.Remove(ctx); err != nil { // which unmounts the view
