@@ -34,10 +34,14 @@ type settingsfileFile struct {
 	seen stamp // of the file before it was read
 }
 
-// Locate returns the path of the settings file and whether the user named it:
-// the flag, else $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's
-// configuration folder.
-func locateSettingsfile(flag string) (path string, named bool, err error) {
+// systemFile holds the settings of users who have none of their own. Packages
+// install it.
+const systemFile = "/etc/sandbox/sandbox.json"
+
+// locateSettingsfile returns the path of the settings file and whether the user
+// named it: the flag, else $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's
+// configuration folder, or system where only that is there.
+func locateSettingsfile(flag, system string) (path string, named bool, err error) {
 	if flag != "" {
 		return flag, true, nil
 	}
@@ -45,49 +49,42 @@ func locateSettingsfile(flag string) (path string, named bool, err error) {
 		return p, true, nil
 	}
 	dir, err := os.UserConfigDir()
+	if err == nil {
+		path = filepath.Join(dir, "sandbox", "sandbox.json")
+		if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return path, false, nil
+		}
+	}
+	if _, err := os.Lstat(system); err == nil {
+		return system, false, nil
+	}
 	if err != nil {
 		return "", false, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: op, Message: "no configuration folder is known", Err: err,
 			Hint: "set HOME, or name a file with --config or SANDBOX_CONFIG"}
 	}
-	return filepath.Join(dir, "sandbox", "sandbox.json"), false, nil
+	return path, false, nil
 }
-
-// systemFile holds the settings of users who have none of their own. Packages
-// install it.
-const systemFile = "/etc/sandbox/sandbox.json"
 
 // Load reads the settings file; flag is the value of --config, or empty.
 //
-// A file at the default path may be missing: Load then reads the one of the
-// system, /etc/sandbox/sandbox.json, and without that returns the empty File.
+// A file at the default path may be missing, and that of the system,
+// /etc/sandbox/sandbox.json, as well: Load then returns the empty File.
 // Otherwise a missing file is [sandbox.CodeValidation], as is one that is not
 // a regular file or is larger than [MaxSize]; a file that other users may
 // write to is [sandbox.CodePermissionDeny]; one that cannot be read is
 // [sandbox.CodeUnavailable].
-func Load(flag string) (settingsfileFile, error) { return loadSettingsfile(flag, systemFile) }
-
-// loadSettingsfile is [Load] with the path of the system's file.
-func loadSettingsfile(flag, system string) (settingsfileFile, error) {
-	path, named, err := locateSettingsfile(flag)
+func Load(flag string) (settingsfileFile, error) {
+	path, named, err := locateSettingsfile(flag, systemFile)
 	if err != nil {
-		return loadSystem(system) // without a home folder there is no default path
+		// Without a home folder there is no default path, so no file.
+		return settingsfileFile{}, nil
 	}
 	f, err := readSettingsfile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !named && !dangling(path) {
-			return loadSystem(system)
+			return settingsfileFile{}, nil
 		}
 		return settingsfileFile{}, missing(path, false, err)
-	}
-	return f, err
-}
-
-// loadSystem reads the system's file path, or returns the empty File where there
-// is none.
-func loadSystem(path string) (settingsfileFile, error) {
-	f, err := readSettingsfile(path)
-	if errors.Is(err, fs.ErrNotExist) && !dangling(path) {
-		return settingsfileFile{}, nil
 	}
 	return f, err
 }
@@ -180,7 +177,7 @@ func refuse(code sandbox.Code, path, message, hint string, cause error) error {
 // SettingsPath returns where the settings file lies or would lie; flag is the value
 // of --config, or empty.
 func SettingsPath(flag string) (string, error) {
-	path, _, err := locateSettingsfile(flag)
+	path, _, err := locateSettingsfile(flag, systemFile)
 	return path, err
 }
 

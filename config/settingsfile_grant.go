@@ -27,7 +27,7 @@ const lockPatience = 2 * time.Second
 // when the result would not be a valid settings file. The settings may name
 // the given providers beside the built-in ones.
 func AllowPermanent(flag, agent string, g sandbox.Grant, providers ...string) error {
-	path, _, err := locateSettingsfile(flag)
+	path, _, err := locateSettingsfile(flag, systemFile)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func TestAllowPermanentMakesTheFile(t *testing.T) {
 	t.Setenv("SANDBOX_CONFIG", "")
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(t.TempDir(), "config"))
 	must(t, AllowPermanent("", "main", permission(sandbox.OpRead, "/data")))
-	path, _, err := locateSettingsfile("")
+	path, _, err := locateSettingsfile("", systemFile)
 	must(t, err)
 	st, err := os.Stat(path)
 	must(t, err)

@@ -63,7 +63,7 @@ type state struct {
 // default path may be missing, and is read once it exists.
 func NewSource(flag string, parse settingsfileParse) (*Source, error) {
 	s := &Source{parse: parse}
-	path, named, err := locateSettingsfile(flag)
+	path, named, err := locateSettingsfile(flag, systemFile)
 	if err == nil { // without a home folder there is no default path
 		s.named = named
 		if s.path, err = filepath.Abs(path); err != nil {

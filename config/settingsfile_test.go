@@ -56,14 +56,20 @@ func TestDiscovery(t *testing.T) {
 	}
 	must(t, os.Remove(user))
 	t.Setenv("SANDBOX_CONFIG", "")
-	system := write(t, filepath.Join(dir, "etc/sandbox.json"), "system", 0o644)
-	if f, err := loadSettingsfile("", system); err != nil || string(f.Data) != "system" {
-		t.Errorf("without the user's: %+v, %v; want the system's", f, err)
+	system := filepath.Join(dir, "etc/sandbox.json")
+	own := filepath.Join(dir, "config/sandbox/sandbox.json")
+	if path, named, err := locateSettingsfile("", system); err != nil || named || path != own {
+		t.Errorf("without either: %s, %v, %v", path, named, err)
 	}
-	must(t, os.Chmod(system, 0o666))
-	if _, err := loadSettingsfile("", system); sandbox.CodeOf(err) != sandbox.CodePermissionDeny {
-		t.Errorf("a file of the system that all may write to: %v", err)
+	write(t, system, "system", 0o644)
+	if path, named, err := locateSettingsfile("", system); err != nil || named || path != system {
+		t.Errorf("without the user's: %s, %v, %v", path, named, err)
 	}
+	write(t, own, "user", 0o644)
+	if path, _, err := locateSettingsfile("", system); err != nil || path != own {
+		t.Errorf("with both: %s, %v", path, err)
+	}
+	must(t, os.Remove(own))
 	if f, err := Load(""); err != nil || f.Path != "" || f.Data != nil {
 		t.Errorf("missing and not named: %+v, %v", f, err)
 	}
