@@ -57,7 +57,7 @@ func TestKilledProgramLeavesNoEgress(t *testing.T) {
 	t.Run("local", func(t *testing.T) {
 		testenv.Require(t, "local")
 		s := &site{t: t, state: filepath.Join(t.TempDir(), "state")}
-		s.env = append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+s.state, "DOCKER_HOST=unix:///nobody.sock")
+		s.env = append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+s.state, "DOCKER_HOST=unix:///none.sock")
 		killedProgram(t, s, "local")
 	})
 }

@@ -226,7 +226,7 @@ func localSite(t *testing.T) *site {
 	if err := os.WriteFile(settings, []byte(`{"agents": {"defaults": {"sandbox": {"provider": "local"}}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.env = append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+s.state, "SANDBOX_CONFIG="+settings, "DOCKER_HOST=unix:///nobody.sock", "TERM=xterm-256color", "COLORTERM=", "LANG=C.UTF-8")
+	s.env = append(os.Environ(), "SANDBOX_GUEST="+testenv.Guest(t), "SANDBOX_STATE_DIR="+s.state, "SANDBOX_CONFIG="+settings, "DOCKER_HOST=unix:///none.sock", "TERM=xterm-256color", "COLORTERM=", "LANG=C.UTF-8")
 	return s
 }
 

@@ -46,16 +46,16 @@ func (a *app) newBar(ctx context.Context, quiet bool, line func(took time.Durati
 	}
 	b.out = a.Stderr
 	if isTerminal(a.Stderr) {
-		b.ended.Go(func() { b.draw(ctx) })
+		b.ended.Go(func() { b.each(ctx, drawEvery, b.draw) })
 	} else {
-		b.ended.Go(func() { b.report(ctx) })
+		b.ended.Go(func() { b.each(ctx, reportEvery, b.report) })
 	}
 	return b
 }
 
-// draw shows picture after picture.
-func (b *bar) draw(ctx context.Context) {
-	tick := time.NewTicker(drawEvery)
+// each calls show once an interval, until the bar is taken away or ctx ends.
+func (b *bar) each(ctx context.Context, every time.Duration, show func()) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
@@ -64,29 +64,23 @@ func (b *bar) draw(ctx context.Context) {
 		case <-b.quit:
 			return
 		case <-tick.C:
+			show()
 		}
-		width, _, err := term.GetSize(int(b.out.Fd()))
-		if err != nil || width <= 0 {
-			width = 80
-		}
-		fmt.Fprintf(b.out, "\r%s\x1b[K", b.line(time.Since(b.begin), width-1))
 	}
 }
 
-// report writes line after line.
-func (b *bar) report(ctx context.Context) {
-	tick := time.NewTicker(reportEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.quit:
-			return
-		case <-tick.C:
-		}
-		fmt.Fprintf(b.out, "sandbox: %s\n", b.line(time.Since(b.begin), plainWidth))
+// draw shows a picture in the place of the one before.
+func (b *bar) draw() {
+	width, _, err := term.GetSize(int(b.out.Fd()))
+	if err != nil || width <= 0 {
+		width = 80
 	}
+	fmt.Fprintf(b.out, "\r%s\x1b[K", b.line(time.Since(b.begin), width-1))
+}
+
+// report writes a line.
+func (b *bar) report() {
+	fmt.Fprintf(b.out, "sandbox: %s\n", b.line(time.Since(b.begin), plainWidth))
 }
 
 // plainWidth is how many columns a line has at most where there is no terminal.

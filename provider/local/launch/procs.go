@@ -181,13 +181,13 @@ const ticksPerSecond = 100
 
 // Tree sums up the process root and all its descendants.
 func CostOf(root int) (procsCost, error) {
-	todo, err := treeStats(root)
+	tree, err := treeStats(root)
 	if err != nil {
 		return procsCost{}, err
 	}
 	var c procsCost
 	page := int64(os.Getpagesize())
-	for _, st := range todo {
+	for _, st := range tree {
 		c.CPU += time.Duration(st.ticks) * (time.Second / ticksPerSecond)
 		c.Memory += st.pages * page
 		c.Threads += st.threads
