@@ -9,6 +9,8 @@ GUEST := $(BIN)/sandbox-guest
 export SANDBOX_TEST_REQUIRE ?= docker,local
 # The guest that tests and commands put into sandboxes.
 export SANDBOX_GUEST ?= $(GUEST)
+# A clone in another folder finds in Go's cache what one like it has compiled.
+export GOFLAGS ?= -trimpath
 # A program with the race detector waits a second when it ends, for races that
 # what is left of it may still have. Tests start such programs by the hundred;
 # what they do is over by then, and a report under way is written all the same.
@@ -34,11 +36,14 @@ BENCH_FLAGS ?=
 DOC ?=
 PKGS ?= ./...
 
+# Flags of the test binaries of `make test-podman`, such as -test.run=TestConformance.
+PODMAN_TEST_FLAGS ?=
+
 # Programs carry the commit, and the version that its tag gives it.
 STAMP ?= -buildvcs=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate console redocly kube kube-stop helm manifests dist test-dist dist-images daemon-image check test test-clients test-kube test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
+.PHONY: help build setup image browser-image code-image playwright sshd inspector clients clients-generate console redocly kube kube-stop helm manifests dist test-dist dist-images daemon-image check test test-clients test-kube test-languages test-machine test-podman test-v2 test-all lint fuzz bench gobench demo demo-server schemas settings-docs openapi cover clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
@@ -108,8 +113,17 @@ dist: ## make packages, archives, an image of the daemon, and checksums of this 
 	@rm -rf $(BIN)/dist
 	@scripts/dist.sh $(BIN)/dist
 
-test-dist: dist ## install the package on a fresh Debian and use it, as root
-	SANDBOX_TEST_REQUIRE=root,dist $(GO) test -count=1 -vet=off -run '^TestDist' ./cmd/sandbox
+test-dist: dist image ## install the packages on a fresh Debian and use them, and check what else is made, as root
+	@scripts/dist-tools.sh
+	SANDBOX_TEST_REQUIRE=root,dist,docker $(GO) test -count=1 -vet=off -run '^TestDist' ./cmd/sandbox
+
+test-machine: dist ## use the package on a fresh Debian in a virtual machine, with the local provider, Podman without root and the service; as root
+	scripts/test-machine.sh $(BIN)/dist
+
+test-languages: setup build ## run the tests of projects in five languages with their registries, and compare their times with plain containers
+	SANDBOX_TEST_REQUIRE=docker,root,languages $(GO) test -count=1 -vet=off -timeout 40m -run '^TestLanguages' ./cmd/sandbox
+	$(GO) build -trimpath -o $(BIN)/sandbox-bench ./internal/bench
+	$(BIN)/sandbox-bench --only '^(npm ci|pip install|go test|cargo test|mvn)'
 
 dist-images: image browser-image code-image ## write the images of sandboxes as OCI archives into bin/images
 	@scripts/dist-images.sh $(BIN)/images
@@ -134,6 +148,12 @@ test-clients: image browser-image code-image inspector clients ## run the tests 
 
 test-kube: image helm e2b ## run the tests that need a Kubernetes cluster, which is built once, started and stopped; as root
 	TEST_FLAGS="$(KUBE_TEST_FLAGS)" scripts/test-kube.sh $(PKGS)
+
+test-podman: image ## run the tests of the provider docker with a Podman without root, which is installed, started and removed; as root
+	TEST_FLAGS="$(PODMAN_TEST_FLAGS)" scripts/podman.sh test
+
+test-v2: build ## run the tests of control groups in a virtual machine with version 2 alone, which is made once
+	scripts/test-v2.sh
 
 test-all: export SANDBOX_TEST_ALL = 1
 test-all: TEST_FLAGS = -race -count=1 -vet=off -ldflags=-w -timeout 90m

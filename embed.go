@@ -61,3 +61,18 @@ var KernelsCode string
 //
 //go:embed images/code/repl.js
 var ReplCode string
+
+// Languages are the names of the images for one programming language, in order.
+func Languages() []string { return []string{"go", "java", "node", "python", "rust"} }
+
+// LanguageImage returns the reference of the image for the programming language
+// of that name, such as sandbox-go:bookworm-slim, and "" for every other name.
+// Settings and flags name such an image by the language alone.
+func LanguageImage(name string) string {
+	for _, l := range Languages() {
+		if l == name {
+			return "sandbox-" + name + ":bookworm-slim"
+		}
+	}
+	return ""
+}

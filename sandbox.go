@@ -11,6 +11,8 @@
 package sandbox
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -106,15 +108,16 @@ const (
 	GuestDir     = "/.sandbox"          // our own mounts: bin (read-only) and run
 	HostsFile    = "/etc/hosts"         // where there is no network our own
 	TrustDir     = "/.sandbox/trust"    // certificates of our own authority, where secrets are bound to hosts
+	CacheDir     = "/.sandbox/cache"    // caches of package managers, which outlive the sandbox
 	SettingsDir  = "/.sandbox/settings" // settings files of the program of a coding agent, read-only
 )
 
 // An Owner says whose a sandbox is. All fields are fixed at creation.
 type Owner struct {
 	Instance string `json:"instance"` // the state folder that made it
-	Tenant   string `json:"tenant"`   // who pays; may be empty
-	Agent    string `json:"agent"`    // who speaks
-	Session  string `json:"session"`  // the conversation
+	Tenant   string `json:"tenant"`   // may be empty
+	Agent    string `json:"agent"`
+	Session  string `json:"session"` // the conversation
 	Scope    Scope  `json:"scope"`
 	ScopeKey string `json:"scopeKey"` // of [SessionKey], "agent:<id>" or "shared"
 }
@@ -173,10 +176,35 @@ type Info struct {
 	Image      string // the reference it was made from
 	ImageID    string // the identity of that image then
 	ConfigHash string // see package confighash
-	Format     string // label format version
+	Format     string // of the description of which the provider has this, see [InfoFormat]
 	CreatedAt  time.Time
 	StartedAt  time.Time // zero when it never ran or the provider cannot tell
 	PID        int       // host process id of the first process; 0 when not running
+}
+
+// InfoFormat is the version of what providers keep beside a sandbox to describe it:
+// labels, annotations, or a definition on disk.
+const InfoFormat = "1"
+
+// CheckFormat returns an error if the description of the sandbox has a format that this
+// program does not know, because a newer version has made the sandbox: what it says,
+// the owner included, may mean something else then. older says that an earlier version
+// has made it in a format that was given up, so that it is made anew once it is idle. Of
+// what has no format, and so is not ours, nothing is said.
+func (i Info) CheckFormat(op string) (older bool, err error) {
+	if i.Format == "" {
+		return false, nil
+	}
+	knows, _ := strconv.Atoi(InfoFormat)
+	n, err := strconv.Atoi(i.Format)
+	if err == nil && n > 0 && n <= knows {
+		return n < knows, nil
+	}
+	return false, &Error{
+		Code: CodeUnsupported, Op: op, Resource: i.Name,
+		Message: fmt.Sprintf("a newer version has made the sandbox %s: its description has format %q, and this program knows formats up to %d", i.Name, i.Format, knows),
+		Hint:    "use that version, or remove the sandbox and what is in it with: sandbox recreate --force",
+	}
 }
 
 // A Filter selects sandboxes. Empty fields select everything, so the zero

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"path"
+	"strings"
 	"time"
 )
 
@@ -77,11 +78,30 @@ type Mount struct {
 	Target   string `json:"target"` // absolute, clean
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Role     Role   `json:"role"`
-	Size     int64  `json:"size,omitempty"` // bytes that the file system at Source holds at most; of [RoleHome] alone
+	Size     int64  `json:"size,omitempty"` // bytes that the file system at Source holds at most; of [RoleHome] and [RoleCache] alone
 	// Base is the canonical host folder that Source is a private view of: Source
 	// shows its files, and what is written there does not reach Base. Rules for
 	// paths of Base hold for Source too. Of [RoleWorkspace] alone, else empty.
 	Base string `json:"base,omitempty"`
+	// Mapped is the place of an ID-mapped mount of Source, which is mounted instead
+	// of Source: files of root are the sandbox's there, and what the sandbox makes
+	// belongs to root in Source. It is set for a folder of root that the sandbox
+	// writes to, of [RoleWorkspace] alone, else empty.
+	Mapped string `json:"mapped,omitempty"`
+}
+
+// Place returns the host path at which p is mounted from: below Mapped where p is the
+// Source of an ID-mapped mount of s or lies in it, else p.
+func (s Spec) Place(p string) string {
+	for _, m := range s.Mounts {
+		if m.Mapped == "" {
+			continue
+		}
+		if rest, below := strings.CutPrefix(p, m.Source); below && (rest == "" || rest[0] == '/') {
+			return m.Mapped + rest
+		}
+	}
+	return p
 }
 
 // Role says why a mount is there; rules for user binds differ from those
@@ -98,6 +118,7 @@ const (
 	RoleTrust     Role = "trust"     // the folder of TrustDir, read-only
 	RoleSettings  Role = "settings"  // the folder of SettingsDir, read-only
 	RoleHome      Role = "home"      // the home at HomeDir, a file system of its own
+	RoleCache     Role = "cache"     // the folder of CacheDir, which outlives the sandbox
 	RoleBind      Role = "bind"      // asked for by settings
 )
 

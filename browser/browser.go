@@ -36,13 +36,13 @@ type Container interface {
 	// Start runs a command inside, as [sandbox.Sandbox] does.
 	Start(ctx context.Context, c sandbox.Command) (sandbox.Process, error)
 
-	// Way opens an egress proxy listener by the egress rules of the settings,
+	// OpenEgress opens an egress proxy listener by the egress rules of the settings,
 	// at a loopback port inside: at port, or at a free port if port is 0. ok
 	// is false if the rules allow no host; no listener is opened then. The
 	// error is [sandbox.CodeBusy] if another program has the port. The
 	// listener ends when end is called and with the container. It is never a
 	// port of the host.
-	Way(ctx context.Context, port int) (addr netip.AddrPort, end func(), ok bool, err error)
+	OpenEgress(ctx context.Context, port int) (addr netip.AddrPort, end func(), ok bool, err error)
 
 	// Workspace returns the host folder that is the workspace of the same
 	// scope, and the owner of its files. Its content is untrusted: callers

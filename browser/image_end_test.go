@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // TestImageEndsWithEveryPart checks that the end of one part ends all others.
@@ -33,6 +35,9 @@ func TestImageEndsOnSignal(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []string{"TERM", "INT"} {
 		t.Run(signal, func(t *testing.T) {
+			if signal != "TERM" {
+				testenv.Exhaustive(t, "the same by another signal")
+			}
 			b := browserBox(t, map[string]string{"HEADLESS": "0", "VNC": "1"})
 			begun := time.Now()
 			b.signal(signal)
@@ -116,19 +121,17 @@ kill -TERM "$pid"; wait "$pid"; echo "$? $((${EPOCHREALTIME/./} - begun)) $(wc -
 	}
 }
 
-// TestImageBoundsItsLog checks that the end of what parts write is kept, and
+// boundsItsLog checks that the end of what parts write is kept, and
 // not more than 256 KiB of it.
-func TestImageBoundsItsLog(t *testing.T) {
-	t.Parallel()
-	b := browserBox(t, nil)
-	out := b.sh(`seq 60000 >/proc/$(pgrep -o -f -- 'chromium --user-data-dir')/fd/2
+func boundsItsLog(t *testing.T, b *box) {
+	out := b.sh(`(echo the first line; seq 60000) >/proc/$(pgrep -o -f -- 'chromium --user-data-dir')/fd/2
 for i in $(seq 400); do
 	grep -q '^60000$' /run/sandbox-browser/log && break
 	sleep 0.05
 done
 stat -c %s /run/sandbox-browser/log
 grep -c '^60000$' /run/sandbox-browser/log
-grep -c '^1$' /run/sandbox-browser/log
+grep -c 'the first line' /run/sandbox-browser/log
 ls /run/sandbox-browser | paste -sd' '`)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) != 4 || lines[1] != "1" || lines[2] != "0" || lines[3] != "lock log policies" {

@@ -5,11 +5,10 @@ import (
 	"testing"
 )
 
-// TestImageRefusesAddresses checks that a client of the protocol cannot open
+// refusesAddresses checks that a client of the protocol cannot open
 // forbidden addresses, in any way of asking.
-func TestImageRefusesAddresses(t *testing.T) {
-	t.Parallel()
-	c := browserBox(t, nil).drive()
+func refusesAddresses(t *testing.T, b *box) {
+	c := b.drive()
 	for _, address := range []string{
 		"file:///etc/passwd", "file:///run/sandbox-browser/log", "file:///",
 		"view-source:file:///etc/passwd", "view-source:http://a.invalid/", "view-source:chrome://version",
@@ -33,7 +32,7 @@ func TestImageRefusesAddresses(t *testing.T) {
 	}
 }
 
-// TestImageOpensWhatItMay is the control of the test above: the same requests
+// TestImageOpensWhatItMay is the control of refusesAddresses: the same requests
 // reach allowed addresses. No server listens at the egress proxy's port.
 func TestImageOpensWhatItMay(t *testing.T) {
 	t.Parallel()
@@ -61,11 +60,9 @@ func TestImageOpensWhatItMay(t *testing.T) {
 	}
 }
 
-// TestImagePolicyIsClosedForWriting checks that no download can add to the
+// policyIsClosedForWriting checks that no download can add to the
 // rules.
-func TestImagePolicyIsClosedForWriting(t *testing.T) {
-	t.Parallel()
-	b := browserBox(t, map[string]string{"DOWNLOADS": "1"})
+func policyIsClosedForWriting(t *testing.T, b *box) {
 	if out, status := b.try("echo {} >/etc/chromium/policies/managed/more.json"); status == 0 || !strings.Contains(out, "Permission denied") {
 		t.Errorf("status %d, %q", status, out)
 	}
@@ -76,7 +73,7 @@ func TestImagePolicyIsClosedForWriting(t *testing.T) {
 
 // TestImageDownloads checks that a download is made only where settings allow
 // it. The protocol has a call that makes the browser forget this, see
-// TestImageKeepsDownloadsInside.
+// keepsDownloadsInside.
 func TestImageDownloads(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{"0": "canceled", "1": "completed"} {
@@ -85,17 +82,20 @@ func TestImageDownloads(t *testing.T) {
 			if got := b.drive().download("default", ""); got != want {
 				t.Errorf("the download is %s, want %s", got, want)
 			}
+			if setting == "0" {
+				t.Run("keeps downloads inside", func(t *testing.T) { keepsDownloadsInside(t, b.of(t)) })
+			} else {
+				t.Run("policy is closed for writing", func(t *testing.T) { policyIsClosedForWriting(t, b.of(t)) })
+			}
 		})
 	}
 }
 
-// TestImageKeepsDownloadsInside checks what the image cannot prevent, and its
+// keepsDownloadsInside checks what the image cannot prevent, and its
 // bounds: a client that sets a download behaviour of its own overrules the
 // browser's policy. The files it writes are in the memory of this container,
 // and cannot change the policies.
-func TestImageKeepsDownloadsInside(t *testing.T) {
-	t.Parallel()
-	b := browserBox(t, map[string]string{"SCHEMES": "http,data"})
+func keepsDownloadsInside(t *testing.T, b *box) {
 	const rules = "/run/sandbox-browser/policies"
 	if got := b.drive().download("allow", rules); got == "completed" {
 		t.Errorf("a driver adds to the rules: %s", b.sh("ls "+rules))
@@ -120,10 +120,8 @@ func (c *cdp) download(behavior, folder string) string {
 	}
 }
 
-// TestImageLoadsNoExtension checks that a client cannot load an extension.
-func TestImageLoadsNoExtension(t *testing.T) {
-	t.Parallel()
-	b := browserBox(t, nil)
+// loadsNoExtension checks that a client cannot load an extension.
+func loadsNoExtension(t *testing.T, b *box) {
 	b.sh(`mkdir /tmp/ext && echo '{"name":"x","version":"1","manifest_version":3}' >/tmp/ext/manifest.json`)
 	if err := b.drive().call("", "Extensions.loadUnpacked", map[string]any{"path": "/tmp/ext"}, nil); err == nil {
 		t.Error("an extension was loaded")

@@ -9,11 +9,29 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
 
-// TestImageSettings checks that every setting is validated before anything
-// else, and that there is one instance.
-func TestImageSettings(t *testing.T) {
+// TestImageByDefault checks a browser without settings, in one box.
+func TestImageByDefault(t *testing.T) {
 	t.Parallel()
 	b := browserBox(t, nil)
+	t.Run("settings", func(t *testing.T) { imageSettings(t, b.of(t)) })
+	t.Run("listens on loopback only", func(t *testing.T) { listensOnly(t, b.of(t), "0100007F:2406\n") })
+	t.Run("keeps Chromium's sandbox", func(t *testing.T) { keepsChromiumsSandbox(t, b.of(t)) })
+	t.Run("loads no extension", func(t *testing.T) { loadsNoExtension(t, b.of(t)) })
+	t.Run("refuses addresses", func(t *testing.T) { refusesAddresses(t, b.of(t)) })
+	t.Run("bounds its log", func(t *testing.T) { boundsItsLog(t, b.of(t)) })
+}
+
+// TestImageOnDisplay checks a browser on a display that cannot be watched.
+func TestImageOnDisplay(t *testing.T) {
+	t.Parallel()
+	b := browserBox(t, map[string]string{"HEADLESS": "0"})
+	t.Run("listens on loopback only", func(t *testing.T) { listensOnly(t, b.of(t), "0100007F:2406\n") })
+	t.Run("wants its cookie", func(t *testing.T) { displayWantsItsCookie(t, b.of(t)) })
+}
+
+// imageSettings checks that every setting is validated before anything
+// else, and that there is one instance.
+func imageSettings(t *testing.T, b *box) {
 	for name, tc := range map[string]struct {
 		setting string // without its prefix; several with blanks between
 		names   string // what the sentence names; empty when the setting is right
@@ -81,36 +99,29 @@ func environment() []string {
 	return out
 }
 
+// TestImageListensOnLoopbackOnly checks a browser with another port; those of other
+// settings are looked at in the boxes of other tests.
 func TestImageListensOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		settings map[string]string
-		ports    string // in the kernel's hexadecimal digits, in order
-	}{
-		"headless":       {nil, "0100007F:2406\n"},
-		"other port":     {map[string]string{"CDP_PORT": "4096"}, "0100007F:1000\n"},
-		"on a display":   {map[string]string{"HEADLESS": "0"}, "0100007F:2406\n"},
-		"can be watched": {map[string]string{"HEADLESS": "0", "VNC": "1"}, "0100007F:170C\n0100007F:17C0\n0100007F:2406\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := browserBox(t, tc.settings)
-			// There are no listeners on IPv6, and of the sockets with names in
-			// a network namespace only the display's.
-			if got := b.sh(`cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == "0A" { print $2 }' | sort`); got != tc.ports {
-				t.Errorf("listeners:\n%swant:\n%s", got, tc.ports)
-			}
-			if got := b.sh(`cat /proc/net/udp /proc/net/udp6 | awk '$2 ~ /:/ { print $2 }'`); got != "" {
-				t.Errorf("datagram sockets:\n%s", got)
-			}
-		})
+	listensOnly(t, browserBox(t, map[string]string{"CDP_PORT": "4096"}), "0100007F:1000\n")
+}
+
+// listensOnly checks which ports have listeners, in the kernel's hexadecimal digits,
+// in order. There are none on IPv6, and of the sockets with names in a network
+// namespace only the display's.
+func listensOnly(t *testing.T, b *box, ports string) {
+	t.Helper()
+	if got := b.sh(`cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == "0A" { print $2 }' | sort`); got != ports {
+		t.Errorf("listeners:\n%swant:\n%s", got, ports)
+	}
+	if got := b.sh(`cat /proc/net/udp /proc/net/udp6 | awk '$2 ~ /:/ { print $2 }'`); got != "" {
+		t.Errorf("datagram sockets:\n%s", got)
 	}
 }
 
-// TestImageDisplayWantsItsCookie checks that a client without the supervisor's
+// displayWantsItsCookie checks that a client without the supervisor's
 // cookie cannot connect to the display.
-func TestImageDisplayWantsItsCookie(t *testing.T) {
-	t.Parallel()
-	b := browserBox(t, map[string]string{"HEADLESS": "0"})
+func displayWantsItsCookie(t *testing.T, b *box) {
 	// A client that names no cookie: byte order, version 11.0, no names.
 	out := b.sh(`socket=$(ls /tmp/.X11-unix/X* | head -n 1)
 python3 - "$socket" <<'END'
@@ -140,9 +151,7 @@ done
 echo "$(filters 1) $(filters $page)"`
 }
 
-func TestImageKeepsChromiumsSandbox(t *testing.T) {
-	t.Parallel()
-	b := browserBox(t, nil)
+func keepsChromiumsSandbox(t *testing.T, b *box) {
 	// A page closes its filter after it has begun.
 	filtered := `[ "$(filters $page)" -gt "$(filters 1)" ]`
 	got := strings.Split(strings.TrimSpace(b.sh(namespaces(filtered))), "\n")

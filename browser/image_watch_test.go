@@ -13,11 +13,20 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
-// TestImageIsWatchedWithPasswordOnly checks that the VNC server accepts the
-// passwords of the file only, and no connection while there are none.
-func TestImageIsWatchedWithPasswordOnly(t *testing.T) {
+// TestImageIsWatched checks a browser that can be watched.
+func TestImageIsWatched(t *testing.T) {
 	t.Parallel()
 	b := browserBox(t, map[string]string{"HEADLESS": "0", "VNC": "1"})
+	t.Run("listens on loopback only", func(t *testing.T) {
+		listensOnly(t, b.of(t), "0100007F:170C\n0100007F:17C0\n0100007F:2406\n")
+	})
+	t.Run("serves the page", func(t *testing.T) { servesThePageToWatch(t, b.of(t)) })
+	t.Run("with password only", func(t *testing.T) { isWatchedWithPasswordOnly(t, b.of(t)) })
+}
+
+// isWatchedWithPasswordOnly checks that the VNC server accepts the
+// passwords of the file only, and no connection while there are none.
+func isWatchedWithPasswordOnly(t *testing.T, b *box) {
 	for _, password := range []string{"", "password", "12345678"} {
 		if b.watch(password) {
 			t.Errorf("the password %q opens what has none yet", password)
@@ -107,9 +116,7 @@ func (b *box) watch(password string) bool {
 	return result != nil && binary.BigEndian.Uint32(result) == 0
 }
 
-func TestImageServesThePageToWatch(t *testing.T) {
-	t.Parallel()
-	b := browserBox(t, map[string]string{"HEADLESS": "0", "VNC": "1"})
+func servesThePageToWatch(t *testing.T, b *box) {
 	for path, want := range map[string]int{"/vnc.html": 200, "/core/rfb.js": 200, "/../../../etc/passwd": 404, "/%2e%2e/%2e%2e/%2e%2e/etc/passwd": 404} {
 		conn, err := b.dial(6080)
 		if err != nil {

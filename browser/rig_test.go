@@ -110,6 +110,13 @@ func browserBox(t testing.TB, settings map[string]string) *box {
 	return b
 }
 
+// of is b for a test that is part of the one which has opened it.
+func (b *box) of(t testing.TB) *box {
+	part := *b
+	part.t = t
+	return &part
+}
+
 // ready waits for the one line that a supervisor writes.
 func (b *box) ready() {
 	b.t.Helper()

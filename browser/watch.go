@@ -201,6 +201,9 @@ func (w *Watch) Close() {
 	<-w.done
 }
 
+// CloseLink makes the link invalid, for a watch that is viewed without it.
+func (w *Watch) CloseLink() { w.redeem() }
+
 // redeem marks the link as used. It reports whether the call was the first and
 // in time.
 func (w *Watch) redeem() bool {

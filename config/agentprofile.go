@@ -47,8 +47,11 @@ type AgentKey struct {
 //go:embed agents/*.json
 var agentProfiles embed.FS
 
-// localProvider is the built-in provider that has no images.
-const localProvider = "local"
+// The built-in providers that have no images.
+const (
+	localProvider    = "local"
+	landlockProvider = "landlock"
+)
 
 // maxAgentList bounds each list of a profile.
 const maxAgentList = 64
@@ -349,10 +352,10 @@ func (p AgentProfile) Layer(base Resolved, has func(variable string) bool) (*San
 		Enabled: new(true), FailIfUnavailable: new(true), Mode: new(sandbox.ModeAll), Commands: &CommandSettings{AllowUnsandboxed: new(false)},
 
 		Scope: new(sandbox.ScopeSession), WorkspaceAccess: new(sandbox.AccessNone), Docker: &DockerSettings{},
-		Network: &NetworkSettings{AllowedDomains: append([]string{}, p.Hosts...), AllowPublic: new(false), Ask: new(false), Secrets: secrets},
+		Network: &NetworkSettings{AllowedDomains: append([]string{}, p.Hosts...), Registries: []string{}, AllowPublic: new(false), Ask: new(false), Secrets: secrets},
 		Limits:  &LimitSettings{Timeout: span(0)},
 	}
-	if base.Provider == localProvider { // shows the programs of the host and has no image
+	if base.Provider == localProvider || base.Provider == landlockProvider { // shows the programs of the host and has no image
 		return s, nil
 	}
 	if p.Image != "" {

@@ -44,7 +44,7 @@ func BuildSpec(r Resolved, f Facts) (sandbox.Spec, error) {
 		return sandbox.Spec{}, err
 	}
 	for _, fill := range []func(*sandbox.Spec, Resolved, Facts) error{
-		fillUser, fillSecurity, fillMounts, fillResources, fillTrust, fillRules, checkWorkdir,
+		fillUser, fillSecurity, fillMounts, fillResources, fillTrust, fillCache, fillRules, checkWorkdir,
 	} {
 		if err := fill(&s, r, f); err != nil {
 			return sandbox.Spec{}, err
@@ -71,7 +71,7 @@ func missingFact(s sandbox.Spec, r Resolved, f Facts) error {
 		{"Instance", f.Instance != ""},
 		{"Provider", s.Provider != "auto"},
 		{"ImageID", f.ImageID != "" || s.Provider != "docker"},
-		{"Guest", f.Guest.Dir != "" && f.Guest.Digest != "" || s.Provider != "docker" && s.Provider != "local"},
+		{"Guest", f.Guest.Dir != "" && f.Guest.Digest != "" || s.Provider != "docker" && s.Provider != "local" && s.Provider != "landlock"},
 		{"AgentDir", f.AgentDir != "" || !needsAgentDir(r)},
 		{"TrustDir", f.TrustDir != "" || len(s.Egress.Secrets) == 0},
 		{"SeccompOverride", f.SeccompOverride != "" || r.Docker.SeccompProfile == ""},
@@ -231,7 +231,7 @@ func sockets(s *sandbox.Spec, r Resolved, f Facts) error {
 func checkWorkdir(s *sandbox.Spec, r Resolved, _ Facts) error {
 	var places []string
 	for _, m := range s.Mounts {
-		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket && m.Role != sandbox.RoleIdentity && m.Role != sandbox.RoleTrust && m.Role != sandbox.RoleSettings {
+		if m.Role != sandbox.RoleGuest && m.Role != sandbox.RoleSocket && m.Role != sandbox.RoleIdentity && m.Role != sandbox.RoleTrust && m.Role != sandbox.RoleSettings && m.Role != sandbox.RoleCache {
 			places = append(places, m.Target)
 		}
 	}

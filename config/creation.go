@@ -488,6 +488,7 @@ func (n *NetworkRules) lay(s *SandboxSettings, base Resolved, ceilings *CreateSe
 		}
 	}
 	s.Network.AllowedDomains = append([]string{}, *n.AllowedDomains...)
+	s.Network.Registries = []string{} // what they stand for is in the list where it was asked for
 	s.Network.AllowPublic = new(false)
 	return nil
 }

@@ -52,7 +52,8 @@ func Defaults() *SandboxSettings {
 		Checkpoint: &CheckpointSettings{
 			Means: new(MeansAuto), Auto: new(AutoOff), Keep: new(int64(20)), Max: new(int64(1000)), MaxDisk: new(Size(0)),
 		},
-		Idle: &IdleSettings{PauseAfter: span(0)},
+		Cache: &CacheSettings{Size: new(Size(10 << 30))},
+		Idle:  &IdleSettings{PauseAfter: span(0)},
 		Evidence: &EvidenceSettings{
 			Sync: new(SyncCheckpoint), CheckpointEvery: new(int64(256)), Commands: new(false),
 		},
@@ -70,6 +71,9 @@ func defaultDocker() *DockerSettings {
 		Home:            new(HomeAuto),
 		HomeSize:        new(Size(4 << 30)),
 		Network:         new("none"),
+		BuildNetwork:    new("none"),
+		BuildTimeout:    span(15 * time.Minute),
+		BuildSize:       new(Size(8 << 30)),
 		CapDrop:         []string{"ALL"},
 		Env:             map[string]string{"LANG": "C.UTF-8", "HOME": sandbox.HomeDir},
 		PIDsLimit:       new(int64(512)),
@@ -79,6 +83,7 @@ func defaultDocker() *DockerSettings {
 			"nofile": {Soft: 16384, Hard: 16384},
 			"core":   {Soft: 0, Hard: 0},
 		},
+		DangerouslyAllowMissingLimits:   new(false),
 		DangerouslyAllowReservedTargets: new(false),
 		DangerouslyAllowWritableRoot:    new(false),
 		DangerouslyKeepCapabilities:     new(false),

@@ -38,14 +38,15 @@ const allowBeyond = "it opens nothing of the host beyond the mounts, only what a
 func withoutEffect() []ineffective {
 	return []ineffective{
 		{"filesystem.tempPrefixes", "it holds for what command lines and file tools name; the temporary folders are the sandbox's own, and what a program writes there by itself is not looked at", "", "", ""},
-		{"filesystem.allowUnixSockets", "only the local provider connects commands to sockets of the host", "local", "", ""},
-		{"filesystem.allowRead", allowBeyond, "local", "", ""},
-		{"filesystem.allowWrite", allowBeyond, "local", "", ""},
-		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced for programs by the docker and local providers alone", "docker local", "", ""},
+		{"filesystem.allowUnixSockets", "only the local and landlock providers connect commands to sockets of the host", "local landlock", "", ""},
+		{"filesystem.allowRead", allowBeyond, "local landlock", "", ""},
+		{"filesystem.allowWrite", allowBeyond, "local landlock", "", ""},
+		{"filesystem", "path rules beyond the mounts are applied to what command lines name, and enforced for programs by the docker, local and landlock providers alone", "docker local landlock", "", ""},
 		{"network.allowLocalBinding", "a sandbox has a loopback interface of its own, where its programs may listen anyway and which programs of the host do not share; only the local provider on macOS needs it", "local", "", "darwin"},
 		{"pool", "only sandboxes of the docker and kubernetes providers can be kept ready", "docker kubernetes", "", ""},
 		{"idle", "only sandboxes of the docker provider can be frozen", "docker", "", ""},
 		{"docker.image", "a local sandbox runs the programs of this host and has no image", "", "local", ""},
+		{"docker.image", "a sandbox of the landlock provider runs the programs of this host and has no image", "", "landlock", ""},
 	}
 }
 
@@ -73,6 +74,9 @@ func noEffect(r Resolved, m merged) []conditional {
 	}
 	if r.Private() {
 		table = append(private(), table...)
+	}
+	if len(r.Cache.Tools) > 0 && !r.Private() {
+		table = append([]ineffective{{"pool", "cache.tools names caches, which belong to a workspace, so no sandbox that has them is kept ready", "", "", ""}}, table...)
 	}
 	if n := r.BrowserNetwork(); r.Browser.Enabled && n != "none" {
 		out = append(out, always(Notice{Path: r.field("browser.network"), Value: quoted(n), Why: "pages reach whatever that network lets, services of this host and private addresses among it: the rules of network hold for what the browser is asked to open, and not for what pages do"})...)

@@ -24,8 +24,10 @@ type Facts struct {
 
 	HostIdentity string // by which name its own folders are known, where that is a slot of the pool; or empty
 	Workspace    string // host folder that appears as /workspace
+	Mapped       string // place of an ID-mapped mount of Workspace that is mounted instead; or empty
 	AgentDir     string // the agent's folder, or the one that a flag names; needed for access ro, rw and private
 	HomeDir      string // host folder that appears as the home; empty where that lies in memory
+	CacheDir     string // host folder of the caches of package managers, or empty
 	HomeReason   string // why the home lies where it does, for people
 	SocketDir    string // folder of the guest's socket; empty when it is reached otherwise
 	PasswdFile   string // minimal user database, or empty

@@ -87,7 +87,7 @@ func someSettings(r *rand.Rand) string {
 // TestGrantPolicyNeverAllowsMore holds over many settings that whatever a
 // guard lets pass of a grant for everything, no policy of the settings denies.
 func TestGrantPolicyNeverAllowsMore(t *testing.T) {
-	rounds := testenv.Rounds(60, 60, 300)
+	rounds := testenv.Rounds(30, 30, 300)
 	random := rand.New(rand.NewPCG(8, 15))
 	passed := map[string]int{}
 	for range rounds {

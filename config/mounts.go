@@ -35,12 +35,16 @@ func fillMounts(s *sandbox.Spec, r Resolved, f Facts) error {
 		if r.Private() {
 			s.Mounts[len(s.Mounts)-1].Base = f.AgentDir
 		}
+		s.Mounts[len(s.Mounts)-1].Mapped = f.Mapped
 	}
 	if r.Kind != sandbox.KindBrowser {
 		add(r.AgentSettings, sandbox.SettingsDir, sandbox.RoleSettings, true)
 	}
 	if f.HomeDir != "" {
 		s.Mounts = append(s.Mounts, sandbox.Mount{Source: f.HomeDir, Target: sandbox.HomeDir, Role: sandbox.RoleHome, Size: int64(r.Docker.HomeSize)})
+	}
+	if f.CacheDir != "" {
+		s.Mounts = append(s.Mounts, sandbox.Mount{Source: f.CacheDir, Target: sandbox.CacheDir, Role: sandbox.RoleCache, Size: int64(r.Cache.Size)})
 	}
 	if r.WorkspaceAccess == sandbox.AccessRO {
 		add(f.AgentDir, sandbox.AgentDir, sandbox.RoleAgent, true)

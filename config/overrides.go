@@ -15,6 +15,8 @@ type Overrides struct {
 	Workdir      string
 	Timeout      *time.Duration // zero is unbounded
 	AllowDomains []string       // added to those of the settings
+	Registries   []string       // likewise
+	CacheTools   []string       // likewise
 	Ask          bool
 	Provider     string
 
@@ -47,8 +49,11 @@ func (o Overrides) Layer() *SandboxSettings {
 	if o.Timeout != nil {
 		s.Limits, set = &LimitSettings{Timeout: span(*o.Timeout)}, true
 	}
-	if len(o.AllowDomains) > 0 || o.Ask || len(o.Secrets) > 0 {
-		s.Network, set = &NetworkSettings{AllowedDomains: o.AllowDomains, Secrets: o.Secrets}, true
+	if len(o.CacheTools) > 0 {
+		s.Cache, set = &CacheSettings{Tools: o.CacheTools}, true
+	}
+	if len(o.AllowDomains)+len(o.Registries) > 0 || o.Ask || len(o.Secrets) > 0 {
+		s.Network, set = &NetworkSettings{AllowedDomains: o.AllowDomains, Registries: o.Registries, Secrets: o.Secrets}, true
 		if o.Ask {
 			s.Network.Ask = new(true)
 		}

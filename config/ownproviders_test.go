@@ -42,12 +42,12 @@ func TestProvidersOfAProgram(t *testing.T) {
 			}
 			for name, hint := range map[string]string{"daytoma": `did you mean "daytona"?`, "podman": "orchestrator.Options.Providers", "": "orchestrator.Options.Providers", "Daytona": "", "host": "", "day tona": "", "日本": ""} {
 				field, text := fieldOf(second(config.ParseWith("test", file(name), names)))
-				if field != at.field || !strings.Contains(text, "docker, local, kubernetes, auto, fake, daytona, e2b") || !strings.Contains(text, hint) {
+				if field != at.field || !strings.Contains(text, "docker, local, landlock, kubernetes, auto, fake, daytona, e2b") || !strings.Contains(text, hint) {
 					t.Errorf("%q: the field %q, %s", name, field, text)
 				}
 			}
 			// A program without them.
-			if field, text := fieldOf(second(config.Parse("test", file("daytona")))); field != at.field || !strings.Contains(text, "docker, local, kubernetes, auto, fake") || !strings.Contains(text, "orchestrator.Options.Providers") {
+			if field, text := fieldOf(second(config.Parse("test", file("daytona")))); field != at.field || !strings.Contains(text, "docker, local, landlock, kubernetes, auto, fake") || !strings.Contains(text, "orchestrator.Options.Providers") {
 				t.Errorf("without: the field %q, %s", field, text)
 			}
 		})

@@ -47,7 +47,7 @@ const maxProviderName = 32
 // its own: those that settings know anyway, and "host", which stands for
 // commands that run without a sandbox.
 func BuiltinProviders() []string {
-	return []string{"docker", "local", "kubernetes", "auto", "fake", "host"}
+	return []string{"docker", "local", "landlock", "kubernetes", "auto", "fake", "host"}
 }
 
 // CheckProviderName returns an error with [sandbox.CodeValidation] unless name

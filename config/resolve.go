@@ -16,6 +16,11 @@ type Resolved struct {
 	Who
 	Values
 
+	// CopyOut says why the folder of the host with access rw is copied, where it is:
+	// WorkspaceAccess is private then, and the changes are applied to the folder
+	// after each call. Resolve leaves it empty.
+	CopyOut string `json:"-"`
+
 	// Kind is what the sandbox is for; empty is [sandbox.KindSandbox]. See
 	// [Resolved.ForBrowser].
 	Kind sandbox.Kind `json:"-"`
@@ -280,6 +285,10 @@ func fromMerged(m merged, who Who) Resolved {
 	r.Budgets = unbounded()
 	concrete(reflect.ValueOf(&r.Values).Elem(), reflect.ValueOf(&m.settings).Elem())
 	r.ScopeKey = who.scopeKey(r.Scope)
+	if ref := sandbox.LanguageImage(r.Docker.Image); ref != "" {
+		r.Docker.Image = ref
+	}
+	r.allowRegistries()
 	return r
 }
 

@@ -47,6 +47,8 @@ func ruleErrors(r Resolved, m merged) []error {
 	errs := []error{
 		hardening.Network(r.field("docker.network"), d.Network),
 		hardening.Network(r.field("browser.network"), r.Browser.Network),
+		hardening.Network(r.field("docker.buildNetwork"), d.BuildNetwork),
+		ownBuildNetwork(r),
 		hardening.AppArmor(r.field("docker.apparmorProfile"), d.AppArmorProfile),
 		hardening.Runtime(r.field("docker.runtime"), d.Runtime),
 		hardening.CapDrop(r.field("docker.capDrop"), d.CapDrop, b),
@@ -77,6 +79,14 @@ func ruleErrors(r Resolved, m merged) []error {
 	return append(errs, err, r.placed(command.Check(r.commandRules())))
 }
 
+// ownBuildNetwork refuses the network that is made with a sandbox: a build has none.
+func ownBuildNetwork(r Resolved) error {
+	if r.Docker.BuildNetwork != sandbox.NetworkOwn {
+		return nil
+	}
+	return invalid(r.field("docker.buildNetwork"), "a build has no network of its own; use none, bridge or the name of a network")
+}
+
 // refusedKeys checks the keys that exist only to be refused.
 func refusedKeys(r Resolved, d *DockerSettings) []error {
 	if d == nil {
@@ -100,6 +110,7 @@ func switchesOf(r Resolved) hardening.Switches {
 		ReservedTargets:  r.Docker.DangerouslyAllowReservedTargets,
 		WritableRoot:     r.Docker.DangerouslyAllowWritableRoot,
 		KeepCapabilities: r.Docker.DangerouslyKeepCapabilities,
+		MissingLimits:    r.Docker.DangerouslyAllowMissingLimits,
 	}
 }
 

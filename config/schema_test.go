@@ -111,12 +111,12 @@ func TestSchemaAndParseAgree(t *testing.T) {
 func TestSchemaHasEveryField(t *testing.T) {
 	promised := map[string]string{
 		"": "enabled failIfUnavailable enabledPlatforms provider providerOptions preset mode scope workspaceAccess " +
-			"workspaceRoot workspaceQuota driftPolicy fsTransport requireEvidence docker filesystem network commands limits browser tools prune pool checkpoint idle permissions budgets profile evidence",
-		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup caFile onStart pidsLimit memory memorySwap " +
+			"workspaceRoot workspaceQuota driftPolicy fsTransport requireEvidence docker filesystem network commands limits browser tools prune pool checkpoint cache idle permissions budgets profile evidence",
+		"docker": "image containerPrefix workdir readOnlyRoot tmpfs network user capDrop env setup buildNetwork buildTimeout buildSize caFile onStart pidsLimit memory memorySwap " +
 			"cpus ulimits seccompProfile apparmorProfile dns extraHosts binds runtime gpus shmSize home homeSize dangerouslyAllowBindSources " +
-			"dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
+			"dangerouslyAllowMissingLimits dangerouslyAllowReservedTargets dangerouslyAllowWritableRoot dangerouslyKeepCapabilities privileged capAdd pid ipc userns",
 		"filesystem": "allowRead denyRead allowWrite denyWrite tempPrefixes allowUnixSockets whitelist blacklist",
-		"network":    "allowedDomains deniedDomains allowPrivate allowPublic ask allowLocalBinding httpProxyPort limits secrets",
+		"network":    "allowedDomains deniedDomains allowPrivate allowPublic ask allowLocalBinding httpProxyPort registries registryHosts limits secrets",
 		"commands":   "strictness allow block excluded subagentBlock allowUnsandboxed autoAllowIfSandboxed",
 		"limits":     "timeout maxOutputBytes memory cpuSeconds fileSize openFiles processes",
 		"browser": "enabled image containerPrefix network cdpPort vncPort noVncPort headless enableNoVnc allowHostControl autoStart " +
@@ -125,6 +125,7 @@ func TestSchemaHasEveryField(t *testing.T) {
 		"prune":      "idle maxAge every",
 		"pool":       "size max window memory from",
 		"checkpoint": "means auto keep max maxDisk folders",
+		"cache":      "tools size",
 		"idle":       "pauseAfter",
 
 		"permissions": "allow deny ask",

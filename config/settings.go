@@ -74,7 +74,7 @@ type SandboxSettings struct {
 	Enabled           *bool                `json:"enabled,omitempty" doc:"Whether anything is sandboxed; default true."`
 	FailIfUnavailable *bool                `json:"failIfUnavailable,omitempty" doc:"Whether a call fails when its sandbox cannot be built; default true. When false it runs on the host without a sandbox, where commands.allowUnsandboxed permits it."`
 	EnabledPlatforms  []string             `json:"enabledPlatforms,omitempty" enum:"linux,darwin,macos,wsl,windows" doc:"Platforms on which commands are sandboxed; default all."`
-	Provider          *string              `json:"provider,omitempty" enum:"docker,local,kubernetes,auto,fake" more:"providers" doc:"Kind of sandbox; auto is docker when its engine answers, else local; kubernetes are pods of a cluster; fake is for tests. A Go program adds kinds of its own (orchestrator.Options.Providers). Default docker."`
+	Provider          *string              `json:"provider,omitempty" enum:"docker,local,landlock,kubernetes,auto,fake" more:"providers" doc:"Kind of sandbox; auto is docker when its engine answers, else local; landlock needs no namespaces and isolates less; kubernetes are pods of a cluster; fake is for tests. A Go program adds kinds of its own (orchestrator.Options.Providers). Default docker."`
 	ProviderOptions   map[string]any       `json:"providerOptions,omitempty" doc:"The provider's own options, validated by the provider."`
 	Preset            *string              `json:"preset,omitempty" enum:"strict,restricted,normal,permissive" doc:"Set of values under all settings; default restricted. No preset touches hardening."`
 	Mode              *sandbox.Mode        `json:"mode,omitempty" enum:"off,non-main,all" doc:"Which sessions are sandboxed; default all."`
@@ -104,6 +104,7 @@ type SandboxSettings struct {
 	Prune      *PruneSettings      `json:"prune,omitempty" doc:"When unused sandboxes are removed; 0 switches a rule off."`
 	Pool       *PoolSettings       `json:"pool,omitempty" doc:"Started sandboxes that are kept ready."`
 	Checkpoint *CheckpointSettings `json:"checkpoint,omitempty" doc:"How states of sandboxes are kept."`
+	Cache      *CacheSettings      `json:"cache,omitempty" doc:"Caches of package managers that outlive sandboxes."`
 	Idle       *IdleSettings       `json:"idle,omitempty" doc:"What happens to a sandbox that is not used."`
 	Budgets    *BudgetsSettings    `json:"budgets,omitempty" doc:"What operations under grants may use in all; what is not named is not bounded, and -1 is no bound."`
 	Profile    *ProfileSettings    `json:"profile,omitempty" doc:"What single operations under grants may do at most, beside what grants and manifests say."`
@@ -178,6 +179,12 @@ type CheckpointSettings struct {
 	Max     *int64   `json:"max,omitempty" min:"1" max:"100000" doc:"Checkpoints of one tenant that are kept at most, those of auto included; default 1000."`
 	MaxDisk *Size    `json:"maxDisk,omitempty" min:"0" doc:"Most bytes that the checkpoints of one tenant take together; 0, the default, is unbounded."`
 	Folders []string `json:"folders,omitempty" merge:"append" doc:"Further folders inside that a checkpoint keeps, beside the workspace and the home; absolute paths."`
+}
+
+// CacheSettings say which caches of package managers outlive sandboxes.
+type CacheSettings struct {
+	Tools []string `json:"tools,omitempty" merge:"flag-append" enum:"npm,pip,go,cargo,maven" doc:"Package managers whose caches are kept from one sandbox to the next one of the same tenant, agent and workspace folder. Default none."`
+	Size  *Size    `json:"size,omitempty" min:"67108864" doc:"Most bytes of the caches of one tenant, agent and workspace folder together; beyond it they begin anew. Default 10g."`
 }
 
 // IdleSettings say what happens to a sandbox that is not used.

@@ -17,6 +17,9 @@ type DockerSettings struct {
 	CapDrop         []string          `json:"capDrop,omitempty" form:"capability" doc:"Linux capabilities that are dropped; default ALL, and less needs dangerouslyKeepCapabilities."`
 	Env             map[string]string `json:"env,omitempty" merge:"key" doc:"Environment; default LANG and HOME."`
 	Setup           []string          `json:"setup,omitempty" doc:"Commands run as root with network when the image is made; they become an image layer."`
+	BuildNetwork    *string           `json:"buildNetwork,omitempty" doc:"Network of the instructions of a project's Dockerfile (--from-dockerfile, --devcontainer): none, bridge or the name of a network; host is refused. Default none."`
+	BuildTimeout    *Duration         `json:"buildTimeout,omitempty" doc:"How long the build of a Dockerfile may take; default 15m."`
+	BuildSize       *Size             `json:"buildSize,omitempty" min:"1048576" doc:"Most bytes of the image of a Dockerfile, and that one of its instructions writes; default 8g."`
 	CAFile          *string           `json:"caFile,omitempty" doc:"Host file of PEM certificates, such as those of a company's authority, that programs inside trust beside the roots of the image, by the variables that they read; the proxy trusts them too. ~ and $VAR are replaced. Default the variable SANDBOX_CA_FILE; empty is none."`
 	OnStart         []string          `json:"onStart,omitempty" doc:"Shell lines run inside at each start."`
 	PIDsLimit       *int64            `json:"pidsLimit,omitempty" min:"16" max:"4194304" doc:"Most processes and threads; default 512."`
@@ -34,6 +37,7 @@ type DockerSettings struct {
 	ShmSize         *Size             `json:"shmSize,omitempty" min:"1048576" doc:"Bytes of /dev/shm; default a 32nd of memory."`
 
 	DangerouslyAllowBindSources     []string `json:"dangerouslyAllowBindSources,omitempty" doc:"Break-glass: canonical host paths, each exact, that may be bound although a rule refuses them; never the engine's socket or /."`
+	DangerouslyAllowMissingLimits   *bool    `json:"dangerouslyAllowMissingLimits,omitempty" doc:"Break-glass: memory, cpus and pidsLimit may have no effect where the engine cannot enforce them, such as one without root on control groups of version 1; else it makes no sandbox."`
 	DangerouslyAllowReservedTargets *bool    `json:"dangerouslyAllowReservedTargets,omitempty" doc:"Break-glass: binds may lie over the workspace, the agent's folder, the home and the user database."`
 	DangerouslyAllowWritableRoot    *bool    `json:"dangerouslyAllowWritableRoot,omitempty" doc:"Break-glass: readOnlyRoot may be false."`
 	DangerouslyKeepCapabilities     *bool    `json:"dangerouslyKeepCapabilities,omitempty" doc:"Break-glass: capDrop may lack ALL."`

@@ -10,8 +10,22 @@ type NetworkSettings struct {
 	AllowLocalBinding *bool    `json:"allowLocalBinding,omitempty" doc:"Whether programs inside may listen on a local port; default false. Without effect on Linux, where they may on the loopback interface of their own sandbox anyway."`
 	HTTPProxyPort     *int64   `json:"httpProxyPort,omitempty" min:"0" max:"65535" doc:"Port of the proxy inside; 0, the default, is a free one."`
 
+	Registries    []string          `json:"registries,omitempty" merge:"flag-append" enum:"npm,pypi,go,cargo,maven,debian" doc:"Package registries whose hosts may be reached, beside allowedDomains. Default none."`
+	RegistryHosts *RegistrySettings `json:"registryHosts,omitempty" doc:"Rules that registries stand for, where they differ from the public ones."`
+
 	Limits  *NetworkLimitSettings     `json:"limits,omitempty" doc:"Bounds of what a sandbox sends and gets; 0 is unbounded."`
 	Secrets map[string]SecretSettings `json:"secrets,omitempty" merge:"key" doc:"Variables that hold a stand-in inside, which is replaced by a secret in the headers of requests to certain hosts, by the name of the variable."`
+}
+
+// RegistrySettings say which rules each of network.registries stands for. A list
+// replaces the public hosts of its registry.
+type RegistrySettings struct {
+	NPM    []string `json:"npm,omitempty" form:"hostRule" doc:"Of npm, in place of registry.npmjs.org."`
+	PyPI   []string `json:"pypi,omitempty" form:"hostRule" doc:"Of pypi, in place of pypi.org and files.pythonhosted.org."`
+	Go     []string `json:"go,omitempty" form:"hostRule" doc:"Of go, in place of proxy.golang.org and sum.golang.org."`
+	Cargo  []string `json:"cargo,omitempty" form:"hostRule" doc:"Of cargo, in place of index.crates.io and static.crates.io."`
+	Maven  []string `json:"maven,omitempty" form:"hostRule" doc:"Of maven, in place of repo.maven.apache.org."`
+	Debian []string `json:"debian,omitempty" form:"hostRule" doc:"Of debian, in place of deb.debian.org."`
 }
 
 // NetworkLimitSettings bound what goes through the proxy, of all commands of a

@@ -42,6 +42,7 @@ type Values struct {
 	Prune      Prune      `json:"prune"`
 	Pool       Pool       `json:"pool"`
 	Checkpoint Checkpoint `json:"checkpoint"`
+	Cache      Cache      `json:"cache"`
 	Idle       Idle       `json:"idle"`
 	Budgets    Budgets    `json:"budgets"`
 	Profile    Profile    `json:"profile"`
@@ -78,6 +79,9 @@ type Docker struct {
 	CapDrop         []string          `json:"capDrop"`
 	Env             map[string]string `json:"env"`
 	Setup           []string          `json:"setup,omitempty"`
+	BuildNetwork    string            `json:"buildNetwork"`
+	BuildTimeout    Duration          `json:"buildTimeout"`
+	BuildSize       Size              `json:"buildSize"`
 	CAFile          string            `json:"caFile"`
 	OnStart         []string          `json:"onStart,omitempty"`
 	PIDsLimit       int64             `json:"pidsLimit"`
@@ -95,6 +99,7 @@ type Docker struct {
 	ShmSize         Size              `json:"shmSize"`
 
 	DangerouslyAllowBindSources     []string `json:"dangerouslyAllowBindSources,omitempty"`
+	DangerouslyAllowMissingLimits   bool     `json:"dangerouslyAllowMissingLimits"`
 	DangerouslyAllowReservedTargets bool     `json:"dangerouslyAllowReservedTargets"`
 	DangerouslyAllowWritableRoot    bool     `json:"dangerouslyAllowWritableRoot"`
 	DangerouslyKeepCapabilities     bool     `json:"dangerouslyKeepCapabilities"`
@@ -120,8 +125,21 @@ type Network struct {
 	AllowLocalBinding bool     `json:"allowLocalBinding"`
 	HTTPProxyPort     int64    `json:"httpProxyPort"`
 
+	Registries    []string      `json:"registries,omitempty"`
+	RegistryHosts RegistryHosts `json:"registryHosts,omitzero"`
+
 	Limits  NetworkLimits             `json:"limits"`
 	Secrets map[string]SecretSettings `json:"secrets,omitempty"`
+}
+
+// RegistryHosts is [RegistrySettings] with every layer applied.
+type RegistryHosts struct {
+	NPM    []string `json:"npm,omitempty"`
+	PyPI   []string `json:"pypi,omitempty"`
+	Go     []string `json:"go,omitempty"`
+	Cargo  []string `json:"cargo,omitempty"`
+	Maven  []string `json:"maven,omitempty"`
+	Debian []string `json:"debian,omitempty"`
 }
 
 // NetworkLimits is [NetworkLimitSettings] with every layer applied; 0 is unbounded.
@@ -191,6 +209,12 @@ type Checkpoint struct {
 	Max     int64    `json:"max"`
 	MaxDisk Size     `json:"maxDisk"`
 	Folders []string `json:"folders,omitempty"`
+}
+
+// Cache is [CacheSettings] with every layer applied.
+type Cache struct {
+	Tools []string `json:"tools,omitempty"`
+	Size  Size     `json:"size"`
 }
 
 // The values of checkpoint.means and checkpoint.auto that other packages name.

@@ -193,6 +193,9 @@ func mountText(m sandbox.Mount) string {
 	if m.Base != "" {
 		return m.Base + " seen privately at " + m.Source
 	}
+	if m.Mapped != "" {
+		mode += " by an ID-mapped mount"
+	}
 	return m.Source + " " + mode
 }
 

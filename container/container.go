@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -54,12 +55,22 @@ func (d Deadlines) withDefaults() Deadlines {
 type Engine struct {
 	api   client.APIClient
 	limit Deadlines
+
+	ungrouped bool
+
+	mu    sync.Mutex
+	known Posture
+	asked time.Time // zero until known is
 }
 
 // New returns an Engine that talks through api.
 func New(api client.APIClient, d Deadlines) *Engine {
-	return &Engine{api: api, limit: d.withDefaults()}
+	return &Engine{api: api, limit: d.withDefaults(), ungrouped: ungrouped(api.DaemonHost())}
 }
+
+// Groups reports whether containers of the engine have control groups, without which
+// they cannot be paused and what they use is not known. It asks the engine nothing.
+func (e *Engine) Groups() bool { return !e.ungrouped }
 
 // Host is the address of the engine.
 func (e *Engine) Host() string { return e.api.DaemonHost() }
@@ -77,32 +88,46 @@ func (e *Engine) Create(ctx context.Context, p Plan) (id string, warnings []stri
 	if p.Host.NetworkMode == sandbox.NetworkOwn {
 		return "", nil, sandbox.Errorf(sandbox.CodeInternal, "create container", "%s is to have a network of its own, and none was made", p.Name)
 	}
-	if err := e.confines(ctx, p); err != nil {
+	has, err := e.Known(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := confines(has, p); err != nil {
+		return "", nil, err
+	}
+	p, weaker, err := p.fits(has)
+	if err != nil {
 		return "", nil, err
 	}
 	ctx, done := context.WithTimeout(ctx, e.limit.Create)
 	defer done()
-	r, err := e.api.ContainerCreate(ctx, p.Config, p.Host, p.Network, nil, p.Name)
-	if err != nil {
-		return "", nil, e.fail(ctx, "create container", p.Name, err)
+	if has.Podman {
+		id, warnings, err = e.createLibpod(ctx, p, has)
+	} else {
+		var r container.CreateResponse
+		r, err = e.api.ContainerCreate(ctx, p.Config, p.Host, p.Network, nil, p.Name)
+		id, warnings, err = r.ID, r.Warnings, e.fail(ctx, "create container", p.Name, err)
 	}
-	if err := e.refuseVolumes(ctx, r.ID, p.Name); err != nil {
+	if err != nil {
+		return "", nil, err
+	}
+	err = e.refuseVolumes(ctx, id, p.Name)
+	if err == nil && has.Podman {
+		err = e.takenLibpod(ctx, id, p)
+	}
+	if err != nil {
 		clean, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer done()
-		return "", nil, errors.Join(err, e.Remove(clean, r.ID))
+		return "", nil, errors.Join(err, e.Remove(clean, id))
 	}
-	return r.ID, r.Warnings, nil
+	return id, append(weaker, warnings...), nil
 }
 
 // confines refuses a profile that nothing would hold the container to.
-func (e *Engine) confines(ctx context.Context, p Plan) error {
+func confines(has Posture, p Plan) error {
 	i := slices.IndexFunc(p.Host.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, appArmorOpt) })
-	if i < 0 {
+	if i < 0 || has.AppArmor {
 		return nil
-	}
-	has, err := e.Posture(ctx)
-	if err != nil || has.AppArmor {
-		return err
 	}
 	return &sandbox.Error{
 		Code: sandbox.CodeCapabilityBlocked, Op: "create container", Field: "docker.apparmorProfile", Resource: strings.TrimPrefix(p.Host.SecurityOpt[i], appArmorOpt),
@@ -137,6 +162,9 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 // times, which the runtime leaves to the caller (runc, pull request 4388), and
 // then returns a retryable error.
 func (e *Engine) Pause(ctx context.Context, name string) error {
+	if e.ungrouped {
+		return noGroups("pause container", name)
+	}
 	ctx, done := context.WithTimeout(ctx, e.limit.Change)
 	defer done()
 	err := e.api.ContainerPause(ctx, name)

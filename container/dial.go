@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"os"
@@ -12,14 +13,15 @@ import (
 	"github.com/docker/go-connections/tlsconfig"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
 const opDial = "connect to engine"
 
-// Dial prepares a connection to the engine that DOCKER_HOST names, with the
-// certificates of DOCKER_CERT_PATH where it is reached over TCP. It does not
-// talk to the engine yet; the API version is negotiated with the first call.
-// Every failure is [sandbox.CodeValidation] with the variable as its Field.
+// Dial prepares a connection to the engine that [about.FindEngine] finds, with the
+// certificates of DOCKER_CERT_PATH, or those of its context, where it is reached over
+// TCP. It does not talk to the engine yet; the API version is negotiated with the
+// first call. Every failure is [sandbox.CodeValidation] with the variable as its Field.
 //
 // An address with a password, which engines do not ask for, is refused: it
 // would be in every message about the engine. DOCKER_TLS_VERIFY without
@@ -28,23 +30,27 @@ const opDial = "connect to engine"
 // DOCKER_TLS_VERIFY is not set, because a server that impersonates the engine
 // would control all containers.
 func Dial() (*client.Client, error) {
-	address := os.Getenv(client.EnvOverrideHost)
+	at, err := about.FindEngine(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	address, field := at.Address, cmp.Or(at.From, client.EnvOverrideHost)
 	if holdsPassword(address) {
-		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: opDial, Field: client.EnvOverrideHost, Message: "the address holds a password", Hint: "give it without: engines identify their users by certificates"}
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: opDial, Field: field, Message: "the address holds a password", Hint: "give it without: engines identify their users by certificates"}
 	}
 	transport := &http.Transport{}
 	if overTCP(address) {
-		if err := secure(transport); err != nil {
+		if err := secure(transport, at.Certs); err != nil {
 			return nil, err
 		}
 	}
 	c, err := client.NewClientWithOpts(
 		client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}),
-		client.WithHost(addressOr(address)),
+		client.WithHost(address),
 		client.WithVersionFromEnv(), client.WithAPIVersionNegotiation(),
 	)
 	if err != nil {
-		bad := &sandbox.Error{Code: sandbox.CodeValidation, Op: opDial, Field: client.EnvOverrideHost, Message: "bad engine address", Hint: "unset DOCKER_HOST for the local engine", Err: err}
+		bad := &sandbox.Error{Code: sandbox.CodeValidation, Op: opDial, Field: field, Message: "bad engine address", Hint: "unset DOCKER_HOST for the local engine", Err: err}
 		if errors.Is(err, sockets.ErrProtocolNotAvailable) {
 			bad.Message, bad.Hint = "this system cannot connect to an address of that kind", "name a socket or a port: unix:///var/run/docker.sock, tcp://127.0.0.1:2376"
 		}
@@ -53,26 +59,17 @@ func Dial() (*client.Client, error) {
 	return c, nil
 }
 
-// addressOr returns address, or where the engine of this machine listens when
-// it is empty.
-func addressOr(address string) string {
-	if address == "" {
-		return client.DefaultDockerHost
-	}
-	return address
-}
-
 // overTCP reports whether an engine's address is a port. Sockets and pipes do
 // not leave the machine, and engines speak no TLS there.
 func overTCP(address string) bool {
-	u, err := client.ParseHostURL(addressOr(address))
+	u, err := client.ParseHostURL(address)
 	return err == nil && (u.Scheme == "tcp" || u.Scheme == "http" || u.Scheme == "https")
 }
 
-// secure makes a transport use the certificates of DOCKER_CERT_PATH. Without
-// them it stays as it is.
-func secure(t *http.Transport) error {
-	dir := os.Getenv(client.EnvOverrideCertPath)
+// secure makes a transport use the certificates in the folder of a context, or else
+// those of DOCKER_CERT_PATH. Without them it stays as it is.
+func secure(t *http.Transport, ofContext string) error {
+	dir := cmp.Or(ofContext, os.Getenv(client.EnvOverrideCertPath))
 	if dir == "" {
 		if os.Getenv(client.EnvTLSVerify) == "" {
 			return nil

@@ -3,10 +3,12 @@ package container
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
+	"golang.org/x/sys/unix"
 )
 
 // A Posture is what an engine says of itself, as far as it matters for
@@ -22,6 +24,7 @@ type Posture struct {
 	CgroupDriver  string
 	Seccomp       bool
 	AppArmor      bool
+	Podman        bool
 	Rootless      bool
 	UserNS        bool
 	Runtimes      []string
@@ -29,7 +32,16 @@ type Posture struct {
 	CPUs          int
 	Memory        int64 // bytes
 	Time          string
-	MissingLimits []string // limits that the kernel does not enforce
+	MissingLimits []string // limits that the engine does not enforce: "cpu", "memory", "pids", "swap"
+	OwnUsers      bool     // each container has a user namespace of its own
+	Networks      string   // what makes Podman's networks
+	User          int      // on the host, of a rootless engine; -1 where that is not known
+}
+
+// Ungrouped reports whether the engine cannot pause a container, nor say what one uses:
+// it gives containers no control groups.
+func (p Posture) Ungrouped() bool {
+	return p.Rootless && (p.CgroupVersion == "1" || p.CgroupDriver == "none")
 }
 
 // Uncounted returns why processes in a container of the runtime, which may be
@@ -64,6 +76,15 @@ func (e *Engine) Ping(ctx context.Context) error {
 func (e *Engine) Posture(ctx context.Context) (Posture, error) {
 	ctx, done := context.WithTimeout(ctx, e.limit.Query)
 	defer done()
+	podman, version, err := e.isPodman(ctx)
+	if err != nil {
+		return Posture{}, e.fail(ctx, "ask engine", "", err)
+	}
+	if podman {
+		p, err := e.podmanPosture(ctx)
+		p.APIVersion = version
+		return p, e.fail(ctx, "ask engine", "", err)
+	}
 	i, err := e.api.Info(ctx)
 	if err != nil {
 		return Posture{}, e.fail(ctx, "ask engine", "", err)
@@ -89,12 +110,33 @@ func (e *Engine) Posture(ctx context.Context) (Posture, error) {
 			p.UserNS = true
 		}
 	}
-	for name, have := range map[string]bool{"memory": i.MemoryLimit, "swap": i.SwapLimit, "pids": i.PidsLimit, "cpu": i.CPUCfsQuota} {
+	p.User = -1
+	if p.Rootless {
+		p.User = socketOwner(e.Host())
+	}
+	p.lacks(map[string]bool{"memory": i.MemoryLimit, "swap": i.SwapLimit, "pids": i.PidsLimit, "cpu": i.CPUCfsQuota})
+	return p, nil
+}
+
+// lacks notes which limits are missing.
+func (p *Posture) lacks(has map[string]bool) {
+	for name, have := range has {
 		if !have {
 			p.MissingLimits = append(p.MissingLimits, name)
 		}
 	}
-	return p, nil
+	slices.Sort(p.MissingLimits)
+}
+
+// socketOwner returns the user to whom the socket of an engine belongs, -1 for an
+// address that is none.
+func socketOwner(address string) int {
+	path, ok := strings.CutPrefix(address, "unix://")
+	var st unix.Stat_t
+	if !ok || unix.Stat(path, &st) != nil {
+		return -1
+	}
+	return int(st.Uid)
 }
 
 // An Event is a change in the life of one of our containers.

@@ -233,7 +233,7 @@ func TestProfilesNeedAppArmor(t *testing.T) {
 			e := engineAt(t, func(w http.ResponseWriter, r *http.Request) {
 				switch {
 				case strings.HasSuffix(r.URL.Path, "/info"):
-					reply(200, `{"SecurityOptions":[`+tt.options+`]}`)(w, r)
+					reply(200, `{"MemoryLimit":true,"SwapLimit":true,"PidsLimit":true,"CpuCfsQuota":true,"SecurityOptions":[`+tt.options+`]}`)(w, r)
 				case strings.HasSuffix(r.URL.Path, "/create"):
 					created = true
 					reply(201, `{"Id":"c1"}`)(w, r)

@@ -97,6 +97,9 @@ var _ io.ReadWriteCloser = (*Stream)(nil)
 
 // Usage returns the current resource usage of the container.
 func (e *Engine) Usage(ctx context.Context, name string) (sandbox.Usage, error) {
+	if e.ungrouped { // Podman says then what the whole machine uses
+		return sandbox.Usage{}, noGroups("read statistics", name)
+	}
 	ctx, done := context.WithTimeout(ctx, e.limit.Query)
 	defer done()
 	r, err := e.api.ContainerStatsOneShot(ctx, name)

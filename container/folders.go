@@ -2,10 +2,12 @@ package container
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"time"
 
@@ -41,27 +43,29 @@ func (e *Engine) ImageFolders(ctx context.Context, image string, folders []Folde
 	ctx, done := context.WithTimeout(ctx, e.limit.Create)
 	defer done()
 	e.removeStrayFolders(ctx)
-	r, err := e.api.ContainerCreate(ctx, &container.Config{
-		Image: image, Entrypoint: []string{"/"}, Labels: map[string]string{labelFolders: "1"}, NetworkDisabled: true,
-	}, &container.HostConfig{NetworkMode: "none", LogConfig: container.LogConfig{Type: "none"}}, nil, nil, "")
+	id, err := e.createOf(ctx, image)
 	if err != nil {
 		return false, e.fail(ctx, op, image, err)
 	}
 	defer func() {
 		clean, done := context.WithTimeout(context.WithoutCancel(ctx), e.limit.Change)
 		defer done()
-		err = errors.Join(err, e.Remove(clean, r.ID))
+		err = errors.Join(err, e.Remove(clean, id))
 	}()
 	out := tar.NewWriter(w)
 	for _, f := range folders {
-		content, _, err := e.api.CopyFromContainer(ctx, r.ID, f.Path+"/.")
+		content, stat, err := e.api.CopyFromContainer(ctx, id, f.Path+"/.")
 		if errdefs.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return false, e.fail(ctx, op, image, err)
 		}
-		found, err := f.copy(out, tar.NewReader(content))
+		whole := &wholeArchive{r: content}
+		found, err := f.copy(out, tar.NewReader(whole), stat)
+		if err == nil && !whole.ended() {
+			err = errors.New("the engine's archive of it breaks off; Podman's do at a named pipe")
+		}
 		content.Close()
 		if sandbox.CodeOf(err) == sandbox.CodeValidation {
 			return false, err
@@ -73,6 +77,55 @@ func (e *Engine) ImageFolders(ctx context.Context, image string, folders []Folde
 	}
 	return any, out.Close()
 }
+
+// createOf makes a container of an image that never runs, and returns its ID. Podman
+// fills the volumes of an image when a container starts, and until then an archive of
+// one is empty: there the container has the folders of the image in their place.
+func (e *Engine) createOf(ctx context.Context, image string) (string, error) {
+	labels := map[string]string{labelFolders: "1"}
+	has, err := e.Posture(ctx)
+	if err != nil {
+		return "", err
+	}
+	if has.Podman {
+		id, _, err := e.postLibpod(ctx, libpodFolders{
+			Image: image, Entrypoint: []string{"/"}, Labels: labels, NetNS: libpodNamespace{Mode: "none"}, Volumes: "ignore",
+		})
+		return id, err
+	}
+	r, err := e.api.ContainerCreate(ctx, &container.Config{Image: image, Entrypoint: []string{"/"}, Labels: labels, NetworkDisabled: true},
+		&container.HostConfig{NetworkMode: "none", LogConfig: container.LogConfig{Type: "none"}}, nil, nil, "")
+	return r.ID, err
+}
+
+// A libpodFolders is a container of which only the files are read.
+type libpodFolders struct {
+	Image      string            `json:"image"`
+	Entrypoint []string          `json:"entrypoint"`
+	Labels     map[string]string `json:"labels"`
+	NetNS      libpodNamespace   `json:"netns"`
+	Volumes    string            `json:"image_volume_mode"`
+}
+
+// A wholeArchive is a tar archive that knows whether it was read up to the block of
+// zeros that ends it: a reader of archives takes one that breaks off between two files
+// for one that has ended.
+type wholeArchive struct {
+	r     io.Reader
+	zeros int // at the end of what was read
+}
+
+func (w *wholeArchive) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	rest := bytes.TrimRight(p[:n], "\x00")
+	if len(rest) > 0 {
+		w.zeros = 0
+	}
+	w.zeros += n - len(rest)
+	return n, err
+}
+
+func (w *wholeArchive) ended() bool { return w.zeros >= 512 }
 
 // removeStrayFolders removes containers that other processes did not live to
 // remove. What cannot be removed now is tried again next time.
@@ -92,9 +145,20 @@ func (e *Engine) removeStrayFolders(ctx context.Context) {
 const page = 4096
 
 // copy copies the entries of one folder, whose names in the archive are relative
-// to it.
-func (f Folder) copy(out *tar.Writer, in *tar.Reader) (any bool, err error) {
+// to it. The folder's own mode is that of stat: Podman's archives have no entry for it.
+func (f Folder) copy(out *tar.Writer, in *tar.Reader, stat container.PathStat) (any bool, err error) {
 	var size int64
+	self := f.Own && stat.Mode.IsDir()
+	if self {
+		mode := int64(stat.Mode.Perm())
+		if stat.Mode&fs.ModeSticky != 0 {
+			mode |= 0o1000
+		}
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: f.Path[1:], Mode: mode, ModTime: stat.Mtime, Format: tar.FormatPAX}); err != nil {
+			return false, err
+		}
+		any = true
+	}
 	within := func(name string) string { return path.Join(f.Path, path.Clean("/"+name)) }
 	for {
 		h, err := in.Next()
@@ -108,7 +172,7 @@ func (f Folder) copy(out *tar.Writer, in *tar.Reader) (any bool, err error) {
 		entry := &tar.Header{Typeflag: h.Typeflag, Name: name[1:], Mode: h.Mode & 0o1777, ModTime: h.ModTime, Format: tar.FormatPAX}
 		switch h.Typeflag {
 		case tar.TypeDir:
-			if name == f.Path && !f.Own {
+			if name == f.Path && (self || !f.Own) {
 				continue
 			}
 		case tar.TypeReg:

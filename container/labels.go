@@ -26,9 +26,6 @@ const (
 	labelFormat    = labelPrefix + "format"
 )
 
-// LabelFormat is the version of the label layout.
-const LabelFormat = "1"
-
 var instanceID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 func toLabels(s sandbox.Spec, hash string, now time.Time) map[string]string {
@@ -42,7 +39,7 @@ func toLabels(s sandbox.Spec, hash string, now time.Time) map[string]string {
 		labelSession:   s.Owner.Session,
 		labelHash:      hash,
 		labelCreatedAt: now.UTC().Format(time.RFC3339Nano),
-		labelFormat:    LabelFormat,
+		labelFormat:    sandbox.InfoFormat,
 	}
 }
 

@@ -23,8 +23,20 @@ const (
 	loopbackIPv6 = "net.ipv6.conf.lo.disable_ipv6"
 )
 
-// appArmorOpt begins the engine's option that names a profile of AppArmor.
-const appArmorOpt = "apparmor="
+// The guest takes SIGTERM only where the kernel can tell its sender; this signal
+// it takes from outside everywhere.
+const (
+	stopSignal       = "SIGRTMIN+3"
+	stopSignalNumber = 37 // on Linux, where SIGRTMIN is 34
+)
+
+// Options of an engine that confine a container. appArmorOpt begins the one that
+// names a profile of AppArmor, seccompOpt the one with a seccomp profile.
+const (
+	appArmorOpt     = "apparmor="
+	seccompOpt      = "seccomp="
+	noNewPrivileges = "no-new-privileges:true"
+)
 
 // A Plan is what the engine is asked to create.
 type Plan struct {
@@ -32,6 +44,10 @@ type Plan struct {
 	Config  *container.Config
 	Host    *container.HostConfig
 	Network *network.NetworkingConfig
+
+	// Unlimited lets limits of memory, processors and processes be missing where
+	// the engine cannot enforce them; else such an engine creates nothing.
+	Unlimited bool
 }
 
 // NewPlan translates s into engine arguments. It is pure; hash and now go
@@ -56,9 +72,7 @@ func NewPlan(s sandbox.Spec, hash string, now time.Time) (Plan, error) {
 			Cmd:        guestArgs(s),
 			WorkingDir: "/",
 			Labels:     toLabels(s, hash, now),
-			// The guest takes SIGTERM only where the kernel can tell its
-			// sender; this one it takes from outside everywhere.
-			StopSignal: "SIGRTMIN+3",
+			StopSignal: stopSignal,
 			// An image's own health check would run code we did not ask for.
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 		},
@@ -87,13 +101,13 @@ func (p Plan) WithoutIPv6() Plan {
 
 // Protected returns p with further mounts, which lie in those of the Spec and
 // close parts of them, or take the place of one that is closed. They follow from what there is on the host and not from
-// the Spec, so they are no part of its hash.
-func (p Plan) Protected(closing []sandbox.Mount) Plan {
+// the Spec s, so they are no part of its hash.
+func (p Plan) Protected(s sandbox.Spec, closing []sandbox.Mount) Plan {
 	host := *p.Host
 	host.Mounts = slices.DeleteFunc(slices.Clone(host.Mounts), func(m mount.Mount) bool {
 		return slices.ContainsFunc(closing, func(c sandbox.Mount) bool { return c.Target == m.Target })
 	})
-	host.Mounts = append(host.Mounts, mounts(closing)...)
+	host.Mounts = append(host.Mounts, mounts(s, closing)...)
 	p.Host = &host
 	return p
 }
@@ -153,7 +167,7 @@ func hostConfig(s sandbox.Spec) (*container.HostConfig, error) {
 		// through the guest.
 		LogConfig:     container.LogConfig{Type: "none"},
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
-		Mounts:        mounts(s.Mounts),
+		Mounts:        mounts(s, s.Mounts),
 		Tmpfs:         tmpfs(s),
 		ShmSize:       s.Resources.ShmSize,
 		Runtime:       s.Runtime,
@@ -174,10 +188,10 @@ func hostConfig(s sandbox.Spec) (*container.HostConfig, error) {
 func securityOpts(s sandbox.Security) []string {
 	var opts []string
 	if s.NoNewPrivileges {
-		opts = append(opts, "no-new-privileges:true")
+		opts = append(opts, noNewPrivileges)
 	}
 	if s.Seccomp != "" {
-		opts = append(opts, "seccomp="+s.Seccomp)
+		opts = append(opts, seccompOpt+s.Seccomp)
 	}
 	if s.AppArmor != "" {
 		opts = append(opts, appArmorOpt+s.AppArmor)
@@ -186,13 +200,14 @@ func securityOpts(s sandbox.Security) []string {
 }
 
 // mounts uses Mounts and never Binds: a missing source is an error then,
-// not a new folder that belongs to root.
-func mounts(ms []sandbox.Mount) []mount.Mount {
+// not a new folder that belongs to root. What lies in a folder of s that is mounted
+// through an ID-mapped mount is mounted through that too.
+func mounts(s sandbox.Spec, ms []sandbox.Mount) []mount.Mount {
 	out := make([]mount.Mount, 0, len(ms))
 	for _, m := range ms {
 		out = append(out, mount.Mount{
 			Type:     mount.TypeBind,
-			Source:   m.Source,
+			Source:   s.Place(m.Source),
 			Target:   m.Target,
 			ReadOnly: m.ReadOnly,
 			// What is mounted below a read-only source would stay writable

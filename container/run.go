@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/docker/docker/api/types"
@@ -86,6 +88,7 @@ type execution struct {
 	id     string // the exec
 	cut    func() // ends the connection
 
+	fed     atomic.Bool   // all of the input was sent
 	started chan struct{} // closed once pid is known, or no program was started
 	pid     int           // inside; 0 where no program was started
 
@@ -98,7 +101,8 @@ type execution struct {
 // feed sends the input. What stops it is the end of the connection, or that of r.
 func (p *execution) feed(h types.HijackedResponse, r io.Reader) {
 	if r != nil {
-		_, _ = io.Copy(h.Conn, r) // a program need not read all
+		_, err := io.Copy(h.Conn, r) // a program need not read all
+		p.fed.Store(err == nil)
 	}
 	_ = h.CloseWrite()
 }
@@ -113,6 +117,11 @@ func (p *execution) collect(ctx context.Context, h types.HijackedResponse, c san
 	failed := func() { go p.end() }
 	stdout.failed, stderr.failed = failed, failed
 	_, copyErr := stdcopy.StdCopy(stdout, stderr, h.Reader)
+	if !p.fed.Load() && errors.Is(copyErr, syscall.ECONNRESET) {
+		// The program has ended and left input unread: Podman closes the
+		// connection then, after the output.
+		copyErr = nil
+	}
 	stdout.settle()
 	p.exit, p.err = p.outcome(ctx)
 	switch {

@@ -39,7 +39,7 @@ const (
 // refused requests. An approval is not kept here: its source decides how long
 // it holds, and is asked again.
 type asker struct {
-	ctx       context.Context // of the Way
+	ctx       context.Context // of the Session
 	ask       func(context.Context, Question) Answer
 	permitted func(Question) (Answer, bool)
 	now       func() time.Time
@@ -181,7 +181,7 @@ func (a *asker) tidy(now time.Time) {
 	}
 }
 
-// wait returns when no question is open. The context of the Way has ended.
+// wait returns when no question is open. The context of the Session has ended.
 func (a *asker) wait() { a.running.Wait() }
 
 func (in *inquiry) answered() bool {

@@ -55,7 +55,7 @@ func openAsking(t *testing.T, port string) (*world, *person, *clock) {
 	p := &person{make(chan egress.Question, 100), make(chan egress.Answer, 100), make(chan struct{}, 100)}
 	c := &clock{at: time.Unix(1e9, 0)}
 	var w *world
-	w = open(t, network.Options{Ask: true, Allowed: []string{"127.0.0.1:" + port, "127.0.0.1:443"}}, func(po *egress.Options, o *egress.WayOptions) {
+	w = open(t, network.Options{Ask: true, Allowed: []string{"127.0.0.1:" + port, "127.0.0.1:443"}}, func(po *egress.Options, o *egress.SessionOptions) {
 		o.Ask, po.Now = p.ask, c.now
 		o.Permitted = func(q egress.Question) (egress.Answer, bool) { return egress.Answer{Allowed: true}, w.permits(q.Host) }
 	})
@@ -65,7 +65,7 @@ func openAsking(t *testing.T, port string) (*world, *person, *clock) {
 func TestAskOnce(t *testing.T) {
 	port := serve(t, echo)
 	w, p, c := openAsking(t, port)
-	caller := w.way.Caller("cmd-1")
+	caller := w.session.Caller("cmd-1")
 	get := "GET http://web.test:" + port + "/ HTTP/1.1\r\nHost: web.test:" + port + "\r\n\r\n"
 	var programs sync.WaitGroup
 	for range 8 {
@@ -81,7 +81,7 @@ func TestAskOnce(t *testing.T) {
 	if q.Host != "web.test" || fmt.Sprint(q.Port) != port || q.Method != "GET" || q.Reason == "" || w.names.count("web.test") != 0 {
 		t.Errorf("%+v, %d lookups", q, w.names.count("web.test"))
 	}
-	for until := time.Now().Add(patience); w.way.Waiting() < 8 && time.Now().Before(until); {
+	for until := time.Now().Add(patience); w.session.Waiting() < 8 && time.Now().Before(until); {
 		runtime.Gosched() // nothing signals that a program waits
 	}
 	p.answers <- egress.Answer{Allowed: true, Rule: "allowed for the session"}
@@ -153,7 +153,7 @@ func TestAskHangUp(t *testing.T) {
 	conn := w.dial()
 	io.WriteString(conn, "CONNECT web.test:443 HTTP/1.1\r\n\r\n")
 	<-p.questions // a question that was withdrawn is asked again
-	w.way.Close()
+	w.session.Close()
 	<-p.withdrawn
 }
 

@@ -22,8 +22,8 @@ import (
 func openPublic(t *testing.T) (*world, *atomic.Int64) {
 	t.Helper()
 	var dialled atomic.Int64
-	w := open(t, network.Options{AllowPublic: true, Denied: []string{"denied.example", "*.denied.example"}}, func(o *egress.Options, _ *egress.WayOptions) {
-		o.Reach = egress.NewDialer(egress.DialerOptions{Resolver: answers{}, Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
+	w := open(t, network.Options{AllowPublic: true, Denied: []string{"denied.example", "*.denied.example"}}, func(o *egress.Options, _ *egress.SessionOptions) {
+		o.Dialer = egress.NewDialer(egress.DialerOptions{Resolver: answers{}, Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
 			dialled.Add(1)
 			return nil, errors.New("this test dials nobody")
 		}})

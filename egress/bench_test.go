@@ -51,7 +51,7 @@ func BenchmarkGet(b *testing.B) {
 	b.ReportMetric(float64(p)/float64(d), "ratio")
 }
 
-func quiet(o *egress.Options, _ *egress.WayOptions) { o.Record = nil }
+func quiet(o *egress.Options, _ *egress.SessionOptions) { o.Record = nil }
 
 // BenchmarkTunnel compares the throughput of a tunnel with that of a direct
 // connection.

@@ -7,28 +7,34 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 )
+
+// maxReached is how many hosts a Caller keeps: the first ones.
+const maxReached = 256
 
 // maxRefused is how many refusals a Caller keeps: the last ones.
 const maxRefused = 64
 
-// A Caller is a command that may use the Way. Its credentials attribute
+// A Caller is a command that may use the Session. Its credentials attribute
 // requests to it; they grant no access. It is safe for concurrent use.
 type Caller struct {
-	way   *Way
-	id    string
-	token string
-	span  func() *sandbox.Span // or nil
+	session *Session
+	id      string
+	token   string
+	span    func() *sandbox.Span // or nil
 
-	mu     sync.Mutex
-	events []Event
-	waited Waited
+	mu      sync.Mutex
+	events  []Event
+	reached []proxy.Reached
+	waited  Waited
 }
 
 // Waited counts connections of a command that were queued because
@@ -38,7 +44,7 @@ type Waited struct {
 	Time        time.Duration // total
 }
 
-// callers holds the Callers of a Way by their id.
+// callers holds the Callers of a Session by their id.
 type callers struct {
 	mu   sync.Mutex
 	byID map[string]*Caller
@@ -46,14 +52,14 @@ type callers struct {
 
 // Caller registers a command. A later one with the same id replaces the
 // earlier one.
-func (w *Way) Caller(id string) *Caller {
-	c := &Caller{way: w, id: id, token: rand.Text()}
-	w.callers.mu.Lock()
-	defer w.callers.mu.Unlock()
-	if w.callers.byID == nil {
-		w.callers.byID = map[string]*Caller{}
+func (s *Session) Caller(id string) *Caller {
+	c := &Caller{session: s, id: id, token: rand.Text()}
+	s.callers.mu.Lock()
+	defer s.callers.mu.Unlock()
+	if s.callers.byID == nil {
+		s.callers.byID = map[string]*Caller{}
 	}
-	w.callers.byID[id] = c
+	s.callers.byID[id] = c
 	return c
 }
 
@@ -62,11 +68,11 @@ func (w *Way) Caller(id string) *Caller {
 // trust the authority.
 func (c *Caller) Env() map[string]string {
 	port := 0
-	if a, ok := c.way.listener.Addr().(*net.TCPAddr); ok {
+	if a, ok := c.session.listener.Addr().(*net.TCPAddr); ok {
 		port = a.Port
 	}
-	proxy := (&url.URL{Scheme: "http", User: url.UserPassword(c.id, c.token), Host: "127.0.0.1:" + strconv.Itoa(port)}).String()
-	direct := c.way.o.Direct
+	address := (&url.URL{Scheme: "http", User: url.UserPassword(c.id, c.token), Host: "127.0.0.1:" + strconv.Itoa(port)}).String()
+	direct := c.session.o.Direct
 	if direct == nil {
 		direct = Loopback()
 	}
@@ -74,12 +80,12 @@ func (c *Caller) Env() map[string]string {
 	// set.
 	env := map[string]string{"NODE_USE_ENV_PROXY": "1", "GIT_HTTP_PROXY_AUTHMETHOD": "basic", "JAVA_TOOL_OPTIONS": java(port, direct)}
 	for name, value := range map[string]string{
-		"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": strings.Join(direct, ","),
+		"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": strings.Join(direct, ","),
 	} {
 		env[name], env[strings.ToLower(name)] = value, value
 	}
-	if secrets := c.way.o.Secrets; secrets != nil {
-		maps.Copy(env, c.way.o.Authority.Env())
+	if secrets := c.session.o.Secrets; secrets != nil {
+		maps.Copy(env, c.session.o.Authority.Env())
 		maps.Copy(env, secrets.Env())
 	}
 	return env
@@ -112,6 +118,14 @@ func (c *Caller) Refused() []Event {
 	return append([]Event(nil), c.events...)
 }
 
+// Reached returns the hosts that the command was let through to so far: the first
+// 256.
+func (c *Caller) Reached() []proxy.Reached {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.reached)
+}
+
 // Waited returns the queueing of the command's connections so far, of those
 // that were admitted.
 func (c *Caller) Waited() Waited {
@@ -123,14 +137,14 @@ func (c *Caller) Waited() Waited {
 // Traced has the connections of the command traced below the span that span
 // returns when they begin. It is called before the command runs.
 func (c *Caller) Traced(span func() *sandbox.Span) {
-	c.way.callers.mu.Lock()
-	defer c.way.callers.mu.Unlock()
+	c.session.callers.mu.Lock()
+	defer c.session.callers.mu.Unlock()
 	c.span = span
 }
 
 // End invalidates the credentials and returns Refused.
 func (c *Caller) End() []Event {
-	s := &c.way.callers
+	s := &c.session.callers
 	s.mu.Lock()
 	if s.byID[c.id] == c {
 		delete(s.byID, c.id)
@@ -207,6 +221,31 @@ func (s *callers) waited(id string, d time.Duration) bool {
 	c.waited.Connections++
 	c.waited.Time += d
 	return true
+}
+
+// passed adds an event that was allowed to its Caller.
+func (s *callers) passed(e Event) {
+	s.mu.Lock()
+	c := s.byID[e.Caller]
+	s.mu.Unlock()
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.reached, func(r proxy.Reached) bool { return r.Host == e.Host && r.Port == e.Port })
+	if i < 0 {
+		if len(c.reached) == maxReached {
+			return
+		}
+		i = len(c.reached)
+		c.reached = append(c.reached, proxy.Reached{Host: e.Host, Port: e.Port})
+	}
+	if e.Phase == PhaseDecision {
+		c.reached[i].Connections++
+	}
+	c.reached[i].BytesIn += e.BytesIn
+	c.reached[i].BytesOut += e.BytesOut
 }
 
 // refused adds a refusal to its Caller.

@@ -15,33 +15,33 @@ import (
 
 // A client is one connection from inside.
 type client struct {
-	ctx    context.Context
-	way    *Way
-	raw    net.Conn // as it was accepted
-	line   *line
-	caller string // id of the command that its credentials named last
+	ctx     context.Context
+	session *Session
+	raw     net.Conn // as it was accepted
+	line    *line
+	caller  string // id of the command that its credentials named last
 
 	waited time.Duration // queueing time, until it is attributed to a command
 
 	requests int // requests that were decided or malformed
 }
 
-func newClient(ctx context.Context, w *Way, conn net.Conn) *client {
+func newClient(ctx context.Context, w *Session, conn net.Conn) *client {
 	c := &counted{Conn: conn, meter: w.meter, idle: w.meter.Limits().Idle}
-	return &client{ctx: ctx, way: w, raw: conn, line: newLine(c, c)}
+	return &client{ctx: ctx, session: w, raw: conn, line: newLine(c, c)}
 }
 
 // of attributes the connection's queueing time to the command with that id, if
 // there is one.
 func (c *client) of(id string) {
-	if c.waited > 0 && c.way.callers.waited(id, c.waited) {
+	if c.waited > 0 && c.session.callers.waited(id, c.waited) {
 		c.waited = 0
 	}
 }
 
 // serve detects the program's protocol, and serves it.
 func (c *client) serve() {
-	c.line.bottom.within(c.way.headTime())
+	c.line.bottom.within(c.session.headTime())
 	first, err := c.line.br.Peek(1)
 	if err != nil {
 		return
@@ -56,14 +56,14 @@ func (c *client) serve() {
 // serveSOCKS performs the handshake and opens the tunnel.
 func (c *client) serveSOCKS() {
 	q, err := readSocks(c.line.br, c.line.conn)
-	c.caller = c.way.callers.known(q.User, q.Password)
+	c.caller = c.session.callers.known(q.User, q.Password)
 	c.of(c.caller)
 	if err != nil {
 		var bad *socksError
 		if !errors.As(err, &bad) {
 			return
 		}
-		v := c.visit(ProtocolSOCKS5, "", hostText(q.Host), q.Port, "")
+		v := c.newAccess(ProtocolSOCKS5, "", hostText(q.Host), q.Port, "")
 		v.decide(network.Decision{Verdict: policy.Deny, Rule: "request", Message: bad.Reason})
 		if bad.Asked {
 			answerSocks(c.line.conn, bad.Reply)
@@ -107,7 +107,7 @@ func (c *client) serveHTTP(l *line, s scope) {
 			l.bottom.within(c.line.bottom.idle)
 			busy, ok := func() {}, true
 			if l.br.Buffered() == 0 {
-				busy, ok = c.way.resting(c.raw)
+				busy, ok = c.session.resting(c.raw)
 			}
 			if !ok {
 				return
@@ -118,7 +118,7 @@ func (c *client) serveHTTP(l *line, s scope) {
 				return
 			}
 		}
-		l.bottom.within(c.way.headTime())
+		l.bottom.within(c.session.headTime())
 		h, err := l.head()
 		l.bottom.within(0)
 		var req *http.Request
@@ -133,7 +133,7 @@ func (c *client) serveHTTP(l *line, s scope) {
 			return
 		}
 		if field := req.Header.Get("Proxy-Authorization"); field != "" && !s.fixed {
-			c.caller = c.way.callers.basic(field)
+			c.caller = c.session.callers.basic(field)
 			c.of(c.caller)
 		}
 		if h.Form == requestAuthority {
@@ -202,7 +202,7 @@ func (c *client) malformed(l *line, s scope, h requestHead, err error) {
 	if s.fixed {
 		host, port = s.host, s.port
 	}
-	v := c.visit(s.protocol(), h.Method, hostText(host), port, h.Path)
+	v := c.newAccess(s.protocol(), h.Method, hostText(host), port, h.Path)
 	v.decide(network.Decision{Verdict: policy.Deny, Rule: "request", Message: bad.Reason})
 	c.say(l, refusal{bad.Status, "request", bad.Reason, ""}, true, h.Method == "HEAD")
 	c.bye(l)
@@ -238,7 +238,7 @@ type yes struct{ decision network.Decision }
 
 // judge decides a request, and asks for approval if the policy requires it.
 func (c *client) judge(ctx context.Context, r network.Request, method string, said *yes) network.Decision {
-	return c.settle(ctx, c.way.crossings.barred(c.way.o.Policy.JudgeRequest(r), r.Host, r.Port), r.Host, r.Port, method, said)
+	return c.settle(ctx, c.session.crossings.barred(c.session.o.Policy.JudgeRequest(r), r.Host, r.Port), r.Host, r.Port, method, said)
 }
 
 // settle turns a decision to ask into an allow or deny. After one approval it
@@ -250,7 +250,7 @@ func (c *client) settle(ctx context.Context, d network.Decision, h network.Host,
 	if said.decision.Verdict == policy.Allow {
 		return said.decision
 	}
-	d = c.way.asker.decide(ctx, d, Question{Caller: c.caller, Host: h.String(), Port: port, Method: method, Reason: d.Message})
+	d = c.session.asker.decide(ctx, d, Question{Caller: c.caller, Host: h.String(), Port: port, Method: method, Reason: d.Message})
 	if d.Verdict == policy.Allow {
 		said.decision = d
 	}
@@ -258,8 +258,8 @@ func (c *client) settle(ctx context.Context, d network.Decision, h network.Host,
 }
 
 // dialJudge judges the addresses of a host.
-func (w *Way) dialJudge(h network.Host) func(netip.Addr, uint16) network.Decision {
-	return func(a netip.Addr, port uint16) network.Decision { return w.o.Policy.JudgeDial(h, a, port) }
+func (s *Session) dialJudge(h network.Host) func(netip.Addr, uint16) network.Decision {
+	return func(a netip.Addr, port uint16) network.Decision { return s.o.Policy.JudgeDial(h, a, port) }
 }
 
 // hostText returns the host as events contain it; empty if there is none.

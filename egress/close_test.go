@@ -25,7 +25,7 @@ func replaced(s, old, by string) string { return strings.ReplaceAll(s, old, by) 
 
 func contains(s, part string) bool { return strings.Contains(s, part) }
 
-// TestClose checks that closing a Way ends everything that goes through it.
+// TestClose checks that closing a Session ends everything that goes through it.
 func TestClose(t *testing.T) {
 	began := make(chan net.Conn, 10)
 	port := listen(t, func(conn net.Conn) {
@@ -43,8 +43,8 @@ func TestClose(t *testing.T) {
 	<-began
 	silent := w.dial()
 	testenv.Until(t, "all four are taken", func() bool { return w.plane.Counters().Connections == 4 })
-	w.way.Close()
-	<-w.way.Done()
+	w.session.Close()
+	<-w.session.Done()
 	for name, conn := range map[string]net.Conn{"tunnel": tunnel, "request": request, "upload": upload, "silent": silent} {
 		if b, err := io.ReadAll(conn); len(b) != 0 || errors.Is(err, errTimeout(err)) {
 			t.Errorf("%s: %q %v", name, b, err)
@@ -71,7 +71,7 @@ func errTimeout(err error) error {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	p := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{})})
+	p := egress.New(egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{})})
 	defer p.Close()
 	none, err := network.New(network.Options{})
 	if err != nil {
@@ -85,7 +85,7 @@ func TestOpenRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, o := range map[string]egress.WayOptions{"no policy": {}, "mode none": {Policy: none}, "secrets without an authority": {Policy: some, Secrets: set}} {
+	for name, o := range map[string]egress.SessionOptions{"no policy": {}, "mode none": {Policy: none}, "secrets without an authority": {Policy: some, Secrets: set}} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -102,24 +102,24 @@ func TestOpenRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w, err := p.Open(l, egress.WayOptions{Policy: some}); w != nil || sandbox.CodeOf(err) != sandbox.CodeUnavailable {
+	if w, err := p.Open(l, egress.SessionOptions{Policy: some}); w != nil || sandbox.CodeOf(err) != sandbox.CodeUnavailable {
 		t.Errorf("a closed plane opens: %v", err)
 	}
 }
 
-// TestListenerFails checks that a Way ends with its listener.
+// TestListenerFails checks that a Session ends with its listener.
 func TestListenerFails(t *testing.T) {
 	some, err := network.New(network.Options{Allowed: []string{"a.test"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{})})
+	p := egress.New(egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{})})
 	defer p.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := p.Open(l, egress.WayOptions{Policy: some})
+	w, err := p.Open(l, egress.SessionOptions{Policy: some})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,21 +149,21 @@ func (l *slowToClose) Close() error {
 	return err
 }
 
-// TestDoneAfterTheListener checks that a Way is not done before its address is
+// TestDoneAfterTheListener checks that a Session is not done before its address is
 // free.
 func TestDoneAfterTheListener(t *testing.T) {
 	some, err := network.New(network.Options{Allowed: []string{"a.test"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{})})
+	p := egress.New(egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{})})
 	defer p.Close()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &slowToClose{Listener: plain, ended: make(chan struct{}), free: make(chan struct{})}
-	w, err := p.Open(l, egress.WayOptions{Policy: some})
+	w, err := p.Open(l, egress.SessionOptions{Policy: some})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestDoneAfterTheListener(t *testing.T) {
 func TestPanic(t *testing.T) {
 	port := serve(t, echo)
 	var once sync.Once
-	w := open(t, allow(port, "web.test:"+port), func(o *egress.Options, _ *egress.WayOptions) {
+	w := open(t, allow(port, "web.test:"+port), func(o *egress.Options, _ *egress.SessionOptions) {
 		record := o.Record
 		o.Record = func(e egress.Event) {
 			record(e)

@@ -2,7 +2,7 @@
 // sandbox without one: a single proxy in the orchestrator's process, with a
 // policy for each sandbox.
 //
-// A [Plane] holds the egress sessions, each a [Way] that serves a listener
+// A [Plane] holds the egress sessions, each a [Session] that serves a listener
 // inside a sandbox. On its one port programs speak HTTP, CONNECT or SOCKS5,
 // and all their input is treated as hostile: heads are parsed strictly, and
 // input that two parsers could read differently is refused. A host is made

@@ -53,7 +53,7 @@ func TestNothingPasses(t *testing.T) {
 		}
 		io.Copy(io.Discard, conn)
 	})
-	w := open(t, allow(port, "web.test:"+port), func(_ *egress.Options, o *egress.WayOptions) {
+	w := open(t, allow(port, "web.test:"+port), func(_ *egress.Options, o *egress.SessionOptions) {
 		o.Limits = egress.Limits{Idle: time.Second} // in which the host can answer
 	})
 	head := "POST http://web.test:" + port + "%s HTTP/1.1\r\nHost: web.test:" + port + "\r\nContent-Length: %d\r\n\r\n"
@@ -91,7 +91,7 @@ func FuzzServe(f *testing.F) {
 		}
 		io.Copy(io.Discard, r.Body)
 	})
-	w := openWithin(f, 100*time.Millisecond, allow(port, "GET,POST http://web.test:"+port+"/pub"), func(o *egress.Options, wo *egress.WayOptions) {
+	w := openWithin(f, 100*time.Millisecond, allow(port, "GET,POST http://web.test:"+port+"/pub"), func(o *egress.Options, wo *egress.SessionOptions) {
 		o.Record, wo.Limits.Idle = nil, 100*time.Millisecond
 	})
 	host := "web.test:" + port

@@ -13,11 +13,11 @@ type Protocol string
 // The protocols of the proxy. Intercepted is a request that was read inside
 // TLS, of a host to which a secret is bound.
 const (
-	ProtocolHTTP        Protocol = "http"
-	ProtocolConnect     Protocol = "connect"
-	ProtocolSOCKS5      Protocol = "socks5"
-	ProtocolIntercepted Protocol = "https"
-	ProtocolDoor        Protocol = "door" // a connection to a [Door]
+	ProtocolHTTP         Protocol = "http"
+	ProtocolConnect      Protocol = "connect"
+	ProtocolSOCKS5       Protocol = "socks5"
+	ProtocolIntercepted  Protocol = "https"
+	ProtocolHostListener Protocol = "door" // a connection to a [HostListener]
 )
 
 // Phase is the stage at which an Event was created.

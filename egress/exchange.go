@@ -15,17 +15,17 @@ import (
 // An exchange is one request and its response.
 type exchange struct {
 	*client
-	line  *line
-	scope scope
-	head  requestHead
-	req   *http.Request
-	visit *visit
-	body  *body
-	host  network.Host
-	port  uint16
-	bound bool  // a secret is bound to the host
-	keep  bool  // the line may carry another request
-	in    int64 // bytes of the response
+	line   *line
+	scope  scope
+	head   requestHead
+	req    *http.Request
+	access *access
+	body   *body
+	host   network.Host
+	port   uint16
+	bound  bool  // a secret is bound to the host
+	keep   bool  // the line may carry another request
+	in     int64 // bytes of the response
 
 	own    context.Context // context of this exchange alone
 	cancel context.CancelCauseFunc
@@ -49,10 +49,10 @@ func (c *client) exchange(l *line, s scope, h requestHead, req *http.Request) bo
 	defer x.cancel(nil)
 	x.still = time.AfterFunc(l.bottom.idle, func() { x.cancel(errIdle) })
 	defer x.still.Stop()
-	x.bound = c.way.bound(x.host, x.port)
+	x.bound = c.session.bound(x.host, x.port)
 	x.keep = !req.Close && h.Minor == 1
-	x.body = &body{x: x, limit: c.way.o.Limits.RequestBytes}
-	x.visit = c.visit(s.protocol(), h.Method, x.host.String(), x.port, h.Path)
+	x.body = &body{x: x, limit: c.session.o.Limits.RequestBytes}
+	x.access = c.newAccess(s.protocol(), h.Method, x.host.String(), x.port, h.Path)
 	d := x.decide()
 	switch {
 	case d.Verdict != policy.Allow:
@@ -77,7 +77,7 @@ func (x *exchange) decide() network.Decision {
 		p = network.TLS
 	}
 	r := network.Request{Host: x.host, Port: x.port, Protocol: p, Method: x.head.Method, Path: x.head.Path}
-	d := x.way.o.Policy.JudgeRequest(r)
+	d := x.session.o.Policy.JudgeRequest(r)
 	if d.Verdict != policy.Ask {
 		return d
 	}
@@ -96,14 +96,14 @@ func (x *exchange) hungUp() { x.cancel(errHungUp) }
 func (x *exchange) moved() { x.still.Reset(x.line.bottom.idle) }
 
 func (x *exchange) tooLarge() bool {
-	limit := x.way.o.Limits.RequestBytes
+	limit := x.session.o.Limits.RequestBytes
 	return limit > 0 && x.head.Length > limit
 }
 
 // refuse records and sends a refusal. The line goes on if the request's body
 // is short.
 func (x *exchange) refuse(r refusal, d network.Decision, addr netip.AddrPort) {
-	x.visit.refuse(d, addr)
+	x.access.refuse(d, addr)
 	x.answer(r)
 }
 
@@ -134,10 +134,10 @@ func (x *exchange) failed(d network.Decision, err error) {
 		return
 	}
 	if addr.IsValid() {
-		x.visit.event.Addr = addr
+		x.access.event.Addr = addr
 	}
-	if !x.visit.decide(d) {
-		x.answer(denied(x.visit.barred))
+	if !x.access.decide(d) {
+		x.answer(denied(x.access.barred))
 		return
 	}
 	_, ended := x.body.state()
@@ -164,5 +164,5 @@ func (x *exchange) failed(d network.Decision, err error) {
 // end records how the exchange ended, and stops reading the body.
 func (x *exchange) end(status int, err error) {
 	n, _ := x.body.state()
-	x.visit.end(ending{status: status, in: x.in, out: int64(x.head.Size) + n, err: errText(err)})
+	x.access.end(ending{status: status, in: x.in, out: int64(x.head.Size) + n, err: errText(err)})
 }

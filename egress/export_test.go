@@ -11,11 +11,11 @@ func (p *Plane) SetHeadTime(d time.Duration) { p.head = d }
 func (p *Plane) SetQueue(most int, wait time.Duration) { p.waitMost, p.o.QueueTime = most, wait }
 
 // Waiting returns how many requests wait for an approval.
-func (w *Way) Waiting() int {
-	w.asker.mu.Lock()
-	defer w.asker.mu.Unlock()
+func (s *Session) Waiting() int {
+	s.asker.mu.Lock()
+	defer s.asker.mu.Unlock()
 	n := 0
-	for _, in := range w.asker.answers {
+	for _, in := range s.asker.answers {
 		n += in.waiting
 	}
 	return n

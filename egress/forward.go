@@ -30,14 +30,14 @@ const maxAnswerHead = 256 << 10
 
 // newTransport returns the transport for requests of one sandbox. Its
 // connections are kept, but never shared with another sandbox.
-func (w *Way) newTransport() *http.Transport {
+func (s *Session) newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext:            w.dial,
-		DialTLSContext:         w.dialTLS,
+		DialContext:            s.dial,
+		DialTLSContext:         s.dialTLS,
 		DisableCompression:     true,
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    16,
-		IdleConnTimeout:        min(90*time.Second, w.meter.Limits().Idle),
+		IdleConnTimeout:        min(90*time.Second, s.meter.Limits().Idle),
 		MaxResponseHeaderBytes: maxAnswerHead,
 	}
 }
@@ -48,14 +48,14 @@ func (w *Way) newTransport() *http.Transport {
 type ownKey struct{}
 
 // dial connects to a host for the transport.
-func (w *Way) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+func (s *Session) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	h, port, err := network.ParseTarget(addr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, done := owned(ctx)
 	defer done()
-	conn, at, err := w.plane.o.Reach.Dial(ctx, h, port, w.dialJudge(h))
+	conn, at, err := s.plane.o.Dialer.Dial(ctx, h, port, s.dialJudge(h))
 	if err != nil {
 		return nil, err
 	}
@@ -63,20 +63,20 @@ func (w *Way) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 }
 
 // dialTLS is dial for a host that a secret is bound to.
-func (w *Way) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) {
+func (s *Session) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) {
 	h, _, err := network.ParseTarget(addr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, done := owned(ctx)
 	defer done()
-	conn, err := w.dial(ctx, "", addr)
+	conn, err := s.dial(ctx, "", addr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, headTime)
 	defer cancel()
-	over := tls.Client(conn, w.outerTLS(h.String()))
+	over := tls.Client(conn, s.outerTLS(h.String()))
 	if err := over.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		return nil, err
@@ -96,8 +96,8 @@ func owned(ctx context.Context) (context.Context, func()) {
 }
 
 // outerTLS returns the TLS configuration for hosts of secrets.
-func (w *Way) outerTLS(name string) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.roots, ServerName: name, NextProtos: []string{"http/1.1"}}
+func (s *Session) outerTLS(name string) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: s.roots, ServerName: name, NextProtos: []string{"http/1.1"}}
 }
 
 // outgoing returns the request to send for the request that was read.
@@ -163,15 +163,15 @@ func exactURL(path string) (*url.URL, error) {
 func (x *exchange) forward(d network.Decision) {
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if at := addrOf(info.Conn); at.IsValid() {
-			x.visit.event.Addr = at
+			x.access.event.Addr = at
 		}
-		if !x.visit.decide(d) {
+		if !x.access.decide(d) {
 			info.Conn.Close() // unused for this request
 		}
 	}}
 	out, err := x.outgoing(context.WithValue(httptrace.WithClientTrace(x.own, trace), ownKey{}, x.own))
 	if err != nil {
-		x.visit.decide(d)
+		x.access.decide(d)
 		x.end(400, err)
 		x.answer(refusal{400, "request", err.Error(), ""})
 		return
@@ -185,7 +185,7 @@ func (x *exchange) forward(d network.Decision) {
 	if whole {
 		stop = x.line.watch(x.hungUp)
 	}
-	resp, err := x.way.transport.RoundTrip(out)
+	resp, err := x.session.transport.RoundTrip(out)
 	stop()
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Body.Close()

@@ -21,7 +21,7 @@ func TestGet(t *testing.T) {
 		fmt.Fprintf(w, "%s %s %s", r.Method, r.Host, r.RequestURI)
 	})
 	w := open(t, allow(port, "web.test:"+port))
-	c := w.way.Caller("cmd-1")
+	c := w.session.Caller("cmd-1")
 	proxy, err := url.Parse(c.Env()["HTTP_PROXY"])
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestGet(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	w := open(t, allow("1", "web.test:1"))
-	c := w.way.Caller("cmd-1")
+	c := w.session.Caller("cmd-1")
 	proxy, _ := url.Parse(c.Env()["http_proxy"])
 	resp, err := w.client(proxy.User).Get("http://other.test/x")
 	if err != nil {

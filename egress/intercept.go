@@ -20,13 +20,13 @@ import (
 )
 
 // bound reports whether a secret is bound to the host at the port.
-func (w *Way) bound(h network.Host, port uint16) bool {
-	return w.o.Secrets != nil && w.o.Secrets.Bound(h, port)
+func (s *Session) bound(h network.Host, port uint16) bool {
+	return s.o.Secrets != nil && s.o.Secrets.Bound(h, port)
 }
 
 // intercept serves an open tunnel to a host with a secret: it reads the
 // requests, inside TLS or plain. Nothing else passes to such a host.
-func (c *client) intercept(v *visit, t *target, first network.Decision) {
+func (c *client) intercept(v *access, t *target, first network.Decision) {
 	said, ok := c.hear(v, t, first)
 	if !ok {
 		return
@@ -46,11 +46,11 @@ func (c *client) intercept(v *visit, t *target, first network.Decision) {
 }
 
 // interceptTLS terminates the program's TLS in the host's place.
-func (c *client) interceptTLS(v *visit, t *target, first network.Decision) {
+func (c *client) interceptTLS(v *access, t *target, first network.Decision) {
 	if !c.named(v, t) {
 		return
 	}
-	leaf, err := c.way.o.Authority.Leaf(t.host.String())
+	leaf, err := c.session.o.Authority.Leaf(t.host.String())
 	if err != nil {
 		v.decide(first)
 		v.end(ending{err: "there is no certificate for " + t.host.String()})
@@ -58,11 +58,11 @@ func (c *client) interceptTLS(v *visit, t *target, first network.Decision) {
 		return
 	}
 	c.line.bottom.metered(true)
-	c.line.bottom.within(c.way.headTime())
+	c.line.bottom.within(c.session.headTime())
 	over := tls.Server(&buffered{c.line.bottom, c.line.br}, &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{*leaf},
 	})
-	ctx, cancel := context.WithTimeout(c.ctx, c.way.headTime())
+	ctx, cancel := context.WithTimeout(c.ctx, c.session.headTime())
 	defer cancel()
 	if err := over.HandshakeContext(ctx); err != nil {
 		v.decide(first)
@@ -89,8 +89,8 @@ func (x *exchange) fill() bool {
 		return true
 	}
 	d := network.Decision{Verdict: policy.Deny, Rule: "secret"}
-	span := x.visit.span.Child(spanSecret, sandbox.SpanInternal)
-	names, err := x.way.o.Secrets.Swap(x.ctx, x.host, x.port, x.scope.secure, x.req.Header)
+	span := x.access.span.Child(spanSecret, sandbox.SpanInternal)
+	names, err := x.session.o.Secrets.Swap(x.ctx, x.host, x.port, x.scope.secure, x.req.Header)
 	span.String("sandbox.secret.names", strings.Join(names, " "))
 	span.EndWith(err)
 	switch {
@@ -108,7 +108,7 @@ func (x *exchange) fill() bool {
 	case len(names) > 0 && upgrades(x.req):
 		d.Message, d.Hint = "a websocket cannot be searched for the secret that it was opened with", "use requests instead"
 	default:
-		x.visit.event.Secrets = names
+		x.access.event.Secrets = names
 		return true
 	}
 	x.refuse(denied(d), d, netip.AddrPort{})
@@ -118,7 +118,7 @@ func (x *exchange) fill() bool {
 // scrub removes the secrets from a response. A response that is encoded
 // although that was not requested is decoded first.
 func (x *exchange) scrub(resp *http.Response) error {
-	secrets := x.way.o.Secrets
+	secrets := x.session.o.Secrets
 	secrets.ScrubHeader(resp.Header)
 	resp.Status = secrets.ScrubString(resp.Status)
 	if x.bodyless(resp) {

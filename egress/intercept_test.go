@@ -54,13 +54,13 @@ func openVault(t *testing.T, plain bool, h http.HandlerFunc, others ...*x509.Cer
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { set.Close() })
-	w := open(t, allow(port, "example.com:"+port, "other.test:"+port, "tcp://example.com:"+port), func(p *egress.Options, o *egress.WayOptions) {
+	w := open(t, allow(port, "example.com:"+port, "other.test:"+port, "tcp://example.com:"+port), func(p *egress.Options, o *egress.SessionOptions) {
 		o.Authority, p.Roots, o.Secrets = a, roots, set
 	})
 	w.names.addrs["example.com"] = []string{"127.0.0.1"}
 	ours := x509.NewCertPool()
 	ours.AddCert(a.Certificate())
-	c := w.way.Caller("cmd-1")
+	c := w.session.Caller("cmd-1")
 	env := c.Env()
 	proxy, err := url.Parse(env["HTTPS_PROXY"])
 	if err != nil || env["TOKEN"] == "" || env["SSL_CERT_FILE"] == "" {

@@ -47,7 +47,7 @@ func TestFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.plane.Open(framed{l}, egress.WayOptions{Policy: p}); err != nil {
+	if _, err := w.plane.Open(framed{l}, egress.SessionOptions{Policy: p}); err != nil {
 		t.Fatal(err)
 	}
 	w.addr = l.Addr().String()
@@ -67,7 +67,7 @@ func TestFrames(t *testing.T) {
 // TestRefusedIsBounded checks that a command keeps its last 64 refusals.
 func TestRefusedIsBounded(t *testing.T) {
 	w := open(t, allow("1", "web.test:1"))
-	c := w.way.Caller("cmd-1")
+	c := w.session.Caller("cmd-1")
 	proxy, _ := url.Parse(c.Env()["HTTP_PROXY"])
 	client := w.client(proxy.User)
 	for i := range 70 {
@@ -164,8 +164,8 @@ func TestUpstream(t *testing.T) {
 		}
 		return new(net.Dialer).DialContext(ctx, "tcp", to.String())
 	}
-	w := open(t, allow(port, "web.test:"+port, "192.0.2.7:"+port, "inner.example"), func(o *egress.Options, _ *egress.WayOptions) {
-		o.Reach = egress.NewDialer(egress.DialerOptions{Resolver: resolver, Upstream: up, Dial: dial})
+	w := open(t, allow(port, "web.test:"+port, "192.0.2.7:"+port, "inner.example"), func(o *egress.Options, _ *egress.SessionOptions) {
+		o.Dialer = egress.NewDialer(egress.DialerOptions{Resolver: resolver, Upstream: up, Dial: dial})
 	})
 	if resp, b := w.raw("GET http://web.test:" + port + "/ HTTP/1.1\r\nHost: web.test:" + port + "\r\n\r\n"); resp.StatusCode != 200 {
 		t.Fatalf("%s %q", resp.Status, b)

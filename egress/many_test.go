@@ -48,13 +48,13 @@ func memory() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// many opens tunnels through separate Ways.
+// many opens tunnels through separate Sessions.
 func many(b *testing.B, port string, sandboxes, each int) []net.Conn {
 	p, err := network.New(allow(port, "tcp://web.test:"+port))
 	if err != nil {
 		b.Fatal(err)
 	}
-	plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: &names{asked: map[string]int{}}})})
+	plane := egress.New(egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{Resolver: &names{asked: map[string]int{}}})})
 	b.Cleanup(func() { plane.Close() })
 	var out []net.Conn
 	for range sandboxes {
@@ -62,7 +62,7 @@ func many(b *testing.B, port string, sandboxes, each int) []net.Conn {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := plane.Open(l, egress.WayOptions{Policy: p}); err != nil {
+		if _, err := plane.Open(l, egress.SessionOptions{Policy: p}); err != nil {
 			b.Fatal(err)
 		}
 		for range each {

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
 
-// A Narrowing holds rules added after a [Way] was opened. A connection has to
+// A Narrowing holds rules added after a [Session] was opened. A connection has to
 // be allowed by both.
 type Narrowing struct {
 	Policy *network.Policy
@@ -19,10 +19,10 @@ type Narrowing struct {
 	Holds func(rule string) bool
 }
 
-// crossings are the current connections of a Way, and the rules added later.
+// crossings are the current connections of a Session, and the rules added later.
 type crossings struct {
 	mu    sync.Mutex
-	now   map[*visit]crossing
+	now   map[*access]crossing
 	later []Narrowing
 }
 
@@ -38,8 +38,8 @@ type crossing struct {
 
 // Narrow applies n from now on, and closes the connections that it does not
 // allow. All others stay open.
-func (w *Way) Narrow(n Narrowing) {
-	p := &w.crossings
+func (s *Session) Narrow(n Narrowing) {
+	p := &s.crossings
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.later = append(p.later, n)
@@ -87,9 +87,9 @@ func (p *crossings) barred(d network.Decision, h network.Host, port uint16) netw
 	return d
 }
 
-// enter registers a visit allowed by the rule of d, or returns the decision of
+// enter registers an access allowed by the rule of d, or returns the decision of
 // later rules against it.
-func (p *crossings) enter(v *visit, d network.Decision) *network.Decision {
+func (p *crossings) enter(v *access, d network.Decision) *network.Decision {
 	if v.conn == nil {
 		return nil
 	}
@@ -102,13 +102,13 @@ func (p *crossings) enter(v *visit, d network.Decision) *network.Decision {
 		}
 	}
 	if p.now == nil {
-		p.now = map[*visit]crossing{}
+		p.now = map[*access]crossing{}
 	}
 	p.now[v] = x
 	return nil
 }
 
-func (p *crossings) leave(v *visit) {
+func (p *crossings) leave(v *access) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.now, v)

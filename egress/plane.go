@@ -13,7 +13,7 @@ import (
 
 // Options configure a Plane.
 type Options struct {
-	Reach *Dialer // required
+	Dialer *Dialer // required
 
 	// Record is called with each decision before a refusal is answered or a
 	// byte passes, and with each end. It is called from many goroutines and
@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // A Plane is the egress proxy of one orchestrator. It serves any number of
-// sandboxes, each through a [Way] of its own. It is safe for concurrent use.
+// sandboxes, each through a [Session] of its own. It is safe for concurrent use.
 type Plane struct {
 	o    Options
 	head time.Duration // headTime, except in tests
@@ -48,9 +48,9 @@ type Plane struct {
 	ids      atomic.Uint64
 	counts   counts
 
-	mu     sync.Mutex
-	ways   map[*Way]struct{}
-	closed bool
+	mu       sync.Mutex
+	sessions map[*Session]struct{}
+	closed   bool
 }
 
 // New returns a Plane without sandboxes.
@@ -67,7 +67,7 @@ func New(o Options) *Plane {
 	if o.QueueTime == 0 {
 		o.QueueTime = queueTime
 	}
-	return &Plane{o: o, head: headTime, waitMost: maxWaiting, waitAll: maxWaitingOfAll(), ways: map[*Way]struct{}{}}
+	return &Plane{o: o, head: headTime, waitMost: maxWaiting, waitAll: maxWaitingOfAll(), sessions: map[*Session]struct{}{}}
 }
 
 // maxWaitingOfAll returns a quarter of this process's descriptor limit: queued
@@ -93,10 +93,10 @@ func (p *Plane) waits(n int64) bool {
 // Open serves the listener of one sandbox until Close or until the listener
 // fails. It takes ownership of l, also if it returns an error. A policy that
 // allows nothing is an error: such a sandbox needs no egress session.
-func (p *Plane) Open(l net.Listener, o WayOptions) (*Way, error) {
-	w, err := p.newWay(l, o)
+func (p *Plane) Open(l net.Listener, o SessionOptions) (*Session, error) {
+	w, err := p.newSession(l, o)
 	if err != nil {
-		closeDoors(o.Doors)
+		closeHostListeners(o.HostListeners)
 		l.Close()
 		return nil, err
 	}
@@ -105,29 +105,29 @@ func (p *Plane) Open(l net.Listener, o WayOptions) (*Way, error) {
 	if p.closed {
 		w.meter.Close()
 		w.cancel(errClosed)
-		closeDoors(o.Doors)
+		closeHostListeners(o.HostListeners)
 		l.Close()
 		return nil, failure(sandbox.CodeUnavailable, "the proxy has been closed")
 	}
-	p.ways[w] = struct{}{}
+	p.sessions[w] = struct{}{}
 	go w.serve()
 	return w, nil
 }
 
-// Close ends every Way and refuses new ones. It returns when all connections
+// Close ends every Session and refuses new ones. It returns when all connections
 // are closed.
 func (p *Plane) Close() error {
 	p.mu.Lock()
 	p.closed = true
-	ways := make([]*Way, 0, len(p.ways))
-	for w := range p.ways {
-		ways = append(ways, w)
+	sessions := make([]*Session, 0, len(p.sessions))
+	for w := range p.sessions {
+		sessions = append(sessions, w)
 	}
 	p.mu.Unlock()
-	for _, w := range ways {
+	for _, w := range sessions {
 		w.cancel(errClosed)
 	}
-	for _, w := range ways {
+	for _, w := range sessions {
 		w.Close()
 	}
 	return nil
@@ -140,14 +140,14 @@ func (p *Plane) Counters() Counters {
 	return c
 }
 
-// forget removes a Way that has ended.
-func (p *Plane) forget(w *Way) {
+// forget removes a Session that has ended.
+func (p *Plane) forget(w *Session) {
 	p.mu.Lock()
-	delete(p.ways, w)
+	delete(p.sessions, w)
 	p.mu.Unlock()
 }
 
-// failure returns an error of opening a Way.
+// failure returns an error of opening a Session.
 func failure(code sandbox.Code, message string) error {
 	return sandbox.Errorf(code, "open the way out", "%s", message)
 }
@@ -155,27 +155,27 @@ func failure(code sandbox.Code, message string) error {
 // Counters count the activity of a Plane since it was created. All but Open
 // and Waiting only grow.
 type Counters struct {
-	Open        int64 `json:"open"`        // current connections from inside
-	Connections int64 `json:"connections"` // accepted connections
-	Waiting     int64 `json:"waiting"`     // currently queued connections
-	TurnedAway  int64 `json:"turnedAway"`  // connections refused because the limit was reached and the queue was full or too slow
-	Allowed     int64 `json:"allowed"`     // requests and tunnels
-	Refused     int64 `json:"refused"`
-	Failed      int64 `json:"failed"` // allowed and not reached, or ended early
-	Asked       int64 `json:"asked"`  // approval questions that were asked
-	BytesIn     int64 `json:"bytesIn"`
-	BytesOut    int64 `json:"bytesOut"`
-	Panics      int64 `json:"panics"` // connections ended by a panic of the proxy
+	Open         int64 `json:"open"`        // current connections from inside
+	Connections  int64 `json:"connections"` // accepted connections
+	Waiting      int64 `json:"waiting"`     // currently queued connections
+	RefusedConns int64 `json:"turnedAway"`  // connections refused because the limit was reached and the queue was full or too slow
+	Allowed      int64 `json:"allowed"`     // requests and tunnels
+	Refused      int64 `json:"refused"`
+	Failed       int64 `json:"failed"` // allowed and not reached, or ended early
+	Asked        int64 `json:"asked"`  // approval questions that were asked
+	BytesIn      int64 `json:"bytesIn"`
+	BytesOut     int64 `json:"bytesOut"`
+	Panics       int64 `json:"panics"` // connections ended by a panic of the proxy
 }
 
 // counts are Counters for concurrent updates.
 type counts struct {
-	open, connections, turnedAway, allowed, refused, failed, asked, bytesIn, bytesOut, panics atomic.Int64
+	open, connections, refusedConns, allowed, refused, failed, asked, bytesIn, bytesOut, panics atomic.Int64
 }
 
 func (c *counts) read() Counters {
 	return Counters{
-		Open: c.open.Load(), Connections: c.connections.Load(), TurnedAway: c.turnedAway.Load(),
+		Open: c.open.Load(), Connections: c.connections.Load(), RefusedConns: c.refusedConns.Load(),
 		Allowed: c.allowed.Load(), Refused: c.refused.Load(), Failed: c.failed.Load(), Asked: c.asked.Load(),
 		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), Panics: c.panics.Load(),
 	}

@@ -267,7 +267,7 @@ func TestLimits(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
 	limited := func(l egress.Limits) *world {
-		return open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = l })
+		return open(t, allow(port, host), func(_ *egress.Options, o *egress.SessionOptions) { o.Limits = l })
 	}
 	t.Run("request", func(t *testing.T) {
 		w := limited(egress.Limits{RequestBytes: 4})
@@ -283,10 +283,10 @@ func TestLimits(t *testing.T) {
 		}
 	})
 	t.Run("connections", func(t *testing.T) {
-		w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) {
+		w := open(t, allow(port, host), func(_ *egress.Options, o *egress.SessionOptions) {
 			o.Sandbox, o.Limits = unqueued, egress.Limits{Connections: 1}
 		})
-		only := w.way.Caller("only")
+		only := w.session.Caller("only")
 		conn := w.dial()
 		br := bufio.NewReader(conn)
 		get := "GET http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
@@ -295,7 +295,7 @@ func TestLimits(t *testing.T) {
 		if resp, _ := w.raw(get); resp.StatusCode != 503 {
 			t.Errorf("the second connection: %s", resp.Status)
 		}
-		if n := w.plane.Counters().TurnedAway; n != 1 {
+		if n := w.plane.Counters().RefusedConns; n != 1 {
 			t.Errorf("%d turned away", n)
 		}
 		w.wait(1, func(e egress.Event) bool {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// ways runs f with a direct connection and with pumped ones, for comparison in
+// compared runs f with a direct connection and with pumped ones, for comparison in
 // the same run.
-func ways(b *testing.B, f func(b *testing.B, program, host *net.TCPConn)) {
+func compared(b *testing.B, f func(b *testing.B, program, host *net.TCPConn)) {
 	b.Run("direct", func(b *testing.B) {
 		program, host := tcp(b)
 		f(b, program, host)
@@ -37,7 +37,7 @@ func ways(b *testing.B, f func(b *testing.B, program, host *net.TCPConn)) {
 
 // BenchmarkDownload measures bytes in one direction.
 func BenchmarkDownload(b *testing.B) {
-	ways(b, func(b *testing.B, program, host *net.TCPConn) {
+	compared(b, func(b *testing.B, program, host *net.TCPConn) {
 		const size = 1 << 20
 		b.SetBytes(size)
 		b.ResetTimer()
@@ -58,7 +58,7 @@ func BenchmarkDownload(b *testing.B) {
 
 // BenchmarkRoundTrip measures a short request and a short response.
 func BenchmarkRoundTrip(b *testing.B) {
-	ways(b, func(b *testing.B, program, host *net.TCPConn) {
+	compared(b, func(b *testing.B, program, host *net.TCPConn) {
 		go func() {
 			buf := make([]byte, 100)
 			for {

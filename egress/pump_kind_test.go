@@ -58,7 +58,7 @@ func TestKinds(t *testing.T) {
 		"TCP and frames":    {same, hidden, false},
 		"frames and frames": {hidden, hidden, false},
 	}
-	big := make([]byte, 32<<20)
+	big := make([]byte, 8<<20)
 	_, _ = rand.Read(big)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

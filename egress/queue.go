@@ -29,28 +29,28 @@ type queue struct {
 
 // A waiter is a queued connection.
 type waiter struct {
-	conn  net.Conn
-	door  *Door
-	timer *time.Timer // ends the wait
-	since time.Time
-	left  bool // removed from the queue
+	conn     net.Conn
+	listener *HostListener
+	timer    *time.Timer // ends the wait
+	since    time.Time
+	left     bool // removed from the queue
 }
 
-// take serves a connection, of a door or nil, queues it, or turns it away.
-func (w *Way) take(conn net.Conn, door *Door) {
-	q := &w.queue
+// take serves a connection, of a host listener or nil, queues it, or refuses it.
+func (s *Session) take(conn net.Conn, listener *HostListener) {
+	q := &s.queue
 	q.mu.Lock()
-	err := w.admit(conn, door, 0)
-	if !errors.Is(err, errConnections) || q.waiting.Len() >= q.most || !w.plane.waits(1) {
+	err := s.admit(conn, listener, 0)
+	if !errors.Is(err, errConnections) || q.waiting.Len() >= q.most || !s.plane.waits(1) {
 		q.mu.Unlock()
 		if err != nil {
-			w.turnAway(conn, door, exhausted(err))
+			s.refuseConn(conn, listener, exhausted(err))
 		}
 		return
 	}
-	x := &waiter{conn: conn, door: door, since: time.Now()}
+	x := &waiter{conn: conn, listener: listener, since: time.Now()}
 	place := q.waiting.PushBack(x)
-	x.timer = time.AfterFunc(q.wait, func() { w.waited(place) })
+	x.timer = time.AfterFunc(q.wait, func() { s.waited(place) })
 	if first := q.idle.Front(); first != nil { // its program can open a new one
 		q.idle.Remove(first).(net.Conn).Close()
 	}
@@ -59,80 +59,80 @@ func (w *Way) take(conn net.Conn, door *Door) {
 
 // admit serves a connection that was queued for waited, if the meter has room
 // for it. The queue is locked.
-func (w *Way) admit(conn net.Conn, door *Door, waited time.Duration) error {
-	release, err := w.meter.Take()
+func (s *Session) admit(conn net.Conn, listener *HostListener, waited time.Duration) error {
+	release, err := s.meter.Take()
 	if err != nil {
 		return err
 	}
-	c := &w.plane.counts
+	c := &s.plane.counts
 	c.connections.Add(1)
 	c.open.Add(1)
-	w.conns.Go(func() {
+	s.conns.Go(func() {
 		defer func() {
 			c.open.Add(-1) // before next: the connection that takes the place is counted too
-			w.next(release)
+			s.next(release)
 		}()
-		w.attend(conn, door, waited)
+		s.attend(conn, listener, waited)
 	})
 	return nil
 }
 
 // next gives the place of an ended connection to a queued one.
-func (w *Way) next(release func()) {
-	q := &w.queue
+func (s *Session) next(release func()) {
+	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	release()
 	for first := q.waiting.Front(); first != nil; first = q.waiting.Front() {
-		if x := first.Value.(*waiter); w.admit(x.conn, x.door, time.Since(x.since)) != nil {
+		if x := first.Value.(*waiter); s.admit(x.conn, x.listener, time.Since(x.since)) != nil {
 			return
 		}
-		w.leave(first)
+		s.leave(first)
 	}
 }
 
 // leave removes a connection from the queue, which is locked.
-func (w *Way) leave(place *list.Element) *waiter {
-	x := w.queue.waiting.Remove(place).(*waiter)
+func (s *Session) leave(place *list.Element) *waiter {
+	x := s.queue.waiting.Remove(place).(*waiter)
 	x.timer.Stop()
 	x.left = true
-	w.plane.waits(-1)
+	s.plane.waits(-1)
 	return x
 }
 
-// waited turns away a connection that was queued for too long.
-func (w *Way) waited(place *list.Element) {
-	q := &w.queue
+// waited refuses a connection that was queued for too long.
+func (s *Session) waited(place *list.Element) {
+	q := &s.queue
 	q.mu.Lock()
 	x := place.Value.(*waiter)
 	late := !x.left
 	if late {
-		w.leave(place)
-		w.conns.Add(1) // the Way is not done before this connection is closed
+		s.leave(place)
+		s.conns.Add(1) // the Session is not done before this connection is closed
 	}
 	q.mu.Unlock()
 	if late {
-		w.turnAway(x.conn, x.door, exhausted(errConnections))
-		w.conns.Done()
+		s.refuseConn(x.conn, x.listener, exhausted(errConnections))
+		s.conns.Done()
 	}
 }
 
-// empty turns away the queued connections when the Way or its meter has ended.
-func (w *Way) empty() {
+// empty refuses the queued connections when the Session or its meter has ended.
+func (s *Session) empty() {
 	for {
-		w.queue.mu.Lock()
-		first := w.queue.waiting.Front()
+		s.queue.mu.Lock()
+		first := s.queue.waiting.Front()
 		if first == nil {
-			w.queue.mu.Unlock()
+			s.queue.mu.Unlock()
 			return
 		}
-		x := w.leave(first)
-		w.queue.mu.Unlock()
-		if w.ctx.Err() != nil {
+		x := s.leave(first)
+		s.queue.mu.Unlock()
+		if s.ctx.Err() != nil {
 			x.conn.Close()
 			continue
 		}
-		w.turnAway(x.conn, x.door, exhausted(w.meter.Err()))
+		s.refuseConn(x.conn, x.listener, exhausted(s.meter.Err()))
 	}
 }
 
@@ -140,8 +140,8 @@ func (w *Way) empty() {
 // that it can be closed in favor of queued connections. The caller calls busy
 // when the request arrives; busy is nil and ok is false if the connection has
 // to end.
-func (w *Way) resting(conn net.Conn) (busy func(), ok bool) {
-	q := &w.queue
+func (s *Session) resting(conn net.Conn) (busy func(), ok bool) {
+	q := &s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.waiting.Len() > 0 {

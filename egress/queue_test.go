@@ -21,7 +21,7 @@ import (
 func TestQueue(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
-	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{Connections: 3} })
+	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.SessionOptions) { o.Limits = egress.Limits{Connections: 3} })
 	get := "GET http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
 	var all sync.WaitGroup
 	for i := range 300 {
@@ -50,7 +50,7 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if c := w.plane.Counters(); c.TurnedAway != 0 || c.Waiting != 0 || c.Connections != 300 {
+	if c := w.plane.Counters(); c.RefusedConns != 0 || c.Waiting != 0 || c.Connections != 300 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -61,10 +61,10 @@ func TestQueue(t *testing.T) {
 func TestQueueIsFull(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
-	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) {
+	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.SessionOptions) {
 		o.Sandbox, o.Limits = unqueued, egress.Limits{Connections: 1}
 	})
-	one, two := w.way.Caller("one"), w.way.Caller("two")
+	one, two := w.session.Caller("one"), w.session.Caller("two")
 	w.dial() // sends nothing and keeps the only place
 	testenv.Until(t, "it is served", func() bool { return w.plane.Counters().Open == 1 })
 	proxy, err := url.Parse(two.Env()["http_proxy"])
@@ -108,14 +108,14 @@ func TestQueueIsFull(t *testing.T) {
 
 // TestQueueEnds checks that a queued connection gets a response when it has
 // waited for too long and when a limit of bytes is exceeded, and that none is
-// left when the Way is closed.
+// left when the Session is closed.
 func TestQueueEnds(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
 	get := "GET http://" + host + "/ HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
 	waiting := func(name string, l egress.Limits) (w *world, first, second net.Conn) {
 		l.Connections = 1
-		w = open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Sandbox, o.Limits = name, l })
+		w = open(t, allow(port, host), func(_ *egress.Options, o *egress.SessionOptions) { o.Sandbox, o.Limits = name, l })
 		first = w.dial()
 		testenv.Until(t, "the first is served", func() bool { return w.plane.Counters().Open == 1 })
 		second = w.dial()
@@ -141,7 +141,7 @@ func TestQueueEnds(t *testing.T) {
 	}
 	w, _, second = waiting("box", egress.Limits{})
 	testenv.Until(t, "the second waits", func() bool { return w.plane.Counters().Waiting == 1 })
-	w.way.Close()
+	w.session.Close()
 	if b, err := io.ReadAll(second); len(b) != 0 {
 		t.Errorf("closed: %q %v", b, err)
 	}
@@ -156,8 +156,8 @@ func TestQueueEnds(t *testing.T) {
 func TestQueueCreditsTheWait(t *testing.T) {
 	port := serve(t, echo)
 	host := "web.test:" + port
-	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{Connections: 1} })
-	one := w.way.Caller("one")
+	w := open(t, allow(port, host), func(_ *egress.Options, o *egress.SessionOptions) { o.Limits = egress.Limits{Connections: 1} })
+	one := w.session.Caller("one")
 	const wait = 300 * time.Millisecond
 	queued := func(field string) {
 		t.Helper()
@@ -178,7 +178,7 @@ func TestQueueCreditsTheWait(t *testing.T) {
 	if got := one.Waited(); got.Connections != 1 || got.Time < wait || got.Time > time.Minute {
 		t.Errorf("the only command: %+v", got)
 	}
-	two := w.way.Caller("two")
+	two := w.session.Caller("two")
 	queued("")
 	proxy, err := url.Parse(two.Env()["http_proxy"])
 	if err != nil {

@@ -42,7 +42,7 @@ func bounded(e Event, now time.Time) Event {
 	}
 	e.Path = recordPlain(e.Path, recordMaxPath)
 	switch {
-	case e.Verdict == "" && e.Phase == PhaseEnd: // only allowed visits have an end
+	case e.Verdict == "" && e.Phase == PhaseEnd: // only allowed accesses have an end
 		e.Verdict = policy.Allow
 	case e.Verdict != policy.Allow && e.Verdict != policy.Ask:
 		e.Verdict = policy.Deny

@@ -25,7 +25,7 @@ func TestUnrecorded(t *testing.T) {
 	secured, _ := secure(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 	w := open(t, network.Options{Allowed: []string{
 		"web.test:" + port, "https://web.test:" + secured, "tcp://raw.test:" + raw, "127.0.0.1:" + port, "127.0.0.1:" + raw, "127.0.0.1:" + secured,
-	}}, func(o *egress.Options, _ *egress.WayOptions) {
+	}}, func(o *egress.Options, _ *egress.SessionOptions) {
 		o.Decide = func(egress.Event) error { return errors.New("the disk is full") }
 	})
 	host := "web.test:" + port
@@ -51,7 +51,7 @@ func TestUnrecorded(t *testing.T) {
 	if n := len(w.wait(6, refusals)); n != 6 || reached.Load() != 0 {
 		t.Errorf("%d refusals, %d requests reached their host", n, reached.Load())
 	}
-	w.way.Close()
+	w.session.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.events {

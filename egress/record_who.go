@@ -46,7 +46,7 @@ type registry struct {
 }
 
 // Sandbox registers the sandbox of that name, until leave is called, which
-// must not be before its Way is closed. Names are unique among the sandboxes
+// must not be before its Session is closed. Names are unique among the sandboxes
 // of all tenants.
 func (r *Recorder) Sandbox(name string, w recordWho) (leave func()) {
 	return r.names.enter(place{sandbox: name}, w)

@@ -41,9 +41,9 @@ func exhausted(err error) refusal {
 // refused, it also returns the decision and the address.
 func explain(err error) (r refusal, refused *network.Decision, addr netip.AddrPort) {
 	var (
-		denied      *reachRefused
-		unresolved  *reachUnresolved
-		unreachable *reachUnreachable
+		denied      *dialRefused
+		unresolved  *dialUnresolved
+		unreachable *dialUnreachable
 		untrusted   *tls.CertificateVerificationError
 	)
 	r = refusal{502, "reach", "the host ended the connection before it answered", "try again later"}

@@ -99,7 +99,7 @@ func (x *exchange) writeAnswer(bw *bufio.Writer, resp *http.Response) error {
 	_, reason, _ := strings.Cut(resp.Status, " ")
 	fmt.Fprintf(bw, "HTTP/1.1 %03d %s\r\n", resp.StatusCode, printable(reason, 120))
 	if x.bound {
-		x.way.o.Secrets.ScrubHeader(resp.Trailer) // the announced names
+		x.session.o.Secrets.ScrubHeader(resp.Trailer) // the announced names
 	}
 	for name := range resp.Trailer {
 		if chunked {
@@ -159,7 +159,7 @@ func (x *exchange) writeTrailer(bw *bufio.Writer, resp *http.Response, chunked b
 	dropHops(resp.Trailer)
 	delete(resp.Trailer, "Content-Length")
 	if x.bound {
-		x.way.o.Secrets.ScrubHeader(resp.Trailer)
+		x.session.o.Secrets.ScrubHeader(resp.Trailer)
 	}
 	if err := resp.Trailer.Write(bw); err != nil {
 		return err

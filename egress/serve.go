@@ -13,7 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/egress/secret"
 	"github.com/bulkhead-dev/sandbox/policy/network"
 )
@@ -30,16 +30,16 @@ type Server struct {
 	Home      string                      // replaces ~ in the names of files with secrets
 }
 
-var _ outlet.Proxy = (*Server)(nil)
+var _ proxy.Server = (*Server)(nil)
 
-// Open implements [outlet.Outlet].
-func (t *Server) Open(ctx context.Context, inside sandbox.Listener, o outlet.Options) (outlet.Way, error) {
+// Open implements [proxy.Server].
+func (t *Server) Open(ctx context.Context, inside sandbox.Listener, o proxy.Options) (proxy.Session, error) {
 	hosts, err := network.New(optionsOf(o.Rules))
 	if err != nil {
 		return nil, err
 	}
-	options := WayOptions{Sandbox: o.Sandbox, Policy: hosts, Limits: limits(o.Limits), CA: o.CA, Ask: asking(o.Ask), Permitted: permitted(o.Permitted)}
-	w := &way{record: t.Recorder, o: o}
+	options := SessionOptions{Sandbox: o.Sandbox, Policy: hosts, Limits: limits(o.Limits), CA: o.CA, Ask: asking(o.Ask), Permitted: permitted(o.Permitted)}
+	w := &servedSession{record: t.Recorder, o: o}
 	if len(o.Secrets) > 0 {
 		if options.Authority, err = t.Authority(); err != nil {
 			return nil, err
@@ -58,8 +58,8 @@ func (t *Server) Open(ctx context.Context, inside sandbox.Listener, o outlet.Opt
 	listener, err := listen(ctx, inside, o)
 	if err == nil {
 		var names map[string][]netip.Addr
-		options.Doors, names, options.Direct = doors(ctx, inside, o)
-		w.Way, err = t.Plane.Open(listener, options)
+		options.HostListeners, names, options.Direct = hostListeners(ctx, inside, o)
+		w.Session, err = t.Plane.Open(listener, options)
 		if err == nil && len(names) > 0 && o.Resolve != nil {
 			o.Resolve(names)
 		}
@@ -74,7 +74,7 @@ func (t *Server) Open(ctx context.Context, inside sandbox.Listener, o outlet.Opt
 // listen opens the listener inside, at the port of the settings if it is free.
 // Commands get the port in variables, so programs that respect these work with
 // another one.
-func listen(ctx context.Context, inside sandbox.Listener, o outlet.Options) (net.Listener, error) {
+func listen(ctx context.Context, inside sandbox.Listener, o proxy.Options) (net.Listener, error) {
 	port := o.Rules.HTTPProxyPort
 	at := func(port int) string { return net.JoinHostPort(serveLoopback, strconv.Itoa(port)) }
 	l, err := inside.Listen(ctx, "tcp", at(port))
@@ -89,7 +89,7 @@ func listen(ctx context.Context, inside sandbox.Listener, o outlet.Options) (net
 }
 
 // read reads the values of secrets.
-func (t *Server) read(ctx context.Context, o outlet.Options) (*secret.Set, error) {
+func (t *Server) read(ctx context.Context, o proxy.Options) (*secret.Set, error) {
 	bindings := make([]secret.Binding, len(o.Secrets))
 	for i, b := range o.Secrets {
 		bindings[i] = secret.Binding{Name: b.Name, Hosts: b.Hosts, From: secret.Source{Env: b.From.Env, File: b.From.File, Command: b.From.Command}}

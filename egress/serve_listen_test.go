@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 )
 
 // A taken sandbox has one port only, any free one; for another it fails with
@@ -35,7 +35,7 @@ func TestPortThatCannotBeHad(t *testing.T) {
 		{sandbox.CodeBusy, true, false},
 	} {
 		warned := false
-		o := outlet.Options{Fixed: tt.fixed, Warn: func(error, string) { warned = true }}
+		o := proxy.Options{Fixed: tt.fixed, Warn: func(error, string) { warned = true }}
 		o.Rules.HTTPProxyPort = 3128
 		l, err := listen(t.Context(), taken(tt.code), o)
 		if tt.another != (err == nil) || tt.another != warned || err != nil && sandbox.CodeOf(err) != tt.code {

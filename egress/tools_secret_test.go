@@ -43,7 +43,7 @@ func boundFixture(t *testing.T) *fixture {
 	set, err := secret.NewSet(t.Context(), []secret.Binding{binding}, secret.Deps{})
 	toolsMust(t, err)
 	t.Cleanup(func() { set.Close() })
-	s.open(t, WayOptions{Secrets: set, Authority: a})
+	s.open(t, SessionOptions{Secrets: set, Authority: a})
 	return s
 }
 
@@ -55,6 +55,7 @@ func TestToolsTrustTheProxy(t *testing.T) {
 	for _, tt := range slices.Concat(onEveryProvider(), onTheHost()) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.wantShown(t)
+			tt.once(t)
 			got := s.run(t, tt.name, tt.allowed)
 			if got.code != 0 || !strings.Contains(got.out, strings.TrimSpace(tt.says)) || len(got.refused) > 0 {
 				t.Errorf("exit %d, refused %+v, output:\n%s", got.code, got.refused, got.out)

@@ -23,6 +23,8 @@ type tool struct {
 	refused string
 	// mute reports a tool that does not print the proxy's message.
 	mute bool
+	// again reports another command of a program that is among the tools already.
+	again bool
 }
 
 // onEveryProvider returns tools that the container image has too.
@@ -65,18 +67,26 @@ func onTheHost() []tool {
 		{name: "pip install", says: testenv.PackageSays,
 			allowed: pip + `install --no-deps --target /tmp/py --index-url "$INDEX/simple" greeting && PYTHONPATH=/tmp/py ` + testenv.SystemPython + ` -c 'import greeting; print(greeting.say())'`,
 			refused: pip + `install --no-deps --target /tmp/no --index-url "$OTHER/simple" greeting`},
-		{name: "pip download", says: "greeting-1.0-py3-none-any.whl",
+		{name: "pip download", again: true, says: "greeting-1.0-py3-none-any.whl",
 			allowed: pip + `download --no-deps -d /tmp/wheels --index-url "$INDEX/simple" greeting && ls /tmp/wheels`,
 			refused: pip + `download --no-deps -d /tmp/wheels --index-url "$OTHER/simple" greeting`},
 		{name: "npm install", says: testenv.PackageSays, mute: true,
 			allowed: npm + `--registry "$REGISTRY/" greeting && node -e 'console.log(require("greeting").say())'`,
 			refused: npm + `--cache /tmp/fresh --registry "$OTHER/" greeting`},
-		{name: "go mod download", says: testenv.PackageSays,
+		{name: "go mod download", again: true, says: testenv.PackageSays,
 			allowed: goTool + `GOPROXY="$MODULES" go mod edit -require ` + module + ` && GOPROXY="$MODULES" go mod download ` + testenv.PackageModule + ` && cat ` + source,
 			refused: goTool + `go clean -modcache && go mod edit -require ` + module + ` && GOPROXY="$OTHER" go mod download ` + testenv.PackageModule},
 		{name: "go get", says: testenv.PackageSays,
 			allowed: goTool + `GOPROXY="$MODULES" go get ` + module + ` && cat ` + source,
 			refused: goTool + `go clean -modcache && GOPROXY="$OTHER" go get ` + module},
+	}
+}
+
+// once skips another command of the same program, unless with "make test-all".
+func (tt tool) once(t *testing.T) {
+	t.Helper()
+	if tt.again {
+		testenv.Exhaustive(t, "another command of the same program")
 	}
 }
 
@@ -137,6 +147,7 @@ func TestToolsBehindTheLocalSandbox(t *testing.T) {
 	for _, tt := range slices.Concat(onEveryProvider(), onTheHost()) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.wantShown(t)
+			tt.once(t)
 			s.try(t, tt)
 		})
 	}

@@ -11,9 +11,9 @@ const (
 	spanSecret = "sandbox.secret"
 )
 
-// trace begins the span of the visit below that of its command. Paths stay out of
+// trace begins the span of the access below that of its command. Paths stay out of
 // it: a capability URL has its secret there.
-func (v *visit) trace(parent *sandbox.Span) {
+func (v *access) trace(parent *sandbox.Span) {
 	v.span = parent.Child(spanEgress, sandbox.SpanClient)
 	v.span.String("sandbox.name", v.event.Sandbox)
 	v.span.String("sandbox.egress.protocol", string(v.event.Protocol))
@@ -23,8 +23,8 @@ func (v *visit) trace(parent *sandbox.Span) {
 	}
 }
 
-// traceRefused ends the span of a refused visit.
-func (v *visit) traceRefused() {
+// traceRefused ends the span of a refused access.
+func (v *access) traceRefused() {
 	if v.span == nil {
 		return
 	}
@@ -34,8 +34,8 @@ func (v *visit) traceRefused() {
 	v.span.End()
 }
 
-// traceEnded ends the span of an allowed visit.
-func (v *visit) traceEnded(e Event) {
+// traceEnded ends the span of an allowed access.
+func (v *access) traceEnded(e Event) {
 	if v.span == nil {
 		return
 	}

@@ -38,19 +38,19 @@ func (c *client) answerConnect(r *refusal) {
 
 // tunnel serves a CONNECT of HTTP or SOCKS5 to its end.
 func (c *client) tunnel(t *target) {
-	v := c.visit(t.protocol, t.method(), t.host.String(), t.port, "")
+	v := c.newAccess(t.protocol, t.method(), t.host.String(), t.port, "")
 	first := c.first(t)
 	if first.Verdict != policy.Allow {
 		c.turnDown(v, t, denied(first), first, netip.AddrPort{})
 		return
 	}
-	if c.way.bound(t.host, t.port) {
+	if c.session.bound(t.host, t.port) {
 		t.answer(nil)
 		c.intercept(v, t, first)
 		return
 	}
-	raw := c.way.o.Policy.JudgeRequest(network.Request{Host: t.host, Port: t.port, Protocol: network.Raw})
-	outside, addr, err := c.way.plane.o.Reach.Dial(c.ctx, t.host, t.port, c.way.dialJudge(t.host))
+	raw := c.session.o.Policy.JudgeRequest(network.Request{Host: t.host, Port: t.port, Protocol: network.Raw})
+	outside, addr, err := c.session.plane.o.Dialer.Dial(c.ctx, t.host, t.port, c.session.dialJudge(t.host))
 	if err != nil {
 		c.unreached(v, t, first, err)
 		return
@@ -72,7 +72,7 @@ func (c *client) tunnel(t *target) {
 
 // first judges the host alone, before anything is looked up.
 func (c *client) first(t *target) network.Decision {
-	d := c.way.crossings.barred(c.way.o.Policy.Judge(t.host, t.port), t.host, t.port)
+	d := c.session.crossings.barred(c.session.o.Policy.Judge(t.host, t.port), t.host, t.port)
 	if d.Verdict != policy.Ask {
 		return d
 	}
@@ -84,14 +84,14 @@ func (c *client) first(t *target) network.Decision {
 }
 
 // turnDown refuses the tunnel.
-func (c *client) turnDown(v *visit, t *target, r refusal, d network.Decision, addr netip.AddrPort) {
+func (c *client) turnDown(v *access, t *target, r refusal, d network.Decision, addr netip.AddrPort) {
 	v.refuse(d, addr)
 	t.answer(&r)
 	linger(c.raw)
 }
 
 // unreached answers a tunnel whose host could not be dialled.
-func (c *client) unreached(v *visit, t *target, d network.Decision, err error) {
+func (c *client) unreached(v *access, t *target, d network.Decision, err error) {
 	r, refused, addr := explain(err)
 	if refused != nil {
 		c.turnDown(v, t, r, *refused, addr)
@@ -106,7 +106,7 @@ func (c *client) unreached(v *visit, t *target, d network.Decision, err error) {
 
 // converse detects the program's protocol in an open tunnel, and decides by
 // it.
-func (c *client) converse(v *visit, t *target, first network.Decision, outside net.Conn) {
+func (c *client) converse(v *access, t *target, first network.Decision, outside net.Conn) {
 	said, ok := c.hear(v, t, first)
 	if !ok {
 		return
@@ -141,9 +141,9 @@ func (t *target) scope(secure bool) scope {
 
 // hear waits for the program's first bytes. If it sends none, the protocol may
 // be one in which the server speaks first, which needs a rule for raw bytes.
-func (c *client) hear(v *visit, t *target, first network.Decision) (network.Protocol, bool) {
+func (c *client) hear(v *access, t *target, first network.Decision) (network.Protocol, bool) {
 	c.line.bottom.metered(false) // metered by its next user
-	c.line.bottom.within(c.way.headTime())
+	c.line.bottom.within(c.session.headTime())
 	said, err := c.line.hear()
 	c.line.bottom.within(0)
 	switch {
@@ -164,9 +164,9 @@ func (c *client) hear(v *visit, t *target, first network.Decision) (network.Prot
 
 // named compares the server name of the program's TLS with the target, and
 // refuses a mismatch.
-func (c *client) named(v *visit, t *target) bool {
+func (c *client) named(v *access, t *target) bool {
 	d := network.Decision{Verdict: policy.Deny, Rule: "tls", Message: "the TLS that the program begins with is malformed"}
-	c.line.bottom.within(c.way.headTime())
+	c.line.bottom.within(c.session.headTime())
 	h, err := peekHello(c.line.larger(helloBufferSize))
 	c.line.bottom.within(0)
 	if err == nil {
@@ -206,10 +206,10 @@ func (c *client) alert() {
 }
 
 // pump copies the bytes of the tunnel to its end.
-func (c *client) pump(v *visit, outside net.Conn) {
+func (c *client) pump(v *access, outside net.Conn) {
 	first := c.line.rest()
 	c.line.bottom.clear()
-	in, out, err := pumpPair{Inside: c.raw, Outside: outside, First: first, Meter: c.way.meter}.Run(c.ctx)
+	in, out, err := pumpPair{Inside: c.raw, Outside: outside, First: first, Meter: c.session.meter}.Run(c.ctx)
 	v.end(ending{in: in, out: out, err: errText(err)})
 }
 

@@ -83,7 +83,7 @@ func TestSOCKS(t *testing.T) {
 	port, roots := secure(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 	w := open(t, allow(port, "example.com:"+port, "gone.test:1", "127.0.0.1:1"))
 	w.names.addrs["example.com"] = []string{"127.0.0.1"}
-	c := w.way.Caller("cmd-7")
+	c := w.session.Caller("cmd-7")
 	env := c.Env()["ALL_PROXY"]
 	_, token, _ := strings.Cut(strings.TrimPrefix(env, "http://"), ":")
 	token, _, _ = strings.Cut(token, "@")

@@ -34,7 +34,7 @@ func upgrades(req *http.Request) bool {
 // upgrade sends the request on a connection of its own, and copies the bytes
 // after it if the host agrees.
 func (x *exchange) upgrade(d network.Decision) {
-	conn, at, err := x.way.plane.o.Reach.Dial(x.own, x.host, x.port, x.way.dialJudge(x.host))
+	conn, at, err := x.session.plane.o.Dialer.Dial(x.own, x.host, x.port, x.session.dialJudge(x.host))
 	if err != nil {
 		x.failed(d, err)
 		return
@@ -42,13 +42,13 @@ func (x *exchange) upgrade(d network.Decision) {
 	defer conn.Close()
 	stop := context.AfterFunc(x.own, func() { conn.Close() })
 	defer stop()
-	x.visit.event.Addr = at
-	if !x.visit.decide(d) {
-		x.answer(denied(x.visit.barred))
+	x.access.event.Addr = at
+	if !x.access.decide(d) {
+		x.answer(denied(x.access.barred))
 		return
 	}
 	if x.scope.secure {
-		over := tls.Client(conn, x.way.outerTLS(x.host.String()))
+		over := tls.Client(conn, x.session.outerTLS(x.host.String()))
 		conn = over
 		ctx, cancel := context.WithTimeout(x.own, headTime)
 		defer cancel()
@@ -97,7 +97,7 @@ func (x *exchange) switched(conn net.Conn, br *bufio.Reader, resp *http.Response
 	x.keep = false
 	dropHops(resp.Header)
 	if x.bound {
-		x.way.o.Secrets.ScrubHeader(resp.Header)
+		x.session.o.Secrets.ScrubHeader(resp.Header)
 	}
 	resp.Header.Set("Connection", "Upgrade")
 	resp.Header.Set("Upgrade", "websocket")
@@ -116,9 +116,9 @@ func (x *exchange) switched(conn net.Conn, br *bufio.Reader, resp *http.Response
 	}
 	inside, first := x.inside()
 	x.still.Stop() // the pump enforces the idle time
-	in, out, err := pumpPair{Inside: inside, Outside: conn, First: first, Meter: x.way.meter}.Run(x.ctx)
+	in, out, err := pumpPair{Inside: inside, Outside: conn, First: first, Meter: x.session.meter}.Run(x.ctx)
 	x.in += in
-	x.visit.end(ending{status: resp.StatusCode, in: x.in, out: int64(x.head.Size) + out, err: errText(err)})
+	x.access.end(ending{status: resp.StatusCode, in: x.in, out: int64(x.head.Size) + out, err: errText(err)})
 }
 
 // inside returns the program's connection and its unused buffered bytes.

@@ -56,11 +56,11 @@ func (n *names) count(name string) int {
 
 // A world is a proxy with one sandbox, and what it recorded.
 type world struct {
-	t     testing.TB
-	plane *egress.Plane
-	way   *egress.Way
-	addr  string
-	names *names
+	t       testing.TB
+	plane   *egress.Plane
+	session *egress.Session
+	addr    string
+	names   *names
 
 	mu        sync.Mutex
 	change    *sync.Cond
@@ -86,14 +86,14 @@ const unqueued, impatient = "unqueued", "impatient"
 
 // open returns a world. Rules may name hosts below .test without or with the
 // port of a server; the loopback address of that port has to be allowed too.
-func open(t testing.TB, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
+func open(t testing.TB, o network.Options, change ...func(*egress.Options, *egress.SessionOptions)) *world {
 	t.Helper()
 	return openWithin(t, 0, o, change...)
 }
 
 // openWithin is open with another time limit for heads; 0 is more than any of
 // them takes.
-func openWithin(t testing.TB, head time.Duration, o network.Options, change ...func(*egress.Options, *egress.WayOptions)) *world {
+func openWithin(t testing.TB, head time.Duration, o network.Options, change ...func(*egress.Options, *egress.SessionOptions)) *world {
 	t.Helper()
 	w := &world{t: t, names: &names{addrs: map[string][]string{}, asked: map[string]int{}}}
 	w.change = sync.NewCond(&w.mu)
@@ -101,8 +101,8 @@ func openWithin(t testing.TB, head time.Duration, o network.Options, change ...f
 	if err != nil {
 		t.Fatal(err)
 	}
-	po := egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: w.names}), Record: w.record}
-	wo := egress.WayOptions{Sandbox: "box", Policy: p}
+	po := egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{Resolver: w.names}), Record: w.record}
+	wo := egress.SessionOptions{Sandbox: "box", Policy: p}
 	for _, c := range change {
 		c(&po, &wo)
 	}
@@ -117,7 +117,7 @@ func openWithin(t testing.TB, head time.Duration, o network.Options, change ...f
 	} else if wo.Sandbox == impatient {
 		w.plane.SetQueue(10, 20*time.Millisecond)
 	}
-	if w.way, err = w.plane.Open(l, wo); err != nil {
+	if w.session, err = w.plane.Open(l, wo); err != nil {
 		t.Fatal(err)
 	}
 	w.addr = l.Addr().String()

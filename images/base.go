@@ -13,6 +13,9 @@ func (s *Store) base(ctx context.Context, r recipe, want string, say reporter) (
 	if want != "" {
 		return s.Ensure(ctx, want, o)
 	}
+	if r.origin == OriginLanguage { // which shares the layers of the default image
+		return s.Ensure(ctx, DefaultImage, o)
+	}
 	img, err := s.Inspect(ctx, BaseImage)
 	if err == nil || !sandbox.IsNotFound(err) {
 		return img, err

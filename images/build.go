@@ -75,11 +75,15 @@ func (s *Store) buildOn(ctx context.Context, r recipe, base Image, say reporter)
 		network = "none" // everything is in the base
 	}
 	say(Event{Phase: PhaseBuild, Text: "building on " + base.Ref})
+	suite := ""
+	if made := strings.Fields(base.Labels[labelBoot]); len(made) > 0 { // tool, distribution and suite
+		suite = made[len(made)-1]
+	}
 	labels := map[string]string{labelKind: string(r.origin), labelBaseID: base.ID, labelDigest: r.digest()}
 	s.annotate(labels, r.ref, r.digest(), base.Ref)
 	return s.runBuild(ctx, buildJob{
 		op: "build image", ref: r.ref, phase: PhaseBuild, network: network,
-		dockerfile: r.dockerfile, files: r.files, args: args,
+		dockerfile: r.on(suite).dockerfile, files: r.files, args: args,
 		labels: labels,
 	}, say)
 }

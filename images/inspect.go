@@ -74,7 +74,7 @@ func (s *Store) List(ctx context.Context) ([]Image, error) {
 func (s *Store) judge(img Image) Image {
 	img.Origin = originOf(img.Labels)
 	switch img.Origin {
-	case OriginSandbox, OriginBrowser, OriginCode, OriginSetup:
+	case OriginSandbox, OriginBrowser, OriginCode, OriginLanguage, OriginSetup:
 		made := img.Labels[labelDigest]
 		img.Stale = made != "" && !s.madeFrom(func(r recipe) bool { return r.digest() == made })
 	case OriginBootstrap:

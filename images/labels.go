@@ -23,6 +23,8 @@ const (
 	labelPackages = labelPrefix + "packages"          // put in by a bootstrap
 	labelDigest   = labelPrefix + "dockerfile-digest" // of the recipe, its files included
 	labelSetup    = labelPrefix + "setup-digest"      // of base and commands
+	labelProject  = labelPrefix + "project-digest"    // of base images, Dockerfile, context and arguments
+	labelSource   = labelPrefix + "project"           // digest of the path of its Dockerfile
 	labelBuild    = labelPrefix + "build"             // the build that made a layer
 	labelReader   = labelPrefix + "reader"            // of a container that files are read from: when it was made
 )
@@ -42,7 +44,7 @@ func (s *Store) annotate(labels map[string]string, ref, version, base string) {
 
 func originOf(labels map[string]string) Origin {
 	switch o := Origin(labels[labelKind]); o {
-	case OriginSandbox, OriginBrowser, OriginCode, OriginBootstrap, OriginSetup:
+	case OriginSandbox, OriginBrowser, OriginCode, OriginLanguage, OriginProject, OriginBootstrap, OriginSetup:
 		return o
 	}
 	return OriginForeign

@@ -34,6 +34,7 @@ func (s *Store) plan(r recipe) (plan, error) {
 		p.distro = parseOSRelease(f)
 		f.Close()
 	}
+	p.packages = packagesOf(r.on(p.distro.suite).dockerfile)
 	official := officialSources(s.host, p.distro)
 	p.neutral = renderDeb822(official)
 	p.sources = serving(hostSources(s.host), p.distro.suite)

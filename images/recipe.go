@@ -23,7 +23,7 @@ type file struct {
 
 // ourRecipes are what a Store builds. The first is the default image's.
 func ourRecipes() []recipe {
-	return []recipe{
+	return append([]recipe{
 		{
 			ref: DefaultImage, dockerfile: sandbox.DockerfileSandbox,
 			origin: OriginSandbox, bootRepo: "sandbox-base",
@@ -47,7 +47,7 @@ func ourRecipes() []recipe {
 			},
 			origin: OriginCode, bootRepo: "sandbox-code-base",
 		},
-	}
+	}, languageRecipes()...)
 }
 
 // digest changes with whatever goes into the image: it is that of the
@@ -78,7 +78,7 @@ func (s *Store) recipe(op, ref string) (recipe, error) {
 		}
 	}
 	return recipe{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: op, Field: "image", Resource: ref,
-		Message: "this program has no recipe of " + printable(ref), Hint: "it makes " + DefaultImage + ", " + BrowserImage + " and " + CodeImage}
+		Message: "this program has no recipe of " + printable(ref), Hint: "it makes " + DefaultImage + ", " + BrowserImage + ", " + CodeImage + ", and those of the languages " + strings.Join(sandbox.Languages(), ", ")}
 }
 
 // madeFrom reports whether an image labelled as made from a recipe of that

@@ -28,7 +28,7 @@ func (s *Store) classify(ref string) (refKind, recipe) {
 		return refForeign, recipe{}
 	}
 	name := reference.FamiliarName(named)
-	ours := name == setupRepo
+	ours := name == setupRepo || name == projectRepo
 	for _, r := range s.recipes {
 		switch {
 		case reference.FamiliarString(named) == r.ref:

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	sandbox "github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
 const (
@@ -48,6 +51,46 @@ func (s *Store) Environment(ctx context.Context, id string) (map[string]string, 
 		}
 	}
 	return env, nil
+}
+
+// Program returns what a container of the image id runs, in one engine call.
+func (s *Store) Program(ctx context.Context, id string) (p about.Program, err error) {
+	const op = "inspect image"
+	if err := checkRef(op, id); err != nil {
+		return p, err
+	}
+	ctx, cancel := s.callContext(ctx)
+	defer cancel()
+	r, err := s.api.ImageInspect(ctx, id)
+	if err != nil {
+		return p, engineError(ctx, op, id, err)
+	}
+	if r.Config == nil {
+		return p, nil
+	}
+	p.Args = slices.Concat([]string(r.Config.Entrypoint), []string(r.Config.Cmd))
+	p.Dir = r.Config.WorkingDir
+	p.Env = map[string]string{}
+	for _, kv := range r.Config.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		p.Env[name] = value
+	}
+	for port := range r.Config.ExposedPorts {
+		number, protocol, _ := strings.Cut(string(port), "/")
+		if n, err := strconv.Atoi(number); err == nil && (protocol == "" || protocol == "tcp") {
+			p.Ports = append(p.Ports, n)
+		}
+	}
+	slices.Sort(p.Ports)
+	if h := r.Config.Healthcheck; h != nil && len(h.Test) > 1 {
+		switch h.Test[0] {
+		case "CMD":
+			p.Health = slices.Clone(h.Test[1:])
+		case "CMD-SHELL":
+			p.Health = []string{"/bin/sh", "-c", h.Test[1]}
+		}
+	}
+	return p, nil
 }
 
 // File returns the content of the first of paths that is a file with content in

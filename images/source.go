@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/images/about"
 )
 
 // A Source returns the ids of images, for callers that make sandboxes from
@@ -25,6 +26,11 @@ func renewal(img Image) string {
 	}
 	if img.Origin == OriginCode || strings.HasPrefix(img.Ref, "sandbox-code") {
 		command += " --code"
+	}
+	for _, name := range sandbox.Languages() {
+		if strings.HasPrefix(img.Ref, "sandbox-"+name+":") || strings.HasPrefix(img.Ref, "sandbox-"+name+"-base:") {
+			command += " --language " + name
+		}
 	}
 	return command
 }
@@ -67,6 +73,11 @@ func (s Source) Volumes(ctx context.Context, id string) ([]string, error) {
 // Environment returns the variables that the image id sets.
 func (s Source) Environment(ctx context.Context, id string) (map[string]string, error) {
 	return s.Store.Environment(ctx, id)
+}
+
+// Program returns what a container of the image id runs.
+func (s Source) Program(ctx context.Context, id string) (about.Program, error) {
+	return s.Store.Program(ctx, id)
 }
 
 // Ensure makes what is missing and returns the id; for other platforms see

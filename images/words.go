@@ -24,6 +24,8 @@ const (
 	OriginSandbox   = about.OriginSandbox
 	OriginBrowser   = about.OriginBrowser
 	OriginCode      = about.OriginCode
+	OriginLanguage  = about.OriginLanguage
+	OriginProject   = about.OriginProject
 	OriginBootstrap = about.OriginBootstrap
 	OriginSetup     = about.OriginSetup
 )

@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -90,7 +90,7 @@ func openProxy(t *testing.T, settings string) *judgingProxy {
 	recorder, err := egress.NewRecorder(egress.RecorderOptions{Evidence: kept, Violations: stopped, Log: log})
 	must(t, err)
 	plane := egress.New(egress.Options{
-		Reach: egress.NewDialer(egress.DialerOptions{Resolver: oneAddress{}, Dial: dialNobody}),
+		Dialer: egress.NewDialer(egress.DialerOptions{Resolver: oneAddress{}, Dial: dialNobody}),
 		Record: func(e egress.Event) {
 			if e.Phase == egress.PhaseDecision {
 				p.events <- e
@@ -99,15 +99,15 @@ func openProxy(t *testing.T, settings string) *judgingProxy {
 	})
 	n := res.Network
 	out := &egress.Server{Plane: plane, Recorder: recorder}
-	yes := func(context.Context, outlet.Question) outlet.Answer {
-		return outlet.Answer{Allowed: true, Rule: "network.ask"}
+	yes := func(context.Context, proxy.Question) proxy.Answer {
+		return proxy.Answer{Allowed: true, Rule: "network.ask"}
 	}
-	way, err := out.Open(t.Context(), p, outlet.Options{Sandbox: "box", Ask: yes, Rules: sandbox.EgressRules{
+	session, err := out.Open(t.Context(), p, proxy.Options{Sandbox: "box", Ask: yes, Rules: sandbox.EgressRules{
 		AllowedDomains: n.AllowedDomains, DeniedDomains: n.DeniedDomains, AllowPublic: n.AllowPublic, AllowPrivate: n.AllowPrivate, Ask: n.Ask,
 	}})
 	must(t, err)
 	t.Cleanup(func() {
-		way.Close()
+		session.Close()
 		plane.Close()
 		recorder.Close()
 		kept.Close()

@@ -164,7 +164,7 @@ func residentMiB(t testing.TB) int {
 	return 0
 }
 
-// touch brings the session's sandbox up and does nothing with it.
+// touch ensures the session's sandbox and does nothing with it.
 func touch(m *manager.Manager, session string) error {
-	return m.Lend(context.Background(), manager.Request{Who: who(session)}, func(sandbox.Sandbox, sandbox.Spec) error { return nil })
+	return m.WithSandbox(context.Background(), manager.Request{Who: who(session)}, func(sandbox.Sandbox, sandbox.Spec) error { return nil })
 }

@@ -85,7 +85,7 @@ func (o *lookout) judge(p sandbox.Process, out *Outcome, now time.Time, ended bo
 
 // closed reports whether a sandbox has no network of its own.
 func closed(l *acquired) bool {
-	return l.spec.Network == "none" && l.ways != nil
+	return l.spec.Network == "none" && l.egressSessions != nil
 }
 
 // notProxied is the rule of a host that the rules allow and that a program has

@@ -24,7 +24,7 @@ type BrowserRequest struct {
 	MustExist bool // fail with CodeNotFound rather than create
 }
 
-// OpenBrowser brings the container up in which the browser of a scope runs, as
+// OpenBrowser ensures the container in which the browser of a scope runs, as
 // Run does with a sandbox; the browser in it is the caller's to start. It is
 // leased until it is closed.
 //
@@ -71,7 +71,7 @@ func (m *Manager) OpenBrowser(ctx context.Context, req BrowserRequest) (*Browser
 
 // declareBrowser puts on record that a browser's container is opened, where the
 // settings want that of calls without a grant.
-func (bs *browsers) declareBrowser(ctx context.Context, settings *config.Settings, res config.Resolved, req BrowserRequest) (*statement, error) {
+func (bs *browsers) declareBrowser(ctx context.Context, settings *config.Settings, res config.Resolved, req BrowserRequest) (*auditEntry, error) {
 	if !res.RecordsCommands() {
 		return nil, nil
 	}

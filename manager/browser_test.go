@@ -194,9 +194,9 @@ func TestBrowserIsRefused(t *testing.T) {
 	}
 }
 
-// TestBrowserPortOfTheWay holds that settings leave the port free at which
+// TestBrowserPortOfTheProxy holds that settings leave the port free at which
 // browsers look for their way out.
-func TestBrowserPortOfTheWay(t *testing.T) {
+func TestBrowserPortOfTheProxy(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(withBrowser, `"enabled"`, fmt.Sprintf(`"cdpPort":%d,"enabled"`, browser.ProxyPort), 1)
 	if _, err := config.Parse("test", []byte(text)); sandbox.CodeOf(err) != sandbox.CodeValidation || !strings.Contains(err.Error(), "the way out") {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 )
 
 // A Browser is the open container of a browser, under a lease. It implements
@@ -23,11 +23,11 @@ type Browser struct {
 	live     *acquired
 	res      config.Resolved // of the scope, not of the container
 	settings browser.Settings
-	begun    *statement // on record; or nil
+	begun    *auditEntry // on record; or nil
 
 	once sync.Once
 	mu   sync.Mutex
-	ends []func() // of the ways that are open
+	ends []func() // of the open egress sessions
 	over bool
 }
 
@@ -68,15 +68,15 @@ func (b *Browser) Start(ctx context.Context, c sandbox.Command) (sandbox.Process
 	return b.live.Start(ctx, c)
 }
 
-// Way implements [browser.Container].
-func (b *Browser) Way(ctx context.Context, port int) (netip.AddrPort, func(), bool, error) {
+// OpenEgress implements [browser.Container].
+func (b *Browser) OpenEgress(ctx context.Context, port int) (netip.AddrPort, func(), bool, error) {
 	none := netip.AddrPort{}
 	rules := b.live.egress
 	rules.Ask, rules.HTTPProxyPort = false, port
 	if !opens(rules) || b.settings.Direct {
 		return none, func() {}, false, nil
 	}
-	w, err := b.live.ways.own(func() (*way, error) { return b.m.executor.openWay(ctx, b.live, rules) })
+	w, err := b.live.egressSessions.own(func() (*egressSession, error) { return b.m.executor.openEgress(ctx, b.live, rules) })
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return none, nil, false, &sandbox.Error{Code: sandbox.CodeBusy, Op: "open the way out", Resource: b.Name(), Retryable: true,
 			Message: "another program already serves the browser's way out", Err: err}
@@ -85,7 +85,7 @@ func (b *Browser) Way(ctx context.Context, port int) (netip.AddrPort, func(), bo
 		return none, nil, false, err
 	}
 	addr, err := addressOf(w)
-	end := sync.OnceFunc(func() { b.live.ways.disown(w) })
+	end := sync.OnceFunc(func() { b.live.egressSessions.disown(w) })
 	if err == nil && !b.owns(end) {
 		err = errClosedBrowser(b.Name())
 	}
@@ -113,8 +113,8 @@ func errClosedBrowser(name string) error {
 
 // addressOf is where the proxy of w listens inside. A browser shows its proxy
 // no name and password, so its part of the record is the sandbox's.
-func addressOf(w *way) (netip.AddrPort, error) {
-	c := w.Command(newID(), outlet.Command{Program: "chromium"})
+func addressOf(w *egressSession) (netip.AddrPort, error) {
+	c := w.Command(newID(), proxy.Command{Program: "chromium"})
 	defer c.End()
 	u, err := url.Parse(c.Env()["HTTP_PROXY"])
 	if err != nil {

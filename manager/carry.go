@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
@@ -111,12 +111,12 @@ func (o *order) fetch(ctx context.Context, c *operation.Call) (operation.Output,
 	if err := m.approvals.consent(ctx, r, false); err != nil {
 		return operation.Output{}, err
 	}
-	e, end, err := o.c.Fetch(func(inside sandbox.Listener) (outlet.Way, error) {
+	e, end, err := o.c.Fetch(func(inside sandbox.Listener) (proxy.Session, error) {
 		out, err := m.out()
 		if err != nil {
 			return nil, err
 		}
-		return out.Open(ctx, inside, outlet.Options{
+		return out.Open(ctx, inside, proxy.Options{
 			Sandbox: r.sandbox, Owner: r.owner, Rules: forRules(res), Limits: res.Network.Limits, Require: res.RequireEvidence,
 			Warn: func(err error, text string) { m.log.WithError(err).WithField("sandbox", r.sandbox).Warn(text) },
 		})

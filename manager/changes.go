@@ -110,52 +110,55 @@ func (m *Manager) Changes(ctx context.Context, req Request, o ChangeOptions, fn 
 // which is the error then, beside the plan.
 func (m *Manager) Apply(ctx context.Context, req Request, o ApplyOptions) (done Applied, err error) {
 	err = m.changing(ctx, req, func(at *workspaceOnHost) error {
-		if err := at.private("apply"); err != nil {
-			return err
-		}
-		c, err := at.trees("")
-		if err != nil {
-			return err
-		}
-		defer c.close()
-		bases, err := at.store.Bases(at.name)
-		if err != nil {
-			return err
-		}
-		dir := m.checkpoints.journals(at.name)
-		journals, err := listJournals(dir)
-		if err != nil {
-			return err
-		}
-		done.Folder = at.head.Base
-		done.Plan, err = change.NewPlan(ctx, at.head.Base, c.base, c.current, change.PlanOptions{
-			Paths: o.Paths, AllowRisks: o.AllowRisks, AllowPaths: o.AllowPaths, Partial: o.Partial, Digest: o.Digest,
-			Original: originals{bases}, Journals: journals,
-		})
-		if err != nil {
-			return err
-		}
-		if o.DryRun {
-			return nil
-		}
-		if err := done.Plan.Err(); err != nil && !o.Partial {
-			return err
-		}
-		if len(done.Plan.Steps) == 0 {
-			done.Report = &change.Report{}
-			return nil
-		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "apply", Resource: dir, Message: "the folder of the journals cannot be made", Err: err}
-		}
-		done.ID = m.now().UTC().Format("20060102T150405.000000000") + "-" + rand.Text()[:6]
-		err = at.store.BaseChanges(ctx, at.name, func() error {
-			done.Report, err = done.Plan.Apply(ctx, filepath.Join(dir, done.ID))
-			return err
-		})
-		return errors.Join(err, trimJournals(dir, journals))
+		done, err = m.apply(ctx, at, o)
+		return err
 	})
 	return done, err
+}
+
+// apply is Apply for an admitted call.
+func (m *Manager) apply(ctx context.Context, at *workspaceOnHost, o ApplyOptions) (done Applied, err error) {
+	if err := at.private("apply"); err != nil {
+		return done, err
+	}
+	c, err := at.trees("")
+	if err != nil {
+		return done, err
+	}
+	defer c.close()
+	bases, err := at.store.Bases(at.name)
+	if err != nil {
+		return done, err
+	}
+	dir := m.checkpoints.journals(at.name)
+	journals, err := listJournals(dir)
+	if err != nil {
+		return done, err
+	}
+	done.Folder = at.head.Base
+	done.Plan, err = change.NewPlan(ctx, at.head.Base, c.base, c.current, change.PlanOptions{
+		Paths: o.Paths, AllowRisks: o.AllowRisks, AllowPaths: o.AllowPaths, Partial: o.Partial, Digest: o.Digest,
+		Original: originals{bases}, Journals: journals,
+	})
+	if err != nil || o.DryRun {
+		return done, err
+	}
+	if err := done.Plan.Err(); err != nil && !o.Partial {
+		return done, err
+	}
+	if len(done.Plan.Steps) == 0 {
+		done.Report = &change.Report{}
+		return done, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return done, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "apply", Resource: dir, Message: "the folder of the journals cannot be made", Err: err}
+	}
+	done.ID = m.now().UTC().Format("20060102T150405.000000000") + "-" + rand.Text()[:6]
+	err = at.store.BaseChanges(ctx, at.name, func() error {
+		done.Report, err = done.Plan.Apply(ctx, filepath.Join(dir, done.ID))
+		return err
+	})
+	return done, errors.Join(err, trimJournals(dir, journals))
 }
 
 // Discard makes a workspace what it was before its changes: what is in the folder

@@ -30,7 +30,7 @@ type poolKeeper struct {
 // it, and there is something to claim. Where settings keep a pool and it may not,
 // miss says why.
 func (k *poolKeeper) mayClaim(res config.Resolved, p sandbox.Provider) (ok bool, miss *pool.Miss) {
-	if res.Pool.Most() <= 0 || res.Private() || res.Kind != "" && res.Kind != sandbox.KindSandbox {
+	if res.Pool.Most() <= 0 || !res.Poolable() || res.Kind != "" && res.Kind != sandbox.KindSandbox {
 		return false, nil
 	}
 	if _, ok := asIdentified(p); !ok {
@@ -389,7 +389,7 @@ func (k *poolKeeper) bind(ctx context.Context, w *want, n *slot, c registry.Clai
 	k.m.log.WithField("sandbox", w.spec.Name).Infof("claimed %s", c.Slot)
 	return &acquired{
 		Sandbox: sb, provider: w.provider, spec: w.spec, want: w, created: true, claimed: true, scratch: w.scratch(), egress: w.egress,
-		ways: &h.ways, handle: h, held: held, letGo: func() { k.m.handles.release(h) },
+		egressSessions: &h.egressSessions, handle: h, held: held, letGo: func() { k.m.handles.release(h) },
 		settle: k.settle(func() error {
 			k.step("settle")
 			if keep == nil {

@@ -14,37 +14,31 @@ import (
 // TestClosedFromOutside ends the proxy in the middle of everything: nothing
 // passes from then on, and nothing of it is left.
 func TestClosedFromOutside(t *testing.T) {
-	t.Run("plane", func(t *testing.T) {
-		onForts(t, func(f *fort) {
-			before := f.load()
+	onForts(t, func(f *fort) {
+		before := f.load()
+		f.part("handle", &before, func() {
 			p := f.poll()
-			f.plane.Close()
-			p.shut("000")
+			f.CloseHandles()
+			f.over(p)
 			f.left(before)
-			p.end()
-			f.refusesToRun(sandbox.CodeUnavailable)
+			f.again()
 		})
-	})
-	t.Run("way", func(t *testing.T) {
-		onForts(t, func(f *fort) {
-			before := f.load()
+		f.part("way", &before, func() {
 			p := f.poll()
-			f.CloseWays()
+			f.CloseEgress()
 			p.shut("000")
 			f.left(before)
 			f.again()
 			p.next(3, "000") // the old credentials lead nowhere, at the old port
 			p.end()
 		})
-	})
-	t.Run("handle", func(t *testing.T) {
-		onForts(t, func(f *fort) {
-			before := f.load()
+		f.part("plane", &before, func() {
 			p := f.poll()
-			f.CloseHandles()
-			f.over(p)
+			f.plane.Close()
+			p.shut("000")
 			f.left(before)
-			f.again()
+			p.end()
+			f.refusesToRun(sandbox.CodeUnavailable)
 		})
 	})
 }
@@ -60,22 +54,25 @@ func (f *fort) over(p *poller) {
 func TestClosedWithTheSandbox(t *testing.T) {
 	ctx := context.Background()
 	kill := func(f *fort) {
-		f.lendTo(func(sb sandbox.Sandbox) { must(f.t, syscall.Kill(sb.Info().PID, syscall.SIGKILL)) })
+		f.withSandbox(func(sb sandbox.Sandbox) { must(f.t, syscall.Kill(sb.Info().PID, syscall.SIGKILL)) })
 	}
-	for what, end := range map[string]func(*fort){
-		"killed":    kill,
-		"stopped":   func(f *fort) { must(f.t, f.rig.engine.Kill(ctx, f.name)) },
-		"removed":   func(f *fort) { must(f.t, f.rig.engine.Remove(ctx, f.name)) },
-		"restarted": func(f *fort) { kill(f); must(f.t, f.rig.engine.Start(ctx, f.name)) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			onForts(t, func(f *fort) {
-				if f.rig == nil && what != "killed" {
-					return // a local sandbox knows no other end
-				}
-				before := f.load()
+	onForts(t, func(f *fort) {
+		before := f.load()
+		for _, way := range []struct {
+			name string
+			end  func()
+		}{
+			{"killed", func() { kill(f) }},
+			{"stopped", func() { must(f.t, f.rig.engine.Kill(ctx, f.name)) }},
+			{"restarted", func() { kill(f); must(f.t, f.rig.engine.Start(ctx, f.name)) }},
+			{"removed", func() { must(f.t, f.rig.engine.Remove(ctx, f.name)) }},
+		} {
+			if f.rig == nil && way.name != "killed" {
+				continue // a local sandbox knows no other end
+			}
+			f.part(way.name, &before, func() {
 				p := f.poll()
-				end(f)
+				way.end()
 				f.over(p)
 				if p.err == nil {
 					f.t.Error("a command whose sandbox fell counts as ended by itself")
@@ -83,27 +80,21 @@ func TestClosedWithTheSandbox(t *testing.T) {
 				f.left(before)
 				f.again()
 			})
-		})
-	}
-	t.Run("paused", func(t *testing.T) {
-		for _, kind := range []string{"docker", "relay"} {
-			t.Run(kind, func(t *testing.T) {
-				if kind == "relay" {
-					testenv.Exhaustive(t, "another way to the guest of a container")
-				}
-				f := newFort(t, kind)
-				before := f.load()
-				p := f.poll()
-				must(t, f.rig.engine.Pause(ctx, f.name))
-				f.still()
-				must(t, f.rig.engine.Unpause(ctx, f.name))
-				p.next(3, "200") // and its rules are what they were
-				p.end()
-				f.again()
-				must(t, f.Close())
-				f.left(before)
-			})
 		}
+		if f.rig == nil {
+			return
+		}
+		f.part("paused", &before, func() {
+			p := f.poll()
+			must(f.t, f.rig.engine.Pause(ctx, f.name))
+			f.still()
+			must(f.t, f.rig.engine.Unpause(ctx, f.name))
+			p.next(3, "200") // and its rules are what they were
+			p.end()
+			f.again()
+		})
+		must(f.t, f.Close())
+		f.left(before)
 	})
 }
 

@@ -183,7 +183,7 @@ func TestSecretIsTakenAway(t *testing.T) {
 		if !slices.Equal(host.all, []string{"Bearer " + secretValue}) {
 			f.t.Errorf("the host has heard %q", host.all)
 		}
-		f.CloseWays()
+		f.CloseEgress()
 		f.refusesToRun(sandbox.CodeUnavailable)
 	})
 }
@@ -213,7 +213,7 @@ func TestAuthorityIsNotOursAlone(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			for _, kind := range []string{"docker", "local"} {
 				t.Run(kind, func(t *testing.T) {
-					f := newFort(t, kind, func(_ *fort, state *statedir.Dir) {
+					f := emptyFort(t, kind, func(_ *fort, state *statedir.Dir) {
 						_, err := egress.Open(state.Egress())
 						must(t, err)
 						must(t, spoil(state.Egress()))
@@ -235,15 +235,15 @@ func TestAuthorityIsNotOursAlone(t *testing.T) {
 // passes that cannot be recorded, and that the failure is reported elsewhere.
 func TestEvidenceOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	for _, required := range []bool{true, false} {
-		t.Run(strconv.FormatBool(required), func(t *testing.T) {
-			var dir string
-			onForts(t, func(f *fort) {
+	onForts(t, func(f *fort) {
+		filler := filepath.Join(f.state.Evidence(), "filler")
+		for _, required := range []bool{false, true} {
+			f.part(strconv.FormatBool(required), nil, func() {
 				f.reloadWith(func(s *config.SandboxSettings) {
 					s.Network, s.RequireEvidence = f.allowing(testenv.Files, held).Network, &required
 				})
 				p := f.poll()
-				fill(f.t, filepath.Join(dir, "filler"))
+				fill(f.t, filler)
 				if required {
 					p.refused(7, "403")
 					if _, err := f.try(nil, "true"); sandbox.CodeOf(err) != sandbox.CodeUnavailable || !strings.Contains(err.Error(), "requireEvidence") {
@@ -253,14 +253,14 @@ func TestEvidenceOnAFullDisk(t *testing.T) {
 					p.next(5, "200")
 					f.within("the log tells it", func() bool { return strings.Contains(f.log.String(), "not on record") })
 				}
-				must(f.t, os.Remove(filepath.Join(dir, "filler")))
+				must(f.t, os.Remove(filler))
 				p.next(3, "200")
-			}, func(f *fort, state *statedir.Dir) {
-				dir = state.Evidence()
-				smallDisk(f.t, dir)
+				p.end()
 			})
-		})
-	}
+		}
+	}, func(f *fort, state *statedir.Dir) {
+		smallDisk(f.t, state.Evidence())
+	})
 }
 
 // smallDisk puts a small file system of its own at dir.

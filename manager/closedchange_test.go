@@ -21,31 +21,31 @@ func TestSettingsThatTakeAway(t *testing.T) {
 			change(s.Network)
 		})
 	}
-	for what, tt := range map[string]struct {
-		reload func(*fort)
-		status string // of the usual host, for the next command
-		old    string // the same for the one that runs
-		held   bool   // what is under way to another host goes on
-	}{
-		"another host":   {func(f *fort) { f.reload(testenv.Other) }, "403", "403", false},
-		"one of two":     {func(f *fort) { f.reload(held) }, "403", "403", true},
-		"the held one":   {func(f *fort) { f.reload(testenv.Files) }, "200", "200", false},
-		"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, "", "000", false},
-		"a denial": {func(f *fort) {
-			files(f, func(n *config.NetworkSettings) { n.DeniedDomains = []string{testenv.Files} })
-		}, "403", "403", true},
-		"a limit": {func(f *fort) {
-			files(f, func(n *config.NetworkSettings) { n.Limits = &config.NetworkLimitSettings{BytesIn: new(config.Size(1))} })
-		}, "429", "000", false},
-		"without a record": {func(f *fort) {
-			f.reloadWith(func(s *config.SandboxSettings) {
-				s.Network, s.RequireEvidence = f.allowing(testenv.Files, held).Network, new(true)
-			})
-		}, "200", "000", false},
-	} {
-		t.Run(what, func(t *testing.T) {
-			onForts(t, func(f *fort) {
-				before := f.load()
+	onForts(t, func(f *fort) {
+		before := f.load()
+		for what, tt := range map[string]struct {
+			reload func(*fort)
+			status string // of the usual host, for the next command
+			old    string // the same for the one that runs
+			held   bool   // what is under way to another host goes on
+		}{
+			"another host":   {func(f *fort) { f.reload(testenv.Other) }, "403", "403", false},
+			"one of two":     {func(f *fort) { f.reload(held) }, "403", "403", true},
+			"the held one":   {func(f *fort) { f.reload(testenv.Files) }, "200", "200", false},
+			"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, "", "000", false},
+			"a denial": {func(f *fort) {
+				files(f, func(n *config.NetworkSettings) { n.DeniedDomains = []string{testenv.Files} })
+			}, "403", "403", true},
+			"a limit": {func(f *fort) {
+				files(f, func(n *config.NetworkSettings) { n.Limits = &config.NetworkLimitSettings{BytesIn: new(config.Size(1))} })
+			}, "429", "000", false},
+			"without a record": {func(f *fort) {
+				f.reloadWith(func(s *config.SandboxSettings) {
+					s.Network, s.RequireEvidence = f.allowing(testenv.Files, held).Network, new(true)
+				})
+			}, "200", "000", false},
+		} {
+			f.part(what, &before, func() {
 				p := f.poll()
 				tt.reload(f)
 				line := `test -z "$HTTP_PROXY"`
@@ -67,14 +67,14 @@ func TestSettingsThatTakeAway(t *testing.T) {
 						f.t.Error("a connection to a host that is still allowed has ended")
 					}
 				} else {
-					p.f.nothingUnderWay()
+					f.nothingUnderWay()
 				}
 				p.end()
-				must(f.t, f.Close())
-				f.left(before)
 			})
-		})
-	}
+		}
+		must(f.t, f.Close())
+		f.left(before)
+	})
 }
 
 // TestSettingsThatGive holds that settings which allow more take nothing from

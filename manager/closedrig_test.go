@@ -39,7 +39,8 @@ type fort struct {
 
 	mu     sync.Mutex
 	active int // answers that held has under way
-	came   int // the latest try of a poller that a server has seen
+	polls  int // pollers that there were
+	came   int // the latest try of the last of them that a server has seen
 }
 
 // onForts runs a test on both kinds of sandboxes, and with "make test-all" on
@@ -63,6 +64,33 @@ func testOf(t *testing.T) string {
 }
 
 func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *fort {
+	f := emptyFort(t, kind, prepare...)
+	f.begin()
+	return f
+}
+
+// part runs a part of the test in the same sandbox, out of which no part leaves a
+// way. Where nothing runs beside the test, before is the load when there was none.
+func (f *fort) part(name string, before *load, test func()) {
+	outer := f.t
+	passed := outer.Run(name, func(t *testing.T) {
+		f.t = t
+		defer func() { f.t = outer }()
+		f.reload(testenv.Files, held)
+		test()
+		f.nothingUnderWay()
+		f.CloseEgress()
+		if before != nil {
+			f.left(*before)
+		}
+	})
+	if !passed {
+		outer.FailNow() // the next part would begin with what this one has left
+	}
+}
+
+// emptyFort is newFort without a sandbox.
+func emptyFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *fort {
 	f := &fort{kind: kind, outward: &outward{t: t, net: testenv.NewInternet(t), who: who("s")}}
 	f.net.Handle(held, http.HandlerFunc(f.hold))
 	f.net.Watch(f.see)
@@ -74,7 +102,6 @@ func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *
 	}
 	if kind == "local" {
 		f.Manager = newSandboxed(t, open).Manager
-		f.begin()
 		return f
 	}
 	f.rig = newRig(t)
@@ -93,7 +120,6 @@ func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *
 	}
 	f.rig.change = func(opts *manager.Options) { open(opts, f.rig.state) }
 	f.Manager = f.rig.manager("")
-	f.begin()
 	return f
 }
 
@@ -101,15 +127,15 @@ func newFort(t *testing.T, kind string, prepare ...func(*fort, *statedir.Dir)) *
 // holds what it answers.
 func (f *fort) begin() {
 	f.reload(testenv.Files, held)
-	f.lendTo(func(sb sandbox.Sandbox) { f.name = sb.Info().Name })
+	f.withSandbox(func(sb sandbox.Sandbox) { f.name = sb.Info().Name })
 }
 
-// lendTo hands the sandbox to fn.
-func (f *fort) lendTo(fn func(sandbox.Sandbox)) {
+// withSandbox hands the sandbox to fn.
+func (f *fort) withSandbox(fn func(sandbox.Sandbox)) {
 	f.t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
-	must(f.t, f.Lend(ctx, manager.Request{Who: f.who}, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	must(f.t, f.WithSandbox(ctx, manager.Request{Who: f.who}, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		fn(sb)
 		return nil
 	}))
@@ -123,16 +149,17 @@ func (f *fort) hold(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// see notes which try of a poller a request is of.
+// see notes which try of the last poller a request is of.
 func (f *fort) see(r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n, err := strconv.Atoi(r.URL.Query().Get("try")); err == nil {
+	q := r.URL.Query()
+	if n, err := strconv.Atoi(q.Get("try")); err == nil && q.Get("poll") == strconv.Itoa(f.polls) {
 		f.came = max(f.came, n)
 	}
 }
 
-// latest returns the latest try of a poller that a server has seen.
+// latest returns the latest try of the last poller that a server has seen.
 func (f *fort) latest() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +198,7 @@ func (f *fort) reloadWith(change func(*config.SandboxSettings)) {
 
 // A poller is a command that fetches a file again and again, with an answer
 // of held beside it, and tells the status of each try; 000 is none. Tries have
-// numbers, which begin with one. A fort has one poller at most.
+// numbers, which begin with one. A fort has one poller at a time.
 type poller struct {
 	f    *fort
 	stop context.CancelFunc
@@ -191,7 +218,11 @@ func (f *fort) pollTunnels() *poller { return f.pollWith("-p -w '%{http_connect}
 
 func (f *fort) pollWith(options string) *poller {
 	f.t.Helper()
-	url := "'" + f.net.URL("http", testenv.Files, "/greeting.txt?try=") + "'$i"
+	f.mu.Lock()
+	f.polls, f.came = f.polls+1, 0
+	poll := f.polls
+	f.mu.Unlock()
+	url := "'" + f.net.URL("http", testenv.Files, fmt.Sprintf("/greeting.txt?poll=%d&try=", poll)) + "'$i"
 	line := `echo "$HTTP_PROXY" > proxy; ` + "curl -sN -o /dev/null --max-time 300 '" + f.net.URL("http", held, "/") + `' & i=0
 while [ $i -lt 20000 ]; do i=$((i+1)); curl -s -o /dev/null --max-time 30 ` + options + " " + url + `; done`
 	p, before := &poller{f: f, done: make(chan struct{})}, f.listeners()
@@ -335,7 +366,7 @@ func (f *fort) load() (l load) {
 	stacks := make([]byte, 8<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for _, g := range strings.Split(string(stacks), "\n\n") {
-		for _, of := range []string{"egress.(*", "egress/pump.", "egress/reach."} {
+		for _, of := range []string{"egress.(*", "egress.pump", "egress.dial"} {
 			if strings.Contains(g, "sandbox/"+of) {
 				l.goroutines++
 				break

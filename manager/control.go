@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
@@ -68,7 +68,7 @@ type Recorder interface {
 
 // A Fetch makes an executor that sends HTTP requests through an egress session,
 // which open opens for a listener that is in no sandbox. end closes both.
-type Fetch func(open func(inside sandbox.Listener) (outlet.Way, error)) (e operation.Executor, end func(), err error)
+type Fetch func(open func(inside sandbox.Listener) (proxy.Session, error)) (e operation.Executor, end func(), err error)
 
 // A Browse makes what drives the browser of a scope in one session, which is
 // opened when it is first needed and ends with life.

@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -55,6 +56,9 @@ func times(n int, op manager.Operation) (ops []manager.Operation) {
 func TestBudgetsAreShared(t *testing.T) {
 	t.Parallel()
 	onControlled(t, `, "budgets": {"tenant": {"calls": 70}, "agent": {"calls": 60}, "session": {"calls": 50}}`, func(c *controlled) {
+		if c.wall == "local" {
+			testenv.Exhaustive(c.t, "budgets of operations, which no provider knows of, with another one")
+		}
 		c.passed("one call", c.atOnce(times(64, c.looks(10))...), 10, 64)
 
 		parent := c.looks(15)

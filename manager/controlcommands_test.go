@@ -71,6 +71,9 @@ func TestCommandsAreOnRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onControlled(t, extra, func(c *controlled) {
+				if (name == "required") != (c.wall == "docker") {
+					testenv.Exhaustive(c.t, "the other setting with each kind of sandbox")
+				}
 				const secret = "c0mmand-c4n4ry"
 				ctx, done := context.WithTimeout(context.Background(), 2*time.Minute)
 				defer done()

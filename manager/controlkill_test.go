@@ -77,7 +77,7 @@ func TestKilledBetweenBeginAndEnd(t *testing.T) {
 		if c.again == nil {
 			return
 		}
-		const calls = 400
+		const calls = 160
 		parent := c.looks(calls)
 		parent.Grant.Budget.Files = 100_000
 		var ops []manager.Operation
@@ -93,7 +93,7 @@ func TestKilledBetweenBeginAndEnd(t *testing.T) {
 		must(c.t, second(c.operate(ops[1]))) // makes the sandbox
 		const rounds = 3
 		for range rounds {
-			c.killed(c.state.Path(), ops, 40)
+			c.killed(c.state.Path(), ops, 20)
 			c.again()
 		}
 		passed, begun, aborted := 0, 0, 0

@@ -34,11 +34,11 @@ func (f *failingSink) Write(ctx context.Context, rs ...evidence.Record) error {
 }
 
 // failable puts a sink that can fail under the evidence of c.
-func failable(f *failingSink) func(*controlled, *manager.Options, *statedir.Dir) {
+func failable(f *failingSink, queue int) func(*controlled, *manager.Options, *statedir.Dir) {
 	return func(c *controlled, o *manager.Options, _ *statedir.Dir) {
 		must(c.t, c.ctl.Close())
 		f.fails.Store(false)
-		c.ctl = c.observed(func(k recorder.Keeper) recorder.Sink {
+		c.ctl = c.observed(queue, func(k recorder.Keeper) recorder.Sink {
 			f.Keeper = k
 			return f
 		})
@@ -85,27 +85,28 @@ func TestNothingRunsThatIsNotOnRecord(t *testing.T) {
 		}
 		must(c.t, c.ctl.Recorder.Close())
 		c.verified()
-	}, failable(f))
+	}, failable(f, 0))
 }
 
 // TestLossesAreReported lets the record fail where it is not required: operations
 // go on, the log tells, and so does the record as soon as it can.
 func TestLossesAreReported(t *testing.T) {
 	t.Parallel()
+	const queue = 64
 	f := &failingSink{}
 	onControlled(t, "", func(c *controlled) {
 		op := c.operation(grant.Operation{Kind: grant.OpFsList, Path: "/workspace"})
 		op.Grant.Budget.Calls = 10_000
 		must(c.t, second(c.operate(op)))
 		f.fails.Store(true)
-		for range 700 { // 1400 records, of which 1024 are kept
+		for range queue { // twice as many records as are kept
 			must(c.t, second(c.operate(op)))
 		}
 		if !strings.Contains(c.log.String(), "no space left") {
 			c.t.Error("the log does not tell")
 		}
 		f.fails.Store(false)
-		done := 701
+		done := 1 + queue
 		waitFor(c.t, func() *bool {
 			must(c.t, second(c.operate(op)))
 			done++
@@ -121,7 +122,7 @@ func TestLossesAreReported(t *testing.T) {
 		}
 		c.t.Logf("%d operations: %d records are kept, %d are told to be lost", done, kept, lost)
 		c.verified()
-	}, failable(f))
+	}, failable(f, queue))
 }
 
 // plainCalls are the ways to run a line without a grant.

@@ -42,12 +42,12 @@ func newControlledFake(t *testing.T, programs map[string]fake.Program, settings 
 
 // observed is the Control of another start of the program on the state folder of c,
 // which goes on; its evidence goes through the sinks that wrap makes.
-func (c *controlled) observed(wrap func(recorder.Keeper) recorder.Sink) *orchestrator.Control {
+func (c *controlled) observed(queue int, wrap func(recorder.Keeper) recorder.Sink) *orchestrator.Control {
 	c.t.Helper()
 	log := logrus.New()
 	log.SetOutput(&c.log)
 	ctl, err := orchestrator.OpenOperations(orchestrator.OperationsOptions{
-		State: c.state, Log: log, Sinks: []recorder.Sink{wrap(recorder.NewFile("file", c.evidence))},
+		State: c.state, Log: log, Queue: queue, Sinks: []recorder.Sink{wrap(recorder.NewFile("file", c.evidence))},
 		Fetch: orchestrator.Fetch(c.net.Authority.Pool),
 	})
 	must(c.t, err)

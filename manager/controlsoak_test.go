@@ -55,7 +55,7 @@ func (s *soak) heard(op manager.Operation, done manager.Performed, err error) {
 }
 
 // operationsOfSoak is how many there are; SANDBOX_TEST_SOAK says otherwise.
-func operationsOfSoak() int { return testenv.Rounds(500, 1_000, 5_000) }
+func operationsOfSoak() int { return testenv.Rounds(320, 320, 5_000) }
 
 // TestSoak carries out thousands of operations of all sorts, with grants
 // and manifests of all sorts, while grants are revoked, calls ended and
@@ -84,14 +84,15 @@ func TestSoak(t *testing.T) {
 	t.Logf("the seed is %d", seed)
 	dealer := &babbler{Rand: rand.New(rand.NewPCG(seed, 0)), c: c}
 	began := time.Now()
-	for range 20 {
+	turns := min(20, total/64)
+	for range turns {
 		var deals []manager.Operation
 		for range 60 {
 			deals = append(deals, dealer.deal())
 		}
 		together(workers, func(i int) {
 			b := &babbler{Rand: rand.New(rand.NewPCG(seed, uint64(now.Add(1)))), c: c}
-			for range total / 20 / workers {
+			for range total / turns / workers {
 				s.step(b, deals)
 			}
 		})

@@ -172,14 +172,14 @@ func TestProgramsAreStopped(t *testing.T) {
 				arrange: func(o *manager.Operation) { o.Grant.Budget.BytesIn = 100_000 }})
 		for _, by := range ways {
 			var took []time.Duration
-			work := "sleep 0.01"
+			work := "sleep 0.05"
 			switch by.name {
 			case "processor budget":
 				work = ":"
 			case "byte budget":
 				work = "echo text"
 			}
-			for len(took) < 3 {
+			for len(took) < testenv.Rounds(1, 1, 3) {
 				c.serial++
 				mark := fmt.Sprintf("mark-%d-%s-%d-", os.Getpid(), c.wall, c.serial)
 				op := c.shell(brood(mark, work))
@@ -250,7 +250,7 @@ func TestRequestsAreStopped(t *testing.T) {
 					do.Method = "GET"
 				}
 				var took []time.Duration
-				for len(took) < 2 {
+				for len(took) < testenv.Rounds(1, 1, 2) {
 					c.serial++
 					path := fmt.Sprintf("/hangs-%d", c.serial) // a request of the one before may come late
 					do.URL = c.net.URL("http", testenv.Files, path)

@@ -2,6 +2,7 @@ package manager_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -25,7 +26,8 @@ const (
 	childSet   = "SANDBOX_TEST_CHILD_SETTINGS"
 	childLine  = "SANDBOX_TEST_CHILD_LINE" // what the child runs
 
-	childTenant = "SANDBOX_TEST_CHILD_TENANT" // whose session the child is
+	childTenant  = "SANDBOX_TEST_CHILD_TENANT"  // whose session the child is
+	childSession = "SANDBOX_TEST_CHILD_SESSION" // its session, which is "s" without
 
 	childRefills = "SANDBOX_TEST_CHILD_REFILLS" // it refills the pool and runs nothing
 )
@@ -36,7 +38,23 @@ func TestMain(m *testing.M) {
 		return
 	}
 	testenv.AtOnce(4)
-	os.Exit(m.Run())
+	os.Exit(withImages(m))
+}
+
+// withImages runs the tests with the folder of [testenv.Images], also where no run of
+// all tests has one.
+func withImages(m *testing.M) int {
+	if testenv.Images() != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "manager-images-")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv(testenv.ImagesVariable, dir)
+	return m.Run()
 }
 
 // childTB lets the rig work outside a test: a failure ends the process.
@@ -60,10 +78,11 @@ func child() {
 	if line == "" {
 		line = "echo ran"
 	}
+	session := cmp.Or(os.Getenv(childSession), "s")
 	m := r.manager(os.Getenv(childSet))
 	manager.PoolFault(m, stopping{at: os.Getenv(childStop)}.stop)
 	if os.Getenv(childRefills) == "after" {
-		if _, o, err := run(m, "s", "true"); err != nil || !o.Claimed {
+		if _, o, err := run(m, session, "true"); err != nil || !o.Claimed {
 			fmt.Println("not claimed", o.Miss, err)
 		}
 	}
@@ -72,7 +91,7 @@ func child() {
 		fmt.Println("refilled", err)
 		return
 	}
-	out, o, err := run(m, "s", line, as(os.Getenv(childTenant)))
+	out, o, err := run(m, session, line, as(os.Getenv(childTenant)))
 	fmt.Println(o.Name, o.Created, out, err)
 	if err != nil {
 		os.Exit(1)
@@ -212,7 +231,7 @@ func TestKilledDuringStartCommand(t *testing.T) {
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const n = 6
+	const n = 4
 	outs := make(chan string, n)
 	for range n {
 		cmd := childCmd(r)

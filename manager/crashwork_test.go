@@ -25,7 +25,7 @@ const childWork = "SANDBOX_TEST_CHILD_WORK"
 // childPasses is how many operations of a child pass: more than anybody waits
 // for, and few enough that a child which is not killed for a while does not use
 // up what others are to have.
-const childPasses = 80
+const childPasses = 40
 
 // childOperates is the child. It says "ok" for each operation that has passed,
 // and waits to be killed when enough have.

@@ -54,7 +54,7 @@ func (h *handles) end(n *handle) {
 	delete(h.all, n)
 	h.mu.Unlock()
 	done, _ := drainAndClose(func() bool { return h.frozen(n) }, func() error {
-		n.ways.close()
+		n.egressSessions.close()
 		return n.Close()
 	})
 	select {

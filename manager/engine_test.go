@@ -118,13 +118,21 @@ func TestEngineTrouble(t *testing.T) {
 	}
 }
 
-// TestEngineRestart stops and starts an engine of its own in the middle.
+// TestEngineRestart stops and starts an engine of its own in the middle. After it,
+// a sandbox has its workspace; so has a session that claimed a slot of a pool, and
+// slots without a claim are made anew: code that is not on record may have run in
+// them.
 func TestEngineRestart(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r, p := newRig(t), newRig(t)
 	d := newEngine(t)
-	r.host = "unix://" + d.socket
-	m := r.manager("")
+	r.host, p.host = "unix://"+d.socket, "unix://"+d.socket
+	m, keeper := r.manager(""), p.manager(pooled(1))
+	fillPool(t, keeper)
+	if _, o := mustRun(t, keeper, "s", "echo kept > file"); !o.Claimed {
+		t.Errorf("no slot was claimed: %+v", o)
+	}
+	fillPool(t, keeper)
 	mustRun(t, m, "s", "touch /workspace/mark")
 	done := make(chan error, 1)
 	started := make(chan struct{})
@@ -149,6 +157,16 @@ func TestEngineRestart(t *testing.T) {
 	d.start()
 	if out, _ := mustRun(t, m, "s", "ls"); out != "mark" {
 		t.Errorf("after the restart: %q", out)
+	}
+	next := p.manager(pooled(1))
+	if out, o := mustRun(t, next, "s", "cat file"); out != "kept" || o.Created {
+		t.Errorf("what was claimed, after the restart: %q, %+v", out, o)
+	}
+	if _, o := mustRun(t, next, "t", "true"); o.Claimed {
+		t.Errorf("a slot that had stopped was claimed: %+v", o)
+	}
+	if n := fillPool(t, next); n != 1 {
+		t.Errorf("%d slots were made anew", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // A builder makes sandboxes, opens those that exist, and removes them. It takes
@@ -23,7 +26,7 @@ type builder struct{ m *Manager }
 // goingPatience bounds the wait for a sandbox that another process is removing.
 const goingPatience = 10 * time.Second
 
-// ensure brings the wanted sandbox up and returns it under a shared lease.
+// ensure makes the wanted sandbox ready and returns it under a shared lease.
 // Callers in all processes take turns for one name, so that two of them
 // make one sandbox.
 func (b *builder) ensure(ctx context.Context, w *want, mustExist bool) (*acquired, error) {
@@ -161,6 +164,11 @@ func (b *builder) ensureOnce(ctx context.Context, w *want, mustExist bool) (_ *a
 		}
 		spec.Grants = w.spec.Grants
 		l, err := b.wake(ctx, w, spec, rec, held, d.Wake)
+		if errors.Is(err, client.ErrVersions) { // it is in use, and so not made anew here
+			refusal := d.Refusal(name)
+			refusal.Message, refusal.Err = "its guest speaks no version of the protocol that this program speaks, and it may be in use", err
+			return nil, refusal
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -263,10 +271,10 @@ func (b *builder) input(w *want, have *sandbox.Info, rec *registry.Record, lease
 
 // wake opens a sandbox that exists. One that does not run has its host
 // folders made ready first: after a reboot, say, they may not be mounted. A
-// private view is made ready too where the provider begins the sandbox anew for
-// each process.
+// private view or an ID-mapped mount is made ready too where the provider begins the
+// sandbox anew for each process.
 func (b *builder) wake(ctx context.Context, w *want, spec sandbox.Spec, rec *registry.Record, held *keylock.Lock, a lifecycleAction) (*acquired, error) {
-	if _, view := viewOf(spec); a != lifecycleUse || view && !w.provider.Features().Persistent {
+	if _, view := viewOf(spec); a != lifecycleUse || (view || isMapped(spec)) && !w.provider.Features().Persistent {
 		if err := b.prepareAll(ctx, w, spec); err != nil {
 			return nil, err
 		}
@@ -306,7 +314,7 @@ func (b *builder) open(ctx context.Context, w *want, spec sandbox.Spec, rec *reg
 		hash = w.wanted // which differs where rules came late
 	}
 	h := b.m.handles.put(&handle{Sandbox: sb, name: spec.Name, provider: w.provider.Name(), hash: hash, limits: spec.Limits, granted: w.granted, private: w.private, terms: w.terms()})
-	return &acquired{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, held: held, letGo: func() { b.m.handles.release(h) }}, nil
+	return &acquired{Sandbox: sb, provider: w.provider, spec: spec, scratch: w.scratch(), egress: w.egress, egressSessions: &h.egressSessions, handle: h, held: held, letGo: func() { b.m.handles.release(h) }}, nil
 }
 
 // create makes the sandbox and its record. The record is written first, so
@@ -375,7 +383,7 @@ func (b *builder) forget(ctx context.Context, w *want, cause error) error {
 	if _, err := w.provider.Inspect(ctx, w.spec.Name); !sandbox.IsNotFound(err) {
 		return nil
 	}
-	return errors.Join(b.m.pruner.removeHome(ctx, w.hostIdentity), b.m.records.Of(w.provider.Name()).Delete(w.spec.Kind, w.spec.Name))
+	return errors.Join(b.m.pruner.removeHome(ctx, w.hostIdentity), workspace.Unmap(filepath.Join(b.m.state.Mapped(), w.hostIdentity)), b.m.records.Of(w.provider.Name()).Delete(w.spec.Kind, w.spec.Name))
 }
 
 func (b *builder) newRecord(s sandbox.Spec, info sandbox.Info) registry.Record {

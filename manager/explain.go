@@ -107,7 +107,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	if err != nil {
 		return Explanation{}, err
 	}
-	res, err := config.Resolve(settings, who, flags)
+	res, err := m.describer.resolved(settings, who, flags)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -148,6 +148,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 	if view, ok := viewOf(w.spec); ok {
 		e.View = m.explainer.explainView(ctx, w.spec, view, w.quota)
 	}
+	e.Notes = append(e.Notes, rootNotes(res, w.spec)...)
 	if w.gate.Place == Unsandboxed {
 		m.explainer.answer(ctx, &e, res, q, nil, nil)
 		e.Next = "run on the host, without a sandbox"
@@ -155,6 +156,7 @@ func (m *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		return e, nil
 	}
 	wall, closes := e.plan(ctx, w)
+	e.Notes = append(e.Notes, m.explainer.cacheNotes(w)...)
 	m.explainer.answer(ctx, &e, res, q, wall, closes)
 	if err := m.explainer.explainNext(ctx, w, &e); err != nil {
 		e.Status = sandbox.StatusUnknown

@@ -26,7 +26,7 @@ type PoolPlan struct {
 // adds it to what is next. It says nothing where settings keep no pool.
 func (k *poolKeeper) explainPool(ctx context.Context, w *want, e *Explanation) error {
 	e.Pool = PoolPlan{Size: w.res.Pool.Size, Max: w.res.Pool.Most()}
-	if w.res.Pool.Most() <= 0 || w.res.Private() || w.spec.Kind != sandbox.KindSandbox {
+	if w.res.Pool.Most() <= 0 || !w.res.Poolable() || w.spec.Kind != sandbox.KindSandbox {
 		return nil
 	}
 	ok, miss := k.mayClaim(w.res, w.provider)

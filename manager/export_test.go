@@ -39,14 +39,14 @@ func Inputs(op grant.Operation) evidence.Digest { return inputs(op) }
 // its settings file has changed.
 func (m *Manager) Reload(s *config.Settings) { m.settings.Store(s) }
 
-// CloseWays ends the ways out of every sandbox, and lets later commands have
+// CloseEgress ends the egress sessions of every sandbox, and lets later commands have
 // new ones.
-func (m *Manager) CloseWays() {
+func (m *Manager) CloseEgress() {
 	for _, h := range m.handles.every() {
-		h.ways.close()
-		h.ways.mu.Lock()
-		h.ways.closed = false
-		h.ways.mu.Unlock()
+		h.egressSessions.close()
+		h.egressSessions.mu.Lock()
+		h.egressSessions.closed = false
+		h.egressSessions.mu.Unlock()
 	}
 }
 

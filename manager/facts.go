@@ -33,6 +33,7 @@ type describer struct {
 	wants     wantCache
 	places    folderCache
 	notes     sync.Map // noted by the place of a private view; see noteView
+	mapping   mapping
 }
 
 // facts finds out what the world says about res. It returns the agent's
@@ -80,6 +81,9 @@ func (d *describer) facts(ctx context.Context, res config.Resolved, p sandbox.Pr
 		if uid, gid, err = hardening.User("docker.user", res.Docker.User); err != nil {
 			return f, "", err
 		}
+	}
+	if f.CacheDir, err = d.cacheDir(res, p, f, uid); err != nil {
+		return f, "", err
 	}
 	if i == sketch {
 		f.PasswdFile, f.GroupFile = d.m.state.IdentityPaths(uid, gid)
@@ -287,7 +291,7 @@ func (d *describer) folders(res config.Resolved, p sandbox.Provider, at hostIden
 			return "", err
 		}
 	}
-	return d.agentFolder(res, dir, i, f)
+	return d.agentFolder(res, dir, at, i, f)
 }
 
 // ownFolders finds the scratch workspace or the private view, and the owner.
@@ -296,7 +300,7 @@ func (d *describer) ownFolders(res config.Resolved, at hostIdentity, i intent, f
 	if i == effects {
 		claim = d.m.owners.Claim
 	}
-	own, err := claim(at.name, at.owner)
+	own, err := claim(userOf(res, at))
 	if err != nil {
 		return err
 	}
@@ -350,7 +354,7 @@ func (d *describer) givenFolder(dir string) (string, error) {
 
 // agentFolder finds, and with effects makes, the agent's folder, and for
 // access rw or private the owner that its user dictates.
-func (d *describer) agentFolder(res config.Resolved, dir string, i intent, f *config.Facts) (string, error) {
+func (d *describer) agentFolder(res config.Resolved, dir string, at hostIdentity, i intent, f *config.Facts) (string, error) {
 	access, role := res.FolderAccess(), sandbox.RoleWorkspace
 	if access == sandbox.AccessPrivate {
 		role = sandbox.RoleAgent // which no sandbox writes to, and which is no workspace of ours
@@ -384,7 +388,7 @@ func (d *describer) agentFolder(res config.Resolved, dir string, i intent, f *co
 		f.UID, f.GID = own.UID, own.GID
 	}
 	if access == sandbox.AccessRW {
-		f.Workspace = dir
+		f.Workspace, f.Mapped = dir, d.mapped(dir, at.name)
 	}
 	return dir, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
-// TestFilesObeyPaths holds that the files which a caller is lent do nothing that
+// TestFilesObeyPaths holds that the files which a caller acquires do nothing that
 // the policy for paths denies, whatever name the file is given, and that names
 // and everything else stay as they are.
 func TestFilesObeyPaths(t *testing.T) {

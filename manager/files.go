@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/policy/gate"
 )
 
-// A Share is the file side of a sandbox that is lent for a while.
+// A Share is the file side of a sandbox that a caller has acquired for a while.
 type Share struct {
 	*fsbridge.Bridge
 	Name string // the sandbox
@@ -24,7 +24,7 @@ type Share struct {
 	Exposed []string
 }
 
-// Files brings the sandbox of a request up as [Manager.Run] does and hands
+// Files ensures the sandbox of a request as [Manager.Run] does and hands
 // its files to fn instead of running the command. The sandbox is leased until
 // fn returns; its last use is noted then.
 //

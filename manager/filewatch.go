@@ -21,8 +21,8 @@ const (
 	maxFileRefused = 32  // refused ones that leave a violation
 )
 
-// A fileWatch puts on record what is done with the files of a sandbox that are
-// lent for one call: each operation with its kind, its path and digests of its
+// A fileWatch puts on record what is done with the files of a sandbox during
+// one call: each operation with its kind, its path and digests of its
 // own, and each that was refused as a violation too.
 type fileWatch struct {
 	m *Manager
@@ -36,10 +36,10 @@ type fileWatch struct {
 	begun   int
 	refused int
 	open    map[*fileHearing]bool
-	looked  string     // the first path of which only something was asked, such as its size
-	rest    *statement // of operations beyond maxFileRecords
-	more    int        // how many those are
-	traced  int        // operations with a span
+	looked  string      // the first path of which only something was asked, such as its size
+	rest    *auditEntry // of operations beyond maxFileRecords
+	more    int         // how many those are
+	traced  int         // operations with a span
 }
 
 // fileKind is the kind of an operation as evidence knows it, and of its effect.
@@ -139,10 +139,10 @@ type fileHearing struct {
 	watch    *fileWatch
 	op       fsbridge.Op
 	path, to string
-	said     *statement    // nil where it has no record of its own
+	said     *auditEntry   // nil where it has no record of its own
 	span     *sandbox.Span // nil where it is not traced
 
-	mu   sync.Mutex // of sum and over: files are read by who was lent them
+	mu   sync.Mutex // of sum and over: several goroutines may read files
 	sum  *evidence.Hash
 	over bool
 }
@@ -228,8 +228,8 @@ func (f *fileWatch) violated(ctx context.Context, h *fileHearing, err error) {
 	}, meta)})
 }
 
-// watchFiles has what is done with b on record; end has to be called when it is
-// lent no more.
+// watchFiles has what is done with b on record; the caller calls end when it
+// no longer uses b.
 func (m *Manager) watchFiles(l *acquired, p *pipeline, b *fsbridge.Bridge) (*fsbridge.Bridge, *fileWatch, error) {
 	w, err := p.recorder()
 	if err != nil {

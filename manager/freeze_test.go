@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -92,7 +93,7 @@ func TestPauseRefuses(t *testing.T) {
 	m := r.manager("")
 	mustRun(t, m, "s", "true")
 	was := row(t, m, "s")
-	err := m.Lend(ctx, manager.Request{Who: who("s")}, func(sandbox.Sandbox, sandbox.Spec) error {
+	err := m.WithSandbox(ctx, manager.Request{Who: who("s")}, func(sandbox.Sandbox, sandbox.Spec) error {
 		for _, other := range []*manager.Manager{m, r.manager("")} {
 			if err := other.Pause(ctx, was); sandbox.CodeOf(err) != sandbox.CodeBusy {
 				t.Errorf("one in use: %v", err)
@@ -140,7 +141,7 @@ func TestFreezeIdle(t *testing.T) {
 	}
 	r.clock.advance(20 * time.Minute)
 	a, used := row(t, m, "a").Name, row(t, m, "used").Name
-	must(t, m.Lend(ctx, manager.Request{Who: who("used")}, func(sandbox.Sandbox, sandbox.Spec) error {
+	must(t, m.WithSandbox(ctx, manager.Request{Who: who("used")}, func(sandbox.Sandbox, sandbox.Spec) error {
 		r.clock.advance(20 * time.Minute)
 		if frozen, next, err := m.FreezeIdle(ctx); !slices.Equal(frozen, []string{a}) || err != nil || next <= 0 {
 			t.Errorf("%v, %s, %v; want %s", frozen, next, err, a)
@@ -173,9 +174,9 @@ func TestFreezeIdle(t *testing.T) {
 func TestFreezeRaces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	rounds := int64(1000)
-	if testing.Short() || raceEnabled {
-		rounds = 200
+	rounds := int64(testenv.Rounds(80, 80, 1000))
+	if raceEnabled {
+		rounds = min(rounds, 200)
 	}
 	users := []*manager.Manager{r.manager(""), r.manager("")}
 	ctx, done := context.WithTimeout(context.Background(), 8*time.Minute)

@@ -56,8 +56,8 @@ type handle struct {
 	granted []sandbox.Grant // what was permitted, which the hash leaves out too
 	private bool            // permitted to one command alone
 
-	terms terms // of its ways
-	ways  ways
+	terms          terms // of its egress sessions
+	egressSessions egressSessions
 
 	scripts atomic.Pointer[fsbridge.Bridge] // its files over scripts, once its utilities were looked for
 
@@ -134,8 +134,8 @@ func (h *handles) revoke(n *handle) {
 	h.all[n] = true
 	h.mu.Unlock()
 	for _, other := range revoked {
-		if !opens(n.terms.rules) || !other.terms.hostsAlone(n.terms) || !other.ways.narrow(n.terms.rules) {
-			other.ways.close()
+		if !opens(n.terms.rules) || !other.terms.hostsAlone(n.terms) || !other.egressSessions.narrow(n.terms.rules) {
+			other.egressSessions.close()
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (h *handles) cut(name string) {
 	h.mu.Unlock()
 	for _, n := range used {
 		go func() { // closing may wait for connections
-			n.ways.close()
+			n.egressSessions.close()
 			if c, ok := n.Sandbox.(cutter); ok {
 				c.Cut()
 			}
@@ -250,7 +250,7 @@ func (b *builder) warm(ctx context.Context, w *want) *acquired {
 	if !ok {
 		return nil
 	}
-	l := &acquired{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, ways: &h.ways, handle: h, letGo: func() { b.m.handles.release(h) }}
+	l := &acquired{Sandbox: h.Sandbox, provider: w.provider, spec: w.spec, scratch: w.scratch(), egress: w.egress, egressSessions: &h.egressSessions, handle: h, letGo: func() { b.m.handles.release(h) }}
 	var err error
 	if l.held, err = b.m.locksOf(w.provider.Name()).Shared(ctx, h.name); err != nil {
 		l.letGo()

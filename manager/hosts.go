@@ -6,37 +6,37 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 )
 
 const maxHeard = 64 // answers of one command that are reported
 
 // permitted answers the proxy's question about a host that no rule names by
 // what was permitted before.
-func (w *way) permitted(q outlet.Question) (outlet.Answer, bool) {
-	target, c := q.Target, w.asking(q.Caller)
+func (s *egressSession) permitted(q proxy.Question) (proxy.Answer, bool) {
+	target, c := q.Target, s.asking(q.Caller)
 	switch {
 	case c == nil:
-	case w.m.grants.reaches(c.owner, target):
-		return outlet.Answer{Allowed: true, Rule: "permitted to the session"}, true
+	case s.m.grants.reaches(c.owner, target):
+		return proxy.Answer{Allowed: true, Rule: "permitted to the session"}, true
 	case c.may(target):
-		return outlet.Answer{Allowed: true, Rule: "permitted to the command"}, true
+		return proxy.Answer{Allowed: true, Rule: "permitted to the command"}, true
 	}
-	return outlet.Answer{}, false
+	return proxy.Answer{}, false
 }
 
 // ask asks the approver. Without an approver the answer is no.
-func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
-	c := w.asking(q.Caller)
+func (s *egressSession) ask(ctx context.Context, q proxy.Question) proxy.Answer {
+	c := s.asking(q.Caller)
 	if c == nil {
-		return outlet.Answer{Note: "it is not known which command asks"}
+		return proxy.Answer{Note: "it is not known which command asks"}
 	}
-	a := w.m.approvals.put(sandbox.WithSpan(ctx, c.span.Load()), sandbox.PermissionRequest{
+	a := s.m.approvals.put(sandbox.WithSpan(ctx, c.span.Load()), sandbox.PermissionRequest{
 		ID: newID(), Tenant: c.owner.Tenant, Agent: c.request.Load().Who.Agent, Session: c.request.Load().Who.Session, Sandbox: c.sandbox,
 		Kind: sandbox.ResourceNetwork, Operation: sandbox.OpConnect, Resource: q.Target,
-		Command: c.request.Load().asked(), Reason: q.Reason, Expires: w.m.now().Add(askWithin),
+		Command: c.request.Load().asked(), Reason: q.Reason, Expires: s.m.now().Add(askWithin),
 	})
-	said := w.m.approvals.answerHost(c, q.Target, a)
+	said := s.m.approvals.answerHost(c, q.Target, a)
 	if a.Permission == sandbox.AllowPermanent {
 		a.Note = said.Note
 	}
@@ -45,20 +45,20 @@ func (w *way) ask(ctx context.Context, q outlet.Question) outlet.Answer {
 }
 
 // answerHost keeps a permission for as long as it was given.
-func (ap *approvals) answerHost(c *caller, target string, a Answer) outlet.Answer {
+func (ap *approvals) answerHost(c *caller, target string, a Answer) proxy.Answer {
 	switch a.Permission {
 	case sandbox.AllowOnce:
 		c.permit(target)
-		return outlet.Answer{Allowed: true, Rule: "permitted to the command"}
+		return proxy.Answer{Allowed: true, Rule: "permitted to the command"}
 	case sandbox.AllowSession, sandbox.AllowPermanent:
 		ap.m.grants.reach(c.owner, target)
-		out := outlet.Answer{Allowed: true, Rule: "permitted to the session"}
+		out := proxy.Answer{Allowed: true, Rule: "permitted to the session"}
 		if a.Permission == sandbox.AllowPermanent {
 			out.Note = ap.keepHost(c, target)
 		}
 		return out
 	}
-	out := outlet.Answer{Note: "permission was asked for and denied"}
+	out := proxy.Answer{Note: "permission was asked for and denied"}
 	if a.Note != "" {
 		out.Note += " (" + a.Note + ")"
 	}
@@ -82,14 +82,14 @@ func (ap *approvals) keepHost(c *caller, target string) (note string) {
 // credentials out that tell which command they belong to; then it is any that
 // runs, when all of them are one agent's: what one is permitted another must
 // not ask for.
-func (w *way) asking(id string) *caller {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c := w.callers[id]; c != nil {
+func (s *egressSession) asking(id string) *caller {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.callers[id]; c != nil {
 		return c
 	}
 	var any *caller
-	for _, c := range w.callers {
+	for _, c := range s.callers {
 		if any != nil && any.request.Load().Who != c.request.Load().Who {
 			return nil
 		}

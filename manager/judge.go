@@ -80,6 +80,8 @@ type ruling struct {
 	owner   sandbox.Owner
 	sandbox string // its name
 	granted bool   // an operation under a grant, whose arguments no record has
+
+	answer sandbox.Permission // to the question about the command; empty where there was none
 }
 
 // judge asks the gate about a call. What it denies is refused here, before
@@ -121,7 +123,9 @@ func (ap *approvals) consent(ctx context.Context, r *ruling, sandboxed bool) err
 	}
 	why, hint := "no approval was asked for", "allow it with --ask, or name the command in commands.allow"
 	if r.req.Ask {
-		switch a := ap.askCommand(ctx, r, sandboxed); a.Permission {
+		a := ap.askCommand(ctx, r, sandboxed)
+		r.answer = a.Permission
+		switch a.Permission {
 		case sandbox.AllowOnce:
 			return nil
 		case sandbox.AllowSession, sandbox.AllowPermanent:

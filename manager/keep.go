@@ -27,7 +27,7 @@ type Prepared struct {
 	Miss *pool.Miss `json:"miss,omitempty"` // why it was made although a pool is kept; or nil
 }
 
-// Ready brings the sandbox of a request up as [Manager.Run] does, and runs
+// Ready ensures the sandbox of a request as [Manager.Run] does, and runs
 // nothing. The command of req must be empty.
 func (m *Manager) Ready(ctx context.Context, req Request) (Prepared, error) {
 	var p Prepared

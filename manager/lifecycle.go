@@ -80,8 +80,8 @@ func (d lifecycleDecision) Refusal(name string) *sandbox.Error {
 
 // decideAction returns what to do. It returns an error when nothing may be
 // done: [sandbox.CodeUnavailable] when the provider gave no answer or one that
-// cannot be interpreted, [sandbox.CodePermissionDeny] when the sandbox has
-// another owner, [sandbox.CodeInternal] without a wanted hash.
+// cannot be interpreted, [sandbox.CodeUnsupported] when a newer version has made
+// the sandbox, [sandbox.CodePermissionDeny] when the sandbox has another owner, [sandbox.CodeInternal] without a wanted hash.
 func decideAction(in lifecycleInput) (lifecycleDecision, error) {
 	if in.WantHash == "" {
 		return lifecycleDecision{}, sandbox.Errorf(sandbox.CodeInternal, "ensure", "no config hash to compare with")
@@ -96,6 +96,10 @@ func decideAction(in lifecycleInput) (lifecycleDecision, error) {
 	if in.Have == nil {
 		return lifecycleDecision{Action: lifecycleCreate, Reason: "there is none"}, nil
 	}
+	older, err := in.Have.CheckFormat("ensure")
+	if err != nil {
+		return lifecycleDecision{}, err
+	}
 	if !in.Have.Owner.Same(in.Owner) {
 		return lifecycleDecision{}, &sandbox.Error{
 			Code: sandbox.CodePermissionDeny, Op: "ensure", Resource: in.Have.Name,
@@ -107,14 +111,18 @@ func decideAction(in lifecycleInput) (lifecycleDecision, error) {
 	if err != nil {
 		return lifecycleDecision{}, err
 	}
-	if in.Have.ConfigHash == in.WantHash {
+	changed := "its settings changed"
+	if older {
+		changed = "an earlier version has made it"
+	}
+	if in.Have.ConfigHash == in.WantHash && !older {
 		return lifecycleDecision{Action: wake, Reason: "it is as wanted and " + string(in.Have.Status)}, nil
 	}
 	why, hot := in.hot()
 	if !hot {
-		return lifecycleDecision{Action: lifecycleRecreate, Reason: "its settings changed and " + why}, nil
+		return lifecycleDecision{Action: lifecycleRecreate, Reason: changed + " and " + why}, nil
 	}
-	return in.drifted(wake, why), nil
+	return in.drifted(wake, changed, why), nil
 }
 
 // wakeOf returns what makes the sandbox run.
@@ -162,7 +170,7 @@ func (in lifecycleInput) hot() (why string, hot bool) {
 // silence: the caller asked for it now. When settings and flags both differ
 // from what is there, the hashes cannot tell whether the flags are met, so
 // that is refused as well.
-func (in lifecycleInput) drifted(wake lifecycleAction, why string) lifecycleDecision {
+func (in lifecycleInput) drifted(wake lifecycleAction, changed, why string) lifecycleDecision {
 	d := lifecycleDecision{Action: lifecycleRefuse, Hint: recreateCommand(in.Flags, in.Owner, in.Kind)}
 	flags := in.SettingsHash != "" && in.SettingsHash != in.WantHash
 	switch {
@@ -172,9 +180,9 @@ func (in lifecycleInput) drifted(wake lifecycleAction, why string) lifecycleDeci
 		d.Reason = "the settings or a flag of this call ask for other than the sandbox has, and " + why
 	case in.Drift == sandbox.DriftKeep:
 		d.Action, d.Wake = keepAndHint, wake
-		d.Reason = "its settings changed, and it is kept because " + why
+		d.Reason = changed + ", and it is kept because " + why
 	default: // refuse, and whatever else: fail closed
-		d.Reason = "its settings changed, and " + why
+		d.Reason = changed + ", and " + why
 	}
 	return d
 }

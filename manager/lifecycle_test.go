@@ -132,6 +132,10 @@ func TestDecideErrors(t *testing.T) {
 		{"another scope key", lifecycleInput{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner.ScopeKey = "chat-43" })}, sandbox.CodePermissionDeny},
 		{"no owner", lifecycleInput{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner = sandbox.Owner{} })}, sandbox.CodePermissionDeny},
 		{"owner comes before status", lifecycleInput{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Owner.Tenant, i.Status = "other", "" })}, sandbox.CodePermissionDeny},
+		{"newer format", lifecycleInput{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Format = "2" })}, sandbox.CodeUnsupported},
+		{"format that is no number", lifecycleInput{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Format = "1.1" })}, sandbox.CodeUnsupported},
+		{"newer format, whose owner is not believed", lifecycleInput{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Format, i.Owner = "2", sandbox.Owner{} })}, sandbox.CodeUnsupported},
+		{"newer format, stopped and long idle", lifecycleInput{WantHash: "want", Known: true, Have: have(func(i *sandbox.Info) { i.Format, i.Status, i.ConfigHash = "2", sandbox.StatusStopped, "old" })}, sandbox.CodeUnsupported},
 		{"nothing wanted", lifecycleInput{Known: true, Have: have(func(i *sandbox.Info) { i.ConfigHash = "" })}, sandbox.CodeInternal},
 	}
 	for _, tt := range tests {

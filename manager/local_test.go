@@ -27,7 +27,7 @@ func TestParallelAgentsHaveCopiesOfTheirOwn(t *testing.T) {
 	for _, who := range all {
 		wg.Go(func() {
 			name := who.Agent + who.Session
-			w.lend(who, func(sb sandbox.Sandbox) {
+			w.withSandbox(who, func(sb sandbox.Sandbox) {
 				shell, err := sb.OpenShell(context.Background(), sandbox.ShellOptions{ID: "same"})
 				must(t, err)
 				defer shell.Close()
@@ -77,7 +77,7 @@ func TestSandboxThatDiedIsBuiltAnew(t *testing.T) {
 	who := config.Who{Agent: "main", Session: "s"}
 	w.answer = sandbox.AllowSession
 	w.capture(who, true, "cat "+w.outside+"/note")
-	w.lend(who, func(sb sandbox.Sandbox) {
+	w.withSandbox(who, func(sb sandbox.Sandbox) {
 		shell, err := sb.OpenShell(context.Background(), sandbox.ShellOptions{})
 		must(t, err)
 		defer shell.Close()
@@ -104,14 +104,14 @@ func TestSandboxThatDiedIsBuiltAnew(t *testing.T) {
 		}
 	})
 	// Commands find a new sandbox, with the permission of the session.
-	w.lend(who, func(sb sandbox.Sandbox) { w.kill(sb) })
+	w.withSandbox(who, func(sb sandbox.Sandbox) { w.kill(sb) })
 	if r := w.capture(who, false, "cat "+w.outside+"/note && ls"); r.ExitCode != 0 || string(r.Stdout) != "textd\n" {
 		t.Errorf("after the sandbox has died: %+v %s", r, r.Stderr)
 	}
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	_, err := w.Run(ctx, manager.Request{Who: who, Command: sandbox.Command{Args: []string{"sleep", "1000"}}, Started: func(sandbox.Process) {
-		go w.lend(who, func(sb sandbox.Sandbox) { w.kill(sb) })
+		go w.withSandbox(who, func(sb sandbox.Sandbox) { w.kill(sb) })
 	}})
 	if err == nil {
 		t.Error("a command whose sandbox died counts as ended by itself")
@@ -181,7 +181,7 @@ func TestEvidenceOfARealSandbox(t *testing.T) {
 	if err != nil || !o.Blocked || o.BlockedResource != "/usr/x" || o.Violations[0].Evidence != sandbox.EvidenceCertain {
 		t.Errorf("a shell's line: %+v, %v", o, err)
 	}
-	w.lend(who, func(sb sandbox.Sandbox) {
+	w.withSandbox(who, func(sb sandbox.Sandbox) {
 		shell, err := sb.OpenShell(context.Background(), sandbox.ShellOptions{})
 		must(t, err)
 		defer shell.Close()

@@ -114,12 +114,12 @@ func (w *sandboxed) capture(who config.Who, ask bool, line string) sandbox.Resul
 	return r
 }
 
-// lend hands the sandbox of a session to fn.
-func (w *sandboxed) lend(who config.Who, fn func(sandbox.Sandbox)) {
+// withSandbox hands the sandbox of a session to fn.
+func (w *sandboxed) withSandbox(who config.Who, fn func(sandbox.Sandbox)) {
 	w.t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
-	must(w.t, w.Lend(ctx, manager.Request{Who: who}, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	must(w.t, w.WithSandbox(ctx, manager.Request{Who: who}, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		fn(sb)
 		return nil
 	}))

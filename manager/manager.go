@@ -5,7 +5,7 @@
 //
 // Judge asks the gate whether the tool may be used and the command may run.
 // Resolve turns settings and the facts of this host into a Spec and its
-// hash. Ensure compares that with what exists and brings the sandbox up,
+// hash. Ensure compares that with what exists and makes the sandbox ready,
 // once, however many processes ask at the same time. Run starts the
 // command and sees to its end. Record notes the use, so that list and
 // prune tell the truth.
@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
 	"github.com/bulkhead-dev/sandbox/internal/keylock"
@@ -135,7 +135,7 @@ type Options struct {
 	Control func() (*Control, error)
 	// Out returns what sandboxes reach hosts through. It is asked for when the
 	// first command of this Manager may reach one; nil lets none.
-	Out func() (outlet.Proxy, error)
+	Out func() (proxy.Server, error)
 }
 
 // Permanent adds g to the settings file, for the sandboxes of agent where the
@@ -159,7 +159,7 @@ type Manager struct {
 	permanent    Permanent          // or nil
 	recorder     violation.Recorder // or nil
 	observer     operation.Observer // or nil
-	out          func() (outlet.Proxy, error)
+	out          func() (proxy.Server, error)
 	accounting   Accounting               // or nil
 	control      func() (*Control, error) // or nil
 	prepared     *prepared
@@ -174,6 +174,7 @@ type Manager struct {
 	handles   *handles
 	grants    *grants
 	portHolds *portHolds
+	traffic   *traffic
 	names     *settingsCache[string] // see Name
 	usables   *settingsCache[Usable] // see Usable
 
@@ -246,10 +247,18 @@ type Request struct {
 	// is none. The sandbox must not exist, which is CodeBusy otherwise.
 	From string
 
+	// Services run beside the command, in sandboxes of their own, from before it
+	// begins until it has ended. Heeded by [Manager.Run] alone.
+	Services []Service
+
+	// Report has the outcome of [Manager.Run] hold a Report.
+	Report bool
+
+	service  bool   // the command is a service: nothing of the session's settings opens anything to it
 	line     string // what a shell was given to run, where Command starts that shell
 	unjudged bool   // what the command says is not held against the rules
 	files    bool   // it is for files and runs no command
-	bare     bool   // it brings a sandbox up and does nothing in it, which is no call that is paid for
+	bare     bool   // it ensures a sandbox and does nothing in it, which is no call that is paid for
 }
 
 // An Outcome is how a request ended.
@@ -281,8 +290,13 @@ type Outcome struct {
 	BlockedResource string
 	Violations      []sandbox.Violation // also of commands that did without
 
+	Report    *Report    // where the request asked for one
+	CopiedOut *CopiedOut // nil where the workspace is no copy
+
 	Answers []Answer            // to what was asked, in that order
 	Causes  []sandbox.Violation // what Blocked rests on, the likeliest first
+
+	reached []proxy.Reached
 }
 
 // An Answer is what became of one question about a permission.

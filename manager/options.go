@@ -9,7 +9,14 @@ import (
 )
 
 // autoOrder are the providers that "auto" chooses from, the preferred one first.
-func autoOrder() []string { return []string{"docker", "local"} }
+// Landlock is among them only where settings say so by an option: it isolates less.
+func autoOrder(options map[string]any) []string {
+	order := []string{"docker", "local"}
+	if allowed, _ := options["auto"].(bool); allowed {
+		order = append(order, "landlock")
+	}
+	return order
+}
 
 // optionsOf returns the options of res for the provider p, which was chosen for
 // it. An option that p does not take is an error, unless the settings leave the

@@ -121,7 +121,7 @@ func TestRunsOutside(t *testing.T) {
 			if e.Gate.Place != want || e.Gate.Reason == "" {
 				t.Errorf("explained: %+v", e.Gate)
 			}
-			err = m.Lend(context.Background(), manager.Request{Who: someone}, func(sandbox.Sandbox, sandbox.Spec) error { return nil })
+			err = m.WithSandbox(context.Background(), manager.Request{Who: someone}, func(sandbox.Sandbox, sandbox.Spec) error { return nil })
 			if (err == nil) != (tt.where == "local") {
 				t.Errorf("lent: %v", err)
 			}

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/violation"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -69,6 +69,7 @@ func onProviders(t *testing.T, test func(*outward)) {
 
 // open makes what the sandboxes of the rig reach hosts through.
 func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
+	t := o.t // of the whole rig: o.t may be a part of the test when something is made
 	var err error
 	o.state = state
 	o.evidence, err = evidence.Open(state.Evidence(), evidence.Options{Burst: o.burst})
@@ -80,7 +81,7 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 	o.recorder, err = egress.NewRecorder(egress.RecorderOptions{Evidence: o.evidence, Violations: o.violations, Log: log})
 	must(o.t, err)
 	o.plane = egress.New(egress.Options{
-		Reach:  egress.NewDialer(egress.DialerOptions{Resolver: o.net.Names, Upstream: o.upstream, Dial: o.dial}),
+		Dialer: egress.NewDialer(egress.DialerOptions{Resolver: o.net.Names, Upstream: o.upstream, Dial: o.dial}),
 		Record: o.recorder.Record, Decide: o.recorder.Decide, Roots: o.net.Authority.Pool,
 	})
 	o.t.Cleanup(func() {
@@ -94,12 +95,12 @@ func (o *outward) open(opts *manager.Options, state *statedir.Dir) {
 		if err != nil {
 			return nil, err
 		}
-		o.t.Cleanup(func() { c.Close() })
+		t.Cleanup(func() { c.Close() })
 		return &c.Control, nil
 	})
 	issuer := sync.OnceValues(func() (*egress.Authority, error) { return egress.Open(state.Egress()) })
 	opts.Violations, opts.Approver = o.violations, o
-	opts.Out = func() (outlet.Proxy, error) {
+	opts.Out = func() (proxy.Server, error) {
 		return &egress.Server{
 			Plane: o.plane, Recorder: o.recorder, Authority: issuer,
 			LookupEnv: func(name string) (string, bool) { return secretValue, name == "OUTER_TOKEN" },

@@ -14,7 +14,7 @@ import (
 //
 //	judge → resolve → ensure → run → record
 //
-// [Manager.Run], Capture, Shell, Lend, Ready and the lines of shells are
+// [Manager.Run], Capture, Shell, WithSandbox, Ready and the lines of shells are
 // callers of [pipeline.run]. Files, Open and Operate put what they do on record
 // in another way and call the same steps. A pipeline is used once, by one
 // goroutine at a time.
@@ -28,7 +28,7 @@ type pipeline struct {
 	res      config.Resolved    // by configure
 	ruling   *ruling            // by judge
 	spent    *usage             // by judge; nil where the call is not charged
-	entry    *statement         // by record; nil where the call is not recorded
+	entry    *auditEntry        // by record; nil where the call is not recorded
 	want     *want              // by resolve
 	from     *checkpoint.Record // that the sandbox begins with, by configure; nil is none
 	sandbox  *acquired          // by ensure
@@ -108,6 +108,9 @@ func (p *pipeline) configure(ctx context.Context) (err error) {
 	}
 	if p.res, err = p.m.describer.resolved(p.settings, p.req.Who, p.req.Flags); err != nil {
 		return err
+	}
+	if p.req.service {
+		p.res = forService(p.res)
 	}
 	if err := sandbox.CheckEnv(p.req.Command.Env); err != nil {
 		return err
@@ -212,6 +215,8 @@ func (p *pipeline) release(ctx context.Context, err error) error {
 	}
 	if sandboxed {
 		m.builder.record(l)
+		_, lost := m.copyOut(context.WithoutCancel(ctx), l, p.req)
+		err = errors.Join(err, lost)
 	}
 	if !p.req.Remove {
 		m.builder.noteView(ctx, l)

@@ -204,7 +204,7 @@ func TestClaimByOthers(t *testing.T) {
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const size = 8
+	const size = 5
 	m := r.manager(pooled(size, `"docker":{"memory":"64m"}`))
 	fillPool(t, m)
 	outs := make(chan string, size)
@@ -257,45 +257,51 @@ func TestRefillRests(t *testing.T) {
 	refill("and still is", time.Now(), true)
 }
 
-// TestDamagedClaimStopsNoPool checks that a claim which cannot be read is set
-// aside and reported, that no other session gets its slot, and that pools are
+// TestDamagedClaimStopsNoPool checks that claims which cannot be read are set
+// aside and reported, that no other session gets their slots, and that pools are
 // filled on.
 func TestDamagedClaimStopsNoPool(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"garbage": "{", "another kind of value": `{"slot": 7}`, "another's": `{"format": 1, "slot": "sbx-x", "name": "sbx-y"}`} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			m := r.manager(pooled(1))
-			fillPool(t, m)
-			_, o := mustRun(t, m, config.DefaultSession, "echo private > file")
-			if !o.Claimed {
-				t.Fatalf("no slot was claimed: %+v", o)
+	r := newRig(t)
+	m := r.manager(pooled(1))
+	texts := []string{"{", `{"slot": 7}`, `{"format": 1, "slot": "sbx-x", "name": "sbx-y"}`} // garbage, another kind of value, another's
+	damage := map[string]string{}
+	for i, text := range texts {
+		fillPool(t, m)
+		_, o := mustRun(t, m, fmt.Sprint("s", i), "echo private > file")
+		if !o.Claimed {
+			t.Fatalf("no slot was claimed: %+v", o)
+		}
+		files, err := filepath.Glob(filepath.Join(r.state.Registry(), "claims", "*.json"))
+		if err != nil || len(files) != i+1 {
+			t.Fatal(files, err)
+		}
+		for _, file := range files {
+			if _, before := damage[file]; !before {
+				damage[file] = text
 			}
-			files, err := filepath.Glob(filepath.Join(r.state.Registry(), "claims", "*.json"))
-			if err != nil || len(files) != 1 {
-				t.Fatal(files, err)
-			}
-			must(t, os.WriteFile(files[0], []byte(text), 0o600)) // of both names
-			must(t, m.Close())
-			m = r.manager(pooled(1))
-			fillPool(t, m)
-			l, err := m.List(t.Context(), manager.ListOptions{All: true})
-			must(t, err)
-			if !slices.ContainsFunc(l.Containers, func(r manager.Row) bool { return r.Kind == sandbox.KindPool && r.Status == sandbox.StatusRunning }) {
-				t.Errorf("no slot is ready: %+v", l.Containers)
-			}
-			if set, err := filepath.Glob(filepath.Join(r.state.Registry(), "claims", "*.corrupt")); err != nil || len(set) != 1 {
-				t.Errorf("set aside are %v, %v", set, err)
-			}
-			if said := r.log.String(); strings.Count(said, "a slot of the pool is left alone") != 1 || !strings.Contains(said, ".corrupt") {
-				t.Errorf("the log says %s", said)
-			}
-			for _, session := range []string{"a", "b", config.DefaultSession} {
-				if out, _, err := run(m, session, "ls /workspace"); err != nil || out != "" {
-					t.Errorf("session %s finds %q, %v", session, out, err)
-				}
-				fillPool(t, m)
-			}
-		})
+		}
+	}
+	for file, text := range damage {
+		must(t, os.WriteFile(file, []byte(text), 0o600)) // of both names
+	}
+	must(t, m.Close())
+	m = r.manager(pooled(1))
+	fillPool(t, m)
+	l, err := m.List(t.Context(), manager.ListOptions{All: true})
+	must(t, err)
+	if !slices.ContainsFunc(l.Containers, func(r manager.Row) bool { return r.Kind == sandbox.KindPool && r.Status == sandbox.StatusRunning }) {
+		t.Errorf("no slot is ready: %+v", l.Containers)
+	}
+	if set, err := filepath.Glob(filepath.Join(r.state.Registry(), "claims", "*.corrupt")); err != nil || len(set) != len(texts) {
+		t.Errorf("set aside are %v, %v", set, err)
+	}
+	if said := r.log.String(); strings.Count(said, "a slot of the pool is left alone") != len(texts) || strings.Count(said, ".corrupt") < len(texts) {
+		t.Errorf("the log says %s", said)
+	}
+	for i, session := range []string{"a", "b", "s0", "s1", "s2"} { // a has the slot that is free
+		if out, o, err := run(m, session, "ls /workspace"); err != nil || out != "" || o.Claimed != (i == 0) {
+			t.Errorf("session %s finds %q, %+v, %v", session, out, o, err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,47 +39,32 @@ func (r *rig) holds(when string, containers, workspaces, records, claims int) {
 	}
 }
 
-// TestKilledDuringRefill kills the keeper of the pool at each step of a new
-// slot. The next one has exactly as many as are wanted, and nothing is left of
-// the one that was not finished.
-func TestKilledDuringRefill(t *testing.T) {
-	t.Parallel()
-	for _, step := range []string{"slot record", "slot workspace", "slot create", "before create", "after create", "after start", "slot open"} {
-		t.Run(step, func(t *testing.T) {
-			r := newRig(t)
-			killAt(t, r, step, childSet+"="+pooled(1), childRefills+"=1")
-			m := r.manager(pooled(1))
-			fillPool(t, m)
-			r.holds("refilled", 1, 1, 1, 0)
-			if _, o := mustRun(t, m, "s", "true"); !o.Claimed {
-				t.Errorf("%+v", o)
-			}
-		})
-	}
-}
-
 // TestKilledDuringClaim kills a program at each step of a claim. From then on
 // no other session gets the slot, the session has what it was promised or
 // starts afresh, and nothing is left when all has been removed.
 func TestKilledDuringClaim(t *testing.T) {
 	t.Parallel()
-	for _, step := range []string{"claim", "half", "claimed", "settle", "kept", "recorded"} {
+	r := newRig(t)
+	fillPool(t, r.manager(pooled(1)))
+	// The sandboxes of the steps before stay; half is the first, whose claim is alone.
+	for i, step := range []string{"half", "claim", "claimed", "settle", "kept", "recorded"} {
 		t.Run(step, func(t *testing.T) {
-			r := newRig(t)
-			fillPool(t, r.manager(pooled(1)))
+			s, u := fmt.Sprint("s", i), fmt.Sprint("u", i)
 			at := step
 			if step == "half" {
 				at = "claimed"
 			}
-			killAt(t, r, at, childSet+"="+pooled(1), childLine+"=echo mine > mine; sleep 600")
+			killAt(t, r, at, childSet+"="+pooled(1), childSession+"="+s, childLine+"=echo mine > mine; sleep 600")
 			if step == "half" { // of the two names of the claim it has the first
 				names, err := filepath.Glob(filepath.Join(r.state.Registry(), "claims", "names", "*.json"))
-				must(t, err)
+				if err != nil || len(names) != 1 {
+					t.Fatal(names, err)
+				}
 				must(t, os.Remove(names[0]))
 			}
 			m := r.manager(pooled(1))
-			mine, first := mustRun(t, m, "s", "echo mine > mine; id -u")
-			other, second := mustRun(t, m, "t", "ls; id -u")
+			mine, first := mustRun(t, m, s, "echo mine > mine; id -u")
+			other, second := mustRun(t, m, u, "ls; id -u")
 			if mine == other || strings.Contains(other, "mine") || first.Name == second.Name {
 				t.Errorf("the session before was user %s in %s, the one after has %q in %s", mine, first.Name, other, second.Name)
 			}
@@ -86,46 +72,18 @@ func TestKilledDuringClaim(t *testing.T) {
 				t.Errorf("killed at %s, its session found %+v", step, first)
 			}
 			fillPool(t, m)
-			if c, w, n, _ := r.counts(); c != 3 || w != 3 || n != 3 {
-				t.Errorf("refilled: %d containers, %d workspaces, %d records", c, w, n)
+			if c, w, n, _ := r.counts(); c != 3+2*i || w != c || n != c {
+				t.Errorf("refilled: %d containers, %d workspaces, %d records; want %d", c, w, n, 3+2*i)
 			}
-			if out, o := mustRun(t, r.manager(pooled(1)), "s", "cat mine; id -u"); out != "mine\n"+mine || o.Created {
+			if out, o := mustRun(t, r.manager(pooled(1)), s, "cat mine; id -u"); out != "mine\n"+mine || o.Created {
 				t.Errorf("later: %q, %+v", out, o)
 			}
-			r.clock.advance(2 * time.Minute)
-			idle := time.Nanosecond
-			if p, err := m.Prune(context.Background(), manager.PruneOptions{Idle: &idle, Workspaces: true}); err != nil || len(p.Failed) != 0 {
-				t.Errorf("prune: %+v, %v", p, err)
-			}
-			r.holds("all but the free slot removed", 1, 1, 1, 0)
 		})
 	}
-}
-
-// TestClaimAfterRestart checks that after a restart of the engine a claimed
-// slot still belongs to its session, with its workspace, and that slots without
-// a claim are made anew: code that is not on record may have run in them.
-func TestClaimAfterRestart(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	d := newEngine(t)
-	r.host = "unix://" + d.socket
-	r.engine.Close()
-	r.connect()
-	m := r.manager(pooled(2))
-	fillPool(t, m)
-	mustRun(t, m, "s", "echo kept > file")
-	fillPool(t, m)
-	d.stop()
-	d.start()
-	next := r.manager(pooled(2))
-	if out, o := mustRun(t, next, "s", "cat file"); out != "kept" || o.Created {
-		t.Errorf("%q, %+v", out, o)
+	r.clock.advance(2 * time.Minute)
+	idle := time.Nanosecond
+	if p, err := r.manager(pooled(1)).Prune(context.Background(), manager.PruneOptions{Idle: &idle, Workspaces: true}); err != nil || len(p.Failed) != 0 {
+		t.Errorf("prune: %+v, %v", p, err)
 	}
-	if _, o := mustRun(t, next, "t", "true"); o.Claimed {
-		t.Errorf("a slot that had stopped was claimed: %+v", o)
-	}
-	if n := fillPool(t, next); n != 2 {
-		t.Errorf("%d slots were made anew", n)
-	}
+	r.holds("all but the free slot removed", 1, 1, 1, 0)
 }

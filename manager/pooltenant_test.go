@@ -149,7 +149,7 @@ func TestProcessesRaceForOneSlot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	fillPool(t, r.manager(pooled(1)))
-	const n = 4
+	const n = 3
 	outs := make(chan string, n)
 	for i := range n {
 		cmd := childCmd(r, childSet+"="+pooled(1), childTenant+"="+fmt.Sprint("tenant", i), childLine+"=ls -A /workspace; echo x > /workspace/mine; id -u")

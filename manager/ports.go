@@ -45,7 +45,7 @@ type Port struct {
 // Ports returns the ports at which programs inside the sandbox of the request
 // listen, by number.
 func (m *Manager) Ports(ctx context.Context, req Request) (ports []Port, err error) {
-	err = m.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	err = m.WithSandbox(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		ports, err = PortsOf(ctx, sb)
 		return err
 	})
@@ -61,7 +61,7 @@ func (m *Manager) DialPort(ctx context.Context, req Request, port int) (net.Conn
 		return nil, err
 	}
 	c := &portConn{}
-	err = m.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	err = m.WithSandbox(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		c.Conn, err = DialPortOf(ctx, sb, port)
 		return err
 	})
@@ -143,7 +143,7 @@ func (x *portHolds) forget(who config.Who, h *portHold) {
 // keep uses the sandbox of req until the end of h.
 func (h *portHold) keep(ctx context.Context, m *Manager, req Request) {
 	begun := sync.OnceFunc(func() { close(h.begun) })
-	err := m.Lend(ctx, req, func(sandbox.Sandbox, sandbox.Spec) error {
+	err := m.WithSandbox(ctx, req, func(sandbox.Sandbox, sandbox.Spec) error {
 		begun()
 		<-h.end
 		return nil

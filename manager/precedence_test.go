@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,19 +88,57 @@ func spellings() []spelling {
 	}
 }
 
-func (p precedence) settings(provider, dir string, s spelling) string {
-	rules := func(names []string) string {
-		out := []string{}
+// below returns p for a folder in the agent's.
+func (p precedence) below(folder string) precedence {
+	within := func(names []string) (out []string) {
 		for _, n := range names {
 			if !strings.HasPrefix(n, "**") {
-				n = s.of(dir, n)
+				n = folder + "/" + n
 			}
-			out = append(out, fmt.Sprintf("%q", n))
+			out = append(out, n)
 		}
-		return "[" + strings.Join(out, ",") + "]"
+		return out
 	}
+	p.denyRead, p.allowRead, p.denyWrite, p.allowWrite = within(p.denyRead), within(p.allowRead), within(p.denyWrite), within(p.allowWrite)
+	want := map[string]string{}
+	for name, rights := range p.want {
+		want[folder+"/"+name] = rights
+	}
+	p.want = want
+	return p
+}
+
+// tables returns the lines of the table for sandboxes to share: each in a folder of its
+// own, and the one apart whose pattern would close folders of others.
+func tables() (list [2][]precedence) {
+	for i, p := range precedences() {
+		of := 0
+		if slices.Contains(p.denyRead, "**/c") {
+			of = 1
+		}
+		list[of] = append(list[of], p.below(fmt.Sprintf("line%d", i)))
+	}
+	return list
+}
+
+// settingsOf returns settings with the rules of all of lines, each spelled in another way than
+// the one before.
+func settingsOf(provider, dir string, lines []precedence, first int) string {
+	var lists [4][]string
+	for i, p := range lines {
+		s := spellings()[(first+i)%len(spellings())]
+		for at, names := range [][]string{p.denyRead, p.allowRead, p.denyWrite, p.allowWrite} {
+			for _, n := range names {
+				if !strings.HasPrefix(n, "**") {
+					n = s.of(dir, n)
+				}
+				lists[at] = append(lists[at], fmt.Sprintf("%q", n))
+			}
+		}
+	}
+	rules := func(at int) string { return "[" + strings.Join(lists[at], ",") + "]" }
 	return fmt.Sprintf(`{"agents": {"defaults": {"sandbox": {"provider": %q, "workspaceAccess": "rw", "filesystem": {"denyRead": %s, "allowRead": %s, "denyWrite": %s, "allowWrite": %s}}},
-		"list": [{"id": "main", "workspace": %q}]}}`, provider, rules(p.denyRead), rules(p.allowRead), rules(p.denyWrite), rules(p.allowWrite), dir)
+		"list": [{"id": "main", "workspace": %q}]}}`, provider, rules(0), rules(1), rules(2), rules(3), dir)
 }
 
 // hold holds every way in to the table: programs that no policy for commands
@@ -126,19 +165,37 @@ func (p precedence) hold(t *testing.T, m *manager.Manager, places []string) {
 		}
 		return "-"
 	}
-	must(t, m.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	must(t, m.WithSandbox(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+		const open = "open " // before the right and the path, by a process for each
+		var lines strings.Builder
+		try := func(right, at, line string) {
+			fmt.Fprintf(&lines, "(%s) >/dev/null && echo '%s%s %s'\n", line, open, right, at)
+		}
+		for _, place := range places {
+			for name := range p.want {
+				at := place + "/" + name
+				try("r", at, "cat '"+at+"'")
+				try("w", at, ": >>'"+at+"'")
+			}
+			for _, d := range p.denyRead {
+				if !strings.HasPrefix(d, "**") {
+					try("l", place+"/"+d, "ls '"+place+"/"+d+"'")
+				}
+			}
+		}
+		out, code := startIn(t, sb, "exec 2>&1\n"+lines.String()+"echo all were tried")
+		got := strings.Split(out, "\n")
+		if code != 0 || !slices.Contains(got, "all were tried") {
+			t.Fatalf("the program ended with %d: %s", code, out)
+		}
+		is := func(right, at string) bool { return slices.Contains(got, open+right+" "+at) }
 		for _, place := range places {
 			for name, want := range p.want {
 				at := place + "/" + name
-				_, r := startIn(t, sb, "cat '"+at+"'")
-				_, w := startIn(t, sb, ": >>'"+at+"'")
-				check("a program", at, rights(r == 0, w == 0), want)
+				check("a program", at, rights(is("r", at), is("w", at)), want)
 			}
 			for _, d := range p.denyRead {
-				if strings.HasPrefix(d, "**") {
-					continue
-				}
-				if out, code := startIn(t, sb, "ls '"+place+"/"+d+"'"); code == 0 {
+				if is("l", place+"/"+d) {
 					t.Errorf("a program lists the closed folder %s/%s: %s", place, d, out)
 				}
 			}
@@ -162,26 +219,34 @@ func (p precedence) hold(t *testing.T, m *manager.Manager, places []string) {
 		}
 		return nil
 	}))
-	for _, place := range places {
-		for name, want := range p.want {
-			at := place + "/" + name
-			open := map[sandbox.Operation]bool{sandbox.OpRead: true, sandbox.OpWrite: true}
-			e, err := m.Explain(ctx, req.Who, nil, manager.Questions{Path: at})
+	// Explain looks at the host each time: it is asked for one place of each path.
+	for i, name := range slices.Sorted(maps.Keys(p.want)) {
+		at := places[i%len(places)] + "/" + name
+		open := map[sandbox.Operation]bool{sandbox.OpRead: true, sandbox.OpWrite: true}
+		lines := map[string]bool{}
+		for _, q := range []manager.Questions{{Path: at, Command: "cat '" + at + "'"}, {Command: "echo >>'" + at + "'"}} {
+			e, err := m.Explain(ctx, req.Who, nil, q)
 			must(t, err)
+			paths, commands := 0, 0
 			for _, v := range e.Verdicts {
-				if v.Verdict == "deny" {
-					open[sandbox.Operation(v.Operation)] = false
+				switch v.Kind {
+				case "path":
+					paths++
+					if v.Verdict == "deny" {
+						open[sandbox.Operation(v.Operation)] = false
+					}
+				case "command":
+					if commands++; commands == 1 { // the others are of where it would run
+						lines[q.Command[:3]] = v.Verdict == "allow"
+					}
 				}
 			}
-			check("explain", at, rights(open["read"], open["write"]), want)
-			lines := map[string]bool{}
-			for _, line := range []string{"cat '" + at + "'", "echo >>'" + at + "'"} {
-				e, err := m.Explain(ctx, req.Who, nil, manager.Questions{Command: line})
-				must(t, err)
-				lines[line[:3]] = e.Verdicts[0].Verdict == "allow"
+			if commands == 0 || paths == 0 && q.Path != "" {
+				t.Fatalf("explain answers %+v with %+v", q, e.Verdicts)
 			}
-			check("a command line", at, rights(lines["cat"], lines["ech"]), want)
 		}
+		check("explain", at, rights(open["read"], open["write"]), p.want[name])
+		check("a command line", at, rights(lines["cat"], lines["ech"]), p.want[name])
 	}
 }
 
@@ -190,40 +255,44 @@ func (p precedence) hold(t *testing.T, m *manager.Manager, places []string) {
 // with each one with "make test-all".
 func TestPrecedenceInLocalSandboxes(t *testing.T) {
 	t.Parallel()
-	for i, p := range precedences() {
-		t.Run(p.name, func(t *testing.T) {
-			for j, s := range spellings() {
-				if !testenv.All() && (i+j)%len(spellings()) != 0 {
-					continue
-				}
-				t.Run(s.name, func(t *testing.T) {
-					dir := filepath.Join(outsideFolder(t), "own")
-					must(t, os.MkdirAll(filepath.Join(dir, "x"), 0o755))
-					p.plant(t, dir)
-					w := newSandboxed(t, func(o *manager.Options, _ *statedir.Dir) {
-						parsed, err := config.Parse("test", []byte(p.settings("local", dir, s)))
-						must(t, err)
-						o.Settings = parsed
-					})
-					p.hold(t, w.Manager, []string{"/workspace", dir})
-				})
-			}
+	holdTables(t, func(t *testing.T) string { return outsideFolder(t) }, func(t *testing.T, dir string, lines []precedence, first int) (*manager.Manager, []string) {
+		w := newSandboxed(t, func(o *manager.Options, _ *statedir.Dir) {
+			parsed, err := config.Parse("test", []byte(settingsOf("local", dir, lines, first)))
+			must(t, err)
+			o.Settings = parsed
 		})
-	}
+		return w.Manager, []string{"/workspace", dir}
+	})
 }
 
 // TestPrecedenceInContainers holds real containers, and everything that judges for
 // them, to the table.
 func TestPrecedenceInContainers(t *testing.T) {
 	t.Parallel()
-	for i, p := range precedences() {
-		t.Run(p.name, func(t *testing.T) {
-			s := spellings()[i%len(spellings())]
-			dir := filepath.Join(tempDir(t, 0o755), "own")
-			must(t, os.MkdirAll(filepath.Join(dir, "x"), 0o755))
-			p.plant(t, dir)
-			p.hold(t, newRig(t).manager(p.settings("docker", dir, s)), []string{"/workspace"})
-		})
+	holdTables(t, func(t *testing.T) string { return tempDir(t, 0o755) }, func(t *testing.T, dir string, lines []precedence, first int) (*manager.Manager, []string) {
+		return newRig(t).manager(settingsOf("docker", dir, lines, first)), []string{"/workspace"}
+	})
+}
+
+// holdTables holds sandboxes that build makes to the table.
+func holdTables(t *testing.T, folder func(*testing.T) string, build func(t *testing.T, dir string, lines []precedence, first int) (*manager.Manager, []string)) {
+	for n, lines := range tables() {
+		for first, s := range spellings() {
+			if first != n && !testenv.All() {
+				continue
+			}
+			t.Run(fmt.Sprintf("%d lines, first %s", len(lines), s.name), func(t *testing.T) {
+				dir := filepath.Join(folder(t), "own")
+				must(t, os.MkdirAll(filepath.Join(dir, "x"), 0o755))
+				for _, p := range lines {
+					p.plant(t, dir)
+				}
+				m, places := build(t, dir, lines, first)
+				for _, p := range lines {
+					t.Run(p.name, func(t *testing.T) { p.hold(t, m, places) })
+				}
+			})
+		}
 	}
 }
 
@@ -274,11 +343,11 @@ func TestLinksOpenNothing(t *testing.T) {
 	}
 	settings := precedence{denyRead: []string{"a"}, allowRead: []string{"a/b", "out/link", "a/link", "a/env", "a/self/secret"}}
 	w := newSandboxed(t, func(o *manager.Options, _ *statedir.Dir) {
-		parsed, err := config.Parse("test", []byte(settings.settings("local", dir, spellings()[2])))
+		parsed, err := config.Parse("test", []byte(settingsOf("local", dir, []precedence{settings}, 2)))
 		must(t, err)
 		o.Settings = parsed
 	})
-	w.lend(config.Who{Agent: "main", Session: "s"}, func(sb sandbox.Sandbox) {
+	w.withSandbox(config.Who{Agent: "main", Session: "s"}, func(sb sandbox.Sandbox) {
 		for name, want := range p.want {
 			for _, place := range []string{"/workspace", dir} {
 				if _, code := startIn(t, sb, "cat "+place+"/"+name); (code == 0) != (want == "r") {

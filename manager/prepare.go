@@ -30,7 +30,7 @@ func (b *builder) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 		return nil // the workspace is the provider's
 	}
 	if !w.scratch() {
-		return nil
+		return b.prepareMapped(s)
 	}
 	store, err := b.m.describer.workspaces(w.res)
 	if err != nil {
@@ -53,6 +53,9 @@ func (b *builder) prepare(ctx context.Context, w *want, s sandbox.Spec) error {
 // whose home it makes as well.
 func (b *builder) prepareAll(ctx context.Context, w *want, s sandbox.Spec) error {
 	if err := b.m.pruner.prepareHome(ctx, s); err != nil {
+		return err
+	}
+	if err := b.prepareCache(ctx, w, s); err != nil {
 		return err
 	}
 	return b.prepare(ctx, w, s)

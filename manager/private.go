@@ -227,7 +227,13 @@ func unapplied(ctx context.Context, h checkpoint.Head) (int, error) {
 	}
 	if h.Means == checkpoint.Overlay {
 		err = c.overlay(".")
-	} else if err = c.differing("."); err == nil {
+		return c.n, err
+	}
+	if base, err := os.OpenRoot(h.Base); err == nil { // a folder that has gone has nothing that was applied
+		defer base.Close()
+		c.base = base
+	}
+	if err = c.differing("."); err == nil {
 		err = c.missing(".")
 	}
 	return c.n, err
@@ -240,6 +246,7 @@ type counter struct {
 	head   checkpoint.Head
 	upper  *os.Root
 	lowers []*os.Root // the topmost first
+	base   *os.Root   // of a copy: the folder of the host, which has what was applied; or nil
 	n      int
 }
 
@@ -327,7 +334,10 @@ func (c *counter) differing(dir string) error {
 		if err != nil {
 			return err
 		}
-		same, err := c.same(p, fi)
+		same, err := c.same(c.lowers[0], p, fi)
+		if err == nil && !same && c.base != nil {
+			same, err = c.same(c.base, p, fi)
+		}
 		if err != nil {
 			return err
 		}
@@ -352,7 +362,12 @@ func (c *counter) missing(dir string) error {
 	for _, e := range list {
 		p := path.Join(dir, e.Name())
 		if _, err := c.upper.Lstat(p); errors.Is(err, fs.ErrNotExist) {
-			c.n++
+			if c.base != nil {
+				_, err = c.base.Lstat(p)
+			}
+			if c.base == nil || !errors.Is(err, fs.ErrNotExist) {
+				c.n++
+			}
 			continue
 		}
 		if e.IsDir() {
@@ -364,11 +379,12 @@ func (c *counter) missing(dir string) error {
 	return nil
 }
 
-// same reports whether the layer of a copy has at p what the copy has.
-func (c *counter) same(p string, fi fs.FileInfo) (bool, error) {
-	was := c.lower(p)
-	if was == nil || was.Mode() != fi.Mode() {
-		return false, nil
+// same reports whether r, the layer of a copy or the folder of the host, has at p what
+// the copy has.
+func (c *counter) same(r *os.Root, p string, fi fs.FileInfo) (bool, error) {
+	was, err := r.Lstat(p)
+	if err != nil || was.Mode() != fi.Mode() {
+		return false, nil //nolint:nilerr // nothing is there
 	}
 	switch {
 	case fi.Mode()&fs.ModeSymlink != 0:
@@ -376,20 +392,20 @@ func (c *counter) same(p string, fi fs.FileInfo) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		b, err := c.lowers[0].Readlink(p)
+		b, err := r.Readlink(p)
 		return a == b, err
 	case !fi.Mode().IsRegular():
 		return true, nil
 	case was.Size() != fi.Size():
 		return false, nil
 	}
-	return c.equal(p)
+	return c.equal(r, p)
 }
 
-// equal compares the content of a regular file.
-func (c *counter) equal(p string) (bool, error) {
+// equal compares the content of a regular file with that in r.
+func (c *counter) equal(r *os.Root, p string) (bool, error) {
 	var files [2]*os.File
-	for i, r := range []*os.Root{c.upper, c.lowers[0]} {
+	for i, r := range []*os.Root{c.upper, r} {
 		f, err := r.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if err != nil {
 			return false, err

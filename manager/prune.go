@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type PruneOptions struct {
 	Idle       *time.Duration
 	MaxAge     *time.Duration
 	Workspaces bool // also scratch workspaces whose sandbox is gone
+	Caches     bool // also caches of package managers that no sandbox has
 	DryRun     bool
 
 	// Progress, if it is not nil, is called with how many removals were planned and
@@ -154,17 +156,38 @@ func (u *pruner) sweep(ctx context.Context, o PruneOptions, grace time.Duration)
 			errs = errors.Join(errs, err)
 			continue
 		}
-		records = append(records, u.rebuild(problems, infos)...)
+		rebuilt := u.rebuild(problems, infos)
+		records = append(records, rebuilt...)
+		infos, n := unreadable(problems, rebuilt, infos)
+		b.out.Kept += n
 		errs = errors.Join(errs, b.sweep(ctx, p, records, infos))
 	}
 	b.out.Kept -= len(b.out.Removed) + len(b.out.Failed)
 	if errs == nil {
-		errs = b.forgottenHomes(ctx)
+		errs = errors.Join(b.forgottenHomes(ctx), b.forgottenMapped(ctx))
 	}
 	if o.Workspaces && errs == nil {
 		errs = b.forgotten(ctx)
 	}
+	if o.Caches && errs == nil {
+		errs = b.pruneCaches(ctx)
+	}
 	return b.out, errs
+}
+
+// unreadable leaves out the sandboxes that have a record which cannot be read and was
+// not rebuilt, one of a newer version for example: nothing says what they may be
+// removed for, and without a record they would count as orphans. n is how many it are.
+func unreadable(problems []registry.Problem, rebuilt []registry.Record, infos []sandbox.Info) (out []sandbox.Info, n int) {
+	has := map[string]bool{}
+	for _, p := range problems {
+		has[p.Name] = true
+	}
+	for _, r := range rebuilt {
+		delete(has, r.Name)
+	}
+	out = slices.DeleteFunc(slices.Clone(infos), func(i sandbox.Info) bool { return has[i.Name] })
+	return out, len(infos) - len(out)
 }
 
 // shared are the names that several records have.
@@ -365,7 +388,7 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 	if m.builder.another(p, r.Kind, r.Name) {
 		return nil // what is on the host belongs to that one, too
 	}
-	if err := m.state.RemoveSocketDir(hostIdentity); err != nil {
+	if err := errors.Join(m.state.RemoveSocketDir(hostIdentity), workspace.Unmap(filepath.Join(m.state.Mapped(), hostIdentity))); err != nil {
 		return err
 	}
 	if r.Kind == sandbox.KindSandbox {

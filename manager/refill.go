@@ -304,7 +304,7 @@ func (k *poolKeeper) findPoolWants(ctx context.Context, settings *config.Setting
 			return nil, false, err
 		}
 		asked++
-		if res.Pool.Most() <= 0 || res.Private() { // a view is of one session
+		if res.Pool.Most() <= 0 || !res.Poolable() { // a view and caches are of one session
 			continue
 		}
 		want, shape, err := k.poolWant(ctx, res)

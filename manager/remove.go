@@ -3,10 +3,12 @@ package manager
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"slices"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // remove takes a sandbox down together with its record. It fails with
@@ -54,6 +56,9 @@ func (b *builder) removeNow(ctx context.Context, p sandbox.Provider, kind sandbo
 	if b.another(p, kind, name) {
 		return b.m.records.Of(p.Name()).Delete(kind, name) // what is on the host belongs to that one, too
 	}
+	if err := workspace.Unmap(filepath.Join(b.m.state.Mapped(), hostIdentity)); err != nil {
+		b.m.log.WithError(err).Warn("cannot take the mount of the workspace away")
+	}
 	if err := b.m.state.RemoveSocketDir(hostIdentity); err != nil {
 		b.m.log.WithError(err).Warn("cannot remove the socket folder")
 	}
@@ -91,7 +96,7 @@ func (s Selector) fits(r Row) bool {
 	case s.All:
 		return true
 	case s.Session != "":
-		return r.Scope == sandbox.ScopeSession && r.Session == s.Session && r.Agent == cmp.Or(s.Agent, config.DefaultAgent)
+		return r.Scope == sandbox.ScopeSession && (r.Session == s.Session || besideOf(r.Session) == s.Session) && r.Agent == cmp.Or(s.Agent, config.DefaultAgent)
 	}
 	return r.Agent == s.Agent && r.Scope != sandbox.ScopeShared
 }

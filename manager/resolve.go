@@ -94,10 +94,10 @@ func (d *describer) resolve(ctx context.Context, settings *config.Settings, res 
 // choose returns the provider that settings name, and why it is that one.
 func (d *describer) choose(ctx context.Context, res config.Resolved) (sandbox.Provider, string, error) {
 	if res.Provider == provider.AutoName {
-		if err := d.m.providers.CheckAutoOptions(res.ProviderOptions, autoOrder()...); err != nil {
+		if err := d.m.providers.CheckAutoOptions(res.ProviderOptions, autoOrder(res.ProviderOptions)...); err != nil {
 			return nil, "", err
 		}
-		c, err := d.m.providers.Auto(ctx, res.ProviderOptions, autoOrder()...)
+		c, err := d.m.providers.Auto(ctx, res.ProviderOptions, autoOrder(res.ProviderOptions)...)
 		if err != nil {
 			return nil, "", err
 		}
@@ -231,7 +231,7 @@ func (d *describer) hashWithout(ctx context.Context, who config.Who, kind sandbo
 	if err != nil {
 		return unknown
 	}
-	w, err := d.describe(ctx, of(kind, res), p, observe)
+	w, err := d.describe(ctx, d.copies(of(kind, res)), p, observe)
 	if err != nil {
 		return unknown
 	}

@@ -301,7 +301,7 @@ func TestRunWhileBeingRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	m := r.manager("")
-	for i := range 5 {
+	for i := range testenv.Rounds(2, 2, 5) {
 		_, o := mustRun(t, m, "s", "true")
 		done := make(chan error, 1)
 		go func() { done <- r.engine.Remove(context.Background(), o.Name) }()

@@ -108,7 +108,7 @@ func (r *rig) manager(settings string) *manager.Manager {
 		e = r.wrap(e)
 	}
 	sensitive := []string{r.state.Path(), "/run/docker.sock"}
-	p := docker.New(e, docker.Options{Sockets: r.state, Instance: r.state.Instance(), Ready: 5 * time.Minute, SocketPatience: r.socket, Protection: filepath.Join(r.state.Path(), "docker"), World: func() hardening.World {
+	p := docker.New(e, docker.Options{Sockets: r.state, Instance: r.state.Instance(), Ready: 5 * time.Minute, SocketPatience: r.socket, Protection: filepath.Join(r.state.Path(), "docker"), Images: testenv.Images(), World: func() hardening.World {
 		return hardening.World{Canonical: hostpath.Canonical, Sensitive: sensitive, Workspaces: []string{r.state.Workspaces()}}
 	}})
 	set, err := provider.New(p)

@@ -24,21 +24,35 @@ func (m *Manager) Run(ctx context.Context, req Request) (Outcome, error) {
 	if req.Command.AsOf.IsZero() {
 		req.Command.AsOf = time.Now()
 	}
+	if err := checkServices(req.Services); err != nil {
+		return out, err
+	}
 	err := m.pipeline(req, callOf(req)).run(ctx, func(l *acquired) (err error) {
+		stop, err := m.startServices(ctx, l, &req)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		report := reporting(ctx, l, req)
 		out, err = m.executor.runAsking(ctx, l, req)
-		return err
+		report.end(ctx, &out)
+		copied, lost := m.copyOut(context.WithoutCancel(ctx), l, req)
+		if out.CopiedOut = copied; out.Report != nil {
+			out.Report.CopiedOut = copied
+		}
+		return errors.Join(err, lost)
 	})
 	return out, err
 }
 
-// Lend makes the sandbox of a request ready as Run does and calls fn with it
+// WithSandbox makes the sandbox of a request ready as Run does and calls fn with it
 // and its Spec instead of running the command. The sandbox is leased until fn
 // returns; fn must not close it. For a session that runs without a sandbox,
-// Lend returns [sandbox.CodeCapabilityBlocked].
+// WithSandbox returns [sandbox.CodeCapabilityBlocked].
 //
-// Commands that fn runs are not judged, so Lend is for tests of the isolation
+// Commands that fn runs are not judged, so WithSandbox is for tests of the isolation
 // itself; commands of an agent go through Run, Shell and Capture.
-func (m *Manager) Lend(ctx context.Context, req Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
+func (m *Manager) WithSandbox(ctx context.Context, req Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
 	return m.pipeline(req, gate.Call{Tool: req.Tool}).run(ctx, func(l *acquired) error {
 		if err := l.spent.only(budget.Calls, budget.WallMs); err != nil {
 			return err
@@ -104,6 +118,9 @@ func (x *executor) execute(ctx context.Context, live *acquired, req Request) (Ou
 	out.Duration = x.m.now().Sub(start)
 	out.Waited = exit.waited()
 	watch.refused, out.Answers = exit.end(), exit.asked()
+	if a, ok := exit.(*alone); ok && a.caller != nil {
+		out.reached = a.Reached()
+	}
 	watch.judge(proc, &out, x.m.now(), err == nil && ctx.Err() == nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeLimit):

@@ -19,9 +19,9 @@ import (
 
 // TestScriptTransport runs the suite for files over the files that a session gets
 // when its settings choose scripts: in a container, with docker exec, behind the
-// rules of the session. Without "make test-all" fsbridge.TestDocker runs the suite
-// over the same scripts in a container, and TestTransportSetting uses them in a
-// session.
+// rules of the session. Without "make test-all" fsbridge.TestScriptTransport runs the
+// suite over the same scripts, fsbridge.TestDocker what an engine has a part in, and
+// TestTransportSetting uses them in a session.
 func TestScriptTransport(t *testing.T) {
 	testenv.Exhaustive(t, "the suite for files over docker exec")
 	r := newRig(t)

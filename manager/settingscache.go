@@ -52,8 +52,18 @@ func saying[T any](settings *config.Settings, who config.Who, flags *config.Sand
 	return say(res)
 }
 
-// resolved is [config.Resolve], from memory where there are no flags.
+// resolved is [config.Resolve], from memory where there are no flags, with what
+// becomes of a folder of root.
 func (d *describer) resolved(settings *config.Settings, who config.Who, flags *config.SandboxSettings) (config.Resolved, error) {
+	res, err := d.asWritten(settings, who, flags)
+	if err != nil {
+		return res, err
+	}
+	return d.copies(res), nil
+}
+
+// asWritten is [config.Resolve], from memory where there are no flags.
+func (d *describer) asWritten(settings *config.Settings, who config.Who, flags *config.SandboxSettings) (config.Resolved, error) {
 	if flags != nil {
 		return config.Resolve(settings, who, flags)
 	}

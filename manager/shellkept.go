@@ -46,7 +46,7 @@ type Line struct {
 	Started func(sandbox.Process)
 }
 
-// OpenShell opens a shell that stays, and brings its sandbox up as Run does.
+// OpenShell opens a shell that stays, and ensures its sandbox as Run does.
 // Of req, what is about one command must be empty. The end of ctx is of no
 // matter once OpenShell has returned.
 func (m *Manager) OpenShell(ctx context.Context, req Request, o sandbox.ShellOptions) (*Shell, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/policy"
 )
@@ -94,7 +95,7 @@ func TestShellStays(t *testing.T) {
 		}
 	})
 	t.Run("closed under a line", func(t *testing.T) {
-		for range 20 {
+		for range testenv.Rounds(5, 5, 20) {
 			s, err := m.OpenShell(context.Background(), manager.Request{Who: who("closed")}, sandbox.ShellOptions{})
 			must(t, err)
 			_, err = s.Run(context.Background(), manager.Line{Text: "sleep 1000", Started: func(sandbox.Process) {

@@ -85,14 +85,14 @@ func (s *Shell) settle(ctx context.Context, l *acquired, req *Request) error {
 	return nil
 }
 
-// stands reports whether the way still leads out. A nil caller has none, which
+// stands reports whether the egress session is still open. A nil caller has none, which
 // does not change.
 func (c *caller) stands() bool {
 	if c == nil {
 		return true
 	}
 	select {
-	case <-c.way.Done():
+	case <-c.session.Done():
 		return false
 	default:
 		return true
@@ -106,7 +106,7 @@ func (s *Shell) sit(ctx context.Context, l *acquired, req *Request, old *seat) (
 	if l.handle != nil {
 		s.m.handles.share(l.handle)
 		at.release = func() { s.m.handles.release(l.handle) }
-	} else if box, err = l.provider.Open(ctx, l.spec); err != nil { // the one lent ends with the line
+	} else if box, err = l.provider.Open(ctx, l.spec); err != nil { // the acquired one ends with the line
 		return nil, err
 	} else {
 		at.release = func() { box.Close() }
@@ -216,7 +216,7 @@ func (t *turn) start(ctx context.Context, c sandbox.Command) (sandbox.Process, e
 	return t.seat.inner.Run(ctx, line, sandbox.Command{Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Grace: c.Grace})
 }
 
-// end implements departure: the way stays with what the line has left running.
+// end implements departure: the egress session stays with what the line has left running.
 func (t *turn) end() []sandbox.Violation {
 	if t.seat.exit == nil {
 		return nil

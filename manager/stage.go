@@ -67,7 +67,7 @@ func (m *Manager) StageFor(ctx context.Context, req Request, refs []string) ([]w
 
 // beginStaging puts on record that files are staged, where the settings want
 // that of calls without a grant.
-func (p *pipeline) beginStaging(ctx context.Context, refs []string) (*statement, error) {
+func (p *pipeline) beginStaging(ctx context.Context, refs []string) (*auditEntry, error) {
 	if !p.res.RecordsCommands() {
 		return nil, nil
 	}
@@ -94,7 +94,7 @@ func (st *stager) stage(ctx context.Context, call *pipeline, p sandbox.Provider,
 	}
 	defer held()
 	s, err := workspace.New(workspace.Options{
-		Workspace: workspaceOf(spec), Owner: workspace.Owner{UID: spec.UID, GID: spec.GID},
+		Workspace: spec.Place(workspaceOf(spec)), Owner: workspace.Owner{UID: spec.UID, GID: spec.GID},
 		MaxFile: from.MaxFile, MaxTotal: from.MaxTotal, MaxFiles: from.MaxFiles, Timeout: from.Timeout,
 	})
 	if err != nil {

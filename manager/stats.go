@@ -116,5 +116,6 @@ func (ls *lister) figures(ctx context.Context, s *Stat) {
 	}
 	s.CPUSeconds, s.Memory, s.MemoryLimit = u.CPU.Seconds(), u.Memory, u.MemoryLimit
 	s.PIDs, s.PIDsLimit = u.PIDs, u.PIDsLimit
-	s.DiskRead, s.DiskWritten, s.NetReceived, s.NetSent = u.DiskRead, u.DiskWritten, u.NetReceived, u.NetSent
+	through := ls.m.traffic.of(trafficKey(s.Provider, s.Name))
+	s.DiskRead, s.DiskWritten, s.NetReceived, s.NetSent = u.DiskRead, u.DiskWritten, u.NetReceived+through.in, u.NetSent+through.out
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -62,12 +63,13 @@ func TestBehindOurBack(t *testing.T) {
 	}
 }
 
-func TestFiftyScopes(t *testing.T) {
+func TestManyScopes(t *testing.T) {
 	t.Parallel()
+	scopes := testenv.Rounds(8, 12, 50)
 	r := newRig(t)
 	m := r.manager("")
 	var wg sync.WaitGroup
-	for i := range 50 {
+	for i := range scopes {
 		wg.Go(func() {
 			key := fmt.Sprintf("s%d", i)
 			if out, _, err := run(m, key, "echo "+key); err != nil || out != key {
@@ -77,16 +79,16 @@ func TestFiftyScopes(t *testing.T) {
 	}
 	wg.Wait()
 	live, err := r.engine.List(context.Background(), sandbox.Filter{Instance: r.state.Instance()})
-	if err != nil || len(live) != 50 {
+	if err != nil || len(live) != scopes {
 		t.Errorf("%d containers, %v", len(live), err)
 	}
 	uids := map[string]bool{}
-	for i := range 50 {
+	for i := range scopes {
 		out, _ := mustRun(t, m, fmt.Sprintf("s%d", i), "id -u")
 		uids[out] = true
 	}
-	if len(uids) != 50 {
-		t.Errorf("50 scopes share %d user ids", len(uids))
+	if len(uids) != scopes {
+		t.Errorf("%d scopes share %d user ids", scopes, len(uids))
 	}
 }
 

@@ -203,7 +203,7 @@ func (d *describer) sources(w *want, permitted []string) (paths, files []string,
 	if err != nil || writableErr != nil || identityErr != nil || at.name != w.hostIdentity {
 		return nil, nil, false
 	}
-	claims, err := m.owners.ClaimsOf(at.name, at.owner)
+	claims, err := m.owners.ClaimsOf(userOf(w.res, at))
 	if err != nil {
 		return nil, nil, false
 	}

@@ -23,7 +23,7 @@ const maxWarmFileCalls = 10
 // warmed makes a sandbox by m and repeats calls until nothing of them is new.
 func warmed(t *testing.T, m *manager.Manager, calls map[string]func(context.Context) error) {
 	t.Helper()
-	for range 60 {
+	for range 20 {
 		for what, call := range calls {
 			if err := call(t.Context()); err != nil {
 				t.Fatalf("%s: %v", what, err)
@@ -59,11 +59,11 @@ func warmFileCalls(t *testing.T, strace string, change func(*manager.Options)) {
 	resume := r.clock.stop() // or the last use is written once a second
 	defer resume()
 	for what, call := range calls {
-		const times = 100
-		// The least of several turns: what another program mounts has the manager
-		// look again, and other tests mount all the time.
+		const times = 10
+		// The least of several short turns: what another program mounts has the
+		// manager look again, and other tests mount all the time.
 		least := -1
-		for turn := 0; turn < 20 && (least < 0 || least > times*maxWarmFileCalls); turn++ {
+		for turn := 0; turn < 100 && (least < 0 || least > times*maxWarmFileCalls); turn++ {
 			if err := call(t.Context()); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
@@ -119,43 +119,33 @@ func traced(t *testing.T, strace string, do func()) int {
 
 // TestWarmLooksAgain warms a session, changes something on the host that its sandbox
 // follows from, and holds that the next request meets what a new program would: a
-// refusal, or the file as it must be.
+// refusal, or the file as it must be; and that requests pass again when the change
+// is undone.
 func TestWarmLooksAgain(t *testing.T) {
-	for name, tt := range map[string]struct {
-		change func(t *testing.T, r *rig, bound string)
+	r := newRig(t)
+	var n atomic.Int64
+	r.watched(&n)
+	bound := filepath.Join(tempDir(t, 0o755), "a", "bound")
+	above := filepath.Dir(bound)
+	must(t, os.MkdirAll(bound, 0o755))
+	m := r.manager(`{"agents":{"defaults":{"sandbox":{"docker":{"binds":["` + bound + `:/bound:ro"]}}}}}`)
+	mustRun(t, m, "warm", "head -c 4096 /dev/zero > /workspace/f")
+	calls := warmCalls(m)
+	delete(calls, "name")
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T)
 		code   sandbox.Code // of the next request; empty where it succeeds
-		check  func(t *testing.T, r *rig)
+		check  func(t *testing.T)
+		undo   func(t *testing.T)
 	}{
-		"nothing": {change: func(*testing.T, *rig, string) {}},
-		"a bound folder becomes a link to the state folder": {
-			change: func(t *testing.T, r *rig, bound string) {
-				must(t, os.Rename(bound, bound+".old"))
-				must(t, os.Symlink(r.state.Path(), bound))
-			}, code: sandbox.CodeCapabilityBlocked,
-		},
-		"a folder above it becomes a link": {
-			change: func(t *testing.T, r *rig, bound string) {
-				parent := filepath.Dir(bound)
-				must(t, os.Rename(parent, parent+".old"))
-				must(t, os.Mkdir(parent+".new", 0o755))
-				must(t, os.Symlink(r.state.Path(), filepath.Join(parent+".new", filepath.Base(bound))))
-				must(t, os.Symlink(parent+".new", parent))
-			}, code: sandbox.CodeCapabilityBlocked,
-		},
-		"anyone may write above the state folder": {
-			change: func(t *testing.T, r *rig, _ string) {
-				parent := filepath.Dir(r.state.Path())
-				must(t, os.Chmod(parent, 0o777))
-				t.Cleanup(func() { os.Chmod(parent, 0o755) })
-			}, code: sandbox.CodePermissionDeny,
-		},
-		"the user's files are changed in place": {
-			change: func(t *testing.T, r *rig, _ string) {
+		{name: "the user's files are changed in place",
+			change: func(t *testing.T) {
 				for _, path := range userFiles(t, r) {
 					must(t, os.WriteFile(path, []byte("root:x:0:0::/:/bin/sh\n"), 0o644))
 				}
 			},
-			check: func(t *testing.T, r *rig) {
+			check: func(t *testing.T) {
 				for _, path := range userFiles(t, r) {
 					if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "sandbox:") {
 						t.Errorf("%s is %q, %v", path, text, err)
@@ -163,41 +153,62 @@ func TestWarmLooksAgain(t *testing.T) {
 				}
 			},
 		},
-		"the user's files are removed": {
-			change: func(t *testing.T, r *rig, _ string) {
+		{name: "the user's files are removed",
+			change: func(t *testing.T) {
 				for _, path := range userFiles(t, r) {
 					must(t, os.Remove(path))
 				}
 			},
-			check: func(t *testing.T, r *rig) {
+			check: func(t *testing.T) {
 				if len(userFiles(t, r)) == 0 {
 					t.Error("they are not made again")
 				}
 			},
 		},
+		{name: "anyone may write above the state folder", code: sandbox.CodePermissionDeny,
+			change: func(t *testing.T) { must(t, os.Chmod(filepath.Dir(r.state.Path()), 0o777)) },
+			undo:   func(t *testing.T) { must(t, os.Chmod(filepath.Dir(r.state.Path()), 0o755)) },
+		},
+		{name: "a bound folder becomes a link to the state folder", code: sandbox.CodeCapabilityBlocked,
+			change: func(t *testing.T) {
+				must(t, os.Rename(bound, bound+".old"))
+				must(t, os.Symlink(r.state.Path(), bound))
+			},
+			undo: func(t *testing.T) {
+				must(t, os.Remove(bound))
+				must(t, os.Rename(bound+".old", bound))
+			},
+		},
+		{name: "a folder above it becomes a link", code: sandbox.CodeCapabilityBlocked,
+			change: func(t *testing.T) {
+				must(t, os.Rename(above, above+".old"))
+				must(t, os.Mkdir(above+".new", 0o755))
+				must(t, os.Symlink(r.state.Path(), filepath.Join(above+".new", filepath.Base(bound))))
+				must(t, os.Symlink(above+".new", above))
+			},
+			undo: func(t *testing.T) {
+				must(t, os.Remove(above))
+				must(t, os.Rename(above+".old", above))
+			},
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			var n atomic.Int64
-			r.watched(&n)
-			bound := filepath.Join(tempDir(t, 0o755), "a", "bound")
-			must(t, os.MkdirAll(bound, 0o755))
-			m := r.manager(`{"agents":{"defaults":{"sandbox":{"docker":{"binds":["` + bound + `:/bound:ro"]}}}}}`)
-			mustRun(t, m, "warm", "head -c 4096 /dev/zero > /workspace/f")
-			calls := warmCalls(m)
-			delete(calls, "name")
+		t.Run(tt.name, func(t *testing.T) {
 			warmed(t, m, calls)
-			tt.change(t, r, bound)
+			tt.change(t)
+			if tt.undo != nil {
+				defer tt.undo(t)
+			}
 			for _, what := range []string{"stat", "exec", "read"} {
 				if err := calls[what](t.Context()); sandbox.CodeOf(err) != tt.code {
 					t.Errorf("%s: %v, want code %q", what, err, tt.code)
 				}
 			}
 			if tt.check != nil {
-				tt.check(t, r)
+				tt.check(t)
 			}
 		})
 	}
+	warmed(t, m, calls)
 }
 
 // userFiles are the user databases of the rig's sandboxes.

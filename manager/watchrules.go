@@ -13,8 +13,9 @@ import (
 const rulesEvery = time.Second
 
 // watchRules has the egress session of l, by which a command of req reaches hosts, lose what
-// the settings take away while the command runs. stop ends that; it may be called
-// again.
+// the settings take away while the command runs. A command that begins later does
+// not get that session, also where the settings are as they were again. stop ends
+// that; it may be called again.
 func (x *executor) watchRules(l *acquired, req *Request) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -42,11 +43,13 @@ func (x *executor) watchRules(l *acquired, req *Request) (stop func()) {
 				return
 			case err != nil: // the next command gets to see it
 				x.m.log.WithError(err).WithField("sandbox", l.name()).Warn("changed settings cannot be applied to what reaches hosts: its connections are closed")
-				l.ways.close()
+				x.m.handles.forget(l.handle)
+				l.egressSessions.close()
 				return
 			case before.revoked(now):
-				if !opens(now.rules) || !before.hostsAlone(now) || !l.ways.narrow(now.rules) {
-					l.ways.close()
+				x.m.handles.forget(l.handle)
+				if !opens(now.rules) || !before.hostsAlone(now) || !l.egressSessions.narrow(now.rules) {
+					l.egressSessions.close()
 					return
 				}
 			}

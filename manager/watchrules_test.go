@@ -13,20 +13,21 @@ import (
 // TestRulesTakenAwayMeanwhile holds that hosts which the settings no longer allow are
 // out of reach of a command that runs, without another command of this process, as
 // where another process has changed the settings: open connections to them end, those
-// to others go on, and where nothing is allowed any more all end.
+// to others go on, and where nothing is allowed any more all end. The next command,
+// under the settings of before, reaches all of them again.
 func TestRulesTakenAwayMeanwhile(t *testing.T) {
 	t.Parallel()
-	for what, tt := range map[string]struct {
-		reload func(*fort)
-		status string // of the tries to the usual host
-		held   bool   // what is under way to another host goes on
-	}{
-		"the usual host": {func(f *fort) { f.reload(held) }, "403", true},
-		"the held one":   {func(f *fort) { f.reload(testenv.Files) }, "200", false},
-		"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, "000", false},
-	} {
-		t.Run(what, func(t *testing.T) {
-			onForts(t, func(f *fort) {
+	onForts(t, func(f *fort) {
+		for what, tt := range map[string]struct {
+			reload func(*fort)
+			status string // of the tries to the usual host
+			held   bool   // what is under way to another host goes on
+		}{
+			"the usual host": {func(f *fort) { f.reload(held) }, "403", true},
+			"the held one":   {func(f *fort) { f.reload(testenv.Files) }, "200", false},
+			"nothing at all": {func(f *fort) { f.reloadWith(func(*config.SandboxSettings) {}) }, "000", false},
+		} {
+			f.part(what, nil, func() {
 				p := f.poll()
 				tt.reload(f)
 				p.next(3, tt.status)
@@ -35,11 +36,12 @@ func TestRulesTakenAwayMeanwhile(t *testing.T) {
 						f.t.Error("the connection to a host that is still allowed has ended")
 					}
 				} else {
-					f.within("the held connection ends", func() bool { return f.heldNow() == 0 })
+					f.nothingUnderWay()
 				}
+				p.end()
 			})
-		})
-	}
+		}
+	})
 }
 
 // TestSetNetworkMeanwhile holds that hosts which SetNetwork takes away are out of

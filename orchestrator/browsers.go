@@ -20,7 +20,7 @@ func (h *Orchestrator) newDisplay() (*display.Display, error) {
 	if err != nil {
 		return nil, err
 	}
-	return display.New(manager.Of(m), h.o.Log), nil
+	return display.New(manager.BrowserBackend(m), h.o.Log), nil
 }
 
 // Browsers returns the display that drives the browsers of sessions, the same

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 )
 
 // An exit makes what sandboxes reach hosts through when the first of them
@@ -40,7 +40,7 @@ func (h *Orchestrator) newExit() *exit {
 			return opened{}, err
 		}
 		plane := egress.New(egress.Options{
-			Reach:  egress.NewDialer(egress.DialerOptions{Upstream: upstream}),
+			Dialer: egress.NewDialer(egress.DialerOptions{Upstream: upstream}),
 			Record: recorder.Record,
 			Decide: recorder.Decide,
 		})
@@ -52,7 +52,7 @@ func (h *Orchestrator) newExit() *exit {
 	return t
 }
 
-func (t *exit) proxy() (outlet.Proxy, error) {
+func (t *exit) proxy() (proxy.Server, error) {
 	t.used.Store(true)
 	got, err := t.open()
 	if err != nil {

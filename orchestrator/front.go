@@ -7,9 +7,10 @@ package orchestrator
 
 import (
 	"context"
+	"os"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -21,9 +22,15 @@ type engine struct{}
 
 func connect(*statedir.Dir, about.Progress) engine { return engine{} }
 
-// address is where the engine of this machine listens. Where another one is
-// named the whole program runs; see the Begin of Options.
-func (engine) address() string { return "unix:///var/run/docker.sock" }
+// address is where the engine of this machine listens, or may listen. Where another
+// one is named the whole program runs; see the Begin of Options.
+func (engine) address() string {
+	found, err := about.FindEngine(os.Getenv)
+	if err != nil {
+		return about.DefaultEngine
+	}
+	return found.Address
+}
 
 func (engine) close() {}
 
@@ -43,7 +50,7 @@ type exit struct{}
 
 func (*Orchestrator) newExit() *exit { return nil }
 
-func (*exit) proxy() (outlet.Proxy, error) { return nil, errFront() }
+func (*exit) proxy() (proxy.Server, error) { return nil, errFront() }
 func (*exit) close() error                 { return nil }
 
 // trusted is none: who trusts a company's certificates is handed on; see the

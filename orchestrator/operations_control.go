@@ -1,5 +1,5 @@
 // Control: this part of the package makes what operations under grants need, on a state folder:
-// revocations, keys of decisions, accounts, and a witness that writes evidence.
+// revocations, keys of decisions, accounts, and a recorder that writes evidence.
 
 package orchestrator
 
@@ -23,8 +23,9 @@ import (
 // Options say what a Control is made of. State and Sinks are needed.
 type OperationsOptions struct {
 	State *statedir.Dir
-	Sinks []auditrecorder.Sink // where evidence goes; requireEvidence waits for those that are a [witness.Keeper]
-	Wait  time.Duration        // how long an operation waits for evidence, see [witness.Options]; 0 takes [witness.DefaultWait]
+	Sinks []auditrecorder.Sink // where evidence goes; requireEvidence waits for those that are an [auditrecorder.Keeper]
+	Wait  time.Duration        // how long an operation waits for evidence, see [auditrecorder.Options]; 0 takes [auditrecorder.DefaultWait]
+	Queue int                  // records that may wait for one sink; 0 takes [auditrecorder.DefaultQueue]
 	Sync  bool                 // what was used survives a loss of power, see [ledger.Options]
 	Log   logrus.FieldLogger
 	Now   func() time.Time
@@ -45,7 +46,7 @@ type Control struct {
 	now func() time.Time
 }
 
-// Open makes a Control. What programs that were killed have left without an
+// OpenOperations makes a Control. What programs that were killed have left without an
 // end is put on record as aborted.
 func OpenOperations(o OperationsOptions) (*Control, error) {
 	c := &Control{now: o.Now}
@@ -62,7 +63,7 @@ func OpenOperations(o OperationsOptions) (*Control, error) {
 	if c.Keys, err = store.OpenDecision(o.State.Decisions()); err != nil {
 		return nil, err
 	}
-	if c.Recorder, err = auditrecorder.Open(auditrecorder.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Wait: o.Wait, Now: o.Now}); err != nil {
+	if c.Recorder, err = auditrecorder.Open(auditrecorder.Options{Sinks: o.Sinks, Writers: o.State.Writers(), Log: o.Log, Wait: o.Wait, Queue: o.Queue, Now: o.Now}); err != nil {
 		return nil, err
 	}
 	c.Control = manager.Control{
@@ -115,7 +116,7 @@ func (c *Control) Sweep(ctx context.Context) error {
 // Close writes what is not on record yet.
 func (c *Control) Close() error { return c.Recorder.Close() }
 
-// A recorder is a witness as a manager wants it.
+// An operationsRecorder is a recorder as a manager uses it.
 type operationsRecorder struct{ w *auditrecorder.Recorder }
 
 // Begin implements [manager.Recorder].

@@ -8,7 +8,7 @@ import (
 	"crypto/x509"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
@@ -16,12 +16,12 @@ import (
 // Fetch sends requests whose hosts have certificates of one of the roots; nil
 // is those of the system.
 func Fetch(roots *x509.CertPool) manager.Fetch {
-	return func(open func(sandbox.Listener) (outlet.Way, error)) (operation.Executor, func(), error) {
+	return func(open func(sandbox.Listener) (proxy.Session, error)) (operation.Executor, func(), error) {
 		inside := &operation.Inside{}
-		way, err := open(inside)
+		session, err := open(inside)
 		if err != nil {
 			return nil, nil, err
 		}
-		return operation.NewFetchExecutor(way, inside, operation.Options{Roots: roots}), func() { way.Close() }, nil
+		return operation.NewFetchExecutor(session, inside, operation.Options{Roots: roots}), func() { session.Close() }, nil
 	}
 }

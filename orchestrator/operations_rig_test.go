@@ -28,7 +28,7 @@ import (
 	auditrecorder "github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/grant/operation"
 	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/manager"
@@ -80,7 +80,7 @@ func newOrchestrator(observe operation.Observer) *fixture {
 	recorder, err := egress.NewRecorder(egress.RecorderOptions{Evidence: h.evidence, Log: log})
 	check(err)
 	web, roots, end := reports()
-	plane := egress.New(egress.Options{Reach: web, Record: recorder.Record, Decide: recorder.Decide, Roots: roots})
+	plane := egress.New(egress.Options{Dialer: web, Record: recorder.Record, Decide: recorder.Decide, Roots: roots})
 	h.ctl, err = orchestrator.OpenOperations(orchestrator.OperationsOptions{
 		State: state, Log: log, Sinks: []auditrecorder.Sink{auditrecorder.NewFile("evidence", h.evidence)},
 		Fetch: orchestrator.Fetch(roots), Observe: observe,
@@ -94,7 +94,7 @@ func newOrchestrator(observe operation.Observer) *fixture {
 		Settings: settings, State: state, Providers: providers, Images: images{}, Log: log,
 		Host:    manager.Host{CPUs: 2, Memory: 8 << 30, Guest: func() (sandbox.GuestRef, error) { return sandbox.GuestRef{Dir: "/guest", Digest: "0"}, nil }},
 		Control: func() (*manager.Control, error) { return &h.ctl.Control, nil },
-		Out: func() (outlet.Proxy, error) {
+		Out: func() (proxy.Server, error) {
 			return &egress.Server{Plane: plane, Recorder: recorder, Authority: func() (*egress.Authority, error) { return nil, errors.New("there are no secrets") },
 				LookupEnv: func(string) (string, bool) { return "", false }}, nil
 		},

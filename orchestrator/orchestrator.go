@@ -330,11 +330,17 @@ func (h *Orchestrator) newManager() (*manager.Manager, error) {
 
 // local returns the provider of sandboxes without an engine.
 func (h *Orchestrator) local() sandbox.Provider {
-	return local.New(local.Options{
+	return local.New(h.localOptions())
+}
+
+func (h *Orchestrator) landlock() sandbox.Provider { return local.NewLandlock(h.localOptions()) }
+
+func (h *Orchestrator) localOptions() local.Options {
+	return local.Options{
 		State: h.state.Path(),
 		World: h.worldNow,
 		Warn:  func(name, warning string) { h.o.Log.WithField("sandbox", name).Warn(warning) },
-	})
+	}
 }
 
 // guest finds the guest binary and installs it into the state folder.
@@ -369,7 +375,7 @@ func (h *Orchestrator) look() (hardening.World, error) {
 	if dir, err := os.UserConfigDir(); err == nil {
 		sensitive = append(sensitive, filepath.Join(dir, "sandbox"))
 	}
-	sockets := []string{"unix:///var/run/docker.sock"}
+	sockets := []string{about.DefaultEngine}
 	if address := h.engine.address(); address != "" {
 		sockets = append(sockets, address)
 	}

@@ -78,7 +78,7 @@ func namesOf(list []Registration) ([]string, error) {
 // providers makes the providers: the built-in ones, and those of the options in
 // their order. Where one cannot be made, those before it are closed.
 func (h *Orchestrator) makeProviders() (_ *provider.Set, err error) {
-	all := []sandbox.Provider{h.containers(), h.local(), h.pods(), provider.NewHost(os.Environ())}
+	all := []sandbox.Provider{h.containers(), h.local(), h.landlock(), h.pods(), provider.NewHost(os.Environ())}
 	defer func() {
 		if err != nil {
 			closeAll(all)

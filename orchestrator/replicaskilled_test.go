@@ -249,56 +249,71 @@ func (f *fleet) killAt(g *apiGate, settings, does string, n int) (at string, kil
 }
 
 // TestKubeKilledReplica kills a program at every second request of what it does to a
-// sandbox; all of them take about four minutes for each thing it does. Another
-// one goes on: nothing is made twice, nothing is lost that a command has written, and
-// nothing is left when the sandbox is removed.
+// sandbox. Another one goes on: nothing is made twice, nothing is lost that a command has
+// written, and nothing is left when the sandbox is removed. What programs do is tested at
+// the same time, each in a namespace of its own: most of the time passes until a Lease
+// has ended and until the node has started a pod.
 func TestKubeKilledReplica(t *testing.T) {
-	f := newFleet(t)
-	g := newGate(t)
-	settings := filepath.Join(t.TempDir(), "settings")
-	short := strings.Replace(f.through(g), `"kubernetes": {`, `"kubernetes": {"lease": "4s", `, 1) // of the one that is killed
-	fatal(t, os.WriteFile(settings, []byte(short), 0o600))
-	b := f.replica()
-	stride := 2
-	if testing.Short() {
-		stride = 6
-	}
 	for _, does := range []string{"create", "timeout", "exec", "remove", "prune"} {
 		t.Run(does, func(t *testing.T) {
-			f.TB = t
-			for n := 1; ; n += stride {
-				if does != "create" && does != "timeout" {
-					f.mustRun(b, "one", "echo before > /workspace/before")
-				}
-				at, killed := f.killAt(g, settings, does, n)
-				begun := time.Now()
-				out, _ := f.mustRun(b, "one", "cat /workspace/before 2>/dev/null; true")
-				took := time.Since(begun)
-				if does == "exec" && out != "before" {
-					t.Errorf("at request %d (%s) the files are lost: %q", n, at, out)
-				}
-				if took > time.Minute {
-					t.Errorf("at request %d (%s) another program goes on after %v", n, at, took)
-				}
-				if pods := f.names("pods"); len(pods) != 1 {
-					t.Errorf("at request %d (%s) there are the pods %v", n, at, pods)
-				}
-				row, ok := f.row(b, "one")
-				if !ok || row.Status != sandbox.StatusRunning {
-					t.Errorf("at request %d (%s) the sandbox is %+v", n, at, row)
-				}
-				remove(f, b, row)
-				if pods, leases := f.names("pods"), f.left(); len(pods)+len(leases) > 0 {
-					t.Errorf("at request %d (%s) are left: %v, %v", n, at, pods, leases)
-				}
-				if !killed {
-					t.Logf("%d steps", n-1)
-					return
-				}
-				t.Logf("killed at request %d: %s; another goes on after %v", n, at, took.Round(time.Millisecond))
+			t.Parallel()
+			f := newFleet(t)
+			g := newGate(t)
+			settings := f.shortLived(g)
+			b := f.replica()
+			stride := 2
+			if testing.Short() {
+				stride = 6
+			}
+			for n := 1; f.goesOn(b, g, settings, does, n); n += stride {
 			}
 		})
 	}
+}
+
+// shortLived writes the settings of a program that is killed, whose Leases end soon.
+func (f *fleet) shortLived(g *apiGate) string {
+	f.Helper()
+	settings := filepath.Join(f.TempDir(), "settings")
+	short := strings.Replace(f.through(g), `"kubernetes": {`, `"kubernetes": {"lease": "4s", `, 1)
+	fatal(f, os.WriteFile(settings, []byte(short), 0o600))
+	return settings
+}
+
+// goesOn kills a program at its n-th request and has b go on. It returns false where the
+// program has made fewer requests.
+func (f *fleet) goesOn(b *manager.Manager, g *apiGate, settings, does string, n int) bool {
+	f.Helper()
+	if does != "create" && does != "timeout" {
+		f.mustRun(b, "one", "echo before > /workspace/before")
+	}
+	at, killed := f.killAt(g, settings, does, n)
+	begun := time.Now()
+	out, _ := f.mustRun(b, "one", "cat /workspace/before 2>/dev/null; true")
+	took := time.Since(begun)
+	if does == "exec" && out != "before" {
+		f.Errorf("at request %d (%s) the files are lost: %q", n, at, out)
+	}
+	if took > time.Minute {
+		f.Errorf("at request %d (%s) another program goes on after %v", n, at, took)
+	}
+	if pods := f.names("pods"); len(pods) != 1 {
+		f.Errorf("at request %d (%s) there are the pods %v", n, at, pods)
+	}
+	row, ok := f.row(b, "one")
+	if !ok || row.Status != sandbox.StatusRunning {
+		f.Errorf("at request %d (%s) the sandbox is %+v", n, at, row)
+	}
+	remove(f, b, row)
+	if pods, leases := f.names("pods"), f.left(); len(pods)+len(leases) > 0 {
+		f.Errorf("at request %d (%s) are left: %v, %v", n, at, pods, leases)
+	}
+	if !killed {
+		f.Logf("%d steps", n-1)
+		return false
+	}
+	f.Logf("killed at request %d: %s; another goes on after %v", n, at, took.Round(time.Millisecond))
+	return true
 }
 
 // left lists the Leases that do not go within a minute. What a program held that was
@@ -334,13 +349,12 @@ func remove(f *fleet, m *manager.Manager, row manager.Row) {
 // the pool, goes on with the session: the sandbox is made once, no pod is that of two
 // sessions, and what is left of the claim goes with the next round of the pool.
 func TestKubeKilledClaim(t *testing.T) {
+	t.Parallel()
 	const size = 2
 	f := newFleet(t)
 	f.settings = strings.Replace(f.settings, `"sandbox": {"provider"`, fmt.Sprintf(`"sandbox": {"pool": {"size": %d}, "provider"`, size), 1)
 	g := newGate(t)
-	settings := filepath.Join(t.TempDir(), "settings")
-	short := strings.Replace(f.through(g), `"kubernetes": {`, `"kubernetes": {"lease": "4s", `, 1) // of the one that is killed
-	fatal(t, os.WriteFile(settings, []byte(short), 0o600))
+	settings := f.shortLived(g)
 	b := f.replica()
 	stride := 2
 	if testing.Short() {

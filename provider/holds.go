@@ -36,6 +36,7 @@ const (
 	HoldsWorkspace  Setting = "workspaceAccess" // the workspace is the host's folder, and the agent's folder is shown
 	HoldsFilesystem Setting = "filesystem"
 	HoldsLimits     Setting = "limits"
+	HoldsCache      Setting = "cache" // caches of package managers are shown, and outlive the sandbox
 )
 
 // A Holder is a provider that says which settings its sandboxes hold. What it
@@ -82,6 +83,7 @@ func demands() []struct {
 		{HoldsSeccomp, func(s sandbox.Spec) bool { return s.Security.Seccomp != "" }},
 		{HoldsAppArmor, func(s sandbox.Spec) bool { return s.Security.AppArmor != "" }},
 		{HoldsWorkspace, func(s sandbox.Spec) bool { return role(s, sandbox.RoleWorkspace) || role(s, sandbox.RoleAgent) }},
+		{HoldsCache, func(s sandbox.Spec) bool { return role(s, sandbox.RoleCache) }},
 		{HoldsFilesystem, func(s sandbox.Spec) bool {
 			f := s.Filesystem
 			return len(f.AllowRead)+len(f.DenyRead)+len(f.AllowWrite)+len(f.DenyWrite)+len(f.AllowUnixSockets) > 0

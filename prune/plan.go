@@ -83,7 +83,8 @@ type Removal struct {
 }
 
 // Plan returns what has to be removed, ordered by name. It leaves out sandboxes
-// of other instances, and live ones whose age is unknown.
+// of other instances, those that a newer version has made, and live ones whose age is
+// unknown.
 func Plan(in Input) []Removal {
 	if !in.Known || in.Instance == "" {
 		return nil
@@ -129,6 +130,9 @@ func (in *Input) judge(r *registry.Record, info *sandbox.Info) (Reason, string) 
 	if info == nil {
 		return Missing, "the container is gone"
 	}
+	if _, err := info.CheckFormat("prune"); err != nil {
+		return "", "" // what a newer version has made, that version prunes
+	}
 	if info.Owner.Instance != in.Instance {
 		return "", "" // another owner's sandbox under our name
 	}
@@ -162,7 +166,7 @@ func (in *Input) judge(r *registry.Record, info *sandbox.Info) (Reason, string) 
 
 // judgeOrphan returns why an unrecorded sandbox of ours has to go.
 func (in *Input) judgeOrphan(info *sandbox.Info) (Reason, string) {
-	if info.CreatedAt.IsZero() {
+	if _, err := info.CheckFormat("prune"); err != nil || info.CreatedAt.IsZero() {
 		return "", ""
 	}
 	age := in.Now.Sub(info.CreatedAt)

@@ -54,6 +54,7 @@ func TestPlan(t *testing.T) {
 	remnant := func(i *sandbox.Info) { i.Status, i.StartedAt = sandbox.StatusMissing, time.Time{} }
 	paused := func(i *sandbox.Info) { i.Status = sandbox.StatusPaused }
 	foreign := func(i *sandbox.Info) { i.Owner.Instance = "ffffffffffffffff" }
+	newer := func(i *sandbox.Info) { i.Format = "9" }
 	tests := []struct {
 		name   string
 		record *registry.Record // named sbx-a
@@ -69,6 +70,8 @@ func TestPlan(t *testing.T) {
 		{name: "idle, paused", record: p(record("sbx-a", 2*day, day+1)), live: p(info("sbx-a", 2*day, paused)), rules: rules, want: Idle},
 		{name: "idle, leased", record: p(record("sbx-a", 2*day, day+1)), live: p(info("sbx-a", 2*day)), rules: rules, leased: true},
 		{name: "idle, rule off", record: p(record("sbx-a", 2*day, 2*day)), live: p(info("sbx-a", 2*day)), rules: Rules{MaxAge: 7 * day}},
+		{name: "idle, of a newer version", record: p(record("sbx-a", 2*day, day+1)), live: p(info("sbx-a", 2*day, newer)), rules: rules},
+		{name: "orphan of a newer version", live: p(info("sbx-a", 2*day, newer)), rules: rules},
 		{name: "old", record: p(record("sbx-a", 8*day, hour)), live: p(info("sbx-a", 8*day)), rules: rules, want: TooOld},
 		{name: "old at the limit", record: p(record("sbx-a", 7*day, hour)), live: p(info("sbx-a", 7*day)), rules: rules},
 		{name: "old, leased", record: p(record("sbx-a", 8*day, hour)), live: p(info("sbx-a", 8*day)), rules: rules, leased: true},

@@ -2,14 +2,19 @@ package sdk
 
 import (
 	"context"
+	"encoding/json"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 )
 
 // Browsers lists the browsers of the session that the sandbox name belongs to.
@@ -21,6 +26,32 @@ func (c *API) Browsers(ctx context.Context, name string) (api.BrowserList, error
 // that are asked for are those of the daemon's machine, and hold secrets.
 func (c *API) StartBrowser(ctx context.Context, name string, r api.StartBrowser) (api.Browser, error) {
 	return post[api.Browser](ctx, c, "start browser", one(name, "/browser"), r)
+}
+
+// viewing bounds the start of a browser that is to be shown.
+const viewing = 3 * time.Minute
+
+// ViewBrowser starts the browser with a display where it has none yet, and connects to
+// its VNC server, which takes no input: the connection carries the protocol of RFC 6143
+// with the password that is returned. ctx bounds the connecting and not the
+// connection. A browser has one viewer: a later one ends the earlier.
+func (c *API) ViewBrowser(ctx context.Context, name string) (conn net.Conn, password string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, viewing)
+	defer cancel()
+	ws, _, err := c.Socket(ctx, "view browser", one(name, "/browser/display"), nil)
+	if err != nil {
+		return nil, "", err
+	}
+	var first api.DisplayStart
+	kind, data, err := ws.Read(ctx)
+	if err == nil && kind == websocket.MessageText {
+		err = json.Unmarshal(data, &first)
+	}
+	if err != nil {
+		_ = ws.CloseNow()
+		return nil, "", sandbox.Errorf(sandbox.CodeUnavailable, "view browser", "the display has ended before it was shown: %w", err)
+	}
+	return stream.NewConn(ws, inner("127.0.0.1:vnc")), first.Password, nil
 }
 
 // StopBrowser removes the browser with all profiles in it; with force also one

@@ -122,6 +122,9 @@ func (d *Manager) Recreate(ctx context.Context, rows []manager.Row) manager.Recr
 
 // Prune removes what is not in use; it is for admins.
 func (d *Manager) Prune(ctx context.Context, o manager.PruneOptions) (manager.Pruned, error) {
+	if o.Caches {
+		return manager.Pruned{}, errCaches("prune")
+	}
 	var c api.ClearedForm
 	err := d.c.For(o.Tenant, "", "").Call(ctx, Request{
 		Op: "prune", Method: http.MethodPost, Path: "/v1/prune",
@@ -142,6 +145,18 @@ func (d *Manager) Explain(ctx context.Context, who config.Who, flags *config.San
 		JSON: api.Explain{Flags: f, Tool: q.Tool, Command: q.Command, Path: q.Path, Host: q.Host, Method: q.Method},
 	}, &out)
 	return out, err
+}
+
+// Caches is refused: a daemon does not show the caches on its machine.
+func (d *Manager) Caches(context.Context, string) ([]manager.Cache, error) {
+	return nil, errCaches("list")
+}
+
+func errCaches(op string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeUnsupported, Op: op, Field: "--caches", Message: "a server does not show or remove the caches on its machine",
+		Hint: "run this command on that machine, with its state folder",
+	}
 }
 
 // Stats tells what the sandboxes of a tenant cost.

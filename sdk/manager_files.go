@@ -28,7 +28,7 @@ func (d *Manager) Files(ctx context.Context, r manager.Request, fn func(manager.
 	t := stream.NewTalk(conn, d.o.Stream)
 	defer t.End(false)
 	var m api.Handle
-	if err = t.Send(api.Lend{MustExist: r.MustExist, Flags: flags}); err == nil {
+	if err = t.Send(api.HandleRequest{MustExist: r.MustExist, Flags: flags}); err == nil {
 		err = t.Receive(ctx, &m)
 	}
 	if err == nil && m.Error != nil {
@@ -103,20 +103,20 @@ func shareOf(ctx context.Context, c *API, m api.Handle) (manager.Share, error) {
 	return manager.Share{Bridge: fsbridge.New(table, files, m.Transport), Name: m.Name, Exposed: exposed}, nil
 }
 
-// A caller makes requests about files as long as they are lent.
+// A caller makes requests about files as long as the handle is open.
 type managerCaller struct {
-	lent context.Context
+	open context.Context
 	c    *API
 }
 
-// Call implements filing.Caller.
+// Call makes a request and decodes its answer into out.
 func (f managerCaller) Call(ctx context.Context, q Request, out any) error {
 	ctx, done := f.within(ctx)
 	defer done()
 	return f.c.Call(ctx, q, out)
 }
 
-// Do implements filing.Caller.
+// Do makes a request whose answer the caller reads; the caller calls the function after that.
 func (f managerCaller) Do(ctx context.Context, q Request) (*http.Response, func(), error) {
 	ctx, done := f.within(ctx)
 	a, err := f.c.Do(ctx, q)
@@ -129,6 +129,6 @@ func (f managerCaller) Do(ctx context.Context, q Request) (*http.Response, func(
 
 func (f managerCaller) within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(f.lent, cancel)
+	stop := context.AfterFunc(f.open, cancel)
 	return ctx, func() { stop(); cancel() }
 }

@@ -37,6 +37,9 @@ type managerRig struct {
 // onBoth runs a test with sandboxes in memory and with real ones.
 func managerOnBoth(t *testing.T, do func(*managerRig)) { served.OnBoth(t, managerNewRig, do) }
 
+// managerOnMemory runs a test of what is the same over both.
+func managerOnMemory(t *testing.T, do func(*managerRig)) { served.OnMemory(t, managerNewRig, do) }
+
 func managerNewRig(t *testing.T, wall string) *managerRig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*managerPatience)
@@ -203,7 +206,7 @@ func TestWhoMay(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
-	managerOnBoth(t, func(r *managerRig) {
+	managerOnMemory(t, func(r *managerRig) {
 		d := r.as("acme")
 		req := manager.Request{Who: managerSession("s1")}
 		err := d.Files(r.ctx, req, func(s manager.Share) error {
@@ -251,9 +254,9 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// TestLentToOne holds that what is lent to one caller is of no other caller, and no more
+// TestHandleBelongsToOne holds that a handle of one caller is of no other caller, and no more
 // when it is given back.
-func TestLentToOne(t *testing.T) {
+func TestHandleBelongsToOne(t *testing.T) {
 	r := managerNewRig(t, "")
 	c, err := sdk.NewAPI("unix:"+r.Socket, sdk.APIOptions{Token: r.Secret("acme-s1"), Tenant: "acme", Session: "s1"})
 	if err != nil {
@@ -266,9 +269,9 @@ func TestLentToOne(t *testing.T) {
 	}
 	talk := stream.NewTalk(conn, stream.Options{})
 	defer talk.End(false)
-	var lent api.Handle
-	if err := errors.Join(talk.Send(api.Lend{}), talk.Receive(r.ctx, &lent)); err != nil || lent.Error != nil {
-		t.Fatal(err, lent.Error)
+	var opened api.Handle
+	if err := errors.Join(talk.Send(api.HandleRequest{}), talk.Receive(r.ctx, &opened)); err != nil || opened.Error != nil {
+		t.Fatal(err, opened.Error)
 	}
 	stat := func(name, session string) error {
 		other, err := sdk.NewAPI("unix:"+r.Socket, sdk.APIOptions{Token: r.Secret(name), Session: session})
@@ -277,7 +280,7 @@ func TestLentToOne(t *testing.T) {
 		}
 		defer other.Close()
 		return other.Call(r.ctx, sdk.Request{
-			Op: "stat", Method: http.MethodGet, Path: api.HandlesPath + "/" + lent.Ticket + "/files/stat", Query: url.Values{"path": {"/workspace"}},
+			Op: "stat", Method: http.MethodGet, Path: api.HandlesPath + "/" + opened.Ticket + "/files/stat", Query: url.Values{"path": {"/workspace"}},
 		}, nil)
 	}
 	for name, session := range map[string]string{"evil": "s1", "acme": "s1", "acme-s2": "s2", "root": "s1"} {
@@ -292,7 +295,7 @@ func TestLentToOne(t *testing.T) {
 }
 
 func TestKeeping(t *testing.T) {
-	managerOnBoth(t, func(r *managerRig) {
+	managerOnMemory(t, func(r *managerRig) {
 		name := r.Ready("acme", "s1")
 		other := r.Ready("evil", "s1")
 		d := r.as("acme")

@@ -2,6 +2,8 @@ package sdk_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -40,6 +42,9 @@ type rig struct {
 
 // onBoth runs a test with sandboxes in memory and with real ones.
 func onBoth(t *testing.T, do func(*rig)) { served.OnBoth(t, newRig, do) }
+
+// onMemory runs a test of what is the same over both.
+func onMemory(t *testing.T, do func(*rig)) { served.OnMemory(t, newRig, do) }
 
 func newRig(t *testing.T, wall string) *rig {
 	t.Helper()
@@ -155,6 +160,15 @@ func (d *fakeManager) Watch(context.Context, display.Request, bool) (display.Wat
 	return display.Watched{Life: life{}, URL: "http://127.0.0.1:1/once", Expires: time.Now().Add(time.Hour)}, nil
 }
 
+func (d *fakeManager) View(context.Context, display.Request) (display.Viewed, error) {
+	near, far := net.Pipe()
+	go func() {
+		io.WriteString(far, "RFB 003.008\n")
+		far.Close()
+	}()
+	return display.Viewed{Life: &shown{done: make(chan struct{})}, Conn: near, Password: "p4ssw0rd"}, nil
+}
+
 func (d *fakeManager) Session(context.Context, display.Request, browser.Rights) (browser.Session, error) {
 	return &session{d}, nil
 }
@@ -163,6 +177,16 @@ func (d *fakeManager) Stop(_ context.Context, _ display.Request, force bool) (bo
 	d.note("stop", force)
 	return true, "sbx-browser-x", nil
 }
+
+// A shown goes on until it is closed.
+type shown struct {
+	once sync.Once
+	done chan struct{}
+}
+
+func (s *shown) Done() <-chan struct{} { return s.done }
+func (s *shown) Err() error            { return nil }
+func (s *shown) Close() error          { s.once.Do(func() { close(s.done) }); return nil }
 
 // A life has ended.
 type life struct{}

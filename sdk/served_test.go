@@ -60,7 +60,7 @@ func TestFilesOfADaemon(t *testing.T) {
 }
 
 func TestArchives(t *testing.T) {
-	onBoth(t, func(r *rig) {
+	onMemory(t, func(r *rig) {
 		var in bytes.Buffer
 		tw := tar.NewWriter(&in)
 		content := strings.Repeat("content ", 64<<10)
@@ -138,7 +138,7 @@ func TestWatches(t *testing.T) {
 }
 
 func TestCommandsAsTheyGo(t *testing.T) {
-	onBoth(t, func(r *rig) {
+	onMemory(t, func(r *rig) {
 		var out, errOut bytes.Buffer
 		exit, err := r.c.ExecStream(r.ctx, r.box, api.Exec{Line: `printf 'one\377'; echo two >&2; exit 3`}, sdk.Sinks{Stdout: &out, Stderr: &errOut})
 		if err != nil || exit.ExitCode != 3 || out.String() != "one\xff" || errOut.String() != "two\n" {
@@ -249,6 +249,16 @@ func TestPages(t *testing.T) {
 	if l, err := r.c.Browsers(r.ctx, r.box); err != nil || len(l.Items) != 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
+	conn, password, err := r.c.ViewBrowser(r.ctx, r.box)
+	r.ok(err)
+	greeting := make([]byte, 12)
+	if _, err := io.ReadFull(conn, greeting); err != nil || string(greeting) != "RFB 003.008\n" || password != "p4ssw0rd" {
+		t.Errorf("the display: %q, %v", greeting, err)
+	}
+	if n, err := conn.Read(greeting); err == nil {
+		t.Errorf("the display goes on after its end: %d bytes", n)
+	}
+	conn.Close()
 	r.ok(r.c.StopBrowser(r.ctx, r.box, true))
 	if n := len(r.fakeManager.done); r.fakeManager.done[n-2] != "stop" || r.fakeManager.done[n-1] != true {
 		t.Errorf("%v", r.fakeManager.done)
@@ -257,7 +267,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestGrants(t *testing.T) {
-	onBoth(t, func(r *rig) {
+	onMemory(t, func(r *rig) {
 		now := time.Now()
 		all := []grant.Capability{{Kind: grant.FSRead, Path: "/workspace"}, {Kind: grant.FSWrite, Path: "/workspace"}}
 		g := grant.Grant{

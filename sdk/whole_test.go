@@ -103,6 +103,7 @@ func methods(c *sdk.API) map[string]func(context.Context) {
 		"stageMedia":         func(x context.Context) { c.StageMedia(x, box, api.StageMedia{}) },
 		"listBrowsers":       func(x context.Context) { c.Browsers(x, box) },
 		"startBrowser":       func(x context.Context) { c.StartBrowser(x, box, api.StartBrowser{}) },
+		"viewBrowser":        func(x context.Context) { c.ViewBrowser(x, box) },
 		"stopBrowser":        func(x context.Context) { c.StopBrowser(x, box, false) },
 		"driveBrowser":       func(x context.Context) { c.DriveBrowser(x, box, "click", api.DriveBrowser{}) },
 		"readFile":           func(x context.Context) { c.ReadFile(x, box, "a") },

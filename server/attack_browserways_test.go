@@ -273,8 +273,8 @@ func (w *world) fromInside(t *testing.T) {
 // afterToken holds that connections to a browser end with the token that asked
 // for them, and those of others do not.
 func (w *world) afterToken(t *testing.T) {
-	lent := w.mint(w.tokens["b"], api.CreateToken{Role: "session", Session: sessionB, TTLSeconds: 3600})
-	reported := is[api.Browser](t, w.send(lent.Secret, "POST", "/v1/sandboxes/"+w.ids["box"]+"/browser", `{"watch":true}`), 200)
+	minted := w.mint(w.tokens["b"], api.CreateToken{Role: "session", Session: sessionB, TTLSeconds: 3600})
+	reported := is[api.Browser](t, w.send(minted.Secret, "POST", "/v1/sandboxes/"+w.ids["box"]+"/browser", `{"watch":true}`), 200)
 	u, err := url.Parse(reported.WatchURL)
 	must(t, err)
 	up := func(at string) bool {
@@ -287,7 +287,7 @@ func (w *world) afterToken(t *testing.T) {
 	if !up(u.Host) {
 		t.Error("control: nobody listens for the person")
 	}
-	is[api.Revoked](t, w.send(w.tokens["b"], "DELETE", "/v1/tokens/"+lent.ID, ""), 200)
+	is[api.Revoked](t, w.send(w.tokens["b"], "DELETE", "/v1/tokens/"+minted.ID, ""), 200)
 	w.until("the display is shut when its token was taken back", func() bool { return !up(u.Host) })
 	if !up(w.ids["at b"]) {
 		t.Error("the bridge of another token has ended, too")

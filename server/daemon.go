@@ -26,10 +26,10 @@ import (
 
 // Options configure a [Server]. Log is required.
 type Options struct {
-	Log       logrus.FieldLogger
-	Resources []resource.Resource
-	Mounts    []Mount
-	Doors     []Door // of other protocols
+	Log         logrus.FieldLogger
+	Resources   []resource.Resource
+	Mounts      []Mount
+	Translators []Translator // of other protocols
 
 	// Identify returns the caller of a request, or an error that says why there
 	// is none; see [auth.Identify]. It is required: there is no default.

@@ -46,10 +46,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer q.observe()
 	defer q.recover()
 	err := headRefused(r)
-	switch door := s.doorOf(r); {
+	switch translator := s.translatorOf(r); {
 	case err != nil:
-	case door != nil:
-		q.pass(door)
+	case translator != nil:
+		q.pass(translator)
 	default:
 		err = q.serve()
 	}

@@ -168,8 +168,8 @@ func (r *recorded) TraceParent() string {
 }
 
 // startSpan begins the span of the request, and returns the header traceparent of
-// the answer. A request that a door of this server makes is a step of the request
-// that came to the door.
+// the answer. A request that a translator of this server makes is a step of the request
+// that came to the translator.
 func (s *Server) startSpan(r *http.Request) (span *sandbox.Span, traceparent string) {
 	if parent := sandbox.SpanOf(r.Context()); parent != nil {
 		span = parent.Child(r.Method, sandbox.SpanInternal)

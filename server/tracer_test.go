@@ -29,7 +29,7 @@ func stepping() resource.Resource {
 	}}
 }
 
-// A translating is a door: it makes two requests of this server.
+// A translating is a translator: it makes two requests of this server.
 type translating struct{}
 
 func (translating) Claims(r *http.Request) bool { return r.URL.Path == "/door" }
@@ -57,7 +57,7 @@ func (q discarding) Write(p []byte) (int, error) { return len(p), nil }
 
 // TestRequestSpans holds the spans of requests whatever headers they have: one for
 // each request, below the caller's where that is valid, and the steps of a request,
-// also through a door, below its own.
+// also through a translator, below its own.
 func TestRequestSpans(t *testing.T) {
 	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	for _, tt := range []struct {
@@ -84,7 +84,7 @@ func TestRequestSpans(t *testing.T) {
 			kept := tracetest.NewInMemoryExporter()
 			p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(kept))
 			defer p.Shutdown(context.WithoutCancel(t.Context()))
-			srv := serve(t, server.Options{Resources: []resource.Resource{stepping()}, Doors: []server.Door{translating{}}, Tracer: server.NewTracer(p)})
+			srv := serve(t, server.Options{Resources: []resource.Resource{stepping()}, Translators: []server.Translator{translating{}}, Tracer: server.NewTracer(p)})
 			res, _ := ask(t, srv, tt.method, tt.path, "", tt.header...)
 			srv.Close() // the last span ends behind the answer
 			spans := kept.GetSpans().Snapshots()

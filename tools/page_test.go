@@ -25,7 +25,7 @@ func TestBrowserOnProviders(t *testing.T) {
 	r := newDocker(t, `, "browser": {"enabled": true, "headless": true, "autoStartTimeout": "60s"}, "tools": {"alsoAllow": ["browser"]}`, func(o *Options) {
 		log := logrus.New()
 		log.SetOutput(io.Discard)
-		d := display.New(manager.Of(o.Manager.(*manager.Manager)), log)
+		d := display.New(manager.BrowserBackend(o.Manager.(*manager.Manager)), log)
 		t.Cleanup(func() { d.Close() })
 		o.Browser = func(ctx context.Context, who config.Who) (browser.Session, error) {
 			return d.Session(ctx, display.Request{Who: who}, browser.Rights{Write: true})

@@ -49,7 +49,7 @@ func newDocker(t testing.TB, more string, change ...func(*Options)) *rig {
 	engine := container.New(api, testenv.Patient())
 	t.Cleanup(func() { cleared(t, engine, state.Instance()) })
 	sensitive := []string{state.Path(), "/run/docker.sock"}
-	p := docker.New(engine, docker.Options{Sockets: state, Instance: state.Instance(), Protection: filepath.Join(state.Path(), "docker"), World: func() hardening.World {
+	p := docker.New(engine, docker.Options{Sockets: state, Images: testenv.Images(), Instance: state.Instance(), Protection: filepath.Join(state.Path(), "docker"), World: func() hardening.World {
 		return hardening.World{Canonical: hostpath.Canonical, Sensitive: sensitive, Workspaces: []string{state.Workspaces()}}
 	}})
 	set, err := provider.New(p)

@@ -21,10 +21,10 @@ import (
 // With rw the folder is the workspace, and the sandbox runs as the folder's
 // own user, so that people and sandbox can both work in it: that user is
 // returned, not scope. A folder that was made just now is given to scope, the
-// owner that the sandbox would have otherwise. A folder that belongs to root
-// is refused: no sandbox runs as root, and taking an existing folder away
-// from its owner is the operator's decision. So is, without root, a folder
-// that belongs to another user.
+// owner that the sandbox would have otherwise. No sandbox runs as root, and taking an
+// existing folder away from its owner is the operator's decision: for a folder of
+// root, root gets scope, and has to show it the folder by [Map]. Without root, a
+// folder that belongs to another user is refused.
 //
 // allow, unless it is nil, is called with the canonical path that dir leads
 // to, before anything is made or given away, and its error ends the call. An
@@ -90,7 +90,7 @@ func agentError(code sandbox.Code, path, message string) *sandbox.Error {
 }
 
 // AgentOwner returns whom a sandbox with rw access to the open folder runs
-// as, or why that cannot be. It changes nothing, so that the answer can be
+// as, or why that cannot be; see [EnsureAllowedAgent] for a folder of root. It changes nothing, so that the answer can be
 // shown beforehand.
 func AgentOwner(folder *os.File, scope Owner) (Owner, error) {
 	fi, err := folder.Stat()
@@ -110,8 +110,10 @@ func agentOwner(path string, fi fs.FileInfo, scope Owner, euid int) (Owner, erro
 		}
 	}
 	switch {
+	case uid == 0 && euid == 0:
+		return scope, scope.check()
 	case uid == 0:
-		return Owner{}, refuse("belongs to root, and a sandbox that writes to it would have to run as root, which none does")
+		return Owner{}, refuse("belongs to root, and only root can show it to a sandbox")
 	case euid != 0 && uid != euid:
 		return Owner{}, refuse(fmt.Sprintf("belongs to uid %d, and only root can run a sandbox as another user", uid))
 	case gid == 0:

@@ -23,6 +23,10 @@ func CanBound() error { return quotaPossible() }
 // BoundBy returns the paths that the answer of CanBound depends on.
 func BoundBy() []string { return quotaSources() }
 
+// Used returns how many bytes of the file system at path are taken, how many can be,
+// and whether it is one of its own.
+func Used(path string) (bytes, size int64, own bool) { return usedOf(path) }
+
 const imageSuffix = ".img"
 
 func (s *Store) imagePath(name string) string {

@@ -233,3 +233,14 @@ func stillUsed(path string, err error) error {
 		Hint:    "end what uses it (fuser -vm " + path + ") and try again",
 	}
 }
+
+// usedOf is [Used].
+func usedOf(path string) (bytes, size int64, own bool) {
+	var here, above unix.Stat_t
+	var fs unix.Statfs_t
+	if unix.Lstat(path, &here) != nil || unix.Lstat(filepath.Dir(path), &above) != nil || here.Dev == above.Dev || unix.Statfs(path, &fs) != nil {
+		return 0, 0, false
+	}
+	used := int64(fs.Blocks - fs.Bfree)
+	return used * fs.Bsize, (used + int64(fs.Bavail)) * fs.Bsize, true
+}

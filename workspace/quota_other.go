@@ -16,3 +16,6 @@ func mountImage(context.Context, string, string) error         { return errNoQuo
 func growImage(context.Context, string, string, int64) error   { return errNoQuota }
 func unmountImage(_ context.Context, image, path string) error { return errNoQuota }
 func mountedSize(string) (int64, error)                        { return 0, errNoQuota }
+
+// usedOf is [Used].
+func usedOf(string) (bytes, size int64, own bool) { return 0, 0, false }

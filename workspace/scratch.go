@@ -13,9 +13,10 @@ import (
 
 // An Entry is one scratch workspace.
 type Entry struct {
-	Name    string    // of the sandbox
-	Path    string    // for [Store.Remove]
-	ModTime time.Time // last sign of life that is cheap to see: made, seeded, or something at its top changed
+	Name    string            // of the sandbox
+	Path    string            // for [Store.Remove]
+	About   map[string]string // what [Store.Annotate] kept with it
+	ModTime time.Time         // last sign of life that is cheap to see: made, seeded, or something at its top changed
 }
 
 // Scratch lists the workspaces that [Store.Ensure] made and that were not
@@ -52,7 +53,7 @@ func (s *Store) Scratch(ctx context.Context) ([]Entry, error) {
 		if m.MadeAt.IsZero() {
 			continue // removed meanwhile, or damaged: not known to be ours
 		}
-		e := Entry{Name: name, ModTime: m.MadeAt}
+		e := Entry{Name: name, About: m.About, ModTime: m.MadeAt}
 		if e.Path, err = s.Path(name); err != nil {
 			return nil, err
 		}
@@ -65,4 +66,13 @@ func (s *Store) Scratch(ctx context.Context) ([]Entry, error) {
 		out = append(out, e)
 	}
 	return out, nil
+}
+
+// Annotate keeps texts about the folder that [Store.Ensure] made under that name,
+// in place of earlier ones. It counts as a sign of life of the folder.
+func (s *Store) Annotate(name string, about map[string]string) error {
+	if _, err := s.Path(name); err != nil {
+		return err
+	}
+	return s.updateMeta(name, func(m *meta) { m.About = about })
 }

@@ -109,7 +109,7 @@ func (s *Store) sync(ctx context.Context, name, agentDir string, o Owner, bootst
 // link, so a link that another process puts into the path leads to no other
 // folder.
 func openPlain(dir string) (*os.Root, error) {
-	fd, err := openWay(dir)
+	fd, err := openSearch(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +134,9 @@ func openPlain(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-// openWay opens the folder at an absolute path for its entries to be looked at, and
-// passes through no link.
-func openWay(dir string) (int, error) {
+// openSearch opens the folder at an absolute path to look up its entries, and follows
+// no symbolic link.
+func openSearch(dir string) (int, error) {
 	const how = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | searchOnly
 	fd, err := openAt(unix.AT_FDCWD, "/", how)
 	if err != nil {
@@ -172,7 +172,7 @@ type skillsLook struct {
 // there has no entries.
 func lookAtSkills(ctx context.Context, agentDir, target string) (*skillsLook, error) {
 	l := &skillsLook{at: fileClock(), lines: []string{strconv.Quote(agentDir)}}
-	from, err := openWay(agentDir)
+	from, err := openSearch(agentDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrChanged):
 		l.lines = append(l.lines, "no folder")
@@ -181,7 +181,7 @@ func lookAtSkills(ctx context.Context, agentDir, target string) (*skillsLook, er
 		return nil, statedir.Unavailable("look at skills", agentDir, err)
 	}
 	defer unix.Close(from)
-	to, err := openWay(target)
+	to, err := openSearch(target)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, statedir.Unavailable("look at skills", target, err)
 	}

@@ -180,6 +180,7 @@ func chownError(path string, o Owner, err error) error {
 type meta struct {
 	MadeAt time.Time         `json:"madeAt"`
 	Seeded map[string]string `json:"seeded,omitempty"` // path → SHA-256 of what we put there
+	About  map[string]string `json:"about,omitempty"`  // see [Store.Annotate]
 	Skills string            `json:"skills,omitempty"` // stamp of the skills as they were copied; see SkillsStamp
 }
 

@@ -113,6 +113,10 @@ type End struct {
 	Detail   string       `json:"detail,omitempty"`   // of the error; of the audit view, at most 512 bytes
 	Resource string       `json:"resource,omitempty"` // of the audit view, at most 512 bytes
 
+	// Approval is the answer to the question that the operation waited for; empty where
+	// there was none.
+	Approval sandbox.Permission `json:"approval,omitempty"`
+
 	Outputs  Digest        `json:"outputsDigest"`
 	Effects  []Effect      `json:"sideEffects"` // at most MaxEffects, then counted in More
 	More     int           `json:"moreSideEffects,omitempty"`

@@ -74,8 +74,8 @@ func (h *hostBrowser) Start(context.Context, sandbox.Command) (sandbox.Process, 
 		Hint: "take browser.hostCdpUrl out, so that the browser runs in a container"}
 }
 
-// Way implements [browser.Container].
-func (h *hostBrowser) Way(context.Context, int) (netip.AddrPort, func(), bool, error) {
+// OpenEgress implements [browser.Container].
+func (h *hostBrowser) OpenEgress(context.Context, int) (netip.AddrPort, func(), bool, error) {
 	return netip.AddrPort{}, func() {}, false, nil
 }
 

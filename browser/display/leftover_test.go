@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/config"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/manager"
 )
 
@@ -65,6 +66,9 @@ func TestForceTakesAll(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"none", "own"} {
 		t.Run(network, func(t *testing.T) {
+			if network == "none" {
+				testenv.Exhaustive(t, "the same without a network, which is to go too")
+			}
 			r := on(t, `"headless":false,"enableNoVnc":true,"network":"`+network+`"`, "")
 			ctx := patient(t)
 			r.workspacePage(of("a"), "page.html", "<title>Here</title>")

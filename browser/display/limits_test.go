@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
@@ -115,6 +116,10 @@ func (r *rig) neighbour(session string) (stop func() int) {
 			}
 			visits++
 			reported()
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond): // the hog wants the processors
+			}
 		}
 	})
 	<-first

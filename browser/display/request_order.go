@@ -4,6 +4,7 @@
 package display
 
 import (
+	"net"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/config"
@@ -71,6 +72,14 @@ type Watched struct {
 	Password string    // of the display; secret
 	ViewOnly bool      // keys and pointer of the person do nothing
 	Expires  time.Time // time after which the URL cannot be opened
+}
+
+// A Viewed is a display of which a viewer has the connection. It takes no input.
+type Viewed struct {
+	Life
+
+	Conn     net.Conn // of the VNC server: what it sends is untrusted
+	Password string   // of the display; secret
 }
 
 // Folders are the host folders that reads and writes of a browser depend on.

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
@@ -58,7 +58,7 @@ func on(t testing.TB, browser, rest string) *rig {
 func newDisplays(t testing.TB, m *manager.Manager) *display.Display {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	d := display.New(manager.Of(m), log)
+	d := display.New(manager.BrowserBackend(m), log)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -87,7 +87,7 @@ func newManager(t testing.TB, w *dockertest.Rig, n *testenv.Internet, text strin
 	must(t, err)
 	rec, err := egress.NewRecorder(egress.RecorderOptions{Evidence: ev, Violations: vi, Log: log})
 	must(t, err)
-	plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: n.Names}), Record: rec.Record, Decide: rec.Decide, Roots: n.Authority.Pool})
+	plane := egress.New(egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{Resolver: n.Names}), Record: rec.Record, Decide: rec.Decide, Roots: n.Authority.Pool})
 	api, err := container.Dial()
 	must(t, err)
 	m, err := manager.New(manager.Options{
@@ -96,7 +96,7 @@ func newManager(t testing.TB, w *dockertest.Rig, n *testenv.Internet, text strin
 		Host: manager.Host{CPUs: runtime.NumCPU(), Memory: 8 << 30, Sensitive: []string{w.State.Path(), "/run/docker.sock"},
 			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return w.State.InstallGuest(testenv.Guest(t)) })},
 		Log: log,
-		Out: func() (outlet.Proxy, error) {
+		Out: func() (proxy.Server, error) {
 			return &egress.Server{Plane: plane, Recorder: rec, LookupEnv: os.LookupEnv, Authority: func() (*egress.Authority, error) { return egress.Open(w.State.Egress()) }}, nil
 		},
 	})

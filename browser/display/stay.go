@@ -134,7 +134,7 @@ func keepWay(opening context.Context, c browser.Container, log logrus.FieldLogge
 		reported := sync.OnceFunc(func() { close(first) })
 		defer reported()
 		for {
-			_, end, ok, err := c.Way(ctx, browser.ProxyPort)
+			_, end, ok, err := c.OpenEgress(ctx, browser.ProxyPort)
 			reported()
 			switch {
 			case err == nil && !ok:

@@ -44,7 +44,7 @@ func (r *answering) Start(context.Context, sandbox.Command) (sandbox.Process, er
 	return nil, sandbox.Errorf(sandbox.CodeUnsupported, "start", "nothing runs here")
 }
 
-func (r *answering) Way(ctx context.Context, _ int) (netip.AddrPort, func(), bool, error) {
+func (r *answering) OpenEgress(ctx context.Context, _ int) (netip.AddrPort, func(), bool, error) {
 	if r.stuck {
 		<-ctx.Done()
 		return netip.AddrPort{}, nil, false, ctx.Err()

@@ -17,14 +17,39 @@ import (
 // the earlier one and revokes its passwords. The container is leased until the
 // watch ends.
 func (d *Display) Watch(ctx context.Context, r Request, control bool) (Watched, error) {
-	c, _, err := d.open(ctx, r, always)
+	w, _, err := d.watch(ctx, r, control)
 	if err != nil {
 		return Watched{}, err
+	}
+	return Watched{Life: w, Name: w.name, URL: w.URL(), Password: w.Password(), ViewOnly: !control, Expires: w.LinkExpires()}, nil
+}
+
+// View does what Watch does without control, for a viewer that speaks the protocol of
+// VNC itself. The caller closes the connection and the Life.
+func (d *Display) View(ctx context.Context, r Request) (Viewed, error) {
+	w, c, err := d.watch(ctx, r, false)
+	if err != nil {
+		return Viewed{}, err
+	}
+	w.CloseLink()
+	conn, err := c.Dial(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Settings().VNCPort)))
+	if err != nil {
+		_ = w.Close()
+		return Viewed{}, err
+	}
+	return Viewed{Life: w, Conn: conn, Password: w.Password()}, nil
+}
+
+// watch opens the watch, which owns the container.
+func (d *Display) watch(ctx context.Context, r Request, control bool) (*viewing, Opened, error) {
+	c, _, err := d.open(ctx, r, always)
+	if err != nil {
+		return nil, nil, err
 	}
 	s := c.Settings()
 	if err := watchable(c); err != nil {
 		c.Close()
-		return Watched{}, err
+		return nil, nil, err
 	}
 	d.supersede(c.Name(), nil)
 	seen := &viewing{name: c.Name(), done: make(chan struct{})}
@@ -45,7 +70,7 @@ func (d *Display) Watch(ctx context.Context, r Request, control bool) (Watched, 
 	})
 	if err != nil {
 		c.Close()
-		return Watched{}, err
+		return nil, nil, err
 	}
 	stop := keepWay(ctx, c, d.log)
 	seen.Watch = w
@@ -56,7 +81,7 @@ func (d *Display) Watch(ctx context.Context, r Request, control bool) (Watched, 
 		c.Close()
 		close(seen.done)
 	}()
-	return Watched{Life: seen, Name: c.Name(), URL: w.URL(), Password: w.Password(), ViewOnly: !control, Expires: w.LinkExpires()}, nil
+	return seen, c, nil
 }
 
 // watchable returns an error for a browser without a display.

@@ -34,7 +34,7 @@ func (f *forged) Dial(ctx context.Context, network, _ string) (net.Conn, error) 
 	return new(net.Dialer).DialContext(ctx, network, f.at.String())
 }
 
-func (f *forged) Way(context.Context, int) (netip.AddrPort, func(), bool, error) {
+func (f *forged) OpenEgress(context.Context, int) (netip.AddrPort, func(), bool, error) {
 	return netip.AddrPort{}, nil, false, nil
 }
 

@@ -189,7 +189,7 @@ func (l *liar) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, network, l.Listener.Addr().String())
 }
 
-func (l *liar) Way(context.Context, int) (netip.AddrPort, func(), bool, error) {
+func (l *liar) OpenEgress(context.Context, int) (netip.AddrPort, func(), bool, error) {
 	return netip.AddrPort{}, func() {}, false, nil
 }
 

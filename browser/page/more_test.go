@@ -151,7 +151,7 @@ func TestSessionsSideBySide(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := p.ways.Load(); got != 0 {
+	if got := p.egress.Load(); got != 0 {
 		t.Errorf("%d ways are still open", got)
 	}
 }

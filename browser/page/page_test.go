@@ -142,11 +142,11 @@ func TestCloseLeavesNothing(t *testing.T) {
 	p := newPlace(t, map[string]http.HandlerFunc{"site.test": html("x")})
 	s := p.open(t)
 	visited(t, s, "http://site.test/")
-	if p.ways.Load() != 1 {
+	if p.egress.Load() != 1 {
 		t.Error("no way")
 	}
 	s.Close()
-	if p.ways.Load() != 0 {
+	if p.egress.Load() != 0 {
 		t.Error("the way is still open")
 	}
 	if _, err := s.Navigate(t.Context(), "http://site.test/"); !errors.Is(err, &sandbox.Error{Code: sandbox.CodeUnavailable}) {

@@ -83,7 +83,7 @@ type place struct {
 	dir      string
 	refusal  error        // of changes of dir
 	web      http.Handler // nil: no egress
-	ways     atomic.Int64 // open egress listeners
+	egress   atomic.Int64 // open egress listeners
 
 	mu    sync.Mutex
 	asked []string // of the web: "METHOD URL"
@@ -95,8 +95,8 @@ func (p *place) Workspace(context.Context) (browser.Workspace, error) {
 	return browser.Workspace{Dir: p.dir, UID: p.Spec.UID, GID: p.Spec.GID, Refusal: p.refusal}, nil
 }
 
-// Way serves the web of the test by a proxy inside.
-func (p *place) Way(ctx context.Context, _ int) (netip.AddrPort, func(), bool, error) {
+// OpenEgress serves the web of the test by a proxy inside.
+func (p *place) OpenEgress(ctx context.Context, _ int) (netip.AddrPort, func(), bool, error) {
 	if p.web == nil {
 		return netip.AddrPort{}, nil, false, nil
 	}
@@ -108,11 +108,11 @@ func (p *place) Way(ctx context.Context, _ int) (netip.AddrPort, func(), bool, e
 	server.Listener.Close()
 	server.Listener = l
 	server.Start()
-	p.ways.Add(1)
+	p.egress.Add(1)
 	end := sync.OnceFunc(func() {
 		server.CloseClientConnections()
 		server.Close()
-		p.ways.Add(-1)
+		p.egress.Add(-1)
 	})
 	return netip.MustParseAddrPort(l.Addr().(*net.TCPAddr).String()), end, true, nil
 }

@@ -130,7 +130,7 @@ func (s *session) begin(ctx context.Context) error {
 		return err
 	}
 	s.root = root
-	proxy, err := s.way(ctx)
+	proxy, err := s.openEgress(ctx)
 	if err != nil {
 		return err
 	}
@@ -161,13 +161,13 @@ func (s *session) begin(ctx context.Context) error {
 	return err
 }
 
-// way opens the egress listener of this session and returns its proxy URL; ""
+// openEgress opens the egress listener of this session and returns its proxy URL; ""
 // is a network of the engine.
-func (s *session) way(ctx context.Context) (string, error) {
+func (s *session) openEgress(ctx context.Context) (string, error) {
 	if s.settings.Direct {
 		return "", nil
 	}
-	address, end, ok, err := s.container.Way(ctx, 0)
+	address, end, ok, err := s.container.OpenEgress(ctx, 0)
 	switch {
 	case err != nil:
 		return "", err

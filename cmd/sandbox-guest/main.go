@@ -6,6 +6,7 @@
 //
 //	sandbox-guest init     be process 1 and run commands for the client outside
 //	sandbox-guest relay    connect standard input and output with the guest
+//	sandbox-guest landlock start init in a sandbox that has the namespaces of the host (internal)
 //	sandbox-guest hold     start a persistent shell, and hold descriptors for it (internal)
 //	sandbox-guest install  prepare the volumes of a pod, before init runs in it
 //	sandbox-guest tree     pack a folder, or make it what an archive holds, as a command
@@ -38,6 +39,10 @@ func run(args []string) int {
 		return server.Install(args[1:])
 	case "hold":
 		return server.Main(args[1:])
+	case "landlock":
+		return server.Landlock(args[1:])
+	case "landlocked":
+		return server.Landlocked(args[1:])
 	case "tree":
 		return server.Tree(args[1:])
 	case "probe":

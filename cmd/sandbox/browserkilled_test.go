@@ -133,23 +133,26 @@ func (s *site) killedAfter(d time.Duration, args ...string) (said string) {
 // works, and after a stop there is nothing.
 func TestKilledProgramLeavesABrowserThatIsFound(t *testing.T) {
 	t.Parallel()
-	moments := []float64{0.45, 3}
+	none := map[string][]float64{"start": {3}, "screenshot": {0.45}, "open": {0.3}}
+	own := map[string][]float64{"start": {0.5}}
 	if testenv.All() {
-		moments = []float64{0.15, 0.45, 0.75, 3}
+		moments := []float64{0.15, 0.45, 0.75, 3}
+		none = map[string][]float64{"start": moments, "screenshot": moments, "open": moments}
+		own = map[string][]float64{"start": {0.5}, "screenshot": {0.5}, "open": {0.5}}
 	}
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
-		killedBrowser(t, browserSite(t, ""), moments...)
+		killedBrowser(t, browserSite(t, ""), none)
 	})
 	t.Run("own", func(t *testing.T) {
 		t.Parallel()
-		killedBrowser(t, browserSite(t, `, "network": "own"`), 0.5)
+		killedBrowser(t, browserSite(t, `, "network": "own"`), own)
 	})
 }
 
-// killedBrowser kills at these moments, in parts of the time that a picture
-// takes in all.
-func killedBrowser(t *testing.T, s *site, moments ...float64) {
+// killedBrowser kills each command at its moments, in parts of the time that a
+// picture takes in all.
+func killedBrowser(t *testing.T, s *site, moments map[string][]float64) {
 	page := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(page, []byte("<title>Here</title>"), 0o644); err != nil {
 		t.Fatal(err)
@@ -169,7 +172,7 @@ func killedBrowser(t *testing.T, s *site, moments ...float64) {
 	for _, args := range [][]string{
 		{"browser", "start", "--serve", "-o", "json"}, shot, {"browser", "open", "-o", "json"},
 	} {
-		for _, part := range moments {
+		for _, part := range moments[args[1]] {
 			id++
 			moment := time.Duration(part * float64(whole))
 			t.Run(fmt.Sprintf("%s at %v", args[1], part), func(t *testing.T) {

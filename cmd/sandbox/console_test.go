@@ -18,7 +18,7 @@ import (
 )
 
 // consoleSettings are those of the daemons that the console is tested with.
-const consoleSettings = `{"agents": {"defaults": {"sandbox": {"provider": "local", "evidence": {"commands": true}}}}, "tenants": {"list": [{"id": "evil", "sandboxes": 4}]}}`
+const consoleSettings = `{"agents": {"defaults": {"sandbox": {"provider": "local", "evidence": {"commands": true}}}, "list": [{"id": "careful", "sandbox": {"commands": {"autoAllowIfSandboxed": false}}}, {"id": "surfer", "sandbox": {"provider": "docker", "browser": {"enabled": true}}}]}, "tenants": {"list": [{"id": "evil", "sandboxes": 4}]}}`
 
 // A consoleRig is a daemon at a port of this machine, and a Chromium.
 type consoleRig struct {
@@ -72,7 +72,7 @@ func TestConsoleInChromium(t *testing.T) {
 	t.Parallel()
 	modules := testenv.Playwright(t)
 	r := newConsoleRig(t)
-	ctx, done := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, done := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer done()
 	cmd := exec.CommandContext(ctx, "node", filepath.Join("testdata", "console.cjs"))
 	cmd.Env = append(r.env, "NODE_PATH="+modules)
@@ -103,8 +103,32 @@ func TestClientsConsole(t *testing.T) {
 	cmd := exec.CommandContext(ctx, "node", filepath.Join("testdata", "axe.cjs"))
 	cmd.Env = append(r.env, "NODE_PATH="+filepath.Join(packages, "node_modules"))
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "looked through 36 views") {
+	if err != nil || !strings.Contains(string(out), "looked through 72 views") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestClientsConsoleUse uses what needs more than a local sandbox: answers that are on
+// record, the changes of a private workspace, and a browser with its display.
+func TestClientsConsoleUse(t *testing.T) {
+	t.Parallel()
+	testenv.Require(t, "docker")
+	modules := testenv.Playwright(t)
+	r := newConsoleRig(t)
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "there.txt"), []byte("old\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for parts, want := range map[string]int{"approvals": 2, "changes": 6, "surf": 7} {
+		ctx, done := context.WithTimeout(t.Context(), 8*time.Minute)
+		defer done()
+		cmd := exec.CommandContext(ctx, "node", filepath.Join("testdata", "consoleuse.cjs"))
+		cmd.Env = append(r.env, "NODE_PATH="+modules, "CONSOLE_PARTS="+parts, "CONSOLE_FOLDER="+folder)
+		out, err := cmd.CombinedOutput()
+		if n := strings.Count(string(out), "passed "); err != nil || n != want {
+			t.Errorf("%s: %v, %d of %d checks have passed:\n%s", parts, err, n, want, out)
+		}
+		t.Logf("%s", out)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/admission"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/auth"
-	agentsdoor "github.com/bulkhead-dev/sandbox/server/compat/agents"
+	agentsapi "github.com/bulkhead-dev/sandbox/server/compat/agents"
 	"github.com/bulkhead-dev/sandbox/server/compat/codex"
 	"github.com/bulkhead-dev/sandbox/server/compat/e2b"
 	"github.com/bulkhead-dev/sandbox/server/compat/swerex"
@@ -137,7 +137,7 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	if err != nil {
 		return err
 	}
-	door, err := e2b.New(e2b.Options{
+	translator, err := e2b.New(e2b.Options{
 		Log: o.Log, Key: key,
 		Enabled: func() bool { return config.DaemonOf(d.settings()).E2B },
 		Domains: func() []string { return config.DaemonOf(d.settings()).Hosts }, PortDomain: config.DaemonOf(d.settings()).PortDomain,
@@ -145,11 +145,11 @@ func (d *daemonParts) serve(o cli.Options, version string) error {
 	if err != nil {
 		return err
 	}
-	d.ends = append(d.ends, door.Close)
+	d.ends = append(d.ends, translator.Close)
 	d.server, err = servers.New(servers.Options{
-		Doors: []servers.Door{
-			d.console, door,
-			agentsdoor.New(agentsdoor.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).Agents }}),
+		Translators: []servers.Translator{
+			d.console, translator,
+			agentsapi.New(agentsapi.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).Agents }}),
 			codex.New(codex.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).Codex }}),
 			swerex.New(swerex.Options{Enabled: func() bool { return config.DaemonOf(d.settings()).SWERex }}),
 		},

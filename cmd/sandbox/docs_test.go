@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -192,8 +193,18 @@ func (l *listener) since(from int) (string, <-chan struct{}) {
 	return string(l.text[from:]), l.more
 }
 
+// browses reports whether a command of the block uses a browser.
+func (b consoleBlock) browses() bool {
+	return slices.ContainsFunc(b.steps, func(s consoleStep) bool {
+		return strings.Contains(s.command, "sandbox") && strings.Contains(s.command, " browser ")
+	})
+}
+
 // run runs the commands of a block in one shell.
 func (b consoleBlock) run(t *testing.T, page, bin string) {
+	if b.browses() {
+		testenv.Require(t, "browser")
+	}
 	dir := t.TempDir()
 	testenv.UnmountBelow(t, dir)
 	for _, sub := range []string{"home", "work"} {
@@ -228,7 +239,11 @@ func (b consoleBlock) run(t *testing.T, page, bin string) {
 		syscall.Kill(-shell.Process.Pid, syscall.SIGTERM)
 		in.Close()
 		shell.Wait()
-		for _, kind := range []string{"--browser=false", "--browser"} {
+		kinds := []string{"--browser=false"}
+		if b.browses() {
+			kinds = append(kinds, "--browser")
+		}
+		for _, kind := range kinds {
 			remove := exec.Command(filepath.Join(bin, "sandbox"), "recreate", "--all", "--force", kind)
 			remove.Env = env
 			if text, err := remove.CombinedOutput(); err != nil {
@@ -238,9 +253,6 @@ func (b consoleBlock) run(t *testing.T, page, bin string) {
 	})
 	at := 0
 	for _, s := range b.steps {
-		if strings.Contains(s.command, "sandbox") && strings.Contains(s.command, " browser ") {
-			testenv.Require(t, "browser")
-		}
 		want := s.pattern()
 		end := fmt.Sprintf("end-of-step-%d ", s.line)
 		fmt.Fprintf(in, "{ %s\n} </dev/null; printf '%s%%d\\n' $?\n", s.command, end)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -78,13 +79,15 @@ func deps(o cli.Options, who config.Who, flags *config.SandboxSettings) (d docto
 			d.StateDir, err = orchestrator.StateFolder(o.StateDir)
 			return d, done, err
 		}
-		if r.Provider != "docker" {
+		if r.Provider == local.LandlockName {
+			d.Local = append(d.Local, landlockCheck(r.ProviderOptions))
+		} else if r.Provider != "docker" {
 			options = r.ProviderOptions
 		} else {
 			ofDocker = r.ProviderOptions
 		}
 	}
-	d.Local = providerChecks(o, options)
+	d.Local = append(d.Local, providerChecks(o, options)...)
 	if len(ofDocker) > 0 {
 		d.Local = append(d.Local, doctor.OptionsCheck("docker", ofDocker))
 	}
@@ -127,6 +130,21 @@ func podChecks(o cli.Options, r config.Resolved) ([]doctor.ProviderCheck, func()
 	}
 	h.Close()
 	return bad(err)
+}
+
+// landlockCheck is the check of the landlock provider with these options.
+func landlockCheck(options map[string]any) doctor.ProviderCheck {
+	return doctor.ProviderCheck{Name: "landlock-provider", Provider: local.LandlockName, Look: func(context.Context) (doctor.Status, string, string) {
+		gaps, err := local.CheckLandlock(options)
+		if e := new(sandbox.Error); errors.As(err, &e) {
+			return doctor.Fail, e.Message, e.Hint
+		}
+		var codes []string
+		for _, g := range gaps {
+			codes = append(codes, g.Code)
+		}
+		return doctor.Warn, "sandboxes share the namespaces of this host, and do not close: " + strings.Join(codes, ", "), `"sandbox explain" says what each means; use "provider": "docker" or "local" where they can be had`
+	}}
 }
 
 // providerChecks are the checks of the local provider with these options. No
@@ -180,6 +198,7 @@ func facts(o cli.Options, who config.Who, flags *config.SandboxSettings) (doctor
 		ReservedTargets:  r.Docker.DangerouslyAllowReservedTargets,
 		WritableRoot:     r.Docker.DangerouslyAllowWritableRoot,
 		KeepCapabilities: r.Docker.DangerouslyKeepCapabilities,
+		MissingLimits:    r.Docker.DangerouslyAllowMissingLimits,
 	}
 	return doctor.Settings{
 		Path: path, Provider: r.Provider, Runtime: r.Docker.Runtime,

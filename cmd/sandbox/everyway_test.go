@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,7 +130,8 @@ func opaque(line string) []string {
 
 // TestEveryWayIn holds that what the host runs, or keeps from a sandbox, can be
 // written by no way into a sandbox in a person's folder, nor secrets be read, and that
-// each way writes and reads other files; whichever transport the files go over.
+// each way writes and reads other files. The transport "script" carries files alone:
+// over it the ways of files are tried, with one path of each kind.
 func TestEveryWayIn(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"auto", "script"} {
@@ -154,11 +156,12 @@ func everyWayIn(t *testing.T, transport string) {
 		line, _, _ := strings.Cut(string(data), "\n")
 		return line
 	}
-	writing := []struct {
+	type way struct {
 		name string
 		code bool // each refusal carries a code; that of a mount does not
 		try  func(path string) attempt
-	}{
+	}
+	writing := []way{
 		{"exec", false, func(path string) attempt { return w.cli("", "run", "--", "sh", "-c", "echo written > "+path) }},
 		{"exec that renames", false, func(path string) attempt {
 			return w.cli("", "run", "--", "sh", "-c", "echo written > moved && mv -f moved "+path)
@@ -186,7 +189,13 @@ func everyWayIn(t *testing.T, transport string) {
 		{"HTTP PUT", true, func(path string) attempt { return w.http("PUT", path, "written\n") }},
 		{"HTTP DELETE", true, func(path string) attempt { return w.http("DELETE", path, "") }},
 	}
-	for _, path := range []string{".git/hooks/post-commit", ".git/config", ".vscode/tasks.json", ".env"} {
+	paths := []string{".git/hooks/post-commit", ".git/config", ".vscode/tasks.json", ".env"}
+	runs := func(w way) bool { return strings.Contains(w.name, "exec") }
+	if transport == "script" && !testenv.All() {
+		paths = []string{".git/hooks/post-commit", ".env"}
+		writing = slices.DeleteFunc(writing, runs)
+	}
+	for _, path := range paths {
 		before, err := os.ReadFile(filepath.Join(w.dir, path))
 		if err != nil {
 			t.Fatal(err)
@@ -207,23 +216,23 @@ func everyWayIn(t *testing.T, transport string) {
 	}
 
 	out := filepath.Join(t.TempDir(), "out")
-	reading := []struct {
-		name string
-		try  func(path string) attempt
-	}{
-		{"exec", func(path string) attempt { return w.cli("", "run", "--", "cat", path) }},
-		{"MCP exec", func(path string) attempt { return w.tool("exec", map[string]any{"command": "cat " + path}) }},
-		{"MCP read", func(path string) attempt { return w.tool("read", map[string]any{"path": path}) }},
-		{"MCP grep", func(path string) attempt { return w.tool("grep", map[string]any{"path": path, "pattern": "."}) }},
-		{"fs read", func(path string) attempt { return w.cli("", "fs", "read", path) }},
-		{"fs cp", func(path string) attempt { return w.cli("", "fs", "cp", path, "copy.txt") }},
-		{"cp", func(path string) attempt {
+	reading := []way{
+		{"exec", true, func(path string) attempt { return w.cli("", "run", "--", "cat", path) }},
+		{"MCP exec", true, func(path string) attempt { return w.tool("exec", map[string]any{"command": "cat " + path}) }},
+		{"MCP read", true, func(path string) attempt { return w.tool("read", map[string]any{"path": path}) }},
+		{"MCP grep", true, func(path string) attempt { return w.tool("grep", map[string]any{"path": path, "pattern": "."}) }},
+		{"fs read", true, func(path string) attempt { return w.cli("", "fs", "read", path) }},
+		{"fs cp", true, func(path string) attempt { return w.cli("", "fs", "cp", path, "copy.txt") }},
+		{"cp", true, func(path string) attempt {
 			got := w.cli("", "cp", "sandbox:"+path, out)
 			data, _ := os.ReadFile(out) // what is not there was not copied
 			os.Remove(out)
 			return attempt{got.ok, got.said + string(data)}
 		}},
-		{"HTTP GET", func(path string) attempt { return w.http("GET", path, "") }},
+		{"HTTP GET", true, func(path string) attempt { return w.http("GET", path, "") }},
+	}
+	if transport == "script" && !testenv.All() {
+		reading = slices.DeleteFunc(reading, runs)
 	}
 	for _, way := range reading {
 		got := way.try(".env")

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/confighash"
+	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
@@ -39,7 +40,7 @@ func begin(h func() *orchestrator.Orchestrator) func(context.Context, config.Res
 		due := prune.Overdue(h().State().PrunedAt(), every, soon)
 		n := res.Network
 		reaches := req.Ask || n.Ask || n.AllowPublic || len(n.AllowedDomains) > 0 || len(n.Secrets) > 0
-		if res.Provider == "local" && os.Getenv("DOCKER_HOST") == "" && !due && !reaches && res.Docker.CAFile == "" && !res.RecordsCommands() || ctx.Err() != nil {
+		if res.Provider == "local" && !about.NamesEngine(os.Getenv) && !due && !reaches && res.Docker.CAFile == "" && !res.RecordsCommands() || ctx.Err() != nil {
 			return nil // who gave up gets to know from the call
 		}
 		return whole()

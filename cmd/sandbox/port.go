@@ -34,7 +34,7 @@ type ownPorts struct{ m *manager.Manager }
 
 // Find implements cli.PortStore.
 func (p ownPorts) Find(ctx context.Context, r manager.Request) (at cli.PortPlace, err error) {
-	err = p.m.Lend(ctx, r, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	err = p.m.WithSandbox(ctx, r, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		at = placeOf(sb)
 		return nil
 	})
@@ -43,12 +43,12 @@ func (p ownPorts) Find(ctx context.Context, r manager.Request) (at cli.PortPlace
 
 func placeOf(sb sandbox.Sandbox) cli.PortPlace {
 	i := sb.Info()
-	return cli.PortPlace{Sandbox: i.Name, Alone: i.Provider == "local"}
+	return cli.PortPlace{Sandbox: i.Name, Alone: i.Provider == "local" || i.Provider == "landlock"}
 }
 
 // List implements cli.PortStore.
 func (p ownPorts) List(ctx context.Context, r manager.Request) (at cli.PortPlace, ports []api.Port, err error) {
-	err = p.m.Lend(ctx, r, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	err = p.m.WithSandbox(ctx, r, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		at = placeOf(sb)
 		found, err := manager.PortsOf(ctx, sb)
 		for _, one := range found {

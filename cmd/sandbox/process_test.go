@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -245,22 +247,57 @@ func TestClosedOutputEndsWhatRunsInside(t *testing.T) {
 	})
 }
 
-// buildProgram builds the program, or the part of it with a tag, as "make build"
-// does: what it is made of has been compiled already then.
+// buildProgram puts the program, or the part of it with a tag, at path.
 func buildProgram(t *testing.T, path, tag string) {
 	t.Helper()
-	if err := buildInto(path, tag); err != nil {
+	program, err := builtProgram(tag)
+	if err != nil {
 		t.Fatal(err)
+	}
+	// Not by this process: one that it starts meanwhile would have the file open for
+	// writing, and the program could not be started.
+	if out, err := exec.Command("cp", program, path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 }
 
-func buildInto(path, tag string) error {
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "urfave_cli_no_docs,"+tag, "-o", path, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w\n%s", err, out)
+// builtDir is the folder of what builtProgram builds, which goes with the tests.
+var builtDir = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "sandbox-shipped-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
 	}
-	return nil
+	return dir, err
+})
+
+// builders build the program and its parts once for all tests, by their tags.
+var builders = map[string]func() (string, error){
+	"":               sync.OnceValues(func() (string, error) { return build("") }),
+	"sandbox_engine": sync.OnceValues(func() (string, error) { return build("sandbox_engine") }),
+	"sandbox_front":  sync.OnceValues(func() (string, error) { return build("sandbox_front") }),
+}
+
+// builtProgram is the path of the program, or of the part of it with a tag, in a
+// folder of its own.
+func builtProgram(tag string) (string, error) { return builders[tag]() }
+
+// build builds the program as "make build" does: what it is made of has been
+// compiled already then.
+func build(tag string) (string, error) {
+	dir, err := builtDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, cmp.Or(tag, "whole"), "sandbox")
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "urfave_cli_no_docs,"+tag, "-o", path, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return path, nil
 }
 
 // maxGrowth is what 100 MB of output may cost us, in KiB. It does not include what

@@ -91,7 +91,8 @@ func routesPage(document []byte) (string, error) {
 					role = "none"
 				}
 				short := strings.Replace(p, "/v1/sandboxes/{name}", "…", 1)
-				fmt.Fprintf(&b, "%s| `%s %s` | %s | %s | %s | %s |\n", head, strings.ToUpper(method), short, o.Summary, role, strings.Join(query, ", "), d.body(o))
+				row := fmt.Sprintf("| `%s %s` | %s | %s | %s | %s |\n", strings.ToUpper(method), short, o.Summary, role, strings.Join(query, ", "), d.body(o))
+				b.WriteString(head + strings.ReplaceAll(row, "|  |", "| |"))
 				head = ""
 			}
 		}

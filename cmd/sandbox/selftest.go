@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -14,12 +15,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
+	"github.com/bulkhead-dev/sandbox/provider/local"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // selfTestWithin bounds the self-test as a whole.
 const selfTestWithin = 30 * time.Minute
 
-// selfTest attacks a throw-away sandbox, beside a second one that must not
+// selfTest attacks a temporary sandbox, beside a second one that must not
 // notice, and removes both.
 func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.SandboxSettings) (attack.Report, error) {
 	h, err := open(o)
@@ -45,14 +48,14 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 	var report attack.Report
 	ctx, done := context.WithTimeout(ctx, selfTestWithin)
 	defer done()
-	err = lend(ctx, h, who, flags, func(neighbour sandbox.Sandbox, _ sandbox.Spec) error {
-		return lend(ctx, h, who, flags, func(victim sandbox.Sandbox, s sandbox.Spec) error {
+	err = withSandbox(ctx, h, who, flags, func(neighbour sandbox.Sandbox, _ sandbox.Spec) error {
+		return withSandbox(ctx, h, who, flags, func(victim sandbox.Sandbox, s sandbox.Spec) error {
 			report = attack.Run(ctx, victim, s, attack.Options{
 				Neighbour:      neighbour,
 				Reopen:         func(ctx context.Context) (sandbox.Sandbox, error) { return reopen(ctx, h, s) },
 				WorkspaceQuota: int64(r.WorkspaceQuota),
 				Disks:          disks,
-				NoMemoryLimit:  noMemoryLimit(s.Provider),
+				NoMemoryLimit:  noMemoryLimit(s),
 				Firewall:       firewall(s.Provider),
 				Known:          knownWays(s.Provider),
 				Progress:       func(r attack.Result) { o.Log.Infof("%s: %s: %s", r.Name, r.Outcome, r.Seen) },
@@ -63,10 +66,17 @@ func selfTest(ctx context.Context, o cli.Options, who config.Who, flags *config.
 	return report, err
 }
 
-// noMemoryLimit says why a provider enforces no limit of memory, or nothing.
-func noMemoryLimit(provider string) string {
-	if provider == "local" {
-		return "a local sandbox has no control group, so nothing bounds the memory of a sandbox; limits.memory bounds each command"
+// noMemoryLimit says why the sandbox of s has no limit of memory, or nothing.
+func noMemoryLimit(s sandbox.Spec) string {
+	switch s.Provider {
+	case local.LandlockName:
+		return "there is no control group, so nothing bounds the memory of a sandbox; limits.memory bounds each command"
+	case local.LocalName:
+		for _, note := range local.Notes(s, launch.FindGroups()) {
+			if strings.HasPrefix(note, "docker.memory ") {
+				return note
+			}
+		}
 	}
 	return ""
 }
@@ -82,6 +92,16 @@ func firewall(provider string) string {
 
 // knownWays are those that a provider cannot close, see docs/kubernetes.md.
 func knownWays(provider string) []attack.Known {
+	if provider == local.LandlockName {
+		gaps, _ := local.CheckLandlock(nil)
+		var list []attack.Known
+		for _, g := range gaps {
+			for _, name := range g.Attempts {
+				list = append(list, attack.Known{Name: name, Any: true, Why: g.Code + ": " + g.Text})
+			}
+		}
+		return list
+	}
 	if provider != config.KubernetesProvider {
 		return nil
 	}
@@ -121,9 +141,9 @@ func alone(flags *config.SandboxSettings, r config.Resolved) *config.SandboxSett
 	return &own
 }
 
-// lend makes a sandbox for a session of its own, calls fn with it and
+// withSandbox makes a sandbox for a session of its own, calls fn with it and
 // removes it.
-func lend(ctx context.Context, h *orchestrator.Orchestrator, who config.Who, flags *config.SandboxSettings, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
+func withSandbox(ctx context.Context, h *orchestrator.Orchestrator, who config.Who, flags *config.SandboxSettings, fn func(sandbox.Sandbox, sandbox.Spec) error) error {
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	who.Session = "doctor-" + hex.EncodeToString(id[:])
@@ -131,5 +151,5 @@ func lend(ctx context.Context, h *orchestrator.Orchestrator, who config.Who, fla
 	if err != nil {
 		return err
 	}
-	return m.Lend(ctx, manager.Request{Who: who, Flags: flags, Remove: true}, fn)
+	return m.WithSandbox(ctx, manager.Request{Who: who, Flags: flags, Remove: true}, fn)
 }

@@ -29,6 +29,7 @@ type exporting struct {
 	t       *testing.T
 	figures *prometheus.Registry
 	log     *reportedLines
+	logger  *logrus.Logger
 }
 
 // export sets the telemetry up by variables, with a queue of 64 spans in batches of
@@ -45,6 +46,7 @@ func export(t *testing.T, env ...string) *exporting {
 	e := &exporting{t: t, figures: prometheus.NewRegistry(), log: newReportedLines()}
 	log := logrus.New()
 	log.SetOutput(e.log)
+	e.logger = log
 	var err error
 	if e.telemetry, err = newTelemetry(log, "test", e.figures, e.figures); err != nil {
 		t.Fatal(err)

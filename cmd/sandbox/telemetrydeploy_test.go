@@ -3,8 +3,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,7 +18,12 @@ import (
 	"testing"
 
 	"github.com/VictoriaMetrics/metricsql"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 // deployed are the rules of deploy/prometheus/rules.yml and the panels of
@@ -149,4 +160,153 @@ func holdDeployed(t *testing.T, metrics string) {
 			}
 		}
 	}
+}
+
+// renderedChart returns the daemon's container, its volumes and its network policy as
+// the chart renders them with these values.
+func renderedChart(t *testing.T, values ...string) (core.PodSpec, networking.NetworkPolicySpec) {
+	t.Helper()
+	chart := filepath.Join("..", "..", "deploy", "helm", "sandbox")
+	args := []string{"template", "sandbox", chart, "--namespace", "somewhere", "--kube-version", "1.34.4", "--values", filepath.Join(chart, "..", "manifests.yaml")}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	out, err := testenv.Helm(t.Context(), t, args...).Output()
+	if err != nil {
+		exit, _ := errors.AsType[*exec.ExitError](err)
+		t.Fatalf("%v: %s", err, exit.Stderr)
+	}
+	var d apps.Deployment
+	var n networking.NetworkPolicy
+	for doc := range bytes.SplitSeq(out, []byte("\n---\n")) {
+		var kind struct {
+			Kind     string `json:"kind"`
+			Metadata struct{ Name string }
+		}
+		if err := yaml.Unmarshal(doc, &kind); err != nil {
+			t.Fatalf("%v:\n%s", err, doc)
+		}
+		switch {
+		case kind.Kind == "Deployment":
+			err = yaml.UnmarshalStrict(doc, &d)
+		case kind.Kind == "NetworkPolicy" && kind.Metadata.Name == "sandbox":
+			err = yaml.UnmarshalStrict(doc, &n)
+		}
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, doc)
+		}
+	}
+	return d.Spec.Template.Spec, n.Spec
+}
+
+// TestChartExports holds that the values of the chart become variables with which the
+// daemon exports what they say, to a collector that the network policy lets it reach,
+// and that the chart without them exports nothing.
+func TestChartExports(t *testing.T) {
+	t.Parallel()
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	certificate := testAuthority(t)
+	if err := os.WriteFile(ca, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name    string
+		values  []string
+		signals string
+		port    int32 // opened beside those of the daemon
+		want    map[string]string
+	}{
+		{"nothing", nil, "", 0, map[string]string{"OTEL_SERVICE_NAME": ""}},
+		{"an endpoint", []string{"otel.endpoint=http://collector.observability:4318"}, "tml", 4318, map[string]string{
+			"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_SERVICE_NAME": "sandbox",
+			"OTEL_RESOURCE_ATTRIBUTES": "k8s.namespace.name=<metadata.namespace>,k8s.pod.name=<metadata.name>,k8s.node.name=<spec.nodeName>",
+		}},
+		{"everything", []string{
+			"otel.endpoint=https://collector.observability:4317", "otel.protocol=grpc", "otel.headers.secret=collector", "otel.ca.secret=authority", "otel.signals={traces,logs}",
+			"otel.sampler=parentbased_traceidratio", "otel.samplerArg=0.25", "otel.serviceName=boxes", "otel.attributes.deployment\\.environment\\.name=test",
+			"env[0].name=OTEL_PROPAGATORS", "env[0].value=tracecontext", "env[1].name=HTTPS_PROXY", "env[1].valueFrom.secretKeyRef.name=proxy", "env[1].valueFrom.secretKeyRef.key=url",
+		}, "tl", 4317, map[string]string{
+			"OTEL_EXPORTER_OTLP_HEADERS": "secret collector headers", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_SERVICE_NAME": "boxes", "OTEL_PROPAGATORS": "tracecontext", "HTTPS_PROXY": "secret proxy url",
+			"OTEL_RESOURCE_ATTRIBUTES": "k8s.namespace.name=<metadata.namespace>,k8s.pod.name=<metadata.name>,k8s.node.name=<spec.nodeName>,deployment.environment.name=test",
+		}},
+		{"the port of the scheme", []string{"otel.endpoint=https://collector.example/otlp"}, "tml", 0, nil},
+		{"a port that is open already", []string{"otel.endpoint=http://collector:6443"}, "tml", 0, nil},
+		{"one signal", []string{"otel.endpoint=http://collector", "otel.signals={metrics}"}, "m", 0, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod, policy := renderedChart(t, tt.values...)
+			env := map[string]string{}
+			for _, v := range pod.Containers[0].Env {
+				value := v.Value
+				switch from := v.ValueFrom; {
+				case from == nil:
+				case from.FieldRef != nil:
+					value = "<" + from.FieldRef.FieldPath + ">"
+				default:
+					value = "secret " + from.SecretKeyRef.Name + " " + from.SecretKeyRef.Key
+				}
+				for name, earlier := range env { // as the kubelet does
+					value = strings.ReplaceAll(value, "$("+name+")", earlier)
+				}
+				if _, again := env[v.Name]; again {
+					t.Errorf("%s is there twice", v.Name)
+				}
+				env[v.Name] = value
+			}
+			for name, want := range tt.want {
+				if env[name] != want {
+					t.Errorf("%s is %q, want %q", name, env[name], want)
+				}
+			}
+			if path := env["OTEL_EXPORTER_OTLP_CERTIFICATE"]; path != "" {
+				at := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == filepath.Dir(path) && m.ReadOnly })
+				if at < 0 || !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool {
+					return v.Name == pod.Containers[0].VolumeMounts[at].Name && v.Secret != nil && v.Secret.SecretName == "authority"
+				}) {
+					t.Errorf("the Secret with the authority is not at %s", path)
+				}
+				env["OTEL_EXPORTER_OTLP_CERTIFICATE"] = ca
+			} else if tt.name == "everything" {
+				t.Error("the authority is not named")
+			}
+			if env["OTEL_EXPORTER_OTLP_HEADERS"] != "" {
+				env["OTEL_EXPORTER_OTLP_HEADERS"] = "authorization=x"
+			}
+			got, err := telemetryFrom(func(name string) string { return env[name] })
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := ""
+			for _, s := range []struct {
+				letter string
+				on     bool
+			}{{"t", got.traces}, {"m", got.metrics}, {"l", got.logs}} {
+				if s.on {
+					text += s.letter
+				}
+			}
+			if text != tt.signals {
+				t.Errorf("exported are %q, want %q", text, tt.signals)
+			}
+			ports := []int32{443, 6443, 80}
+			if tt.port != 0 {
+				ports = append(ports, tt.port)
+			}
+			var open []int32
+			for _, p := range policy.Egress[0].Ports {
+				open = append(open, p.Port.IntVal)
+			}
+			if !slices.Equal(open, ports) {
+				t.Errorf("the ports %v are open, want %v", open, ports)
+			}
+		})
+	}
+}
+
+// testAuthority returns the certificate of an authority as a PEM file.
+func testAuthority(t *testing.T) []byte {
+	t.Helper()
+	with := httptest.NewTLSServer(http.NotFoundHandler())
+	defer with.Close()
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: with.Certificate().Raw})
 }

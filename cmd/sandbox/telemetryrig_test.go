@@ -70,23 +70,41 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.raw.Write(data)
-	c.headers = append(c.headers, r.Header)
 	switch r.URL.Path {
 	case "/v1/traces":
 		var m coltrace.ExportTraceServiceRequest
 		c.decode(data, &m)
+		c.take(data, r.Header, &m)
+	case "/v1/metrics":
+		var m colmetrics.ExportMetricsServiceRequest
+		c.decode(data, &m)
+		c.take(data, r.Header, &m)
+	case "/v1/logs":
+		var m collogs.ExportLogsServiceRequest
+		c.decode(data, &m)
+		c.take(data, r.Header, &m)
+	default:
+		c.t.Errorf("a request for %s", r.URL.Path)
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+// take keeps a message of one of the three services, its encoded form and the headers
+// that it has come with.
+func (c *collector) take(data []byte, h http.Header, m proto.Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.raw.Write(data)
+	c.headers = append(c.headers, h)
+	switch m := m.(type) {
+	case *coltrace.ExportTraceServiceRequest:
 		for _, rs := range m.ResourceSpans {
 			c.about(rs.Resource.GetAttributes())
 			for _, ss := range rs.ScopeSpans {
 				c.spans = append(c.spans, ss.Spans...)
 			}
 		}
-	case "/v1/metrics":
-		var m colmetrics.ExportMetricsServiceRequest
-		c.decode(data, &m)
+	case *colmetrics.ExportMetricsServiceRequest:
 		for _, rm := range m.ResourceMetrics {
 			for _, sm := range rm.ScopeMetrics {
 				for _, one := range sm.Metrics {
@@ -94,18 +112,13 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				}
 			}
 		}
-	case "/v1/logs":
-		var m collogs.ExportLogsServiceRequest
-		c.decode(data, &m)
+	case *collogs.ExportLogsServiceRequest:
 		for _, rl := range m.ResourceLogs {
 			for _, sl := range rl.ScopeLogs {
 				c.logs = append(c.logs, sl.LogRecords...)
 			}
 		}
-	default:
-		c.t.Errorf("a request for %s", r.URL.Path)
 	}
-	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
 func (c *collector) decode(data []byte, m proto.Message) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/internal/cli"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
+	"github.com/bulkhead-dev/sandbox/server/api"
 )
 
 // A topScreen is a program on a pseudo terminal, with what a terminal shows of it.
@@ -391,12 +393,66 @@ func TestTopThroughDaemon(t *testing.T) {
 	p.types("r")
 	p.shows("Build sbx-far-", "[y/N]")
 	p.types("y")
-	p.shows("built anew: sbx-far-")
+	p.until("the new one", func(l []string) bool { return has(l, "built anew: sbx-far-") != "" && has(l, "far", "main") != "" })
 	p.types("x")
 	p.shows("Remove sbx-far-", "[y/N]")
 	p.types("y")
 	p.shows("there is none")
 	p.types("q")
+	p.end(0)
+}
+
+// under returns what the line with the texts has below a title of the list, whose
+// figures have four columns.
+func under(lines []string, title string, texts ...string) string {
+	before, _, ok := strings.Cut(has(lines, "KEY", title), title)
+	at, line := len([]rune(before)), []rune(has(lines, texts...))
+	if !ok || len(line) < at+4 {
+		return ""
+	}
+	return strings.TrimSpace(string(line[at : at+4]))
+}
+
+// TestTopEgress watches sandboxes of a daemon of which one reaches hosts: its bytes are
+// those that the proxy counts, the decisions are in the details, and of the commands
+// that the daemon keeps each has a log to choose.
+func TestTopEgress(t *testing.T) {
+	t.Parallel()
+	s, near := localSite(t), newNearby(t)
+	settings := filepath.Join(t.TempDir(), "settings.json")
+	text := `{"agents": {"defaults": {"sandbox": {"provider": "local", "network": {"allowedDomains": ["` + near.at + `"]}}}}}`
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, "SANDBOX_CONFIG="+settings)
+	socket := filepath.Join(t.TempDir(), "d.sock")
+	me := s.server(socket).own("")
+	must[api.Sandbox](t, me, "POST", "/v1/sandboxes", api.CreateSandbox{Session: "quiet"})
+	box := must[api.Sandbox](t, me, "POST", "/v1/sandboxes", api.CreateSandbox{Session: "busy"})
+	path := "/v1/sandboxes/" + box.Name + "/processes"
+	must[api.Process](t, me, "POST", path, api.StartProcess{Exec: api.Exec{Line: "while sleep 0.1 && [ ! -e enough ]; do curl -sS http://" + near.at + "/; done"}})
+	p := onScreen(t, s.command("--server", "unix:"+socket, "top", "--every", "1s"), 120, 30)
+	p.until("bytes of the sandbox that reaches a host alone", func(l []string) bool {
+		net := under(l, "NET/s", "busy", "main")
+		return net != "" && net != "-" && net != "0" && under(l, "NET/s", "quiet", "main") == "-"
+	})
+	p.types("/busy\r\r3")
+	p.shows("allow", near.at)
+	must[api.Process](t, me, "POST", path, api.StartProcess{Exec: api.Exec{Line: "touch enough; sleep 0.5; curl -sS http://never.example/; echo the second; sleep 600"}})
+	p.shows("deny", "never.example")
+	p.types("\x1b")
+	p.until("the list alone", func(l []string) bool { return has(l, "Violations") == "" && has(l, "busy", "main") != "" })
+	p.types("l")
+	p.until("both logs to choose from", func(l []string) bool { return has(l, near.at) != "" && has(l, "the second") != "" })
+	p.types("k\r")
+	p.shows("hello from nearby")
+	p.types("q")
+	p.shows("KEY", "NET/s")
+	p.types("l")
+	p.until("the logs again", func(l []string) bool { return has(l, "the second; sleep") != "" })
+	p.types("\r")
+	p.until("the log of the second", func(l []string) bool { return slices.Contains(l, "the second") && has(l, "hello from nearby") == "" })
+	p.types("qq")
 	p.end(0)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func cancelChecks() []Check {
@@ -51,9 +52,12 @@ func cancelWrite(r *rig) {
 	start := time.Now()
 	r.put(r.dir+"/g", "old")
 	whole := time.Since(start)
-	const steps = 40
+	steps := testenv.Rounds(20, 20, 40)
+	if r.rounds < slowRounds {
+		steps = 10
+	}
 	for i := range steps {
-		ctx, cancel := context.WithTimeout(r.ctx, whole*time.Duration(i+1)/(steps-5))
+		ctx, cancel := context.WithTimeout(r.ctx, whole*time.Duration(i+1)/time.Duration(steps-steps/8))
 		want := fmt.Sprintf("new %d", i)
 		old, err := r.read(r.dir + "/g")
 		r.must(err)

@@ -10,9 +10,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"syscall"
-	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
 func contentChecks() []Check {
@@ -52,10 +52,7 @@ func contentExact(r *rig) {
 }
 
 func contentBig(r *rig) {
-	size := int64(64 << 20)
-	if testing.Short() {
-		size = 8 << 20
-	}
+	size := int64(testenv.Rounds(8<<20, 16<<20, 64<<20))
 	sent, got := sha256.New(), sha256.New()
 	source := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{2}), size), sent)
 	r.must(r.Files.Write(r.ctx, r.dir+"/big", source, sandbox.WriteOptions{}))

@@ -71,7 +71,7 @@ func describeListing(r *rig) {
 }
 
 func describeMany(r *rig) {
-	count := testenv.Rounds(1_000, 10_000, 10_000)
+	count := testenv.Rounds(1_000, 3_000, 10_000)
 	if r.rounds < slowRounds {
 		count = 1_000
 	}

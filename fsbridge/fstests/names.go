@@ -22,17 +22,22 @@ func strangeNames() []string {
 }
 
 // slowRounds is the number of rounds below which a transport counts as slow: each
-// of its operations takes tens of milliseconds. With one of them, namesAll renames
-// and replaces one name of four, and describeMany lists a thousand entries.
+// of its operations takes tens of milliseconds. With one of them, namesAll reads,
+// renames and replaces one name of eight, and describeMany lists a thousand entries.
 const slowRounds = 100
 
 func namesAll(r *rig) {
 	names := strangeNames()
 	slices.Sort(names)
 	names = slices.Compact(names)
-	for _, name := range names {
-		path := r.dir + "/" + name
+	dir := r.dir + "/names"
+	whole := func(i int) bool { return r.rounds >= slowRounds || i%8 == 0 }
+	for i, name := range names {
+		path := dir + "/" + name
 		r.put(path, name)
+		if !whole(i) {
+			continue
+		}
 		r.want(path, name)
 		info, err := r.Files.Stat(r.ctx, path)
 		r.must(err)
@@ -40,25 +45,27 @@ func namesAll(r *rig) {
 			r.Errorf("%q: stat calls it %q", name, info.Name())
 		}
 	}
-	if got := r.names(r.dir); !slices.Equal(got, names) {
+	if got := r.names(dir); !slices.Equal(got, names) {
 		r.Errorf("listing has\n%q\nwant\n%q", got, names)
 	}
+	var left []string
 	for i, name := range names {
-		path := r.dir + "/" + name
-		if r.rounds < slowRounds && i%4 != 0 {
-			r.must(r.Files.Remove(r.ctx, path, false))
+		if !whole(i) {
+			left = append(left, name)
 			continue
 		}
-		r.must(r.Files.Rename(r.ctx, path, r.dir+"/plain"))
-		r.must(r.Files.Rename(r.ctx, r.dir+"/plain", path))
+		path := dir + "/" + name
+		r.must(r.Files.Rename(r.ctx, path, dir+"/plain"))
+		r.must(r.Files.Rename(r.ctx, dir+"/plain", path))
 		r.must(r.Files.Remove(r.ctx, path, false))
 		r.must(r.Files.Mkdir(r.ctx, path, 0o755))
 		r.put(path+"/inner", name)
-		r.want(path+"/inner", name)
 		if got := r.names(path); !slices.Equal(got, []string{"inner"}) {
 			r.Errorf("%q: holds %q", name, got)
 		}
 		r.must(r.Files.Remove(r.ctx, path, true))
 	}
+	r.debris(dir, left...)
+	r.must(r.Files.Remove(r.ctx, dir, true))
 	r.debris(r.dir)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/browser"
 	"github.com/bulkhead-dev/sandbox/browser/page"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
@@ -67,8 +67,8 @@ func newTown(t *testing.T) *town {
 }
 
 // proxy returns what makes the egress proxy that leads to the hosts.
-func (w *town) proxy(t *testing.T) func(*dockertest.Rig) outlet.Proxy {
-	return func(rig *dockertest.Rig) outlet.Proxy {
+func (w *town) proxy(t *testing.T) func(*dockertest.Rig) proxy.Server {
+	return func(rig *dockertest.Rig) proxy.Server {
 		ev, err := evidence.Open(rig.State.Evidence(), evidence.Options{})
 		browseMust(t, err)
 		vi, err := violation.Open(rig.State.Violations(), violation.Options{})
@@ -77,7 +77,7 @@ func (w *town) proxy(t *testing.T) func(*dockertest.Rig) outlet.Proxy {
 		log.SetOutput(io.Discard)
 		rec, err := egress.NewRecorder(egress.RecorderOptions{Evidence: ev, Violations: vi, Log: log})
 		browseMust(t, err)
-		plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: w.net.Names}), Record: rec.Record, Decide: rec.Decide, Roots: w.net.Authority.Pool})
+		plane := egress.New(egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{Resolver: w.net.Names}), Record: rec.Record, Decide: rec.Decide, Roots: w.net.Authority.Pool})
 		t.Cleanup(func() {
 			plane.Close()
 			rec.Close()

@@ -40,7 +40,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/grant"
 )
 
@@ -56,20 +56,20 @@ type Options struct {
 // A fetchExecutor does the operations of [grant.DomainNet]. It is safe for
 // concurrent use.
 type fetchExecutor struct {
-	way    outlet.Way
-	inside *Inside
-	roots  *x509.CertPool
+	session proxy.Session
+	inside  *Inside
+	roots   *x509.CertPool
 
 	drainTime time.Duration
 }
 
 var _ Executor = (*fetchExecutor)(nil)
 
-// NewFetchExecutor returns an Executor whose requests leave by the egress
-// session way, which was opened with inside and without secrets. The caller
-// keeps ownership of both.
-func NewFetchExecutor(way outlet.Way, inside *Inside, o Options) *fetchExecutor {
-	return &fetchExecutor{way: way, inside: inside, roots: o.Roots, drainTime: drainTime}
+// NewFetchExecutor returns an Executor whose requests leave by session,
+// which was opened with inside and without secrets. The caller keeps ownership
+// of both.
+func NewFetchExecutor(session proxy.Session, inside *Inside, o Options) *fetchExecutor {
+	return &fetchExecutor{session: session, inside: inside, roots: o.Roots, drainTime: drainTime}
 }
 
 // Execute implements [operation.Executor]. The Response of an Output that comes
@@ -92,7 +92,7 @@ func (e *fetchExecutor) Execute(ctx context.Context, c *Call, v grant.Vetted) (O
 		id = rand.Text()
 	}
 	p := &f.profile
-	f.caller = e.way.Command(id, outlet.Command{Tenant: p.Tenant, Agent: p.Agent, Session: p.Session, Program: string(v.Kind)})
+	f.caller = e.session.Command(id, proxy.Command{Tenant: p.Tenant, Agent: p.Agent, Session: p.Session, Program: string(v.Kind)})
 	defer f.caller.End()
 	if err := f.authorize(); err != nil {
 		return Output{}, err
@@ -105,7 +105,7 @@ type fetching struct {
 	*fetchExecutor
 	call    *Call
 	profile grant.Profile
-	caller  outlet.Caller
+	caller  proxy.Caller
 	auth    string // the field Proxy-Authorization, which is for the proxy alone
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/policy/network"
@@ -43,7 +44,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		before := m.Used().BytesIn
 		x := &exchange{
-			fetching: &fetching{call: &Call{Guard: g, Meter: m, Keep: 10}, profile: g.Profile(), caller: nobody{}},
+			fetching: &fetching{call: &Call{Guard: g, Meter: m, Keep: 10}, profile: g.Profile(), caller: noCaller{}},
 			v:        grant.Vetted{Operation: grant.Operation{Kind: grant.OpNetHTTP, Method: "GET", URL: "https://files.test/"}, Host: h, Port: 443},
 			conn:     answering{bytes.NewReader(sent)},
 		}
@@ -99,12 +100,13 @@ func (freely) More(_ context.Context, _, want budget.Amount) (budget.Amount, err
 func (freely) Settle(context.Context, budget.Amount) error { return nil }
 
 // The type implements a caller to which nothing was refused.
-type nobody struct{}
+type noCaller struct{}
 
-func (nobody) Env() map[string]string       { return nil }
-func (nobody) Waited() *sandbox.Waited      { return nil }
-func (nobody) End() []sandbox.Violation     { return nil }
-func (nobody) Refused() []sandbox.Violation { return nil }
+func (noCaller) Env() map[string]string       { return nil }
+func (noCaller) Waited() *sandbox.Waited      { return nil }
+func (noCaller) End() []sandbox.Violation     { return nil }
+func (noCaller) Refused() []sandbox.Violation { return nil }
+func (noCaller) Reached() []proxy.Reached     { return nil }
 
 // answering is a connection from which an answer comes.
 type answering struct{ *bytes.Reader }

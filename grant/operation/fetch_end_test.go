@@ -157,7 +157,7 @@ func TestWayClosed(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			<-begun
-			w.way.Close()
+			w.session.Close()
 		})
 		d := w.do(wish{url: w.net.URL(scheme, "stall.test", "/")})
 		wg.Wait()

@@ -192,7 +192,7 @@ func TestCertificates(t *testing.T) {
 		defer s.Close()
 		trusting := x509.NewCertPool()
 		trusting.AddCert(s.Certificate())
-		w.fetchExecutor = NewFetchExecutor(w.way, w.inside, Options{Roots: trusting}).Patient()
+		w.fetchExecutor = NewFetchExecutor(w.session, w.inside, Options{Roots: trusting}).Patient()
 		if err := w.once(guardOf(t, nil, "127.0.0.1"), s.URL+"/", 1); err != nil {
 			t.Error(err)
 		}

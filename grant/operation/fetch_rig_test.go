@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/grant/ledger"
@@ -50,8 +50,8 @@ type world struct {
 	net      *testenv.Internet
 	evidence *evidence.Store
 	recorder *egress.Recorder
-	outlet   *egress.Server
-	way      outlet.Way
+	server   *egress.Server
+	session  proxy.Session
 	inside   *Inside
 	ledger   *ledger.Ledger
 
@@ -87,9 +87,9 @@ func newWorld(t testing.TB, r rules) *world {
 		r.resolver = w.net.Names
 	}
 	plane := egress.New(egress.Options{
-		Reach: egress.NewDialer(egress.DialerOptions{Resolver: r.resolver, LookupTimeout: r.lookup}), Record: w.recorder.Record, Decide: w.recorder.Decide, QueueTime: r.queue,
+		Dialer: egress.NewDialer(egress.DialerOptions{Resolver: r.resolver, LookupTimeout: r.lookup}), Record: w.recorder.Record, Decide: w.recorder.Decide, QueueTime: r.queue,
 	})
-	w.outlet = &egress.Server{Plane: plane, Recorder: w.recorder}
+	w.server = &egress.Server{Plane: plane, Recorder: w.recorder}
 	if r.allowed == nil {
 		r.allowed = []string{"*.test"}
 	}
@@ -98,7 +98,7 @@ func newWorld(t testing.TB, r rules) *world {
 	}
 	w.open(r)
 	t.Cleanup(func() {
-		w.way.Close()
+		w.session.Close()
 		plane.Close()
 		w.recorder.Close()
 		w.evidence.Close()
@@ -116,23 +116,23 @@ func (w *world) open(r rules) {
 		allowed = append(allowed, ports.Replace(rule))
 	}
 	var err error
-	w.way, err = w.outlet.Open(w.t.Context(), w.inside, outlet.Options{
+	w.session, err = w.server.Open(w.t.Context(), w.inside, proxy.Options{
 		Sandbox: "box", Owner: sandbox.Owner{Tenant: "acme"}, Limits: r.limits, Require: r.require,
 		Rules: sandbox.EgressRules{AllowedDomains: allowed, DeniedDomains: r.denied},
 	})
 	fetchMust(w.t, err)
-	w.fetchExecutor = NewFetchExecutor(spied{w.way, w}, w.inside, r.options[0]).Patient()
+	w.fetchExecutor = NewFetchExecutor(spied{w.session, w}, w.inside, r.options[0]).Patient()
 }
 
 // spied is an egress session that reports the credentials that it gives out to
 // its world.
 type spied struct {
-	outlet.Way
+	proxy.Session
 	w *world
 }
 
-func (s spied) Command(id string, o outlet.Command) outlet.Caller {
-	c := s.Way.Command(id, o)
+func (s spied) Command(id string, o proxy.Command) proxy.Caller {
+	c := s.Session.Command(id, o)
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	_, rest, _ := strings.Cut(c.Env()["HTTP_PROXY"], ":")

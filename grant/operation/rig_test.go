@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/fsbridge"
 	"github.com/bulkhead-dev/sandbox/grant"
 	"github.com/bulkhead-dev/sandbox/grant/budget"
@@ -56,7 +56,7 @@ func newRig(t *testing.T) *rig {
 	r.wall()
 	r.do = map[grant.Domain]operation.Executor{
 		grant.DomainProc: operation.NewProgramExecutor(r.sb, map[string]string{"PATH": "/bin", "HOME": "/" + canary}),
-		grant.DomainNet:  operation.NewFetchExecutor(r.way(), r.inside, operation.Options{Roots: r.net.Authority.Pool}),
+		grant.DomainNet:  operation.NewFetchExecutor(r.session(), r.inside, operation.Options{Roots: r.net.Authority.Pool}),
 	}
 	spec := r.spec()
 	all, err := fsbridge.Open(t.Context(), r.sb, spec.Mounts, spec.Tmpfs)
@@ -94,8 +94,8 @@ func (r *rig) spec() sandbox.Spec {
 	}
 }
 
-// way opens the egress session: to the hosts of the internet except "no.…".
-func (r *rig) way() outlet.Way {
+// session opens the egress session: to the hosts of the internet except "no.…".
+func (r *rig) session() proxy.Session {
 	r.t.Helper()
 	kept, err := evidence.Open(r.t.TempDir(), evidence.Options{})
 	must(r.t, err)
@@ -103,19 +103,19 @@ func (r *rig) way() outlet.Way {
 	quiet.SetOutput(io.Discard)
 	recorder, err := egress.NewRecorder(egress.RecorderOptions{Evidence: kept, Log: quiet, Wait: time.Minute, Within: time.Minute})
 	must(r.t, err)
-	plane := egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: r.net.Names}), Record: recorder.Record, Decide: recorder.Decide})
-	way, err := (&egress.Server{Plane: plane, Recorder: recorder}).Open(r.t.Context(), r.inside, outlet.Options{
+	plane := egress.New(egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{Resolver: r.net.Names}), Record: recorder.Record, Decide: recorder.Decide})
+	session, err := (&egress.Server{Plane: plane, Recorder: recorder}).Open(r.t.Context(), r.inside, proxy.Options{
 		Sandbox: "sbx-a", Owner: sandbox.Owner{Tenant: canary},
 		Rules: sandbox.EgressRules{AllowedDomains: []string{"*.test", "127.0.0.1"}, DeniedDomains: []string{host("no")}},
 	})
 	must(r.t, err)
 	r.t.Cleanup(func() {
-		way.Close()
+		session.Close()
 		plane.Close()
 		recorder.Close()
 		kept.Close()
 	})
-	return way
+	return session
 }
 
 // host is a host with the canary in its name.

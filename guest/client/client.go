@@ -157,7 +157,7 @@ func (c *Client) greet(r *wire.Reader) error {
 	}
 	switch f.Type {
 	case wire.TypeHello:
-		if c.hello, err = wire.DecodeHello(f.Payload); err == nil && c.hello.Version != wire.Version {
+		if c.hello, err = wire.DecodeHello(f.Payload); err == nil && (c.hello.Version < hello.Min || c.hello.Version > hello.Max) {
 			err = wire.Violation("the guest chose a version that was not offered")
 		}
 		c.settleOffer()

@@ -19,6 +19,10 @@ const (
 	linuxEACCES = 13
 )
 
+// ErrVersions is the cause of an error where the guest and this program have no version
+// of the protocol in common.
+var ErrVersions = errors.New("no common version of the protocol")
+
 var errStuck = errors.New("the guest does not take what it is sent")
 
 // silentError says that the guest has not answered in the time that any
@@ -76,10 +80,10 @@ func goAway(payload []byte) error {
 	}
 	if m.Min > wire.Version || m.Max < wire.MinVersion {
 		return &sandbox.Error{
-			Code: sandbox.CodeUnavailable, Op: "guest",
-			Message: "the guest speaks protocol versions " + strconv.Itoa(int(m.Min)) + " to " + strconv.Itoa(int(m.Max)) +
+			Code: sandbox.CodeUnsupported, Op: "guest", Err: ErrVersions,
+			Message: "the guest, which another version of sandbox has started, speaks protocol versions " + strconv.Itoa(int(m.Min)) + " to " + strconv.Itoa(int(m.Max)) +
 				", this program " + strconv.Itoa(wire.MinVersion) + " to " + strconv.Itoa(wire.Version),
-			Hint: "recreate the sandbox",
+			Hint: "make the sandbox anew with: sandbox recreate",
 		}
 	}
 	if m.Stopping {

@@ -93,7 +93,7 @@ func TestCommandLine(t *testing.T) {
 	}
 	info, err := os.Stat(filepath.Clean(binary.path(t)))
 	must(t, err)
-	if info.Size() > 15<<18 { // 3.75 MiB
+	if info.Size() > 4<<20 {
 		t.Errorf("the guest has %d bytes", info.Size())
 	}
 }

@@ -285,24 +285,22 @@ func sh(script string) sandbox.Command {
 	return sandbox.Command{Args: []string{"/bin/sh", "-c", script}}
 }
 
-// inside counts the processes of the guest's namespace that are neither the
-// guest nor shims, as the host sees them.
+// inside lists the processes of the guest's namespace that are neither the guest
+// nor shims. The /proc that the guest sees has no others.
 func (g *guest) inside() []string {
 	g.t.Helper()
-	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", g.pid()))
-	must(g.t, err)
-	entries, err := os.ReadDir("/proc")
+	proc := fmt.Sprintf("/proc/%d/root/proc", g.pid())
+	entries, err := os.ReadDir(proc)
 	must(g.t, err)
 	var found []string
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == g.pid() {
+		if pid, err := strconv.Atoi(e.Name()); err != nil || pid == 1 {
 			continue
 		}
-		if link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil || link != ns {
+		if _, err := os.Readlink(filepath.Join(proc, e.Name(), "ns/pid")); err != nil { // has ended
 			continue
 		}
-		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		cmdline, err := os.ReadFile(filepath.Join(proc, e.Name(), "cmdline"))
 		if err != nil || strings.HasPrefix(string(cmdline), "sandbox-guest\x00stage") {
 			continue
 		}
@@ -342,7 +340,7 @@ func eventually(t testing.TB, within time.Duration, what string, ok func() bool)
 	if within > 0 {
 		within = max(within, patience)
 	}
-	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", within, what)
 		}

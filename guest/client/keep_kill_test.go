@@ -23,7 +23,7 @@ import (
 func TestShellGuestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	long(t)
-	guests := testenv.Rounds(3, 8, 50)
+	guests := testenv.Rounds(3, 5, 50)
 	heir := startSandbox(t, client.Options{})
 	stale := 0
 	for i := range guests {
@@ -108,7 +108,7 @@ func TestShellSandboxesLeaveNothing(t *testing.T) {
 // ways, in one guest, and looks for what stays open there and here.
 func TestShellKeptThousand(t *testing.T) {
 	long(t)
-	shells := testenv.Rounds(20, 80, 300)
+	shells := testenv.Rounds(20, 40, 300)
 	w := startSandbox(t, client.Options{})
 	first := keptShell(t, w, sandbox.ShellOptions{}, nil)
 	line(t, first, "x="+strings.Repeat("x", 1000))

@@ -321,7 +321,7 @@ func TestProcessesOfAMoment(t *testing.T) {
 		{"a child at a bound of one", of("1"), 1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for range 10 {
+			for range 4 {
 				cmd := perl(t, tt.text)
 				cmd.Limits.Processes = tt.bound
 				r := run(t, c, cmd)
@@ -340,7 +340,7 @@ func TestProcessesOfAMoment(t *testing.T) {
 		s, err := c.OpenShell(t.Context(), sandbox.ShellOptions{}, sandbox.Limits{Processes: 30})
 		must(t, err)
 		defer s.Close()
-		for range 5 {
+		for range 2 {
 			if r := line(t, s, "perl -e '"+of("27")+"'"); r.exit.Code != 0 || r.exit.Limit != nil {
 				t.Fatalf("%+v, limit %v", r.exit, r.exit.Limit)
 			}

@@ -136,7 +136,7 @@ func TestNewRefuses(t *testing.T) {
 		"4 GiB":         {[]byte{1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, sandbox.CodeUnavailable},
 		"cut":           {[]byte{1, 0, 0}, sandbox.CodeUnavailable},
 		"other version": {wire.AppendFrame(nil, wire.Frame{Type: wire.TypeHello, Payload: wire.Hello{Version: 99}.Encode()}), sandbox.CodeUnavailable},
-		"newer guest":   {wire.AppendFrame(nil, wire.Frame{Type: wire.TypeGoAway, Payload: wire.GoAway{Min: 7, Max: 9}.Encode()}), sandbox.CodeUnavailable},
+		"newer guest":   {wire.AppendFrame(nil, wire.Frame{Type: wire.TypeGoAway, Payload: wire.GoAway{Min: 7, Max: 9}.Encode()}), sandbox.CodeUnsupported},
 		"silence":       {nil, sandbox.CodeTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -269,6 +269,7 @@ func TestRemountOfHostileGuests(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ours, theirs := net.Pipe()
 				w, r := wire.NewWriter(theirs), wire.NewReader(theirs, wire.MaxRequest)
+				begun := make(chan struct{})
 				go func() {
 					for {
 						f, err := r.Next()
@@ -278,7 +279,10 @@ func TestRemountOfHostileGuests(t *testing.T) {
 						case f.Type == wire.TypeHello:
 							_ = w.Write(wire.Frame{Type: wire.TypeHello, Payload: wire.Hello{Version: wire.Version, Features: tt.features}.Encode()})
 						case f.Type == wire.TypeRemount:
-							for _, a := range tt.answers {
+							for i, a := range tt.answers {
+								if i > 0 {
+									<-begun // or the client could read both before it begins
+								}
 								_ = w.Write(a)
 							}
 						}
@@ -288,6 +292,7 @@ func TestRemountOfHostileGuests(t *testing.T) {
 				must(t, err)
 				exchanged := false
 				err = c.Remount(context.Background(), "/m", func(context.Context) error {
+					close(begun)
 					synctest.Wait()
 					exchanged = true
 					return nil

@@ -126,7 +126,7 @@ func TestShellTurns(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			for range 20 {
+			for range 6 {
 				if got := line(t, s, "n=$((n + 1)); echo a; echo b"); got.stdout != "a\nb\n" {
 					t.Errorf("got %+v", got)
 				}
@@ -134,7 +134,7 @@ func TestShellTurns(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := line(t, s, "echo $n"); got.stdout != "320\n" {
+	if got := line(t, s, "echo $n"); got.stdout != "96\n" {
 		t.Errorf("got %+v", got)
 	}
 	p, _ := begin(t, context.Background(), s, "echo ready; sleep 1000", sandbox.Command{})
@@ -143,7 +143,7 @@ func TestShellTurns(t *testing.T) {
 	_, err := s.Run(ctx, "echo never", sandbox.Command{})
 	codeIs(t, err, sandbox.CodeTimeout)
 	must(t, p.Kill(context.Background()))
-	for range 200 { // a line that is given up somewhere on its way
+	for range 60 { // a line that is given up somewhere on its way
 		ctx, cancel := context.WithCancel(context.Background())
 		go cancel()
 		if p, err := s.Run(ctx, "true", sandbox.Command{}); err == nil {
@@ -151,7 +151,7 @@ func TestShellTurns(t *testing.T) {
 			must(t, err)
 		}
 	}
-	if got := line(t, s, "echo $n"); got.stdout != "320\n" {
+	if got := line(t, s, "echo $n"); got.stdout != "96\n" {
 		t.Errorf("got %+v", got)
 	}
 }

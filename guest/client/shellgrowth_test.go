@@ -19,7 +19,7 @@ import (
 func TestShellTenThousandLines(t *testing.T) {
 	t.Parallel()
 	long(t)
-	lines := testenv.Rounds(200, 1_500, 10_000)
+	lines := testenv.Rounds(200, 400, 10_000)
 	g := startGuest(t)
 	s := openShell(t, g.client(client.Options{}), sandbox.ShellOptions{})
 	long := ": " + strings.Repeat("long ", 200)
@@ -40,7 +40,7 @@ func TestShellTenThousandLines(t *testing.T) {
 			line(t, s, "fi; grep -q x /nowhere")
 		}
 	}
-	for i := range 500 {
+	for i := range 200 {
 		run(i)
 	}
 	pids := []int{g.pid(), pidOf(t, g, "sandbox-guest\x00hold\x00keep"), pidOf(t, g, "bash\x00--norc")}
@@ -81,7 +81,7 @@ func kib(b [3]int64) (k [3]int64) {
 // that have ended, some in the middle of one.
 func TestShellThousand(t *testing.T) {
 	long(t)
-	shells := testenv.Rounds(40, 150, 1000)
+	shells := testenv.Rounds(40, 60, 1000)
 	g := startGuest(t)
 	c := g.client(client.Options{})
 	run := func(i int) {
@@ -98,7 +98,7 @@ func TestShellThousand(t *testing.T) {
 		}
 		must(t, s.Close())
 	}
-	for i := range 100 {
+	for i := range 40 {
 		run(i)
 	}
 	own, theirs, rss := descriptors(t, os.Getpid()), descriptors(t, g.pid()), rssOf(t, g.pid())

@@ -17,7 +17,7 @@ func TestShellLeaves(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, _ *guest, c *client.Client, k kind) {
 		s := openShell(t, c, sandbox.ShellOptions{})
-		for i := range 30 {
+		for i := range 14 {
 			line(t, s, fmt.Sprintf("x=%d; cd /; umask 0%d", i, 10+i%8))
 			for range i % 7 {
 				for text, want := range map[string]string{":": "", "echo a; echo b": "a\nb\n", "/bin/echo c": "c\n", "echo d | cat": "d\n", "echo 'e\nf'\n": "e\nf\n"} {
@@ -83,7 +83,7 @@ func TestShellUnusualByNow(t *testing.T) {
 	t.Parallel()
 	s := newIdleShell(t)
 	s.says("big="+strings.Repeat("b", 300_000), "")
-	for i := range 10 {
+	for i := range 5 {
 		line(t, s, "x=0") // in a shell that no line has reported as a new one
 		for range 6 {
 			s.says("echo a", "a\n")

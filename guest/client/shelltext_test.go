@@ -27,7 +27,7 @@ func TestShellAnyText(t *testing.T) {
 	long(t)
 	eachShell(t, func(t *testing.T, g *guest, c *client.Client, k kind) {
 		r := rand.New(rand.NewSource(1))
-		for range testenv.Rounds(20, 100, 300) {
+		for range testenv.Rounds(20, 40, 300) {
 			var b strings.Builder
 			for range 1 + r.Intn(7) {
 				b.WriteString(pieces[r.Intn(len(pieces))])

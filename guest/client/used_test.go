@@ -37,25 +37,25 @@ func askUsed(p sandbox.Process) (sandbox.Rusage, error) {
 
 func cpuOf(u sandbox.Rusage) time.Duration { return u.User + u.System }
 
-// TestUsedKnowsAll has trees of all shapes use 400 ms of processor time and
+// TestUsedKnowsAll has trees of all shapes use 200 ms of processor time and
 // then rest. What is reported then is what the exit says, which is exact, and
 // what another command of the same shim has used before does not count.
 func TestUsedKnowsAll(t *testing.T) {
 	long(t)
 	g := startGuest(t)
 	c := g.client(client.Options{})
-	run(t, c, perl(t, burning+`if (!fork) { burn(0.3); exit } wait; burn(0.3)`))
+	run(t, c, perl(t, burning+`if (!fork) { burn(0.1); exit } wait; burn(0.1)`))
 	for _, tt := range []struct{ name, text string }{
-		{"one process", `burn(0.4);`},
-		{"a child that lives", `if (!fork) { burn(0.4); print "ready\n"; sleep 1000 } sleep 1000;`},
-		{"a child that was waited for", `if (!fork) { burn(0.4); exit } wait;`},
-		{"many short children", `for (1..20) { if (!fork) { burn(0.02); exit } wait }`},
-		{"a zombie", `pipe(R, W); if (!fork) { burn(0.4); exit } close W; <R>;`},
-		{"a session of its own", `if (!fork) { setsid; if (!fork) { burn(0.4); print "ready\n"; sleep 1000 } exit } wait; sleep 1000;`},
-		{"an orphan that has ended", `pipe(R, W); if (!fork) { setsid; if (!fork) { burn(0.4); exit } exit } wait; close W; <R>;`},
-		{"grandchildren", `if (!fork) { for (1..4) { if (!fork) { burn(0.05); exit } wait } burn(0.2); print "ready\n"; sleep 1000 } sleep 1000;`},
-		{"one that nobody can look at", undumpable() + `burn(0.4);`},
-		{"a false name", `$0 = "x) R 1 1 1 9999 9999 9999"; burn(0.4);`},
+		{"one process", `burn(0.2);`},
+		{"a child that lives", `if (!fork) { burn(0.2); print "ready\n"; sleep 1000 } sleep 1000;`},
+		{"a child that was waited for", `if (!fork) { burn(0.2); exit } wait;`},
+		{"many short children", `for (1..10) { if (!fork) { burn(0.02); exit } wait }`},
+		{"a zombie", `pipe(R, W); if (!fork) { burn(0.2); exit } close W; <R>;`},
+		{"a session of its own", `if (!fork) { setsid; if (!fork) { burn(0.2); print "ready\n"; sleep 1000 } exit } wait; sleep 1000;`},
+		{"an orphan that has ended", `pipe(R, W); if (!fork) { setsid; if (!fork) { burn(0.2); exit } exit } wait; close W; <R>;`},
+		{"grandchildren", `if (!fork) { for (1..2) { if (!fork) { burn(0.05); exit } wait } burn(0.1); print "ready\n"; sleep 1000 } sleep 1000;`},
+		{"one that nobody can look at", undumpable() + `burn(0.2);`},
+		{"a false name", `$0 = "x) R 1 1 1 9999 9999 9999"; burn(0.2);`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, _ := start(t, context.Background(), c, perl(t, burning+tt.text+`print "ready\n"; sleep 1000`))
@@ -68,7 +68,7 @@ func TestUsedKnowsAll(t *testing.T) {
 			}
 			off := cpuOf(exit.Usage) - cpuOf(seen)
 			t.Logf("seen %v, in the end %v: %v", cpuOf(seen), cpuOf(exit.Usage), off)
-			if cpuOf(exit.Usage) < 400*time.Millisecond {
+			if cpuOf(exit.Usage) < 200*time.Millisecond {
 				t.Errorf("the exit says %v", exit.Usage)
 			}
 			if off < -5*time.Millisecond || off > 45*time.Millisecond { // two hundredths each of the root and of a parent
@@ -86,7 +86,7 @@ func TestUsedNeverGoesDown(t *testing.T) {
 	c := startGuest(t).client(client.Options{})
 	p, _ := start(t, context.Background(), c, perl(t, burning+`print "ready\n"; while (1) { if (!fork) { if (!fork) { burn(0.005); exit } burn(0.003); exit } wait }`))
 	last := sandbox.Rusage{}
-	for range 300 {
+	for range 150 {
 		u := used(t, p)
 		if cpuOf(u) < cpuOf(last) || u.User < last.User || u.System < last.System || u.MaxRSS < last.MaxRSS {
 			t.Fatalf("%+v after %+v", u, last)
@@ -127,12 +127,12 @@ func TestUsedOfShortChildren(t *testing.T) {
 			}
 		}
 	}
-	seen, exit := follow(sh("i=0; while [ $i -lt 600 ]; do /bin/true; i=$((i+1)); done"))
+	seen, exit := follow(sh("i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done"))
 	t.Logf("waited for: %v, of which were told %v", exit, seen)
 	if seen > exit+60*time.Millisecond {
 		t.Errorf("pays %v for %v", seen, exit)
 	}
-	seen, exit = follow(perl(t, `$SIG{CHLD} = "IGNORE"; for (1..600) { if (!fork) { for (1..100000) {} exit } select(undef, undef, undef, 0.004) }`))
+	seen, exit = follow(perl(t, `$SIG{CHLD} = "IGNORE"; for (1..300) { if (!fork) { for (1..100000) {} exit } select(undef, undef, undef, 0.004) }`))
 	t.Logf("ignored: the kernel knows of %v, told were %v", exit, seen)
 	if seen < exit+30*time.Millisecond {
 		t.Errorf("pays %v, of which the kernel knows %v", seen, exit)

@@ -54,6 +54,12 @@ func endpointsOf(file *os.File) (local, remote wire.Endpoint) {
 
 // connect connects to an endpoint of our own namespaces.
 func (l *link) connect(to wire.Endpoint) (*os.File, error) {
+	if calls := l.conn.srv.calls(); calls != nil {
+		var err error
+		if to, err = calls.within(to); err != nil {
+			return nil, err
+		}
+	}
 	sa, family := sockaddr(to)
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

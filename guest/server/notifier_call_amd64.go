@@ -33,3 +33,22 @@ func olderTargetsOf(number int32) []target {
 
 // isRmdir reports whether a call is rmdir(2), which newer processors do not have.
 func isRmdir(number int32) bool { return number == unix.SYS_RMDIR }
+
+// olderMetadataOf is metadataOf for calls that newer processors do not have.
+func olderMetadataOf(number int32) (metadata, bool) {
+	switch number {
+	case unix.SYS_CHMOD:
+		return metadata{changeMode, absent, absent, 0, absent, 0, 1}, true
+	case unix.SYS_CHOWN:
+		return metadata{changeOwner, absent, absent, 0, absent, 0, 1}, true
+	case unix.SYS_LCHOWN:
+		return metadata{changeOwner, absent, absent, 0, absent, never, 1}, true
+	case unix.SYS_UTIME:
+		return metadata{changeSeconds, absent, absent, 0, absent, 0, 1}, true
+	case unix.SYS_UTIMES:
+		return metadata{changeTimevals, absent, absent, 0, absent, 0, 1}, true
+	case unix.SYS_FUTIMESAT:
+		return metadata{changeTimevals, absent, 0, 1, absent, 0, 2}, true
+	}
+	return metadata{}, false
+}

@@ -14,3 +14,5 @@ func olderTargetsOf(number int32) []target {
 
 // isRmdir reports whether a call is rmdir(2), which newer processors do not have.
 func isRmdir(int32) bool { return false }
+
+func olderMetadataOf(int32) (metadata, bool) { return metadata{}, false }

@@ -18,6 +18,7 @@ type notifierObserver struct {
 	judge judge
 	since time.Time     // no socket of the sandbox is older
 	files chan struct{} // holds a token for each file that is being opened
+	calls *callServer   // nil where commands make their calls themselves
 }
 
 // MaxOpening bounds the files of sockets that are opened at once.
@@ -82,6 +83,17 @@ func (o *notifierObserver) Take(listener int, fork func(thread int) bool, seen f
 		return nil, nil
 	case o == nil:
 		letGo(listener, &n)
+		return nil, nil
+	case o.calls != nil && o.calls.serves(n.number):
+		own, err := unix.FcntlInt(uintptr(listener), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			answer(listener, n.id, unix.EAGAIN)
+			return nil, nil
+		}
+		go func() {
+			defer unix.Close(own)
+			o.calls.serve(own, &n)
+		}()
 		return nil, nil
 	case n.number == unix.SYS_CONNECT:
 		own, err := unix.FcntlInt(uintptr(listener), unix.F_DUPFD_CLOEXEC, 0)

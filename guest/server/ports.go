@@ -112,30 +112,55 @@ func (portsRequest) disconnect() {}
 func (s *Server) listening() []wire.Port {
 	var list []wire.Port
 	at := map[uint64][]int{} // places in list, by inode
+	calls := s.calls()
+	eachListener(func(end wire.Endpoint, inode uint64) bool {
+		if s.own.has(inode) || calls != nil && !calls.ours(inode) {
+			return true
+		}
+		at[inode] = append(at[inode], len(list))
+		list = append(list, wire.Port{At: end})
+		return len(list) < wire.MaxPorts
+	})
+	if len(at) > 0 {
+		findHolders(list, at)
+	}
+	return list
+}
+
+// eachListener calls f with each TCP socket of our network namespace that listens, in
+// the order of the kernel, until it returns false.
+func eachListener(f func(at wire.Endpoint, inode uint64) bool) {
 	for _, name := range []string{"tcp", "tcp6"} {
-		f, err := os.Open("/proc/self/net/" + name)
+		file, err := os.Open("/proc/self/net/" + name)
 		if err != nil {
 			continue // the kernel has no such family
 		}
-		for lines := bufio.NewScanner(f); lines.Scan() && len(list) < wire.MaxPorts; {
+		more := true
+		for lines := bufio.NewScanner(file); more && lines.Scan(); {
 			fields := strings.Fields(lines.Text())
 			if len(fields) < 10 || fields[3] != "0A" {
 				continue
 			}
 			inode, err := strconv.ParseUint(fields[9], 10, 64)
 			end, ok := listenEndpoint(fields[1])
-			if err != nil || !ok || s.own.has(inode) {
+			if err != nil || !ok {
 				continue
 			}
-			at[inode] = append(at[inode], len(list))
-			list = append(list, wire.Port{At: end})
+			more = f(end, inode)
 		}
-		f.Close()
+		file.Close()
+		if !more {
+			return
+		}
 	}
-	if len(at) > 0 {
-		findHolders(list, at)
+}
+
+// calls returns what makes calls for commands, nil where nothing does.
+func (s *Server) calls() *callServer {
+	if s.callNotifier == nil {
+		return nil
 	}
-	return list
+	return s.callNotifier.observer.calls
 }
 
 // listenEndpoint reads an address of /proc/net/tcp: words of four bytes in the order

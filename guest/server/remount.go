@@ -103,15 +103,26 @@ func (g *mountGate) pass(stop <-chan struct{}) {
 	}
 }
 
-// close shuts the mount and waits until the operations that are under way there
-// have ended, at most for that long. With an error the mount is open.
+// close shuts the mount, once an earlier exchange has ended, and waits until the
+// operations that are under way there have ended, both together at most for that
+// long. After an error the mount is open, or shut by the earlier exchange.
 func (g *mountGate) close(root string, within time.Duration, off <-chan struct{}) error {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
-	g.mu.Lock()
-	if g.shut[root] != nil {
+	for {
+		g.mu.Lock()
+		shut := g.shut[root]
+		if shut == nil {
+			break
+		}
 		g.mu.Unlock()
-		return errShut
+		select {
+		case <-shut: // by one that was given up, which the guest learns later
+		case <-timer.C:
+			return errShut
+		case <-off:
+			return errCalledOff
+		}
 	}
 	g.shut[root] = make(chan struct{})
 	for g.inside[root] > 0 {

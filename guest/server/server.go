@@ -55,6 +55,7 @@ type Server struct {
 	running    atomic.Int64 // commands
 	unreported atomic.Bool  // the runtime does not say who connects, see peersUnreported
 
+	shared   bool // see [wire.Config]
 	boot     string
 	features []string
 	degraded []string
@@ -79,7 +80,7 @@ func newServer(conf wire.Config, isolation shimIsolation) *Server {
 		boot:      randomHex(16), forwards: make(chan struct{}, maxForwards), portLooks: make(chan struct{}, maxPortLooks),
 		snapshots: make(chan struct{}, maxSnapshots),
 		talking:   map[*conn]struct{}{}, sessions: map[int]bool{},
-		files: newFileServer(),
+		files: newFileServer(), shared: conf.Shared,
 	}
 	s.frames.New = func() any {
 		b := make([]byte, wire.HeaderLen+wire.MaxData)
@@ -119,7 +120,7 @@ func (s *Server) furnish(o outfit) error {
 	}
 	s.null, s.nullFD = null, int(null.Fd())
 	maker, err := newMaker(o.base, s.nullFD, shimConfinement{
-		Landlock: o.conf.Landlock, Readable: o.conf.Readable, Writable: o.conf.Writable,
+		Landlock: o.conf.Landlock, Readable: o.conf.Readable, Writable: o.conf.Writable, Shared: o.conf.Shared,
 		Filter: o.conf.Filter, Observe: o.conf.Observe, Processes: o.processes,
 	})
 	if err != nil {
@@ -140,6 +141,9 @@ func (s *Server) furnish(o outfit) error {
 		return err
 	}
 	s.nursery.callNotifier = s.callNotifier
+	if o.conf.Shared {
+		s.callNotifier.observer.calls = newCallServer(o.conf, &s.own)
+	}
 	s.cgroup = openCgroup("/sys/fs/cgroup")
 	if s.loadFD, err = unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		s.loadFD = -1
@@ -213,7 +217,7 @@ func (s *Server) hello(version uint16, beside bool) wire.Hello {
 		Version: version, BootID: s.boot, Ready: s.ready, PID: uint32(os.Getpid()),
 		Features: s.features, Degraded: s.degraded,
 	}
-	if beside {
+	if beside && !s.shared { // a client takes no socket of its own network for one of a sandbox
 		h.Features = append(slices.Clip(h.Features), wire.FeaturePass, wire.FeaturePassDial)
 	}
 	if s.unreported.Load() {

@@ -23,6 +23,9 @@ type shimConfinement struct {
 	// kernel cannot do that.
 	Landlock           bool
 	Readable, Writable []string
+	// Shared leaves out what is the host's where there are no namespaces: the
+	// names in folders, terminals, shared memory, writing to /proc, and TCP.
+	Shared bool
 	// Filter is a program for seccomp(2), as it lies in memory. Shims get it
 	// at birth, and make none of the calls that a filter of commands is about.
 	Filter []byte
@@ -78,6 +81,9 @@ func (c shimConfinement) ruleset() (int, error) {
 		return -1, errors.New("the kernel has no Landlock of version 2 or later, which the sandbox is to have as its second layer")
 	}
 	all := allRights(abi)
+	if c.Shared && abi < abiTruncate {
+		return -1, errors.New("the kernel has no Landlock of version 3 or later, without which files cannot be protected from truncation")
+	}
 	fd, err := newRuleset(abi, all)
 	if err != nil {
 		return -1, os.NewSyscallError("landlock_create_ruleset", err)
@@ -93,9 +99,14 @@ func (c shimConfinement) ruleset() (int, error) {
 	allow(toRead, c.Readable...)
 	allow(toRead, "/proc/self/exe") // shells are started through it
 	allow(all, c.Writable...)
-	allow(all, devices()...)
-	allow(toProc, "/proc")
-	allow(toList, "/")
+	if c.Shared {
+		allow(all, slices.DeleteFunc(devices(), func(d string) bool { return d == "/dev/pts" || d == "/dev/shm" })...)
+		allow(toList|unix.LANDLOCK_ACCESS_FS_READ_FILE, "/proc")
+	} else {
+		allow(all, devices()...)
+		allow(toProc, "/proc")
+		allow(toList, "/")
+	}
 	if err != nil {
 		unix.Close(fd)
 		return -1, err

@@ -41,20 +41,14 @@ func landlockABI() int {
 // scopes makes the rule set that every command enters between fork and
 // exec, or returns -1 where there is no Landlock. Each entering makes a
 // domain of its own: processes of one domain cannot trace those of another.
-// No access to files is taken away. Where scopes exist, they are all there
-// is to the rule set. Before, a rule set had to handle some access to
-// files; it handles renaming between folders and allows that everywhere,
-// because it would be denied otherwise.
+// No access to files is taken away. The rule set handles renaming between
+// folders and allows it everywhere: before the scopes existed, it had to
+// handle some access to files, and inside of a domain that handles none, a
+// program that enters one that does cannot rename between folders (EXDEV),
+// because the kernel denies what the outer one does not handle.
 func scopes(abi int) int {
-	switch {
-	case abi < abiRefer:
+	if abi < abiRefer {
 		return -1
-	case abi >= abiScope:
-		fd, err := newRuleset(abi, 0)
-		if err != nil {
-			return -1
-		}
-		return fd
 	}
 	fd, err := newRuleset(abi, unix.LANDLOCK_ACCESS_FS_REFER)
 	if err != nil {

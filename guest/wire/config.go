@@ -13,7 +13,7 @@ const (
 	maxFilter = 4096 * 8
 	// configVersion begins a configuration. A guest that does not know one must
 	// not start: it would leave out a part of the isolation.
-	configVersion = 2
+	configVersion = 3
 	// maxRlimits is above what any kernel knows of limits.
 	maxRlimits = 64
 )
@@ -42,6 +42,14 @@ type Config struct {
 	// Observe says that Filter hands calls to the guest, which lets each of
 	// them go on and reports those that the sandbox is going to refuse.
 	Observe bool
+	// Shared says that the sandbox has the namespaces of the host, so that Landlock
+	// and Filter are all that confines it. Nothing beside Readable, Writable and
+	// a few devices can be opened, the guest included, and the guest makes for
+	// commands the calls that Filter hands to it. It requires Landlock and Observe.
+	Shared bool
+	// Sockets are the Unix sockets of the host that commands may connect to,
+	// with Shared.
+	Sockets []string
 	// Processes bounds the processes and threads of the sandbox, the guest's
 	// own counted. 0 is no bound.
 	Processes uint32
@@ -58,7 +66,8 @@ type Config struct {
 const (
 	configLandlock = 1 << iota
 	configObserve
-	configBits = configLandlock | configObserve
+	configShared
+	configBits = configLandlock | configObserve | configShared
 )
 
 // Encode returns the configuration as DecodeConfig reads it.
@@ -72,10 +81,14 @@ func (m Config) Encode() []byte {
 	if m.Observe {
 		bits |= configObserve
 	}
+	if m.Shared {
+		bits |= configShared
+	}
 	e.u8(bits)
 	e.u32(m.Processes)
 	e.strs(m.Readable)
 	e.strs(m.Writable)
+	e.strs(m.Sockets)
 	e.str(string(m.Filter))
 	e.u32(uint32(len(m.Limits)))
 	for _, l := range m.Limits {
@@ -93,8 +106,8 @@ func DecodeConfig(p []byte) (Config, error) {
 	d := decoder{b: p}
 	version, bits := d.u8(), d.u8()
 	m := Config{
-		Landlock: bits&configLandlock != 0, Observe: bits&configObserve != 0,
-		Processes: d.u32(), Readable: d.strs(), Writable: d.strs(),
+		Landlock: bits&configLandlock != 0, Observe: bits&configObserve != 0, Shared: bits&configShared != 0,
+		Processes: d.u32(), Readable: d.strs(), Writable: d.strs(), Sockets: d.strs(),
 	}
 	if filter := d.str(); filter != "" {
 		m.Filter = []byte(filter)
@@ -105,13 +118,13 @@ func DecodeConfig(p []byte) (Config, error) {
 	m.Checks = d.checks()
 	switch {
 	case version != configVersion, bits&^configBits != 0, len(d.b) > 0, len(p) > MaxConfig,
-		len(m.Filter) > maxFilter, len(m.Filter)%8 != 0, m.Observe && m.Filter == nil, len(m.Limits) > maxRlimits:
+		len(m.Filter) > maxFilter, len(m.Filter)%8 != 0, m.Observe && m.Filter == nil, m.Shared && !(m.Landlock && m.Observe), len(m.Limits) > maxRlimits:
 		d.bad = true
 	}
 	for _, l := range m.Limits {
 		d.bad = d.bad || l.Soft > l.Hard || l.Resource >= maxRlimits
 	}
-	for _, list := range [2][]string{m.Readable, m.Writable} {
+	for _, list := range [3][]string{m.Readable, m.Writable, m.Sockets} {
 		for _, path := range list {
 			d.bad = d.bad || !absolute(path)
 		}

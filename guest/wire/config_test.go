@@ -35,8 +35,8 @@ func TestConfig(t *testing.T) {
 	}
 	for name, p := range map[string][]byte{
 		"later field":         append(full.Encode(), 0),
-		"later version":       changed(0, 3),
-		"earlier version":     changed(0, 1),
+		"later version":       changed(0, 4),
+		"earlier version":     changed(0, 2),
 		"soft above hard":     wire.Config{Limits: []wire.Rlimit{{Soft: 2, Hard: 1}}}.Encode(),
 		"no such limit":       wire.Config{Limits: []wire.Rlimit{{Resource: 64}}}.Encode(),
 		"nothing wanted":      wire.Config{Checks: []wire.Check{{Path: "/a"}}}.Encode(),

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,7 +51,7 @@ func TestOpen(t *testing.T) {
 		snapshotMust(t, err)
 		return fd
 	}
-	disk, err := os.CreateTemp(t.TempDir(), "")
+	disk, err := os.CreateTemp(testenv.DiskDir(t), "")
 	snapshotMust(t, err)
 	var pipe [2]int
 	snapshotMust(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))

@@ -1,5 +1,6 @@
 // Package about holds the types that describe images: what an image is, where
-// it came from, and the progress of a build. It imports no engine client, so
+// it came from, the progress of a build, and where the engine listens that holds
+// them. It imports no engine client, so
 // that a program that builds no images does not load one.
 package about
 
@@ -60,6 +61,8 @@ const (
 	OriginSandbox   Origin = "sandbox"   // built from Dockerfile.sandbox
 	OriginBrowser   Origin = "browser"   // built from Dockerfile.browser
 	OriginCode      Origin = "code"      // built from Dockerfile.code
+	OriginLanguage  Origin = "language"  // built from Dockerfile.sandbox with the tools of one language
+	OriginProject   Origin = "project"   // built from a Dockerfile of a project
 	OriginBootstrap Origin = "bootstrap" // a base made from the host's package sources
 	OriginSetup     Origin = "setup"     // an image with setup commands applied
 )
@@ -71,9 +74,32 @@ type Options struct {
 	// joined.
 	Progress Progress
 	// Image is what Build makes, and what Bootstrap makes a base for:
-	// [DefaultImage], which is also meant by "", [BrowserImage] or [CodeImage].
+	// [DefaultImage], which is also meant by "", [BrowserImage], [CodeImage], or one
+	// of [sandbox.LanguageImage].
 	Image string
 	// Base replaces [BaseImage] in a build. Empty means BaseImage where it
 	// can be had and a bootstrapped base otherwise.
 	Base string
+}
+
+// A Project is a Dockerfile of a project, which is untrusted, and what its build may use.
+type Project struct {
+	Dockerfile string            // absolute path
+	Context    string            // absolute path of the folder whose files it can copy
+	Args       map[string]string // of the build
+	Target     string            // stage that is built; empty is the last one
+	Network    string            // of the containers that run instructions; never that of the host
+	Memory     int64             // bytes that they have
+	CPUs       float64           // processors that they have
+	Size       int64             // bytes that one of them may write, and that the image may have
+	Timeout    time.Duration     // of the whole build
+}
+
+// A Program is what a container of an image runs, as the image says.
+type Program struct {
+	Args   []string          // entrypoint and command
+	Env    map[string]string // variables that the image sets
+	Dir    string            // where it starts; empty is /
+	Ports  []int             // TCP ports that the image exposes, sorted
+	Health []string          // command that succeeds when the program is ready; empty is none
 }

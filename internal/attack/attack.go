@@ -1,7 +1,7 @@
 // Package attack is the self-test of a sandbox: it tries the known ways out
 // from inside and reports what happened to each.
 //
-// The attempts run in a throw-away sandbox, some of them without mercy: a
+// The attempts run in a temporary sandbox, some of them without mercy: a
 // fork bomb, memory and disks filled, signals to everybody. What a probe says
 // inside is not believed alone where it can be seen from outside whether the
 // attempt came through: in the host's free space, in what a second command
@@ -113,6 +113,7 @@ type Options struct {
 type Known struct {
 	Name string // of the attempt
 	Seen string // all that was seen, or its beginning where it ends with "…"
+	Any  bool   // whatever was seen
 	Why  string
 }
 
@@ -123,7 +124,7 @@ func (o Options) known(name, seen string) (why string, ok bool) {
 	}
 	for _, k := range o.Known {
 		begin, open := strings.CutSuffix(k.Seen, "…")
-		if k.Name == name && (seen == k.Seen || open && strings.HasPrefix(seen, begin) && !strings.Contains(seen[len(begin):], ",")) {
+		if k.Name == name && (k.Any || seen == k.Seen || open && strings.HasPrefix(seen, begin) && !strings.Contains(seen[len(begin):], ",")) {
 			return k.Why, true
 		}
 	}

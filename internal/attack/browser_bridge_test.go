@@ -61,10 +61,17 @@ var knocks = map[string]struct {
 
 const handshake = "Upgrade: websocket\nConnection: Upgrade\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\n"
 
-// TestKnocks checks which requests the CDP proxy of a real browser refuses.
-func TestKnocks(t *testing.T) {
+// TestBridge holds that the CDP proxy of a real browser answers those alone who have
+// its token, and what it refuses to them.
+func TestBridge(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
+	t.Run("knocks", func(t *testing.T) { knocksAt(t, r) })
+	t.Run("token of another", func(t *testing.T) { tokenOfAnother(t, r) })
+}
+
+// knocksAt checks which requests the CDP proxy of a real browser refuses.
+func knocksAt(t *testing.T, r *rig) {
 	s, err := r.Serve(patient(t), r.of("a"))
 	must(t, err)
 	defer s.Close()
@@ -124,11 +131,9 @@ func say(t testing.TB, address, request string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// TestTokenOfAnother checks that the CDP proxy of one scope refuses the token
+// tokenOfAnother checks that the CDP proxy of one scope refuses the token
 // of another scope, and that a token ends with its proxy.
-func TestTokenOfAnother(t *testing.T) {
-	t.Parallel()
-	r := on(t, "", "")
+func tokenOfAnother(t *testing.T, r *rig) {
 	one, err := r.Serve(patient(t), r.of("a"))
 	must(t, err)
 	defer one.Close()

@@ -2,6 +2,7 @@ package attack_test
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"strconv"
 	"strings"
@@ -63,7 +64,9 @@ func newCanary(t testing.TB, c browser.Container) *canary {
 	t.Helper()
 	k := &canary{t: t, c: c}
 	out, w := io.Pipe()
-	p, err := c.Start(patient(t), sandbox.Command{Args: []string{"python3", "-u", "-c", listener}, Dir: "/", Stdout: w, Stderr: w})
+	ctx, done := context.WithCancel(context.Background()) // it is there until the test ends
+	t.Cleanup(done)
+	p, err := c.Start(ctx, sandbox.Command{Args: []string{"python3", "-u", "-c", listener}, Dir: "/", Stdout: w, Stderr: w})
 	must(t, err)
 	port := make(chan int, 1)
 	var reading sync.WaitGroup

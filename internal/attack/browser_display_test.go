@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox/browser"
+	"github.com/bulkhead-dev/sandbox/browser/display"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 )
 
@@ -111,12 +112,19 @@ func (e *eye) touch(t testing.TB) {
 	}
 }
 
-// TestDisplay checks which clients can view and control a display.
+// TestDisplay holds for one browser which clients can view and control a display,
+// and when.
 func TestDisplay(t *testing.T) {
 	t.Parallel()
 	r := on(t, `"headless":false,"enableNoVnc":true`, "")
-	r.net.Handle(evil, http.HandlerFunc(html(`evil<script>window.clicks = window.keys = 0; addEventListener('mousedown', () => clicks++); addEventListener('keydown', () => keys++)</script>`)))
 	req := r.of("a", evil)
+	t.Run("clients", func(t *testing.T) { displayClients(t, r, req) })
+	t.Run("forgets at once", func(t *testing.T) { displayForgetsAtOnce(t, r, req) })
+}
+
+// displayClients checks which clients can view and control a display.
+func displayClients(t *testing.T, r *rig, req display.Request) {
+	r.net.Handle(evil, http.HandlerFunc(html(`evil<script>window.clicks = window.keys = 0; addEventListener('mousedown', () => clicks++); addEventListener('keydown', () => keys++)</script>`)))
 	c := r.client(t, req)
 	_, page := c.page(r.net.URL("http", evil, "/"))
 	c.shows(page, "evil")
@@ -228,13 +236,10 @@ func links(t *testing.T, r *rig, link string) {
 	}
 }
 
-// TestDisplayForgetsAtOnce checks that a password is valid from the beginning
+// displayForgetsAtOnce checks that a password is valid from the beginning
 // to the end of its watch, however short that is. The VNC server compares file
 // times in seconds.
-func TestDisplayForgetsAtOnce(t *testing.T) {
-	t.Parallel()
-	r := on(t, `"headless":false,"enableNoVnc":true`, "")
-	req := r.of("a")
+func displayForgetsAtOnce(t *testing.T, r *rig, req display.Request) {
 	_, err := r.Start(patient(t), req)
 	must(t, err)
 	in := r.inside(t, req)

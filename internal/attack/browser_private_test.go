@@ -45,7 +45,8 @@ var private = map[string]string{
 var somewhere = netip.MustParseAddr("93.184.215.14")
 
 // TestPrivateAddresses checks that no page reaches a private address, as a
-// literal or by a name, whether all public hosts are allowed or only some.
+// literal or by a name where all public hosts are allowed, and by a name that is
+// allowed where only some are.
 func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	r := on(t, "", "")
@@ -78,6 +79,9 @@ func TestPrivateAddresses(t *testing.T) {
 		c.shows(s, "evil")
 		session := r.session(t, req, false)
 		for name, host := range hosts {
+			if rules == "a list" && !strings.HasSuffix(name, ", by name") {
+				continue // it is not on the list, whatever address it is
+			}
 			t.Run(rules+"/"+name, func(t *testing.T) {
 				path := "/" + url.PathEscape(rules+name)
 				before := len(r.refusals())

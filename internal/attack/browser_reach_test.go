@@ -96,16 +96,29 @@ func bridgePort(t testing.TB, s display.Served) int {
 	return int(at.Port())
 }
 
-// TestPagesReachLoopback checks that no request of a web page reaches a port
-// inside, at the host's loopback, or at the CDP proxy.
-func TestPagesReachLoopback(t *testing.T) {
+// TestPagesAndLoopback holds that pages reach no loopback address, inside or at the
+// host, in one browser.
+func TestPagesAndLoopback(t *testing.T) {
 	t.Parallel()
 	r, c, k, arrived, ports := reaching(t)
-	few := addressesOf([]string{"127.0.0.1", "localhost", "[::1]", "loop.test"}, ports...)
+	t.Run("requests", func(t *testing.T) { pagesReachLoopback(t, r, c, k, arrived, ports) })
+	t.Run("spellings", func(t *testing.T) { pagesSpellLoopback(t, r, c, k, arrived, ports) })
+	t.Run("datagrams", func(t *testing.T) { pagesSendDatagrams(t, r, c, k) })
+}
+
+// pagesReachLoopback checks that no request of a web page reaches a port
+// inside, at the host's loopback, or at the CDP proxy.
+func pagesReachLoopback(t *testing.T, r *rig, c *client, k *canary, arrived *forwarded, ports []int) {
+	few := append(addressesOf([]string{"127.0.0.1"}, ports...), addressesOf([]string{"localhost", "[::1]", "loop.test"}, k.port)...)
+	few = append(few, addressesOf([]string{"loop.test"}, r.trap.Port())...)
+	s := ""
 	for name, body := range techniques {
 		t.Run(name, func(t *testing.T) {
-			target, s := c.page(r.net.URL("http", evil, "/"))
-			defer c.closePage(target)
+			if s == "" {
+				_, s = c.page(r.net.URL("http", evil, "/"))
+			} else {
+				c.must(s, "Page.navigate", object{"url": r.net.URL("http", evil, "/")}, nil)
+			}
 			c.shows(s, "evil")
 			path := "/by/" + strings.NewReplacer(" ", "-", "'", "").Replace(name)
 			attempt(t, c, s, body, append(few, r.net.URL("http", allowed, path)))
@@ -114,23 +127,26 @@ func TestPagesReachLoopback(t *testing.T) {
 			if got := k.visits(); len(got) > 0 || r.trap.Hits() > 0 {
 				t.Errorf("inside %q, host %d", got, r.trap.Hits())
 			}
+			if name == "window" { // it has opened others
+				c.empty(t)
+				s = ""
+			}
 		})
 	}
+	c.empty(t)
 	for _, at := range []string{"127.0.0.1:" + itoa(ports[0]), "127.0.0.1:9222", "127.0.0.1:" + itoa(ports[2]), "127.0.0.1:" + itoa(ports[3]), "loop.test:" + itoa(ports[2])} {
 		await(t, "the proxy refuses "+at, func() bool { return r.refused()[at] > 0 })
 	}
 }
 
-// TestPagesSpellLoopback checks the same for all spellings, names that resolve
+// pagesSpellLoopback checks the same for all spellings, names that resolve
 // to loopback and one whose address changes.
-func TestPagesSpellLoopback(t *testing.T) {
-	t.Parallel()
-	r, c, k, arrived, ports := reaching(t)
+func pagesSpellLoopback(t *testing.T, r *rig, c *client, k *canary, arrived *forwarded, ports []int) {
 	_, s := c.page(r.net.URL("http", evil, "/"))
 	c.shows(s, "evil")
 	for i, host := range loopbacks {
 		t.Run(host, func(t *testing.T) {
-			for _, name := range []string{"fetch without CORS", "frame"} {
+			for name, ports := range map[string][]int{"fetch without CORS": ports, "frame": {k.port}} {
 				path := "/spelled/" + itoa(i) + "/" + strings.ReplaceAll(name, " ", "-")
 				attempt(t, c, s, techniques[name], append(addressesOf([]string{host}, ports...), r.net.URL("http", allowed, path)))
 				await(t, "the control arrives", func() bool { return arrived.has(path) })
@@ -165,11 +181,9 @@ var datagrams = map[string]string{
 	"WebTransport":  `new Promise(r => { try { new WebTransport('https://HOST:PORT/').ready.then(() => r('open'), () => r(1)) } catch { r(1) } })`,
 }
 
-// TestPagesSendDatagrams checks that WebRTC and WebTransport reach no port
+// pagesSendDatagrams checks that WebRTC and WebTransport reach no port
 // inside either. The control is a datagram of a program inside, which arrives.
-func TestPagesSendDatagrams(t *testing.T) {
-	t.Parallel()
-	r, c, k, _, _ := reaching(t)
+func pagesSendDatagrams(t *testing.T, r *rig, c *client, k *canary) {
 	_, s := c.page(r.net.URL("http", evil, "/"))
 	c.shows(s, "evil")
 	for name, script := range datagrams {

@@ -25,7 +25,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/egress"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/images"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
@@ -69,7 +69,7 @@ func on(t testing.TB, browser, rest string) *rig {
 	r.m = r.newManager(dockertest.New(t), settings(browser, rest))
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	r.Display = display.New(manager.Of(r.m), log)
+	r.Display = display.New(manager.BrowserBackend(r.m), log)
 	t.Cleanup(func() { r.Display.Close() })
 	return r
 }
@@ -100,7 +100,7 @@ func (r *rig) newManager(w *dockertest.Rig, text string) *manager.Manager {
 	rec, err := egress.NewRecorder(egress.RecorderOptions{Evidence: ev, Violations: vi, Log: log})
 	must(t, err)
 	plane := egress.New(egress.Options{
-		Reach:  egress.NewDialer(egress.DialerOptions{Resolver: r.net.Names, Dial: r.dial}),
+		Dialer: egress.NewDialer(egress.DialerOptions{Resolver: r.net.Names, Dial: r.dial}),
 		Record: func(e egress.Event) { r.note(e); rec.Record(e) }, Decide: rec.Decide, Roots: r.net.Authority.Pool,
 	})
 	api, err := container.Dial()
@@ -111,7 +111,7 @@ func (r *rig) newManager(w *dockertest.Rig, text string) *manager.Manager {
 		Host: manager.Host{CPUs: runtime.NumCPU(), Memory: 8 << 30, Sensitive: []string{w.State.Path(), "/run/docker.sock"},
 			Guest: sync.OnceValues(func() (sandbox.GuestRef, error) { return w.State.InstallGuest(testenv.Guest(t)) })},
 		Log: log,
-		Out: func() (outlet.Proxy, error) {
+		Out: func() (proxy.Server, error) {
 			return &egress.Server{Plane: plane, Recorder: rec, LookupEnv: os.LookupEnv, Authority: func() (*egress.Authority, error) { return egress.Open(w.State.Egress()) }}, nil
 		},
 	})

@@ -19,7 +19,8 @@ import (
 // TestHardened runs the whole self-test against a sandbox as the defaults
 // make it.
 func TestHardened(t *testing.T) {
-	w := dockertest.New(t)
+	// A workspace in memory would rightly be found: it takes memory without a bound.
+	w := dockertest.OnDisk(t)
 	s := w.Spec("victim")
 	sb, neighbour := w.Create(s), w.Create(w.Spec("neighbour"))
 	rep := attack.Run(t.Context(), sb, s, attack.Options{

@@ -45,8 +45,8 @@ func TestAbandoned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := tt.host + ":" + itoa(silent)
-			r := egressNewRig(t, setup{rules: []string{at, "127.0.0.1:" + itoa(silent)}, secret: []string{"bound.test:" + itoa(silent)}, change: func(p *egress.Options, o *egress.WayOptions) {
-				p.Reach = egress.NewDialer(egress.DialerOptions{Resolver: home{}, Dial: tt.dial})
+			r := egressNewRig(t, setup{rules: []string{at, "127.0.0.1:" + itoa(silent)}, secret: []string{"bound.test:" + itoa(silent)}, change: func(p *egress.Options, o *egress.SessionOptions) {
+				p.Dialer = egress.NewDialer(egress.DialerOptions{Resolver: home{}, Dial: tt.dial})
 				o.Limits = egress.Limits{Connections: 4}
 			}})
 			for range 20 {

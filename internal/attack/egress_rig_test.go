@@ -39,7 +39,7 @@ type egressRig struct {
 	net     *testenv.Internet
 	trap    *testenv.Trap
 	plane   *egress.Plane
-	way     *egress.Way
+	session *egress.Session
 	addr    string
 	ours    *x509.CertPool // of the proxy's own authority, with a secret
 	standIn string
@@ -58,7 +58,7 @@ type setup struct {
 	usual   bool     // which is 443 then
 	framed  bool     // connections from inside are framed and not TCP
 	options network.Options
-	change  func(*egress.Options, *egress.WayOptions)
+	change  func(*egress.Options, *egress.SessionOptions)
 }
 
 // newRig opens a proxy. It allows the names of hosts of the test except
@@ -73,8 +73,8 @@ func egressNewRig(t testing.TB, s setup) *egressRig {
 	o.Denied = append(o.Denied, s.denied...)
 	p, err := network.New(o)
 	must(t, err)
-	po := egress.Options{Reach: egress.NewDialer(egress.DialerOptions{Resolver: r.net.Names}), Record: r.record, Roots: r.net.Authority.Pool}
-	wo := egress.WayOptions{Sandbox: "box", Policy: p}
+	po := egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{Resolver: r.net.Names}), Record: r.record, Roots: r.net.Authority.Pool}
+	wo := egress.SessionOptions{Sandbox: "box", Policy: p}
 	if len(s.secret) > 0 {
 		r.bind(&wo, s)
 	}
@@ -89,7 +89,7 @@ func egressNewRig(t testing.TB, s setup) *egressRig {
 	}
 	r.plane = egress.New(po)
 	t.Cleanup(func() { r.holds(); r.plane.Close() })
-	r.way, err = r.plane.Open(l, wo)
+	r.session, err = r.plane.Open(l, wo)
 	must(t, err)
 	if wo.Secrets != nil {
 		r.standIn = wo.Secrets.Env()["TOKEN"]
@@ -98,7 +98,7 @@ func egressNewRig(t testing.TB, s setup) *egressRig {
 }
 
 // bind creates a secret TOKEN for hosts.
-func (r *egressRig) bind(o *egress.WayOptions, s setup) {
+func (r *egressRig) bind(o *egress.SessionOptions, s setup) {
 	r.t.Helper()
 	hosts := slices.Clone(s.secret)
 	for i, h := range hosts {

@@ -91,7 +91,7 @@ func TestSlow(t *testing.T) {
 // TestFlood opens more connections than a sandbox may have, in every state,
 // and checks that they all end and leave nothing.
 func TestFlood(t *testing.T) {
-	r := egressNewRig(t, setup{change: func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{Connections: 20} }})
+	r := egressNewRig(t, setup{change: func(_ *egress.Options, o *egress.SessionOptions) { o.Limits = egress.Limits{Connections: 20} }})
 	heads := []string{"", "G", "\x05", "\x05\x01\x00", "CONNECT " + r.net.At("http", testenv.Files) + " HTTP/1.1\r\n\r\n", "\x16\x03",
 		"POST http://" + r.net.At("http", testenv.Echo) + "/ HTTP/1.1\r\nHost: " + r.net.At("http", testenv.Echo) + "\r\nContent-Length: 1000\r\n\r\nx"}
 	for round := range 3 {
@@ -129,7 +129,7 @@ func (r *egressRig) drained() {
 	dialed := r.dialed
 	r.mu.Unlock()
 	testenv.Success(r.t, func() error {
-		if c := r.plane.Counters(); c.Connections+c.TurnedAway < dialed || c.Open > 0 {
+		if c := r.plane.Counters(); c.Connections+c.RefusedConns < dialed || c.Open > 0 {
 			return fmt.Errorf("%d connections were dialed, and the proxy counts %+v", dialed, c)
 		}
 		return nil

@@ -87,7 +87,7 @@ func TestSOCKS(t *testing.T) {
 // another command.
 func TestCredentials(t *testing.T) {
 	r := egressNewRig(t, setup{})
-	one, two := r.way.Caller("one"), r.way.Caller("two")
+	one, two := r.session.Caller("one"), r.session.Caller("two")
 	login := func(c interface{ Env() map[string]string }) (string, string) {
 		user, rest, _ := strings.Cut(strings.TrimPrefix(c.Env()["HTTP_PROXY"], "http://"), ":")
 		token, _, _ := strings.Cut(rest, "@")

@@ -86,8 +86,8 @@ func TestWithheldInPlain(t *testing.T) {
 		seen <- head
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	})
-	r := egressNewRig(t, setup{rules: []string{"bound.test", "127.0.0.1:443"}, secret: []string{"bound.test"}, usual: true, change: func(p *egress.Options, _ *egress.WayOptions) {
-		p.Reach = egress.NewDialer(egress.DialerOptions{Resolver: home{}, Dial: elsewhere(port)})
+	r := egressNewRig(t, setup{rules: []string{"bound.test", "127.0.0.1:443"}, secret: []string{"bound.test"}, usual: true, change: func(p *egress.Options, _ *egress.SessionOptions) {
+		p.Dialer = egress.NewDialer(egress.DialerOptions{Resolver: home{}, Dial: elsewhere(port)})
 	}})
 	tunnel := r.connect("bound.test:443")
 	for _, k := range []*talk{newTalk(r.dial()), tunnel} {
@@ -170,7 +170,7 @@ func TestBomb(t *testing.T) {
 		z.Write(zeros)
 	}
 	z.Close()
-	limit := func(_ *egress.Options, o *egress.WayOptions) { o.Limits = egress.Limits{BytesIn: 1 << 20} }
+	limit := func(_ *egress.Options, o *egress.SessionOptions) { o.Limits = egress.Limits{BytesIn: 1 << 20} }
 	r := egressNewRig(t, setup{rules: []string{"bound.test"}, secret: []string{"bound.test"}, change: limit})
 	r.net.Handle("bound.test", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")

@@ -19,6 +19,7 @@ func (s *Session) operations() []prepared {
 			prepared{OpUserOnce, s.once(ordinary, false)}, prepared{OpUserRepo, s.once(ordinary, true)},
 			prepared{OpRootOnce, s.once(0, false)}, prepared{OpRootRepo, s.once(0, true)},
 			prepared{OpProgram, s.program})
+		all = append(all, s.languageOps()...)
 	}
 	return all
 }

@@ -30,6 +30,7 @@ const (
 	WayGet      = "get"     // the same connection: a sandbox
 	WayFloor    = "floor"   // a server on loopback that answers at once what the daemon has answered before
 	WayForward  = "forward" // sandbox port forward, on a kept connection
+	WayRun      = "run"     // sandbox run, with a container made for it
 	WayHost     = "host"    // the same work on the host without a sandbox: the floor
 )
 
@@ -53,6 +54,11 @@ const (
 	OpStart        = "start of a sandbox"
 	OpSandboxStart = "local sandbox and first command"
 	OpOneShot      = "one command, all in all"
+	OpNode         = "npm ci && npm test"
+	OpPython       = "pip install && pytest"
+	OpGo           = "go test ./..."
+	OpRust         = "cargo test"
+	OpJava         = "mvn -q test"
 	OpUserOnce     = "one command, scratch, ordinary user"
 	OpUserRepo     = "one command, repository, ordinary user"
 	OpRootOnce     = "one command, scratch, root"

@@ -70,7 +70,7 @@ func (r *rig) OpenBrowsers(ctx context.Context) (*rigBrowsers, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.browsers = &rigBrowsers{Display: display.New(manager.Of(m), log), r: r, m: m}
+	r.browsers = &rigBrowsers{Display: display.New(manager.BrowserBackend(m), log), r: r, m: m}
 	r.later(func(context.Context) error {
 		r.browsers.Display.Close()
 		return m.Close()

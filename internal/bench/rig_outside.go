@@ -51,14 +51,14 @@ func (r *rig) OpenOutside() (*rigOutside, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.plane = egress.New(egress.Options{Reach: egress.NewDialer(egress.DialerOptions{})})
+	o.plane = egress.New(egress.Options{Dialer: egress.NewDialer(egress.DialerOptions{})})
 	r.later(func(context.Context) error { return o.plane.Close() })
 	r.outside = o
 	return o, nil
 }
 
 // Open opens an egress session for sb and returns the proxy's address inside.
-func (o *rigOutside) Open(ctx context.Context, sb sandbox.Sandbox, name string) (addr string, w *egress.Way, err error) {
+func (o *rigOutside) Open(ctx context.Context, sb sandbox.Sandbox, name string) (addr string, w *egress.Session, err error) {
 	listener, ok := sb.(sandbox.Listener)
 	if !ok {
 		return "", nil, sandbox.Errorf(sandbox.CodeUnsupported, "open a way out", "the sandbox cannot listen")
@@ -67,7 +67,7 @@ func (o *rigOutside) Open(ctx context.Context, sb sandbox.Sandbox, name string) 
 	if err != nil {
 		return "", nil, err
 	}
-	w, err = o.plane.Open(l, egress.WayOptions{Sandbox: name, Policy: o.policy})
+	w, err = o.plane.Open(l, egress.SessionOptions{Sandbox: name, Policy: o.policy})
 	if err != nil {
 		return "", nil, errors.Join(err, l.Close())
 	}

@@ -66,7 +66,7 @@ type Backend interface {
 	Inside(res config.Resolved) (config.Inside, error)
 
 	// Doctor looks at the machine and, with attack, tries from inside a
-	// throw-away sandbox to get out. An error means that it could not look.
+	// temporary sandbox to get out. An error means that it could not look.
 	Doctor(ctx context.Context, o Options, who config.Who, flags *config.SandboxSettings, attack bool) (Diagnosis, error)
 
 	// Serve serves sandboxes over HTTP until ctx ends.
@@ -115,6 +115,7 @@ type Keeper interface {
 	Recreate(ctx context.Context, rows []manager.Row) manager.Recreated
 	Prune(ctx context.Context, o manager.PruneOptions) (manager.Pruned, error)
 	Explain(ctx context.Context, who config.Who, flags *config.SandboxSettings, q manager.Questions) (manager.Explanation, error)
+	Caches(ctx context.Context, tenant string) ([]manager.Cache, error)
 	Stats(ctx context.Context, tenant string) ([]manager.Stat, error)
 	PoolStatus(ctx context.Context) (manager.PoolStatus, error)
 }
@@ -125,4 +126,6 @@ type ImageStore interface {
 	Build(ctx context.Context, o about.Options) (about.Image, error)
 	Pull(ctx context.Context, ref string, o about.Options) (about.Image, error)
 	Bootstrap(ctx context.Context, o about.Options) (about.Image, error)
+	BuildProject(ctx context.Context, p about.Project, o about.Options) (about.Image, error)
+	Prune(ctx context.Context) ([]about.Image, error)
 }

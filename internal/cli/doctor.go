@@ -39,9 +39,9 @@ func (a *app) doctorCommand() *ucli.Command {
 		Name:        "doctor",
 		Usage:       "check this machine and say how to fix what is wrong",
 		UsageText:   "sandbox doctor [flags]",
-		Description: "The exit status is 1 when a check fails or a way out is open.",
+		Description: "The exit status is 1 when a check fails or an attempt to escape succeeds.",
 		Flags: []ucli.Flag{
-			&ucli.BoolFlag{Name: "attack", Usage: "also start a throw-away sandbox and try the known ways out from inside", Destination: &attack},
+			&ucli.BoolFlag{Name: "attack", Usage: "also start a temporary sandbox and run the known escape attempts inside it", Destination: &attack},
 		},
 		Action: func(c *ucli.Context) error {
 			if err := noArguments(c); err != nil {

@@ -15,12 +15,12 @@ func (a *app) evidenceReplayCommand() *ucli.Command {
 	var differing bool
 	return &ucli.Command{
 		Name:      "replay",
-		Usage:     "say what today's settings would make of what was decided; runs nothing",
+		Usage:     "judge recorded operations by the settings as they are now; runs nothing",
 		UsageText: "sandbox evidence replay [flags]",
-		Description: "Holds operations and decisions of the way out against the settings as they are now. Selects as list does.\n" +
-			"DIFFERS says yes or no, perhaps and unknown where the record does not tell all that it depends on:\n" +
-			"of arguments and contents it has digests only. What a grant, a manifest, a consent or a budget refused stays\n" +
-			"refused. All that is meant is judged and counted; --limit bounds what is shown.",
+		Description: "Judges recorded operations and egress decisions by the settings as they are now. Selects records as list does.\n" +
+			"DIFFERS is yes or no, or perhaps or unknown where the record lacks what the decision depends on: of arguments\n" +
+			"and contents it has digests only. What a grant, a manifest, a consent or a budget refused stays refused.\n" +
+			"All selected records are judged and counted; --limit bounds what is shown.",
 		Flags: append(s.flags(), &ucli.BoolFlag{Name: "differing", Usage: "show only what differs or may differ", Destination: &differing}),
 		Action: func(c *ucli.Context) error {
 			f, err := s.filter(a, time.Now())

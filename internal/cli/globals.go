@@ -72,12 +72,12 @@ func (g *globals) flags() []ucli.Flag {
 	}{
 		{&g.config, "config", nil, "settings `FILE`; default $SANDBOX_CONFIG, else sandbox/sandbox.json in the user's configuration folder, else /etc/sandbox/sandbox.json"},
 		{&g.stateDir, "state-dir", nil, "`FOLDER` of our records; default $SANDBOX_STATE_DIR, else sandbox in the user's state folder"},
-		{&g.provider, "provider", nil, "`KIND` of sandbox: docker, local, kubernetes or auto; default from the settings"},
-		{&g.tenant, "tenant", nil, "`ID` of the tenant, who pays"},
-		{&g.agent, "agent", nil, "`ID` of the agent, who speaks"},
+		{&g.provider, "provider", nil, "`KIND` of sandbox: docker, local, landlock, kubernetes or auto; default from the settings"},
+		{&g.tenant, "tenant", nil, "`ID` of the tenant"},
+		{&g.agent, "agent", nil, "`ID` of the agent"},
 		{&g.session, "session", nil, "`KEY` of the conversation"},
 		{&g.format, "format", []string{formatShort}, "`FORM` of the output, table or json"},
-		{&g.server, "server", nil, "`ADDRESS` of a daemon that is to do it: unix:PATH, tcp:HOST:PORT or https://HOST; default $SANDBOX_SERVER"},
+		{&g.server, "server", nil, "`ADDRESS` of the daemon to use: unix:PATH, tcp:HOST:PORT or https://HOST; default $SANDBOX_SERVER"},
 		{&g.server, oldServerFlag, nil, "another name of --server"},
 		{&g.tokenFile, "token-file", nil, "`FILE` with the token for --server; default the token in $SANDBOX_TOKEN"},
 		{&g.logLevel, "log-level", nil, "least `LEVEL` of log lines on standard error: error, warning, info, debug"},
@@ -88,7 +88,7 @@ func (g *globals) flags() []ucli.Flag {
 }
 
 // providerWords are the values of --provider for this program.
-func providerWords() []string { return []string{"docker", "local", "kubernetes", "auto"} }
+func providerWords() []string { return []string{"docker", "local", "landlock", "kubernetes", "auto"} }
 
 // providerName checks the form of a value of --provider: a daemon may have more
 // providers than this program, and whether there is one is known when all flags

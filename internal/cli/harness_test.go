@@ -73,6 +73,8 @@ type fake struct {
 	questions manager.Questions
 	stats     []manager.Stat
 	pool      manager.PoolStatus
+	caches    []manager.Cache
+	project   about.Project
 	image     about.Image
 	settings  *config.Settings
 	diagnosis Diagnosis
@@ -211,6 +213,11 @@ func (f *fake) Explain(_ context.Context, who config.Who, flags *config.SandboxS
 
 func (f *fake) Stats(context.Context, string) ([]manager.Stat, error) { return f.stats, nil }
 
+func (f *fake) Caches(_ context.Context, tenant string) ([]manager.Cache, error) {
+	f.tenant = tenant
+	return f.caches, nil
+}
+
 func (f *fake) PoolStatus(context.Context) (manager.PoolStatus, error) { return f.pool, nil }
 
 type fakeImages struct{ f *fake }
@@ -231,6 +238,15 @@ func (i fakeImages) Pull(_ context.Context, ref string, _ about.Options) (about.
 
 func (i fakeImages) Bootstrap(context.Context, about.Options) (about.Image, error) {
 	return about.Image{}, &sandbox.Error{Code: sandbox.CodeUnavailable, Op: "bootstrap", Message: "no tool", Hint: "install one"}
+}
+
+func (i fakeImages) BuildProject(_ context.Context, p about.Project, _ about.Options) (about.Image, error) {
+	i.f.project = p
+	return about.Image{Ref: "sandbox-project:x"}, nil
+}
+
+func (i fakeImages) Prune(context.Context) ([]about.Image, error) {
+	return []about.Image{i.f.image}, nil
 }
 
 // A result is what one call of the program left.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -14,22 +15,24 @@ import (
 type hostFlags struct {
 	command          string // that they are flags of
 	domains, secrets texts
+	registries       names
 }
 
 func newHostFlags(command string) hostFlags {
-	return hostFlags{command: command, domains: texts{check: notEmpty}}
+	return hostFlags{command: command, domains: texts{check: notEmpty}, registries: names{allowed: config.Registries(), word: config.Registry}}
 }
 
 func (f *hostFlags) flags() []ucli.Flag {
 	return []ucli.Flag{
 		&ucli.GenericFlag{Name: "allow-domain", Usage: "let the sandbox reach `HOST`, written as in network.allowedDomains", Value: &f.domains},
+		&ucli.GenericFlag{Name: "allow", Usage: "let the sandbox reach package `REGISTRIES`: " + strings.Join(config.Registries(), ","), Value: &f.registries},
 		&ucli.GenericFlag{Name: "secret", Usage: "put our variable NAME into requests to a host: `NAME[=env:VAR|=file:PATH]@HOST[:PORT][,HOST]`; inside, NAME holds a stand-in", Value: &f.secrets},
 	}
 }
 
 // add puts what the flags say into o.
 func (f *hostFlags) add(o *config.Overrides) error {
-	o.AllowDomains = f.domains.values
+	o.AllowDomains, o.Registries = f.domains.values, f.registries.values
 	for _, text := range f.secrets.values {
 		name, s, err := config.ParseSecret(text)
 		var e *sandbox.Error

@@ -8,6 +8,7 @@ import (
 	"github.com/docker/go-units"
 	ucli "github.com/urfave/cli/v2"
 
+	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/images/about"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
@@ -16,9 +17,9 @@ func (a *app) imagesCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "images",
 		Usage:     "make and show the images that sandboxes are made from",
-		UsageText: "sandbox images (build | pull | list | bootstrap) [flags]",
+		UsageText: "sandbox images (build | pull | list | bootstrap | prune) [flags]",
 		Subcommands: []*ucli.Command{
-			a.imagesBuildCommand(), a.imagesPullCommand(), a.imagesListCommand(), a.imagesBootstrapCommand(),
+			a.imagesBuildCommand(), a.imagesPullCommand(), a.imagesListCommand(), a.imagesBootstrapCommand(), a.imagesPruneCommand(),
 		},
 	}
 }
@@ -72,17 +73,25 @@ func (a *app) imagesPullCommand() *ucli.Command {
 // code interpreter, and the image that they name.
 func imageChoice(browserUsage, codeUsage string) (func(*ucli.Context) (string, error), []ucli.Flag) {
 	const browser, code = "browser", "code"
+	language := text{check: oneOf(sandbox.Languages()...)}
 	return func(c *ucli.Context) (string, error) {
-		switch {
-		case c.Bool(browser) && c.Bool(code):
-			return "", usagef("images", "--browser and --code name two images; give one of them")
-		case c.Bool(browser):
-			return about.BrowserImage, nil
-		case c.Bool(code):
-			return about.CodeImage, nil
+			switch {
+			case language.given && (c.Bool(browser) || c.Bool(code)):
+				return "", usagef("images", "--language names an image as --browser and --code do; give one of them")
+			case language.given:
+				return sandbox.LanguageImage(language.value), nil
+			case c.Bool(browser) && c.Bool(code):
+				return "", usagef("images", "--browser and --code name two images; give one of them")
+			case c.Bool(browser):
+				return about.BrowserImage, nil
+			case c.Bool(code):
+				return about.CodeImage, nil
+			}
+			return about.DefaultImage, nil
+		}, []ucli.Flag{
+			&ucli.BoolFlag{Name: browser, Usage: browserUsage}, &ucli.BoolFlag{Name: code, Usage: codeUsage},
+			&ucli.GenericFlag{Name: "language", Usage: "that for the `LANGUAGE` " + strings.Join(sandbox.Languages(), ", "), Value: &language},
 		}
-		return about.DefaultImage, nil
-	}, []ucli.Flag{&ucli.BoolFlag{Name: browser, Usage: browserUsage}, &ucli.BoolFlag{Name: code, Usage: codeUsage}}
 }
 
 func (a *app) imagesBootstrapCommand() *ucli.Command {
@@ -119,6 +128,26 @@ func (a *app) imagesListCommand() *ucli.Command {
 			}
 			return a.withImages(false, func(s ImageStore, _ about.Options) error {
 				list, err := s.List(c.Context)
+				if err != nil {
+					return err
+				}
+				return a.showImages(list)
+			})
+		},
+	}
+}
+
+func (a *app) imagesPruneCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "prune",
+		Usage:     "remove images of Dockerfiles and layers of docker.setup that no container uses",
+		UsageText: "sandbox images prune",
+		Action: func(c *ucli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return a.withImages(false, func(s ImageStore, _ about.Options) error {
+				list, err := s.Prune(c.Context)
 				if err != nil {
 					return err
 				}
@@ -187,6 +216,11 @@ func (a *app) showImages(list []about.Image) error {
 			note = "made from an older recipe; renew with: sandbox images build"
 			if i.Origin == about.OriginBrowser {
 				note += " --browser"
+			}
+			for _, name := range sandbox.Languages() {
+				if i.Origin == about.OriginLanguage && strings.HasPrefix(i.Ref, "sandbox-"+name+":") {
+					note += " --language " + name
+				}
 			}
 		}
 		old := "?"

@@ -46,13 +46,13 @@ type interrupts struct {
 	done   chan struct{}
 	ended  sync.WaitGroup
 
-	mu    sync.Mutex
-	rites map[int]func()                     // under mu
-	next  int                                // under mu
-	lent  map[syscall.Signal]chan<- struct{} // under mu
-	to    *receiver                          // under mu; nil when no command runs
-	soon  chan struct{}                      // under mu; not nil while a command is being started, closed by passTo
-	gave  bool                               // under mu; a command got a signal
+	mu       sync.Mutex
+	rites    map[int]func()                     // under mu
+	next     int                                // under mu
+	diverted map[syscall.Signal]chan<- struct{} // under mu
+	to       *receiver                          // under mu; nil when no command runs
+	soon     chan struct{}                      // under mu; not nil while a command is being started, closed by passTo
+	gave     bool                               // under mu; a command got a signal
 }
 
 // A receiver is a command that gets signals before the context ends.
@@ -254,25 +254,25 @@ func (in *interrupts) stop() {
 	in.cancel(context.Canceled)
 }
 
-// lend keeps a signal from ending anything: it arrives on the channel instead,
+// divert keeps a signal from ending anything: it arrives on the channel instead,
 // and several at once arrive only once. back undoes that.
-func (in *interrupts) lend(s syscall.Signal) (heard <-chan struct{}, back func()) {
+func (in *interrupts) divert(s syscall.Signal) (heard <-chan struct{}, back func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	ch := make(chan struct{}, 1)
-	in.lent = map[syscall.Signal]chan<- struct{}{s: ch}
+	in.diverted = map[syscall.Signal]chan<- struct{}{s: ch}
 	return ch, func() {
 		in.mu.Lock()
 		defer in.mu.Unlock()
-		delete(in.lent, s)
+		delete(in.diverted, s)
 	}
 }
 
-// handOn passes a signal to its borrower, and reports whether there is one.
+// handOn passes a signal to the channel it is diverted to, and reports whether there is one.
 func (in *interrupts) handOn(s syscall.Signal) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	ch := in.lent[s]
+	ch := in.diverted[s]
 	if ch == nil {
 		return false
 	}

@@ -2,8 +2,11 @@ package cli
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/docker/go-units"
 	ucli "github.com/urfave/cli/v2"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -12,11 +15,19 @@ import (
 )
 
 func (a *app) listCommand() *ucli.Command {
-	var browsers bool
+	var browsers, caches bool
 	c := a.listing(&browsers)
+	sandboxes := c.Action
+	c.Action = func(c *ucli.Context) error {
+		if caches {
+			return a.listCaches(c)
+		}
+		return sandboxes(c)
+	}
 	c.Name, c.Usage, c.UsageText = "list", "show sandboxes, compared with what is recorded of them", "sandbox list [flags]"
 	c.Aliases = []string{"ps"}
-	c.Flags = append(c.Flags, &ucli.BoolFlag{Name: "browser", Usage: "only browsers", Destination: &browsers})
+	c.Flags = append(c.Flags, &ucli.BoolFlag{Name: "browser", Usage: "only browsers", Destination: &browsers},
+		&ucli.BoolFlag{Name: "caches", Usage: "the caches of package managers that outlive sandboxes, in their place", Destination: &caches})
 	return c
 }
 
@@ -138,4 +149,26 @@ func notNil[T any](s []T) []T {
 		return []T{}
 	}
 	return s
+}
+
+// listCaches prints the caches of package managers.
+func (a *app) listCaches(c *ucli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	return a.useManager(a.options(), func(m Manager) error {
+		list, err := m.Caches(c.Context, a.globals.tenant.value)
+		if err != nil {
+			return err
+		}
+		if a.globals.json() {
+			return writeJSON(a.Stdout, map[string][]manager.Cache{"caches": notNil(list)})
+		}
+		t := a.newTable([]string{"NAME", "TENANT", "AGENT", "WORKSPACE", "TOOLS", "USED", "BOUND", "IDLE", "SANDBOXES"}, "TENANT", "WORKSPACE")
+		for _, k := range list {
+			t.add(k.Name, k.Tenant, k.Agent, k.Workspace, strings.Join(k.Tools, ","), units.BytesSize(float64(k.Bytes)), units.BytesSize(float64(k.Size)),
+				age(max(0, int64(time.Since(k.UsedAt)/time.Second))), strconv.Itoa(len(k.Sandboxes)))
+		}
+		return t.write(a.Stdout)
+	})
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"path/filepath"
+	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -13,17 +14,19 @@ import (
 // global flags.
 type placeFlags struct {
 	image, workspace text
+	caches           names
 	private          bool
 	access           sandbox.Access // in place of private, where a command sets it; or empty
 }
 
 func newPlaceFlags() placeFlags {
-	return placeFlags{image: text{check: notEmpty}, workspace: text{check: notEmpty}}
+	return placeFlags{image: text{check: notEmpty}, workspace: text{check: notEmpty}, caches: names{allowed: config.CacheTools(), word: config.CacheTool}}
 }
 
 func (f *placeFlags) flags() []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.GenericFlag{Name: "image", Usage: "`IMAGE` of the sandbox", Value: &f.image},
+		&ucli.GenericFlag{Name: "image", Usage: "`IMAGE` of the sandbox; " + strings.Join(sandbox.Languages(), ", ") + " are images of this program for one language", Value: &f.image},
+		&ucli.GenericFlag{Name: "cache", Usage: "keep the caches of these package managers for later sandboxes: `TOOLS` of " + strings.Join(config.CacheTools(), ","), Value: &f.caches},
 		&ucli.GenericFlag{Name: "workspace", Usage: "host `FOLDER` that becomes /workspace", Value: &f.workspace},
 		&ucli.BoolFlag{Name: "private", Usage: "make /workspace a copy-on-write view of that folder, or of the agent's, which stays as it is", Destination: &f.private},
 	}
@@ -42,7 +45,7 @@ func (f *placeFlags) layer(g *globals) (*config.SandboxSettings, error) {
 
 // overrides is layer before it is one.
 func (f *placeFlags) overrides(g *globals) (config.Overrides, error) {
-	o := config.Overrides{Image: f.image.value, Provider: g.provider.value, Access: f.access}
+	o := config.Overrides{Image: f.image.value, CacheTools: f.caches.values, Provider: g.provider.value, Access: f.access}
 	if f.private {
 		o.Access = sandbox.AccessPrivate
 	}

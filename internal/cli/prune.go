@@ -26,6 +26,7 @@ func (a *app) pruneCommand() *ucli.Command {
 			&ucli.GenericFlag{Name: "idle", Usage: "`AGE` since last use; default from the settings", Value: &idle},
 			&ucli.GenericFlag{Name: "max-age", Usage: "`AGE` since creation; default from the settings", Value: &maxAge},
 			&ucli.BoolFlag{Name: "workspaces", Usage: "also scratch workspaces whose sandbox is gone", Destination: &o.Workspaces},
+			&ucli.BoolFlag{Name: "caches", Usage: "also caches of package managers that no sandbox has, see list --caches", Destination: &o.Caches},
 			&ucli.BoolFlag{Name: "dry-run", Usage: "only say what would be removed", Destination: &o.DryRun},
 			quietFlag(&quiet),
 		},

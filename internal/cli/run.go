@@ -25,6 +25,10 @@ const grace = 2 * time.Second
 type runFlags struct {
 	placeFlags
 	hostFlags
+	projectFlags
+	projectEnv map[string]string // that a devcontainer.json sets in the sandbox
+	serviceFlags
+	reportFlags
 	remove, stdin, tty, ask bool
 	unsandboxed, subagent   bool
 	dir, user, from         text
@@ -38,7 +42,9 @@ func (a *app) runCommand() *ucli.Command {
 		&ucli.BoolFlag{Name: "rm", Usage: "remove the sandbox and its scratch workspace afterwards; without --session a sandbox of its own is used", Destination: &f.remove},
 	)
 	flags = append(flags, &ucli.GenericFlag{Name: "from", Usage: "begin with this `CHECKPOINT`; refused where the session has a sandbox", Value: &f.from})
-	flags = append(flags, f.placeFlags.flags()...)
+	flags = append(append(flags, f.placeFlags.flags()...), f.projectFlags.flags()...)
+	flags = append(flags, f.serviceFlags.flags()...)
+	flags = append(flags, f.reportFlags.flags()...)
 	return &ucli.Command{
 		Name:      "run",
 		Usage:     "run a command in the session's sandbox, which is made when missing",
@@ -69,11 +75,11 @@ func (a *app) execCommand() *ucli.Command {
 func newRunFlags(command string) *runFlags {
 	return &runFlags{
 		hostFlags:  newHostFlags(command),
-		placeFlags: newPlaceFlags(),
-		dir:        text{check: absolute},
-		from:       text{check: notEmpty},
-		env:        texts{check: checkEnv},
-		timeout:    span{positive: true},
+		placeFlags: newPlaceFlags(), reportFlags: newReportFlags(),
+		dir:     text{check: absolute},
+		from:    text{check: notEmpty},
+		env:     texts{check: checkEnv},
+		timeout: span{positive: true},
 	}
 }
 
@@ -127,6 +133,13 @@ func (a *app) run(c *ucli.Context, f *runFlags, mustExist bool) error {
 	if f.ask && (f.tty || f.stdin) {
 		return usagef(c.Command.Name, "--ask cannot be combined with -i or -t: the answers would be the command's input")
 	}
+	p, err := f.project()
+	if err == nil && p != nil {
+		err = a.applyProject(c.Context, p, f)
+	}
+	if err != nil {
+		return err
+	}
 	req, err := a.request(f)
 	if err != nil {
 		return err
@@ -138,7 +151,38 @@ func (a *app) run(c *ucli.Context, f *runFlags, mustExist bool) error {
 	if f.remove && !a.globals.session.given {
 		req.Who.Session = freshSession()
 	}
-	return a.start(c.Context, f, req, Manager.Run)
+	req.Services, req.Report = f.list.values, f.reportFlags.given()
+	if (len(req.Services) > 0 || req.Report) && a.globals.address() != "" {
+		return usagef(c.Command.Name, "--service, --report and --summary are for sandboxes of this machine and cannot be combined with --server or $%s", serverVariable)
+	}
+	if p != nil && len(p.dev.PostCreate) > 0 {
+		if err := a.runPostCreate(c.Context, p, req); err != nil {
+			return err
+		}
+	}
+	if !req.Report {
+		return a.start(c.Context, f, req, Manager.Run)
+	}
+	w, err := f.reportFlags.open(req.Command.Args)
+	if err != nil {
+		return err
+	}
+	var out manager.Outcome
+	err = a.start(c.Context, f, req, func(m Manager, ctx context.Context, r manager.Request) (manager.Outcome, error) {
+		var err error
+		out, err = m.Run(ctx, r)
+		return out, err
+	})
+	status, failure := 0, err
+	if quiet, ok := errors.AsType[silentStatus](err); ok {
+		status, failure = int(quiet), nil
+	} else if err != nil {
+		status = failureStatus(err)
+	}
+	if lost := w.write(out, status, failure); lost != nil {
+		return errors.Join(failure, lost)
+	}
+	return err
 }
 
 // request is what the flags say of a command that is not named yet.
@@ -164,6 +208,7 @@ func (f *runFlags) layer(g *globals) (*config.SandboxSettings, error) {
 	if err := f.hostFlags.add(&o); err != nil {
 		return nil, err
 	}
+	o.Env = f.projectEnv
 	return o.Layer(), nil
 }
 

@@ -48,7 +48,7 @@ func (a *app) serveCommand() *ucli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			hangups, back := a.interrupts.lend(syscall.SIGHUP)
+			hangups, back := a.interrupts.divert(syscall.SIGHUP)
 			defer back()
 			s := Serving{
 				Listen: listen.values, AdminTokens: admins.values, Hangups: hangups, Version: versionOf(debug.ReadBuildInfo()).Version,

@@ -29,12 +29,12 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A signal that was lent ends nothing, is heard once, and ends again what runs
+// A signal that is diverted ends nothing, is heard once, and ends again what runs
 // when it was given back.
-func TestLentSignal(t *testing.T) {
+func TestDivertedSignal(t *testing.T) {
 	ctx, in := watchInterrupts(context.Background(), func(int) { t.Error("the process was ended") })
 	defer in.stop()
-	heard, back := in.lend(syscall.SIGHUP)
+	heard, back := in.divert(syscall.SIGHUP)
 	for range 3 {
 		in.ch <- syscall.SIGHUP
 	}

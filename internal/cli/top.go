@@ -150,7 +150,7 @@ func (a *app) shellBelow(ctx context.Context, p ShellPlace) error {
 			args = append(args, "--"+f.name+"="+f.value)
 		}
 	}
-	_, back := a.interrupts.lend(syscall.SIGINT)
+	_, back := a.interrupts.divert(syscall.SIGINT)
 	defer back()
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Args[0] = a.Args[0]

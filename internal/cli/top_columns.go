@@ -84,6 +84,12 @@ func topColumns() []topColumn {
 	pids := func(b *topBox) *topSeries { return &b.pids }
 	disk := func(b *topBox) *topSeries { return &b.disk }
 	net := func(b *topBox) *topSeries { return &b.net }
+	crossed := func(b *topBox) string {
+		if b.stat.NetReceived+b.stat.NetSent == 0 {
+			return "-" // a sandbox whose bytes are counted has some
+		}
+		return figure(net, shortSize)(b)
+	}
 	tenant := func(b *topBox) string { return cmp.Or(b.row.Tenant, "-") }
 	provider := func(b *topBox) string { return cmp.Or(b.row.Provider, "-") }
 	agent := func(b *topBox) string { return cmp.Or(b.row.Agent, "-") }
@@ -107,7 +113,7 @@ func topColumns() []topColumn {
 		topColMemory:   {name: "memory", title: "MEM", value: topFigure, text: figure(memory, shortSize), spark: memory, head: levelHead, order: more(memory)},
 		topColPIDs:     {name: "pids", title: "PIDS", value: topFigure, text: figure(pids, func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }), spark: pids, head: levelHead, order: more(pids)},
 		topColDisk:     {name: "disk", title: "DISK/s", value: topFigure, text: figure(disk, shortSize), spark: disk, order: more(disk)},
-		topColNet:      {name: "net", title: "NET/s", value: topFigure, text: figure(net, shortSize), spark: net, order: more(net)},
+		topColNet:      {name: "net", title: "NET/s", value: topFigure, text: crossed, spark: net, order: more(net)},
 		topColIdle:     {name: "idle", title: "IDLE", text: rowIdle, order: func(a, b *topBox) int { return cmp.Compare(a.row.IdleSeconds, b.row.IdleSeconds) }},
 		topColCommand: {name: "command", title: "COMMAND", text: func(b *topBox) string {
 			if b.runs() && b.stat.Error != "" {

@@ -64,6 +64,7 @@ type topModel struct {
 	note      string    // what the last key has done
 	noteBad   bool
 	doing     map[string]string // what is being done, by the key of its sandbox
+	stale     bool              // the list under way was asked for before something was done
 
 	fault    *topFaultMsg // or nil
 	prompt   topPrompt
@@ -172,6 +173,10 @@ func topList(ctx context.Context, s TopSource, v TopView) ([]manager.Row, error)
 // arrived takes a list.
 func (m *topModel) arrived(msg topListMsg) tea.Cmd {
 	m.listing = false
+	if m.stale {
+		m.stale = false
+		return m.list()
+	}
 	m.trouble = ""
 	if msg.err != nil {
 		m.trouble = topSentence(msg.err)
@@ -185,7 +190,8 @@ func (m *topModel) arrived(msg topListMsg) tea.Cmd {
 	return tea.Batch(m.refresh(), m.after(rest))
 }
 
-// adopt makes rows the sandboxes that there are.
+// adopt makes rows the sandboxes that there are. A sandbox that something is being
+// done to stays: while it is built anew, no list has it.
 func (m *topModel) adopt(rows []manager.Row) {
 	boxes := make(map[string]*topBox, len(rows))
 	for _, r := range rows {
@@ -199,6 +205,11 @@ func (m *topModel) adopt(rows []manager.Row) {
 			b.rest()
 		}
 		boxes[k] = b
+	}
+	for k := range m.doing {
+		if b := m.boxes[k]; b != nil && boxes[k] == nil {
+			boxes[k] = b
+		}
 	}
 	m.boxes = boxes
 	m.arrange()

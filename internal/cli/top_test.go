@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -529,4 +530,35 @@ func BenchmarkTopThousand(b *testing.B) {
 			m.Update(topListMsg{rows: rows})
 		}
 	})
+}
+
+// TestTopWhileSomethingIsDone holds that a sandbox stays on the list and selected while
+// it is built anew, when lists have no sandbox of its name for a time, and that a list
+// from before the end is not shown after it.
+func TestTopWhileSomethingIsDone(t *testing.T) {
+	rows := thousand()[:2]
+	f := &topFake{rows: rows}
+	r := newTopRig(t, f, topView())
+	r.run(r.list())
+	r.press("down", "r")
+	_, build := r.Update(tea.KeyPressMsg{Text: "y", Code: 'y'})
+	f.rows = rows[:1]
+	r.interval()
+	if len(r.shown) != 2 || r.current() == nil || r.current().row.Name != "sbx-s1" {
+		t.Fatalf("while it is built: %d rows, %+v", len(r.shown), r.current())
+	}
+	_, early := r.Update(topDueMsg{})
+	early = sync.OnceValue(early)
+	early() // it has asked, and is yet to arrive
+	f.rows = rows
+	r.run(build)
+	r.run(early)
+	if len(r.shown) != 2 || r.current() == nil || r.current().row.Name != "sbx-s1" || !strings.Contains(r.note, "built anew: sbx-s1") {
+		t.Errorf("when it is built: %d rows, %+v, %q", len(r.shown), r.current(), r.note)
+	}
+	f.rows = rows[:1]
+	r.interval()
+	if len(r.shown) != 1 {
+		t.Errorf("when it has gone: %d rows", len(r.shown))
+	}
 }

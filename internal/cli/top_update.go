@@ -43,6 +43,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.details.take(m, msg)
 	case topDoneMsg:
 		delete(m.doing, msg.key)
+		m.stale = m.listing
 		if msg.err != nil {
 			m.say(true, "%s", topSentence(msg.err))
 		} else {

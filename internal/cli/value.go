@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +53,31 @@ func (t *texts) Set(s string) error {
 
 // String implements flag.Value.
 func (t *texts) String() string { return strings.Join(t.values, " ") }
+
+// A names collects words of a list, separated by commas in a flag that may be
+// repeated.
+type names struct {
+	values  []string
+	allowed []string
+	word    func(string) string // the name that is meant
+}
+
+// Set implements flag.Value.
+func (n *names) Set(s string) error {
+	for _, w := range strings.Split(s, ",") {
+		w = n.word(strings.TrimSpace(w))
+		if !slices.Contains(n.allowed, w) {
+			return errors.New("it must be a list of " + strings.Join(n.allowed, ", ") + ", separated by commas")
+		}
+		if !slices.Contains(n.values, w) {
+			n.values = append(n.values, w)
+		}
+	}
+	return nil
+}
+
+// String implements flag.Value.
+func (n *names) String() string { return strings.Join(n.values, ",") }
 
 // A span is the value of a flag that holds a duration.
 type span struct {

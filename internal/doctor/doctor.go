@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox/container"
 	"github.com/bulkhead-dev/sandbox/images"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 	"github.com/bulkhead-dev/sandbox/internal/termsafe"
 )
 
@@ -164,6 +165,7 @@ func checks(local []ProviderCheck) []check {
 		{"break-glass", breakGlass, ""},
 		{quotaCheck, workspaceQuota, ""},
 		{"state-folder", stateFolder, ""},
+		{"state-format", stateFormat, ""},
 		{"state-disk", stateDisk, ""},
 		{"evidence", evidenceKept, ""},
 		{"leftovers", leftovers, ""},
@@ -183,6 +185,7 @@ type examination struct {
 	Deps
 	posture  func() (timedPosture, error)
 	settings func() (Settings, error)
+	layout   func() (statedir.Layout, error)
 }
 
 // A timedPosture is what the engine said, and when it was asked and answered
@@ -208,6 +211,9 @@ func Run(ctx context.Context, d Deps) Report {
 		}
 		return d.Settings()
 	})
+	// Read before the checks begin: those that open the state folder migrate it.
+	layout, unread := statedir.ReadLayout(d.StateDir)
+	e.layout = func() (statedir.Layout, error) { return layout, unread }
 	list := checks(d.Local)
 	report := Report{Checks: make([]Check, len(list))}
 	var wg sync.WaitGroup

@@ -366,6 +366,9 @@ func TestRealHost(t *testing.T) {
 	if c := lookFor(t, r, "state-folder"); c.Status != doctor.OK {
 		t.Errorf("state-folder: %s %q", c.Status, c.Detail)
 	}
+	if c := lookFor(t, r, "state-format"); c.Status != doctor.OK || !strings.Contains(c.Detail, "when the folder is made") {
+		t.Errorf("state-format: %s %q", c.Status, c.Detail)
+	}
 	if disk, err := h.Disk(dir); err != nil || disk.Total <= 0 || disk.Free > disk.Total {
 		t.Errorf("disk %+v, %v", disk, err)
 	}

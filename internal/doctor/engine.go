@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 )
 
 var errNotAsked = errors.New("not asked: the caller gave no way to")
@@ -19,7 +20,7 @@ var errNotAsked = errors.New("not asked: the caller gave no way to")
 // hardening needs.
 const minAPI = "1.41"
 
-const startEngine = "install and start Docker (Debian, Ubuntu: sudo apt-get install docker.io && sudo systemctl start docker), or name a running engine in DOCKER_HOST"
+const startEngine = "install and start Docker (Debian, Ubuntu: sudo apt-get install docker.io && sudo systemctl start docker), or name a running engine in DOCKER_HOST; Podman, without root too, is one: docs/podman.md"
 
 // engineCheck is the name of the check on which those of the engine depend.
 const engineCheck = "engine"
@@ -30,7 +31,14 @@ func unknown() finding { return skip(engineCheck) }
 func engineAnswers(_ context.Context, e *examination) finding {
 	p, err := e.posture()
 	if err == nil {
-		return ok("%s answers at %s", orUnknown(p.Version), orUnknown(p.Host))
+		engine, how := "", ""
+		if p.Podman {
+			engine = "Podman "
+		}
+		if p.Rootless {
+			how = ", without root"
+		}
+		return ok("%s%s answers at %s%s", engine, orUnknown(p.Version), orUnknown(p.Host), how)
 	}
 	fix, why := startEngine, err.Error()
 	var se *sandbox.Error
@@ -106,7 +114,7 @@ func storageDriver(_ context.Context, e *examination) finding {
 		return unknown()
 	}
 	switch p.Storage {
-	case "overlay2", "overlayfs":
+	case "overlay2", "overlayfs", "overlay":
 		return ok("%s", p.Storage)
 	case "vfs":
 		return warn(`set "storage-driver": "overlay2" in /etc/docker/daemon.json and put the engine's folder on ext4 or xfs`,
@@ -139,6 +147,9 @@ func cgroup(_ context.Context, e *examination) finding {
 		return unknown()
 	}
 	switch {
+	case p.Ungrouped() && p.CgroupVersion == "1":
+		return fail("boot with control groups of version 2 (systemd.unified_cgroup_hierarchy=1), or use an engine with root; see docs/podman.md",
+			"the engine runs without root on control groups of version 1, which cannot be delegated to it: no limit of memory or processors holds, and nothing can be paused")
 	case p.CgroupDriver == "none":
 		return fail("delegate control groups to the engine's user; see the rootless documentation of Docker", "the engine has no control groups: no limit would hold")
 	case p.CgroupVersion == "2":
@@ -153,7 +164,15 @@ func limits(_ context.Context, e *examination) finding {
 		return unknown()
 	}
 	missing := slices.Sorted(slices.Values(p.MissingLimits))
+	var refused *sandbox.Error
 	switch {
+	case p.Rootless && errors.As(p.Refusal("", ""), &refused):
+		if s, err := e.settings(); err == nil && slices.Contains(s.Dangerous, hardening.SwitchMissingLimits) {
+			return warn(refused.Hint, "%s; docker.%s allows it", refused.Message, hardening.SwitchMissingLimits)
+		}
+		return fail(refused.Hint, "%s; it makes no sandbox", refused.Message)
+	case p.Rootless && len(p.Missing()) == 0:
+		return ok("memory, pids and cpu are enforced")
 	case len(missing) == 0:
 		return ok("memory, swap, pids and cpu are enforced")
 	case slices.Equal(missing, []string{"swap"}):
@@ -221,6 +240,9 @@ func runtimes(_ context.Context, e *examination) finding {
 	if err != nil {
 		return unknown()
 	}
+	if p.Podman { // a runtime is any program that its containers.conf names
+		return ok("default %s", orUnknown(p.Default))
+	}
 	names := slices.Sorted(slices.Values(p.Runtimes))
 	have := fmt.Sprintf("%s; default %s", strings.Join(names, ", "), orUnknown(p.Default))
 	s, err := e.settings()
@@ -239,6 +261,9 @@ func clock(_ context.Context, e *examination) finding {
 	p, err := e.posture()
 	if err != nil {
 		return unknown()
+	}
+	if p.Podman && strings.HasPrefix(p.Host, "unix://") {
+		return ok("the engine is on this machine")
 	}
 	theirs, err := time.Parse(time.RFC3339Nano, p.Time)
 	if err != nil {

@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/internal/statedir"
 )
 
 func settingsFile(_ context.Context, e *examination) finding {
@@ -78,6 +80,33 @@ func stateFolder(_ context.Context, e *examination) finding {
 		return warn("chmod 700 "+dir, "%s can be entered by other users (mode %04o)", dir, mode)
 	}
 	return ok("%s, mode %04o", dir, mode)
+}
+
+// stateFormat says which format the folder had before the checks.
+func stateFormat(_ context.Context, e *examination) finding {
+	if e.StateDir == "" {
+		return warn("", "no state folder is known")
+	}
+	l, err := e.layout()
+	if err == nil {
+		err = l.Refuse(e.StateDir)
+	}
+	var known *sandbox.Error
+	by := ""
+	if l.Version != "" {
+		by = ", by version " + strconv.QuoteToASCII(l.Version)
+	}
+	switch {
+	case errors.As(err, &known):
+		return fail(known.Hint, "%s", known.Message)
+	case err != nil:
+		return fail("make it accessible, or choose another with --state-dir", "%v", err)
+	case l.Format == 0:
+		return ok("format %d, when the folder is made", statedir.Format)
+	case l.Format < statedir.Format:
+		return ok("format %d%s; the next command brings it to format %d and keeps a backup, see docs/upgrades.md", l.Format, by, statedir.Format)
+	}
+	return ok("format %d%s", l.Format, by)
 }
 
 func stateDisk(_ context.Context, e *examination) finding {

@@ -26,6 +26,7 @@ const (
 	registryDir   = "registry"
 	locksDir      = "locks"
 	workspacesDir = "workspaces"
+	cachesDir     = "caches"
 	guestDir      = "guest"
 	egressDir     = "egress"
 	runDir        = "run"
@@ -39,12 +40,14 @@ const (
 	decisionsDir  = "decisions"
 	writersDir    = "writers"
 	tokensDir     = "tokens"
+	mappedDir     = "mapped"
 )
 
 // A Dir is an open state folder. It is safe for concurrent use.
 type Dir struct {
 	path     string
 	instance string
+	format   *os.File // keeps the format from being changed as long as the Dir is in use
 }
 
 // Default returns where the state folder lies when no flag says otherwise:
@@ -71,7 +74,8 @@ func Default() (string, error) {
 
 // Open makes the state folder at path with mode 0700 if there is none,
 // checks that it is private (see [MakePrivate]), and reads its instance id
-// or makes it.
+// or makes it. A folder of a lower format is migrated, see [Format]. One of a higher
+// format is [sandbox.CodeUnsupported] and stays as it is.
 //
 // When everything is in place already, Open writes nothing, so that a
 // read-only state folder can still be listed.
@@ -81,6 +85,9 @@ func Open(path string) (*Dir, error) {
 		return nil, err
 	}
 	d := &Dir{path: canonical}
+	if d.format, err = ourFormats().settle(canonical); err != nil {
+		return nil, err
+	}
 	for _, sub := range []string{registryDir, locksDir, workspacesDir, guestDir, runDir, identityDir, uidsDir} {
 		p := filepath.Join(canonical, sub)
 		if err := os.Mkdir(p, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -110,6 +117,10 @@ func (d *Dir) Locks() string { return filepath.Join(d.path, locksDir) }
 
 // Workspaces returns the default root of the workspaces.
 func (d *Dir) Workspaces() string { return filepath.Join(d.path, workspacesDir) }
+
+// Caches returns the folder of the caches of package managers. It is made when a
+// sandbox has some.
+func (d *Dir) Caches() string { return filepath.Join(d.path, cachesDir) }
 
 // Guest returns the folder of the installed guest binaries.
 func (d *Dir) Guest() string { return filepath.Join(d.path, guestDir) }
@@ -154,6 +165,10 @@ func (d *Dir) Decisions() string { return filepath.Join(d.path, decisionsDir) }
 // Writers returns the folder of the programs that write evidence. It is made
 // when an operation begins.
 func (d *Dir) Writers() string { return filepath.Join(d.path, writersDir) }
+
+// Mapped returns the folder of the places at which folders of root are mounted for
+// sandboxes. It is made when the first one is.
+func (d *Dir) Mapped() string { return filepath.Join(d.path, mappedDir) }
 
 // Tokens returns the folder of the bearer tokens. The folder is made at its
 // first use.

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 		fmt.Print(d.Instance())
 		os.Exit(0)
 	}
+	if stage := os.Getenv(killedEnv); stage != "" {
+		migrateAndDie(stage, os.Getenv(killedDirEnv))
+	}
 	os.Exit(m.Run())
 }
 

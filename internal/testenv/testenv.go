@@ -22,7 +22,8 @@ import (
 
 // Require skips the test unless the machine has what is named: "docker", an
 // engine that answers; "root", a process with user id 0; "local", a bubblewrap
-// that starts sandboxes for ordinary users; "user", the means to run a program
+// that starts sandboxes for ordinary users; "landlock", a kernel whose Landlock keeps
+// signals in; "user", the means to run a program
 // as an ordinary user, which root and ordinary users have; "nettools", curl,
 // wget, git, python3 with pip and requests, node, npm and go; "browser", an
 // engine that has the image of browsers made from this tree's recipe or an
@@ -34,7 +35,9 @@ import (
 // "pyadapters", "pyclient", "tsclient" and "webconsole", what scripts/clients.sh installs;
 // "kube", a cluster that scripts/kube.sh has started, for tests whose names begin
 // with TestKube alone; "helm", what scripts/helm.sh builds;
-// "dist", the packages that scripts/dist.sh makes.
+// "dist", the packages that scripts/dist.sh makes; "languages", where it is named;
+// "cgroup2", control groups of version 2 alone, and a service manager that gives this
+// user some.
 func Require(t testing.TB, need string) {
 	t.Helper()
 	if need == "kube" && strings.HasPrefix(t.Name(), "Test") && !strings.HasPrefix(t.Name(), "TestKube") {
@@ -78,6 +81,8 @@ func missing(need string) string {
 		return ""
 	case "local":
 		return sandboxMissing()
+	case "landlock":
+		return landlockMissing()
 	case "user":
 		return userMissing()
 	case "nettools":
@@ -118,6 +123,13 @@ func missing(need string) string {
 		return helmMissing()
 	case "dist":
 		return distMissing()
+	case "languages":
+		if !slices.Contains(strings.Split(os.Getenv(require), ","), need) {
+			return "it makes images for ten minutes and fetches packages; make test-languages runs it"
+		}
+		return ""
+	case "cgroup2":
+		return cgroup2Missing()
 	}
 	return "there is no check for it"
 }
@@ -189,6 +201,29 @@ func buildGuestWith(tags string) built {
 
 // allTests names the variable that "make test-all" sets.
 const allTests = "SANDBOX_TEST_ALL"
+
+// DiskDir is t.TempDir on a disk: TMPDIR may lie in memory.
+func DiskDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "sandbox-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// ImagesVariable names the folder of [Images].
+const ImagesVariable = "SANDBOX_TEST_IMAGES"
+
+// Images returns the folder in which the providers of all tests of one run keep
+// what images have in folders that are in memory, as those of one state folder do,
+// or "". Without it each start of a container makes another one to read that.
+func Images() string { return os.Getenv(ImagesVariable) }
 
 // All reports whether the run includes what "make test" leaves to
 // "make test-all"; see [Exhaustive].

@@ -28,7 +28,7 @@ func Exposed(mounts []sandbox.Mount) []string {
 // that the sandbox cannot write.
 func exchangeable(field, source string, places []string, role sandbox.Role, w World) error {
 	switch role {
-	case sandbox.RoleGuest, sandbox.RoleSocket, sandbox.RoleIdentity, sandbox.RoleTrust, sandbox.RoleHome, sandbox.RoleSettings:
+	case sandbox.RoleGuest, sandbox.RoleSocket, sandbox.RoleIdentity, sandbox.RoleTrust, sandbox.RoleHome, sandbox.RoleSettings, sandbox.RoleCache:
 		return nil
 	}
 	if w.Via != nil {

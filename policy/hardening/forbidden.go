@@ -19,7 +19,7 @@ func forbidden(p string, role sandbox.Role, w World) (why string, absolute bool)
 		return why, true
 	}
 	switch role {
-	case sandbox.RoleGuest, sandbox.RoleSocket, sandbox.RoleIdentity, sandbox.RoleTrust, sandbox.RoleHome, sandbox.RoleSettings:
+	case sandbox.RoleGuest, sandbox.RoleSocket, sandbox.RoleIdentity, sandbox.RoleTrust, sandbox.RoleHome, sandbox.RoleSettings, sandbox.RoleCache:
 		return "", false
 	}
 	for _, dir := range engineSocketFolders() {

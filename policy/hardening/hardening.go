@@ -121,6 +121,15 @@ func isTrust(source string) bool {
 	return strings.HasSuffix(dir, "/egress/companies/") && len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
+// mappedSource is where the ID-mapped mounts of workspaces lie below the state
+// folder, each named as its sandbox is.
+const mappedSource = "/mapped/"
+
+// isMapped reports whether place is that of the sandbox that is judged.
+func isMapped(place string, w World) bool {
+	return w.Name != "" && path.IsAbs(place) && path.Clean(place) == place && strings.HasSuffix(place, mappedSource+w.Name)
+}
+
 // settingsSource is where the folders that a mount of RoleSettings may show lie
 // below the state folder, each named by a digest.
 const settingsSource = "/agents/"
@@ -151,6 +160,18 @@ func PrivateName(sandbox string) string {
 
 // HomesDir is where homes on disk lie, below a folder of workspaces.
 const HomesDir = ".homes"
+
+// CachesDir is where the caches of package managers lie, below the state folder.
+const CachesDir = "caches"
+
+// isCache reports whether source is a folder that we keep caches in: its name is a
+// digest and a user id.
+func isCache(source string) bool {
+	dir, name := path.Split(source)
+	key, uid, ok := strings.Cut(name, "-")
+	return ok && strings.HasSuffix(dir, "/"+CachesDir+"/") && len(key) == 32 && strings.Trim(key, "0123456789abcdef") == "" &&
+		uid != "" && strings.Trim(uid, "0123456789") == ""
+}
 
 // isHome reports whether source is the home that we keep for the sandbox that is
 // judged, below a folder that we keep workspaces in.
@@ -186,7 +207,13 @@ func checkMounts(s sandbox.Spec, w World, b Switches) []error {
 		if m.Role == sandbox.RoleHome && !isHome(m.Source, w) {
 			errs = append(errs, refuse(field+".source", m.Source, "it is not a home that we keep", "mount <folder of workspaces>/"+HomesDir+"/<name>"))
 		}
+		if m.Role == sandbox.RoleCache && !isCache(m.Source) {
+			errs = append(errs, refuse(field+".source", m.Source, "it is not a folder of caches that we keep", "mount <state folder>/"+CachesDir+"/<name>"))
+		}
 		errs = append(errs, privateView(field, m, s.Mounts, w, b)...)
+		if m.Mapped != "" && (m.Role != sandbox.RoleWorkspace || m.Base != "" || m.ReadOnly || !isMapped(m.Mapped, w)) {
+			errs = append(errs, refuse(field+".mapped", m.Mapped, "it is not the place of an ID-mapped mount of the workspace", "mount <state folder>"+mappedSource+"<name>"))
+		}
 		claim(field+".target", path.Clean(m.Target))
 	}
 	for i, t := range s.Tmpfs {
@@ -255,6 +282,7 @@ func roleTarget(field string, m sandbox.Mount, b Switches) error {
 		sandbox.RoleTrust:     {sandbox.TrustDir},
 		sandbox.RoleHome:      {sandbox.HomeDir},
 		sandbox.RoleSettings:  {sandbox.SettingsDir},
+		sandbox.RoleCache:     {sandbox.CacheDir},
 	}
 	if m.Role == sandbox.RoleBind {
 		return Target(field, m.Target, b)

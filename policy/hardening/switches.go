@@ -22,6 +22,9 @@ const (
 	SwitchWritableRoot = "dangerouslyAllowWritableRoot"
 	// SwitchKeepCapabilities lets the sandbox keep Linux capabilities.
 	SwitchKeepCapabilities = "dangerouslyKeepCapabilities"
+	// SwitchMissingLimits lets an engine make sandboxes that cannot enforce limits
+	// of memory, processors and processes.
+	SwitchMissingLimits = "dangerouslyAllowMissingLimits"
 )
 
 // Switches are the break-glass switches in force. The zero value has none.
@@ -30,6 +33,7 @@ type Switches struct {
 	ReservedTargets  bool
 	WritableRoot     bool
 	KeepCapabilities bool
+	MissingLimits    bool
 }
 
 // List returns the switches as Spec.Security.Dangerous holds them: sorted,
@@ -43,6 +47,7 @@ func (b Switches) List() []string {
 		SwitchReservedTargets:  b.ReservedTargets,
 		SwitchWritableRoot:     b.WritableRoot,
 		SwitchKeepCapabilities: b.KeepCapabilities,
+		SwitchMissingLimits:    b.MissingLimits,
 	} {
 		if on {
 			out = append(out, name)
@@ -67,6 +72,8 @@ func ParseSwitches(list []string) (Switches, error) {
 			b.WritableRoot = true
 		case entry == SwitchKeepCapabilities:
 			b.KeepCapabilities = true
+		case entry == SwitchMissingLimits:
+			b.MissingLimits = true
 		default:
 			return Switches{}, &sandbox.Error{
 				Code: sandbox.CodeCapabilityBlocked, Op: "harden", Field: "security.dangerous",

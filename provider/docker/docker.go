@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ import (
 // Engine is what the provider needs of a Docker engine; *container.Engine is one.
 type Engine interface {
 	Ping(ctx context.Context) error
+	Known(ctx context.Context) (container.Posture, error)
+	Groups() bool
 	Create(ctx context.Context, p container.Plan) (id string, warnings []string, err error)
 	Start(ctx context.Context, name string) error
 	Pause(ctx context.Context, name string) error
@@ -128,8 +131,9 @@ func (p *Provider) Name() string { return "docker" }
 
 // Features says what containers can do.
 func (p *Provider) Features() sandbox.Features {
+	groups := p.engine.Groups()
 	return sandbox.Features{
-		Persistent: true, Images: true, Pause: true, TTY: true, Usage: true,
+		Persistent: true, Images: true, Pause: groups, TTY: true, Usage: groups,
 		Shells: true, Files: true, Dial: true, Listen: true,
 	}
 }
@@ -162,6 +166,9 @@ func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, 
 
 // Pause implements [sandbox.Pauser]. A paused sandbox is left alone.
 func (p *Provider) Pause(ctx context.Context, name string) error {
+	if !p.engine.Groups() {
+		return p.engine.Pause(ctx, name) // which says why it cannot
+	}
 	info, err := p.engine.Inspect(ctx, name)
 	if err != nil || info.Status == sandbox.StatusPaused {
 		return err
@@ -228,6 +235,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err != nil {
 		return sandbox.Info{}, err
 	}
+	plan.Unlimited = slices.Contains(s.Security.Dangerous, hardening.SwitchMissingLimits)
 	if err := p.openSockets(s); err != nil {
 		return sandbox.Info{}, err
 	}
@@ -242,7 +250,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	made := false
 	defer func() { settle(made) }()
 	if rules != nil {
-		if plan, err = p.closed(plan, rules); err != nil {
+		if plan, err = p.closed(s, plan, rules); err != nil {
 			return sandbox.Info{}, err
 		}
 	}
@@ -264,8 +272,8 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	}
 }
 
-// closed returns plan with what rules closes.
-func (p *Provider) closed(plan container.Plan, rules *protection) (container.Plan, error) {
+// closed returns plan, which is that of s, with what rules closes.
+func (p *Provider) closed(s sandbox.Spec, plan container.Plan, rules *protection) (container.Plan, error) {
 	mounts := slices.Clone(rules.mounts)
 	for _, m := range rules.masks {
 		source, err := p.maskFile()
@@ -277,7 +285,7 @@ func (p *Provider) closed(plan container.Plan, rules *protection) (container.Pla
 		}
 		mounts = append(mounts, sandbox.Mount{Source: source, Target: m.Target, ReadOnly: true, Role: sandbox.RoleBind})
 	}
-	return plan.Protected(mounts), nil
+	return plan.Protected(s, mounts), nil
 }
 
 // build makes the container of plan and starts it. What it made, and the
@@ -296,7 +304,7 @@ func (p *Provider) build(ctx context.Context, s sandbox.Spec, hash string, plan 
 		p.dropNetwork(ctx, s)
 		return sandbox.Info{}, made.err
 	}
-	info, err := p.bringUp(ctx, made.id, s)
+	info, err := p.ensureRunning(ctx, made.id, s)
 	if err != nil {
 		p.discard(ctx, made.id)
 		p.dropNetwork(ctx, s)
@@ -334,6 +342,11 @@ const afterCancel = 10 * time.Second
 func (p *Provider) make(ctx context.Context, s sandbox.Spec, plan container.Plan) made {
 	return seeThrough(ctx, func(ctx context.Context) (m made) {
 		m.id, m.warnings, m.err = p.engine.Create(ctx, plan)
+		// Podman looks for the network now, and Docker when the container starts. Other
+		// errors of a create name the image, whose name can be anything.
+		if m.err != nil && strings.Contains(m.err.Error(), "unable to find network") {
+			m.err = networkGone(s)
+		}
 		return m
 	}, func(m made) {
 		if m.err == nil {
@@ -363,8 +376,8 @@ func seeThrough(ctx context.Context, call func(context.Context) made, undo func(
 	return made{err: sandbox.Errorf(sandbox.CodeTimeout, "create", "given up: %w", ctx.Err())}
 }
 
-// bringUp starts the new container id and waits until its guest is ready.
-func (p *Provider) bringUp(ctx context.Context, id string, s sandbox.Spec) (sandbox.Info, error) {
+// ensureRunning starts the new container id and waits until its guest is ready.
+func (p *Provider) ensureRunning(ctx context.Context, id string, s sandbox.Spec) (sandbox.Info, error) {
 	err := p.start(ctx, id, s)
 	for try := 1; try < networkTries && twoNetworks(s, err); try++ {
 		await(ctx, func() bool {

@@ -2,9 +2,11 @@ package docker
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
-	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/policy/hardening"
 	"github.com/bulkhead-dev/sandbox/provider"
 )
 
@@ -33,22 +35,25 @@ func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, err
 	return out, nil
 }
 
-// limitNotes says which limits of s hold less exactly on this engine.
+// limitNotes says which limits of s hold less exactly on this engine, or not.
 func (p *Provider) limitNotes(ctx context.Context, s sandbox.Spec) []string {
-	engine, able := p.engine.(interface {
-		Posture(context.Context) (container.Posture, error)
-	})
-	if s.Limits.Processes <= 0 || !able {
-		return nil
-	}
-	posture, err := engine.Posture(ctx)
+	posture, err := p.engine.Known(ctx)
 	if err != nil {
-		return []string{"whether limits.processes is exact is not known: " + err.Error()}
+		return []string{"which limits the engine enforces is not known: " + err.Error()}
 	}
-	if why := posture.Uncounted(s.Runtime); why != "" {
-		return []string{provider.Sampled(why)}
+	var notes []string
+	if why := posture.Uncounted(s.Runtime); why != "" && s.Limits.Processes > 0 {
+		notes = append(notes, provider.Sampled(why))
 	}
-	return nil
+	refusal := posture.Refusal("create", s.Name)
+	switch {
+	case refusal == nil:
+	case slices.Contains(s.Security.Dangerous, hardening.SwitchMissingLimits):
+		notes = append(notes, "not enforced by this engine, as docker."+hardening.SwitchMissingLimits+" allows: "+strings.Join(posture.Missing(), ", "))
+	default:
+		notes = append(notes, "no sandbox can be made: "+refusal.Error())
+	}
+	return append(notes, posture.Weaker()...)
 }
 
 var _ provider.Planner = (*Provider)(nil)

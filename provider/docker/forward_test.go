@@ -30,6 +30,15 @@ func overBoth(t *testing.T, key string, test func(t *testing.T, w *dockertest.Ri
 	overWays(t, key, "", test)
 }
 
+// overRelayToo is what overSocket takes for one of several rows: the row that is named
+// is the one that make test has go through the relay too.
+func overRelayToo(row, named string) (again string) {
+	if row == named {
+		return ""
+	}
+	return "other rows than " + named + " through the relay"
+}
+
 // overSocket is overBoth for what another test shows of the relay already,
 // which again names: the relay comes with "make test-all".
 func overSocket(t *testing.T, key, again string, test func(t *testing.T, w *dockertest.Rig, s sandbox.Spec)) {
@@ -206,7 +215,7 @@ asyncio.run(main())`
 
 // TestForwardHundred holds a hundred connections at once, each way.
 func TestForwardHundred(t *testing.T) {
-	overBoth(t, "hundred", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
+	overSocket(t, "hundred", "many connections at once, through the relay that carries one of them as all", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		background(t, sb, "python3", "-c", echo)
 		var conns []net.Conn
@@ -258,7 +267,7 @@ print(ok)'`); out != "100" || code != 0 {
 
 // TestForwardThroughput moves 64 MiB each way.
 func TestForwardThroughput(t *testing.T) {
-	overBoth(t, "fast", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
+	overSocket(t, "fast", "the throughput, through the relay", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 		sb := w.Reopen(s)
 		l := listenIn(t, sb, "127.0.0.1:0")
 		const size = 64 << 20

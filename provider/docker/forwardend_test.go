@@ -120,7 +120,7 @@ func TestForwardSandboxFalls(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			overBoth(t, "fall"+strings.ReplaceAll(name, " ", ""), func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
+			overSocket(t, "fall"+strings.ReplaceAll(name, " ", ""), overRelayToo(name, "killed"), func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 				sb := w.Reopen(s)
 				p, _ := background(t, sb, "python3", "-c", flooder)
 				l := listenIn(t, sb, "127.0.0.1:0")

@@ -66,12 +66,15 @@ func imageOf(t *testing.T, lines ...string) (api *client.Client, id string) {
 // there at each start, belongs to the sandbox, and leaves nothing at the engine.
 func TestImageFolders(t *testing.T) {
 	t.Parallel()
+	r, pipe := dockertest.New(t), "mkfifo /data/pipe"
+	if r.Posture.Podman { // whose archives break off there; see TestImageFoldersWhole
+		pipe = "true"
+	}
 	api, id := imageOf(t,
 		"RUN mkdir -p /run/postgresql /data/in && chmod 1777 /run/postgresql && ln -s /run/postgresql /run/pg",
-		"RUN echo content >/data/in/f && ln /data/in/f /data/hard && ln -s in/f /data/soft && mkfifo /data/pipe && chmod 600 /data/in/f && chmod 555 /data/in && chown -R 999:999 /data && chmod 2750 /data",
+		"RUN echo content >/data/in/f && ln /data/in/f /data/hard && ln -s in/f /data/soft && "+pipe+" && chmod 600 /data/in/f && chmod 555 /data/in && chown -R 999:999 /data && chmod 2750 /data",
 		`VOLUME ["/data", "/none"]`)
 	before := volumes(t, api)
-	r := dockertest.New(t)
 	images := filepath.Join(t.TempDir(), "images")
 	p := docker.New(r.Engine, docker.Options{Sockets: r.State, Images: images, World: r.World})
 	s := r.Spec("folders")

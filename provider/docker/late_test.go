@@ -46,7 +46,7 @@ func TestFallNoticedLate(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			overBoth(t, "late"+what, func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
+			overSocket(t, "late"+what, overRelayToo(what, "killed"), func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 				ctx := context.Background()
 				before, err := w.Engine.Inspect(ctx, s.Name)
 				must(t, err)

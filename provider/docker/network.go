@@ -45,6 +45,9 @@ func (p *Provider) giveNetwork(ctx context.Context, s sandbox.Spec, hash string,
 	if p.opts.Instance == "" || p.opts.Instance != s.Owner.Instance {
 		return plan, sandbox.Errorf(sandbox.CodeInternal, "create network", "%s is of the instance %q and its provider of %q, so its network would never be removed", s.Name, s.Owner.Instance, p.opts.Instance)
 	}
+	if has, err := p.engine.Known(ctx); err != nil || has.Podman {
+		return plan, errors.Join(err, noOwnNetwork(has, s))
+	}
 	switch _, err := p.engine.Inspect(ctx, s.Name); {
 	case err == nil:
 		return plan, &sandbox.Error{Code: sandbox.CodeBusy, Op: "create", Resource: s.Name, Message: "a container of that name exists"}
@@ -56,6 +59,17 @@ func (p *Provider) giveNetwork(ctx context.Context, s sandbox.Spec, hash string,
 		return plan, err
 	}
 	return plan.On(id), nil
+}
+
+// noOwnNetwork is the error of Podman, nil for others: its bridges do not keep other
+// containers of a network from a sandbox, as Docker's do, and are made by programs
+// (CNI plugins, netavark) that differ in what they enforce.
+func noOwnNetwork(has container.Posture, s sandbox.Spec) error {
+	if !has.Podman {
+		return nil
+	}
+	return &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "create", Field: networkField(s), Resource: s.Name,
+		Message: "Podman makes no network that isolates the sandbox from other containers on it", Hint: `use "none", with rules for hosts where it needs some, or the engine of Docker`}
 }
 
 // refuseOthersOwn refuses a network given by its name that was made for

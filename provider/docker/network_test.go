@@ -2,6 +2,7 @@ package docker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,15 +13,47 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/container"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/dockertest"
 	"github.com/bulkhead-dev/sandbox/provider/docker"
 )
 
 // ownSpec is the Spec for key with a network of its own.
 func ownSpec(r *dockertest.Rig, key string) sandbox.Spec {
+	if r.Posture.Podman { // see TestOwnNetworkOfPodman
+		testenv.Lack(r.T, "dockerd", "Podman makes no network for a sandbox alone")
+	}
 	s := r.Spec(key)
 	s.Network = sandbox.NetworkOwn
 	return s
+}
+
+// TestOwnNetworkOfPodman holds that Podman is refused what it does not isolate, before
+// anything is made.
+func TestOwnNetworkOfPodman(t *testing.T) {
+	t.Parallel()
+	r := dockertest.New(t)
+	s := r.Spec("podman")
+	s.Network = sandbox.NetworkOwn
+	p := docker.New(asPodman{r.Engine}, docker.Options{Sockets: r.State, Instance: r.State.Instance(), World: r.World})
+	_, err := p.Create(t.Context(), s)
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Code != sandbox.CodeUnsupported || e.Field != "docker.network" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := r.Engine.Inspect(t.Context(), s.Name); !sandbox.IsNotFound(err) {
+		t.Errorf("a container was made: %v", err)
+	}
+	noNetworks(t, r)
+}
+
+// asPodman is an engine that says that it is Podman.
+type asPodman struct{ *container.Engine }
+
+func (e asPodman) Known(ctx context.Context) (container.Posture, error) {
+	p, err := e.Engine.Known(ctx)
+	p.Podman = true
+	return p, err
 }
 
 // networksOf returns the engine's networks of that name.

@@ -28,6 +28,9 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if info.Format == "" {
 		return nil, notOurs("open", s.Name)
 	}
+	if _, err := info.CheckFormat("open"); err != nil {
+		return nil, err
+	}
 	if !info.Owner.Same(s.Owner) {
 		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "open", Resource: s.Name, Message: "the sandbox of that name belongs to another tenant or scope"}
 	}

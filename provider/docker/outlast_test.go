@@ -120,7 +120,7 @@ func TestOutlastFall(t *testing.T) {
 		"removed":   cli("rm", "-f"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			overBoth(t, "fall"+name, func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
+			overSocket(t, "fall"+name, overRelayToo(name, "guest killed"), func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
 				sb := w.Reopen(s)
 				p, _ := background(t, sb, "sh", "-c", escapee)
 				before := insideOf(t, sb.Info().PID)
@@ -166,6 +166,7 @@ func TestOutlastFall(t *testing.T) {
 func TestOutlastPause(t *testing.T) {
 	t.Parallel()
 	overBoth(t, "pause", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
+		needGroups(t, w)
 		sb := w.Reopen(s)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -190,7 +191,8 @@ func TestOutlastPause(t *testing.T) {
 // TestOutlastShortPause freezes the container for a moment: nothing is lost.
 func TestOutlastShortPause(t *testing.T) {
 	t.Parallel()
-	overBoth(t, "nap", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
+	overSocket(t, "nap", "a short pause, through the relay of TestOutlastPause", func(t *testing.T, w *dockertest.Rig, s sandbox.Spec) {
+		needGroups(t, w)
 		sb := w.Reopen(s)
 		out := &watched{seen: make(chan struct{})}
 		p, err := sb.Start(context.Background(), sandbox.Command{

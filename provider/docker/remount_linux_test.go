@@ -69,6 +69,7 @@ func inside(sb sandbox.Sandbox, dir string) string {
 // TestRemount exchanges the file system of the workspace while a command, a shell
 // and a watch of it run.
 func TestRemount(t *testing.T) {
+	testenv.Require(t, "root")
 	t.Parallel()
 	w := dockertest.New(t)
 	sb, s := w.Open("remount")
@@ -325,6 +326,7 @@ func refusedRemount(t *testing.T, sb sandbox.Sandbox, what string, err error, co
 // TestRemountRefuses holds that nothing but a detached mount of a folder goes to
 // nothing but a folder that the Spec mounts, where code inside cannot move it.
 func TestRemountRefuses(t *testing.T) {
+	testenv.Require(t, "root")
 	t.Parallel()
 	w := dockertest.New(t)
 	shared := t.TempDir()
@@ -412,6 +414,7 @@ func optionsOf(table []byte, word string) (lines []byte) {
 
 // TestRemountKeepsOptions holds that the new mount allows no more than the old one.
 func TestRemountKeepsOptions(t *testing.T) {
+	testenv.Require(t, "root")
 	t.Parallel()
 	w := dockertest.New(t)
 	s := w.Spec("options")
@@ -435,6 +438,7 @@ func TestRemountKeepsOptions(t *testing.T) {
 // TestRemountOther holds that a process that the engine names, and that is none of
 // the container, is not entered.
 func TestRemountOther(t *testing.T) {
+	testenv.Require(t, "root")
 	t.Parallel()
 	w := dockertest.New(t)
 	first, s := w.Open("first")
@@ -460,6 +464,7 @@ func TestRemountOther(t *testing.T) {
 // TestRemountRace exchanges the mount again and again while code inside does what it
 // can to the name of the workspace.
 func TestRemountRace(t *testing.T) {
+	testenv.Require(t, "root")
 	t.Parallel()
 	w := dockertest.New(t)
 	sb, _ := w.Open("race")
@@ -496,6 +501,7 @@ func TestRemountRace(t *testing.T) {
 // on a kernel that needs them, and that what a killed one has left beneath the old
 // mount is taken away by the next.
 func TestRemountKilled(t *testing.T) {
+	testenv.Require(t, "root")
 	t.Parallel()
 	w := dockertest.New(t)
 	sb, s := w.Open("killed")
@@ -533,6 +539,7 @@ func TestRemountKilled(t *testing.T) {
 
 // TestRemountSwap exchanges the mounts as kernels before 6.5 have to.
 func TestRemountSwap(t *testing.T) {
+	testenv.Require(t, "root")
 	t.Parallel()
 	w := dockertest.New(t)
 	sb, _ := w.Open("swap")

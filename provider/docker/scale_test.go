@@ -34,6 +34,7 @@ type scene struct {
 
 func newScene(t testing.TB, key string, change func(*sandbox.Spec)) *scene {
 	t.Helper()
+	testenv.Require(t, "root") // to see the processes of the container
 	w := dockertest.New(t)
 	s := w.Spec(key)
 	s.Resources.NanoCPUs = 2e9

@@ -60,6 +60,9 @@ func TestInside(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			if strings.HasPrefix(tt.name, "socket ") {
+				testenv.Require(t, "root") // without it no folder is sealed
+			}
 			if got, _ := sh(t, sb, tt.line); got != tt.want {
 				t.Errorf("%s printed %q, want %q", tt.line, got, tt.want)
 			}
@@ -175,6 +178,9 @@ func TestTracing(t *testing.T) {
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	r := dockertest.New(t)
+	if r.Posture.Podman { // what it says is compared at each create; see package container
+		testenv.Lack(t, "dockerd", "Podman describes containers in another form")
+	}
 	s := r.Spec("inspect")
 	s.Env["API_KEY"] = "s3cret-in-env"
 	r.Create(s)
@@ -281,6 +287,7 @@ func TestForgedSocket(t *testing.T) {
 	s := r.Spec("forge")
 	sb := r.Create(s)
 	sock := filepath.Join(socketOf(s), "guest.sock")
+	testenv.Require(t, "root") // without it no folder is sealed
 	// The seal holds against code inside; play the part of code that got in
 	// before it was closed.
 	must(t, os.Remove(sock))
@@ -317,7 +324,7 @@ func freeBytes(t testing.TB) int64 {
 // in the engine's folder for it, where logs are, and in its mounts.
 func ownBytes(t testing.TB, s sandbox.Spec) int64 {
 	t.Helper()
-	out, err := exec.Command("docker", "inspect", "--size", "--format", "{{.SizeRw}} {{.ResolvConfPath}}", s.Name).Output()
+	out, err := exec.Command("docker", "inspect", "--size", "--format", "{{.SizeRw}} {{.HostnamePath}}", s.Name).Output()
 	must(t, err)
 	var sum int64
 	var conf string
@@ -336,6 +343,9 @@ func ownBytes(t testing.TB, s sandbox.Spec) int64 {
 			}
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // it went meanwhile
+			}
+			if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+				return nil // an engine without root gives folders to users of its own
 			}
 			sum += st.Blocks * 512
 			return err

@@ -83,7 +83,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := p.bringUp(ctx, b); err != nil {
+	if err := p.ensureRunning(ctx, b); err != nil {
 		if !errors.Is(err, ErrCrash) {
 			p.e.discard(b)
 		}
@@ -94,7 +94,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	return p.e.infoLocked(b), nil
 }
 
-func (p *Provider) bringUp(ctx context.Context, b *box) error {
+func (p *Provider) ensureRunning(ctx context.Context, b *box) error {
 	if err := p.e.step(ctx, StepStart, b.spec.Name); err != nil {
 		return err
 	}

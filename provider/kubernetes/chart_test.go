@@ -63,6 +63,13 @@ func TestChartRefuses(t *testing.T) {
 		"bad digest":     {"digest", []string{"image.digest=sha256:1"}},
 		"bad type":       {"replicas", []string{"replicas=many"}},
 		"hostile folder": {"profile", []string{"seccomp.profile=../../etc/x"}},
+		"no URL":         {"endpoint", []string{"otel.endpoint=collector:4318"}},
+		"credentials":    {"endpoint", []string{"otel.endpoint=http://user:word@collector"}},
+		"no protocol":    {"protocol", []string{"otel.protocol=http/json"}},
+		"no signal":      {"signals", []string{"otel.signals={metric}"}},
+		"bad ratio":      {"samplerArg", []string{"otel.samplerArg=1.5"}},
+		"two attributes": {"attributes", []string{`otel.attributes.a=b\,c=d`}},
+		"own variable":   {"env", []string{"env[0].name=SANDBOX_STATE_DIR", "env[0].value=/tmp"}},
 		// The pods of tenants would not find the Secret, and would never start.
 		"secrets of tenants": {"no Secret is copied", []string{"tenantNamespaces=true", "imagePullSecrets[0]=registry"}},
 	} {

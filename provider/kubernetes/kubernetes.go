@@ -465,7 +465,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	info, running, err := p.bringUp(ctx, pod, made, s)
+	info, running, err := p.ensureRunning(ctx, pod, made, s)
 	if err != nil {
 		p.discard(ctx, made)
 		return sandbox.Info{}, err
@@ -610,9 +610,9 @@ func (p *Provider) settle(ctx context.Context, pod *corev1.Pod, cause error) (*c
 	}
 }
 
-// bringUp holds the pod that was made against the one that was asked for, and
+// ensureRunning holds the pod that was made against the one that was asked for, and
 // waits until its guest is ready. It returns the version of the pod that runs as well.
-func (p *Provider) bringUp(ctx context.Context, asked, made *corev1.Pod, s sandbox.Spec) (_ sandbox.Info, version string, err error) {
+func (p *Provider) ensureRunning(ctx context.Context, asked, made *corev1.Pod, s sandbox.Spec) (_ sandbox.Info, version string, err error) {
 	if err := compare(asked, made); err != nil {
 		return sandbox.Info{}, "", err
 	}
@@ -666,7 +666,11 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 		return nil, err
 	case !isOurs(pod):
 		return nil, notOurs("open", s.Name)
-	case !infoOf(pod).Owner.Same(s.Owner):
+	}
+	if _, err := infoOf(pod).CheckFormat("open"); err != nil {
+		return nil, err
+	}
+	if !infoOf(pod).Owner.Same(s.Owner) {
 		return nil, &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "open", Resource: s.Name, Message: "the sandbox of that name belongs to another tenant or scope"}
 	}
 	if err := checkPod(pod); err != nil {

@@ -41,9 +41,6 @@ const (
 	annotationAttempt = labelPrefix + "attempt" // a random word of the call of Create that made the pod
 )
 
-// LabelFormat is the version of the layout of labels and annotations.
-const LabelFormat = "1"
-
 var instanceID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 // digest returns what stands for v in a label.
@@ -62,7 +59,7 @@ func labelsOf(s sandbox.Spec, sh shape) map[string]string {
 		network = networkNone
 	}
 	out := map[string]string{
-		labelFormat:   LabelFormat,
+		labelFormat:   sandbox.InfoFormat,
 		labelInstance: s.Owner.Instance,
 		labelTenant:   digest(s.Owner.Tenant),
 		labelKind:     string(s.Kind),
@@ -86,7 +83,7 @@ func annotationsOf(s sandbox.Spec, hash string, now time.Time) map[string]string
 		labelSession:      s.Owner.Session,
 		labelHash:         hash,
 		labelCreatedAt:    now.UTC().Format(time.RFC3339Nano),
-		labelFormat:       LabelFormat,
+		labelFormat:       sandbox.InfoFormat,
 		annotationImage:   s.Image,
 		annotationImageID: s.ImageID,
 		annotationPasswd:  passwd(s),
@@ -163,13 +160,22 @@ func mainStatus(p *corev1.Pod) *corev1.ContainerStatus {
 // selectorOf returns the label selector for f. What it selects has to be compared
 // with f once more, because a digest stands for the tenant.
 func selectorOf(f sandbox.Filter) string {
-	set := labels.Set{labelFormat: LabelFormat}
+	set := labels.Set{}
 	for label, value := range map[string]string{labelInstance: f.Instance, labelTenant: digest(f.Tenant), labelKind: string(f.Kind)} {
 		if value != "" {
 			set[label] = value
 		}
 	}
-	return labels.SelectorFromSet(set).String()
+	return selector(set)
+}
+
+// selector returns the label selector for objects of ours with these labels, whatever
+// format they have: what a newer version has made must not look as if it were not there.
+func selector(set labels.Set) string {
+	if len(set) == 0 {
+		return labelFormat
+	}
+	return labelFormat + "," + labels.SelectorFromSet(set).String()
 }
 
 // matches reports whether i is one of those that f selects.

@@ -283,7 +283,7 @@ func (m *mirror[T]) all(ctx context.Context, version string, within time.Duratio
 
 // leaseMirror mirrors the Leases of a fleet in a namespace, with those of its replicas.
 func (p *Provider) leaseMirror(namespace string) *mirror[*coordinationv1.Lease] {
-	selector := labels.Set{labelFormat: LabelFormat, labelInstance: p.Instance()}.String()
+	selector := selector(labels.Set{labelInstance: p.Instance()})
 	of := p.client.CoordinationV1().Leases(namespace)
 	return newMirror(objects{
 		example: &coordinationv1.Lease{},

@@ -22,7 +22,7 @@ const policyName = "sandbox-deny-all"
 // is reached by any.
 func denyAll() *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: policyName, Labels: map[string]string{labelFormat: LabelFormat}},
+		ObjectMeta: metav1.ObjectMeta{Name: policyName, Labels: map[string]string{labelFormat: sandbox.InfoFormat}},
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{labelNetwork: networkNone}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
@@ -54,7 +54,7 @@ func portPolicy(s sandbox.Spec, sh shape) *networkingv1.NetworkPolicy {
 	text, _ := json.Marshal(rule) // it has no values that JSON lacks
 	sum := digest(string(text))[:16]
 	return &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: portPolicyPrefix + sum, Labels: map[string]string{labelFormat: LabelFormat}},
+		ObjectMeta: metav1.ObjectMeta{Name: portPolicyPrefix + sum, Labels: map[string]string{labelFormat: sandbox.InfoFormat}},
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{labelNetwork: networkNone, labelWay: sum}},
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{rule},

@@ -260,3 +260,25 @@ func TestForeignPod(t *testing.T) {
 		t.Error("the pod was removed")
 	}
 }
+
+// TestPodOfNewerVersion holds that a pod whose labels have a later format is listed and
+// refused, and that a Lease of a later format is not rewritten.
+func TestPodOfNewerVersion(t *testing.T) {
+	c := newCluster(t)
+	s := c.spec()
+	labels := labelsOf(s, shape{})
+	labels[labelFormat] = "9"
+	annotations := annotationsOf(s, "hash", time.Now())
+	annotations[labelFormat] = "9"
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: "sandboxes", Labels: labels, Annotations: annotations}}
+	if _, err := c.api.CoreV1().Pods("sandboxes").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	infos, err := c.listed(t.Context(), sandbox.Filter{Instance: s.Owner.Instance})
+	if err != nil || len(infos) != 1 || infos[0].Format != "9" {
+		t.Errorf("list shows %+v, %v", infos, err)
+	}
+	if _, err := c.Open(t.Context(), s); sandbox.CodeOf(err) != sandbox.CodeUnsupported {
+		t.Errorf("Open says %v", err)
+	}
+}

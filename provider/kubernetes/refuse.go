@@ -41,6 +41,8 @@ func checkSpec(s sandbox.Spec, world hardening.World) error {
 			return refused(sandbox.CodeCapabilityBlocked, "docker.binds", m.Source, fmt.Sprintf("%q is refused: a pod would show a folder of its node (hostPath)", m.Source), "copy the files into the sandbox")
 		case sandbox.RoleAgent, sandbox.RoleSettings:
 			return refused(sandbox.CodeUnsupported, "workspaceAccess", m.Source, "folders of this machine are not brought into pods", "set workspaceAccess to none, and copy the files into the sandbox")
+		case sandbox.RoleCache:
+			return refused(sandbox.CodeUnsupported, "cache.tools", m.Source, "caches of this machine are not brought into pods", "leave the setting out")
 		case sandbox.RoleWorkspace:
 			if m.Base != "" {
 				return refused(sandbox.CodeUnsupported, "workspaceAccess", m.Base, "folders of this machine are not brought into pods", "set workspaceAccess to none, and copy the files into the sandbox")

@@ -156,7 +156,7 @@ func (r *replica) stop() time.Duration { return time.Duration(float64(r.s.p.o.Le
 func (r *replica) lease() *coordinationv1.Lease {
 	now, seconds := metav1.NewMicroTime(r.s.p.o.Now()), int32(max(1, r.s.p.o.Lease/time.Second))
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: replicaPrefix + r.id, Labels: map[string]string{labelFormat: LabelFormat, labelInstance: r.s.p.Instance(), labelRole: roleReplica}},
+		ObjectMeta: metav1.ObjectMeta{Name: replicaPrefix + r.id, Labels: map[string]string{labelFormat: sandbox.InfoFormat, labelInstance: r.s.p.Instance(), labelRole: roleReplica}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &r.id, LeaseDurationSeconds: &seconds, RenewTime: &now},
 	}
 }

@@ -208,7 +208,7 @@ func (p *Provider) prepareTenant(ctx context.Context, tenant string) error {
 
 // tenantLabels are those of the namespace of a tenant.
 func (p *Provider) tenantLabels(tenant string) map[string]string {
-	return map[string]string{labelFormat: LabelFormat, labelInstance: p.Instance(), labelRole: roleTenant, labelTenant: digest(tenant), labelEnforce: enforceLevel}
+	return map[string]string{labelFormat: sandbox.InfoFormat, labelInstance: p.Instance(), labelRole: roleTenant, labelTenant: digest(tenant), labelEnforce: enforceLevel}
 }
 
 // haveNamespace makes the namespace of a tenant unless it is there. One that is not
@@ -275,7 +275,7 @@ func (q Quota) hard() corev1.ResourceList {
 func (p *Provider) haveQuota(ctx context.Context, namespace, tenant string) error {
 	all := p.client.CoreV1().ResourceQuotas(namespace)
 	want := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: quotaName, Labels: map[string]string{labelFormat: LabelFormat, labelInstance: p.Instance()}},
+		ObjectMeta: metav1.ObjectMeta{Name: quotaName, Labels: map[string]string{labelFormat: sandbox.InfoFormat, labelInstance: p.Instance()}},
 		Spec:       corev1.ResourceQuotaSpec{Hard: p.o.Quota(tenant).hard()},
 	}
 	for pause := (pace{}); ; {
@@ -505,7 +505,7 @@ func (p *Provider) tenantLeaseOf(ctx context.Context, namespace string) (*coordi
 	switch {
 	case apierrors.IsNotFound(err) && !isNamespace(err):
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{labelFormat: LabelFormat, labelInstance: p.Instance(), labelRole: roleTenant}, Annotations: map[string]string{labelRole: namespace},
+			Name: name, Labels: map[string]string{labelFormat: sandbox.InfoFormat, labelInstance: p.Instance(), labelRole: roleTenant}, Annotations: map[string]string{labelRole: namespace},
 		}}, nil
 	case err != nil:
 		return nil, p.fail(ctx, "note use", namespace, err)
@@ -543,8 +543,7 @@ func (p *Provider) SweepTenants(ctx context.Context, idle time.Duration) ([]stri
 		return nil, nil
 	}
 	idle = max(idle, leastIdle)
-	set := labels.Set{labelFormat: LabelFormat, labelInstance: p.Instance(), labelRole: roleTenant}
-	o := metav1.ListOptions{LabelSelector: set.String(), Limit: page}
+	o := metav1.ListOptions{LabelSelector: selector(labels.Set{labelInstance: p.Instance(), labelRole: roleTenant}), Limit: page}
 	var all []corev1.Namespace
 	for {
 		bounded, done := context.WithTimeout(ctx, p.o.Call)

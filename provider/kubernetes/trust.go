@@ -79,7 +79,7 @@ func (t *trust) within(ctx context.Context, guest *client.Client, s sandbox.Spec
 		c, err = t.current(dir)
 	}
 	if err == nil {
-		err = c.bring(ctx, guest)
+		err = c.ensure(ctx, guest)
 	}
 	if err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeOf(err), Op: "bring certificates", Resource: s.Name, Err: err,
@@ -140,8 +140,8 @@ func (t *trust) current(dir string) (certificates, error) {
 // folder is where the pod has the files.
 func (c certificates) folder() string { return path.Join(sandbox.TrustDir, c.id) }
 
-// bring writes the files into the pod unless they are there. They appear all at once.
-func (c certificates) bring(ctx context.Context, guest *client.Client) error {
+// ensure writes the files into the pod unless they are there. They appear all at once.
+func (c certificates) ensure(ctx context.Context, guest *client.Client) error {
 	files, err := guest.Files(func(p string) (client.Spot, error) {
 		return client.Spot{Root: sandbox.TrustDir, Rel: strings.TrimPrefix(strings.TrimPrefix(p, sandbox.TrustDir), "/")}, nil
 	})

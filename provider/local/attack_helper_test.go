@@ -21,6 +21,17 @@ func attemptMain(args []string) int {
 	for _, part := range []map[string]func([]string) error{fileTries(), mountTries(), socketTries(), processTries()} {
 		maps.Copy(tries, part)
 	}
+	if len(args) > 2 && args[0] == "each" { // args[1] with each of the further ones: one start of this program in place of many
+		status := 0
+		for _, on := range args[2:] {
+			status = max(status, attemptOne(tries, []string{args[1], on}))
+		}
+		return status
+	}
+	return attemptOne(tries, args)
+}
+
+func attemptOne(tries map[string]func([]string) error, args []string) int {
 	if len(args) == 0 || tries[args[0]] == nil {
 		fmt.Println("no such attempt")
 		return 2

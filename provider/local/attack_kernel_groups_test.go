@@ -35,16 +35,16 @@ func probed(names ...string) string {
 // mountGroup tries to change the sandbox's view of files.
 func mountGroup() group {
 	const targets = "/tmp $WS $WS/vault $WS/secret.txt $AGENT/secret.txt $WRITE/private / /etc /proc /dev"
-	each := func(what string) string { return "for m in " + targets + "; do $TOOL attempt " + what + "; done" }
+	each := func(what string) string { return "$TOOL attempt each " + what + " " + targets }
 	return group{name: "mounts", attempts: []attempt{
 		{name: "mount-bind", script: `mkdir -p mm; ` + tried("bind vault mm", "bind / mm", "bind shared vault") + `cat mm/inner/key`, control: inNamespaces},
 		{name: "mount-new", script: `mkdir -p mm; ` + tried("mount tmpfs mm", "mount proc mm", "mount sysfs mm", "mount cgroup mm", "mount devtmpfs mm", "mount bpf mm", "mount mqueue mm"), control: inNamespaces},
 		{name: "mount-overlay", script: `mkdir -p ov; ` + tried("overlay vault ov", "overlay $READ ov") + `cat vault/inner/key`, control: inNamespaces},
 		{name: "mount-move", script: `mkdir -p mm; mount -t tmpfs x mm; mkdir mm2; ` + tried("move mm mm2", "move secret.txt readme", "move vault shared", "move /proc /tmp"), control: inNamespaces},
-		{name: "mount-remount", script: each("remount $m") + `; mount -o remount,rw,bind $READ; mount -o remount,rw /; mount -o remount,rw,bind $WS/frozen`, control: inNamespaces},
-		{name: "mount-umount", script: each("umount $m") + `; umount secret.txt $AGENT/secret.txt .env; cat secret.txt .env`, control: nowhere, why: "what there is to take off is only there inside"},
-		{name: "mount-umount-lazy", script: each("umount-lazy $m") + `; umount -l secret.txt; umount -R -l $WS; umount -a; cat secret.txt`, control: nowhere, why: "what there is to take off is only there inside"},
-		{name: "mount-propagation", script: each("propagate $m") + `; mount --make-rshared /`, control: inNamespaces},
+		{name: "mount-remount", script: each("remount") + `; mount -o remount,rw,bind $READ; mount -o remount,rw /; mount -o remount,rw,bind $WS/frozen`, control: inNamespaces},
+		{name: "mount-umount", script: each("umount") + `; umount secret.txt $AGENT/secret.txt .env; cat secret.txt .env`, control: nowhere, why: "what there is to take off is only there inside"},
+		{name: "mount-umount-lazy", script: each("umount-lazy") + `; umount -l secret.txt; umount -R -l $WS; umount -a; cat secret.txt`, control: nowhere, why: "what there is to take off is only there inside"},
+		{name: "mount-propagation", script: each("propagate") + `; mount --make-rshared /`, control: inNamespaces},
 		{name: "mount-new-api", script: tried("fsopen /tmp", "open-tree / $OUT/file", "open-tree $WS secret.txt", "open-tree $WS/vault inner/key", "mount-attr $READ", "mount-attr /"), control: inNamespaces},
 		{name: "mount-root", script: tried("pivot-root .", "chroot .", "chroot $WS/vault") + `chroot . true && echo WORKED; unshare -R . true && echo WORKED`, control: inNamespaces},
 		{name: "mount-tools", script: `mount -t tmpfs x /tmp && echo WORKED; fusermount -u $WS && echo WORKED; fusermount3 -uz $WS && echo WORKED; bwrap --bind / / true && echo WORKED; bwrap --dev-bind / / umount secret.txt && echo WORKED; nsenter -t 1 -m true && echo WORKED`, control: onHost},
@@ -73,7 +73,8 @@ func kernelGroup() group {
 		{name: "kernel-devices", script: probed("open-devices", "dev-listing"), control: asRoot},
 		{name: "kernel-mknod", script: probed("mknod") + tried("mknod n1", "mknod /tmp/n1", "mknod /dev/n1"), control: asRoot},
 		{name: "kernel-loop", script: `losetup -f readme && echo WORKED; for d in /dev/loop-control /dev/loop0 /dev/fuse /dev/kvm /dev/mem /dev/kmsg /dev/vda /dev/sda; do test -e $d && echo WORKED $d; done`, control: onHost},
-		{name: "privilege-set-uid", script: probed("set-uid", "set-uid-copy", "root-tools", "become-root", "capabilities", "no-new-privs", "identity", "effective-id"), control: asRoot},
+		{name: "privilege-set-uid", script: probed("set-uid-copy", "root-tools", "become-root", "capabilities", "no-new-privs", "identity", "effective-id"), control: asRoot},
+		{name: "privilege-set-uid-programs", script: probed("set-uid"), control: nowhere, why: "it looks through all files of this machine"},
 		{name: "privilege-set-id-bits", script: probed("set-id-bits") + `cd "$WS"; cp /bin/true s1; chmod u+s s1; chmod 2755 s1; install -m 4755 /bin/true s2; cp /bin/true s3; python3 -c 'import os; os.chmod("s3", 0o6755)'; mkdir -m 6755 s4; mkfifo -m 4600 s5; find . -maxdepth 1 -name 's[1-5]' -perm /6000 | grep -q . && echo WORKED`, control: onHost},
 		{name: "privilege-programs", script: `for c in "su -c id" "sudo -n id" "mount" "newuidmap 1 0 0 1" "newgidmap 1 0 0 1" "passwd -S" "chsh -s /bin/sh" "pkexec id"; do $c </dev/null 2>&1 | grep -q uid=0 && echo WORKED; done; grep -q 'NoNewPrivs:.1' /proc/self/status || echo WORKED; grep -q 'CapBnd:.0000000000000000' /proc/self/status || echo WORKED bounding; grep -q 'CapEff:.0000000000000000' /proc/self/status || echo WORKED effective`},
 		{name: "privilege-file-capability", before: capableFile, script: `test -e capable || echo WORKED none; cp capable c2; for c in ./capable ./c2; do $c -c 'while read a b; do test "$a" = CapEff: && echo $b; done </proc/$$/status' | grep -qv 0000000000000000 && echo WORKED; done`, control: withRoot},

@@ -24,7 +24,8 @@ type kit struct {
 	dir   string // that everybody may enter
 	tool  string // this binary
 	guest string
-	uid   int // of the sandboxes, and of what they show
+	state string // of all stages but those with [ownState]
+	uid   int    // of the sandboxes, and of what they show
 }
 
 func newKit(t testing.TB) *kit {
@@ -36,7 +37,7 @@ func newKit(t testing.TB) *kit {
 	must(t, os.Chmod(dir, 0o755))
 	self, err := os.Executable()
 	must(t, err)
-	k := &kit{dir: dir, tool: filepath.Join(dir, "tool"), guest: filepath.Join(dir, "sandbox-guest"), uid: os.Geteuid()}
+	k := &kit{dir: dir, tool: filepath.Join(dir, "tool"), guest: filepath.Join(dir, "sandbox-guest"), state: filepath.Join(dir, "state"), uid: os.Geteuid()}
 	if k.uid == 0 {
 		k.uid = wallUser
 	}

@@ -45,13 +45,13 @@ func readGroup() group {
 		{name: "read-exchange", script: `mkdir -p e/inner; $TOOL attempt exchange vault e; cat e/inner/key; $TOOL attempt exchange secret.txt readme; cat readme; $TOOL attempt exchange sub shared; cat shared/.env`},
 		{name: "read-proc-self-root", script: `cat /proc/self/root$WS/secret.txt /proc/self/root$AGENT/secret.txt /proc/self/root$OUT/file /proc/thread-self/root$HOMEDIR/.ssh/id`},
 		{name: "read-proc-1-root", script: `for p in 1 $PPID $$; do cat /proc/$p/root$WS/secret.txt /proc/$p/root$AGENT/secret.txt /proc/$p/root$OUT/file; done`},
-		{name: "read-proc-cwd", script: `for p in /proc/[0-9]* /proc/self; do for f in secret.txt ../outside/file .env sub/.env; do cat $p/cwd/$f; done; done`},
+		{name: "read-proc-cwd", script: `for p in /proc/[0-9]* /proc/self; do cat $p/cwd/secret.txt $p/cwd/../outside/file $p/cwd/.env $p/cwd/sub/.env; done`},
 		{name: "read-proc-task", script: `cat /proc/self/task/*/root$AGENT/secret.txt /proc/self/task/*/cwd/secret.txt`},
 		{name: "read-dev-fd", script: `exec 3<secret.txt; cat /dev/fd/3 <&3; exec 4<vault; cat /dev/fd/4/inner/key; exec 5</; cat /proc/self/fd/5/$OUT/file; cat /dev/stdin <.env`},
-		{name: "read-o-path", script: `$TOOL attempt reopen secret.txt; $TOOL attempt reopen vault/inner/key; $TOOL attempt reopen $READ/private/key; $TOOL attempt reopen .env`},
-		{name: "read-openat2", script: `$TOOL attempt openat2 secret.txt; $TOOL attempt openat2 .env; $TOOL attempt openat2 $WRITE/private/key`},
+		{name: "read-o-path", script: `$TOOL attempt each reopen secret.txt vault/inner/key $READ/private/key .env`},
+		{name: "read-openat2", script: `$TOOL attempt each openat2 secret.txt .env $WRITE/private/key`},
 		{name: "read-sendfile", script: `$TOOL attempt sendfile secret.txt; $TOOL attempt splice .env; $TOOL attempt copy-range vault/inner/key c1; cat c1`},
-		{name: "read-map", script: `$TOOL attempt map secret.txt; $TOOL attempt map $READ/private/key`},
+		{name: "read-map", script: `$TOOL attempt each map secret.txt $READ/private/key`},
 		{name: "read-tools", script: `cp secret.txt t1; dd if=.env of=t2 status=none; tar cf - vault sub | cat; install -m 644 secret.txt t3; . ./secret.txt; bash secret.txt; sed p .env; git hash-object -w secret.txt; git diff --no-index readme secret.txt; grep -r TOKEN . $READ $WRITE; find . -name .env -exec cat {} +; cat t1 t2 t3`},
 		{name: "read-closed-for-writing", script: `cat frozen/.env deploy/.env $AGENT/frozen/.env $WRITE/deploy/sub/.env; ln -s deploy lw; cat lw/.env; mv deploy d2; cat d2/.env; mv $WRITE/deploy/sub $WRITE/d3; cat $WRITE/d3/.env; grep -r TOKEN frozen deploy $WRITE/deploy`},
 		{name: "read-hard-link-closed-for-writing", before: func(s *fixture) {
@@ -67,6 +67,6 @@ func readGroup() group {
 		{name: "read-handles", script: `$TOOL attempt handle secret.txt; $TOOL attempt handle readme secret.txt; $TOOL attempt handle $WRITE/note private/key`, control: asRoot},
 		{name: "read-case", script: `for f in .ENV .Env SECRET.TXT Secret.txt VAULT/inner/key; do cat "$f"; done; cat .env`, control: inOpenSandbox},
 		{name: "read-unicode", script: `cat caf*/.env; cat $'cafe\u0301/.env' $'caf\u00e9/.env'; cat $'.e\u200bnv' '.env ' './.env/.' .//.env`},
-		{name: "read-by-another-program", script: `for f in $DENIED; do $TOOL attempt reopen $f; /.sandbox/bin/sandbox-guest probe canary $f 2>&1; perl -e 'open F,"<",$ARGV[0];print <F>' $f; done`},
+		{name: "read-by-another-program", script: `$TOOL attempt each reopen $DENIED; for f in $DENIED; do /.sandbox/bin/sandbox-guest probe canary $f 2>&1; perl -e 'open F,"<",$ARGV[0];print <F>' $f; done`},
 	}}
 }

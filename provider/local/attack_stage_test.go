@@ -65,7 +65,7 @@ func newFixture(t testing.TB, k *kit, layouts ...layout) *fixture {
 	for name, at := range map[string]*string{"agent": &s.agent, "home": &s.home, "read": &s.read, "write": &s.write, "outside": &s.outside} {
 		*at = filepath.Join(base, "host", name)
 	}
-	s.state = filepath.Join(base, "state")
+	s.state = k.state
 	for _, f := range s.secrets() {
 		s.file(f, s.token+"\n")
 	}
@@ -134,6 +134,13 @@ func (s *fixture) ownOne(p string) error {
 		return err
 	}
 	return os.Lchown(p, s.kit.uid, s.kit.uid)
+}
+
+// ownState is the layout of a stage whose state is attacked: it lies in the stage,
+// and no other stage has it. It comes before the layouts that change the Spec.
+func ownState(s *fixture) {
+	s.state = filepath.Join(s.base, "state")
+	s.plan()
 }
 
 // plan writes the Spec of the stage's sandbox.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -49,7 +50,7 @@ func wideGroup() group {
 		s.lax = true
 		s.traps = append(s.traps, s.stateTrap())
 	}
-	return group{name: "wide", fresh: true, layouts: []layout{wide}, attempts: []attempt{
+	return group{name: "wide", fresh: true, layouts: []layout{ownState, wide}, attempts: []attempt{
 		{name: "wide-denied", script: `for f in $DENIED; do cat "$f"; done; mv $READ/private $READ/p; mv $READ $READ.x; cat $READ.x/private/key $READ/p/key; mv $BASE/host $BASE/h2; cat $BASE/h2/agent/secret.txt`},
 		{name: "wide-state", script: `echo x >$STATE/x; rm -f $GUESTDIR/sandbox-guest; mv $STATE $STATE.x; mkdir -p $GUESTDIR; echo x >$GUESTDIR/sandbox-guest`, control: asRoot},
 	}}
@@ -69,7 +70,7 @@ func grantGroup() group {
 		s.traps = append(s.traps, s.stateTrap())
 	}
 	const state = `echo x >$STATE/x; rm -f $GUESTDIR/sandbox-guest; mv $GUESTDIR/sandbox-guest $GUESTDIR/y; echo x >>$GUESTDIR/sandbox-guest; mkdir $STATE/local/y; mv $STATE $STATE.x; cat $STATE/instance*`
-	return group{name: "grants", fresh: true, layouts: []layout{granted}, attempts: []attempt{
+	return group{name: "grants", fresh: true, layouts: []layout{ownState, granted}, attempts: []attempt{
 		{name: "grant-state", script: state, control: asRoot},
 		{name: "grant-denied", script: `for f in $DENIED; do cat "$f"; done; mv $READ/private $READ/p; mv $BASE/host $BASE/h2; cat $BASE/h2/agent/secret.txt`},
 		{name: "grant-written", script: `for f in $DENIED; do echo x >"$f"; rm -f "$f"; done; cat $DENIED; rm -rf $READ/private`, control: nowhere, why: "held by the group write"},
@@ -104,17 +105,25 @@ func permissiveGroup() group {
 				}
 			}
 		}
+		// The stage lies below /tmp, which is the host's here.
+		s.spec.Tmpfs = slices.DeleteFunc(s.spec.Tmpfs, func(m sandbox.Tmpfs) bool { return m.Target == "/tmp" })
 		s.envs = append(s.envs, "STATE="+s.state)
 		must(s, os.RemoveAll(s.outside))
 		must(s, os.MkdirAll(filepath.Join(s.outside), 0o755))
 		s.file(s.outside+"/plain", "plain\n")
 		s.lax = true
 	}
+	const (
+		denied  = `for f in $DENIED; do cat "$f" /proc/self/root$f; done; cat $HOMEDIR/.ssh/id; cat $READ/private/key`
+		write   = `echo x >$OUT/plain; touch $OUT/new $HOMEDIR/new $READ/new; echo x >$HOMEDIR/.bashrc; rm -rf $OUT`
+		sockets = `for p in /var/run/docker.sock /run/docker.sock /run/dbus/system_bus_socket; do test -e $p && $TOOL attempt dial unix $p && echo WORKED $p; done; find / /run /tmp -xdev -maxdepth 4 -type s 2>/dev/null | head -20 | while read p; do $TOOL attempt dial unix "$p" && echo WORKED "$p"; done`
+		machine = `for f in /etc/shadow /etc/gshadow /etc/sudoers; do cat $f && echo WORKED $f; done; ls $STATE/* && echo WORKED; cat /proc/1/environ /proc/kcore; test -e /dev/kmsg && echo WORKED`
+	)
 	return group{name: "permissive", layouts: []layout{permissive}, attempts: []attempt{
-		{name: "permissive-denied", script: `for f in $DENIED; do cat "$f" /proc/self/root$f; done; cat $HOMEDIR/.ssh/id; cat $READ/private/key`},
-		{name: "permissive-write", script: `echo x >$OUT/plain; touch $OUT/new $HOMEDIR/new $READ/new; echo x >$HOMEDIR/.bashrc; rm -rf $OUT`},
-		{name: "permissive-sockets", script: `for p in /var/run/docker.sock /run/docker.sock /run/dbus/system_bus_socket; do test -e $p && $TOOL attempt dial unix $p && echo WORKED $p; done; find / -xdev -type s 2>/dev/null | head -20 | while read p; do $TOOL attempt dial unix "$p" && echo WORKED "$p"; done`, control: nowhere, why: "it would speak to services of this machine"},
-		{name: "permissive-system", script: `cat /etc/shadow /etc/gshadow /etc/sudoers && echo WORKED; ls $STATE/* && echo WORKED; cat /proc/1/environ /proc/kcore; test -e /dev/kmsg && echo WORKED`, control: nowhere, why: "it reads secrets of this machine"},
-		{name: "permissive-devices", script: probed("open-devices", "sys-writes", "proc-sys", "cgroup"), control: nowhere, why: "held by the group kernel"},
+		// One command: each looks at all of the host's files first.
+		{name: "permissive-all", script: strings.Join([]string{`grep -q plain $OUT/plain || echo WORKED: the host is not shown, so this shows nothing`, denied, write, sockets, machine, probed("open-devices", "sys-writes", "proc-sys", "cgroup")}, "\n"),
+			control: nowhere, why: "it would speak to services of this machine, and read its secrets; the group kernel holds the probes"},
+		{name: "permissive-denied", within: "permissive-all", script: denied},
+		{name: "permissive-write", within: "permissive-all", script: write},
 	}}
 }

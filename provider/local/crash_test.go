@@ -35,13 +35,8 @@ type doomed struct {
 // TestMain makes the test binary the programs that are killed and that attack,
 // too.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case "attempt":
-			os.Exit(attemptMain(os.Args[2:]))
-		case "orchestrate":
-			os.Exit(orchestrateMain(os.Args[2:]))
-		}
+	if len(os.Args) > 1 && os.Args[1] == "attempt" {
+		os.Exit(attemptMain(os.Args[2:]))
 	}
 	if order := os.Getenv(doomedEnv); order != "" {
 		fmt.Fprintln(os.Stderr, "doomed:", beDoomed(order))

@@ -19,7 +19,7 @@ type early struct{ begun *launch.Begun }
 // probably do. Where that cannot be, build starts it, and says what is wrong.
 // The caller has its turn, and ends it with [early.end].
 func (p *Provider) early(spec sandbox.Spec) *early {
-	if p.stands(spec.Name) {
+	if p.landlock || p.stands(spec.Name) {
 		return nil
 	}
 	o, ok := p.foreseen(spec)

@@ -15,14 +15,17 @@ import (
 // Plan implements [provider.Planner]. Folders of ours that the first use
 // makes are planned with as if they were there.
 func (p *Provider) Plan(ctx context.Context, s sandbox.Spec) (provider.Plan, error) {
-	if err := refuse(s); err != nil {
+	if err := p.refuse(s); err != nil {
 		return provider.Plan{}, err
+	}
+	if p.landlock {
+		return p.landlockExplained(ctx, s)
 	}
 	set, err := parseSettings(s.Options)
 	if err != nil {
 		return provider.Plan{}, err
 	}
-	out := provider.Plan{Layers: layers(s, set), Notes: append(Notes(s), limitNotes(s, launch.RealHost(set.bwrap).Filters)...)}
+	out := provider.Plan{Layers: layers(s, set), Notes: append(Notes(s, launch.FindGroups()), limitNotes(s, launch.RealHost(set.bwrap).Filters)...)}
 	made, err := p.foresee(ctx, s)
 	if err != nil {
 		return out, err

@@ -64,7 +64,7 @@ func (f *files) use(ctx context.Context) (*seat, *client.Files, error) {
 // serve returns the operations of the guest in the instance of s.
 func (f *files) serve(s *seat, table *fsbridge.MountTable) (*client.Files, error) {
 	served, err := s.Client.Files(func(path string) (client.Spot, error) {
-		p, err := table.Inside(path)
+		p, err := table.Inside(f.h.places.host(path))
 		return client.Spot{Root: p.Root.Target, Rel: p.Rel, ReadOnly: p.Root.ReadOnly}, err
 	})
 	if err != nil || !f.plain {

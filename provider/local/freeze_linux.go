@@ -10,10 +10,10 @@ import (
 
 var _ sandbox.Pauser = (*Provider)(nil)
 
-// Pause implements [sandbox.Pauser]. It stops every process of the instances of
-// every program with SIGSTOP, which none can catch: instances have no cgroup of
-// their own that could be frozen. Programs inside see that time has passed, and
-// those that handle it get SIGCONT when they go on. A paused sandbox is left alone.
+// Pause implements [sandbox.Pauser]. It freezes the control group of each instance, of
+// every program. Of an instance that has none it stops every process with SIGSTOP, which
+// none can catch; those that handle it get SIGCONT when they go on. Programs inside see
+// that time has passed. A paused sandbox is left alone.
 //
 // The end of the program that has an instance ends the instance, paused or not.
 func (p *Provider) Pause(ctx context.Context, name string) error {
@@ -46,6 +46,12 @@ func (p *Provider) Pause(ctx context.Context, name string) error {
 			return &sandbox.Error{Code: sandbox.CodeBusy, Op: "pause", Resource: name, Message: "the sandbox is being put up", Retryable: true}
 		}
 		up = true
+		if has, err := w.Freeze(ctx); has || err != nil {
+			if err != nil {
+				return unfrozen("pause", name, err)
+			}
+			continue
+		}
 		already, err := launch.Freeze(ctx, w.Process, known)
 		known = already
 		if noted := defs.NoteStopped(name, known); err == nil {
@@ -93,7 +99,11 @@ func (p *Provider) thaw(name string) error {
 		return err
 	}
 	for _, w := range instances {
-		if err := launch.Thaw(w.Process, except); err != nil {
+		has, err := w.Thaw()
+		if !has && err == nil {
+			err = launch.Thaw(w.Process, except)
+		}
+		if err != nil {
 			return unfrozen("resume", name, err)
 		}
 	}
@@ -103,7 +113,7 @@ func (p *Provider) thaw(name string) error {
 // frozen reports whether one of the instances is.
 func frozen(instances []launch.Record) (bool, error) {
 	for _, w := range instances {
-		if stopped, err := w.Process.Stopped(); stopped || err != nil {
+		if stopped, err := w.Paused(); stopped || err != nil {
 			return stopped, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 type handle struct {
 	site    *site
 	spec    sandbox.Spec
+	places  places // of a sandbox without mounts
 	planner *planner
 	closing chan struct{} // closed by Close
 
@@ -41,7 +42,7 @@ type seat struct {
 func (h *handle) Info() sandbox.Info {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return infoOf(h.site.def, []launch.Record{h.seat.instance.noted})
+	return h.site.p.infoOf(h.site.def, []launch.Record{h.seat.instance.noted})
 }
 
 // sit takes a seat in the instance that is wanted now. The caller has its turn.

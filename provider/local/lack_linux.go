@@ -74,6 +74,15 @@ func (p *Provider) ProbeWith(ctx context.Context, options map[string]any) error 
 	if _, err := p.defs(); err != nil {
 		return err
 	}
+	if p.landlock {
+		if err := p.usable(options); err != nil {
+			return err
+		}
+		if err := launch.RealHost("").Filters(); err != nil {
+			return sandbox.Errorf(sandbox.CodeUnavailable, "probe", "the kernel hands no system calls to listeners: %w", err)
+		}
+		return nil
+	}
 	host, err := Host(options)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ func (p *Provider) Inspect(ctx context.Context, name string) (sandbox.Info, erro
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	return infoOf(def, instances), nil
+	return p.infoOf(def, instances), nil
 }
 
 // List implements [sandbox.Provider]. A definition that cannot be read fails
@@ -51,7 +51,7 @@ func (p *Provider) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, 
 		if err != nil {
 			return nil, err
 		}
-		if info := infoOf(def, instances); matches(info, f) {
+		if info := p.infoOf(def, instances); matches(info, f) {
 			out = append(out, info)
 		}
 	}
@@ -64,9 +64,9 @@ func matches(i sandbox.Info, f sandbox.Filter) bool {
 }
 
 // infoOf describes a sandbox. Of several instances the newest counts.
-func infoOf(def launch.Definition, instances []launch.Record) sandbox.Info {
+func (p *Provider) infoOf(def launch.Definition, instances []launch.Record) sandbox.Info {
 	i := sandbox.Info{
-		Name: def.Name, ID: def.ID, Kind: def.Kind, Provider: "local", Owner: def.Owner, Status: sandbox.StatusStopped,
+		Name: def.Name, ID: def.ID, Kind: def.Kind, Provider: p.kind(), Owner: def.Owner, Status: sandbox.StatusStopped,
 		ConfigHash: def.ConfigHash, Format: def.Format, CreatedAt: def.CreatedAt,
 		StartedAt: def.CreatedAt, // without a first instance there would be no definition
 	}

@@ -11,6 +11,11 @@ import (
 // of Linux, and says so in its Features. It is safe for concurrent use.
 type Provider struct{ *sandboxexec.Provider }
 
+func (p *Provider) checkOptions(options map[string]any) error {
+	_, err := parseSettings(options)
+	return err
+}
+
 // New returns a Provider. Nothing is looked at before the first call.
 func New(o Options) *Provider {
 	if o.Now == nil {

@@ -18,13 +18,14 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-// format is the version of the definitions.
-const format = "1"
-
-// A Provider is the instance named "local". It is safe for concurrent use. Its
+// A Provider is the one named "local", or "landlock". It is safe for concurrent use. Its
 // instances belong to it: Close ends them.
 type Provider struct {
-	o     Options
+	o Options
+	// landlock says that instances have the namespaces of this process, see
+	// [NewLandlock].
+	landlock bool
+
 	turns keylock.Turns // by sandbox name: one call brings up or takes away at a time
 	swept sync.Once
 
@@ -63,18 +64,18 @@ func New(o Options) *Provider {
 	p := &Provider{o: o, sites: map[string]*site{}}
 	p.filters = newFilters()
 	p.defs = sync.OnceValues(func() (*launch.Records, error) {
-		return launch.OpenRecords(filepath.Join(o.State, "local", "sandboxes"))
+		return launch.OpenRecords(filepath.Join(o.State, p.kind(), "sandboxes"))
 	})
 	p.placeholders = sync.OnceValues(func() (*hostscan.Placeholders, error) {
-		return hostscan.OpenPlaceholders(filepath.Join(o.State, "local", "stubs"))
+		return hostscan.OpenPlaceholders(filepath.Join(o.State, p.kind(), "stubs"))
 	})
 	p.release = sync.OnceValue(launch.Release)
 	p.bwrap, p.bwrapErr = exec.LookPath("bwrap")
 	return p
 }
 
-// Name is "local".
-func (p *Provider) Name() string { return "local" }
+// Name is "local" or "landlock".
+func (p *Provider) Name() string { return p.kind() }
 
 // Features says what local instances can do. They end with the process that put
 // them up.
@@ -102,6 +103,9 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 	if s := p.forget(name); s != nil {
 		s.end(false)
 	}
+	if p.landlock {
+		return p.removeScratch(name)
+	}
 	return nil
 }
 
@@ -115,12 +119,15 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err := p.check(ctx, s); err != nil {
 		return sandbox.Info{}, err
 	}
-	e := p.early(s)
-	defer e.end()
 	hash, err := confighash.Sum(s)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
+	if s, _, err = p.placed(s, true); err != nil {
+		return sandbox.Info{}, err
+	}
+	e := p.early(s)
+	defer e.end()
 	defs, err := p.defs()
 	if err != nil {
 		return sandbox.Info{}, err
@@ -129,7 +136,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 		return sandbox.Info{}, err
 	}
 	def := launch.Definition{
-		Format: format, ID: launch.NewID(), Name: s.Name, Kind: s.Kind, Owner: s.Owner, ConfigHash: hash,
+		Format: sandbox.InfoFormat, ID: launch.NewID(), Name: s.Name, Kind: s.Kind, Owner: s.Owner, ConfigHash: hash,
 		CreatedAt: p.o.Now().UTC().Round(0),
 	}
 	slot, err := defs.Claim(ctx, s.Name)
@@ -152,7 +159,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	if err := p.adopt(st, w); err != nil {
 		return sandbox.Info{}, err
 	}
-	return infoOf(def, []launch.Record{w.noted}), nil
+	return p.infoOf(def, []launch.Record{w.noted}), nil
 }
 
 // check refuses what no instance may have, and what a local one cannot do.
@@ -160,10 +167,10 @@ func (p *Provider) check(ctx context.Context, s sandbox.Spec) error {
 	if err := ended(ctx, "create"); err != nil {
 		return err
 	}
-	if err := refuseRelease(p.release()); err != nil {
+	if err := p.usable(s.Options); err != nil {
 		return err
 	}
-	if err := refuse(s); err != nil {
+	if err := p.refuse(s); err != nil {
 		return err
 	}
 	return hardening.Check(s, p.o.World())
@@ -179,7 +186,9 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err := ended(ctx, "open"); err != nil {
 		return nil, err
 	}
-	go p.filters.prepare(s)
+	if !p.landlock {
+		go p.filters.prepare(s)
+	}
 	e := p.early(s)
 	defer e.end()
 	defs, err := p.defs()
@@ -189,8 +198,11 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err := p.sweep(ctx, defs); err != nil {
 		return nil, err
 	}
-	def, _, err := defs.Get(s.Name)
+	def, instances, err := defs.Get(s.Name)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := p.infoOf(def, instances).CheckFormat("open"); err != nil {
 		return nil, err
 	}
 	if !def.Owner.Same(s.Owner) {
@@ -202,7 +214,11 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	if err := p.thaw(s.Name); err != nil {
 		return nil, err
 	}
-	return p.site(def).open(ctx, s, e)
+	s, at, err := p.placed(s, true)
+	if err != nil {
+		return nil, err
+	}
+	return p.site(def).open(ctx, s, at, e)
 }
 
 // sweep is Sweep, once. A stub that cannot be removed keeps no caller from

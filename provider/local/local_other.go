@@ -20,5 +20,10 @@ func New(Options) *Provider {
 	})}
 }
 
+func (p *Provider) checkOptions(options map[string]any) error {
+	_, err := parseSettings(options)
+	return err
+}
+
 // Close has nothing to end.
 func (p *Provider) Close() error { return nil }

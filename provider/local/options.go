@@ -97,8 +97,7 @@ func parseSettings(options map[string]any) (settings, error) {
 
 // CheckOptions implements [provider.OptionChecker].
 func (p *Provider) CheckOptions(options map[string]any) error {
-	_, err := parseSettings(options)
-	return err
+	return p.checkOptions(options)
 }
 
 var _ provider.OptionChecker = (*Provider)(nil)
@@ -115,14 +114,19 @@ func Host(options map[string]any) (launch.Host, error) {
 
 // Notes returns what a person should know of the local instance of s that the
 // Spec does not say: which limits it cannot enforce, and which layers were
-// switched off.
-func Notes(s sandbox.Spec) []string {
+// switched off. Groups are the control groups that there are.
+func Notes(s sandbox.Spec, groups launch.Groups) []string {
 	var notes []string
-	if s.Resources.Memory > 0 {
-		notes = append(notes, "docker.memory is not enforced: a local sandbox has no cgroup of its own; limits.memory bounds each command with all its processes")
+	lacks := groups.Lacks(boundsOf(s.Resources))
+	why := groups.Why
+	if why == "" {
+		why = "the control group that sandboxes are made in lacks the controller"
 	}
-	if s.Resources.NanoCPUs > 0 {
-		notes = append(notes, "docker.cpus is not enforced: a local sandbox has no cgroup of its own; limits.cpuSeconds bounds the time of each command with all its processes")
+	if slices.Contains(lacks, "memory") {
+		notes = append(notes, "docker.memory is not enforced: "+why+"; limits.memory bounds each command with all its processes")
+	}
+	if slices.Contains(lacks, "cpu") {
+		notes = append(notes, "docker.cpus is not enforced: "+why+"; limits.cpuSeconds bounds the time of each command with all its processes")
 	}
 	if len(s.Filesystem.AllowUnixSockets) > 0 {
 		notes = append(notes, "filesystem.allowUnixSockets: commands may make Unix sockets; besides those listed, they reach every one that appears in a folder they can see until the next command")
@@ -145,6 +149,11 @@ func Notes(s sandbox.Spec) []string {
 		}
 	}
 	return notes
+}
+
+// boundsOf is what a control group holds a sandbox with these resources to.
+func boundsOf(r sandbox.Resources) launch.Bounds {
+	return launch.Bounds{Memory: max(0, r.Memory), PIDs: max(0, r.PIDs), NanoCPUs: max(0, r.NanoCPUs)}
 }
 
 // refuse returns an error for the first thing in s that a local instance cannot

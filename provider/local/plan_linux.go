@@ -37,6 +37,8 @@ type planned struct {
 	// facts are the git repositories that the plan protects, and search is how
 	// they were looked for.
 	facts  hostscan.Facts
+	shared shared // of a sandbox without mounts
+	user   user   // likewise
 	search hostscan.Request
 	// filters and config are what [confinement] makes of the plan.
 	filters [][]byte
@@ -47,6 +49,9 @@ type planned struct {
 func (p planned) judge(op sandbox.Operation, path string) sandbox.Verdict {
 	if op == sandbox.OpConnect && slices.Contains(p.sockets, path) {
 		return sandbox.Verdict{Allowed: true, Rule: "filesystem.allowUnixSockets: " + path}
+	}
+	if p.shared.open(path, op) {
+		return sandbox.Verdict{Allowed: true, Rule: GapMasks}
 	}
 	v := p.plan.Judge(op, path)
 	if !v.Allowed && !v.Builtin && v.HostPath != "" && p.at.Ours(v.HostPath) {
@@ -68,9 +73,9 @@ type planner struct {
 	looks   uint64 // at the host, so far
 	// looked is when the look for a new sandbox began, as long as nothing has run
 	// since; zero is none.
-	looked time.Time
-	seen   seen // what last was made from
-	lull   lull
+	looked    time.Time
+	seen      seen // what last was made from
+	unchanged unchanged
 }
 
 // seen is what was found on the host, beside what package plan asks for.
@@ -103,7 +108,7 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// No watch covers where sockets that settings list may come and go.
-	if p.last.key != "" && len(p.spec.Filesystem.AllowUnixSockets) == 0 && p.lull.holds() {
+	if p.last.key != "" && len(p.spec.Filesystem.AllowUnixSockets) == 0 && p.unchanged.holds() {
 		return p.last, nil
 	}
 	began := time.Now()
@@ -128,12 +133,12 @@ func (p *planner) planOn(ctx context.Context, host plan.Host) (planned, error) {
 	}
 	if p.last.key != "" && now.same(p.seen) && plan.Still(p.last.world, host) {
 		if len(p.spec.Filesystem.AllowUnixSockets) == 0 { // where they are is not watched
-			p.lull.look(began, p, now)
+			p.unchanged.look(began, p, now)
 		}
 		p.last.look = p.looks
 		return p.last, nil
 	}
-	p.lull.broken()
+	p.unchanged.broken()
 	return p.make(now, host)
 }
 
@@ -196,7 +201,7 @@ func (p *planner) forget() {
 func (p *planner) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lull.close()
+	p.unchanged.close()
 }
 
 // An outdated error says that the host has changed since a plan was made.
@@ -208,7 +213,7 @@ func (o *outdated) Unwrap() error { return o.error }
 // search finds what rules without a fixed path mean now.
 func (p *planner) search(ctx context.Context) (seen, error) {
 	q := p.picture.Scan
-	q.List = !p.lull.closed
+	q.List = !p.unchanged.closed
 	found, err := p.site.scanner.Scan(ctx, q)
 	if err != nil {
 		return seen{}, err
@@ -238,9 +243,10 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	own := ownSockets(p.spec, set)
 	w.Denies = slices.Concat(w.Denies, closedNow(now.found, p.spec, rules.Denies, own), rules.Denies)
 	w.Denies = append(w.Denies, now.system.Denies()...)
-	w, err = hostscan.ShowSockets(w, now.sockets)
-	if err != nil {
-		return planned{}, err
+	if !p.site.p.landlock {
+		if w, err = hostscan.ShowSockets(w, now.sockets); err != nil {
+			return planned{}, err
+		}
 	}
 	w, made, err := plan.Draw(w, host)
 	if err != nil {
@@ -249,7 +255,12 @@ func (p *planner) make(now seen, host plan.Host) (planned, error) {
 	made.Notes = slices.Concat(made.Notes, rules.Notes)
 	made.Notes = append(made.Notes, socketNotes(p.picture.Sockets, now.sockets)...)
 	pl := planned{plan: made, world: w, at: p.at, look: p.looks, sockets: now.sockets, facts: now.facts, search: p.picture.Scan}
-	if pl.filters, pl.config, err = p.site.p.filters.confinement(p.spec, set, own, pl); err != nil {
+	if p.site.p.landlock {
+		pl, err = p.site.p.sharedPlan(p.spec, pl)
+	} else {
+		pl.filters, pl.config, err = p.site.p.filters.confinement(p.spec, set, own, pl)
+	}
+	if err != nil {
 		return planned{}, err
 	}
 	pl.key = strings.Join(slices.Concat(pl.sockets, []string{keyOf(made), string(pl.config)}), "\x00")
@@ -263,6 +274,10 @@ func (p *planner) look() (hostscan.Picture, error) {
 	views, links, err := hostscan.System()
 	if err != nil {
 		return hostscan.Picture{}, err
+	}
+	if p.site.p.landlock {
+		p.at = hostscan.Place{Home: facts.Home, Workspaces: facts.Workspaces, Sensitive: outside(facts)}
+		return hostscan.Of(p.spec, p.at, views, nil)
 	}
 	spec, hosts, err := p.site.p.hosts(p.spec)
 	if err != nil {
@@ -304,7 +319,14 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 		return o, err
 	}
 	o.Filters, o.Config = pl.filters, pl.config
+	o.Bounds, _ = launch.FindGroups().Within(boundsOf(spec.Resources))
 	made := pl.plan
+	made.Ops = slices.Clone(made.Ops)
+	for i, op := range made.Ops {
+		if op.Kind == plan.OpBind || op.Kind == plan.OpRoBind {
+			made.Ops[i].Source = spec.Place(op.Source)
+		}
+	}
 	options := plan.BwrapOptions{
 		MaskFile: mask, UID: spec.UID, GID: spec.GID, Hostname: hostname,
 		Env:     map[string]string{"PATH": defaultPath, "HOME": sandbox.HomeDir},
@@ -331,6 +353,16 @@ func (p *Provider) order(spec sandbox.Spec, pl planned) (launch.Order, error) {
 	options.MaskFile = mask
 	o.Args = plan.BwrapArgs(made, options)
 	return o, nil
+}
+
+// starter returns what starts the planned sandbox, which may have been begun.
+func (p *Provider) starter(spec sandbox.Spec, pl planned, e *early) (func(context.Context) (*launch.Instance, error), error) {
+	if p.landlock {
+		o, err := p.startShared(spec, pl)
+		return func(ctx context.Context) (*launch.Instance, error) { return launch.StartShared(ctx, o) }, err
+	}
+	o, err := p.order(spec, pl)
+	return func(ctx context.Context) (*launch.Instance, error) { return e.launch(ctx, o) }, err
 }
 
 // confinement returns the filters of the sandbox as a whole, and the configuration

@@ -2,12 +2,16 @@ package local
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/guest/client"
 	"github.com/bulkhead-dev/sandbox/provider"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // Start implements [sandbox.Sandbox].
@@ -16,16 +20,19 @@ func (h *handle) Start(ctx context.Context, c sandbox.Command) (sandbox.Process,
 	if err != nil {
 		return nil, err
 	}
+	c = h.located(c)
 	if c.Detach {
 		s.instance.detached.Store(true)
 		s.instance.left.Store(true)
 	}
+	kills := s.instance.OutOfMemory()
 	p, err := s.Client.Start(ctx, provider.Command(c, h.spec))
 	if err != nil {
 		s.release()
 		return nil, s.instance.whyEnded("start", err)
 	}
 	out := newProcess(p, s)
+	out.kills = kills
 	go out.Wait() // no other goroutine may
 	return out, nil
 }
@@ -36,7 +43,24 @@ func (h *handle) Judge(op sandbox.Operation, path string) sandbox.Verdict {
 	h.mu.Lock()
 	w := h.seat.instance
 	h.mu.Unlock()
-	return w.judge(op, path)
+	return w.judge(op, h.places.host(path))
+}
+
+// located returns c with paths of the host: those of its folder, its program and its
+// variables.
+func (h *handle) located(c sandbox.Command) sandbox.Command {
+	if len(h.places) == 0 {
+		return c
+	}
+	if c.Dir != "" {
+		c.Dir = h.places.host(h.spec.DirOf(c.Dir))
+	}
+	if len(c.Args) > 0 && strings.HasPrefix(c.Args[0], "/") {
+		c.Args = slices.Clone(c.Args)
+		c.Args[0] = h.places.host(c.Args[0])
+	}
+	c.Env = h.places.environment(c.Env)
+	return c
 }
 
 // A process is a command that keeps its instance up while it runs, or a line of a
@@ -44,8 +68,9 @@ func (h *handle) Judge(op sandbox.Operation, path string) sandbox.Verdict {
 type process struct {
 	sandbox.Process
 	seat    *seat
-	release func() // gives the seat back; nil for a line
-	reborn  bool   // it found a shell without the state of the one before
+	release func()         // gives the seat back; nil for a line
+	reborn  bool           // it found a shell without the state of the one before
+	kills   launch.Counter // for want of memory in the instance, before it began
 
 	look  sync.Once // for what was planted
 	mu    sync.Mutex
@@ -55,6 +80,23 @@ type process struct {
 // newProcess is a command for which the seat was taken.
 func newProcess(p sandbox.Process, s *seat) *process {
 	return &process{Process: p, seat: s, release: sync.OnceFunc(s.release)}
+}
+
+// short adds to the exit of a command that its instance has run out of memory
+// meanwhile. The control group counts for the whole instance: where other commands run,
+// a kill is taken for that of this one only if it was killed.
+func (p *process) short(e *sandbox.Exit) {
+	if e.Limit != nil {
+		return
+	}
+	killed := e.Signal == "KILL" || e.Signal == "" && e.Code == 128+int(unix.SIGKILL)
+	if !killed && p.seat.instance.inUse.Load() > 1 {
+		return
+	}
+	if p.seat.instance.OutOfMemory() > p.kills {
+		bound := p.seat.h.spec.Resources.Memory
+		e.Limit = &sandbox.LimitHit{Limit: sandbox.LimitSandboxMemory, Current: bound, Bound: bound, Unit: sandbox.UnitBytes}
+	}
 }
 
 // Wait implements [sandbox.Process]. Before it returns, what the command has
@@ -72,6 +114,7 @@ func (p *process) Wait() (sandbox.Exit, error) {
 			p.seat.instance.site.p.o.Warn(p.seat.instance.site.def.Name, failed.Error()+"; nothing else is started here until that is done")
 		}
 	})
+	p.short(&exit)
 	if p.release != nil {
 		p.release()
 	}

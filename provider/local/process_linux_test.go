@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-dev/sandbox"
+	"github.com/bulkhead-dev/sandbox/provider/local/launch"
 )
 
 // An overProcess has ended.
@@ -14,7 +15,7 @@ func (overProcess) Wait() (sandbox.Exit, error) { return sandbox.Exit{Code: 3}, 
 // TestNothingRunsAfterWait holds that a command whose end was reported counts no more
 // as one that runs in its instance, whose end would be reported then too.
 func TestNothingRunsAfterWait(t *testing.T) {
-	s := &seat{h: &handle{}, instance: &instance{}, using: 1}
+	s := &seat{h: &handle{}, instance: &instance{Instance: new(launch.Instance)}, using: 1}
 	s.instance.inUse.Store(1)
 	p := newProcess(overProcess{}, s)
 	for range 2 {

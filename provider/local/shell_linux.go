@@ -18,7 +18,7 @@ func (h *handle) OpenShell(ctx context.Context, o sandbox.ShellOptions) (sandbox
 		return nil, err
 	}
 	s := &shell{h: h, turn: make(chan struct{}, 1), closing: make(chan struct{})}
-	s.options, s.limits = provider.Shell(o, h.spec)
+	s.options, s.limits = provider.Shell(h.locatedShell(o), h.spec)
 	inner, err := seat.Client.OpenShell(ctx, s.options, s.limits)
 	if err != nil {
 		seat.release()
@@ -49,7 +49,7 @@ func (h *handle) MoveShell(ctx context.Context, from sandbox.Shell, o sandbox.Sh
 		return nil, err
 	}
 	s := &shell{h: h, turn: make(chan struct{}, 1), closing: make(chan struct{}), seat: seat}
-	s.options, s.limits = provider.Shell(o, h.spec)
+	s.options, s.limits = provider.Shell(h.locatedShell(o), h.spec)
 	if s.inner, s.reborn, err = s.again(ctx, state, seat.Client); err != nil {
 		seat.release()
 		return nil, err
@@ -58,6 +58,18 @@ func (h *handle) MoveShell(ctx context.Context, from sandbox.Shell, o sandbox.Sh
 	seat.keep()
 	s.turn <- struct{}{}
 	return s, nil
+}
+
+// locatedShell returns o with paths of the host.
+func (h *handle) locatedShell(o sandbox.ShellOptions) sandbox.ShellOptions {
+	if len(h.places) == 0 {
+		return o
+	}
+	if o.Dir != "" {
+		o.Dir = h.places.host(h.spec.DirOf(o.Dir))
+	}
+	o.Env = h.places.environment(o.Env)
+	return o
 }
 
 // A shell is one that outlives its instance: where rules or grants ask for a new
@@ -111,13 +123,17 @@ func (s *shell) Run(ctx context.Context, line string, c sandbox.Command) (sandbo
 			return nil, sandbox.Errorf(sandbox.CodeTimeout, "wait for the line before", "given up: %w", ctx.Err())
 		}
 	}
+	_, at := s.now()
+	kills := at.instance.OutOfMemory()
 	p, reborn, err := s.begin(ctx, line, c)
 	if err != nil {
 		s.turn <- struct{}{}
 		return nil, err
 	}
 	out := &process{Process: p, seat: nil, reborn: reborn}
-	_, out.seat = s.now()
+	if _, out.seat = s.now(); out.seat == at {
+		out.kills = kills
+	}
 	go func() {
 		_, _ = p.Wait()
 		s.turn <- struct{}{}
@@ -150,7 +166,7 @@ func (s *shell) begin(ctx context.Context, line string, c sandbox.Command) (p sa
 	inner := s.inner
 	reborn = s.reborn
 	s.mu.Unlock()
-	if p, err = inner.Run(ctx, line, c); err == nil {
+	if p, err = inner.Run(ctx, line, s.h.located(c)); err == nil {
 		s.mu.Lock()
 		s.reborn = false
 		s.mu.Unlock()

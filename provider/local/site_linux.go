@@ -35,10 +35,10 @@ func newSite(p *Provider, def launch.Definition) *site {
 
 // open returns a handle on the instance that s asks for now, which may have been
 // begun. The caller has its turn.
-func (s *site) open(ctx context.Context, spec sandbox.Spec, e *early) (*handle, error) {
+func (s *site) open(ctx context.Context, spec sandbox.Spec, at places, e *early) (*handle, error) {
 	s.begun = e
 	defer func() { s.begun = nil }()
-	h := &handle{site: s, spec: spec, planner: newPlanner(s, spec), closing: make(chan struct{})}
+	h := &handle{site: s, spec: spec, places: at, planner: newPlanner(s, spec), closing: make(chan struct{})}
 	seat, err := h.sit(ctx)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,9 @@ func (s *site) admit(w *instance) error {
 		return closedProvider(s.def.Name)
 	}
 	go s.watch(w)
-	w.guardSoon()
+	if !s.p.landlock { // nothing lies over what is closed
+		w.guardSoon()
+	}
 	for _, old := range idle {
 		old.take()
 	}
@@ -195,7 +197,7 @@ func (s *site) end(polite bool) {
 	for _, w := range instances {
 		wg.Go(func() {
 			// What is paused cannot end by itself.
-			if stopped, _ := w.First().Stopped(); polite && w.busy() && !stopped {
+			if stopped, _ := w.noted.Paused(); polite && w.busy() && !stopped {
 				w.Close()
 			} else {
 				w.Kill()

@@ -70,7 +70,7 @@ func fileRename(f *fileRig) {
 	f.fails("Rename of a folder over a file", move("e", "link"), sandbox.CodeValidation, syscall.ENOTDIR)
 	f.fails("Rename of nothing", move("nothing", "x"), sandbox.CodeNotFound, fs.ErrNotExist)
 	f.fails("Rename into nothing", move("link", "no/x"), sandbox.CodeNotFound, fs.ErrNotExist)
-	f.fails("Rename to another mount", f.files.Rename(f.ctx, f.dir+"/link", smallDir+"/x"), sandbox.CodeUnsupported, syscall.EXDEV)
+	f.fails("Rename to another mount", f.files.Rename(f.ctx, f.dir+"/link", f.small+"/x"), sandbox.CodeUnsupported, syscall.EXDEV)
 	if got := f.names(f.dir); got != "e full link target" {
 		f.Errorf("left are %q", got)
 	}
@@ -93,7 +93,7 @@ func fileStat(f *fileRig) {
 			f.Errorf("Stat of %s tells no time", name)
 		}
 	}
-	for _, root := range []string{f.spec.Workdir, readOnlyDir, smallDir} {
+	for _, root := range []string{f.spec.Workdir, f.readOnly, f.small} {
 		if info, err := f.files.Stat(f.ctx, root); err != nil || !info.IsDir() {
 			f.Errorf("Stat of the mount %s: %v, %v", root, info, err)
 		}

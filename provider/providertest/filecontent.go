@@ -150,19 +150,19 @@ func fileWriteFails(f *fileRig) {
 			}
 		}
 	}
-	full := smallDir + "/f"
+	full := f.small + "/f"
 	f.put(full, "old")
 	for _, o := range []sandbox.WriteOptions{{}, {Exclusive: true}} {
 		name := full
 		if o.Exclusive {
-			name = smallDir + "/new"
+			name = f.small + "/new"
 		}
 		err := f.files.Write(f.ctx, name, io.LimitReader(endless{}, 2*smallSize), o)
 		f.fails("overfilling a mount", err, sandbox.CodeBudgetExceeded, syscall.ENOSPC)
 	}
 	f.holds(path, "old")
 	f.holds(full, "old")
-	if got := f.names(f.dir) + " " + f.names(smallDir); got != "f f" {
+	if got := f.names(f.dir) + " " + f.names(f.small); got != "f f" {
 		f.Errorf("left are %q", got)
 	}
 }

@@ -60,8 +60,9 @@ func fileMalformed(f *fileRig) {
 // fileEscape makes links to a folder on another mount, which commands may reach
 // and file operations through this mount may not.
 func fileEscape(f *fileRig) {
-	f.sh(`printf secret >"$2/secret"; mkdir "$2/sub"
-		cd "$1"; ln -s "$2/secret" file; ln -s "$2" dir; ln -s dir chain; ln -s "$2/none" dangling; ln -s ../../../../../../../"$2" up; ln -s / top`, f.dir, smallDir)
+	outside := f.small + "/escape"
+	f.sh(`mkdir "$2"; printf secret >"$2/secret"; mkdir "$2/sub"
+		cd "$1"; ln -s "$2/secret" file; ln -s "$2" dir; ln -s dir chain; ln -s "$2/none" dangling; ln -s ../../../../../../../"$2" up; ln -s / top`, f.dir, outside)
 	for _, name := range []string{"/file", "/dir", "/chain", "/up"} {
 		for _, op := range append(f.looking(f.ctx), f.changing(f.ctx)[:1]...) {
 			err := op.do(f.dir + name)
@@ -70,7 +71,7 @@ func fileEscape(f *fileRig) {
 			}
 		}
 	}
-	for _, name := range []string{"/dir/secret", "/dir/new", "/chain/secret", "/up/secret", "/up/new/deep", "/dir/sub/new", "/dangling", "/top" + smallDir + "/secret", "/dir/../secret"} {
+	for _, name := range []string{"/dir/secret", "/dir/new", "/chain/secret", "/up/secret", "/up/new/deep", "/dir/sub/new", "/dangling", "/top" + outside + "/secret", "/dir/../secret"} {
 		for _, op := range append(f.looking(f.ctx), f.changing(f.ctx)...) {
 			if name == "/dangling" && slices.Contains([]string{"Remove", "recursive Remove", "Rename from"}, op.name) {
 				continue // of the link itself, which is in the mount
@@ -80,31 +81,31 @@ func fileEscape(f *fileRig) {
 			}
 		}
 	}
-	if got := f.sh(`cat "$1/secret"; ls -A "$1"`, smallDir); got != "secretsecret\nsub" {
+	if got := f.sh(`cat "$1/secret"; ls -A "$1"`, outside); got != "secretsecret\nsub" {
 		f.Errorf("beyond the mount is now %q", got)
 	}
 }
 
 func fileReadOnly(f *fileRig) {
-	path := readOnlyDir + "/file"
+	path := f.readOnly + "/file"
 	f.holds(path, FolderContent)
 	for _, op := range f.changing(f.ctx) {
 		target := path
 		if op.name == "exclusive Write" || op.name == "Mkdir" {
-			target = readOnlyDir + "/new"
+			target = f.readOnly + "/new"
 		}
 		if op.name == "Rename from" {
 			continue // to another mount
 		}
 		f.fails(op.name+" of "+target, op.do(target), sandbox.CodeCapabilityBlocked, fs.ErrPermission, syscall.EROFS)
 	}
-	err := f.files.Rename(f.ctx, path, readOnlyDir+"/new")
+	err := f.files.Rename(f.ctx, path, f.readOnly+"/new")
 	f.fails("Rename", err, sandbox.CodeCapabilityBlocked, fs.ErrPermission, syscall.EROFS)
 	f.holds(path, FolderContent)
-	if got := f.names(readOnlyDir); got != "file" {
+	if got := f.names(f.readOnly); got != "file" {
 		f.Errorf("the read-only mount holds %q", got)
 	}
-	if exit, _, _ := f.run(f.sb, script(`: >"$1/new"`, readOnlyDir)); exit.Code == 0 {
+	if exit, _, _ := f.run(f.sb, script(`: >"$1/new"`, f.readOnly)); exit.Code == 0 {
 		f.Error("a command may write there")
 	}
 }

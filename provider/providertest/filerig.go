@@ -34,6 +34,30 @@ type fileRig struct {
 	spec  sandbox.Spec
 	files sandbox.Files
 	dir   string
+	// readOnly is where [Harness.Folder] is mounted read-only, and small another
+	// mount, a tmpfs of smallSize bytes where the provider has one.
+	readOnly, small string
+}
+
+// A fileSpec is a spec, and where a [fileRig] of it has its other mounts.
+type fileSpec struct {
+	sandbox.Spec
+	readOnly, small string
+}
+
+// fileSpec returns the spec of a key with a read-only mount and a small tmpfs.
+func (r *rig) fileSpec(key string) *fileSpec {
+	r.Helper()
+	s := &fileSpec{Spec: r.spec(key), readOnly: readOnlyDir, small: smallDir}
+	folder := r.h.Folder(r, r.p)
+	if r.h.InPlace {
+		s.readOnly, s.small = folder, r.h.Folder(r, r.p)
+		s.Mounts = append(s.Mounts, sandbox.Mount{Source: s.small, Target: s.small, Role: sandbox.RoleBind})
+	} else {
+		s.Tmpfs = append(s.Tmpfs, sandbox.Tmpfs{Target: s.small, Size: smallSize, Mode: 0o1777})
+	}
+	s.Mounts = append(s.Mounts, sandbox.Mount{Source: folder, Target: s.readOnly, ReadOnly: true, Role: sandbox.RoleBind})
+	return s
 }
 
 // onFiles makes a check that gets a sandbox with a read-only mount and a small
@@ -47,11 +71,16 @@ func onFiles(check func(*fileRig)) func(*rig) {
 		if r.h.Folder == nil {
 			r.Fatal("the harness has no Folder, which a provider with files needs")
 		}
-		s := r.spec("a")
-		s.Mounts = append(s.Mounts, sandbox.Mount{Source: r.h.Folder(r, r.p), Target: readOnlyDir, ReadOnly: true, Role: sandbox.RoleBind})
-		s.Tmpfs = append(s.Tmpfs, sandbox.Tmpfs{Target: smallDir, Size: smallSize, Mode: 0o1777})
-		r.create(s)
-		f := &fileRig{rig: r, sb: r.open(s), spec: s, dir: s.Workdir + "/providertest"}
+		var s *fileSpec
+		var sb sandbox.Sandbox
+		if s = r.common.files; s != nil {
+			sb = r.tidy(s)
+		} else {
+			s = r.fileSpec("a")
+			r.create(s.Spec)
+			sb = r.open(s.Spec)
+		}
+		f := &fileRig{rig: r, sb: sb, spec: s.Spec, dir: s.Workdir + "/providertest", readOnly: s.readOnly, small: s.small}
 		f.files = f.serve(f.sb)
 		f.sh(`rm -rf "$1"; mkdir "$1"`, f.dir)
 		check(f)

@@ -15,6 +15,7 @@
 package providertest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"testing"
@@ -64,6 +65,10 @@ type Harness struct {
 	// Features.Files is set.
 	Folder func(t testing.TB, p sandbox.Provider) string
 
+	// InPlace says that a Spec may mount a folder at its own path alone, and no
+	// tmpfs.
+	InPlace bool
+
 	// Exchange returns a detached mount of a folder that the sandbox's user may
 	// write, in which "file" alone holds content, and nil where no file system can
 	// be mounted. For a provider that builds sandboxes from what lies on the host,
@@ -83,7 +88,13 @@ type Harness struct {
 	// where that is possible: one that sets what the whole process has, or
 	// measures it, runs before them and alone. Goroutines that stay behind are
 	// looked for when all have ended, and are not of a check that is named.
+	// Checks that leave a sandbox as it was share one before that, one after
+	// another, where sandboxes outlive the provider that has made them; it is there
+	// until all checks have ended.
 	Together bool
+
+	// common are the sandboxes that checks share; Run makes them.
+	common common
 
 	// Without names checks that this provider cannot pass and the reason.
 	// They are reported as skipped. A name that is no check is an error.
@@ -108,6 +119,41 @@ type Check struct {
 	needs func(Harness) string // what the harness lacks, or empty
 	run   func(*rig)
 	alone bool // it sets or measures what the whole process has
+
+	// shares says that it leaves the sandbox of box or onFiles as it was, but for
+	// files, which the next check removes.
+	shares bool
+}
+
+// A common is a sandbox for each kind of spec that checks share.
+type common struct{ box, files *fileSpec }
+
+// sharing are the checks, which share sandboxes where they can.
+func sharing(checks []Check) []Check {
+	for i, c := range checks {
+		checks[i].shares = !c.alone && c.needs == nil
+	}
+	return checks
+}
+
+// makeCommon makes what checks share, until t has ended.
+func (h *Harness) makeCommon(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*h.Patience)
+	t.Cleanup(cancel)
+	r := &rig{TB: t, h: *h, p: h.New(t), ctx: ctx, check: "shared"}
+	features := r.p.Features()
+	if !features.Persistent {
+		return
+	}
+	box := &fileSpec{Spec: r.spec("box")}
+	r.create(box.Spec)
+	h.common.box = box
+	if features.Files && h.Folder != nil {
+		files := r.fileSpec("files")
+		r.create(files.Spec)
+		h.common.files = files
+	}
 }
 
 // Run runs every check as a subtest. The checks of one Run are not parallel
@@ -124,8 +170,13 @@ func Run(t *testing.T, h Harness) {
 			t.Errorf("Without names %q, which is no check", name)
 		}
 	}
+	h.Patience = cmp.Or(h.Patience, 2*time.Minute)
+	if h.Together {
+		h.makeCommon(t)
+	}
+	first := func(c Check) bool { return c.alone || c.shares && h.common.box != nil || !h.Together }
 	for _, c := range checks {
-		if c.alone || !h.Together {
+		if first(c) {
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, h) })
 		}
 	}
@@ -134,7 +185,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	leavesNothing(t) // a test's clean-ups run when its parallel subtests have ended
 	for _, c := range checks {
-		if !c.alone {
+		if !first(c) {
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
 				c.check(t, h, false)
@@ -178,9 +229,7 @@ func (c Check) check(t testing.TB, h Harness, leaks bool) {
 		}
 	}
 	h.Programs = h.Programs.orScripts()
-	if h.Patience == 0 {
-		h.Patience = 2 * time.Minute
-	}
+	h.Patience = cmp.Or(h.Patience, 2*time.Minute)
 	// Clean-ups run in reverse: sandboxes go first, then the provider's
 	// own, then we look for what is left.
 	if leaks {
@@ -192,16 +241,20 @@ func (c Check) check(t testing.TB, h Harness, leaks bool) {
 	// The context serves calls only; a check's own end of context is derived.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*h.Patience)
 	t.Cleanup(cancel)
-	c.run(&rig{TB: t, h: h, p: h.New(t), ctx: ctx, check: c.Name})
+	r := &rig{TB: t, h: h, p: h.New(t), ctx: ctx, check: c.Name}
+	if c.shares {
+		r.common = h.common
+	}
+	c.run(r)
 }
 
 // Checks returns all checks in the order in which Run runs them.
 func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
-		lifecycleChecks(), raceChecks(), streamChecks(), exitChecks(), environmentChecks(), limitChecks(),
-		killChecks(), pressureChecks(), terminalChecks(), closeChecks(), featureChecks(),
-		shellChecks(), fileChecks(), networkChecks(), egressChecks(),
+		lifecycleChecks(), raceChecks(), sharing(streamChecks()), sharing(exitChecks()), sharing(environmentChecks()), limitChecks(),
+		sharing(killChecks()), pressureChecks(), sharing(terminalChecks()), closeChecks(), featureChecks(),
+		sharing(shellChecks()), sharing(fileChecks()), networkChecks(), egressChecks(),
 		startChecks(), behindChecks(), troubleChecks(), remountChecks(),
 	} {
 		all = append(all, group...)

@@ -82,7 +82,7 @@ sleep "$1"
 wait`
 	// The pattern does not match itself, nor the shell that holds it.
 	countScript = `cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\000' ' ' | LC_ALL=C grep -a -o "slee[p] $1 " | wc -l`
-	traceFile   = "/tmp/.providertest-note"
+	traceFile   = `${TMPDIR:-/tmp}/.providertest-note`
 
 	// What comes through a pipe is kept until its end, which does not come.
 	hogScript  = `{ head -c "$2" /dev/zero; sleep "$1"; } | tail -c "$2"`
@@ -91,7 +91,7 @@ wait`
 i=$((i+1)); done; sleep "$1"`
 	burnScript  = `while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done`
 	bombScript  = `while :; do sleep "$2" & sh -c "$1" sh "$1" "$2" & done`
-	burstScript = `f=/tmp/burst.$$; mkfifo "$f" && exec 3<>"$f" && rm "$f" || exit 9
+	burstScript = `f=${TMPDIR:-/tmp}/burst.$$; mkfifo "$f" && exec 3<>"$f" && rm "$f" || exit 9
 i=0; while [ $i -lt "$1" ]; do read -r x <&3 & i=$((i+1)); done
 while [ $i -gt 0 ]; do echo >&3; i=$((i-1)); done; wait`
 	holdScript = `n=$1; shift; i=3; while [ $i -lt $n ]; do eval "exec $i</dev/null"; i=$((i+1)); done
@@ -159,8 +159,10 @@ func scripts() Programs {
 		},
 		Terminal: func() sandbox.Command { return script(`stty size; read -r line; stty size`) },
 		Note:     func() string { return "echo x >>" + traceFile },
-		Notes:    func() sandbox.Command { return script(`if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi`, traceFile) },
-		Fail:     func() string { return "exit 3" },
+		Notes: func() sandbox.Command {
+			return script("if [ -e " + traceFile + " ]; then wc -l <" + traceFile + "; else echo 0; fi")
+		},
+		Fail: func() string { return "exit 3" },
 	}
 }
 

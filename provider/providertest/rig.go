@@ -24,6 +24,8 @@ type rig struct {
 	p     sandbox.Provider
 	ctx   context.Context
 	check string
+
+	common common // of the checks that share
 }
 
 // spec returns the Spec of this check's sandbox key and removes the sandbox
@@ -62,9 +64,24 @@ func (r *rig) openWith(p sandbox.Provider, s sandbox.Spec) sandbox.Sandbox {
 	return sb
 }
 
-// box creates and opens one sandbox.
+// tidy opens a sandbox that checks share, without what the one before has left in it.
+func (r *rig) tidy(s *fileSpec) sandbox.Sandbox {
+	r.Helper()
+	sb := r.open(s.Spec)
+	dirs := []string{"/tmp", s.Workdir}
+	if s.small != "" {
+		dirs = append(dirs, s.small)
+	}
+	r.output(sb, script(`for dir; do rm -rf "$dir"/*; done`, dirs...))
+	return sb
+}
+
+// box creates and opens one sandbox, or opens the one that checks share.
 func (r *rig) box(key string) (sandbox.Spec, sandbox.Sandbox) {
 	r.Helper()
+	if s := r.common.box; s != nil && key == "a" {
+		return s.Spec, r.tidy(s)
+	}
 	s := r.spec(key)
 	r.create(s)
 	return s, r.open(s)

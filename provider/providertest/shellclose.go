@@ -74,9 +74,9 @@ func shellCloseTwice(r *rig) {
 			}
 		})
 	}
-	_, err := sh.Run(r.ctx, ": >/tmp/never", sandbox.Command{})
+	_, err := sh.Run(r.ctx, ": >${TMPDIR:-/tmp}/never", sandbox.Command{})
 	r.wantCode("Run after Close", err, sandbox.CodeUnavailable, sandbox.CodeNotFound)
-	if got := r.output(sb, script("[ -e /tmp/never ] || echo nothing ran")); got != "nothing ran" {
+	if got := r.output(sb, script("[ -e ${TMPDIR:-/tmp}/never ] || echo nothing ran")); got != "nothing ran" {
 		r.Error("a line ran in a closed shell")
 	}
 }

@@ -61,9 +61,9 @@ func shellGone(r *rig) {
 	marker := newMarker()
 	r.says(sh, "cd /tmp; x=kept", "")
 	// The last line that came to its end: its state counts.
-	r.says(sh, sleeper(marker)+" & ("+until("/tmp/go")+"; kill -9 $$) & z=kept", "")
+	r.says(sh, sleeper(marker)+" & ("+until("${TMPDIR:-/tmp}/go")+"; kill -9 $$) & z=kept", "")
 	r.awaitCount(sb, marker, 1)
-	r.output(sb, script(": >/tmp/go"))
+	r.output(sb, script(": >${TMPDIR:-/tmp}/go"))
 	r.awaitCount(sb, marker, 0) // what it left running goes with the shell
 	exit, stdout, _ := r.runLine(sh, `echo "$z"`)
 	if exit.Code != 0 || !exit.Restarted || stdout != "kept\n" {

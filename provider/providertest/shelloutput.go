@@ -145,12 +145,12 @@ func lineCorrupts(r *rig) {
 func lineBackground(r *rig) {
 	sb, sh := r.shellBox()
 	marker := newMarker()
-	first := r.line(r.ctx, sh, sleeper(marker)+" & ("+until("/tmp/go")+"; echo late; echo late >&2; : >/tmp/said; "+sleeper(marker)+") &", sandbox.Command{})
+	first := r.line(r.ctx, sh, sleeper(marker)+" & ("+until("${TMPDIR:-/tmp}/go")+"; echo late; echo late >&2; : >${TMPDIR:-/tmp}/said; "+sleeper(marker)+") &", sandbox.Command{})
 	if exit := r.exit(first); exit.Code != 0 || exit.Restarted {
 		r.Errorf("%+v", exit)
 	}
 	r.awaitCount(sb, marker, 1)
-	r.says(sh, ": >/tmp/go; "+until("/tmp/said")+"; echo mine", "mine\n")
+	r.says(sh, ": >${TMPDIR:-/tmp}/go; "+until("${TMPDIR:-/tmp}/said")+"; echo mine", "mine\n")
 	r.awaitCount(sb, marker, 2)
 	r.says(sh, "echo mine", "mine\n")
 	if out, errOut := first.stdout.String(), first.stderr.String(); out != "" || errOut != "" {

@@ -26,7 +26,7 @@ func lineTurns(r *rig) {
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
-			p, err := sh.Run(r.ctx, fmt.Sprintf("n=$((n+1)); echo %[1]d >>/tmp/turns; sleep 0.01; echo %[1]d >>/tmp/turns", i), sandbox.Command{})
+			p, err := sh.Run(r.ctx, fmt.Sprintf("n=$((n+1)); echo %[1]d >>${TMPDIR:-/tmp}/turns; sleep 0.01; echo %[1]d >>${TMPDIR:-/tmp}/turns", i), sandbox.Command{})
 			if err != nil {
 				r.Errorf("Run: %v", err)
 				return
@@ -39,7 +39,7 @@ func lineTurns(r *rig) {
 	}
 	r.within(2*r.h.Patience, "running lines side by side", wg.Wait)
 	r.says(sh, `echo "$n"`, fmt.Sprintln(callers))
-	turns := strings.Fields(r.output(sb, script("cat /tmp/turns")))
+	turns := strings.Fields(r.output(sb, script("cat ${TMPDIR:-/tmp}/turns")))
 	if len(turns) != 2*callers {
 		r.Fatalf("the lines wrote %v", turns)
 	}
@@ -53,10 +53,10 @@ func lineTurns(r *rig) {
 func lineIndependent(r *rig) {
 	sb, one := r.shellBox()
 	two := r.shell(sb, sandbox.ShellOptions{})
-	p := r.line(r.ctx, one, until("/tmp/release"), sandbox.Command{})
+	p := r.line(r.ctx, one, until("${TMPDIR:-/tmp}/release"), sandbox.Command{})
 	r.says(two, "echo free", "free\n")
 	r.works(sb)
-	r.says(two, ": >/tmp/release", "")
+	r.says(two, ": >${TMPDIR:-/tmp}/release", "")
 	if exit := r.exit(p); exit.Code != 0 {
 		r.Errorf("%+v", exit)
 	}
@@ -64,11 +64,11 @@ func lineIndependent(r *rig) {
 
 func lineWaits(r *rig) {
 	sb, sh := r.shellBox()
-	first := r.line(r.ctx, sh, "x=first; "+until("/tmp/release"), sandbox.Command{})
+	first := r.line(r.ctx, sh, "x=first; "+until("${TMPDIR:-/tmp}/release"), sandbox.Command{})
 	ctx, cancel := context.WithTimeout(r.ctx, 300*time.Millisecond)
 	defer cancel()
 	r.within(r.h.Patience, "Run under a deadline", func() {
-		p, err := sh.Run(ctx, ": >/tmp/never", sandbox.Command{})
+		p, err := sh.Run(ctx, ": >${TMPDIR:-/tmp}/never", sandbox.Command{})
 		r.wantCode("Run while another line runs", err, sandbox.CodeTimeout, sandbox.CodeUnavailable)
 		if p != nil && err != nil {
 			r.Error("Run gave a process beside its error")
@@ -77,17 +77,17 @@ func lineWaits(r *rig) {
 	if ctx.Err() == nil {
 		r.Error("Run gave up before its context ended")
 	}
-	r.output(sb, script(": >/tmp/release"))
+	r.output(sb, script(": >${TMPDIR:-/tmp}/release"))
 	if exit := r.exit(first); exit.Code != 0 || exit.Restarted {
 		r.Errorf("the line that had the turn: %+v", exit)
 	}
-	r.says(sh, `[ -e /tmp/never ] || echo "$x"`, "first\n")
+	r.says(sh, `[ -e ${TMPDIR:-/tmp}/never ] || echo "$x"`, "first\n")
 
 	ended, end := context.WithCancel(r.ctx)
 	end()
-	_, err := sh.Run(ended, ": >/tmp/never", sandbox.Command{})
+	_, err := sh.Run(ended, ": >${TMPDIR:-/tmp}/never", sandbox.Command{})
 	r.wantCode("Run under an ended context", err, sandbox.CodeTimeout, sandbox.CodeUnavailable)
-	r.says(sh, `[ -e /tmp/never ] || echo "$x"`, "first\n")
+	r.says(sh, `[ -e ${TMPDIR:-/tmp}/never ] || echo "$x"`, "first\n")
 }
 
 func lineFields(r *rig) {
@@ -100,16 +100,16 @@ func lineFields(r *rig) {
 		"limits": {Limits: sandbox.Limits{OpenFiles: 10}},
 		"detach": {Detach: true},
 	} {
-		p, err := sh.Run(r.ctx, ": >/tmp/never", c)
+		p, err := sh.Run(r.ctx, ": >${TMPDIR:-/tmp}/never", c)
 		r.wantCode("Run with "+field, err, sandbox.CodeValidation)
 		r.wantField("Run with "+field, err, field)
 		if p != nil && err != nil {
 			r.Errorf("Run with %s gave a process beside its error", field)
 		}
 	}
-	_, err := sh.Run(r.ctx, "echo a\x00b >/tmp/never", sandbox.Command{})
+	_, err := sh.Run(r.ctx, "echo a\x00b >${TMPDIR:-/tmp}/never", sandbox.Command{})
 	r.wantCode("Run of a NUL", err, sandbox.CodeValidation)
-	r.says(sh, "[ -e /tmp/never ] || echo nothing ran", "nothing ran\n")
+	r.says(sh, "[ -e ${TMPDIR:-/tmp}/never ] || echo nothing ran", "nothing ran\n")
 	p := r.line(r.ctx, sh, ":", sandbox.Command{})
 	r.wantCode("Resize", p.Resize(r.ctx, sandbox.TTY{Rows: 1, Cols: 1}), sandbox.CodeValidation, sandbox.CodeUnsupported)
 	r.exit(p)

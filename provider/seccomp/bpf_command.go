@@ -14,6 +14,10 @@ type Options struct {
 	// Observe sends calls that change files to the listener. Without a listener
 	// these calls fail with ENOSYS.
 	Observe bool
+	// Shared is for commands that share the namespaces of the host, which the
+	// listener connects and serves. It requires Observe and excludes OwnSockets.
+	// With UnixSockets the listener connects Unix stream sockets too.
+	Shared bool
 	// Trace lets commands use ptrace(2) and related calls on other processes.
 	// Another mechanism must restrict them to their own processes.
 	Trace bool
@@ -56,6 +60,9 @@ func containerRules(o Options) []rule {
 func commandRules(o Options) []rule {
 	var rules []rule
 	on := func(call string, t test, a Action) { rules = append(rules, rule{call, t, a}) }
+	if o.Shared {
+		rules = sharedRules(o.UnixSockets)
+	}
 	if o.Observe {
 		on("openat", test{kind: hasAny, arg: 2, value: writeIntent}, Notify)
 		on("open", test{kind: hasAny, arg: 1, value: writeIntent}, Notify)
@@ -67,8 +74,8 @@ func commandRules(o Options) []rule {
 		on("socket", test{kind: maskIs, arg: 1, mask: sockType, value: sockDgram}, refuseBpf(eperm))
 		on("socket", test{kind: maskIs, arg: 1, mask: sockType, value: sockRaw}, refuseBpf(eperm))
 	}
-	if !o.UnixSockets {
-		if !o.OwnSockets {
+	if !o.UnixSockets || o.Shared {
+		if !o.OwnSockets && !o.Shared {
 			on("socket", test{kind: is, value: afUnix}, refuseBpf(eperm))
 		}
 		// A stream pair is allowed, because it cannot reach any other process;

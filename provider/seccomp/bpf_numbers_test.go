@@ -62,7 +62,7 @@ func TestNumbers(t *testing.T) {
 // TestEveryNumberIsUsed verifies that each call that a rule names has a number.
 func TestEveryNumberIsUsed(t *testing.T) {
 	named := map[string]bool{}
-	for _, r := range append(filterRules(), slices.Concat(commandRules(Options{Observe: true}), commandRules(Options{Observe: true, OwnSockets: true}))...) {
+	for _, r := range append(filterRules(), slices.Concat(commandRules(Options{Observe: true}), commandRules(Options{Observe: true, OwnSockets: true}), commandRules(Options{Observe: true, Shared: true}))...) {
 		named[r.call] = true
 		if _, known := numbers()[r.call]; !known {
 			t.Errorf("%s has no number", r.call)

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/registry/pool"
 )
 
-// HandlesPath is the prefix of the paths of lent files; the ticket follows.
+// HandlesPath is the prefix of the paths of open handles; the ticket follows.
 const HandlesPath = "/v1/lent"
 
 // A Use says how a sandbox is used. It is the Extra of a stream.Request of the
@@ -121,8 +121,8 @@ func (o Outcome) Whole(exit sandbox.Exit) manager.Outcome {
 	}
 }
 
-// A Lend is a request for access to the files of the session's sandbox.
-type Lend struct {
+// A HandleRequest is a request for access to the files of the session's sandbox.
+type HandleRequest struct {
 	MustExist bool   `json:"mustExist,omitempty"`
 	Flags     *Flags `json:"flags,omitempty"`
 }

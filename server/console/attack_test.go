@@ -382,11 +382,22 @@ func TestFilesOfTheConsole(t *testing.T) {
 		res := r.send("GET", "/ui/"+name, "")
 		h := res.header
 		policy := h.Get("Content-Security-Policy")
-		if res.status != 200 || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" || h.Get("Referrer-Policy") != "no-referrer" ||
+		framed := name == displayPage
+		if res.status != 200 || h.Get("X-Content-Type-Options") != "nosniff" || (h.Get("X-Frame-Options") != "DENY") != framed || h.Get("Referrer-Policy") != "no-referrer" ||
 			h.Get("Cross-Origin-Opener-Policy") != "same-origin" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" {
 			t.Errorf("%s: %d %v", name, res.status, h)
 		}
-		for _, part := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "script-src 'self';", "require-trusted-types-for 'script'"} {
+		parts := []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "script-src 'self';", "require-trusted-types-for 'script'"}
+		if framed { // by the page of the console alone, in an origin of its own, and it requests nothing
+			parts = []string{"default-src 'none'; script-src 'sha256-", "sandbox allow-scripts;", "frame-ancestors 'self';", "base-uri 'none'", "require-trusted-types-for 'script'"}
+			if strings.Contains(policy, "allow-same-origin") || strings.Contains(policy, "connect-src") || strings.Contains(policy, "script-src 'self'") || h.Get("X-Frame-Options") != "SAMEORIGIN" {
+				t.Errorf("%s: the policy is %q", name, policy)
+			}
+			if foreign := r.send("GET", "/ui/"+name, "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"); foreign.status != 403 {
+				t.Errorf("%s: in a frame of another page: %d", name, foreign.status)
+			}
+		}
+		for _, part := range parts {
 			if !strings.Contains(policy, part) {
 				t.Errorf("%s: the policy %q lacks %s", name, policy, part)
 			}

@@ -21,9 +21,10 @@ import (
 
 // TestManySandboxes measures the console with 1,000 sandboxes and 100 records a second:
 // the page holds less than 200 MB, and the daemon takes at most a twentieth of a
-// processor for it. How soon the page answers input depends on what else the machine
-// does, so it is logged, and how long the page's thread is busy is bounded. It is run by
-// make test-all.
+// processor for it, and the median of the times in which the page answers a key is at
+// most 100 ms. Single keys depend on what else the machine does, so the slowest are
+// logged, and how long the page's thread is busy is bounded. It is run by make
+// test-all.
 func TestManySandboxes(t *testing.T) {
 	testenv.Exhaustive(t, "it measures for half a minute")
 	modules := testenv.Playwright(t)
@@ -74,8 +75,8 @@ func TestManySandboxes(t *testing.T) {
 	}
 	share := float64(processTime(t)-used) / float64(time.Since(began))
 	var m struct {
-		Presses, Slow, Elements, Points int
-		P95, Worst, Memory, Heap, Busy  float64
+		Presses, Slow, Measured, Elements, Points int
+		Median, P95, Worst, Memory, Heap, Busy    float64
 	}
 	if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 		t.Fatalf("%v %s", err, lines.Text())
@@ -84,10 +85,13 @@ func TestManySandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
-	t.Logf("page %.0f MB (heap %.0f MB, %d elements, %d points), input p95 %.0f ms, worst %.0f ms of %d presses, its thread busy for %.0f %% of the time; daemon %.1f %% of a processor; load %s",
-		m.Memory/1e6, m.Heap/1e6, m.Elements, m.Points, m.P95, m.Worst, m.Presses, m.Busy*100, share*100, strings.TrimSpace(string(load)))
+	t.Logf("page %.0f MB (heap %.0f MB, %d elements, %d points), input median %.0f ms, p95 %.0f ms, worst %.0f ms of %d presses, %d of them over 16 ms, its thread busy for %.0f %% of the time; daemon %.1f %% of a processor; load %s",
+		m.Memory/1e6, m.Heap/1e6, m.Elements, m.Points, m.Median, m.P95, m.Worst, m.Presses, m.Measured, m.Busy*100, share*100, strings.TrimSpace(string(load)))
 	if m.Memory > 200e6 || m.Memory == 0 || m.Elements > 3000 || m.Presses < 50 {
 		t.Errorf("the page holds too much, or was not used: %+v", m)
+	}
+	if m.Median > 100 || m.Measured == 0 {
+		t.Errorf("half of %d keys, of which %d were measured, are answered in %.0f ms or more", m.Presses, m.Measured, m.Median)
 	}
 	if m.Busy > 0.6 {
 		t.Errorf("the page's thread is busy for %.0f %% of the time", m.Busy*100)

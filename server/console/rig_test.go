@@ -86,7 +86,7 @@ func newRig(t *testing.T) *rig {
 				}
 				return tokens(q)
 			}
-			o.Doors, o.Hosts, o.Ports = []server.Door{r.console}, func() []string { return r.hosts }, r.ports
+			o.Translators, o.Hosts, o.Ports = []server.Translator{r.console}, func() []string { return r.hosts }, r.ports
 			o.Mounts = []server.Mount{
 				{Pattern: resource.PortsPattern, Handler: r.ports.Handler()},
 				{Pattern: "/mcp", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })},

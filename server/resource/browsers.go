@@ -6,11 +6,14 @@ package resource
 
 import (
 	"context"
+	"encoding/json"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/sirupsen/logrus"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -20,6 +23,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/grant/budget"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/server/api"
+	"github.com/bulkhead-dev/sandbox/server/stream"
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
@@ -28,6 +32,7 @@ type Displays interface {
 	Start(ctx context.Context, r display.Request) (display.Started, error)
 	Serve(ctx context.Context, r display.Request) (display.Served, error)
 	Watch(ctx context.Context, r display.Request, control bool) (display.Watched, error)
+	View(ctx context.Context, r display.Request) (display.Viewed, error)
 	Session(ctx context.Context, r display.Request, rights browser.Rights) (browser.Session, error)
 	Stop(ctx context.Context, r display.Request, force bool) (removed bool, name string, err error)
 }
@@ -110,6 +115,11 @@ func (x *browsersResource) Routes() []Route {
 		Query:  []Param{{Name: "force", Type: Boolean, Doc: "Also when it is in use"}},
 		Errors: []int{404, 409, 501}, Timeout: starting, Do: x.stop,
 	}, {
+		ID: "viewBrowser", Method: http.MethodGet, Path: base + "/display", Tag: "browser", Role: token.Session, Socket: true, Timeout: Endless,
+		Summary: "Show the display over a WebSocket", Doc: "It starts the browser. A text frame has the password of the display, and binary frames carry the protocol of VNC (RFC 6143). " +
+			"The display takes no input. A browser has one viewer: a later one ends the earlier. Without a display in the settings it takes an admin.",
+		Errors: []int{404, 409, 429, 501}, Do: x.view,
+	}, {
 		ID: "driveBrowser", Method: http.MethodPost, Path: base + "/{action}", Tag: "browser", Role: token.Session,
 		Summary: "Act on the page of the session", Doc: "The actions are navigate, screenshot, extract, pdf, wait, click, type, upload, download and close. The page stays from call to call, until close or ten minutes without a call.",
 		Request: api.DriveBrowser{}, Response: api.BrowserAnswer{}, Errors: []int{404, 409, 429, 501}, Timeout: starting, Do: x.drive,
@@ -161,6 +171,9 @@ func (x *browsersResource) start(c *Call) (any, error) {
 		}
 	}
 	req := display.Request{Who: at.Who, For: watching}
+	if in.Display {
+		req.Flags = displayed(c)
+	}
 	if in.Watch || in.CDP { // usage of the browser through it cannot be metered
 		if err := x.keeper.Unpaid(c.Context()); err != nil {
 			return nil, err
@@ -173,6 +186,10 @@ func (x *browsersResource) start(c *Call) (any, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if in.Display && s.Headless {
+		return nil, &sandbox.Error{Code: sandbox.CodeValidation, Op: "browser", Field: "browser.headless", Resource: s.Name, Message: "this browser has no display",
+			Hint: "set browser.headless to false and browser.enableNoVnc to true"}
 	}
 	out := api.Browser{Name: s.Name, Status: string(sandbox.StatusRunning)}
 	if b, err := x.described(c.Context(), at.Who); err == nil {
@@ -217,6 +234,81 @@ func (x *browsersResource) letIn(c *Call, req display.Request, in api.StartBrows
 		out.CDPURL = s.WebSocketDebuggerURL
 	}
 	return nil
+}
+
+// displayed returns the settings of a browser with a display for callers that may
+// choose settings of a single call, and nil for others.
+func displayed(c *Call) *config.SandboxSettings {
+	if !c.Admin() {
+		return nil
+	}
+	return &config.SandboxSettings{Browser: &config.BrowserSettings{Headless: new(false), EnableNoVNC: new(true)}}
+}
+
+// view shows the display to the caller until one of the two ends.
+func (x *browsersResource) view(c *Call) (any, error) {
+	at, err := Sandboxed(c, x.keeper)
+	if err != nil {
+		return nil, err
+	}
+	if tool := c.Tool("browser"); tool != "" {
+		if err := at.Usable.Tool(tool).Err(); err != nil {
+			return nil, err
+		}
+	}
+	if err := x.keeper.Unpaid(c.Context()); err != nil { // what the browser uses while it is shown cannot be metered
+		return nil, err
+	}
+	req := display.Request{Who: at.Who, Flags: displayed(c), For: watching}
+	ctx, done := context.WithTimeout(c.Context(), starting)
+	defer done()
+	v, err := x.displays.View(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Conn.Close()
+	if err := x.keep(c, req.Who, v.Life); err != nil {
+		x.end([]display.Life{v.Life})
+		return nil, err
+	}
+	defer x.end([]display.Life{v.Life})
+	conn, err := websocket.Accept(c.Writer, c.Request, nil)
+	if err != nil {
+		return Sent{}, nil // it has answered
+	}
+	first, err := json.Marshal(api.DisplayStart{Password: v.Password})
+	if err != nil {
+		return Sent{}, conn.CloseNow()
+	}
+	shown, stop := context.WithCancel(c.Context())
+	defer stop()
+	go func() {
+		select {
+		case <-v.Done():
+			stop()
+		case <-shown.Done():
+		}
+	}()
+	if conn.Write(shown, websocket.MessageText, first) == nil {
+		stream.Relay(shown, conn, untilEnd{v.Conn, stop})
+	}
+	return Sent{}, conn.CloseNow()
+}
+
+// untilEnd is a connection that calls end when nothing more can be read from it: VNC
+// has no use for one direction alone.
+type untilEnd struct {
+	net.Conn
+	end func()
+}
+
+// Read implements [io.Reader].
+func (u untilEnd) Read(p []byte) (int, error) {
+	n, err := u.Conn.Read(p)
+	if err != nil {
+		u.end()
+	}
+	return n, err
 }
 
 // keep holds a connection to the browser open until it ends, its time is over,

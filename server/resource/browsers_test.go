@@ -5,11 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
@@ -33,6 +38,7 @@ type displays struct {
 	closed bool  // the settings allow no display
 	gone   bool  // the browser of the next action
 	flags  *config.SandboxSettings
+	screen net.Conn // the VNC server's end of the last view
 
 	supersedes bool // a watch ends the one before, as those of browsers do
 }
@@ -65,6 +71,21 @@ func (d *displays) Watch(_ context.Context, r display.Request, control bool) (di
 	}
 	d.watch = l
 	return display.Watched{Life: l, URL: "http://127.0.0.1:1/once", Expires: time.Now()}, nil // the link, when it was used
+}
+
+func (d *displays) View(_ context.Context, r display.Request) (display.Viewed, error) {
+	d.note("view", r)
+	d.flags = r.Flags
+	if d.closed && (r.Flags == nil || r.Flags.Browser == nil) {
+		return display.Viewed{}, &sandbox.Error{Code: sandbox.CodeValidation, Op: "watch", Field: "browser.enableNoVnc", Message: "this browser has no display"}
+	}
+	near, far := net.Pipe()
+	l := d.life()
+	if d.supersedes && d.watch != nil {
+		d.watch.Close()
+	}
+	d.watch, d.screen = l, far
+	return display.Viewed{Life: l, Conn: near, Password: "p4ssw0rd"}, nil
 }
 
 func (d *displays) Stop(_ context.Context, r display.Request, force bool) (bool, string, error) {
@@ -447,4 +468,81 @@ func TestOfSessions(t *testing.T) {
 	if s := r.Want(403, "acme", "POST", "/v1/browser/start", "", "Sandbox-Tenant", "evil").Body; !strings.Contains(s, "PERMISSION_DENY") {
 		t.Error(s)
 	}
+}
+
+// TestDisplay holds that the display of a browser comes over a WebSocket with its
+// password, that admins get one where the settings have none, and that it ends with
+// either side and with a later one.
+func TestDisplay(t *testing.T) {
+	t.Parallel()
+	r, d, base := newRig(t)
+	d.supersedes = true
+	ctx, done := context.WithTimeout(t.Context(), time.Minute) // only what fails lasts so long
+	defer done()
+	show := func(as string) *websocket.Conn {
+		t.Helper()
+		conn, res, err := websocket.Dial(ctx, "ws://daemon"+base+"/display", &websocket.DialOptions{
+			HTTPClient: &http.Client{Transport: &http.Transport{DialContext: r.Dial}}, HTTPHeader: http.Header{"Authorization": {"Bearer " + r.Secret(as)}, "Sandbox-Tenant": {"acme"}},
+		})
+		if err != nil {
+			if res == nil {
+				t.Fatal(err)
+			}
+			return nil
+		}
+		t.Cleanup(func() { conn.CloseNow() })
+		kind, text, err := conn.Read(ctx)
+		var start api.DisplayStart
+		if err != nil || kind != websocket.MessageText || json.Unmarshal(text, &start) != nil || start.Password != "p4ssw0rd" {
+			t.Fatalf("%v %q, %v", kind, text, err)
+		}
+		return conn
+	}
+	ended := func(conn *websocket.Conn) {
+		t.Helper()
+		for {
+			if _, _, err := conn.Read(ctx); err != nil {
+				if ctx.Err() != nil {
+					t.Error("the socket stays open")
+				}
+				return
+			}
+		}
+	}
+	first := show("acme")
+	if d.flags != nil {
+		t.Errorf("a tenant has chosen settings: %+v", d.flags)
+	}
+	if _, err := io.WriteString(d.screen, "RFB 003.008\n"); err != nil {
+		t.Fatal(err)
+	}
+	if kind, data, err := first.Read(ctx); err != nil || kind != websocket.MessageBinary || string(data) != "RFB 003.008\n" {
+		t.Errorf("%v %q, %v", kind, data, err)
+	}
+	if err := first.Write(ctx, websocket.MessageBinary, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(d.screen, got); err != nil || string(got) != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+	second := show("acme")
+	ended(first)
+	d.screen.Close() // the VNC server has gone
+	ended(second)
+	third, screen := show("acme"), d.screen
+	third.CloseNow()
+	if _, err := io.ReadAll(screen); err != nil { // ends with the client
+		t.Error(err)
+	}
+	<-d.watch.done
+	d.closed = true
+	if conn := show("acme"); conn != nil {
+		t.Error("a tenant has a display that the settings do not give")
+	}
+	if conn := show("root"); conn == nil || d.flags == nil || *d.flags.Browser.Headless || !*d.flags.Browser.EnableNoVNC {
+		t.Errorf("an admin has none: %+v", d.flags)
+	}
+	r.Want(204, "acme", "DELETE", base+"?force", "")
+	<-d.watch.done
 }

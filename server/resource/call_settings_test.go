@@ -100,7 +100,7 @@ func TestPorts(t *testing.T) {
 		return conn, res.StatusCode
 	}
 	who := config.Who{Tenant: "acme", Agent: config.DefaultAgent, Session: "s1"}
-	err := r.Manager.Lend(t.Context(), manager.Request{Who: who}, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	err := r.Manager.WithSandbox(t.Context(), manager.Request{Who: who}, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		l, err := sb.(sandbox.Listener).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			return err

@@ -85,7 +85,7 @@ func TestPathsStayInside(t *testing.T) {
 // did not exist.
 func TestOthersHaveNothing(t *testing.T) {
 	t.Parallel()
-	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
+	filesInMemory(t, func(t *testing.T, r *served.Rig, base string) {
 		r.Want(201, "acme", "PUT", base+"/files/workspace/mine", "x")
 		none := r.Want(404, "evil", "GET", "/v1/sandboxes/sbx-s1-0000000000000000/files/workspace/mine", "").Problem(t)
 		for _, as := range []string{"evil", "acme-s2"} {
@@ -149,7 +149,7 @@ func filesPut(r *served.Rig, as, path string, body []byte) served.Answer {
 
 func TestArchives(t *testing.T) {
 	t.Parallel()
-	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
+	filesInMemory(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/archive?path=tree"
 		a := filesPut(r, "acme", at, archive(t, file("a", "one"), file("d/b", "two"), tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "d/b"},
 			tar.Header{Typeflag: tar.TypeSymlink, Name: "out", Linkname: "../../etc/passwd"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "abs", Linkname: "/etc/passwd"},

@@ -12,22 +12,22 @@ import (
 	"github.com/bulkhead-dev/sandbox/tenant/token"
 )
 
-// A filesLender gives access to the files of sandboxes; a [manager.Manager] is
+// A filesManager gives access to the files of sandboxes; a [manager.Manager] is
 // one.
-type filesLender interface {
+type filesManager interface {
 	Finder
 	Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error
 }
 
 // A filesResource serves the files of sandboxes.
 type filesResource struct {
-	lender filesLender
-	server *filesServer
+	manager filesManager
+	server  *filesServer
 }
 
 // NewResource returns the resource.
-func NewFilesResource(l filesLender, bounds Limits) *filesResource {
-	return &filesResource{lender: l, server: NewFiles(bounds)}
+func NewFilesResource(l filesManager, bounds Limits) *filesResource {
+	return &filesResource{manager: l, server: NewFiles(bounds)}
 }
 
 // transferTime is how long one content or archive may take. A transfer that
@@ -135,7 +135,7 @@ const changeTime = 10 * time.Minute
 // with calls fn with the files of the call's sandbox, after waiting for the
 // sandbox's turn in room; a nil room means no waiting.
 func (x *filesResource) with(c *Call, room *keylock.Turns, fn func(t Tree, scope string) error) error {
-	box, err := Sandboxed(c, x.lender)
+	box, err := Sandboxed(c, x.manager)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (x *filesResource) with(c *Call, room *keylock.Turns, fn func(t Tree, scope
 		c.Until(leave) // the answer is held in memory until the client has read it
 	}
 	tool := toolOf(c)
-	return x.lender.Files(c.Context(), manager.Request{Who: box.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool(tool), Changes: tool == "write"}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
+	return x.manager.Files(c.Context(), manager.Request{Who: box.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool(tool), Changes: tool == "write"}, func(s manager.Share) error { return fn(s.Bridge.Inside(), s.Name) })
 }
 
 // toolOf returns the tool of an agent that does the same.

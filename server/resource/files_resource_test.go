@@ -23,14 +23,18 @@ import (
 // filesOnProviders runs a test with a sandbox of the session s1 of acme, with an
 // in-memory provider and with a real one.
 func filesOnProviders(t *testing.T, test func(t *testing.T, r *served.Rig, base string)) {
-	for _, wall := range []string{"memory", "docker"} {
-		t.Run(wall, func(t *testing.T) {
-			r := served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []resource.Resource {
-				return []resource.Resource{resource.NewFilesResource(r.Manager, resource.Limits{Whole: 64 << 10, File: 1 << 20, Archive: 2 << 20, Entries: 100})}
-			}})
-			test(t, r, "/v1/sandboxes/"+r.Ready("acme", "s1"))
-		})
-	}
+	served.OnBoth(t, filesRig, func(r *served.Rig) { test(r.T.(*testing.T), r, "/v1/sandboxes/"+r.Ready("acme", "s1")) })
+}
+
+// filesInMemory is for what code inside and the provider have no part in.
+func filesInMemory(t *testing.T, test func(t *testing.T, r *served.Rig, base string)) {
+	served.OnMemory(t, filesRig, func(r *served.Rig) { test(r.T.(*testing.T), r, "/v1/sandboxes/"+r.Ready("acme", "s1")) })
+}
+
+func filesRig(t *testing.T, wall string) *served.Rig {
+	return served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []resource.Resource {
+		return []resource.Resource{resource.NewFilesResource(r.Manager, resource.Limits{Whole: 64 << 10, File: 1 << 20, Archive: 2 << 20, Entries: 100})}
+	}})
 }
 
 func tagOf(content string) string {
@@ -80,7 +84,7 @@ func TestReadAndWrite(t *testing.T) {
 
 func TestRanges(t *testing.T) {
 	t.Parallel()
-	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
+	filesInMemory(t, func(t *testing.T, r *served.Rig, base string) {
 		small, large := "0123456789", strings.Repeat("0123456789", 20_000)
 		for name, content := range map[string]string{"small": small, "large": large} {
 			at, size := base+"/files/workspace/"+name, strconv.Itoa(len(content))
@@ -124,7 +128,7 @@ func TestRanges(t *testing.T) {
 // TestOneWins holds that of many requests with one condition one is carried out.
 func TestOneWins(t *testing.T) {
 	t.Parallel()
-	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
+	filesInMemory(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/raced"
 		for _, race := range []struct{ name, header, value string }{
 			{"making", "If-None-Match", "*"}, {"replacing", "If-Match", ""},
@@ -159,7 +163,7 @@ func TestOneWins(t *testing.T) {
 // nothing.
 func TestCutUpload(t *testing.T) {
 	t.Parallel()
-	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
+	filesInMemory(t, func(t *testing.T, r *served.Rig, base string) {
 		at := base + "/files/workspace/kept"
 		r.Want(201, "acme", "PUT", at, "old")
 		for _, size := range []int{1<<20 + 1, 4 << 20} {
@@ -197,7 +201,7 @@ func TestCutUpload(t *testing.T) {
 
 func TestEntries(t *testing.T) {
 	t.Parallel()
-	filesOnProviders(t, func(t *testing.T, r *served.Rig, base string) {
+	filesInMemory(t, func(t *testing.T, r *served.Rig, base string) {
 		for _, n := range []string{"a", "b", "c", "d", "sub/e"} {
 			r.Want(201, "acme", "PUT", base+"/files/workspace/"+n, n)
 		}

@@ -18,9 +18,9 @@ import (
 	"github.com/bulkhead-dev/sandbox/server/resource"
 )
 
-// A lender counts requests, and blocks each request that uses files until the
+// A countingManager counts requests, and blocks each request that uses files until the
 // test releases one.
-type lender struct {
+type countingManager struct {
 	*manager.Manager
 	letGo chan struct{}
 
@@ -29,14 +29,14 @@ type lender struct {
 }
 
 // Usable is called for every request, before it waits for its turn.
-func (l *lender) Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
+func (l *countingManager) Usable(who config.Who, flags *config.SandboxSettings) (manager.Usable, error) {
 	l.mu.Lock()
 	l.come++
 	l.mu.Unlock()
 	return l.Manager.Usable(who, flags)
 }
 
-func (l *lender) Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error {
+func (l *countingManager) Files(ctx context.Context, req manager.Request, fn func(manager.Share) error) error {
 	l.mu.Lock()
 	l.held++
 	l.highest = max(l.highest, l.held)
@@ -50,7 +50,7 @@ func (l *lender) Files(ctx context.Context, req manager.Request, fn func(manager
 	return l.Manager.Files(ctx, req, fn)
 }
 
-func (l *lender) count() (come, held, highest int) {
+func (l *countingManager) count() (come, held, highest int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.come, l.held, l.highest
@@ -61,9 +61,9 @@ func (l *lender) count() (come, held, highest int) {
 // files could use up the memory of the daemon.
 func TestRoom(t *testing.T) {
 	t.Parallel()
-	var l *lender
+	var l *countingManager
 	r := served.New(t, served.Options{Resources: func(r *served.Rig) []resource.Resource {
-		l = &lender{Manager: r.Manager}
+		l = &countingManager{Manager: r.Manager}
 		return []resource.Resource{resource.NewFilesResource(l, resource.Limits{})}
 	}})
 	base := "/v1/sandboxes/" + r.Ready("acme", "s1")

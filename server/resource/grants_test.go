@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/audit/recorder"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/manager"
 	"github.com/bulkhead-dev/sandbox/orchestrator"
@@ -179,6 +180,9 @@ func TestWriteOverAFile(t *testing.T) {
 	t.Parallel()
 	for _, wall := range []string{"memory", "docker"} {
 		t.Run(wall, func(t *testing.T) {
+			if wall == "docker" {
+				testenv.Exhaustive(t, "the same over another provider")
+			}
 			r := grantsNewRig(t, wall)
 			o := r.order("acme", grant.Operation{Kind: grant.OpFsWrite, Path: "/workspace/a"})
 			o.Data, o.Grant.Budget.Calls, o.Grant.Budget.Files = []byte("first"), 2, 1

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/resource"
@@ -15,6 +16,9 @@ func TestStage(t *testing.T) {
 	t.Parallel()
 	for _, wall := range []string{"local", "docker"} {
 		t.Run(wall, func(t *testing.T) {
+			if wall == "docker" {
+				testenv.Exhaustive(t, "the same over another provider")
+			}
 			inboxes := filepath.Join(t.TempDir(), "inboxes")
 			inbox := filepath.Join(inboxes, "acme")
 			outside := filepath.Join(t.TempDir(), "secret")

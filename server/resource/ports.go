@@ -26,10 +26,10 @@ const (
 	portsMost, portsAll = 1000, 16384
 )
 
-// A portsLender gives access to running sandboxes; *manager.Manager is one.
-type portsLender interface {
+// A portsManager gives access to running sandboxes; *manager.Manager is one.
+type portsManager interface {
 	Finder
-	Lend(ctx context.Context, req manager.Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error
+	WithSandbox(ctx context.Context, req manager.Request, fn func(sandbox.Sandbox, sandbox.Spec) error) error
 }
 
 // PortOptions configure [NewPorts].
@@ -42,22 +42,22 @@ type PortOptions struct {
 
 // Ports connect clients to programs that listen inside sandboxes.
 type Ports struct {
-	lender portsLender
-	o      PortOptions
-	seats  *watchSeats
-	all    *watchSeats
-	shares *shares
+	manager portsManager
+	o       PortOptions
+	seats   *watchSeats
+	all     *watchSeats
+	shares  *shares
 
 	upstreams upstreams
 }
 
 // NewPorts returns the resource.
-func NewPorts(l portsLender, o PortOptions) *Ports {
+func NewPorts(l portsManager, o PortOptions) *Ports {
 	if o.AtOnce <= 0 {
 		o.AtOnce = portsMost
 	}
 	return &Ports{
-		lender: l, o: o, shares: openShares(o.File),
+		manager: l, o: o, shares: openShares(o.File),
 		seats: newSeats(o.AtOnce, "dial", "connections to", "close one of them"),
 		all:   newSeats(portsAll, "dial", "connections to ports of all sandboxes, and so to", "close one of them"),
 	}
@@ -119,7 +119,7 @@ func (x *Ports) dial(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := Sandboxed(c, x.lender)
+	at, err := Sandboxed(c, x.manager)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (x *Ports) dial(c *Call) (any, error) {
 	defer leave()
 	sent := false
 	req := manager.Request{Who: at.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool("exec")}
-	err = x.lender.Lend(c.Context(), req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	err = x.manager.WithSandbox(c.Context(), req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		far, err := manager.DialPortOf(c.Context(), sb, port)
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func (x *Ports) Expose(e Exposure) (made api.Share, secret string, err error) {
 		return api.Share{}, "", &sandbox.Error{Code: sandbox.CodeUnsupported, Op: "share", Message: "no server has host names for the ports of this sandbox", Hint: "use the sandbox through a daemon (sandbox serve, and --server or $SANDBOX_SERVER)"}
 	}
 	x.shares.gone(func(sh share) bool {
-		rec, err := x.lender.Recorded(context.Background(), sh.Who.Tenant, sh.Sandbox, sh.Provider)
+		rec, err := x.manager.Recorded(context.Background(), sh.Who.Tenant, sh.Sandbox, sh.Provider)
 		return err == nil && sh.about(rec) || err != nil && !sandbox.IsNotFound(err)
 	})
 	sh, secret, err := x.shares.add(e)
@@ -201,7 +201,7 @@ const labelledLeft = shareLongest / 2
 
 // shareLabelled makes a share of every port, or returns the one that there is.
 func (x *Ports) shareLabelled(c *Call, l Label, public bool) (any, error) {
-	at, err := Sandboxed(c, x.lender)
+	at, err := Sandboxed(c, x.manager)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (x *Ports) share(c *Call) (any, error) {
 	if in.TTLSeconds < 0 || in.TTLSeconds > int64(shareLongest/time.Second) {
 		return nil, Invalid("ttlSeconds", "is not from 1 to 2592000")
 	}
-	at, err := Sandboxed(c, x.lender)
+	at, err := Sandboxed(c, x.manager)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (x *Ports) share(c *Call) (any, error) {
 }
 
 func (x *Ports) listShares(c *Call) (any, error) {
-	at, err := Find(c, x.lender)
+	at, err := Find(c, x.manager)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +279,7 @@ func (x *Ports) listShares(c *Call) (any, error) {
 }
 
 func (x *Ports) revokeShare(c *Call) (any, error) {
-	at, err := Find(c, x.lender)
+	at, err := Find(c, x.manager)
 	if err != nil {
 		return nil, err
 	}

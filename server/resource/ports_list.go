@@ -9,13 +9,13 @@ import (
 )
 
 func (x *Ports) list(c *Call) (any, error) {
-	at, err := Sandboxed(c, x.lender)
+	at, err := Sandboxed(c, x.manager)
 	if err != nil {
 		return nil, err
 	}
 	var out api.PortList
 	req := manager.Request{Who: at.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool("exec")}
-	err = x.lender.Lend(c.Context(), req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	err = x.manager.WithSandbox(c.Context(), req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		found, err := manager.PortsOf(c.Context(), sb)
 		out.Items = make([]api.Port, len(found))
 		for i, p := range found {

@@ -191,11 +191,11 @@ func (x *Ports) serve(w http.ResponseWriter, r *http.Request) {
 // target returns what the request is for, of those that the caller may reach.
 func (x *Ports) target(c *Call, r *http.Request) (portTarget, error) {
 	if t, ok := r.Context().Value(shareKey{}).(portTarget); ok {
-		rec, err := x.lender.Recorded(r.Context(), t.who.Tenant, t.name, t.share.Provider)
+		rec, err := x.manager.Recorded(r.Context(), t.who.Tenant, t.name, t.share.Provider)
 		if err != nil || !t.share.about(rec) {
 			return t, notFound(t.name)
 		}
-		_, err = InsideWith(x.lender, t.who, nil)
+		_, err = InsideWith(x.manager, t.who, nil)
 		return t, err
 	}
 	part := strings.SplitN(r.URL.EscapedPath(), "/", 7) // "", v1, sandboxes, NAME, ports, PORT, the rest
@@ -207,7 +207,7 @@ func (x *Ports) target(c *Call, r *http.Request) (portTarget, error) {
 		return portTarget{}, err
 	}
 	c.Request.SetPathValue("name", part[3])
-	at, err := Sandboxed(c, x.lender)
+	at, err := Sandboxed(c, x.manager)
 	if err != nil {
 		return portTarget{}, err
 	}
@@ -242,7 +242,7 @@ func (x *Ports) pass(c *Call, w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	begun := false
 	req := manager.Request{Who: t.who, Flags: c.Settings, MustExist: true, Tool: t.tool}
-	err = x.lender.Lend(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
+	err = x.manager.WithSandbox(ctx, req, func(sb sandbox.Sandbox, _ sandbox.Spec) error {
 		var kept *upstream
 		key := upstreamKey{sandbox: sb.Info().ID, made: sb.Info().CreatedAt.UnixNano(), who: t.who, tool: t.tool, token: ownID(c), port: t.port}
 		again := t.share == nil && c.Settings == nil && repeatable(r)

@@ -165,7 +165,7 @@ func (u *upstream) connect(context.Context, string, string) (net.Conn, error) {
 	return u.of.opened(u, c), nil
 }
 
-// begin lends the connection to a request, which may dial anew with sb until end
+// begin gives the connection to a request, which may dial anew with sb until end
 // is called.
 func (u *upstream) begin(ctx context.Context, sb sandbox.Sandbox, port int) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -26,21 +26,28 @@ type processesRig struct {
 }
 
 func processesOnProviders(t *testing.T, test func(*testing.T, processesRig)) {
-	served.OnBoth(t, func(t *testing.T, provider string) processesRig {
-		r := processesRig{Rig: served.New(t, served.Options{Wall: provider, Resources: func(r *served.Rig) []resource.Resource {
-			kept := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
-			t.Cleanup(func() {
-				ctx, done := context.WithTimeout(context.Background(), time.Minute)
-				defer done()
-				if err := kept.Close(ctx); err != nil {
-					t.Error(err)
-				}
-			})
-			return []resource.Resource{resource.NewShells(r.Manager, kept, stream.Options{})}
-		}})}
-		r.base = "/v1/sandboxes/" + r.Ready("acme", "s1")
-		return r
-	}, func(r processesRig) { test(r.T.(*testing.T), r) })
+	served.OnBoth(t, newProcessesRig, func(r processesRig) { test(r.T.(*testing.T), r) })
+}
+
+// processesInMemory is for what code inside and the provider have no part in.
+func processesInMemory(t *testing.T, test func(*testing.T, processesRig)) {
+	served.OnMemory(t, newProcessesRig, func(r processesRig) { test(r.T.(*testing.T), r) })
+}
+
+func newProcessesRig(t *testing.T, provider string) processesRig {
+	r := processesRig{Rig: served.New(t, served.Options{Wall: provider, Resources: func(r *served.Rig) []resource.Resource {
+		kept := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
+		t.Cleanup(func() {
+			ctx, done := context.WithTimeout(context.Background(), time.Minute)
+			defer done()
+			if err := kept.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		return []resource.Resource{resource.NewShells(r.Manager, kept, stream.Options{})}
+	}})}
+	r.base = "/v1/sandboxes/" + r.Ready("acme", "s1")
+	return r
 }
 
 // An sse is one event of a stream.
@@ -196,7 +203,7 @@ func TestProcessOnATerminal(t *testing.T) {
 
 func TestProcessRequestsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
-	processesOnProviders(t, func(t *testing.T, r processesRig) {
+	processesInMemory(t, func(t *testing.T, r processesRig) {
 		p := served.JSON[api.Process](t, r.Want(201, "acme", "POST", r.base+"/processes", `{"line":"echo hi; cat","tag":"t","stdinOpen":true}`))
 		one := served.JSON[api.Process](t, r.Want(201, "acme", "POST", r.base+"/processes", `{"line":"cat","stdinOpen":true}`))
 		at := r.base + "/processes/"
@@ -254,7 +261,7 @@ func TestProcessRequestsThatMakeNoSense(t *testing.T) {
 
 func TestOthersHaveNoProcesses(t *testing.T) {
 	t.Parallel()
-	processesOnProviders(t, func(t *testing.T, r processesRig) {
+	processesInMemory(t, func(t *testing.T, r processesRig) {
 		p := served.JSON[api.Process](t, r.Want(201, "acme", "POST", r.base+"/processes", `{"line":"cat","tag":"t","stdinOpen":true}`))
 		r.Ready("evil", "s1")
 		own := "/v1/sandboxes/" + r.Ready("acme", "s2")

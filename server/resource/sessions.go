@@ -43,7 +43,7 @@ type Sessions struct {
 	m sessionsManager
 	o stream.Options
 
-	mux    *http.ServeMux // serves lent files
+	mux    *http.ServeMux // serves the files of open handles
 	looks  keylock.Turns  // by sandbox: a folder listing is held in memory while it is sent
 	mu     sync.Mutex
 	handle map[string]*handle
@@ -67,7 +67,7 @@ func (s *Sessions) Routes() []Route {
 		},
 		{
 			ID: "lendFiles", Method: "GET", Path: "/v1/lend", Tag: tag, Role: token.Session, Socket: true, Timeout: Endless,
-			Summary: "Serve the files of the session's sandbox while the WebSocket is open", Errors: missing, Do: s.lend,
+			Summary: "Serve the files of the session's sandbox while the WebSocket is open", Errors: missing, Do: s.openHandle,
 		},
 		{
 			ID: "listing", Method: "GET", Path: "/v1/listing", Tag: tag, Role: token.Session, Summary: "List sandboxes and browsers as sandbox list does",

@@ -113,9 +113,9 @@ func TestSharedSandboxStays(t *testing.T) {
 	}
 }
 
-// lend requests access to the files of a session, and returns the path below
+// openHandle requests access to the files of a session, and returns the path below
 // which they are served.
-func lend(t *testing.T, r *served.Rig, as, session string) string {
+func openHandle(t *testing.T, r *served.Rig, as, session string) string {
 	t.Helper()
 	ctx, done := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(done)
@@ -165,7 +165,7 @@ func TestListingsTakeTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := lend(t, r, "acme-s1", "s1")
+	files := openHandle(t, r, "acme-s1", "s1")
 	transport := &http.Transport{DialContext: r.Dial}
 	defer transport.CloseIdleConnections()
 	ask := func(ctx context.Context, what string) (*http.Response, error) {

@@ -55,7 +55,7 @@ func TestCausesAreForAdmins(t *testing.T) {
 }
 
 // One tenant cannot take all the leases on files from others.
-func TestLentToOneTenant(t *testing.T) {
+func TestHandleBelongsToOneTenant(t *testing.T) {
 	t.Parallel()
 	s := NewSessions(nil, stream.Options{})
 	for range maxHandlesTo {

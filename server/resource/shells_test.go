@@ -30,23 +30,28 @@ type shellsRig struct {
 }
 
 func shellsOnProviders(t *testing.T, test func(*testing.T, shellsRig)) {
-	for _, wall := range []string{"memory", "docker"} {
-		t.Run(wall, func(t *testing.T) {
-			r := shellsRig{Rig: served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []resource.Resource {
-				supervisor := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
-				t.Cleanup(func() {
-					ctx, done := context.WithTimeout(context.Background(), time.Minute)
-					defer done()
-					if err := supervisor.Close(ctx); err != nil {
-						t.Error(err)
-					}
-				})
-				return []resource.Resource{resource.NewShells(r.Manager, supervisor, stream.Options{})}
-			}})}
-			r.base = "/v1/sandboxes/" + r.Ready("acme", "s1")
-			test(t, r)
+	served.OnBoth(t, newShellsRig, func(r shellsRig) { test(r.T.(*testing.T), r) })
+}
+
+// shellsInMemory is for what code inside and the provider have no part in.
+func shellsInMemory(t *testing.T, test func(*testing.T, shellsRig)) {
+	served.OnMemory(t, newShellsRig, func(r shellsRig) { test(r.T.(*testing.T), r) })
+}
+
+func newShellsRig(t *testing.T, wall string) shellsRig {
+	r := shellsRig{Rig: served.New(t, served.Options{Wall: wall, Resources: func(r *served.Rig) []resource.Resource {
+		supervisor := running.New(running.Options{Manager: running.Managed(r.Manager), Log: r.Log})
+		t.Cleanup(func() {
+			ctx, done := context.WithTimeout(context.Background(), time.Minute)
+			defer done()
+			if err := supervisor.Close(ctx); err != nil {
+				t.Error(err)
+			}
 		})
-	}
+		return []resource.Resource{resource.NewShells(r.Manager, supervisor, stream.Options{})}
+	}})}
+	r.base = "/v1/sandboxes/" + r.Ready("acme", "s1")
+	return r
 }
 
 func TestShellsKeepState(t *testing.T) {
@@ -92,7 +97,7 @@ func TestShellsKeepState(t *testing.T) {
 
 func TestOthersHaveNoShells(t *testing.T) {
 	t.Parallel()
-	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
+	shellsInMemory(t, func(t *testing.T, r shellsRig) {
 		sh := served.JSON[api.Shell](t, r.Want(201, "acme", "POST", r.base+"/shells", "{}"))
 		r.Ready("evil", "s1")
 		for _, as := range []string{"evil", "acme-s2"} {
@@ -140,7 +145,7 @@ func (r shellsRig) open(path string, q stream.Request, c sandbox.Command) (*stre
 
 func TestAttach(t *testing.T) {
 	t.Parallel()
-	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
+	shellsInMemory(t, func(t *testing.T, r shellsRig) {
 		var out, errs bytes.Buffer
 		p, _ := r.open("/attach", stream.Request{Line: "cat; echo oops >&2; exit 4"}, sandbox.Command{Stdin: strings.NewReader("through"), Stdout: &out, Stderr: &errs})
 		exit, err := p.Wait()
@@ -162,7 +167,7 @@ func TestAttach(t *testing.T) {
 
 func TestAttachRefuses(t *testing.T) {
 	t.Parallel()
-	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
+	shellsInMemory(t, func(t *testing.T, r shellsRig) {
 		for name, q := range map[string]stream.Request{
 			"nothing":       {},
 			"both":          {Args: stream.Texts([]string{"id"}), Line: "id"},
@@ -289,7 +294,7 @@ func (r shellsRig) gone(seconds string) {
 // again, and ends when a request ends it.
 func TestTerminalStays(t *testing.T) {
 	t.Parallel()
-	shellsOnProviders(t, func(t *testing.T, r shellsRig) {
+	shellsInMemory(t, func(t *testing.T, r shellsRig) {
 		if r.Engine != nil {
 			t.Log("the sandbox in memory has no shell that reads from a terminal")
 			return

@@ -18,15 +18,15 @@ const watchMost = 8
 
 // A WatchResource serves watches.
 type WatchResource struct {
-	lender filesLender
-	o      WatchOptions
-	seats  *watchSeats
-	looks  keylock.Turns // by sandbox
+	manager filesManager
+	o       WatchOptions
+	seats   *watchSeats
+	looks   keylock.Turns // by sandbox
 }
 
 // NewResource returns the resource.
-func NewWatchResource(l filesLender, o WatchOptions) *WatchResource {
-	return &WatchResource{lender: l, o: o, seats: newSeats(watchMost, "watch", "watches of", "end one of them, or watch a folder that holds both")}
+func NewWatchResource(l filesManager, o WatchOptions) *WatchResource {
+	return &WatchResource{manager: l, o: o, seats: newSeats(watchMost, "watch", "watches of", "end one of them, or watch a folder that holds both")}
 }
 
 // Routes implements [Resource].
@@ -60,7 +60,7 @@ func (x *WatchResource) watch(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	box, err := Sandboxed(c, x.lender)
+	box, err := Sandboxed(c, x.manager)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (x *WatchResource) watch(c *Call) (any, error) {
 	h, o := &hearer{call: c, root: at}, x.o
 	recursive := !c.Given("recursive") || c.True("recursive")
 	o.Turn = func(ctx context.Context) (func(), error) { return x.looks.Enter(ctx, box.Name) }
-	err = x.lender.Files(ctx, manager.Request{Who: box.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool("read")}, func(s manager.Share) error {
+	err = x.manager.Files(ctx, manager.Request{Who: box.Who, Flags: c.Settings, MustExist: true, Tool: c.Tool("read")}, func(s manager.Share) error {
 		return runWatch(ctx, s.Bridge.Inside(), at, recursive, o, h)
 	})
 	if h.events == nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/internal/testenv/served"
 	"github.com/bulkhead-dev/sandbox/server/api"
 	"github.com/bulkhead-dev/sandbox/server/resource"
@@ -23,10 +24,13 @@ type watchRig struct {
 }
 
 // watchOn runs a test with each of the providers; script is Docker without the
-// guest's files.
+// guest's files. Docker runs only with "make test-all" unless it is the first.
 func watchOn(t *testing.T, providers []string, o resource.WatchOptions, test func(t *testing.T, r *watchRig, base string)) {
-	for _, wall := range providers {
+	for i, wall := range providers {
 		t.Run(wall, func(t *testing.T) {
+			if wall == "docker" && i > 0 {
+				testenv.Exhaustive(t, "the same guest in another provider")
+			}
 			r, settings := &watchRig{}, ""
 			if wall == "script" {
 				wall, settings = "docker", `{"agents": {"defaults": {"sandbox": {"fsTransport": "script"}}}}`
@@ -277,7 +281,7 @@ func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
 			})
 		})
 	}
-	watchOn(t, []string{"docker", "local"}, resource.WatchOptions{}, func(t *testing.T, r *watchRig, base string) {
+	watchOn(t, []string{"local", "docker"}, resource.WatchOptions{}, func(t *testing.T, r *watchRig, base string) {
 		l := listen(t, r, "acme", base+"/watch")
 		l.begins(false)
 		r.Run("acme", "s1", "mkdir -m 0 closed; mkdir $(printf 'a\\377')")
@@ -293,7 +297,7 @@ func TestWatchSaysWhatItDoesNotSee(t *testing.T) {
 
 func TestWatchRefuses(t *testing.T) {
 	t.Parallel()
-	watchOn(t, []string{"memory", "docker", "local"}, resource.WatchOptions{Interval: 20 * time.Millisecond}, func(t *testing.T, r *watchRig, base string) {
+	watchOn(t, []string{"memory", "local", "docker"}, resource.WatchOptions{Interval: 20 * time.Millisecond}, func(t *testing.T, r *watchRig, base string) {
 		for _, tt := range []struct {
 			as, path string
 			status   int

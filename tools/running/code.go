@@ -41,9 +41,10 @@ const (
 	codeLife = 365 * 24 * time.Hour
 	// codeWait is how long a run waits for a host that was just started.
 	codeWait = 30 * time.Second
-	// codeGrace is how much longer than its time limit a run may take to
-	// interrupt the code and say so.
-	codeGrace = 10 * time.Second
+	// codeGrace is how much longer than its time limit a run may take: for the
+	// start of the command that hands the code over, two interrupts of three
+	// seconds each, and the end of a kernel that ignores them.
+	codeGrace = 20 * time.Second
 
 	// MaxCode is the most code of one run, in bytes.
 	MaxCode = 1 << 20
@@ -90,7 +91,9 @@ func checkCode(op, language, id string) error {
 // that dies, which the next run starts anew. Runs in one context take turns.
 //
 // The outcome is that of the command that hands the code over. TimedOut says that
-// the code was interrupted at its time limit.
+// the code was interrupted at its time limit. A kernel host that does not report the
+// end of the code within twenty seconds after that is ended with all its kernels, and fn
+// gets an error event named KernelDied.
 //
 // Of req, Command must be empty. Errors: CodeUnsupported where the image has no
 // kernel host, CodeNotFound for a context that is not there, CodeValidation.
@@ -135,8 +138,27 @@ func (h *Supervisor) RunCode(ctx context.Context, req manager.Request, c Code, f
 		}
 		return fn(l.CodeEvent)
 	})
+	if err == nil && c.Timeout > 0 && out.TimedOut && out.Duration >= req.Timeout {
+		err = h.endLateHost(ctx, op, req.Who, fn)
+	}
 	out.TimedOut = out.TimedOut || late
 	return out, err
+}
+
+// endLateHost ends the kernel host of a session, whose code may run on, and reports
+// that as a kernel reports its end.
+func (h *Supervisor) endLateHost(ctx context.Context, op string, who config.Who, fn func(sandbox.CodeEvent) error) error {
+	if id := h.hostOf(who); id != "" {
+		if _, err := h.Kill(context.WithoutCancel(ctx), who, id); err != nil && !sandbox.IsNotFound(err) {
+			return err
+		}
+	}
+	err := fn(sandbox.CodeEvent{Type: sandbox.CodeEventError, Error: &sandbox.CodeFailure{Name: "KernelDied",
+		Value: "the kernel host did not end the code within " + codeGrace.String() + " after its time limit, so it was ended; the next run starts another one, without the variables and contexts of this one"}})
+	if err != nil {
+		return &sandbox.Error{Code: sandbox.CodeExecution, Op: op, Message: "what came of the code cannot be passed on", Err: err}
+	}
+	return nil
 }
 
 func usualOutput(n int64) int64 {
@@ -213,7 +235,7 @@ func (h *Supervisor) context(ctx context.Context, req manager.Request, op, verb 
 
 func (h *Supervisor) contexts(ctx context.Context, req manager.Request, op, verb string, args []string) ([]sandbox.CodeContext, error) {
 	list := []sandbox.CodeContext{}
-	_, err := h.code(ctx, op, req, []string{"contexts", verb}, args, nil, func(l codeLine) error {
+	out, err := h.code(ctx, op, req, []string{"contexts", verb}, args, nil, func(l codeLine) error {
 		c := l.Context
 		if c == nil || !codeID().MatchString(c.ID) || !slices.Contains(CodeLanguages(), c.Language) || len(list) >= 64 {
 			return errCodeLine
@@ -221,6 +243,9 @@ func (h *Supervisor) contexts(ctx context.Context, req manager.Request, op, verb
 		list = append(list, *c)
 		return nil
 	})
+	if err == nil && out.TimedOut {
+		err = &sandbox.Error{Code: sandbox.CodeTimeout, Op: op, Retryable: true, Message: "the kernel host did not answer in time", Hint: "try again, or recreate the sandbox"}
+	}
 	if err != nil {
 		return nil, err
 	}

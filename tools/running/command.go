@@ -65,8 +65,8 @@ type StartOptions struct {
 	// Unattended ends the command when no client has followed it for so long;
 	// 0 is never.
 	Unattended time.Duration
-	// Ended, if it is not nil, is called once, when the command has ended or
-	// Start returns an error.
+	// Ended, if it is not nil, is called once, before the command's status says
+	// that it has ended or Start returns an error. It must not call the Supervisor.
 	Ended func()
 }
 
@@ -298,11 +298,11 @@ func (c *command) run(run func() (manager.Outcome, error)) {
 		out.Exit = exit
 		_, err = io.WriteString(writer{c.out, Stderr}, message)
 	}
-	if c.after != nil {
-		defer c.after() // without the lock
-	}
 	c.in.close()
 	spare := c.out.end()
+	if c.after != nil {
+		c.after() // before its end is seen, and without the lock
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.ended = h.o.Now()

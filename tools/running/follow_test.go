@@ -275,3 +275,66 @@ func TestFollowOfACommandThatBeginsAnew(t *testing.T) {
 		t.Errorf("behind it: %q", log.String())
 	}
 }
+
+// A lateHost is a manager whose kernel host never ends code.
+type lateHost struct {
+	running.Manager
+	killed chan struct{}
+}
+
+// Run implements [running.Manager].
+func (l lateHost) Run(_ context.Context, req manager.Request) (manager.Outcome, error) {
+	if req.Command.Args[1] == "serve" {
+		req.Started(host{killed: l.killed})
+		<-l.killed
+		return manager.Outcome{Exit: sandbox.Exit{Code: 137}}, nil
+	}
+	io.WriteString(req.Command.Stdout, `{"type":"count","executionCount":1}`+"\n")
+	if req.Timeout < time.Hour {
+		return manager.Outcome{TimedOut: true, Duration: req.Timeout}, nil
+	}
+	return manager.Outcome{TimedOut: true, Duration: time.Minute}, nil
+}
+
+// A host is a process that a channel ends.
+type host struct {
+	number
+	killed chan struct{}
+}
+
+func (h host) Kill(context.Context) error { close(h.killed); return nil }
+
+// TestLateKernelHost holds that a kernel host that does not end code at its time limit
+// is ended, and that this is reported; one whose command another limit has ended stays.
+func TestLateKernelHost(t *testing.T) {
+	m := lateHost{killed: make(chan struct{})}
+	h := running.New(running.Options{Manager: m})
+	ctx := deadline(t)
+	for _, tt := range []struct {
+		limit time.Duration
+		want  string
+	}{{time.Hour, "count"}, {time.Second, "count error KernelDied"}} {
+		var got []string
+		out, err := h.RunCode(ctx, request("s"), running.Code{Text: "x", Timeout: tt.limit}, func(e sandbox.CodeEvent) error {
+			got = append(got, e.Type)
+			if e.Error != nil {
+				got = append(got, e.Error.Name)
+			}
+			return nil
+		})
+		if err != nil || !out.TimedOut || strings.Join(got, " ") != tt.want {
+			t.Errorf("with a limit of %v: %q, %+v, %v", tt.limit, got, out, err)
+		}
+		select {
+		case <-m.killed:
+			if tt.limit == time.Hour {
+				t.Error("the host was ended by a limit that is not its own")
+			}
+		default:
+			if tt.limit == time.Second {
+				t.Error("the host runs on")
+			}
+		}
+	}
+	must(t, h.Close(ctx))
+}

@@ -122,7 +122,7 @@ type dirAt struct {
 	fd         int
 	layer      int
 	xwhiteouts bool // empty files with an attribute are whiteouts
-	lent       bool // the descriptor is the tree's own
+	borrowed   bool // the descriptor is the tree's own
 }
 
 func (n *node) close() {
@@ -130,7 +130,7 @@ func (n *node) close() {
 		return
 	}
 	for _, d := range n.dirs {
-		if !d.lent {
+		if !d.borrowed {
 			unix.Close(d.fd)
 		}
 	}
@@ -140,7 +140,7 @@ func (n *node) close() {
 func (t *Tree) root() *node {
 	n := &node{t: t}
 	for i, l := range t.layers {
-		n.dirs = append(n.dirs, dirAt{fd: l.fd, layer: i, xwhiteouts: l.xwhiteouts, lent: true})
+		n.dirs = append(n.dirs, dirAt{fd: l.fd, layer: i, xwhiteouts: l.xwhiteouts, borrowed: true})
 	}
 	return n
 }

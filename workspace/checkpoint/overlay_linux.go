@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/bulkhead-dev/sandbox/workspace"
 	"golang.org/x/sys/unix"
@@ -97,12 +93,12 @@ func addLower(fd int, l lower, spaces map[[2]workspace.Owner]*os.File, spare str
 	}
 	ns, ok := spaces[[2]workspace.Owner{l.from, l.to}]
 	if !ok {
-		if ns, err = userNamespace(swapped(l.from.UID, l.to.UID), swapped(l.from.GID, l.to.GID)); err != nil {
+		if ns, err = workspace.OwnerNamespace(l.from, l.to); err != nil {
 			return nil, err
 		}
 		spaces[[2]workspace.Owner{l.from, l.to}] = ns
 	}
-	mapped, err := idmap(dir, ns)
+	mapped, err := workspace.MountFor(dir, ns)
 	if err != nil {
 		return nil, fmt.Errorf("idmapped mount of %s: %w", l.path, err)
 	}
@@ -268,66 +264,6 @@ func mountsAt(path string) ([]mounted, error) {
 // unescape undoes the octal escapes of mountinfo; see proc(5).
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#").Replace(s)
-}
-
-// idmap returns a detached mount of the folder in which files belong to those
-// whom a user namespace maps their owners to.
-func idmap(dir, ns *os.File) (*os.File, error) {
-	fd, err := unix.OpenTree(int(dir.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
-	if err != nil {
-		return nil, err
-	}
-	mnt := os.NewFile(uintptr(fd), dir.Name())
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())}
-	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
-		mnt.Close()
-		return nil, fmt.Errorf("mount_setattr: %w", err)
-	}
-	return mnt, nil
-}
-
-// swapped maps every id to itself, but a and b to each other.
-func swapped(a, b int) []syscall.SysProcIDMap {
-	const end = 1<<32 - 1 // the last id is none
-	if a == b {
-		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: end}}
-	}
-	if a > b {
-		a, b = b, a
-	}
-	m := []syscall.SysProcIDMap{
-		{ContainerID: 0, HostID: 0, Size: a},
-		{ContainerID: a, HostID: b, Size: 1},
-		{ContainerID: a + 1, HostID: a + 1, Size: b - a - 1},
-		{ContainerID: b, HostID: a, Size: 1},
-		{ContainerID: b + 1, HostID: b + 1, Size: end - b - 1},
-	}
-	return slices.DeleteFunc(m, func(e syscall.SysProcIDMap) bool { return e.Size == 0 })
-}
-
-// userNamespace makes a user namespace with these maps. A process has to be in
-// it while it is made: one that is stopped before its first instruction and
-// killed then.
-func userNamespace(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	runtime.LockOSThread() // the tracer is a thread
-	defer runtime.UnlockOSThread()
-	cmd := exec.Command(self)
-	cmd.Env = []string{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids, GidMappingsEnableSetgroups: false,
-		Ptrace: true, Pdeathsig: syscall.SIGKILL,
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("make a user namespace: %w", err)
-	}
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", cmd.Process.Pid))
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	return ns, err
 }
 
 // inUserNamespace reports whether root here is not root of the machine.

@@ -20,7 +20,7 @@ const run = (...args) => execFileSync('sandbox', ['--server', base, ...args], { 
   const views = ['#/', '#/approvals', '#/violations', '#/egress', '#/evidence', '#/timeline', '#/tenants', '#/settings', ...['stats', 'terminal', 'files', 'processes', 'ports', 'browser', 'changes', 'violations', 'evidence', 'timeline'].map((t) => box + t)];
   const faults = [];
   let n = 0;
-  for (const [colorScheme, width] of [['light', 1280], ['dark', 360]]) {
+  for (const [colorScheme, width] of [['light', 1280], ['dark', 1280], ['light', 360], ['dark', 360]]) {
     const context = await browser.newContext({ viewport: { width, height: 800 }, colorScheme, bypassCSP: true });
     const page = await context.newPage();
     await page.goto(run('ui'));

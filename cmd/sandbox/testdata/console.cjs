@@ -7,7 +7,7 @@ const { promisify } = require('node:util');
 
 const env = process.env;
 const base = env.CONSOLE_BASE;
-const patience = 15000;
+const patience = 60000;
 
 const began = Date.now();
 const passed = (name) => console.log(`passed ${name} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
@@ -69,7 +69,7 @@ async function use(browser) {
   await page.waitForFunction(({ before }) => {
     const p = document.querySelector('.plot');
     return Number(p.dataset.points) >= before + 2 && parseFloat(document.querySelector('.chart strong').textContent) > 0.02;
-  }, { before });
+  }, { before }, { polling: 200 });
   passed('a chart moves');
   await row.getByRole('link').click();
   await page.getByRole('link', { name: 'Processes' }).click();
@@ -81,7 +81,7 @@ async function use(browser) {
   await page.getByRole('link', { name: 'Terminal' }).click();
   await page.locator('.tag', { hasText: 'running' }).nth(1).waitFor();
   await page.keyboard.type('echo con$((40+2))sole; echo text > notes.md\n');
-  await page.waitForFunction(() => document.querySelector('.xterm-rows')?.textContent.includes('con42sole'));
+  await page.waitForFunction(() => document.querySelector('.xterm-rows')?.textContent.includes('con42sole'), null, { polling: 200 });
   passed('a command in the terminal');
 
   await page.getByRole('link', { name: 'Files', exact: true }).click();
@@ -186,7 +186,7 @@ async function attack(browser) {
   for (const h of hostile.slice(0, 6)) await ask(admin, 'POST', `${at}/exec`, { args: ['curl', '-sS', '-m', '2', 'http://' + h.replace(/[^a-z]/gi, '-').replace(/^-+/, 'x') + '.example/' + encodeURIComponent(h)] }, refused);
   await ask(admin, 'POST', `${at}/processes`, { args: ['sh', '-c', 'exec -a "$0" sleep 60', hostile[0]], tag: hostile[1] }, refused);
   await ask(admin, 'POST', `${at}/processes`, { args: ['sh', '-c', 'sleep 60 # ' + hostile[3]] }, refused);
-  const asking = ask(admin, 'POST', `${at}/exec`, { args: ['curl', '-m', '30', '-A', hostile[0], 'http://hostile-ask.example/', hostile[3]], ask: true }, refused);
+  const asking = ask(admin, 'POST', `${at}/exec`, { args: ['curl', '-m', '280', '-A', hostile[0], 'http://hostile-ask.example/', hostile[3]], ask: true }, refused);
   const names2 = {};
   for (const who of [{ session: hostile[0] }, { session: 's', agent: hostile[1] }, { session: 't', labels: { a: hostile[3] } }]) names2[JSON.stringify(who)] = await ask(admin, 'POST', '/v1/sandboxes', who, refused);
 
@@ -199,7 +199,7 @@ async function attack(browser) {
   for (const [name, hash] of [['overview', '#/'], ['approvals', '#/approvals'], ['violations', '#/violations'], ['egress', '#/egress'], ['evidence', '#/evidence'], ['timeline', '#/timeline'], ['tenants', '#/tenants'], ['settings', '#/settings'],
     ...['stats', 'processes', 'ports', 'browser', 'changes', 'egress', 'violations', 'evidence', 'timeline'].map((t) => ['sandbox ' + t, box(s, t)])]) {
     await go(page, hash);
-    await page.waitForFunction(() => !document.querySelector('main .empty[role=status]'));
+    await page.waitForFunction(() => !document.querySelector('main .empty[role=status]'), null, { polling: 200 });
     await marks(name);
     const first = page.locator('.rows .row button.link').first();
     if (await first.count()) {
@@ -229,7 +229,7 @@ async function attack(browser) {
   await page.locator('.tag', { hasText: 'running' }).nth(1).waitFor();
   const sequences = ['\\033]0;pwned title\\007', '\\033]2;pwned title\\033\\\\', '\\033]8;;javascript:pwned(30)\\033\\\\click me\\033]8;;\\033\\\\', '\\033]8;;http://evil.example/\\033\\\\or me\\033]8;;\\033\\\\', '\\033]52;c;cHduZWQ=\\007', '\\033]1337;File=inline=1:AAAA\\007', '\\033P+q544e\\033\\\\', '\\033[21t', '\\033]10;?\\007', '\\033]50;pwned\\007', '<img src=x onerror=pwned(31)>', '\\033[6n'];
   await page.keyboard.type(`printf '${sequences.join('')}'; echo; echo the''end\n`);
-  await page.waitForFunction(() => document.querySelector('.xterm-rows')?.textContent.includes('theend'));
+  await page.waitForFunction(() => document.querySelector('.xterm-rows')?.textContent.includes('theend'), null, { polling: 200 });
   const opened = [];
   page.context().on('page', (p) => opened.push(p.url()));
   const rows = await page.locator('.xterm-rows').boundingBox();

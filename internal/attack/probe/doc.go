@@ -10,7 +10,7 @@
 // does not write to it, asks for a namespace in a thread that ends right after,
 // and removes what it wrote. The few that must be destructive (the fork bomb,
 // filling memory and disks, signals to every process) are meant for a
-// throw-away sandbox only and are watched from outside.
+// temporary sandbox only and are watched from outside.
 //
 // Output is one line, the last on standard output:
 //

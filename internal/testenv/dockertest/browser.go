@@ -14,7 +14,7 @@ import (
 
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/browser"
-	"github.com/bulkhead-dev/sandbox/egress/outlet"
+	"github.com/bulkhead-dev/sandbox/egress/proxy"
 	"github.com/bulkhead-dev/sandbox/internal/testenv"
 	"github.com/bulkhead-dev/sandbox/provider/seccomp"
 )
@@ -27,7 +27,7 @@ const BrowserImage = "sandbox-browser:bookworm-slim"
 type BrowserOptions struct {
 	Change func(*browser.Settings) // of the settings; nil leaves the defaults
 	Spec   func(*sandbox.Spec)     // of the container; nil leaves it
-	Proxy  func(*Rig) outlet.Proxy // makes what leads to hosts, as far as rules let; nil reaches nothing
+	Proxy  func(*Rig) proxy.Server // makes what leads to hosts, as far as rules let; nil reaches nothing
 	Idle   bool                    // the browser is not started
 }
 
@@ -41,7 +41,7 @@ type Browser struct {
 
 	t        testing.TB
 	settings browser.Settings
-	outlet   outlet.Proxy // nil where nothing can be reached
+	proxy    proxy.Server // nil where nothing can be reached
 	mu       sync.Mutex
 	ends     []func()
 }
@@ -69,7 +69,7 @@ func OpenBrowser(t testing.TB, o BrowserOptions) *Browser {
 		o.Change(&c.settings)
 	}
 	if o.Proxy != nil {
-		c.outlet = o.Proxy(w)
+		c.proxy = o.Proxy(w)
 	}
 	c.Spec = w.Spec("browser")
 	c.shape()
@@ -124,21 +124,21 @@ func (c *Browser) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	return c.Sandbox.(sandbox.Dialer).Dial(ctx, network, addr)
 }
 
-// Way implements [browser.Container].
-func (c *Browser) Way(ctx context.Context, port int) (netip.AddrPort, func(), bool, error) {
+// OpenEgress implements [browser.Container].
+func (c *Browser) OpenEgress(ctx context.Context, port int) (netip.AddrPort, func(), bool, error) {
 	rules := c.settings.Rules
-	if c.outlet == nil || !rules.AllowPublic && len(rules.AllowedDomains) == 0 {
+	if c.proxy == nil || !rules.AllowPublic && len(rules.AllowedDomains) == 0 {
 		return netip.AddrPort{}, func() {}, false, nil
 	}
 	rules.HTTPProxyPort = port
-	w, err := c.outlet.Open(ctx, c.Sandbox.(sandbox.Listener), outlet.Options{Sandbox: c.Name(), Owner: c.Spec.Owner, Rules: rules, Fixed: true})
+	w, err := c.proxy.Open(ctx, c.Sandbox.(sandbox.Listener), proxy.Options{Sandbox: c.Name(), Owner: c.Spec.Owner, Rules: rules, Fixed: true})
 	switch {
 	case err != nil && strings.Contains(err.Error(), syscall.EADDRINUSE.Error()):
 		return netip.AddrPort{}, nil, false, &sandbox.Error{Code: sandbox.CodeBusy, Op: "open the way out", Message: "the port is taken", Err: err}
 	case err != nil:
 		return netip.AddrPort{}, nil, false, err
 	}
-	caller := w.Command("test", outlet.Command{Program: "chromium"})
+	caller := w.Command("test", proxy.Command{Program: "chromium"})
 	defer caller.End()
 	u, err := url.Parse(caller.Env()["HTTP_PROXY"])
 	if err != nil {

@@ -16,3 +16,14 @@ func OnBoth[R any](t *testing.T, rig func(t *testing.T, wall string) R, do func(
 		do(rig(t, "docker"))
 	})
 }
+
+// OnMemory runs a test on a rig with the provider in memory, and, with "make
+// test-all", on one with docker as well. It is for what is the same over both.
+func OnMemory[R any](t *testing.T, rig func(t *testing.T, wall string) R, do func(R)) {
+	t.Run("memory", func(t *testing.T) { do(rig(t, "")) })
+	t.Run("docker", func(t *testing.T) {
+		testenv.Exhaustive(t, "the same over another provider")
+		testenv.Require(t, "docker")
+		do(rig(t, "docker"))
+	})
+}

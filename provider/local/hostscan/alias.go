@@ -2,7 +2,6 @@ package hostscan
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -169,7 +168,7 @@ func (w *walk) search(p string, n *node, inos map[uint64]bool) error {
 	if n.scan != w.id {
 		return nil // not visited by this scan: removed, or no longer requested
 	}
-	if err := w.within(p, 0); err != nil {
+	if err := w.within(p); err != nil {
 		return err
 	}
 	for _, l := range n.linked {
@@ -243,8 +242,8 @@ func (w *walk) alias(p string, st *unix.Stat_t) error {
 
 // another reports p as a further name of the file f, whose inode is key.
 func (w *walk) another(p string, key inode, f *wanted) error {
-	if len(w.out.Aliases)+len(w.out.Hits) >= w.s.limits.Hits {
-		return w.over(p, fmt.Sprintf("more than %d files match", w.s.limits.Hits))
+	if err := w.room(p); err != nil {
+		return err
 	}
 	w.out.Aliases = append(w.out.Aliases, Alias{Path: p, Of: f.path, Dev: key.dev, Ino: key.ino, Read: f.read, Rule: f.rule})
 	return nil

@@ -2,7 +2,6 @@ package hostscan
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/bulkhead-dev/sandbox/internal/hostpath"
@@ -22,8 +21,8 @@ func (w *walk) hit(fd int, p string, m match) error {
 			return w.lost(at, err)
 		}
 	}
-	if len(w.out.Hits) >= w.s.limits.Hits {
-		return w.over(at, fmt.Sprintf("more than %d files match", w.s.limits.Hits))
+	if err := w.room(at); err != nil {
+		return err
 	}
 	h := Hit{
 		Path: at, Kind: kind(&st), Dev: uint64(st.Dev), Ino: st.Ino, Links: uint64(st.Nlink),

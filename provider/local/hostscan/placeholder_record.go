@@ -70,7 +70,25 @@ type placeholderList struct {
 
 // list reads the list k. A missing list is empty. A caller that will write the
 // list has locked the folder of records.
-func (d *Placeholders) list(k string) (placeholderList, error) {
+func (d *Placeholders) list(k string) (placeholderList, error) { return d.read(k, nil) }
+
+// lookUp returns the record of path. It decodes the lines with that path alone:
+// a scan of a folder with many placeholders asks for each name in it.
+func (d *Placeholders) lookUp(path string) (record, bool, error) {
+	name, err := json.Marshal(path) // as lines has written it
+	if err != nil {
+		return record{}, false, err
+	}
+	l, err := d.read(key(folderOf(path)), name)
+	if err != nil {
+		return record{}, false, err
+	}
+	r, ok := l.find(path)
+	return r, ok, nil
+}
+
+// read reads the list k, without the lines that do not contain only.
+func (d *Placeholders) read(k string, only []byte) (placeholderList, error) {
 	l := placeholderList{name: filepath.Join(d.path, k+listSuffix)}
 	var st unix.Stat_t
 	if err := unix.Lstat(l.name, &st); err != nil { // nearly every folder has no list, so this check is a cheap call
@@ -84,6 +102,9 @@ func (d *Placeholders) list(k string) (placeholderList, error) {
 	l.cut = len(data) > 0 && data[len(data)-1] != '\n'
 	for line := range bytes.Lines(data) {
 		l.lines++
+		if !bytes.Contains(line, only) {
+			continue
+		}
 		var r record
 		// An incomplete line is ignored: the step that it announces did not
 		// happen.

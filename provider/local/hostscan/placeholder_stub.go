@@ -215,8 +215,7 @@ func (d *Placeholders) Is(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
 	}
-	l, err := d.list(key(folderOf(path)))
-	r, ok := l.find(path)
+	r, ok, err := d.lookUp(path)
 	if err != nil || !ok {
 		r, err = d.readOld(key(path))
 	}

@@ -46,15 +46,24 @@ const (
 	DefaultHits    = 4096
 )
 
-// maxDepth bounds the depth of folders below a root. Each level holds a
-// descriptor while the scan is in it.
-const maxDepth = 256
+// maxDepth and maxPath bound the depth of folders below a root, and the length
+// of their paths in bytes. Each level holds a descriptor while the scan is in
+// it, and nothing is mounted at a path longer than PATH_MAX. A folder beyond
+// them is not searched but closed, as if it were unreadable: code in a sandbox can
+// nest folders at will, and an error would end every sandbox that sees them. A hard
+// link elsewhere to a file in it that matches stays open. Below a denied path, where
+// each file is denied, it is an error.
+const (
+	maxDepth = 256
+	maxPath  = 4096 - 2*nameMax // PATH_MAX, less room for a name below, and for the folder that the sandbox is built in
+	nameMax  = 255
+)
 
 // Limits bound one scan; zero means the default.
 type Limits struct {
 	Entries int           // names read, cached ones included
 	Time    time.Duration // total duration
-	Hits    int           // hits and aliases together; each costs mounts
+	Hits    int           // hits, aliases and closed folders together; each costs mounts
 }
 
 // A Glob is a deny by pattern, in the syntax of doublestar: *, ?, [class],
@@ -123,8 +132,8 @@ type Result struct {
 	Aliases []Alias
 	Sockets []string // Unix sockets that neither a hit nor a denied path closes for reading
 	Found   []string // places of the names in Request.Find
-	// Unreadable lists folders that could not be read. Their owner can make
-	// them readable later, so the caller closes them.
+	// Unreadable lists folders that could not be read, or lie too deep to be.
+	// Their owner can make them readable later, so the caller closes them.
 	Unreadable []string
 	Skipped    []string // mount points of the kernel's own file systems (/proc and similar)
 	// Unseen counts the names of denied files that were not found: they lie

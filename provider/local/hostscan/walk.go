@@ -206,8 +206,14 @@ func (w *walk) tree(p string, o *origin) error {
 // visit updates n to the folder name in the folder parent, and everything below
 // it. An origin means that the folder is a denied one.
 func (w *walk) visit(parent int, name, p string, n *node, o *origin, depth int) error {
-	if err := w.within(p, depth); err != nil {
+	if err := w.within(p); err != nil {
 		return err
+	}
+	if depth > maxDepth || len(p) > maxPath {
+		if o != nil { // closing it leaves other names of denied files in it open
+			return w.over(p, fmt.Sprintf("folders lie more than %d deep in one another", maxDepth))
+		}
+		return w.unreadable(p, n, o)
 	}
 	if n.trusted && n.shut == free && o == nil && len(n.subs) == 0 && len(n.hits) == 0 {
 		var st unix.Stat_t
@@ -298,12 +304,9 @@ func (w *walk) take(fd int, p string, n *node, o *origin, depth int) error {
 }
 
 // within checks the bounds at the folder p.
-func (w *walk) within(p string, depth int) error {
+func (w *walk) within(p string) error {
 	if err := w.ctx.Err(); err != nil {
 		return w.lost(p, err)
-	}
-	if depth > maxDepth {
-		return w.over(p, fmt.Sprintf("folders lie more than %d deep in one another", maxDepth))
 	}
 	if time.Now().After(w.end) {
 		return w.over(p, "looking through everything takes too long")
@@ -311,13 +314,25 @@ func (w *walk) within(p string, depth int) error {
 	return nil
 }
 
-// unreadable records a folder that could not be read. A sealed folder is not
-// recorded: the scan searches it only for links, and code in the sandbox cannot
-// enter it either.
+// unreadable records a folder that could not be read, or that lies too deep. A
+// sealed folder is not recorded: the scan searches it only for links, and code
+// in the sandbox cannot enter it either.
 func (w *walk) unreadable(p string, n *node, o *origin) error {
 	n.forget()
-	if o.shut() != sealed {
-		w.out.Unreadable = append(w.out.Unreadable, p)
+	if o.shut() == sealed {
+		return nil
+	}
+	if err := w.room(p); err != nil {
+		return err
+	}
+	w.out.Unreadable = append(w.out.Unreadable, p)
+	return nil
+}
+
+// room checks that one more path can be closed.
+func (w *walk) room(p string) error {
+	if len(w.out.Hits)+len(w.out.Aliases)+len(w.out.Unreadable) >= w.s.limits.Hits {
+		return w.over(p, fmt.Sprintf("more than %d files and folders must be closed", w.s.limits.Hits))
 	}
 	return nil
 }

@@ -221,7 +221,7 @@ func (b *Begun) memory(name string) (number int, err error) {
 		return 0, err
 	}
 	b.memories = append(b.memories, f)
-	return b.files.lend(f), nil
+	return b.files.borrow(f), nil
 }
 
 // run starts bubblewrap from a goroutine that keeps its thread until the instance
@@ -280,6 +280,14 @@ func (b *Begun) tell(ctx context.Context, o Order) error {
 	}
 	if err := b.show(o); err != nil {
 		return fmt.Errorf("the way down from root: %w", err)
+	}
+	// Before it makes namespaces: the root of its control groups is the one that it is in.
+	if o.Bounds != (Bounds{}) {
+		g, err := newGroup(ctx, b.wall.bwrap.pid, o.Bounds)
+		if err != nil {
+			return &Ungrouped{err}
+		}
+		b.wall.group.Store(g)
 	}
 	contents := slices.Clone(o.Filters)
 	if o.Config != nil {

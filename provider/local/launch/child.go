@@ -32,13 +32,18 @@ type child struct {
 // guest wants blocked from its start on is blocked already, so that it need
 // not start twice.
 func start(program string, argv []string, files []*os.File, as *syscall.Credential) (*child, error) {
+	return startWith(program, argv, files, as, syscall.SIGKILL)
+}
+
+// startWith is start for a child that gets the signal when the thread ends; 0 is none.
+func startWith(program string, argv []string, files []*os.File, as *syscall.Credential, death syscall.Signal) (*child, error) {
 	if err := server.Block(server.Stop); err != nil {
 		return nil, err
 	}
 	defer server.Unblock(server.Stop)
 	attr := &syscall.ProcAttr{
 		Dir: "/", Env: []string{},
-		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true, Credential: as},
+		Sys: &syscall.SysProcAttr{Pdeathsig: death, Setsid: true, Credential: as},
 	}
 	for _, f := range files {
 		attr.Files = append(attr.Files, f.Fd())

@@ -14,8 +14,8 @@ import (
 // descriptors are the files that a child gets beside the usual three, in the
 // order of their numbers there.
 type descriptors struct {
-	list []*os.File
-	lent []*os.File // those of them that another owner closes
+	list     []*os.File
+	borrowed []*os.File // those of them that another owner closes
 }
 
 // add gives f a number in the child.
@@ -24,10 +24,10 @@ func (d *descriptors) add(f *os.File) (number int) {
 	return len(d.list) + 2
 }
 
-// lend gives f a number in the child; f stays the caller's.
-func (d *descriptors) lend(f *os.File) (number int) {
+// borrow gives f a number in the child; f stays the caller's.
+func (d *descriptors) borrow(f *os.File) (number int) {
 	number = d.add(f)
-	d.lent = append(d.lent, f)
+	d.borrowed = append(d.borrowed, f)
 	return number
 }
 
@@ -57,10 +57,10 @@ func fill(f *os.File, content []byte) error {
 	return nil
 }
 
-// close closes our side of all of them but those that were lent.
+// close closes our side of all of them but those that were borrowed.
 func (d *descriptors) close() {
 	for _, f := range d.list {
-		if !slices.Contains(d.lent, f) {
+		if !slices.Contains(d.borrowed, f) {
 			f.Close()
 		}
 	}

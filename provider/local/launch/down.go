@@ -3,8 +3,10 @@
 package launch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -136,9 +138,10 @@ func closeAll(fds []int) {
 	}
 }
 
-// openSource takes what lies at path, with the mounts below it. No name in
-// /proc is needed for it: those of a thread that ends hold up the end of its
-// process.
+// openSource takes what lies at path, with the mounts below it, and makes that private:
+// what is mounted in it later must not appear on the host, whose mounts are shared
+// wherever systemd runs. No name in /proc is needed for it: those of a thread that ends
+// hold up the end of its process.
 func openSource(path string) (tree int, err error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
@@ -147,7 +150,29 @@ func openSource(path string) (tree int, err error) {
 		return -1, err
 	}
 	defer unix.Close(fd)
-	return unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	tree, err = unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, err
+	}
+	if err := private(tree); err != nil {
+		unix.Close(tree)
+		return -1, err
+	}
+	return tree, nil
+}
+
+// private ends the propagation of mounts to and from a tree. Before Linux 5.12 that
+// cannot be done, which is an error where there is any.
+func private(tree int) error {
+	err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Propagation: unix.MS_PRIVATE})
+	if err != unix.ENOSYS {
+		return os.NewSyscallError("mount_setattr", err)
+	}
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err == nil && (bytes.Contains(mounts, []byte(" shared:")) || bytes.Contains(mounts, []byte(" master:"))) {
+		err = fmt.Errorf("the mounts of the host are shared, which needs Linux 5.12 or later: %w", unix.ENOSYS)
+	}
+	return err
 }
 
 // put mounts tree at target, which it makes.

@@ -145,3 +145,36 @@ func TestDownLeavesNoRights(t *testing.T) {
 		}
 	}
 }
+
+// TestSourceIsPrivate holds that what is mounted in a source of an instance is not
+// mounted on the host, whose mounts are shared wherever systemd runs.
+func TestSourceIsPrivate(t *testing.T) {
+	testenv.Require(t, "root")
+	from, to := t.TempDir(), t.TempDir()
+	out := make(chan error)
+	onThread(func() {
+		out <- func() error {
+			if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""),
+				unix.Mount("tmpfs", from, "tmpfs", 0, ""), unix.Mount("", from, "", unix.MS_SHARED, ""), os.Mkdir(filepath.Join(from, "below"), 0o755)); err != nil {
+				return err
+			}
+			tree, err := openSource(from)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(tree)
+			var host, below unix.Stat_t
+			if err := errors.Join(unix.MoveMount(tree, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH),
+				unix.Mount("tmpfs", filepath.Join(to, "below"), "tmpfs", 0, ""), unix.Stat(from, &host), unix.Stat(filepath.Join(from, "below"), &below)); err != nil {
+				return err
+			}
+			if host.Dev != below.Dev {
+				return errors.New("a mount of the instance has appeared on the host")
+			}
+			return nil
+		}()
+	})
+	if err := <-out; err != nil {
+		t.Error(err)
+	}
+}

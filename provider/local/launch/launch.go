@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,6 +51,7 @@ type Order struct {
 	Guest   string   // path of the guest inside
 	Config  []byte   // what the guest receives at its start; nil is nothing
 	Limits  []Limit  // that Config has the guest set
+	Bounds  Bounds   // of a control group of its own; none is no such group
 
 	// Down, when not nil, has the instance be started by root's way down.
 	Down *Down
@@ -65,9 +67,11 @@ type Instance struct {
 	bwrap   *child
 	program string   // that it executes
 	channel *os.File // over which connections are passed
+	life    *os.File // whose end ends an instance that shares our namespaces; nil for others
 	stderr  *tail
 
-	first ID // the guest, as the host numbers it
+	first ID                    // the guest, as the host numbers it
+	group atomic.Pointer[group] // its control group, or nil
 
 	ended chan struct{} // closed when bubblewrap is gone, and all it started
 	once  sync.Once
@@ -129,6 +133,7 @@ func (w *Instance) attend(complaints *os.File) {
 	read := make(chan struct{})
 	go func() { defer close(read); _, _ = io.Copy(w.stderr, complaints) }()
 	w.bwrap.wait() // how bubblewrap ends says nothing
+	w.group.Load().remove()
 	// What it started has ended with it, and the pipe with that.
 	late := time.AfterFunc(drainWithin, func() { complaints.Close() })
 	<-read
@@ -195,6 +200,7 @@ func (w *Instance) Stderr() string { return w.stderr.String() }
 // by itself, may still be there: only [Instance.Kill] ends the instance.
 func (w *Instance) KillGuest() (gone bool) {
 	w.once.Do(func() { w.channel.Close() })
+	w.group.Load().kill()
 	ctx, done := context.WithTimeout(context.Background(), killWithin)
 	defer done()
 	return w.first.PID > 0 && w.first.Kill(ctx) == nil // process 1 takes all others along
@@ -209,7 +215,7 @@ func (w *Instance) Kill() bool {
 	select {
 	case <-w.ended:
 		return true
-	case <-time.After(50 * time.Millisecond): // bubblewrap goes when its child has
+	case <-time.After(w.follows()): // bubblewrap goes when its child has
 	}
 	w.bwrap.kill()
 	select {

@@ -61,6 +61,8 @@ type Host struct {
 	// Filters returns an error unless the kernel filters system calls and
 	// can tell us about them.
 	Filters func() error
+	// Groups says which control groups instances can have.
+	Groups func() Groups
 }
 
 // Without says which layers of an instance are left out.
@@ -75,6 +77,7 @@ func Checks() []preflightCheck {
 		{"sandbox-start", linuxOnly(startPreflight)},
 		{"sandbox-filters", linuxOnly(filters)},
 		{"landlock", linuxOnly(landlock)},
+		{"control-groups", linuxOnly(controlGroups)},
 	}
 }
 

@@ -120,3 +120,21 @@ func landlock(_ context.Context, h Host) preflightFinding {
 	}
 	return preflightOk("version %d", version)
 }
+
+// controlGroups looks whether instances can have control groups, without which they
+// work and are not bounded as a whole.
+func controlGroups(_ context.Context, h Host) preflightFinding {
+	g := h.Groups()
+	if g.Why != "" {
+		return preflightWarn(g.Fix, "none for local sandboxes: %s; docker.memory and docker.cpus do not hold for a sandbox as a whole, and a pause sends signals", g.Why)
+	}
+	by := "below the group that is delegated to this process"
+	if g.Manager != "" {
+		by = "made by systemd (" + g.Manager + ")"
+	}
+	if lacks := g.Lacks(Bounds{Memory: 1, PIDs: 1, NanoCPUs: 1}); len(lacks) > 0 {
+		return preflightWarn(`as root: mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\nDelegate=cpu memory pids\n' >/etc/systemd/system/user@.service.d/delegate.conf && systemctl daemon-reload, then log in again`,
+			"version 2, %s, without the controllers %s: what they bound does not hold for a sandbox as a whole", by, strings.Join(lacks, ", "))
+	}
+	return preflightOk("version 2, %s: processors, memory and processes of each sandbox are bounded", by)
+}

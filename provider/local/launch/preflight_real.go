@@ -14,7 +14,7 @@ import (
 func RealHost(bwrap string) Host {
 	return Host{
 		OS: runtime.GOOS, UID: os.Geteuid(), Bwrap: bwrap,
-		ReadFile: os.ReadFile, LookPath: exec.LookPath, SetID: setID, Run: run, Landlock: landlockVersion, Filters: filterSupport,
+		ReadFile: os.ReadFile, LookPath: exec.LookPath, SetID: setID, Run: run, Landlock: landlockVersion, Filters: filterSupport, Groups: FindGroups,
 	}
 }
 

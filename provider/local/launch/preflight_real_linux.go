@@ -42,3 +42,10 @@ func filterSupport() error {
 	}
 	return nil
 }
+
+// LandlockABI returns the version of the kernel's Landlock interface, 0 where there is
+// none for this process.
+func LandlockABI() int {
+	v, _ := landlockVersion()
+	return v
+}

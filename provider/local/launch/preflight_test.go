@@ -24,10 +24,11 @@ type machine struct {
 	landlockErr       error
 	filterErr         error
 	without           Without
+	control           Groups
 }
 
 func healthy() *machine {
-	m := &machine{os: "linux", version: "bubblewrap 0.11.0\n", help: strings.Join(neededPreflight(Without{}), "\n"), landlock: 5, files: fstest.MapFS{}}
+	m := &machine{os: "linux", version: "bubblewrap 0.11.0\n", help: strings.Join(neededPreflight(Without{}), "\n"), landlock: 5, files: fstest.MapFS{}, control: Groups{Manager: "--user", Controllers: []string{"cpu", "memory", "pids"}}}
 	m.set("proc/sys/kernel/osrelease", "6.12.0-amd64\n")
 	m.set("proc/sys/user/max_user_namespaces", "63000\n")
 	m.set("etc/os-release", "ID=debian\n")
@@ -46,7 +47,8 @@ func (m *machine) host() Host {
 			}
 			return "/usr/bin/" + name, nil
 		},
-		SetID: func(string) (bool, error) { return m.setID, nil },
+		SetID:  func(string) (bool, error) { return m.setID, nil },
+		Groups: func() Groups { return m.control },
 		Run: func(_ context.Context, name string, args ...string) (string, error) {
 			switch {
 			case name == "/usr/bin/id" && m.groups == "":
@@ -156,6 +158,10 @@ func TestChecks(t *testing.T) {
 		{"filters", func(*machine) {}, "sandbox-filters", preflightOk2, "", ""},
 		{"no filters", func(m *machine) { m.filterErr = errors.New("function not implemented") }, "sandbox-filters", preflightFail2, "not implemented", "CONFIG_SECCOMP_FILTER"},
 		{"landlock", func(*machine) {}, "landlock", preflightOk2, "version 5", ""},
+		{"control groups", func(*machine) {}, "control-groups", preflightOk2, "made by systemd (--user)", ""},
+		{"control groups of version 1", func(m *machine) { m.control = Groups{Why: "version 1", Fix: "boot"} }, "control-groups", preflightWarn2, "none for local sandboxes: version 1", "boot"},
+		{"a delegated group", func(m *machine) { m.control.Manager = "" }, "control-groups", preflightOk2, "delegated to this process", ""},
+		{"control groups without processors", func(m *machine) { m.control.Controllers = []string{"memory", "pids"} }, "control-groups", preflightWarn2, "without the controllers cpu", "Delegate=cpu memory pids"},
 		{"no landlock", func(m *machine) { m.landlockErr = errors.New("not supported") }, "landlock", preflightFail2, "not supported", "withoutLandlock"},
 		{"landlock left out", func(m *machine) { m.without.Landlock = true }, "landlock", preflightWarn2, "withoutLandlock leaves it out", "remove"},
 		{"no landlock, left out", func(m *machine) { m.without.Landlock, m.landlockErr = true, errors.New("not supported") }, "landlock", preflightWarn2, "not supported", "5.13"},

@@ -147,7 +147,7 @@ func (d *Records) sweepInstances(ctx context.Context, name string) (free string)
 		path := filepath.Join(folder, e.Name())
 		w, up, err := lookRecord(path)
 		switch {
-		case err != nil || up || w.Process.Kill(ctx) != nil:
+		case err != nil || up || w.kill(ctx) != nil:
 		case free == "":
 			free = path
 		default:
@@ -186,7 +186,7 @@ func (d *Records) removeOnce(ctx context.Context, name string) (done bool, err e
 		return false, err
 	}
 	for _, w := range instances {
-		if err := w.Process.Kill(ctx); err != nil {
+		if err := w.kill(ctx); err != nil {
 			return false, cannotEnd(name, err)
 		}
 	}

@@ -99,10 +99,10 @@ func cmpOr(first bool, a, b string) string {
 // A grower adds the steps that make a tree to a program.
 type grower struct {
 	*program
-	root  result
-	owner *Down // nil where files in memory are the builder's anyway
-	lent  bool  // the caller closes the descriptors of sources
-	kinds map[string]plan.OpKind
+	root     result
+	owner    *Down // nil where files in memory are the builder's anyway
+	borrowed bool  // the caller closes the descriptors of sources
+	kinds    map[string]plan.OpKind
 }
 
 const (
@@ -136,10 +136,10 @@ func (p *program) attr(what string, fd any, set uint64, flags int) {
 
 // grow adds the steps that mount everything below [Stage], which is an empty
 // folder in memory. Taken are the descriptors of the sources, which it closes
-// unless they are lent: a number that is closed twice may be another file's by
+// unless they are borrowed: a number that is closed twice may be another file's by
 // the second time.
-func (t *Tree) grow(p *program, taken []any, owner *Down, lent bool) {
-	g := &grower{program: p, owner: owner, lent: lent, kinds: map[string]plan.OpKind{}}
+func (t *Tree) grow(p *program, taken []any, owner *Down, borrowed bool) {
+	g := &grower{program: p, owner: owner, borrowed: borrowed, kinds: map[string]plan.OpKind{}}
 	for _, o := range t.Ops {
 		if o.Kind != plan.OpRemountRo {
 			g.kinds[o.Target] = o.Kind
@@ -281,7 +281,7 @@ func (g *grower) show(target string, source any, set uint64, file bool) {
 
 // release closes a source that has its place.
 func (g *grower) release(source any) {
-	if !g.lent {
+	if !g.borrowed {
 		g.add("close", unix.SYS_CLOSE, source)
 	}
 }

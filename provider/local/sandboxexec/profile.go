@@ -37,6 +37,11 @@ func profile(s sandbox.Spec, pic hostscan.Picture, protected hostscan.Rules, tmp
 				Code: sandbox.CodeUnsupported, Op: "plan", Field: "network.secrets", Resource: m.Target,
 				Message: "secrets cannot be bound to hosts on macOS: programs could not be shown what to trust", Hint: "use the provider docker",
 			}
+		case m.Role == sandbox.RoleCache:
+			return p, &sandbox.Error{
+				Code: sandbox.CodeUnsupported, Op: "plan", Field: "cache.tools", Resource: m.Target,
+				Message: "caches cannot be shown at another place than their own on macOS", Hint: "use the provider docker",
+			}
 		case m.Role == sandbox.RoleSettings:
 			return p, &sandbox.Error{
 				Code: sandbox.CodeUnsupported, Op: "plan", Resource: m.Target,

@@ -23,8 +23,6 @@ import (
 	"github.com/bulkhead-dev/sandbox/provider/local/plan"
 )
 
-const format = "1"
-
 // Options of a Provider.
 type Options struct {
 	State string                 // the state folder
@@ -155,7 +153,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 		return sandbox.Info{}, err
 	}
 	def := launch.Definition{
-		Format: format, ID: launch.NewID(), Name: s.Name, Kind: s.Kind, Owner: s.Owner, ConfigHash: hash, CreatedAt: p.o.Now().UTC().Round(0),
+		Format: sandbox.InfoFormat, ID: launch.NewID(), Name: s.Name, Kind: s.Kind, Owner: s.Owner, ConfigHash: hash, CreatedAt: p.o.Now().UTC().Round(0),
 	}
 	if err := defs.Commit(ctx, slot, def); err != nil {
 		_ = defs.Abandon(s.Name, slot) // the first error counts
@@ -186,6 +184,9 @@ func (p *Provider) Open(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, e
 	}
 	info, err := p.Inspect(ctx, s.Name)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := info.CheckFormat("open"); err != nil {
 		return nil, err
 	}
 	if !info.Owner.Same(s.Owner) {

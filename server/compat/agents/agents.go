@@ -39,20 +39,20 @@ const prefix = api.Prefix + "/sandbox"
 // maxJSON bounds the body of a request that is JSON, in bytes.
 const maxJSON = 1 << 20
 
-// Options configure a [Door].
+// Options configure a [Translator].
 type Options struct {
 	// Enabled reports whether the protocol is served; nil is always.
 	Enabled func() bool
 }
 
-// A Door serves the protocol. It is safe for concurrent use.
-type Door struct{ o Options }
+// A Translator serves the protocol. It is safe for concurrent use.
+type Translator struct{ o Options }
 
-// New returns a Door.
-func New(o Options) *Door { return &Door{o: o} }
+// New returns a Translator.
+func New(o Options) *Translator { return &Translator{o: o} }
 
 // Claims reports whether a request is one of this protocol.
-func (d *Door) Claims(r *http.Request) bool {
+func (d *Translator) Claims(r *http.Request) bool {
 	rest, ok := strings.CutPrefix(r.URL.Path, prefix)
 	return ok && (rest == "" || rest[0] == '/') && (d.o.Enabled == nil || d.o.Enabled())
 }
@@ -102,8 +102,8 @@ func without(what string) func(*call) error {
 	return func(*call) error { return unsupported(what) }
 }
 
-// Translate answers a request that the door claims. v1 is the server of /v1.
-func (d *Door) Translate(w http.ResponseWriter, r *http.Request, v1 http.Handler) {
+// Translate answers a request that the translator claims. v1 is the server of /v1.
+func (d *Translator) Translate(w http.ResponseWriter, r *http.Request, v1 http.Handler) {
 	c := &call{Call: compat.New(w, r, v1, r.Header.Values("Authorization")...)}
 	if err := c.serve(); err != nil {
 		refuse(c, err)

@@ -44,7 +44,7 @@ func problem(w http.ResponseWriter, code sandbox.Code, resource string) {
 	api.Write(w, &sandbox.Error{Code: code, Op: "test", Resource: resource, Message: "no"})
 }
 
-// send sends a request to a door.
+// send sends a request to a translator.
 func send(a http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Header.Set("Authorization", aToken)
@@ -518,7 +518,7 @@ func TestHydrate(t *testing.T) {
 	}
 }
 
-// TestClaims holds which requests are the door's: none of /v1, and none where the
+// TestClaims holds which requests are the translator's: none of /v1, and none where the
 // settings turn it off.
 func TestClaims(t *testing.T) {
 	on := true

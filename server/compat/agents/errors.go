@@ -26,7 +26,7 @@ const (
 )
 
 // asFault returns err as an error of the protocol. One that does not come from /v1
-// and is no refusal of the door is internal, without its text.
+// and is no refusal of the translator is internal, without its text.
 func asFault(err error) *compat.Fault {
 	if f, ok := errors.AsType[*compat.Fault](err); ok {
 		return f
@@ -136,7 +136,7 @@ func write(w http.ResponseWriter, status int, v any) {
 func marshal(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the door's own structs
+		panic(err) // the translator's own structs
 	}
 	return data
 }

@@ -50,26 +50,26 @@ const (
 	codeNotFound = -32004
 )
 
-// Options configure a [Door].
+// Options configure a [Translator].
 type Options struct {
 	// Enabled reports whether the protocol is served; nil is always.
 	Enabled func() bool
 }
 
-// A Door serves the protocol. It is safe for concurrent use.
-type Door struct{ o Options }
+// A Translator serves the protocol. It is safe for concurrent use.
+type Translator struct{ o Options }
 
-// New returns a Door.
-func New(o Options) *Door { return &Door{o} }
+// New returns a Translator.
+func New(o Options) *Translator { return &Translator{o} }
 
 // Claims reports whether a request is one of this protocol.
-func (d *Door) Claims(r *http.Request) bool {
+func (d *Translator) Claims(r *http.Request) bool {
 	rest, ok := strings.CutPrefix(r.URL.Path, prefix)
 	return ok && (rest == "" || rest[0] == '/') && (d.o.Enabled == nil || d.o.Enabled())
 }
 
-// Translate answers a request that the door claims. v1 is the server of /v1.
-func (d *Door) Translate(w http.ResponseWriter, r *http.Request, v1 http.Handler) {
+// Translate answers a request that the translator claims. v1 is the server of /v1.
+func (d *Translator) Translate(w http.ResponseWriter, r *http.Request, v1 http.Handler) {
 	c := compat.New(w, r, v1, r.Header.Values("Authorization")...)
 	session, err := url.PathUnescape(strings.TrimPrefix(r.URL.EscapedPath()[len(prefix):], "/"))
 	if err != nil || strings.Contains(session, "/") {
@@ -261,7 +261,7 @@ func (s *connection) notify(method string, params any) {
 func (s *connection) send(v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the door's own values
+		panic(err) // the translator's own values
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -25,20 +25,20 @@ const (
 
 // A call is one request of the protocol while it is translated.
 type call struct {
-	door  *Door
-	r     *http.Request
-	w     http.ResponseWriter
-	api   http.Handler
-	base  compat.Call // without the caller
-	host  string      // for which the requests of /v1 are: that of the request, without PORT-ID
-	token string      // of the caller
-	name  string      // of the sandbox; empty in the control plane
-	user  string      // that the request names; empty is the sandbox's own
+	translator *Translator
+	r          *http.Request
+	w          http.ResponseWriter
+	api        http.Handler
+	base       compat.Call // without the caller
+	host       string      // for which the requests of /v1 are: that of the request, without PORT-ID
+	token      string      // of the caller
+	name       string      // of the sandbox; empty in the control plane
+	user       string      // that the request names; empty is the sandbox's own
 }
 
 type callKey struct{}
 
-// callOf returns the call of a context of the door.
+// callOf returns the call of a context of the translator.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
@@ -78,7 +78,7 @@ func (a *answer) err() error { return ours(a.Err()) }
 // A fault is an error of the protocol.
 type fault struct {
 	status  int
-	code    sandbox.Code // of /v1; empty where the door itself refuses
+	code    sandbox.Code // of /v1; empty where the translator itself refuses
 	message string
 	field   string
 	about   string // the resource that the error is about

@@ -70,7 +70,7 @@ type (
 
 // routesCode registers what a template with the code interpreter answers on
 // [codePort].
-func (d *Door) routesCode() {
+func (d *Translator) routesCode() {
 	h := func(pattern string, do func(c *call) error) {
 		d.code.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			c := callOf(r.Context())
@@ -89,7 +89,7 @@ func (d *Door) routesCode() {
 }
 
 // serveCode answers a request for the port of the code interpreter.
-func (d *Door) serveCode(c *call, name string) {
+func (d *Translator) serveCode(c *call, name string) {
 	err := d.keys.admitCode(c, name)
 	if err == nil {
 		err = basicUser(c)
@@ -136,7 +136,7 @@ func (k *keys) admitCode(c *call, name string) error {
 }
 
 // codeHealth answers whether the sandbox is there.
-func (d *Door) codeHealth(c *call) error {
+func (d *Translator) codeHealth(c *call) error {
 	if _, err := c.find(); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func shownContext(v sandbox.CodeContext) codeContext {
 	return codeContext{ID: v.ID, Language: v.Language, Cwd: v.Dir}
 }
 
-func (d *Door) contexts(c *call) error {
+func (d *Translator) contexts(c *call) error {
 	var have api.CodeContextList
 	if err := c.do(c.r.Context(), http.MethodGet, box(c.name, "/code/contexts"), nil, nil, &have); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (d *Door) contexts(c *call) error {
 	return nil
 }
 
-func (d *Door) createContext(c *call) error {
+func (d *Translator) createContext(c *call) error {
 	var in contextRequest
 	if err := c.body(&in); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (d *Door) createContext(c *call) error {
 	return nil
 }
 
-func (d *Door) restartContext(c *call) error {
+func (d *Translator) restartContext(c *call) error {
 	p, err := c.contextPath("/restart")
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (d *Door) restartContext(c *call) error {
 	return nil
 }
 
-func (d *Door) deleteContext(c *call) error {
+func (d *Translator) deleteContext(c *call) error {
 	p, err := c.contextPath("")
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func (d *Door) deleteContext(c *call) error {
 
 // execute runs code. The answer is one JSON object a line. The end of the request
 // interrupts the code: SDKs hold their time limits by closing the connection.
-func (d *Door) execute(c *call) error {
+func (d *Translator) execute(c *call) error {
 	var in executeRequest
 	if err := c.body(&in); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 )
 
 // code sends a request to the port of the code interpreter.
-func sendCode(d *Door, a http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
+func sendCode(d *Translator, a http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
 	return send(d, a, method, target, "application/json", body, append([]string{headerPort, codePort}, header...)...)
 }
 
@@ -44,7 +44,7 @@ func lines(t *testing.T, w *httptest.ResponseRecorder) []map[string]any {
 
 // TestExecute holds how a run is translated in both directions.
 func TestExecute(t *testing.T) {
-	d, a := newDoor(t), &api1{answer: events(
+	d, a := newTranslator(t), &api1{answer: events(
 		"code", `{"type":"count","executionCount":3}`,
 		"code", `{"type":"stdout","text":"a\u0085\u2028b\n"}`,
 		"code", `{"type":"stderr","text":"e"}`,
@@ -97,7 +97,7 @@ func TestExecuteBroken(t *testing.T) {
 		"nothing":         {nil, 503, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, a := newDoor(t), &api1{answer: events(c.events...)}
+			d, a := newTranslator(t), &api1{answer: events(c.events...)}
 			w := sendCode(d, a, "POST", "/execute", `{"code":"x"}`)
 			if w.Code != c.status || strings.Contains(w.Body.String(), "end_of_execution") {
 				t.Fatalf("%d %s", w.Code, w.Body)
@@ -174,7 +174,7 @@ func TestContexts(t *testing.T) {
 		{"delete", "DELETE", "/contexts/c1", "", ``, "DELETE /v1/sandboxes/" + aName + "/code/contexts/c1 ", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDoor(t)
+			d := newTranslator(t)
 			a := &api1{answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.answer) }}
 			// SDKs send no other token with requests for contexts.
 			w := sendCode(d, a, c.method, c.target, c.body, headerAccess, "", headerTraffic, d.keys.sealTraffic(aToken, aName, ""))
@@ -190,7 +190,7 @@ func TestContexts(t *testing.T) {
 
 // TestCodeRefused is [TestRefused] for the code interpreter.
 func TestCodeRefused(t *testing.T) {
-	d, a := newDoor(t), &api1{}
+	d, a := newTranslator(t), &api1{}
 	own, other := d.keys.seal(aToken, aName), d.keys.sealTraffic(aToken, "sbx-other", "")
 	traffic := d.keys.sealTraffic(aToken, aName, "secret")
 	for _, c := range []struct {
@@ -260,7 +260,7 @@ func FuzzCode(f *testing.F) {
 	f.Add([]byte(`{"code":null}`), []byte(`{"type":"result"}`))
 	f.Add([]byte(`{"code":"x","context_id":"default-python"}`), []byte(`{"type":"result","result":{"json":7,"data":[]}}`))
 	f.Fuzz(func(t *testing.T, body, event []byte) {
-		d := newDoor(t)
+		d := newTranslator(t)
 		a := &api1{answer: events("code", strings.NewReplacer("\n", "", "\r", "").Replace(string(event)), "done", "{}")}
 		for _, path := range []string{"/execute", "/contexts"} {
 			w := sendCode(d, a, "POST", path, string(body))

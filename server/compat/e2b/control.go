@@ -15,7 +15,7 @@ import (
 
 // routesControl registers the control plane, with the paths of older SDKs and of
 // newer ones.
-func (d *Door) routesControl() {
+func (d *Translator) routesControl() {
 	h := func(pattern string, do func(c *call) error) {
 		d.control.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			c := callOf(r.Context())
@@ -134,7 +134,7 @@ func (c *call) body(v any) error {
 	return nil
 }
 
-func (d *Door) create(c *call) error {
+func (d *Translator) create(c *call) error {
 	var in newSandbox
 	if err := c.body(&in); err != nil {
 		return err
@@ -168,9 +168,9 @@ func isBound(err error) bool {
 }
 
 // made returns a sandbox as create and connect answer it. public says whether its
-// ports need a token; see [Door.expose]. Where they cannot be exposed the sandbox is
+// ports need a token; see [Translator.expose]. Where they cannot be exposed the sandbox is
 // of use all the same, and requests for them are refused.
-func (d *Door) made(c *call, s api.Sandbox, public *bool) madeSandbox {
+func (d *Translator) made(c *call, s api.Sandbox, public *bool) madeSandbox {
 	traffic, err := d.expose(c, s.Name, public)
 	if err != nil {
 		d.o.Log.WithError(err).WithField("sandbox", s.Name).Warn("the ports of a sandbox cannot be reached by its host names")
@@ -294,7 +294,7 @@ func (c *call) find() (s api.Sandbox, err error) {
 	return s, err
 }
 
-func (d *Door) connect(c *call) error {
+func (d *Translator) connect(c *call) error {
 	var in struct {
 		Timeout   *int64 `json:"timeout"`
 		Memory    *bool  `json:"memory"`
@@ -339,7 +339,7 @@ func (c *call) keep(seconds int64) error {
 	return c.do(c.r.Context(), http.MethodPost, box(c.name, "/timeout"), nil, api.SetTimeout{Timeout: seconds}, nil)
 }
 
-func (d *Door) timeout(c *call) error {
+func (d *Translator) timeout(c *call) error {
 	var in struct {
 		Timeout *int64 `json:"timeout"`
 	}
@@ -359,7 +359,7 @@ func (d *Door) timeout(c *call) error {
 	return nil
 }
 
-func (d *Door) kill(c *call) error {
+func (d *Translator) kill(c *call) error {
 	q := url.Values{"force": {"true"}, "workspace": {"true"}}
 	if err := c.do(c.r.Context(), http.MethodDelete, box(c.name), q, nil, nil); err != nil {
 		return err
@@ -369,7 +369,7 @@ func (d *Door) kill(c *call) error {
 	return nil
 }
 
-func (d *Door) pause(c *call) error {
+func (d *Translator) pause(c *call) error {
 	var in struct {
 		Memory *bool `json:"memory"`
 	}
@@ -393,7 +393,7 @@ func (d *Door) pause(c *call) error {
 	return nil
 }
 
-func (d *Door) network(c *call) error {
+func (d *Translator) network(c *call) error {
 	var in newNetwork
 	if err := c.body(&in); err != nil {
 		return err
@@ -459,7 +459,7 @@ func listed(s api.Sandbox) (state string, ok bool) {
 	return state, s.Kind == sandbox.KindSandbox
 }
 
-func (d *Door) shown(s api.Sandbox, u api.Usage) shownSandbox {
+func (d *Translator) shown(s api.Sandbox, u api.Usage) shownSandbox {
 	state, _ := listed(s)
 	end := s.ExpiresAt
 	if end.IsZero() {
@@ -479,7 +479,7 @@ func metadata(s api.Sandbox) map[string]string {
 	return s.Metadata
 }
 
-func (d *Door) info(c *call) error {
+func (d *Translator) info(c *call) error {
 	s, err := c.find()
 	if err != nil {
 		return err
@@ -513,7 +513,7 @@ func limitOf(q url.Values) (int, error) {
 	return n, nil
 }
 
-func (d *Door) list(c *call) error {
+func (d *Translator) list(c *call) error {
 	q := c.r.URL.Query()
 	limit, err := limitOf(q)
 	if err != nil {

@@ -42,7 +42,7 @@ const (
 	maxJSON    = 1 << 20 // bytes of one body of the control plane
 )
 
-// Options configure a [Door]. Log is required.
+// Options configure a [Translator]. Log is required.
 type Options struct {
 	Log logrus.FieldLogger
 	// Key seals access tokens: 32 bytes that stay the same while clients hold
@@ -57,8 +57,8 @@ type Options struct {
 	PortDomain string
 }
 
-// A Door serves the protocol. It is safe for concurrent use.
-type Door struct {
+// A Translator serves the protocol. It is safe for concurrent use.
+type Translator struct {
 	o        Options
 	keys     *keys
 	control  *http.ServeMux
@@ -70,28 +70,28 @@ type Door struct {
 	going    sync.WaitGroup // of them
 }
 
-// New returns a Door. It returns an error for a key that is no key.
-func New(o Options) (*Door, error) {
+// New returns a Translator. It returns an error for a key that is no key.
+func New(o Options) (*Translator, error) {
 	k, err := newKeys(o.Key)
 	if err != nil {
 		return nil, err
 	}
-	d := &Door{o: o, keys: k, control: http.NewServeMux(), envd: http.NewServeMux(), code: http.NewServeMux()}
+	d := &Translator{o: o, keys: k, control: http.NewServeMux(), envd: http.NewServeMux(), code: http.NewServeMux()}
 	d.life, d.stop = context.WithCancel(context.Background())
 	d.routes()
 	return d, nil
 }
 
 // Close ends what outlives requests.
-func (d *Door) Close() {
+func (d *Translator) Close() {
 	d.stop()
 	d.going.Wait()
 }
 
-func (d *Door) enabled() bool { return d.o.Enabled == nil || d.o.Enabled() }
+func (d *Translator) enabled() bool { return d.o.Enabled == nil || d.o.Enabled() }
 
 // Claims reports whether a request is one of this protocol.
-func (d *Door) Claims(r *http.Request) bool {
+func (d *Translator) Claims(r *http.Request) bool {
 	if !d.enabled() {
 		return false
 	}
@@ -112,9 +112,9 @@ func (d *Door) Claims(r *http.Request) bool {
 	return false
 }
 
-// Translate answers a request that the door claims. api is the server of /v1.
-func (d *Door) Translate(w http.ResponseWriter, r *http.Request, api http.Handler) {
-	c := &call{door: d, r: r, w: w, api: api, host: r.Host}
+// Translate answers a request that the translator claims. api is the server of /v1.
+func (d *Translator) Translate(w http.ResponseWriter, r *http.Request, api http.Handler) {
+	c := &call{translator: d, r: r, w: w, api: api, host: r.Host}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	c.r, c.base = r, compat.New(w, r, api)
 	port, name, byHost := d.hostOf(r)
@@ -156,7 +156,7 @@ func isEnvd(p string) bool {
 	return p == "/files" || strings.HasPrefix(p, "/process.Process/") || strings.HasPrefix(p, "/filesystem.Filesystem/")
 }
 
-func (d *Door) serveControl(c *call) {
+func (d *Translator) serveControl(c *call) {
 	token, err := bearerOf(c.r)
 	if err != nil {
 		refuse(c.w, err)
@@ -175,7 +175,7 @@ func (d *Door) serveControl(c *call) {
 	d.control.ServeHTTP(c.w, c.r)
 }
 
-func (d *Door) serveEnvd(c *call, name string) {
+func (d *Translator) serveEnvd(c *call, name string) {
 	if err := d.keys.admit(c, name); err != nil {
 		refuseEnvd(c.w, c.r, err)
 		return
@@ -195,7 +195,7 @@ func (d *Door) serveEnvd(c *call, name string) {
 }
 
 // routes registers what is served.
-func (d *Door) routes() {
+func (d *Translator) routes() {
 	d.routesControl()
 	d.routesCode()
 	d.envd.HandleFunc("GET /health", d.health)

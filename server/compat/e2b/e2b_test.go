@@ -44,7 +44,7 @@ func problem1(w http.ResponseWriter, status int, code, resource string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "code": code, "detail": "no", "resource": resource})
 }
 
-func newDoor(t testing.TB) *Door {
+func newTranslator(t testing.TB) *Translator {
 	t.Helper()
 	d, err := New(Options{Log: logrus.New(), Key: bytes.Repeat([]byte{1}, 32), Domains: func() []string { return []string{"box.example"} }})
 	if err != nil {
@@ -54,8 +54,8 @@ func newDoor(t testing.TB) *Door {
 	return d
 }
 
-// send sends a request to a door with an access token.
-func send(d *Door, a http.Handler, method, target, kind, body string, header ...string) *httptest.ResponseRecorder {
+// send sends a request to a translator with an access token.
+func send(d *Translator, a http.Handler, method, target, kind, body string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Header.Set("Content-Type", kind)
 	r.Header.Set(headerSandbox, aName)
@@ -73,7 +73,7 @@ func send(d *Door, a http.Handler, method, target, kind, body string, header ...
 // TestRefused holds that requests which are not as the protocol has them get its own
 // errors, and that none of them reaches /v1.
 func TestRefused(t *testing.T) {
-	d, a := newDoor(t), &api1{}
+	d, a := newTranslator(t), &api1{}
 	rpc := "application/json"
 	for _, c := range []struct {
 		name, method, target, kind, body string
@@ -131,7 +131,7 @@ func TestRefused(t *testing.T) {
 
 // TestControlRefused is [TestRefused] for the control plane.
 func TestControlRefused(t *testing.T) {
-	d, a := newDoor(t), &api1{}
+	d, a := newTranslator(t), &api1{}
 	for _, c := range []struct {
 		name, method, target, key, body string
 		status                          int
@@ -186,7 +186,7 @@ func TestControlRefused(t *testing.T) {
 // TestToken holds that /v1 gets the caller's own token in both forms of a key and
 // from an access token, and never what the client sends in other places.
 func TestToken(t *testing.T) {
-	d, a := newDoor(t), &api1{}
+	d, a := newTranslator(t), &api1{}
 	for _, key := range []string{aToken, Key(aToken)} {
 		r := httptest.NewRequest("GET", "/sandboxes/"+aName, nil)
 		r.Header.Set(headerKey, key)
@@ -200,10 +200,10 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestClaims holds which requests are the door's: none of /v1, and hosts of other
+// TestClaims holds which requests are the translator's: none of /v1, and hosts of other
 // domains never.
 func TestClaims(t *testing.T) {
-	d := newDoor(t)
+	d := newTranslator(t)
 	for target, want := range map[string]bool{
 		"http://localhost/v1/sandboxes": false, "http://localhost/healthz": false, "http://localhost/mcp": false, "http://localhost/v2/x": false,
 		"http://localhost/v2/sandboxes": true, "http://localhost/sandboxes/a": true,
@@ -223,7 +223,7 @@ func TestClaims(t *testing.T) {
 // TestAccess holds that an access token is for one caller and one sandbox, and that
 // a changed one is none.
 func TestAccess(t *testing.T) {
-	d := newDoor(t)
+	d := newTranslator(t)
 	access := d.keys.seal(aToken, aName)
 	if access != d.keys.seal(aToken, aName) || access == d.keys.seal(aToken, "sbx-2") || access == d.keys.seal("sbx_2", aName) {
 		t.Error("it is not one for each caller and sandbox")
@@ -285,7 +285,7 @@ func TestWatchEvents(t *testing.T) {
 			_, _ = io.WriteString(w, "event: ready\ndata: {\"entries\":1}\n\nevent: "+tt.event+"\ndata: "+tt.data+"\n\n")
 		}}
 		body := `{"path":"/workspace/d","recursive":true,"includeEntry":true}`
-		w := send(newDoor(t), a, "POST", "/filesystem.Filesystem/WatchDir", "application/connect+json", string(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))))+body)
+		w := send(newTranslator(t), a, "POST", "/filesystem.Filesystem/WatchDir", "application/connect+json", string(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))))+body)
 		for want := range strings.SplitSeq(tt.want, "|") {
 			if !strings.Contains(w.Body.String(), want) || strings.Contains(w.Body.String(), `"filesystem"`) != strings.HasPrefix(want, "{") {
 				t.Errorf("%s: %q, want %s", tt.name, w.Body, want)
@@ -307,7 +307,7 @@ func FuzzRPC(f *testing.F) {
 	}
 	f.Add(uint8(0), true, []byte{0, 255, 255, 255, 255, 1})
 	f.Add(uint8(3), true, []byte{1, 0, 0, 0, 2, '{', '}'})
-	d, a := newDoor(f), &api1{}
+	d, a := newTranslator(f), &api1{}
 	f.Fuzz(func(t *testing.T, which uint8, stream bool, body []byte) {
 		a.requests = nil
 		kind := "application/json"
@@ -330,7 +330,7 @@ func FuzzRPC(f *testing.F) {
 func FuzzCreate(f *testing.F) {
 	f.Add([]byte(`{"templateID":"base","timeout":3,"network":{"denyOut":["0.0.0.0/0"]},"metadata":{"a":"b"}}`))
 	f.Add([]byte(`{"autoResume":null}`))
-	d, a := newDoor(f), &api1{answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"name":"sbx-1"}`)) }}
+	d, a := newTranslator(f), &api1{answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"name":"sbx-1"}`)) }}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest("POST", "/v2/sandboxes", bytes.NewReader(body))
 		r.Header.Set(headerKey, aToken)
@@ -348,7 +348,7 @@ func TestForward(t *testing.T) {
 	a := &api1{}
 	var got *http.Request
 	a.answer = func(_ http.ResponseWriter, r *http.Request) { got = r }
-	d := newDoor(t)
+	d := newTranslator(t)
 	d.o.PortDomain = "ports.example"
 	host := "3000-" + label(aName) + ".ports.example"
 	for name, c := range map[string]struct {
@@ -410,7 +410,7 @@ func TestPublicTraffic(t *testing.T) {
 		{"update", "PUT", "/sandboxes/" + aName + "/network", `{"allowPublicTraffic":true}`, true, resource.Label{Text: label(aName)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d, shares := newDoor(t), 0
+			d, shares := newTranslator(t), 0
 			d.o.PortDomain = "localhost"
 			a := &api1{answer: func(w http.ResponseWriter, r *http.Request) {
 				if !strings.HasSuffix(r.URL.Path, "/shares") {

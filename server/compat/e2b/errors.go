@@ -13,7 +13,7 @@ import (
 )
 
 // asFault returns err as an error of the protocol. One that does not come from /v1
-// and is no refusal of the door is internal, without its text.
+// and is no refusal of the translator is internal, without its text.
 func asFault(err error) *fault {
 	var f *fault
 	if errors.As(err, &f) {
@@ -133,7 +133,7 @@ func rpcCode(f *fault) connect.Code {
 func write(w http.ResponseWriter, status int, v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the door's own structs
+		panic(err) // the translator's own structs
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

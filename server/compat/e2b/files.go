@@ -37,7 +37,7 @@ func inside(p string) (string, error) {
 func (c *call) filePath(p string) string { return box(c.name, "/files/", strings.TrimPrefix(p, "/")) }
 
 // health answers whether the sandbox runs: SDKs take 502 for one that does not.
-func (d *Door) health(w http.ResponseWriter, r *http.Request) {
+func (d *Translator) health(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
 	s, err := c.find()
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *Door) health(w http.ResponseWriter, r *http.Request) {
 }
 
 // envs answers GET /envs: the variables that commands get.
-func (d *Door) envs(w http.ResponseWriter, r *http.Request) {
+func (d *Translator) envs(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
 	var out api.ExecResult
 	if err := c.do(r.Context(), http.MethodPost, box(c.name, "/exec"), nil, api.Exec{Args: []string{"env", "-0"}}, &out); err != nil {
@@ -72,14 +72,14 @@ func (d *Door) envs(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, envs)
 }
 
-func (d *Door) readFile(w http.ResponseWriter, r *http.Request) {
+func (d *Translator) readFile(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
 	if err := d.read(c, r); err != nil {
 		refuseEnvd(w, r, err)
 	}
 }
 
-func (d *Door) read(c *call, r *http.Request) error {
+func (d *Translator) read(c *call, r *http.Request) error {
 	if err := c.fileUser(); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ type wroteFile struct {
 // maxParts bounds the files of one request.
 const maxParts = 10_000
 
-func (d *Door) writeFiles(w http.ResponseWriter, r *http.Request) {
+func (d *Translator) writeFiles(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
 	out, err := d.writeAll(c, r)
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *Door) writeFiles(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, out)
 }
 
-func (d *Door) writeAll(c *call, r *http.Request) ([]wroteFile, error) {
+func (d *Translator) writeAll(c *call, r *http.Request) ([]wroteFile, error) {
 	if err := c.fileUser(); err != nil {
 		return nil, err
 	}

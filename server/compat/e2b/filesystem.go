@@ -75,7 +75,7 @@ type (
 	}
 )
 
-func (d *Door) routesFilesystem(o []connect.HandlerOption) {
+func (d *Translator) routesFilesystem(o []connect.HandlerOption) {
 	const service = "/filesystem.Filesystem/"
 	unary(d, service+"Stat", d.stat, o)
 	unary(d, service+"MakeDir", d.makeDir, o)
@@ -136,7 +136,7 @@ func (c *call) look(ctx context.Context, p string) (api.File, error) {
 	return one.Items[0], nil
 }
 
-func (d *Door) stat(ctx context.Context, c *call, in *pathRequest) (*entryResponse, error) {
+func (d *Translator) stat(ctx context.Context, c *call, in *pathRequest) (*entryResponse, error) {
 	p, err := c.path(in.Path)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (d *Door) stat(ctx context.Context, c *call, in *pathRequest) (*entryRespon
 	return &entryResponse{entryOf(f)}, nil
 }
 
-func (d *Door) makeDir(ctx context.Context, c *call, in *pathRequest) (*entryResponse, error) {
+func (d *Translator) makeDir(ctx context.Context, c *call, in *pathRequest) (*entryResponse, error) {
 	p, err := c.path(in.Path)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func isMissing(err error, c *call) bool {
 	return errors.As(err, &f) && f.status == http.StatusNotFound && !gone(err, c)
 }
 
-func (d *Door) move(ctx context.Context, c *call, in *moveRequest) (*entryResponse, error) {
+func (d *Translator) move(ctx context.Context, c *call, in *moveRequest) (*entryResponse, error) {
 	from, err := c.path(in.Source)
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (d *Door) move(ctx context.Context, c *call, in *moveRequest) (*entryRespon
 // maxEntries bounds a list of a folder and the folders in it.
 const maxEntries = 50_000
 
-func (d *Door) listDir(ctx context.Context, c *call, in *listDirRequest) (*listDirResponse, error) {
+func (d *Translator) listDir(ctx context.Context, c *call, in *listDirRequest) (*listDirResponse, error) {
 	p, err := c.path(in.Path)
 	if err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (c *call) walk(ctx context.Context, dir string, depth int, out *listDirResp
 	}
 }
 
-func (d *Door) remove(ctx context.Context, c *call, in *pathRequest) (*empty, error) {
+func (d *Translator) remove(ctx context.Context, c *call, in *pathRequest) (*empty, error) {
 	p, err := c.path(in.Path)
 	if err != nil {
 		return nil, err
@@ -325,7 +325,7 @@ func (w watch) events(data []byte) ([]*filesystemEvent, error) {
 	return out, nil
 }
 
-func (d *Door) watchDir(ctx context.Context, c *call, in *watchRequest, h http.Header, to *connect.ServerStream[watchResponse]) error {
+func (d *Translator) watchDir(ctx context.Context, c *call, in *watchRequest, h http.Header, to *connect.ServerStream[watchResponse]) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	w, r, err := c.watch(ctx, in)

@@ -48,7 +48,7 @@ func (c *call) measure(ctx context.Context) (metric, error) {
 	}, nil
 }
 
-func (d *Door) metrics(c *call) error {
+func (d *Translator) metrics(c *call) error {
 	m, err := c.measure(c.r.Context())
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (d *Door) metrics(c *call) error {
 }
 
 // envdMetrics answers GET /metrics of the data plane.
-func (d *Door) envdMetrics(w http.ResponseWriter, r *http.Request) {
+func (d *Translator) envdMetrics(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
 	m, err := c.measure(r.Context())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // hostOf reads a host PORT-NAME.DOMAIN.
-func (d *Door) hostOf(r *http.Request) (port, name string, ok bool) {
+func (d *Translator) hostOf(r *http.Request) (port, name string, ok bool) {
 	label, domain, found := strings.Cut(r.Host, ".")
 	port, name, dash := strings.Cut(label, "-")
 	if !found || !dash || !goodName(name) || !strings.Contains(name, "-") { // names without are labels of shared ports
@@ -42,7 +42,7 @@ func (d *Door) hostOf(r *http.Request) (port, name string, ok bool) {
 
 // domain returns the domain of hosts of sandboxes: that of the settings, and else as
 // the client calls this server.
-func (d *Door) domain(c *call) string {
+func (d *Translator) domain(c *call) string {
 	host, port, err := net.SplitHostPort(c.host)
 	if err != nil {
 		host, port = c.host, ""
@@ -73,7 +73,7 @@ func label(name string) string {
 // the token that requests for them need, which is empty where none is. public nil
 // keeps what there is, and else makes ports that need a token: the sandbox was not
 // created by this protocol. A server that has no such hosts exposes nothing.
-func (d *Door) expose(c *call, name string, public *bool) (token string, err error) {
+func (d *Translator) expose(c *call, name string, public *bool) (token string, err error) {
 	if d.o.PortDomain == "" {
 		return "", nil
 	}
@@ -86,7 +86,7 @@ func (d *Door) expose(c *call, name string, public *bool) (token string, err err
 
 // forward passes a request on to a port inside. Whether it may get there, the share
 // of the sandbox's ports says, which expose has made.
-func (d *Door) forward(c *call, name, port string) {
+func (d *Translator) forward(c *call, name, port string) {
 	if d.o.PortDomain == "" {
 		refuse(c.w, unsupported("port "+port+" of a sandbox, because the setting daemon.portDomain is empty, and so the port"))
 		return

@@ -142,7 +142,7 @@ func (s *signal) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func (d *Door) routesProcess(o []connect.HandlerOption) {
+func (d *Translator) routesProcess(o []connect.HandlerOption) {
 	const service = "/process.Process/"
 	unary(d, service+"List", d.processList, o)
 	unary(d, service+"SendInput", d.sendInput, o)
@@ -161,7 +161,7 @@ func (d *Door) routesProcess(o []connect.HandlerOption) {
 }
 
 // unary registers a procedure with one request and one response.
-func unary[In, Out any](d *Door, procedure string, do func(ctx context.Context, c *call, in *In) (*Out, error), o []connect.HandlerOption) {
+func unary[In, Out any](d *Translator, procedure string, do func(ctx context.Context, c *call, in *In) (*Out, error), o []connect.HandlerOption) {
 	d.envd.Handle(procedure, connect.NewUnaryHandler(procedure, func(ctx context.Context, in *connect.Request[In]) (*connect.Response[Out], error) {
 		out, err := do(ctx, callOf(ctx), in.Msg)
 		if err != nil {
@@ -172,7 +172,7 @@ func unary[In, Out any](d *Door, procedure string, do func(ctx context.Context, 
 }
 
 // serverStream registers a procedure with one request and a stream of responses.
-func serverStream[In, Out any](d *Door, procedure string, do func(ctx context.Context, c *call, in *In, h http.Header, to *connect.ServerStream[Out]) error, o []connect.HandlerOption) {
+func serverStream[In, Out any](d *Translator, procedure string, do func(ctx context.Context, c *call, in *In, h http.Header, to *connect.ServerStream[Out]) error, o []connect.HandlerOption) {
 	d.envd.Handle(procedure, connect.NewServerStreamHandler(procedure, func(ctx context.Context, in *connect.Request[In], to *connect.ServerStream[Out]) error {
 		if err := do(ctx, callOf(ctx), in.Msg, in.Header(), to); err != nil {
 			return rpcError(ctx, err)
@@ -221,7 +221,7 @@ func (p *pty) size() (*api.TerminalSize, error) {
 	return &api.TerminalSize{Rows: p.Size.Rows, Cols: p.Size.Cols}, nil
 }
 
-func (d *Door) start(ctx context.Context, c *call, in *startRequest, h http.Header, to *connect.ServerStream[processResponse]) error {
+func (d *Translator) start(ctx context.Context, c *call, in *startRequest, h http.Header, to *connect.ServerStream[processResponse]) error {
 	if in.Process == nil || in.Process.Cmd == "" {
 		return bad("process.cmd", "is missing")
 	}
@@ -252,7 +252,7 @@ func (d *Door) start(ctx context.Context, c *call, in *startRequest, h http.Head
 	return d.stream(ctx, c, r, h, to)
 }
 
-func (d *Door) attach(ctx context.Context, c *call, in *connectRequest, h http.Header, to *connect.ServerStream[processResponse]) error {
+func (d *Translator) attach(ctx context.Context, c *call, in *connectRequest, h http.Header, to *connect.ServerStream[processResponse]) error {
 	p, err := c.process(in.Process, "/stream")
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (d *Door) attach(ctx context.Context, c *call, in *connectRequest, h http.H
 }
 
 // stream sends the events of a process.
-func (d *Door) stream(ctx context.Context, c *call, r *http.Request, h http.Header, to *connect.ServerStream[processResponse]) error {
+func (d *Translator) stream(ctx context.Context, c *call, r *http.Request, h http.Header, to *connect.ServerStream[processResponse]) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	out, err := newSender(h, to, &processResponse{Event: processEvent{Keepalive: &empty{}}}, end)
@@ -380,7 +380,7 @@ func ending(v api.Exit) *endEvent {
 	return e
 }
 
-func (d *Door) processList(ctx context.Context, c *call, _ *empty) (*listResponse, error) {
+func (d *Translator) processList(ctx context.Context, c *call, _ *empty) (*listResponse, error) {
 	var have api.ProcessList
 	if err := c.do(ctx, http.MethodGet, box(c.name, "/processes"), nil, nil, &have); err != nil {
 		return nil, err
@@ -425,11 +425,11 @@ func (c *call) write(ctx context.Context, s *selector, in *input) error {
 	return nil
 }
 
-func (d *Door) sendInput(ctx context.Context, c *call, in *sendInputRequest) (*empty, error) {
+func (d *Translator) sendInput(ctx context.Context, c *call, in *sendInputRequest) (*empty, error) {
 	return &empty{}, c.write(ctx, in.Process, in.Input)
 }
 
-func (d *Door) streamInput(ctx context.Context, c *call, in *connect.ClientStream[streamInputRequest]) error {
+func (d *Translator) streamInput(ctx context.Context, c *call, in *connect.ClientStream[streamInputRequest]) error {
 	var of *selector
 	for in.Receive() {
 		m := in.Msg()
@@ -452,7 +452,7 @@ func (d *Door) streamInput(ctx context.Context, c *call, in *connect.ClientStrea
 	return in.Err()
 }
 
-func (d *Door) closeStdin(ctx context.Context, c *call, in *connectRequest) (*empty, error) {
+func (d *Translator) closeStdin(ctx context.Context, c *call, in *connectRequest) (*empty, error) {
 	p, err := c.process(in.Process, "/stdin")
 	if err != nil {
 		return nil, err
@@ -461,7 +461,7 @@ func (d *Door) closeStdin(ctx context.Context, c *call, in *connectRequest) (*em
 	return &empty{}, err
 }
 
-func (d *Door) sendSignal(ctx context.Context, c *call, in *sendSignalRequest) (*empty, error) {
+func (d *Translator) sendSignal(ctx context.Context, c *call, in *sendSignalRequest) (*empty, error) {
 	if in.Signal == "" {
 		return nil, bad("signal", "is missing")
 	}
@@ -485,7 +485,7 @@ func (d *Door) sendSignal(ctx context.Context, c *call, in *sendSignalRequest) (
 	return &empty{}, err
 }
 
-func (d *Door) update(ctx context.Context, c *call, in *updateRequest) (*empty, error) {
+func (d *Translator) update(ctx context.Context, c *call, in *updateRequest) (*empty, error) {
 	p, err := c.process(in.Process, "/resize")
 	if err != nil {
 		return nil, err

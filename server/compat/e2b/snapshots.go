@@ -15,7 +15,7 @@ import (
 )
 
 // routesSnapshots registers snapshots, which are checkpoints, and forks.
-func (d *Door) routesSnapshots(h func(pattern string, do func(c *call) error)) {
+func (d *Translator) routesSnapshots(h func(pattern string, do func(c *call) error)) {
 	h("POST /sandboxes/{id}/snapshots", d.snapshot)
 	h("GET /snapshots", d.snapshots)
 	h("DELETE /templates/{ref}", d.deleteSnapshot)
@@ -45,7 +45,7 @@ func checkpointPath(ref string) (string, bool) {
 
 // snapshot keeps the state of a sandbox. Memory is not kept, so a client that
 // asks for it by name is refused.
-func (d *Door) snapshot(c *call) error {
+func (d *Translator) snapshot(c *call) error {
 	var in struct {
 		Name   string `json:"name"`
 		Memory *bool  `json:"memory"`
@@ -66,7 +66,7 @@ func (d *Door) snapshot(c *call) error {
 
 // snapshots lists those that clients have asked for, and not those that were made
 // before a command or for a fork.
-func (d *Door) snapshots(c *call) error {
+func (d *Translator) snapshots(c *call) error {
 	q := c.r.URL.Query()
 	limit, err := limitOf(q)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *call) checkpoint(ref string) (*api.Checkpoint, error) {
 	return &one, err
 }
 
-func (d *Door) deleteSnapshot(c *call) error {
+func (d *Translator) deleteSnapshot(c *call) error {
 	ref := c.r.PathValue("ref")
 	at, ok := checkpointPath(ref)
 	if ok {
@@ -143,7 +143,7 @@ func (d *Door) deleteSnapshot(c *call) error {
 
 // begin has the body of POST /v1/sandboxes begin with the snapshot that the
 // template is, where it is one and no template of another kind.
-func (d *Door) begin(c *call, body map[string]any, template string) error {
+func (d *Translator) begin(c *call, body map[string]any, template string) error {
 	if body["image"] != template || template == "" {
 		return nil // the base, a preset or the code interpreter
 	}
@@ -184,7 +184,7 @@ func forkFailed(err error) forkResult {
 
 // fork makes sandboxes that begin with the state of one. Programs that run go on in
 // that one, and not in the forks.
-func (d *Door) fork(c *call) error {
+func (d *Translator) fork(c *call) error {
 	var in struct {
 		Timeout *int64 `json:"timeout"`
 		Count   *int64 `json:"count"`
@@ -232,7 +232,7 @@ func (d *Door) fork(c *call) error {
 
 // forked returns a fork that ends after so many seconds. One whose end cannot be
 // set is removed: nothing else would end it.
-func (d *Door) forked(c *call, f api.Forked, seconds int64) forkResult {
+func (d *Translator) forked(c *call, f api.Forked, seconds int64) forkResult {
 	if p := f.Problem; p != nil {
 		return forkFailed(&fault{status: p.Status, code: p.Code, message: text(*p)})
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // control sends a request of the control plane.
-func control(d *Door, a http.Handler, method, target, body string) *httptest.ResponseRecorder {
+func control(d *Translator, a http.Handler, method, target, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Header.Set(headerKey, aToken)
 	w := httptest.NewRecorder()
@@ -21,7 +21,7 @@ func control(d *Door, a http.Handler, method, target, body string) *httptest.Res
 
 // TestSnapshots holds that snapshots of the protocol are checkpoints.
 func TestSnapshots(t *testing.T) {
-	d := newDoor(t)
+	d := newTranslator(t)
 	a := &api1{answer: func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method + " " + r.URL.RequestURI() {
 		case "POST /v1/sandboxes/" + aName + "/checkpoints":
@@ -73,7 +73,7 @@ func TestSnapshots(t *testing.T) {
 // TestCreateFromSnapshot holds that a template that is a snapshot is one, and that
 // other templates stay what they are.
 func TestCreateFromSnapshot(t *testing.T) {
-	d := newDoor(t)
+	d := newTranslator(t)
 	for template, want := range map[string]string{
 		"built": `{"from":"cp1","session":"`, "built:default": `{"from":"cp1","session":"`, "code": `{"from":"cp2","image":"sandbox-code:bookworm-slim","session":"`,
 		"ubuntu": `{"image":"ubuntu","session":"`, "base": `{"session":"`, "strict": `{"preset":"strict","session":"`,
@@ -104,7 +104,7 @@ func TestCreateFromSnapshot(t *testing.T) {
 // TestForkOfE2B holds what a fork comes to: sandboxes that end after their time, an
 // error for each that could not be made, and none that would never end.
 func TestForkOfE2B(t *testing.T) {
-	d := newDoor(t)
+	d := newTranslator(t)
 	a := &api1{answer: func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method + " " + r.URL.Path {
 		case "POST /v1/sandboxes/" + aName + "/fork":

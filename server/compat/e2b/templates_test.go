@@ -11,7 +11,7 @@ import (
 // TestTemplates holds which image a template is, and by which names a list finds
 // sandboxes of it.
 func TestTemplates(t *testing.T) {
-	d := newDoor(t)
+	d := newTranslator(t)
 	for template, want := range map[string]string{
 		"base": `{"session":"`, "": `{"session":"`,
 		"code-interpreter-v1": `{"image":"sandbox-code:bookworm-slim","session":"`,

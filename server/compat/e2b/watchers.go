@@ -90,8 +90,8 @@ func (w *watchers) find(c *call, id string) (*watcher, error) {
 	return one, nil
 }
 
-func (d *Door) createWatcher(ctx context.Context, c *call, in *watchRequest) (*createWatcherResponse, error) {
-	// It outlives this request, and ends with the door.
+func (d *Translator) createWatcher(ctx context.Context, c *call, in *watchRequest) (*createWatcherResponse, error) {
+	// It outlives this request, and ends with the translator.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(d.life, stop)
 	w, r, err := c.watch(life, in)
@@ -170,7 +170,7 @@ func (o *watcher) end(err error) {
 	o.err = err
 }
 
-func (d *Door) watcherEvents(_ context.Context, c *call, in *watcherRequest) (*watcherEventsResponse, error) {
+func (d *Translator) watcherEvents(_ context.Context, c *call, in *watcherRequest) (*watcherEventsResponse, error) {
 	one, err := d.watchers.find(c, in.WatcherID)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (d *Door) watcherEvents(_ context.Context, c *call, in *watcherRequest) (*w
 	return out, nil
 }
 
-func (d *Door) removeWatcher(_ context.Context, c *call, in *watcherRequest) (*empty, error) {
+func (d *Translator) removeWatcher(_ context.Context, c *call, in *watcherRequest) (*empty, error) {
 	one, err := d.watchers.find(c, in.WatcherID)
 	if err != nil {
 		return nil, err

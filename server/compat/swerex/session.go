@@ -41,7 +41,7 @@ type shell struct {
 
 	program *program               // nil without; of the request that has the turn
 	running atomic.Pointer[string] // the id of the program, for requests that end it
-	used    time.Time              // guarded by the mutex of the door
+	used    time.Time              // guarded by the mutex of the translator
 }
 
 // A program runs on a terminal, because it is interactive.
@@ -55,9 +55,9 @@ type program struct {
 
 // shellOf returns the shell of a name in the call's sandbox.
 func (c *call) shellOf(name string) (*shell, error) {
-	c.door.mu.Lock()
-	defer c.door.mu.Unlock()
-	s := c.door.open[shellKey{c.box, name}]
+	c.translator.mu.Lock()
+	defer c.translator.mu.Unlock()
+	s := c.translator.open[shellKey{c.box, name}]
 	if s == nil {
 		return nil, raise(classNone, "session '"+name+"' does not exist")
 	}
@@ -66,7 +66,7 @@ func (c *call) shellOf(name string) (*shell, error) {
 }
 
 // add makes room for a shell and adds it.
-func (d *Door) add(s *shell) error {
+func (d *Translator) add(s *shell) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
@@ -87,7 +87,7 @@ func (d *Door) add(s *shell) error {
 	return nil
 }
 
-func (d *Door) drop(s *shell) {
+func (d *Translator) drop(s *shell) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open[s.key] == s {
@@ -142,12 +142,12 @@ func createSession(c *call) (any, error) {
 		return nil, err
 	}
 	s := &shell{key: shellKey{c.box, in.Session}, turn: make(chan struct{}, 1), used: time.Now()}
-	if err := c.door.add(s); err != nil {
+	if err := c.translator.add(s); err != nil {
 		return nil, err
 	}
 	var made api.Shell
 	if err := c.Do(c.R.Context(), http.MethodPost, compat.Sandbox(c.box, "/shells"), nil, api.OpenShell{}, &made); err != nil {
-		c.door.drop(s)
+		c.translator.drop(s)
 		return nil, err
 	}
 	s.id = made.ID
@@ -158,7 +158,7 @@ func createSession(c *call) (any, error) {
 		if _, err := c.line(c.R.Context(), s, together("source "+quote(file)), 0, out.take); err != nil {
 			text, denied := refusal(err)
 			if !denied {
-				c.door.drop(s)
+				c.translator.drop(s)
 				c.end(s)
 				return nil, err
 			}
@@ -173,7 +173,7 @@ func createSession(c *call) (any, error) {
 func (c *call) line(ctx context.Context, s *shell, line string, within float64, on func(bool, []byte) error) (api.Exit, error) {
 	exit, err := c.follow(ctx, compat.Sandbox(s.key.box, "/shells/", url.PathEscape(s.id), "/run"), api.RunLine{Line: line, TimeoutSeconds: within}, on)
 	if f, ok := errors.AsType[*compat.Fault](err); ok && f.Code == sandbox.CodeNotFound {
-		c.door.drop(s)
+		c.translator.drop(s)
 		return exit, raise(classNone, "session '"+s.key.name+"' does not exist any more: "+f.Message)
 	}
 	return exit, err
@@ -512,7 +512,7 @@ func closeSession(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.door.drop(s)
+	c.translator.drop(s)
 	c.end(s)
 	return map[string]string{"session_type": "bash"}, nil
 }
@@ -522,15 +522,15 @@ func closeAll(c *call) (any, error) {
 	if err := c.sandbox(); err != nil {
 		return nil, err
 	}
-	c.door.mu.Lock()
+	c.translator.mu.Lock()
 	var list []*shell
-	for k, s := range c.door.open {
+	for k, s := range c.translator.open {
 		if k.box == c.box {
 			list = append(list, s)
-			delete(c.door.open, k)
+			delete(c.translator.open, k)
 		}
 	}
-	c.door.mu.Unlock()
+	c.translator.mu.Unlock()
 	var all sync.WaitGroup
 	for _, s := range list {
 		all.Go(func() { c.end(s) })

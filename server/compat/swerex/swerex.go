@@ -48,29 +48,29 @@ const (
 	maxOutput = 8 << 20  // of one command
 )
 
-// Options configure a [Door].
+// Options configure a [Translator].
 type Options struct {
 	// Enabled reports whether the protocol is served; nil is always.
 	Enabled func() bool
 }
 
-// A Door serves the protocol. It is safe for concurrent use.
-type Door struct {
+// A Translator serves the protocol. It is safe for concurrent use.
+type Translator struct {
 	o  Options
 	mu sync.Mutex
 	// open has the shells that clients have opened, by sandbox and name.
 	open map[shellKey]*shell
 }
 
-// New returns a Door.
-func New(o Options) *Door { return &Door{o: o, open: map[shellKey]*shell{}} }
+// New returns a Translator.
+func New(o Options) *Translator { return &Translator{o: o, open: map[shellKey]*shell{}} }
 
 // A call is one request of the protocol.
 type call struct {
 	compat.Call
-	door    *Door
-	session string // of /v1; empty leaves it to the token
-	box     string // the name of the sandbox, once it is there
+	translator *Translator
+	session    string // of /v1; empty leaves it to the token
+	box        string // the name of the sandbox, once it is there
 }
 
 // operations are those of the protocol, by method and path.
@@ -89,7 +89,7 @@ var operations = map[string]func(*call) (any, error){
 
 // Claims reports whether a request is one of this protocol. At the root that takes the
 // protocol's own header, because other programs may ask for such paths too.
-func (d *Door) Claims(r *http.Request) bool {
+func (d *Translator) Claims(r *http.Request) bool {
 	if d.o.Enabled != nil && !d.o.Enabled() {
 		return false
 	}
@@ -102,9 +102,9 @@ func (d *Door) Claims(r *http.Request) bool {
 	return (get || post) && r.Header.Get(headerKey) != ""
 }
 
-// Translate answers a request that the door claims. v1 is the server of /v1.
-func (d *Door) Translate(w http.ResponseWriter, r *http.Request, v1 http.Handler) {
-	c := &call{Call: compat.New(w, r, v1, "Bearer "+r.Header.Get(headerKey)), door: d}
+// Translate answers a request that the translator claims. v1 is the server of /v1.
+func (d *Translator) Translate(w http.ResponseWriter, r *http.Request, v1 http.Handler) {
+	c := &call{Call: compat.New(w, r, v1, "Bearer "+r.Header.Get(headerKey)), translator: d}
 	out, err := c.serve()
 	if err != nil {
 		c.refuse(err)
@@ -253,7 +253,7 @@ func fileError(err error) error {
 func write(w http.ResponseWriter, status int, v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the door's own values
+		panic(err) // the translator's own values
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -966,6 +966,7 @@ class Miss(Model):
 
 class Mount(Model):
     base: str | None = None
+    mapped: str | None = None
     read_only: Annotated[bool | None, Field(alias='readOnly')] = None
     role: str
     size: int | None = None
@@ -1586,6 +1587,10 @@ class StartBrowser(Model):
     cdp: bool | None = None
     """
     Make an address for the DevTools protocol, where the settings allow that
+    """
+    display: bool | None = None
+    """
+    With a display that can be shown. Where the settings have none it takes an admin
     """
     watch: bool | None = None
     """

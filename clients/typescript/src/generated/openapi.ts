@@ -679,6 +679,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{name}/browser/display": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the display over a WebSocket
+         * @description It starts the browser. A text frame has the password of the display, and binary frames carry the protocol of VNC (RFC 6143). The display takes no input. A browser has one viewer: a later one ends the earlier. Without a display in the settings it takes an admin.
+         */
+        get: operations["viewBrowser"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{name}/browser/{action}": {
         parameters: {
             query?: never;
@@ -2958,6 +2978,7 @@ export interface components {
         };
         Mount: {
             base?: string;
+            mapped?: string;
             readOnly?: boolean;
             role: string;
             size?: number;
@@ -3505,6 +3526,8 @@ export interface components {
         StartBrowser: {
             /** @description Make an address for the DevTools protocol, where the settings allow that */
             cdp?: boolean;
+            /** @description With a display that can be shown. Where the settings have none it takes an admin */
+            display?: boolean;
             /** @description Make a link to look at it, where the settings allow that */
             watch?: boolean;
         };
@@ -6033,6 +6056,48 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
+            503: components["responses"]["Problem503"];
+            504: components["responses"]["Problem504"];
+        };
+    };
+    viewBrowser: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description On whose behalf; admins choose, others have their own */
+                "Sandbox-Tenant"?: components["parameters"]["Tenant"];
+                /** @description Who speaks; main without */
+                "Sandbox-Agent"?: components["parameters"]["Agent"];
+                /** @description The conversation; default without */
+                "Sandbox-Session"?: components["parameters"]["Session"];
+                /** @description Up to 64 of A-Z a-z 0-9 . _ -; taken over into the answer and into records */
+                "X-Request-Id"?: components["parameters"]["RequestID"];
+                /** @description W3C Trace Context; the answer has our place in the trace */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Switching Protocols */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            422: components["responses"]["Problem422"];
+            426: components["responses"]["Problem426"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             501: components["responses"]["Problem501"];

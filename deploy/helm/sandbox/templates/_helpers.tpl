@@ -70,3 +70,42 @@ pods by it, so its text is the rule as the daemon writes it.
     "docker" (dict "image" (include "sandbox.sandboxImage" .))))) }}
 {{- mustMergeOverwrite $own (deepCopy .Values.settings) | toPrettyJson }}
 {{- end }}
+
+{{- /* The port of the collector, as the URL has it or as its scheme says. */ -}}
+{{- define "sandbox.otelPort" -}}
+{{- $at := urlParse .Values.otel.endpoint }}
+{{- $port := regexFind ":[0-9]+$" $at.host | trimPrefix ":" }}
+{{- $port | default (ternary "443" "80" (eq $at.scheme "https")) }}
+{{- end }}
+
+{{- /* The variables of OpenTelemetry, as those of a container. */ -}}
+{{- define "sandbox.otel" -}}
+{{- with .Values.otel }}
+{{- $attributes := list "k8s.namespace.name=$(OTEL_NAMESPACE)" "k8s.pod.name=$(OTEL_POD)" "k8s.node.name=$(OTEL_NODE)" }}
+{{- range $name, $value := .attributes }}{{ $attributes = append $attributes (printf "%s=%s" $name $value) }}{{ end }}
+- {name: OTEL_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+- {name: OTEL_POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+- {name: OTEL_NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+- {name: OTEL_RESOURCE_ATTRIBUTES, value: {{ join "," $attributes | quote }}}
+- {name: OTEL_SERVICE_NAME, value: {{ .serviceName | default (include "sandbox.name" $) | quote }}}
+- {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .endpoint | quote }}}
+- {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: {{ .protocol | quote }}}
+{{- range $signal := list "traces" "metrics" "logs" }}
+{{- if not (has $signal $.Values.otel.signals) }}
+- {name: OTEL_{{ upper $signal }}_EXPORTER, value: none}
+{{- end }}
+{{- end }}
+{{- if .headers.secret }}
+- {name: OTEL_EXPORTER_OTLP_HEADERS, valueFrom: {secretKeyRef: {name: {{ .headers.secret }}, key: {{ .headers.key }}}}}
+{{- end }}
+{{- if .ca.secret }}
+- {name: OTEL_EXPORTER_OTLP_CERTIFICATE, value: /otel/{{ .ca.key }}}
+{{- end }}
+{{- if .sampler }}
+- {name: OTEL_TRACES_SAMPLER, value: {{ .sampler }}}
+{{- end }}
+{{- if .samplerArg }}
+- {name: OTEL_TRACES_SAMPLER_ARG, value: {{ .samplerArg | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -6,7 +6,7 @@ import { moment, span, visible } from '../format';
 import { Card, Confirm, Empty, Page, T, Tag, useLive } from '../ui';
 import type { Approval } from '../types';
 
-const words: Record<string, string> = { allow_once: 'Allowed once', allow_session: 'Allowed for the session', allow_permanent: 'Allowed permanently', deny: 'Denied' };
+export const words: Record<string, string> = { allow_once: 'Allowed once', allow_session: 'Allowed for the session', allow_permanent: 'Allowed permanently', deny: 'Denied' };
 
 export function answered(id: string, permission: string): void {
   const h = live.history.find((x) => x.approval.id === id);

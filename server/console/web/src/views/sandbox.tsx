@@ -9,6 +9,7 @@ import type { Applied, Change, Port, Process, Sandbox, Share, Usage } from '../t
 import { linkOf } from './overview';
 import { EgressList, EvidenceWith, ViolationList } from './records';
 import { TimelineList } from './timeline';
+import { DisplayView } from './display';
 import { Files } from './files';
 import { TerminalView } from './terminal';
 
@@ -170,16 +171,17 @@ function Ports({ at }: { at: At }): JSX.Element {
   );
 }
 
-interface BrowserInfo { name: string; status: string; createdAt: string; watchUrl?: string }
+interface BrowserInfo { name: string; status: string; createdAt: string }
 
 function BrowserTab({ at }: { at: At }): JSX.Element {
   const got = useLoad<{ items: BrowserInfo[] }>((signal, again) => get(at.base + '/browser', { tenant: at.tenant, signal, background: again }), [at.base], 5000);
-  const [watch, setWatch] = useState('');
+  const [shown, show] = useState(false);
   const [picture, setPicture] = useState('');
   const [address, setAddress] = useState('');
   const [busy, setBusy] = useState(false);
   useEffect(() => () => { if (picture) URL.revokeObjectURL(picture); }, [picture]);
   const doing = (fn: () => Promise<void>, done = '') => { setBusy(true); void attempt(fn, done).finally(() => { setBusy(false); got.reload(); }); };
+  const start = (json: { display?: boolean }) => post<BrowserInfo>(at.base + '/browser', json, { tenant: at.tenant });
   const shot = async () => {
     const r = await post<{ data?: string }>(at.base + '/browser/screenshot', { width: 1280, height: 800 }, { tenant: at.tenant });
     const raw = Uint8Array.from(atob(r.data ?? ''), (c) => c.charCodeAt(0));
@@ -187,20 +189,21 @@ function BrowserTab({ at }: { at: At }): JSX.Element {
     setPicture(URL.createObjectURL(new Blob([raw], { type: 'image/png' })));
   };
   const b = got.data?.items[0];
-  const link = httpOnly(watch);
   return (
     <Card title="Browser" note={b ? <Tag tone={statusTone(b.status)}>{visible(b.status)}</Tag> : undefined} wide>
       {got.error && <Trouble error={got.error} retry={got.reload} />}
       {canWrite() && <div class="actions">
-        <button type="button" disabled={busy} onClick={() => doing(async () => { const r = await post<BrowserInfo>(at.base + '/browser', { watch: true }, { tenant: at.tenant }); setWatch(r.watchUrl ?? ''); })}>{b ? 'Make a link to look on' : 'Start, with a link to look on'}</button>
-        {!b && <button type="button" disabled={busy} onClick={() => doing(async () => { await post(at.base + '/browser', {}, { tenant: at.tenant }); }, 'The browser runs')}>Start</button>}
+        {!b && <button type="button" disabled={busy} onClick={() => doing(async () => { await start({}); }, 'The browser runs')}>Start</button>}
+        {shown ? <button type="button" onClick={() => show(false)}>Hide the display</button>
+          : <button type="button" disabled={busy} onClick={() => doing(async () => { await start({ display: true }); show(true); })}>{b ? 'Show the display' : 'Start with a display'}</button>}
         {b && <button type="button" disabled={busy} onClick={() => doing(shot)}>Take a picture of the page</button>}
-        {b && <button type="button" class="danger" disabled={busy} onClick={() => doing(async () => { await send(at.base + '/browser?force=true', { method: 'DELETE', tenant: at.tenant }); setPicture(''); setWatch(''); }, 'The browser is removed')}>Remove</button>}
+        {b && <button type="button" class="danger" disabled={busy} onClick={() => doing(async () => { show(false); await send(at.base + '/browser?force=true', { method: 'DELETE', tenant: at.tenant }); setPicture(''); }, 'The browser is removed')}>Remove</button>}
       </div>}
-      {link && <p class="banner good" role="status"><span>The display works once, within a minute, on the daemon's machine.</span><a class="button primary" href={link} target="_blank" rel="noopener noreferrer" onClick={() => setTimeout(() => setWatch(''), 0)}>Open the display</a></p>}
-      {b && canWrite() && <form class="inline" onSubmit={(e) => { e.preventDefault(); if (address) doing(async () => { await post(at.base + '/browser/navigate', { url: address }, { tenant: at.tenant }); await shot(); }); }}><label>Address<input value={address} onInput={(e) => setAddress(e.currentTarget.value)} placeholder="https://… or page.html" maxLength={8192} spellcheck={false} /></label><button type="submit" disabled={busy || !address}>Open</button></form>}
+      {busy && <p class="soft" role="status">Waiting for the browser…</p>}
+      {b && canWrite() && <form class="inline" onSubmit={(e) => { e.preventDefault(); if (address) doing(async () => { await post(at.base + '/browser/navigate', { url: address }, { tenant: at.tenant }); if (!shown) await shot(); }); }}><label>Address<input value={address} onInput={(e) => setAddress(e.currentTarget.value)} placeholder="https://… or page.html" maxLength={8192} spellcheck={false} /></label><button type="submit" disabled={busy || !address}>Open</button></form>}
+      {shown && <DisplayView at={at} />}
       {picture && <img class="picture" src={picture} alt="The page as the browser shows it" />}
-      {!got.loading && !b && !got.error && <Empty title="The session has no browser">It needs browser.enabled in the settings, and the provider docker.</Empty>}
+      {!got.loading && !b && !shown && !got.error && <Empty title="The session has no browser">It needs browser.enabled in the settings, and the provider docker.</Empty>}
     </Card>
   );
 }

@@ -3,7 +3,8 @@ import { useMemo, useState } from 'preact/hooks';
 import { live, session } from '../state';
 import { bytes, moment, visible } from '../format';
 import { Card, Empty, List, Loading, Page, severityTone, statusTone, T, Tag, Trouble, useLive, useLoad } from '../ui';
-import type { Evidence, Violation } from '../types';
+import type { Approval, Evidence, Violation } from '../types';
+import { words as answers } from './approvals';
 import { joined, loadEvidence, loadViolations, operationText, sameEvidence, sameViolation, type Scope } from './records';
 
 interface Entry { time: string; kind: 'command' | 'file' | 'egress' | 'secret' | 'approval' | 'violation' | 'browser' | 'operation'; text: string; outcome: string; tone: string; more: string; id: string }
@@ -14,6 +15,41 @@ function kindOf(operation: string): Entry['kind'] {
   if (operation.startsWith('Browser')) return 'browser';
   if (operation.startsWith('Net')) return 'egress';
   return 'operation';
+}
+
+// An Answer is one to a question, as the evidence has it.
+interface Answer { time: string; command: boolean; what: string; answer: string; id: string }
+
+// answerWithin is how long a question waits at most, and some seconds, in milliseconds.
+const answerWithin = 310_000;
+
+const answerTone = (answer: string | undefined): string => (!answer || answer === answers.deny ? '' : 'good');
+
+function sameProgram(program: string, q: Approval): boolean {
+  return program === '' || q.command[0]?.split('/').pop() === program;
+}
+
+// recorded returns the answers that the records have: those about commands are in the
+// ends of commands, and those about hosts are the rules of connections. A permission
+// for a session is the rule of each connection after it too, and counts once.
+function recorded(evidence: Evidence[]): Answer[] {
+  const out: Answer[] = [];
+  const programs = new Map<string, string>();
+  const oldest = [...evidence].reverse();
+  for (const r of evidence) if (r.type === 'begin') programs.set(r.command, String(r.data?.request?.program ?? ''));
+  const seen = new Set<string>();
+  for (const r of oldest) {
+    const d = r.data ?? {};
+    if (r.type === 'end' && d.approval) out.push({ time: r.time, command: true, what: programs.get(r.command) ?? '', answer: answers[d.approval] ?? String(d.approval), id: 'a' + sameEvidence(r) });
+    if (r.type !== 'egress') continue;
+    const what = `${d.host ?? ''}${d.port ? ':' + d.port : ''}`;
+    const answer = d.rule === 'permitted to the session' ? answers.allow_session : d.rule === 'permitted to the command' ? answers.allow_once : String(d.message ?? '').includes('permission was asked for and denied') ? answers.deny : '';
+    const once = `${answer}|${what}|${answer === answers.allow_session ? '' : r.command}`;
+    if (!answer || seen.has(once)) continue;
+    seen.add(once);
+    out.push({ time: r.time, command: false, what, answer, id: 'a' + sameEvidence(r) });
+  }
+  return out;
 }
 
 // entries joins records of every kind into one list, the newest first. The begin and
@@ -36,11 +72,16 @@ function entries(evidence: Evidence[], violations: Violation[], scope: Scope): E
   }
   for (const r of ends.values()) out.push({ time: r.time, kind: 'operation', text: operationText(r), outcome: String(r.data?.status ?? ''), tone: statusTone(r.data?.status ?? ''), more: 'its begin is not on record any more', id: sameEvidence(r) });
   for (const r of violations) out.push({ time: r.time, kind: 'violation', text: r.message || r.resource, outcome: r.severity, tone: severityTone(r.severity), more: [r.rule, r.command].filter(Boolean).join(' · '), id: sameViolation(r) });
+  const past = recorded(evidence);
   for (const h of live.history) {
     const q = h.approval;
     if (q.tenant !== scope.tenant || (scope.session && q.session !== scope.session) || (scope.sandbox && q.sandbox && q.sandbox !== scope.sandbox)) continue;
-    out.push({ time: h.time, kind: 'approval', text: `${q.operation} ${q.resource}`, outcome: h.ended ? (h.answer ?? 'answered elsewhere, or expired') : 'waits', tone: h.ended ? '' : 'warn', more: q.command.join(' '), id: q.id });
+    // What was seen here has the whole question, and the record who knows the answer.
+    const at = past.findIndex((p) => p.command === (q.kind === 'command') && (p.command ? sameProgram(p.what, q) : p.what === q.resource) && Math.abs(Date.parse(p.time) - Date.parse(h.time)) <= answerWithin);
+    const answer = at >= 0 ? past.splice(at, 1)[0].answer : h.answer;
+    out.push({ time: h.time, kind: 'approval', text: `${q.operation} ${q.resource}`, outcome: h.ended ? (answer ?? 'answered elsewhere, or expired') : 'waits', tone: h.ended ? answerTone(answer) : 'warn', more: q.command.join(' '), id: q.id });
   }
+  for (const p of past) out.push({ time: p.time, kind: 'approval', text: p.command ? `execute ${p.what}` : `connect ${p.what}`, outcome: p.answer, tone: answerTone(p.answer), more: 'as the evidence has it', id: p.id });
   return out.sort((a, b) => (a.time < b.time ? 1 : a.time > b.time ? -1 : 0)).slice(0, 1500);
 }
 

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package testenv
+
+func landlockMissing() string { return "only Linux has Landlock" }

@@ -1,5 +1,0 @@
-//go:build linux
-
-package local_test
-
-func orchestrateMain(args []string) int { return 2 }
