@@ -351,19 +351,20 @@ func (b *sweeper) removed(p sandbox.Provider, r prune.Removal) Removed {
 
 func reasonOf(r prune.Removal) string { return string(r.Reason) + ": " + r.Detail }
 
-// sweepOne removes one sandbox with what belongs to it on the host.
+// sweepOne removes one sandbox with what belongs to it on the host. It returns
+// [prune.ErrSpared] where the sandbox is there although the plan says that it is not.
 func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Removal) error {
 	m := b.m
-	if r.Kind == sandbox.KindPool {
-		return m.pool.removeSlot(ctx, p, r.Name)
-	}
-	if _, elsewhere := m.kept[p.Name()]; elsewhere && r.Reason == prune.Missing {
-		// Other programs make sandboxes too, and a list may be behind them.
-		if _, err := p.Inspect(ctx, r.Name); err == nil {
-			return &sandbox.Error{Code: sandbox.CodeBusy, Op: "prune", Resource: r.Name, Retryable: true, Message: "the sandbox is there, although the list lacked it", Hint: "try again"}
-		} else if !sandbox.IsNotFound(err) {
+	if r.Reason == prune.Missing || r.Reason == prune.Remnant {
+		switch info, err := p.Inspect(ctx, r.Name); {
+		case err == nil && info.Status != sandbox.StatusMissing:
+			return prune.ErrSpared // it was being made when the list was read, or the list is behind
+		case err != nil && !sandbox.IsNotFound(err):
 			return err
 		}
+	}
+	if r.Kind == sandbox.KindPool {
+		return m.pool.removeSlot(ctx, p, r.Name)
 	}
 	m.handles.drop(r.Name)
 	// The caller holds the exclusive lease: the claim does not change.

@@ -2,6 +2,7 @@ package prune
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/bulkhead-dev/sandbox"
@@ -14,9 +15,16 @@ import (
 // with two as with twenty; more would only starve those who wait to start.
 const workers = 4
 
+// ErrSpared is the error of a [Remover] that has found, with the locks held, that
+// the reason of the plan no longer holds. The sandbox is spared.
+var ErrSpared = errors.New("the reason for the removal no longer holds")
+
 // A Remover ends and removes one sandbox with everything that belongs to it.
 // Removing what is gone is not an error. A Removal with the reason Missing
-// has no container; what remains is what belongs to it on the host.
+// has no container; what remains is what belongs to it on the host. For the reasons
+// Missing and Remnant a Remover has to look again and return ErrSpared where the
+// container is there: a sandbox is recorded before it is made, so the records and the
+// containers of a plan can be from before and from during its creation.
 type Remover interface {
 	Remove(ctx context.Context, r Removal) error
 }
@@ -43,8 +51,9 @@ type Failure struct {
 // Apply carries out plan. For each removal it takes the ensure lock and the
 // exclusive lease without waiting, reads the record again, removes the
 // sandbox and then the record. What is being made, is leased, or is recorded
-// differently than when the plan was made, is spared. When the removal fails the record stays, so that the next
-// sweep tries again. The end of ctx fails what has not begun.
+// differently than when the plan was made, is spared, as is what rm finds to be there
+// ([ErrSpared]). When the removal fails the record stays, so that the next sweep tries
+// again. The end of ctx fails what has not begun.
 func Apply(ctx context.Context, plan []Removal, rm Remover, leases keylock.Locker, records *registry.Store) Report {
 	type outcome struct {
 		spared bool
@@ -93,6 +102,9 @@ func apply(ctx context.Context, r Removal, rm Remover, leases keylock.Locker, re
 		return err == nil, err
 	}
 	if err := rm.Remove(ctx, r); err != nil {
+		if errors.Is(err, ErrSpared) {
+			return true, nil
+		}
 		return false, err
 	}
 	return false, records.Delete(r.Kind, r.Name)

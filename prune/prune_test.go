@@ -260,6 +260,9 @@ func TestApply(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{name: "found to be there", kept: true, between: func(_ *testing.T, w *world, _ *Removal) {
+			w.before = func(name string) error { return fmt.Errorf("%s: %w", name, ErrSpared) }
+		}},
 		{name: "the removal fails", kept: true, failed: boom, between: func(_ *testing.T, w *world, _ *Removal) {
 			w.before = func(string) error { return boom }
 		}},
