@@ -44,7 +44,12 @@ func openHost(op, folder string) (*host, error) {
 	return &host{path: canonical, fd: fd, dev: uint64(st.Dev), ino: st.Ino, uid: int(st.Uid), gid: int(st.Gid)}, nil
 }
 
-func (h *host) close() { unix.Close(h.fd) }
+// close gives the lock up, too. To close the descriptor alone would leave the lock to
+// a program that is being started, which has a copy until it runs.
+func (h *host) close() {
+	_ = unix.Flock(h.fd, unix.LOCK_UN)
+	unix.Close(h.fd)
+}
 
 // lock lets one process at a time apply changes to the folder or undo them.
 func (h *host) lock(op string) error {

@@ -525,3 +525,33 @@ func killedAt(t *testing.T, m Means, name string, op killedOp, n int, done map[s
 	}
 	return true
 }
+
+// TestScratchWhileAProgramStarts holds that a folder goes at once although a program is
+// being started, which has a copy of every descriptor until it runs.
+func TestScratchWhileAProgramStarts(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, Options{})
+	_, _, err := s.Means(t.Context()) // makes the folders
+	must(t, err)
+	dir, done, err := s.scratch("probe")
+	must(t, err)
+	copied := -1
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	for _, e := range entries {
+		if at, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && at == dir {
+			fd, err := strconv.Atoi(e.Name())
+			must(t, err)
+			copied, err = syscall.Dup(fd)
+			must(t, err)
+		}
+	}
+	if copied < 0 {
+		t.Fatal("no descriptor of the folder is open")
+	}
+	defer syscall.Close(copied)
+	done()
+	if left, err := os.ReadDir(s.path("trash")); err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}

@@ -58,9 +58,16 @@ func (s *Store) scratch(kind string) (dir string, done func(), err error) {
 		return "", nil, errors.Join(statedir.Unavailable("open checkpoints", dir, err), os.Remove(dir))
 	}
 	return dir, func() {
-		f.Close() // the removal locks it
+		unlock(f) // the removal locks it
 		_ = s.discard(dir)
 	}, nil
+}
+
+// unlock gives the lock of f up and closes it. To close it alone would leave the lock
+// to a program that is being started, which has a copy of f until it runs.
+func unlock(f *os.File) {
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	f.Close()
 }
 
 // discard removes a folder with all it holds. It loses its name at once.
@@ -84,10 +91,11 @@ func (s *Store) removeTree(ctx context.Context, name string) error {
 	if err != nil {
 		return statedir.Unavailable("remove layer", s.path("trash", name), err)
 	}
-	defer f.Close()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
 		return nil //nolint:nilerr // the process that has it locked removes it
 	}
+	defer unlock(f)
 	root, err := os.OpenRoot(s.path("trash"))
 	if err != nil {
 		return statedir.Unavailable("remove layer", s.path("trash"), err)
@@ -244,8 +252,12 @@ func abandoned(p string) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		f.Close()
+		return false
+	}
+	unlock(f)
+	return true
 }
 
 func isMounted(path string) bool {
