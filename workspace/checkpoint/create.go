@@ -67,15 +67,11 @@ func (s *Store) Create(ctx context.Context, name string, o CreateOptions) (Recor
 	if err := s.checkCreate(name, o); err != nil {
 		return Record{}, nil, err
 	}
-	means, _, err := s.MeansOf(ctx, name)
-	if err != nil {
-		return Record{}, nil, err
-	}
 	l, err := s.lock(ctx, name)
 	if err != nil {
 		return Record{}, nil, err
 	}
-	r, w, err := s.create(ctx, name, means, o)
+	r, w, err := s.create(ctx, name, o)
 	if w != nil {
 		w.lock = l
 		return r, w, nil
@@ -121,7 +117,12 @@ func (s *Store) checkCreate(name string, o CreateOptions) error {
 	return nil
 }
 
-func (s *Store) create(ctx context.Context, name string, means Means, o CreateOptions) (_ Record, _ *Switch, err error) {
+// create is Create for a caller that has the lock of the workspace.
+func (s *Store) create(ctx context.Context, name string, o CreateOptions) (_ Record, _ *Switch, err error) {
+	means, _, err := s.MeansOf(ctx, name) // which another Create can have settled before the lock was had
+	if err != nil {
+		return Record{}, nil, err
+	}
 	left, err := s.room(ctx, name, o)
 	if err != nil {
 		return Record{}, nil, err

@@ -29,15 +29,11 @@ const opRollback = "roll back workspace"
 // that differ are put in place one by one, and there is no Switch; what the
 // checkpoint left out, as pipes and sockets, stays.
 func (s *Store) Rollback(ctx context.Context, name, ref string) (Record, *Switch, error) {
-	means, reason, err := s.MeansOf(ctx, name)
-	if err != nil {
-		return Record{}, nil, err
-	}
 	l, err := s.lock(ctx, name)
 	if err != nil {
 		return Record{}, nil, err
 	}
-	r, w, err := s.rollback(ctx, name, ref, means, reason)
+	r, w, err := s.rollback(ctx, name, ref)
 	if w != nil {
 		w.lock = l
 		return r, w, nil
@@ -48,7 +44,12 @@ func (s *Store) Rollback(ctx context.Context, name, ref string) (Record, *Switch
 	return r, nil, err
 }
 
-func (s *Store) rollback(ctx context.Context, name, ref string, means Means, reason string) (Record, *Switch, error) {
+// rollback is Rollback for a caller that has the lock of the workspace.
+func (s *Store) rollback(ctx context.Context, name, ref string) (Record, *Switch, error) {
+	means, reason, err := s.MeansOf(ctx, name)
+	if err != nil {
+		return Record{}, nil, err
+	}
 	r, err := s.find(ref, nil)
 	if err != nil {
 		return Record{}, nil, err
