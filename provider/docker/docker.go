@@ -197,7 +197,7 @@ func (p *Provider) Unpause(ctx context.Context, name string) error {
 func (p *Provider) Remove(ctx context.Context, name string) error {
 	info, err := p.engine.Inspect(ctx, name)
 	if sandbox.IsNotFound(err) {
-		if err := p.letGo(ctx, name); err != nil {
+		if err := p.letGoRemoved(ctx, name); err != nil {
 			return err
 		}
 		return p.sweepNetworks(ctx, name, func(o sandbox.Owner) bool { return p.opts.Instance != "" && o.Instance == p.opts.Instance })
@@ -211,7 +211,7 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 	if err := p.engine.Remove(ctx, info.ID); err != nil {
 		return err
 	}
-	if err := p.letGo(ctx, name); err != nil {
+	if err := p.letGoRemoved(ctx, name); err != nil {
 		return err
 	}
 	return p.sweepNetworks(ctx, name, info.Owner.Same)

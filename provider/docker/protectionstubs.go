@@ -311,7 +311,27 @@ func (p *Provider) letGo(ctx context.Context, name string) error {
 	if err := placeholders.Drop(ctx, gone); err != nil {
 		return err
 	}
-	return os.Remove(p.recordOf(name))
+	if err := os.Remove(p.recordOf(name)); !errors.Is(err, fs.ErrNotExist) { // a sweep may have been faster
+		return err
+	}
+	return nil
+}
+
+// letGoRemoved is letGo for a container that was removed. While another one is made,
+// which may come to need the same, it leaves that to the next sweep.
+func (p *Provider) letGoRemoved(ctx context.Context, name string) error {
+	if p.opts.Protection == "" {
+		return nil
+	}
+	if _, err := os.Lstat(p.recordOf(name)); errors.Is(err, fs.ErrNotExist) {
+		return p.letGo(ctx, name) // which finds nothing to let go of
+	}
+	unlock, ok, err := p.creating(ctx, true)
+	if err != nil || !ok {
+		return err
+	}
+	defer unlock()
+	return p.letGo(ctx, name)
 }
 
 // recorded returns the names of containers that have a record.
