@@ -233,8 +233,9 @@ func (e *Engine) Inspect(ctx context.Context, name string) (sandbox.Info, error)
 	return info, nil
 }
 
-// List returns the containers that carry our labels and match f, in one
-// engine call.
+// List returns the containers that carry our labels and match f, in one engine call.
+// The StartedAt of one that was started is not before its CreatedAt, and no more is
+// known of it.
 func (e *Engine) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, error) {
 	ctx, done := context.WithTimeout(ctx, e.limit.Query)
 	defer done()
@@ -257,6 +258,9 @@ func (e *Engine) List(ctx context.Context, f sandbox.Filter) ([]sandbox.Info, er
 		info.Status = statusOf(r.State)
 		if info.CreatedAt.IsZero() {
 			info.CreatedAt = time.Unix(r.Created, 0)
+		}
+		if r.State != container.StateCreated {
+			info.StartedAt = info.CreatedAt // at the earliest; the engine lists no more than that it was
 		}
 		infos = append(infos, info)
 	}

@@ -301,8 +301,13 @@ func (b *sweeper) pruneCaches(ctx context.Context) error {
 			continue
 		}
 		if !b.o.DryRun {
-			if err := b.removeCache(ctx, store, c); err != nil {
+			removed, err := b.removeCache(ctx, store, c)
+			if err != nil {
 				b.out.Failed = append(b.out.Failed, Failed{Name: c.Name, Code: sandbox.CodeOf(err), Error: err.Error()})
+				continue
+			}
+			if !removed {
+				b.out.Kept++
 				continue
 			}
 		}
@@ -311,11 +316,26 @@ func (b *sweeper) pruneCaches(ctx context.Context) error {
 	return nil
 }
 
-func (b *sweeper) removeCache(ctx context.Context, store *workspace.Store, c Cache) error {
+// removeCache removes a cache, and reports whether it did: one that a sandbox has by
+// now, or that was prepared for one since it was listed, stays.
+func (b *sweeper) removeCache(ctx context.Context, store *workspace.Store, c Cache) (removed bool, err error) {
 	lock, err := b.m.leases.Ensure(ctx, "cache-"+c.Name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer lock.Release()
-	return cacheError(store.Remove(ctx, c.path))
+	users, err := b.m.cacheUsers()
+	if err != nil || len(users[c.path]) > 0 {
+		return false, err
+	}
+	entries, err := store.Scratch(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if e.Path == c.path && e.ModTime.After(c.UsedAt) {
+			return false, nil // its sandbox is not on record yet
+		}
+	}
+	return true, cacheError(store.Remove(ctx, c.path))
 }

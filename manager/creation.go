@@ -238,9 +238,7 @@ func (m *Manager) Create(ctx context.Context, req Request, c config.Creation) (P
 	}
 	if err != nil {
 		if fresh {
-			if there, lookErr := m.creations.recorded(name); lookErr == nil && !there {
-				err = errors.Join(err, m.records.Of(kept).DeleteCreation(name))
-			}
+			err = errors.Join(err, m.creations.undo(kept, name))
 		}
 		return p, err
 	}
@@ -254,10 +252,49 @@ func (m *Manager) Create(ctx context.Context, req Request, c config.Creation) (P
 	return p, nil
 }
 
-// turn takes the lock under which what a sandbox is created with changes.
+// turn takes the lock under which what a sandbox is created with changes. A caller
+// that needs the ensure lock of the sandbox too takes that after it.
 func (cs *creations) turn(ctx context.Context, provider, name string) (*keylock.Lock, error) {
+	return cs.m.locksOf(provider).Ensure(ctx, creationLock(name))
+}
+
+func creationLock(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return cs.m.locksOf(provider).Ensure(ctx, "create-"+hex.EncodeToString(sum[:16]))
+	return "create-" + hex.EncodeToString(sum[:16])
+}
+
+// forget deletes what a sandbox was created with that is being removed. The caller
+// has the ensure lock of the sandbox, so forget does not wait for the lock of turn:
+// whoever has that creates the sandbox at present, and what it was created with stays
+// for that one.
+func (cs *creations) forget(provider, name string) error {
+	turn, err := cs.m.locksOf(provider).TryEnsure(creationLock(name))
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	return cs.m.records.Of(provider).DeleteCreation(name)
+}
+
+// undo deletes what a sandbox was to be created with that was not made. The caller has
+// the lock of turn. Where another call makes the sandbox at present, by what undo
+// would delete, that stays.
+func (cs *creations) undo(provider, name string) error {
+	making, err := cs.m.locksOf(provider).TryEnsure(name)
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer making.Release()
+	if there, err := cs.recorded(name); err != nil || there {
+		return err
+	}
+	return cs.m.records.Of(provider).DeleteCreation(name)
 }
 
 // providerNamed is the provider that flags name, or "".
@@ -385,6 +422,11 @@ func (m *Manager) SetNetwork(ctx context.Context, row Row, n *config.NetworkRule
 		return err
 	}
 	defer turn.Release()
+	making, err := m.locksOf(row.Provider).Ensure(ctx, row.Name) // so that it is not removed meanwhile
+	if err != nil {
+		return err
+	}
+	defer making.Release()
 	if there, err := m.creations.recorded(row.Name); err != nil || !there {
 		return errors.Join(err, unknown(row.Name))
 	}

@@ -146,7 +146,7 @@ func (x *expiry) end(ctx context.Context, r registry.Record) (did bool, err erro
 			return nil
 		})
 		if err == nil {
-			err = x.m.Remove(ctx, Row{Name: r.Name, Kind: r.Kind, Provider: r.Provider, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Workspace: r.Workspace}, RemoveOptions{Force: true})
+			err = x.m.Remove(ctx, Row{Name: r.Name, Kind: r.Kind, Provider: r.Provider, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Workspace: r.Workspace}, RemoveOptions{Force: true, ending: true})
 		}
 	}
 	if errors.Is(err, errNotIdle) {

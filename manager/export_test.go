@@ -1,12 +1,15 @@
 package manager
 
 import (
+	"context"
 	"maps"
 	"slices"
 
 	"github.com/bulkhead-dev/sandbox/audit/evidence"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/grant"
+	"github.com/bulkhead-dev/sandbox/registry"
+	"github.com/bulkhead-dev/sandbox/workspace"
 )
 
 // KeepCalls bounds the calls that are kept though nothing of them runs.
@@ -68,3 +71,33 @@ func (h *handles) every() []*handle {
 // PoolFault has fn hear of every step on disk of claims and new slots before it
 // is done.
 func PoolFault(m *Manager, fn func(step string)) { m.pool.fault = fn }
+
+// HoldLock takes the ensure lock of a name, as another program does.
+func HoldLock(m *Manager, name string) (release func(), err error) {
+	l, err := m.leases.TryEnsure(name)
+	if err != nil {
+		return nil, err
+	}
+	return func() { l.Release() }, nil
+}
+
+// CreationLock is the name of the lock under which the sandbox name is created.
+func CreationLock(name string) string { return creationLock(name) }
+
+// CreatedWith reports whether what the sandbox name was created with is kept.
+func CreatedWith(m *Manager, name string) (bool, error) {
+	_, ok, err := m.creations.read("", name)
+	return ok, err
+}
+
+// Records are the records of m.
+func Records(m *Manager) *registry.Store { return m.records }
+
+// RemoveCache is the part of a sweep that removes c, as it was listed.
+func RemoveCache(ctx context.Context, m *Manager, c Cache) (removed bool, err error) {
+	store, err := workspace.Open(m.state.Caches())
+	if err != nil {
+		return false, err
+	}
+	return (&sweeper{m: m}).removeCache(ctx, store, c)
+}

@@ -125,6 +125,15 @@ func (b *sweeper) forget(ctx context.Context, identity string, remove func() err
 	if b.m.pruner.leased("")(name) {
 		return false, nil
 	}
+	// A session without a sandbox has no record, only the lease of its commands.
+	unused, err := b.m.leases.TryExclusive(name)
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unused.Release()
 	for _, kind := range []sandbox.Kind{sandbox.KindSandbox, sandbox.KindBrowser} {
 		if _, err := b.m.records.Look(kind, name); !sandbox.IsNotFound(err) {
 			return false, nil

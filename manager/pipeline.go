@@ -231,8 +231,7 @@ func (p *pipeline) release(ctx context.Context, err error) error {
 		return errors.Join(err, m.builder.discard(ctx, l))
 	}
 	if _, view := viewOf(l.spec); l.scratch || view {
-		_, lost := m.pruner.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec))
-		return errors.Join(err, lost)
+		return errors.Join(err, m.pruner.removeUnused(ctx, l))
 	}
 	return err
 }

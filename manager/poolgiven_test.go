@@ -123,7 +123,7 @@ func TestPruneSparesFreeSlots(t *testing.T) {
 	l, err := other.List(ctx, manager.ListOptions{All: true})
 	must(t, err)
 	must(t, r.engine.Kill(ctx, l.Containers[0].ID))
-	sweep(other, manager.PruneOptions{Idle: &idle}, "never-started ", 1) // lists do not tell that it was
+	sweep(other, manager.PruneOptions{Idle: &idle}, "surplus ", 1) // it is broken
 	r.clock.advance(7 * 24 * time.Hour)
 	sweep(other, manager.PruneOptions{}, "max-age ", 0)
 	r.holds("in the end", 0, 1, 0, 1) // of the session there is the workspace, with its claim

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -211,14 +212,35 @@ func (u *pruner) rebuild(problems []registry.Problem, infos []sandbox.Info) []re
 			if info.Name != p.Name || p.SetAside == "" {
 				continue
 			}
-			rec := u.recordOf(info)
-			if err := u.m.records.Put(rec); err != nil {
+			rec, err := u.rebuildOne(info)
+			if err != nil {
 				u.m.log.WithError(err).Warn("cannot rebuild a record")
 			}
 			out = append(out, rec)
 		}
 	}
 	return out
+}
+
+// rebuildOne records info unless a command that uses the sandbox has recorded it
+// since, or does at present. It returns what is on record, as far as that is known.
+func (u *pruner) rebuildOne(info sandbox.Info) (registry.Record, error) {
+	rec, records := u.recordOf(info), u.m.records.Of(info.Provider)
+	making, err := u.m.locksOf(info.Provider).TryEnsure(info.Name)
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		return rec, nil
+	}
+	if err != nil {
+		return rec, err
+	}
+	defer making.Release()
+	if have, err := records.Look(info.Kind, info.Name); !sandbox.IsNotFound(err) {
+		if err != nil {
+			return rec, err
+		}
+		return have, nil
+	}
+	return rec, u.m.records.Put(rec)
 }
 
 // recordOf is a record made from labels alone.
@@ -351,17 +373,41 @@ func (b *sweeper) removed(p sandbox.Provider, r prune.Removal) Removed {
 
 func reasonOf(r prune.Removal) string { return string(r.Reason) + ": " + r.Detail }
 
+// still returns [prune.ErrSpared] where the reason for the removal was read from a list
+// and no longer holds: the sandbox was being made when the list was read, or the list
+// is behind.
+func (b *sweeper) still(ctx context.Context, p sandbox.Provider, r prune.Removal) error {
+	if r.Kind == sandbox.KindPool {
+		// What a claimed slot is, its claim says.
+		if _, claimed, err := b.m.records.Of(p.Name()).ClaimOn(r.Name); err != nil || claimed {
+			return cmp.Or(err, prune.ErrSpared)
+		}
+	}
+	if r.Reason != prune.Missing && r.Reason != prune.Remnant && r.Reason != prune.NeverStarted {
+		return nil
+	}
+	info, err := p.Inspect(ctx, r.Name)
+	switch {
+	case sandbox.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case info.Owner.Instance != b.m.instanceOf(p.Name()):
+		return nil // another's, under the name of ours
+	case r.Reason == prune.NeverStarted && info.Status == sandbox.StatusStopped && info.StartedAt.IsZero():
+		return nil
+	case r.Reason != prune.NeverStarted && info.Status == sandbox.StatusMissing:
+		return nil
+	}
+	return prune.ErrSpared
+}
+
 // sweepOne removes one sandbox with what belongs to it on the host. It returns
 // [prune.ErrSpared] where the sandbox is there although the plan says that it is not.
 func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Removal) error {
 	m := b.m
-	if r.Reason == prune.Missing || r.Reason == prune.Remnant {
-		switch info, err := p.Inspect(ctx, r.Name); {
-		case err == nil && info.Status != sandbox.StatusMissing:
-			return prune.ErrSpared // it was being made when the list was read, or the list is behind
-		case err != nil && !sandbox.IsNotFound(err):
-			return err
-		}
+	if err := b.still(ctx, p, r); err != nil {
+		return err
 	}
 	if r.Kind == sandbox.KindPool {
 		return m.pool.removeSlot(ctx, p, r.Name)
@@ -393,7 +439,7 @@ func (b *sweeper) sweepOne(ctx context.Context, p sandbox.Provider, r prune.Remo
 		return err
 	}
 	if r.Kind == sandbox.KindSandbox {
-		if err := m.records.Of(p.Name()).DeleteCreation(r.Name); err != nil {
+		if err := m.creations.forget(p.Name(), r.Name); err != nil {
 			return err
 		}
 	}
@@ -433,6 +479,22 @@ func (u *pruner) removeScratch(ctx context.Context, agent, name, path string) (l
 		return lost, err
 	}
 	return lost, u.m.pool.leaveIdentity("", name) // a workspace of this machine
+}
+
+// removeUnused removes the scratch workspace of a session without a sandbox, whose use
+// l has ended, unless another command of the session uses it: that one is the next to
+// remove it, where it is to be removed.
+func (u *pruner) removeUnused(ctx context.Context, l *acquired) error {
+	unused, err := u.m.leases.TryExclusive(l.name())
+	if sandbox.CodeOf(err) == sandbox.CodeBusy {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unused.Release()
+	_, err = u.removeScratch(ctx, l.spec.Owner.Agent, l.name(), workspaceOf(l.spec))
+	return err
 }
 
 // placeOf returns where the scratch workspace of the sandbox name lies, and by

@@ -16,6 +16,8 @@ type RemoveOptions struct {
 	Force     bool // also while something runs in it, which ends then
 	Keep      bool // what it was created with, for the one that is made next
 	Workspace bool // its scratch workspace too; any other workspace is never removed here
+
+	ending bool // only the one whose record says that its end has begun
 }
 
 // Remove removes one sandbox or browser. Without Force one in use is
@@ -33,6 +35,16 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 		return err
 	}
 	defer turn.Release()
+	if o.ending {
+		// Another program can have ended it, and a command can have made it anew.
+		rec, err := m.records.Of(row.Provider).Look(row.Kind, row.Name)
+		if err != nil {
+			return err
+		}
+		if !rec.Ending {
+			return errNotIdle
+		}
+	}
 	if o.Force {
 		err = m.builder.removeNow(ctx, p, row.Kind, row.Name)
 	} else {
@@ -40,7 +52,7 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 	}
 	if err == nil && row.Kind == sandbox.KindSandbox && !o.Keep {
 		if there, lookErr := m.creations.recorded(row.Name); lookErr != nil || !there {
-			err = errors.Join(lookErr, m.records.Of(row.Provider).DeleteCreation(row.Name))
+			err = errors.Join(lookErr, m.creations.forget(row.Provider, row.Name))
 		}
 	}
 	if err != nil || !o.Workspace || row.Workspace == "" || row.Kind != sandbox.KindSandbox {

@@ -45,34 +45,3 @@ func TestPruneClearsTheHost(t *testing.T) {
 		t.Errorf("prune: %v, swept %d times", err, *wall.swept)
 	}
 }
-
-// A behind provider lists what there was before the last sandboxes were made.
-type behind struct{ sandbox.Provider }
-
-func (behind) List(context.Context, sandbox.Filter) ([]sandbox.Info, error) { return nil, nil }
-
-// TestPruneLooksAgain holds that a sandbox that is made between the list of records
-// and that of sandboxes is not taken for one that is gone: it keeps its record and
-// what it has on the host, and its next command runs.
-func TestPruneLooksAgain(t *testing.T) {
-	t.Parallel()
-	c := newMachine(t)
-	there := c.local
-	c.local = behind{there}
-	m := c.manager(local, "")
-	c.run(m, "made", nil)
-	out, err := m.Prune(t.Context(), manager.PruneOptions{})
-	if err != nil || len(out.Removed)+len(out.Failed) != 0 || out.Kept != 1 {
-		t.Errorf("prune: %+v, %v", out, err)
-	}
-	c.run(m, "made", nil)
-	name, err := m.Name(config.Who{Agent: "main", Session: "made"}, nil)
-	must(t, err)
-	if _, err := m.Recorded(t.Context(), "", name, ""); err != nil {
-		t.Error(err)
-	}
-	must(t, there.Remove(t.Context(), name)) // then it is gone
-	if out, err = m.Prune(t.Context(), manager.PruneOptions{}); err != nil || len(out.Removed) != 1 {
-		t.Errorf("prune of one that is gone: %+v, %v", out, err)
-	}
-}
