@@ -151,7 +151,7 @@ if [ "${#engine[@]}" -gt 0 ] && [ "${#rest[@]}" -gt 0 ]; then
         case $flag in -race | -tags=*) build+=("$flag") ;; esac
     done
     # What does not compile, the tests report.
-    go build "${build[@]}" "${@:-./...}" >/dev/null 2>&1 || true
+    go build "${build[@]}" "${engine[@]}" "${rest[@]}" "${light[@]}" >/dev/null 2>&1 || true
 fi
 if [ "${#engine[@]}" -gt 0 ]; then
     {

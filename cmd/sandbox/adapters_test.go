@@ -19,6 +19,7 @@ import (
 // TestClientsTypeScriptAdapters runs the tests of the adapters of clients/typescript: agents of
 // the frameworks themselves, with models that follow a script, against a daemon.
 func TestClientsTypeScriptAdapters(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "adapters")
 	ctx, done := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer done()

@@ -34,6 +34,7 @@ func agentsServer(t *testing.T) (*site, *server, []string) {
 
 // TestClientsAgentsDocs runs the programs of docs/clients.md for the OpenAI Agents SDK.
 func TestClientsAgentsDocs(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "agents")
 	_, _, env := agentsServer(t)
 	for language, c := range map[string]struct{ imports, want string }{
@@ -53,6 +54,7 @@ func TestClientsAgentsDocs(t *testing.T) {
 // TestClientsAgents drives a daemon with the sandbox clients of the OpenAI Agents SDK that
 // take a URL, of which only the address and the key are set.
 func TestClientsAgents(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "agents")
 	for language, script := range map[string]string{"JavaScript": "client.mjs", "Python": "client.py"} {
 		t.Run(language, func(t *testing.T) {

@@ -21,6 +21,7 @@ const codeAllowed = `, "daemon": {"create": {"images": ["sandbox-code:bookworm-s
 
 // TestClientsE2BDocs runs the programs of docs/clients.md as they stand there.
 func TestClientsE2BDocs(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "e2b")
 	s := newSite(t)
 	s.settings("", codeAllowed)
@@ -87,6 +88,7 @@ func pageProgram(t *testing.T, folder, modules, language, words string) string {
 // TestClientsE2B drives a daemon with E2B's own clients, of which only the address and the
 // key are set.
 func TestClientsE2B(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "e2b")
 	for _, c := range []struct {
 		name, script, sdk string

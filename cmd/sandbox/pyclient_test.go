@@ -75,7 +75,7 @@ func sitePackages(t *testing.T, python string) string {
 // nothing is fetched.
 func installPython(t *testing.T, python, folder, site string) string {
 	t.Helper()
-	if out, err := exec.Command(python, "-m", "venv", folder).CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, "-m", "venv", "--without-pip", folder).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	installed := filepath.Join(folder, "bin", "python")

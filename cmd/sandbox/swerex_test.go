@@ -17,6 +17,7 @@ import (
 // TestClientsSWERex drives a daemon with the client of SWE-ReX, of which only the address and
 // the token are set.
 func TestClientsSWERex(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "swerex")
 	s := newSite(t)
 	s.settings("", "")
@@ -37,6 +38,7 @@ func TestClientsSWERex(t *testing.T) {
 
 // TestClientsSWERexDocs runs the program of docs/clients.md for SWE-ReX.
 func TestClientsSWERexDocs(t *testing.T) {
+	t.Parallel()
 	testenv.Require(t, "swerex")
 	s := newSite(t)
 	s.settings("", "")

@@ -31,7 +31,7 @@ cpSync(join(root, 'tsconfig.json'), join(copy, 'tsconfig.json'))
 writeFileSync(join(copy, 'package.json'), '{"type":"commonjs"}\n')
 symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'), 'junction')
 try {
-  run(process.execPath, tsc, '-p', copy, '--outDir', join(dist, 'cjs'), '--verbatimModuleSyntax', 'false')
+  run(process.execPath, tsc, '-p', copy, '--outDir', join(dist, 'cjs'), '--verbatimModuleSyntax', 'false', '--skipLibCheck', 'true')
 } finally {
   rmSync(copy, { recursive: true, force: true })
 }

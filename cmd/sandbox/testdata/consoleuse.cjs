@@ -60,7 +60,7 @@ async function approvals(browser) {
   ]) {
     const running = ask('POST', `/v1/sandboxes/${s.name}/exec`, { ...exec, ask: true }, true);
     for (let open = true; open;) {
-      const questions = (await ask('GET', '/v1/approvals?waitSeconds=20')).items;
+      const questions = (await ask('GET', '/v1/approvals?waitSeconds=1')).items;
       for (const q of questions) await ask('POST', '/v1/approvals/' + q.id, { permission: q.kind === 'command' && exec.args ? 'allow_once' : permission });
       open = await Promise.race([running.then(() => false), new Promise((done) => { setTimeout(() => done(true), 50); })]);
     }
@@ -80,7 +80,7 @@ async function approvals(browser) {
   const waits = rows.filter({ hasText: 'now.example' });
   await waits.filter({ hasText: 'waits' }).first().waitFor();
   for (let open = true; open;) {
-    for (const q of (await ask('GET', '/v1/approvals?waitSeconds=20')).items) await ask('POST', '/v1/approvals/' + q.id, { permission: 'allow_once' });
+    for (const q of (await ask('GET', '/v1/approvals?waitSeconds=1')).items) await ask('POST', '/v1/approvals/' + q.id, { permission: 'allow_once' });
     open = await Promise.race([running.then(() => false), new Promise((done) => { setTimeout(() => done(true), 50); })]);
   }
   await rows.filter({ hasText: 'connect' }).filter({ hasText: 'now.example' }).filter({ hasText: 'Allowed once' }).first().waitFor();
