@@ -244,7 +244,10 @@ export class Sandbox {
     return stream(this.#api, this.name, json, options.signal, () => withInput(op, json, options.stdin))
   }
 
-  /** Starts a command in the background, and returns when it runs. */
+  /**
+   * Starts a command in the background, and returns when it runs. A signal that aborts
+   * before rejects at once; the command, which can run by then, is ended.
+   */
   async start(command: Command, options: StartOptions = {}): Promise<Process> {
     const op = 'start process'
     const json: Schemas['StartProcess'] = execOf(op, command, options)
@@ -254,8 +257,30 @@ export class Sandbox {
     const tty = terminalOf(options.tty)
     if (tty !== undefined) json.tty = tty
     if (options.tag !== undefined) json.tag = options.tag
-    const info = await this.#api.call<Schemas['Process']>({ op, method: 'POST', path: one(this.name, '/processes'), json, signal: options.signal })
-    return new Process(this.#api, this.name, info)
+    const { signal } = options
+    signal?.throwIfAborted()
+    // Not aborted itself: without its answer a process that was started could not be ended.
+    const starting = this.#api.call<Schemas['Process']>({ op, method: 'POST', path: one(this.name, '/processes'), json })
+    const process = starting.then((info) => new Process(this.#api, this.name, info))
+    if (signal === undefined) return process
+    return new Promise((resolve, reject) => {
+      const stop = (): void => {
+        reject(signal.reason as Error)
+        process.then((late) => late.kill()).catch(() => undefined) // it has not begun, or has ended
+      }
+      const settle = (): void => signal.removeEventListener('abort', stop)
+      signal.addEventListener('abort', stop, { once: true })
+      process.then(
+        (started) => {
+          settle()
+          resolve(started)
+        },
+        (cause: unknown) => {
+          settle()
+          reject(cause as Error)
+        },
+      )
+    })
   }
 
   /** Lists the processes of the session, the oldest first, also those that ended a short time ago. */

@@ -155,6 +155,16 @@ test('files, commands and ports of a session', async t => {
       assert.equal(await thrown(() => start(abort.signal)), reason)
     }
   })
+  await t.test('an abort while a process starts leaves none behind', async () => {
+    const reason = new Error('enough')
+    for (const after of [0, 1, 2, 5, 10, 20]) {
+      const abort = new AbortController()
+      setTimeout(() => abort.abort(reason), after)
+      const process = inside.spawn({ command: 'sleep 1004', abortSignal: abort.signal })
+      assert.equal(await thrown(async () => (await process).wait()), reason)
+    }
+    await until('all are gone', async () => (await inside.run({ command: 'pgrep -x sleep -a | grep -c 1004' })).stdout == '0\n')
+  })
   await t.test('commands that go on', async () => {
     const process = await inside.spawn({ command: 'printf "\\377\\0ä"; echo late >&2; read x; exit 4', env: {} })
     assert.ok(process.pid > 0)
