@@ -106,7 +106,7 @@ async function serve(box, text) {
   await box.files.write('srv/index.html', text)
   await box.commands.run('python3 -m http.server 8000 --bind 127.0.0.1 --directory srv', { background: true, timeoutMs: 0 })
   const headers = box.trafficAccessToken ? { 'e2b-traffic-access-token': box.trafficAccessToken } : {}
-  let r; for (let i = 0; i < 100; i++) { r = await get(box.getHost(8000), headers); if (r.status == 200) break; await sleep(100) }
+  let r; for (let i = 0; i < 300; i++) { r = await get(box.getHost(8000), headers); if (r.status == 200) break; await sleep(100) }
   must(r.status == 200 && r.body == text, JSON.stringify(r))
 }
 await step('getHost', async () => {
