@@ -146,7 +146,9 @@ func (x *expiry) end(ctx context.Context, r registry.Record) (did bool, err erro
 			return nil
 		})
 		if err == nil {
-			err = x.m.Remove(ctx, Row{Name: r.Name, Kind: r.Kind, Provider: r.Provider, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Workspace: r.Workspace}, RemoveOptions{Force: true, ending: true})
+			row := Row{Name: r.Name, Kind: r.Kind, Provider: r.Provider, Tenant: r.Tenant, Agent: r.Agent, Session: r.Session, Workspace: r.Workspace}
+			// Another program can have ended it, and a command can have made it anew.
+			err = x.m.removeIf(ctx, row, RemoveOptions{Force: true}, func(have *registry.Record) bool { return have.Ending })
 		}
 	}
 	if errors.Is(err, errNotIdle) {

@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-dev/sandbox"
 	"github.com/bulkhead-dev/sandbox/config"
 	"github.com/bulkhead-dev/sandbox/prune"
+	"github.com/bulkhead-dev/sandbox/registry"
 )
 
 // RemoveOptions say how a sandbox is removed.
@@ -16,13 +17,17 @@ type RemoveOptions struct {
 	Force     bool // also while something runs in it, which ends then
 	Keep      bool // what it was created with, for the one that is made next
 	Workspace bool // its scratch workspace too; any other workspace is never removed here
-
-	ending bool // only the one whose record says that its end has begun
 }
 
 // Remove removes one sandbox or browser. Without Force one in use is
 // [sandbox.CodeBusy].
 func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
+	return m.removeIf(ctx, row, o, nil)
+}
+
+// removeIf is Remove of a sandbox for whose record holds returns true while the ensure
+// lock is held; otherwise the error is errNotIdle. With nil there is no condition.
+func (m *Manager) removeIf(ctx context.Context, row Row, o RemoveOptions, holds func(*registry.Record) bool) error {
 	if row.Instance != "" && !m.ours(row.Provider, row.Instance) {
 		return &sandbox.Error{Code: sandbox.CodePermissionDeny, Op: "remove", Resource: row.Name, Message: "the sandbox belongs to another instance"}
 	}
@@ -35,13 +40,12 @@ func (m *Manager) Remove(ctx context.Context, row Row, o RemoveOptions) error {
 		return err
 	}
 	defer turn.Release()
-	if o.ending {
-		// Another program can have ended it, and a command can have made it anew.
+	if holds != nil {
 		rec, err := m.records.Of(row.Provider).Look(row.Kind, row.Name)
 		if err != nil {
 			return err
 		}
-		if !rec.Ending {
+		if !holds(&rec) {
 			return errNotIdle
 		}
 	}
