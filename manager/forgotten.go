@@ -122,9 +122,6 @@ func (b *sweeper) forget(ctx context.Context, identity string, remove func() err
 		return false, err
 	}
 	defer turn.Release()
-	if b.m.pruner.leased("")(name) {
-		return false, nil
-	}
 	// A session without a sandbox has no record, only the lease of its commands.
 	unused, err := b.m.leases.TryExclusive(name)
 	if sandbox.CodeOf(err) == sandbox.CodeBusy {
