@@ -268,18 +268,8 @@ export class Sandbox {
         reject(signal.reason as Error)
         process.then((late) => late.kill()).catch(() => undefined) // it has not begun, or has ended
       }
-      const settle = (): void => signal.removeEventListener('abort', stop)
       signal.addEventListener('abort', stop, { once: true })
-      process.then(
-        (started) => {
-          settle()
-          resolve(started)
-        },
-        (cause: unknown) => {
-          settle()
-          reject(cause as Error)
-        },
-      )
+      process.finally(() => signal.removeEventListener('abort', stop)).then(resolve, reject)
     })
   }
 
